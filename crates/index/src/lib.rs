@@ -1,0 +1,233 @@
+//! Indexes: a hash index for points and an ordered index for points and ranges, generic over the [`Machine`].
+//!
+//! An index maps a [`Key`] to a nonzero 64-bit value. What a value means (a record's address, to the engine) is not known here,
+//! nor is any transaction. Both indexes keep one contract (see [`Lookup`], [`Insert`], [`Leaf`]):
+//!
+//! - every lookup, hit or miss, names the [`Leaf`] it ended in and that leaf's version at that moment;
+//! - a leaf's version changes with every change of the set of keys in the leaf, and for no other reason;
+//! - a leaf carries one word that belongs to the protocol; a leaf that splits hands a copy to its new half;
+//! - [`Index::remove`] compares before it removes.
+//!
+//! Memory of leaves is type-stable: it is reused but returned only when the index is dropped, and a leaf's version never
+//! restarts. So a stale [`Leaf`] handle reads a version that differs, never freed memory, and the index needs no epochs.
+//!
+//! The index is thread-safe; nobody blocks on the read path, writers latch single nodes for short.
+
+mod hash;
+mod key;
+mod ordered;
+
+pub use hash::HashIndex;
+pub use key::{Key, KeyWords, MAX_KEY_WORDS};
+pub use ordered::OrderedIndex;
+
+use contend_machine::{Atomic64, Machine, Ordering};
+use std::ops::ControlFlow;
+use std::ptr::NonNull;
+
+/// A leaf of an index as a protocol sees it: a version that protects the set of its keys, and a word of the protocol's own.
+///
+/// A handle is valid as long as the index lives.
+#[derive(Debug)]
+pub struct Leaf<M: Machine> {
+    version: NonNull<M::U64>,
+    word: NonNull<M::U64>,
+}
+
+impl<M: Machine> Clone for Leaf<M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M: Machine> Copy for Leaf<M> {}
+
+impl<M: Machine> PartialEq for Leaf<M> {
+    fn eq(&self, other: &Self) -> bool {
+        self.version == other.version
+    }
+}
+
+impl<M: Machine> Eq for Leaf<M> {}
+
+// SAFETY: a handle is two addresses of words that any thread may access; their memory lives as long as the index.
+unsafe impl<M: Machine> Send for Leaf<M> {}
+// SAFETY: as for `Send`: all access is through shared atomics.
+unsafe impl<M: Machine> Sync for Leaf<M> {}
+
+impl<M: Machine> Leaf<M> {
+    /// A handle to a leaf's two words.
+    ///
+    /// # Safety
+    /// Both words stay allocated as long as any copy of the handle is used: an index keeps its leaves until it is dropped, and
+    /// the users of handles keep the index.
+    #[inline(always)]
+    pub(crate) unsafe fn new(version: &M::U64, word: &M::U64) -> Self {
+        Leaf { version: NonNull::from(version), word: NonNull::from(word) }
+    }
+
+    /// The version now. While somebody changes the leaf this is a value that no lookup ever reports, so a plain comparison
+    /// with an observed version says whether the set of keys is the same still.
+    #[inline(always)]
+    pub fn version(self) -> u64 {
+        // SAFETY: valid by the contract of `new`.
+        // Acquire: pairs with the Release that ends a change of the leaf.
+        unsafe { self.version.as_ref() }.load(Ordering::Acquire)
+    }
+
+    /// The protocol's word. 0 in a leaf that no protocol has touched.
+    #[inline(always)]
+    pub fn word<'a>(self) -> &'a M::U64 {
+        // SAFETY: valid by the contract of `new`.
+        unsafe { self.word.as_ref() }
+    }
+
+    /// An address by which leaves can be sorted.
+    #[inline(always)]
+    pub fn address(self) -> usize {
+        self.version.as_ptr() as usize
+    }
+}
+
+/// What a lookup found, and what protects the finding.
+#[derive(Clone, Copy, Debug)]
+pub struct Lookup<M: Machine> {
+    /// The value, or `None` if the key is absent.
+    pub value: Option<u64>,
+    /// The leaf that holds the key, or would hold it.
+    pub leaf: Leaf<M>,
+    /// The leaf's version when the lookup read it.
+    pub version: u64,
+}
+
+/// What an insert did.
+#[derive(Clone, Copy, Debug)]
+pub enum Insert<M: Machine> {
+    /// The key was absent and is there now.
+    Inserted(Change<M>),
+    /// The key is there already; nothing was changed.
+    Exists(Lookup<M>),
+}
+
+/// How an insert changed leaf versions, so that a transaction can carry its own change over into what it observed before.
+#[derive(Clone, Copy, Debug)]
+pub struct Change<M: Machine> {
+    /// The leaf that held the key's place before.
+    pub leaf: Leaf<M>,
+    /// Its version right before the insert.
+    pub before: u64,
+    /// Its version right after.
+    pub after: u64,
+    /// The new leaf that took a part of the keys, if the insert split the leaf, with its version right after.
+    pub split: Option<(Leaf<M>, u64)>,
+}
+
+/// The order of a scan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// From the low end up.
+    Forward,
+    /// From the high end down.
+    Backward,
+}
+
+/// What a scan calls.
+pub trait ScanVisitor<M: Machine, K> {
+    /// A leaf that overlaps the range, before its entries. Called for every such leaf up to where the scan stops, also for an
+    /// empty range.
+    fn leaf(&mut self, leaf: Leaf<M>, version: u64) -> ControlFlow<()>;
+    /// An entry in the range, in the order of the scan. `Break` stops the scan.
+    fn entry(&mut self, key: K, value: u64) -> ControlFlow<()>;
+}
+
+/// Either index, chosen at run time: one well-predicted branch an operation.
+#[derive(Debug)]
+pub enum Index<M: Machine, K: Key> {
+    /// Points only.
+    Hash(HashIndex<M, K>),
+    /// Points and ranges.
+    Ordered(OrderedIndex<M, K>),
+}
+
+/// Which index a table has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum IndexKind {
+    /// [`HashIndex`]: points only, fewest cache lines.
+    Hash,
+    /// [`OrderedIndex`]: points and ranges.
+    Ordered,
+}
+
+impl<M: Machine, K: Key> Index<M, K> {
+    /// An empty index, with room for `expected` keys before it has to grow.
+    pub fn new(kind: IndexKind, expected: usize) -> Self {
+        match kind {
+            IndexKind::Hash => Index::Hash(HashIndex::new(expected)),
+            IndexKind::Ordered => Index::Ordered(OrderedIndex::new()),
+        }
+    }
+
+    /// Which of the two it is.
+    #[inline(always)]
+    pub fn kind(&self) -> IndexKind {
+        match self {
+            Index::Hash(_) => IndexKind::Hash,
+            Index::Ordered(_) => IndexKind::Ordered,
+        }
+    }
+
+    /// Looks a key up.
+    #[inline(always)]
+    pub fn get(&self, key: K) -> Lookup<M> {
+        match self {
+            Index::Hash(index) => index.get(key),
+            Index::Ordered(index) => index.get(key),
+        }
+    }
+
+    /// Looks many keys up, their probes interleaved so that their cache misses overlap. Calls `found` once a key, with the
+    /// key's position, in the order of `keys`.
+    #[inline(always)]
+    pub fn get_many(&self, keys: &[K], found: impl FnMut(usize, Lookup<M>)) {
+        match self {
+            Index::Hash(index) => index.get_many(keys, found),
+            Index::Ordered(index) => index.get_many(keys, found),
+        }
+    }
+
+    /// Inserts `key -> value` unless the key is there. `value` is not 0.
+    pub fn insert(&self, key: K, value: u64) -> Insert<M> {
+        match self {
+            Index::Hash(index) => index.insert(key, value),
+            Index::Ordered(index) => index.insert(key, value),
+        }
+    }
+
+    /// Removes the key if it still maps to `expect`; says whether it did.
+    pub fn remove(&self, key: K, expect: u64) -> bool {
+        match self {
+            Index::Hash(index) => index.remove(key, expect),
+            Index::Ordered(index) => index.remove(key, expect),
+        }
+    }
+
+    /// Visits the entries with `low <= key <= high`. Each leaf is read at one version (the one given to
+    /// [`ScanVisitor::leaf`]), and no latch is held while the visitor runs. `false` if this index has no order.
+    pub fn scan(&self, low: K, high: K, direction: Direction, visitor: &mut impl ScanVisitor<M, K>) -> bool {
+        match self {
+            Index::Hash(_) => false,
+            Index::Ordered(index) => {
+                index.scan(low, high, direction, visitor);
+                true
+            }
+        }
+    }
+
+    /// Bytes that the index holds.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Index::Hash(index) => index.bytes(),
+            Index::Ordered(index) => index.bytes(),
+        }
+    }
+}

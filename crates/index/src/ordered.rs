@@ -1,0 +1,30 @@
+//! (in progress)
+use crate::{Insert, Key, Lookup};
+use contend_machine::Machine;
+/// Points and ranges.
+#[derive(Debug)]
+pub struct OrderedIndex<M: Machine, K: Key>(std::marker::PhantomData<(M, K)>);
+#[allow(missing_docs, unused_variables, clippy::new_without_default)]
+impl<M: Machine, K: Key> OrderedIndex<M, K> {
+    pub fn scan(&self, low: K, high: K, direction: crate::Direction, visitor: &mut impl crate::ScanVisitor<M, K>) {
+        unreachable!()
+    }
+    pub fn new() -> Self {
+        unreachable!()
+    }
+    pub fn get(&self, key: K) -> Lookup<M> {
+        unreachable!()
+    }
+    pub fn get_many(&self, keys: &[K], found: impl FnMut(usize, Lookup<M>)) {
+        unreachable!()
+    }
+    pub fn insert(&self, key: K, value: u64) -> Insert<M> {
+        unreachable!()
+    }
+    pub fn remove(&self, key: K, expect: u64) -> bool {
+        unreachable!()
+    }
+    pub fn bytes(&self) -> usize {
+        unreachable!()
+    }
+}

@@ -1,0 +1,126 @@
+//! The hardware a transaction runs on, as one trait.
+//!
+//! Everything above this crate (index, engine, protocols) reaches memory that two cores may share only through
+//! [`Machine`]: metadata as atomics, payloads as word-wise relaxed atomic copies. So the same source runs on the host
+//! ([`Native`]), where every method compiles to the plain instruction, and on simulated machines.
+//!
+//! What this crate must not know: transactions, records, indexes.
+//!
+//! Thread-private memory does not go through `Machine`.
+
+mod native;
+mod pin;
+mod search;
+mod spin;
+
+pub use native::{HugePages, Native};
+pub use pin::{PinError, available_cores, pin_to_core};
+pub use spin::Spin;
+
+use std::alloc::Layout;
+use std::ptr::NonNull;
+pub use std::sync::atomic::Ordering;
+
+/// Time on one core's clock, in cycles of [`Machine::cycles_per_second`].
+pub type Cycles = u64;
+
+/// A 64-bit word that several cores may access at once, with the orderings of `std::sync::atomic`.
+///
+/// The methods mean what their namesakes of `std::sync::atomic::AtomicU64` mean.
+pub trait Atomic64: std::fmt::Debug + Send + Sync + 'static {
+    /// A word that holds `value`.
+    fn new(value: u64) -> Self;
+    /// See `AtomicU64::load`.
+    fn load(&self, order: Ordering) -> u64;
+    /// See `AtomicU64::store`.
+    fn store(&self, value: u64, order: Ordering);
+    /// See `AtomicU64::swap`.
+    fn swap(&self, value: u64, order: Ordering) -> u64;
+    /// See `AtomicU64::compare_exchange`.
+    ///
+    /// # Errors
+    /// The value found, if it was not `current`.
+    fn compare_exchange(&self, current: u64, new: u64, success: Ordering, failure: Ordering) -> Result<u64, u64>;
+    /// See `AtomicU64::fetch_add`.
+    fn fetch_add(&self, value: u64, order: Ordering) -> u64;
+    /// See `AtomicU64::fetch_sub`.
+    fn fetch_sub(&self, value: u64, order: Ordering) -> u64;
+    /// See `AtomicU64::fetch_or`.
+    fn fetch_or(&self, value: u64, order: Ordering) -> u64;
+    /// See `AtomicU64::fetch_and`.
+    fn fetch_and(&self, value: u64, order: Ordering) -> u64;
+    /// See `AtomicU64::fetch_max`.
+    fn fetch_max(&self, value: u64, order: Ordering) -> u64;
+}
+
+/// The hardware a transaction runs on.
+///
+/// A zero-sized type: all methods are static, a simulator keeps its state in a thread-local. Payload copies take slices of
+/// [`Machine::U64`], not raw pointers, so they are safe functions and a model checker's atomics can stand in for ours.
+pub trait Machine: Copy + std::fmt::Debug + Send + Sync + 'static {
+    /// The word two cores may share.
+    type U64: Atomic64;
+
+    /// Name of the machine in results.
+    const NAME: &'static str;
+
+    /// See `std::sync::atomic::fence`.
+    fn fence(order: Ordering);
+
+    /// This core's clock.
+    fn now() -> Cycles;
+
+    /// Frequency of [`Machine::now`], in Hz.
+    fn cycles_per_second() -> f64;
+
+    /// To be called inside every spin loop; see also [`Spin`].
+    fn pause();
+
+    /// Gives the core to another thread, if one waits for it. [`Spin`] calls it when a wait gets long, so that an
+    /// oversubscribed machine makes progress.
+    fn yield_now();
+
+    /// Computation that touches no shared memory. Free on [`Native`], where the computation itself costs.
+    fn work(cycles: u32);
+
+    /// Asks for the cache line at `line`. A hint: any address is allowed.
+    fn prefetch<T>(line: *const T);
+
+    /// Shared memory. Uninitialised. `None` when the machine has no more. On [`Native`] a block of 2 MiB or more is advised
+    /// to use huge pages; give it a layout aligned to 2 MiB to profit.
+    fn alloc(layout: Layout) -> Option<NonNull<u8>>;
+
+    /// Returns memory.
+    ///
+    /// # Safety
+    /// `block` came from [`Machine::alloc`] of this machine with this `layout`, and nobody uses it any more.
+    unsafe fn dealloc(block: NonNull<u8>, layout: Layout);
+
+    /// Copies a payload out of shared memory, word by word, relaxed. May be torn between words: the caller's protocol decides
+    /// whether the copy is one state. Copies `to.len()` words.
+    #[inline(always)]
+    fn copy_out(from: &[Self::U64], to: &mut [u64]) {
+        for (to, from) in to.iter_mut().zip(from) {
+            // Relaxed: the protocol orders the payload, by the word it checks before and after (0.2 of a seqlock: an
+            // Acquire fence between the last payload load and the second load of the version word).
+            *to = from.load(Ordering::Relaxed);
+        }
+    }
+
+    /// Copies a payload into shared memory, word by word, relaxed. The caller holds the record's lock.
+    #[inline(always)]
+    fn copy_in(to: &[Self::U64], from: &[u64]) {
+        for (to, from) in to.iter().zip(from) {
+            // Relaxed: published by the Release store that unlocks the record.
+            to.store(*from, Ordering::Relaxed);
+        }
+    }
+
+    /// How many of the first `len` words of the sorted `keys` are `<= key`. Under concurrent change the result is some number
+    /// in `0..=len`; the caller validates. This is the search inside an index node, and the one place where a machine may use
+    /// vector instructions.
+    #[inline(always)]
+    fn count_le(keys: &[Self::U64], len: usize, key: u64) -> usize {
+        search::count_le_scalar(keys, len, key)
+    }
+}

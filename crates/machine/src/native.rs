@@ -1,0 +1,233 @@
+//! [`Native`]: the host. Every method is the plain instruction.
+
+use std::alloc::Layout;
+use std::ptr::NonNull;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::{Atomic64, Cycles, Machine, search};
+
+/// The host machine, at no cost over `std::sync::atomic`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Native;
+
+impl Atomic64 for AtomicU64 {
+    #[inline(always)]
+    fn new(value: u64) -> Self {
+        AtomicU64::new(value)
+    }
+    #[inline(always)]
+    fn load(&self, order: Ordering) -> u64 {
+        self.load(order)
+    }
+    #[inline(always)]
+    fn store(&self, value: u64, order: Ordering) {
+        self.store(value, order);
+    }
+    #[inline(always)]
+    fn swap(&self, value: u64, order: Ordering) -> u64 {
+        self.swap(value, order)
+    }
+    #[inline(always)]
+    fn compare_exchange(&self, current: u64, new: u64, success: Ordering, failure: Ordering) -> Result<u64, u64> {
+        self.compare_exchange(current, new, success, failure)
+    }
+    #[inline(always)]
+    fn fetch_add(&self, value: u64, order: Ordering) -> u64 {
+        self.fetch_add(value, order)
+    }
+    #[inline(always)]
+    fn fetch_sub(&self, value: u64, order: Ordering) -> u64 {
+        self.fetch_sub(value, order)
+    }
+    #[inline(always)]
+    fn fetch_or(&self, value: u64, order: Ordering) -> u64 {
+        self.fetch_or(value, order)
+    }
+    #[inline(always)]
+    fn fetch_and(&self, value: u64, order: Ordering) -> u64 {
+        self.fetch_and(value, order)
+    }
+    #[inline(always)]
+    fn fetch_max(&self, value: u64, order: Ordering) -> u64 {
+        self.fetch_max(value, order)
+    }
+}
+
+const HUGE_PAGE: usize = 2 << 20;
+/// Bytes that were advised to use huge pages, for [`HugePages::advised_bytes`].
+static ADVISED: AtomicUsize = AtomicUsize::new(0);
+
+impl Machine for Native {
+    type U64 = AtomicU64;
+    const NAME: &'static str = "native";
+
+    #[inline(always)]
+    fn fence(order: Ordering) {
+        std::sync::atomic::fence(order);
+    }
+
+    #[inline(always)]
+    fn now() -> Cycles {
+        #[cfg(target_arch = "x86_64")]
+        {
+            // SAFETY: RDTSC exists on every x86-64 processor and only reads the time stamp counter.
+            unsafe { std::arch::x86_64::_rdtsc() }
+        }
+        #[cfg(target_arch = "aarch64")]
+        {
+            let ticks: u64;
+            // SAFETY: reads the virtual counter, which Linux lets user space read.
+            unsafe { std::arch::asm!("mrs {}, cntvct_el0", out(reg) ticks, options(nomem, nostack)) };
+            ticks
+        }
+    }
+
+    fn cycles_per_second() -> f64 {
+        static FREQUENCY: OnceLock<f64> = OnceLock::new();
+        *FREQUENCY.get_or_init(calibrate)
+    }
+
+    #[inline(always)]
+    fn pause() {
+        std::hint::spin_loop();
+    }
+
+    #[inline(never)]
+    #[cold]
+    fn yield_now() {
+        std::thread::yield_now();
+    }
+
+    #[inline(always)]
+    fn work(_cycles: u32) {}
+
+    #[inline(always)]
+    fn prefetch<T>(line: *const T) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            // SAFETY: a prefetch never faults, whatever the address.
+            unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(line.cast()) };
+        }
+        #[cfg(target_arch = "aarch64")]
+        {
+            // SAFETY: a prefetch never faults, whatever the address.
+            unsafe { std::arch::asm!("prfm pldl1keep, [{}]", in(reg) line, options(nostack, preserves_flags)) };
+        }
+    }
+
+    fn alloc(layout: Layout) -> Option<NonNull<u8>> {
+        debug_assert!(layout.size() > 0, "shared memory of no bytes");
+        // SAFETY: every caller asks for at least one byte.
+        let block = NonNull::new(unsafe { std::alloc::alloc(layout) })?;
+        if layout.size() >= HUGE_PAGE {
+            advise_huge_pages(block, layout.size());
+        }
+        Some(block)
+    }
+
+    unsafe fn dealloc(block: NonNull<u8>, layout: Layout) {
+        // SAFETY: the caller's promise is the allocator's.
+        unsafe { std::alloc::dealloc(block.as_ptr(), layout) };
+    }
+
+    #[inline(always)]
+    fn count_le(keys: &[AtomicU64], len: usize, key: u64) -> usize {
+        search::count_le(keys, len, key)
+    }
+}
+
+/// Advises the whole huge pages inside the block. A refusal (a kernel without them) costs speed, not correctness.
+fn advise_huge_pages(block: NonNull<u8>, size: usize) {
+    let start = (block.as_ptr() as usize).next_multiple_of(HUGE_PAGE);
+    let end = (block.as_ptr() as usize + size) & !(HUGE_PAGE - 1);
+    if start >= end {
+        return;
+    }
+    // SAFETY: the range lies inside the block just allocated; the advice changes how it is backed, not what it holds.
+    let advised =
+        unsafe { rustix::mm::madvise(start as *mut _, end - start, rustix::mm::Advice::LinuxHugepage) }.is_ok();
+    if advised {
+        // Relaxed: a statistic.
+        ADVISED.fetch_add(end - start, Ordering::Relaxed);
+    }
+}
+
+/// Whether this process got the huge pages that it asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HugePages {
+    /// Bytes of shared memory that were advised to use huge pages since the process started.
+    pub advised_bytes: u64,
+    /// Bytes of this process that huge pages back now, as the kernel counts them.
+    pub granted_bytes: u64,
+}
+
+impl HugePages {
+    /// Asks the kernel (`/proc/self/smaps_rollup`).
+    pub fn of_this_process() -> HugePages {
+        let granted = std::fs::read_to_string("/proc/self/smaps_rollup")
+            .ok()
+            .and_then(|text| {
+                let line = text.lines().find(|line| line.starts_with("AnonHugePages:"))?;
+                line.split_whitespace().nth(1)?.parse::<u64>().ok()
+            })
+            .unwrap_or(0);
+        HugePages { advised_bytes: ADVISED.load(Ordering::Relaxed) as u64, granted_bytes: granted << 10 }
+    }
+}
+
+/// Counts the clock's ticks over 20 ms of the system's monotonic clock.
+fn calibrate() -> f64 {
+    #[cfg(target_arch = "aarch64")]
+    {
+        let hertz: u64;
+        // SAFETY: reads the counter's frequency, which Linux lets user space read.
+        unsafe { std::arch::asm!("mrs {}, cntfrq_el0", out(reg) hertz, options(nomem, nostack)) };
+        if hertz > 0 {
+            return hertz as f64;
+        }
+    }
+    let (start, ticks) = (Instant::now(), Native::now());
+    while start.elapsed() < Duration::from_millis(20) {
+        Native::pause();
+    }
+    (Native::now() - ticks) as f64 / start.elapsed().as_secs_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clock_agrees_with_the_system() {
+        let hertz = Native::cycles_per_second();
+        // From 1 MHz (slow Arm counters) to 10 GHz: a wrong unit falls outside.
+        assert!((1e6..1e10).contains(&hertz), "{hertz} Hz");
+        assert!(Native::now() <= Native::now());
+    }
+
+    #[test]
+    fn large_blocks_are_usable_and_advised() {
+        let layout = Layout::from_size_align(4 * HUGE_PAGE, HUGE_PAGE).expect("a power of two");
+        let before = HugePages::of_this_process().advised_bytes;
+        let block = Native::alloc(layout).expect("8 MiB");
+        // SAFETY: inside the block.
+        unsafe { block.as_ptr().write_bytes(1, layout.size()) };
+        let after = HugePages::of_this_process();
+        assert!(after.advised_bytes == before || after.advised_bytes >= before + 4 * HUGE_PAGE as u64);
+        // SAFETY: allocated above with this layout.
+        unsafe { Native::dealloc(block, layout) };
+    }
+
+    #[test]
+    fn copies_keep_every_word() {
+        let shared: Vec<AtomicU64> = (0..9).map(AtomicU64::new).collect();
+        let mut private = [0; 9];
+        Native::copy_out(&shared, &mut private);
+        assert_eq!(private, [0, 1, 2, 3, 4, 5, 6, 7, 8]);
+        Native::copy_in(&shared[2..4], &[70, 80]);
+        Native::copy_out(&shared[1..], &mut private[..4]);
+        assert_eq!(private[..4], [1, 70, 80, 4]);
+    }
+}
