@@ -4,8 +4,10 @@
 //! nor is any transaction. Both indexes keep one contract (see [`Lookup`], [`Insert`], [`Leaf`]):
 //!
 //! - every lookup, hit or miss, names the [`Leaf`] it ended in and that leaf's version at that moment;
-//! - a leaf's version changes with every change of the set of keys in the leaf, and for no other reason;
-//! - a leaf carries one word that belongs to the protocol; a leaf that splits hands a copy to its new half;
+//! - a leaf's version changes with every change of the set of keys in the leaf, when the leaf splits, and when it is unlinked;
+//!   for no other reason;
+//! - a leaf carries one word that belongs to the protocol; a leaf that splits hands a copy to its new half; a leaf that is
+//!   unlinked hands its word to the leaf that covers its range from then on, which keeps the larger of the two;
 //! - [`Index::remove`] compares before it removes.
 //!
 //! Memory of leaves is type-stable: it is reused but returned only when the index is dropped, and a leaf's version never
@@ -16,6 +18,7 @@
 mod hash;
 mod key;
 mod ordered;
+mod pool;
 
 pub use hash::HashIndex;
 pub use key::{Key, KeyWords, MAX_KEY_WORDS};
@@ -76,6 +79,10 @@ impl<M: Machine> Leaf<M> {
     }
 
     /// The protocol's word. 0 in a leaf that no protocol has touched.
+    ///
+    /// Who raises it must then pass a `SeqCst` fence and check that the version is the observed one still. If it is, whoever
+    /// changes the leaf later finds the word as it was raised, or larger, in every leaf that covers a part of the range by
+    /// then. If not, the leaf may have been split, or unlinked, without the new word.
     #[inline(always)]
     pub fn word<'a>(self) -> &'a M::U64 {
         // SAFETY: valid by the contract of `new`.

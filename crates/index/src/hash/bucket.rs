@@ -1,0 +1,237 @@
+//! A bucket: `version, entries (key words, value) ..., link`, in whole cache lines.
+
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+
+use contend_machine::{Atomic64, Machine, Ordering};
+
+use crate::{Key, KeyWords, MAX_KEY_WORDS};
+
+/// The word with the version in a head; the pool's in a bucket that is free.
+pub(super) const VERSION: usize = 0;
+const FIRST_ENTRY: usize = 1;
+
+/// The layout of a bucket for one type of key: as many entries as the lines hold.
+pub(super) struct Shape<K>(PhantomData<K>);
+
+impl<K: Key> Shape<K> {
+    const ENTRY: usize = K::WORDS + 1;
+    /// Three entries of a one-word key fill a line. Longer keys get as many lines as keep a bucket at three or more.
+    pub(super) const ENTRIES: usize = match K::WORDS {
+        1 | 3 => 3,
+        _ => 4,
+    };
+    /// Words of a bucket.
+    pub(super) const WORDS: usize = (2 + Self::ENTRIES * Self::ENTRY).next_multiple_of(8);
+    /// Cache lines of a bucket.
+    pub(super) const LINES: usize = Self::WORDS / 8;
+    /// The address of the next bucket of the chain, or 0.
+    const LINK: usize = Self::WORDS - 1;
+    /// Beyond the last entry.
+    const END: usize = FIRST_ENTRY + Self::ENTRIES * Self::ENTRY;
+}
+
+const _: () = assert!(Shape::<u64>::LINES == 1 && Shape::<u64>::END == Shape::<u64>::LINK);
+const _: () = assert!(Shape::<[u8; 16]>::LINES == 2 && Shape::<[u8; 24]>::LINES == 2);
+const _: () = assert!(Shape::<[u8; 32]>::LINES == 3 && Shape::<[u8; 32]>::END <= Shape::<[u8; 32]>::LINK);
+
+/// A bucket of an index that lives for `'a`.
+pub(super) struct Bucket<'a, M: Machine, K: Key> {
+    words: NonNull<M::U64>,
+    index: PhantomData<(&'a M::U64, K)>,
+}
+
+impl<M: Machine, K: Key> Clone for Bucket<'_, M, K> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M: Machine, K: Key> Copy for Bucket<'_, M, K> {}
+
+impl<'a, M: Machine, K: Key> Bucket<'a, M, K> {
+    /// # Safety
+    /// `words` leads to [`Shape::WORDS`] initialised words that live for `'a`.
+    #[inline(always)]
+    pub(super) unsafe fn new(words: NonNull<M::U64>) -> Self {
+        Bucket { words, index: PhantomData }
+    }
+
+    #[inline(always)]
+    fn word(self, i: usize) -> &'a M::U64 {
+        debug_assert!(i < Shape::<K>::WORDS);
+        // SAFETY: by the contract of `new`, and every caller's `i` is inside the bucket.
+        unsafe { self.words.add(i).as_ref() }
+    }
+
+    #[inline(always)]
+    pub(super) fn version(self) -> &'a M::U64 {
+        self.word(VERSION)
+    }
+
+    /// The next bucket. Only for who has the chain latched, or has validated it since it loaded the link.
+    #[inline(always)]
+    fn at(link: u64) -> Option<Self> {
+        let words = NonNull::new(std::ptr::with_exposed_provenance_mut(link as usize))?;
+        // SAFETY: links lead to buckets of the index's pool, initialised before they are linked.
+        Some(unsafe { Bucket::new(words) })
+    }
+
+    /// The next bucket of a chain that the caller has latched.
+    #[inline(always)]
+    fn next(self) -> Option<Self> {
+        // Relaxed: the caller has the latch.
+        Self::at(self.word(Shape::<K>::LINK).load(Ordering::Relaxed))
+    }
+
+    #[inline(always)]
+    fn entry(index: usize) -> usize {
+        FIRST_ENTRY + index * Shape::<K>::ENTRY
+    }
+
+    #[inline(always)]
+    fn value(self, index: usize) -> &'a M::U64 {
+        self.word(Self::entry(index) + K::WORDS)
+    }
+
+    /// Whether the entry has this key; some answer, if the entry changes meanwhile.
+    #[inline(always)]
+    fn has_key(self, index: usize, key: &KeyWords) -> bool {
+        let mut difference = 0;
+        for (i, word) in key.iter().enumerate().take(K::WORDS) {
+            // Relaxed: the caller has the latch or validates.
+            difference |= self.word(Self::entry(index) + i).load(Ordering::Relaxed) ^ word;
+        }
+        difference == 0
+    }
+
+    fn write(self, index: usize, key: &KeyWords, value: u64) {
+        for (i, word) in key.iter().enumerate().take(K::WORDS) {
+            // Relaxed: published by the Release that ends the change.
+            self.word(Self::entry(index) + i).store(*word, Ordering::Relaxed);
+        }
+        self.value(index).store(value, Ordering::Relaxed);
+    }
+
+    fn read(self, index: usize) -> (KeyWords, u64) {
+        let mut key = [0; MAX_KEY_WORDS];
+        for (i, word) in key.iter_mut().enumerate().take(K::WORDS) {
+            // Relaxed: the caller has the latch.
+            *word = self.word(Self::entry(index) + i).load(Ordering::Relaxed);
+        }
+        (key, self.value(index).load(Ordering::Relaxed))
+    }
+
+    /// The value of `key` in the chain of this head, 0 if the key is absent; `None` if the chain is not at `version`.
+    ///
+    /// Within a bucket there is no branch that depends on the keys: a mispredicted one would serialise the cache misses of
+    /// independent lookups.
+    #[inline(always)]
+    pub(super) fn find(self, key: &KeyWords, version: u64) -> Option<u64> {
+        let mut bucket = self;
+        loop {
+            let mut value = 0;
+            for index in 0..Shape::<K>::ENTRIES {
+                // Relaxed, here and below: validated after the fence.
+                let here = bucket.value(index).load(Ordering::Relaxed);
+                value |= if bucket.has_key(index, key) { here } else { 0 };
+            }
+            let link = bucket.word(Shape::<K>::LINK).load(Ordering::Relaxed);
+            // Acquire: pairs with the Release fence in `Place::latch`: if one of the loads above saw a change under way, the
+            // load below sees the odd version, or a later one.
+            M::fence(Ordering::Acquire);
+            if self.version().load(Ordering::Relaxed) != version {
+                return None;
+            }
+            // One branch, not two: half of the chains that have a second bucket are done with the first.
+            if value | u64::from(link == 0) != 0 {
+                return Some(value);
+            }
+            bucket = Self::at(link)?;
+        }
+    }
+
+    /// Adds an entry at the end of the chain of this latched head. Says whether that took another bucket.
+    #[inline(always)]
+    pub(super) fn push(self, key: &KeyWords, value: u64, more: impl FnOnce() -> Self) -> bool {
+        let mut bucket = self;
+        loop {
+            for index in 0..Shape::<K>::ENTRIES {
+                // Relaxed: the caller has the latch.
+                if bucket.value(index).load(Ordering::Relaxed) == 0 {
+                    bucket.write(index, key, value);
+                    return false;
+                }
+            }
+            match bucket.next() {
+                Some(next) => bucket = next,
+                None => break,
+            }
+        }
+        let added = more();
+        added.clear();
+        added.write(0, key, value);
+        // Relaxed: published by the Release that ends the change.
+        bucket.word(Shape::<K>::LINK).store(added.words.as_ptr().expose_provenance() as u64, Ordering::Relaxed);
+        true
+    }
+
+    /// Removes the entry of `key`, which is there, from the chain of this latched head: the last entry of the chain takes its
+    /// place. Returns the bucket that this has emptied.
+    pub(super) fn take(self, key: &KeyWords) -> Option<NonNull<M::U64>> {
+        let (mut before_last, mut last) = (None, self);
+        let mut hit = None;
+        loop {
+            for index in 0..Shape::<K>::ENTRIES {
+                // Relaxed: the caller has the latch.
+                if last.value(index).load(Ordering::Relaxed) != 0 && last.has_key(index, key) {
+                    hit = Some((last, index));
+                }
+            }
+            match last.next() {
+                Some(next) => (before_last, last) = (Some(last), next),
+                None => break,
+            }
+        }
+        let (bucket, index) = hit.expect("the search has found the key in the chain that is latched since");
+        let used = last.used();
+        let (moved, value) = last.read(used - 1);
+        bucket.write(index, &moved, value);
+        // Relaxed: published by the Release that ends the change.
+        last.value(used - 1).store(0, Ordering::Relaxed);
+        match before_last {
+            Some(before) if used == 1 => {
+                before.word(Shape::<K>::LINK).store(0, Ordering::Relaxed);
+                Some(last.words)
+            }
+            _ => None,
+        }
+    }
+
+    /// Entries in this bucket.
+    fn used(self) -> usize {
+        // Relaxed: the caller has the latch.
+        (0..Shape::<K>::ENTRIES).filter(|index| self.value(*index).load(Ordering::Relaxed) != 0).count()
+    }
+
+    /// Frees all entries and the link.
+    fn clear(self) {
+        for index in 0..Shape::<K>::ENTRIES {
+            // Relaxed: nobody else changes the bucket, and the change is published by the Release that ends it.
+            self.value(index).store(0, Ordering::Relaxed);
+        }
+        self.word(Shape::<K>::LINK).store(0, Ordering::Relaxed);
+    }
+
+    /// Moves all entries of the chain of this latched head to `entries`, and its other buckets to `buckets`.
+    pub(super) fn drain(self, entries: &mut Vec<(KeyWords, u64)>, buckets: &mut Vec<NonNull<M::U64>>) {
+        let mut bucket = Some(self);
+        while let Some(current) = bucket {
+            entries.extend((0..Shape::<K>::ENTRIES).map(|index| current.read(index)).filter(|entry| entry.1 != 0));
+            bucket = current.next();
+            buckets.extend(bucket.map(|next| next.words));
+            current.clear();
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Inserts and splits.
+
+use contend_machine::{Atomic64, Machine, Ordering, Spin};
+
+use super::lookup::{Place, Visit};
+use super::{InnerNode, OrderedIndex};
+use crate::{Change, Insert, Key, KeyWords};
+
+impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I> {
+    /// Inserts `key -> value` unless the key is there. `value` is not 0.
+    ///
+    /// # Panics
+    /// `value` is 0.
+    pub fn insert(&self, key: K, value: u64) -> Insert<M> {
+        assert_ne!(value, 0, "0 means absent");
+        let key = key.to_words();
+        let mut spin = Spin::<M>::new();
+        loop {
+            if let Some(result) = self.try_insert(&key, value) {
+                return result;
+            }
+            spin.wait();
+        }
+    }
+
+    fn try_insert(&self, key: &KeyWords, value: u64) -> Option<Insert<M>> {
+        // Whether the way down keeps to the right edge of the tree.
+        let mut rightmost = true;
+        let place = self.descend(key, |visit| {
+            rightmost &= visit.slot == visit.count;
+            if visit.count == I - 1 {
+                self.split_inner(visit, rightmost);
+                return false;
+            }
+            true
+        })?;
+        let (leaf, before) = (place.leaf, place.version);
+        let (rank, existing) = leaf.find(key);
+        if existing != 0 {
+            return leaf.is_at(before).then(|| Insert::Exists(Self::lookup(leaf, before, existing)));
+        }
+        // What was read so far is valid if the latch is got.
+        if leaf.count() == L {
+            return self.split_leaf(&place, rank, rightmost, key, value);
+        }
+        if !leaf.latch(before) {
+            return None;
+        }
+        leaf.insert_entry(rank, key, value);
+        let after = leaf.publish(before);
+        Some(Insert::Inserted(Change { leaf: leaf.leaf(), before, after, split: None }))
+    }
+
+    /// Inserts into a full leaf.
+    #[cold]
+    fn split_leaf(
+        &self,
+        place: &Place<'_, M, K, L, I>,
+        rank: usize,
+        rightmost: bool,
+        key: &KeyWords,
+        value: u64,
+    ) -> Option<Insert<M>> {
+        let &Place { leaf, version, parent, parent_version, slot } = place;
+        if !parent.latch(parent_version) {
+            return None;
+        }
+        if !leaf.latch(version) {
+            parent.unlatch(parent_version);
+            return None;
+        }
+        let right = self.leaf(self.leaves.alloc(leaf.stripe()).as_ptr());
+        let right_version = right.latch_new();
+        // Keys that ascend, or come at the very end, will go on there: the left leaf stays full.
+        let ascending = rank > 0 && leaf.hint() == rank;
+        let at = if ascending || (rightmost && rank >= L - L / 8) { rank } else { L / 2 };
+        leaf.copy_tail(right, at, L, L);
+        right.set_count(L - at, 0);
+        leaf.set_count(at, leaf.hint());
+        if rank > at || at == L {
+            right.insert_entry(rank - at, key, value);
+        } else {
+            leaf.insert_entry(rank, key, value);
+        }
+        // SeqCst: who raises the leaf's word, then passes a SeqCst fence, then checks the leaf's version, either finds the
+        // version changed or has its word copied here.
+        M::fence(Ordering::SeqCst);
+        // Relaxed: published with the new leaf's version.
+        right.word().store(leaf.word().load(Ordering::Relaxed), Ordering::Relaxed);
+        let root = self.adopt(parent, slot, &right.key(0), leaf.words(), right.words());
+        let split = right.publish(right_version);
+        let after = leaf.publish(version);
+        Self::publish_adoption(parent, parent_version, root);
+        let change = Change { leaf: leaf.leaf(), before: version, after, split: Some((right.leaf(), split)) };
+        Some(Insert::Inserted(change))
+    }
+
+    /// Splits a full inner node, unless another thread has come between. The caller starts over in any case.
+    #[cold]
+    fn split_inner(&self, visit: &Visit<'_, M, K, I>, rightmost: bool) {
+        let (node, count, parent) = (visit.node, visit.count, visit.parent);
+        if !parent.latch(visit.parent_version) {
+            return;
+        }
+        if !node.latch(visit.version) {
+            parent.unlatch(visit.parent_version);
+            return;
+        }
+        let right = self.inner(self.inners.alloc(node.stripe()).as_ptr());
+        let right_version = right.latch_new();
+        // The separator that goes up. At the right edge the left half stays full.
+        let middle = if rightmost { count - 2 } else { count / 2 };
+        node.copy_tail(right, middle + 1, count, count + 1);
+        right.set_count(count - middle - 1, 0);
+        let separator = node.key(middle);
+        node.set_count(middle, 0);
+        let root = self.adopt(parent, visit.parent_slot, &separator, node.words(), right.words());
+        right.publish(right_version);
+        node.publish(visit.version);
+        Self::publish_adoption(parent, visit.parent_version, root);
+    }
+
+    /// Makes `right` the child next to `left`, child `slot` of the latched `parent`. Above the root that takes a new root,
+    /// which is returned latched.
+    fn adopt(
+        &self,
+        parent: InnerNode<'_, M, K, I>,
+        slot: usize,
+        separator: &KeyWords,
+        left: *mut M::U64,
+        right: *mut M::U64,
+    ) -> Option<(InnerNode<'_, M, K, I>, u64)> {
+        if parent != self.anchor() {
+            parent.insert_child(slot, separator, right);
+            return None;
+        }
+        let root = self.inner(self.inners.alloc(left as usize >> 12).as_ptr());
+        let version = root.latch_new();
+        root.set_count(0, 0);
+        root.set_child(0, left);
+        root.insert_child(0, separator, right);
+        parent.set_child(0, root.words());
+        // Relaxed: published with the anchor's version.
+        parent.word().fetch_add(1, Ordering::Relaxed);
+        Some((root, version))
+    }
+
+    fn publish_adoption(
+        parent: InnerNode<'_, M, K, I>,
+        parent_version: u64,
+        root: Option<(InnerNode<'_, M, K, I>, u64)>,
+    ) {
+        if let Some((root, version)) = root {
+            root.publish(version);
+        }
+        parent.publish(parent_version);
+    }
+}

@@ -1,0 +1,400 @@
+//! A node: `version, word, count, link; keys by columns; values or children`, every column on its own cache lines.
+//!
+//! An inner node with `n` separators has `n + 1` children; child `i` covers the keys from separator `i - 1` (inclusive) to
+//! separator `i` (exclusive). A leaf's values stand beside its keys.
+
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+
+use contend_machine::{Atomic64, Machine, Ordering, Spin};
+
+use crate::pool::LINE;
+use crate::{Key, KeyWords, Leaf, MAX_KEY_WORDS};
+
+/// The bit of a version that says that somebody changes the node.
+const LATCHED: u64 = 1;
+/// What a change adds to a version.
+const STEP: u64 = 2;
+
+const VERSION: usize = 0;
+/// The protocol's, in a leaf; the height of the tree, in the anchor.
+const WORD: usize = 1;
+/// The number of keys, and above it the position after the last insert.
+const COUNT: usize = 2;
+/// The pool's, in a node that is free.
+pub(super) const LINK: usize = 3;
+const FIRST_KEY: usize = 8;
+
+const COUNT_BITS: u32 = 32;
+
+/// A node of an index that lives for `'a`, with room for `N` values or children.
+///
+/// Methods that read keys, values or the count return what is there at the moment; the reader validates. Methods that write
+/// need the latch.
+pub(super) struct Node<'a, M: Machine, K: Key, const N: usize> {
+    words: NonNull<M::U64>,
+    index: PhantomData<(&'a M::U64, K)>,
+}
+
+impl<M: Machine, K: Key, const N: usize> Clone for Node<'_, M, K, N> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M: Machine, K: Key, const N: usize> Copy for Node<'_, M, K, N> {}
+
+impl<M: Machine, K: Key, const N: usize> PartialEq for Node<'_, M, K, N> {
+    #[inline(always)]
+    fn eq(&self, other: &Self) -> bool {
+        self.words == other.words
+    }
+}
+
+impl<'a, M: Machine, K: Key, const N: usize> Node<'a, M, K, N> {
+    /// Words of a column.
+    const COLUMN: usize = N.next_multiple_of(8);
+    const FIRST_VALUE: usize = FIRST_KEY + K::WORDS * Self::COLUMN;
+    /// Words of a node.
+    pub(super) const WORDS: usize = Self::FIRST_VALUE + Self::COLUMN;
+
+    /// # Safety
+    /// `words` is not null and leads to `Self::WORDS` initialised words that live for `'a`, and serve as a node of this type only.
+    #[inline(always)]
+    pub(super) unsafe fn new(words: *mut M::U64) -> Self {
+        debug_assert!(!words.is_null());
+        // SAFETY: not null, by the caller's promise.
+        Node { words: unsafe { NonNull::new_unchecked(words) }, index: PhantomData }
+    }
+
+    #[inline(always)]
+    pub(super) fn words(self) -> *mut M::U64 {
+        self.words.as_ptr()
+    }
+
+    /// The memory, for the pool.
+    pub(super) fn slot_of_pool(self) -> NonNull<M::U64> {
+        self.words
+    }
+
+    /// Spreads nodes over the stripes of the pool.
+    pub(super) fn stripe(self) -> usize {
+        self.words.as_ptr() as usize >> 12
+    }
+
+    #[inline(always)]
+    fn at(self, i: usize) -> &'a M::U64 {
+        debug_assert!(i < Self::WORDS);
+        // SAFETY: by the contract of `new`; every caller's `i` is inside the node.
+        unsafe { self.words.add(i).as_ref() }
+    }
+
+    /// Column `i` of the keys.
+    #[inline(always)]
+    fn column(self, i: usize) -> &'a [M::U64; N] {
+        debug_assert!(i < K::WORDS);
+        // SAFETY: by the contract of `new`: the column's words are inside the node.
+        unsafe { self.words.add(FIRST_KEY + i * Self::COLUMN).cast().as_ref() }
+    }
+
+    #[inline(always)]
+    fn slot(self, i: usize) -> &'a M::U64 {
+        debug_assert!(i < N);
+        self.at(Self::FIRST_VALUE + i)
+    }
+
+    /// Asks for the lines that a search reads, and for the values if `values`.
+    #[inline(always)]
+    pub(super) fn prefetch(words: *mut M::U64, values: bool) {
+        let lines = (if values { Self::WORDS } else { Self::FIRST_VALUE }) * 8 / LINE;
+        for line in 0..lines {
+            M::prefetch(words.cast::<u8>().wrapping_add(line * LINE));
+        }
+    }
+
+    // ---- The version. ----
+
+    /// The version, which may be that of a node that somebody changes.
+    #[inline(always)]
+    pub(super) fn version(self) -> u64 {
+        // Acquire: pairs with the Release in `publish`: the node is at least as new as its version.
+        self.at(VERSION).load(Ordering::Acquire)
+    }
+
+    #[inline(always)]
+    pub(super) fn is_latched(version: u64) -> bool {
+        version & LATCHED != 0
+    }
+
+    /// The version once nobody changes the node.
+    #[inline(always)]
+    pub(super) fn stable_version(self) -> u64 {
+        let version = self.version();
+        if Self::is_latched(version) { self.wait() } else { version }
+    }
+
+    #[cold]
+    fn wait(self) -> u64 {
+        let mut spin = Spin::<M>::new();
+        loop {
+            spin.wait();
+            let version = self.version();
+            if !Self::is_latched(version) {
+                return version;
+            }
+        }
+    }
+
+    /// Whether what was read since `version` was read belongs to it.
+    #[inline(always)]
+    pub(super) fn is_at(self, version: u64) -> bool {
+        // Acquire: pairs with the Release fence in `latch`: if a load before saw a change under way, the load below sees the
+        // odd version, or a later one.
+        M::fence(Ordering::Acquire);
+        self.at(VERSION).load(Ordering::Relaxed) == version
+    }
+
+    /// Latches the node if it is at `version` still, so that what was read under this version holds.
+    #[inline(always)]
+    pub(super) fn latch(self, version: u64) -> bool {
+        debug_assert!(!Self::is_latched(version));
+        // Acquire: pairs with the Release in `publish`: what the last holder wrote is seen.
+        let exchange =
+            self.at(VERSION).compare_exchange(version, version | LATCHED, Ordering::Acquire, Ordering::Relaxed);
+        // Release: pairs with the Acquire fence in `is_at`.
+        M::fence(Ordering::Release);
+        exchange.is_ok()
+    }
+
+    /// Latches a node that the pool has just given; its version before.
+    pub(super) fn latch_new(self) -> u64 {
+        // Relaxed: only the owner of a free node changes its version, and it got the node through the pool's latch.
+        let version = self.at(VERSION).load(Ordering::Relaxed);
+        debug_assert!(!Self::is_latched(version));
+        self.at(VERSION).store(version | LATCHED, Ordering::Relaxed);
+        // Release: pairs with the Acquire fence in `is_at`, of readers who remember the node from its former life.
+        M::fence(Ordering::Release);
+        version
+    }
+
+    /// Ends a change; the version after.
+    #[inline(always)]
+    pub(super) fn publish(self, version: u64) -> u64 {
+        // Release: pairs with the Acquire in `version` and `latch`.
+        self.at(VERSION).store(version + STEP, Ordering::Release);
+        version + STEP
+    }
+
+    /// Gives back the latch of a node that is as it was.
+    #[inline(always)]
+    pub(super) fn unlatch(self, version: u64) {
+        // Release: pairs with the Acquire in `latch`.
+        self.at(VERSION).store(version, Ordering::Release);
+    }
+
+    /// The node as users of the index see it.
+    #[inline(always)]
+    pub(super) fn leaf(self) -> Leaf<M> {
+        // SAFETY: nodes stay allocated until the index is dropped.
+        unsafe { Leaf::new(self.at(VERSION), self.at(WORD)) }
+    }
+
+    #[inline(always)]
+    pub(super) fn word(self) -> &'a M::U64 {
+        self.at(WORD)
+    }
+
+    // ---- Keys. ----
+
+    /// Keys in the node, at most `N`.
+    #[inline(always)]
+    pub(super) fn count(self) -> usize {
+        // Relaxed, here and in all below: the reader validates the version; the writer publishes by it.
+        (self.at(COUNT).load(Ordering::Relaxed) & ((1 << COUNT_BITS) - 1)) as usize
+    }
+
+    /// The position after the last insert, 0 if there was none since the node was filled.
+    pub(super) fn hint(self) -> usize {
+        (self.at(COUNT).load(Ordering::Relaxed) >> COUNT_BITS) as usize
+    }
+
+    pub(super) fn set_count(self, count: usize, hint: usize) {
+        debug_assert!(count <= N);
+        self.at(COUNT).store(count as u64 | (hint as u64) << COUNT_BITS, Ordering::Relaxed);
+    }
+
+    #[inline(always)]
+    pub(super) fn key(self, i: usize) -> KeyWords {
+        let mut key = [0; MAX_KEY_WORDS];
+        for (column, word) in key.iter_mut().enumerate().take(K::WORDS) {
+            *word = self.column(column)[i].load(Ordering::Relaxed);
+        }
+        key
+    }
+
+    /// How many of the first `count` keys are `<= key`.
+    #[inline(always)]
+    pub(super) fn rank(self, key: &KeyWords, count: usize) -> usize {
+        if K::WORDS == 1 {
+            return M::count_le(self.column(0), count, key[0]);
+        }
+        // The keys that agree with `key` in the words so far, `low..high`; the bounds meet if another thread interferes.
+        let (mut low, mut high) = (0, count);
+        for (column, &word) in key.iter().enumerate().take(K::WORDS) {
+            let words = &self.column(column)[low..high];
+            let not_above = M::count_le(words, words.len(), word);
+            if column + 1 == K::WORDS {
+                return low + not_above;
+            }
+            let below = if word == 0 { 0 } else { M::count_le(words, words.len(), word - 1) };
+            (low, high) = (low + below, low + not_above.max(below));
+            if low == high {
+                break;
+            }
+        }
+        low
+    }
+
+    /// Whether key `i` is `key`.
+    #[inline(always)]
+    fn is_key(self, i: usize, key: &KeyWords) -> bool {
+        let mut difference = 0;
+        for (column, word) in key.iter().enumerate().take(K::WORDS) {
+            difference |= self.column(column)[i].load(Ordering::Relaxed) ^ word;
+        }
+        difference == 0
+    }
+
+    /// In a leaf: where `key` belongs if it is absent, and its value, or 0.
+    #[inline(always)]
+    pub(super) fn find(self, key: &KeyWords) -> (usize, u64) {
+        let rank = self.rank(key, self.count().min(N)).min(N);
+        (rank, self.value_at_rank(key, rank))
+    }
+
+    /// As [`Node::find`], when the rank is known.
+    #[inline(always)]
+    pub(super) fn value_at_rank(self, key: &KeyWords, rank: usize) -> u64 {
+        // Without a branch on the outcome of the search.
+        let before = rank.saturating_sub(1);
+        let present = (rank > 0) & self.is_key(before, key);
+        let value = self.slot(before).load(Ordering::Relaxed);
+        if present { value } else { 0 }
+    }
+
+    /// Asks for the line of a value or child.
+    #[inline(always)]
+    pub(super) fn prefetch_slot(self, i: usize) {
+        M::prefetch(self.slot(i));
+    }
+
+    /// The first key that is `>= key`.
+    pub(super) fn lower_bound(self, key: &KeyWords, count: usize) -> usize {
+        let rank = self.rank(key, count);
+        rank - usize::from(rank > 0 && self.is_key(rank - 1, key))
+    }
+
+    #[inline(always)]
+    pub(super) fn value(self, i: usize) -> u64 {
+        self.slot(i).load(Ordering::Relaxed)
+    }
+
+    // ---- Changes of a latched node. ----
+
+    fn set_key(self, i: usize, key: &KeyWords) {
+        for (column, word) in key.iter().enumerate().take(K::WORDS) {
+            self.column(column)[i].store(*word, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn set_value(self, i: usize, value: u64) {
+        self.slot(i).store(value, Ordering::Relaxed);
+    }
+
+    /// Moves the words `from..to` one up (`by` 1) or down (`by` -1).
+    #[inline(always)]
+    fn shift(words: &[M::U64], from: usize, to: usize, up: bool) {
+        let step = |i: usize, j: usize| words[j].store(words[i].load(Ordering::Relaxed), Ordering::Relaxed);
+        if up {
+            (from..to).rev().for_each(|i| step(i, i + 1));
+        } else {
+            (from..to).for_each(|i| step(i, i - 1));
+        }
+    }
+
+    fn slots(self) -> &'a [M::U64; N] {
+        // SAFETY: by the contract of `new`: the column's words are inside the node.
+        unsafe { self.words.add(Self::FIRST_VALUE).cast().as_ref() }
+    }
+
+    /// Makes room at key `at` of `count` keys, and at slot `slot` of `slots`.
+    fn open(self, at: usize, count: usize, slot: usize, slots: usize) {
+        for column in 0..K::WORDS {
+            Self::shift(self.column(column), at, count, true);
+        }
+        Self::shift(self.slots(), slot, slots, true);
+    }
+
+    fn close(self, at: usize, count: usize, slot: usize, slots: usize) {
+        for column in 0..K::WORDS {
+            Self::shift(self.column(column), at + 1, count, false);
+        }
+        Self::shift(self.slots(), slot + 1, slots, false);
+    }
+
+    /// In a leaf: inserts an entry.
+    pub(super) fn insert_entry(self, at: usize, key: &KeyWords, value: u64) {
+        let count = self.count();
+        self.open(at, count, at, count);
+        self.set_key(at, key);
+        self.set_value(at, value);
+        self.set_count(count + 1, at + 1);
+    }
+
+    /// In a leaf: removes an entry; says how many are left.
+    pub(super) fn remove_entry(self, at: usize) -> usize {
+        let count = self.count();
+        self.close(at, count, at, count);
+        self.set_count(count - 1, 0);
+        count - 1
+    }
+
+    /// In an inner node: inserts `child` right of child `slot`, for the keys from `separator` on.
+    pub(super) fn insert_child(self, slot: usize, separator: &KeyWords, child: *mut M::U64) {
+        let count = self.count();
+        debug_assert!(count + 1 < N);
+        self.open(slot, count, slot + 1, count + 1);
+        self.set_key(slot, separator);
+        self.set_child(slot + 1, child);
+        self.set_count(count + 1, 0);
+    }
+
+    /// In an inner node with more than one child: removes child `slot`. Its keys go to the child left of it, or to the next
+    /// if it is the first.
+    pub(super) fn remove_child(self, slot: usize) {
+        let count = self.count();
+        self.close(slot.saturating_sub(1), count, slot, count + 1);
+        self.set_count(count - 1, 0);
+    }
+
+    /// The address of the child in `slot`. Whatever it is, unless the node is validated afterwards.
+    #[inline(always)]
+    pub(super) fn child(self, slot: usize) -> *mut M::U64 {
+        std::ptr::with_exposed_provenance_mut(self.value(slot) as usize)
+    }
+
+    pub(super) fn set_child(self, slot: usize, child: *mut M::U64) {
+        self.set_value(slot, child.expose_provenance() as u64);
+    }
+
+    /// Copies the keys `from..count` to the front of `to`, and the slots `from..slots`.
+    pub(super) fn copy_tail(self, to: Self, from: usize, count: usize, slots: usize) {
+        for i in from..count {
+            to.set_key(i - from, &self.key(i));
+        }
+        for i in from..slots {
+            to.set_value(i - from, self.value(i));
+        }
+    }
+}
