@@ -1,1 +1,47 @@
-//! (in progress)
+//! The engine: tables of rows, records, epochs, and the frame in which a concurrency-control protocol runs.
+//!
+//! Two traits carry it. A workload sees [`Txn`] only: a transaction that reads, writes, inserts, deletes and scans rows. A
+//! protocol implements [`Protocol`]: what has to happen at each of these on *one located record*, and at commit. Between the two
+//! stands [`Transaction`], once for all protocols: it probes the indexes (singly or in batches), drives scans, looks keys up
+//! again whose record was unlinked, keeps the history, counts aborts, and collects garbage.
+//!
+//! What this crate must not know: any one protocol, any workload, files. It has no global, no lock on the transaction path
+//! and no thread of its own: workers advance the epoch.
+//!
+//! | module | what it holds |
+//! | --- | --- |
+//! | [`row`] | rows as typed plain data, columns, projections |
+//! | [`table`], [`record`], `slab` | tables, records, the memory that records live in |
+//! | [`epoch`] | the global epoch; when memory may be reused |
+//! | [`sets`] | parts that protocols are made of: write set, node set, record map |
+//! | [`protocol`] | the trait `Protocol` and what it works on |
+//! | [`txn`] | the trait `Txn` |
+//! | [`engine`], [`transaction`] | `Engine`, `Worker`, `Transaction` |
+//! | [`history`] | what a recorded transaction did |
+//! | [`options`] | options: named, documented, validated |
+
+pub mod abort;
+pub mod engine;
+pub mod epoch;
+mod garbage;
+pub mod history;
+pub mod options;
+pub mod protocol;
+pub mod record;
+pub mod row;
+pub mod sets;
+mod slab;
+pub mod table;
+pub mod transaction;
+pub mod txn;
+
+pub use abort::{Abort, AbortReason};
+pub use contend_index::{Change, Direction, IndexKind, Key, KeyWords, Leaf, MAX_KEY_WORDS};
+pub use engine::{Engine, EngineConfig, Loader, Worker};
+pub use options::{OptionError, OptionSpec, OptionValue, Options};
+pub use protocol::{Access, At, Context, Info, Initial, Isolation, Mode, Protocol, Unlink};
+pub use record::Record;
+pub use row::{Column, ColumnInfo, Columns, Projection, Row, Span, Whole};
+pub use table::{OutOfMemory, Table, TableCore, TableSpec, TypedTable};
+pub use transaction::Transaction;
+pub use txn::Txn;

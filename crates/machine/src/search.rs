@@ -69,23 +69,26 @@ mod avx512 {
 }
 
 /// As [`count_le_scalar`], with vector instructions where the processor has them.
+///
+/// Up to 64 keys are compared whatever `len` is, and the comparisons beyond it are masked away: the number of keys in a node
+/// cannot be predicted, so a loop that ends with `len` costs a mispredicted branch.
 #[inline(always)]
 pub(crate) fn count_le(keys: &[std::sync::atomic::AtomicU64], len: usize, key: u64) -> usize {
     #[cfg(target_arch = "x86_64")]
     if avx512::present() {
         let (chunks, rest) = keys.as_chunks::<8>();
-        let mut count = 0;
-        let mut left = len;
-        for chunk in chunks {
-            // SAFETY: `present` said so.
-            let mask = unsafe { avx512::le_mask(chunk, key) };
-            if left <= 8 {
-                return count + (mask & ((1u32 << left) - 1)).count_ones() as usize;
+        if chunks.len() <= 8 {
+            let mut mask = 0u64;
+            for (i, chunk) in chunks.iter().enumerate() {
+                // SAFETY: `present` said so.
+                mask |= u64::from(unsafe { avx512::le_mask(chunk, key) }) << (8 * i);
             }
-            count += mask.count_ones() as usize;
-            left -= 8;
+            let vectored = len.min(8 * chunks.len());
+            let wanted = if vectored < 64 { (1 << vectored) - 1 } else { u64::MAX };
+            // The keys are sorted, so the ones come first; to find the first 0 takes fewer instructions than to count.
+            let count = (!(mask & wanted)).trailing_zeros() as usize;
+            return if rest.is_empty() { count } else { count + count_le_scalar(rest, len - vectored, key) };
         }
-        return count + count_le_scalar(rest, left, key);
     }
     count_le_scalar(keys, len, key)
 }
@@ -97,9 +100,15 @@ mod tests {
 
     #[test]
     fn vector_and_scalar_agree_on_every_length_and_boundary() {
-        let keys: Vec<AtomicU64> = (0..37u64).map(|i| AtomicU64::new(i * 3)).collect();
+        for size in [5, 37, 64, 70, 72] {
+            vector_and_scalar_agree(size);
+        }
+    }
+
+    fn vector_and_scalar_agree(size: u64) {
+        let keys: Vec<AtomicU64> = (0..size).map(|i| AtomicU64::new(i * 3)).collect();
         for len in 0..=keys.len() {
-            for key in (0..120).chain([u64::MAX, 1 << 63]) {
+            for key in (0..220).chain([u64::MAX, 1 << 63]) {
                 let expected = (0..len as u64).filter(|i| i * 3 <= key).count();
                 assert_eq!(count_le(&keys, len, key), expected, "len {len} key {key}");
                 assert_eq!(count_le_scalar(&keys, len, key), expected, "len {len} key {key}");

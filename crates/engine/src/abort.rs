@@ -1,0 +1,131 @@
+//! An abort is a value: never a panic, counted under its reason.
+
+/// Why a transaction did not commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum AbortReason {
+    /// A record to be read was locked by another transaction.
+    ReadLocked,
+    /// A record to be written was locked by another transaction.
+    WriteLocked,
+    /// A record that was read has changed since.
+    ReadValidation,
+    /// A leaf that protects a scan or a miss has changed since.
+    Phantom,
+    /// A record to be written disappeared before the commit.
+    RecordGone,
+    /// An epoch's numbers are used up; the next epoch has new ones.
+    EpochExhausted,
+    /// The transaction's own code asked for it.
+    User,
+    /// A range was asked of an index that has no order, or a table of another database was used. Trying again won't help.
+    Unsupported,
+    /// The machine has no more memory for records. Trying again won't help.
+    OutOfMemory,
+}
+
+impl AbortReason {
+    /// Every reason, in the order of their numbers.
+    pub const ALL: [AbortReason; 9] = [
+        AbortReason::ReadLocked,
+        AbortReason::WriteLocked,
+        AbortReason::ReadValidation,
+        AbortReason::Phantom,
+        AbortReason::RecordGone,
+        AbortReason::EpochExhausted,
+        AbortReason::User,
+        AbortReason::Unsupported,
+        AbortReason::OutOfMemory,
+    ];
+
+    /// The reason's name in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            AbortReason::ReadLocked => "read_locked",
+            AbortReason::WriteLocked => "write_locked",
+            AbortReason::ReadValidation => "read_validation",
+            AbortReason::Phantom => "phantom",
+            AbortReason::RecordGone => "record_gone",
+            AbortReason::EpochExhausted => "epoch_exhausted",
+            AbortReason::User => "user",
+            AbortReason::Unsupported => "unsupported",
+            AbortReason::OutOfMemory => "out_of_memory",
+        }
+    }
+
+    /// Whether the same transaction may succeed when tried again: true of conflicts with others, false of the rest.
+    pub fn is_conflict(self) -> bool {
+        !matches!(self, AbortReason::User | AbortReason::Unsupported | AbortReason::OutOfMemory)
+    }
+}
+
+impl std::fmt::Display for AbortReason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The transaction can't commit. Return it from the transaction's body, which ends the transaction; an operation after it
+/// returns the same abort again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "an abort has to end the transaction"]
+pub struct Abort {
+    /// Why.
+    pub reason: AbortReason,
+}
+
+impl Abort {
+    /// An abort for this reason.
+    #[cold]
+    pub fn new(reason: AbortReason) -> Self {
+        Abort { reason }
+    }
+}
+
+impl std::fmt::Display for Abort {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "transaction aborted: {}", self.reason)
+    }
+}
+
+impl std::error::Error for Abort {}
+
+/// Aborts, counted by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AbortCounts([u64; AbortReason::ALL.len()]);
+
+impl AbortCounts {
+    /// Counts one abort.
+    pub fn add(&mut self, reason: AbortReason) {
+        self.0[reason as usize] += 1;
+    }
+
+    /// How many aborts had this reason.
+    pub fn get(&self, reason: AbortReason) -> u64 {
+        self.0[reason as usize]
+    }
+
+    /// Adds another count to this one.
+    pub fn merge(&mut self, other: &AbortCounts) {
+        for (mine, theirs) in self.0.iter_mut().zip(other.0) {
+            *mine += theirs;
+        }
+    }
+
+    /// Aborts by conflict with other transactions.
+    pub fn conflicts(&self) -> u64 {
+        AbortReason::ALL.iter().filter(|reason| reason.is_conflict()).map(|&reason| self.get(reason)).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_are_numbered_in_order() {
+        for (number, reason) in AbortReason::ALL.into_iter().enumerate() {
+            assert_eq!(reason as usize, number);
+        }
+    }
+}

@@ -1,0 +1,417 @@
+//! [`Engine`]: tables, epochs and one protocol; [`Worker`]: what runs transactions; [`Loader`]: what fills tables before.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use contend_index::Key;
+use contend_machine::{Machine, Ordering};
+use parking_lot::{Mutex, RwLock};
+
+use crate::abort::{Abort, AbortCounts, AbortReason};
+use crate::epoch::Epochs;
+use crate::garbage::{Corpse, Garbage};
+use crate::history::{Committed, Recording};
+use crate::protocol::{Context, Initial, Protocol, Unlink};
+use crate::sets::{NodeSet, WriteKind, WriteSet};
+use crate::slab::Arena;
+use crate::table::{AnyTable, OutOfMemory, Placed, Table, TableSpec};
+use crate::transaction::Transaction;
+
+/// What an engine is to be like.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct EngineConfig {
+    /// The most workers and loaders at one time.
+    pub workers_max: usize,
+    /// The shortest time between two epochs, in milliseconds. Silo's paper and CCBench use 40.
+    pub epoch_ms: u64,
+    /// Whether what transactions do is recorded: each version is signed by its writer, which costs a word a record and time.
+    pub history: bool,
+}
+
+impl Default for EngineConfig {
+    fn default() -> Self {
+        EngineConfig { workers_max: 1024, epoch_ms: 40, history: false }
+    }
+}
+
+/// Tables under one protocol. Shared by all workers.
+pub struct Engine<P: Protocol<M>, M: Machine> {
+    id: u64,
+    protocol: P,
+    config: EngineConfig,
+    pub(crate) epochs: Epochs<M>,
+    tables: RwLock<Vec<Arc<dyn AnyTable<M>>>>,
+    /// Garbage of workers that have ended, for the next that looks.
+    orphans: Mutex<Vec<Garbage<M>>>,
+}
+
+impl<P: Protocol<M>, M: Machine> std::fmt::Debug for Engine<P, M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine").field("protocol", &P::INFO.name).field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+impl<P: Protocol<M>, M: Machine> Engine<P, M> {
+    /// An engine without tables.
+    pub fn new(protocol: P, config: EngineConfig) -> Arc<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let interval = M::cycles_per_second() * config.epoch_ms as f64 / 1e3;
+        Arc::new(Engine {
+            // Relaxed: only uniqueness is asked for.
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            protocol,
+            config,
+            epochs: Epochs::new(config.workers_max, interval as u64),
+            tables: RwLock::new(Vec::new()),
+            orphans: Mutex::new(Vec::new()),
+        })
+    }
+
+    /// The protocol.
+    #[inline(always)]
+    pub fn protocol(&self) -> &P {
+        &self.protocol
+    }
+
+    /// How the engine was configured.
+    pub fn config(&self) -> &EngineConfig {
+        &self.config
+    }
+
+    /// The epochs: for tests that drive them by hand.
+    pub fn epochs(&self) -> &Epochs<M> {
+        &self.epochs
+    }
+
+    #[inline(always)]
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Creates a table.
+    pub fn create_table<K: Key>(&self, spec: &TableSpec) -> Arc<Table<M, K>> {
+        let mut tables = self.tables.write();
+        let id = u32::try_from(tables.len()).expect("fewer than 2^32 tables");
+        let table = Arc::new(Table::new(self.id, id, spec, P::META_WORDS, self.config.history));
+        tables.push(table.clone());
+        table
+    }
+
+    /// The tables' names, by their numbers.
+    pub fn table_names(&self) -> Vec<String> {
+        self.tables.read().iter().map(|table| table.core().name().to_string()).collect()
+    }
+
+    /// Bytes of all tables: records' memory and indexes.
+    pub fn bytes(&self) -> u64 {
+        self.tables.read().iter().map(|table| table.bytes()).sum()
+    }
+
+    /// A loader: fills tables before transactions run. `None` if `workers_max` workers are there.
+    pub fn loader(self: &Arc<Self>) -> Option<Loader<P, M>> {
+        self.worker().map(Loader)
+    }
+
+    /// A worker. `None` if `workers_max` workers are there.
+    pub fn worker(self: &Arc<Self>) -> Option<Worker<P, M>> {
+        let slot = self.epochs.register()?;
+        Some(Worker {
+            cx: Context {
+                worker: slot,
+                writes: WriteSet::default(),
+                nodes: NodeSet::default(),
+                scratch: vec![0; 16],
+                local: P::Local::default(),
+                epoch: &self.epochs,
+            },
+            seen_epoch: Epochs::<M>::NOT_SEEN,
+            next_txn: 0,
+            since_maintenance: 0,
+            arenas: Vec::new(),
+            garbage: Garbage::default(),
+            recording: self.config.history.then(Recording::default),
+            commits: 0,
+            aborts: AbortCounts::default(),
+            engine: Arc::clone(self),
+        })
+    }
+
+    /// The row under a key, outside any transaction: for checks after a run. `None` if the key is absent. The words are the row's and,
+    /// if history is recorded, its writer's number.
+    pub fn peek<K: Key>(&self, table: &Table<M, K>, key: K, row: &mut Vec<u64>) -> Option<()> {
+        let record = Table::<M, K>::record(table.lookup(key).value?);
+        if self.protocol.is_absent(record) {
+            return None;
+        }
+        table.peek(record, row);
+        Some(())
+    }
+
+    /// Visits every row of a table with an ordered index, outside any transaction; `false` if the index has no order. The words
+    /// are as in [`Engine::peek`].
+    pub fn peek_all<K: Key>(&self, table: &Table<M, K>, mut visit: impl FnMut(K, &[u64])) -> bool {
+        let mut row = Vec::new();
+        table.for_each(|key, record| {
+            if !self.protocol.is_absent(record) {
+                table.peek(record, &mut row);
+                visit(key, &row);
+            }
+        })
+    }
+}
+
+/// Runs transactions, one at a time. A worker belongs to one thread at a time.
+pub struct Worker<P: Protocol<M>, M: Machine> {
+    pub(crate) cx: Context<M, P::Local>,
+    seen_epoch: u64,
+    next_txn: u64,
+    since_maintenance: u32,
+    arenas: Vec<Option<Arena<M>>>,
+    garbage: Garbage<M>,
+    pub(crate) recording: Option<Recording>,
+    commits: u64,
+    aborts: AbortCounts,
+    pub(crate) engine: Arc<Engine<P, M>>,
+}
+
+impl<P: Protocol<M>, M: Machine> std::fmt::Debug for Worker<P, M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Worker")
+            .field("number", &self.cx.worker)
+            .field("commits", &self.commits)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A worker looks at the clock and at its garbage once in so many transactions.
+const MAINTENANCE_EVERY: u32 = 32;
+/// Tombstones looked at in one maintenance, so that a transaction never waits long for it.
+const COLLECT_AT_ONCE: usize = 256;
+
+impl<P: Protocol<M>, M: Machine> Worker<P, M> {
+    /// The worker's number, from 0, unique among the workers that live.
+    pub fn number(&self) -> usize {
+        self.cx.worker
+    }
+
+    /// Transactions committed so far.
+    pub fn commits(&self) -> u64 {
+        self.commits
+    }
+
+    /// Aborts so far.
+    pub fn aborts(&self) -> &AbortCounts {
+        &self.aborts
+    }
+
+    /// What was recorded so far, handed over. Empty if the engine records no history.
+    pub fn take_history(&mut self) -> Vec<Committed> {
+        self.recording.as_mut().map(|recording| std::mem::take(&mut recording.committed)).unwrap_or_default()
+    }
+
+    /// Begins a transaction. Dropped without [`Transaction::commit`], it aborts.
+    #[inline]
+    pub fn begin(&mut self) -> Transaction<'_, P, M> {
+        self.since_maintenance += 1;
+        if self.since_maintenance >= MAINTENANCE_EVERY {
+            self.maintain();
+        }
+        self.seen_epoch = self.engine.epochs.refresh(self.cx.worker, self.seen_epoch);
+        self.next_txn += 1;
+        self.cx.writes.txn = self.next_txn * self.engine.config.workers_max as u64 + self.cx.worker as u64;
+        self.engine.protocol.begin(&mut self.cx);
+        Transaction::new(self)
+    }
+
+    /// Runs a transaction once: commits if `body` returns `Ok`.
+    ///
+    /// # Errors
+    /// The abort that ended it.
+    #[inline]
+    pub fn run<T>(&mut self, body: impl FnOnce(&mut Transaction<'_, P, M>) -> Result<T, Abort>) -> Result<T, Abort> {
+        let mut transaction = self.begin();
+        match body(&mut transaction) {
+            Ok(value) => transaction.commit().map(|()| value),
+            Err(abort) => {
+                transaction.abort(abort.reason);
+                Err(abort)
+            }
+        }
+    }
+
+    /// To be called before the worker pauses: an idle worker that is not offline holds back the epoch, and with it the reuse of
+    /// memory. The next transaction brings it online again.
+    pub fn go_offline(&mut self) {
+        self.engine.epochs.offline(self.cx.worker);
+        self.seen_epoch = Epochs::<M>::NOT_SEEN;
+    }
+
+    #[cold]
+    fn maintain(&mut self) {
+        self.since_maintenance = 0;
+        self.engine.epochs.maybe_advance(M::now());
+        if !self.garbage.is_empty() {
+            self.collect();
+        }
+    }
+
+    /// Takes old tombstones out of the indexes, and reuses the memory of those taken out before.
+    #[cold]
+    pub fn collect(&mut self) {
+        if let Some(orphan) = self.engine.orphans.lock().pop() {
+            self.garbage.tombstones.extend(orphan.tombstones);
+            self.garbage.unlinked.extend(orphan.unlinked);
+        }
+        let oldest = self.engine.epochs.oldest();
+        for _ in 0..COLLECT_AT_ONCE {
+            let Some(corpse) = Garbage::pop_older(&mut self.garbage.tombstones, oldest) else { break };
+            self.unlink(corpse);
+        }
+        while let Some(corpse) = Garbage::pop_older(&mut self.garbage.unlinked, oldest) {
+            self.arena_of(corpse.table).release(corpse.record);
+        }
+    }
+
+    fn unlink(&mut self, mut corpse: Corpse<M>) {
+        match self.engine.protocol.unlink(corpse.record) {
+            Unlink::Alive => {}
+            Unlink::Busy => self.garbage.tombstones.push_back(corpse),
+            Unlink::Marked => {
+                let removed = self.engine.tables.read()[corpse.table as usize].remove(&corpse.key, corpse.record);
+                debug_assert!(removed, "a marked tombstone stands under its key");
+                corpse.epoch = self.engine.epochs.current();
+                self.garbage.unlinked.push_back(corpse);
+            }
+        }
+    }
+
+    fn arena_of(&mut self, table: u32) -> &mut Arena<M> {
+        let table = table as usize;
+        if self.arenas.len() <= table {
+            self.arenas.resize_with(table + 1, || None);
+        }
+        self.arenas[table].get_or_insert_with(|| self.engine.tables.read()[table].core().slabs().arena())
+    }
+
+    /// A record with the protocol's initial metadata, known to nobody else.
+    pub(crate) fn allocate<K: Key>(
+        &mut self,
+        table: &Table<M, K>,
+        initial: Initial,
+    ) -> Result<crate::Record<M>, OutOfMemory> {
+        let arena = self.arena_of(table.id());
+        let record = table.slabs().allocate(arena).ok_or(OutOfMemory)?;
+        self.engine.protocol.init(record, initial);
+        Ok(record)
+    }
+
+    /// Takes back a record that nobody else has seen.
+    pub(crate) fn release<K: Key>(&mut self, table: &Table<M, K>, record: crate::Record<M>) {
+        self.arena_of(table.id()).release(record);
+    }
+
+    pub(crate) fn finish_commit(&mut self) {
+        self.commits += 1;
+        self.queue_garbage(true);
+        if self.recording.is_some() {
+            self.record_commit();
+        }
+        self.clear();
+    }
+
+    pub(crate) fn finish_abort(&mut self, reason: AbortReason) {
+        self.aborts.add(reason);
+        self.queue_garbage(false);
+        if let Some(recording) = &mut self.recording {
+            recording.running.clear();
+        }
+        self.clear();
+    }
+
+    #[inline(always)]
+    fn clear(&mut self) {
+        self.cx.writes.clear();
+        self.cx.nodes.clear();
+    }
+
+    /// Queues the tombstones that this transaction has made: what it deleted, and placeholders that got no row.
+    #[inline(always)]
+    fn queue_garbage(&mut self, committed: bool) {
+        for position in 0..self.cx.writes.len() {
+            let write = &self.cx.writes.entries()[position];
+            let made_tombstone =
+                if write.fresh { !committed || write.kind == WriteKind::Nothing } else { committed && write.collect };
+            if made_tombstone {
+                self.queue(position);
+            }
+        }
+    }
+
+    #[cold]
+    fn queue(&mut self, position: usize) {
+        let write = &self.cx.writes.entries()[position];
+        let corpse = Corpse {
+            record: write.record,
+            table: write.table().id(),
+            key: self.cx.writes.key(position),
+            epoch: self.engine.epochs.current(),
+        };
+        self.garbage.tombstones.push_back(corpse);
+    }
+
+    #[cold]
+    fn record_commit(&mut self) {
+        let Some(recording) = &mut self.recording else { return };
+        let mut operations = std::mem::take(&mut recording.running);
+        for position in 0..self.cx.writes.len() {
+            operations.extend(crate::transaction::recorded_write(&self.cx.writes, position));
+        }
+        let committed = Committed { txn: self.cx.writes.txn, worker: self.cx.worker, operations };
+        recording.committed.push(committed);
+    }
+}
+
+impl<P: Protocol<M>, M: Machine> Drop for Worker<P, M> {
+    fn drop(&mut self) {
+        let tables = self.engine.tables.read();
+        for (table, arena) in self.arenas.drain(..).enumerate() {
+            if let Some(arena) = arena {
+                tables[table].core().slabs().park(arena);
+            }
+        }
+        if !self.garbage.is_empty() {
+            self.engine.orphans.lock().push(std::mem::take(&mut self.garbage));
+        }
+        self.engine.epochs.unregister(self.cx.worker);
+    }
+}
+
+/// Fills tables before any transaction runs.
+#[derive(Debug)]
+pub struct Loader<P: Protocol<M>, M: Machine>(Worker<P, M>);
+
+impl<P: Protocol<M>, M: Machine> Loader<P, M> {
+    /// Adds a row, which `fill` writes (the words come as zeros); `false` if the key is there already.
+    ///
+    /// # Errors
+    /// The machine has no more memory.
+    pub fn insert<K: Key>(
+        &mut self,
+        table: &Table<M, K>,
+        key: K,
+        fill: impl FnOnce(&mut [u64]),
+    ) -> Result<bool, OutOfMemory> {
+        let record = self.0.allocate(table, Initial::Loaded)?;
+        let words = table.row_words();
+        let row = &mut self.0.cx.scratch;
+        row.clear();
+        row.resize(words.max(16), 0);
+        fill(&mut row[..words]);
+        M::copy_in(&table.payload(record)[..words], &row[..words]);
+        let new = matches!(table.insert(key, record), Placed::New(_));
+        if !new {
+            self.0.release(table, record);
+        }
+        Ok(new)
+    }
+}

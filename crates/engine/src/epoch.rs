@@ -1,0 +1,170 @@
+//! The global epoch: when may memory be reused, and in which order do commits lie?
+//!
+//! Silo's epochs (Tu et al., "Speedy transactions in multicore in-memory databases", SOSP 2013, section 4.1), advanced by the workers
+//! themselves. Each worker has a slot on a cache line of its own with the epoch that it was last seen in; the global epoch
+//! advances only if every worker that is online was seen in it, so `global - local <= 1` for all.
+//!
+//! A worker refreshes its slot when it begins a transaction, and stores only if the epoch has changed: in the steady state a
+//! transaction reads one shared line and writes none. The price: a worker that does nothing must go offline, or it holds the
+//! epoch back.
+//!
+//! **Reuse.** What was unlinked while the global epoch was `e` can be reached only by transactions that began in `e` or before.
+//! It is reused once every online worker is past `e + 1`: one epoch more than needed, as slack.
+//!
+//! **Orderings.** Going online is Dekker's pattern: a worker stores its slot and then reads shared pointers; the collector has
+//! unlinked a pointer and then reads the slots. Each side has a SeqCst fence between, so at least one sees the other.
+
+use contend_machine::{Atomic64, Cycles, Machine, Ordering};
+use crossbeam_utils::CachePadded;
+use parking_lot::Mutex;
+
+/// In a slot: this worker is offline and holds nothing.
+const OFFLINE: u64 = u64::MAX;
+
+/// The first epoch. Not 0, so that a difference of two epochs never underflows.
+const FIRST: u64 = 2;
+
+/// The global epoch and every worker's.
+pub struct Epochs<M: Machine> {
+    global: CachePadded<M::U64>,
+    /// When the epoch was last advanced, or the advance last tried.
+    tried_at: CachePadded<M::U64>,
+    slots: Box<[CachePadded<M::U64>]>,
+    free_slots: Mutex<Vec<usize>>,
+    interval: Cycles,
+}
+
+impl<M: Machine> Epochs<M> {
+    /// Epochs for up to `workers` workers, each epoch lasting `interval` or longer.
+    pub fn new(workers: usize, interval: Cycles) -> Self {
+        Epochs {
+            global: CachePadded::new(M::U64::new(FIRST)),
+            tried_at: CachePadded::new(M::U64::new(0)),
+            slots: (0..workers).map(|_| CachePadded::new(M::U64::new(OFFLINE))).collect(),
+            free_slots: Mutex::new((0..workers).rev().collect()),
+            interval,
+        }
+    }
+
+    /// A slot for a new worker, which is offline. `None` if all are taken.
+    pub fn register(&self) -> Option<usize> {
+        self.free_slots.lock().pop()
+    }
+
+    /// Gives a slot back.
+    pub fn unregister(&self, slot: usize) {
+        self.offline(slot);
+        self.free_slots.lock().push(slot);
+    }
+
+    /// The global epoch.
+    #[inline(always)]
+    pub fn current(&self) -> u64 {
+        // Acquire: pairs with the Release of `try_advance`.
+        self.global.load(Ordering::Acquire)
+    }
+
+    /// The worker begins a transaction: whatever it held before, it holds no more. `local` is what this returned last.
+    #[inline(always)]
+    pub fn refresh(&self, slot: usize, local: u64) -> u64 {
+        let now = self.current();
+        if now == local { local } else { self.enter(slot) }
+    }
+
+    #[cold]
+    fn enter(&self, slot: usize) -> u64 {
+        loop {
+            let now = self.current();
+            // Release: what the worker did with memory of the former epoch comes before; pairs with the Acquire of `oldest`.
+            self.slots[slot].store(now, Ordering::Release);
+            // SeqCst: pairs with the fence in `oldest` and `try_advance` (the module comment's Dekker pattern).
+            M::fence(Ordering::SeqCst);
+            if self.current() == now {
+                return now;
+            }
+        }
+    }
+
+    /// The worker holds nothing, and does not hold the epoch back until it refreshes again. What `refresh` returned before
+    /// is void: pass [`Epochs::NOT_SEEN`] next.
+    pub fn offline(&self, slot: usize) {
+        // Release: the worker's uses of shared memory come before; pairs with the Acquire of `oldest`.
+        self.slots[slot].store(OFFLINE, Ordering::Release);
+    }
+
+    /// What a worker that is offline passes to [`Epochs::refresh`].
+    pub const NOT_SEEN: u64 = 0;
+
+    /// The oldest epoch that an online worker was seen in; the global one if none is online.
+    pub fn oldest(&self) -> u64 {
+        let global = self.current();
+        // SeqCst: pairs with the fence in `enter`.
+        M::fence(Ordering::SeqCst);
+        // Acquire: pairs with the Release stores of `enter` and `offline`.
+        self.slots.iter().map(|slot| slot.load(Ordering::Acquire)).fold(global, u64::min)
+    }
+
+    /// Whether what was unlinked in epoch `unlinked` may be reused.
+    pub fn is_reusable(&self, unlinked: u64) -> bool {
+        self.oldest() > unlinked + 1
+    }
+
+    /// Advances the epoch if the interval has passed and every online worker was seen in the current one.
+    pub fn maybe_advance(&self, now: Cycles) {
+        // Relaxed: a hint about time; the exchange below decides who tries.
+        let tried_at = self.tried_at.load(Ordering::Relaxed);
+        if now.wrapping_sub(tried_at) >= self.interval
+            && self.tried_at.compare_exchange(tried_at, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        {
+            self.try_advance();
+        }
+    }
+
+    /// Advances the epoch if every online worker was seen in the current one; says whether it did.
+    pub fn try_advance(&self) -> bool {
+        let global = self.current();
+        self.oldest() == global
+            // AcqRel: the Release pairs with the Acquire of `current`: who sees the new epoch sees what came before it.
+            && self.global.compare_exchange(global, global + 1, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+}
+
+impl<M: Machine> std::fmt::Debug for Epochs<M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Epochs").field("global", &self.current()).field("oldest", &self.oldest()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contend_machine::Native;
+
+    #[test]
+    fn a_worker_in_an_old_epoch_holds_the_epoch_back() {
+        let epochs = Epochs::<Native>::new(2, 0);
+        let (a, b) = (epochs.register().expect("a slot"), epochs.register().expect("a slot"));
+        assert!(epochs.register().is_none(), "two slots only");
+        let start = epochs.refresh(a, Epochs::<Native>::NOT_SEEN);
+        assert!(epochs.try_advance());
+        assert!(!epochs.try_advance(), "a was not seen in the new epoch");
+        let second = epochs.refresh(b, Epochs::<Native>::NOT_SEEN);
+        assert_eq!(second, start + 1);
+        assert!(!epochs.is_reusable(start - 1) || epochs.oldest() > start);
+        assert!(!epochs.is_reusable(start), "a may still hold what was unlinked then");
+        epochs.offline(a);
+        assert!(epochs.try_advance());
+        assert!(!epochs.is_reusable(start));
+        epochs.refresh(b, second);
+        assert!(epochs.is_reusable(start));
+        assert!(!epochs.is_reusable(second));
+    }
+
+    #[test]
+    fn slots_are_reused() {
+        let epochs = Epochs::<Native>::new(1, 0);
+        let slot = epochs.register().expect("a slot");
+        epochs.unregister(slot);
+        assert_eq!(epochs.register(), Some(slot));
+    }
+}

@@ -1,0 +1,46 @@
+//! Collecting tombstones: out of the index first, and back to the slab when no transaction can hold them any more.
+//!
+//! A tombstone is queued once, by whoever made it (a committed delete, or the abort of an insert), and waits two epochs. Then its
+//! protocol marks it as unlinked if it is a tombstone still; the engine takes it out of the index, and two epochs later its memory is
+//! reused. A transaction that misses a key and asks who deleted it gets a true answer, because what was deleted while it runs can't
+//! be unlinked while it runs.
+
+use std::collections::VecDeque;
+
+use contend_index::KeyWords;
+use contend_machine::Machine;
+
+use crate::record::Record;
+
+/// A tombstone to be unlinked, or an unlinked record to be reused.
+pub(crate) struct Corpse<M: Machine> {
+    pub(crate) record: Record<M>,
+    pub(crate) table: u32,
+    pub(crate) key: KeyWords,
+    /// The global epoch when it was queued.
+    pub(crate) epoch: u64,
+}
+
+/// One worker's garbage, oldest first.
+pub(crate) struct Garbage<M: Machine> {
+    pub(crate) tombstones: VecDeque<Corpse<M>>,
+    pub(crate) unlinked: VecDeque<Corpse<M>>,
+}
+
+impl<M: Machine> Default for Garbage<M> {
+    fn default() -> Self {
+        Garbage { tombstones: VecDeque::new(), unlinked: VecDeque::new() }
+    }
+}
+
+impl<M: Machine> Garbage<M> {
+    /// The first corpse, if it was queued so long ago that no transaction, the oldest one being of epoch `oldest`, can hold it.
+    pub(crate) fn pop_older(corpses: &mut VecDeque<Corpse<M>>, oldest: u64) -> Option<Corpse<M>> {
+        let first = corpses.front()?;
+        if oldest > first.epoch + 1 { corpses.pop_front() } else { None }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.tombstones.is_empty() && self.unlinked.is_empty()
+    }
+}

@@ -1,0 +1,85 @@
+//! A record: the protocol's metadata words, then the row's words, in one block of a slab.
+
+use contend_machine::Machine;
+use std::ptr::NonNull;
+
+/// A handle to a record. It is the record's address, and what the index holds as value.
+///
+/// A record's memory is type-stable: words of atomics as long as its table lives. A record that was unlinked is reused only when
+/// no transaction that could have met it is active (see [`crate::epoch`]); protocols use handles inside one transaction only.
+#[derive(Debug)]
+pub struct Record<M: Machine>(NonNull<M::U64>);
+
+impl<M: Machine> Clone for Record<M> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M: Machine> Copy for Record<M> {}
+
+impl<M: Machine> PartialEq for Record<M> {
+    #[inline(always)]
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl<M: Machine> Eq for Record<M> {}
+
+// SAFETY: a handle is the address of words that any thread may access; their memory lives as long as the table.
+unsafe impl<M: Machine> Send for Record<M> {}
+// SAFETY: as for `Send`: all access is through shared atomics.
+unsafe impl<M: Machine> Sync for Record<M> {}
+
+impl<M: Machine> Record<M> {
+    /// The record at this address.
+    ///
+    /// # Safety
+    /// A slab handed the address out as a record's, and outlives every use of the handle.
+    #[inline(always)]
+    pub(crate) unsafe fn new(words: NonNull<M::U64>) -> Self {
+        Record(words)
+    }
+
+    /// The record that an index holds as this value.
+    ///
+    /// # Safety
+    /// The value came from [`Record::value`] of a record whose slab outlives every use of the handle.
+    #[inline(always)]
+    pub(crate) unsafe fn from_value(value: u64) -> Self {
+        let words = std::ptr::with_exposed_provenance_mut::<M::U64>(value as usize);
+        // SAFETY: `value` comes from a `NonNull`.
+        Record(unsafe { NonNull::new_unchecked(words) })
+    }
+
+    /// The record as an index holds it: its address, never 0.
+    #[inline(always)]
+    pub fn value(self) -> u64 {
+        self.0.as_ptr().expose_provenance() as u64
+    }
+
+    /// The first metadata word, which every record has. It belongs to the protocol.
+    #[inline(always)]
+    pub fn word<'a>(self) -> &'a M::U64 {
+        // SAFETY: every record has a metadata word; by the contract of the constructors the slab outlives the handle's use.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// `count` words from word `first` on.
+    ///
+    /// # Safety
+    /// The record's table gives it at least `first + count` words.
+    #[inline(always)]
+    pub(crate) unsafe fn words<'a>(self, first: usize, count: usize) -> &'a [M::U64] {
+        // SAFETY: the words lie inside the record by the caller's promise, and the slab initialised them.
+        unsafe { std::slice::from_raw_parts(self.0.as_ptr().add(first), count) }
+    }
+
+    /// The record's line, for [`Machine::prefetch`].
+    #[inline(always)]
+    pub fn prefetch(self) {
+        M::prefetch(self.0.as_ptr());
+    }
+}

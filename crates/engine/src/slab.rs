@@ -1,0 +1,127 @@
+//! The memory that records live in: chunks of equal slots, filled by one worker at a time.
+//!
+//! A worker owns an [`Arena`] for each table it inserts into, so allocation touches no shared memory. Chunks are freed only with
+//! the table; an arena of a worker that ends goes back to the table and on to the next worker.
+
+use std::alloc::Layout;
+use std::ptr::NonNull;
+
+use contend_machine::{Atomic64, Machine};
+use parking_lot::Mutex;
+
+use crate::record::Record;
+
+/// The first chunk of an arena; each further one is twice as large, up to [`CHUNK_BYTES_MAX`].
+const CHUNK_BYTES_MIN: usize = 16 << 10;
+/// 16 huge pages.
+const CHUNK_BYTES_MAX: usize = 32 << 20;
+const HUGE_PAGE: usize = 2 << 20;
+const LINE: usize = 64;
+
+struct Chunk {
+    block: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: a chunk is only an allocation to be returned once.
+unsafe impl Send for Chunk {}
+
+/// All chunks of one table, and the arenas that no worker holds.
+pub(crate) struct Slabs<M: Machine> {
+    slot_words: usize,
+    chunks: Mutex<Vec<Chunk>>,
+    idle: Mutex<Vec<Arena<M>>>,
+}
+
+/// One worker's share of a table's memory.
+pub(crate) struct Arena<M: Machine> {
+    next: *mut M::U64,
+    slots_left: usize,
+    chunk_bytes: usize,
+    free: Vec<Record<M>>,
+}
+
+// SAFETY: the pointer is to unused slots that only this arena hands out.
+unsafe impl<M: Machine> Send for Arena<M> {}
+
+impl<M: Machine> Arena<M> {
+    fn new() -> Self {
+        Arena { next: std::ptr::null_mut(), slots_left: 0, chunk_bytes: CHUNK_BYTES_MIN, free: Vec::new() }
+    }
+
+    /// Takes a record back, to be handed out again.
+    pub(crate) fn release(&mut self, record: Record<M>) {
+        self.free.push(record);
+    }
+}
+
+/// Words of a slot for records of `words`: a record of up to a line does not straddle two lines, a longer one starts a line.
+pub(crate) fn slot_words(words: usize) -> usize {
+    let bytes = words * 8;
+    (if bytes <= LINE { bytes.next_power_of_two() } else { bytes.next_multiple_of(LINE) }) / 8
+}
+
+impl<M: Machine> Slabs<M> {
+    pub(crate) fn new(record_words: usize) -> Self {
+        Slabs { slot_words: slot_words(record_words), chunks: Mutex::new(Vec::new()), idle: Mutex::new(Vec::new()) }
+    }
+
+    /// An arena for a worker: one that another left, or a new one.
+    pub(crate) fn arena(&self) -> Arena<M> {
+        self.idle.lock().pop().unwrap_or_else(Arena::new)
+    }
+
+    /// Takes back the arena of a worker that ends.
+    pub(crate) fn park(&self, arena: Arena<M>) {
+        self.idle.lock().push(arena);
+    }
+
+    /// A record whose words hold anything. `None` when the machine has no more memory.
+    #[inline]
+    pub(crate) fn allocate(&self, arena: &mut Arena<M>) -> Option<Record<M>> {
+        if let Some(record) = arena.free.pop() {
+            return Some(record);
+        }
+        if arena.slots_left == 0 {
+            self.refill(arena)?;
+        }
+        let words = arena.next;
+        arena.slots_left -= 1;
+        // SAFETY: one slot further, at most one past the chunk's end.
+        arena.next = unsafe { words.add(self.slot_words) };
+        for word in 0..self.slot_words {
+            // SAFETY: inside the slot, which nobody else knows of; writing makes it valid words.
+            unsafe { words.add(word).write(M::U64::new(0)) };
+        }
+        // SAFETY: a chunk's address is not null, and the chunk lives as long as the slabs.
+        Some(unsafe { Record::new(NonNull::new_unchecked(words)) })
+    }
+
+    #[cold]
+    fn refill(&self, arena: &mut Arena<M>) -> Option<()> {
+        let slot = self.slot_words * size_of::<M::U64>();
+        let bytes = arena.chunk_bytes.max(slot).next_multiple_of(slot);
+        let align = if bytes >= HUGE_PAGE { HUGE_PAGE } else { LINE };
+        let layout = Layout::from_size_align(bytes, align).ok()?;
+        let block = M::alloc(layout)?;
+        self.chunks.lock().push(Chunk { block, layout });
+        arena.next = block.as_ptr().cast();
+        arena.slots_left = bytes / slot;
+        arena.chunk_bytes = (arena.chunk_bytes * 2).min(CHUNK_BYTES_MAX);
+        Some(())
+    }
+
+    /// Bytes of all chunks.
+    pub(crate) fn bytes(&self) -> usize {
+        self.chunks.lock().iter().map(|chunk| chunk.layout.size()).sum()
+    }
+}
+
+impl<M: Machine> Drop for Slabs<M> {
+    fn drop(&mut self) {
+        for chunk in self.chunks.get_mut().drain(..) {
+            // SAFETY: allocated by `refill` with this layout; whoever used a record has also kept the table.
+            unsafe { M::dealloc(chunk.block, chunk.layout) };
+        }
+    }
+}

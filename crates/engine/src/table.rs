@@ -1,0 +1,342 @@
+//! Tables: an index over records of one row length.
+
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+use std::ops::{ControlFlow, Deref};
+use std::sync::Arc;
+
+use contend_index::{Change, Direction, Index, IndexKind, Insert, Key, KeyWords, Leaf, Lookup, ScanVisitor};
+use contend_machine::{Atomic64, Machine, Ordering};
+use parking_lot::Mutex;
+
+use crate::record::Record;
+use crate::row::Row;
+use crate::slab::{Slabs, slot_words};
+
+/// The machine has no more memory for records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutOfMemory;
+
+impl std::fmt::Display for OutOfMemory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the machine has no more memory for records")
+    }
+}
+
+impl std::error::Error for OutOfMemory {}
+
+/// What a table is to be.
+#[derive(Clone, Debug)]
+pub struct TableSpec {
+    /// The table's name, in histories and errors.
+    pub name: String,
+    /// Which index it has.
+    pub index: IndexKind,
+    /// Bytes of a row. May be 0.
+    pub row_bytes: usize,
+    /// How many rows are expected: room is made for them at once.
+    pub expected_rows: usize,
+}
+
+impl TableSpec {
+    /// Bytes that a table of this kind takes with `expected_rows` rows, records and index together, for keys of `K`; an estimate, a
+    /// little above the truth. `meta_words` is the protocol's, `history` as in `EngineConfig`.
+    pub fn estimated_bytes<K: Key>(&self, meta_words: usize, history: bool) -> u64 {
+        let record = slot_words(meta_words + self.row_bytes.div_ceil(8) + usize::from(history)) as u64 * 8;
+        // Measured bytes an entry, one word more for each further word of the key.
+        let index = match self.index {
+            IndexKind::Hash => 44,
+            IndexKind::Ordered => 30,
+        } + 16 * (K::WORDS as u64 - 1);
+        self.expected_rows as u64 * (record + index)
+    }
+}
+
+/// The part of a table that does not depend on its key: shape and memory of its records.
+pub struct TableCore<M: Machine> {
+    engine: u64,
+    id: u32,
+    name: String,
+    meta_words: usize,
+    row_bytes: usize,
+    row_words: usize,
+    history: bool,
+    slabs: Slabs<M>,
+    /// Who deleted keys that are in the index no more; kept only if the table records history.
+    graves: Mutex<BTreeMap<KeyWords, u64>>,
+}
+
+impl<M: Machine> TableCore<M> {
+    /// The table's number in its engine, from 0.
+    #[inline(always)]
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// The engine that the table belongs to.
+    #[inline(always)]
+    pub(crate) fn engine(&self) -> u64 {
+        self.engine
+    }
+
+    /// The table's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Bytes of a row.
+    pub fn row_bytes(&self) -> usize {
+        self.row_bytes
+    }
+
+    /// Words of a row: its bytes, rounded up.
+    #[inline(always)]
+    pub fn row_words(&self) -> usize {
+        self.row_words
+    }
+
+    /// Words of a record's payload: the row, and the signature of its writer if the table records history.
+    #[inline(always)]
+    pub fn payload_words(&self) -> usize {
+        self.row_words + usize::from(self.history)
+    }
+
+    /// Whether each version is signed by its writer in a word behind the row. Like the row, the word is read and written
+    /// under the protocol's own rules, so that a history says what the protocol really did.
+    #[inline(always)]
+    pub(crate) fn records_history(&self) -> bool {
+        self.history
+    }
+
+    /// A record's payload: the row's words and, if history is recorded, the signature.
+    #[inline(always)]
+    pub fn payload(&self, record: Record<M>) -> &[M::U64] {
+        // SAFETY: the slabs were made for records of this many words.
+        unsafe { record.words(self.meta_words, self.payload_words()) }
+    }
+
+    /// A record's metadata words, which belong to the protocol.
+    #[inline(always)]
+    pub fn metadata(&self, record: Record<M>) -> &[M::U64] {
+        // SAFETY: the slabs were made for records of this many words.
+        unsafe { record.words(0, self.meta_words) }
+    }
+
+    pub(crate) fn slabs(&self) -> &Slabs<M> {
+        &self.slabs
+    }
+
+    /// Who deleted this key, if it was and is in the index no more; 0 if nobody.
+    pub(crate) fn grave(&self, key: &KeyWords) -> u64 {
+        self.graves.lock().get(key).copied().unwrap_or(0)
+    }
+
+    /// The keys in the range that were deleted and are in the index no more, with their deleters.
+    pub(crate) fn graves(&self, low: KeyWords, high: KeyWords) -> Vec<(KeyWords, u64)> {
+        if low > high {
+            return Vec::new();
+        }
+        self.graves.lock().range(low..=high).map(|(&key, &deleter)| (key, deleter)).collect()
+    }
+
+    /// Bytes of the records' memory, used or not.
+    pub fn record_bytes(&self) -> usize {
+        self.slabs.bytes()
+    }
+}
+
+impl<M: Machine> std::fmt::Debug for TableCore<M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Table").field("name", &self.name).field("row_bytes", &self.row_bytes).finish_non_exhaustive()
+    }
+}
+
+/// A table: rows of bytes under keys of type `K`.
+#[derive(Debug)]
+pub struct Table<M: Machine, K: Key = u64> {
+    core: TableCore<M>,
+    index: Index<M, K>,
+}
+
+impl<M: Machine, K: Key> Deref for Table<M, K> {
+    type Target = TableCore<M>;
+
+    #[inline(always)]
+    fn deref(&self) -> &TableCore<M> {
+        &self.core
+    }
+}
+
+/// What [`Table::insert`] did.
+pub(crate) enum Placed<M: Machine> {
+    /// The record stands under the key now.
+    New(Change<M>),
+    /// Another stands there already.
+    Exists(Lookup<M>),
+}
+
+impl<M: Machine, K: Key> Table<M, K> {
+    pub(crate) fn new(engine: u64, id: u32, spec: &TableSpec, meta_words: usize, history: bool) -> Self {
+        assert!(meta_words >= 1, "a protocol has at least one metadata word");
+        let row_words = spec.row_bytes.div_ceil(8);
+        Table {
+            core: TableCore {
+                engine,
+                id,
+                name: spec.name.clone(),
+                meta_words,
+                row_bytes: spec.row_bytes,
+                row_words,
+                history,
+                slabs: Slabs::new(meta_words + row_words + usize::from(history)),
+                graves: Mutex::new(BTreeMap::new()),
+            },
+            index: Index::new(spec.index, spec.expected_rows),
+        }
+    }
+
+    /// The record that a lookup found.
+    #[inline(always)]
+    pub(crate) fn record(value: u64) -> Record<M> {
+        // SAFETY: only `insert` puts values into the index, and it takes them from records of this table.
+        unsafe { Record::from_value(value) }
+    }
+
+    /// Looks a key up in the index.
+    #[inline(always)]
+    pub(crate) fn lookup(&self, key: K) -> Lookup<M> {
+        self.index.get(key)
+    }
+
+    /// Looks many keys up at once.
+    #[inline(always)]
+    pub(crate) fn lookup_many(&self, keys: &[K], found: impl FnMut(usize, Lookup<M>)) {
+        self.index.get_many(keys, found);
+    }
+
+    /// Puts a record under a key, unless one stands there.
+    pub(crate) fn insert(&self, key: K, record: Record<M>) -> Placed<M> {
+        if self.history {
+            // One critical section with `remove`, so that the record is signed by whoever deleted the key last.
+            let graves = self.graves.lock();
+            let deleter = graves.get(&key.to_words()).copied().unwrap_or(0);
+            // Relaxed: the record is private until the index publishes it.
+            self.payload(record)[self.row_words].store(deleter, Ordering::Relaxed);
+            return self.insert_unsigned(key, record);
+        }
+        self.insert_unsigned(key, record)
+    }
+
+    fn insert_unsigned(&self, key: K, record: Record<M>) -> Placed<M> {
+        match self.index.insert(key, record.value()) {
+            Insert::Inserted(change) => Placed::New(change),
+            Insert::Exists(lookup) => Placed::Exists(lookup),
+        }
+    }
+
+    /// Visits the records in the range; `false` if the index has no order.
+    pub(crate) fn scan(&self, low: K, high: K, direction: Direction, visitor: &mut impl ScanVisitor<M, K>) -> bool {
+        self.index.scan(low, high, direction, visitor)
+    }
+
+    /// Which index the table has.
+    pub fn index_kind(&self) -> IndexKind {
+        self.index.kind()
+    }
+
+    /// Bytes of the index.
+    pub fn index_bytes(&self) -> usize {
+        self.index.bytes()
+    }
+
+    /// The row under this key as it stands, outside any transaction, with whether it is absent by `is_absent`, which knows the
+    /// protocol's metadata.
+    pub(crate) fn peek(&self, record: Record<M>, to: &mut Vec<u64>) {
+        to.resize(self.payload_words(), 0);
+        M::copy_out(self.payload(record), to);
+    }
+
+    /// Visits every record in the order of the keys (ordered index), or fails for a hash index.
+    pub(crate) fn for_each(&self, mut visit: impl FnMut(K, Record<M>)) -> bool {
+        struct All<F>(F);
+        impl<M: Machine, K: Key, F: FnMut(K, Record<M>)> ScanVisitor<M, K> for All<F> {
+            fn leaf(&mut self, _: Leaf<M>, _: u64) -> ControlFlow<()> {
+                ControlFlow::Continue(())
+            }
+            fn entry(&mut self, key: K, value: u64) -> ControlFlow<()> {
+                (self.0)(key, Table::<M, K>::record(value));
+                ControlFlow::Continue(())
+            }
+        }
+        self.index.scan(K::MIN, K::MAX, Direction::Forward, &mut All(&mut visit))
+    }
+}
+
+/// A table whose key type is not known: what garbage collection and accounting need of it.
+pub(crate) trait AnyTable<M: Machine>: Send + Sync {
+    fn core(&self) -> &TableCore<M>;
+    /// Removes the record from the index if it stands there under this key.
+    fn remove(&self, key: &KeyWords, record: Record<M>) -> bool;
+    fn bytes(&self) -> u64;
+}
+
+impl<M: Machine, K: Key> AnyTable<M> for Table<M, K> {
+    fn core(&self) -> &TableCore<M> {
+        &self.core
+    }
+
+    fn remove(&self, key: &KeyWords, record: Record<M>) -> bool {
+        if !self.history {
+            return self.index.remove(K::from_words(*key), record.value());
+        }
+        let mut graves = self.graves.lock();
+        // Relaxed: the record is a tombstone that the caller has retired; nobody signs it any more.
+        let deleter = self.payload(record)[self.row_words].load(Ordering::Relaxed);
+        if deleter != 0 {
+            graves.insert(*key, deleter);
+        }
+        self.index.remove(K::from_words(*key), record.value())
+    }
+
+    fn bytes(&self) -> u64 {
+        (self.index.bytes() + self.slabs.bytes()) as u64
+    }
+}
+
+/// A table of rows `R` under keys `K`.
+#[derive(Debug)]
+pub struct TypedTable<M: Machine, R, K: Key = u64> {
+    table: Arc<Table<M, K>>,
+    rows: PhantomData<fn() -> R>,
+}
+
+impl<M: Machine, R, K: Key> Clone for TypedTable<M, R, K> {
+    fn clone(&self) -> Self {
+        TypedTable { table: Arc::clone(&self.table), rows: PhantomData }
+    }
+}
+
+impl<M: Machine, R: Row, K: Key> TypedTable<M, R, K> {
+    /// The same table, its rows seen as `R`.
+    ///
+    /// # Panics
+    /// The table's rows are not of `R`'s length.
+    pub fn new(table: Arc<Table<M, K>>) -> Self {
+        assert_eq!(table.row_bytes(), size_of::<R>(), "table {} does not hold rows of {}", table.name(), R::NAME);
+        TypedTable { table, rows: PhantomData }
+    }
+
+    /// The table as bytes.
+    pub fn untyped(&self) -> &Arc<Table<M, K>> {
+        &self.table
+    }
+}
+
+impl<M: Machine, R, K: Key> Deref for TypedTable<M, R, K> {
+    type Target = Table<M, K>;
+
+    #[inline(always)]
+    fn deref(&self) -> &Table<M, K> {
+        &self.table
+    }
+}

@@ -1,0 +1,180 @@
+//! The trait [`Txn`]: a transaction as a workload sees it.
+
+use std::ops::{ControlFlow, RangeInclusive};
+
+use contend_index::{Direction, Key};
+use contend_machine::Machine;
+
+use crate::abort::{Abort, AbortReason};
+use crate::row::{Columns, Projection, Row};
+use crate::table::{Table, TypedTable};
+
+/// A running transaction. A workload is generic over it, so a transaction's body is compiled once a protocol, with no dynamic call.
+///
+/// Every method fails with [`Abort`] when the transaction can't commit any more; return the error from the body. Under an optimistic
+/// protocol a transaction that is going to abort may see rows of different states: a body must not loop, index or divide by what it read
+/// without care.
+///
+/// The methods that end in `_row` work on a row's words, the others on typed rows.
+pub trait Txn {
+    /// The machine the transaction runs on.
+    type Machine: Machine;
+
+    /// Reads a row; `None` if the key is absent. The words outside `columns` are not defined.
+    ///
+    /// # Errors
+    /// The transaction has to abort.
+    fn read_row<K: Key>(
+        &mut self,
+        table: &Table<Self::Machine, K>,
+        key: K,
+        columns: Projection<'_>,
+    ) -> Result<Option<&[u64]>, Abort>;
+
+    /// Reads many rows at once, so that their cache misses overlap. `visit` gets each key's position and its row, in the order
+    /// of `keys`.
+    ///
+    /// # Errors
+    /// The transaction has to abort.
+    fn read_rows<K: Key>(
+        &mut self,
+        table: &Table<Self::Machine, K>,
+        keys: &[K],
+        columns: Projection<'_>,
+        visit: impl FnMut(usize, Option<&[u64]>),
+    ) -> Result<(), Abort>;
+
+    /// Reads a row to change it in place; `None` if the key is absent.
+    ///
+    /// # Errors
+    /// The transaction has to abort.
+    fn modify_row<K: Key>(&mut self, table: &Table<Self::Machine, K>, key: K) -> Result<Option<&mut [u64]>, Abort>;
+
+    /// Replaces a row without reading it; `None` if the key is absent. The words that are returned hold anything: all of them
+    /// are to be filled.
+    ///
+    /// # Errors
+    /// The transaction has to abort.
+    fn write_row<K: Key>(&mut self, table: &Table<Self::Machine, K>, key: K) -> Result<Option<&mut [u64]>, Abort>;
+
+    /// Inserts a row, to be filled; `None` if the key exists.
+    ///
+    /// # Errors
+    /// The transaction has to abort.
+    fn insert_row<K: Key>(&mut self, table: &Table<Self::Machine, K>, key: K) -> Result<Option<&mut [u64]>, Abort>;
+
+    /// Deletes a row; `false` if the key is absent.
+    ///
+    /// # Errors
+    /// The transaction has to abort.
+    fn delete<K: Key>(&mut self, table: &Table<Self::Machine, K>, key: K) -> Result<bool, Abort>;
+
+    /// Reads the rows in a range of keys, at most `limit`, in the order of `direction`, until `visit` breaks. Returns how many
+    /// were visited.
+    ///
+    /// # Errors
+    /// The transaction has to abort, or the table's index has no order ([`AbortReason::Unsupported`]).
+    fn scan_rows<K: Key>(
+        &mut self,
+        table: &Table<Self::Machine, K>,
+        range: RangeInclusive<K>,
+        limit: usize,
+        direction: Direction,
+        columns: Projection<'_>,
+        visit: impl FnMut(K, &[u64]) -> ControlFlow<()>,
+    ) -> Result<usize, Abort>;
+
+    /// Makes the abort with which a body ends its transaction by its own decision: `return Err(tx.cancel())`.
+    fn cancel(&mut self) -> Abort {
+        Abort::new(AbortReason::User)
+    }
+
+    /// Reads the named columns; `None` if the key is absent.
+    ///
+    /// # Errors
+    /// The transaction has to abort.
+    fn read<R: Row, K: Key, C: Columns<R>>(
+        &mut self,
+        table: &TypedTable<Self::Machine, R, K>,
+        key: K,
+        columns: C,
+    ) -> Result<Option<C::Output>, Abort> {
+        let row = columns.project(|projection| self.read_row(table, key, projection))?;
+        Ok(row.map(|row| columns.extract(row)))
+    }
+
+    /// Reads the named columns of many rows at once; see [`Txn::read_rows`].
+    ///
+    /// # Errors
+    /// The transaction has to abort.
+    fn read_many<R: Row, K: Key, C: Columns<R>>(
+        &mut self,
+        table: &TypedTable<Self::Machine, R, K>,
+        keys: &[K],
+        columns: C,
+        mut visit: impl FnMut(usize, Option<C::Output>),
+    ) -> Result<(), Abort> {
+        columns.project(|projection| {
+            self.read_rows(table, keys, projection, |position, row| {
+                visit(position, row.map(|row| columns.extract(row)));
+            })
+        })
+    }
+
+    /// Reads a row and changes it; `None` if the key is absent, else what `change` returned.
+    ///
+    /// # Errors
+    /// The transaction has to abort.
+    fn modify<R: Row, K: Key, T>(
+        &mut self,
+        table: &TypedTable<Self::Machine, R, K>,
+        key: K,
+        change: impl FnOnce(&mut R) -> T,
+    ) -> Result<Option<T>, Abort> {
+        Ok(self.modify_row(table, key)?.map(|row| change(R::from_words_mut(row))))
+    }
+
+    /// Replaces a row without reading it; `false` if the key is absent.
+    ///
+    /// # Errors
+    /// The transaction has to abort.
+    fn write<R: Row, K: Key>(
+        &mut self,
+        table: &TypedTable<Self::Machine, R, K>,
+        key: K,
+        row: R,
+    ) -> Result<bool, Abort> {
+        Ok(self.write_row(table, key)?.map(|words| *R::from_words_mut(words) = row).is_some())
+    }
+
+    /// Inserts a row; `false` if the key exists.
+    ///
+    /// # Errors
+    /// The transaction has to abort.
+    fn insert<R: Row, K: Key>(
+        &mut self,
+        table: &TypedTable<Self::Machine, R, K>,
+        key: K,
+        row: R,
+    ) -> Result<bool, Abort> {
+        Ok(self.insert_row(table, key)?.map(|words| *R::from_words_mut(words) = row).is_some())
+    }
+
+    /// Reads the named columns of the rows in a range; see [`Txn::scan_rows`].
+    ///
+    /// # Errors
+    /// The transaction has to abort, or the table's index has no order ([`AbortReason::Unsupported`]).
+    fn scan<R: Row, K: Key, C: Columns<R>>(
+        &mut self,
+        table: &TypedTable<Self::Machine, R, K>,
+        range: RangeInclusive<K>,
+        limit: usize,
+        direction: Direction,
+        columns: C,
+        mut visit: impl FnMut(K, C::Output) -> ControlFlow<()>,
+    ) -> Result<usize, Abort> {
+        columns.project(|projection| {
+            self.scan_rows(table, range, limit, direction, projection, |key, row| visit(key, columns.extract(row)))
+        })
+    }
+}

@@ -1,0 +1,5 @@
+//! Optimisation methods: small types that a run combines with any protocol (CCBench, VLDB 2020, section 4).
+
+pub mod backoff;
+
+pub use backoff::{Backoff, Method, Retry, RetryOptions};

@@ -1,0 +1,176 @@
+//! No concurrency control: the upper bound of what a protocol can reach on this engine.
+//!
+//! **Idea.** A transaction buffers its writes and installs them at commit, like the others; but it locks nothing and checks nothing. What
+//! is left is the price of the index, of the copies and of the frame, which every protocol pays.
+//!
+//! **Paper.** The baseline "NO-CC" of T. Tanabe, T. Hoshino, H. Kawashima, O. Tatebe: "An analysis of concurrency control protocols for
+//! in-memory databases with CCBench", VLDB 2020.
+//!
+//! **Promises** nothing: updates get lost, reads are torn, scans see phantoms. Memory stays safe, and an insert or delete alone is
+//! atomic.
+//!
+//! **Metadata.** One word a record, of three flags; an update does not touch it:
+//!
+//! | bit | meaning |
+//! | --- | --- |
+//! | 2 | queued: somebody will have the tombstone collected |
+//! | 1 | unlinked: out of the index; look the key up again |
+//! | 0 | absent: a placeholder, or a tombstone |
+//!
+//! **Commit point.** None. **Waits** for nothing. **Options.** None.
+
+use contend_engine::sets::WriteKind;
+use contend_engine::{
+    Abort, Access, At, Change, Context, Info, Initial, Isolation, Key, Leaf, Mode, Projection, Protocol, Record,
+    Unlink, options,
+};
+use contend_machine::{Atomic64, Machine, Ordering};
+
+options! {
+    /// There is nothing to choose.
+    pub struct NoControlOptions {}
+}
+
+/// The protocol.
+#[derive(Debug)]
+pub struct NoControl;
+
+const ABSENT: u64 = 1;
+const UNLINKED: u64 = 1 << 1;
+const QUEUED: u64 = 1 << 2;
+
+impl NoControl {
+    /// Copies what is there, one state or not.
+    #[inline(always)]
+    fn look<M: Machine, K: Key>(cx: &mut Context<M, ()>, at: At<'_, M, K>, columns: Projection<'_>) -> Access {
+        // Acquire: pairs with the Release of `commit`'s inserts, so that a row that is there is seen whole at least once.
+        let flags = at.record.word().load(Ordering::Acquire);
+        cx.copy_row(at.table, at.record, columns);
+        match flags {
+            flags if flags & UNLINKED != 0 => Access::Unlinked,
+            flags if flags & ABSENT != 0 => Access::Absent,
+            _ => Access::Row,
+        }
+    }
+}
+
+impl<M: Machine> Protocol<M> for NoControl {
+    const INFO: Info = Info {
+        name: "none",
+        summary: "no concurrency control: the upper bound, promises nothing",
+        paper: "Tanabe, Hoshino, Kawashima, Tatebe: An analysis of concurrency control protocols for in-memory databases \
+                with CCBench, VLDB 2020",
+        isolation: Isolation::None,
+    };
+    const META_WORDS: usize = 1;
+    type Options = NoControlOptions;
+    type Local = ();
+
+    fn new(_: NoControlOptions) -> Self {
+        NoControl
+    }
+
+    fn init(&self, record: Record<M>, initial: Initial) {
+        let word = if initial == Initial::Loaded { 0 } else { ABSENT | QUEUED };
+        // Relaxed: the index publishes the record.
+        record.word().store(word, Ordering::Relaxed);
+    }
+
+    #[inline(always)]
+    fn begin(&self, _: &mut Context<M, ()>) {}
+
+    #[inline(always)]
+    fn read<K: Key>(
+        &self,
+        cx: &mut Context<M, ()>,
+        at: At<'_, M, K>,
+        columns: Projection<'_>,
+    ) -> Result<Access, Abort> {
+        Ok(match cx.writes.find(at.record) {
+            Some(position) => cx.writes.own(position),
+            None => Self::look(cx, at, columns),
+        })
+    }
+
+    #[inline(always)]
+    fn write<K: Key>(&self, cx: &mut Context<M, ()>, at: At<'_, M, K>, mode: Mode) -> Result<Access, Abort> {
+        if let Some(position) = cx.writes.find(at.record) {
+            return Ok(cx.writes.rewrite(position, mode));
+        }
+        let kind = match mode {
+            Mode::Blind | Mode::Modify => WriteKind::Update,
+            Mode::Delete => WriteKind::Delete,
+            Mode::Insert => WriteKind::Insert,
+        };
+        match mode {
+            Mode::Insert => {}
+            Mode::Blind => {
+                // Relaxed: nothing is read under it.
+                if at.record.word().load(Ordering::Relaxed) & (ABSENT | UNLINKED) != 0 {
+                    return Ok(Self::look(cx, at, Projection::WHOLE));
+                }
+            }
+            Mode::Modify | Mode::Delete => match Self::look(cx, at, Projection::WHOLE) {
+                Access::Row => {}
+                miss => return Ok(miss),
+            },
+        }
+        let position = cx.writes.push(at.table, at.key, at.record, kind);
+        if matches!(mode, Mode::Modify | Mode::Delete) {
+            cx.scratch_to_image(position);
+        }
+        Ok(Access::Own(position))
+    }
+
+    fn inserted<K: Key>(&self, cx: &mut Context<M, ()>, at: At<'_, M, K>, _: &Change<M>) -> Result<usize, Abort> {
+        Ok(cx.writes.push(at.table, at.key, at.record, WriteKind::Insert))
+    }
+
+    #[inline(always)]
+    fn gap(&self, _: &mut Context<M, ()>, _: Leaf<M>, _: u64) -> Result<(), Abort> {
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn commit(&self, cx: &mut Context<M, ()>) -> Result<(), Abort> {
+        for position in 0..cx.writes.len() {
+            let write = &cx.writes.entries()[position];
+            let (word, kind, fresh) = (write.record.word(), write.kind, write.fresh);
+            if kind == WriteKind::Nothing {
+                continue;
+            }
+            cx.writes.install(position);
+            match kind {
+                // Release, here and below: the row comes before the flags; pairs with the Acquire of `look`.
+                WriteKind::Insert => {
+                    word.fetch_and(if fresh { !(ABSENT | QUEUED) } else { !ABSENT }, Ordering::Release);
+                }
+                WriteKind::Delete => {
+                    let before = word.fetch_or(ABSENT | QUEUED, Ordering::Release);
+                    cx.writes.entries_mut()[position].collect = before & QUEUED == 0;
+                }
+                WriteKind::Update | WriteKind::Nothing => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn abort(&self, _: &mut Context<M, ()>) {}
+
+    fn unlink(&self, record: Record<M>) -> Unlink {
+        // Relaxed: the exchange decides.
+        let flags = record.word().load(Ordering::Relaxed);
+        let (new, outcome) =
+            if flags & ABSENT != 0 { (flags | UNLINKED, Unlink::Marked) } else { (flags & !QUEUED, Unlink::Alive) };
+        // AcqRel: pairs with the Release of `commit` and the Acquire of `look`.
+        match record.word().compare_exchange(flags, new, Ordering::AcqRel, Ordering::Relaxed) {
+            Ok(_) => outcome,
+            Err(_) => Unlink::Busy,
+        }
+    }
+
+    fn is_absent(&self, record: Record<M>) -> bool {
+        // Acquire: pairs with the Release of `commit`.
+        record.word().load(Ordering::Acquire) & ABSENT != 0
+    }
+}
