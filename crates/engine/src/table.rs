@@ -60,6 +60,7 @@ pub struct TableCore<M: Machine> {
     meta_words: usize,
     row_bytes: usize,
     row_words: usize,
+    payload_words: usize,
     history: bool,
     slabs: Slabs<M>,
     /// Who deleted keys that are in the index no more; kept only if the table records history.
@@ -98,7 +99,7 @@ impl<M: Machine> TableCore<M> {
     /// Words of a record's payload: the row, and the signature of its writer if the table records history.
     #[inline(always)]
     pub fn payload_words(&self) -> usize {
-        self.row_words + usize::from(self.history)
+        self.payload_words
     }
 
     /// Whether each version is signed by its writer in a word behind the row. Like the row, the word is read and written
@@ -179,6 +180,7 @@ impl<M: Machine, K: Key> Table<M, K> {
     pub(crate) fn new(engine: u64, id: u32, spec: &TableSpec, meta_words: usize, history: bool) -> Self {
         assert!(meta_words >= 1, "a protocol has at least one metadata word");
         let row_words = spec.row_bytes.div_ceil(8);
+        let payload_words = row_words + usize::from(history);
         Table {
             core: TableCore {
                 engine,
@@ -187,8 +189,9 @@ impl<M: Machine, K: Key> Table<M, K> {
                 meta_words,
                 row_bytes: spec.row_bytes,
                 row_words,
+                payload_words,
                 history,
-                slabs: Slabs::new(meta_words + row_words + usize::from(history)),
+                slabs: Slabs::new(meta_words + payload_words),
                 graves: Mutex::new(BTreeMap::new()),
             },
             index: Index::new(spec.index, spec.expected_rows),
@@ -208,10 +211,16 @@ impl<M: Machine, K: Key> Table<M, K> {
         self.index.get(key)
     }
 
-    /// Looks many keys up at once.
+    /// The record under a key, absent or not.
     #[inline(always)]
-    pub(crate) fn lookup_many(&self, keys: &[K], found: impl FnMut(usize, Lookup<M>)) {
-        self.index.get_many(keys, found);
+    pub(crate) fn find(&self, key: K) -> Option<Record<M>> {
+        self.lookup(key).value.map(Self::record)
+    }
+
+    /// The records under many keys, looked up at once. `found` gets each key's position.
+    #[inline(always)]
+    pub(crate) fn find_many(&self, keys: &[K], mut found: impl FnMut(usize, Option<Record<M>>)) {
+        self.index.get_many(keys, |position, lookup| found(position, lookup.value.map(Self::record)));
     }
 
     /// Puts a record under a key, unless one stands there.

@@ -93,50 +93,55 @@ impl<'w, P: Protocol<M>, M: Machine> Transaction<'w, P, M> {
         if self.worker.recording.is_some() { Projection::WHOLE } else { columns }
     }
 
-    /// Calls the protocol for what a lookup found. `None` is a miss.
+    /// Calls the protocol for the record that a lookup found under the key, and again for the one that stands there later if the
+    /// record was unlinked meanwhile. `None` is a miss.
     #[inline(always)]
     fn access<K: Key>(
         &mut self,
         table: &Table<M, K>,
         key: K,
-        lookup: Lookup<M>,
-        call: impl FnMut(&P, &mut Context<M, P::Local>, At<'_, M, K>) -> Result<Access, Abort>,
+        mut found: Option<Record<M>>,
+        mut call: impl FnMut(&P, &mut Context<M, P::Local>, At<'_, M, K>) -> Result<Access, Abort>,
     ) -> Result<Option<Access>, Abort> {
-        match lookup.value {
-            Some(value) => self.access_record(table, key, Table::<M, K>::record(value), call),
-            None => self.miss(lookup),
+        loop {
+            if let Some(record) = found {
+                let worker = &mut *self.worker;
+                match call(worker.engine.protocol(), &mut worker.cx, At { table, key, record }) {
+                    Ok(Access::Unlinked) => {}
+                    Ok(access) => return Ok(Some(access)),
+                    Err(abort) => return Err(self.doom(abort)),
+                }
+            }
+            found = self.look_again(table, key, found)?;
+            if found.is_none() {
+                return Ok(None);
+            }
         }
     }
 
+    /// The record under a key after a lookup that found none, or found `unlinked`; `None`, with the gap observed, if there is none.
+    ///
+    /// A miss probes a second time, so that a hit, which is the rule, need not keep the leaf and its version at hand.
+    #[cold]
     #[inline(never)]
-    fn miss(&mut self, lookup: Lookup<M>) -> Result<Option<Access>, Abort> {
-        let worker = &mut *self.worker;
-        let result = worker.engine.protocol().gap(&mut worker.cx, lookup.leaf, lookup.version);
-        result.map(|()| None).map_err(|abort| self.doom(abort))
-    }
-
-    /// Calls the protocol for a record, and again for the one now under its key if the record was unlinked meanwhile.
-    #[inline(always)]
-    fn access_record<K: Key>(
+    fn look_again<K: Key>(
         &mut self,
         table: &Table<M, K>,
         key: K,
-        mut record: Record<M>,
-        mut call: impl FnMut(&P, &mut Context<M, P::Local>, At<'_, M, K>) -> Result<Access, Abort>,
-    ) -> Result<Option<Access>, Abort> {
-        // Between the mark and the removal from the index a lookup still finds the record: a wait for the collector.
+        unlinked: Option<Record<M>>,
+    ) -> Result<Option<Record<M>>, Abort> {
         let mut spin = Spin::<M>::new();
         loop {
-            let worker = &mut *self.worker;
-            match call(worker.engine.protocol(), &mut worker.cx, At { table, key, record }) {
-                Ok(Access::Unlinked) => spin.wait(),
-                Ok(access) => return Ok(Some(access)),
-                Err(abort) => return Err(self.doom(abort)),
-            }
             let lookup = table.lookup(key);
-            match lookup.value {
-                Some(value) => record = Table::<M, K>::record(value),
-                None => return self.miss(lookup),
+            match lookup.value.map(Table::<M, K>::record) {
+                // Between the mark and the removal from the index a lookup still finds the record: a wait for the collector.
+                Some(record) if unlinked == Some(record) => spin.wait(),
+                Some(record) => return Ok(Some(record)),
+                None => {
+                    let worker = &mut *self.worker;
+                    let observed = worker.engine.protocol().gap(&mut worker.cx, lookup.leaf, lookup.version);
+                    return observed.map(|()| None).map_err(|abort| self.doom(abort));
+                }
             }
         }
     }
@@ -146,11 +151,11 @@ impl<'w, P: Protocol<M>, M: Machine> Transaction<'w, P, M> {
         &mut self,
         table: &Table<M, K>,
         key: K,
-        lookup: Lookup<M>,
+        found: Option<Record<M>>,
         columns: Projection<'_>,
     ) -> Result<Option<&[u64]>, Abort> {
         let columns = self.projection(columns);
-        let found = self.access(table, key, lookup, |protocol, cx, at| protocol.read(cx, at, columns))?;
+        let found = self.access(table, key, found, |protocol, cx, at| protocol.read(cx, at, columns))?;
         if self.worker.recording.is_some() {
             self.record_read(table, key, found);
         }
@@ -165,9 +170,8 @@ impl<'w, P: Protocol<M>, M: Machine> Transaction<'w, P, M> {
     #[inline(always)]
     fn write_located<K: Key>(&mut self, table: &Table<M, K>, key: K, mode: Mode) -> Result<Option<usize>, Abort> {
         self.admit(table)?;
-        let lookup = table.lookup(key);
         let mut known = None;
-        let access = self.access(table, key, lookup, |protocol, cx, at| {
+        let access = self.access(table, key, table.find(key), |protocol, cx, at| {
             known = cx.writes.find(at.record);
             protocol.write(cx, at, mode)
         })?;
@@ -356,8 +360,7 @@ impl<P: Protocol<M>, M: Machine> Txn for Transaction<'_, P, M> {
         columns: Projection<'_>,
     ) -> Result<Option<&[u64]>, Abort> {
         self.admit(table)?;
-        let lookup = table.lookup(key);
-        self.read_located(table, key, lookup, columns)
+        self.read_located(table, key, table.find(key), columns)
     }
 
     fn read_rows<K: Key>(
@@ -369,16 +372,13 @@ impl<P: Protocol<M>, M: Machine> Txn for Transaction<'_, P, M> {
     ) -> Result<(), Abort> {
         self.admit(table)?;
         for (batch, keys) in keys.chunks(BATCH).enumerate() {
-            let mut lookups: [Option<Lookup<M>>; BATCH] = [None; BATCH];
-            table.lookup_many(keys, |position, lookup| {
-                if let Some(value) = lookup.value {
-                    Table::<M, K>::record(value).prefetch();
-                }
-                lookups[position] = Some(lookup);
+            let mut found: [Option<Record<M>>; BATCH] = [None; BATCH];
+            table.find_many(keys, |position, record| {
+                record.inspect(|record| record.prefetch());
+                found[position] = record;
             });
             for (position, &key) in keys.iter().enumerate() {
-                let lookup = lookups[position].expect("a batch looks up every key");
-                let row = self.read_located(table, key, lookup, columns)?;
+                let row = self.read_located(table, key, found[position], columns)?;
                 visit(batch * BATCH + position, row);
             }
         }
@@ -502,7 +502,7 @@ where
         let columns = self.transaction.projection(self.columns);
         let record = Table::<M, K>::record(value);
         let access =
-            self.transaction.access_record(table, key, record, |protocol, cx, at| protocol.read(cx, at, columns))?;
+            self.transaction.access(table, key, Some(record), |protocol, cx, at| protocol.read(cx, at, columns))?;
         if self.transaction.worker.recording.is_some() {
             self.record_entry(key, access);
         }

@@ -117,6 +117,22 @@ impl Machine for Native {
         }
     }
 
+    #[inline(always)]
+    fn prefetch_to_write<T>(line: *const T) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            // Not the intrinsic: without the target feature `prfchw` it becomes a prefetch to read. Every 64-bit processor takes
+            // the instruction, if only as one that does nothing.
+            // SAFETY: a prefetch never faults, whatever the address.
+            unsafe { std::arch::asm!("prefetchw [{}]", in(reg) line, options(nostack, preserves_flags, readonly)) };
+        }
+        #[cfg(target_arch = "aarch64")]
+        {
+            // SAFETY: a prefetch never faults, whatever the address.
+            unsafe { std::arch::asm!("prfm pstl1keep, [{}]", in(reg) line, options(nostack, preserves_flags)) };
+        }
+    }
+
     fn alloc(layout: Layout) -> Option<NonNull<u8>> {
         debug_assert!(layout.size() > 0, "shared memory of no bytes");
         // SAFETY: every caller asks for at least one byte.

@@ -315,6 +315,8 @@ impl<M: Machine, F: Faults> Protocol<M> for Silo<F> {
         if let Some(position) = cx.writes.find(at.record) {
             return Ok(cx.writes.rewrite(position, mode));
         }
+        // The lock is taken at commit, but its line may as well come for writing at once.
+        at.record.prefetch_to_write();
         match mode {
             Mode::Blind => {
                 // Relaxed: a first look; locking looks again.
