@@ -1,0 +1,225 @@
+//! Bank: transfers between accounts, and audits that add all of them up. The sum never changes.
+//!
+//! A transfer reads and writes two accounts, and is cancelled if the first has too little. An audit reads every account in one batch.
+
+use std::sync::Arc;
+
+use contend_engine::options::Fraction;
+use contend_engine::{
+    Abort, Engine, IndexKind, Loader, OutOfMemory, Projection, Protocol, Table, TableSpec, Txn, options,
+};
+use contend_machine::Machine;
+use rand::rngs::SmallRng;
+use rand::{RngCore, SeedableRng};
+
+use crate::workload::{Checked, Violation, Workload, WorkloadInfo};
+use crate::zipf::Zipf;
+
+options! {
+    /// The bank's options.
+    pub struct BankOptions {
+        /// Accounts.
+        "bank.accounts" accounts: u64 = 10_000, in 2..=1_000_000_000;
+        /// What each account holds in the beginning.
+        "bank.balance" balance: u64 = 1_000, in 0..=1_000_000_000;
+        /// The fraction of transactions that audit; the others transfer.
+        "bank.audit" audit: Fraction = Fraction(0.01), in ();
+        /// The largest amount of a transfer; each draws its own, from 1 on.
+        "bank.amount" amount: u64 = 100, in 1..=1_000_000_000;
+        /// Skew of the zipfian choice of accounts; 0 is uniform.
+        "bank.theta" theta: f64 = 0.0, in 0.0..1.0;
+    }
+}
+
+/// The bank in a list.
+pub const INFOS: &[WorkloadInfo] = &[WorkloadInfo {
+    name: "bank",
+    summary: "transfers between two accounts, and audits of all accounts; the sum is the invariant",
+    source: "the classic example of a transaction (Gray, Reuter: Transaction Processing, 1993)",
+    preset: &[],
+}];
+
+const LOAD_STEP: u64 = 4096;
+/// Accounts that an audit asks for at once.
+const AUDIT_STEP: usize = 256;
+
+/// A transaction's parameters.
+#[derive(Debug, Default)]
+pub struct Input {
+    /// An audit; otherwise a transfer.
+    audit: bool,
+    from: u64,
+    to: u64,
+    amount: u64,
+}
+
+/// A worker's generator, and what its committed audits saw.
+#[derive(Debug)]
+pub struct Client {
+    rng: SmallRng,
+    /// The sum that the running execution of an audit saw.
+    sum: u64,
+    transfers: u64,
+    audits: u64,
+    /// The first wrong sum of a committed audit.
+    wrong_sum: Option<u64>,
+    keys: Vec<u64>,
+}
+
+/// The workload.
+#[derive(Debug)]
+pub struct Bank<M: Machine> {
+    options: BankOptions,
+    table: Arc<Table<M, u64>>,
+    zipf: Zipf,
+}
+
+impl<M: Machine> Bank<M> {
+    fn total(&self) -> u64 {
+        self.options.accounts * self.options.balance
+    }
+}
+
+impl<M: Machine> Workload<M> for Bank<M> {
+    type Options = BankOptions;
+    type Client = Client;
+    type Input = Input;
+
+    const KINDS: &'static [&'static str] = &["transfer", "audit"];
+
+    fn validate(_: &BankOptions, _: IndexKind) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn tables(options: &BankOptions, index: IndexKind) -> Vec<TableSpec> {
+        let expected_rows = options.accounts as usize;
+        vec![TableSpec { name: "account".into(), index, row_bytes: 8, expected_rows }]
+    }
+
+    fn create<P: Protocol<M>>(options: &BankOptions, index: IndexKind, engine: &Engine<P, M>) -> Self {
+        Bank {
+            table: engine.create_table(&Self::tables(options, index)[0]),
+            zipf: Zipf::new(options.accounts, options.theta),
+            options: options.clone(),
+        }
+    }
+
+    fn load_units(&self) -> u64 {
+        self.options.accounts
+    }
+
+    fn load<P: Protocol<M>>(
+        &self,
+        loader: &mut Loader<P, M>,
+        part: usize,
+        parts: usize,
+        done: &mut dyn FnMut(u64),
+    ) -> Result<(), OutOfMemory> {
+        let bound = |part: usize| (u128::from(self.options.accounts) * part as u128 / parts as u128) as u64;
+        let (mut next, end) = (bound(part), bound(part + 1));
+        while next < end {
+            let step = (end - next).min(LOAD_STEP);
+            for account in next..next + step {
+                loader.insert(&self.table, account, |row| row[0] = self.options.balance)?;
+            }
+            next += step;
+            done(step);
+        }
+        Ok(())
+    }
+
+    fn client(&self, worker: usize, _: usize, seed: u64) -> Client {
+        Client {
+            rng: SmallRng::seed_from_u64(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ worker as u64),
+            sum: 0,
+            transfers: 0,
+            audits: 0,
+            wrong_sum: None,
+            keys: Vec::with_capacity(AUDIT_STEP),
+        }
+    }
+
+    #[inline]
+    fn next(&self, client: &mut Client, input: &mut Input) {
+        let random = client.rng.next_u64();
+        let unit = (random >> 11) as f64 / (1u64 << 53) as f64;
+        input.audit = unit < self.options.audit.0;
+        if input.audit {
+            return;
+        }
+        input.from = self.zipf.draw(client.rng.next_u64());
+        // Another account: of those left, by the same distribution.
+        input.to = loop {
+            let to = self.zipf.draw(client.rng.next_u64());
+            if to != input.from {
+                break to;
+            }
+        };
+        input.amount = ((u128::from(client.rng.next_u64()) * u128::from(self.options.amount)) >> 64) as u64 + 1;
+    }
+
+    fn kind(&self, input: &Input) -> usize {
+        usize::from(input.audit)
+    }
+
+    fn execute<T: Txn<Machine = M>>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<(), Abort> {
+        if input.audit {
+            let mut sum = 0u64;
+            let mut next = 0;
+            while next < self.options.accounts {
+                client.keys.clear();
+                client.keys.extend((next..self.options.accounts).take(AUDIT_STEP));
+                next += client.keys.len() as u64;
+                tx.read_rows(&self.table, &client.keys, Projection::WHOLE, |_, row| {
+                    // An account that is missing, or more than there is, must not stop the sum: it is judged if it commits.
+                    sum = sum.wrapping_add(row.map_or(u64::MAX / 2, |row| row[0]));
+                })?;
+            }
+            client.sum = sum;
+            return Ok(());
+        }
+        let Some(from) = tx.modify_row(&self.table, input.from)? else { return Err(tx.cancel()) };
+        if from[0] < input.amount {
+            return Err(tx.cancel());
+        }
+        from[0] -= input.amount;
+        let Some(to) = tx.modify_row(&self.table, input.to)? else { return Err(tx.cancel()) };
+        to[0] = to[0].wrapping_add(input.amount);
+        Ok(())
+    }
+
+    fn committed(&self, client: &mut Client, input: &Input) {
+        if !input.audit {
+            client.transfers += 1;
+            return;
+        }
+        client.audits += 1;
+        if client.sum != self.total() {
+            client.wrong_sum.get_or_insert(client.sum);
+        }
+    }
+
+    fn check<P: Protocol<M>>(&self, engine: &Engine<P, M>, clients: &[Client]) -> Result<Checked, Violation> {
+        let total = self.total();
+        if let Some(wrong) = clients.iter().find_map(|client| client.wrong_sum) {
+            return Err(Violation(format!("a committed audit has counted {wrong} in all accounts, where {total} are")));
+        }
+        let mut row = Vec::new();
+        let mut sum = 0u64;
+        for account in 0..self.options.accounts {
+            if engine.peek(&self.table, account, &mut row).is_none() {
+                return Err(Violation(format!("account {account} is gone")));
+            }
+            if row[0] > total {
+                return Err(Violation(format!("account {account} holds {}, and all together hold {total}", row[0])));
+            }
+            sum = sum.wrapping_add(row[0]);
+        }
+        if sum != total {
+            return Err(Violation(format!("the accounts hold {sum}, and have held {total} in the beginning")));
+        }
+        let transfers: u64 = clients.iter().map(|client| client.transfers).sum();
+        let audits: u64 = clients.iter().map(|client| client.audits).sum();
+        Ok(Checked(format!("the sum is {total} after {transfers} transfers, and was so in {audits} audits")))
+    }
+}

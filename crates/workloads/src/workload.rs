@@ -1,0 +1,140 @@
+//! The trait [`Workload`], and the list of all workloads.
+
+use contend_engine::{Abort, Engine, IndexKind, Loader, OptionSpec, Options, OutOfMemory, Protocol, TableSpec, Txn};
+use contend_machine::Machine;
+
+/// A workload in a list.
+#[derive(Clone, Copy, Debug)]
+pub struct WorkloadInfo {
+    /// The name by which it is chosen.
+    pub name: &'static str,
+    /// One line of meaning.
+    pub summary: &'static str,
+    /// Where it comes from.
+    pub source: &'static str,
+    /// Options that differ from the defaults under this name: a preset. `--set` overrides them.
+    pub preset: &'static [(&'static str, &'static str)],
+}
+
+/// A consistency check that found nothing wrong: what was checked, in a phrase ("1000000 rows hold their last writers' values").
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checked(pub String);
+
+/// What a consistency check found wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation(pub String);
+
+impl std::fmt::Display for Violation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Violation {}
+
+/// A workload.
+///
+/// A run creates the tables, loads them by several loaders at once, gives each worker a client, and then, again and again: draws an
+/// input, executes it until it commits or cancels itself, and tells the client. The same input is executed again after an abort, so
+/// `execute` must not change the client in a way that a second execution would notice.
+pub trait Workload<M: Machine>: Sized + Send + Sync + 'static {
+    /// What can be set.
+    type Options: Options;
+    /// A worker's generator of transactions, and its memory of what it committed.
+    type Client: Send;
+    /// One transaction's parameters. Reused from one to the next, so that drawing allocates nothing.
+    type Input: Default + Send;
+
+    /// The names of the transaction types.
+    const KINDS: &'static [&'static str];
+
+    /// Why these options can't run with this index, if they can't.
+    ///
+    /// # Errors
+    /// One sentence that names the option and the way out.
+    fn validate(options: &Self::Options, index: IndexKind) -> Result<(), String>;
+
+    /// The tables, for an estimate of the memory they will take.
+    fn tables(options: &Self::Options, index: IndexKind) -> Vec<TableSpec>;
+
+    /// Creates the tables in an engine that has none.
+    fn create<P: Protocol<M>>(options: &Self::Options, index: IndexKind, engine: &Engine<P, M>) -> Self;
+
+    /// How many units the loading consists of, for progress.
+    fn load_units(&self) -> u64;
+
+    /// Loads part `part` of `parts`. Calls `done` with the number of units done since the last call, every few thousand.
+    ///
+    /// # Errors
+    /// The machine has no more memory.
+    fn load<P: Protocol<M>>(
+        &self,
+        loader: &mut Loader<P, M>,
+        part: usize,
+        parts: usize,
+        done: &mut dyn FnMut(u64),
+    ) -> Result<(), OutOfMemory>;
+
+    /// The client of worker `worker` of `workers`. The same seed gives the same inputs.
+    fn client(&self, worker: usize, workers: usize, seed: u64) -> Self::Client;
+
+    /// Draws the next transaction.
+    fn next(&self, client: &mut Self::Client, input: &mut Self::Input);
+
+    /// The transaction's type: a position in [`Workload::KINDS`].
+    fn kind(&self, input: &Self::Input) -> usize;
+
+    /// The transaction's body.
+    ///
+    /// # Errors
+    /// The transaction has to abort.
+    fn execute<T: Txn<Machine = M>>(
+        &self,
+        tx: &mut T,
+        client: &mut Self::Client,
+        input: &Self::Input,
+    ) -> Result<(), Abort>;
+
+    /// The transaction has committed.
+    fn committed(&self, client: &mut Self::Client, input: &Self::Input);
+
+    /// Checks the tables against what the clients remember, when no transaction runs.
+    ///
+    /// # Errors
+    /// Something is not as it must be after a serializable execution of what was committed.
+    fn check<P: Protocol<M>>(&self, engine: &Engine<P, M>, clients: &[Self::Client]) -> Result<Checked, Violation>;
+}
+
+/// What is to be done with a workload that was chosen by name; see [`with_workload`].
+pub trait WorkloadVisitor<M: Machine> {
+    /// What comes of it.
+    type Output;
+    /// Does it, for the workload of this name.
+    fn visit<W: Workload<M>>(self, info: WorkloadInfo) -> Self::Output;
+}
+
+macro_rules! workloads {
+    ($($workload:ty: $infos:expr;)*) => {
+        /// Every workload and preset, with the options that it takes.
+        pub fn all_workloads<M: Machine>() -> Vec<(WorkloadInfo, Vec<OptionSpec>)> {
+            let mut all = Vec::new();
+            $(for info in $infos {
+                all.push((*info, <<$workload as Workload<M>>::Options as Options>::specs()));
+            })*
+            all
+        }
+
+        /// Calls the visitor with the workload of this name; `None` if there is none.
+        pub fn with_workload<M: Machine, V: WorkloadVisitor<M>>(name: &str, visitor: V) -> Option<V::Output> {
+            $(if let Some(info) = $infos.iter().find(|info| info.name == name) {
+                return Some(visitor.visit::<$workload>(*info));
+            })*
+            None
+        }
+    };
+}
+
+workloads! {
+    crate::ycsb::Ycsb<M>: crate::ycsb::INFOS;
+    crate::bank::Bank<M>: crate::bank::INFOS;
+}

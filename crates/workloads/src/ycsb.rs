@@ -1,0 +1,668 @@
+//! YCSB: point operations, scans and inserts on one table.
+//!
+//! B. F. Cooper, A. Silberstein, E. Tam, R. Ramakrishnan, R. Sears: "Benchmarking cloud serving systems with YCSB", SoCC 2010; as
+//! transactions of several operations, with the parameters of T. Tanabe et al.: "An analysis of concurrency control protocols for
+//! in-memory databases with CCBench", VLDB 2020, section 5.
+//!
+//! # What a row says
+//! The first word of a row is the *stamp* of the transaction that wrote it: worker and sequence number. All further words follow from
+//! stamp and key, so that a row that is torn, or stands under the wrong key, shows. With `ycsb.rmw=on` and 16 bytes or more the second word
+//! counts the writes. After a run each record must hold a stamp of a committed transaction; and each *tracked* record (all of them, up
+//! to 65,536; else one in a power of two) the last stamp that the client that wrote it remembers, and the number of all
+//! clients' writes.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use contend_engine::options::Fraction;
+use contend_engine::{
+    Abort, Direction, Engine, IndexKind, Loader, OutOfMemory, Projection, Protocol, Table, TableSpec, Txn,
+    option_choices, options,
+};
+use contend_machine::Machine;
+use rand::rngs::SmallRng;
+use rand::{RngCore, SeedableRng};
+
+use crate::workload::{Checked, Violation, Workload, WorkloadInfo};
+use crate::zipf::Zipf;
+
+/// Which key a record has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keys {
+    /// A bijective hash of the record's number: neighbours in popularity are not neighbours in the index.
+    Hashed,
+    /// The record's number.
+    Sequential,
+}
+
+option_choices!(Keys { Hashed => "hashed", Sequential => "sequential" });
+
+options! {
+    /// YCSB's options.
+    pub struct YcsbOptions {
+        /// Records that are loaded.
+        "ycsb.records" records: u64 = 1_000_000, in 1..=10_000_000_000;
+        /// Bytes of a row. 8 is the least: a row says who wrote it.
+        "ycsb.payload" payload: usize = 8, in 8..=65_536;
+        /// Operations of a transaction.
+        "ycsb.ops" ops: usize = 10, in 1..=10_000;
+        /// Of the operations that are neither scan nor insert, the fraction that reads; the others write.
+        "ycsb.read" read: Fraction = Fraction(0.5), in ();
+        /// Whether a write reads the row first (read-modify-write), or replaces it unseen.
+        "ycsb.rmw" rmw: bool = false, in ();
+        /// Skew of the zipfian choice of records; 0 is uniform.
+        "ycsb.theta" theta: f64 = 0.0, in 0.0..1.0;
+        /// The fraction of operations that scan. Needs the ordered index.
+        "ycsb.scan" scan: Fraction = Fraction(0.0), in ();
+        /// A scan's largest number of rows; each scan draws its own, from 1 on.
+        "ycsb.scan_length" scan_length: usize = 100, in 1..=1_000_000;
+        /// The fraction of operations that insert a new record.
+        "ycsb.insert" insert: Fraction = Fraction(0.0), in ();
+        /// Whether records are chosen by age, the newest being the most popular: first those that this worker has inserted, from
+        /// the last one back, then the loaded ones.
+        "ycsb.latest" latest: bool = false, in ();
+        /// Keys: a bijective hash of the record's number, or the number itself.
+        "ycsb.keys" keys: Keys = Keys::Hashed, in ();
+        /// Whether a transaction makes its point reads first, all in one batch.
+        "ycsb.batch" batch: bool = false, in ();
+    }
+}
+
+const SOURCE: &str =
+    "Cooper, Silberstein, Tam, Ramakrishnan, Sears: Benchmarking cloud serving systems with YCSB, SoCC 2010";
+
+const fn preset(
+    name: &'static str,
+    summary: &'static str,
+    preset: &'static [(&'static str, &'static str)],
+) -> WorkloadInfo {
+    WorkloadInfo { name, summary, source: SOURCE, preset }
+}
+
+/// YCSB and its presets: the core workloads A to F, with YCSB's skew of 0.99.
+pub const INFOS: &[WorkloadInfo] = &[
+    preset("ycsb", "reads and writes of single records, half and half, uniform; everything can be set", &[]),
+    preset("ycsb-a", "update heavy: half reads, half blind writes, skewed", &[("ycsb.theta", "0.99")]),
+    preset(
+        "ycsb-b",
+        "read mostly: 95 % reads, 5 % blind writes, skewed",
+        &[("ycsb.read", "0.95"), ("ycsb.theta", "0.99")],
+    ),
+    preset("ycsb-c", "read only, skewed", &[("ycsb.read", "1"), ("ycsb.theta", "0.99")]),
+    preset(
+        "ycsb-d",
+        "read latest: 95 % reads of recent records, 5 % inserts",
+        &[("ycsb.read", "1"), ("ycsb.insert", "0.05"), ("ycsb.latest", "on"), ("ycsb.theta", "0.99")],
+    ),
+    preset(
+        "ycsb-e",
+        "short ranges: 95 % scans, 5 % inserts, skewed; needs the ordered index",
+        &[("ycsb.scan", "0.95"), ("ycsb.insert", "0.05"), ("ycsb.theta", "0.99")],
+    ),
+    preset("ycsb-f", "half reads, half read-modify-writes, skewed", &[("ycsb.rmw", "on"), ("ycsb.theta", "0.99")]),
+];
+
+/// Tracked records, at most.
+const TRACKED_MAX: u64 = 1 << 16;
+/// In a stamp: the worker above, the sequence number below.
+const WORKER_SHIFT: u32 = 48;
+/// The stamp of a row that was loaded.
+const LOADED: u64 = 0;
+/// Records that a loader reports at once.
+const LOAD_STEP: u64 = 4096;
+
+/// The finaliser of splitmix64 (Steele, Lea, Flood, OOPSLA 2014): a bijection of 64 bits.
+#[inline(always)]
+fn mix(x: u64) -> u64 {
+    let x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ x >> 31
+}
+
+/// How rows look.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    words: usize,
+    /// The bytes of the last word that belong to the row.
+    last_mask: u64,
+    /// Whether the second word counts the writes.
+    counted: bool,
+}
+
+impl Shape {
+    fn new(options: &YcsbOptions) -> Self {
+        let spare = options.payload.next_multiple_of(8) - options.payload;
+        Shape {
+            words: options.payload.div_ceil(8),
+            last_mask: u64::MAX >> (8 * spare),
+            counted: options.rmw && options.payload >= 16,
+        }
+    }
+
+    /// Writes a row. `writes` is how many writes the record has then seen, if that is counted.
+    #[inline(always)]
+    fn fill(self, row: &mut [u64], key: u64, stamp: u64, writes: u64) {
+        row[0] = stamp;
+        if row.len() > 1 {
+            self.fill_rest(row, key, stamp, writes);
+        }
+    }
+
+    #[inline]
+    fn fill_rest(self, row: &mut [u64], key: u64, stamp: u64, writes: u64) {
+        let seed = stamp ^ key;
+        for (word, i) in row[1..].iter_mut().zip(1u64..) {
+            *word = seed.wrapping_mul(2 * i + 1).rotate_left(17) ^ i;
+        }
+        if self.counted {
+            row[1] = writes;
+        }
+        *row.last_mut().expect("two words or more") &= self.last_mask;
+    }
+
+    /// Whether the row is as `fill` has written it, for some stamp and count.
+    fn is_whole(self, row: &[u64], key: u64, expected: &mut Vec<u64>) -> bool {
+        expected.clear();
+        expected.resize(self.words, 0);
+        self.fill(expected, key, row[0], if self.counted { row[1] } else { 0 });
+        row[..self.words] == expected[..]
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Read,
+    Write,
+    Scan,
+    Insert,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Operation {
+    kind: Kind,
+    /// Rows of a scan.
+    length: u32,
+    record: u64,
+    key: u64,
+}
+
+/// A transaction's operations.
+#[derive(Debug, Default)]
+pub struct Input {
+    stamp: u64,
+    operations: Vec<Operation>,
+    /// The keys of the point reads, if they are made in one batch.
+    batch: Vec<u64>,
+    read_only: bool,
+}
+
+/// A worker's generator, and what it knows of its committed transactions.
+#[derive(Debug)]
+pub struct Client {
+    worker: u64,
+    workers: u64,
+    rng: SmallRng,
+    committed: u64,
+    inserted: u64,
+    /// Of each tracked record: the last stamp that this client wrote, and how often it wrote.
+    tracked: Vec<(u64, u64)>,
+    /// What was read, so that reading is not optimised away.
+    sink: u64,
+    /// Keys that the running execution found missing, or that it could not insert: none, if it commits.
+    surprises: u64,
+    /// The same, of committed transactions.
+    wrong: u64,
+}
+
+/// The workload.
+#[derive(Debug)]
+pub struct Ycsb<M: Machine> {
+    options: YcsbOptions,
+    shape: Shape,
+    table: Arc<Table<M, u64>>,
+    zipf: Zipf,
+    /// Below the first of 32 random bits: a scan; below the second: an insert.
+    scan_below: u64,
+    insert_below: u64,
+    /// Below: a read, of 32 other bits.
+    read_below: u64,
+    /// Records whose number ends in so many zero bits are tracked.
+    track_shift: u32,
+}
+
+/// A fraction of the 2^32 values of 32 random bits.
+fn below(fraction: f64) -> u64 {
+    (fraction * (1u64 << 32) as f64).round() as u64
+}
+
+impl<M: Machine> Ycsb<M> {
+    #[inline(always)]
+    fn key(&self, record: u64) -> u64 {
+        match self.options.keys {
+            Keys::Hashed => mix(record),
+            Keys::Sequential => record,
+        }
+    }
+
+    #[inline(always)]
+    fn tracked(&self, record: u64) -> Option<usize> {
+        let position = record >> self.track_shift;
+        (record < self.options.records && position << self.track_shift == record).then_some(position as usize)
+    }
+
+    /// The number of the record that the client inserts as its `nth`.
+    fn inserted_record(&self, client: &Client, nth: u64) -> u64 {
+        self.options.records + nth * client.workers + client.worker
+    }
+
+    #[inline(always)]
+    fn choose(&self, client: &mut Client) -> u64 {
+        let rank = self.zipf.draw(client.rng.next_u64());
+        if !self.options.latest {
+            return rank;
+        }
+        if rank < client.inserted {
+            self.inserted_record(client, client.inserted - 1 - rank)
+        } else {
+            // The oldest fall out as new ones come: their ranks are below 0 by now.
+            (self.options.records - 1).saturating_sub(rank - client.inserted)
+        }
+    }
+
+    /// Checks one record's row; returns its stamp and count.
+    fn check_row(
+        &self,
+        record: u64,
+        row: &[u64],
+        clients: &[Client],
+        expected: &mut Vec<u64>,
+    ) -> Result<(u64, u64), Violation> {
+        let key = self.key(record);
+        if !self.shape.is_whole(row, key, expected) {
+            return Err(Violation(format!("the row of key {key} is torn: its words are not of one write")));
+        }
+        let stamp = row[0];
+        if stamp != LOADED {
+            let (worker, sequence) = ((stamp >> WORKER_SHIFT) - 1, stamp & ((1 << WORKER_SHIFT) - 1));
+            let known = clients.iter().find(|client| client.worker == worker);
+            if known.is_none_or(|client| sequence > client.committed) {
+                return Err(Violation(format!(
+                    "the row of key {key} was written by transaction {sequence} of worker {worker}, which never committed"
+                )));
+            }
+        }
+        Ok((stamp, if self.shape.counted { row[1] } else { 0 }))
+    }
+
+    /// Checks a tracked record against what the clients remember.
+    fn check_tracked(&self, record: u64, stamp: u64, writes: u64, clients: &[Client]) -> Result<(), Violation> {
+        let Some(position) = self.tracked(record) else { return Ok(()) };
+        let key = self.key(record);
+        let memories = clients.iter().map(|client| client.tracked[position]);
+        let is_last = if stamp == LOADED {
+            memories.clone().all(|(last, _)| last == LOADED)
+        } else {
+            memories.clone().any(|(last, _)| last == stamp)
+        };
+        if !is_last {
+            let lasts: Vec<String> = memories.map(|(last, _)| describe(last)).collect();
+            return Err(Violation(format!(
+                "key {key} holds the value of {}, but the last committed writes of the workers are: {}",
+                describe(stamp),
+                lasts.join("; ")
+            )));
+        }
+        let committed: u64 = memories.map(|(_, writes)| writes).sum();
+        if self.shape.counted && writes != committed {
+            return Err(Violation(format!(
+                "key {key} has seen {writes} read-modify-writes, but {committed} have committed: updates got lost"
+            )));
+        }
+        Ok(())
+    }
+}
+
+fn describe(stamp: u64) -> String {
+    if stamp == LOADED {
+        "no transaction (loaded)".into()
+    } else {
+        format!("transaction {} of worker {}", stamp & ((1 << WORKER_SHIFT) - 1), (stamp >> WORKER_SHIFT) - 1)
+    }
+}
+
+impl<M: Machine> Workload<M> for Ycsb<M> {
+    type Options = YcsbOptions;
+    type Client = Client;
+    type Input = Input;
+
+    const KINDS: &'static [&'static str] = &["read_only", "read_write"];
+
+    fn validate(options: &YcsbOptions, index: IndexKind) -> Result<(), String> {
+        let sum = options.scan.0 + options.insert.0;
+        if sum > 1.0 {
+            return Err(format!(
+                "ycsb.scan and ycsb.insert are fractions of all operations: their sum is {sum}, above 1"
+            ));
+        }
+        if options.scan.0 > 0.0 && index == IndexKind::Hash {
+            return Err("a scan (ycsb.scan above 0) needs an index with an order: use --index ordered".into());
+        }
+        Ok(())
+    }
+
+    fn tables(options: &YcsbOptions, index: IndexKind) -> Vec<TableSpec> {
+        vec![TableSpec {
+            name: "usertable".into(),
+            index,
+            row_bytes: options.payload,
+            expected_rows: usize::try_from(options.records).unwrap_or(usize::MAX),
+        }]
+    }
+
+    fn create<P: Protocol<M>>(options: &YcsbOptions, index: IndexKind, engine: &Engine<P, M>) -> Self {
+        let table = engine.create_table(&Self::tables(options, index)[0]);
+        let tracked_every = options.records.div_ceil(TRACKED_MAX).next_power_of_two();
+        Ycsb {
+            shape: Shape::new(options),
+            table,
+            zipf: Zipf::new(options.records, options.theta),
+            scan_below: below(options.scan.0),
+            insert_below: below(options.scan.0 + options.insert.0),
+            read_below: below(options.read.0),
+            track_shift: tracked_every.trailing_zeros(),
+            options: options.clone(),
+        }
+    }
+
+    fn load_units(&self) -> u64 {
+        self.options.records
+    }
+
+    fn load<P: Protocol<M>>(
+        &self,
+        loader: &mut Loader<P, M>,
+        part: usize,
+        parts: usize,
+        done: &mut dyn FnMut(u64),
+    ) -> Result<(), OutOfMemory> {
+        let bound = |part: usize| (u128::from(self.options.records) * part as u128 / parts as u128) as u64;
+        let (mut next, end) = (bound(part), bound(part + 1));
+        while next < end {
+            let step = (end - next).min(LOAD_STEP);
+            for record in next..next + step {
+                let key = self.key(record);
+                loader.insert(&self.table, key, |row| self.shape.fill(row, key, LOADED, 0))?;
+            }
+            next += step;
+            done(step);
+        }
+        Ok(())
+    }
+
+    fn client(&self, worker: usize, workers: usize, seed: u64) -> Client {
+        let tracked = ((self.options.records - 1) >> self.track_shift) as usize + 1;
+        Client {
+            worker: worker as u64,
+            workers: workers as u64,
+            rng: SmallRng::seed_from_u64(mix(seed) ^ worker as u64),
+            committed: 0,
+            inserted: 0,
+            tracked: vec![(LOADED, 0); tracked],
+            sink: 0,
+            surprises: 0,
+            wrong: 0,
+        }
+    }
+
+    #[inline]
+    fn next(&self, client: &mut Client, input: &mut Input) {
+        input.stamp = (client.worker + 1) << WORKER_SHIFT | (client.committed + 1);
+        input.operations.clear();
+        input.batch.clear();
+        input.read_only = true;
+        let mut inserts = 0;
+        for _ in 0..self.options.ops {
+            let random = client.rng.next_u64();
+            let (first, second) = (random >> 32, random & u64::from(u32::MAX));
+            let kind = if first < self.scan_below {
+                Kind::Scan
+            } else if first < self.insert_below {
+                Kind::Insert
+            } else if second < self.read_below {
+                Kind::Read
+            } else {
+                Kind::Write
+            };
+            let mut length = 0;
+            let record = match kind {
+                Kind::Insert => {
+                    inserts += 1;
+                    self.inserted_record(client, client.inserted + inserts - 1)
+                }
+                Kind::Scan => {
+                    length = ((second * self.options.scan_length as u64) >> 32) as u32 + 1;
+                    self.choose(client)
+                }
+                Kind::Read | Kind::Write => self.choose(client),
+            };
+            let key = self.key(record);
+            input.read_only &= matches!(kind, Kind::Read | Kind::Scan);
+            if self.options.batch && kind == Kind::Read {
+                input.batch.push(key);
+            } else {
+                input.operations.push(Operation { kind, length, record, key });
+            }
+        }
+    }
+
+    fn kind(&self, input: &Input) -> usize {
+        usize::from(!input.read_only)
+    }
+
+    #[inline]
+    fn execute<T: Txn<Machine = M>>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<(), Abort> {
+        let mut sink = 0;
+        let mut surprises = 0;
+        if self.options.batch {
+            tx.read_rows(&self.table, &input.batch, Projection::WHOLE, |_, row| match row {
+                Some(row) => sink ^= row[0],
+                None => surprises += 1,
+            })?;
+        }
+        for operation in &input.operations {
+            let key = operation.key;
+            match operation.kind {
+                Kind::Read => match tx.read_row(&self.table, key, Projection::WHOLE)? {
+                    Some(row) => sink ^= row[0],
+                    None => surprises += 1,
+                },
+                Kind::Write if self.options.rmw => match tx.modify_row(&self.table, key)? {
+                    Some(row) => {
+                        let writes = if self.shape.counted { row[1] + 1 } else { 0 };
+                        sink ^= row[0];
+                        self.shape.fill(row, key, input.stamp, writes);
+                    }
+                    None => surprises += 1,
+                },
+                Kind::Write => match tx.write_row(&self.table, key)? {
+                    Some(row) => self.shape.fill(row, key, input.stamp, 0),
+                    None => surprises += 1,
+                },
+                Kind::Scan => {
+                    let (limit, range) = (operation.length as usize, key..=u64::MAX);
+                    tx.scan_rows(&self.table, range, limit, Direction::Forward, Projection::WHOLE, |_, row| {
+                        sink ^= row[0];
+                        ControlFlow::Continue(())
+                    })?;
+                }
+                Kind::Insert => match tx.insert_row(&self.table, key)? {
+                    Some(row) => self.shape.fill(row, key, input.stamp, 0),
+                    None => surprises += 1,
+                },
+            }
+        }
+        client.sink ^= sink;
+        client.surprises = surprises;
+        Ok(())
+    }
+
+    #[inline]
+    fn committed(&self, client: &mut Client, input: &Input) {
+        client.committed += 1;
+        client.wrong += client.surprises;
+        if input.read_only {
+            return;
+        }
+        for operation in &input.operations {
+            match operation.kind {
+                Kind::Write => {
+                    if let Some(position) = self.tracked(operation.record) {
+                        let (last, writes) = &mut client.tracked[position];
+                        *last = input.stamp;
+                        *writes += 1;
+                    }
+                }
+                Kind::Insert => client.inserted += 1,
+                Kind::Read | Kind::Scan => {}
+            }
+        }
+    }
+
+    fn check<P: Protocol<M>>(&self, engine: &Engine<P, M>, clients: &[Client]) -> Result<Checked, Violation> {
+        if let Some(client) = clients.iter().find(|client| client.wrong > 0) {
+            return Err(Violation(format!(
+                "committed transactions of worker {} missed {} keys that were there, or found keys that were not",
+                client.worker, client.wrong
+            )));
+        }
+        let (mut row, mut expected) = (Vec::new(), Vec::new());
+        let mut tracked = 0;
+        for record in 0..self.options.records {
+            let key = self.key(record);
+            if engine.peek(&self.table, key, &mut row).is_none() {
+                return Err(Violation(format!("key {key} was loaded, and is gone")));
+            }
+            let (stamp, writes) = self.check_row(record, &row, clients, &mut expected)?;
+            self.check_tracked(record, stamp, writes, clients)?;
+            tracked += u64::from(self.tracked(record).is_some());
+        }
+        for client in clients {
+            for nth in 0..client.inserted {
+                let record = self.inserted_record(client, nth);
+                if engine.peek(&self.table, self.key(record), &mut row).is_none() {
+                    let (key, worker) = (self.key(record), client.worker);
+                    return Err(Violation(format!(
+                        "worker {worker} has committed an insert of key {key}, and it is gone"
+                    )));
+                }
+                let (stamp, _) = self.check_row(record, &row, clients, &mut expected)?;
+                if stamp == LOADED {
+                    return Err(Violation(format!("the inserted row of key {} holds no value", self.key(record))));
+                }
+            }
+            let next = self.key(self.inserted_record(client, client.inserted));
+            if engine.peek(&self.table, next, &mut row).is_some() {
+                return Err(Violation(format!("key {next} is there, and its insert has never committed")));
+            }
+        }
+        let inserted: u64 = clients.iter().map(|client| client.inserted).sum();
+        let counted = if self.shape.counted { " and count every write" } else { "" };
+        Ok(Checked(format!(
+            "{} rows hold values of committed writers, {tracked} tracked rows the last ones{counted}, {inserted} inserted \
+             rows are there",
+            self.options.records
+        )))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contend_engine::Options;
+    use contend_machine::Native;
+
+    #[test]
+    fn the_key_hash_is_a_bijection() {
+        /// The inverse of an odd number modulo 2^64, by Newton's method.
+        fn inverse(odd: u64) -> u64 {
+            (0..6).fold(odd, |guess, _| guess.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(guess))))
+        }
+        fn unshift(x: u64, by: u32) -> u64 {
+            (0..64 / by).fold(x, |guess, _| x ^ guess >> by)
+        }
+        let unmix = |x| {
+            let x = unshift(x, 31).wrapping_mul(inverse(0x94d0_49bb_1331_11eb));
+            unshift(unshift(x, 27).wrapping_mul(inverse(0xbf58_476d_1ce4_e5b9)), 30)
+        };
+        for x in (0..1000).chain([u64::MAX, u64::MAX - 1, 1 << 63]) {
+            assert_eq!(unmix(mix(x)), x);
+        }
+    }
+
+    #[test]
+    fn rows_of_any_length_are_recognised_and_torn_ones_are_not() {
+        for payload in [8, 9, 15, 16, 17, 100, 1000] {
+            for rmw in [false, true] {
+                let shape = Shape::new(&YcsbOptions { payload, rmw, ..YcsbOptions::default() });
+                let (mut row, mut other, mut expected) = (vec![0; shape.words], vec![0; shape.words], Vec::new());
+                shape.fill(&mut row, 42, 1 << WORKER_SHIFT | 7, 3);
+                shape.fill(&mut other, 42, 2 << WORKER_SHIFT | 9, 4);
+                assert!(shape.is_whole(&row, 42, &mut expected), "{payload} bytes");
+                let bytes_used = payload - 8 * (shape.words - 1);
+                assert_eq!(row[shape.words - 1].checked_shr(8 * bytes_used as u32).unwrap_or(0), 0, "padding is zero");
+                // A byte or two of evidence can agree by chance.
+                if payload >= 100 {
+                    row[0] = other[0];
+                    assert!(!shape.is_whole(&row, 42, &mut expected), "{payload} bytes, torn");
+                    assert!(!shape.is_whole(&other, 43, &mut expected), "{payload} bytes, of another key");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn operations_come_in_the_ratios_asked_for() {
+        let mut options = YcsbOptions::default();
+        for (name, value) in [("ycsb.scan", "0.2"), ("ycsb.insert", "0.1"), ("ycsb.read", "0.75"), ("ycsb.ops", "100")]
+        {
+            options.set(name, value).expect("a valid option");
+        }
+        let engine = Engine::<contend_protocols::none::NoControl, Native>::new(
+            contend_protocols::none::NoControl,
+            contend_engine::EngineConfig::default(),
+        );
+        let ycsb = Ycsb::create(&options, IndexKind::Ordered, &engine);
+        let mut client = ycsb.client(0, 1, 11);
+        let mut input = Input::default();
+        let (mut counts, mut lengths) = ([0.0f64; 4], 0.0f64);
+        for _ in 0..1000 {
+            ycsb.next(&mut client, &mut input);
+            for operation in &input.operations {
+                counts[operation.kind as usize] += 1.0;
+                lengths += f64::from(operation.length);
+            }
+        }
+        // Of 100,000 draws: five standard deviations are below 0.008.
+        for (count, expected) in counts.iter().zip([0.7 * 0.75, 0.7 * 0.25, 0.2, 0.1]) {
+            assert!((count / 100_000.0 - expected).abs() < 0.008, "{counts:?}");
+        }
+        assert!((lengths / counts[Kind::Scan as usize] - 50.5).abs() < 1.5, "scans of 1 to 100 rows");
+    }
+
+    #[test]
+    fn presets_are_valid() {
+        for info in INFOS {
+            let mut options = YcsbOptions::default();
+            for (name, value) in info.preset {
+                options.set(name, value).unwrap_or_else(|error| panic!("{}: {error}", info.name));
+            }
+            assert_eq!(<Ycsb<Native> as Workload<Native>>::validate(&options, IndexKind::Ordered), Ok(()));
+            let on_hash = <Ycsb<Native> as Workload<Native>>::validate(&options, IndexKind::Hash);
+            assert_eq!(on_hash.is_err(), info.name == "ycsb-e", "{}", info.name);
+        }
+        let options = YcsbOptions { scan: Fraction(0.6), insert: Fraction(0.5), ..YcsbOptions::default() };
+        let error =
+            <Ycsb<Native> as Workload<Native>>::validate(&options, IndexKind::Ordered).expect_err("a sum of 1.1");
+        assert!(error.contains("ycsb.scan") && error.contains("ycsb.insert"), "{error}");
+    }
+}
