@@ -1,10 +1,9 @@
 //! [`Engine`]: tables, epochs and one protocol; [`Worker`]: what runs transactions; [`Loader`]: what fills tables before.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use contend_index::Key;
-use contend_machine::{Machine, Ordering};
+use contend_machine::Machine;
 use parking_lot::{Mutex, RwLock};
 
 use crate::abort::{Abort, AbortCounts, AbortReason};
@@ -54,11 +53,12 @@ impl<P: Protocol<M>, M: Machine> std::fmt::Debug for Engine<P, M> {
 impl<P: Protocol<M>, M: Machine> Engine<P, M> {
     /// An engine without tables.
     pub fn new(protocol: P, config: EngineConfig) -> Arc<Self> {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
+        static ENGINES: Mutex<u64> = Mutex::new(0);
+        let mut engines = ENGINES.lock();
+        *engines += 1;
         let interval = M::cycles_per_second() * config.epoch_ms as f64 / 1e3;
         Arc::new(Engine {
-            // Relaxed: only uniqueness is asked for.
-            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            id: *engines,
             protocol,
             config,
             epochs: Epochs::new(config.workers_max, interval as u64),
@@ -313,8 +313,8 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
     pub(crate) fn finish_commit(&mut self) {
         self.commits += 1;
         self.queue_garbage(true);
-        if self.recording.is_some() {
-            self.record_commit();
+        if let Some(recording) = &mut self.recording {
+            recording.commit(self.cx.worker, &self.cx.writes);
         }
         self.clear();
     }
@@ -357,17 +357,6 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
             epoch: self.engine.epochs.current(),
         };
         self.garbage.tombstones.push_back(corpse);
-    }
-
-    #[cold]
-    fn record_commit(&mut self) {
-        let Some(recording) = &mut self.recording else { return };
-        let mut operations = std::mem::take(&mut recording.running);
-        for position in 0..self.cx.writes.len() {
-            operations.extend(crate::transaction::recorded_write(&self.cx.writes, position));
-        }
-        let committed = Committed { txn: self.cx.writes.txn, worker: self.cx.worker, operations };
-        recording.committed.push(committed);
     }
 }
 

@@ -20,6 +20,9 @@
 //! | [`history`] | what a recorded transaction did |
 //! | [`options`] | options: named, documented, validated |
 
+// The derived code calls this crate by its name, also inside of it.
+extern crate self as contend_engine;
+
 pub mod abort;
 pub mod engine;
 pub mod epoch;
@@ -45,3 +48,10 @@ pub use row::{Column, ColumnInfo, Columns, Projection, Row, Span, Whole};
 pub use table::{OutOfMemory, Table, TableCore, TableSpec, TypedTable};
 pub use transaction::Transaction;
 pub use txn::Txn;
+
+/// What the code made by `#[derive(Row)]` names, so that a user needs no dependency for it.
+#[doc(hidden)]
+pub mod __private {
+    pub use crate::row::{Column, ColumnInfo, Row};
+    pub use zerocopy;
+}

@@ -2,16 +2,15 @@
 
 use std::ops::{ControlFlow, RangeInclusive};
 
-use contend_index::{Direction, Key, Leaf, Lookup, ScanVisitor};
+use contend_index::{Direction, Key, KeyWords, Leaf, Lookup, ScanVisitor};
 use contend_machine::{Atomic64, Machine, Spin};
 
 use crate::abort::{Abort, AbortReason};
 use crate::engine::Worker;
-use crate::history::{Operation, fingerprint};
+use crate::history::{Operation, Version, fingerprint};
 use crate::protocol::{Access, At, Context, Initial, Mode, Protocol};
 use crate::record::Record;
 use crate::row::Projection;
-use crate::sets::{WriteKind, WriteSet};
 use crate::table::{Placed, Table};
 use crate::txn::Txn;
 
@@ -33,6 +32,11 @@ impl<'w, P: Protocol<M>, M: Machine> Transaction<'w, P, M> {
     /// The transaction's number, by which a recorded history names it.
     pub fn number(&self) -> u64 {
         self.worker.cx.writes.txn
+    }
+
+    /// Why the transaction can't commit any more, if it can't.
+    pub fn doomed(&self) -> Option<AbortReason> {
+        self.doomed
     }
 
     /// Commits.
@@ -226,6 +230,7 @@ impl<'w, P: Protocol<M>, M: Machine> Transaction<'w, P, M> {
                     // The insert has found the key absent; the placeholder was signed by whoever deleted the key last.
                     let deleted_by = table.payload(record)[table.row_words()].load(contend_machine::Ordering::Relaxed);
                     self.note(Operation::Miss { table: table.id(), key: key.to_words(), deleted_by });
+                    self.record_insert(table, key);
                 }
                 Ok(position)
             }
@@ -254,6 +259,9 @@ impl<'w, P: Protocol<M>, M: Machine> Transaction<'w, P, M> {
         let written = worker.engine.protocol().write(&mut worker.cx, at, Mode::Insert);
         match written.map_err(|abort| self.doom(abort))? {
             Access::Own(position) => {
+                if self.worker.recording.is_some() {
+                    self.record_insert(table, key);
+                }
                 self.worker.cx.writes.image_mut(position).fill(0);
                 Ok(Revived::Image(position))
             }
@@ -288,7 +296,7 @@ impl<'w, P: Protocol<M>, M: Machine> Transaction<'w, P, M> {
         }
     }
 
-    /// Records what a write has read: the row of a first modification, and every miss.
+    /// Records a write, and what it has read: the row of a first modification, and every miss.
     #[cold]
     fn record_write_access<K: Key>(
         &mut self,
@@ -299,14 +307,28 @@ impl<'w, P: Protocol<M>, M: Machine> Transaction<'w, P, M> {
         access: Option<Access>,
     ) {
         match access {
-            // A first modification or deletion has left the row it read in the scratch row.
-            Some(Access::Own(_)) if known.is_none() && matches!(mode, Mode::Modify | Mode::Delete) => {
-                self.record_read(table, key, Some(Access::Row));
+            Some(Access::Own(_)) => {
+                // A first modification or deletion has left the row it read in the scratch row.
+                if known.is_none() && matches!(mode, Mode::Modify | Mode::Delete) {
+                    self.record_read(table, key, Some(Access::Row));
+                }
+                let (table, key) = (table.id(), key.to_words());
+                self.note(if mode == Mode::Delete {
+                    Operation::Delete { table, key, over: 0 }
+                } else {
+                    Operation::Write { table, key, over: 0, insert: false, value: None }
+                });
             }
             // A blind write that is told at once of an absent record has read the tombstone.
             None | Some(Access::Absent) => self.record_read(table, key, access),
             Some(_) => {}
         }
+    }
+
+    /// Records an insert.
+    #[cold]
+    fn record_insert<K: Key>(&mut self, table: &Table<M, K>, key: K) {
+        self.note(Operation::Write { table: table.id(), key: key.to_words(), over: 0, insert: true, value: None });
     }
 }
 
@@ -318,23 +340,6 @@ enum Revived {
     Exists,
     /// A record that is out of the index.
     Unlinked,
-}
-
-/// What a committed write was, in the words of a history; nothing for a row that was inserted and deleted again.
-pub(crate) fn recorded_write<M: Machine>(writes: &WriteSet<M>, position: usize) -> Option<Operation> {
-    let write = &writes.entries()[position];
-    let (table, key, over) = (write.table().id(), writes.key(position), write.over);
-    match write.kind {
-        WriteKind::Update | WriteKind::Insert => Some(Operation::Write {
-            table,
-            key,
-            over,
-            insert: write.kind == WriteKind::Insert,
-            value: fingerprint(writes.image(position)),
-        }),
-        WriteKind::Delete => Some(Operation::Delete { table, key, over }),
-        WriteKind::Nothing => None,
-    }
 }
 
 impl<P: Protocol<M>, M: Machine> Drop for Transaction<'_, P, M> {
@@ -447,13 +452,13 @@ impl<P: Protocol<M>, M: Machine> Txn for Transaction<'_, P, M> {
                 (Some(last), Direction::Forward) => (low, last),
                 (Some(last), Direction::Backward) => (last, high),
             };
-            self.record_scan(table, low, high, seen, gone, own);
+            self.record_scan(table, low, high, seen, gone, &own);
         }
         Ok(visited)
     }
 }
 
-type Signed = (contend_index::KeyWords, crate::history::Version);
+type Signed = (KeyWords, Version);
 
 impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
     #[cold]
@@ -464,13 +469,13 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         high: K,
         seen: Vec<Signed>,
         mut gone: Vec<Signed>,
-        own: Vec<contend_index::KeyWords>,
+        own: &[KeyWords],
     ) {
         let (low, high) = (low.to_words(), high.to_words());
         let in_index: std::collections::HashSet<_> =
             seen.iter().chain(&gone).map(|(key, _)| *key).chain(own.iter().copied()).collect();
         gone.extend(table.graves(low, high).into_iter().filter(|(key, _)| !in_index.contains(key)));
-        self.note(Operation::Scan { table: table.id(), low, high, seen, gone, own });
+        self.note(Operation::Scan { table: table.id(), low, high, seen, gone });
     }
 }
 
@@ -487,7 +492,8 @@ struct Scan<'t, 'w, 'c, P: Protocol<M>, M: Machine, K: Key, V> {
     failed: Option<Abort>,
     seen: Vec<Signed>,
     gone: Vec<Signed>,
-    own: Vec<contend_index::KeyWords>,
+    /// Keys that the transaction itself writes.
+    own: Vec<KeyWords>,
 }
 
 impl<P, M, K, V> Scan<'_, '_, '_, P, M, K, V>
@@ -528,7 +534,11 @@ where
         match access {
             Some(Access::Row) => self.seen.push((words, signature)),
             Some(Access::Absent) => self.gone.push((words, signature)),
-            Some(_) => self.own.push(words),
+            Some(Access::Own(_)) => {
+                self.own.push(words);
+                self.seen.push((words, self.transaction.number()));
+            }
+            Some(Access::OwnDeleted | Access::Unlinked) => self.own.push(words),
             None => {}
         }
     }
