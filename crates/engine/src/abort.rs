@@ -112,6 +112,11 @@ impl AbortCounts {
         }
     }
 
+    /// What was counted since `earlier`, which was this count.
+    pub fn since(&self, earlier: &AbortCounts) -> AbortCounts {
+        AbortCounts(std::array::from_fn(|reason| self.0[reason] - earlier.0[reason]))
+    }
+
     /// Aborts by conflict with other transactions.
     pub fn conflicts(&self) -> u64 {
         AbortReason::ALL.iter().filter(|reason| reason.is_conflict()).map(|&reason| self.get(reason)).sum()

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use contend_index::Key;
-use contend_machine::Machine;
+use contend_index::{Key, KeyWords};
+use contend_machine::{Atomic64, Machine, Ordering};
 use parking_lot::{Mutex, RwLock};
 
 use crate::abort::{Abort, AbortCounts, AbortReason};
 use crate::epoch::Epochs;
 use crate::garbage::{Corpse, Garbage};
-use crate::history::{Committed, Recording};
+use crate::history::{Committed, Recording, Version};
 use crate::protocol::{Context, Initial, Protocol, Unlink};
 use crate::sets::{NodeSet, WriteKind, WriteSet};
 use crate::slab::Arena;
@@ -88,6 +88,11 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
         self.id
     }
 
+    /// Whether this engine created the table.
+    pub fn owns<K: Key>(&self, table: &Table<M, K>) -> bool {
+        table.engine() == self.id
+    }
+
     /// Creates a table.
     pub fn create_table<K: Key>(&self, spec: &TableSpec) -> Arc<Table<M, K>> {
         let mut tables = self.tables.write();
@@ -100,6 +105,27 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
     /// The tables' names, by their numbers.
     pub fn table_names(&self) -> Vec<String> {
         self.tables.read().iter().map(|table| table.core().name().to_string()).collect()
+    }
+
+    /// A key as a history names it. `table` is a table's number.
+    ///
+    /// # Panics
+    /// There is no such table.
+    pub fn key_name(&self, table: u32, key: &KeyWords) -> String {
+        self.tables.read()[table as usize].key_name(key)
+    }
+
+    /// Who wrote the row under a key as it stands, outside any transaction; 0 if it was loaded, `None` if there is no row, or if
+    /// the engine records no history.
+    ///
+    /// # Panics
+    /// There is no such table.
+    pub fn last_writer(&self, table: u32, key: &KeyWords) -> Option<Version> {
+        let tables = self.tables.read();
+        let (table, core) = (&tables[table as usize], tables[table as usize].core());
+        let record = table.find(key).filter(|&record| core.records_history() && !self.protocol.is_absent(record))?;
+        // Relaxed: no transaction runs.
+        Some(core.payload(record)[core.row_words()].load(Ordering::Relaxed))
     }
 
     /// Bytes of all tables: records' memory and indexes.
@@ -185,7 +211,8 @@ impl<P: Protocol<M>, M: Machine> std::fmt::Debug for Worker<P, M> {
 
 /// A worker looks at the clock and at its garbage once in so many transactions.
 const MAINTENANCE_EVERY: u32 = 32;
-/// Tombstones looked at in one maintenance, so that a transaction never waits long for it.
+/// Tombstones looked at in one maintenance, besides two for each that was made since the last: a transaction waits no longer
+/// for it than the worker's own deletes deserve.
 const COLLECT_AT_ONCE: usize = 256;
 
 impl<P: Protocol<M>, M: Machine> Worker<P, M> {
@@ -263,7 +290,7 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
             self.garbage.unlinked.extend(orphan.unlinked);
         }
         let oldest = self.engine.epochs.oldest();
-        for _ in 0..COLLECT_AT_ONCE {
+        for _ in 0..COLLECT_AT_ONCE + 2 * std::mem::take(&mut self.garbage.queued) {
             let Some(corpse) = Garbage::pop_older(&mut self.garbage.tombstones, oldest) else { break };
             self.unlink(corpse);
         }
@@ -357,6 +384,7 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
             epoch: self.engine.epochs.current(),
         };
         self.garbage.tombstones.push_back(corpse);
+        self.garbage.queued += 1;
     }
 }
 
@@ -390,6 +418,7 @@ impl<P: Protocol<M>, M: Machine> Loader<P, M> {
         key: K,
         fill: impl FnOnce(&mut [u64]),
     ) -> Result<bool, OutOfMemory> {
+        assert!(self.0.engine.owns(table), "table {} is of another engine", table.name());
         let record = self.0.allocate(table, Initial::Loaded)?;
         let words = table.row_words();
         let row = &mut self.0.cx.scratch;

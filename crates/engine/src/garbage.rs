@@ -25,11 +25,13 @@ pub(crate) struct Corpse<M: Machine> {
 pub(crate) struct Garbage<M: Machine> {
     pub(crate) tombstones: VecDeque<Corpse<M>>,
     pub(crate) unlinked: VecDeque<Corpse<M>>,
+    /// Tombstones queued since the last collection: it looks at more than these, so that the queue does not grow for ever.
+    pub(crate) queued: usize,
 }
 
 impl<M: Machine> Default for Garbage<M> {
     fn default() -> Self {
-        Garbage { tombstones: VecDeque::new(), unlinked: VecDeque::new() }
+        Garbage { tombstones: VecDeque::new(), unlinked: VecDeque::new(), queued: 0 }
     }
 }
 

@@ -287,6 +287,10 @@ pub(crate) trait AnyTable<M: Machine>: Send + Sync {
     /// Removes the record from the index if it stands there under this key.
     fn remove(&self, key: &KeyWords, record: Record<M>) -> bool;
     fn bytes(&self) -> u64;
+    /// The record under this key, absent or not.
+    fn find(&self, key: &KeyWords) -> Option<Record<M>>;
+    /// The key as a history names it.
+    fn key_name(&self, key: &KeyWords) -> String;
 }
 
 impl<M: Machine, K: Key> AnyTable<M> for Table<M, K> {
@@ -309,6 +313,14 @@ impl<M: Machine, K: Key> AnyTable<M> for Table<M, K> {
 
     fn bytes(&self) -> u64 {
         (self.index.bytes() + self.slabs.bytes()) as u64
+    }
+
+    fn find(&self, key: &KeyWords) -> Option<Record<M>> {
+        Table::find(self, K::from_words(*key))
+    }
+
+    fn key_name(&self, key: &KeyWords) -> String {
+        K::from_words(*key).name()
     }
 }
 

@@ -22,6 +22,11 @@ pub trait Key: Copy + Ord + Debug + Send + Sync + 'static {
     /// The key made of these words; those after the first [`Key::WORDS`] are ignored.
     fn from_words(words: KeyWords) -> Self;
 
+    /// The key as a history names it: digits, of byte keys two hexadecimal ones a byte.
+    fn name(self) -> String {
+        format!("{self:?}")
+    }
+
     /// A hash in which every bit depends on every bit of the key.
     #[inline(always)]
     fn hash(self) -> u64 {
@@ -86,6 +91,10 @@ macro_rules! byte_key {
                 }
                 key
             }
+
+            fn name(self) -> String {
+                self.iter().map(|byte| format!("{byte:02x}")).collect()
+            }
         }
     )*};
 }
@@ -104,6 +113,7 @@ mod tests {
         high[6] = 1;
         assert!(low < high && low.to_words() < high.to_words());
         assert_eq!(<[u8; 16]>::from_words(high.to_words()), high);
+        assert_eq!(low.name(), "00000000000000ff0000000000000000");
         assert!(<[u8; 32]>::MIN.to_words() < <[u8; 32]>::MAX.to_words());
     }
 

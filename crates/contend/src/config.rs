@@ -1,0 +1,43 @@
+//! What can be set of a database and of a table.
+
+use contend_engine::{EngineConfig, IndexKind};
+use contend_protocols::method::{Method, RetryOptions};
+
+/// What a database is to be like, apart from its protocol.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// The most threads that use the database at one time. A thread counts from its first transaction until it ends.
+    pub threads_max: usize,
+    /// The shortest time between two epochs, in milliseconds. The memory of deleted rows is reused after about four of
+    /// them.
+    pub epoch_ms: u64,
+    /// How long a transaction waits after a conflict before it runs again.
+    pub retry: RetryOptions,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let engine = EngineConfig::default();
+        Config {
+            threads_max: engine.workers_max,
+            epoch_ms: engine.epoch_ms,
+            // An application may have more threads than cores, and one hot row: there, not to wait is the worst choice.
+            retry: RetryOptions { backoff: Method::Exponential, ..RetryOptions::default() },
+        }
+    }
+}
+
+/// What a table is to be like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TableOptions {
+    /// Its index: [`IndexKind::Ordered`], the default, can be scanned; [`IndexKind::Hash`] finds single keys faster.
+    pub index: IndexKind,
+    /// How many rows are expected. A hash index makes room for them at once.
+    pub expected_rows: usize,
+}
+
+impl Default for TableOptions {
+    fn default() -> Self {
+        TableOptions { index: IndexKind::Ordered, expected_rows: 0 }
+    }
+}

@@ -1,0 +1,303 @@
+//! [`Database`]: tables, and transactions from any thread.
+
+use std::sync::Arc;
+
+use contend_engine::{
+    Abort, AbortReason, Engine, EngineConfig, Key, Protocol, Row, TableSpec, Transaction, TypedTable,
+};
+use contend_machine::{Machine, Native, Ordering};
+use contend_protocols::method::Backoff;
+use contend_protocols::silo::Silo;
+use parking_lot::Mutex;
+
+use crate::Table;
+use crate::config::{Config, TableOptions};
+use crate::error::Error;
+use crate::seats::Seats;
+
+/// Tables in memory, changed by transactions under the protocol `P`.
+///
+/// A handle: clones are the same database, and any thread may use them. The memory is freed with the last handle and
+/// the last [`Table`].
+///
+/// Threads need no set-up. A thread's first transaction registers it, which costs a few microseconds; its end undoes
+/// that.
+pub struct Database<P: Protocol<Native> = Silo> {
+    shared: Arc<Shared<P>>,
+}
+
+struct Shared<P: Protocol<Native>> {
+    engine: Arc<Engine<P, Native>>,
+    seats: Arc<Seats<P>>,
+    /// Held while a table is created, so that no two get one name.
+    creation: Mutex<()>,
+    /// How often a transaction was run again.
+    retries: <Native as Machine>::U64,
+}
+
+impl<P: Protocol<Native>> Clone for Database<P> {
+    fn clone(&self) -> Self {
+        Database { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<P: Protocol<Native>> std::fmt::Debug for Database<P> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Database")
+            .field("protocol", &P::INFO.name)
+            .field("tables", &self.shared.engine.table_names())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Database {
+    /// A database without tables, under [`Silo`].
+    pub fn new() -> Self {
+        Database::default()
+    }
+}
+
+impl<P: Protocol<Native>> Default for Database<P> {
+    /// A database without tables, under `P` with its default options.
+    fn default() -> Self {
+        Database::with(P::Options::default(), Config::default())
+    }
+}
+
+impl<P: Protocol<Native>> Database<P> {
+    /// A database without tables.
+    ///
+    /// ```
+    /// use contend::protocols::{SiloOptions, Wait};
+    /// use contend::{Config, Database, NoWait, Silo};
+    ///
+    /// let patient = Database::<Silo>::with(SiloOptions { wait: Wait::Wait }, Config::default());
+    /// let locking = Database::<NoWait>::default();
+    /// ```
+    pub fn with(protocol: P::Options, config: Config) -> Self {
+        let engine_config =
+            EngineConfig { workers_max: config.threads_max, epoch_ms: config.epoch_ms, ..EngineConfig::default() };
+        let engine = Engine::new(P::new(protocol), engine_config);
+        let backoff = Backoff::new(config.retry, config.threads_max);
+        let seats = Seats::new(Arc::clone(&engine), backoff);
+        let retries = <Native as Machine>::U64::new(0);
+        Database { shared: Arc::new(Shared { engine, seats, creation: Mutex::new(()), retries }) }
+    }
+
+    /// Creates a table with an ordered index. Rows and keys are known by the type of the result.
+    ///
+    /// # Errors
+    /// There is a table of this name.
+    pub fn create_table<R: Row, K: Key>(&self, name: &str) -> Result<Table<R, K>, Error> {
+        self.create_table_with(name, TableOptions::default())
+    }
+
+    /// Creates a table.
+    ///
+    /// ```
+    /// # use contend::{Database, Error, IndexKind, Row, Table, TableOptions};
+    /// # #[derive(Clone, Copy, Row)]
+    /// # #[repr(C)]
+    /// # struct Session { user: u64 }
+    /// # let db = Database::new();
+    /// let hash = TableOptions { index: IndexKind::Hash, ..TableOptions::default() };
+    /// let sessions: Table<Session, [u8; 16]> = db.create_table_with("sessions", hash)?;
+    /// # Ok::<_, Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// There is a table of this name.
+    pub fn create_table_with<R: Row, K: Key>(&self, name: &str, options: TableOptions) -> Result<Table<R, K>, Error> {
+        let _alone = self.shared.creation.lock();
+        let name = name.to_string();
+        if self.shared.engine.table_names().contains(&name) {
+            return Err(Error::TableExists { name });
+        }
+        let spec =
+            TableSpec { name, index: options.index, row_bytes: size_of::<R>(), expected_rows: options.expected_rows };
+        Ok(TypedTable::new(self.shared.engine.create_table(&spec)))
+    }
+
+    /// Adds rows outside any transaction, faster than transactions do; returns how many. A key that is there already
+    /// keeps its row.
+    ///
+    /// For tables that nobody uses yet: transactions that run at the same time are not kept apart from this. Several
+    /// threads may load at once.
+    ///
+    /// # Errors
+    /// There is no more memory, the table is of another database, or [`Config::threads_max`] is reached. The rows
+    /// added until then stay.
+    pub fn load<R: Row, K: Key>(
+        &self,
+        table: &Table<R, K>,
+        rows: impl IntoIterator<Item = (K, R)>,
+    ) -> Result<u64, Error> {
+        let engine = &self.shared.engine;
+        if !engine.owns(table) {
+            return Err(Error::ForeignTable { name: table.name().to_string() });
+        }
+        let limit = engine.config().workers_max;
+        let mut loader = engine.loader().ok_or(Error::TooManyThreads { limit })?;
+        let mut added = 0;
+        for (key, row) in rows {
+            added += u64::from(loader.insert(table, key, |words| *R::from_words_mut(words) = row)?);
+        }
+        Ok(added)
+    }
+
+    /// Runs a transaction: calls `body`, and commits what it did if it returns `Ok`.
+    ///
+    /// After a conflict with another transaction `body` is called again, as often as it takes, after a pause that
+    /// grows ([`Config::retry`]). So it must not change anything outside of the transaction that a second call would
+    /// notice.
+    ///
+    /// Protocols that validate at the end, as [`Silo`] does, let a transaction that is going to abort see rows of
+    /// different states. No `Ok` comes of that, but such a transaction may get to a panic, to a loop without end, or to
+    /// an `Err` by a decision of its own. Where a refusal rests on several rows, make it a value: an `Ok` of a
+    /// transaction that has written nothing is checked as all others are.
+    ///
+    /// If `body` panics the transaction leaves no trace, and the panic goes on.
+    ///
+    /// ```
+    /// # use contend::{Database, Error, Row, Table, Txn};
+    /// # #[derive(Clone, Copy, Row)]
+    /// # #[repr(C)]
+    /// # struct Account { balance: i64 }
+    /// # let db = Database::new();
+    /// # let accounts: Table<Account> = db.create_table("accounts")?;
+    /// # db.load(&accounts, [(7, Account { balance: 10 })])?;
+    /// let outcome = db.transact(|tx| {
+    ///     tx.modify(&accounts, 7, |account| account.balance -= 100)?;
+    ///     match tx.read(&accounts, 7, Account::BALANCE)? {
+    ///         Some(balance) if balance >= 0 => Ok(balance),
+    ///         _ => Err(tx.cancel()),
+    ///     }
+    /// });
+    /// assert_eq!(outcome, Err(Error::Cancelled));
+    /// # Ok::<_, Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Cancelled`] if `body` returned what [`Txn::cancel`](crate::Txn::cancel) made; and whatever makes it
+    /// useless to try again.
+    #[inline]
+    pub fn transact<T>(
+        &self,
+        body: impl FnMut(&mut Transaction<'_, P, Native>) -> Result<T, Abort>,
+    ) -> Result<T, Error> {
+        self.run(body, |abort| abort.reason).map_err(|failure| match failure {
+            Failure::Body(abort) => abort.into(),
+            Failure::Database(error) => error,
+        })
+    }
+
+    /// Like [`Database::transact`], for a body with an error type of the application's own.
+    ///
+    /// What `body` returns as `Err` ends the transaction and is handed on as it is, unless a conflict had ended the
+    /// transaction before: then `body` is called again, whatever error it made of that.
+    ///
+    /// ```
+    /// # use contend::{Abort, Database, Row, Table, Txn};
+    /// # #[derive(Clone, Copy, Row)]
+    /// # #[repr(C)]
+    /// # struct Account { balance: i64 }
+    /// #[derive(Debug, PartialEq)]
+    /// enum Refused {
+    ///     NoSuchAccount,
+    ///     Database(contend::Error),
+    /// }
+    ///
+    /// impl From<contend::Error> for Refused {
+    ///     fn from(error: contend::Error) -> Self {
+    ///         Refused::Database(error)
+    ///     }
+    /// }
+    ///
+    /// // So that `?` works inside of the transaction.
+    /// impl From<Abort> for Refused {
+    ///     fn from(abort: Abort) -> Self {
+    ///         Refused::Database(abort.into())
+    ///     }
+    /// }
+    ///
+    /// # fn main() -> Result<(), Refused> {
+    /// # let db = Database::new();
+    /// # let accounts: Table<Account> = db.create_table("accounts")?;
+    /// let outcome = db.try_transact(|tx| {
+    ///     let balance = tx.read(&accounts, 7, Account::BALANCE)?;
+    ///     balance.ok_or(Refused::NoSuchAccount)
+    /// });
+    /// assert_eq!(outcome, Err(Refused::NoSuchAccount));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// What `body` returned; or, made into an `E`, whatever makes it useless to try again.
+    #[inline]
+    pub fn try_transact<T, E: From<Error>>(
+        &self,
+        body: impl FnMut(&mut Transaction<'_, P, Native>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.run(body, |_| AbortReason::User).map_err(|failure| match failure {
+            Failure::Body(error) => error,
+            Failure::Database(error) => error.into(),
+        })
+    }
+
+    /// Runs `body` until it commits or fails for good. `reason` says why an error of the body's ends the transaction,
+    /// if nothing has ended it before.
+    #[inline]
+    fn run<T, E>(
+        &self,
+        mut body: impl FnMut(&mut Transaction<'_, P, Native>) -> Result<T, E>,
+        reason: impl Fn(&E) -> AbortReason,
+    ) -> Result<T, Failure<E>> {
+        let mut taken = self.shared.seats.take().map_err(Failure::Database)?;
+        let seat = &mut *taken.seat;
+        loop {
+            let mut transaction = seat.worker.begin();
+            let failure = match body(&mut transaction) {
+                Ok(value) => match transaction.commit() {
+                    Ok(()) => {
+                        seat.retry.done();
+                        return Ok(value);
+                    }
+                    Err(abort) if abort.reason.is_conflict() => None,
+                    Err(abort) => Some(Failure::Database(abort.into())),
+                },
+                Err(error) => {
+                    let reason = transaction.doomed().unwrap_or_else(|| reason(&error));
+                    transaction.abort(reason);
+                    if reason.is_conflict() { None } else { Some(Failure::Body(error)) }
+                }
+            };
+            if let Some(failure) = failure {
+                seat.retry.done();
+                return Err(failure);
+            }
+            // Relaxed: a count, read by people. Shared by all threads, but only on the way from an abort to a wait.
+            self.shared.retries.fetch_add(1, Ordering::Relaxed);
+            seat.retry.aborted();
+        }
+    }
+
+    /// How many times a transaction was run again so far because of a conflict, by all threads.
+    pub fn retries(&self) -> u64 {
+        // Relaxed: as in `run`.
+        self.shared.retries.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of all tables, rows and indexes, used or kept for use.
+    pub fn bytes(&self) -> u64 {
+        self.shared.engine.bytes()
+    }
+}
+
+/// Why [`Database::run`] has given up.
+enum Failure<E> {
+    /// The body returned this.
+    Body(E),
+    /// This was in the way.
+    Database(Error),
+}

@@ -1,0 +1,60 @@
+//! Why something could not be done.
+
+use contend_engine::{Abort, AbortReason, OutOfMemory};
+
+/// Why a database could not do what was asked. None of these goes away by asking again.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The transaction's own code ended it, by [`Txn::cancel`](crate::Txn::cancel).
+    #[error("the transaction was cancelled by its own code")]
+    Cancelled,
+    /// The thread is in a transaction of this database already. Pass the outer transaction on instead of starting
+    /// another.
+    #[error("this thread is in a transaction of this database already: pass `tx` on instead of starting another")]
+    Nested,
+    /// As many threads as the database was made for have used it and have not ended.
+    #[error("the database was made for {limit} threads at one time, which are there: set `Config::threads_max` higher")]
+    TooManyThreads {
+        /// [`Config::threads_max`](crate::Config::threads_max).
+        limit: usize,
+    },
+    /// The database has a table of this name.
+    #[error("the database has a table '{name}' already")]
+    TableExists {
+        /// The name.
+        name: String,
+    },
+    /// The table was made by another database.
+    #[error("table '{name}' is of another database")]
+    ForeignTable {
+        /// The table's name.
+        name: String,
+    },
+    /// The transaction asked for a range of a table with a hash index, or used a table of another database.
+    #[error("the transaction asked for a range of a table with a hash index, or used a table of another database")]
+    Unsupported,
+    /// The machine has no more memory for rows.
+    #[error("the machine has no more memory for rows")]
+    OutOfMemory,
+    /// Another transaction was in the way. A database tries again instead of returning this.
+    #[error("another transaction was in the way ({0}): to be tried again")]
+    Conflict(AbortReason),
+}
+
+impl From<Abort> for Error {
+    fn from(abort: Abort) -> Self {
+        match abort.reason {
+            AbortReason::User => Error::Cancelled,
+            AbortReason::Unsupported => Error::Unsupported,
+            AbortReason::OutOfMemory => Error::OutOfMemory,
+            reason => Error::Conflict(reason),
+        }
+    }
+}
+
+impl From<OutOfMemory> for Error {
+    fn from(OutOfMemory: OutOfMemory) -> Self {
+        Error::OutOfMemory
+    }
+}

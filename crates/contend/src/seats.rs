@@ -1,0 +1,149 @@
+//! Workers for threads that come and go.
+//!
+//! The engine's workers belong to one thread at a time, and an application's threads know nothing of workers. So a
+//! thread takes a *seat*, a worker with its retry state, at its first transaction, and keeps it until it ends. Between
+//! transactions the worker is offline, or a thread that does something else for an hour would hold the epoch back for
+//! as long.
+//!
+//! What a worker has deleted, and the free memory that it keeps, must not be lost with the thread. When a thread ends
+//! its seat goes to the idle ones, where the next new thread finds it, worker and all: a program that starts a thread
+//! for each request goes on as if it were one thread. A seat that no new thread takes is given up after a while by a
+//! thread that works, which takes over its garbage.
+
+use std::cell::{RefCell, RefMut};
+use std::sync::{Arc, Weak};
+
+use contend_engine::{Engine, Protocol, Worker};
+use contend_machine::Native;
+use contend_protocols::method::{Backoff, Retry};
+use parking_lot::Mutex;
+use thread_local::ThreadLocal;
+
+use crate::error::Error;
+
+/// A thread looks for idle seats once in so many transactions.
+const TEND_EVERY: u32 = 64;
+
+/// What a thread needs to run transactions.
+pub(crate) struct Seat<P: Protocol<Native>> {
+    pub(crate) worker: Worker<P, Native>,
+    pub(crate) retry: Retry<Native>,
+    since_tended: u32,
+}
+
+/// The seats of one database.
+pub(crate) struct Seats<P: Protocol<Native>> {
+    engine: Arc<Engine<P, Native>>,
+    backoff: Arc<Backoff<Native>>,
+    of_threads: ThreadLocal<RefCell<Option<Seat<P>>>>,
+    /// Seats of threads that have ended.
+    idle: Mutex<Vec<Seat<P>>>,
+}
+
+impl<P: Protocol<Native>> Seats<P> {
+    pub(crate) fn new(engine: Arc<Engine<P, Native>>, backoff: Arc<Backoff<Native>>) -> Arc<Self> {
+        Arc::new(Seats { engine, backoff, of_threads: ThreadLocal::new(), idle: Mutex::new(Vec::new()) })
+    }
+
+    /// This thread's seat, until the result is dropped.
+    ///
+    /// # Errors
+    /// The thread sits there already, or there is no seat left.
+    #[inline]
+    pub(crate) fn take(self: &Arc<Self>) -> Result<Taken<'_, P>, Error> {
+        let mut seat = self.of_threads.get_or_default().try_borrow_mut().map_err(|_| Error::Nested)?;
+        if seat.is_none() {
+            *seat = Some(self.place()?);
+        }
+        Ok(Taken { seats: self, seat: RefMut::map(seat, |seat| seat.as_mut().expect("placed above")) })
+    }
+
+    /// A seat for a thread that has none.
+    #[cold]
+    fn place(self: &Arc<Self>) -> Result<Seat<P>, Error> {
+        let idle = self.idle.lock().pop();
+        let seat = match idle {
+            Some(seat) => seat,
+            None => self.new_seat()?,
+        };
+        at_thread_end(Arc::downgrade(self) as Weak<dyn ThreadEnd>);
+        Ok(seat)
+    }
+
+    fn new_seat(&self) -> Result<Seat<P>, Error> {
+        let limit = self.engine.config().workers_max;
+        let worker = self.engine.worker().ok_or(Error::TooManyThreads { limit })?;
+        // Any seed serves, if only no two workers have the same.
+        let retry =
+            self.backoff.retry(worker.number(), (worker.number() as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        Ok(Seat { worker, retry, since_tended: 0 })
+    }
+
+    /// Gives up one idle seat, if there is one, and takes over what its worker has deleted.
+    #[cold]
+    fn tend(&self, seat: &mut Seat<P>) {
+        seat.since_tended = 0;
+        let Some(idle) = self.idle.try_lock().and_then(|mut idle| idle.pop()) else { return };
+        drop(idle);
+        seat.worker.collect();
+    }
+}
+
+/// A seat that its thread has taken for one transaction.
+pub(crate) struct Taken<'a, P: Protocol<Native>> {
+    seats: &'a Seats<P>,
+    pub(crate) seat: RefMut<'a, Seat<P>>,
+}
+
+impl<P: Protocol<Native>> Drop for Taken<'_, P> {
+    #[inline]
+    fn drop(&mut self) {
+        self.seat.worker.go_offline();
+        self.seat.since_tended += 1;
+        if self.seat.since_tended >= TEND_EVERY {
+            self.seats.tend(&mut self.seat);
+        }
+    }
+}
+
+/// To be told when a thread ends, on that thread.
+trait ThreadEnd {
+    fn thread_ends(&self);
+}
+
+impl<P: Protocol<Native>> ThreadEnd for Seats<P> {
+    fn thread_ends(&self) {
+        // The order in which a thread's locals are dropped is not promised. If the thread's number is gone already
+        // there is nothing to be found here, and the seat waits, as it is, for the thread that gets the number next.
+        let Some(seat) = self.of_threads.get() else { return };
+        let seat = seat.try_borrow_mut().ok().and_then(|mut seat| seat.take());
+        self.idle.lock().extend(seat);
+    }
+}
+
+/// The databases of which this thread has a seat.
+struct Seated(RefCell<Vec<Weak<dyn ThreadEnd>>>);
+
+impl Drop for Seated {
+    fn drop(&mut self) {
+        for seats in self.0.get_mut().drain(..) {
+            if let Some(seats) = seats.upgrade() {
+                seats.thread_ends();
+            }
+        }
+    }
+}
+
+thread_local! {
+    static SEATED: Seated = const { Seated(RefCell::new(Vec::new())) };
+}
+
+fn at_thread_end(seats: Weak<dyn ThreadEnd>) {
+    // The thread may be ending now, and one of its locals use a database: then nobody is told, which does no harm; see
+    // above.
+    let _ = SEATED.try_with(|seated| {
+        let mut seated = seated.0.borrow_mut();
+        seated.retain(|seats| seats.strong_count() > 0);
+        seated.push(seats);
+    });
+}

@@ -1,0 +1,13 @@
+use contend_derive::Row;
+
+use contend_engine::Column;
+
+#[derive(Clone, Copy, Row)]
+#[repr(C)]
+struct Account {
+    balance: i64,
+}
+
+const _: Column<Account, u64> = Account::BALANCE;
+
+fn main() {}

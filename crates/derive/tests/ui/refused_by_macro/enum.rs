@@ -1,0 +1,10 @@
+use contend_derive::Row;
+
+#[derive(Clone, Copy, Row)]
+#[repr(C)]
+enum State {
+    Open,
+    Closed,
+}
+
+fn main() {}

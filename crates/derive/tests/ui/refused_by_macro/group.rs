@@ -1,0 +1,17 @@
+use contend_derive::Row;
+
+#[derive(Clone, Copy, Row)]
+#[repr(C)]
+struct Account {
+    #[group = "one"]
+    a: i64,
+    #[group(1)]
+    b: i64,
+    #[group = 1]
+    #[group = 2]
+    c: i64,
+    #[group = 4294967296]
+    d: i64,
+}
+
+fn main() {}

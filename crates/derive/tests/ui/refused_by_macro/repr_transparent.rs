@@ -1,0 +1,9 @@
+use contend_derive::Row;
+
+#[derive(Clone, Copy, Row)]
+#[repr(transparent)]
+struct Account {
+    balance: i64,
+}
+
+fn main() {}

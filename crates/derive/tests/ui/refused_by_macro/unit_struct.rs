@@ -1,0 +1,7 @@
+use contend_derive::Row;
+
+#[derive(Clone, Copy, Row)]
+#[repr(C)]
+struct Nothing;
+
+fn main() {}
