@@ -1,1 +1,27 @@
-//! (in progress)
+//! The lab: runs workloads under protocols, proves the runs right, measures them, and says what came out.
+//!
+//! [`compare`] does the main job. For each protocol a verification pass comes first: a small run on the same options whose history is
+//! checked. Then all protocols are loaded, and measured in turns, so that a machine that gets slower or faster does so for all.
+//! After that each workload checks its own invariants. A protocol that fails one of its checks gets no number.
+//!
+//! What this crate must not know: arguments, terminals, exit codes.
+
+mod bed;
+pub mod compare;
+pub mod config;
+mod environment;
+pub mod limit;
+mod memory;
+pub mod recording;
+pub mod report;
+pub mod result;
+mod stats;
+mod verify;
+mod watch;
+
+pub use compare::{Outcome, compare, record};
+pub use config::{LabError, RunConfig};
+pub use recording::{Recorded, recorded};
+pub use result::{ProtocolResult, ResultFile};
+pub use verify::verify_history;
+pub use watch::{Observer, Silent, Stop};

@@ -2,6 +2,7 @@
 //!
 //! A transfer reads and writes two accounts, and is cancelled if the first has too little. An audit reads every account in one batch.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use contend_engine::options::Fraction;
@@ -108,12 +109,16 @@ impl<M: Machine> Workload<M> for Bank<M> {
         self.options.accounts
     }
 
+    fn for_verification(options: &BankOptions) -> BankOptions {
+        BankOptions { accounts: options.accounts.min(50), ..options.clone() }
+    }
+
     fn load<P: Protocol<M>>(
         &self,
         loader: &mut Loader<P, M>,
         part: usize,
         parts: usize,
-        done: &mut dyn FnMut(u64),
+        done: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Result<(), OutOfMemory> {
         let bound = |part: usize| (u128::from(self.options.accounts) * part as u128 / parts as u128) as u64;
         let (mut next, end) = (bound(part), bound(part + 1));
@@ -123,7 +128,9 @@ impl<M: Machine> Workload<M> for Bank<M> {
                 loader.insert(&self.table, account, |row| row[0] = self.options.balance)?;
             }
             next += step;
-            done(step);
+            if done(step).is_break() {
+                break;
+            }
         }
         Ok(())
     }
@@ -199,7 +206,7 @@ impl<M: Machine> Workload<M> for Bank<M> {
         }
     }
 
-    fn check<P: Protocol<M>>(&self, engine: &Engine<P, M>, clients: &[Client]) -> Result<Checked, Violation> {
+    fn check<P: Protocol<M>>(&self, engine: &Engine<P, M>, clients: &[&Client]) -> Result<Checked, Violation> {
         let total = self.total();
         if let Some(wrong) = clients.iter().find_map(|client| client.wrong_sum) {
             return Err(Violation(format!("a committed audit has counted {wrong} in all accounts, where {total} are")));

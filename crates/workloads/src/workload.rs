@@ -1,5 +1,7 @@
 //! The trait [`Workload`], and the list of all workloads.
 
+use std::ops::ControlFlow;
+
 use contend_engine::{Abort, Engine, IndexKind, Loader, OptionSpec, Options, OutOfMemory, Protocol, TableSpec, Txn};
 use contend_machine::Machine;
 
@@ -63,7 +65,11 @@ pub trait Workload<M: Machine>: Sized + Send + Sync + 'static {
     /// How many units the loading consists of, for progress.
     fn load_units(&self) -> u64;
 
-    /// Loads part `part` of `parts`. Calls `done` with the number of units done since the last call, every few thousand.
+    /// The same options, made so small that a short run has many conflicts: what is run to be proved right.
+    fn for_verification(options: &Self::Options) -> Self::Options;
+
+    /// Loads part `part` of `parts`. Calls `done` with the number of units done since the last call, every few thousand, and stops
+    /// early if it breaks.
     ///
     /// # Errors
     /// The machine has no more memory.
@@ -72,7 +78,7 @@ pub trait Workload<M: Machine>: Sized + Send + Sync + 'static {
         loader: &mut Loader<P, M>,
         part: usize,
         parts: usize,
-        done: &mut dyn FnMut(u64),
+        done: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Result<(), OutOfMemory>;
 
     /// The client of worker `worker` of `workers`. The same seed gives the same inputs.
@@ -102,7 +108,7 @@ pub trait Workload<M: Machine>: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// Something is not as it must be after a serializable execution of what was committed.
-    fn check<P: Protocol<M>>(&self, engine: &Engine<P, M>, clients: &[Self::Client]) -> Result<Checked, Violation>;
+    fn check<P: Protocol<M>>(&self, engine: &Engine<P, M>, clients: &[&Self::Client]) -> Result<Checked, Violation>;
 }
 
 /// What is to be done with a workload that was chosen by name; see [`with_workload`].

@@ -274,7 +274,7 @@ impl<M: Machine> Ycsb<M> {
         &self,
         record: u64,
         row: &[u64],
-        clients: &[Client],
+        clients: &[&Client],
         expected: &mut Vec<u64>,
     ) -> Result<(u64, u64), Violation> {
         let key = self.key(record);
@@ -295,7 +295,7 @@ impl<M: Machine> Ycsb<M> {
     }
 
     /// Checks a tracked record against what the clients remember.
-    fn check_tracked(&self, record: u64, stamp: u64, writes: u64, clients: &[Client]) -> Result<(), Violation> {
+    fn check_tracked(&self, record: u64, stamp: u64, writes: u64, clients: &[&Client]) -> Result<(), Violation> {
         let Some(position) = self.tracked(record) else { return Ok(()) };
         let key = self.key(record);
         let memories = clients.iter().map(|client| client.tracked[position]);
@@ -378,12 +378,22 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
         self.options.records
     }
 
+    fn for_verification(options: &YcsbOptions) -> YcsbOptions {
+        YcsbOptions {
+            records: options.records.min(500),
+            payload: options.payload.min(64),
+            ops: options.ops.min(16),
+            scan_length: options.scan_length.min(20),
+            ..options.clone()
+        }
+    }
+
     fn load<P: Protocol<M>>(
         &self,
         loader: &mut Loader<P, M>,
         part: usize,
         parts: usize,
-        done: &mut dyn FnMut(u64),
+        done: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Result<(), OutOfMemory> {
         let bound = |part: usize| (u128::from(self.options.records) * part as u128 / parts as u128) as u64;
         let (mut next, end) = (bound(part), bound(part + 1));
@@ -394,7 +404,9 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
                 loader.insert(&self.table, key, |row| self.shape.fill(row, key, LOADED, 0))?;
             }
             next += step;
-            done(step);
+            if done(step).is_break() {
+                break;
+            }
         }
         Ok(())
     }
@@ -528,7 +540,7 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
         }
     }
 
-    fn check<P: Protocol<M>>(&self, engine: &Engine<P, M>, clients: &[Client]) -> Result<Checked, Violation> {
+    fn check<P: Protocol<M>>(&self, engine: &Engine<P, M>, clients: &[&Client]) -> Result<Checked, Violation> {
         if let Some(client) = clients.iter().find(|client| client.wrong > 0) {
             return Err(Violation(format!(
                 "committed transactions of worker {} missed {} keys that were there, or found keys that were not",

@@ -1,0 +1,368 @@
+//! What is to be run, and what is wrong with it.
+
+use std::collections::BTreeMap;
+
+use contend_engine::{IndexKind, Info, OptionSpec, Options, Protocol};
+use contend_machine::{Native, available_cores};
+use contend_protocols::method::RetryOptions;
+use contend_protocols::{ProtocolVisitor, all_protocols, with_protocol};
+use contend_workloads::{Workload, WorkloadInfo, WorkloadVisitor, all_workloads, with_workload};
+use serde::{Deserialize, Serialize};
+
+use crate::memory::{available_bytes, show_bytes};
+
+/// Why a run can't be, or can't go on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LabError {
+    /// What was asked for can't be had. The message names it and what can.
+    #[error("{0}")]
+    BadInput(String),
+    /// The run was asked to stop before it had anything to show.
+    #[error("stopped before anything was measured")]
+    Stopped,
+}
+
+/// A run, complete: the same configuration on the same machine runs the same again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunConfig {
+    /// A workload or preset.
+    pub workload: String,
+    /// Protocols, in any order.
+    pub protocols: Vec<String>,
+    /// `hash` or `ordered`; none: hash, unless the workload needs an order.
+    pub index: Option<String>,
+    /// Worker threads.
+    pub threads: usize,
+    /// Length of a measuring window, in seconds.
+    pub window_seconds: f64,
+    /// Measuring windows of each protocol.
+    pub windows: usize,
+    /// What a protocol runs unmeasured before its first window, in seconds; a tenth of it before each further one.
+    pub warmup_seconds: f64,
+    /// Seed of all random choices.
+    pub seed: u64,
+    /// Whether each protocol is proved right first.
+    pub verify: bool,
+    /// Options that differ from the defaults: what `--set` sets.
+    pub settings: BTreeMap<String, String>,
+}
+
+impl Default for RunConfig {
+    fn default() -> Self {
+        RunConfig {
+            workload: "ycsb-a".into(),
+            protocols: all_protocols::<Native>().into_iter().map(|(info, _)| info.name.into()).collect(),
+            index: None,
+            threads: available_cores().len(),
+            window_seconds: 1.0,
+            windows: 5,
+            warmup_seconds: 0.5,
+            seed: 42,
+            verify: true,
+            settings: BTreeMap::new(),
+        }
+    }
+}
+
+/// The most threads of a run: an engine has room for 1024 workers, and loaders come on top.
+pub const THREADS_MAX: usize = 1000;
+/// The most seconds of a window.
+pub const SECONDS_MAX: f64 = 86_400.0;
+/// The most windows.
+pub const WINDOWS_MAX: usize = 10_000;
+
+/// An index by its name.
+///
+/// # Errors
+/// There is none of this name; the message lists the names.
+pub fn index_kind(name: &str) -> Result<IndexKind, LabError> {
+    match name {
+        "hash" => Ok(IndexKind::Hash),
+        "ordered" => Ok(IndexKind::Ordered),
+        _ => Err(unknown("index", name, ["hash", "ordered"])),
+    }
+}
+
+/// An index's name.
+pub fn index_name(index: IndexKind) -> &'static str {
+    match index {
+        IndexKind::Hash => "hash",
+        IndexKind::Ordered => "ordered",
+    }
+}
+
+fn unknown<'a>(what: &str, name: &str, valid: impl IntoIterator<Item = &'a str>) -> LabError {
+    let valid: Vec<&str> = valid.into_iter().collect();
+    LabError::BadInput(format!("unknown {what} '{name}'; valid: {}", valid.join(", ")))
+}
+
+/// Sets those of the settings that this group of options has, after the preset's.
+pub(crate) fn options<O: Options>(preset: &[(&str, &str)], settings: &BTreeMap<String, String>) -> Result<O, LabError> {
+    let mut options = O::default();
+    let names: Vec<&str> = O::specs().iter().map(|spec| spec.name).collect();
+    let given = settings.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    for (name, value) in preset.iter().copied().chain(given) {
+        if names.contains(&name) {
+            options.set(name, value).map_err(|error| LabError::BadInput(error.to_string()))?;
+        }
+    }
+    Ok(options)
+}
+
+/// The values of a group of options, as results record them.
+pub(crate) fn values<O: Options>(options: &O) -> BTreeMap<String, String> {
+    options.values().into_iter().map(|(name, value)| (name.to_string(), value)).collect()
+}
+
+/// The options of trying again.
+pub fn retry_specs() -> Vec<OptionSpec> {
+    RetryOptions::specs()
+}
+
+impl RunConfig {
+    /// Checks everything that can be checked before memory is taken, and settles the index.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with what would be right.
+    pub fn validated(&self) -> Result<RunConfig, LabError> {
+        let mut config = self.clone();
+        self.check_numbers()?;
+        let workloads = all_workloads::<Native>();
+        let Some((_, workload_specs)) = workloads.iter().find(|(info, _)| info.name == self.workload) else {
+            return Err(unknown("workload", &self.workload, workloads.iter().map(|(info, _)| info.name)));
+        };
+        let protocols = all_protocols::<Native>();
+        if self.protocols.is_empty() {
+            return Err(LabError::BadInput("no protocol was chosen".into()));
+        }
+        for (position, name) in self.protocols.iter().enumerate() {
+            if !protocols.iter().any(|(info, _)| info.name == name) {
+                return Err(unknown("protocol", name, protocols.iter().map(|(info, _)| info.name)));
+            }
+            if self.protocols[..position].contains(name) {
+                return Err(LabError::BadInput(format!("protocol '{name}' was chosen twice")));
+            }
+        }
+        self.check_setting_names(workload_specs, &protocols)?;
+        options::<RetryOptions>(&[], &self.settings)?;
+        for name in &self.protocols {
+            with_protocol::<Native, _>(name, CheckProtocol(&self.settings)).expect("a registered name")?;
+        }
+        let index = self.index.as_deref().map(index_kind).transpose()?;
+        let check = CheckWorkload { settings: &self.settings, index };
+        let index = with_workload::<Native, _>(&self.workload, check).expect("a listed name")?;
+        config.index = Some(index_name(index).into());
+        Ok(config)
+    }
+
+    fn check_numbers(&self) -> Result<(), LabError> {
+        let in_range = |what: &str, value: usize, max: usize| {
+            let message = || format!("{what} is {value}; valid: 1 to {max}");
+            if (1..=max).contains(&value) { Ok(()) } else { Err(LabError::BadInput(message())) }
+        };
+        in_range("threads", self.threads, THREADS_MAX)?;
+        in_range("windows", self.windows, WINDOWS_MAX)?;
+        if !(0.001..=SECONDS_MAX).contains(&self.window_seconds) {
+            let seconds = self.window_seconds;
+            return Err(LabError::BadInput(format!("seconds is {seconds}; valid: 0.001 to {SECONDS_MAX}")));
+        }
+        if !(0.0..=SECONDS_MAX).contains(&self.warmup_seconds) {
+            let seconds = self.warmup_seconds;
+            return Err(LabError::BadInput(format!("warmup is {seconds}; valid: 0 to {SECONDS_MAX}")));
+        }
+        Ok(())
+    }
+
+    /// Each setting must belong to the workload, to a protocol of this run, or to trying again.
+    fn check_setting_names(
+        &self,
+        workload: &[OptionSpec],
+        protocols: &[(Info, Vec<OptionSpec>)],
+    ) -> Result<(), LabError> {
+        let retry = retry_specs();
+        let has = |specs: &[OptionSpec], name: &str| specs.iter().any(|spec| spec.name == name);
+        for name in self.settings.keys() {
+            let owner = protocols.iter().find(|(_, specs)| has(specs, name)).map(|(info, _)| info.name);
+            match owner {
+                Some(owner) if self.protocols.iter().any(|chosen| chosen == owner) => {}
+                Some(owner) => {
+                    let chosen = self.protocols.join(", ");
+                    return Err(LabError::BadInput(format!(
+                        "option '{name}' is of the protocol {owner}, which does not run here (chosen: {chosen})"
+                    )));
+                }
+                None if has(workload, name) || has(&retry, name) => {}
+                None => {
+                    let of_protocols = protocols
+                        .iter()
+                        .filter(|(info, _)| self.protocols.iter().any(|chosen| chosen == info.name))
+                        .flat_map(|(_, specs)| specs);
+                    let valid = workload.iter().chain(of_protocols).chain(&retry).map(|spec| spec.name);
+                    return Err(unknown("option", name, valid));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The index of a validated configuration.
+    pub(crate) fn index_kind(&self) -> IndexKind {
+        self.index.as_deref().and_then(|name| index_kind(name).ok()).unwrap_or(IndexKind::Hash)
+    }
+
+    /// Bytes that loading will take, by protocol; an estimate.
+    pub(crate) fn estimated_bytes(&self) -> Vec<(String, u64)> {
+        let estimate = |name: &String| {
+            let bytes = with_workload::<Native, _>(&self.workload, Estimate { config: self, protocol: name });
+            (name.clone(), bytes.expect("a listed name"))
+        };
+        self.protocols.iter().map(estimate).collect()
+    }
+
+    /// Refuses a run that this machine's memory does not hold.
+    pub(crate) fn check_memory(&self) -> Result<(), LabError> {
+        let estimates = self.estimated_bytes();
+        let needed = estimates.iter().fold(0u64, |sum, (_, bytes)| sum.saturating_add(*bytes));
+        match available_bytes() {
+            Some(available) if needed > available / 20 * 19 => {
+                let each: Vec<String> =
+                    estimates.iter().map(|(name, bytes)| format!("{name} {}", show_bytes(*bytes))).collect();
+                Err(LabError::BadInput(format!(
+                    "loading needs about {} of memory ({}), and {} are available; fewer or shorter records, or fewer \
+                     protocols at a time, need less",
+                    show_bytes(needed),
+                    each.join(", "),
+                    show_bytes(available)
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+struct CheckProtocol<'a>(&'a BTreeMap<String, String>);
+
+impl ProtocolVisitor<Native> for CheckProtocol<'_> {
+    type Output = Result<(), LabError>;
+
+    fn visit<P: Protocol<Native>>(self) -> Self::Output {
+        options::<P::Options>(&[], self.0).map(drop)
+    }
+}
+
+struct CheckWorkload<'a> {
+    settings: &'a BTreeMap<String, String>,
+    index: Option<IndexKind>,
+}
+
+impl WorkloadVisitor<Native> for CheckWorkload<'_> {
+    type Output = Result<IndexKind, LabError>;
+
+    fn visit<W: Workload<Native>>(self, info: WorkloadInfo) -> Self::Output {
+        let options = options::<W::Options>(info.preset, self.settings)?;
+        let index = match self.index {
+            Some(index) => index,
+            None if W::validate(&options, IndexKind::Hash).is_ok() => IndexKind::Hash,
+            None => IndexKind::Ordered,
+        };
+        W::validate(&options, index).map(|()| index).map_err(LabError::BadInput)
+    }
+}
+
+struct Estimate<'a> {
+    config: &'a RunConfig,
+    protocol: &'a str,
+}
+
+impl WorkloadVisitor<Native> for Estimate<'_> {
+    type Output = u64;
+
+    fn visit<W: Workload<Native>>(self, info: WorkloadInfo) -> u64 {
+        struct MetaWords;
+        impl ProtocolVisitor<Native> for MetaWords {
+            type Output = usize;
+            fn visit<P: Protocol<Native>>(self) -> usize {
+                P::META_WORDS
+            }
+        }
+        let options = options::<W::Options>(info.preset, &self.config.settings).unwrap_or_default();
+        let words = with_protocol::<Native, _>(self.protocol, MetaWords).unwrap_or(1);
+        let tables = W::tables(&options, self.config.index_kind());
+        tables.iter().fold(0, |sum, table| sum.saturating_add(table.estimated_bytes::<u64>(words, false)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(change: impl FnOnce(&mut RunConfig)) -> Result<RunConfig, String> {
+        let mut config = RunConfig::default();
+        change(&mut config);
+        config.validated().map_err(|error| error.to_string())
+    }
+
+    fn set(config: &mut RunConfig, name: &str, value: &str) {
+        config.settings.insert(name.into(), value.into());
+    }
+
+    #[test]
+    fn the_default_is_valid_and_settles_the_index() {
+        assert_eq!(with(|_| {}).expect("valid").index.as_deref(), Some("hash"));
+        let scans = with(|config| config.workload = "ycsb-e".into()).expect("valid");
+        assert_eq!(scans.index.as_deref(), Some("ordered"), "what needs an order gets one");
+    }
+
+    #[test]
+    fn every_error_names_the_thing_and_the_valid_choices() {
+        type Change = fn(&mut RunConfig);
+        let cases: &[(Change, &[&str])] = &[
+            (|c| c.workload = "ycsb-z".into(), &["ycsb-z", "ycsb-a", "bank"]),
+            (|c| c.protocols = vec!["silo".into(), "sillo".into()], &["sillo", "silo", "2pl-nowait", "none"]),
+            (|c| c.protocols = vec!["silo".into(), "silo".into()], &["silo", "twice"]),
+            (|c| c.protocols.clear(), &["no protocol"]),
+            (|c| c.threads = 0, &["threads is 0", "1 to 1000"]),
+            (|c| c.windows = 0, &["windows is 0"]),
+            (|c| c.window_seconds = f64::NAN, &["seconds is NaN", "0.001"]),
+            (|c| c.warmup_seconds = -1.0, &["warmup is -1"]),
+            (|c| c.index = Some("btree".into()), &["btree", "hash, ordered"]),
+            (|c| set(c, "ycsb.thta", "0.5"), &["ycsb.thta", "ycsb.theta", "silo.wait", "retry.backoff"]),
+            (|c| set(c, "ycsb.theta", "1"), &["ycsb.theta", "'1'", "below 1"]),
+            (|c| set(c, "ycsb.records", "0"), &["ycsb.records", "'0'", "from 1"]),
+            (|c| set(c, "silo.wait", "maybe"), &["silo.wait", "maybe", "wait, nowait"]),
+            (|c| set(c, "bank.accounts", "5"), &["bank.accounts", "ycsb.records"]),
+            (
+                |c| {
+                    c.protocols = vec!["none".into()];
+                    set(c, "silo.wait", "wait");
+                },
+                &["silo.wait", "silo", "none"],
+            ),
+            (
+                |c| {
+                    c.workload = "ycsb-e".into();
+                    c.index = Some("hash".into());
+                },
+                &["ycsb.scan", "--index ordered"],
+            ),
+        ];
+        for (number, (change, expected)) in cases.iter().enumerate() {
+            let error = with(change).expect_err("bad input");
+            for part in *expected {
+                assert!(error.contains(part), "case {number}: '{part}' is not in: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn more_than_the_machine_has_is_refused_with_the_estimate() {
+        let config = with(|config| set(config, "ycsb.records", "10G")).expect("valid as such");
+        let error = config.check_memory().expect_err("ten billion records").to_string();
+        assert!(error.contains("GiB") && error.contains("silo") && error.contains("available"), "{error}");
+        with(|config| set(config, "ycsb.records", "1k"))
+            .expect("valid")
+            .check_memory()
+            .expect("a thousand records fit");
+    }
+}

@@ -1,0 +1,52 @@
+//! How much memory there is.
+
+/// Bytes that this process may still take: what the kernel thinks is available, and what the control group leaves, whichever is
+/// less. `None` if neither says.
+pub(crate) fn available_bytes() -> Option<u64> {
+    let machine = meminfo("MemAvailable:");
+    let group = ["/sys/fs/cgroup", "/sys/fs/cgroup/memory"].into_iter().find_map(|folder| {
+        let number = |file: &str| std::fs::read_to_string(format!("{folder}/{file}")).ok()?.trim().parse::<u64>().ok();
+        let limit = number("memory.max").or_else(|| number("memory.limit_in_bytes"))?;
+        let used = number("memory.current").or_else(|| number("memory.usage_in_bytes")).unwrap_or(0);
+        Some(limit.saturating_sub(used))
+    });
+    machine.into_iter().chain(group).min()
+}
+
+/// Bytes of memory that the machine has.
+pub(crate) fn total_bytes() -> Option<u64> {
+    meminfo("MemTotal:")
+}
+
+fn meminfo(field: &str) -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with(field))?;
+    line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kib| kib << 10)
+}
+
+/// Bytes, in words of one unit.
+pub(crate) fn show_bytes(bytes: u64) -> String {
+    let units = [("GiB", 1u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+    match units.into_iter().find(|(_, size)| bytes >= *size) {
+        Some((unit, size)) => format!("{:.1} {unit}", bytes as f64 / size as f64),
+        None => format!("{bytes} bytes"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_has_memory() {
+        let (available, total) = (available_bytes().expect("available"), total_bytes().expect("total"));
+        assert!(0 < available && available <= total, "{available} of {total}");
+    }
+
+    #[test]
+    fn bytes_are_shown_in_one_unit() {
+        assert_eq!(show_bytes(12), "12 bytes");
+        assert_eq!(show_bytes(1536), "1.5 KiB");
+        assert_eq!(show_bytes(5 << 30), "5.0 GiB");
+    }
+}

@@ -1,0 +1,211 @@
+//! What a run writes down. `docs/result_schema.md` describes every field.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::{LabError, RunConfig};
+pub use crate::stats::Spread;
+
+/// The version of this schema. It rises when a field changes its meaning.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// A whole result file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ResultFile {
+    /// [`SCHEMA_VERSION`].
+    pub schema_version: u32,
+    /// Whether the run was stopped before its end.
+    pub partial: bool,
+    /// When it began: seconds since 1970.
+    pub started_unix_seconds: u64,
+    /// How long it took, in seconds.
+    pub elapsed_seconds: f64,
+    /// What was run.
+    pub config: RunConfig,
+    /// Every option of the workload and of trying again with the value it had.
+    pub options: BTreeMap<String, String>,
+    /// On what it ran.
+    pub environment: Environment,
+    /// What came out, the fastest protocol first; those without a figure last.
+    pub protocols: Vec<ProtocolResult>,
+    /// What to make of it, in a sentence or two.
+    pub finding: String,
+}
+
+/// On what a run ran.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Environment {
+    /// Contend's version.
+    pub version: String,
+    /// The commit that it was built from, if known.
+    pub commit: Option<String>,
+    /// The machine of the transactions: `native` is the host.
+    pub machine: String,
+    /// The host's instruction set.
+    pub architecture: String,
+    /// The processor, as it names itself.
+    pub cpu_model: String,
+    /// Cores that the process may use.
+    pub cores: usize,
+    /// The host's memory.
+    pub memory_bytes: u64,
+    /// The kernel's release.
+    pub kernel: String,
+    /// Frequency of the clock that latencies are measured with.
+    pub clock_hz: f64,
+    /// Memory for which huge pages were asked.
+    pub huge_pages_advised_bytes: u64,
+    /// Memory of the process that huge pages backed when all was loaded.
+    pub huge_pages_granted_bytes: u64,
+}
+
+/// What came out for one protocol. A protocol that failed a check has no figures.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProtocolResult {
+    /// The protocol.
+    pub protocol: String,
+    /// The isolation level that it promises.
+    pub isolation: String,
+    /// Every option of the protocol with the value it had.
+    pub options: BTreeMap<String, String>,
+    /// The figures.
+    pub measured: Option<Measured>,
+    /// What the verification pass found, if there was one.
+    pub verification: Option<Verification>,
+    /// The workload's own check after the run: what was checked, or what was wrong.
+    pub check: Option<Check>,
+}
+
+impl ProtocolResult {
+    /// Whether a check failed that the protocol has to pass.
+    pub fn failed(&self) -> bool {
+        self.verification.as_ref().is_some_and(|verification| !verification.passed)
+            || self.check.as_ref().is_some_and(|check| !check.passed)
+    }
+}
+
+/// The figures of one protocol.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// Committed transactions a second, over the windows.
+    pub throughput_tps: Spread,
+    /// The median throughput as a share of that of `none`, the upper bound, in the same run.
+    pub share_of_none: Option<f64>,
+    /// Transactions that committed, in all windows.
+    pub commits: u64,
+    /// Tries that were aborted by a conflict, in all windows.
+    pub aborts: u64,
+    /// Of all tries, the fraction that was aborted by a conflict.
+    pub abort_rate: f64,
+    /// Aborted tries by their reason; `user` are transactions that gave up by their own decision.
+    pub aborts_by_reason: BTreeMap<String, u64>,
+    /// Half of the transactions took no longer, from the first try to the commit, in nanoseconds.
+    pub latency_ns_p50: u64,
+    /// 99 of 100 took no longer.
+    pub latency_ns_p99: u64,
+    /// 999 of 1000 took no longer.
+    pub latency_ns_p999: u64,
+    /// The longest that was seen.
+    pub latency_ns_max: u64,
+    /// The same by type of transaction.
+    pub kinds: Vec<KindLatency>,
+    /// Bytes of tables and indexes after the run.
+    pub memory_bytes: u64,
+    /// The same for each loaded record.
+    pub memory_bytes_per_record: f64,
+    /// How long loading took.
+    pub load_seconds: f64,
+    /// Whether a history was recorded meanwhile, which makes transactions slower.
+    pub recorded: bool,
+    /// The windows.
+    pub windows: Vec<Window>,
+}
+
+/// Latencies of one type of transaction, in nanoseconds. One transaction in 16 is timed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KindLatency {
+    /// The type.
+    pub kind: String,
+    /// Transactions that were timed.
+    pub samples: u64,
+    /// Half took no longer.
+    pub latency_ns_p50: u64,
+    /// 99 of 100 took no longer.
+    pub latency_ns_p99: u64,
+    /// 999 of 1000 took no longer.
+    pub latency_ns_p999: u64,
+    /// The longest that was seen.
+    pub latency_ns_max: u64,
+}
+
+/// One measuring window.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Window {
+    /// Its number, from 1: windows of one number were measured one after the other, a protocol each.
+    pub round: usize,
+    /// Its length.
+    pub seconds: f64,
+    /// Transactions that committed.
+    pub commits: u64,
+    /// Tries that were aborted by a conflict.
+    pub aborts: u64,
+    /// Committed transactions a second.
+    pub throughput_tps: f64,
+}
+
+/// What the verification pass found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Verification {
+    /// Whether the protocol kept its promise.
+    pub passed: bool,
+    /// One line: the verdict.
+    pub verdict: String,
+    /// Committed transactions that were checked.
+    pub transactions: u64,
+    /// Aborts by conflict meanwhile: a pass without conflicts proves little.
+    pub aborts: u64,
+    /// The class of the worst anomaly, whether the promise excludes it or not.
+    pub anomaly: Option<String>,
+    /// The anomaly, told step by step.
+    pub explanation: Option<String>,
+}
+
+/// What a workload's own check said.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Check {
+    /// Whether it counts as passed: found nothing wrong, or nothing was promised.
+    pub passed: bool,
+    /// What was checked, or what was wrong.
+    pub text: String,
+}
+
+impl ResultFile {
+    /// The result in this text.
+    ///
+    /// # Errors
+    /// It is no result; the message says where.
+    pub fn from_json(text: &str) -> Result<ResultFile, LabError> {
+        let file: ResultFile =
+            serde_json::from_str(text).map_err(|error| LabError::BadInput(format!("not a result file: {error}")))?;
+        if file.schema_version != SCHEMA_VERSION {
+            return Err(LabError::BadInput(format!(
+                "a result file of schema version {}; this program reads version {SCHEMA_VERSION}",
+                file.schema_version
+            )));
+        }
+        Ok(file)
+    }
+
+    /// The result as text.
+    pub fn to_json(&self) -> String {
+        let mut text = serde_json::to_string_pretty(self).expect("plain data");
+        text.push('\n');
+        text
+    }
+
+    /// Whether a check failed that a protocol has to pass.
+    pub fn failed(&self) -> bool {
+        self.protocols.iter().any(ProtocolResult::failed)
+    }
+}

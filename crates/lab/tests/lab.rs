@@ -1,0 +1,159 @@
+//! Whole runs, small ones.
+
+use contend_lab::config::{LabError, RunConfig};
+use contend_lab::{ResultFile, Silent, Stop, compare, record, report, verify_history};
+
+fn config(workload: &str, settings: &[(&str, &str)]) -> RunConfig {
+    RunConfig {
+        workload: workload.into(),
+        threads: 2,
+        window_seconds: 0.05,
+        windows: 2,
+        warmup_seconds: 0.01,
+        settings: settings.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect(),
+        ..RunConfig::default()
+    }
+}
+
+fn small(workload: &str) -> RunConfig {
+    match workload {
+        "bank" => config(workload, &[("bank.accounts", "500")]),
+        _ => config(workload, &[("ycsb.records", "2000"), ("ycsb.scan_length", "10")]),
+    }
+}
+
+#[test]
+fn every_protocol_is_compared_verified_and_ranked() {
+    for workload in ["ycsb-a", "ycsb-e", "bank"] {
+        let result = compare(&small(workload), &Stop::default(), &Silent).expect("a result");
+        assert!(!result.failed() && !result.partial, "{workload}: {result:?}");
+        assert_eq!(result.protocols.len(), small(workload).protocols.len());
+        let medians: Vec<f64> = result
+            .protocols
+            .iter()
+            .map(|entry| entry.measured.as_ref().expect("figures").throughput_tps.median)
+            .collect();
+        assert!(medians.is_sorted_by(|a, b| a >= b) && medians.iter().all(|median| *median > 0.0), "{medians:?}");
+        for entry in &result.protocols {
+            let (measured, verification) = (entry.measured.as_ref().unwrap(), entry.verification.as_ref().unwrap());
+            assert_eq!(measured.windows.len(), 2);
+            assert!(verification.transactions >= 10_000, "{}: {}", entry.protocol, verification.transactions);
+            assert!(measured.share_of_none.is_some() && measured.memory_bytes > 0 && measured.latency_ns_p50 > 0);
+            assert!(
+                measured.latency_ns_p50 <= measured.latency_ns_p99
+                    && measured.latency_ns_p99 <= measured.latency_ns_max
+            );
+            assert_eq!(measured.commits, measured.windows.iter().map(|window| window.commits).sum::<u64>());
+        }
+        let json = result.to_json();
+        assert_eq!(ResultFile::from_json(&json).expect("reads what it writes"), result);
+        let page = report::html(&result, "contend compare");
+        for part in ["<!doctype html>", "<svg", "silo", workload, "</html>"] {
+            assert!(page.contains(part), "{part} is not in the report");
+        }
+        assert!(!page.contains("<script") && !page.contains("http"), "the report needs nothing from elsewhere");
+    }
+}
+
+#[test]
+fn a_run_that_is_recorded_gives_its_history() {
+    let mut config = small("ycsb-e");
+    config.protocols = vec!["silo".into()];
+    config.verify = false;
+    let outcome = record(&config, &Stop::default(), &Silent).expect("a result");
+    let recorded = outcome.recorded.expect("a history");
+    let measured = outcome.result.protocols[0].measured.as_ref().expect("figures");
+    assert!(measured.recorded);
+    assert!(recorded.history.transactions().len() as u64 >= measured.commits, "warm-ups are in the history, too");
+    let verification = outcome.result.protocols[0].verification.as_ref().expect("judged by its own history");
+    assert!(verification.passed, "{}: {:?}", verification.verdict, verification.explanation);
+    let mut file = Vec::new();
+    recorded.history.write_json_lines(&mut file).expect("memory");
+    let again = contend_history::History::read_json_lines(&file[..]).expect("reads what it writes");
+    assert!(contend_history::check(&again).anomalies.is_empty());
+    assert!(verify_history(&recorded, contend_engine::Isolation::Serializable).passed);
+    config.protocols.push("none".into());
+    assert!(matches!(record(&config, &Stop::default(), &Silent), Err(LabError::BadInput(_))), "one at a time");
+}
+
+#[test]
+fn a_run_that_is_stopped_early_has_nothing_to_show() {
+    let stop = Stop::default();
+    stop.request();
+    assert_eq!(compare(&small("ycsb-a"), &stop, &Silent).expect_err("nothing yet"), LabError::Stopped);
+}
+
+/// Stops when a given part of the measuring is done.
+struct StopIn<'a>(&'a Stop);
+
+impl contend_lab::Observer for StopIn<'_> {
+    fn begin(&self, _: &str, _: u64) {}
+    fn advance(&self, units: u64) {
+        // Only measuring advances by fewer than 1000 but more than one: milliseconds.
+        if (2..1000).contains(&units) && std::thread::current().name() == Some("stops in the middle") {
+            self.0.request();
+        }
+    }
+    fn end(&self) {}
+}
+
+#[test]
+fn a_run_that_is_stopped_later_shows_what_it_has() {
+    let stop = Stop::default();
+    let mut config = small("ycsb-a");
+    config.verify = false;
+    config.protocols = vec!["silo".into()];
+    config.window_seconds = 0.02;
+    config.warmup_seconds = 0.0;
+    config.windows = 10_000;
+    let result = std::thread::scope(|scope| {
+        let run = || compare(&config, &stop, &StopIn(&stop));
+        std::thread::Builder::new()
+            .name("stops in the middle".into())
+            .spawn_scoped(scope, run)
+            .expect("a thread")
+            .join()
+    });
+    let result = result.expect("no panic").expect("what there was");
+    assert!(result.partial);
+    assert!(result.protocols[0].measured.as_ref().expect("figures").windows.len() < 10_000);
+}
+
+#[test]
+fn broken_result_files_are_named() {
+    let cases = [("", "EOF"), ("{\"schema_version\":1}", "missing field"), ("[1,2", "line 1")];
+    for (text, part) in cases {
+        let error = ResultFile::from_json(text).expect_err("broken").to_string();
+        assert!(error.contains(part) && error.contains("not a result file"), "{error}");
+    }
+}
+
+/// Every field of a result is described, and every described field exists.
+#[test]
+fn the_schema_is_documented() {
+    let result = compare(&small("ycsb-a"), &Stop::default(), &Silent).expect("a result");
+    let json: serde_json::Value = serde_json::from_str(&result.to_json()).expect("JSON");
+    let mut fields = std::collections::BTreeSet::new();
+    collect(&json, &mut fields);
+    let documented: std::collections::BTreeSet<String> = include_str!("../../../docs/result_schema.md")
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split_once('`').map(|(name, _)| name.to_string()))
+        .collect();
+    assert_eq!(fields, documented);
+}
+
+/// All names of fields; of maps whose names are data, only the map's own.
+fn collect(value: &serde_json::Value, fields: &mut std::collections::BTreeSet<String>) {
+    match value {
+        serde_json::Value::Object(object) => {
+            for (name, value) in object {
+                fields.insert(name.clone());
+                if !["options", "settings", "aborts_by_reason"].contains(&name.as_str()) {
+                    collect(value, fields);
+                }
+            }
+        }
+        serde_json::Value::Array(values) => values.iter().for_each(|value| collect(value, fields)),
+        _ => {}
+    }
+}
