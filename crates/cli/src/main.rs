@@ -1,1 +1,58 @@
-fn main() {}
+//! The binary `contend`: arguments in, tables, files and exit status out. What is measured, and how, is the lab's.
+
+mod args;
+mod cmd;
+mod files;
+mod progress;
+mod show;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Cli, Command};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// What went wrong, for a person; the exit status is 2.
+#[derive(Debug)]
+struct UserError(String);
+
+impl<E: std::error::Error> From<E> for UserError {
+    fn from(error: E) -> Self {
+        UserError(error.to_string())
+    }
+}
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Status {
+    /// All is well.
+    Good,
+    /// A check has failed: an anomaly, or an invariant.
+    CheckFailed,
+    /// It was stopped by Ctrl-C.
+    Interrupted,
+}
+
+fn main() -> ExitCode {
+    // Clap's own errors end with status 2, too.
+    let outcome = match Cli::parse().command {
+        Command::Run(args) => cmd::run::run(&args),
+        Command::Compare(args) => cmd::compare::run(&args),
+        Command::List(args) => cmd::list::run(&args),
+        Command::Check(args) => cmd::check::run(&args),
+        Command::Bench(args) => cmd::bench::run(&args),
+    };
+    match outcome {
+        Ok(Status::Good) => ExitCode::SUCCESS,
+        Ok(Status::CheckFailed) => ExitCode::from(1),
+        // The convention of shells: 128 and the signal's number.
+        Ok(Status::Interrupted) => ExitCode::from(130),
+        Err(UserError(message)) => {
+            show::complain(&format!("error: {message}"));
+            ExitCode::from(2)
+        }
+    }
+}

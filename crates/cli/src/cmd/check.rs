@@ -1,0 +1,46 @@
+//! `contend check`.
+
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::Path;
+
+use contend_history::{History, Isolation, check, replay};
+
+use crate::args::CheckArgs;
+use crate::{Status, UserError, show};
+
+pub(crate) fn run(args: &CheckArgs) -> Result<Status, UserError> {
+    let level: Isolation = args.isolation.parse().map_err(|error| UserError(format!("--isolation: {error}")))?;
+    let name = args.history.display();
+    let source: Box<dyn Read> = if args.history == Path::new("-") {
+        Box::new(std::io::stdin().lock())
+    } else {
+        Box::new(File::open(&args.history).map_err(|error| UserError(format!("{name}: {error}")))?)
+    };
+    let history =
+        History::read_json_lines(BufReader::new(source)).map_err(|error| UserError(format!("{name}: {error}")))?;
+    let report = check(&history);
+    let mut kept = report.violates(level).is_none();
+    let mut verdict = format!("{level}: {}", if kept { "yes" } else { "NO" });
+    // The second oracle. Of an inexact history a serial order is a guess, and a difference says nothing.
+    let divergence = match report.serial_order() {
+        Some(order) if level == Isolation::Serializable && report.is_exact() => replay(&history, order).err(),
+        _ => None,
+    };
+    if let Some(divergence) = &divergence {
+        kept = false;
+        verdict = format!("{level}: NO: a serial run of the same transactions differs: {divergence}");
+    }
+    if args.json {
+        let json = serde_json::json!({
+            "isolation": level.to_string(),
+            "kept": kept,
+            "report": report,
+            "serial_replay_differs": divergence.map(|divergence| divergence.to_string()),
+        });
+        show::print(&format!("{json:#}\n"));
+    } else {
+        show::print(&format!("{report}\n\n{verdict}\n"));
+    }
+    Ok(if kept { Status::Good } else { Status::CheckFailed })
+}

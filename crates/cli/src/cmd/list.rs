@@ -1,0 +1,133 @@
+//! `contend list`.
+
+use contend_engine::OptionSpec;
+use contend_lab::config::retry_specs;
+use contend_machine::Native;
+use contend_protocols::all_protocols;
+use contend_workloads::all_workloads;
+use serde_json::{Value, json};
+
+use crate::args::{ListArgs, What};
+use crate::{Status, UserError, show};
+
+const INDEXES: [(&str, &str); 2] = [
+    ("hash", "points: linear hashing in buckets of a cache line"),
+    ("ordered", "points and ranges: a B+-tree with optimistic lock coupling"),
+];
+
+pub(crate) fn run(args: &ListArgs) -> Result<Status, UserError> {
+    let all = [What::Protocols, What::Workloads, What::Options, What::Indexes];
+    let chosen = args.what.map_or(all.to_vec(), |what| vec![what]);
+    if args.json {
+        let lists: serde_json::Map<String, Value> =
+            chosen.iter().map(|what| (name(*what).to_string(), as_json(*what))).collect();
+        show::print(&format!("{:#}\n", Value::Object(lists)));
+    } else {
+        for what in chosen {
+            show::print(&as_text(what));
+        }
+    }
+    Ok(Status::Good)
+}
+
+fn name(what: What) -> &'static str {
+    match what {
+        What::Protocols => "protocols",
+        What::Workloads => "workloads",
+        What::Options => "options",
+        What::Indexes => "indexes",
+    }
+}
+
+/// Every option once, with whose it is.
+fn all_options() -> Vec<(String, OptionSpec)> {
+    let mut options: Vec<(String, OptionSpec)> = Vec::new();
+    let mut add = |owner: &str, specs: Vec<OptionSpec>| {
+        for spec in specs {
+            if !options.iter().any(|(_, known)| known.name == spec.name) {
+                options.push((owner.to_string(), spec));
+            }
+        }
+    };
+    for (info, specs) in all_workloads::<Native>() {
+        add(info.name, specs);
+    }
+    for (info, specs) in all_protocols::<Native>() {
+        add(info.name, specs);
+    }
+    add("any", retry_specs());
+    options
+}
+
+fn preset_text(preset: &[(&str, &str)]) -> String {
+    preset.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
+}
+
+fn as_text(what: What) -> String {
+    let table = match what {
+        What::Protocols => {
+            let mut table = show::table(["protocol", "isolation", "meaning", "paper"]);
+            for (info, _) in all_protocols::<Native>() {
+                table.add_row([info.name, info.isolation.name(), info.summary, info.paper]);
+            }
+            table
+        }
+        What::Workloads => {
+            let mut table = show::table(["workload", "meaning", "sets", "source"]);
+            for (info, _) in all_workloads::<Native>() {
+                table.add_row([info.name, info.summary, &preset_text(info.preset), info.source]);
+            }
+            table
+        }
+        What::Options => {
+            let mut table = show::table(["option", "default", "valid", "meaning", "of"]);
+            for (owner, spec) in all_options() {
+                table.add_row([spec.name, &spec.default, &spec.range, spec.doc, &owner]);
+            }
+            table
+        }
+        What::Indexes => {
+            let mut table = show::table(["index", "meaning"]);
+            for (name, meaning) in INDEXES {
+                table.add_row([name, meaning]);
+            }
+            table
+        }
+    };
+    format!("{table}\n")
+}
+
+fn as_json(what: What) -> Value {
+    let options = |specs: &[OptionSpec]| -> Vec<Value> {
+        specs
+            .iter()
+            .map(|spec| json!({"name": spec.name, "default": spec.default, "valid": spec.range, "meaning": spec.doc}))
+            .collect()
+    };
+    let list: Vec<Value> = match what {
+        What::Protocols => all_protocols::<Native>()
+            .into_iter()
+            .map(|(info, specs)| {
+                json!({"name": info.name, "isolation": info.isolation.name(), "meaning": info.summary,
+                       "paper": info.paper, "options": options(&specs)})
+            })
+            .collect(),
+        What::Workloads => all_workloads::<Native>()
+            .into_iter()
+            .map(|(info, specs)| {
+                let preset: serde_json::Map<String, Value> =
+                    info.preset.iter().map(|(name, value)| (name.to_string(), json!(value))).collect();
+                json!({"name": info.name, "meaning": info.summary, "source": info.source, "sets": preset,
+                       "options": options(&specs)})
+            })
+            .collect(),
+        What::Options => all_options()
+            .into_iter()
+            .map(|(owner, spec)| {
+                json!({"name": spec.name, "default": spec.default, "valid": spec.range, "meaning": spec.doc, "of": owner})
+            })
+            .collect(),
+        What::Indexes => INDEXES.iter().map(|(name, meaning)| json!({"name": name, "meaning": meaning})).collect(),
+    };
+    Value::Array(list)
+}

@@ -1,0 +1,68 @@
+//! One file a verb.
+
+pub(crate) mod bench;
+pub(crate) mod check;
+pub(crate) mod compare;
+pub(crate) mod list;
+pub(crate) mod run;
+
+use std::path::Path;
+
+use contend_lab::{LabError, ResultFile, Stop};
+
+use crate::files::Target;
+use crate::{Status, UserError, show};
+
+/// Where a result goes as JSON.
+enum Json {
+    Nowhere,
+    Stdout,
+    File(Target),
+}
+
+impl Json {
+    fn new(path: Option<&Path>) -> Result<Self, UserError> {
+        match path {
+            None => Ok(Json::Nowhere),
+            Some(path) if path == Path::new("-") => Ok(Json::Stdout),
+            Some(path) => Target::new(path).map(Json::File),
+        }
+    }
+}
+
+/// Shows a result, writes it where it was asked for, and says how the command ended.
+fn deliver(result: &ResultFile, json: &Json, files: &[(&Target, String)]) -> Result<Status, UserError> {
+    let table = show::result(result);
+    match json {
+        Json::Stdout => {
+            show::complain(table.trim_end());
+            show::print(&result.to_json());
+        }
+        _ => show::print(&table),
+    }
+    // What could be measured is shown by now: a file that can't be written loses nothing else.
+    let mut failure = None;
+    if let Json::File(target) = json {
+        failure = target.write_text(&result.to_json()).err();
+    }
+    for (target, text) in files {
+        failure = target.write_text(text).err().or(failure);
+    }
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
+    Ok(match result {
+        result if result.failed() => Status::CheckFailed,
+        result if result.partial => Status::Interrupted,
+        _ => Status::Good,
+    })
+}
+
+/// What a run's failure means here.
+fn interrupted<T>(error: LabError, stop: &Stop, good: impl FnOnce(Status) -> T) -> Result<T, UserError> {
+    if error == LabError::Stopped && stop.is_requested() {
+        show::complain("stopped before anything was measured (partial: nothing to show)");
+        return Ok(good(Status::Interrupted));
+    }
+    Err(error.into())
+}

@@ -1,0 +1,36 @@
+//! `contend run`.
+
+use contend_lab::{Outcome, compare, record};
+
+use super::{Json, deliver, interrupted};
+use crate::args::RunArgs;
+use crate::files::Target;
+use crate::progress::{Bars, stop_on_interrupt};
+use crate::{Status, UserError, show};
+
+pub(crate) fn run(args: &RunArgs) -> Result<Status, UserError> {
+    let config = args.config()?.validated()?;
+    let json = Json::new(args.measure.json.as_deref())?;
+    let history = args.history.as_deref().map(Target::new).transpose()?;
+    let stop = stop_on_interrupt()?;
+    let bars = Bars::default();
+    let outcome = match &history {
+        Some(_) => record(&config, &stop, &bars),
+        None => compare(&config, &stop, &bars).map(|result| Outcome { result, recorded: None }),
+    };
+    let outcome = match outcome {
+        Ok(outcome) => outcome,
+        Err(error) => return interrupted(error, &stop, |status| status),
+    };
+    let status = deliver(&outcome.result, &json, &[])?;
+    if let (Some(target), Some(recorded)) = (history, outcome.recorded) {
+        target.write(|file| recorded.history.write_json_lines(file))?;
+        let written =
+            format!("history: {} ({} transactions)", target.path().display(), recorded.history.transactions().len());
+        match json {
+            Json::Stdout => show::complain(&written),
+            _ => show::print(&format!("{written}\n")),
+        }
+    }
+    Ok(status)
+}

@@ -1,0 +1,148 @@
+//! Text for people.
+
+use std::io::Write;
+
+use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
+use contend_lab::compare::show_rate;
+use contend_lab::report::show_ns;
+use contend_lab::{ProtocolResult, ResultFile};
+
+/// Prints to stdout. A reader that has gone away ends the process quietly, as other tools do.
+pub(crate) fn print(text: &str) {
+    write(std::io::stdout().lock(), text);
+}
+
+/// Prints a line to stderr.
+pub(crate) fn complain(line: &str) {
+    write(std::io::stderr().lock(), &format!("{line}\n"));
+}
+
+fn write(mut stream: impl Write, text: &str) {
+    if stream.write_all(text.as_bytes()).and_then(|()| stream.flush()).is_err() {
+        std::process::exit(2);
+    }
+}
+
+/// A table with these columns.
+pub(crate) fn table<'a>(columns: impl IntoIterator<Item = &'a str>) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_header(columns);
+    table
+}
+
+/// The command that runs the same again.
+pub(crate) fn command(result: &ResultFile, verb: &str) -> String {
+    let config = &result.config;
+    let mut command = format!("contend {verb} {}", config.workload);
+    let flag = if verb == "run" { "--protocol" } else { "--protocols" };
+    command += &format!(" {flag} {}", config.protocols.join(","));
+    command += &format!(" --index {}", config.index.as_deref().unwrap_or("hash"));
+    command += &format!(" --threads {} --seconds {}", config.threads, config.window_seconds);
+    command += &format!(" --windows {} --warmup {} --seed {}", config.windows, config.warmup_seconds, config.seed);
+    match (verb, config.verify) {
+        ("run", true) => command += " --verify",
+        ("compare", false) => command += " --no-verify",
+        _ => {}
+    }
+    for (name, value) in &config.settings {
+        command += &format!(" --set {name}={value}");
+    }
+    command
+}
+
+/// The whole result: where it ran, the ranks, what to make of it.
+pub(crate) fn result(result: &ResultFile) -> String {
+    let (config, environment) = (&result.config, &result.environment);
+    let mut text = format!(
+        "{} · {} threads on {} cores ({}) · {} index · {} windows of {} s, in turns\n",
+        config.workload,
+        config.threads,
+        environment.cores,
+        environment.cpu_model,
+        config.index.as_deref().unwrap_or("hash"),
+        config.windows,
+        config.window_seconds
+    );
+    text += &huge_pages(environment.huge_pages_granted_bytes, environment.huge_pages_advised_bytes);
+    if config.threads > environment.cores {
+        text += &format!(
+            "note: {} threads share {} cores (oversubscribed): they wait for one another\n",
+            config.threads, environment.cores
+        );
+    }
+    let mut table =
+        table(["#", "protocol", "median /s", "min..max /s", "of none", "aborts", "p50", "p99", "memory", "verified"]);
+    for (rank, entry) in result.protocols.iter().enumerate() {
+        table.add_row(row(rank + 1, entry));
+    }
+    for column in [2, 3, 4, 6, 7, 8] {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    text += &format!("{table}\n");
+    for entry in &result.protocols {
+        text += &details(entry);
+    }
+    if result.partial {
+        text += "PARTIAL: the run was stopped before its end; the figures are of the windows until then.\n";
+    }
+    text += &format!("{}\n", result.finding);
+    text
+}
+
+fn huge_pages(granted: u64, advised: u64) -> String {
+    match (granted, advised) {
+        (_, 0) => "huge pages: not asked for, the tables are too small\n".into(),
+        (0, _) => "huge pages: asked for, and not granted by this system\n".into(),
+        (granted, advised) => {
+            format!("huge pages: granted for {} of {} MiB\n", granted >> 20, advised.max(granted) >> 20)
+        }
+    }
+}
+
+fn row(rank: usize, entry: &ProtocolResult) -> Vec<Cell> {
+    let mut cells = vec![rank.to_string(), entry.protocol.clone()];
+    match &entry.measured {
+        Some(measured) => {
+            let spread = measured.throughput_tps;
+            let mut aborts = format!("{:.1} %", measured.abort_rate * 100.0);
+            let tries = (measured.commits + measured.aborts_by_reason.values().sum::<u64>()).max(1) as f64;
+            for (reason, count) in &measured.aborts_by_reason {
+                aborts += &format!("\n{reason} {:.1} %", *count as f64 / tries * 100.0);
+            }
+            cells.extend([
+                show_rate(spread.median),
+                format!("{}..{}", show_rate(spread.min), show_rate(spread.max)),
+                measured.share_of_none.map_or("-".into(), |share| format!("{:.0} %", share * 100.0)),
+                aborts,
+                show_ns(measured.latency_ns_p50),
+                show_ns(measured.latency_ns_p99),
+                format!("{} MiB\n{:.0} B/record", measured.memory_bytes >> 20, measured.memory_bytes_per_record),
+            ]);
+        }
+        None => cells.extend(std::iter::repeat_n("-".to_string(), 7)),
+    }
+    cells.push(match &entry.verification {
+        _ if entry.failed() => "FAILED".into(),
+        Some(verification) => verification.verdict.clone(),
+        None => "not verified".into(),
+    });
+    cells.into_iter().map(Cell::new).collect()
+}
+
+/// What a person should read of a failed check.
+fn details(entry: &ProtocolResult) -> String {
+    let mut text = String::new();
+    if let Some(verification) = entry.verification.as_ref().filter(|verification| !verification.passed) {
+        text += &format!("{}: {}\n", entry.protocol, verification.verdict);
+        if let Some(explanation) = &verification.explanation {
+            text += &format!("{explanation}\n");
+        }
+    }
+    if let Some(check) = entry.check.as_ref().filter(|check| !check.passed) {
+        text += &format!("{}: the workload's check failed: {}\n", entry.protocol, check.text);
+    }
+    text
+}
