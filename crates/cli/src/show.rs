@@ -23,11 +23,17 @@ fn write(mut stream: impl Write, text: &str) {
     }
 }
 
+/// Columns of text where stdout is no terminal that has a width of its own.
+const WIDTH: u16 = 160;
+
 /// A table with these columns.
 pub(crate) fn table<'a>(columns: impl IntoIterator<Item = &'a str>) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
     table.set_header(columns);
+    if !table.is_tty() {
+        table.set_width(WIDTH);
+    }
     table
 }
 

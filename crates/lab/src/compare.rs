@@ -48,7 +48,8 @@ pub fn compare(config: &RunConfig, stop: &Stop, observer: &dyn Observer) -> Resu
     run(config, Purpose::Measure, stop, observer).map(|outcome| outcome.result)
 }
 
-/// As [`compare`], of one protocol, with a history of the measured windows. The run ends after [`RECORDED_MAX`] transactions.
+/// As [`compare`], of one protocol, with a history of the windows, and without warm-up. The run ends after [`RECORDED_MAX`]
+/// transactions.
 ///
 /// # Errors
 /// As [`compare`]; or there is more than one protocol.
@@ -128,7 +129,9 @@ fn measure(
     stop: &Stop,
     observer: &dyn Observer,
 ) -> Result<(), LabError> {
-    let (window, warmup) = (config.window_seconds, config.warmup_seconds);
+    // A warm-up would fill the history before the first window.
+    let warmup = if purpose == Purpose::Record { 0.0 } else { config.warmup_seconds };
+    let window = config.window_seconds;
     let runs = entries.iter().filter(|entry| !entry.refused()).count() as f64;
     let windows = config.windows as f64;
     let seconds = runs * (windows * window + warmup + (windows - 1.0) * warmup / 10.0);
@@ -339,8 +342,10 @@ fn finding(result: &ResultFile) -> String {
         }
     }
     if let Some(share) = measured.share_of_none {
-        text +=
-            &format!("; {best} reaches {:.0} % of what this engine does without any concurrency control", share * 100.0);
+        text += &format!(
+            "; {best} reaches {:.0} % of what this engine does without any concurrency control",
+            share * 100.0
+        );
     }
     text + "."
 }

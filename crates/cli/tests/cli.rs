@@ -1,0 +1,255 @@
+//! The binary, as a user meets it: what it prints, where, and with which exit status.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+fn contend(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_contend")).args(arguments).current_dir(folder).output().expect("the binary runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("UTF-8")
+}
+
+/// Flags that make a run short.
+const SHORT: [&str; 8] = ["--seconds", "0.05", "--windows", "2", "--warmup", "0.01", "--threads", "2"];
+
+fn with_short<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
+    [arguments, &SHORT, &["--set", "ycsb.records=1000"]].concat()
+}
+
+/// Bad input ends with status 2, one line that names the thing and the choices, and no panic.
+#[track_caller]
+fn refuses(arguments: &[&str], parts: &[&str]) {
+    let folder = TempDir::new().expect("a folder");
+    let output = contend(folder.path(), arguments);
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}");
+    for part in parts {
+        assert!(stderr.contains(part), "{arguments:?}: '{part}' is not in: {stderr}");
+    }
+    assert!(!stderr.contains("panicked") && !stderr.contains("backtrace"), "{stderr}");
+    assert!(output.stdout.is_empty(), "results are for runs that are: {}", text(&output.stdout));
+    let left = std::fs::read_dir(folder.path()).expect("the folder").count();
+    assert_eq!(left, 0, "{arguments:?} left files behind");
+}
+
+#[test]
+fn unknown_names_are_refused_with_the_known_ones() {
+    refuses(&["compare", "--protocols", "sillo"], &["sillo", "silo", "2pl-nowait", "none"]);
+    refuses(&["run", "--protocol", "occ"], &["occ", "silo"]);
+    refuses(&["compare", "ycsb-x"], &["ycsb-x", "ycsb-a", "bank"]);
+    refuses(&["compare", "--set", "ycsb.tehta=0.5"], &["ycsb.tehta", "ycsb.theta"]);
+    refuses(&["compare", "--set", "ycsb.theta"], &["ycsb.theta", "NAME=VALUE"]);
+    refuses(&["compare", "--index", "trie"], &["trie", "hash", "ordered"]);
+    refuses(&["list", "protocol"], &["protocol", "protocols", "workloads"]);
+    refuses(&["check", "no-such-file"], &["no-such-file"]);
+    refuses(&["measure"], &["measure"]);
+    refuses(&["compare", "--threds", "2"], &["--threds", "--threads"]);
+}
+
+#[test]
+fn values_out_of_range_are_refused_with_the_range() {
+    refuses(&["compare", "--threads", "0"], &["threads is 0", "1 to 1000"]);
+    refuses(&["run", "--threads", "100000"], &["threads is 100000", "1 to 1000"]);
+    refuses(&["compare", "--threads", "-1"], &["-1"]);
+    refuses(&["compare", "--windows", "0"], &["windows is 0"]);
+    refuses(&["compare", "--seconds", "0"], &["seconds is 0"]);
+    refuses(&["compare", "--seconds", "nan"], &["seconds is NaN"]);
+    refuses(&["compare", "--set", "ycsb.theta=1"], &["ycsb.theta", "below 1"]);
+    refuses(&["compare", "--set", "ycsb.theta=1.5"], &["ycsb.theta", "1.5"]);
+    refuses(&["compare", "--set", "ycsb.records=0"], &["ycsb.records", "from 1"]);
+    refuses(&["compare", "--set", "ycsb.scan=0.7", "--set", "ycsb.insert=0.7"], &["ycsb.scan", "ycsb.insert"]);
+    refuses(&["compare", "ycsb-e", "--index", "hash"], &["ycsb.scan", "--index ordered"]);
+    refuses(&["compare", "--protocols", "none", "--set", "silo.wait=wait"], &["silo.wait", "silo"]);
+    refuses(&["bench", "limit", "--threads", "0"], &["threads is 0"]);
+    refuses(&["check", "x", "--isolation", "perfect"], &["perfect", "serializable"]);
+}
+
+#[test]
+fn more_memory_than_there_is_is_refused_with_the_estimate() {
+    refuses(&["compare", "--set", "ycsb.records=10G"], &["GiB", "silo", "available"]);
+    refuses(&["run", "--set", "ycsb.records=1G", "--set", "ycsb.payload=65536"], &["GiB", "available"]);
+}
+
+#[test]
+fn unwritable_outputs_are_refused_before_anything_runs() {
+    refuses(&["compare", "--out", "/proc/nowhere"], &["/proc/nowhere"]);
+    refuses(&["run", "--json", "/no/such/folder/result.json"], &["/no/such/folder/result.json"]);
+    refuses(&["run", "--history", "/"], &["/", "folder"]);
+}
+
+#[test]
+fn a_full_disk_loses_nothing_else() {
+    if !Path::new("/dev/full").exists() {
+        return;
+    }
+    let folder = TempDir::new().expect("a folder");
+    let output = contend(folder.path(), &with_short(&["run", "--json", "/dev/full"]));
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("/dev/full"), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("silo commits"), "the table is shown all the same");
+}
+
+#[test]
+fn broken_result_files_are_refused() {
+    let folder = TempDir::new().expect("a folder");
+    let path = folder.path().join("broken.json");
+    for (content, part) in [("{", "line 1"), ("{}", "missing field"), ("[]", "not a result file"), ("", "EOF")] {
+        std::fs::write(&path, content).expect("a file");
+        let output = contend(folder.path(), &["compare", "--from", "broken.json"]);
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{stderr}");
+        assert!(stderr.contains("broken.json") && stderr.contains(part), "'{part}' is not in: {stderr}");
+    }
+    refuses(&["run", "--from", "nowhere.json"], &["nowhere.json"]);
+}
+
+#[test]
+fn compare_writes_its_report_and_runs_again_from_it() {
+    let folder = TempDir::new().expect("a folder");
+    let output = contend(folder.path(), &with_short(&["compare"]));
+    let stdout = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{stdout}{}", text(&output.stderr));
+    for part in ["none", "silo", "2pl-nowait", "serializable (", "promises nothing", "huge pages", "report.html"] {
+        assert!(stdout.contains(part), "'{part}' is not in: {stdout}");
+    }
+    let page = std::fs::read_to_string(folder.path().join("report.html")).expect("the report");
+    assert!(page.starts_with("<!doctype html>") && page.trim_end().ends_with("</html>"));
+    assert!(page.contains("contend compare ycsb-a --protocols none,silo,2pl-nowait --index hash --threads 2"));
+    let result: Value =
+        serde_json::from_str(&std::fs::read_to_string(folder.path().join("results.json")).expect("results"))
+            .expect("JSON");
+    assert_eq!(result["protocols"].as_array().expect("a list").len(), 3);
+    assert_eq!(result["partial"], false);
+
+    let again = contend(folder.path(), &["compare", "--from", "results.json", "--protocols", "silo", "--json", "-"]);
+    assert_eq!(again.status.code(), Some(0), "{}", text(&again.stderr));
+    let second: Value = serde_json::from_slice(&again.stdout).expect("stdout is JSON and nothing else");
+    assert_eq!(second["config"]["settings"], result["config"]["settings"]);
+    assert_eq!(second["config"]["window_seconds"], result["config"]["window_seconds"]);
+    assert_eq!(second["config"]["protocols"], serde_json::json!(["silo"]));
+    assert!(text(&again.stderr).contains("silo"), "the table goes to stderr");
+}
+
+#[test]
+fn more_threads_than_cores_are_allowed_and_said() {
+    let folder = TempDir::new().expect("a folder");
+    let many =
+        ["run", "--threads", "64", "--seconds", "0.1", "--windows", "1", "--warmup", "0", "--set", "ycsb.records=1k"];
+    let output = contend(folder.path(), &many);
+    let stdout = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{stdout}{}", text(&output.stderr));
+    assert!(stdout.contains("64 threads share") && stdout.contains("oversubscribed"), "{stdout}");
+}
+
+#[test]
+fn a_recorded_history_passes_the_checker_and_a_spoilt_one_does_not() {
+    let folder = TempDir::new().expect("a folder");
+    let run = with_short(&["run", "ycsb-e", "--protocol", "2pl-nowait", "--history", "history.jsonl", "--verify"]);
+    let output = contend(folder.path(), &run);
+    assert_eq!(output.status.code(), Some(0), "{}{}", text(&output.stdout), text(&output.stderr));
+    let output = contend(folder.path(), &["check", "history.jsonl"]);
+    let stdout = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{stdout}");
+    assert!(stdout.contains("0 cycles") && stdout.contains("serializable: yes"), "{stdout}");
+
+    let content = std::fs::read_to_string(folder.path().join("history.jsonl")).expect("the history");
+    std::fs::write(folder.path().join("cut.jsonl"), &content[..content.len() - 20]).expect("a file");
+    let output = contend(folder.path(), &["check", "cut.jsonl"]);
+    let lines = content.lines().count();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains(&format!("line {lines}")), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_lost_update_is_explained() {
+    let folder = TempDir::new().expect("a folder");
+    let lines = r#"{"txn":1,"worker":0,"ops":[{"op":"read","table":"t","key":"x","version":0},{"op":"write","table":"t","key":"x","version":1,"over":0}]}
+{"txn":2,"worker":1,"ops":[{"op":"read","table":"t","key":"x","version":0},{"op":"write","table":"t","key":"x","version":2,"over":1}]}
+"#;
+    std::fs::write(folder.path().join("lost.jsonl"), lines).expect("a file");
+    let output = contend(folder.path(), &["check", "lost.jsonl"]);
+    let stdout = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{stdout}");
+    for part in ["G-single", "t/x", "T1", "T2", "serializable: NO"] {
+        assert!(stdout.contains(part), "'{part}' is not in: {stdout}");
+    }
+    let output = contend(folder.path(), &["check", "lost.jsonl", "--isolation", "read-committed", "--json"]);
+    assert_eq!(output.status.code(), Some(0), "read committed allows it");
+    let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(json["kept"], true);
+}
+
+#[test]
+fn lists_say_what_there_is() {
+    let folder = TempDir::new().expect("a folder");
+    let output = contend(folder.path(), &["list", "--json"]);
+    let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let names = |what: &str| -> Vec<String> {
+        let list = json[what].as_array().expect("a list");
+        list.iter().map(|entry| entry["name"].as_str().expect("a name").to_string()).collect()
+    };
+    assert!(names("protocols").contains(&"silo".into()) && names("workloads").contains(&"ycsb-f".into()));
+    assert_eq!(names("indexes"), ["hash", "ordered"]);
+    for option in json["options"].as_array().expect("a list") {
+        for field in ["name", "default", "valid", "meaning", "of"] {
+            assert!(option[field].as_str().is_some_and(|text| !text.is_empty()), "{option}");
+        }
+    }
+    let listed = text(&contend(folder.path(), &["list"]).stdout);
+    for name in names("protocols").into_iter().chain(names("workloads")).chain(names("options")) {
+        assert!(listed.contains(&name), "{name} is not listed");
+    }
+}
+
+#[test]
+fn the_limits_of_the_machine_are_measured() {
+    let folder = TempDir::new().expect("a folder");
+    let output = contend(folder.path(), &["bench", "limit", "--rounds", "1", "--seconds", "0.01", "--json"]);
+    let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    for field in ["dependent_reads_per_second", "prefetched_reads_per_second"] {
+        assert!(json[field]["median"].as_f64().is_some_and(|rate| rate > 1e4), "{json}");
+    }
+    assert!(!json["increments_per_second"].as_array().expect("a list").is_empty());
+}
+
+/// Ctrl-C stops at once and shows what there is.
+#[test]
+fn an_interrupted_run_shows_what_it_has() {
+    let folder = TempDir::new().expect("a folder");
+    let arguments = [
+        "run",
+        "--seconds",
+        "0.05",
+        "--windows",
+        "10000",
+        "--warmup",
+        "0",
+        "--set",
+        "ycsb.records=1k",
+        "--json",
+        "r.json",
+    ];
+    let child = Command::new(env!("CARGO_BIN_EXE_contend"))
+        .args(arguments)
+        .current_dir(folder.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill");
+    assert!(killed.success());
+    let output = child.wait_with_output().expect("it ends");
+    let stdout = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(130), "{stdout}{}", text(&output.stderr));
+    assert!(stdout.contains("PARTIAL") && stdout.contains("silo"), "{stdout}");
+    let result: Value =
+        serde_json::from_str(&std::fs::read_to_string(folder.path().join("r.json")).expect("the result"))
+            .expect("JSON");
+    assert_eq!(result["partial"], true);
+}
