@@ -1,5 +1,6 @@
 //! [`Engine`]: tables, epochs and one protocol; [`Worker`]: what runs transactions; [`Loader`]: what fills tables before.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use contend_index::{Key, KeyWords};
@@ -42,6 +43,8 @@ pub struct Engine<P: Protocol<M>, M: Machine> {
     tables: RwLock<Vec<Arc<dyn AnyTable<M>>>>,
     /// Garbage of workers that have ended, for the next that looks.
     orphans: Mutex<Vec<Garbage<M>>>,
+    /// By worker number: transactions of the workers that had it before, so that no number of a transaction is used twice.
+    used_numbers: Mutex<HashMap<usize, u64>>,
 }
 
 impl<P: Protocol<M>, M: Machine> std::fmt::Debug for Engine<P, M> {
@@ -64,6 +67,7 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
             epochs: Epochs::new(config.workers_max, interval as u64),
             tables: RwLock::new(Vec::new()),
             orphans: Mutex::new(Vec::new()),
+            used_numbers: Mutex::new(HashMap::new()),
         })
     }
 
@@ -151,7 +155,7 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
                 epoch: &self.epochs,
             },
             seen_epoch: Epochs::<M>::NOT_SEEN,
-            next_txn: 0,
+            next_txn: self.used_numbers.lock().get(&slot).copied().unwrap_or(0),
             since_maintenance: 0,
             arenas: Vec::new(),
             garbage: Garbage::default(),
@@ -399,6 +403,7 @@ impl<P: Protocol<M>, M: Machine> Drop for Worker<P, M> {
         if !self.garbage.is_empty() {
             self.engine.orphans.lock().push(std::mem::take(&mut self.garbage));
         }
+        self.engine.used_numbers.lock().insert(self.cx.worker, self.next_txn);
         self.engine.epochs.unregister(self.cx.worker);
     }
 }

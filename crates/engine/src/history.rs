@@ -69,6 +69,8 @@ pub enum Operation {
         seen: Vec<(KeyWords, Version)>,
         /// The keys in the range found deleted by other transactions, with their deleters.
         gone: Vec<(KeyWords, Version)>,
+        /// The keys in the range that the transaction itself had written by then.
+        own: Vec<KeyWords>,
     },
 }
 

@@ -77,12 +77,6 @@ impl<M: Machine> Record<M> {
         unsafe { std::slice::from_raw_parts(self.0.as_ptr().add(first), count) }
     }
 
-    /// Asks for the record's first line.
-    #[inline(always)]
-    pub fn prefetch(self) {
-        M::prefetch(self.0.as_ptr());
-    }
-
     /// Asks for the record's first line, to write it.
     #[inline(always)]
     pub fn prefetch_to_write(self) {

@@ -8,7 +8,7 @@ use contend_machine::{Atomic64, Machine, Spin};
 use crate::abort::{Abort, AbortReason};
 use crate::engine::Worker;
 use crate::history::{Operation, Version, fingerprint};
-use crate::protocol::{Access, At, Context, Initial, Mode, Protocol};
+use crate::protocol::{Access, At, Initial, Mode, Protocol};
 use crate::record::Record;
 use crate::row::Projection;
 use crate::table::{Placed, Table};
@@ -21,6 +21,13 @@ pub struct Transaction<'w, P: Protocol<M>, M: Machine> {
     /// Set by the first failure: what every further operation answers.
     doomed: Option<AbortReason>,
     finished: bool,
+}
+
+/// What a protocol is asked to do with a record. A constant wherever it is made, so that no branch is left.
+#[derive(Clone, Copy)]
+enum Call<'c> {
+    Read(Projection<'c>),
+    Write(Mode),
 }
 
 impl<'w, P: Protocol<M>, M: Machine> Transaction<'w, P, M> {
@@ -105,12 +112,17 @@ impl<'w, P: Protocol<M>, M: Machine> Transaction<'w, P, M> {
         table: &Table<M, K>,
         key: K,
         mut found: Option<Record<M>>,
-        mut call: impl FnMut(&P, &mut Context<M, P::Local>, At<'_, M, K>) -> Result<Access, Abort>,
+        call: Call<'_>,
     ) -> Result<Option<Access>, Abort> {
         loop {
             if let Some(record) = found {
                 let worker = &mut *self.worker;
-                match call(worker.engine.protocol(), &mut worker.cx, At { table, key, record }) {
+                let (protocol, cx, at) = (worker.engine.protocol(), &mut worker.cx, At { table, key, record });
+                let access = match call {
+                    Call::Read(columns) => protocol.read(cx, at, columns),
+                    Call::Write(mode) => protocol.write(cx, at, mode),
+                };
+                match access {
                     Ok(Access::Unlinked) => {}
                     Ok(access) => return Ok(Some(access)),
                     Err(abort) => return Err(self.doom(abort)),
@@ -159,7 +171,7 @@ impl<'w, P: Protocol<M>, M: Machine> Transaction<'w, P, M> {
         columns: Projection<'_>,
     ) -> Result<Option<&[u64]>, Abort> {
         let columns = self.projection(columns);
-        let found = self.access(table, key, found, |protocol, cx, at| protocol.read(cx, at, columns))?;
+        let found = self.access(table, key, found, Call::Read(columns))?;
         if self.worker.recording.is_some() {
             self.record_read(table, key, found);
         }
@@ -174,12 +186,12 @@ impl<'w, P: Protocol<M>, M: Machine> Transaction<'w, P, M> {
     #[inline(always)]
     fn write_located<K: Key>(&mut self, table: &Table<M, K>, key: K, mode: Mode) -> Result<Option<usize>, Abort> {
         self.admit(table)?;
-        let mut known = None;
-        let access = self.access(table, key, table.find(key), |protocol, cx, at| {
-            known = cx.writes.find(at.record);
-            protocol.write(cx, at, mode)
-        })?;
-        if self.worker.recording.is_some() {
+        let found = table.find(key);
+        // A record found to be unlinked is not one that this transaction writes, so the first one found tells.
+        let recording = self.worker.recording.is_some();
+        let known = if recording { found.and_then(|record| self.worker.cx.writes.find(record)) } else { None };
+        let access = self.access(table, key, found, Call::Write(mode))?;
+        if recording {
             self.record_write_access(table, key, mode, known, access);
         }
         match access {
@@ -357,7 +369,7 @@ const BATCH: usize = 32;
 impl<P: Protocol<M>, M: Machine> Txn for Transaction<'_, P, M> {
     type Machine = M;
 
-    #[inline]
+    #[inline(always)]
     fn read_row<K: Key>(
         &mut self,
         table: &Table<M, K>,
@@ -378,10 +390,7 @@ impl<P: Protocol<M>, M: Machine> Txn for Transaction<'_, P, M> {
         self.admit(table)?;
         for (batch, keys) in keys.chunks(BATCH).enumerate() {
             let mut found: [Option<Record<M>>; BATCH] = [None; BATCH];
-            table.find_many(keys, |position, record| {
-                record.inspect(|record| record.prefetch());
-                found[position] = record;
-            });
+            table.find_many(keys, |position, record| found[position] = record);
             for (position, &key) in keys.iter().enumerate() {
                 let row = self.read_located(table, key, found[position], columns)?;
                 visit(batch * BATCH + position, row);
@@ -390,13 +399,23 @@ impl<P: Protocol<M>, M: Machine> Txn for Transaction<'_, P, M> {
         Ok(())
     }
 
-    #[inline]
+    fn announce_writes<K: Key>(&mut self, table: &Table<M, K>, keys: &[K]) {
+        if self.admit(table).is_ok() {
+            table.find_many(keys, |_, record| {
+                if let Some(record) = record {
+                    record.prefetch_to_write();
+                }
+            });
+        }
+    }
+
+    #[inline(always)]
     fn modify_row<K: Key>(&mut self, table: &Table<M, K>, key: K) -> Result<Option<&mut [u64]>, Abort> {
         let position = self.write_located(table, key, Mode::Modify)?;
         Ok(position.map(|position| self.worker.cx.writes.image_mut(position)))
     }
 
-    #[inline]
+    #[inline(always)]
     fn write_row<K: Key>(&mut self, table: &Table<M, K>, key: K) -> Result<Option<&mut [u64]>, Abort> {
         let position = self.write_located(table, key, Mode::Blind)?;
         Ok(position.map(|position| self.worker.cx.writes.image_mut(position)))
@@ -452,7 +471,7 @@ impl<P: Protocol<M>, M: Machine> Txn for Transaction<'_, P, M> {
                 (Some(last), Direction::Forward) => (low, last),
                 (Some(last), Direction::Backward) => (last, high),
             };
-            self.record_scan(table, low, high, seen, gone, &own);
+            self.record_scan(table, low, high, seen, gone, own);
         }
         Ok(visited)
     }
@@ -469,13 +488,13 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         high: K,
         seen: Vec<Signed>,
         mut gone: Vec<Signed>,
-        own: &[KeyWords],
+        own: Vec<KeyWords>,
     ) {
         let (low, high) = (low.to_words(), high.to_words());
         let in_index: std::collections::HashSet<_> =
             seen.iter().chain(&gone).map(|(key, _)| *key).chain(own.iter().copied()).collect();
         gone.extend(table.graves(low, high).into_iter().filter(|(key, _)| !in_index.contains(key)));
-        self.note(Operation::Scan { table: table.id(), low, high, seen, gone });
+        self.note(Operation::Scan { table: table.id(), low, high, seen, gone, own });
     }
 }
 
@@ -507,8 +526,7 @@ where
         let table = self.table;
         let columns = self.transaction.projection(self.columns);
         let record = Table::<M, K>::record(value);
-        let access =
-            self.transaction.access(table, key, Some(record), |protocol, cx, at| protocol.read(cx, at, columns))?;
+        let access = self.transaction.access(table, key, Some(record), Call::Read(columns))?;
         if self.transaction.worker.recording.is_some() {
             self.record_entry(key, access);
         }

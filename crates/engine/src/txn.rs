@@ -44,6 +44,11 @@ pub trait Txn {
         visit: impl FnMut(usize, Option<&[u64]>),
     ) -> Result<(), Abort>;
 
+    /// Says that these keys will be written soon, so that their cache misses overlap. A hint: nothing is read, locked or observed.
+    fn announce_writes<K: Key>(&mut self, table: &Table<Self::Machine, K>, keys: &[K]) {
+        let _ = (table, keys);
+    }
+
     /// Reads a row to change it in place; `None` if the key is absent.
     ///
     /// # Errors

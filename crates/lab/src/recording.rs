@@ -1,6 +1,6 @@
 //! From what workers recorded to a history that can be checked.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use contend_engine::history::{Committed, Operation};
 use contend_engine::{Engine, KeyWords, Protocol};
@@ -21,13 +21,17 @@ pub fn recorded<P: Protocol<M>, M: Machine>(engine: &Engine<P, M>, committed: Ve
     let names = engine.table_names();
     let mut history = History::new();
     let tables = names.iter().map(|name| history.table(name)).collect();
-    let mut convert = Convert { engine, tables, history, items: HashMap::new() };
-    for transaction in committed {
-        let ops = transaction.operations.iter().map(|operation| convert.operation(operation)).collect();
+    let mut convert = Convert { engine, tables, history, items: BTreeMap::new() };
+    let converted: Vec<Vec<Op>> = committed
+        .iter()
+        .map(|transaction| transaction.operations.iter().map(|operation| convert.operation(operation)).collect())
+        .collect();
+    let Convert { mut history, items, .. } = convert;
+    for (transaction, mut ops) in committed.iter().zip(converted) {
+        name_what_never_existed(&mut ops, &transaction.operations, &items);
         let transaction = Transaction { txn: transaction.txn, worker: transaction.worker as u64, ops };
-        convert.history.push(transaction).expect("the engine's numbers are positive and unique");
+        history.push(transaction).expect("the engine's numbers are positive and unique");
     }
-    let Convert { history, items, .. } = convert;
     let rows = items.into_keys().filter_map(|(table, key)| {
         let writer = engine.last_writer(table, &key)?;
         Some((names[table as usize].clone(), engine.key_name(table, &key), writer))
@@ -35,11 +39,27 @@ pub fn recorded<P: Protocol<M>, M: Machine>(engine: &Engine<P, M>, committed: Ve
     Recorded { final_state: rows.collect(), history }
 }
 
+type Items = BTreeMap<(u32, KeyWords), ItemId>;
+
+/// A scan names the rows that it saw and the keys that it found deleted. Of all other keys in its range, those that the transaction
+/// itself had written apart, it is so known that they had never existed; with that said, the history leaves nothing to guess.
+fn name_what_never_existed(ops: &mut [Op], operations: &[Operation], items: &Items) {
+    for (op, operation) in ops.iter_mut().zip(operations) {
+        if let (Op::Scan(scan), Operation::Scan { table, low, high, own, .. }) = (op, operation) {
+            let mut named: Vec<ItemId> = scan.seen.iter().chain(&scan.gone).map(|(item, _)| *item).collect();
+            named.extend(own.iter().filter_map(|key| items.get(&(*table, *key))));
+            named.sort_unstable();
+            let range = items.range((*table, *low)..=(*table, *high)).map(|(_, item)| *item);
+            scan.gone.extend(range.filter(|item| named.binary_search(item).is_err()).map(|item| (item, 0)));
+        }
+    }
+}
+
 struct Convert<'e, P: Protocol<M>, M: Machine> {
     engine: &'e Engine<P, M>,
     tables: Vec<TableId>,
     history: History,
-    items: HashMap<(u32, KeyWords), ItemId>,
+    items: Items,
 }
 
 impl<P: Protocol<M>, M: Machine> Convert<'_, P, M> {
@@ -69,7 +89,7 @@ impl<P: Protocol<M>, M: Machine> Convert<'_, P, M> {
             Operation::Delete { table, key, over } => {
                 Op::Write { item: self.item(*table, key), over: State::Version(*over), delete: true, value: None }
             }
-            Operation::Scan { table, low, high, seen, gone } => {
+            Operation::Scan { table, low, high, seen, gone, .. } => {
                 let (low, high) = (Some(self.item(*table, low)), Some(self.item(*table, high)));
                 let mut rows = |rows: &[(KeyWords, u64)]| -> Vec<(ItemId, u64)> {
                     rows.iter().map(|(key, version)| (self.item(*table, key), *version)).collect()

@@ -95,7 +95,8 @@ pub fn verify_history(recorded: &Recorded, isolation: Isolation) -> Verification
         if let Err(divergence) = replay_to(&recorded.history, order, rows) {
             verification.passed = false;
             verification.verdict = format!("not {level}: a serial run of the same transactions differs");
-            verification.explanation = Some(divergence.to_string());
+            let exactness = if report.is_exact() { "" } else { " (of an inexact history)" };
+            verification.explanation = Some(format!("{divergence}{exactness}"));
         }
     }
     verification
@@ -150,6 +151,10 @@ impl<T: Txn> Txn for Interleaved<'_, T> {
     ) -> Result<(), Abort> {
         self.pause();
         self.inner.read_rows(table, keys, columns, visit)
+    }
+
+    fn announce_writes<K: Key>(&mut self, table: &Table<Self::Machine, K>, keys: &[K]) {
+        self.inner.announce_writes(table, keys);
     }
 
     fn modify_row<K: Key>(&mut self, table: &Table<Self::Machine, K>, key: K) -> Result<Option<&mut [u64]>, Abort> {

@@ -73,8 +73,8 @@ pub trait Faults: Send + Sync + 'static {
     const FORGET_GAPS: bool = false;
     /// A placeholder looks like a committed row.
     const SHOW_PLACEHOLDERS: bool = false;
-    /// A copy of a row is not checked for having been written meanwhile.
-    const TRUST_FIRST_COPY: bool = false;
+    /// A commit's TID need not be larger than those it has read and overwritten: one record can have one TID twice.
+    const FORGET_OLDER_TIDS: bool = false;
 }
 
 /// No fault: the protocol as published.
@@ -160,7 +160,7 @@ impl<F: Faults> Silo<F> {
                 M::fence(Ordering::Acquire);
                 // Relaxed: ordered by the fence.
                 let after = Tid(at.record.word().load(Ordering::Relaxed));
-                if after.0 & !QUEUED == before.observed() || F::TRUST_FIRST_COPY {
+                if after.0 & !QUEUED == before.observed() {
                     return Ok(before);
                 }
             }
@@ -236,7 +236,8 @@ impl<F: Faults> Silo<F> {
     fn next_version<M: Machine>(cx: &Context<M, Local<M>>, epoch: u64) -> Result<u64, Abort> {
         let read = cx.local.reads.iter().map(|&(_, observed)| Tid(observed).version());
         let overwritten = cx.writes.entries().iter().map(|write| Tid(write.observed).version());
-        let newest = read.chain(overwritten).fold(cx.local.last, u64::max);
+        let older = read.chain(overwritten).filter(|_| !F::FORGET_OLDER_TIDS);
+        let newest = older.fold(cx.local.last, u64::max);
         let version = (newest + (1 << SEQUENCE_SHIFT)).max(epoch << EPOCH_SHIFT);
         if version >> EPOCH_SHIFT == epoch { Ok(version) } else { Err(Abort::new(AbortReason::EpochExhausted)) }
     }

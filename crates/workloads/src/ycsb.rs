@@ -63,7 +63,8 @@ options! {
         "ycsb.latest" latest: bool = false, in ();
         /// Keys: a bijective hash of the record's number, or the number itself.
         "ycsb.keys" keys: Keys = Keys::Hashed, in ();
-        /// Whether a transaction makes its point reads first, all in one batch.
+        /// Whether a transaction looks its keys up in batches: it makes its point reads first, all at once, and announces its
+        /// writes before.
         "ycsb.batch" batch: bool = false, in ();
     }
 }
@@ -192,7 +193,9 @@ pub struct Input {
     stamp: u64,
     operations: Vec<Operation>,
     /// The keys of the point reads, if they are made in one batch.
-    batch: Vec<u64>,
+    reads: Vec<u64>,
+    /// The keys of the writes, in this case.
+    writes: Vec<u64>,
     read_only: bool,
 }
 
@@ -430,7 +433,8 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
     fn next(&self, client: &mut Client, input: &mut Input) {
         input.stamp = (client.worker + 1) << WORKER_SHIFT | (client.committed + 1);
         input.operations.clear();
-        input.batch.clear();
+        input.reads.clear();
+        input.writes.clear();
         input.read_only = true;
         let mut inserts = 0;
         for _ in 0..self.options.ops {
@@ -460,10 +464,13 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
             let key = self.key(record);
             input.read_only &= matches!(kind, Kind::Read | Kind::Scan);
             if self.options.batch && kind == Kind::Read {
-                input.batch.push(key);
-            } else {
-                input.operations.push(Operation { kind, length, record, key });
+                input.reads.push(key);
+                continue;
             }
+            if self.options.batch && kind == Kind::Write {
+                input.writes.push(key);
+            }
+            input.operations.push(Operation { kind, length, record, key });
         }
     }
 
@@ -476,7 +483,8 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
         let mut sink = 0;
         let mut surprises = 0;
         if self.options.batch {
-            tx.read_rows(&self.table, &input.batch, Projection::WHOLE, |_, row| match row {
+            tx.announce_writes(&self.table, &input.writes);
+            tx.read_rows(&self.table, &input.reads, Projection::WHOLE, |_, row| match row {
                 Some(row) => sink ^= row[0],
                 None => surprises += 1,
             })?;

@@ -1,0 +1,278 @@
+//! Boundary keys, empty ranges, limits, projections, aborts that leave no trace, rows of any length, misuse.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use contend_engine::{AbortReason, Direction, IndexKind, Key, Projection, Protocol, Span, Table, Txn, Worker};
+use contend_machine::Native;
+
+use crate::support::{INDEXES, ProtocolTest, engine, for_each_protocol, for_no_control, table};
+
+/// Runs a test for all protocols, `none` included: a single transaction is right under it, too.
+fn for_all(test: &impl ProtocolTest<Native>) {
+    for_each_protocol(test);
+    for_no_control(test);
+}
+
+/// The keys that a scan returns.
+fn scanned<P: Protocol<Native>, K: Key>(
+    worker: &mut Worker<P, Native>,
+    rows: &Table<Native, K>,
+    low: K,
+    high: K,
+    limit: usize,
+    direction: Direction,
+) -> Vec<K> {
+    let mut keys = Vec::new();
+    let visited = worker.run(|tx| {
+        keys.clear();
+        tx.scan_rows(rows, low..=high, limit, direction, Projection::WHOLE, |key, _| {
+            keys.push(key);
+            ControlFlow::Continue(())
+        })
+    });
+    assert_eq!(visited.expect("no conflict"), keys.len());
+    keys
+}
+
+fn insert_all<P: Protocol<Native>, K: Key>(worker: &mut Worker<P, Native>, rows: &Table<Native, K>, keys: &[K]) {
+    for (&key, value) in keys.iter().zip(1..) {
+        let inserted = worker.run(|tx| Ok(tx.insert_row(rows, key)?.map(|row| row.fill(value)).is_some()));
+        assert!(inserted.expect("no conflict"), "{key:?}");
+    }
+}
+
+struct Boundaries;
+
+impl Boundaries {
+    fn keys<P: Protocol<Native>, K: Key>(name: &str, make: &dyn Fn() -> P, index: IndexKind, middle: K) {
+        let engine = engine::<P, Native>(make(), false);
+        let rows: Arc<Table<Native, K>> = table(&engine, "t", index, 8);
+        let mut worker = engine.worker().expect("a free slot");
+        let read = |worker: &mut Worker<P, Native>, key: K| {
+            worker.run(|tx| Ok(tx.read_row(&rows, key, Projection::WHOLE)?.map(|row| row[0]))).expect("no conflict")
+        };
+        let keys = [K::MIN, middle, K::MAX];
+        for key in keys {
+            assert_eq!(read(&mut worker, key), None, "{name}: an empty table has no {key:?}");
+        }
+        insert_all(&mut worker, &rows, &keys);
+        for (key, value) in keys.into_iter().zip(1..) {
+            assert_eq!(read(&mut worker, key), Some(value), "{name}: {key:?}");
+        }
+        if index == IndexKind::Ordered {
+            let mut scan = |low, high, limit, direction| scanned(&mut worker, &rows, low, high, limit, direction);
+            assert_eq!(scan(K::MIN, K::MAX, usize::MAX, Direction::Forward), keys, "{name}");
+            assert_eq!(scan(K::MIN, K::MAX, usize::MAX, Direction::Backward), [K::MAX, middle, K::MIN], "{name}");
+            assert_eq!(scan(K::MIN, K::MAX, 2, Direction::Forward), [K::MIN, middle], "{name}");
+            assert_eq!(scan(K::MIN, K::MAX, 1, Direction::Backward), [K::MAX], "{name}");
+            assert_eq!(scan(K::MIN, K::MAX, 0, Direction::Forward), [], "{name}");
+            assert_eq!(scan(K::MAX, K::MIN, 9, Direction::Forward), [], "{name}: an empty range");
+            assert_eq!(scan(K::MAX, K::MAX, 9, Direction::Forward), [K::MAX], "{name}");
+            assert_eq!(scan(K::MIN, K::MIN, 9, Direction::Backward), [K::MIN], "{name}");
+        }
+        for key in keys {
+            assert!(worker.run(|tx| tx.delete(&rows, key)).expect("no conflict"));
+            assert_eq!(read(&mut worker, key), None, "{name}: {key:?} is deleted");
+        }
+        if index == IndexKind::Ordered {
+            assert_eq!(scanned(&mut worker, &rows, K::MIN, K::MAX, 9, Direction::Forward), [], "{name}");
+        }
+        insert_all(&mut worker, &rows, &keys);
+    }
+}
+
+impl ProtocolTest<Native> for Boundaries {
+    fn run<P: Protocol<Native>>(&self, name: &str, make: &dyn Fn() -> P) {
+        for index in INDEXES {
+            Self::keys::<P, u64>(name, make, index, 1 << 63);
+            Self::keys::<P, [u8; 16]>(name, make, index, *b"0123456789abcdef");
+            Self::keys::<P, [u8; 32]>(name, make, index, [127; 32]);
+        }
+    }
+}
+
+#[test]
+fn keys_at_the_ends_are_keys_like_all_others() {
+    for_all(&Boundaries);
+}
+
+struct RowLengths;
+
+impl ProtocolTest<Native> for RowLengths {
+    fn run<P: Protocol<Native>>(&self, name: &str, make: &dyn Fn() -> P) {
+        for bytes in [0usize, 1, 7, 8, 9, 63, 100, 4096] {
+            let engine = engine::<P, Native>(make(), false);
+            let rows: Arc<Table<Native, u64>> = table(&engine, "t", IndexKind::Hash, bytes);
+            let mut worker = engine.worker().expect("a free slot");
+            let pattern: Vec<u64> = (0..bytes.div_ceil(8) as u64).map(|word| word * 3 + 1).collect();
+            worker
+                .run(|tx| {
+                    tx.insert_row(&rows, 5)?.expect("a new key").copy_from_slice(&pattern);
+                    Ok(())
+                })
+                .expect("no conflict");
+            let seen = worker.run(|tx| Ok(tx.read_row(&rows, 5, Projection::WHOLE)?.map(<[u64]>::to_vec)));
+            assert_eq!(seen.expect("no conflict"), Some(pattern.clone()), "{name}: {bytes} bytes");
+            if pattern.len() >= 8 {
+                // Of a projection only the words that it names are defined.
+                let spans = [Span { first: 2, count: 1 }, Span { first: 5, count: 2 }];
+                worker
+                    .run(|tx| {
+                        let row = tx.read_row(&rows, 5, Projection::spans(&spans))?.expect("it is there");
+                        assert_eq!((row[2], &row[5..7]), (pattern[2], &pattern[5..7]), "{name}");
+                        Ok(())
+                    })
+                    .expect("no conflict");
+            }
+        }
+    }
+}
+
+#[test]
+fn rows_of_any_length_come_back() {
+    for_all(&RowLengths);
+}
+
+struct AbortsLeaveNoTrace;
+
+impl ProtocolTest<Native> for AbortsLeaveNoTrace {
+    fn run<P: Protocol<Native>>(&self, name: &str, make: &dyn Fn() -> P) {
+        for index in INDEXES {
+            let engine = engine::<P, Native>(make(), false);
+            let rows: Arc<Table<Native, u64>> = table(&engine, "t", index, 16);
+            let (mut worker, mut other) = (engine.worker().expect("a slot"), engine.worker().expect("a slot"));
+            insert_all(&mut worker, &rows, &[10, 20, 30]);
+            // Ways to end without a commit: by the body's decision, and by being dropped.
+            for ends_by_drop in [false, true] {
+                let mut tx = worker.begin();
+                tx.insert_row(&rows, 15).expect("no conflict").expect("a new key").fill(9);
+                tx.write_row(&rows, 10).expect("no conflict").expect("it is there").fill(9);
+                tx.modify_row(&rows, 20).expect("no conflict").expect("it is there").fill(9);
+                assert!(tx.delete(&rows, 30).expect("no conflict"));
+                if ends_by_drop {
+                    drop(tx);
+                } else {
+                    tx.abort(AbortReason::User);
+                }
+                // Another worker finds all as it was, nothing locked, and can write it.
+                let state = other.run(|tx| {
+                    let mut state = Vec::new();
+                    for key in [10, 15, 20, 30] {
+                        state.push(tx.read_row(&rows, key, Projection::WHOLE)?.map(|row| row[0]));
+                    }
+                    Ok(state)
+                });
+                assert_eq!(state.expect("no conflict"), [Some(1), None, Some(2), Some(3)], "{name} {index:?}");
+                let written = other.run(|tx| {
+                    for (key, value) in [(10, 1), (20, 2), (30, 3)] {
+                        tx.write_row(&rows, key)?.expect("it is there").fill(value);
+                    }
+                    let inserted = tx.insert_row(&rows, 15)?.map(|row| row.fill(0)).is_some();
+                    Ok(inserted && tx.delete(&rows, 15)?)
+                });
+                assert!(written.expect("no conflict"), "{name} {index:?}");
+            }
+            assert_eq!(worker.aborts().get(AbortReason::User), 2);
+            assert_eq!(other.aborts().conflicts(), 0, "{name}: nothing was left locked");
+        }
+    }
+}
+
+#[test]
+fn aborts_leave_no_trace() {
+    for_all(&AbortsLeaveNoTrace);
+}
+
+struct VisitorsStopScans;
+
+impl ProtocolTest<Native> for VisitorsStopScans {
+    fn run<P: Protocol<Native>>(&self, name: &str, make: &dyn Fn() -> P) {
+        let engine = engine::<P, Native>(make(), false);
+        let rows: Arc<Table<Native, u64>> = table(&engine, "t", IndexKind::Ordered, 8);
+        let mut worker = engine.worker().expect("a free slot");
+        // More than a leaf holds.
+        let keys: Vec<u64> = (0..500).map(|key| key * 2).collect();
+        insert_all(&mut worker, &rows, &keys);
+        assert_eq!(scanned(&mut worker, &rows, 0, u64::MAX, usize::MAX, Direction::Forward), keys, "{name}");
+        let between = scanned(&mut worker, &rows, 301, 309, usize::MAX, Direction::Backward);
+        assert_eq!(between, [308, 306, 304, 302], "{name}");
+        let seen = worker.run(|tx| {
+            let mut seen = 0;
+            tx.scan_rows(&rows, 100..=u64::MAX, usize::MAX, Direction::Forward, Projection::WHOLE, |key, _| {
+                seen += 1;
+                if key >= 120 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            })
+            .map(|visited| (visited, seen))
+        });
+        assert_eq!(seen.expect("no conflict"), (11, 11), "{name}");
+    }
+}
+
+#[test]
+fn visitors_and_limits_stop_scans() {
+    for_all(&VisitorsStopScans);
+}
+
+struct Misuse;
+
+impl ProtocolTest<Native> for Misuse {
+    fn run<P: Protocol<Native>>(&self, name: &str, make: &dyn Fn() -> P) {
+        let (mine, theirs) = (engine::<P, Native>(make(), false), engine::<P, Native>(make(), false));
+        let rows: Arc<Table<Native, u64>> = table(&mine, "t", IndexKind::Hash, 8);
+        let foreign: Arc<Table<Native, u64>> = table(&theirs, "t", IndexKind::Hash, 8);
+        let mut worker = mine.worker().expect("a free slot");
+        let mut tx = worker.begin();
+        let refused = tx.read_row(&foreign, 1, Projection::WHOLE).expect_err("a table of another engine");
+        assert_eq!(refused.reason, AbortReason::Unsupported, "{name}");
+        tx.abort(refused.reason);
+        // A hash index has no ranges; and what has failed once fails on.
+        let mut tx = worker.begin();
+        let scan = |_, _: &[u64]| ControlFlow::Continue(());
+        let refused = tx.scan_rows(&rows, 0..=9, 9, Direction::Forward, Projection::WHOLE, scan);
+        assert_eq!(refused.expect_err("no order").reason, AbortReason::Unsupported, "{name}");
+        assert_eq!(tx.read_row(&rows, 1, Projection::WHOLE).expect_err("doomed").reason, AbortReason::Unsupported);
+        assert_eq!(tx.commit().expect_err("doomed").reason, AbortReason::Unsupported);
+        assert_eq!(worker.aborts().get(AbortReason::Unsupported), 2, "{name}");
+        assert!(worker.run(|tx| Ok(tx.insert_row(&rows, 1)?.is_some())).expect("all is well again"));
+    }
+}
+
+#[test]
+fn misuse_is_refused_and_harms_nothing() {
+    for_all(&Misuse);
+}
+
+struct MemoryPlateaus;
+
+impl ProtocolTest<Native> for MemoryPlateaus {
+    fn run<P: Protocol<Native>>(&self, name: &str, make: &dyn Fn() -> P) {
+        for index in INDEXES {
+            let engine = engine::<P, Native>(make(), false);
+            let rows: Arc<Table<Native, u64>> = table(&engine, "t", index, 64);
+            let mut worker = engine.worker().expect("a free slot");
+            let mut churn = |from: u64| {
+                for key in from..from + 20_000 {
+                    worker.run(|tx| Ok(tx.insert_row(&rows, key)?.map(|row| row.fill(key)).is_some())).expect("alone");
+                    if key % 3 == 0 {
+                        // An insert that aborts leaves a placeholder to be collected.
+                        let _ = worker.run(|tx| {
+                            tx.insert_row(&rows, key + (1 << 40))?;
+                            Err::<(), _>(tx.cancel())
+                        });
+                    }
+                    assert!(worker.run(|tx| tx.delete(&rows, key)).expect("alone"));
+                }
+                engine.bytes()
+            };
+            let early = churn(0);
+            let late = (1..5).map(|round| churn(round * 100_000)).max().expect("rounds");
+            assert!(late <= early + (256 << 10), "{name} {index:?}: {early} bytes grew to {late}");
+        }
+    }
+}
+
+#[test]
+fn what_is_deleted_is_used_again() {
+    for_all(&MemoryPlateaus);
+}

@@ -1,0 +1,229 @@
+//! Random transactions on real threads and few keys; each history is checked, replayed, and compared with the tables.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use contend_engine::{
+    Abort, AbortReason, Direction, Engine, IndexKind, Isolation, Projection, Protocol, Table, Transaction, Txn, Worker,
+};
+use contend_lab::{recorded, verify_history};
+use contend_machine::{Machine, Native};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+use crate::jitter::{self, Jitter};
+use crate::support::{INDEXES, ProtocolTest, engine, for_each_protocol, rounds, table};
+
+/// A storm: what its threads do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Storm {
+    pub(crate) index: IndexKind,
+    pub(crate) threads: usize,
+    /// Transactions that each thread commits; the first commits a tenth and leaves.
+    pub(crate) commits: usize,
+    pub(crate) keys: u64,
+    pub(crate) seed: u64,
+    /// Whether keys come and go.
+    pub(crate) inserts: bool,
+}
+
+/// A row of four equal words, so that a torn one shows.
+const ROW_BYTES: usize = 32;
+
+/// One random operation.
+fn operation<P: Protocol<M>, M: Machine>(
+    tx: &mut Transaction<'_, P, M>,
+    rows: &Table<M, u64>,
+    storm: Storm,
+    random: &mut SmallRng,
+) -> Result<(), Abort> {
+    let key = random.random_range(0..storm.keys);
+    let value = random.random();
+    let kinds = if !storm.inserts {
+        4
+    } else if storm.index == IndexKind::Ordered {
+        8
+    } else {
+        6
+    };
+    match random.random_range(0..kinds) {
+        0 => {
+            tx.read_row(rows, key, Projection::WHOLE)?;
+        }
+        1 => {
+            let other = random.random_range(0..storm.keys);
+            tx.read_rows(rows, &[key, other], Projection::WHOLE, |_, _| {})?;
+        }
+        2 => {
+            if let Some(row) = tx.write_row(rows, key)? {
+                row.fill(value);
+            }
+        }
+        3 => {
+            if let Some(row) = tx.modify_row(rows, key)? {
+                row.fill(value ^ row[0]);
+            }
+        }
+        4 => {
+            if let Some(row) = tx.insert_row(rows, key)? {
+                row.fill(value);
+            }
+        }
+        5 => {
+            tx.delete(rows, key)?;
+        }
+        kind => {
+            let direction = if kind == 6 { Direction::Forward } else { Direction::Backward };
+            let high = (key + random.random_range(0..8)).min(storm.keys);
+            let limit = random.random_range(1..6);
+            tx.scan_rows(rows, key..=high, limit, direction, Projection::WHOLE, |_, _| ControlFlow::Continue(()))?;
+        }
+    }
+    Ok(())
+}
+
+fn work<P: Protocol<M>, M: Machine>(worker: &mut Worker<P, M>, rows: &Table<M, u64>, storm: Storm, thread: usize) {
+    let seed = storm.seed * 1000 + thread as u64;
+    jitter::seed(seed);
+    let mut random = SmallRng::seed_from_u64(seed);
+    let commits = if thread == 0 { storm.commits / 10 } else { storm.commits };
+    for _ in 0..commits {
+        let transaction = SmallRng::seed_from_u64(random.random());
+        let operations = random.random_range(1..7);
+        loop {
+            // The same transaction again, until it commits.
+            let mut random = transaction.clone();
+            let outcome = worker.run(|tx| (0..operations).try_for_each(|_| operation(tx, rows, storm, &mut random)));
+            match outcome {
+                Ok(()) => break,
+                Err(abort) => {
+                    assert!(abort.reason.is_conflict() && abort.reason != AbortReason::EpochExhausted, "{abort}");
+                    M::yield_now();
+                }
+            }
+        }
+    }
+    worker.go_offline();
+}
+
+/// Runs a storm; says what its history violates.
+pub(crate) fn run_storm<P: Protocol<M>, M: Machine>(
+    protocol: P,
+    storm: Storm,
+    judged_by: Isolation,
+) -> Result<(), String> {
+    let engine: Arc<Engine<P, M>> = engine(protocol, true);
+    let rows: Arc<Table<M, u64>> = table(&engine, "t", storm.index, ROW_BYTES);
+    let mut loader = engine.loader().expect("a free slot");
+    for key in (0..storm.keys).filter(|key| !storm.inserts || key % 2 == 0) {
+        loader.insert(&rows, key, |row| row.fill(0)).expect("memory");
+    }
+    drop(loader);
+    let histories: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..storm.threads)
+            .map(|thread| {
+                let (engine, rows) = (&engine, &rows);
+                scope.spawn(move || {
+                    let mut worker = engine.worker().expect("a free slot");
+                    work(&mut worker, rows, storm, thread);
+                    // The worker ends here, before the others are done.
+                    worker.take_history()
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+    });
+    let recorded = recorded(&engine, histories.into_iter().flatten().collect());
+    let verification = verify_history(&recorded, judged_by);
+    let expected = (storm.commits / 10 + (storm.threads - 1) * storm.commits) as u64;
+    assert_eq!(verification.transactions, expected, "every commit is in the history");
+    if verification.passed { Ok(()) } else { Err(format!("{}\n{:?}", verification.verdict, verification.explanation)) }
+}
+
+/// Storms of all kinds.
+pub(crate) fn storms(commits: usize, seeds: std::ops::Range<u64>) -> impl Iterator<Item = Storm> {
+    seeds.flat_map(move |seed| {
+        INDEXES.into_iter().flat_map(move |index| {
+            [(8, false), (8, true), (64, true)].into_iter().map(move |(keys, inserts)| Storm {
+                index,
+                threads: 3 + (seed % 2) as usize,
+                commits,
+                keys,
+                seed,
+                inserts,
+            })
+        })
+    })
+}
+
+struct KeepsItsPromise;
+
+impl<M: Machine> ProtocolTest<M> for KeepsItsPromise {
+    fn run<P: Protocol<M>>(&self, name: &str, make: &dyn Fn() -> P) {
+        for storm in storms(300, 0..2 * rounds()) {
+            if let Err(wrong) = run_storm::<P, M>(make(), storm, P::INFO.isolation) {
+                panic!("{name} on {}: {storm:?}: {wrong}", M::NAME);
+            }
+        }
+    }
+}
+
+#[test]
+fn concurrent_histories_keep_the_promise() {
+    for_each_protocol::<Native>(&KeepsItsPromise);
+}
+
+#[test]
+fn concurrent_histories_keep_the_promise_with_races_opened() {
+    for_each_protocol::<Jitter>(&KeepsItsPromise);
+}
+
+struct Oversubscribed;
+
+impl ProtocolTest<Native> for Oversubscribed {
+    fn run<P: Protocol<Native>>(&self, name: &str, make: &dyn Fn() -> P) {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = (8 * cores).min(60);
+        let storm = Storm { index: IndexKind::Ordered, threads, commits: 100, keys: 16, seed: 3, inserts: true };
+        if let Err(wrong) = run_storm::<P, Native>(make(), storm, P::INFO.isolation) {
+            panic!("{name}: {wrong}");
+        }
+    }
+}
+
+#[test]
+fn eight_threads_a_core_make_progress() {
+    for_each_protocol(&Oversubscribed);
+}
+
+struct IdleWorkers;
+
+impl ProtocolTest<Native> for IdleWorkers {
+    fn run<P: Protocol<Native>>(&self, name: &str, make: &dyn Fn() -> P) {
+        let engine = engine::<P, Native>(make(), false);
+        let rows: Arc<Table<Native, u64>> = table(&engine, "t", IndexKind::Ordered, 8);
+        let (mut idle, mut busy) = (engine.worker().expect("a slot"), engine.worker().expect("a slot"));
+        // One has run and pauses without saying so; another leaves; a third only registered.
+        idle.run(|tx| Ok(tx.insert_row(&rows, 0)?.is_some())).expect("no conflict");
+        let mut leaves = engine.worker().expect("a slot");
+        leaves.run(|tx| Ok(tx.insert_row(&rows, 1)?.is_some())).expect("no conflict");
+        leaves.run(|tx| tx.delete(&rows, 1)).expect("no conflict");
+        drop(leaves);
+        let _never_ran = engine.worker().expect("a slot");
+        for pass in 0..5000u64 {
+            let done = busy.run(|tx| {
+                tx.insert_row(&rows, 2)?.expect("it was deleted").fill(pass);
+                tx.modify_row(&rows, 0)?.expect("it was inserted")[0] += 1;
+                tx.delete(&rows, 2)
+            });
+            assert_eq!(done, Ok(true), "{name}: pass {pass}");
+        }
+        let seen = idle.run(|tx| Ok(tx.read_row(&rows, 0, Projection::WHOLE)?.map(|row| row[0])));
+        assert_eq!(seen, Ok(Some(5000)), "{name}");
+    }
+}
+
+#[test]
+fn workers_that_idle_or_leave_block_nobody() {
+    for_each_protocol(&IdleWorkers);
+}

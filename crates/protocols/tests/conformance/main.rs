@@ -1,0 +1,17 @@
+//! What every protocol has to pass, without being listed here: the registry says which there are.
+//!
+//! - [`schedules`]: anomalies as small programs, run in every order of their steps, each history judged by the protocol's promise;
+//! - [`own_reads`]: every sequence of operations on one key, against a model;
+//! - [`basics`]: boundary keys, empty ranges, limits, aborts that leave no trace, rows of any length;
+//! - [`concurrent`]: random transactions on real threads, their histories checked and replayed;
+//! - [`mutants`]: deliberate bugs, each of which one of these has to find; and `none`, which must fail.
+//!
+//! `CONTEND_ROUNDS=100` multiplies the random part: `CONTEND_ROUNDS=100 cargo test --release -p contend-protocols --test conformance`.
+
+mod basics;
+mod concurrent;
+mod jitter;
+mod mutants;
+mod own_reads;
+mod schedules;
+mod support;

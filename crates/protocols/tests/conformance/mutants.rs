@@ -1,0 +1,146 @@
+//! Controls: what is wrong must be found. Each deliberate bug of a protocol's `Faults`, and the protocol that controls nothing.
+
+use contend_engine::{Isolation, Protocol};
+use contend_machine::Native;
+use contend_protocols::none::NoControl;
+use contend_protocols::{silo, two_phase_locking as locking};
+
+use crate::concurrent::{run_storm, storms};
+use crate::jitter::Jitter;
+use crate::schedules::{SCENARIOS, first_wrong_order};
+use crate::support::{INDEXES, variants};
+
+/// The scenarios of which some order is wrong under this protocol.
+fn wrong_scenarios<P: Protocol<Native>>() -> Vec<&'static str> {
+    let make = || P::new(Default::default());
+    let is_wrong = |scenario: &&crate::schedules::Scenario| {
+        INDEXES
+            .iter()
+            .any(|&index| first_wrong_order::<P, Native>(&make, index, scenario, Isolation::Serializable).is_some())
+    };
+    SCENARIOS.iter().filter(is_wrong).map(|scenario| scenario.name).collect()
+}
+
+/// A schedule that this protocol gets wrong; panics if there is none.
+#[track_caller]
+fn caught_by_schedules<P: Protocol<Native>>(expected: &str) {
+    let wrong = wrong_scenarios::<P>();
+    assert!(wrong.iter().any(|name| name.starts_with(expected)), "'{expected}' does not find it, but: {wrong:?}");
+}
+
+/// Storms until one of them finds the protocol wrong.
+#[track_caller]
+fn caught_by_storms<P: Protocol<Jitter>>() {
+    for (number, storm) in storms(1000, 0..40).enumerate() {
+        for (_, options) in variants::<P::Options>() {
+            if run_storm::<P, Jitter>(P::new(options), storm, Isolation::Serializable).is_err() {
+                println!("caught in storm {number}");
+                return;
+            }
+        }
+    }
+    panic!("no storm has found it");
+}
+
+#[test]
+fn silo_that_ignores_locks_in_validation_is_caught() {
+    struct Broken;
+    impl silo::Faults for Broken {
+        const IGNORE_LOCKS_IN_VALIDATION: bool = true;
+    }
+    caught_by_storms::<silo::Silo<Broken>>();
+}
+
+#[test]
+fn silo_that_uses_tids_twice_is_caught() {
+    struct Broken;
+    impl silo::Faults for Broken {
+        const FORGET_OLDER_TIDS: bool = true;
+    }
+    caught_by_storms::<silo::Silo<Broken>>();
+}
+
+#[test]
+fn silo_that_skips_the_validation_of_what_it_writes_is_caught() {
+    struct Broken;
+    impl silo::Faults for Broken {
+        const SKIP_VALIDATION_OF_WRITTEN: bool = true;
+    }
+    caught_by_schedules::<silo::Silo<Broken>>("P4: lost read-modify-write");
+}
+
+#[test]
+fn silo_that_forgets_gaps_is_caught() {
+    struct Broken;
+    impl silo::Faults for Broken {
+        const FORGET_GAPS: bool = true;
+    }
+    caught_by_schedules::<silo::Silo<Broken>>("G2: empty ranges");
+    caught_by_schedules::<silo::Silo<Broken>>("G2: misses and inserts");
+}
+
+#[test]
+fn silo_that_shows_placeholders_is_caught() {
+    struct Broken;
+    impl silo::Faults for Broken {
+        const SHOW_PLACEHOLDERS: bool = true;
+    }
+    caught_by_schedules::<silo::Silo<Broken>>("G1a: aborted insert");
+}
+
+#[test]
+fn locking_that_releases_shared_locks_early_is_caught() {
+    struct Broken;
+    impl locking::Faults for Broken {
+        const RELEASE_SHARED_EARLY: bool = true;
+    }
+    caught_by_schedules::<locking::NoWait<Broken>>("G2-item: write skew");
+}
+
+#[test]
+fn locking_that_ignores_readers_is_caught() {
+    struct Broken;
+    impl locking::Faults for Broken {
+        const IGNORE_READERS: bool = true;
+    }
+    caught_by_schedules::<locking::NoWait<Broken>>("G-single: read skew");
+}
+
+#[test]
+fn locking_that_forgets_gaps_is_caught() {
+    struct Broken;
+    impl locking::Faults for Broken {
+        const FORGET_GAPS: bool = true;
+    }
+    caught_by_schedules::<locking::NoWait<Broken>>("G2: empty ranges");
+}
+
+#[test]
+fn locking_that_keeps_aborted_inserts_is_caught() {
+    struct Broken;
+    impl locking::Faults for Broken {
+        const KEEP_ABORTED_INSERTS: bool = true;
+    }
+    caught_by_schedules::<locking::NoWait<Broken>>("G1a: aborted insert");
+}
+
+#[test]
+fn without_control_every_scenario_that_needs_it_goes_wrong() {
+    let wrong = wrong_scenarios::<NoControl>();
+    let expected: Vec<&str> =
+        SCENARIOS.iter().filter(|scenario| scenario.needs_control).map(|scenario| scenario.name).collect();
+    let silent: Vec<&&str> = expected.iter().filter(|name| !wrong.contains(name)).collect();
+    let unexpected: Vec<&&str> = wrong.iter().filter(|name| !expected.contains(name)).collect();
+    assert!(
+        silent.is_empty() && unexpected.is_empty(),
+        "not wrong: {silent:?}; wrong, and not said so: {unexpected:?}"
+    );
+}
+
+#[test]
+fn without_control_storms_go_wrong() {
+    for storm in storms(300, 0..2) {
+        let outcome = run_storm::<NoControl, Jitter>(NoControl, storm, Isolation::Serializable);
+        outcome.expect_err("no control, and no anomaly");
+    }
+}

@@ -1,0 +1,91 @@
+//! Engines for tests: every protocol, with every choice of its options.
+
+use std::sync::Arc;
+
+use contend_engine::{Engine, EngineConfig, IndexKind, Info, Isolation, Key, Options, Protocol, Table, TableSpec};
+use contend_machine::Machine;
+use contend_protocols::{ProtocolVisitor, all_protocols, with_protocol};
+
+pub(crate) const INDEXES: [IndexKind; 2] = [IndexKind::Hash, IndexKind::Ordered];
+
+/// A test of one protocol, made by `make`.
+pub(crate) trait ProtocolTest<M: Machine> {
+    fn run<P: Protocol<M>>(&self, name: &str, make: &dyn Fn() -> P);
+}
+
+/// Runs a test for every registered protocol and every choice of its options, those apart that promise nothing.
+pub(crate) fn for_each_protocol<M: Machine>(test: &impl ProtocolTest<M>) {
+    for (info, _) in all_protocols::<M>() {
+        if info.isolation != Isolation::None {
+            for_protocol(info, test);
+        }
+    }
+}
+
+/// Runs a test for the protocol that promises nothing, and is nevertheless to keep a single transaction's promises.
+pub(crate) fn for_no_control<M: Machine>(test: &impl ProtocolTest<M>) {
+    for (info, _) in all_protocols::<M>() {
+        if info.isolation == Isolation::None {
+            for_protocol(info, test);
+        }
+    }
+}
+
+fn for_protocol<M: Machine>(info: Info, test: &impl ProtocolTest<M>) {
+    with_protocol::<M, _>(info.name, Visit { info, test }).expect("a registered name");
+}
+
+struct Visit<'a, T> {
+    info: Info,
+    test: &'a T,
+}
+
+impl<M: Machine, T: ProtocolTest<M>> ProtocolVisitor<M> for Visit<'_, T> {
+    type Output = ();
+
+    fn visit<P: Protocol<M>>(self) {
+        for (label, options) in variants::<P::Options>() {
+            let name = format!("{}{label}", self.info.name);
+            self.test.run::<P>(&name, &|| P::new(options.clone()));
+        }
+    }
+}
+
+/// The defaults, and each other choice of an option that is a choice between names.
+pub(crate) fn variants<O: Options>() -> Vec<(String, O)> {
+    let mut variants = vec![(String::new(), O::default())];
+    for spec in O::specs() {
+        for choice in spec.range.split(", ").filter(|choice| *choice != spec.default) {
+            let mut options = O::default();
+            if options.set(spec.name, choice).is_ok() {
+                variants.push((format!(" {}={choice}", spec.name), options));
+            }
+        }
+    }
+    variants
+}
+
+pub(crate) fn engine<P: Protocol<M>, M: Machine>(protocol: P, history: bool) -> Arc<Engine<P, M>> {
+    Engine::new(protocol, EngineConfig { workers_max: 64, epoch_ms: 0, history })
+}
+
+pub(crate) fn table<P: Protocol<M>, M: Machine, K: Key>(
+    engine: &Engine<P, M>,
+    name: &str,
+    index: IndexKind,
+    row_bytes: usize,
+) -> Arc<Table<M, K>> {
+    engine.create_table(&TableSpec { name: name.into(), index, row_bytes, expected_rows: 64 })
+}
+
+/// How much more than usual is to be tried.
+pub(crate) fn rounds() -> u64 {
+    std::env::var("CONTEND_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
+}
+
+#[test]
+fn options_that_are_choices_are_varied() {
+    let names: Vec<String> =
+        variants::<contend_protocols::silo::SiloOptions>().into_iter().map(|(label, _)| label).collect();
+    assert_eq!(names, ["", " silo.wait=wait"]);
+}
