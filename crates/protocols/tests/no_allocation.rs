@@ -1,0 +1,123 @@
+//! On the transaction path nothing is allocated after a warm-up: counted by an allocator that counts.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use contend_engine::{Direction, Engine, EngineConfig, IndexKind, Projection, Protocol, Table, TableSpec, Txn, Worker};
+use contend_machine::Native;
+use contend_protocols::{ProtocolVisitor, all_protocols, with_protocol};
+
+struct Counting;
+
+thread_local! {
+    /// Allocations of this thread; none is counted while it is negative.
+    static ALLOCATIONS: Cell<i64> = const { Cell::new(i64::MIN) };
+}
+
+fn count() {
+    // A thread that ends has no counter any more, and nothing to count.
+    let _ = ALLOCATIONS.try_with(|allocations| {
+        if allocations.get() >= 0 {
+            allocations.set(allocations.get() + 1);
+        }
+    });
+}
+
+// SAFETY: passes every call on to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(block, layout) };
+    }
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: as the caller promises.
+        unsafe { System.realloc(block, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// The allocations of this thread while `action` runs.
+fn allocations(action: impl FnOnce()) -> i64 {
+    ALLOCATIONS.set(0);
+    action();
+    ALLOCATIONS.replace(i64::MIN)
+}
+
+const ROWS: u64 = 2000;
+
+/// Every kind of access, of so many keys that sets go from lists to hashing; keys come and go.
+fn transaction<P: Protocol<Native>>(worker: &mut Worker<P, Native>, rows: &Table<Native, u64>, number: u64) {
+    let key = |i: u64| (number * 31 + i * 7) % ROWS;
+    let keys: [u64; 40] = std::array::from_fn(|i| key(i as u64));
+    let come_and_go = ROWS + number % 64;
+    worker
+        .run(|tx| {
+            tx.read_rows(rows, &keys, Projection::WHOLE, |_, row| assert!(row.is_some()))?;
+            tx.announce_writes(rows, &keys[..20]);
+            for i in 0..20 {
+                tx.write_row(rows, key(i))?.expect("it is there").fill(number);
+                tx.modify_row(rows, key(i + 20))?.expect("it is there")[0] += 1;
+            }
+            assert!(tx.read_row(rows, u64::MAX, Projection::WHOLE)?.is_none());
+            if rows.index_kind() == IndexKind::Ordered {
+                let visit = |_, _: &[u64]| ControlFlow::Continue(());
+                tx.scan_rows(rows, key(1)..=u64::MAX, 20, Direction::Forward, Projection::WHOLE, visit)?;
+            }
+            if let Some(row) = tx.insert_row(rows, come_and_go)? {
+                row.fill(1);
+            } else {
+                tx.delete(rows, come_and_go)?;
+            }
+            Ok(())
+        })
+        .expect("alone on the tables");
+}
+
+struct Allocates(IndexKind);
+
+impl ProtocolVisitor<Native> for Allocates {
+    type Output = ();
+
+    fn visit<P: Protocol<Native>>(self) {
+        let engine =
+            Engine::<P, Native>::new(P::new(Default::default()), EngineConfig { epoch_ms: 0, ..Default::default() });
+        let spec = TableSpec { name: "t".into(), index: self.0, row_bytes: 16, expected_rows: ROWS as usize + 100 };
+        let rows: Arc<Table<Native, u64>> = engine.create_table(&spec);
+        let mut loader = engine.loader().expect("a free slot");
+        for key in 0..ROWS {
+            loader.insert(&rows, key, |row| row.fill(0)).expect("memory");
+        }
+        let mut worker = engine.worker().expect("a free slot");
+        let mut run = |numbers: std::ops::Range<u64>| {
+            numbers.for_each(|number| transaction(&mut worker, &rows, number));
+        };
+        run(0..4000);
+        let counted = allocations(|| run(4000..8000));
+        assert_eq!(counted, 0, "{} with {:?}: allocations in 4000 transactions", P::INFO.name, self.0);
+    }
+}
+
+#[test]
+fn transactions_allocate_nothing_after_a_warm_up() {
+    for (info, _) in all_protocols::<Native>() {
+        for index in [IndexKind::Hash, IndexKind::Ordered] {
+            with_protocol::<Native, _>(info.name, Allocates(index)).expect("a registered name");
+        }
+    }
+}
+
+#[test]
+fn an_allocation_is_counted() {
+    assert_eq!(allocations(|| drop(std::hint::black_box(Box::new(5)))), 1);
+    assert_eq!(allocations(|| {}), 0);
+}
