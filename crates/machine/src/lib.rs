@@ -8,11 +8,15 @@
 //!
 //! Thread-private memory does not go through `Machine`.
 
+#[cfg(loom)]
+mod model;
 mod native;
 mod pin;
 mod search;
 mod spin;
 
+#[cfg(loom)]
+pub use model::{Loom, LoomWord};
 pub use native::{HugePages, Native};
 pub use pin::{PinError, available_cores, pin_to_core};
 pub use spin::Spin;
