@@ -157,6 +157,7 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
             seen_epoch: Epochs::<M>::NOT_SEEN,
             next_txn: self.used_numbers.lock().get(&slot).copied().unwrap_or(0),
             since_maintenance: 0,
+            collected_in: 0,
             arenas: Vec::new(),
             garbage: Garbage::default(),
             recording: self.config.history.then(Recording::default),
@@ -168,7 +169,11 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
 
     /// The row under a key, outside any transaction: for checks after a run. `None` if the key is absent. The words are the row's and,
     /// if history is recorded, its writer's number.
+    ///
+    /// # Panics
+    /// The table is of another engine.
     pub fn peek<K: Key>(&self, table: &Table<M, K>, key: K, row: &mut Vec<u64>) -> Option<()> {
+        assert!(self.owns(table), "table {} is of another engine", table.name());
         let record = Table::<M, K>::record(table.lookup(key).value?);
         if self.protocol.is_absent(record) {
             return None;
@@ -179,7 +184,11 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
 
     /// Visits every row of a table with an ordered index, outside any transaction; `false` if the index has no order. The words
     /// are as in [`Engine::peek`].
+    ///
+    /// # Panics
+    /// The table is of another engine.
     pub fn peek_all<K: Key>(&self, table: &Table<M, K>, mut visit: impl FnMut(K, &[u64])) -> bool {
+        assert!(self.owns(table), "table {} is of another engine", table.name());
         let mut row = Vec::new();
         table.for_each(|key, record| {
             if !self.protocol.is_absent(record) {
@@ -196,6 +205,8 @@ pub struct Worker<P: Protocol<M>, M: Machine> {
     seen_epoch: u64,
     next_txn: u64,
     since_maintenance: u32,
+    /// The epoch of the last collection.
+    collected_in: u64,
     arenas: Vec<Option<Arena<M>>>,
     garbage: Garbage<M>,
     pub(crate) recording: Option<Recording>,
@@ -281,7 +292,10 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
     fn maintain(&mut self) {
         self.since_maintenance = 0;
         self.engine.epochs.maybe_advance(M::now());
-        if !self.garbage.is_empty() {
+        let epoch = self.engine.epochs.current();
+        // Once an epoch also without garbage of its own: workers that have ended may have left some.
+        if !self.garbage.is_empty() || self.collected_in != epoch {
+            self.collected_in = epoch;
             self.collect();
         }
     }

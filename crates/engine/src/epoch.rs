@@ -30,6 +30,8 @@ pub struct Epochs<M: Machine> {
     /// When the epoch was last advanced, or the advance last tried.
     tried_at: CachePadded<M::U64>,
     slots: Box<[CachePadded<M::U64>]>,
+    /// Slots from this one on were never taken.
+    taken_below: CachePadded<M::U64>,
     free_slots: Mutex<Vec<usize>>,
     interval: Cycles,
 }
@@ -41,6 +43,7 @@ impl<M: Machine> Epochs<M> {
             global: CachePadded::new(M::U64::new(FIRST)),
             tried_at: CachePadded::new(M::U64::new(0)),
             slots: (0..workers).map(|_| CachePadded::new(M::U64::new(OFFLINE))).collect(),
+            taken_below: CachePadded::new(M::U64::new(0)),
             free_slots: Mutex::new((0..workers).rev().collect()),
             interval,
         }
@@ -48,7 +51,10 @@ impl<M: Machine> Epochs<M> {
 
     /// A slot for a new worker, which is offline. `None` if all are taken.
     pub fn register(&self) -> Option<usize> {
-        self.free_slots.lock().pop()
+        let slot = self.free_slots.lock().pop()?;
+        // Relaxed: the fence in `enter` makes it visible together with the slot's first epoch.
+        self.taken_below.fetch_max(slot as u64 + 1, Ordering::Relaxed);
+        Some(slot)
     }
 
     /// Gives a slot back.
@@ -100,8 +106,10 @@ impl<M: Machine> Epochs<M> {
         let global = self.current();
         // SeqCst: pairs with the fence in `enter`.
         M::fence(Ordering::SeqCst);
+        // Relaxed: ordered by the fence.
+        let taken = self.taken_below.load(Ordering::Relaxed) as usize;
         // Acquire: pairs with the Release stores of `enter` and `offline`.
-        self.slots.iter().map(|slot| slot.load(Ordering::Acquire)).fold(global, u64::min)
+        self.slots[..taken].iter().map(|slot| slot.load(Ordering::Acquire)).fold(global, u64::min)
     }
 
     /// Whether what was unlinked in epoch `unlinked` may be reused.

@@ -18,7 +18,7 @@
 //! | [`txn`] | the trait `Txn` |
 //! | [`engine`], [`transaction`] | `Engine`, `Worker`, `Transaction` |
 //! | [`history`] | what a recorded transaction did |
-//! | [`options`] | options: named, documented, validated |
+//! | [`mod@options`] | options: named, documented, validated |
 
 // The derived code calls this crate by its name, also inside of it.
 extern crate self as contend_engine;

@@ -79,10 +79,13 @@ impl<M: Machine> Slabs<M> {
     /// A record whose words hold anything. `None` when the machine has no more memory.
     #[inline]
     pub(crate) fn allocate(&self, arena: &mut Arena<M>) -> Option<Record<M>> {
-        if let Some(record) = arena.free.pop() {
-            return Some(record);
-        }
-        if arena.slots_left == 0 {
+        loop {
+            if let Some(record) = arena.free.pop() {
+                return Some(record);
+            }
+            if arena.slots_left > 0 {
+                break;
+            }
             self.refill(arena)?;
         }
         let words = arena.next;
@@ -99,6 +102,12 @@ impl<M: Machine> Slabs<M> {
 
     #[cold]
     fn refill(&self, arena: &mut Arena<M>) -> Option<()> {
+        // What workers that have ended left over comes first.
+        if let Some(parked) = self.idle.lock().pop() {
+            let chunk_bytes = arena.chunk_bytes.max(parked.chunk_bytes);
+            *arena = Arena { chunk_bytes, ..parked };
+            return Some(());
+        }
         let slot = self.slot_words * size_of::<M::U64>();
         let bytes = arena.chunk_bytes.max(slot).next_multiple_of(slot);
         let align = if bytes >= HUGE_PAGE { HUGE_PAGE } else { LINE };

@@ -1,6 +1,6 @@
 //! The lab: runs workloads under protocols, proves the runs right, measures them, and says what came out.
 //!
-//! [`compare`] does the main job. For each protocol a verification pass comes first: a small run on the same options whose history is
+//! [`compare()`] does the main job. For each protocol a verification pass comes first: a small run on the same options whose history is
 //! checked. Then all protocols are loaded, and measured in turns, so that a machine that gets slower or faster does so for all.
 //! After that each workload checks its own invariants. A protocol that fails one of its checks gets no number.
 //!
