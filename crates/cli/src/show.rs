@@ -4,7 +4,7 @@ use std::io::Write;
 
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 use contend_lab::compare::show_rate;
-use contend_lab::report::show_ns;
+use contend_lab::report::{show_bytes, show_ns};
 use contend_lab::{ProtocolResult, ResultFile};
 
 /// Prints to stdout. A reader that has gone away ends the process quietly, as other tools do.
@@ -125,7 +125,7 @@ fn row(rank: usize, entry: &ProtocolResult) -> Vec<Cell> {
                 aborts,
                 show_ns(measured.latency_ns_p50),
                 show_ns(measured.latency_ns_p99),
-                format!("{} MiB\n{:.0} B/record", measured.memory_bytes >> 20, measured.memory_bytes_per_record),
+                format!("{}\n{:.0} B/record", show_bytes(measured.memory_bytes), measured.memory_bytes_per_record),
             ]);
         }
         None => cells.extend(std::iter::repeat_n("-".to_string(), 7)),

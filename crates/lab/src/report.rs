@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::compare::show_rate;
-use crate::memory::show_bytes;
+pub use crate::memory::show_bytes;
 use crate::result::{Measured, ProtocolResult, ResultFile};
 
 /// The whole page. `command` runs the same again.
