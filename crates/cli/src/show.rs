@@ -1,26 +1,28 @@
 //! Text for people.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 use contend_lab::compare::show_rate;
 use contend_lab::report::{show_bytes, show_ns};
 use contend_lab::{ProtocolResult, ResultFile};
 
-/// Prints to stdout. A reader that has gone away ends the process quietly, as other tools do.
-pub(crate) fn print(text: &str) {
-    write(std::io::stdout().lock(), text);
-}
+use crate::UserError;
 
-/// Prints a line to stderr.
-pub(crate) fn complain(line: &str) {
-    write(std::io::stderr().lock(), &format!("{line}\n"));
-}
-
-fn write(mut stream: impl Write, text: &str) {
-    if stream.write_all(text.as_bytes()).and_then(|()| stream.flush()).is_err() {
-        std::process::exit(2);
+/// Prints to stdout. That a reader has gone away is no error: it has seen enough.
+pub(crate) fn print(text: &str) -> Result<(), UserError> {
+    let mut stdout = std::io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(UserError(format!("can't write to stdout: {error}")))
+        }
+        _ => Ok(()),
     }
+}
+
+/// Prints a line to stderr. There is nobody to tell if that fails.
+pub(crate) fn complain(line: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{line}");
 }
 
 /// Columns of text where stdout is no terminal that has a width of its own.

@@ -94,6 +94,23 @@ fn a_full_disk_loses_nothing_else() {
     assert!(text(&output.stdout).contains("silo commits"), "the table is shown all the same");
 }
 
+/// `contend compare | head -1` ends well, and the files are there.
+#[test]
+fn a_reader_that_has_seen_enough_loses_nothing() {
+    let folder = TempDir::new().expect("a folder");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_contend"))
+        .args(with_short(&["compare", "--no-verify"]))
+        .current_dir(folder.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(folder.path().join("report.html").exists() && folder.path().join("results.json").exists());
+}
+
 #[test]
 fn broken_result_files_are_refused() {
     let folder = TempDir::new().expect("a folder");

@@ -34,11 +34,11 @@ fn limit(args: &LimitArgs) -> Result<Status, UserError> {
     match limits(threads, args.rounds, window, &stop, &Bars::default()) {
         Ok(limits) if args.json => {
             let json = serde_json::to_string_pretty(&limits).expect("plain data");
-            show::print(&format!("{json}\n"));
+            show::print(&format!("{json}\n"))?;
             Ok(Status::Good)
         }
         Ok(limits) => {
-            show::print(&text(&limits, threads));
+            show::print(&text(&limits, threads))?;
             Ok(Status::Good)
         }
         Err(error) => interrupted(error, &stop, |status| status),

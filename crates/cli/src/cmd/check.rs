@@ -38,9 +38,9 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Status, UserError> {
             "report": report,
             "serial_replay_differs": divergence.map(|divergence| divergence.to_string()),
         });
-        show::print(&format!("{json:#}\n"));
+        show::print(&format!("{json:#}\n"))?;
     } else {
-        show::print(&format!("{report}\n\n{verdict}\n"));
+        show::print(&format!("{report}\n\n{verdict}\n"))?;
     }
     Ok(if kept { Status::Good } else { Status::CheckFailed })
 }

@@ -23,7 +23,7 @@ pub(crate) fn run(args: &CompareArgs) -> Result<Status, UserError> {
     let written = format!("report: {} · results: {}", page.path().display(), data.path().display());
     match json {
         Json::Stdout => show::complain(&written),
-        _ => show::print(&format!("{written}\n")),
+        _ => show::print(&format!("{written}\n"))?,
     }
     Ok(status)
 }

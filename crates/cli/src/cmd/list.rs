@@ -21,10 +21,10 @@ pub(crate) fn run(args: &ListArgs) -> Result<Status, UserError> {
     if args.json {
         let lists: serde_json::Map<String, Value> =
             chosen.iter().map(|what| (name(*what).to_string(), as_json(*what))).collect();
-        show::print(&format!("{:#}\n", Value::Object(lists)));
+        show::print(&format!("{:#}\n", Value::Object(lists)))?;
     } else {
         for what in chosen {
-            show::print(&as_text(what));
+            show::print(&as_text(what))?;
         }
     }
     Ok(Status::Good)

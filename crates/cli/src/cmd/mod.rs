@@ -33,17 +33,16 @@ impl Json {
 /// Shows a result, writes it where it was asked for, and says how the command ended.
 fn deliver(result: &ResultFile, json: &Json, files: &[(&Target, String)]) -> Result<Status, UserError> {
     let table = show::result(result);
-    match json {
+    // What can't be written must not keep the rest from being written.
+    let mut failure = match json {
         Json::Stdout => {
             show::complain(table.trim_end());
-            show::print(&result.to_json());
+            show::print(&result.to_json()).err()
         }
-        _ => show::print(&table),
-    }
-    // What could be measured is shown by now: a file that can't be written loses nothing else.
-    let mut failure = None;
+        _ => show::print(&table).err(),
+    };
     if let Json::File(target) = json {
-        failure = target.write_text(&result.to_json()).err();
+        failure = target.write_text(&result.to_json()).err().or(failure);
     }
     for (target, text) in files {
         failure = target.write_text(text).err().or(failure);

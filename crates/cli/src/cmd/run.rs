@@ -29,7 +29,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Status, UserError> {
             format!("history: {} ({} transactions)", target.path().display(), recorded.history.transactions().len());
         match json {
             Json::Stdout => show::complain(&written),
-            _ => show::print(&format!("{written}\n")),
+            _ => show::print(&format!("{written}\n"))?,
         }
     }
     Ok(status)
