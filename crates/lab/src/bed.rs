@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::sync::{Arc, Barrier};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use contend_engine::abort::AbortCounts;
@@ -17,6 +17,7 @@ use hdrhistogram::Histogram;
 
 use crate::config::{LabError, RunConfig, options, values};
 use crate::recording::{Recorded, recorded};
+use crate::start::Start;
 use crate::verify::{Interleaved, interleaving_seed};
 use crate::watch::Stop;
 
@@ -217,10 +218,10 @@ impl<P: Protocol<Native>, W: Workload<Native>> Bed for TypedBed<P, W> {
     fn run(&mut self, span: Span, stop: &Stop, tick: &dyn Fn(u64)) -> Result<Count, LabError> {
         let cores = available_cores();
         let (over, running) = (Word::new(0), Word::new(self.slots.len() as u64));
-        let barrier = Barrier::new(self.slots.len() + 1);
+        let (start_line, threads_count) = (Start::new(), self.slots.len());
         let shares = span.transactions_max.map(|max| max.div_ceil(self.slots.len() as u64));
         let (workload, purpose) = (&self.workload, self.purpose);
-        let (over, running, barrier) = (&over, &running, &barrier);
+        let (over, running, start_line) = (&over, &running, &start_line);
         let (seconds, outcomes) = std::thread::scope(|scope| {
             let threads: Vec<_> = self
                 .slots
@@ -230,7 +231,7 @@ impl<P: Protocol<Native>, W: Workload<Native>> Bed for TypedBed<P, W> {
                     scope.spawn(move || {
                         // A core that can't be had is no reason not to measure.
                         let _ = pin_to_core(core);
-                        barrier.wait();
+                        start_line.wait();
                         let outcome = slot.work(workload, over, shares, purpose);
                         slot.worker.go_offline();
                         // Relaxed: the threads are joined before anything else is read.
@@ -239,7 +240,7 @@ impl<P: Protocol<Native>, W: Workload<Native>> Bed for TypedBed<P, W> {
                     })
                 })
                 .collect();
-            barrier.wait();
+            start_line.release(threads_count);
             let start = Instant::now();
             let mut last_tick = Duration::ZERO;
             // Relaxed, here and below: hints to end.

@@ -15,6 +15,7 @@ mod memory;
 pub mod recording;
 pub mod report;
 pub mod result;
+mod start;
 mod stats;
 mod verify;
 mod watch;

@@ -2,7 +2,6 @@
 
 use std::alloc::Layout;
 use std::hint::black_box;
-use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use contend_machine::{Machine, Native, Ordering, available_cores, pin_to_core};
@@ -10,6 +9,7 @@ use serde::Serialize;
 
 use crate::config::LabError;
 use crate::memory::{available_bytes, show_bytes};
+use crate::start::Start;
 use crate::stats::Spread;
 use crate::watch::{Observer, Stop};
 
@@ -152,8 +152,8 @@ fn run(probe: Probe, arena: &Arena, threads: usize, window: Duration) -> f64 {
     let threads = if let Probe::Increments(count) = probe { count } else { threads };
     let cores = available_cores();
     let (over, shared) = (Word::new(0), Word::new(0));
-    let barrier = Barrier::new(threads + 1);
-    let (over, shared, barrier) = (&over, &shared, &barrier);
+    let start_line = Start::new();
+    let (over, shared, start_line) = (&over, &shared, &start_line);
     let (done, seconds) = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads)
             .map(|number| {
@@ -161,7 +161,7 @@ fn run(probe: Probe, arena: &Arena, threads: usize, window: Duration) -> f64 {
                 scope.spawn(move || {
                     // A core that can't be had is no reason not to measure.
                     let _ = pin_to_core(core);
-                    barrier.wait();
+                    start_line.wait();
                     let mut state = number * 0x9e37_79b9;
                     let mut done = 0u64;
                     // Relaxed: a hint to end.
@@ -174,7 +174,7 @@ fn run(probe: Probe, arena: &Arena, threads: usize, window: Duration) -> f64 {
                 })
             })
             .collect();
-        barrier.wait();
+        start_line.release(threads);
         let start = Instant::now();
         std::thread::sleep(window);
         over.store(1, Ordering::Relaxed);

@@ -15,7 +15,7 @@ use crossbeam_utils::CachePadded;
 /// How long to wait after an abort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// Not at all.
+    /// Not at all; but after several aborts in a row the core is offered to other threads.
     None,
     /// A random time up to a bound that doubles with each abort of the transaction.
     Exponential,
@@ -42,6 +42,9 @@ options! {
 const CLIMB_EVERY_US: f64 = 5_000.0;
 /// By how much it changes (Cicada: 0.5 us).
 const STEP_US: f64 = 0.5;
+/// A transaction that is aborted more often in a row gives its core away each time, whatever the method: where threads share cores,
+/// the one that is in its way may be waiting for this core.
+const GIVE_WAY_AFTER: u32 = 8;
 /// A worker looks at the clock once in so many commits.
 const CLOCK_EVERY: u64 = 16;
 
@@ -181,7 +184,11 @@ impl<M: Machine> Retry<M> {
     pub fn aborted(&mut self) {
         self.attempts += 1;
         let bound = self.bound();
-        if bound > 0 {
+        if bound == 0 {
+            if self.attempts > GIVE_WAY_AFTER {
+                M::yield_now();
+            }
+        } else {
             let random = self.next_random();
             // A product of 64 x 64 bits keeps its upper half: a uniform number below the bound.
             Self::wait(((u128::from(random) * u128::from(bound)) >> 64) as u64);
