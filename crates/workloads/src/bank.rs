@@ -1,6 +1,11 @@
 //! Bank: transfers between accounts, and audits that add all of them up. The sum never changes.
 //!
-//! A transfer reads and writes two accounts, and is cancelled if the first has too little. An audit reads every account in one batch.
+//! A transfer reads and writes two accounts, and is cancelled if the first has too little. An audit reads every account, in
+//! batches.
+//!
+//! Transfers commute, so that each account's balance follows from the transfers that committed, whatever their order. Clients sum
+//! up what they moved to and from the *tracked* accounts (all of them, up to 65,536; else one in a power of two), which shows writes
+//! that get lost in pairs and leave the sum as it is.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -13,6 +18,7 @@ use contend_machine::Machine;
 use rand::rngs::SmallRng;
 use rand::{RngCore, SeedableRng};
 
+use crate::sample::Sample;
 use crate::workload::{Checked, Violation, Workload, WorkloadInfo};
 use crate::zipf::Zipf;
 
@@ -64,6 +70,8 @@ pub struct Client {
     audits: u64,
     /// The first wrong sum of a committed audit.
     wrong_sum: Option<u64>,
+    /// Of each tracked account: what committed transfers have brought, less what they have taken.
+    flows: Vec<i64>,
     keys: Vec<u64>,
 }
 
@@ -73,6 +81,7 @@ pub struct Bank<M: Machine> {
     options: BankOptions,
     table: Arc<Table<M, u64>>,
     zipf: Zipf,
+    tracked: Sample,
 }
 
 impl<M: Machine> Bank<M> {
@@ -101,6 +110,7 @@ impl<M: Machine> Workload<M> for Bank<M> {
         Bank {
             table: engine.create_table(&Self::tables(options, index)[0]),
             zipf: Zipf::new(options.accounts, options.theta),
+            tracked: Sample::new(options.accounts),
             options: options.clone(),
         }
     }
@@ -142,6 +152,7 @@ impl<M: Machine> Workload<M> for Bank<M> {
             transfers: 0,
             audits: 0,
             wrong_sum: None,
+            flows: vec![0; self.tracked.len()],
             keys: Vec::with_capacity(AUDIT_STEP),
         }
     }
@@ -198,6 +209,11 @@ impl<M: Machine> Workload<M> for Bank<M> {
     fn committed(&self, client: &mut Client, input: &Input) {
         if !input.audit {
             client.transfers += 1;
+            for (account, flow) in [(input.from, -(input.amount as i64)), (input.to, input.amount as i64)] {
+                if let Some(position) = self.tracked.position(account) {
+                    client.flows[position] += flow;
+                }
+            }
             return;
         }
         client.audits += 1;
@@ -221,12 +237,26 @@ impl<M: Machine> Workload<M> for Bank<M> {
                 return Err(Violation(format!("account {account} holds {}, and all together hold {total}", row[0])));
             }
             sum = sum.wrapping_add(row[0]);
+            if let Some(position) = self.tracked.position(account) {
+                let flow: i64 = clients.iter().map(|client| client.flows[position]).sum();
+                let expected = self.options.balance as i64 + flow;
+                if row[0] as i64 != expected {
+                    return Err(Violation(format!(
+                        "account {account} holds {}, and by the transfers that committed it holds {expected}: updates got lost",
+                        row[0]
+                    )));
+                }
+            }
         }
         if sum != total {
             return Err(Violation(format!("the accounts hold {sum}, and have held {total} in the beginning")));
         }
         let transfers: u64 = clients.iter().map(|client| client.transfers).sum();
         let audits: u64 = clients.iter().map(|client| client.audits).sum();
-        Ok(Checked(format!("the sum is {total} after {transfers} transfers, and was so in {audits} audits")))
+        Ok(Checked(format!(
+            "the sum is {total} after {transfers} transfers, and was so in {audits} audits; {} tracked accounts hold what the \
+             transfers left them",
+            self.tracked.len()
+        )))
     }
 }

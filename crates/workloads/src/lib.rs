@@ -4,6 +4,7 @@
 //! protocol and can't know which one. What this crate must not know: protocols, threads, time.
 
 pub mod bank;
+mod sample;
 pub mod workload;
 pub mod ycsb;
 pub mod zipf;

@@ -9,7 +9,11 @@
 //! stamp and key, so that a row that is torn, or stands under the wrong key, shows. With `ycsb.rmw=on` and 16 bytes or more the second word
 //! counts the writes. After a run each record must hold a stamp of a committed transaction; and each *tracked* record (all of them, up
 //! to 65,536; else one in a power of two) the last stamp that the client that wrote it remembers, and the number of all
-//! clients' writes.
+//! clients' writes. Of the records that are not tracked it is not checked that the stamp is the last writer's, nor that this writer
+//! wrote this record. Rows of 8 bytes hold the stamp alone: of them a wrong key shows if the record is tracked.
+//!
+//! A committed transaction must have found every key that it asked for, and its scans must begin at their key and ascend. Every
+//! insert that committed must be there; those that a client would make next must not.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -23,6 +27,7 @@ use contend_machine::Machine;
 use rand::rngs::SmallRng;
 use rand::{RngCore, SeedableRng};
 
+use crate::sample::Sample;
 use crate::workload::{Checked, Violation, Workload, WorkloadInfo};
 use crate::zipf::Zipf;
 
@@ -103,8 +108,6 @@ pub const INFOS: &[WorkloadInfo] = &[
     preset("ycsb-f", "half reads, half read-modify-writes, skewed", &[("ycsb.rmw", "on"), ("ycsb.theta", "0.99")]),
 ];
 
-/// Tracked records, at most.
-const TRACKED_MAX: u64 = 1 << 16;
 /// In a stamp: the worker above, the sequence number below.
 const WORKER_SHIFT: u32 = 48;
 /// The stamp of a row that was loaded.
@@ -211,7 +214,8 @@ pub struct Client {
     tracked: Vec<(u64, u64)>,
     /// What was read, so that reading is not optimised away.
     sink: u64,
-    /// Keys that the running execution found missing, or that it could not insert: none, if it commits.
+    /// Keys that the running execution found missing, or that it could not insert, and scans that began or went on at a wrong key:
+    /// none, if it commits.
     surprises: u64,
     /// The same, of committed transactions.
     wrong: u64,
@@ -229,8 +233,8 @@ pub struct Ycsb<M: Machine> {
     insert_below: u64,
     /// Below: a read, of 32 other bits.
     read_below: u64,
-    /// Records whose number ends in so many zero bits are tracked.
-    track_shift: u32,
+    /// The loaded records that clients remember writing.
+    tracked: Sample,
 }
 
 /// A fraction of the 2^32 values of 32 random bits.
@@ -247,12 +251,6 @@ impl<M: Machine> Ycsb<M> {
         }
     }
 
-    #[inline(always)]
-    fn tracked(&self, record: u64) -> Option<usize> {
-        let position = record >> self.track_shift;
-        (record < self.options.records && position << self.track_shift == record).then_some(position as usize)
-    }
-
     /// The number of the record that the client inserts as its `nth`.
     fn inserted_record(&self, client: &Client, nth: u64) -> u64 {
         self.options.records + nth * client.workers + client.worker
@@ -267,8 +265,8 @@ impl<M: Machine> Ycsb<M> {
         if rank < client.inserted {
             self.inserted_record(client, client.inserted - 1 - rank)
         } else {
-            // The oldest fall out as new ones come: their ranks are below 0 by now.
-            (self.options.records - 1).saturating_sub(rank - client.inserted)
+            // There are as many ranks as loaded records: the oldest of these fall out as new ones come.
+            self.options.records - 1 - (rank - client.inserted)
         }
     }
 
@@ -286,12 +284,11 @@ impl<M: Machine> Ycsb<M> {
         }
         let stamp = row[0];
         if stamp != LOADED {
-            let (worker, sequence) = ((stamp >> WORKER_SHIFT) - 1, stamp & ((1 << WORKER_SHIFT) - 1));
-            let known = clients.iter().find(|client| client.worker == worker);
-            if known.is_none_or(|client| sequence > client.committed) {
-                return Err(Violation(format!(
-                    "the row of key {key} was written by transaction {sequence} of worker {worker}, which never committed"
-                )));
+            let (tag, sequence) = (stamp >> WORKER_SHIFT, stamp & ((1 << WORKER_SHIFT) - 1));
+            let writer = clients.iter().find(|client| client.worker + 1 == tag);
+            if !writer.is_some_and(|client| (1..=client.committed).contains(&sequence)) {
+                let writer = describe(stamp);
+                return Err(Violation(format!("the row of key {key} was written by {writer}, which never committed")));
             }
         }
         Ok((stamp, if self.shape.counted { row[1] } else { 0 }))
@@ -299,7 +296,7 @@ impl<M: Machine> Ycsb<M> {
 
     /// Checks a tracked record against what the clients remember.
     fn check_tracked(&self, record: u64, stamp: u64, writes: u64, clients: &[&Client]) -> Result<(), Violation> {
-        let Some(position) = self.tracked(record) else { return Ok(()) };
+        let Some(position) = self.tracked.position(record) else { return Ok(()) };
         let key = self.key(record);
         let memories = clients.iter().map(|client| client.tracked[position]);
         let is_last = if stamp == LOADED {
@@ -326,10 +323,12 @@ impl<M: Machine> Ycsb<M> {
 }
 
 fn describe(stamp: u64) -> String {
-    if stamp == LOADED {
-        "no transaction (loaded)".into()
-    } else {
-        format!("transaction {} of worker {}", stamp & ((1 << WORKER_SHIFT) - 1), (stamp >> WORKER_SHIFT) - 1)
+    let sequence = stamp & ((1 << WORKER_SHIFT) - 1);
+    match (stamp >> WORKER_SHIFT).checked_sub(1) {
+        Some(worker) => format!("transaction {sequence} of worker {worker}"),
+        None if stamp == LOADED => "no transaction (loaded)".into(),
+        // No transaction has such a stamp: the row was overwritten with something else.
+        None => format!("transaction {sequence} of no worker"),
     }
 }
 
@@ -364,7 +363,6 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
 
     fn create<P: Protocol<M>>(options: &YcsbOptions, index: IndexKind, engine: &Engine<P, M>) -> Self {
         let table = engine.create_table(&Self::tables(options, index)[0]);
-        let tracked_every = options.records.div_ceil(TRACKED_MAX).next_power_of_two();
         Ycsb {
             shape: Shape::new(options),
             table,
@@ -372,7 +370,7 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
             scan_below: below(options.scan.0),
             insert_below: below(options.scan.0 + options.insert.0),
             read_below: below(options.read.0),
-            track_shift: tracked_every.trailing_zeros(),
+            tracked: Sample::new(options.records),
             options: options.clone(),
         }
     }
@@ -415,14 +413,13 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
     }
 
     fn client(&self, worker: usize, workers: usize, seed: u64) -> Client {
-        let tracked = ((self.options.records - 1) >> self.track_shift) as usize + 1;
         Client {
             worker: worker as u64,
             workers: workers as u64,
             rng: SmallRng::seed_from_u64(mix(seed) ^ worker as u64),
             committed: 0,
             inserted: 0,
-            tracked: vec![(LOADED, 0); tracked],
+            tracked: vec![(LOADED, 0); self.tracked.len()],
             sink: 0,
             surprises: 0,
             wrong: 0,
@@ -435,6 +432,12 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
         input.operations.clear();
         input.reads.clear();
         input.writes.clear();
+        // At once what any transaction can need, so that no later one allocates.
+        input.operations.reserve(self.options.ops);
+        if self.options.batch {
+            input.reads.reserve(self.options.ops);
+            input.writes.reserve(self.options.ops);
+        }
         input.read_only = true;
         let mut inserts = 0;
         for _ in 0..self.options.ops {
@@ -510,10 +513,15 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
                 },
                 Kind::Scan => {
                     let (limit, range) = (operation.length as usize, key..=u64::MAX);
-                    tx.scan_rows(&self.table, range, limit, Direction::Forward, Projection::WHOLE, |_, row| {
+                    // No record is ever deleted: the first key is the one asked for, and the others ascend.
+                    let (mut previous, mut ascending) = (None, true);
+                    tx.scan_rows(&self.table, range, limit, Direction::Forward, Projection::WHOLE, |found, row| {
+                        ascending &= previous.map_or(found == key, |previous| found > previous);
+                        previous = Some(found);
                         sink ^= row[0];
                         ControlFlow::Continue(())
                     })?;
+                    surprises += u64::from(!ascending || previous.is_none());
                 }
                 Kind::Insert => match tx.insert_row(&self.table, key)? {
                     Some(row) => self.shape.fill(row, key, input.stamp, 0),
@@ -536,7 +544,7 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
         for operation in &input.operations {
             match operation.kind {
                 Kind::Write => {
-                    if let Some(position) = self.tracked(operation.record) {
+                    if let Some(position) = self.tracked.position(operation.record) {
                         let (last, writes) = &mut client.tracked[position];
                         *last = input.stamp;
                         *writes += 1;
@@ -551,7 +559,7 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
     fn check<P: Protocol<M>>(&self, engine: &Engine<P, M>, clients: &[&Client]) -> Result<Checked, Violation> {
         if let Some(client) = clients.iter().find(|client| client.wrong > 0) {
             return Err(Violation(format!(
-                "committed transactions of worker {} missed {} keys that were there, or found keys that were not",
+                "committed transactions of worker {} missed {} keys that were there, or found keys that were not, or not in order",
                 client.worker, client.wrong
             )));
         }
@@ -564,7 +572,7 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
             }
             let (stamp, writes) = self.check_row(record, &row, clients, &mut expected)?;
             self.check_tracked(record, stamp, writes, clients)?;
-            tracked += u64::from(self.tracked(record).is_some());
+            tracked += u64::from(self.tracked.position(record).is_some());
         }
         for client in clients {
             for nth in 0..client.inserted {
@@ -580,16 +588,25 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
                     return Err(Violation(format!("the inserted row of key {} holds no value", self.key(record))));
                 }
             }
-            let next = self.key(self.inserted_record(client, client.inserted));
-            if engine.peek(&self.table, next, &mut row).is_some() {
-                return Err(Violation(format!("key {next} is there, and its insert has never committed")));
+            // What the next transaction would insert, or one that was given up has tried to.
+            for nth in client.inserted..client.inserted + self.options.ops as u64 {
+                let next = self.key(self.inserted_record(client, nth));
+                if engine.peek(&self.table, next, &mut row).is_some() {
+                    return Err(Violation(format!("key {next} is there, and its insert has never committed")));
+                }
             }
         }
         let inserted: u64 = clients.iter().map(|client| client.inserted).sum();
+        let (mut rows, expected) = (0, self.options.records + inserted);
+        let ordered = engine.peek_all(&self.table, |_, _| rows += 1);
+        if ordered && rows != expected {
+            return Err(Violation(format!("the index lists {rows} rows, where {expected} were loaded or inserted")));
+        }
+        let listed = if ordered { ", and the index lists no others" } else { "" };
         let counted = if self.shape.counted { " and count every write" } else { "" };
         Ok(Checked(format!(
             "{} rows hold values of committed writers, {tracked} tracked rows the last ones{counted}, {inserted} inserted \
-             rows are there",
+             rows are there{listed}",
             self.options.records
         )))
     }
@@ -640,6 +657,28 @@ mod tests {
         }
     }
 
+    fn engine() -> std::sync::Arc<Engine<contend_protocols::none::NoControl, Native>> {
+        Engine::new(contend_protocols::none::NoControl, contend_engine::EngineConfig::default())
+    }
+
+    #[test]
+    fn only_the_first_draw_allocates() {
+        // Reads that are nearly all, or nearly none, of a transaction: the rare longest list of the other kind is not to grow.
+        for read in [0.05, 0.95] {
+            let options = YcsbOptions { batch: true, read: Fraction(read), ops: 100, ..YcsbOptions::default() };
+            let ycsb = Ycsb::create(&options, IndexKind::Hash, &engine());
+            let (mut client, mut input) = (ycsb.client(0, 1, 3), Input::default());
+            ycsb.next(&mut client, &mut input);
+            let capacities = |input: &Input| [&input.reads, &input.writes].map(Vec::capacity);
+            let before = (capacities(&input), input.operations.capacity());
+            for _ in 0..20_000 {
+                ycsb.next(&mut client, &mut input);
+            }
+            assert_eq!((capacities(&input), input.operations.capacity()), before);
+            assert!(before.0.into_iter().all(|capacity| capacity >= 100) && before.1 >= 100, "{before:?}");
+        }
+    }
+
     #[test]
     fn operations_come_in_the_ratios_asked_for() {
         let mut options = YcsbOptions::default();
@@ -647,11 +686,7 @@ mod tests {
         {
             options.set(name, value).expect("a valid option");
         }
-        let engine = Engine::<contend_protocols::none::NoControl, Native>::new(
-            contend_protocols::none::NoControl,
-            contend_engine::EngineConfig::default(),
-        );
-        let ycsb = Ycsb::create(&options, IndexKind::Ordered, &engine);
+        let ycsb = Ycsb::create(&options, IndexKind::Ordered, &engine());
         let mut client = ycsb.client(0, 1, 11);
         let mut input = Input::default();
         let (mut counts, mut lengths) = ([0.0f64; 4], 0.0f64);

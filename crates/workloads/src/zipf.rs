@@ -19,7 +19,9 @@ pub struct Zipf {
 /// Terms of a zeta sum that are added one by one; the rest is an integral with its first corrections.
 const EXACT_TERMS: u64 = 10_000;
 
-/// The sum of `i^-theta` for `i` from 1 to `terms`: Euler-Maclaurin beyond the first terms. The error is below 1e-12 of the sum.
+/// The sum of `i^-theta` for `i` from 1 to `terms`: Euler-Maclaurin beyond the first terms. The first correction left
+/// out is `theta (theta + 1) (theta + 2) / 720 * from^(-theta - 3)`, below 1e-14, so that rounding is what remains: the error is below
+/// 1e-12 of the sum.
 fn zeta(terms: u64, theta: f64) -> f64 {
     let exact = terms.min(EXACT_TERMS);
     let head: f64 = (1..=exact).rev().map(|i| (i as f64).powf(-theta)).sum();
@@ -27,7 +29,8 @@ fn zeta(terms: u64, theta: f64) -> f64 {
         return head;
     }
     let (from, to) = (exact as f64, terms as f64);
-    let integral = (to.powf(1.0 - theta) - from.powf(1.0 - theta)) / (1.0 - theta);
+    // As a product, since near a skew of 1 the two ends of the integral differ in their last bits only.
+    let integral = from.powf(1.0 - theta) * ((1.0 - theta) * (to / from).ln()).exp_m1() / (1.0 - theta);
     let ends = (to.powf(-theta) - from.powf(-theta)) / 2.0;
     let slopes = -theta * (to.powf(-theta - 1.0) - from.powf(-theta - 1.0)) / 12.0;
     head + integral + ends + slopes
@@ -166,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_long_sum_equals_its_approximation() {
-        for theta in [0.1, 0.5, 0.9, 0.99] {
+        for theta in [0.1, 0.5, 0.9, 0.99, 0.999_999_999] {
             let exact: f64 = (1..=1_000_000u64).rev().map(|i| (i as f64).powf(-theta)).sum();
             assert!((zeta(1_000_000, theta) / exact - 1.0).abs() < 1e-12, "theta {theta}");
         }

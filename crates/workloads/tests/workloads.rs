@@ -4,7 +4,8 @@ use std::ops::{ControlFlow, RangeInclusive};
 use std::sync::Arc;
 
 use contend_engine::{
-    Abort, AbortReason, Direction, Engine, EngineConfig, IndexKind, Key, Options, Projection, Protocol, Table, Txn,
+    Abort, AbortReason, Direction, Engine, EngineConfig, IndexKind, Key, KeyWords, Options, Projection, Protocol,
+    Table, Txn,
 };
 use contend_machine::{Machine, Native};
 use contend_protocols::none::NoControl;
@@ -14,19 +15,59 @@ use contend_workloads::bank::Bank;
 use contend_workloads::ycsb::Ycsb;
 use contend_workloads::{Checked, Violation, Workload, WorkloadInfo, WorkloadVisitor, all_workloads, with_workload};
 
+/// What is done to a row.
+type Change = fn(&mut [u64]);
+
+/// What goes wrong, at one of so many row writes (or transactions).
+#[derive(Clone, Copy)]
+enum Fault {
+    None,
+    /// A write is dropped.
+    Drop(usize),
+    /// The row that the transaction wrote before is changed behind its back.
+    Garble(usize, Change),
+    /// That row is deleted.
+    Delete(usize),
+    /// A row appears under a key that nobody asked for.
+    Stray(usize),
+    /// A transaction is rolled back, and said to have committed.
+    Rollback(usize),
+}
+
 /// A transaction between the workload and the engine, which does something wrong or nothing.
 struct Through<'t, T> {
     inner: &'t mut T,
-    /// Every so many row writes one is dropped; 0 drops none.
-    drop_every: usize,
+    fault: Fault,
     writes: &'t mut usize,
+    /// The key that this transaction wrote before.
+    previous: Option<KeyWords>,
     waste: Vec<u64>,
 }
 
-impl<T> Through<'_, T> {
-    fn drops(&mut self) -> bool {
+impl<T: Txn> Through<'_, T> {
+    /// Counts a write, and does what goes wrong at it. Returns whether it is to be dropped.
+    fn strikes<K: Key>(&mut self, table: &Table<T::Machine, K>, key: K) -> Result<bool, Abort> {
         *self.writes += 1;
-        self.drop_every != 0 && self.writes.is_multiple_of(self.drop_every)
+        let due = |every: usize| self.writes.is_multiple_of(every);
+        let previous = self.previous.replace(key.to_words());
+        match (self.fault, previous) {
+            (Fault::Drop(every), _) => return Ok(due(every)),
+            (Fault::Garble(every, change), Some(previous)) if due(every) => {
+                if let Some(row) = self.inner.modify_row(table, K::from_words(previous))? {
+                    change(row);
+                }
+            }
+            (Fault::Delete(every), Some(previous)) if due(every) => {
+                self.inner.delete(table, K::from_words(previous))?;
+            }
+            (Fault::Stray(every), _) if due(every) => {
+                if let Some(row) = self.inner.insert_row(table, K::from_words(key.to_words().map(|word| !word)))? {
+                    row.fill(0);
+                }
+            }
+            _ => {}
+        }
+        Ok(false)
     }
 
     fn wasted<M: Machine, K: Key>(&mut self, table: &Table<M, K>) -> Option<&mut [u64]> {
@@ -59,7 +100,7 @@ impl<T: Txn> Txn for Through<'_, T> {
     }
 
     fn modify_row<K: Key>(&mut self, table: &Table<Self::Machine, K>, key: K) -> Result<Option<&mut [u64]>, Abort> {
-        if self.drops() {
+        if self.strikes(table, key)? {
             let row = self.inner.read_row(table, key, Projection::WHOLE)?.map(<[u64]>::to_vec);
             return Ok(row.map(|row| {
                 self.waste = row;
@@ -70,11 +111,11 @@ impl<T: Txn> Txn for Through<'_, T> {
     }
 
     fn write_row<K: Key>(&mut self, table: &Table<Self::Machine, K>, key: K) -> Result<Option<&mut [u64]>, Abort> {
-        if self.drops() { Ok(self.wasted(table)) } else { self.inner.write_row(table, key) }
+        if self.strikes(table, key)? { Ok(self.wasted(table)) } else { self.inner.write_row(table, key) }
     }
 
     fn insert_row<K: Key>(&mut self, table: &Table<Self::Machine, K>, key: K) -> Result<Option<&mut [u64]>, Abort> {
-        if self.drops() { Ok(self.wasted(table)) } else { self.inner.insert_row(table, key) }
+        if self.strikes(table, key)? { Ok(self.wasted(table)) } else { self.inner.insert_row(table, key) }
     }
 
     fn delete<K: Key>(&mut self, table: &Table<Self::Machine, K>, key: K) -> Result<bool, Abort> {
@@ -109,7 +150,7 @@ struct Run<'a> {
     workers: usize,
     /// Transactions of each worker.
     transactions: usize,
-    drop_every: usize,
+    fault: Fault,
 }
 
 impl Run<'_> {
@@ -167,17 +208,22 @@ impl Run<'_> {
         let mut client = workload.client(number, self.workers, 5);
         let mut input = W::Input::default();
         let mut writes = 0;
-        for _ in 0..self.transactions {
+        for transaction in 1..=self.transactions {
+            let rolled_back = matches!(self.fault, Fault::Rollback(every) if transaction.is_multiple_of(every));
             workload.next(&mut client, &mut input);
             assert!(workload.kind(&input) < W::KINDS.len());
             loop {
                 let outcome = worker.run(|inner| {
-                    let drop_every = self.drop_every;
-                    let mut tx = Through { inner, drop_every, writes: &mut writes, waste: Vec::new() };
-                    workload.execute(&mut tx, &mut client, &input)
+                    let (fault, writes) = (self.fault, &mut writes);
+                    let mut tx = Through { inner, fault, writes, previous: None, waste: Vec::new() };
+                    workload.execute(&mut tx, &mut client, &input)?;
+                    if rolled_back { Err(tx.cancel()) } else { Ok(()) }
                 });
                 match outcome {
                     Ok(()) => workload.committed(&mut client, &input),
+                    Err(abort) if abort.reason == AbortReason::User && rolled_back => {
+                        workload.committed(&mut client, &input);
+                    }
                     Err(abort) if abort.reason == AbortReason::User => {}
                     Err(abort) => {
                         assert!(abort.reason.is_conflict(), "{abort}");
@@ -202,7 +248,7 @@ impl WorkloadVisitor<Native> for RunsRight {
     fn visit<W: Workload<Native>>(self, info: WorkloadInfo) {
         let bank: &[(&str, &str)] = &[("bank.accounts", "300"), ("bank.audit", "0.1")];
         let settings = if info.name.starts_with("ycsb") { SMALL } else { bank };
-        let run = Run { settings, index: self.0, workers: 3, transactions: 1500, drop_every: 0 };
+        let run = Run { settings, index: self.0, workers: 3, transactions: 1500, fault: Fault::None };
         if W::validate(&run.options::<W>(info.preset), self.0).is_err() {
             assert_eq!((info.name, self.0), ("ycsb-e", IndexKind::Hash), "only scans need an order");
             return;
@@ -224,7 +270,7 @@ fn every_workload_is_consistent_under_protocols_that_are_right() {
 #[test]
 fn batches_and_sequential_keys_are_consistent_too() {
     let settings = [SMALL, &[("ycsb.batch", "on"), ("ycsb.keys", "sequential"), ("ycsb.rmw", "on")]].concat();
-    let run = Run { settings: &settings, index: IndexKind::Hash, workers: 2, transactions: 1000, drop_every: 0 };
+    let run = Run { settings: &settings, index: IndexKind::Hash, workers: 2, transactions: 1000, fault: Fault::None };
     let checked = run.go::<Ycsb<Native>, Silo>(&[]).unwrap_or_else(|violation| panic!("{violation}"));
     assert!(checked.0.contains("2000 tracked") && checked.0.contains("count every write"), "{}", checked.0);
 }
@@ -235,10 +281,16 @@ fn dropped_writes_are_found() {
     let cases: [&[(&str, &str)]; 3] = [&[], &[("ycsb.rmw", "on")], &[("ycsb.insert", "1")]];
     for extra in cases {
         let settings = [SMALL, extra].concat();
-        let run = Run { settings: &settings, index: IndexKind::Ordered, workers: 1, transactions: 500, drop_every: 50 };
+        let run = Run {
+            settings: &settings,
+            index: IndexKind::Ordered,
+            workers: 1,
+            transactions: 500,
+            fault: Fault::Drop(50),
+        };
         run.go::<Ycsb<Native>, Silo>(&[]).expect_err("dropped writes");
     }
-    let bank = Run { settings: &[], index: IndexKind::Hash, workers: 1, transactions: 500, drop_every: 51 };
+    let bank = Run { settings: &[], index: IndexKind::Hash, workers: 1, transactions: 500, fault: Fault::Drop(51) };
     let violation = bank.go::<Bank<Native>, Silo>(&[]).expect_err("dropped halves of transfers");
     assert!(
         violation.0.contains("sum") || violation.0.contains("hold") || violation.0.contains("audit"),
@@ -246,17 +298,140 @@ fn dropped_writes_are_found() {
     );
 }
 
+/// Writes that are dropped in pairs leave the sum as it is.
+#[test]
+fn transfers_that_leave_no_trace_are_found() {
+    for fault in [Fault::Drop(1), Fault::Rollback(50)] {
+        let settings = [("bank.audit", "0")];
+        let run = Run { settings: &settings, index: IndexKind::Hash, workers: 1, transactions: 500, fault };
+        let violation = run.go::<Bank<Native>, Silo>(&[]).expect_err("transfers that never happened");
+        assert!(violation.0.contains("updates got lost"), "{violation}");
+    }
+}
+
+#[test]
+fn transactions_rolled_back_and_called_committed_are_found() {
+    let cases: [&[(&str, &str)]; 3] = [&[], &[("ycsb.rmw", "on")], &[("ycsb.insert", "1")]];
+    for extra in cases {
+        let settings = [SMALL, extra].concat();
+        let run = Run {
+            settings: &settings,
+            index: IndexKind::Hash,
+            workers: 1,
+            transactions: 500,
+            fault: Fault::Rollback(50),
+        };
+        run.go::<Ycsb<Native>, Silo>(&[]).expect_err("writes that were rolled back");
+    }
+}
+
 #[test]
 fn a_corrupted_row_is_found() {
-    let run = Run { settings: SMALL, index: IndexKind::Hash, workers: 1, transactions: 200, drop_every: 0 };
-    let (engine, ycsb, clients) = run.run::<Ycsb<Native>, Silo>(&[("ycsb.keys", "sequential")]);
-    check(&ycsb, &engine, &clients).expect("not corrupted yet");
-    let other = Run { transactions: 0, ..run }.run::<Ycsb<Native>, Silo>(&[("ycsb.keys", "sequential")]);
+    let cases: [(&str, Change, &str); 5] = [
+        // One bit of the last word, or of the only one: then it is the stamp of another transaction of the worker.
+        ("20", |row| *row.last_mut().expect("words") ^= 1, "torn"),
+        ("8", |row| row[0] ^= 1, "last committed"),
+        // A stamp that no transaction has: of no worker, of a worker that is not there, of no sequence number.
+        ("8", |row| row[0] = 5, "never committed"),
+        ("8", |row| row[0] = 9 << 48 | 1, "never committed"),
+        ("8", |row| row[0] = 1 << 48, "never committed"),
+    ];
+    for (payload, change, found) in cases {
+        let settings = [("ycsb.records", "2000"), ("ycsb.payload", payload)];
+        let fault = Fault::Garble(50, change);
+        let run = Run { settings: &settings, index: IndexKind::Hash, workers: 1, transactions: 200, fault };
+        let violation = run.go::<Ycsb<Native>, Silo>(&[]).expect_err("garbled rows");
+        assert!(violation.0.contains(found), "{payload} bytes, {found}: {violation}");
+    }
+    let fault = Fault::Garble(40, |row| row[0] += 1);
+    let bank = Run { settings: &[], index: IndexKind::Hash, workers: 1, transactions: 500, fault };
+    bank.go::<Bank<Native>, Silo>(&[("bank.audit", "0")]).expect_err("money out of nothing");
+}
+
+#[test]
+fn rows_that_vanish_are_found() {
+    let insert: &[(&str, &str)] = &[("ycsb.insert", "1")];
+    for (extra, found) in [(&[][..], "missed"), (insert, "gone")] {
+        let settings = [SMALL, extra].concat();
+        let fault = Fault::Delete(500);
+        let run = Run { settings: &settings, index: IndexKind::Ordered, workers: 1, transactions: 1500, fault };
+        let violation = run.go::<Ycsb<Native>, Silo>(&[]).expect_err("rows that vanished");
+        assert!(violation.0.contains(found), "{found}: {violation}");
+    }
+    let fault = Fault::Delete(500);
+    let bank = Run { settings: &[], index: IndexKind::Hash, workers: 1, transactions: 500, fault };
+    bank.go::<Bank<Native>, Silo>(&[("bank.audit", "0")]).expect_err("accounts that vanished");
+}
+
+#[test]
+fn rows_that_nobody_inserted_are_found() {
+    let fault = Fault::Stray(100);
+    let run = Run { settings: SMALL, index: IndexKind::Ordered, workers: 1, transactions: 100, fault };
+    let violation = run.go::<Ycsb<Native>, Silo>(&[]).expect_err("stray rows");
+    assert!(violation.0.contains("the index lists"), "{violation}");
+}
+
+#[test]
+fn writes_and_inserts_without_a_committed_writer_are_found() {
+    let none = Run { settings: SMALL, index: IndexKind::Hash, workers: 1, transactions: 0, fault: Fault::None };
+    let some = Run { transactions: 200, ..none };
+    let (engine, ycsb, clients) = some.run::<Ycsb<Native>, Silo>(&[]);
+    check(&ycsb, &engine, &clients).expect("nothing is wrong yet");
+    let (fresh_engine, fresh_ycsb, fresh_clients) = none.run::<Ycsb<Native>, Silo>(&[]);
     // The clients remember writes that the other engine's rows do not hold.
-    check(&other.1, &other.0, &clients).expect_err("rows without the writes");
+    check(&fresh_ycsb, &fresh_engine, &clients).expect_err("rows without the writes");
     // And the rows hold writes that clients who have committed nothing know nothing of.
-    let violation = check(&ycsb, &engine, &other.2).expect_err("writes without a writer");
+    let violation = check(&ycsb, &engine, &fresh_clients).expect_err("writes without a writer");
     assert!(violation.0.contains("never committed"), "{violation}");
+
+    // A transaction of ten inserts that its client takes for aborted; also if the first of them has left no row.
+    let inserts = [("ycsb.insert", "1")];
+    let before = some.run::<Ycsb<Native>, Silo>(&inserts).2;
+    for fault in [Fault::None, Fault::Drop(2001)] {
+        let (engine, ycsb, _) = Run { transactions: 201, fault, ..some }.run::<Ycsb<Native>, Silo>(&inserts);
+        let violation = check(&ycsb, &engine, &before).expect_err("inserts without a commit");
+        assert!(violation.0.contains("its insert has never committed"), "{violation}");
+    }
+}
+
+/// Ten operations on one, two or three records: a transaction reads and writes what it has written before.
+#[test]
+fn transactions_that_hit_a_record_again_are_consistent() {
+    for (records, batch) in [("1", "off"), ("2", "on"), ("3", "off"), ("3", "on")] {
+        let settings = [("ycsb.records", records), ("ycsb.batch", batch), ("ycsb.payload", "16"), ("ycsb.rmw", "on")];
+        let run =
+            Run { settings: &settings, index: IndexKind::Ordered, workers: 2, transactions: 500, fault: Fault::None };
+        run.go::<Ycsb<Native>, Silo>(&[]).unwrap_or_else(|violation| panic!("{records} records: {violation}"));
+        run.go::<Ycsb<Native>, NoWait>(&[]).unwrap_or_else(|violation| panic!("{records} records: {violation}"));
+    }
+}
+
+/// The first transactions of a worker, in words.
+fn inputs<W: Workload<Native, Input: std::fmt::Debug>>(preset: &[(&str, &str)], worker: usize, seed: u64) -> String {
+    let run = Run { settings: &[], index: IndexKind::Ordered, workers: 0, transactions: 0, fault: Fault::None };
+    let engine = Engine::<NoControl, Native>::new(NoControl, EngineConfig::default());
+    let workload = W::create(&run.options::<W>(preset), IndexKind::Ordered, &engine);
+    let (mut client, mut input) = (workload.client(worker, 2, seed), W::Input::default());
+    let mut words = String::new();
+    for _ in 0..20 {
+        workload.next(&mut client, &mut input);
+        words += &format!("{input:?}\n");
+    }
+    words
+}
+
+#[test]
+fn seed_and_worker_determine_what_is_drawn() {
+    fn judge<W: Workload<Native, Input: std::fmt::Debug>>(preset: &[(&str, &str)]) {
+        let first = inputs::<W>(preset, 0, 1);
+        assert_eq!(first, inputs::<W>(preset, 0, 1));
+        assert_ne!(first, inputs::<W>(preset, 0, 2), "another seed");
+        assert_ne!(first, inputs::<W>(preset, 1, 1), "another worker");
+    }
+    for info in contend_workloads::ycsb::INFOS {
+        judge::<Ycsb<Native>>(info.preset);
+    }
+    judge::<Bank<Native>>(&[]);
 }
 
 /// Without concurrency control updates get lost, and the check says so.
@@ -264,7 +439,7 @@ fn a_corrupted_row_is_found() {
 fn lost_updates_are_found() {
     let settings: &[(&str, &str)] =
         &[("ycsb.records", "4"), ("ycsb.payload", "16"), ("ycsb.rmw", "on"), ("ycsb.read", "0"), ("ycsb.ops", "50")];
-    let run = Run { settings, index: IndexKind::Hash, workers: 4, transactions: 3000, drop_every: 0 };
+    let run = Run { settings, index: IndexKind::Hash, workers: 4, transactions: 3000, fault: Fault::None };
     for _ in 0..20 {
         if let Err(violation) = run.go::<Ycsb<Native>, NoControl>(&[]) {
             let found = violation.0;
