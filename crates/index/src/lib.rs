@@ -166,11 +166,12 @@ pub enum IndexKind {
 }
 
 impl<M: Machine, K: Key> Index<M, K> {
-    /// An empty index, with room for `expected` keys before it has to grow.
-    pub fn new(kind: IndexKind, expected: usize) -> Self {
+    /// An empty index, with room for `expected` keys before it has to grow. `apart` is as for [`OrderedIndex::apart`]; a hash index
+    /// keeps no keys together.
+    pub fn new(kind: IndexKind, expected: usize, apart: u32) -> Self {
         match kind {
             IndexKind::Hash => Index::Hash(HashIndex::new(expected)),
-            IndexKind::Ordered => Index::Ordered(OrderedIndex::new()),
+            IndexKind::Ordered => Index::Ordered(OrderedIndex::apart(apart)),
         }
     }
 

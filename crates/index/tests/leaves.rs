@@ -211,7 +211,7 @@ fn memory_per_key_is_bounded() {
     for (kind, made_to_measure, most) in
         [(IndexKind::Hash, true, 44), (IndexKind::Hash, false, 60), (IndexKind::Ordered, false, 32)]
     {
-        let index = Index::<Native, u64>::new(kind, if made_to_measure { KEYS as usize } else { 0 });
+        let index = Index::<Native, u64>::new(kind, if made_to_measure { KEYS as usize } else { 0 }, 64);
         for i in 0..KEYS {
             index.insert(i.wrapping_mul(0x9e37_79b9_7f4a_7c15), 1);
         }
@@ -219,13 +219,57 @@ fn memory_per_key_is_bounded() {
         assert!(bytes < f64::from(most), "{kind:?}: {bytes} bytes a key");
     }
     // In order: the leaves are full.
-    let index = Index::<Native, u64>::new(IndexKind::Ordered, 0);
+    let index = Index::<Native, u64>::new(IndexKind::Ordered, 0, 64);
     for key in 0..KEYS {
         index.insert(key, 1);
     }
     assert!(index.bytes() as f64 / (KEYS as f64) < 22.0, "{} bytes", index.bytes());
     assert_eq!(
-        (index.kind(), Index::<Native, u64>::new(IndexKind::Hash, 0).kind()),
+        (index.kind(), Index::<Native, u64>::new(IndexKind::Hash, 0, 64).kind()),
         (IndexKind::Ordered, IndexKind::Hash)
     );
+}
+
+/// Families of 100 keys: 64 of them, in any order, then some removed and inserted again. No leaf ever has keys of two.
+#[test]
+fn families_of_keys_never_share_a_leaf() {
+    const APART: u32 = 10;
+    let index = OrderedIndex::<Native, u64>::apart(APART);
+    let key = |i: u64| (i % 64) << APART | (i.wrapping_mul(0x9e37_79b9) >> 6) % 100 * 7;
+    let mut keys = std::collections::BTreeSet::new();
+    let insert = |keys: &mut std::collections::BTreeSet<u64>, i| {
+        if keys.insert(key(i)) {
+            put(&index, key(i));
+        }
+    };
+    let check = |keys: &std::collections::BTreeSet<u64>| {
+        for direction in [Direction::Forward, Direction::Backward] {
+            let observed = scan(&index, 0, u64::MAX, direction, usize::MAX);
+            let mut found: Vec<u64> = observed.entries.iter().map(|(key, _)| *key).collect();
+            if direction == Direction::Backward {
+                found.reverse();
+            }
+            assert!(found.iter().eq(keys), "the keys are all there, in order");
+        }
+        let leaf_of = |key: u64| index.get(key).leaf.address();
+        let families: std::collections::HashMap<usize, u64> =
+            keys.iter().map(|&key| (leaf_of(key), key >> APART)).collect();
+        assert!(keys.iter().all(|&key| families[&leaf_of(key)] == key >> APART), "a leaf with two families");
+    };
+    (0..5000).for_each(|i| insert(&mut keys, i));
+    check(&keys);
+    for family in [0, 5, 63] {
+        for gone in keys.iter().copied().filter(|key| key >> APART == family).collect::<Vec<_>>() {
+            assert!(index.remove(gone, 1));
+            keys.remove(&gone);
+        }
+    }
+    check(&keys);
+    (5000..9000).rev().for_each(|i| insert(&mut keys, i));
+    check(&keys);
+    // A key that is inserted is no phantom to who has looked at another family.
+    let quiet = index.get(3 << APART);
+    put(&index, (4 << APART) | 1);
+    put(&index, (2 << APART) | 1023);
+    assert_eq!(quiet.leaf.version(), quiet.version);
 }

@@ -88,7 +88,7 @@ macro_rules! silo_by_hand {
 
             impl Store {
                 pub(crate) fn new(records: u64) -> Self {
-                    let index = Index::new(IndexKind::Hash, records as usize);
+                    let index = Index::new(IndexKind::Hash, records as usize, 64);
                     let rows = leak_huge((0..records as usize).map(|_| [Word::new(0), Word::new(1)]));
                     for (row, key) in rows.iter().zip(0..) {
                         index.insert(spread(key), std::ptr::from_ref(row).expose_provenance() as u64);
@@ -206,8 +206,7 @@ struct OnEngine<P: Protocol<Native>> {
 impl<P: Protocol<Native>> OnEngine<P> {
     fn new(records: u64) -> Self {
         let engine = Engine::new(P::new(Default::default()), EngineConfig::default());
-        let spec =
-            TableSpec { name: "rows".into(), index: IndexKind::Hash, row_bytes: 8, expected_rows: records as usize };
+        let spec = TableSpec::of_bytes("rows", IndexKind::Hash, 8, records as usize);
         let table = engine.create_table::<u64>(&spec);
         let mut loader = engine.loader().expect("the first worker");
         for key in 0..records {

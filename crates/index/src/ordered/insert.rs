@@ -40,8 +40,10 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
             return leaf.is_at(before).then(|| Insert::Exists(Self::lookup(leaf, before, existing)));
         }
         // What was read so far is valid if the latch is got.
-        if leaf.count() == L {
-            return self.split_leaf(&place, rank, rightmost, key, value);
+        let count = leaf.count();
+        let strange = count > 0 && self.family(key) != self.family(&leaf.key(0));
+        if count == L || strange {
+            return self.split_leaf(&place, rank, rightmost, strange, key, value);
         }
         if !leaf.latch(before) {
             return None;
@@ -51,13 +53,20 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
         Some(Insert::Inserted(Change { leaf: leaf.leaf(), before, after, split: None }))
     }
 
-    /// Inserts into a full leaf.
+    /// What keys of one family have in common.
+    #[inline(always)]
+    fn family(&self, key: &KeyWords) -> u64 {
+        key[0].checked_shr(self.apart).unwrap_or(0)
+    }
+
+    /// Inserts into a leaf that is full, or whose keys are all of another family: these the key comes before or behind.
     #[cold]
     fn split_leaf(
         &self,
         place: &Place<'_, M, K, L, I>,
         rank: usize,
         rightmost: bool,
+        strange: bool,
         key: &KeyWords,
         value: u64,
     ) -> Option<Insert<M>> {
@@ -73,11 +82,12 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
         let right_version = right.latch_new();
         // Keys that ascend, or come at the very end, will go on there: the left leaf stays full.
         let ascending = rank > 0 && leaf.hint() == rank;
-        let at = if ascending || (rightmost && rank >= L - L / 8) { rank } else { L / 2 };
-        leaf.copy_tail(right, at, L, L);
-        right.set_count(L - at, 0);
+        let at = if strange || ascending || (rightmost && rank >= L - L / 8) { rank } else { L / 2 };
+        let count = leaf.count();
+        leaf.copy_tail(right, at, count, count);
+        right.set_count(count - at, 0);
         leaf.set_count(at, leaf.hint());
-        if rank > at || at == L {
+        if rank > at || at == count {
             right.insert_entry(rank - at, key, value);
         } else {
             leaf.insert_entry(rank, key, value);
@@ -87,7 +97,12 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
         M::fence(Ordering::SeqCst);
         // Relaxed: published with the new leaf's version.
         right.word().store(leaf.word().load(Ordering::Relaxed), Ordering::Relaxed);
-        let root = self.adopt(parent, slot, &right.key(0), leaf.words(), right.words());
+        let mut separator = right.key(0);
+        if strange {
+            // The first key that the family may have, so that its smaller keys go to the same leaf.
+            separator = [self.family(&separator) << self.apart, 0, 0, 0];
+        }
+        let root = self.adopt(parent, slot, &separator, leaf.words(), right.words());
         let split = right.publish(right_version);
         let after = leaf.publish(version);
         Self::publish_adoption(parent, parent_version, root);

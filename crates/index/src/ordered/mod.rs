@@ -57,6 +57,8 @@ pub struct OrderedIndex<M: Machine, K: Key, const L: usize = LEAF, const I: usiz
     anchor: NonNull<M::U64>,
     leaves: Pool<M>,
     inners: Pool<M>,
+    /// Keys whose first words differ above this many low bits never share a leaf.
+    apart: u32,
     key: std::marker::PhantomData<K>,
 }
 
@@ -72,6 +74,14 @@ impl<M: Machine, K: Key> OrderedIndex<M, K> {
     /// An empty index.
     pub fn new() -> Self {
         Self::with_fanout()
+    }
+
+    /// An empty index in which keys of different families never share a leaf, nor a leaf's version: those whose first words
+    /// differ above the `apart` low bits; of 64 and more, all keys are one family. So what transactions do to one family, such as a
+    /// district's orders, is no phantom to those that have looked at another (a "contention-aware index": Y. Huang and others,
+    /// "Opportunities for optimism in contended main-memory multicore transactions", VLDB 2020, section 4.5).
+    pub fn apart(apart: u32) -> Self {
+        OrderedIndex { apart, ..Self::new() }
     }
 }
 
@@ -89,7 +99,8 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
         const { Self::FANOUT };
         let leaves = Pool::new(LeafNode::<M, K, L>::WORDS, node::LINK, 0);
         let inners = Pool::new(InnerNode::<M, K, I>::WORDS, node::LINK, 0);
-        let index = OrderedIndex { anchor: inners.alloc(0), leaves, inners, key: std::marker::PhantomData };
+        let index =
+            OrderedIndex { anchor: inners.alloc(0), leaves, inners, apart: u64::BITS, key: std::marker::PhantomData };
         // The nodes are zeros: no keys, an even version.
         index.anchor().set_child(0, index.leaves.alloc(0).as_ptr());
         index
