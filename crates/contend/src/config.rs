@@ -1,6 +1,6 @@
 //! What can be set of a database and of a table.
 
-use contend_engine::{EngineConfig, IndexKind};
+use contend_engine::{EngineConfig, EngineOptions, IndexKind};
 use contend_protocols::method::{Method, RetryOptions};
 
 /// What a database is to be like, apart from its protocol.
@@ -13,6 +13,8 @@ pub struct Config {
     pub epoch_ms: u64,
     /// How long a transaction waits after a conflict before it runs again.
     pub retry: RetryOptions,
+    /// What is done for every protocol: commit-time updates and timestamp splitting, both on.
+    pub engine: EngineOptions,
 }
 
 impl Default for Config {
@@ -23,6 +25,7 @@ impl Default for Config {
             epoch_ms: engine.epoch_ms,
             // An application may have more threads than cores, and one hot row: there, not to wait is the worst choice.
             retry: RetryOptions { backoff: Method::Exponential, ..RetryOptions::default() },
+            engine: EngineOptions { commit_time_updates: true, timestamp_splitting: true },
         }
     }
 }

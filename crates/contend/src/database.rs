@@ -75,8 +75,12 @@ impl<P: Protocol<Native>> Database<P> {
     /// let locking = Database::<NoWait>::default();
     /// ```
     pub fn with(protocol: P::Options, config: Config) -> Self {
-        let engine_config =
-            EngineConfig { workers_max: config.threads_max, epoch_ms: config.epoch_ms, ..EngineConfig::default() };
+        let engine_config = EngineConfig {
+            workers_max: config.threads_max,
+            epoch_ms: config.epoch_ms,
+            options: config.engine,
+            ..EngineConfig::default()
+        };
         let engine = Engine::new(P::new(protocol), engine_config);
         let backoff = Backoff::new(config.retry, config.threads_max);
         let seats = Seats::new(Arc::clone(&engine), backoff);
@@ -113,8 +117,7 @@ impl<P: Protocol<Native>> Database<P> {
         if self.shared.engine.table_names().contains(&name) {
             return Err(Error::TableExists { name });
         }
-        let spec =
-            TableSpec { name, index: options.index, row_bytes: size_of::<R>(), expected_rows: options.expected_rows };
+        let spec = TableSpec::of::<R>(&name, options.index, options.expected_rows);
         Ok(TypedTable::new(self.shared.engine.create_table(&spec)))
     }
 

@@ -14,7 +14,9 @@ use proc_macro::TokenStream;
 /// behind them, and no alignment above 8. All of it is checked at compile time, so no `unsafe` is left to the user.
 ///
 /// Each field becomes a column: an associated constant with the field's name in capitals. `#[group = 1]` puts a column
-/// into another group than 0; the columns of a group share a version where a protocol keeps versions by group.
+/// into another group than 0, up to 7. The columns of a group are read for change, written and validated together, and share a version
+/// where versions are kept by group (timestamp splitting): group what is written together, and keep what is often written apart from
+/// what is often read. A group's columns stand together, and groups begin at multiples of 8 bytes.
 ///
 /// ```
 /// # use contend_engine::Row as _;
@@ -34,6 +36,19 @@ use proc_macro::TokenStream;
 /// ```
 ///
 /// # What is refused
+///
+/// Groups that share a word, or that do not stand together.
+///
+/// ```compile_fail
+/// # use contend_derive::Row;
+/// #[derive(Clone, Copy, Row)]
+/// #[repr(C)]
+/// struct Stock {
+///     item: u32,
+///     #[group = 1]
+///     quantity: u32,
+/// }
+/// ```
 ///
 /// Padding: bytes of no value at all can't be copied word by word.
 ///

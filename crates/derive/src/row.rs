@@ -29,6 +29,7 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
     let fields = named_fields(input)?;
     require_repr_c(input)?;
     let columns = columns(fields)?;
+    groups_stand_together(&columns)?;
     let private = private_module(input.ident.span())?;
     let checks = checks(&input.ident, &columns, &private);
     let implementation = implementation(&input.ident, &columns, &private);
@@ -103,6 +104,21 @@ fn columns<'a>(fields: impl Iterator<Item = &'a Field>) -> Result<Vec<Column<'a>
     errors.map_or(Ok(columns), Err)
 }
 
+/// A group is a run of words, so its columns follow each other.
+fn groups_stand_together(columns: &[Column]) -> Result<()> {
+    for (position, column) in columns.iter().enumerate().skip(1) {
+        let begins = columns[position - 1].group != column.group;
+        if begins && columns[..position].iter().any(|earlier| earlier.group == column.group) {
+            let message = format!(
+                "the columns of group {} do not stand together: another group's stand before `{}`",
+                column.group, column.name
+            );
+            return Err(Error::new_spanned(column.ident, message));
+        }
+    }
+    Ok(())
+}
+
 fn collect(errors: &mut Option<Error>, error: Error) {
     match errors {
         Some(errors) => errors.combine(error),
@@ -138,6 +154,9 @@ fn refuse_known_types(field_type: &Type, name: &str) -> Result<()> {
     Err(Error::new_spanned(field_type, format!("the column `{name}` is not plain data: {way_out}")))
 }
 
+/// As in the engine, which the generated code could not be compiled with otherwise.
+const GROUPS_MAX: u32 = 8;
+
 /// The number in `#[group = N]`; 0 without it.
 fn group(field: &Field) -> Result<u32> {
     let mut attributes = field.attrs.iter().filter(|attribute| attribute.path().is_ident("group"));
@@ -146,7 +165,8 @@ fn group(field: &Field) -> Result<u32> {
         return Err(Error::new_spanned(second, "a column is in one group only"));
     }
     group_number(attribute)
-        .ok_or_else(|| Error::new_spanned(attribute, "a group is a number from 0 to 4294967295: `#[group = 1]`"))
+        .filter(|&group| group < GROUPS_MAX)
+        .ok_or_else(|| Error::new_spanned(attribute, "a group is a number from 0 to 7: `#[group = 1]`"))
 }
 
 fn group_number(attribute: &Attribute) -> Option<u32> {
@@ -199,6 +219,17 @@ fn checks(row: &Ident, columns: &[Column], private: &TokenStream) -> TokenStream
             );
         }
     });
+    let shared_words = columns.windows(2).filter(|pair| pair[0].group != pair[1].group).map(|pair| {
+        let ident = pair[1].ident;
+        let message = format!(
+            "the column `{}` begins group {} inside of a word of 8 bytes that the group before it has begun: groups are \
+             read and written apart, in whole words; put an array of bytes before it",
+            pair[1].name, pair[1].group
+        );
+        quote_spanned! {generated_at(ident.span())=>
+            const _: () = ::core::assert!(::core::mem::offset_of!(#row, #ident) % 8 == 0, #message);
+        }
+    });
     let last = end_of(row, columns.last());
     let end = format!("padding behind the last column of the row `{row}`: fill it with an array of bytes");
     let aligned = format!("the row `{row}` is aligned to more than 8 bytes");
@@ -217,6 +248,7 @@ fn checks(row: &Ident, columns: &[Column], private: &TokenStream) -> TokenStream
             #(let _: #types = #locals;)*
         };
         #(#gaps)*
+        #(#shared_words)*
         const _: () = ::core::assert!(::core::mem::size_of::<#row>() == #last, #end);
         const _: () = ::core::assert!(::core::mem::align_of::<#row>() <= 8, #aligned);
     }

@@ -10,15 +10,26 @@ use parking_lot::{Mutex, RwLock};
 use crate::abort::{Abort, AbortCounts, AbortReason};
 use crate::epoch::Epochs;
 use crate::garbage::{Corpse, Garbage};
-use crate::history::{Committed, Recording, Version};
+use crate::group::Groups;
+use crate::history::{Committed, Part, Recording, Version};
 use crate::protocol::{Context, Initial, Protocol, Unlink};
 use crate::sets::{NodeSet, WriteKind, WriteSet};
 use crate::slab::Arena;
-use crate::table::{AnyTable, OutOfMemory, Placed, Table, TableSpec};
+use crate::table::{AnyTable, OutOfMemory, Placed, Shape, Table, TableSpec};
 use crate::transaction::Transaction;
 
+crate::options! {
+    /// What an engine does for every protocol.
+    pub struct EngineOptions {
+        /// Commit-time updates: an update that is not read is not validated, but applied at commit to what is there.
+        "cu" commit_time_updates: bool = false, in ();
+        /// Timestamp splitting: each group of columns has a version of its own, instead of the row.
+        "ts" timestamp_splitting: bool = false, in ();
+    }
+}
+
 /// What an engine is to be like.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct EngineConfig {
     /// The most workers and loaders at one time.
     pub workers_max: usize,
@@ -26,11 +37,13 @@ pub struct EngineConfig {
     pub epoch_ms: u64,
     /// Whether what transactions do is recorded: each version is signed by its writer, which costs a word a record and time.
     pub history: bool,
+    /// What can be chosen for a run.
+    pub options: EngineOptions,
 }
 
 impl Default for EngineConfig {
     fn default() -> Self {
-        EngineConfig { workers_max: 1024, epoch_ms: 40, history: false }
+        EngineConfig { workers_max: 1024, epoch_ms: 40, history: false, options: EngineOptions::default() }
     }
 }
 
@@ -63,8 +76,8 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
         Arc::new(Engine {
             id: *engines,
             protocol,
-            config,
             epochs: Epochs::new(config.workers_max, interval as u64),
+            config,
             tables: RwLock::new(Vec::new()),
             orphans: Mutex::new(Vec::new()),
             used_numbers: Mutex::new(HashMap::new()),
@@ -101,7 +114,12 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
     pub fn create_table<K: Key>(&self, spec: &TableSpec) -> Arc<Table<M, K>> {
         let mut tables = self.tables.write();
         let id = u32::try_from(tables.len()).expect("fewer than 2^32 tables");
-        let table = Arc::new(Table::new(self.id, id, spec, P::META_WORDS, self.config.history));
+        let shape = Shape {
+            meta_words: P::META_WORDS,
+            split: self.config.options.timestamp_splitting,
+            history: self.config.history,
+        };
+        let table = Arc::new(Table::new(self.id, id, spec, shape));
         tables.push(table.clone());
         table
     }
@@ -109,6 +127,20 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
     /// The tables' names, by their numbers.
     pub fn table_names(&self) -> Vec<String> {
         self.tables.read().iter().map(|table| table.core().name().to_string()).collect()
+    }
+
+    /// What has versions of its own, with names: the tables, or each of their groups of columns.
+    pub fn parts(&self) -> Vec<(Part, String)> {
+        let tables = self.tables.read();
+        let parts_of = |table: &Arc<dyn AnyTable<M>>| {
+            let core = table.core();
+            let name = |cell| match core.cell_count() {
+                1 => core.name().to_string(),
+                _ => format!("{}/{cell}", core.name()),
+            };
+            (0..core.cell_count()).map(|cell| (Part::of(core, cell), name(cell))).collect::<Vec<_>>()
+        };
+        tables.iter().flat_map(parts_of).collect()
     }
 
     /// A key as a history names it. `table` is a table's number.
@@ -119,17 +151,17 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
         self.tables.read()[table as usize].key_name(key)
     }
 
-    /// Who wrote the row under a key as it stands, outside any transaction; 0 if it was loaded, `None` if there is no row, or if
-    /// the engine records no history.
+    /// Who wrote a part of the row under a key as it stands, outside any transaction; 0 if it was loaded, `None` if there is no
+    /// row, or if the engine records no history.
     ///
     /// # Panics
-    /// There is no such table.
-    pub fn last_writer(&self, table: u32, key: &KeyWords) -> Option<Version> {
+    /// There is no such part.
+    pub fn last_writer(&self, part: Part, key: &KeyWords) -> Option<Version> {
         let tables = self.tables.read();
-        let (table, core) = (&tables[table as usize], tables[table as usize].core());
+        let (table, core) = (&tables[part.table as usize], tables[part.table as usize].core());
         let record = table.find(key).filter(|&record| core.records_history() && !self.protocol.is_absent(record))?;
         // Relaxed: no transaction runs.
-        Some(core.payload(record)[core.row_words()].load(Ordering::Relaxed))
+        Some(core.payload(record)[core.signature(part.cell as usize)].load(Ordering::Relaxed))
     }
 
     /// Bytes of all tables: records' memory and indexes.
@@ -168,7 +200,7 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
     }
 
     /// The row under a key, outside any transaction: for checks after a run. `None` if the key is absent. The words are the row's and,
-    /// if history is recorded, its writer's number.
+    /// if history is recorded, its writers' numbers.
     ///
     /// # Panics
     /// The table is of another engine.
@@ -318,7 +350,8 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
     }
 
     fn unlink(&mut self, mut corpse: Corpse<M>) {
-        match self.engine.protocol.unlink(corpse.record) {
+        let cells = self.engine.tables.read()[corpse.table as usize].core().cells(corpse.record, Groups::ALL);
+        match self.engine.protocol.unlink(cells) {
             Unlink::Alive => {}
             Unlink::Busy => self.garbage.tombstones.push_back(corpse),
             Unlink::Marked => {
@@ -346,7 +379,7 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
     ) -> Result<crate::Record<M>, OutOfMemory> {
         let arena = self.arena_of(table.id());
         let record = table.slabs().allocate(arena).ok_or(OutOfMemory)?;
-        self.engine.protocol.init(record, initial);
+        self.engine.protocol.init(table.cells(record, Groups::ALL), initial);
         Ok(record)
     }
 

@@ -6,9 +6,25 @@ use contend_index::KeyWords;
 use contend_machine::Machine;
 
 use crate::sets::{WriteKind, WriteSet};
+use crate::table::TableCore;
 
 /// Who wrote a version: a transaction's number, or 0 for a row that was loaded.
 pub type Version = u64;
+
+/// The cells of one number in a table: what has versions of its own, and is a table to a history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Part {
+    /// The table's number.
+    pub table: u32,
+    /// The cells' number.
+    pub cell: u32,
+}
+
+impl Part {
+    pub(crate) fn of<M: Machine>(table: &TableCore<M>, cell: usize) -> Part {
+        Part { table: table.id(), cell: cell as u32 }
+    }
+}
 
 /// One operation of a committed transaction. Point reads of the transaction's own writes are not among them, nor is what it did to
 /// a key that it has inserted and deleted again.
@@ -16,8 +32,8 @@ pub type Version = u64;
 pub enum Operation {
     /// A row was read.
     Read {
-        /// The table's number.
-        table: u32,
+        /// Where.
+        part: Part,
         /// The row's key.
         key: KeyWords,
         /// Who wrote the version that was read.
@@ -27,8 +43,8 @@ pub enum Operation {
     },
     /// A key was found absent.
     Miss {
-        /// The table's number.
-        table: u32,
+        /// Where.
+        part: Part,
         /// The key.
         key: KeyWords,
         /// Who deleted it last; 0 if it never existed.
@@ -36,8 +52,8 @@ pub enum Operation {
     },
     /// A row was updated or inserted. A transaction may write one key more than once.
     Write {
-        /// The table's number.
-        table: u32,
+        /// Where.
+        part: Part,
         /// The row's key.
         key: KeyWords,
         /// Who wrote the version that the transaction's first write of the key replaced; if that was an insert, who deleted the
@@ -50,8 +66,8 @@ pub enum Operation {
     },
     /// A row was deleted.
     Delete {
-        /// The table's number.
-        table: u32,
+        /// Where.
+        part: Part,
         /// The row's key.
         key: KeyWords,
         /// As of a write.
@@ -59,8 +75,8 @@ pub enum Operation {
     },
     /// A range was read.
     Scan {
-        /// The table's number.
-        table: u32,
+        /// Where.
+        part: Part,
         /// The low end, included.
         low: KeyWords,
         /// The high end, included.
@@ -99,29 +115,36 @@ impl Recording {
     pub(crate) fn commit<M: Machine>(&mut self, worker: usize, writes: &WriteSet<M>) {
         let txn = writes.txn;
         let mut operations = std::mem::take(&mut self.running);
-        // By table and key: who was replaced, and the last value, which goes to the last write.
-        let mut installed: HashMap<(u32, KeyWords), (Version, Option<u64>)> = HashMap::new();
-        for (position, entry) in writes.entries().iter().enumerate() {
-            if entry.kind != WriteKind::Nothing {
-                let value = (entry.kind != WriteKind::Delete).then(|| fingerprint(writes.image(position)));
-                installed.insert((entry.table().id(), writes.key(position)), (entry.over, value));
+        // Who was replaced, and the last value, which goes to the last write.
+        let mut installed: HashMap<(Part, KeyWords), (Version, Option<u64>)> = HashMap::new();
+        for cell in &writes.installed {
+            let write = &writes.entries()[cell.position];
+            let (table, key) = (write.table(), writes.key(cell.position));
+            let part = Part::of(table, cell.cell);
+            let value = (write.kind != WriteKind::Delete)
+                .then(|| fingerprint(&writes.image(cell.position)[table.cell_words(cell.cell)]));
+            // Updates have read what they were applied to.
+            if let Some((version, value)) = cell.base {
+                operations.push(Operation::Read { part, key, version, value });
+                operations.push(Operation::Write { part, key, over: 0, insert: false, value: None });
             }
+            installed.insert((part, key), (cell.over, value));
         }
         operations.retain_mut(|operation| match operation {
-            Operation::Scan { table, seen, .. } => {
-                seen.retain(|(key, version)| *version != txn || installed.contains_key(&(*table, *key)));
+            Operation::Scan { part, seen, .. } => {
+                seen.retain(|(key, version)| *version != txn || installed.contains_key(&(*part, *key)));
                 true
             }
-            Operation::Write { table, key, .. } | Operation::Delete { table, key, .. } => {
-                installed.contains_key(&(*table, *key))
+            Operation::Write { part, key, .. } | Operation::Delete { part, key, .. } => {
+                installed.contains_key(&(*part, *key))
             }
             Operation::Read { .. } | Operation::Miss { .. } => true,
         });
         for operation in operations.iter_mut().rev() {
-            let (Operation::Write { table, key, over, .. } | Operation::Delete { table, key, over }) = operation else {
+            let (Operation::Write { part, key, over, .. } | Operation::Delete { part, key, over }) = operation else {
                 continue;
             };
-            let Some((replaced, last_value)) = installed.get_mut(&(*table, *key)) else { continue };
+            let Some((replaced, last_value)) = installed.get_mut(&(*part, *key)) else { continue };
             *over = *replaced;
             if let Operation::Write { value, .. } = operation {
                 *value = last_value.take();
@@ -131,7 +154,7 @@ impl Recording {
     }
 }
 
-/// A fingerprint of a row: FNV-1a over its words (Fowler, Noll, Vo).
+/// A fingerprint of a row or a part of it: FNV-1a over the words (Fowler, Noll, Vo).
 pub fn fingerprint(row: &[u64]) -> u64 {
     row.iter()
         .fold(0xcbf2_9ce4_8422_2325, |hash, word| (hash ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(29))

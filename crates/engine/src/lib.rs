@@ -10,7 +10,8 @@
 //!
 //! | module | what it holds |
 //! | --- | --- |
-//! | [`row`] | rows as typed plain data, columns, projections |
+//! | [`row`], [`group`] | rows as typed plain data, columns, groups of columns, projections |
+//! | [`mod@update`] | updates as data, applied at commit |
 //! | [`table`], [`record`], `slab` | tables, records, the memory that records live in |
 //! | [`epoch`] | the global epoch; when memory may be reused |
 //! | [`sets`] | parts that protocols are made of: write set, node set, record map |
@@ -27,6 +28,7 @@ pub mod abort;
 pub mod engine;
 pub mod epoch;
 mod garbage;
+pub mod group;
 pub mod history;
 pub mod options;
 pub mod protocol;
@@ -37,17 +39,20 @@ mod slab;
 pub mod table;
 pub mod transaction;
 pub mod txn;
+pub mod update;
 
 pub use abort::{Abort, AbortReason};
 pub use contend_index::{Change, Direction, IndexKind, Key, KeyWords, Leaf, MAX_KEY_WORDS};
-pub use engine::{Engine, EngineConfig, Loader, Worker};
+pub use engine::{Engine, EngineConfig, EngineOptions, Loader, Worker};
+pub use group::{GROUPS_MAX, Groups};
 pub use options::{OptionError, OptionSpec, OptionValue, Options};
-pub use protocol::{Access, At, Context, Info, Initial, Isolation, Mode, Protocol, Unlink};
-pub use record::Record;
+pub use protocol::{At, Context, Found, Info, Initial, Isolation, Mode, Protocol, Unlink};
+pub use record::{Cell, Cells, Record};
 pub use row::{Column, ColumnInfo, Columns, Projection, Row, Span, Whole};
 pub use table::{OutOfMemory, Table, TableCore, TableSpec, TypedTable};
 pub use transaction::Transaction;
 pub use txn::Txn;
+pub use update::{Number, RowUpdate, Update};
 
 /// What the code made by `#[derive(Row)]` names, so that a user needs no dependency for it.
 #[doc(hidden)]

@@ -3,15 +3,16 @@
 //! A protocol never probes an index. The engine does, and hands it one located record at a time ([`At`]); so batched lookups,
 //! scans, misses, repeated lookups of an unlinked record, history and abort accounting are written once, for all protocols.
 
-use contend_index::{Change, Key, Leaf};
+use contend_index::{Change, Leaf};
 use contend_machine::Machine;
 
 use crate::abort::Abort;
+use crate::group::Groups;
 use crate::options::Options;
-use crate::record::Record;
-use crate::row::Projection;
+use crate::record::{Cells, Record};
+use crate::row::{Projection, Span};
 use crate::sets::{NodeSet, WriteSet};
-use crate::table::{Table, TableCore};
+use crate::table::TableCore;
 
 /// What a protocol promises of the histories that it allows (Adya, Liskov, O'Neil: "Generalized isolation level definitions",
 /// ICDE 2000).
@@ -61,11 +62,13 @@ pub enum Initial {
 /// What a write is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// The whole row is replaced; what it was is of no interest.
+    /// The groups are replaced; what they were is of no interest.
     Blind,
-    /// The row is read, and changed.
+    /// The groups are read, and changed.
     Modify,
-    /// The record is to be made absent.
+    /// The groups are changed at commit, by updates that are not told what they were.
+    Merge,
+    /// The record is read, and made absent.
     Delete,
     /// The record is absent (this transaction has just read that) and is to get a row.
     Insert,
@@ -73,34 +76,36 @@ pub enum Mode {
 
 /// What an access of a located record came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// A read: the row is in [`Context::scratch`].
+pub enum Found {
+    /// There is a row. What was to be read of it is in [`Context::scratch`].
     Row,
-    /// The transaction's own write; this is its position in the write set. After `write`: the image is to be filled.
-    Own(usize),
-    /// The record is absent. This was observed like a row would be, and the payload is in [`Context::scratch`].
+    /// The record is absent. This was observed like a row would be.
     Absent,
-    /// The transaction itself has deleted the row.
-    OwnDeleted,
-    /// The record is out of the index: look the key up again.
+    /// The record is out of the index: look the key up again. Nothing was observed, nothing is held.
     Unlinked,
 }
 
 /// A located record.
 #[derive(Clone, Copy, Debug)]
-pub struct At<'a, M: Machine, K: Key> {
+pub struct At<'a, M: Machine> {
     /// Its table.
-    pub table: &'a Table<M, K>,
-    /// Its key.
-    pub key: K,
+    pub table: &'a TableCore<M>,
     /// The record itself.
     pub record: Record<M>,
+}
+
+impl<M: Machine> At<'_, M> {
+    /// The cells in which these groups are.
+    #[inline(always)]
+    pub fn cells(self, groups: Groups) -> Cells<M> {
+        self.table.cells(self.record, groups)
+    }
 }
 
 /// What became of a tombstone that was to be unlinked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unlink {
-    /// It is marked; from now on every access answers [`Access::Unlinked`]. The engine takes it out of the index.
+    /// It is marked; from now on every access answers [`Found::Unlinked`]. The engine takes it out of the index.
     Marked,
     /// It has a row again, and needs no collecting until it is deleted again.
     Alive,
@@ -136,25 +141,32 @@ impl<M: Machine, L> Context<M, L> {
         unsafe { &*self.epoch }.current()
     }
 
-    /// Copies what is needed of a record's payload to [`Context::scratch`]. The protocol sees to it that it is one state.
+    /// Copies what is needed of a record's row to [`Context::scratch`]. The protocol sees to it that each cell is of one state.
     #[inline(always)]
-    pub fn copy_row(&mut self, table: &TableCore<M>, record: Record<M>, columns: Projection<'_>) {
-        if self.scratch.len() < table.payload_words() {
-            self.grow_scratch(table.payload_words());
+    pub fn copy_row(&mut self, at: At<'_, M>, columns: Projection<'_>) {
+        let (table, payload) = (at.table, at.table.payload(at.record));
+        if self.scratch.len() < payload.len() {
+            self.grow_scratch(payload.len());
         }
-        columns.copy_out::<M>(table.payload(record), &mut self.scratch);
+        match columns.words() {
+            // All of it, with the signatures, whatever was asked for.
+            _ if table.records_history() => M::copy_out(payload, &mut self.scratch[..payload.len()]),
+            Some(spans) => self.copy_spans(payload, spans.iter().copied()),
+            None if table.is_whole(columns.groups()) => M::copy_out(payload, &mut self.scratch[..payload.len()]),
+            None => self.copy_spans(payload, table.spans(columns.groups())),
+        }
+    }
+
+    #[inline(always)]
+    fn copy_spans(&mut self, payload: &[M::U64], spans: impl Iterator<Item = Span>) {
+        for span in spans {
+            M::copy_out(&payload[span.words()], &mut self.scratch[span.words()]);
+        }
     }
 
     #[cold]
     fn grow_scratch(&mut self, words: usize) {
         self.scratch.resize(words, 0);
-    }
-
-    /// Moves the row in [`Context::scratch`] into the image of the write at this position.
-    #[inline(always)]
-    pub fn scratch_to_image(&mut self, position: usize) {
-        let image = self.writes.image_mut(position);
-        image.copy_from_slice(&self.scratch[..image.len()]);
     }
 }
 
@@ -164,12 +176,13 @@ impl<M: Machine, L> Context<M, L> {
 /// if the transaction's code gave up or if any of these failed, `commit` included. A method that fails may leave locks held: `abort`
 /// releases what is held. After either, the engine clears the write set and the node set.
 ///
-/// Own reads: `read` and `write` look into `cx.writes` first. A record that the transaction reads twice may be observed twice; the
-/// commit must fail unless both observations were of one state.
+/// The engine keeps the write set and answers reads of what the transaction wrote. So a protocol is asked for cells of which it knows
+/// nothing yet, with exceptions that it must get right: a cell may be read more than once, written after it was read, and read after
+/// a write of [`Mode::Blind`] or [`Mode::Merge`]. The commit must fail unless all observations of a cell were of one state.
 pub trait Protocol<M: Machine>: Sized + Send + Sync + 'static {
     /// Name, paper, promise.
     const INFO: Info;
-    /// Metadata words of a record, 1 or more.
+    /// Metadata words of a cell, 1 or more.
     const META_WORDS: usize;
     /// What can be tuned.
     type Options: Options;
@@ -179,42 +192,39 @@ pub trait Protocol<M: Machine>: Sized + Send + Sync + 'static {
     /// The protocol's shared state.
     fn new(options: Self::Options) -> Self;
 
-    /// Sets the metadata of a record that nobody else sees yet.
-    fn init(&self, record: Record<M>, initial: Initial);
+    /// Sets the metadata of a record that nobody else sees yet; these are all its cells.
+    fn init(&self, cells: Cells<M>, initial: Initial);
 
     /// A transaction begins. The write set and the node set are empty.
     fn begin(&self, cx: &mut Context<M, Self::Local>);
 
-    /// Reads a record: copies what `columns` names to [`Context::scratch`], also of a record that is absent.
+    /// Reads a record's cells: copies what `columns` names to [`Context::scratch`] by [`Context::copy_row`], also if the record is
+    /// absent.
     ///
     /// # Errors
     /// The transaction has to abort.
-    fn read<K: Key>(
-        &self,
-        cx: &mut Context<M, Self::Local>,
-        at: At<'_, M, K>,
-        columns: Projection<'_>,
-    ) -> Result<Access, Abort>;
+    fn read(&self, cx: &mut Context<M, Self::Local>, at: At<'_, M>, columns: Projection<'_>) -> Result<Found, Abort>;
 
-    /// Announces a write: answers [`Access::Own`] with the image's position. For [`Mode::Modify`] the image holds the row, for
-    /// [`Mode::Blind`] and [`Mode::Insert`] it is to be filled. A record that is absent is a miss, and observed as one, except
-    /// for [`Mode::Insert`]. A blind write may leave it to the commit to find the record absent.
+    /// The transaction is going to write these groups, or the whole record. For [`Mode::Modify`] and [`Mode::Delete`] they are read,
+    /// too, all of them. A record that is absent is a miss, observed as one, and not to be written after all; except for
+    /// [`Mode::Insert`], which demands an absent record. [`Mode::Blind`] and [`Mode::Merge`] may leave it to the commit to find
+    /// the record absent.
     ///
     /// # Errors
     /// The transaction has to abort.
-    fn write<K: Key>(&self, cx: &mut Context<M, Self::Local>, at: At<'_, M, K>, mode: Mode) -> Result<Access, Abort>;
-
-    /// The engine has put a new record, made by `init` with [`Initial::Inserting`], into the index: adds it to the write set, and
-    /// answers with its position there. The entry is marked fresh by the engine.
-    ///
-    /// # Errors
-    /// The transaction has to abort. The record must be in the write set in this case too.
-    fn inserted<K: Key>(
+    fn write(
         &self,
         cx: &mut Context<M, Self::Local>,
-        at: At<'_, M, K>,
-        change: &Change<M>,
-    ) -> Result<usize, Abort>;
+        at: At<'_, M>,
+        groups: Groups,
+        mode: Mode,
+    ) -> Result<Found, Abort>;
+
+    /// The engine has put a new record, made by `init` with [`Initial::Inserting`], into the index and into the write set.
+    ///
+    /// # Errors
+    /// The transaction has to abort.
+    fn inserted(&self, cx: &mut Context<M, Self::Local>, at: At<'_, M>, change: &Change<M>) -> Result<(), Abort>;
 
     /// The transaction depends on this leaf's keys: a lookup missed there, or a scan passed it.
     ///
@@ -231,8 +241,8 @@ pub trait Protocol<M: Machine>: Sized + Send + Sync + 'static {
     /// Releases what the transaction holds.
     fn abort(&self, cx: &mut Context<M, Self::Local>);
 
-    /// Marks a tombstone as unlinked, if it still is one, so that it can leave the index.
-    fn unlink(&self, record: Record<M>) -> Unlink;
+    /// Marks a tombstone, of which these are all cells, as unlinked, if it still is one, so that it can leave the index.
+    fn unlink(&self, cells: Cells<M>) -> Unlink;
 
     /// Whether the record has no row, asked when no transaction runs.
     fn is_absent(&self, record: Record<M>) -> bool;

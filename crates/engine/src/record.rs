@@ -1,7 +1,12 @@
 //! A record: the protocol's metadata words, then the row's words, in one block of a slab.
+//!
+//! A record is one *cell*, or, with timestamp splitting, a cell for each group of columns: the unit that a protocol locks,
+//! versions and validates. Each cell has its own metadata words; the cells of a record stand one after the other before the row.
 
 use contend_machine::Machine;
 use std::ptr::NonNull;
+
+use crate::group::{GroupNumbers, Groups};
 
 /// A handle to a record. It is the record's address, and what the index holds as value.
 ///
@@ -81,5 +86,94 @@ impl<M: Machine> Record<M> {
     #[inline(always)]
     pub fn prefetch_to_write(self) {
         M::prefetch_to_write(self.0.as_ptr());
+    }
+
+    /// The cells of these numbers.
+    ///
+    /// # Safety
+    /// The record's table gives it cells of `stride` words of these numbers.
+    #[inline(always)]
+    pub(crate) unsafe fn cells(self, numbers: Groups, stride: usize) -> Cells<M> {
+        Cells { first: self.0, numbers: numbers.into_iter(), stride }
+    }
+
+    /// The first cell, which every record has.
+    #[inline(always)]
+    pub fn first_cell(self) -> Cell<M> {
+        Cell(self.0)
+    }
+}
+
+/// A handle to a cell: the address of its metadata words. Valid as long as the record's.
+#[derive(Debug)]
+pub struct Cell<M: Machine>(NonNull<M::U64>);
+
+impl<M: Machine> Clone for Cell<M> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M: Machine> Copy for Cell<M> {}
+
+// SAFETY: as for a record.
+unsafe impl<M: Machine> Send for Cell<M> {}
+// SAFETY: as for a record.
+unsafe impl<M: Machine> Sync for Cell<M> {}
+
+impl<M: Machine> Cell<M> {
+    /// The first metadata word, which belongs to the protocol.
+    #[inline(always)]
+    pub fn word<'a>(self) -> &'a M::U64 {
+        // SAFETY: every cell has a metadata word; the record's slab outlives the handle's use.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// The address, by which cells can be told apart and ordered.
+    #[inline(always)]
+    pub fn address(self) -> u64 {
+        self.0.as_ptr().addr() as u64
+    }
+}
+
+/// Some of a record's cells, in the order of their addresses.
+#[derive(Debug)]
+pub struct Cells<M: Machine> {
+    first: NonNull<M::U64>,
+    numbers: GroupNumbers,
+    stride: usize,
+}
+
+impl<M: Machine> Clone for Cells<M> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        Cells { first: self.first, numbers: self.numbers.clone(), stride: self.stride }
+    }
+}
+
+impl<M: Machine> Cells<M> {
+    #[inline(always)]
+    fn cell(&self, number: usize) -> Cell<M> {
+        // SAFETY: the record has a cell of this number (`Record::cells`).
+        Cell(unsafe { self.first.add(number * self.stride) })
+    }
+}
+
+impl<M: Machine> Iterator for Cells<M> {
+    type Item = Cell<M>;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Cell<M>> {
+        let number = self.numbers.next()?;
+        Some(self.cell(number))
+    }
+}
+
+impl<M: Machine> DoubleEndedIterator for Cells<M> {
+    #[inline(always)]
+    fn next_back(&mut self) -> Option<Cell<M>> {
+        let number = self.numbers.next_back()?;
+        Some(self.cell(number))
     }
 }

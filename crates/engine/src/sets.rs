@@ -7,56 +7,58 @@ use contend_index::{Change, Key, KeyWords, Leaf, MAX_KEY_WORDS};
 use contend_machine::{Atomic64, Machine, Ordering};
 
 use crate::abort::{Abort, AbortReason};
-use crate::protocol::{Access, Mode};
-use crate::record::Record;
+use crate::group::Groups;
+use crate::history::{Version, fingerprint};
+use crate::record::{Cell, Cells, Record};
 use crate::table::TableCore;
+use crate::update::{Pending, PendingList, RowUpdate};
 
 /// Up to this many entries a set is searched from end to end; above, by hashing.
 const LINEAR_MAX: usize = 16;
 
-/// From records to positions in a list of the owner's. One bit a record in a 64-bit Bloom filter answers most lookups of a record
-/// that is not there, without a look at the list.
+/// From addresses, of records or of cells, to positions in a list of the owner's. One bit an address in a 64-bit Bloom filter
+/// answers most lookups of an address that is not there, without a look at the list.
 #[derive(Debug)]
-pub struct RecordMap<M: Machine> {
+pub struct AddressMap {
     filter: u64,
-    records: Vec<Record<M>>,
+    addresses: Vec<u64>,
     hashed: HashMap<u64, u32>,
 }
 
-impl<M: Machine> Default for RecordMap<M> {
+impl Default for AddressMap {
     fn default() -> Self {
-        RecordMap { filter: 0, records: Vec::with_capacity(LINEAR_MAX), hashed: HashMap::new() }
+        AddressMap { filter: 0, addresses: Vec::with_capacity(LINEAR_MAX), hashed: HashMap::new() }
     }
 }
 
-impl<M: Machine> RecordMap<M> {
+impl AddressMap {
     #[inline(always)]
-    fn bit(record: Record<M>) -> u64 {
+    fn bit(address: u64) -> u64 {
         // The top 6 bits of a multiplicative hash (Knuth, TAOCP volume 3, section 6.4).
-        1 << (record.value().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58)
+        1 << (address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58)
     }
 
-    /// The record's position, if it is there.
+    /// The address's position, if it is there.
     #[inline(always)]
-    pub fn find(&self, record: Record<M>) -> Option<usize> {
-        if self.filter & Self::bit(record) == 0 { None } else { self.search(record) }
+    pub fn find(&self, address: u64) -> Option<usize> {
+        if self.filter & Self::bit(address) == 0 { None } else { self.search(address) }
     }
 
     #[inline(never)]
-    fn search(&self, record: Record<M>) -> Option<usize> {
-        if self.records.len() <= LINEAR_MAX {
-            self.records.iter().position(|&other| other == record)
+    fn search(&self, address: u64) -> Option<usize> {
+        if self.addresses.len() <= LINEAR_MAX {
+            self.addresses.iter().position(|&other| other == address)
         } else {
-            self.hashed.get(&record.value()).map(|&position| position as usize)
+            self.hashed.get(&address).map(|&position| position as usize)
         }
     }
 
-    /// Appends a record that is not there yet; returns its position.
+    /// Appends an address that is not there yet; returns its position.
     #[inline(always)]
-    pub fn push(&mut self, record: Record<M>) -> usize {
-        let position = self.records.len();
-        self.filter |= Self::bit(record);
-        self.records.push(record);
+    pub fn push(&mut self, address: u64) -> usize {
+        let position = self.addresses.len();
+        self.filter |= Self::bit(address);
+        self.addresses.push(address);
         if position >= LINEAR_MAX {
             self.push_hashed(position);
         }
@@ -67,18 +69,18 @@ impl<M: Machine> RecordMap<M> {
     fn push_hashed(&mut self, position: usize) {
         let first = if position == LINEAR_MAX { 0 } else { position };
         for position in first..=position {
-            self.hashed.insert(self.records[position].value(), position as u32);
+            self.hashed.insert(self.addresses[position], position as u32);
         }
     }
 
-    /// Forgets all records; keeps the memory.
+    /// Forgets all addresses; keeps the memory.
     #[inline(always)]
     pub fn clear(&mut self) {
-        if self.records.len() > LINEAR_MAX {
+        if self.addresses.len() > LINEAR_MAX {
             self.hashed.clear();
         }
         self.filter = 0;
-        self.records.clear();
+        self.addresses.clear();
     }
 }
 
@@ -96,6 +98,9 @@ pub enum WriteKind {
 }
 
 /// One record to be written.
+///
+/// Of an [`WriteKind::Update`], the groups in [`Write::image`] are replaced by what the image holds, and those in
+/// [`Write::merged`] are changed by updates at commit; no group is in both. All else concerns the whole record.
 #[derive(Debug)]
 pub struct Write<M: Machine> {
     /// The record.
@@ -106,13 +111,14 @@ pub struct Write<M: Machine> {
     pub fresh: bool,
     /// The commit made the record a tombstone that nobody else will have collected. Set by the protocol.
     pub collect: bool,
-    /// A word for the protocol's own use, such as the record's word when it was locked.
-    pub observed: u64,
-    /// Who wrote the version that [`WriteSet::install`] replaced (0: loaded, or none), if the table records history.
-    pub(crate) over: u64,
+    /// The groups of which the image holds the new words.
+    pub(crate) image: Groups,
+    /// The groups that updates change at commit, and the updates.
+    merged: Groups,
+    updates: PendingList,
     table: NonNull<TableCore<M>>,
     /// Where the key's words and then the image's words begin in the arena.
-    image: usize,
+    start: usize,
     key_words: u32,
 }
 
@@ -127,26 +133,76 @@ impl<M: Machine> Write<M> {
         // tables of its engine.
         unsafe { self.table.as_ref() }
     }
+
+    /// The groups that are written.
+    #[inline(always)]
+    pub fn groups(&self) -> Groups {
+        self.image.union(self.merged)
+    }
+
+    /// The groups that updates will change at commit.
+    #[inline(always)]
+    pub fn merged(&self) -> Groups {
+        self.merged
+    }
+
+    /// The cells that are written.
+    #[inline(always)]
+    pub fn cells(&self) -> Cells<M> {
+        self.table().cells(self.record, self.groups())
+    }
+
+    /// Whether the record has a row, as the transaction sees it.
+    #[inline(always)]
+    pub(crate) fn has_row(&self) -> bool {
+        matches!(self.kind, WriteKind::Update | WriteKind::Insert)
+    }
+
+    /// Whether the transaction takes it that the record has a row.
+    #[inline(always)]
+    pub fn needs_row(&self) -> bool {
+        matches!(self.kind, WriteKind::Update | WriteKind::Delete)
+    }
+}
+
+/// What became of a cell when a write was installed; kept for a recorded history.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Installed {
+    /// The write's position.
+    pub(crate) position: usize,
+    pub(crate) cell: usize,
+    /// Who wrote the version that was replaced (0: loaded, or none).
+    pub(crate) over: Version,
+    /// What updates were applied to: who wrote it, and its fingerprint.
+    pub(crate) base: Option<(Version, u64)>,
 }
 
 /// The records that a transaction will write, with the new rows, buffered until commit.
 #[derive(Debug)]
 pub struct WriteSet<M: Machine> {
     entries: Vec<Write<M>>,
-    positions: RecordMap<M>,
+    positions: AddressMap,
     /// Keys and images, one after the other.
     arena: Vec<u64>,
+    pending: Pending,
+    /// The entries' positions by the records' addresses, once they are sorted.
+    order: Vec<u32>,
     /// The transaction, as its versions are signed in a recorded history.
     pub(crate) txn: u64,
+    /// What was installed, if history is recorded.
+    pub(crate) installed: Vec<Installed>,
 }
 
 impl<M: Machine> Default for WriteSet<M> {
     fn default() -> Self {
         WriteSet {
             entries: Vec::with_capacity(16),
-            positions: RecordMap::default(),
+            positions: AddressMap::default(),
             arena: Vec::with_capacity(256),
+            pending: Pending::default(),
+            order: Vec::new(),
             txn: 0,
+            installed: Vec::new(),
         }
     }
 }
@@ -155,56 +211,90 @@ impl<M: Machine> WriteSet<M> {
     /// The position of the record's entry, if the transaction writes it.
     #[inline(always)]
     pub fn find(&self, record: Record<M>) -> Option<usize> {
-        self.positions.find(record)
+        self.positions.find(record.value())
     }
 
-    /// Adds a record that is not there yet, with an image of zeros; returns its position. `table` is a table of the
-    /// transaction's engine.
+    /// Whether the transaction writes this cell, which is one of the record's.
+    #[inline(always)]
+    pub fn writes(&self, record: Record<M>, cell: Cell<M>) -> bool {
+        self.find(record)
+            .is_some_and(|position| self.entries[position].cells().any(|mine| mine.address() == cell.address()))
+    }
+
+    /// Adds a record that is not there yet, of which nothing is written yet, with an image of zeros; returns its position. `table`
+    /// is a table of the transaction's engine.
     #[inline]
-    pub fn push<K: Key>(&mut self, table: &TableCore<M>, key: K, record: Record<M>, kind: WriteKind) -> usize {
-        let image = self.arena.len();
+    pub(crate) fn push<K: Key>(&mut self, table: &TableCore<M>, key: K, record: Record<M>, kind: WriteKind) -> usize {
+        let start = self.arena.len();
         self.arena.extend_from_slice(&key.to_words()[..K::WORDS]);
-        self.arena.resize(image + K::WORDS + table.payload_words(), 0);
-        if table.records_history() {
-            *self.arena.last_mut().expect("the signature word was just added") = self.txn;
-        }
+        self.arena.resize(start + K::WORDS + table.payload_words(), 0);
         self.entries.push(Write {
             record,
             kind,
             fresh: false,
             collect: false,
-            observed: 0,
-            over: 0,
+            image: Groups::NONE,
+            merged: Groups::NONE,
+            updates: None,
             table: NonNull::from(table),
-            image,
+            start,
             key_words: K::WORDS as u32,
         });
-        self.positions.push(record)
+        self.positions.push(record.value())
     }
 
-    /// What a read of the entry at this position is.
+    /// Appends an update of these groups, to be applied at commit, to the entry at this position, whose image holds none of them.
     #[inline(always)]
-    pub fn own(&self, position: usize) -> Access {
-        match self.entries[position].kind {
-            WriteKind::Update | WriteKind::Insert => Access::Own(position),
-            WriteKind::Delete | WriteKind::Nothing => Access::OwnDeleted,
+    pub(crate) fn defer(&mut self, position: usize, groups: Groups, update: RowUpdate<'_>) {
+        let entry = &mut self.entries[position];
+        debug_assert!(!entry.image.meets(groups), "the image holds what the update would change");
+        entry.merged = entry.merged.union(groups);
+        self.pending.push(&mut entry.updates, update);
+    }
+
+    /// Puts what the entry at this position holds of these groups into a row that has the others; and applies the updates, if they
+    /// concern any of the groups.
+    pub(crate) fn show(&self, position: usize, groups: Groups, row: &mut [u64]) {
+        let (entry, image) = (&self.entries[position], self.image(position));
+        for span in entry.table().spans(groups.common(entry.image)) {
+            row[span.words()].copy_from_slice(&image[span.words()]);
+        }
+        if entry.merged.meets(groups) {
+            debug_assert!(groups.contains(entry.merged), "updates need all of their groups");
+            self.pending.apply(entry.updates, row);
         }
     }
 
-    /// A further write of the entry at this position.
-    pub fn rewrite(&mut self, position: usize, mode: Mode) -> Access {
+    /// Takes the groups of `row` into the image of the entry at this position. If updates of the entry concern any of them, they
+    /// must all be among them, and are applied.
+    pub(crate) fn take(&mut self, position: usize, groups: Groups, row: &[u64]) {
         let entry = &mut self.entries[position];
-        let exists = matches!(entry.kind, WriteKind::Update | WriteKind::Insert);
-        entry.kind = match (entry.kind, mode) {
-            (kind, Mode::Blind | Mode::Modify) if exists => kind,
-            (WriteKind::Update, Mode::Delete) => WriteKind::Delete,
-            (WriteKind::Insert, Mode::Delete) => WriteKind::Nothing,
-            (WriteKind::Delete, Mode::Insert) => WriteKind::Update,
-            (WriteKind::Nothing, Mode::Insert) => WriteKind::Insert,
-            // An insert of what exists, or another write of what is deleted: neither changes anything.
-            _ => return self.own(position),
-        };
-        Access::Own(position)
+        // SAFETY: as in `Write::table`; the borrow is not tied to the entry, which is changed below.
+        let table = unsafe { entry.table.as_ref() };
+        let start = entry.start + entry.key_words as usize;
+        let image = &mut self.arena[start..start + table.row_words()];
+        if table.is_whole(groups) {
+            image.copy_from_slice(&row[..table.row_words()]);
+        } else {
+            for span in table.spans(groups) {
+                image[span.words()].copy_from_slice(&row[span.words()]);
+            }
+        }
+        entry.image = entry.image.union(groups);
+        if entry.merged.meets(groups) {
+            debug_assert!(groups.contains(entry.merged), "updates need all of their groups");
+            self.pending.apply(entry.updates.take(), image);
+            entry.merged = Groups::NONE;
+        }
+    }
+
+    /// Says that the image of the entry at this position is to be the whole row, which the caller fills in. Updates are void.
+    #[inline(always)]
+    pub(crate) fn replace(&mut self, position: usize) {
+        let entry = &mut self.entries[position];
+        entry.image = Groups::ALL;
+        entry.merged = Groups::NONE;
+        entry.updates = None;
     }
 
     /// The key of the entry at this position.
@@ -212,48 +302,86 @@ impl<M: Machine> WriteSet<M> {
         let entry = &self.entries[position];
         let mut key = [0; MAX_KEY_WORDS];
         let words = entry.key_words as usize;
-        key[..words].copy_from_slice(&self.arena[entry.image..entry.image + words]);
+        key[..words].copy_from_slice(&self.arena[entry.start..entry.start + words]);
         key
     }
 
-    /// The new row of the entry at this position.
+    /// The image of the entry at this position: a row of which the written groups count. After the commit they are as installed.
     #[inline(always)]
     pub fn image(&self, position: usize) -> &[u64] {
         let entry = &self.entries[position];
-        let start = entry.image + entry.key_words as usize;
+        let start = entry.start + entry.key_words as usize;
         &self.arena[start..start + entry.table().row_words()]
     }
 
-    /// The new row of the entry at this position, to be filled.
+    /// The image of the entry at this position, to be filled.
     #[inline(always)]
     pub fn image_mut(&mut self, position: usize) -> &mut [u64] {
         let entry = &self.entries[position];
-        let start = entry.image + entry.key_words as usize;
+        let start = entry.start + entry.key_words as usize;
         let end = start + entry.table().row_words();
         &mut self.arena[start..end]
     }
 
-    /// Writes the entry's row, or a deletion, into the record's payload. The caller holds the record exclusively, and sets its
-    /// metadata afterwards.
+    /// Applies the updates of the entry at this position to the record's row as it stands, in the image. The caller holds the cells
+    /// exclusively, and has [`WriteSet::install`] follow before it gives them back; `install` calls this itself.
+    #[inline(always)]
+    pub fn merge(&mut self, position: usize) {
+        let entry = &mut self.entries[position];
+        let merged = std::mem::replace(&mut entry.merged, Groups::NONE);
+        if merged.is_empty() {
+            return;
+        }
+        // SAFETY: as in `Write::table`; the borrow is not tied to the entry, which is changed below.
+        let table = unsafe { entry.table.as_ref() };
+        let payload = table.payload(entry.record);
+        let start = entry.start + entry.key_words as usize;
+        let image = &mut self.arena[start..start + table.row_words()];
+        for span in table.spans(merged) {
+            M::copy_out(&payload[span.words()], &mut image[span.words()]);
+        }
+        if table.records_history() {
+            // A cell of which the transaction also replaces something was read before.
+            let read = table.cell_numbers(entry.image);
+            for cell in table.cell_numbers(merged).without(read) {
+                self.installed.push(Installed { position, cell, over: 0, base: Some(base(table, payload, cell)) });
+            }
+        }
+        self.pending.apply(entry.updates, image);
+        entry.image = entry.image.union(merged);
+    }
+
+    /// Writes the entry's image, or a deletion, into the record's payload, after its updates were applied. The caller holds the
+    /// cells exclusively, and sets their metadata afterwards.
     #[inline(always)]
     pub fn install(&mut self, position: usize) {
+        self.merge(position);
         let entry = &mut self.entries[position];
         // SAFETY: as in `Write::table`; the borrow is not tied to the entry, which is changed below.
         let table = unsafe { entry.table.as_ref() };
         let payload = table.payload(entry.record);
         if table.records_history() {
-            let signature = &payload[table.row_words()];
-            // Relaxed: the record is held exclusively.
-            entry.over = signature.load(Ordering::Relaxed);
-            signature.store(self.txn, Ordering::Relaxed);
+            let start = entry.start + entry.key_words as usize;
+            complete(table, entry, payload, &mut self.arena[start..start + table.row_words()]);
+            for cell in table.cell_numbers(entry.image) {
+                sign(&mut self.installed, position, cell, &payload[table.signature(cell)], self.txn);
+            }
         }
-        if entry.kind != WriteKind::Delete {
-            let start = entry.image + entry.key_words as usize;
-            M::copy_in(&payload[..table.row_words()], &self.arena[start..start + table.row_words()]);
+        if entry.kind == WriteKind::Delete {
+            return;
+        }
+        let start = entry.start + entry.key_words as usize;
+        let image = &self.arena[start..start + table.row_words()];
+        if table.is_whole(entry.image) {
+            M::copy_in(&payload[..image.len()], image);
+        } else {
+            for span in table.spans(entry.image) {
+                M::copy_in(&payload[span.words()], &image[span.words()]);
+            }
         }
     }
 
-    /// The entries, in the order of the first write, or sorted once [`WriteSet::sort`] was called.
+    /// The entries, in the order of the first write.
     #[inline(always)]
     pub fn entries(&self) -> &[Write<M>] {
         &self.entries
@@ -265,10 +393,19 @@ impl<M: Machine> WriteSet<M> {
         &mut self.entries
     }
 
-    /// Sorts the entries by the records' addresses: one order for all transactions, so that locks taken in it can't deadlock.
-    /// Positions found before or after are void; whether a record is there can still be asked.
+    /// Orders the entries by the records' addresses, for [`WriteSet::sorted`]: one order for all transactions, so that locks taken in
+    /// it can't deadlock.
     pub fn sort(&mut self) {
-        self.entries.sort_unstable_by_key(|write| write.record.value());
+        let entries = &self.entries;
+        self.order.clear();
+        self.order.extend(0..entries.len() as u32);
+        self.order.sort_unstable_by_key(|&position| entries[position as usize].record.value());
+    }
+
+    /// The position of the entry with this rank in the order that [`WriteSet::sort`] made.
+    #[inline(always)]
+    pub fn sorted(&self, rank: usize) -> usize {
+        self.order[rank] as usize
     }
 
     /// How many records are written.
@@ -289,6 +426,38 @@ impl<M: Machine> WriteSet<M> {
         self.entries.clear();
         self.positions.clear();
         self.arena.clear();
+        self.pending.clear();
+        self.installed.clear();
+    }
+}
+
+/// What updates are applied to in a cell: who wrote it, and its fingerprint. The caller holds the cell, or does not care.
+#[cold]
+fn base<M: Machine>(table: &TableCore<M>, payload: &[M::U64], cell: usize) -> (Version, u64) {
+    // Relaxed: the cell is held exclusively.
+    let words: Vec<u64> = payload[table.cell_words(cell)].iter().map(|word| word.load(Ordering::Relaxed)).collect();
+    (payload[table.signature(cell)].load(Ordering::Relaxed), fingerprint(&words))
+}
+
+/// Makes the image hold the whole of a record's only cell: a recorded history has the fingerprints of whole cells.
+#[cold]
+fn complete<M: Machine>(table: &TableCore<M>, entry: &Write<M>, payload: &[M::U64], image: &mut [u64]) {
+    if entry.kind == WriteKind::Update && table.cell_count() == 1 {
+        for span in table.spans(Groups::ALL.without(entry.image)) {
+            M::copy_out(&payload[span.words()], &mut image[span.words()]);
+        }
+    }
+}
+
+/// Signs a cell that is being written.
+#[cold]
+fn sign<W: Atomic64>(installed: &mut Vec<Installed>, position: usize, cell: usize, signature: &W, txn: Version) {
+    // Relaxed: the cell is held exclusively.
+    let over = signature.load(Ordering::Relaxed);
+    signature.store(txn, Ordering::Relaxed);
+    match installed.iter_mut().find(|known| (known.position, known.cell) == (position, cell)) {
+        Some(known) => known.over = over,
+        None => installed.push(Installed { position, cell, over, base: None }),
     }
 }
 

@@ -9,8 +9,9 @@ use contend_index::{Change, Direction, Index, IndexKind, Insert, Key, KeyWords, 
 use contend_machine::{Atomic64, Machine, Ordering};
 use parking_lot::Mutex;
 
-use crate::record::Record;
-use crate::row::Row;
+use crate::group::{GROUPS_MAX, Groups};
+use crate::record::{Cells, Record};
+use crate::row::{Row, Span};
 use crate::slab::{Slabs, slot_words};
 
 /// The machine has no more memory for records.
@@ -34,15 +35,32 @@ pub struct TableSpec {
     pub index: IndexKind,
     /// Bytes of a row. May be 0.
     pub row_bytes: usize,
+    /// The words of each group of columns; empty if all columns are of one group. [`TableSpec::of`] fills it in.
+    pub groups: Vec<Span>,
     /// How many rows are expected: room is made for them at once.
     pub expected_rows: usize,
+    /// Keys whose first words differ above this many low bits never share a leaf of an ordered index; 64 and more: any may. See
+    /// [`contend_index::OrderedIndex::apart`].
+    pub apart: u32,
 }
 
 impl TableSpec {
+    /// A table of rows `R`.
+    pub fn of<R: Row>(name: &str, index: IndexKind, expected_rows: usize) -> Self {
+        TableSpec { groups: group_spans::<R>(), ..Self::of_bytes(name, index, size_of::<R>(), expected_rows) }
+    }
+
+    /// A table of rows of bytes, all of one group.
+    pub fn of_bytes(name: &str, index: IndexKind, row_bytes: usize, expected_rows: usize) -> Self {
+        TableSpec { name: name.into(), index, row_bytes, groups: Vec::new(), expected_rows, apart: u64::BITS }
+    }
+
     /// Bytes that a table of this kind takes with `expected_rows` rows, records and index together, for keys of `K`; an estimate, a
-    /// little above the truth. `meta_words` is the protocol's, `history` as in `EngineConfig`.
-    pub fn estimated_bytes<K: Key>(&self, meta_words: usize, history: bool) -> u64 {
-        let record = slot_words(meta_words + self.row_bytes.div_ceil(8) + usize::from(history)) as u64 * 8;
+    /// little above the truth. `meta_words` is the protocol's, a cell; `split` and `history` are as in `EngineConfig`.
+    pub fn estimated_bytes<K: Key>(&self, meta_words: usize, split: bool, history: bool) -> u64 {
+        let cells = if split { self.groups.len().max(1) } else { 1 };
+        let words = cells * (meta_words + usize::from(history)) + self.row_bytes.div_ceil(8);
+        let record = slot_words(words) as u64 * 8;
         // Measured bytes an entry, one word more for each further word of the key.
         let index = match self.index {
             IndexKind::Hash => 44,
@@ -52,12 +70,41 @@ impl TableSpec {
     }
 }
 
+/// The words of each group of `R`'s columns. A group that has no column has no words.
+fn group_spans<R: Row>() -> Vec<Span> {
+    let groups = R::COLUMNS.iter().map(|column| column.group as usize + 1).max().unwrap_or(1);
+    let span = |group: usize| {
+        let mut columns = R::COLUMNS.iter().filter(|column| column.group as usize == group);
+        let Some(first) = columns.next() else { return Span { first: 0, count: 0 } };
+        let last = columns.next_back().unwrap_or(first);
+        Span::of_bytes(first.offset, last.offset + last.size)
+    };
+    (0..groups).map(span).collect()
+}
+
+/// What an engine asks of all its tables.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    /// Metadata words of a cell.
+    pub(crate) meta_words: usize,
+    /// Whether each group of columns is a cell.
+    pub(crate) split: bool,
+    /// Whether history is recorded.
+    pub(crate) history: bool,
+}
+
 /// The part of a table that does not depend on its key: shape and memory of its records.
 pub struct TableCore<M: Machine> {
     engine: u64,
     id: u32,
     name: String,
+    /// Metadata words of a cell.
     meta_words: usize,
+    /// The numbers of the cells: [`Groups::FIRST`], or one for each group.
+    cells: Groups,
+    cell_count: usize,
+    /// The words of each group.
+    groups: Box<[Span]>,
     row_bytes: usize,
     row_words: usize,
     payload_words: usize,
@@ -96,31 +143,82 @@ impl<M: Machine> TableCore<M> {
         self.row_words
     }
 
-    /// Words of a record's payload: the row, and the signature of its writer if the table records history.
+    /// How many cells a record has.
+    #[inline(always)]
+    pub fn cell_count(&self) -> usize {
+        self.cell_count
+    }
+
+    /// The numbers of the cells in which these groups are.
+    #[inline(always)]
+    pub fn cell_numbers(&self, groups: Groups) -> Groups {
+        if self.cell_count > 1 {
+            groups.common(self.cells)
+        } else if groups.is_empty() {
+            Groups::NONE
+        } else {
+            Groups::FIRST
+        }
+    }
+
+    /// The cells of a record in which these groups are.
+    #[inline(always)]
+    pub fn cells(&self, record: Record<M>, groups: Groups) -> Cells<M> {
+        // SAFETY: the slabs were made for records of these cells.
+        unsafe { record.cells(self.cell_numbers(groups), self.meta_words) }
+    }
+
+    /// The words of these groups, a span for each.
+    pub(crate) fn spans(&self, groups: Groups) -> impl Iterator<Item = Span> {
+        self.own_groups(groups).into_iter().map(|group| self.groups[group])
+    }
+
+    /// Those of these groups that the rows have.
+    #[inline(always)]
+    pub(crate) fn own_groups(&self, groups: Groups) -> Groups {
+        groups.common(Groups::first(self.groups.len()))
+    }
+
+    /// Whether these are all groups that the rows have.
+    #[inline(always)]
+    pub(crate) fn is_whole(&self, groups: Groups) -> bool {
+        groups.contains(Groups::first(self.groups.len()))
+    }
+
+    /// The words of a cell in the row.
+    pub(crate) fn cell_words(&self, cell: usize) -> std::ops::Range<usize> {
+        if self.cell_count == 1 { 0..self.row_words } else { self.groups[cell].words() }
+    }
+
+    /// Where in the payload the signature of a cell's writer is, if the table records history.
+    pub(crate) fn signature(&self, cell: usize) -> usize {
+        self.row_words + cell
+    }
+
+    /// Words of a record's payload: the row, and the signatures of its cells' writers if the table records history.
     #[inline(always)]
     pub fn payload_words(&self) -> usize {
         self.payload_words
     }
 
-    /// Whether each version is signed by its writer in a word behind the row. Like the row, the word is read and written
+    /// Whether each cell's version is signed by its writer in a word behind the row. Like the row, the word is read and written
     /// under the protocol's own rules, so that a history says what the protocol really did.
     #[inline(always)]
     pub(crate) fn records_history(&self) -> bool {
         self.history
     }
 
-    /// A record's payload: the row's words and, if history is recorded, the signature.
+    /// Metadata words of all cells of a record.
+    #[inline(always)]
+    fn head_words(&self) -> usize {
+        self.meta_words * self.cell_count
+    }
+
+    /// A record's payload: the row's words and, if history is recorded, the signatures.
     #[inline(always)]
     pub fn payload(&self, record: Record<M>) -> &[M::U64] {
         // SAFETY: the slabs were made for records of this many words.
-        unsafe { record.words(self.meta_words, self.payload_words()) }
-    }
-
-    /// A record's metadata words, which belong to the protocol.
-    #[inline(always)]
-    pub fn metadata(&self, record: Record<M>) -> &[M::U64] {
-        // SAFETY: the slabs were made for records of this many words.
-        unsafe { record.words(0, self.meta_words) }
+        unsafe { record.words(self.head_words(), self.payload_words()) }
     }
 
     /// Asks for the record's lines; of a long record, the first few: the others follow while these are copied.
@@ -128,7 +226,7 @@ impl<M: Machine> TableCore<M> {
     fn prefetch(&self, record: Record<M>) {
         const LINES_MAX: usize = 4;
         const WORDS_PER_LINE: usize = 8;
-        let words = self.metadata(record).len() + self.payload_words;
+        let words = self.head_words() + self.payload_words;
         for line in 0..words.div_ceil(WORDS_PER_LINE).min(LINES_MAX) {
             M::prefetch(std::ptr::from_ref(record.word()).wrapping_add(line * WORDS_PER_LINE));
         }
@@ -188,24 +286,34 @@ pub(crate) enum Placed<M: Machine> {
 }
 
 impl<M: Machine, K: Key> Table<M, K> {
-    pub(crate) fn new(engine: u64, id: u32, spec: &TableSpec, meta_words: usize, history: bool) -> Self {
+    pub(crate) fn new(engine: u64, id: u32, spec: &TableSpec, shape: Shape) -> Self {
+        let Shape { meta_words, split, history } = shape;
         assert!(meta_words >= 1, "a protocol has at least one metadata word");
+        assert!(spec.groups.len() <= GROUPS_MAX, "a row has at most {GROUPS_MAX} groups");
         let row_words = spec.row_bytes.div_ceil(8);
-        let payload_words = row_words + usize::from(history);
+        let groups: Box<[Span]> = match spec.groups.as_slice() {
+            [] | [_] => [Span { first: 0, count: row_words as u32 }].into(),
+            groups => groups.into(),
+        };
+        let cell_count = if split { groups.len() } else { 1 };
+        let payload_words = row_words + if history { cell_count } else { 0 };
         Table {
             core: TableCore {
                 engine,
                 id,
                 name: spec.name.clone(),
                 meta_words,
+                cells: Groups::first(cell_count),
+                cell_count,
+                groups,
                 row_bytes: spec.row_bytes,
                 row_words,
                 payload_words,
                 history,
-                slabs: Slabs::new(meta_words + payload_words),
+                slabs: Slabs::new(cell_count * meta_words + payload_words),
                 graves: Mutex::new(BTreeMap::new()),
             },
-            index: Index::new(spec.index, spec.expected_rows),
+            index: Index::new(spec.index, spec.expected_rows, spec.apart),
         }
     }
 
@@ -246,8 +354,10 @@ impl<M: Machine, K: Key> Table<M, K> {
             // One critical section with `remove`, so that the record is signed by whoever deleted the key last.
             let graves = self.graves.lock();
             let deleter = graves.get(&key.to_words()).copied().unwrap_or(0);
-            // Relaxed: the record is private until the index publishes it.
-            self.payload(record)[self.row_words].store(deleter, Ordering::Relaxed);
+            for signature in &self.payload(record)[self.row_words..] {
+                // Relaxed: the record is private until the index publishes it.
+                signature.store(deleter, Ordering::Relaxed);
+            }
             return self.insert_unsigned(key, record);
         }
         self.insert_unsigned(key, record)
@@ -321,7 +431,7 @@ impl<M: Machine, K: Key> AnyTable<M> for Table<M, K> {
         }
         let mut graves = self.graves.lock();
         // Relaxed: the record is a tombstone that the caller has retired; nobody signs it any more.
-        let deleter = self.payload(record)[self.row_words].load(Ordering::Relaxed);
+        let deleter = self.payload(record)[self.signature(0)].load(Ordering::Relaxed);
         if deleter != 0 {
             graves.insert(*key, deleter);
         }

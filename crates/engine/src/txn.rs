@@ -6,8 +6,10 @@ use contend_index::{Direction, Key};
 use contend_machine::Machine;
 
 use crate::abort::{Abort, AbortReason};
-use crate::row::{Columns, Projection, Row};
+use crate::group::Groups;
+use crate::row::{Columns, Projection, Row, Whole};
 use crate::table::{Table, TypedTable};
+use crate::update::{RowUpdate, Update};
 
 /// A running transaction. A workload is generic over it, so a transaction's body is compiled once a protocol, with no dynamic call.
 ///
@@ -49,11 +51,27 @@ pub trait Txn {
         let _ = (table, keys);
     }
 
-    /// Reads a row to change it in place; `None` if the key is absent.
+    /// Reads these groups of a row to change them in place; `None` if the key is absent. The words of other groups are not defined.
     ///
     /// # Errors
     /// The transaction has to abort.
-    fn modify_row<K: Key>(&mut self, table: &Table<Self::Machine, K>, key: K) -> Result<Option<&mut [u64]>, Abort>;
+    fn modify_row<K: Key>(
+        &mut self,
+        table: &Table<Self::Machine, K>,
+        key: K,
+        groups: Groups,
+    ) -> Result<Option<&mut [u64]>, Abort>;
+
+    /// Changes a row without reading it; `false` if the key is absent. The update is for rows of the table's type.
+    ///
+    /// # Errors
+    /// The transaction has to abort.
+    fn update_row<K: Key>(
+        &mut self,
+        table: &Table<Self::Machine, K>,
+        key: K,
+        update: RowUpdate<'_>,
+    ) -> Result<bool, Abort>;
 
     /// Replaces a row without reading it; `None` if the key is absent. The words that are returned hold anything: all of them
     /// are to be filled.
@@ -136,7 +154,38 @@ pub trait Txn {
         key: K,
         change: impl FnOnce(&mut R) -> T,
     ) -> Result<Option<T>, Abort> {
-        Ok(self.modify_row(table, key)?.map(|row| change(R::from_words_mut(row))))
+        self.modify_columns(table, key, Whole, change)
+    }
+
+    /// Reads the named columns of a row and changes them; `None` if the key is absent, else what `change` returned. What other
+    /// transactions do to other groups of columns need not concern this one.
+    ///
+    /// # Errors
+    /// The transaction has to abort.
+    #[inline(always)]
+    fn modify_columns<R: Row, K: Key, C: Columns<R>, T>(
+        &mut self,
+        table: &TypedTable<Self::Machine, R, K>,
+        key: K,
+        columns: C,
+        change: impl FnOnce(&mut C::Output) -> T,
+    ) -> Result<Option<T>, Abort> {
+        Ok(self.modify_row(table, key, columns.groups())?.map(|row| columns.change(row, change)))
+    }
+
+    /// Changes a row without reading it, by an operation that is applied at commit; `false` if the key is absent. Where commit-time
+    /// updates are off, the row is read and changed.
+    ///
+    /// # Errors
+    /// The transaction has to abort.
+    #[inline(always)]
+    fn update<R: Row, K: Key>(
+        &mut self,
+        table: &TypedTable<Self::Machine, R, K>,
+        key: K,
+        update: impl Update<R>,
+    ) -> Result<bool, Abort> {
+        self.update_row(table, key, RowUpdate::new(&update))
     }
 
     /// Replaces a row without reading it; `false` if the key is absent.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use contend_engine::abort::AbortCounts;
-use contend_engine::{AbortReason, Engine, EngineConfig, Info, Protocol, Transaction, Worker};
+use contend_engine::{AbortReason, Engine, EngineConfig, EngineOptions, Info, Protocol, Transaction, Worker};
 use contend_machine::{Machine, Native, Ordering, available_cores, pin_to_core};
 use contend_protocols::method::{Backoff, Retry, RetryOptions};
 use contend_protocols::{ProtocolVisitor, with_protocol};
@@ -146,11 +146,14 @@ impl<P: Protocol<Native>, W: Workload<Native>> TypedBed<P, W> {
     pub(crate) fn new(config: &RunConfig, workload_options: W::Options, purpose: Purpose) -> Result<Self, LabError> {
         let protocol_options = options::<P::Options>(&[], &config.settings)?;
         let retry_options = options::<RetryOptions>(&[], &config.settings)?;
+        let engine_options = options::<EngineOptions>(&[], &config.settings)?;
         let mut other_options = values(&workload_options);
         other_options.extend(values(&retry_options));
+        other_options.extend(values(&engine_options));
         // Threads that share a core, so that transactions overlap there too.
         let threads = if purpose == Purpose::Verify { config.threads.max(4) } else { config.threads };
-        let engine_config = EngineConfig { history: purpose != Purpose::Measure, ..EngineConfig::default() };
+        let engine_config =
+            EngineConfig { history: purpose != Purpose::Measure, options: engine_options, ..EngineConfig::default() };
         let protocol_values = values(&protocol_options);
         let engine = Engine::new(P::new(protocol_options), engine_config);
         let workload = W::create(&workload_options, config.index_kind(), &engine);

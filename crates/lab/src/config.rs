@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use contend_engine::{IndexKind, Info, OptionSpec, Options, Protocol};
+use contend_engine::{EngineOptions, IndexKind, Info, OptionSpec, Options, Protocol};
 use contend_machine::{Native, available_cores};
 use contend_protocols::method::RetryOptions;
 use contend_protocols::{ProtocolVisitor, all_protocols, with_protocol};
@@ -120,6 +120,11 @@ pub fn retry_specs() -> Vec<OptionSpec> {
     RetryOptions::specs()
 }
 
+/// The options of the engine.
+pub fn engine_specs() -> Vec<OptionSpec> {
+    EngineOptions::specs()
+}
+
 impl RunConfig {
     /// Checks everything that can be checked before memory is taken, and settles the index.
     ///
@@ -146,6 +151,7 @@ impl RunConfig {
         }
         self.check_setting_names(workload_specs, &protocols)?;
         options::<RetryOptions>(&[], &self.settings)?;
+        options::<EngineOptions>(&[], &self.settings)?;
         for name in &self.protocols {
             with_protocol::<Native, _>(name, CheckProtocol(&self.settings)).expect("a registered name")?;
         }
@@ -180,7 +186,7 @@ impl RunConfig {
         workload: &[OptionSpec],
         protocols: &[(Info, Vec<OptionSpec>)],
     ) -> Result<(), LabError> {
-        let retry = retry_specs();
+        let others = [retry_specs(), engine_specs()].concat();
         let has = |specs: &[OptionSpec], name: &str| specs.iter().any(|spec| spec.name == name);
         for name in self.settings.keys() {
             let owner = protocols.iter().find(|(_, specs)| has(specs, name)).map(|(info, _)| info.name);
@@ -192,13 +198,13 @@ impl RunConfig {
                         "option '{name}' is of the protocol {owner}, which does not run here (chosen: {chosen})"
                     )));
                 }
-                None if has(workload, name) || has(&retry, name) => {}
+                None if has(workload, name) || has(&others, name) => {}
                 None => {
                     let of_protocols = protocols
                         .iter()
                         .filter(|(info, _)| self.protocols.iter().any(|chosen| chosen == info.name))
                         .flat_map(|(_, specs)| specs);
-                    let valid = workload.iter().chain(of_protocols).chain(&retry).map(|spec| spec.name);
+                    let valid = workload.iter().chain(of_protocols).chain(&others).map(|spec| spec.name);
                     return Err(unknown("option", name, valid));
                 }
             }
@@ -288,8 +294,11 @@ impl WorkloadVisitor<Native> for Estimate<'_> {
         }
         let options = options::<W::Options>(info.preset, &self.config.settings).unwrap_or_default();
         let words = with_protocol::<Native, _>(self.protocol, MetaWords).unwrap_or(1);
+        let engine = crate::config::options::<EngineOptions>(&[], &self.config.settings).unwrap_or_default();
         let tables = W::tables(&options, self.config.index_kind());
-        tables.iter().fold(0, |sum, table| sum.saturating_add(table.estimated_bytes::<u64>(words, false)))
+        tables.iter().fold(0, |sum, table| {
+            sum.saturating_add(table.estimated_bytes::<u64>(words, engine.timestamp_splitting, false))
+        })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use contend_engine::history::{Committed, Operation};
+use contend_engine::history::{Committed, Operation, Part};
 use contend_engine::{Engine, KeyWords, Protocol};
 use contend_history::{History, ItemId, Op, Scan, State, TableId, Transaction, Value};
 use contend_machine::Machine;
@@ -18,9 +18,10 @@ pub struct Recorded {
 
 /// What the engine's workers recorded, as a history, with the final state of all keys in it. No transaction runs.
 pub fn recorded<P: Protocol<M>, M: Machine>(engine: &Engine<P, M>, committed: Vec<Committed>) -> Recorded {
-    let names = engine.table_names();
+    let parts = engine.parts();
+    let names: BTreeMap<Part, String> = parts.into_iter().collect();
     let mut history = History::new();
-    let tables = names.iter().map(|name| history.table(name)).collect();
+    let tables = names.iter().map(|(part, name)| (*part, history.table(name))).collect();
     let mut convert = Convert { engine, tables, history, items: BTreeMap::new() };
     let converted: Vec<Vec<Op>> = committed
         .iter()
@@ -32,24 +33,24 @@ pub fn recorded<P: Protocol<M>, M: Machine>(engine: &Engine<P, M>, committed: Ve
         let transaction = Transaction { txn: transaction.txn, worker: transaction.worker as u64, ops };
         history.push(transaction).expect("the engine's numbers are positive and unique");
     }
-    let rows = items.into_keys().filter_map(|(table, key)| {
-        let writer = engine.last_writer(table, &key)?;
-        Some((names[table as usize].clone(), engine.key_name(table, &key), writer))
+    let rows = items.into_keys().filter_map(|(part, key)| {
+        let writer = engine.last_writer(part, &key)?;
+        Some((names[&part].clone(), engine.key_name(part.table, &key), writer))
     });
     Recorded { final_state: rows.collect(), history }
 }
 
-type Items = BTreeMap<(u32, KeyWords), ItemId>;
+type Items = BTreeMap<(Part, KeyWords), ItemId>;
 
 /// A scan names the rows that it saw and the keys that it found deleted. Of all other keys in its range, those that the transaction
 /// itself had written apart, it is so known that they had never existed; with that said, the history leaves nothing to guess.
 fn name_what_never_existed(ops: &mut [Op], operations: &[Operation], items: &Items) {
     for (op, operation) in ops.iter_mut().zip(operations) {
-        if let (Op::Scan(scan), Operation::Scan { table, low, high, own, .. }) = (op, operation) {
+        if let (Op::Scan(scan), Operation::Scan { part, low, high, own, .. }) = (op, operation) {
             let mut named: Vec<ItemId> = scan.seen.iter().chain(&scan.gone).map(|(item, _)| *item).collect();
-            named.extend(own.iter().filter_map(|key| items.get(&(*table, *key))));
+            named.extend(own.iter().filter_map(|key| items.get(&(*part, *key))));
             named.sort_unstable();
-            let range = items.range((*table, *low)..=(*table, *high)).map(|(_, item)| *item);
+            let range = items.range((*part, *low)..=(*part, *high)).map(|(_, item)| *item);
             scan.gone.extend(range.filter(|item| named.binary_search(item).is_err()).map(|item| (item, 0)));
         }
     }
@@ -57,45 +58,45 @@ fn name_what_never_existed(ops: &mut [Op], operations: &[Operation], items: &Ite
 
 struct Convert<'e, P: Protocol<M>, M: Machine> {
     engine: &'e Engine<P, M>,
-    tables: Vec<TableId>,
+    tables: BTreeMap<Part, TableId>,
     history: History,
     items: Items,
 }
 
 impl<P: Protocol<M>, M: Machine> Convert<'_, P, M> {
-    fn item(&mut self, table: u32, key: &KeyWords) -> ItemId {
+    fn item(&mut self, part: Part, key: &KeyWords) -> ItemId {
         *self
             .items
-            .entry((table, *key))
-            .or_insert_with(|| self.history.item(self.tables[table as usize], &self.engine.key_name(table, key)))
+            .entry((part, *key))
+            .or_insert_with(|| self.history.item(self.tables[&part], &self.engine.key_name(part.table, key)))
     }
 
     fn operation(&mut self, operation: &Operation) -> Op {
         match operation {
-            Operation::Read { table, key, version, value } => Op::Read {
-                item: self.item(*table, key),
+            Operation::Read { part, key, version, value } => Op::Read {
+                item: self.item(*part, key),
                 seen: State::Version(*version),
                 value: Some(Value::Unsigned(*value)),
             },
-            Operation::Miss { table, key, deleted_by } => {
-                Op::Read { item: self.item(*table, key), seen: State::deleted_by(*deleted_by), value: None }
+            Operation::Miss { part, key, deleted_by } => {
+                Op::Read { item: self.item(*part, key), seen: State::deleted_by(*deleted_by), value: None }
             }
-            Operation::Write { table, key, over, insert, value } => Op::Write {
-                item: self.item(*table, key),
+            Operation::Write { part, key, over, insert, value } => Op::Write {
+                item: self.item(*part, key),
                 over: if *insert { State::deleted_by(*over) } else { State::Version(*over) },
                 delete: false,
                 value: value.map(Value::Unsigned),
             },
-            Operation::Delete { table, key, over } => {
-                Op::Write { item: self.item(*table, key), over: State::Version(*over), delete: true, value: None }
+            Operation::Delete { part, key, over } => {
+                Op::Write { item: self.item(*part, key), over: State::Version(*over), delete: true, value: None }
             }
-            Operation::Scan { table, low, high, seen, gone, .. } => {
-                let (low, high) = (Some(self.item(*table, low)), Some(self.item(*table, high)));
+            Operation::Scan { part, low, high, seen, gone, .. } => {
+                let (low, high) = (Some(self.item(*part, low)), Some(self.item(*part, high)));
                 let mut rows = |rows: &[(KeyWords, u64)]| -> Vec<(ItemId, u64)> {
-                    rows.iter().map(|(key, version)| (self.item(*table, key), *version)).collect()
+                    rows.iter().map(|(key, version)| (self.item(*part, key), *version)).collect()
                 };
                 let (seen, gone) = (rows(seen), rows(gone));
-                Op::Scan(Box::new(Scan { table: self.tables[*table as usize], low, high, seen, gone }))
+                Op::Scan(Box::new(Scan { table: self.tables[part], low, high, seen, gone }))
             }
         }
     }

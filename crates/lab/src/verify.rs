@@ -3,7 +3,7 @@
 use std::ops::{ControlFlow, RangeInclusive};
 use std::time::Duration;
 
-use contend_engine::{Abort, Direction, Isolation, Key, Projection, Table, Txn};
+use contend_engine::{Abort, Direction, Groups, Isolation, Key, Projection, RowUpdate, Table, Txn};
 use contend_history::{check, replay_to};
 
 use crate::bed::{Bed, Purpose, Span, bed};
@@ -157,9 +157,24 @@ impl<T: Txn> Txn for Interleaved<'_, T> {
         self.inner.announce_writes(table, keys);
     }
 
-    fn modify_row<K: Key>(&mut self, table: &Table<Self::Machine, K>, key: K) -> Result<Option<&mut [u64]>, Abort> {
+    fn modify_row<K: Key>(
+        &mut self,
+        table: &Table<Self::Machine, K>,
+        key: K,
+        groups: Groups,
+    ) -> Result<Option<&mut [u64]>, Abort> {
         self.pause();
-        self.inner.modify_row(table, key)
+        self.inner.modify_row(table, key, groups)
+    }
+
+    fn update_row<K: Key>(
+        &mut self,
+        table: &Table<Self::Machine, K>,
+        key: K,
+        update: RowUpdate<'_>,
+    ) -> Result<bool, Abort> {
+        self.pause();
+        self.inner.update_row(table, key, update)
     }
 
     fn write_row<K: Key>(&mut self, table: &Table<Self::Machine, K>, key: K) -> Result<Option<&mut [u64]>, Abort> {

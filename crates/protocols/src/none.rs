@@ -9,7 +9,7 @@
 //! **Promises** nothing: updates get lost, reads are torn, scans see phantoms. Memory stays safe, and an insert or delete alone is
 //! atomic.
 //!
-//! **Metadata.** One word a record, of three flags; an update does not touch it:
+//! **Metadata.** One word a record, of three flags; an update does not touch it. Of a record of several cells only the first counts:
 //!
 //! | bit | meaning |
 //! | --- | --- |
@@ -21,8 +21,8 @@
 
 use contend_engine::sets::WriteKind;
 use contend_engine::{
-    Abort, Access, At, Change, Context, Info, Initial, Isolation, Key, Leaf, Mode, Projection, Protocol, Record,
-    Unlink, options,
+    Abort, At, Cell, Cells, Change, Context, Found, Groups, Info, Initial, Isolation, Leaf, Mode, Projection, Protocol,
+    Record, Unlink, options,
 };
 use contend_machine::{Atomic64, Machine, Ordering};
 
@@ -40,16 +40,20 @@ const UNLINKED: u64 = 1 << 1;
 const QUEUED: u64 = 1 << 2;
 
 impl NoControl {
+    fn flags<M: Machine>(cell: Cell<M>) -> u64 {
+        // Acquire: pairs with the Release of `commit`'s inserts, so that a row that is there is seen whole at least once.
+        cell.word().load(Ordering::Acquire)
+    }
+
     /// Copies what is there, one state or not.
     #[inline(always)]
-    fn look<M: Machine, K: Key>(cx: &mut Context<M, ()>, at: At<'_, M, K>, columns: Projection<'_>) -> Access {
-        // Acquire: pairs with the Release of `commit`'s inserts, so that a row that is there is seen whole at least once.
-        let flags = at.record.word().load(Ordering::Acquire);
-        cx.copy_row(at.table, at.record, columns);
+    fn look<M: Machine>(cx: &mut Context<M, ()>, at: At<'_, M>, columns: Projection<'_>) -> Found {
+        let flags = Self::flags(at.record.first_cell());
+        cx.copy_row(at, columns);
         match flags {
-            flags if flags & UNLINKED != 0 => Access::Unlinked,
-            flags if flags & ABSENT != 0 => Access::Absent,
-            _ => Access::Row,
+            flags if flags & UNLINKED != 0 => Found::Unlinked,
+            flags if flags & ABSENT != 0 => Found::Absent,
+            _ => Found::Row,
         }
     }
 }
@@ -70,60 +74,32 @@ impl<M: Machine> Protocol<M> for NoControl {
         NoControl
     }
 
-    fn init(&self, record: Record<M>, initial: Initial) {
+    fn init(&self, cells: Cells<M>, initial: Initial) {
         let word = if initial == Initial::Loaded { 0 } else { ABSENT | QUEUED };
-        // Relaxed: the index publishes the record.
-        record.word().store(word, Ordering::Relaxed);
+        for cell in cells {
+            // Relaxed: the index publishes the record.
+            cell.word().store(word, Ordering::Relaxed);
+        }
     }
 
     #[inline(always)]
     fn begin(&self, _: &mut Context<M, ()>) {}
 
     #[inline(always)]
-    fn read<K: Key>(
-        &self,
-        cx: &mut Context<M, ()>,
-        at: At<'_, M, K>,
-        columns: Projection<'_>,
-    ) -> Result<Access, Abort> {
-        Ok(match cx.writes.find(at.record) {
-            Some(position) => cx.writes.own(position),
-            None => Self::look(cx, at, columns),
-        })
+    fn read(&self, cx: &mut Context<M, ()>, at: At<'_, M>, columns: Projection<'_>) -> Result<Found, Abort> {
+        Ok(Self::look(cx, at, columns))
     }
 
     #[inline(always)]
-    fn write<K: Key>(&self, cx: &mut Context<M, ()>, at: At<'_, M, K>, mode: Mode) -> Result<Access, Abort> {
-        if let Some(position) = cx.writes.find(at.record) {
-            return Ok(cx.writes.rewrite(position, mode));
-        }
-        let kind = match mode {
-            Mode::Blind | Mode::Modify => WriteKind::Update,
-            Mode::Delete => WriteKind::Delete,
-            Mode::Insert => WriteKind::Insert,
-        };
-        match mode {
-            Mode::Insert => {}
-            Mode::Blind => {
-                // Relaxed: nothing is read under it.
-                if at.record.word().load(Ordering::Relaxed) & (ABSENT | UNLINKED) != 0 {
-                    return Ok(Self::look(cx, at, Projection::WHOLE));
-                }
-            }
-            Mode::Modify | Mode::Delete => match Self::look(cx, at, Projection::WHOLE) {
-                Access::Row => {}
-                miss => return Ok(miss),
-            },
-        }
-        let position = cx.writes.push(at.table, at.key, at.record, kind);
-        if matches!(mode, Mode::Modify | Mode::Delete) {
-            cx.scratch_to_image(position);
-        }
-        Ok(Access::Own(position))
+    fn write(&self, cx: &mut Context<M, ()>, at: At<'_, M>, groups: Groups, mode: Mode) -> Result<Found, Abort> {
+        Ok(match mode {
+            Mode::Modify | Mode::Delete => Self::look(cx, at, Projection::of_groups(groups)),
+            Mode::Blind | Mode::Merge | Mode::Insert => Self::look(cx, at, Projection::EXISTENCE),
+        })
     }
 
-    fn inserted<K: Key>(&self, cx: &mut Context<M, ()>, at: At<'_, M, K>, _: &Change<M>) -> Result<usize, Abort> {
-        Ok(cx.writes.push(at.table, at.key, at.record, WriteKind::Insert))
+    fn inserted(&self, _: &mut Context<M, ()>, _: At<'_, M>, _: &Change<M>) -> Result<(), Abort> {
+        Ok(())
     }
 
     #[inline(always)]
@@ -157,20 +133,20 @@ impl<M: Machine> Protocol<M> for NoControl {
 
     fn abort(&self, _: &mut Context<M, ()>) {}
 
-    fn unlink(&self, record: Record<M>) -> Unlink {
+    fn unlink(&self, mut cells: Cells<M>) -> Unlink {
+        let Some(first) = cells.next() else { return Unlink::Busy };
         // Relaxed: the exchange decides.
-        let flags = record.word().load(Ordering::Relaxed);
+        let flags = first.word().load(Ordering::Relaxed);
         let (new, outcome) =
             if flags & ABSENT != 0 { (flags | UNLINKED, Unlink::Marked) } else { (flags & !QUEUED, Unlink::Alive) };
         // AcqRel: pairs with the Release of `commit` and the Acquire of `look`.
-        match record.word().compare_exchange(flags, new, Ordering::AcqRel, Ordering::Relaxed) {
+        match first.word().compare_exchange(flags, new, Ordering::AcqRel, Ordering::Relaxed) {
             Ok(_) => outcome,
             Err(_) => Unlink::Busy,
         }
     }
 
     fn is_absent(&self, record: Record<M>) -> bool {
-        // Acquire: pairs with the Release of `commit`.
-        record.word().load(Ordering::Acquire) & ABSENT != 0
+        Self::flags(record.first_cell()) & ABSENT != 0
     }
 }

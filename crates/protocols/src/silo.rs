@@ -8,23 +8,27 @@
 //!
 //! **Promises** serializability. A running transaction may see an inconsistent state before it aborts (no opacity).
 //!
-//! **Metadata.** One word a record:
+//! **Metadata.** One word a cell: a record, or, with timestamp splitting, a group of its columns:
 //!
 //! | bits | meaning |
 //! | --- | --- |
 //! | 63..32 | epoch of the commit that wrote the version |
 //! | 31..4 | sequence number in the epoch |
-//! | 3 | queued: somebody will have the tombstone collected |
+//! | 3 | queued: somebody will have the tombstone collected (first cell only) |
 //! | 2 | unlinked: out of the index; look the key up again |
 //! | 1 | absent: a placeholder, or a tombstone |
 //! | 0 | locked by a committing writer |
 //!
-//! Lock and queued bit are not part of what a reader observes; the rest is.
+//! Lock and queued bit are not part of what a reader observes; the rest is. An insert or a delete writes all cells of a record, so that
+//! each tells whether there is a row; a write of some columns writes their cells only.
 //!
 //! **Commit point.** The load of the global epoch, between the last lock and the first validation.
 //!
 //! **Waits.** A reader waits for a writer's write phase. With `silo.wait=wait` a committing writer waits for locks, taken in the order of
 //! addresses, so no cycle of waits can form; with `nowait` it aborts. Both waits are bounded and end in an abort.
+//!
+//! **Commit-time updates** lock their cells like all writes, and are applied to what is there when the transaction is valid: nothing
+//! was read, so nothing of them is validated but that there is a row.
 //!
 //! **Phantoms.** Misses and scans observe leaf versions, which are validated like reads. An insert puts an absent, *unlocked* placeholder
 //! into the index at once: who meets it observes an absent record. (A placeholder that stays locked until commit lets two crossing
@@ -39,8 +43,8 @@ use std::marker::PhantomData;
 
 use contend_engine::sets::WriteKind;
 use contend_engine::{
-    Abort, AbortReason, Access, At, Change, Context, Info, Initial, Isolation, Key, Leaf, Mode, Projection, Protocol,
-    Record, Unlink, option_choices, options,
+    Abort, AbortReason, At, Cell, Cells, Change, Context, Found, Groups, Info, Initial, Isolation, Leaf, Mode,
+    Projection, Protocol, Record, Unlink, option_choices, options,
 };
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
 
@@ -73,6 +77,10 @@ pub trait Faults: Send + Sync + 'static {
     const FORGET_GAPS: bool = false;
     /// A placeholder looks like a committed row.
     const SHOW_PLACEHOLDERS: bool = false;
+    /// A write of some columns locks and changes the cell next to theirs.
+    const WRITE_WRONG_CELL: bool = false;
+    /// Commit-time updates are applied before the cells are locked.
+    const MERGE_BEFORE_LOCK: bool = false;
     /// A commit's TID need not be larger than those it has read and overwritten: one record can have one TID twice.
     const FORGET_OLDER_TIDS: bool = false;
 }
@@ -121,17 +129,26 @@ impl Tid {
 /// A worker's state.
 #[derive(Debug)]
 pub struct SiloLocal<M: Machine> {
-    /// The records read, each with what was observed.
-    reads: Vec<(Record<M>, u64)>,
-    /// How many entries of the write set, from the front, are locked.
-    locked: usize,
+    /// The cells read, each with its record and with what was observed.
+    reads: Vec<Read<M>>,
+    /// The cells that the commit has locked.
+    locked: Vec<Cell<M>>,
+    /// The newest version that the commit will overwrite.
+    overwritten: u64,
     /// The version of the worker's last commit.
     last: u64,
 }
 
+#[derive(Clone, Copy, Debug)]
+struct Read<M: Machine> {
+    cell: Cell<M>,
+    record: Record<M>,
+    observed: u64,
+}
+
 impl<M: Machine> Default for SiloLocal<M> {
     fn default() -> Self {
-        SiloLocal { reads: Vec::with_capacity(64), locked: 0, last: 0 }
+        SiloLocal { reads: Vec::with_capacity(64), locked: Vec::with_capacity(64), overwritten: 0, last: 0 }
     }
 }
 
@@ -142,28 +159,40 @@ const WAITS_MAX: u32 = 10_000;
 type Local<M> = SiloLocal<M>;
 
 impl<F: Faults> Silo<F> {
-    /// Copies a row that nobody writes at the time: the optimistic read.
+    /// Reads a record, and remembers what was observed: copies its row when nobody writes the cells. The optimistic read.
     #[inline(always)]
-    fn stable_copy<M: Machine, K: Key>(
+    fn observe<M: Machine>(
         cx: &mut Context<M, Local<M>>,
-        at: At<'_, M, K>,
+        at: At<'_, M>,
         columns: Projection<'_>,
-    ) -> Result<Tid, Abort> {
+    ) -> Result<Found, Abort> {
+        let first = cx.local.reads.len();
         let mut spin = Spin::<M>::new();
         loop {
-            // Acquire: pairs with the Release of `install_all`; the row read next is at least as new as the word.
-            let before = Tid(at.record.word().load(Ordering::Acquire));
-            if !before.is(LOCKED) {
-                cx.copy_row(at.table, at.record, columns);
-                // Acquire: the copy comes before the second load of the word; pairs with the fence of `commit`, which comes
+            let mut flags = 0;
+            for cell in at.cells(columns.groups()) {
+                // Acquire: pairs with the Release of `install_all`; the row read next is at least as new as the word.
+                let tid = Tid(cell.word().load(Ordering::Acquire));
+                flags |= tid.0;
+                cx.local.reads.push(Read { cell, record: at.record, observed: tid.observed() });
+            }
+            let flags = Tid(flags);
+            if !flags.is(LOCKED) {
+                cx.copy_row(at, columns);
+                // Acquire: the copy comes before the second load of the words; pairs with the fence of `commit`, which comes
                 // between the lock and the stores to the row: a copy that saw such a store also sees the lock.
                 M::fence(Ordering::Acquire);
                 // Relaxed: ordered by the fence.
-                let after = Tid(at.record.word().load(Ordering::Relaxed));
-                if after.0 & !QUEUED == before.observed() {
-                    return Ok(before);
+                let unchanged = |read: &Read<M>| read.cell.word().load(Ordering::Relaxed) & !QUEUED == read.observed;
+                if cx.local.reads[first..].iter().all(unchanged) {
+                    if flags.is(UNLINKED) {
+                        cx.local.reads.truncate(first);
+                        return Ok(Found::Unlinked);
+                    }
+                    return Ok(if flags.is(ABSENT) { Found::Absent } else { Found::Row });
                 }
             }
+            cx.local.reads.truncate(first);
             if spin.count() > WAITS_MAX {
                 return Err(Abort::new(AbortReason::ReadLocked));
             }
@@ -171,27 +200,22 @@ impl<F: Faults> Silo<F> {
         }
     }
 
-    /// Reads a record that the transaction does not write, and remembers what was observed.
+    /// The cells that the write at this position locks and changes.
     #[inline(always)]
-    fn observe<M: Machine, K: Key>(
-        cx: &mut Context<M, Local<M>>,
-        at: At<'_, M, K>,
-        columns: Projection<'_>,
-    ) -> Result<Access, Abort> {
-        let tid = Self::stable_copy(cx, at, columns)?;
-        if tid.is(UNLINKED) {
-            return Ok(Access::Unlinked);
+    fn cells_of<M: Machine>(cx: &Context<M, Local<M>>, position: usize) -> Cells<M> {
+        let write = &cx.writes.entries()[position];
+        if F::WRITE_WRONG_CELL && write.table().cell_count() > 1 && write.groups() != Groups::ALL {
+            let next = write.groups().into_iter().map(|group| (group as u32 + 1) % write.table().cell_count() as u32);
+            return write.table().cells(write.record, next.fold(Groups::NONE, |all, one| all.union(Groups::of(one))));
         }
-        cx.local.reads.push((at.record, tid.observed()));
-        Ok(if tid.is(ABSENT) { Access::Absent } else { Access::Row })
+        write.cells()
     }
 
-    /// Locks the record of the write at this position.
+    /// Locks a cell of a record that is to have a row by now, or not.
     #[inline(always)]
-    fn lock<M: Machine>(&self, cx: &mut Context<M, Local<M>>, position: usize) -> Result<(), Abort> {
+    fn lock<M: Machine>(&self, cx: &mut Context<M, Local<M>>, cell: Cell<M>, needs_row: bool) -> Result<(), Abort> {
         let mut spin = Spin::<M>::new();
-        let write = &mut cx.writes.entries_mut()[position];
-        let word = write.record.word();
+        let word = cell.word();
         loop {
             // Relaxed: the exchange below decides.
             let tid = Tid(word.load(Ordering::Relaxed));
@@ -202,13 +226,13 @@ impl<F: Faults> Silo<F> {
                 spin.wait();
                 continue;
             }
-            let needs_row = matches!(write.kind, WriteKind::Update | WriteKind::Delete);
             if tid.is(UNLINKED) || needs_row && tid.is(ABSENT) {
                 return Err(Abort::new(AbortReason::RecordGone));
             }
             // AcqRel: the Acquire pairs with the Release of the last unlock; the Release orders nothing that matters here.
             if word.compare_exchange(tid.0, tid.0 | LOCKED, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-                write.observed = tid.0;
+                cx.local.locked.push(cell);
+                cx.local.overwritten = cx.local.overwritten.max(tid.version());
                 return Ok(());
             }
         }
@@ -217,13 +241,13 @@ impl<F: Faults> Silo<F> {
     /// Checks that everything read is as it was.
     #[inline(always)]
     fn validate<M: Machine>(cx: &Context<M, Local<M>>) -> Result<(), Abort> {
-        for &(record, observed) in &cx.local.reads {
+        for &Read { cell, record, observed } in &cx.local.reads {
             // Acquire: validation comes before the writes; and no load of it before the load of the epoch.
-            let now = Tid(record.word().load(Ordering::Acquire));
+            let now = Tid(cell.word().load(Ordering::Acquire));
             if F::SKIP_VALIDATION_OF_WRITTEN && cx.writes.find(record).is_some() {
                 continue;
             }
-            let locked_by_other = now.is(LOCKED) && !F::IGNORE_LOCKS_IN_VALIDATION && cx.writes.find(record).is_none();
+            let locked_by_other = now.is(LOCKED) && !F::IGNORE_LOCKS_IN_VALIDATION && !cx.writes.writes(record, cell);
             if now.observed() != observed || locked_by_other {
                 return Err(Abort::new(AbortReason::ReadValidation));
             }
@@ -233,36 +257,42 @@ impl<F: Faults> Silo<F> {
 
     /// The commit's TID: larger than all that the transaction has read and overwritten, and than the worker's last; in this epoch.
     #[inline(always)]
-    fn next_version<M: Machine>(cx: &Context<M, Local<M>>, epoch: u64) -> Result<u64, Abort> {
-        let read = cx.local.reads.iter().map(|&(_, observed)| Tid(observed).version());
-        let overwritten = cx.writes.entries().iter().map(|write| Tid(write.observed).version());
-        let older = read.chain(overwritten).filter(|_| !F::FORGET_OLDER_TIDS);
-        let newest = older.fold(cx.local.last, u64::max);
+    fn next_version<M: Machine>(local: &Local<M>, epoch: u64) -> Result<u64, Abort> {
+        let read = local.reads.iter().map(|read| Tid(read.observed).version());
+        let older = read.chain([local.overwritten]).filter(|_| !F::FORGET_OLDER_TIDS);
+        let newest = older.fold(local.last, u64::max);
         let version = (newest + (1 << SEQUENCE_SHIFT)).max(epoch << EPOCH_SHIFT);
         if version >> EPOCH_SHIFT == epoch { Ok(version) } else { Err(Abort::new(AbortReason::EpochExhausted)) }
     }
 
-    /// Installs every write and unlocks its record.
+    /// Installs every write and unlocks its cells.
     #[inline(always)]
     fn install_all<M: Machine>(cx: &mut Context<M, Local<M>>, version: u64) {
         for position in 0..cx.writes.len() {
-            let write = &mut cx.writes.entries_mut()[position];
-            let (record, old) = (write.record, Tid(write.observed));
-            let new = match write.kind {
-                WriteKind::Update => version | old.0 & QUEUED,
-                WriteKind::Insert if write.fresh => version,
-                WriteKind::Insert => version | old.0 & QUEUED,
-                WriteKind::Delete => {
-                    write.collect = !old.is(QUEUED);
-                    version | ABSENT | QUEUED
-                }
-                WriteKind::Nothing => old.0,
-            };
-            if write.kind != WriteKind::Nothing {
+            let cells = Self::cells_of(cx, position);
+            let kind = cx.writes.entries()[position].kind;
+            if kind != WriteKind::Nothing {
                 cx.writes.install(position);
             }
-            // Release: the row comes before the word; pairs with the Acquire of `stable_copy` and of `lock`.
-            record.word().store(new, Ordering::Release);
+            let write = &mut cx.writes.entries_mut()[position];
+            // The first cell last, because whoever unlinks the record looks at its lock only.
+            for cell in cells.rev() {
+                let is_first = cell.address() == write.record.first_cell().address();
+                // Relaxed: nobody else changes the word of a locked cell.
+                let old = Tid(cell.word().load(Ordering::Relaxed));
+                let new = match kind {
+                    WriteKind::Insert if write.fresh => version,
+                    WriteKind::Update | WriteKind::Insert => version | old.0 & QUEUED,
+                    WriteKind::Delete if is_first => {
+                        write.collect = !old.is(QUEUED);
+                        version | ABSENT | QUEUED
+                    }
+                    WriteKind::Delete => version | ABSENT,
+                    WriteKind::Nothing => old.0 & !LOCKED,
+                };
+                // Release: the row comes before the word; pairs with the Acquire of `observe` and of `lock`.
+                cell.word().store(new, Ordering::Release);
+            }
         }
     }
 }
@@ -282,83 +312,67 @@ impl<M: Machine, F: Faults> Protocol<M> for Silo<F> {
         Silo { options, faults: PhantomData }
     }
 
-    fn init(&self, record: Record<M>, initial: Initial) {
-        let word = match initial {
-            Initial::Loaded => 0,
-            Initial::Inserting if F::SHOW_PLACEHOLDERS => QUEUED,
-            Initial::Inserting => ABSENT | QUEUED,
-        };
-        // Relaxed: the index publishes the record.
-        record.word().store(word, Ordering::Relaxed);
+    fn init(&self, cells: Cells<M>, initial: Initial) {
+        for (number, cell) in cells.enumerate() {
+            let absent = if F::SHOW_PLACEHOLDERS { 0 } else { ABSENT };
+            let word = match initial {
+                Initial::Loaded => 0,
+                Initial::Inserting if number == 0 => absent | QUEUED,
+                Initial::Inserting => absent,
+            };
+            // Relaxed: the index publishes the record.
+            cell.word().store(word, Ordering::Relaxed);
+        }
     }
 
     #[inline(always)]
     fn begin(&self, cx: &mut Context<M, Self::Local>) {
         cx.local.reads.clear();
-        cx.local.locked = 0;
+        cx.local.locked.clear();
+        cx.local.overwritten = 0;
     }
 
     #[inline(always)]
-    fn read<K: Key>(
+    fn read(&self, cx: &mut Context<M, Self::Local>, at: At<'_, M>, columns: Projection<'_>) -> Result<Found, Abort> {
+        Self::observe(cx, at, columns)
+    }
+
+    #[inline(always)]
+    fn write(
         &self,
         cx: &mut Context<M, Self::Local>,
-        at: At<'_, M, K>,
-        columns: Projection<'_>,
-    ) -> Result<Access, Abort> {
-        match cx.writes.find(at.record) {
-            Some(position) => Ok(cx.writes.own(position)),
-            None => Self::observe(cx, at, columns),
-        }
-    }
-
-    #[inline(always)]
-    fn write<K: Key>(&self, cx: &mut Context<M, Self::Local>, at: At<'_, M, K>, mode: Mode) -> Result<Access, Abort> {
-        if let Some(position) = cx.writes.find(at.record) {
-            return Ok(cx.writes.rewrite(position, mode));
-        }
+        at: At<'_, M>,
+        groups: Groups,
+        mode: Mode,
+    ) -> Result<Found, Abort> {
         // The lock is taken at commit, but its line may as well come for writing at once.
         at.record.prefetch_to_write();
         match mode {
-            Mode::Blind => {
+            Mode::Blind | Mode::Merge => {
                 // Relaxed: a first look; locking looks again.
-                if Tid(at.record.word().load(Ordering::Relaxed)).is(ABSENT | UNLINKED) {
+                let gone = |cell: Cell<M>| Tid(cell.word().load(Ordering::Relaxed)).is(ABSENT | UNLINKED);
+                if at.cells(groups).any(gone) {
                     // A miss is observed. Should the record have a row by now, having read it costs nothing but the read.
-                    match Self::observe(cx, at, Projection::WHOLE)? {
-                        Access::Row => {}
-                        miss => return Ok(miss),
-                    }
+                    return Self::observe(cx, at, Projection::columns(&[], groups));
                 }
-                Ok(Access::Own(cx.writes.push(at.table, at.key, at.record, WriteKind::Update)))
+                Ok(Found::Row)
             }
-            Mode::Modify | Mode::Delete => match Self::observe(cx, at, Projection::WHOLE)? {
-                Access::Row => {
-                    let kind = if mode == Mode::Modify { WriteKind::Update } else { WriteKind::Delete };
-                    let position = cx.writes.push(at.table, at.key, at.record, kind);
-                    cx.scratch_to_image(position);
-                    Ok(Access::Own(position))
-                }
-                miss => Ok(miss),
-            },
+            Mode::Modify | Mode::Delete => Self::observe(cx, at, Projection::of_groups(groups)),
             // The engine has just read that it is absent; validation will see whether it still is.
-            Mode::Insert => Ok(Access::Own(cx.writes.push(at.table, at.key, at.record, WriteKind::Insert))),
+            Mode::Insert => Ok(Found::Absent),
         }
     }
 
-    fn inserted<K: Key>(
-        &self,
-        cx: &mut Context<M, Self::Local>,
-        at: At<'_, M, K>,
-        change: &Change<M>,
-    ) -> Result<usize, Abort> {
-        let position = cx.writes.push(at.table, at.key, at.record, WriteKind::Insert);
+    fn inserted(&self, cx: &mut Context<M, Self::Local>, at: At<'_, M>, change: &Change<M>) -> Result<(), Abort> {
+        // The first cell tells for all: whoever gives the placeholder a row, or unlinks it, changes each.
+        let cell = at.record.first_cell();
         // Relaxed: the word as `init` left it, or as another has changed it; validation compares.
-        let observed = Tid(at.record.word().load(Ordering::Relaxed)).observed();
-        cx.local.reads.push((at.record, observed));
+        let observed = Tid(cell.word().load(Ordering::Relaxed)).observed();
+        cx.local.reads.push(Read { cell, record: at.record, observed });
         if observed != if F::SHOW_PLACEHOLDERS { 0 } else { ABSENT } {
             return Err(Abort::new(AbortReason::ReadValidation));
         }
-        cx.nodes.follow(change)?;
-        Ok(position)
+        cx.nodes.follow(change)
     }
 
     #[inline(always)]
@@ -375,12 +389,19 @@ impl<M: Machine, F: Faults> Protocol<M> for Silo<F> {
             return Self::validate(cx);
         }
         // Phase 1: lock what is written.
-        if self.options.wait == Wait::Wait {
+        let waits = self.options.wait == Wait::Wait;
+        if waits {
             cx.writes.sort();
         }
-        for position in 0..cx.writes.len() {
-            self.lock(cx, position)?;
-            cx.local.locked += 1;
+        for rank in 0..cx.writes.len() {
+            let position = if waits { cx.writes.sorted(rank) } else { rank };
+            if F::MERGE_BEFORE_LOCK {
+                cx.writes.merge(position);
+            }
+            let needs_row = cx.writes.entries()[position].needs_row();
+            for cell in Self::cells_of(cx, position) {
+                self.lock(cx, cell, needs_row)?;
+            }
         }
         // SeqCst: the locks come before the loads of validation, in one order for all (two transactions that each read what the
         // other writes: at least one sees the other's lock). And they come before the stores to the rows; pairs with the fence of
@@ -390,37 +411,46 @@ impl<M: Machine, F: Faults> Protocol<M> for Silo<F> {
         // Phase 2: check what was read.
         Self::validate(cx)?;
         // Phase 3: install.
-        let version = Self::next_version(cx, epoch)?;
+        let version = Self::next_version(&cx.local, epoch)?;
         Self::install_all(cx, version);
         cx.local.last = version;
         Ok(())
     }
 
     fn abort(&self, cx: &mut Context<M, Self::Local>) {
-        for write in &cx.writes.entries()[..cx.local.locked] {
-            // Release: as any unlock; nothing was written under the lock.
-            write.record.word().store(write.observed, Ordering::Release);
+        // A record's first cell last, as in `install_all`.
+        for cell in cx.local.locked.drain(..).rev() {
+            let word = cell.word();
+            // Relaxed: nobody else changes the word of a locked cell. Release: as any unlock; nothing was written under the lock.
+            word.store(word.load(Ordering::Relaxed) & !LOCKED, Ordering::Release);
         }
-        cx.local.locked = 0;
     }
 
-    fn unlink(&self, record: Record<M>) -> Unlink {
+    fn unlink(&self, mut cells: Cells<M>) -> Unlink {
+        let Some(first) = cells.next() else { return Unlink::Busy };
         // Relaxed: the exchange decides.
-        let tid = Tid(record.word().load(Ordering::Relaxed));
+        let tid = Tid(first.word().load(Ordering::Relaxed));
         if tid.is(LOCKED) {
             return Unlink::Busy;
         }
         let (new, outcome) =
             if tid.is(ABSENT) { (tid.0 | UNLINKED, Unlink::Marked) } else { (tid.0 & !QUEUED, Unlink::Alive) };
-        // AcqRel: pairs with unlocks before, and with `lock` and `stable_copy` after.
-        match record.word().compare_exchange(tid.0, new, Ordering::AcqRel, Ordering::Relaxed) {
-            Ok(_) => outcome,
-            Err(_) => Unlink::Busy,
+        // AcqRel: pairs with unlocks before, and with `lock` and `observe` after.
+        if first.word().compare_exchange(tid.0, new, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+            return Unlink::Busy;
         }
+        if outcome == Unlink::Marked {
+            // Nobody locks these: an insert locks the first cell before, and all others want a row.
+            for cell in cells {
+                // Release: pairs with the Acquire of `observe`.
+                cell.word().fetch_or(UNLINKED, Ordering::Release);
+            }
+        }
+        outcome
     }
 
     fn is_absent(&self, record: Record<M>) -> bool {
         // Acquire: pairs with the Release of `install_all`.
-        Tid(record.word().load(Ordering::Acquire)).is(ABSENT)
+        Tid(record.first_cell().word().load(Ordering::Acquire)).is(ABSENT)
     }
 }

@@ -9,17 +9,18 @@
 //!
 //! **Promises** serializability; and a transaction sees a consistent state of the records while it runs.
 //!
-//! **Metadata.** One word a record:
+//! **Metadata.** One word a cell: a record, or, with timestamp splitting, a group of its columns:
 //!
 //! | bits | meaning |
 //! | --- | --- |
-//! | 63..4 | how many transactions hold the record shared |
-//! | 3 | queued: somebody will have the tombstone collected |
+//! | 63..4 | how many transactions hold the cell shared |
+//! | 3 | queued: somebody will have the tombstone collected (first cell only) |
 //! | 2 | unlinked: out of the index; look the key up again |
 //! | 1 | absent: a placeholder, or a tombstone |
 //! | 0 | held exclusively |
 //!
-//! While a record is held exclusively its word belongs to the holder alone, so that it is released by a plain store.
+//! While a cell is held exclusively its word belongs to the holder alone, so that it is released by a plain store. An insert or a delete
+//! holds all cells of its record, so that each tells whether there is a row.
 //!
 //! **Commit point.** The validation of the leaves, when all locks are held.
 //!
@@ -28,6 +29,9 @@
 //! **Phantoms.** A key that is absent has nothing to lock. Misses and scans observe leaf versions, which are checked at commit while all
 //! locks are held (the hybrid of locking and Silo's node sets). An insert holds its placeholder exclusively from birth.
 //!
+//! **Commit-time updates** take their locks at commit: the growing phase ends there, and what they change is held for a moment instead of
+//! for the rest of the transaction.
+//!
 //! **Departures from the papers.** Writes are buffered and installed at commit, so an abort has nothing to undo. A blind write takes its
 //! lock when it is announced, not at commit.
 //!
@@ -35,10 +39,10 @@
 
 use std::marker::PhantomData;
 
-use contend_engine::sets::{RecordMap, WriteKind};
+use contend_engine::sets::{AddressMap, WriteKind};
 use contend_engine::{
-    Abort, AbortReason, Access, At, Change, Context, Info, Initial, Isolation, Key, Leaf, Mode, Projection, Protocol,
-    Record, Unlink, options,
+    Abort, AbortReason, At, Cell, Cells, Change, Context, Found, Groups, Info, Initial, Isolation, Leaf, Mode,
+    Projection, Protocol, Record, Unlink, options,
 };
 use contend_machine::{Atomic64, Machine, Ordering};
 
@@ -55,6 +59,10 @@ pub trait Faults: Send + Sync + 'static {
     const IGNORE_READERS: bool = false;
     /// Misses and scans observe no leaf.
     const FORGET_GAPS: bool = false;
+    /// A write of some columns locks the cell next to theirs.
+    const LOCK_WRONG_CELL: bool = false;
+    /// Commit-time updates are applied before their cells are locked.
+    const MERGE_BEFORE_LOCK: bool = false;
     /// An insert that aborts leaves its placeholder behind as a row.
     const KEEP_ABORTED_INSERTS: bool = false;
 }
@@ -77,167 +85,201 @@ const UNLINKED: u64 = 1 << 2;
 const QUEUED: u64 = 1 << 3;
 /// One reader.
 const READER: u64 = 1 << 4;
-/// What is left of a word when nobody holds the record.
+/// What is left of a word when nobody holds the cell.
 const FLAGS: u64 = ABSENT | UNLINKED | QUEUED;
 
-/// How a record is held.
+/// How a cell is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Held {
     Shared,
-    /// Exclusively; the flags that the word had, and will have again unless a write changes them.
-    Exclusive {
-        flags: u64,
-    },
+    Exclusive,
 }
 
 /// A worker's state: the locks that its transaction holds.
 #[derive(Debug)]
 pub struct NoWaitLocal<M: Machine> {
-    positions: RecordMap<M>,
-    locks: Vec<(Record<M>, Held)>,
+    positions: AddressMap,
+    locks: Vec<(Cell<M>, Held)>,
 }
 
 impl<M: Machine> Default for NoWaitLocal<M> {
     fn default() -> Self {
-        NoWaitLocal { positions: RecordMap::default(), locks: Vec::with_capacity(64) }
+        NoWaitLocal { positions: AddressMap::default(), locks: Vec::with_capacity(64) }
     }
 }
 
 impl<M: Machine> NoWaitLocal<M> {
-    fn push(&mut self, record: Record<M>, held: Held) {
-        self.positions.push(record);
-        self.locks.push((record, held));
-    }
-
-    fn clear(&mut self) {
-        self.positions.clear();
-        self.locks.clear();
+    fn push(&mut self, cell: Cell<M>, held: Held) {
+        self.positions.push(cell.address());
+        self.locks.push((cell, held));
     }
 }
 
-/// What asking for a lock came to.
+/// What asking for locks came to.
 enum Lock {
-    /// It is held; these are the record's flags.
+    /// They are held; these are the cells' flags.
     Held(u64),
-    /// The record is out of the index, and not locked.
+    /// The record is out of the index.
     Unlinked,
 }
 
 impl<F: Faults> NoWait<F> {
-    /// Holds the record shared, or still exclusively.
+    /// Holds cells shared, or still exclusively.
     #[inline(always)]
-    fn lock_shared<M: Machine>(local: &mut NoWaitLocal<M>, record: Record<M>) -> Result<Lock, Abort> {
-        if let Some(position) = local.positions.find(record) {
-            return Ok(Lock::Held(match local.locks[position].1 {
-                Held::Exclusive { flags } => flags,
-                // Relaxed: flags of a record that is held don't change.
-                Held::Shared => record.word().load(Ordering::Relaxed) & FLAGS,
-            }));
-        }
-        // A first guess instead of a load: a row that nobody holds. It saves a transfer of the line.
-        let mut word = 0;
-        loop {
-            // Acquire: pairs with the Release of `release_exclusive`: the row is seen as its last writer left it.
-            match record.word().compare_exchange(word, word + READER, Ordering::Acquire, Ordering::Relaxed) {
-                Ok(_) => break,
-                Err(now) if now & EXCLUSIVE != 0 => return Err(Abort::new(AbortReason::ReadLocked)),
-                Err(now) if now & UNLINKED != 0 => return Ok(Lock::Unlinked),
-                Err(now) => word = now,
+    fn lock_shared<M: Machine>(local: &mut NoWaitLocal<M>, cells: Cells<M>) -> Result<Lock, Abort> {
+        let mut flags = 0;
+        for cell in cells {
+            if local.positions.find(cell.address()).is_some() {
+                // Relaxed: flags of a cell that is held don't change but by this transaction.
+                flags |= cell.word().load(Ordering::Relaxed) & FLAGS;
+                continue;
             }
-        }
-        if F::RELEASE_SHARED_EARLY {
-            record.word().fetch_sub(READER, Ordering::Release);
-        } else {
-            local.push(record, Held::Shared);
-        }
-        Ok(Lock::Held(word & FLAGS))
-    }
-
-    /// Holds the record exclusively.
-    #[inline(always)]
-    fn lock_exclusive<M: Machine>(local: &mut NoWaitLocal<M>, record: Record<M>) -> Result<Lock, Abort> {
-        let position = local.positions.find(record);
-        let own_share = match position.map(|position| local.locks[position].1) {
-            Some(Held::Exclusive { flags }) => return Ok(Lock::Held(flags)),
-            Some(Held::Shared) => READER,
-            None => 0,
-        };
-        let mut word = own_share;
-        loop {
-            let new = word - own_share + EXCLUSIVE;
-            // Acquire: pairs with the Release of `release_exclusive` and `release_shared`: the row is as its last writer left
-            // it, and its readers are done.
-            match record.word().compare_exchange(word, new, Ordering::Acquire, Ordering::Relaxed) {
-                Ok(_) => break,
-                Err(now) if now & UNLINKED != 0 => return Ok(Lock::Unlinked),
-                Err(now) if now & !FLAGS == own_share => word = now,
-                Err(now) if F::IGNORE_READERS && now & EXCLUSIVE == 0 => word = now,
-                Err(_) => return Err(Abort::new(AbortReason::WriteLocked)),
+            // A first guess instead of a load: a row that nobody holds. It saves a transfer of the line.
+            let mut word = 0;
+            loop {
+                // Acquire: pairs with the Release of `release`: the row is seen as its last writer left it.
+                match cell.word().compare_exchange(word, word + READER, Ordering::Acquire, Ordering::Relaxed) {
+                    Ok(_) => break,
+                    Err(now) if now & EXCLUSIVE != 0 => return Err(Abort::new(AbortReason::ReadLocked)),
+                    Err(now) if now & UNLINKED != 0 => return Ok(Lock::Unlinked),
+                    Err(now) => word = now,
+                }
             }
-        }
-        let flags = word & FLAGS;
-        match position {
-            Some(position) => local.locks[position].1 = Held::Exclusive { flags },
-            None => local.push(record, Held::Exclusive { flags }),
+            flags |= word & FLAGS;
+            if F::RELEASE_SHARED_EARLY {
+                cell.word().fetch_sub(READER, Ordering::Release);
+            } else {
+                local.push(cell, Held::Shared);
+            }
         }
         Ok(Lock::Held(flags))
     }
 
-    /// Gives an exclusive lock back.
+    /// Holds cells exclusively.
     #[inline(always)]
-    fn release_exclusive<M: Machine>(record: Record<M>, old_flags: u64, new_flags: u64) {
-        if F::IGNORE_READERS {
-            // There may be readers, whose shares stay.
-            record.word().fetch_add(new_flags.wrapping_sub(old_flags | EXCLUSIVE), Ordering::Release);
-        } else {
-            // Release: the row comes before; pairs with the Acquire of the next lock.
-            record.word().store(new_flags, Ordering::Release);
-        }
-    }
-
-    /// Gives a shared lock back.
-    #[inline(always)]
-    fn release_shared<M: Machine>(record: Record<M>) {
-        // Release: what was read was read before; pairs with the Acquire of `lock_exclusive`.
-        record.word().fetch_sub(READER, Ordering::Release);
-    }
-
-    /// Gives all locks back, and forgets them. `flags_after` says which flags a record that was held exclusively gets.
-    #[inline(always)]
-    fn release_all<M: Machine>(
-        cx: &mut Context<M, NoWaitLocal<M>>,
-        mut flags_after: impl FnMut(&mut Context<M, NoWaitLocal<M>>, Record<M>, u64) -> u64,
-    ) {
-        for position in 0..cx.local.locks.len() {
-            let (record, held) = cx.local.locks[position];
-            match held {
-                Held::Shared => Self::release_shared(record),
-                Held::Exclusive { flags } => {
-                    let new = flags_after(cx, record, flags);
-                    Self::release_exclusive(record, flags, new);
+    fn lock_exclusive<M: Machine>(local: &mut NoWaitLocal<M>, cells: Cells<M>) -> Result<Lock, Abort> {
+        let mut flags = 0;
+        for cell in cells {
+            let position = local.positions.find(cell.address());
+            let own_share = match position.map(|position| local.locks[position].1) {
+                Some(Held::Exclusive) => {
+                    // Relaxed: the word is this transaction's.
+                    flags |= cell.word().load(Ordering::Relaxed) & FLAGS;
+                    continue;
+                }
+                Some(Held::Shared) => READER,
+                None => 0,
+            };
+            let mut word = own_share;
+            loop {
+                let new = word - own_share + EXCLUSIVE;
+                // Acquire: pairs with the Release of `release`: the row is as its last writer left it, and its readers are done.
+                match cell.word().compare_exchange(word, new, Ordering::Acquire, Ordering::Relaxed) {
+                    Ok(_) => break,
+                    Err(now) if now & UNLINKED != 0 => return Ok(Lock::Unlinked),
+                    Err(now) if now & !FLAGS == own_share => word = now,
+                    Err(now) if F::IGNORE_READERS && now & EXCLUSIVE == 0 => word = now,
+                    Err(_) => return Err(Abort::new(AbortReason::WriteLocked)),
                 }
             }
+            flags |= word & FLAGS;
+            match position {
+                Some(position) => local.locks[position].1 = Held::Exclusive,
+                None => local.push(cell, Held::Exclusive),
+            }
         }
-        cx.local.clear();
+        Ok(Lock::Held(flags))
     }
 
-    /// Installs the record's write, if there is one; the flags it leaves.
+    /// Gives all locks back.
     #[inline(always)]
-    fn install<M: Machine>(cx: &mut Context<M, NoWaitLocal<M>>, record: Record<M>, flags: u64) -> u64 {
-        let Some(position) = cx.writes.find(record) else { return flags };
-        let write = &mut cx.writes.entries_mut()[position];
-        let new = match write.kind {
-            WriteKind::Update => flags,
-            WriteKind::Insert if write.fresh => flags & !(ABSENT | QUEUED),
-            WriteKind::Insert => flags & !ABSENT,
-            WriteKind::Delete => {
-                write.collect = flags & QUEUED == 0;
-                flags | ABSENT | QUEUED
+    fn release_all<M: Machine>(local: &mut NoWaitLocal<M>) {
+        for (cell, held) in local.locks.drain(..) {
+            let word = cell.word();
+            match held {
+                // Release: what was read was read before; pairs with the Acquire of `lock_exclusive`.
+                Held::Shared => drop(word.fetch_sub(READER, Ordering::Release)),
+                // There may be readers, whose shares stay.
+                Held::Exclusive if F::IGNORE_READERS => drop(word.fetch_sub(EXCLUSIVE, Ordering::Release)),
+                // Relaxed: the word is this transaction's. Release: the row comes before; pairs with the Acquire of the next lock.
+                Held::Exclusive => word.store(word.load(Ordering::Relaxed) & FLAGS, Ordering::Release),
             }
-            WriteKind::Nothing => return flags,
-        };
+        }
+        local.positions.clear();
+    }
+
+    /// Changes the flags of a cell that this transaction holds exclusively.
+    #[inline(always)]
+    fn set_flags<M: Machine>(cell: Cell<M>, clear: u64, set: u64) {
+        // Relaxed, all of them: `release_all` publishes the word.
+        if F::IGNORE_READERS {
+            cell.word().fetch_and(!clear, Ordering::Relaxed);
+            cell.word().fetch_or(set, Ordering::Relaxed);
+        } else {
+            cell.word().store(cell.word().load(Ordering::Relaxed) & !clear | set, Ordering::Relaxed);
+        }
+    }
+
+    /// The cells that are locked for a write of these groups.
+    #[inline(always)]
+    fn cells_of<M: Machine>(at: At<'_, M>, groups: Groups) -> Cells<M> {
+        if F::LOCK_WRONG_CELL && at.table.cell_count() > 1 && groups != Groups::ALL {
+            let next = groups.into_iter().map(|group| (group as u32 + 1) % at.table.cell_count() as u32);
+            return at.cells(next.fold(Groups::NONE, |all, one| all.union(Groups::of(one))));
+        }
+        at.cells(groups)
+    }
+
+    /// Takes the locks of the updates that have waited for the commit. The others of the write set are held already.
+    #[inline(always)]
+    fn lock_merges<M: Machine>(cx: &mut Context<M, NoWaitLocal<M>>) -> Result<(), Abort> {
+        for position in 0..cx.writes.len() {
+            let write = &cx.writes.entries()[position];
+            let merged = write.merged();
+            if merged.is_empty() {
+                continue;
+            }
+            let cells = Self::cells_of(At { table: write.table(), record: write.record }, merged);
+            if F::MERGE_BEFORE_LOCK {
+                cx.writes.merge(position);
+            }
+            match Self::lock_exclusive(&mut cx.local, cells)? {
+                Lock::Held(flags) if flags & ABSENT == 0 => {}
+                Lock::Held(_) | Lock::Unlinked => return Err(Abort::new(AbortReason::RecordGone)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Installs the write at this position, whose cells are held.
+    #[inline(always)]
+    fn install<M: Machine>(cx: &mut Context<M, NoWaitLocal<M>>, position: usize) {
+        let kind = cx.writes.entries()[position].kind;
+        if kind == WriteKind::Nothing {
+            return;
+        }
         cx.writes.install(position);
-        new
+        if kind == WriteKind::Update {
+            return;
+        }
+        let write = &mut cx.writes.entries_mut()[position];
+        let first = write.record.first_cell();
+        for cell in write.cells() {
+            match kind {
+                WriteKind::Delete => Self::set_flags(cell, 0, ABSENT),
+                _ => Self::set_flags(cell, ABSENT, 0),
+            }
+        }
+        // Relaxed: the word is this transaction's.
+        let queued = first.word().load(Ordering::Relaxed) & QUEUED != 0;
+        match kind {
+            WriteKind::Delete => {
+                write.collect = !queued;
+                Self::set_flags(first, 0, QUEUED);
+            }
+            _ if write.fresh => Self::set_flags(first, QUEUED, 0),
+            _ => {}
+        }
     }
 }
 
@@ -256,70 +298,68 @@ impl<M: Machine, F: Faults> Protocol<M> for NoWait<F> {
         NoWait { faults: PhantomData }
     }
 
-    fn init(&self, record: Record<M>, initial: Initial) {
-        let word = match initial {
-            Initial::Loaded => 0,
-            Initial::Inserting => EXCLUSIVE | ABSENT | QUEUED,
-        };
-        // Relaxed: the index publishes the record.
-        record.word().store(word, Ordering::Relaxed);
+    fn init(&self, cells: Cells<M>, initial: Initial) {
+        for (number, cell) in cells.enumerate() {
+            let word = match initial {
+                Initial::Loaded => 0,
+                Initial::Inserting if number == 0 => EXCLUSIVE | ABSENT | QUEUED,
+                Initial::Inserting => EXCLUSIVE | ABSENT,
+            };
+            // Relaxed: the index publishes the record.
+            cell.word().store(word, Ordering::Relaxed);
+        }
     }
 
     #[inline(always)]
     fn begin(&self, _: &mut Context<M, Self::Local>) {}
 
     #[inline(always)]
-    fn read<K: Key>(
-        &self,
-        cx: &mut Context<M, Self::Local>,
-        at: At<'_, M, K>,
-        columns: Projection<'_>,
-    ) -> Result<Access, Abort> {
-        if let Some(position) = cx.writes.find(at.record) {
-            return Ok(cx.writes.own(position));
-        }
-        let Lock::Held(flags) = Self::lock_shared(&mut cx.local, at.record)? else { return Ok(Access::Unlinked) };
-        cx.copy_row(at.table, at.record, columns);
-        Ok(if flags & ABSENT == 0 { Access::Row } else { Access::Absent })
+    fn read(&self, cx: &mut Context<M, Self::Local>, at: At<'_, M>, columns: Projection<'_>) -> Result<Found, Abort> {
+        let Lock::Held(flags) = Self::lock_shared(&mut cx.local, at.cells(columns.groups()))? else {
+            return Ok(Found::Unlinked);
+        };
+        cx.copy_row(at, columns);
+        Ok(if flags & ABSENT == 0 { Found::Row } else { Found::Absent })
     }
 
     #[inline(always)]
-    fn write<K: Key>(&self, cx: &mut Context<M, Self::Local>, at: At<'_, M, K>, mode: Mode) -> Result<Access, Abort> {
-        if let Some(position) = cx.writes.find(at.record) {
-            return Ok(cx.writes.rewrite(position, mode));
-        }
-        let Lock::Held(flags) = Self::lock_exclusive(&mut cx.local, at.record)? else { return Ok(Access::Unlinked) };
-        let absent = flags & ABSENT != 0;
-        let kind = match mode {
-            Mode::Insert if !absent => return Ok(Access::Row),
-            Mode::Insert => WriteKind::Insert,
-            _ if absent => {
-                // The miss stays protected by the exclusive lock.
-                cx.copy_row(at.table, at.record, Projection::WHOLE);
-                return Ok(Access::Absent);
-            }
-            Mode::Blind | Mode::Modify => WriteKind::Update,
-            Mode::Delete => WriteKind::Delete,
-        };
-        let position = cx.writes.push(at.table, at.key, at.record, kind);
-        if matches!(mode, Mode::Modify | Mode::Delete) {
-            cx.copy_row(at.table, at.record, Projection::WHOLE);
-            cx.scratch_to_image(position);
-        }
-        Ok(Access::Own(position))
-    }
-
-    fn inserted<K: Key>(
+    fn write(
         &self,
         cx: &mut Context<M, Self::Local>,
-        at: At<'_, M, K>,
-        change: &Change<M>,
-    ) -> Result<usize, Abort> {
+        at: At<'_, M>,
+        groups: Groups,
+        mode: Mode,
+    ) -> Result<Found, Abort> {
+        if mode == Mode::Merge {
+            // Relaxed: a first look; the commit locks, and looks again.
+            let gone = |cell: Cell<M>| cell.word().load(Ordering::Relaxed) & (ABSENT | UNLINKED) != 0;
+            return if at.cells(groups).any(gone) {
+                // A miss is held. Should the record have a row by now, holding it shared costs nothing but that.
+                self.read(cx, at, Projection::columns(&[], groups))
+            } else {
+                Ok(Found::Row)
+            };
+        }
+        let Lock::Held(flags) = Self::lock_exclusive(&mut cx.local, Self::cells_of(at, groups))? else {
+            return Ok(Found::Unlinked);
+        };
+        if flags & ABSENT != 0 {
+            // A miss stays protected by the exclusive lock.
+            cx.copy_row(at, Projection::EXISTENCE);
+            return Ok(Found::Absent);
+        }
+        if matches!(mode, Mode::Modify | Mode::Delete) {
+            cx.copy_row(at, Projection::of_groups(groups));
+        }
+        Ok(Found::Row)
+    }
+
+    fn inserted(&self, cx: &mut Context<M, Self::Local>, at: At<'_, M>, change: &Change<M>) -> Result<(), Abort> {
         // Born exclusive: `init`.
-        cx.local.push(at.record, Held::Exclusive { flags: ABSENT | QUEUED });
-        let position = cx.writes.push(at.table, at.key, at.record, WriteKind::Insert);
-        cx.nodes.follow(change)?;
-        Ok(position)
+        for cell in at.cells(Groups::ALL) {
+            cx.local.push(cell, Held::Exclusive);
+        }
+        cx.nodes.follow(change)
     }
 
     #[inline(always)]
@@ -332,40 +372,65 @@ impl<M: Machine, F: Faults> Protocol<M> for NoWait<F> {
 
     #[inline(always)]
     fn commit(&self, cx: &mut Context<M, Self::Local>) -> Result<(), Abort> {
+        Self::lock_merges(cx)?;
         if !cx.nodes.is_empty() {
             // SeqCst: own inserts into the index come before the look at others' leaves (two transactions, each inserting
             // where the other has scanned: at least one sees the other's insert). Pairs with itself.
             M::fence(Ordering::SeqCst);
             cx.nodes.validate()?;
         }
-        Self::release_all(cx, Self::install);
+        for position in 0..cx.writes.len() {
+            Self::install(cx, position);
+        }
+        Self::release_all(&mut cx.local);
         Ok(())
     }
 
     fn abort(&self, cx: &mut Context<M, Self::Local>) {
-        Self::release_all(cx, |cx, record, flags| {
-            let fresh = cx.writes.find(record).is_some_and(|position| cx.writes.entries()[position].fresh);
-            if F::KEEP_ABORTED_INSERTS && fresh { flags & !ABSENT } else { flags }
-        });
+        if F::KEEP_ABORTED_INSERTS {
+            for write in cx.writes.entries().iter().filter(|write| write.fresh) {
+                write.cells().for_each(|cell| Self::set_flags(cell, ABSENT, 0));
+            }
+        }
+        Self::release_all(&mut cx.local);
     }
 
-    fn unlink(&self, record: Record<M>) -> Unlink {
-        // Relaxed: the exchange decides.
-        let word = record.word().load(Ordering::Relaxed);
-        if word & !FLAGS != 0 {
-            return Unlink::Busy;
+    fn unlink(&self, cells: Cells<M>) -> Unlink {
+        // Relaxed: what was locked before is this thread's.
+        let release = |cell: Cell<M>, set| {
+            cell.word().store(cell.word().load(Ordering::Relaxed) & FLAGS | set, Ordering::Release);
+        };
+        // All cells are held for a moment: a reader of any of them may rely on the key's absence.
+        let mut outcome = Unlink::Marked;
+        for (number, cell) in cells.clone().enumerate() {
+            // Relaxed: the exchange decides.
+            let word = cell.word().load(Ordering::Relaxed);
+            let free = word & !FLAGS == 0;
+            // Acquire: as any lock.
+            let held = free
+                && cell.word().compare_exchange(word, word | EXCLUSIVE, Ordering::Acquire, Ordering::Relaxed).is_ok();
+            if !held {
+                // Release: as any unlock.
+                cells.take(number).for_each(|cell| release(cell, 0));
+                return Unlink::Busy;
+            }
+            if word & ABSENT == 0 {
+                outcome = Unlink::Alive;
+            }
         }
-        let (new, outcome) =
-            if word & ABSENT != 0 { (word | UNLINKED, Unlink::Marked) } else { (word & !QUEUED, Unlink::Alive) };
-        // AcqRel: pairs with releases before, and with locks after.
-        match record.word().compare_exchange(word, new, Ordering::AcqRel, Ordering::Relaxed) {
-            Ok(_) => outcome,
-            Err(_) => Unlink::Busy,
+        for cell in cells {
+            if outcome == Unlink::Alive {
+                Self::set_flags(cell, QUEUED, 0);
+                release(cell, 0);
+            } else {
+                release(cell, UNLINKED);
+            }
         }
+        outcome
     }
 
     fn is_absent(&self, record: Record<M>) -> bool {
-        // Acquire: pairs with the Release of `release_exclusive`.
-        record.word().load(Ordering::Acquire) & ABSENT != 0
+        // Acquire: pairs with the Release of `release_all`.
+        record.first_cell().word().load(Ordering::Acquire) & ABSENT != 0
     }
 }

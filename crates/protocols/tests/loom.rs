@@ -23,9 +23,9 @@ type Rows = Arc<Table<Loom, u64>>;
 fn world<P: Protocol<Loom>>() -> (Worker<P, Loom>, Worker<P, Loom>, Rows) {
     let engine = Engine::<P, Loom>::new(
         P::new(Default::default()),
-        EngineConfig { workers_max: 3, epoch_ms: 40, history: false },
+        EngineConfig { workers_max: 3, epoch_ms: 40, ..EngineConfig::default() },
     );
-    let spec = TableSpec { name: "t".into(), index: IndexKind::Hash, row_bytes: 16, expected_rows: 1 };
+    let spec = TableSpec::of_bytes("t", IndexKind::Hash, 16, 1);
     let rows: Rows = engine.create_table(&spec);
     let mut loader = engine.loader().expect("a slot");
     for key in [1, 2] {

@@ -5,7 +5,9 @@ use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use contend_engine::{Direction, Engine, EngineConfig, IndexKind, Projection, Protocol, Table, TableSpec, Txn, Worker};
+use contend_engine::{
+    Direction, Engine, EngineConfig, Groups, IndexKind, Projection, Protocol, Table, TableSpec, Txn, Worker,
+};
 use contend_machine::Native;
 use contend_protocols::{ProtocolVisitor, all_protocols, with_protocol};
 
@@ -66,7 +68,7 @@ fn transaction<P: Protocol<Native>>(worker: &mut Worker<P, Native>, rows: &Table
             tx.announce_writes(rows, &keys[..20]);
             for i in 0..20 {
                 tx.write_row(rows, key(i))?.expect("it is there").fill(number);
-                tx.modify_row(rows, key(i + 20))?.expect("it is there")[0] += 1;
+                tx.modify_row(rows, key(i + 20), Groups::ALL)?.expect("it is there")[0] += 1;
             }
             assert!(tx.read_row(rows, u64::MAX, Projection::WHOLE)?.is_none());
             if rows.index_kind() == IndexKind::Ordered {
@@ -91,7 +93,7 @@ impl ProtocolVisitor<Native> for Allocates {
     fn visit<P: Protocol<Native>>(self) {
         let engine =
             Engine::<P, Native>::new(P::new(Default::default()), EngineConfig { epoch_ms: 0, ..Default::default() });
-        let spec = TableSpec { name: "t".into(), index: self.0, row_bytes: 16, expected_rows: ROWS as usize + 100 };
+        let spec = TableSpec::of_bytes("t", self.0, 16, ROWS as usize + 100);
         let rows: Arc<Table<Native, u64>> = engine.create_table(&spec);
         let mut loader = engine.loader().expect("a free slot");
         for key in 0..ROWS {

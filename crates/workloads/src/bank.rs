@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use contend_engine::options::Fraction;
 use contend_engine::{
-    Abort, Engine, IndexKind, Loader, OutOfMemory, Projection, Protocol, Table, TableSpec, Txn, options,
+    Abort, Engine, Groups, IndexKind, Loader, OutOfMemory, Projection, Protocol, Table, TableSpec, Txn, options,
 };
 use contend_machine::Machine;
 use rand::rngs::SmallRng;
@@ -102,8 +102,7 @@ impl<M: Machine> Workload<M> for Bank<M> {
     }
 
     fn tables(options: &BankOptions, index: IndexKind) -> Vec<TableSpec> {
-        let expected_rows = options.accounts as usize;
-        vec![TableSpec { name: "account".into(), index, row_bytes: 8, expected_rows }]
+        vec![TableSpec::of_bytes("account", index, 8, options.accounts as usize)]
     }
 
     fn create<P: Protocol<M>>(options: &BankOptions, index: IndexKind, engine: &Engine<P, M>) -> Self {
@@ -196,12 +195,12 @@ impl<M: Machine> Workload<M> for Bank<M> {
             client.sum = sum;
             return Ok(());
         }
-        let Some(from) = tx.modify_row(&self.table, input.from)? else { return Err(tx.cancel()) };
+        let Some(from) = tx.modify_row(&self.table, input.from, Groups::ALL)? else { return Err(tx.cancel()) };
         if from[0] < input.amount {
             return Err(tx.cancel());
         }
         from[0] -= input.amount;
-        let Some(to) = tx.modify_row(&self.table, input.to)? else { return Err(tx.cancel()) };
+        let Some(to) = tx.modify_row(&self.table, input.to, Groups::ALL)? else { return Err(tx.cancel()) };
         to[0] = to[0].wrapping_add(input.amount);
         Ok(())
     }

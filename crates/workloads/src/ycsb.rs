@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use contend_engine::options::Fraction;
 use contend_engine::{
-    Abort, Direction, Engine, IndexKind, Loader, OutOfMemory, Projection, Protocol, Table, TableSpec, Txn,
+    Abort, Direction, Engine, Groups, IndexKind, Loader, OutOfMemory, Projection, Protocol, Table, TableSpec, Txn,
     option_choices, options,
 };
 use contend_machine::Machine;
@@ -353,12 +353,8 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
     }
 
     fn tables(options: &YcsbOptions, index: IndexKind) -> Vec<TableSpec> {
-        vec![TableSpec {
-            name: "usertable".into(),
-            index,
-            row_bytes: options.payload,
-            expected_rows: usize::try_from(options.records).unwrap_or(usize::MAX),
-        }]
+        let records = usize::try_from(options.records).unwrap_or(usize::MAX);
+        vec![TableSpec::of_bytes("usertable", index, options.payload, records)]
     }
 
     fn create<P: Protocol<M>>(options: &YcsbOptions, index: IndexKind, engine: &Engine<P, M>) -> Self {
@@ -499,7 +495,7 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
                     Some(row) => sink ^= row[0],
                     None => surprises += 1,
                 },
-                Kind::Write if self.options.rmw => match tx.modify_row(&self.table, key)? {
+                Kind::Write if self.options.rmw => match tx.modify_row(&self.table, key, Groups::ALL)? {
                     Some(row) => {
                         let writes = if self.shape.counted { row[1] + 1 } else { 0 };
                         sink ^= row[0];

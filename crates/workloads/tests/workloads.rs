@@ -4,8 +4,8 @@ use std::ops::{ControlFlow, RangeInclusive};
 use std::sync::Arc;
 
 use contend_engine::{
-    Abort, AbortReason, Direction, Engine, EngineConfig, IndexKind, Key, KeyWords, Options, Projection, Protocol,
-    Table, Txn,
+    Abort, AbortReason, Direction, Engine, EngineConfig, Groups, IndexKind, Key, KeyWords, Options, Projection,
+    Protocol, RowUpdate, Table, Txn,
 };
 use contend_machine::{Machine, Native};
 use contend_protocols::none::NoControl;
@@ -53,7 +53,7 @@ impl<T: Txn> Through<'_, T> {
         match (self.fault, previous) {
             (Fault::Drop(every), _) => return Ok(due(every)),
             (Fault::Garble(every, change), Some(previous)) if due(every) => {
-                if let Some(row) = self.inner.modify_row(table, K::from_words(previous))? {
+                if let Some(row) = self.inner.modify_row(table, K::from_words(previous), Groups::ALL)? {
                     change(row);
                 }
             }
@@ -99,7 +99,12 @@ impl<T: Txn> Txn for Through<'_, T> {
         self.inner.read_rows(table, keys, columns, visit)
     }
 
-    fn modify_row<K: Key>(&mut self, table: &Table<Self::Machine, K>, key: K) -> Result<Option<&mut [u64]>, Abort> {
+    fn modify_row<K: Key>(
+        &mut self,
+        table: &Table<Self::Machine, K>,
+        key: K,
+        groups: Groups,
+    ) -> Result<Option<&mut [u64]>, Abort> {
         if self.strikes(table, key)? {
             let row = self.inner.read_row(table, key, Projection::WHOLE)?.map(<[u64]>::to_vec);
             return Ok(row.map(|row| {
@@ -107,7 +112,19 @@ impl<T: Txn> Txn for Through<'_, T> {
                 &mut self.waste[..]
             }));
         }
-        self.inner.modify_row(table, key)
+        self.inner.modify_row(table, key, groups)
+    }
+
+    fn update_row<K: Key>(
+        &mut self,
+        table: &Table<Self::Machine, K>,
+        key: K,
+        update: RowUpdate<'_>,
+    ) -> Result<bool, Abort> {
+        if self.strikes(table, key)? {
+            return Ok(self.inner.read_row(table, key, Projection::WHOLE)?.is_some());
+        }
+        self.inner.update_row(table, key, update)
     }
 
     fn write_row<K: Key>(&mut self, table: &Table<Self::Machine, K>, key: K) -> Result<Option<&mut [u64]>, Abort> {

@@ -1,7 +1,7 @@
 //! `contend list`.
 
 use contend_engine::OptionSpec;
-use contend_lab::config::retry_specs;
+use contend_lab::config::{engine_specs, retry_specs};
 use contend_machine::Native;
 use contend_protocols::all_protocols;
 use contend_workloads::all_workloads;
@@ -56,6 +56,7 @@ fn all_options() -> Vec<(String, OptionSpec)> {
         add(info.name, specs);
     }
     add("any", retry_specs());
+    add("any", engine_specs());
     options
 }
 

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use contend_engine::{AbortReason, Direction, IndexKind, Key, Projection, Protocol, Span, Table, Txn, Worker};
+use contend_engine::{AbortReason, Direction, Groups, IndexKind, Key, Projection, Protocol, Span, Table, Txn, Worker};
 use contend_machine::Native;
 
 use crate::support::{INDEXES, ProtocolTest, engine, for_each_protocol, for_no_control, table};
@@ -148,7 +148,7 @@ impl ProtocolTest<Native> for AbortsLeaveNoTrace {
                 let mut tx = worker.begin();
                 tx.insert_row(&rows, 15).expect("no conflict").expect("a new key").fill(9);
                 tx.write_row(&rows, 10).expect("no conflict").expect("it is there").fill(9);
-                tx.modify_row(&rows, 20).expect("no conflict").expect("it is there").fill(9);
+                tx.modify_row(&rows, 20, Groups::ALL).expect("no conflict").expect("it is there").fill(9);
                 assert!(tx.delete(&rows, 30).expect("no conflict"));
                 if ends_by_drop {
                     drop(tx);

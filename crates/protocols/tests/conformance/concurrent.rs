@@ -3,8 +3,10 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use contend_derive::Row;
 use contend_engine::{
-    Abort, AbortReason, Direction, Engine, IndexKind, Isolation, Projection, Protocol, Table, Transaction, Txn, Worker,
+    Abort, AbortReason, Direction, Engine, Groups, IndexKind, Isolation, Projection, Protocol, RowUpdate, Table,
+    TableSpec, Transaction, Txn, Update, Worker,
 };
 use contend_lab::{recorded, verify_history};
 use contend_machine::{Machine, Native};
@@ -12,7 +14,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use crate::jitter::{self, Jitter};
-use crate::support::{INDEXES, ProtocolTest, engine, for_each_protocol, rounds, table};
+use crate::support::{ENGINE_OPTIONS, INDEXES, ProtocolTest, engine, engine_with, for_each_protocol, rounds, table};
 
 /// A storm: what its threads do.
 #[derive(Clone, Copy, Debug)]
@@ -25,10 +27,41 @@ pub(crate) struct Storm {
     pub(crate) seed: u64,
     /// Whether keys come and go.
     pub(crate) inserts: bool,
+    /// Which of [`ENGINE_OPTIONS`].
+    pub(crate) engine: usize,
 }
 
-/// A row of four equal words, so that a torn one shows.
-const ROW_BYTES: usize = 32;
+/// A row of two groups of two words each.
+#[derive(Clone, Copy, Row)]
+#[repr(C)]
+struct Wide {
+    a: u64,
+    b: u64,
+    #[group = 1]
+    c: u64,
+    #[group = 1]
+    d: u64,
+}
+
+/// One group, the other, or both.
+fn some_groups(random: &mut SmallRng) -> Groups {
+    [Groups::of(0), Groups::of(1), Groups::ALL][random.random_range(0..3)]
+}
+
+/// Changes one group by what is in it, in a way that does not commute.
+#[derive(Clone, Copy)]
+struct Mix(u64);
+
+impl Update<Wide> for Mix {
+    fn groups(&self) -> Groups {
+        Groups::of(1)
+    }
+
+    fn apply(&self, row: &mut Wide) {
+        row.c = row.c.wrapping_mul(3) ^ self.0;
+        row.d = row.c;
+    }
+}
 
 /// One random operation.
 fn operation<P: Protocol<M>, M: Machine>(
@@ -40,15 +73,15 @@ fn operation<P: Protocol<M>, M: Machine>(
     let key = random.random_range(0..storm.keys);
     let value = random.random();
     let kinds = if !storm.inserts {
-        4
+        7
     } else if storm.index == IndexKind::Ordered {
-        8
+        11
     } else {
-        6
+        9
     };
     match random.random_range(0..kinds) {
         0 => {
-            tx.read_row(rows, key, Projection::WHOLE)?;
+            tx.read_row(rows, key, Projection::of_groups(some_groups(random)))?;
         }
         1 => {
             let other = random.random_range(0..storm.keys);
@@ -60,23 +93,36 @@ fn operation<P: Protocol<M>, M: Machine>(
             }
         }
         3 => {
-            if let Some(row) = tx.modify_row(rows, key)? {
-                row.fill(value ^ row[0]);
+            let groups = some_groups(random);
+            if let Some(row) = tx.modify_row(rows, key, groups)? {
+                let words = if groups == Groups::of(0) { 0..2 } else { 2..4 };
+                let read = row[words.start];
+                row[words].fill(value ^ read);
             }
         }
         4 => {
+            tx.update_row(rows, key, RowUpdate::new(&Wide::A.add(value)))?;
+        }
+        5 => {
+            tx.update_row(rows, key, RowUpdate::new(&Mix(value)))?;
+        }
+        6 => {
+            tx.update_row(rows, key, RowUpdate::new(&(Wide::B.max(value), Wide::D.set(value))))?;
+        }
+        7 => {
             if let Some(row) = tx.insert_row(rows, key)? {
                 row.fill(value);
             }
         }
-        5 => {
+        8 => {
             tx.delete(rows, key)?;
         }
         kind => {
-            let direction = if kind == 6 { Direction::Forward } else { Direction::Backward };
+            let direction = if kind == 9 { Direction::Forward } else { Direction::Backward };
             let high = (key + random.random_range(0..8)).min(storm.keys);
             let limit = random.random_range(1..6);
-            tx.scan_rows(rows, key..=high, limit, direction, Projection::WHOLE, |_, _| ControlFlow::Continue(()))?;
+            let columns = Projection::of_groups(some_groups(random));
+            tx.scan_rows(rows, key..=high, limit, direction, columns, |_, _| ControlFlow::Continue(()))?;
         }
     }
     Ok(())
@@ -112,8 +158,8 @@ pub(crate) fn run_storm<P: Protocol<M>, M: Machine>(
     storm: Storm,
     judged_by: Isolation,
 ) -> Result<(), String> {
-    let engine: Arc<Engine<P, M>> = engine(protocol, true);
-    let rows: Arc<Table<M, u64>> = table(&engine, "t", storm.index, ROW_BYTES);
+    let engine: Arc<Engine<P, M>> = engine_with(protocol, true, ENGINE_OPTIONS[storm.engine].clone());
+    let rows: Arc<Table<M, u64>> = engine.create_table(&TableSpec::of::<Wide>("t", storm.index, 64));
     let mut loader = engine.loader().expect("a free slot");
     for key in (0..storm.keys).filter(|key| !storm.inserts || key % 2 == 0) {
         loader.insert(&rows, key, |row| row.fill(0)).expect("memory");
@@ -151,6 +197,7 @@ pub(crate) fn storms(commits: usize, seeds: std::ops::Range<u64>) -> impl Iterat
                 keys,
                 seed,
                 inserts,
+                engine: (seed % 4) as usize,
             })
         })
     })
@@ -160,7 +207,7 @@ struct KeepsItsPromise;
 
 impl<M: Machine> ProtocolTest<M> for KeepsItsPromise {
     fn run<P: Protocol<M>>(&self, name: &str, make: &dyn Fn() -> P) {
-        for storm in storms(300, 0..2 * rounds()) {
+        for storm in storms(150, 0..4 * rounds()) {
             if let Err(wrong) = run_storm::<P, M>(make(), storm, P::INFO.isolation) {
                 panic!("{name} on {}: {storm:?}: {wrong}", M::NAME);
             }
@@ -184,7 +231,8 @@ impl ProtocolTest<Native> for Oversubscribed {
     fn run<P: Protocol<Native>>(&self, name: &str, make: &dyn Fn() -> P) {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = (8 * cores).min(60);
-        let storm = Storm { index: IndexKind::Ordered, threads, commits: 100, keys: 16, seed: 3, inserts: true };
+        let storm =
+            Storm { index: IndexKind::Ordered, threads, commits: 100, keys: 16, seed: 3, inserts: true, engine: 1 };
         if let Err(wrong) = run_storm::<P, Native>(make(), storm, P::INFO.isolation) {
             panic!("{name}: {wrong}");
         }
@@ -213,7 +261,7 @@ impl ProtocolTest<Native> for IdleWorkers {
         for pass in 0..5000u64 {
             let done = busy.run(|tx| {
                 tx.insert_row(&rows, 2)?.expect("it was deleted").fill(pass);
-                tx.modify_row(&rows, 0)?.expect("it was inserted")[0] += 1;
+                tx.modify_row(&rows, 0, Groups::ALL)?.expect("it was inserted")[0] += 1;
                 tx.delete(&rows, 2)
             });
             assert_eq!(done, Ok(true), "{name}: pass {pass}");

@@ -52,6 +52,42 @@ fn silo_that_ignores_locks_in_validation_is_caught() {
 }
 
 #[test]
+fn silo_that_writes_the_wrong_cell_is_caught() {
+    struct Broken;
+    impl silo::Faults for Broken {
+        const WRITE_WRONG_CELL: bool = true;
+    }
+    caught_by_schedules::<silo::Silo<Broken>>("groups: lost update");
+}
+
+#[test]
+fn silo_that_merges_before_it_locks_is_caught() {
+    struct Broken;
+    impl silo::Faults for Broken {
+        const MERGE_BEFORE_LOCK: bool = true;
+    }
+    caught_by_storms::<silo::Silo<Broken>>();
+}
+
+#[test]
+fn locking_that_locks_the_wrong_cell_is_caught() {
+    struct Broken;
+    impl locking::Faults for Broken {
+        const LOCK_WRONG_CELL: bool = true;
+    }
+    caught_by_schedules::<locking::NoWait<Broken>>("groups: lost update");
+}
+
+#[test]
+fn locking_that_merges_before_it_locks_is_caught() {
+    struct Broken;
+    impl locking::Faults for Broken {
+        const MERGE_BEFORE_LOCK: bool = true;
+    }
+    caught_by_storms::<locking::NoWait<Broken>>();
+}
+
+#[test]
 fn silo_that_uses_tids_twice_is_caught() {
     struct Broken;
     impl silo::Faults for Broken {
@@ -139,7 +175,7 @@ fn without_control_every_scenario_that_needs_it_goes_wrong() {
 
 #[test]
 fn without_control_storms_go_wrong() {
-    for storm in storms(300, 0..2) {
+    for storm in storms(300, 0..4) {
         let outcome = run_storm::<NoControl, Jitter>(NoControl, storm, Isolation::Serializable);
         outcome.expect_err("no control, and no anomaly");
     }

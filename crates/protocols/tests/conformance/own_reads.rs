@@ -2,66 +2,99 @@
 //! committed and aborted, against a model.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
-use contend_engine::{Abort, AbortReason, Direction, IndexKind, Projection, Protocol, Table, Transaction, Txn};
+use contend_engine::{
+    Abort, AbortReason, Direction, EngineOptions, Groups, IndexKind, Projection, Protocol, RowUpdate, Table,
+    Transaction, Txn,
+};
 use contend_machine::Native;
 
-use crate::support::{INDEXES, ProtocolTest, engine, for_each_protocol, for_no_control, table};
+use crate::support::{
+    ENGINE_OPTIONS, INDEXES, LEFT, Pair, ProtocolTest, RIGHT, Triple, engine, engine_with, for_each_protocol,
+    for_no_control, pairs,
+};
 
 #[derive(Clone, Copy, Debug)]
 enum Operation {
     Read,
+    ReadRight,
     ReadMany,
     Write,
     Modify,
+    ModifyRight,
+    /// Adds to a column.
+    UpdateRight,
+    /// Changes all columns.
+    UpdateAll,
     Insert,
     Delete,
     Scan,
-    ScanBack,
+    ScanLeft,
 }
 
-const OPERATIONS: [Operation; 8] = [
+const OPERATIONS: [Operation; 12] = [
     Operation::Read,
+    Operation::ReadRight,
     Operation::ReadMany,
     Operation::Write,
     Operation::Modify,
+    Operation::ModifyRight,
+    Operation::UpdateRight,
+    Operation::UpdateAll,
     Operation::Insert,
     Operation::Delete,
     Operation::Scan,
-    Operation::ScanBack,
+    Operation::ScanLeft,
 ];
 
-/// What an operation answers: the row it saw, or whether it did something.
+/// What an operation answers: the row it saw, what it saw of it, or whether it did something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
-    Saw(Option<u64>),
+    Saw(Option<Pair>),
+    SawPart(Option<u64>),
     Did(bool),
 }
 
+fn both(value: u64) -> Pair {
+    Pair { left: value, right: value + 1 }
+}
+
 /// The rules, on one row.
-fn model(row: &mut Option<u64>, operation: Operation, value: u64) -> Answer {
+fn model(row: &mut Option<Pair>, operation: Operation, value: u64) -> Answer {
+    let before = *row;
     match operation {
-        Operation::Read | Operation::ReadMany | Operation::Scan | Operation::ScanBack => Answer::Saw(*row),
+        Operation::Read | Operation::ReadMany | Operation::Scan => Answer::Saw(before),
+        Operation::ReadRight => Answer::SawPart(before.map(|pair| pair.right)),
+        Operation::ScanLeft => Answer::SawPart(before.map(|pair| pair.left)),
         Operation::Write => {
-            *row = row.map(|_| value);
-            Answer::Did(row.is_some())
+            *row = before.map(|_| both(value));
+            Answer::Did(before.is_some())
         }
         Operation::Modify => {
-            let before = *row;
-            *row = row.map(|old| old + 1);
+            *row = before.map(|pair| Pair { left: pair.left + 1, right: pair.right + 2 });
             Answer::Saw(before)
         }
+        Operation::ModifyRight => {
+            *row = before.map(|pair| Pair { right: pair.right + 3, ..pair });
+            Answer::SawPart(before.map(|pair| pair.right))
+        }
+        Operation::UpdateRight => {
+            *row = before.map(|pair| Pair { right: pair.right + 10, ..pair });
+            Answer::Did(before.is_some())
+        }
+        Operation::UpdateAll => {
+            *row = before.map(|pair| Pair { left: pair.left * 3, right: pair.right * 3 });
+            Answer::Did(before.is_some())
+        }
         Operation::Insert => {
-            let inserts = row.is_none();
-            *row = row.or(Some(value));
-            Answer::Did(inserts)
+            *row = before.or(Some(both(value)));
+            Answer::Did(before.is_none())
         }
         Operation::Delete => Answer::Did(row.take().is_some()),
     }
 }
 
-/// The same on the engine. The row's two words are to be equal.
+/// The same on the engine.
 fn perform<P: Protocol<Native>>(
     tx: &mut Transaction<'_, P, Native>,
     table: &Table<Native, u64>,
@@ -69,37 +102,42 @@ fn perform<P: Protocol<Native>>(
     operation: Operation,
     value: u64,
 ) -> Result<Answer, Abort> {
-    let whole = |row: &[u64]| {
-        assert_eq!(row[0], row[1], "a torn row");
-        row[0]
-    };
-    let scan = |tx: &mut Transaction<'_, P, Native>, direction| {
+    let whole = |row: &[u64]| Pair { left: row[0], right: row[1] };
+    let put = |row: &mut [u64], pair: Pair| row.copy_from_slice(&[pair.left, pair.right]);
+    let mut scan = |direction, columns| {
         let mut seen = None;
-        tx.scan_rows(table, key..=key, usize::MAX, direction, Projection::WHOLE, |found, row| {
+        tx.scan_rows(table, key..=key, usize::MAX, direction, columns, |found, row| {
             assert_eq!((found, seen), (key, None), "one key, once");
             seen = Some(whole(row));
             ControlFlow::Continue(())
         })?;
-        Ok(Answer::Saw(seen))
+        Ok(seen)
     };
     Ok(match operation {
+        Operation::Scan => Answer::Saw(scan(Direction::Forward, Projection::WHOLE)?),
+        Operation::ScanLeft => Answer::SawPart(scan(Direction::Backward, LEFT)?.map(|pair| pair.left)),
         Operation::Read => Answer::Saw(tx.read_row(table, key, Projection::WHOLE)?.map(whole)),
+        Operation::ReadRight => Answer::SawPart(tx.read_row(table, key, RIGHT)?.map(|row| row[1])),
         Operation::ReadMany => {
             let mut seen = [None; 2];
             tx.read_rows(table, &[key, key], Projection::WHOLE, |position, row| seen[position] = row.map(whole))?;
             assert_eq!(seen[0], seen[1], "one key twice in a batch");
             Answer::Saw(seen[0])
         }
-        Operation::Write => Answer::Did(tx.write_row(table, key)?.map(|row| row.fill(value)).is_some()),
-        Operation::Modify => Answer::Saw(tx.modify_row(table, key)?.map(|row| {
+        Operation::Write => Answer::Did(tx.write_row(table, key)?.map(|row| put(row, both(value))).is_some()),
+        Operation::Modify => Answer::Saw(tx.modify_row(table, key, Groups::ALL)?.map(|row| {
             let old = whole(row);
-            row.fill(old + 1);
+            put(row, Pair { left: old.left + 1, right: old.right + 2 });
             old
         })),
-        Operation::Insert => Answer::Did(tx.insert_row(table, key)?.map(|row| row.fill(value)).is_some()),
+        Operation::ModifyRight => Answer::SawPart(tx.modify_row(table, key, RIGHT.groups())?.map(|row| {
+            row[1] += 3;
+            row[1] - 3
+        })),
+        Operation::UpdateRight => Answer::Did(tx.update_row(table, key, RowUpdate::new(&Pair::RIGHT.add(10)))?),
+        Operation::UpdateAll => Answer::Did(tx.update_row(table, key, RowUpdate::new(&Triple))?),
+        Operation::Insert => Answer::Did(tx.insert_row(table, key)?.map(|row| put(row, both(value))).is_some()),
         Operation::Delete => Answer::Did(tx.delete(table, key)?),
-        Operation::Scan => scan(tx, Direction::Forward)?,
-        Operation::ScanBack => scan(tx, Direction::Backward)?,
     })
 }
 
@@ -108,49 +146,65 @@ struct OwnReads;
 impl ProtocolTest<Native> for OwnReads {
     fn run<P: Protocol<Native>>(&self, name: &str, make: &dyn Fn() -> P) {
         for index in INDEXES {
-            for history in [false, true] {
-                own_reads::<P>(name, make, index, history);
+            for options in ENGINE_OPTIONS {
+                for history in [false, true] {
+                    own_reads::<P>(name, make, index, history, &options);
+                }
             }
         }
     }
 }
 
-fn own_reads<P: Protocol<Native>>(name: &str, make: &dyn Fn() -> P, index: IndexKind, history: bool) {
-    let engine = engine::<P, Native>(make(), history);
-    let rows: Arc<Table<Native, u64>> = table(&engine, "t", index, 16);
+fn own_reads<P: Protocol<Native>>(
+    name: &str,
+    make: &dyn Fn() -> P,
+    index: IndexKind,
+    history: bool,
+    options: &EngineOptions,
+) {
+    let engine = engine_with::<P, Native>(make(), history, options.clone());
+    let rows = pairs(&engine, "t", index);
     let mut worker = engine.worker().expect("a free slot");
     let mut loader = engine.loader().expect("a free slot");
-    let operations: &[Operation] = if index == IndexKind::Hash { &OPERATIONS[..6] } else { &OPERATIONS };
+    let operations: &[Operation] = if index == IndexKind::Hash { &OPERATIONS[..10] } else { &OPERATIONS };
     let mut key = 0;
     for first in operations {
         for second in operations {
             for third in operations {
                 for (loaded, commits) in [(false, false), (false, true), (true, false), (true, true)] {
                     key += 10;
-                    let before = loaded.then_some(500);
+                    let before = loaded.then_some(both(500));
                     if loaded {
-                        loader.insert(&rows, key, |row| row.fill(500)).expect("memory");
+                        loader.insert(&rows, key, |row| row.copy_from_slice(&[500, 501])).expect("memory");
                     }
-                    let case =
-                        format!("{name} {index:?}: {first:?}, {second:?}, {third:?} on {before:?}, commits: {commits}");
+                    let case = || {
+                        format!(
+                            "{name} {index:?} {options:?}: {first:?}, {second:?}, {third:?} on {before:?}, commits: {commits}"
+                        )
+                    };
                     let mut state = before;
                     let outcome = worker.run(|tx| {
                         for (operation, value) in [first, second, third].into_iter().zip(1000..) {
                             let expected = model(&mut state, *operation, value);
-                            assert_eq!(perform(tx, &rows, key, *operation, value)?, expected, "{case}: {operation:?}");
+                            assert_eq!(
+                                perform(tx, &rows, key, *operation, value)?,
+                                expected,
+                                "{}: {operation:?}",
+                                case()
+                            );
                         }
                         if commits { Ok(()) } else { Err(tx.cancel()) }
                     });
                     match outcome {
-                        Ok(()) => assert!(commits, "{case}"),
-                        Err(abort) => assert_eq!((commits, abort.reason), (false, AbortReason::User), "{case}"),
+                        Ok(()) => assert!(commits, "{}", case()),
+                        Err(abort) => assert_eq!((commits, abort.reason), (false, AbortReason::User), "{}", case()),
                     }
                     let after = if commits { state } else { before };
                     let seen = worker.run(|tx| perform(tx, &rows, key, Operation::Read, 0)).expect("no conflict");
-                    assert_eq!(seen, Answer::Saw(after), "{case}: afterwards");
+                    assert_eq!(seen, Answer::Saw(after), "{}: afterwards", case());
                     // And whatever was left behind, the key can be used.
                     let inserted = worker.run(|tx| perform(tx, &rows, key, Operation::Insert, 9)).expect("no conflict");
-                    assert_eq!(inserted, Answer::Did(after.is_none()), "{case}: inserted afterwards");
+                    assert_eq!(inserted, Answer::Did(after.is_none()), "{}: inserted afterwards", case());
                 }
             }
         }
@@ -175,7 +229,7 @@ impl ProtocolTest<Native> for ManyKeys {
     fn run<P: Protocol<Native>>(&self, name: &str, make: &dyn Fn() -> P) {
         for count in [15u64, 16, 17, 64, 65, 500] {
             let engine = engine::<P, Native>(make(), false);
-            let rows: Arc<Table<Native, u64>> = table(&engine, "t", IndexKind::Hash, 16);
+            let rows = pairs(&engine, "t", IndexKind::Hash);
             let mut worker = engine.worker().expect("a free slot");
             for pass in 0..3 {
                 worker
@@ -190,7 +244,8 @@ impl ProtocolTest<Native> for ManyKeys {
                         }
                         for key in 0..count {
                             let seen = perform(tx, &rows, key, Operation::ReadMany, 0)?;
-                            assert_eq!(seen, Answer::Saw(Some(key + pass + 1)), "{name}: {count} keys");
+                            let pair = Pair { left: key + pass + 1, right: key + 1 + 2 * (pass + 1) };
+                            assert_eq!(seen, Answer::Saw(Some(pair)), "{name}: {count} keys");
                         }
                         Ok(())
                     })

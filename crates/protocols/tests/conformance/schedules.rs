@@ -12,11 +12,16 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use contend_engine::{Direction, Engine, IndexKind, Isolation, Projection, Protocol, Table, Transaction, Txn, Worker};
+use contend_engine::{
+    Direction, Engine, EngineOptions, Groups, IndexKind, Isolation, Projection, Protocol, RowUpdate, Table,
+    Transaction, Txn, Worker,
+};
 use contend_lab::{recorded, verify_history};
 use contend_machine::{Machine, Native};
 
-use crate::support::{INDEXES, ProtocolTest, engine, for_each_protocol, table};
+use crate::support::{
+    ENGINE_OPTIONS, INDEXES, LEFT, Pair, ProtocolTest, RIGHT, Triple, engine_with, for_each_protocol, pairs,
+};
 
 /// A step of a transaction. Keys are of the first table unless a step says otherwise.
 #[derive(Clone, Copy, Debug)]
@@ -33,10 +38,23 @@ pub(crate) enum Step {
     /// The first rows of a range.
     First(u64, u64, usize),
     Batch(&'static [u64]),
+    /// Of rows of two groups: one of them.
+    ReadLeft(u64),
+    ReadRight(u64),
+    ModifyLeft(u64),
+    ModifyRight(u64),
+    /// Adds to a column of the second group, without reading it.
+    Update(u64),
+    /// Changes both groups, without reading them.
+    UpdateAll(u64),
+    ScanRight(u64, u64),
     Abort,
 }
 
-use Step::{Abort, Batch, Delete, First, Insert, Modify, Read, ReadOther, Scan, ScanBack, Write, WriteOther};
+use Step::{
+    Abort, Batch, Delete, First, Insert, Modify, ModifyLeft, ModifyRight, Read, ReadLeft, ReadOther, ReadRight, Scan,
+    ScanBack, ScanRight, Update, UpdateAll, Write, WriteOther,
+};
 
 /// An anomaly that may happen when these transactions interleave.
 #[derive(Debug)]
@@ -139,6 +157,45 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     scenario("absence and an update elsewhere", &[1], &[&[Read(9), Write(1)], &[Read(1), Insert(9)]], true),
     // CCBench's sets were keyed by key instead of by table and key (commit 85a63c9).
     scenario("one key of two tables", &[1], &[&[Write(1), ReadOther(1)], &[WriteOther(1), Read(1)]], true),
+    // Silo's first release let a transaction insert one key twice (commit caf7da3).
+    scenario("one key inserted twice", &[2], &[&[Insert(1), Insert(1), Read(2)], &[Read(1), Write(2)]], true),
+    // STO's versions: deletes and inserts that take turns under a scan, and inserts that abort (commits 90164e79, e8d80987, 536fd09d).
+    scenario("insert after delete, scanned", &[1], &[&[Delete(1), Insert(1), Read(2)], &[Scan(0, 9), Insert(2)]], true),
+    scenario("an insert that aborts, scanned twice", &[], &[&[Insert(1), Abort], &[Scan(0, 9), Scan(0, 9)]], false),
+    scenario("groups: write skew", &[1], &[&[ReadLeft(1), ModifyRight(1)], &[ReadRight(1), ModifyLeft(1)]], true),
+    scenario("groups: read skew", &[1], &[&[ReadLeft(1), ReadRight(1)], &[ModifyLeft(1), ModifyRight(1)]], true),
+    scenario("groups: lost update", &[1], &[&[ReadRight(1), ModifyRight(1)], &[ReadRight(1), ModifyRight(1)]], true),
+    scenario(
+        "groups: lost update of one",
+        &[1],
+        &[&[ReadRight(1), ModifyRight(1)], &[ModifyLeft(1), ModifyRight(1)]],
+        true,
+    ),
+    scenario("groups: a whole row", &[1, 2], &[&[Read(1), Write(2)], &[ReadRight(2), ModifyLeft(1)]], true),
+    scenario("groups: a row that goes", &[1, 2], &[&[ReadRight(1), ReadLeft(2)], &[Delete(1), Delete(2)]], true),
+    scenario("groups: a row that comes", &[], &[&[ReadRight(1), Insert(2)], &[ReadLeft(2), Insert(1)]], true),
+    scenario("groups: ranges", &[1], &[&[ScanRight(0, 9), ModifyLeft(1)], &[ReadLeft(1), Insert(2)]], true),
+    scenario("groups: deletes and updates", &[1, 2], &[&[ModifyRight(1), Read(2)], &[Delete(1), ModifyLeft(2)]], true),
+    // A counter that others add to while it is read (STO's commits 78323084, 975524a8).
+    scenario("updates: a counter", &[1], &[&[Update(1), Update(1)], &[Update(1)], &[ReadRight(1)]], true),
+    scenario("updates: late under a sum", &[1, 2], &[&[Read(1), Read(2)], &[Update(1), Update(2)]], true),
+    scenario("updates: with sums", &[1, 2], &[&[Update(1), ReadRight(2)], &[Update(2), ReadRight(1)]], true),
+    scenario("updates: that do not commute", &[1, 2], &[&[Update(1), Update(2)], &[UpdateAll(1), UpdateAll(2)]], true),
+    scenario("updates: and writes", &[1, 2], &[&[Update(1), Update(2)], &[ModifyRight(1), Write(2)]], true),
+    scenario("updates: then read", &[1], &[&[Update(1), ReadRight(1), ModifyLeft(1)], &[Update(1), Read(1)]], true),
+    scenario("updates: then modified", &[1], &[&[Update(1), Modify(1)], &[UpdateAll(1), ModifyRight(1)]], true),
+    scenario("updates: of a missing row", &[], &[&[Update(1), Insert(2)], &[Update(2), Insert(1)]], true),
+    scenario("updates: of an own insert", &[2], &[&[Insert(1), Update(1), Read(2)], &[Update(1), Update(2)]], true),
+    scenario("updates: of a row that goes", &[1, 2], &[&[Update(1), ReadRight(2)], &[Delete(1), Update(2)]], true),
+    scenario(
+        "updates: of a row that goes and comes",
+        &[1, 2],
+        &[&[Update(1), ReadRight(2)], &[Delete(1), Insert(1), Update(2)]],
+        true,
+    ),
+    scenario("updates: then deleted", &[1, 2], &[&[Update(1), Delete(1), Read(2)], &[Update(1), Update(2)]], true),
+    scenario("updates: that abort", &[1], &[&[Update(1), Abort], &[Read(1), Update(1)]], false),
+    scenario("updates: scanned", &[1, 2], &[&[Update(1), Update(2)], &[ScanRight(0, 9), Insert(3)]], false),
 ];
 
 /// Every order in which programs of these lengths can interleave: lists of whose turn it is.
@@ -197,7 +254,7 @@ fn take<P: Protocol<M>, M: Machine>(
         }
         Write(key) => fill(tx.write_row(first, key)?, value),
         WriteOther(key) => fill(tx.write_row(&tables.other, key)?, value),
-        Modify(key) => fill(tx.modify_row(first, key)?, value),
+        Modify(key) => fill(tx.modify_row(first, key, Groups::ALL)?, value),
         Insert(key) => fill(tx.insert_row(first, key)?, value),
         Delete(key) => {
             tx.delete(first, key)?;
@@ -206,6 +263,16 @@ fn take<P: Protocol<M>, M: Machine>(
         ScanBack(low, high) => range(tx, low, high, usize::MAX, Direction::Backward)?,
         First(low, high, limit) => range(tx, low, high, limit, Direction::Forward)?,
         Batch(keys) => tx.read_rows(first, keys, Projection::WHOLE, |_, _| {})?,
+        ReadLeft(key) => drop(tx.read_row(first, key, LEFT)?),
+        ReadRight(key) => drop(tx.read_row(first, key, RIGHT)?),
+        ModifyLeft(key) => drop(tx.modify_row(first, key, LEFT.groups())?.map(|row| row[0] = value)),
+        ModifyRight(key) => drop(tx.modify_row(first, key, RIGHT.groups())?.map(|row| row[1] = value)),
+        Update(key) => drop(tx.update_row(first, key, RowUpdate::new(&Pair::RIGHT.add(value)))?),
+        UpdateAll(key) => drop(tx.update_row(first, key, RowUpdate::new(&Triple))?),
+        ScanRight(low, high) => {
+            let ignore = |_, _: &[u64]| ControlFlow::Continue(());
+            tx.scan_rows(first, low..=high, usize::MAX, Direction::Forward, RIGHT, ignore)?;
+        }
         Abort => return Err(tx.cancel()),
     }
     Ok(())
@@ -249,12 +316,13 @@ fn perform<P: Protocol<M>, M: Machine>(
 fn run_order<P: Protocol<M>, M: Machine>(
     protocol: P,
     index: IndexKind,
+    options: &EngineOptions,
     scenario: &Scenario,
     order: &[usize],
     judged_by: Isolation,
 ) -> Result<(), String> {
-    let engine: Arc<Engine<P, M>> = engine(protocol, true);
-    let tables = Tables { first: table(&engine, "t", index, 16), other: table(&engine, "u", index, 16) };
+    let engine: Arc<Engine<P, M>> = engine_with(protocol, true, options.clone());
+    let tables = Tables { first: pairs(&engine, "t", index), other: pairs(&engine, "u", index) };
     let mut loader = engine.loader().expect("a free slot");
     for key in scenario.loaded {
         loader.insert(&tables.first, *key, |row| row.fill(7)).expect("memory");
@@ -294,7 +362,17 @@ fn has_scans(scenario: &Scenario) -> bool {
     scenario
         .programs
         .iter()
-        .any(|program| program.iter().any(|step| matches!(step, Scan(..) | ScanBack(..) | First(..))))
+        .any(|program| program.iter().any(|step| matches!(step, Scan(..) | ScanBack(..) | First(..) | ScanRight(..))))
+}
+
+/// What the engine may be told in a scenario: of those that have neither groups nor updates, all or nothing.
+fn engine_options(scenario: &Scenario) -> &'static [EngineOptions] {
+    let of_parts = |step: &Step| {
+        matches!(step, ReadLeft(_) | ReadRight(_) | ModifyLeft(_) | ModifyRight(_))
+            || matches!(step, Update(_) | UpdateAll(_) | ScanRight(..))
+    };
+    let parts = scenario.programs.iter().any(|program| program.iter().any(of_parts));
+    if parts { &ENGINE_OPTIONS } else { &ENGINE_OPTIONS[..2] }
 }
 
 /// Runs all orders of a scenario on an index; the first order that is wrong, and what is wrong with it.
@@ -308,9 +386,11 @@ pub(crate) fn first_wrong_order<P: Protocol<M>, M: Machine>(
         return None;
     }
     let lengths: Vec<usize> = scenario.programs.iter().map(|program| program.len() + 1).collect();
-    interleavings(&lengths).into_iter().find_map(|order| {
-        let wrong = run_order::<P, M>(make(), index, scenario, &order, judged_by).err()?;
-        Some(format!("{} ({index:?}, order {order:?}): {wrong}", scenario.name))
+    engine_options(scenario).iter().find_map(|options| {
+        interleavings(&lengths).into_iter().find_map(|order| {
+            let wrong = run_order::<P, M>(make(), index, options, scenario, &order, judged_by).err()?;
+            Some(format!("{} ({index:?}, {options:?}, order {order:?}): {wrong}", scenario.name))
+        })
     })
 }
 

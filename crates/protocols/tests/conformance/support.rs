@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
-use contend_engine::{Engine, EngineConfig, IndexKind, Info, Isolation, Key, Options, Protocol, Table, TableSpec};
+use contend_derive::Row;
+use contend_engine::{
+    Engine, EngineConfig, EngineOptions, Groups, IndexKind, Info, Isolation, Key, Options, Projection, Protocol, Table,
+    TableSpec, Update,
+};
 use contend_machine::Machine;
 use contend_protocols::{ProtocolVisitor, all_protocols, with_protocol};
 
@@ -65,8 +69,51 @@ pub(crate) fn variants<O: Options>() -> Vec<(String, O)> {
     variants
 }
 
+/// Every choice of what the engine does for all protocols.
+pub(crate) const ENGINE_OPTIONS: [EngineOptions; 4] = {
+    const fn of(commit_time_updates: bool, timestamp_splitting: bool) -> EngineOptions {
+        EngineOptions { commit_time_updates, timestamp_splitting }
+    }
+    [of(false, false), of(true, true), of(true, false), of(false, true)]
+};
+
+/// A row of two groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Row)]
+#[repr(C)]
+pub(crate) struct Pair {
+    pub(crate) left: u64,
+    #[group = 1]
+    pub(crate) right: u64,
+}
+
+/// An update of both groups that does not commute with an addition.
+#[derive(Clone, Copy)]
+pub(crate) struct Triple;
+
+impl Update<Pair> for Triple {
+    fn groups(&self) -> Groups {
+        Groups::ALL
+    }
+
+    fn apply(&self, pair: &mut Pair) {
+        pair.left = pair.left.wrapping_mul(3);
+        pair.right = pair.right.wrapping_mul(3);
+    }
+}
+
+pub(crate) const LEFT: Projection<'static> = Projection::of_groups(Groups::FIRST);
+pub(crate) const RIGHT: Projection<'static> = Projection::of_groups(Groups::of(1));
+
 pub(crate) fn engine<P: Protocol<M>, M: Machine>(protocol: P, history: bool) -> Arc<Engine<P, M>> {
-    Engine::new(protocol, EngineConfig { workers_max: 64, epoch_ms: 0, history })
+    engine_with(protocol, history, EngineOptions::default())
+}
+
+pub(crate) fn engine_with<P: Protocol<M>, M: Machine>(
+    protocol: P,
+    history: bool,
+    options: EngineOptions,
+) -> Arc<Engine<P, M>> {
+    Engine::new(protocol, EngineConfig { workers_max: 64, epoch_ms: 0, history, options })
 }
 
 pub(crate) fn table<P: Protocol<M>, M: Machine, K: Key>(
@@ -75,7 +122,16 @@ pub(crate) fn table<P: Protocol<M>, M: Machine, K: Key>(
     index: IndexKind,
     row_bytes: usize,
 ) -> Arc<Table<M, K>> {
-    engine.create_table(&TableSpec { name: name.into(), index, row_bytes, expected_rows: 64 })
+    engine.create_table(&TableSpec::of_bytes(name, index, row_bytes, 64))
+}
+
+/// A table of [`Pair`]s.
+pub(crate) fn pairs<P: Protocol<M>, M: Machine>(
+    engine: &Engine<P, M>,
+    name: &str,
+    index: IndexKind,
+) -> Arc<Table<M, u64>> {
+    engine.create_table(&TableSpec::of::<Pair>(name, index, 64))
 }
 
 /// How much more than usual is to be tried.

@@ -9,11 +9,11 @@ use contend_engine::Row as _;
 #[derive(Clone, Copy, Debug, Row)]
 #[repr(C)]
 pub struct Wide {
-    /// Documented.
-    pub a: u64,
     /// In another group.
     #[group = 3]
     pub b: f64,
+    /// Documented.
+    pub a: u64,
     /// An array.
     pub c: [[u16; 2]; 3],
     /// Small ones.
@@ -53,7 +53,7 @@ fn main() {
     let columns: Vec<_> = Wide::COLUMNS.iter().map(|c| (c.name, c.offset, c.size, c.group)).collect();
     assert_eq!(
         columns,
-        [("a", 0, 8, 0), ("b", 8, 8, 3), ("c", 16, 12, 0), ("d", 28, 2, 0), ("type", 30, 1, 0), ("_fill", 31, 9, 0)],
+        [("b", 0, 8, 3), ("a", 8, 8, 0), ("c", 16, 12, 0), ("d", 28, 2, 0), ("type", 30, 1, 0), ("_fill", 31, 9, 0)],
     );
     assert_eq!((Wide::TYPE.offset(), Wide::B.group(), Wide::_FILL.offset()), (30, 3, 31));
     assert_eq!((Empty::WORDS, Empty::COLUMNS.len()), (0, 0));

@@ -10,8 +10,17 @@ struct Account {
     #[group = 1]
     #[group = 2]
     c: i64,
-    #[group = 4294967296]
+    #[group = 8]
     d: i64,
+}
+
+#[derive(Clone, Copy, Row)]
+#[repr(C)]
+struct Scattered {
+    a: i64,
+    #[group = 1]
+    b: i64,
+    c: i64,
 }
 
 fn main() {}

@@ -1,0 +1,132 @@
+//! [`Groups`]: sets of column groups.
+
+/// The most groups a row may have.
+pub const GROUPS_MAX: usize = 8;
+
+/// A set of a row's column groups, by their numbers, `0..GROUPS_MAX`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Groups(u8);
+
+impl Groups {
+    /// No group.
+    pub const NONE: Groups = Groups(0);
+    /// Group 0, which every row has.
+    pub const FIRST: Groups = Groups(1);
+    /// All groups, however many a row has.
+    pub const ALL: Groups = Groups(u8::MAX);
+
+    /// This group alone.
+    ///
+    /// # Panics
+    /// The number is not below [`GROUPS_MAX`].
+    #[inline(always)]
+    pub const fn of(group: u32) -> Groups {
+        assert!(group < GROUPS_MAX as u32, "a row has groups 0 to 7");
+        Groups(1 << group)
+    }
+
+    /// The first `count` groups.
+    #[inline(always)]
+    pub(crate) const fn first(count: usize) -> Groups {
+        Groups((u8::MAX as u32 >> (GROUPS_MAX - count)) as u8)
+    }
+
+    /// The groups of either set.
+    #[inline(always)]
+    pub const fn union(self, other: Groups) -> Groups {
+        Groups(self.0 | other.0)
+    }
+
+    /// The groups of both sets.
+    #[inline(always)]
+    pub const fn common(self, other: Groups) -> Groups {
+        Groups(self.0 & other.0)
+    }
+
+    /// The groups of this set that are not in the other.
+    #[inline(always)]
+    pub const fn without(self, other: Groups) -> Groups {
+        Groups(self.0 & !other.0)
+    }
+
+    /// Whether there is none.
+    #[inline(always)]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Whether the other set's groups are all in this.
+    #[inline(always)]
+    pub const fn contains(self, other: Groups) -> bool {
+        other.without(self).is_empty()
+    }
+
+    /// Whether a group is in both sets.
+    #[inline(always)]
+    pub const fn meets(self, other: Groups) -> bool {
+        !self.common(other).is_empty()
+    }
+}
+
+impl std::fmt::Debug for Groups {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(*self).finish()
+    }
+}
+
+/// The numbers of a set's groups, ascending.
+#[derive(Clone, Debug)]
+pub struct GroupNumbers(u8);
+
+impl Iterator for GroupNumbers {
+    type Item = usize;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<usize> {
+        if self.0 == 0 {
+            return None;
+        }
+        let group = self.0.trailing_zeros() as usize;
+        self.0 &= self.0 - 1;
+        Some(group)
+    }
+}
+
+impl DoubleEndedIterator for GroupNumbers {
+    #[inline(always)]
+    fn next_back(&mut self) -> Option<usize> {
+        let group = self.0.checked_ilog2()?;
+        self.0 ^= 1 << group;
+        Some(group as usize)
+    }
+}
+
+impl IntoIterator for Groups {
+    type Item = usize;
+    type IntoIter = GroupNumbers;
+
+    #[inline(always)]
+    fn into_iter(self) -> GroupNumbers {
+        GroupNumbers(self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_of_groups() {
+        let odd = Groups::of(1).union(Groups::of(7));
+        assert_eq!(odd.into_iter().collect::<Vec<_>>(), [1, 7]);
+        assert_eq!(odd.into_iter().rev().collect::<Vec<_>>(), [7, 1]);
+        assert_eq!(Groups::NONE.into_iter().count(), 0);
+        assert_eq!(Groups::ALL.into_iter().count(), GROUPS_MAX);
+        assert_eq!(Groups::first(8), Groups::ALL);
+        assert_eq!(Groups::first(1), Groups::FIRST);
+        assert_eq!(Groups::first(3).common(odd), Groups::of(1));
+        assert!(Groups::ALL.contains(odd) && !odd.contains(Groups::FIRST) && odd.meets(Groups::first(2)));
+        assert_eq!(Groups::ALL.without(odd).into_iter().count(), 6);
+        assert!(Groups::NONE.is_empty() && odd.contains(Groups::NONE));
+    }
+}

@@ -1,0 +1,269 @@
+//! Finds the record under a key, and asks the protocol for it.
+
+use contend_index::{Change, Key, Lookup};
+use contend_machine::{Machine, Spin};
+
+use super::Transaction;
+use crate::abort::{Abort, AbortReason};
+use crate::group::Groups;
+use crate::protocol::{At, Found, Initial, Mode, Protocol};
+use crate::record::Record;
+use crate::row::Projection;
+use crate::sets::WriteKind;
+use crate::table::{Placed, Table};
+use crate::update::RowUpdate;
+
+/// What a protocol is asked to do with a record. A constant wherever it is made, so that no branch is left.
+#[derive(Clone, Copy)]
+pub(super) enum Call<'c> {
+    Read(Projection<'c>),
+    Write(Groups, Mode),
+}
+
+/// What stands under a key.
+#[derive(Clone, Copy)]
+pub(super) enum Access<M: Machine> {
+    /// A record with a row, for which the protocol did what it was asked to.
+    Row(Record<M>),
+    /// A record that is absent, which was observed.
+    Absent,
+    /// No record, which was observed.
+    Gap,
+    /// A record that the transaction writes itself, at this position of the write set. The protocol was not asked.
+    Own(usize),
+}
+
+/// What an insert found under its key.
+enum Revived {
+    /// Something absent, which is to get the row at this position of the write set.
+    Image(usize),
+    /// A row.
+    Exists,
+    /// A record that is out of the index.
+    Unlinked,
+}
+
+impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
+    /// Calls the protocol for this record.
+    #[inline(always)]
+    pub(super) fn call<K: Key>(
+        &mut self,
+        table: &Table<M, K>,
+        record: Record<M>,
+        call: Call<'_>,
+    ) -> Result<Found, Abort> {
+        let worker = &mut *self.worker;
+        let (protocol, cx, at) = (worker.engine.protocol(), &mut worker.cx, At { table, record });
+        let found = match call {
+            Call::Read(columns) => protocol.read(cx, at, columns),
+            Call::Write(groups, mode) => protocol.write(cx, at, groups, mode),
+        };
+        found.map_err(|abort| self.doom(abort))
+    }
+
+    /// Calls the protocol for the record that a lookup found under the key, and again for the one that stands there later if the
+    /// record was unlinked meanwhile.
+    #[inline(always)]
+    pub(super) fn access<K: Key>(
+        &mut self,
+        table: &Table<M, K>,
+        key: K,
+        mut found: Option<Record<M>>,
+        call: Call<'_>,
+    ) -> Result<Access<M>, Abort> {
+        loop {
+            if let Some(record) = found {
+                if let Some(position) = self.worker.cx.writes.find(record) {
+                    return Ok(Access::Own(position));
+                }
+                match self.call(table, record, call)? {
+                    Found::Row => return Ok(Access::Row(record)),
+                    Found::Absent => return Ok(Access::Absent),
+                    Found::Unlinked => {}
+                }
+            }
+            found = self.look_again(table, key, found)?;
+            if found.is_none() {
+                return Ok(Access::Gap);
+            }
+        }
+    }
+
+    /// The record under a key after a lookup that found none, or found `unlinked`; `None`, with the gap observed, if there is none.
+    ///
+    /// A miss probes a second time, so that a hit, which is the rule, need not keep the leaf and its version at hand.
+    #[cold]
+    #[inline(never)]
+    fn look_again<K: Key>(
+        &mut self,
+        table: &Table<M, K>,
+        key: K,
+        unlinked: Option<Record<M>>,
+    ) -> Result<Option<Record<M>>, Abort> {
+        let mut spin = Spin::<M>::new();
+        loop {
+            let lookup = table.lookup(key);
+            match lookup.value.map(Table::<M, K>::record) {
+                // Between the mark and the removal from the index a lookup still finds the record: a wait for the collector.
+                Some(record) if unlinked == Some(record) => spin.wait(),
+                Some(record) => return Ok(Some(record)),
+                None => {
+                    let worker = &mut *self.worker;
+                    let observed = worker.engine.protocol().gap(&mut worker.cx, lookup.leaf, lookup.version);
+                    return observed.map(|()| None).map_err(|abort| self.doom(abort));
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn read_located<K: Key>(
+        &mut self,
+        table: &Table<M, K>,
+        key: K,
+        found: Option<Record<M>>,
+        columns: Projection<'_>,
+    ) -> Result<Option<&[u64]>, Abort> {
+        let access = self.access(table, key, found, Call::Read(columns))?;
+        if self.is_recording() {
+            self.record_read(table, key, columns.groups(), access);
+        }
+        match access {
+            Access::Row(_) => Ok(Some(&self.worker.cx.scratch[..table.row_words()])),
+            Access::Own(position) => self.read_own(table, key, position, columns.groups()),
+            Access::Absent | Access::Gap => Ok(None),
+        }
+    }
+
+    /// Announces a write; the position of its image, or `None` if the key is absent.
+    #[inline(always)]
+    pub(super) fn write_located<K: Key>(
+        &mut self,
+        table: &Table<M, K>,
+        key: K,
+        groups: Groups,
+        mode: Mode,
+    ) -> Result<Option<usize>, Abort> {
+        self.admit(table)?;
+        let access = self.access(table, key, table.find(key), Call::Write(groups, mode))?;
+        if self.is_recording() {
+            self.record_write(table, key, groups, mode, access);
+        }
+        match access {
+            Access::Row(record) => {
+                let cx = &mut self.worker.cx;
+                let kind = if mode == Mode::Delete { WriteKind::Delete } else { WriteKind::Update };
+                let position = cx.writes.push(table, key, record, kind);
+                match mode {
+                    Mode::Modify | Mode::Delete => cx.writes.take(position, groups, &cx.scratch),
+                    Mode::Blind => cx.writes.replace(position),
+                    // The image stays empty.
+                    Mode::Merge | Mode::Insert => {}
+                }
+                Ok(Some(position))
+            }
+            Access::Own(position) => self.write_own(table, key, position, groups, mode),
+            Access::Absent | Access::Gap => Ok(None),
+        }
+    }
+
+    /// Applies an update, now or at commit; `false` if the key is absent.
+    #[inline(always)]
+    pub(super) fn update_located<K: Key>(
+        &mut self,
+        table: &Table<M, K>,
+        key: K,
+        update: RowUpdate<'_>,
+    ) -> Result<bool, Abort> {
+        let deferred = self.worker.engine.config().options.commit_time_updates;
+        let mode = if deferred { Mode::Merge } else { Mode::Modify };
+        let groups = table.own_groups(update.groups());
+        let Some(position) = self.write_located(table, key, groups, mode)? else { return Ok(false) };
+        let writes = &mut self.worker.cx.writes;
+        if writes.entries()[position].image.contains(groups) {
+            update.apply_to(writes.image_mut(position));
+        } else {
+            writes.defer(position, groups, update);
+        }
+        Ok(true)
+    }
+
+    /// Inserts; the position of the image, which holds zeros, or `None` if the key exists.
+    pub(super) fn insert_located<K: Key>(&mut self, table: &Table<M, K>, key: K) -> Result<Option<usize>, Abort> {
+        self.admit(table)?;
+        let record = match self.worker.allocate(table, Initial::Inserting) {
+            Ok(record) => record,
+            Err(crate::OutOfMemory) => return Err(self.doom(Abort::new(AbortReason::OutOfMemory))),
+        };
+        let mut spin = Spin::<M>::new();
+        loop {
+            match table.insert(key, record) {
+                Placed::New(change) => return self.inserted(table, key, record, &change).map(Some),
+                Placed::Exists(lookup) => {
+                    let outcome = self.revive(table, key, lookup);
+                    if !matches!(outcome, Ok(Revived::Unlinked)) {
+                        self.worker.release(table, record);
+                    }
+                    match outcome? {
+                        Revived::Image(position) => return Ok(Some(position)),
+                        Revived::Exists => return Ok(None),
+                        Revived::Unlinked => spin.wait(),
+                    }
+                }
+            }
+        }
+    }
+
+    fn inserted<K: Key>(
+        &mut self,
+        table: &Table<M, K>,
+        key: K,
+        record: Record<M>,
+        change: &Change<M>,
+    ) -> Result<usize, Abort> {
+        let worker = &mut *self.worker;
+        let position = worker.cx.writes.push(table, key, record, WriteKind::Insert);
+        worker.cx.writes.replace(position);
+        worker.cx.writes.entries_mut()[position].fresh = true;
+        let inserted = worker.engine.protocol().inserted(&mut worker.cx, At { table, record }, change);
+        inserted.map_err(|abort| self.doom(abort))?;
+        if self.is_recording() {
+            self.record_fresh(table, key, record);
+        }
+        Ok(position)
+    }
+
+    /// An insert has met a record under its key: a row, or something absent that can get one.
+    fn revive<K: Key>(&mut self, table: &Table<M, K>, key: K, lookup: Lookup<M>) -> Result<Revived, Abort> {
+        let record = Table::<M, K>::record(lookup.value.expect("an existing entry has a value"));
+        if let Some(position) = self.worker.cx.writes.find(record) {
+            let revived = self.insert_own(table, key, position);
+            return Ok(if revived { Revived::Image(position) } else { Revived::Exists });
+        }
+        let access = match self.call(table, record, Call::Read(Projection::EXISTENCE))? {
+            Found::Row => Access::Row(record),
+            Found::Absent => Access::Absent,
+            Found::Unlinked => return Ok(Revived::Unlinked),
+        };
+        if self.is_recording() {
+            self.record_read(table, key, Projection::EXISTENCE.groups(), access);
+        }
+        if let Access::Row(_) = access {
+            return Ok(Revived::Exists);
+        }
+        match self.call(table, record, Call::Write(Groups::ALL, Mode::Insert))? {
+            Found::Absent => {
+                let writes = &mut self.worker.cx.writes;
+                let position = writes.push(table, key, record, WriteKind::Insert);
+                writes.replace(position);
+                if self.is_recording() {
+                    self.record_insert(table, key);
+                }
+                Ok(Revived::Image(position))
+            }
+            Found::Unlinked => Ok(Revived::Unlinked),
+            // The record has got a row since it was read: the read is void, and so is the transaction.
+            Found::Row => Err(self.doom(Abort::new(AbortReason::ReadValidation))),
+        }
+    }
+}

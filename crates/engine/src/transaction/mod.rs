@@ -1,0 +1,202 @@
+//! [`Transaction`]: the frame around a protocol. It locates records, calls the protocol for each, answers reads of the transaction's
+//! own writes, and keeps the history.
+//!
+//! | module | what it does |
+//! | --- | --- |
+//! | `access` | finds the record under a key, and asks the protocol for it |
+//! | `own` | reads and writes of what the transaction has written before |
+//! | `scan` | ranges |
+//! | `record` | the history |
+
+mod access;
+mod own;
+mod record;
+mod scan;
+
+use std::ops::{ControlFlow, RangeInclusive};
+
+use contend_index::{Direction, Key};
+use contend_machine::Machine;
+
+use crate::abort::{Abort, AbortReason};
+use crate::engine::Worker;
+use crate::group::Groups;
+use crate::protocol::{Mode, Protocol};
+use crate::record::Record;
+use crate::row::Projection;
+use crate::table::Table;
+use crate::txn::Txn;
+use crate::update::RowUpdate;
+
+/// A running transaction. It ends by [`Transaction::commit`]; dropped before, it aborts.
+#[derive(Debug)]
+pub struct Transaction<'w, P: Protocol<M>, M: Machine> {
+    worker: &'w mut Worker<P, M>,
+    /// Set by the first failure: what every further operation answers.
+    doomed: Option<AbortReason>,
+    finished: bool,
+}
+
+impl<'w, P: Protocol<M>, M: Machine> Transaction<'w, P, M> {
+    #[inline(always)]
+    pub(crate) fn new(worker: &'w mut Worker<P, M>) -> Self {
+        Transaction { worker, doomed: None, finished: false }
+    }
+
+    /// The transaction's number, by which a recorded history names it.
+    pub fn number(&self) -> u64 {
+        self.worker.cx.writes.txn
+    }
+
+    /// Why the transaction can't commit any more, if it can't.
+    pub fn doomed(&self) -> Option<AbortReason> {
+        self.doomed
+    }
+
+    /// Commits.
+    ///
+    /// # Errors
+    /// The transaction had to abort, and has left no trace.
+    #[inline]
+    pub fn commit(mut self) -> Result<(), Abort> {
+        let outcome = match self.doomed {
+            Some(reason) => Err(Abort::new(reason)),
+            None => self.worker.engine.protocol().commit(&mut self.worker.cx),
+        };
+        match outcome {
+            Ok(()) => {
+                self.finished = true;
+                self.worker.finish_commit();
+                Ok(())
+            }
+            Err(abort) => {
+                self.end(abort.reason);
+                Err(abort)
+            }
+        }
+    }
+
+    /// Aborts, for this reason, or for the one that has doomed the transaction before.
+    pub fn abort(mut self, reason: AbortReason) {
+        self.end(self.doomed.unwrap_or(reason));
+    }
+
+    #[cold]
+    fn end(&mut self, reason: AbortReason) {
+        self.finished = true;
+        self.worker.engine.protocol().abort(&mut self.worker.cx);
+        self.worker.finish_abort(reason);
+    }
+
+    /// Whether the transaction may go on, and with this table.
+    #[inline(always)]
+    fn admit<K: Key>(&self, table: &Table<M, K>) -> Result<(), Abort> {
+        if self.doomed.is_none() && table.engine() == self.worker.engine.id() { Ok(()) } else { self.refuse() }
+    }
+
+    #[cold]
+    fn refuse(&self) -> Result<(), Abort> {
+        Err(Abort::new(self.doomed.unwrap_or(AbortReason::Unsupported)))
+    }
+
+    #[cold]
+    fn doom(&mut self, abort: Abort) -> Abort {
+        self.doomed = Some(abort.reason);
+        abort
+    }
+}
+
+impl<P: Protocol<M>, M: Machine> Drop for Transaction<'_, P, M> {
+    #[inline]
+    fn drop(&mut self) {
+        if !self.finished {
+            self.end(self.doomed.unwrap_or(AbortReason::User));
+        }
+    }
+}
+
+/// Keys of one batched lookup: enough to keep the processor's line fill buffers busy.
+const BATCH: usize = 32;
+
+impl<P: Protocol<M>, M: Machine> Txn for Transaction<'_, P, M> {
+    type Machine = M;
+
+    #[inline(always)]
+    fn read_row<K: Key>(
+        &mut self,
+        table: &Table<M, K>,
+        key: K,
+        columns: Projection<'_>,
+    ) -> Result<Option<&[u64]>, Abort> {
+        self.admit(table)?;
+        self.read_located(table, key, table.find(key), columns)
+    }
+
+    fn read_rows<K: Key>(
+        &mut self,
+        table: &Table<M, K>,
+        keys: &[K],
+        columns: Projection<'_>,
+        mut visit: impl FnMut(usize, Option<&[u64]>),
+    ) -> Result<(), Abort> {
+        self.admit(table)?;
+        for (batch, keys) in keys.chunks(BATCH).enumerate() {
+            let mut found: [Option<Record<M>>; BATCH] = [None; BATCH];
+            table.find_many(keys, |position, record| found[position] = record);
+            for (position, &key) in keys.iter().enumerate() {
+                let row = self.read_located(table, key, found[position], columns)?;
+                visit(batch * BATCH + position, row);
+            }
+        }
+        Ok(())
+    }
+
+    fn announce_writes<K: Key>(&mut self, table: &Table<M, K>, keys: &[K]) {
+        if self.admit(table).is_ok() {
+            table.find_many(keys, |_, record| {
+                if let Some(record) = record {
+                    record.prefetch_to_write();
+                }
+            });
+        }
+    }
+
+    #[inline(always)]
+    fn modify_row<K: Key>(&mut self, table: &Table<M, K>, key: K, groups: Groups) -> Result<Option<&mut [u64]>, Abort> {
+        let position = self.write_located(table, key, groups, Mode::Modify)?;
+        Ok(position.map(|position| self.worker.cx.writes.image_mut(position)))
+    }
+
+    #[inline(always)]
+    fn update_row<K: Key>(&mut self, table: &Table<M, K>, key: K, update: RowUpdate<'_>) -> Result<bool, Abort> {
+        self.update_located(table, key, update)
+    }
+
+    #[inline(always)]
+    fn write_row<K: Key>(&mut self, table: &Table<M, K>, key: K) -> Result<Option<&mut [u64]>, Abort> {
+        let position = self.write_located(table, key, Groups::ALL, Mode::Blind)?;
+        Ok(position.map(|position| self.worker.cx.writes.image_mut(position)))
+    }
+
+    fn insert_row<K: Key>(&mut self, table: &Table<M, K>, key: K) -> Result<Option<&mut [u64]>, Abort> {
+        let position = self.insert_located(table, key)?;
+        Ok(position.map(|position| self.worker.cx.writes.image_mut(position)))
+    }
+
+    fn delete<K: Key>(&mut self, table: &Table<M, K>, key: K) -> Result<bool, Abort> {
+        Ok(self.write_located(table, key, Groups::ALL, Mode::Delete)?.is_some())
+    }
+
+    fn scan_rows<K: Key>(
+        &mut self,
+        table: &Table<M, K>,
+        range: RangeInclusive<K>,
+        limit: usize,
+        direction: Direction,
+        columns: Projection<'_>,
+        visit: impl FnMut(K, &[u64]) -> ControlFlow<()>,
+    ) -> Result<usize, Abort> {
+        self.admit(table)?;
+        self.scan_table(table, range, limit, direction, columns, visit)
+    }
+}

@@ -1,0 +1,161 @@
+//! Reads and writes of what the transaction has written before.
+//!
+//! The image of a write holds some groups of the row, updates wait for others; what neither has is read from the record. Nothing
+//! here is on the path of a transaction that touches each record once.
+
+use contend_index::Key;
+use contend_machine::Machine;
+
+use super::Transaction;
+use super::access::Call;
+use crate::abort::{Abort, AbortReason};
+use crate::group::Groups;
+use crate::protocol::{Found, Mode, Protocol};
+use crate::row::Projection;
+use crate::sets::WriteKind;
+use crate::table::Table;
+
+impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
+    /// Reads these groups of a row that the transaction writes; `None` if it has deleted the row.
+    #[inline(never)]
+    pub(super) fn read_own<K: Key>(
+        &mut self,
+        table: &Table<M, K>,
+        key: K,
+        position: usize,
+        groups: Groups,
+    ) -> Result<Option<&[u64]>, Abort> {
+        self.fetch_missing(table, key, position, groups)?;
+        Ok(self.own_row(table, position, groups))
+    }
+
+    /// Reads to scratch what the write at this position lacks of these groups, and completes it by what the write holds.
+    pub(super) fn fetch_missing<K: Key>(
+        &mut self,
+        table: &Table<M, K>,
+        key: K,
+        position: usize,
+        groups: Groups,
+    ) -> Result<(), Abort> {
+        let write = &self.worker.cx.writes.entries()[position];
+        let groups = table.own_groups(groups);
+        if !write.has_row() || write.image.contains(groups) {
+            return Ok(());
+        }
+        // Updates that concern what is asked for may concern other groups, too.
+        let needed = if write.merged().meets(groups) { groups.union(write.merged()) } else { groups };
+        let missing = needed.without(write.image);
+        self.fetch(table, key, position, Call::Read(Projection::of_groups(missing)), missing)?;
+        let cx = &mut self.worker.cx;
+        cx.writes.show(position, needed, &mut cx.scratch);
+        Ok(())
+    }
+
+    /// Where these groups of a row that the transaction writes are now, after [`Transaction::fetch_missing`]; `None` if it has deleted
+    /// the row.
+    pub(super) fn own_row<K: Key>(&self, table: &Table<M, K>, position: usize, groups: Groups) -> Option<&[u64]> {
+        let cx = &self.worker.cx;
+        let write = &cx.writes.entries()[position];
+        match write.has_row() {
+            false => None,
+            true if write.image.contains(table.own_groups(groups)) => Some(cx.writes.image(position)),
+            true => Some(&cx.scratch[..table.row_words()]),
+        }
+    }
+
+    /// Writes a record once more; the position again, or `None` if the transaction has deleted the row.
+    #[inline(never)]
+    pub(super) fn write_own<K: Key>(
+        &mut self,
+        table: &Table<M, K>,
+        key: K,
+        position: usize,
+        groups: Groups,
+        mode: Mode,
+    ) -> Result<Option<usize>, Abort> {
+        let write = &self.worker.cx.writes.entries()[position];
+        if !write.has_row() {
+            return Ok(None);
+        }
+        let (image, merged) = (write.image, write.merged());
+        let groups = table.own_groups(groups);
+        let needed = if merged.meets(groups) { groups.union(merged) } else { groups };
+        match mode {
+            Mode::Insert => return Ok(None),
+            // Updates of groups of which the image has none wait for the commit.
+            Mode::Merge if !image.meets(groups) => {
+                let more = groups.without(merged);
+                if !more.is_empty() {
+                    self.ask(table, position, Call::Write(more, mode))?;
+                }
+                return Ok(Some(position));
+            }
+            Mode::Blind => {
+                let more = groups.without(image);
+                if !more.is_empty() {
+                    self.ask(table, position, Call::Write(more, mode))?;
+                }
+                self.worker.cx.writes.replace(position);
+            }
+            Mode::Modify | Mode::Delete | Mode::Merge => {
+                let missing = needed.without(image);
+                if !missing.is_empty() {
+                    let mode = if mode == Mode::Delete { Mode::Delete } else { Mode::Modify };
+                    self.fetch(table, key, position, Call::Write(missing, mode), missing)?;
+                    let cx = &mut self.worker.cx;
+                    cx.writes.take(position, missing, &cx.scratch);
+                }
+            }
+        }
+        if mode == Mode::Delete {
+            let write = &mut self.worker.cx.writes.entries_mut()[position];
+            write.kind = if write.kind == WriteKind::Insert { WriteKind::Nothing } else { WriteKind::Delete };
+        }
+        if self.is_recording() {
+            self.record_written(table, key, needed, mode);
+        }
+        Ok(Some(position))
+    }
+
+    /// Inserts a key that the transaction has written; whether it had deleted it, so that there is something to insert.
+    pub(super) fn insert_own<K: Key>(&mut self, table: &Table<M, K>, key: K, position: usize) -> bool {
+        let writes = &mut self.worker.cx.writes;
+        let write = &mut writes.entries_mut()[position];
+        write.kind = match write.kind {
+            WriteKind::Delete => WriteKind::Update,
+            WriteKind::Nothing => WriteKind::Insert,
+            WriteKind::Update | WriteKind::Insert => return false,
+        };
+        writes.image_mut(position).fill(0);
+        if self.is_recording() {
+            self.record_insert(table, key);
+        }
+        true
+    }
+
+    /// Has the protocol read what the image lacks.
+    fn fetch<K: Key>(
+        &mut self,
+        table: &Table<M, K>,
+        key: K,
+        position: usize,
+        call: Call<'_>,
+        missing: Groups,
+    ) -> Result<(), Abort> {
+        self.ask(table, position, call)?;
+        if self.is_recording() {
+            self.record_fetched(table, key, position, missing);
+        }
+        Ok(())
+    }
+
+    /// Calls the protocol for a record that had a row when the transaction first wrote it.
+    fn ask<K: Key>(&mut self, table: &Table<M, K>, position: usize, call: Call<'_>) -> Result<(), Abort> {
+        let record = self.worker.cx.writes.entries()[position].record;
+        match self.call(table, record, call)? {
+            Found::Row => Ok(()),
+            // The row has disappeared since: the commit would fail.
+            Found::Absent | Found::Unlinked => Err(self.doom(Abort::new(AbortReason::RecordGone))),
+        }
+    }
+}

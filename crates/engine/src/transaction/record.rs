@@ -1,0 +1,173 @@
+//! What a transaction did, noted for the history. All of it is cold: a run that is measured records nothing.
+
+use std::collections::HashSet;
+
+use contend_index::{Key, KeyWords};
+use contend_machine::{Atomic64, Machine, Ordering};
+
+use super::Transaction;
+use super::access::Access;
+use crate::group::Groups;
+use crate::history::{Operation, Part, Version, fingerprint};
+use crate::protocol::{Mode, Protocol};
+use crate::record::Record;
+use crate::table::Table;
+
+/// What a scan saw of the cells of one number.
+#[derive(Debug)]
+pub(super) struct ScanNotes {
+    cell: usize,
+    seen: Vec<(KeyWords, Version)>,
+    gone: Vec<(KeyWords, Version)>,
+    own: Vec<KeyWords>,
+}
+
+impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
+    #[inline(always)]
+    pub(super) fn is_recording(&self) -> bool {
+        self.worker.recording.is_some()
+    }
+
+    fn note(&mut self, operation: Operation) {
+        if let Some(recording) = &mut self.worker.recording {
+            recording.running.push(operation);
+        }
+    }
+
+    /// Who wrote a cell of the row in scratch.
+    fn signature<K: Key>(&self, table: &Table<M, K>, cell: usize) -> Version {
+        self.worker.cx.scratch[table.signature(cell)]
+    }
+
+    fn note_reads<K: Key>(&mut self, table: &Table<M, K>, key: K, cells: Groups) {
+        for cell in cells {
+            let value = fingerprint(&self.worker.cx.scratch[table.cell_words(cell)]);
+            let version = self.signature(table, cell);
+            self.note(Operation::Read { part: Part::of(table, cell), key: key.to_words(), version, value });
+        }
+    }
+
+    /// Records a read by what is in scratch. What the transaction reads of its own writes is its own affair.
+    #[cold]
+    pub(super) fn record_read<K: Key>(&mut self, table: &Table<M, K>, key: K, groups: Groups, access: Access<M>) {
+        let cells = table.cell_numbers(groups);
+        let grave = match access {
+            Access::Row(_) => return self.note_reads(table, key, cells),
+            Access::Own(_) => return,
+            Access::Absent => None,
+            Access::Gap => Some(table.grave(&key.to_words())),
+        };
+        for cell in cells {
+            let deleted_by = grave.unwrap_or_else(|| self.signature(table, cell));
+            self.note(Operation::Miss { part: Part::of(table, cell), key: key.to_words(), deleted_by });
+        }
+    }
+
+    /// Records a first write, and what it has read.
+    #[cold]
+    pub(super) fn record_write<K: Key>(
+        &mut self,
+        table: &Table<M, K>,
+        key: K,
+        groups: Groups,
+        mode: Mode,
+        access: Access<M>,
+    ) {
+        match access {
+            // What updates come to is known, and recorded, when they are applied.
+            Access::Row(_) if mode == Mode::Merge => {}
+            Access::Row(_) => {
+                if mode != Mode::Blind {
+                    self.note_reads(table, key, table.cell_numbers(groups));
+                }
+                self.record_written(table, key, groups, mode);
+            }
+            // A write that is told at once of an absent record has read the tombstone.
+            Access::Absent | Access::Gap => self.record_read(table, key, groups, access),
+            Access::Own(_) => {}
+        }
+    }
+
+    /// Records a write of these groups, or a deletion.
+    #[cold]
+    pub(super) fn record_written<K: Key>(&mut self, table: &Table<M, K>, key: K, groups: Groups, mode: Mode) {
+        for cell in table.cell_numbers(groups) {
+            let (part, key) = (Part::of(table, cell), key.to_words());
+            self.note(if mode == Mode::Delete {
+                Operation::Delete { part, key, over: 0 }
+            } else {
+                Operation::Write { part, key, over: 0, insert: false, value: None }
+            });
+        }
+    }
+
+    /// Records what was read of a record that the transaction writes, apart from what it writes.
+    #[cold]
+    pub(super) fn record_fetched<K: Key>(&mut self, table: &Table<M, K>, key: K, position: usize, groups: Groups) {
+        let written = table.cell_numbers(self.worker.cx.writes.entries()[position].image);
+        self.note_reads(table, key, table.cell_numbers(groups).without(written));
+    }
+
+    /// Records the insert of a new record, which has found the key absent.
+    #[cold]
+    pub(super) fn record_fresh<K: Key>(&mut self, table: &Table<M, K>, key: K, record: Record<M>) {
+        // Relaxed: signed by this thread, for whoever deleted the key last.
+        let deleted_by = table.payload(record)[table.signature(0)].load(Ordering::Relaxed);
+        self.note(Operation::Miss { part: Part::of(table, 0), key: key.to_words(), deleted_by });
+        self.record_insert(table, key);
+    }
+
+    /// Records an insert.
+    #[cold]
+    pub(super) fn record_insert<K: Key>(&mut self, table: &Table<M, K>, key: K) {
+        for cell in table.cell_numbers(Groups::ALL) {
+            let (part, key) = (Part::of(table, cell), key.to_words());
+            self.note(Operation::Write { part, key, over: 0, insert: true, value: None });
+        }
+    }
+
+    /// Notes for a scan of these groups; none if history is not recorded.
+    #[inline(always)]
+    pub(super) fn scan_notes<K: Key>(&self, table: &Table<M, K>, groups: Groups) -> Vec<ScanNotes> {
+        if !self.is_recording() {
+            return Vec::new();
+        }
+        let notes = |cell| ScanNotes { cell, seen: Vec::new(), gone: Vec::new(), own: Vec::new() };
+        table.cell_numbers(groups).into_iter().map(notes).collect()
+    }
+
+    /// Notes a record that a scan came by; its row, or what there was to read besides the transaction's own writes, is in scratch.
+    #[cold]
+    pub(super) fn note_entry<K: Key>(&self, notes: &mut [ScanNotes], table: &Table<M, K>, key: K, access: Access<M>) {
+        let words = key.to_words();
+        for ScanNotes { cell, seen, gone, own } in notes {
+            match access {
+                Access::Row(_) => seen.push((words, self.signature(table, *cell))),
+                Access::Absent => gone.push((words, self.signature(table, *cell))),
+                Access::Gap => {}
+                Access::Own(position) => {
+                    let write = &self.worker.cx.writes.entries()[position];
+                    if !table.cell_numbers(write.image).into_iter().any(|written| written == *cell) {
+                        seen.push((words, self.signature(table, *cell)));
+                        continue;
+                    }
+                    own.push(words);
+                    if write.has_row() {
+                        seen.push((words, self.number()));
+                    }
+                }
+            }
+        }
+    }
+
+    #[cold]
+    pub(super) fn record_scan<K: Key>(&mut self, table: &Table<M, K>, low: K, high: K, notes: Vec<ScanNotes>) {
+        let (low, high) = (low.to_words(), high.to_words());
+        for ScanNotes { cell, seen, mut gone, own } in notes {
+            let in_index: HashSet<_> =
+                seen.iter().chain(&gone).map(|(key, _)| *key).chain(own.iter().copied()).collect();
+            gone.extend(table.graves(low, high).into_iter().filter(|(key, _)| !in_index.contains(key)));
+            self.note(Operation::Scan { part: Part::of(table, cell), low, high, seen, gone, own });
+        }
+    }
+}

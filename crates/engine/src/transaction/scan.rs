@@ -1,0 +1,125 @@
+//! Ranges.
+
+use std::ops::{ControlFlow, RangeInclusive};
+
+use contend_index::{Direction, Key, Leaf, ScanVisitor};
+use contend_machine::Machine;
+
+use super::Transaction;
+use super::access::{Access, Call};
+use super::record::ScanNotes;
+use crate::abort::{Abort, AbortReason};
+use crate::protocol::Protocol;
+use crate::row::Projection;
+use crate::table::Table;
+
+/// A scan under way.
+struct Scan<'t, 'w, 'c, P: Protocol<M>, M: Machine, K: Key, V> {
+    transaction: &'t mut Transaction<'w, P, M>,
+    table: &'t Table<M, K>,
+    columns: Projection<'c>,
+    limit: usize,
+    visit: V,
+    visited: usize,
+    /// The key at which the scan was stopped by its limit or by the visitor.
+    last: Option<K>,
+    failed: Option<Abort>,
+    notes: Vec<ScanNotes>,
+}
+
+impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
+    pub(super) fn scan_table<K: Key>(
+        &mut self,
+        table: &Table<M, K>,
+        range: RangeInclusive<K>,
+        limit: usize,
+        direction: Direction,
+        columns: Projection<'_>,
+        visit: impl FnMut(K, &[u64]) -> ControlFlow<()>,
+    ) -> Result<usize, Abort> {
+        let (low, high) = range.into_inner();
+        if limit == 0 || low > high {
+            return Ok(0);
+        }
+        let notes = self.scan_notes(table, columns.groups());
+        let mut scan =
+            Scan { transaction: self, table, columns, limit, visit, visited: 0, last: None, failed: None, notes };
+        if !table.scan(low, high, direction, &mut scan) {
+            return Err(self.doom(Abort::new(AbortReason::Unsupported)));
+        }
+        let Scan { visited, failed, last, notes, .. } = scan;
+        if let Some(abort) = failed {
+            return Err(self.doom(abort));
+        }
+        if self.is_recording() {
+            // A scan that was stopped has read up to the last key that it returned.
+            let (low, high) = match (last, direction) {
+                (None, _) => (low, high),
+                (Some(last), Direction::Forward) => (low, last),
+                (Some(last), Direction::Backward) => (last, high),
+            };
+            self.record_scan(table, low, high, notes);
+        }
+        Ok(visited)
+    }
+}
+
+impl<P, M, K, V> Scan<'_, '_, '_, P, M, K, V>
+where
+    P: Protocol<M>,
+    M: Machine,
+    K: Key,
+    V: FnMut(K, &[u64]) -> ControlFlow<()>,
+{
+    fn try_entry(&mut self, key: K, value: u64) -> Result<ControlFlow<()>, Abort> {
+        let (table, transaction) = (self.table, &mut *self.transaction);
+        let record = Table::<M, K>::record(value);
+        let access = transaction.access(table, key, Some(record), Call::Read(self.columns))?;
+        // What is missing of an own write is in scratch before notes are taken.
+        if let Access::Own(position) = access {
+            transaction.fetch_missing(table, key, position, self.columns.groups())?;
+        }
+        if transaction.is_recording() {
+            transaction.note_entry(&mut self.notes, table, key, access);
+        }
+        let row = match access {
+            Access::Row(_) => Some(&transaction.worker.cx.scratch[..table.row_words()]),
+            Access::Own(position) => transaction.own_row(table, position, self.columns.groups()),
+            Access::Absent | Access::Gap => None,
+        };
+        let Some(row) = row else { return Ok(ControlFlow::Continue(())) };
+        self.visited += 1;
+        let flow = (self.visit)(key, row);
+        if flow.is_break() || self.visited == self.limit {
+            self.last = Some(key);
+            return Ok(ControlFlow::Break(()));
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+impl<P, M, K, V> ScanVisitor<M, K> for Scan<'_, '_, '_, P, M, K, V>
+where
+    P: Protocol<M>,
+    M: Machine,
+    K: Key,
+    V: FnMut(K, &[u64]) -> ControlFlow<()>,
+{
+    fn leaf(&mut self, leaf: Leaf<M>, version: u64) -> ControlFlow<()> {
+        let worker = &mut *self.transaction.worker;
+        match worker.engine.protocol().gap(&mut worker.cx, leaf, version) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(abort) => {
+                self.failed = Some(abort);
+                ControlFlow::Break(())
+            }
+        }
+    }
+
+    fn entry(&mut self, key: K, value: u64) -> ControlFlow<()> {
+        self.try_entry(key, value).unwrap_or_else(|abort| {
+            self.failed = Some(abort);
+            ControlFlow::Break(())
+        })
+    }
+}

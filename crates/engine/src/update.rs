@@ -1,0 +1,354 @@
+//! Updates as data: operations on rows that a transaction hands over instead of reading the row itself.
+//!
+//! An [`Update`] is plain data with a function. A transaction that only adds to a balance need not know the balance: with
+//! commit-time updates (Y. Huang, W. Qian, E. Kohler, B. Liskov, L. Shrira: "Opportunities for optimism in contended main-memory
+//! multicore transactions", VLDB 2020, section 5) it reads nothing, has nothing validated, and the operation is applied to
+//! the row as it is at commit, when its cell is locked. Without them, an update is a read and a write.
+//!
+//! What a log has to keep of an update is the value that it left, not the operation: the write set holds it after the commit.
+
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+
+use crate::group::Groups;
+use crate::row::{Column, Row};
+
+/// An operation on rows `R`: plain data.
+///
+/// `apply` is deterministic and total: it can do something with any row whatever, because it is not told whether the row is what the
+/// transaction thinks. It reads and changes columns of its own [`groups`](Update::groups) only; what it sees of others is undefined.
+///
+/// ```
+/// use contend_engine::{Groups, Row, Update};
+/// # use contend_derive::Row;
+/// #[derive(Clone, Copy, Row)]
+/// #[repr(C)]
+/// struct Auction {
+///     seller: u64,
+///     #[group = 1]
+///     best: u64,
+///     #[group = 1]
+///     bidder: u64,
+/// }
+///
+/// /// A bid: stands if it is the highest.
+/// #[derive(Clone, Copy)]
+/// struct Bid {
+///     amount: u64,
+///     bidder: u64,
+/// }
+///
+/// impl Update<Auction> for Bid {
+///     fn groups(&self) -> Groups {
+///         Groups::of(Auction::BEST.group())
+///     }
+///
+///     fn apply(&self, auction: &mut Auction) {
+///         if self.amount > auction.best {
+///             auction.best = self.amount;
+///             auction.bidder = self.bidder;
+///         }
+///     }
+/// }
+/// ```
+pub trait Update<R: Row>: Copy + Send + Sync + 'static {
+    /// The groups of the columns that `apply` reads or changes.
+    fn groups(&self) -> Groups;
+    /// Changes a row.
+    fn apply(&self, row: &mut R);
+}
+
+/// Whole numbers, for [`Column::add`] and its kin. Arithmetic wraps around.
+pub trait Number: Copy + Ord + Send + Sync + 'static {
+    /// The sum, modulo two to the number of bits.
+    fn plus(self, other: Self) -> Self;
+    /// The difference, modulo two to the number of bits.
+    fn minus(self, other: Self) -> Self;
+}
+
+macro_rules! numbers {
+    ($($number:ty)*) => {$(
+        impl Number for $number {
+            #[inline(always)]
+            fn plus(self, other: Self) -> Self {
+                self.wrapping_add(other)
+            }
+
+            #[inline(always)]
+            fn minus(self, other: Self) -> Self {
+                self.wrapping_sub(other)
+            }
+        }
+    )*};
+}
+
+numbers! { u8 u16 u32 u64 i8 i16 i32 i64 }
+
+/// Puts a new value in the place of a column's: what [`Column::set`] makes.
+pub struct Set<R, T> {
+    column: Column<R, T>,
+    value: T,
+}
+
+impl<R, T: Copy> Clone for Set<R, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<R, T: Copy> Copy for Set<R, T> {}
+
+impl<R: Row, T: Copy + Send + Sync + 'static> Update<R> for Set<R, T> {
+    #[inline(always)]
+    fn groups(&self) -> Groups {
+        Groups::of(self.column.group())
+    }
+
+    #[inline(always)]
+    fn apply(&self, row: &mut R) {
+        self.column.put(row, self.value);
+    }
+}
+
+/// What an [`Arithmetic`] does with a column's value and its own.
+#[derive(Clone, Copy, Debug)]
+enum Operator {
+    Add,
+    Subtract,
+    Max,
+    Min,
+}
+
+/// Makes a new number of a column's: what [`Column::add`] and its kin make. Those of one kind commute.
+pub struct Arithmetic<R, T> {
+    column: Column<R, T>,
+    operator: Operator,
+    value: T,
+}
+
+impl<R, T: Copy> Clone for Arithmetic<R, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<R, T: Copy> Copy for Arithmetic<R, T> {}
+
+impl<R: Row, T: Number> Update<R> for Arithmetic<R, T> {
+    #[inline(always)]
+    fn groups(&self) -> Groups {
+        Groups::of(self.column.group())
+    }
+
+    #[inline(always)]
+    fn apply(&self, row: &mut R) {
+        let old = self.column.get(row);
+        self.column.put(
+            row,
+            match self.operator {
+                Operator::Add => old.plus(self.value),
+                Operator::Subtract => old.minus(self.value),
+                Operator::Max => old.max(self.value),
+                Operator::Min => old.min(self.value),
+            },
+        );
+    }
+}
+
+impl<R: Row, T: Number> Column<R, T> {
+    const fn arithmetic(self, operator: Operator, value: T) -> Arithmetic<R, T> {
+        Arithmetic { column: self, operator, value }
+    }
+
+    /// Adds to the column; wraps around.
+    pub const fn add(self, value: T) -> Arithmetic<R, T> {
+        self.arithmetic(Operator::Add, value)
+    }
+
+    /// Subtracts from the column; wraps around.
+    pub const fn subtract(self, value: T) -> Arithmetic<R, T> {
+        self.arithmetic(Operator::Subtract, value)
+    }
+
+    /// Raises the column to this value, unless it is larger.
+    pub const fn max(self, value: T) -> Arithmetic<R, T> {
+        self.arithmetic(Operator::Max, value)
+    }
+
+    /// Lowers the column to this value, unless it is smaller.
+    pub const fn min(self, value: T) -> Arithmetic<R, T> {
+        self.arithmetic(Operator::Min, value)
+    }
+}
+
+impl<R: Row, T: Copy> Column<R, T> {
+    /// Overwrites the column: the last to commit wins.
+    pub const fn set(self, value: T) -> Set<R, T> {
+        Set { column: self, value }
+    }
+}
+
+/// Appends bytes to a column: what [`Column::append`] makes.
+pub struct Append<R, const N: usize, const ADDED: usize> {
+    column: Column<R, [u8; N]>,
+    added: [u8; ADDED],
+}
+
+impl<R, const N: usize, const ADDED: usize> Clone for Append<R, N, ADDED> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<R, const N: usize, const ADDED: usize> Copy for Append<R, N, ADDED> {}
+
+impl<R: Row, const N: usize> Column<R, [u8; N]> {
+    /// Appends bytes behind the last one that is not 0, as many as there is room for; the rest is dropped.
+    pub const fn append<const ADDED: usize>(self, added: [u8; ADDED]) -> Append<R, N, ADDED> {
+        Append { column: self, added }
+    }
+}
+
+impl<R: Row, const N: usize, const ADDED: usize> Update<R> for Append<R, N, ADDED> {
+    #[inline]
+    fn groups(&self) -> Groups {
+        Groups::of(self.column.group())
+    }
+
+    fn apply(&self, row: &mut R) {
+        let mut bytes = self.column.get(row);
+        let end = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+        let room = (N - end).min(ADDED);
+        bytes[end..end + room].copy_from_slice(&self.added[..room]);
+        self.column.put(row, bytes);
+    }
+}
+
+macro_rules! tuple_of_updates {
+    ($(($($update:ident)+))*) => {$(
+        #[expect(non_snake_case, reason = "the type's name serves as the variable's")]
+        impl<R: Row, $($update: Update<R>),+> Update<R> for ($($update,)+) {
+            #[inline(always)]
+            fn groups(&self) -> Groups {
+                let ($($update,)+) = self;
+                Groups::NONE$(.union($update.groups()))+
+            }
+
+            #[inline(always)]
+            fn apply(&self, row: &mut R) {
+                let ($($update,)+) = self;
+                $($update.apply(row);)+
+            }
+        }
+    )*};
+}
+
+tuple_of_updates! { (A) (A B) (A B C) (A B C D) (A B C D E) (A B C D E F) }
+
+/// An update of a row that is known by its words only.
+#[derive(Clone, Copy, Debug)]
+pub struct RowUpdate<'a> {
+    groups: Groups,
+    operand: *const u8,
+    operand_bytes: usize,
+    apply: unsafe fn(*const u8, &mut [u64]),
+    of: PhantomData<&'a ()>,
+}
+
+impl<'a> RowUpdate<'a> {
+    /// An update, whose type is forgotten.
+    #[inline(always)]
+    pub fn new<R: Row, U: Update<R>>(update: &'a U) -> Self {
+        const { assert!(align_of::<U>() <= 8, "an update is aligned to 8 bytes at most") };
+        RowUpdate {
+            groups: update.groups(),
+            operand: std::ptr::from_ref(update).cast(),
+            operand_bytes: size_of::<U>(),
+            apply: apply::<R, U>,
+            of: PhantomData,
+        }
+    }
+
+    /// The groups that it reads and changes.
+    #[inline(always)]
+    pub fn groups(self) -> Groups {
+        self.groups
+    }
+}
+
+/// # Safety
+/// `operand` leads to a `U`.
+unsafe fn apply<R: Row, U: Update<R>>(operand: *const u8, row: &mut [u64]) {
+    // SAFETY: by the caller's promise.
+    unsafe { &*operand.cast::<U>() }.apply(R::from_words_mut(row));
+}
+
+/// Updates that wait for the commit, in lists, one for each write.
+#[derive(Debug, Default)]
+pub(crate) struct Pending {
+    updates: Vec<PendingUpdate>,
+    /// The operands, one after the other.
+    operands: Vec<MaybeUninit<u64>>,
+}
+
+#[derive(Debug)]
+struct PendingUpdate {
+    apply: unsafe fn(*const u8, &mut [u64]),
+    operand: usize,
+    next: Option<u32>,
+}
+
+/// A list in a [`Pending`]: the positions of its first and its last update.
+pub(crate) type PendingList = Option<(u32, u32)>;
+
+impl Pending {
+    /// Appends an update to a list.
+    #[inline(always)]
+    pub(crate) fn push(&mut self, list: &mut PendingList, update: RowUpdate<'_>) {
+        let operand = self.operands.len();
+        let words = update.operand_bytes.div_ceil(8);
+        self.operands.resize(operand + words, MaybeUninit::new(0));
+        // SAFETY: the source is a live value of so many bytes (`RowUpdate::new`), the target are the words just added; a `Copy`
+        // type may be copied so.
+        unsafe {
+            let target = self.operands.as_mut_ptr().add(operand).cast::<u8>();
+            std::ptr::copy_nonoverlapping(update.operand, target, update.operand_bytes);
+        }
+        let position = self.updates.len() as u32;
+        self.updates.push(PendingUpdate { apply: update.apply, operand, next: None });
+        *list = Some(match *list {
+            None => (position, position),
+            Some((first, last)) => {
+                self.updates[last as usize].next = Some(position);
+                (first, position)
+            }
+        });
+    }
+
+    /// Applies a list's updates, in the order in which they were appended.
+    #[inline(always)]
+    pub(crate) fn apply(&self, list: PendingList, row: &mut [u64]) {
+        let mut next = list.map(|(first, _)| first);
+        while let Some(position) = next {
+            let update = &self.updates[position as usize];
+            // SAFETY: `push` has copied a value of the type that `apply` is for to this place, and words are aligned as it needs (`new`).
+            unsafe { (update.apply)(self.operands.as_ptr().add(update.operand).cast(), row) };
+            next = update.next;
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn clear(&mut self) {
+        self.updates.clear();
+        self.operands.clear();
+    }
+}
+
+impl RowUpdate<'_> {
+    /// Applies the update to a row.
+    #[inline(always)]
+    pub(crate) fn apply_to(self, row: &mut [u64]) {
+        // SAFETY: the operand is the live value that `new` was given, of the type that `apply` is for.
+        unsafe { (self.apply)(self.operand, row) };
+    }
+}
