@@ -110,6 +110,18 @@ impl<R: Row, T> Column<R, T> {
     }
 }
 
+impl<R: Row, T, const N: usize> Column<R, [T; N]> {
+    /// One element of the array.
+    ///
+    /// # Panics
+    /// There is none of this number.
+    #[inline(always)]
+    pub const fn element(self, number: usize) -> Column<R, T> {
+        assert!(number < N, "an array has no such element");
+        Column { offset: self.offset + number * size_of::<T>(), group: self.group, of: PhantomData }
+    }
+}
+
 impl<R: Row, T: Copy> Column<R, T> {
     /// The column's value in a row.
     #[inline(always)]

@@ -22,7 +22,8 @@ pub trait Key: Copy + Ord + Debug + Send + Sync + 'static {
     /// The key made of these words; those after the first [`Key::WORDS`] are ignored.
     fn from_words(words: KeyWords) -> Self;
 
-    /// The key as a history names it: digits, of byte keys two hexadecimal ones a byte.
+    /// The key as a history names it: digits, of byte keys two hexadecimal ones a byte. Names that are not all digits order bytewise,
+    /// and have to order like the keys.
     fn name(self) -> String {
         format!("{self:?}")
     }

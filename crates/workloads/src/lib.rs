@@ -5,6 +5,7 @@
 
 pub mod bank;
 mod sample;
+pub mod tpcc;
 pub mod workload;
 pub mod ycsb;
 pub mod zipf;

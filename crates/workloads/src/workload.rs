@@ -143,4 +143,5 @@ macro_rules! workloads {
 workloads! {
     crate::ycsb::Ycsb<M>: crate::ycsb::INFOS;
     crate::bank::Bank<M>: crate::bank::INFOS;
+    crate::tpcc::Tpcc<M>: crate::tpcc::INFOS;
 }

@@ -1,0 +1,89 @@
+//! Delivery: the oldest new order of each district is delivered (clause 2.7).
+
+use std::ops::ControlFlow;
+
+use contend_engine::{Abort, Direction, Txn, Whole};
+use contend_machine::Machine;
+
+use super::schema::{
+    Customer, DISTRICTS, Nothing, Order, OrderLine, customer_key, district_key, line_key, order_key, order_number,
+};
+use super::{Client, Faults, Tpcc};
+
+/// A Delivery's parameters.
+#[derive(Debug)]
+pub struct Input {
+    warehouse: u64,
+    carrier: u64,
+    date: u64,
+}
+
+impl<M: Machine, F: Faults> Tpcc<M, F> {
+    pub(super) fn draw_delivery(&self, client: &mut Client) -> Input {
+        Input { warehouse: self.home(client), carrier: client.random.uniform(1, 10), date: client.clock }
+    }
+
+    pub(super) fn delivery<T: Txn<Machine = M>>(
+        &self,
+        tx: &mut T,
+        client: &mut Client,
+        input: &Input,
+    ) -> Result<(), Abort> {
+        client.books.delivering.clear();
+        for district in 1..=DISTRICTS {
+            self.deliver(tx, client, input, district_key(input.warehouse, district))?;
+        }
+        Ok(())
+    }
+
+    /// Delivers the oldest new order of a district, if there is one.
+    fn deliver<T: Txn<Machine = M>>(
+        &self,
+        tx: &mut T,
+        client: &mut Client,
+        input: &Input,
+        district: u64,
+    ) -> Result<(), Abort> {
+        let tables = &self.tables;
+        // Orders are delivered in the order of their numbers, so that none is left below those that this client has delivered. That
+        // spares the scan the tombstones of the orders before.
+        let first = client.oldest_new_orders[Self::district_position(district)];
+        let range = order_key(district, first)..=order_key(district, u64::from(u32::MAX));
+        let limit = if F::SKIP_OLDEST_ORDER { 2 } else { 1 };
+        let mut oldest = None;
+        tx.scan(&tables.new_order, range, limit, Direction::Forward, Whole, |key, Nothing {}| {
+            oldest = Some(order_number(key));
+            ControlFlow::Continue(())
+        })?;
+        let Some(number) = oldest else { return Ok(()) };
+        let order = order_key(district, number);
+        if !tx.delete(&tables.new_order, order)? {
+            return Err(tx.cancel());
+        }
+        let Some((customer, count)) = tx.read(&tables.order, order, (Order::CUSTOMER, Order::OL_CNT))? else {
+            return Err(tx.cancel());
+        };
+        tx.update(&tables.order, order, Order::CARRIER.set(input.carrier))?;
+        let keys = &mut client.scratch.keys;
+        keys.clear();
+        keys.extend((1..=u64::from(count.min(15))).map(|line| line_key(order, line)));
+        tx.announce_writes(&tables.order_line, keys);
+        let (mut total, mut lines) = (0i64, 0);
+        let columns = (OrderLine::AMOUNT, OrderLine::DELIVERY_D);
+        for &key in keys.iter() {
+            let amount = tx.modify_columns(&tables.order_line, key, columns, |(amount, delivered)| {
+                *delivered = input.date;
+                *amount
+            })?;
+            lines += usize::from(amount.is_some());
+            total = total.wrapping_add(amount.unwrap_or(0));
+        }
+        self.suspect_lines(client, order, lines, count);
+        let updates = (Customer::BALANCE.add(total), Customer::DELIVERY_CNT.add(1));
+        if !tx.update(&tables.customer, customer_key(district, u64::from(customer)), updates)? {
+            client.suspicion = Some(format!("Delivery found no customer {customer} of order {order}"));
+        }
+        client.books.delivering.push((district, number));
+        Ok(())
+    }
+}

@@ -1,0 +1,224 @@
+//! The population (clause 4.3.3.1), by chunks that several loaders share. Each chunk has a generator of its own, so that the database
+//! does not depend on who loads what.
+
+use std::ops::ControlFlow;
+
+use contend_engine::{Key, Loader, OutOfMemory, Protocol, Row, TypedTable};
+use contend_machine::Machine;
+
+use super::random::{NAMES, Random, last_name};
+use super::schema::{
+    Address, Customer, CustomerName, DISTRICTS, District, History, Item, NameKey, Nothing, Order, OrderLine, Stock,
+    Tables, Warehouse, customer_key, customer_order_key, district_key, line_key, order_key, stock_key,
+};
+use super::{HISTORY_BITS, TpccOptions};
+
+/// Items or stocks of a chunk.
+const CHUNK: u64 = 5_000;
+/// What every customer has paid before the run, in cents.
+pub(crate) const FIRST_PAYMENT: i64 = 10_00;
+/// The client number of the population's history rows.
+const LOADER: u64 = (1 << (64 - HISTORY_BITS)) - 1;
+
+/// A part of the population.
+#[derive(Clone, Copy, Debug)]
+enum Chunk {
+    Items { first: u64 },
+    Stocks { warehouse: u64, first: u64 },
+    Warehouse { warehouse: u64 },
+    District { warehouse: u64, district: u64 },
+}
+
+fn chunks(options: &TpccOptions) -> Vec<Chunk> {
+    let firsts = || (1..=options.items).step_by(CHUNK as usize);
+    let mut chunks: Vec<Chunk> = firsts().map(|first| Chunk::Items { first }).collect();
+    for warehouse in 1..=options.warehouses {
+        chunks.push(Chunk::Warehouse { warehouse });
+        chunks.extend((1..=DISTRICTS).map(|district| Chunk::District { warehouse, district }));
+        chunks.extend(firsts().map(|first| Chunk::Stocks { warehouse, first }));
+    }
+    chunks
+}
+
+/// How many rows of items, stocks and customers there are: the units of loading.
+pub(crate) fn rows(options: &TpccOptions) -> u64 {
+    options.items + options.warehouses * (options.items + DISTRICTS * options.customers)
+}
+
+/// The last order of a district that is delivered in the beginning; the last 30 % are new.
+pub(crate) fn delivered(options: &TpccOptions) -> u64 {
+    options.customers - options.customers * 3 / 10
+}
+
+pub(crate) fn load<P: Protocol<M>, M: Machine>(
+    options: &TpccOptions,
+    tables: &Tables<M>,
+    loader: &mut Loader<P, M>,
+    part: usize,
+    parts: usize,
+    done: &mut dyn FnMut(u64) -> ControlFlow<()>,
+) -> Result<(), OutOfMemory> {
+    for (number, chunk) in chunks(options).into_iter().enumerate() {
+        if number % parts != part {
+            continue;
+        }
+        let random = Random::new(options.population_seed, u64::MAX - number as u64);
+        let mut load = Load { options, tables, loader, random };
+        let units = match chunk {
+            Chunk::Items { first } => load.items(first)?,
+            Chunk::Stocks { warehouse, first } => load.stocks(warehouse, first)?,
+            Chunk::Warehouse { warehouse } => load.warehouse(warehouse)?,
+            Chunk::District { warehouse, district } => load.district(warehouse, district)?,
+        };
+        if done(units).is_break() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+struct Load<'a, P: Protocol<M>, M: Machine> {
+    options: &'a TpccOptions,
+    tables: &'a Tables<M>,
+    loader: &'a mut Loader<P, M>,
+    random: Random,
+}
+
+impl<P: Protocol<M>, M: Machine> Load<'_, P, M> {
+    fn put<R: Row, K: Key>(&mut self, table: &TypedTable<M, R, K>, key: K, row: R) -> Result<(), OutOfMemory> {
+        self.loader.insert(table, key, |words| *R::from_words_mut(words) = row).map(drop)
+    }
+
+    fn address(&mut self) -> Address {
+        let mut zip = [b'1'; 9];
+        zip[..4].copy_from_slice(&self.random.digits::<4>(4));
+        Address {
+            street_1: self.random.letters(10, 20),
+            street_2: self.random.letters(10, 20),
+            city: self.random.letters(10, 20),
+            state: self.random.letters(2, 2),
+            zip,
+        }
+    }
+
+    fn items(&mut self, first: u64) -> Result<u64, OutOfMemory> {
+        let last = (first + CHUNK - 1).min(self.options.items);
+        for item in first..=last {
+            let row = Item {
+                price: self.random.uniform(1_00, 100_00) as u32,
+                image: self.random.uniform(1, 10_000) as u32,
+                name: self.random.letters(14, 24),
+                data: self.random.data(),
+                fill: [0; 2],
+            };
+            self.put(&self.tables.item, item, row)?;
+        }
+        Ok(last - first + 1)
+    }
+
+    fn stocks(&mut self, warehouse: u64, first: u64) -> Result<u64, OutOfMemory> {
+        let last = (first + CHUNK - 1).min(self.options.items);
+        for item in first..=last {
+            let row = Stock {
+                quantity: self.random.uniform(10, 100) as i32,
+                ytd: 0,
+                order_cnt: 0,
+                remote_cnt: 0,
+                data: self.random.data(),
+                dist: std::array::from_fn(|_| self.random.letters(24, 24)),
+                fill: [0; 6],
+            };
+            self.put(&self.tables.stock, stock_key(warehouse, item), row)?;
+        }
+        Ok(last - first + 1)
+    }
+
+    fn warehouse(&mut self, warehouse: u64) -> Result<u64, OutOfMemory> {
+        let row = Warehouse {
+            tax: self.random.uniform(0, 2000) as u32,
+            name: self.random.letters(6, 10),
+            address: self.address(),
+            fill: [0; 3],
+            ytd: FIRST_PAYMENT * (DISTRICTS * self.options.customers) as i64,
+        };
+        self.put(&self.tables.warehouse, warehouse, row)?;
+        Ok(0)
+    }
+
+    /// A district, its customers, and an order of each.
+    fn district(&mut self, warehouse: u64, district: u64) -> Result<u64, OutOfMemory> {
+        let customers = self.options.customers;
+        let key = district_key(warehouse, district);
+        let row = District {
+            tax: self.random.uniform(0, 2000) as u32,
+            name: self.random.letters(6, 10),
+            address: self.address(),
+            fill: [0; 3],
+            ytd: FIRST_PAYMENT * customers as i64,
+            next_o_id: customers + 1,
+        };
+        self.put(&self.tables.district, key, row)?;
+        for customer in 1..=customers {
+            self.customer(key, customer)?;
+        }
+        for (customer, order) in self.random.permutation(customers).into_iter().zip(1..) {
+            self.order(warehouse, key, order, customer)?;
+        }
+        Ok(customers)
+    }
+
+    fn customer(&mut self, district: u64, customer: u64) -> Result<(), OutOfMemory> {
+        let name = if customer <= NAMES { customer - 1 } else { self.random.name_to_load() };
+        let row = Customer {
+            balance: -FIRST_PAYMENT,
+            ytd_payment: FIRST_PAYMENT,
+            payment_cnt: 1,
+            delivery_cnt: 0,
+            credit_lim: 50_000_00,
+            since: 0,
+            discount: self.random.uniform(0, 5000) as u32,
+            credit: if self.random.happens(0.1) { *b"BC" } else { *b"GC" },
+            middle: *b"OE",
+            last: last_name(name),
+            first: self.random.letters(8, 16),
+            phone: self.random.digits(16),
+            address: self.address(),
+            fill: [0],
+            data: self.random.letters(300, 500),
+            data_fill: [0; 4],
+        };
+        let key = customer_key(district, customer);
+        self.put(&self.tables.customer, key, row)?;
+        let name = NameKey { district, last: row.last, customer };
+        self.put(&self.tables.customer_by_name, name, CustomerName { first: row.first })?;
+        let payment =
+            History { customer: key, district, date: 0, amount: FIRST_PAYMENT, data: self.random.letters(12, 24) };
+        self.put(&self.tables.history, LOADER << HISTORY_BITS | key, payment)
+    }
+
+    fn order(&mut self, warehouse: u64, district: u64, order: u64, customer: u64) -> Result<(), OutOfMemory> {
+        let is_delivered = order <= delivered(self.options);
+        let key = order_key(district, order);
+        let lines = self.random.uniform(5, 15);
+        let carrier = if is_delivered { self.random.uniform(1, 10) } else { 0 };
+        let row = Order { entry_d: 1, customer: customer as u32, ol_cnt: lines as u16, all_local: 1, carrier };
+        self.put(&self.tables.order, key, row)?;
+        let by_customer = customer_order_key(customer_key(district, customer), order);
+        self.put(&self.tables.order_by_customer, by_customer, Nothing {})?;
+        if !is_delivered {
+            self.put(&self.tables.new_order, key, Nothing {})?;
+        }
+        for line in 1..=lines {
+            let row = OrderLine {
+                item: self.random.uniform(1, self.options.items) as u32,
+                supply_warehouse: warehouse as u16,
+                quantity: 5,
+                amount: if is_delivered { 0 } else { self.random.uniform(1, 9_999_99) as i64 },
+                dist_info: self.random.letters(24, 24),
+                delivery_d: u64::from(is_delivered),
+            };
+            self.put(&self.tables.order_line, line_key(key, line), row)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,93 @@
+//! Payment: a customer pays (clause 2.5).
+
+use contend_engine::{Abort, Txn};
+use contend_machine::Machine;
+
+use super::schema::{Customer, DISTRICTS, District, History, Warehouse, customer_key, district_key};
+use super::updates::{Paid, PaidOnBadCredit};
+use super::{Client, Faults, HISTORY_BITS, Tpcc, Who};
+
+/// A Payment's parameters.
+#[derive(Debug)]
+pub struct Input {
+    /// Where it is paid.
+    warehouse: u64,
+    district: u64,
+    /// The customer's district, by its key.
+    customer_district: u64,
+    who: Who,
+    amount: i64,
+    date: u64,
+}
+
+impl<M: Machine, F: Faults> Tpcc<M, F> {
+    pub(super) fn draw_payment(&self, client: &mut Client) -> Input {
+        let warehouse = self.home(client);
+        let random = &mut client.random;
+        let district = random.uniform(1, DISTRICTS);
+        let customer_district = if self.options.warehouses > 1 && random.happens(self.options.remote_payments.0) {
+            district_key(self.other_warehouse(random, warehouse), random.uniform(1, DISTRICTS))
+        } else {
+            district_key(warehouse, district)
+        };
+        Input {
+            warehouse,
+            district,
+            customer_district,
+            who: self.who(random),
+            amount: random.uniform(1_00, 5_000_00) as i64,
+            date: client.clock,
+        }
+    }
+
+    pub(super) fn payment<T: Txn<Machine = M>>(
+        &self,
+        tx: &mut T,
+        client: &mut Client,
+        input: &Input,
+    ) -> Result<(), Abort> {
+        let tables = &self.tables;
+        let number = self.identify(tx, &mut client.scratch.names, input.customer_district, input.who)?;
+        let Some(number) = number else {
+            client.suspicion = Some(format!("Payment found no customer {:?}", input.who));
+            return Ok(());
+        };
+        let key = customer_key(input.customer_district, number);
+        let columns = (
+            Customer::FIRST,
+            Customer::MIDDLE,
+            Customer::LAST,
+            Customer::ADDRESS,
+            Customer::PHONE,
+            Customer::CREDIT,
+            Customer::CREDIT_LIM,
+            Customer::DISCOUNT,
+        );
+        let Some(customer) = tx.read(&tables.customer, key, columns)? else { return Err(tx.cancel()) };
+        let district = district_key(input.warehouse, input.district);
+        let Some(place) = tx.read(&tables.warehouse, input.warehouse, (Warehouse::NAME, Warehouse::ADDRESS))? else {
+            return Err(tx.cancel());
+        };
+        let Some(office) = tx.read(&tables.district, district, (District::NAME, District::ADDRESS))? else {
+            return Err(tx.cancel());
+        };
+        let mut data = [b' '; 24];
+        data[..10].copy_from_slice(&place.0);
+        data[14..].copy_from_slice(&office.0);
+        let row = History { customer: key, district, date: input.date, amount: input.amount, data };
+        let new = tx.insert(&tables.history, client.number << HISTORY_BITS | input.date, row)?;
+        let bad_credit = customer.5 == *b"BC";
+        let mut found = if bad_credit {
+            tx.update(&tables.customer, key, PaidOnBadCredit { customer: key, district, amount: input.amount })?
+        } else {
+            tx.update(&tables.customer, key, Paid { amount: input.amount })?
+        };
+        found &= tx.update(&tables.district, district, District::YTD.add(input.amount))?;
+        found &= tx.update(&tables.warehouse, input.warehouse, Warehouse::YTD.add(input.amount))?;
+        if !found || !new {
+            client.suspicion = Some(format!("Payment by customer {key} found rows missing, or its own row there"));
+        }
+        std::hint::black_box((customer, place, office));
+        Ok(())
+    }
+}
