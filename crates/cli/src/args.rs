@@ -70,7 +70,8 @@ pub(crate) struct MeasureArgs {
 pub(crate) struct CompareArgs {
     #[command(flatten)]
     pub(crate) measure: MeasureArgs,
-    /// Protocols, separated by commas, or `all` [default: all]
+    /// Protocols, separated by commas, or `all`; each may set options for itself only, as in silo,silo+cu=on+ts=on or, short,
+    /// silo,silo+cu+ts [default: all]
     #[arg(long, value_name = "A,B,...", value_delimiter = ',')]
     protocols: Vec<String>,
     /// Measure at once, without proving the protocols right first

@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Write};
 
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 use contend_lab::compare::show_rate;
-use contend_lab::report::{show_bytes, show_ns};
+use contend_lab::report::{KIND_COLUMNS, kind_cells, show_bytes, show_ns};
 use contend_lab::{ProtocolResult, ResultFile};
 
 use crate::UserError;
@@ -90,6 +90,7 @@ pub(crate) fn result(result: &ResultFile) -> String {
         }
     }
     text += &format!("{table}\n");
+    text += &kinds(result);
     for entry in &result.protocols {
         text += &details(entry);
     }
@@ -98,6 +99,26 @@ pub(crate) fn result(result: &ResultFile) -> String {
     }
     text += &format!("{}\n", result.finding);
     text
+}
+
+/// What came out by type of transaction, where there is more than one.
+fn kinds(result: &ResultFile) -> String {
+    let mut table = table(["protocol", "type"].into_iter().chain(KIND_COLUMNS));
+    let mut rows = 0;
+    for entry in &result.protocols {
+        let Some(measured) = entry.measured.as_ref().filter(|measured| measured.kinds.len() > 1) else { continue };
+        for (number, kind) in measured.kinds.iter().enumerate() {
+            let name = if number == 0 { entry.protocol.clone() } else { String::new() };
+            table.add_row([name, kind.kind.clone()].into_iter().chain(kind_cells(measured, kind)));
+            rows += 1;
+        }
+    }
+    for column in 2..2 + KIND_COLUMNS.len() {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    if rows == 0 { String::new() } else { format!("{table}\n") }
 }
 
 fn huge_pages(granted: u64, advised: u64) -> String {

@@ -1,10 +1,10 @@
 //! Parts that protocols are made of: the write set, the node set, and a map from records to positions.
 
-use std::collections::HashMap;
 use std::ptr::NonNull;
 
 use contend_index::{Change, Key, KeyWords, Leaf, MAX_KEY_WORDS};
 use contend_machine::{Atomic64, Machine, Ordering};
+use rustc_hash::FxHashMap;
 
 use crate::abort::{Abort, AbortReason};
 use crate::group::Groups;
@@ -22,12 +22,12 @@ const LINEAR_MAX: usize = 16;
 pub struct AddressMap {
     filter: u64,
     addresses: Vec<u64>,
-    hashed: HashMap<u64, u32>,
+    hashed: FxHashMap<u64, u32>,
 }
 
 impl Default for AddressMap {
     fn default() -> Self {
-        AddressMap { filter: 0, addresses: Vec::with_capacity(LINEAR_MAX), hashed: HashMap::new() }
+        AddressMap { filter: 0, addresses: Vec::with_capacity(LINEAR_MAX), hashed: FxHashMap::default() }
     }
 }
 

@@ -15,7 +15,7 @@ use contend_protocols::{ProtocolVisitor, with_protocol};
 use contend_workloads::{Checked, Violation, Workload, WorkloadInfo, WorkloadVisitor, with_workload};
 use hdrhistogram::Histogram;
 
-use crate::config::{LabError, RunConfig, options, values};
+use crate::config::{Entrant, LabError, RunConfig, options, values};
 use crate::recording::{Recorded, recorded};
 use crate::start::Start;
 use crate::verify::{Interleaved, interleaving_seed};
@@ -55,16 +55,38 @@ pub(crate) struct Count {
     pub(crate) seconds: f64,
     pub(crate) commits: u64,
     pub(crate) aborts: AbortCounts,
+    /// The same by type of transaction, in the workload's order.
+    pub(crate) kinds: Vec<KindCount>,
+}
+
+/// What happened to transactions of one type.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct KindCount {
+    pub(crate) commits: u64,
+    pub(crate) aborts: AbortCounts,
+}
+
+impl Count {
+    /// Adds what happened to transactions of each type.
+    pub(crate) fn add(&mut self, kinds: &[KindCount]) {
+        self.kinds.resize_with(kinds.len().max(self.kinds.len()), KindCount::default);
+        for (sum, kind) in self.kinds.iter_mut().zip(kinds) {
+            sum.commits += kind.commits;
+            sum.aborts.merge(&kind.aborts);
+            self.commits += kind.commits;
+            self.aborts.merge(&kind.aborts);
+        }
+    }
 }
 
 /// A loaded or loadable test bed.
 pub(crate) trait Bed {
     /// The protocol.
     fn info(&self) -> Info;
-    /// The values of the protocol's options.
+    /// The values of the protocol's options, the engine's, and those of trying again.
     fn protocol_options(&self) -> BTreeMap<String, String>;
-    /// The values of the workload's and the retry's options.
-    fn other_options(&self) -> BTreeMap<String, String>;
+    /// The values of the workload's options.
+    fn workload_options(&self) -> BTreeMap<String, String>;
     /// How many units loading has.
     fn load_units(&self) -> u64;
     /// Loads by as many threads as will run. Stops early if asked to.
@@ -83,15 +105,15 @@ pub(crate) trait Bed {
     fn take_history(&mut self) -> Recorded;
 }
 
-/// A bed for this protocol and this validated configuration.
-pub(crate) fn bed(config: &RunConfig, protocol: &str, purpose: Purpose) -> Result<Box<dyn Bed>, LabError> {
-    let make = OfWorkload { config, protocol, purpose };
+/// A bed for this entrant of this validated configuration.
+pub(crate) fn bed(config: &RunConfig, entrant: &Entrant, purpose: Purpose) -> Result<Box<dyn Bed>, LabError> {
+    let make = OfWorkload { config, entrant, purpose };
     with_workload::<Native, _>(&config.workload, make).expect("the configuration is validated")
 }
 
 struct OfWorkload<'a> {
     config: &'a RunConfig,
-    protocol: &'a str,
+    entrant: &'a Entrant,
     purpose: Purpose,
 }
 
@@ -99,17 +121,23 @@ impl WorkloadVisitor<Native> for OfWorkload<'_> {
     type Output = Result<Box<dyn Bed>, LabError>;
 
     fn visit<W: Workload<Native>>(self, info: WorkloadInfo) -> Self::Output {
-        let mut workload_options = options::<W::Options>(info.preset, &self.config.settings)?;
+        let mut workload_options = options::<W::Options>(info.preset, &self.entrant.settings)?;
         if self.purpose == Purpose::Verify {
             workload_options = W::for_verification(&workload_options);
         }
-        let make = OfProtocol::<W> { config: self.config, workload_options, purpose: self.purpose };
-        with_protocol::<Native, _>(self.protocol, make).expect("the configuration is validated")
+        let make = OfProtocol::<W> {
+            config: self.config,
+            settings: &self.entrant.settings,
+            workload_options,
+            purpose: self.purpose,
+        };
+        with_protocol::<Native, _>(&self.entrant.protocol, make).expect("the configuration is validated")
     }
 }
 
 struct OfProtocol<'a, W: Workload<Native>> {
     config: &'a RunConfig,
+    settings: &'a BTreeMap<String, String>,
     workload_options: W::Options,
     purpose: Purpose,
 }
@@ -118,7 +146,7 @@ impl<W: Workload<Native>> ProtocolVisitor<Native> for OfProtocol<'_, W> {
     type Output = Result<Box<dyn Bed>, LabError>;
 
     fn visit<P: Protocol<Native>>(self) -> Self::Output {
-        Ok(Box::new(TypedBed::<P, W>::new(self.config, self.workload_options, self.purpose)?))
+        Ok(Box::new(TypedBed::<P, W>::new(self.config, self.settings, self.workload_options, self.purpose)?))
     }
 }
 
@@ -129,7 +157,7 @@ pub(crate) struct TypedBed<P: Protocol<Native>, W: Workload<Native>> {
     slots: Vec<Slot<P, W>>,
     purpose: Purpose,
     protocol_options: BTreeMap<String, String>,
-    other_options: BTreeMap<String, String>,
+    workload_options: BTreeMap<String, String>,
 }
 
 /// What one thread runs with, from window to window.
@@ -139,22 +167,28 @@ struct Slot<P: Protocol<Native>, W: Workload<Native>> {
     input: W::Input,
     retry: Retry<Native>,
     latencies: Vec<Histogram<u64>>,
+    /// What happened since the span began, by type of transaction.
+    kinds: Vec<KindCount>,
     drawn: u64,
 }
 
 impl<P: Protocol<Native>, W: Workload<Native>> TypedBed<P, W> {
-    pub(crate) fn new(config: &RunConfig, workload_options: W::Options, purpose: Purpose) -> Result<Self, LabError> {
-        let protocol_options = options::<P::Options>(&[], &config.settings)?;
-        let retry_options = options::<RetryOptions>(&[], &config.settings)?;
-        let engine_options = options::<EngineOptions>(&[], &config.settings)?;
-        let mut other_options = values(&workload_options);
-        other_options.extend(values(&retry_options));
-        other_options.extend(values(&engine_options));
+    pub(crate) fn new(
+        config: &RunConfig,
+        settings: &BTreeMap<String, String>,
+        workload_options: W::Options,
+        purpose: Purpose,
+    ) -> Result<Self, LabError> {
+        let protocol_options = options::<P::Options>(&[], settings)?;
+        let retry_options = options::<RetryOptions>(&[], settings)?;
+        let engine_options = options::<EngineOptions>(&[], settings)?;
+        let mut all_options = values(&protocol_options);
+        all_options.extend(values(&retry_options));
+        all_options.extend(values(&engine_options));
         // Threads that share a core, so that transactions overlap there too.
         let threads = if purpose == Purpose::Verify { config.threads.max(4) } else { config.threads };
         let engine_config =
             EngineConfig { history: purpose != Purpose::Measure, options: engine_options, ..EngineConfig::default() };
-        let protocol_values = values(&protocol_options);
         let engine = Engine::new(P::new(protocol_options), engine_config);
         let workload = W::create(&workload_options, config.index_kind(), &engine);
         let backoff = Backoff::new(retry_options, threads);
@@ -164,10 +198,12 @@ impl<P: Protocol<Native>, W: Workload<Native>> TypedBed<P, W> {
             input: W::Input::default(),
             retry: backoff.retry(number, config.seed.wrapping_add(number as u64)),
             latencies: W::KINDS.iter().map(|_| new_histogram()).collect(),
+            kinds: vec![KindCount::default(); W::KINDS.len()],
             drawn: 0,
         });
         let slots = slots.collect();
-        Ok(TypedBed { slots, engine, workload, purpose, protocol_options: protocol_values, other_options })
+        let workload_options = values(&workload_options);
+        Ok(TypedBed { slots, engine, workload, purpose, protocol_options: all_options, workload_options })
     }
 }
 
@@ -184,8 +220,8 @@ impl<P: Protocol<Native>, W: Workload<Native>> Bed for TypedBed<P, W> {
         self.protocol_options.clone()
     }
 
-    fn other_options(&self) -> BTreeMap<String, String> {
-        self.other_options.clone()
+    fn workload_options(&self) -> BTreeMap<String, String> {
+        self.workload_options.clone()
     }
 
     fn load_units(&self) -> u64 {
@@ -261,11 +297,12 @@ impl<P: Protocol<Native>, W: Workload<Native>> Bed for TypedBed<P, W> {
         });
         let mut count = Count { seconds, ..Count::default() };
         for outcome in outcomes {
-            let (commits, aborts) = outcome.map_err(|reason| {
+            outcome.map_err(|reason| {
                 LabError::BadInput(format!("{} could not go on: transactions abort by {reason}", P::INFO.name))
             })?;
-            count.commits += commits;
-            count.aborts.merge(&aborts);
+        }
+        for slot in &self.slots {
+            count.add(&slot.kinds);
         }
         Ok(count)
     }
@@ -301,31 +338,22 @@ impl<P: Protocol<Native>, W: Workload<Native>> Bed for TypedBed<P, W> {
 }
 
 impl<P: Protocol<Native>, W: Workload<Native>> Slot<P, W> {
-    /// Runs transactions until told that it is over, or until its share has committed. Returns commits and aborts, or the reason of an
-    /// abort that will not go away.
-    fn work(
-        &mut self,
-        workload: &W,
-        over: &Word,
-        share: Option<u64>,
-        purpose: Purpose,
-    ) -> Result<(u64, AbortCounts), AbortReason> {
-        let (commits_before, aborts_before) = (self.worker.commits(), *self.worker.aborts());
+    /// Runs transactions until told that it is over, or until its share has committed, and counts them anew; or the reason of an abort
+    /// that will not go away.
+    fn work(&mut self, workload: &W, over: &Word, share: Option<u64>, purpose: Purpose) -> Result<(), AbortReason> {
+        self.kinds.fill(KindCount::default());
         let share = share.unwrap_or(u64::MAX);
         match purpose {
             Purpose::Verify => {
                 let mut pauses = interleaving_seed(self.worker.number());
                 self.work_with(workload, over, share, |workload, tx, client, input| {
                     workload.execute(&mut Interleaved::new(tx, &mut pauses), client, input)
-                })?;
+                })
             }
             Purpose::Measure | Purpose::Record => {
-                self.work_with(workload, over, share, |workload, tx, client, input| {
-                    workload.execute(tx, client, input)
-                })?;
+                self.work_with(workload, over, share, |workload, tx, client, input| workload.execute(tx, client, input))
             }
         }
-        Ok((self.worker.commits() - commits_before, self.worker.aborts().since(&aborts_before)))
     }
 
     #[inline(always)]
@@ -341,7 +369,7 @@ impl<P: Protocol<Native>, W: Workload<Native>> Slot<P, W> {
             &W::Input,
         ) -> Result<(), contend_engine::Abort>,
     ) -> Result<(), AbortReason> {
-        let Slot { worker, client, input, retry, latencies, drawn } = self;
+        let Slot { worker, client, input, retry, latencies, kinds, drawn } = self;
         let nanoseconds = 1e9 / Native::cycles_per_second();
         let end = worker.commits().saturating_add(share);
         // Relaxed: a hint to end.
@@ -350,22 +378,25 @@ impl<P: Protocol<Native>, W: Workload<Native>> Slot<P, W> {
             *drawn += 1;
             let timed = drawn.is_multiple_of(TIMED_EVERY);
             let start = if timed { Native::now() } else { 0 };
+            let kind = workload.kind(input);
             loop {
-                match worker.run(|tx| execute(workload, tx, client, input)) {
-                    Ok(()) => {
-                        workload.committed(client, input);
-                        break;
-                    }
-                    Err(abort) if abort.reason == AbortReason::User => break,
-                    Err(abort) if !abort.reason.is_conflict() => return Err(abort.reason),
-                    Err(_) if over.load(Ordering::Relaxed) != 0 => return Ok(()),
-                    Err(_) => retry.aborted(),
+                let Err(abort) = worker.run(|tx| execute(workload, tx, client, input)) else {
+                    workload.committed(client, input);
+                    kinds[kind].commits += 1;
+                    break;
+                };
+                kinds[kind].aborts.add(abort.reason);
+                match abort.reason {
+                    AbortReason::User => break,
+                    reason if !reason.is_conflict() => return Err(reason),
+                    _ if over.load(Ordering::Relaxed) != 0 => return Ok(()),
+                    _ => retry.aborted(),
                 }
             }
             retry.done();
             if timed {
                 let taken = (Native::now().wrapping_sub(start) as f64 * nanoseconds) as u64;
-                latencies[workload.kind(input)].saturating_record(taken.max(1));
+                latencies[kind].saturating_record(taken.max(1));
             }
         }
         Ok(())

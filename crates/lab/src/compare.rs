@@ -1,16 +1,18 @@
 //! The main job: several protocols on one workload, proved right, measured in turns, ranked.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
 
+use contend_engine::abort::AbortCounts;
 use contend_engine::{AbortReason, Isolation};
 use hdrhistogram::Histogram;
 
-use crate::bed::{Bed, Count, Purpose, Span, bed};
-use crate::config::{LabError, RunConfig};
+use crate::bed::{Bed, Count, KindCount, Purpose, Span, bed};
+use crate::config::{Entrant, LabError, RunConfig};
 use crate::environment;
 use crate::recording::Recorded;
 use crate::result::{
-    Check, KindLatency, Measured, ProtocolResult, ResultFile, SCHEMA_VERSION, Spread, Verification, Window,
+    Check, KindResult, Measured, ProtocolResult, ResultFile, SCHEMA_VERSION, Spread, Verification, Window,
 };
 use crate::verify::{verify, verify_history};
 use crate::watch::{Observer, Stop};
@@ -67,12 +69,12 @@ fn run(config: &RunConfig, purpose: Purpose, stop: &Stop, observer: &dyn Observe
         SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs());
     let start = Instant::now();
     let mut entries = Vec::new();
-    for protocol in &config.protocols {
-        let verification = if config.verify { verify(&config, protocol, stop, observer)? } else { None };
+    for entrant in &config.entrants()? {
+        let verification = if config.verify { verify(&config, entrant, stop, observer)? } else { None };
         if stop.is_requested() {
             return Err(LabError::Stopped);
         }
-        entries.push(Entry::new(&config, protocol, purpose, verification)?);
+        entries.push(Entry::new(&config, entrant, purpose, verification)?);
     }
     for entry in &mut entries {
         entry.load(stop, observer)?;
@@ -92,7 +94,7 @@ fn run(config: &RunConfig, purpose: Purpose, stop: &Stop, observer: &dyn Observe
     if entries.iter().all(|entry| entry.windows.is_empty() && !entry.refused()) {
         return Err(LabError::Stopped);
     }
-    let options = entries.iter().find_map(|entry| entry.bed.as_ref()).map(|bed| bed.other_options());
+    let options = entries.iter().find_map(|entry| entry.bed.as_ref()).map(|bed| bed.workload_options());
     let mut protocols: Vec<ProtocolResult> =
         entries.into_iter().map(|entry| entry.finish(purpose == Purpose::Record)).collect();
     let upper_bound = protocols.iter().find(|result| result.protocol == UPPER_BOUND).and_then(median);
@@ -181,13 +183,13 @@ fn span(
 impl Entry {
     fn new(
         config: &RunConfig,
-        protocol: &str,
+        entrant: &Entrant,
         purpose: Purpose,
         verification: Option<Verification>,
     ) -> Result<Self, LabError> {
-        let bed = bed(config, protocol, purpose)?;
+        let bed = bed(config, entrant, purpose)?;
         Ok(Entry {
-            protocol: protocol.into(),
+            protocol: entrant.name.clone(),
             isolation: bed.info().isolation,
             bed: Some(bed),
             verification,
@@ -257,9 +259,9 @@ impl Entry {
         let bed = self.bed.as_ref()?;
         let tps = |count: &Count| count.commits as f64 / count.seconds;
         let throughput_tps = Spread::of(self.windows.iter().map(|(_, count)| tps(count)))?;
-        let commits: u64 = self.windows.iter().map(|(_, count)| count.commits).sum();
-        let aborts: u64 = self.windows.iter().map(|(_, count)| count.aborts.conflicts()).sum();
-        let by_reason = |reason: AbortReason| self.windows.iter().map(|(_, count)| count.aborts.get(reason)).sum();
+        let mut total = Count::default();
+        self.windows.iter().for_each(|(_, count)| total.add(&count.kinds));
+        let (commits, aborts) = (total.commits, total.aborts.conflicts());
         let latencies = bed.latencies();
         let mut all = latencies[0].1.clone();
         for (_, histogram) in &latencies[1..] {
@@ -271,17 +273,18 @@ impl Entry {
             share_of_none: None,
             commits,
             aborts,
-            abort_rate: aborts as f64 / (commits + aborts).max(1) as f64,
-            aborts_by_reason: AbortReason::ALL
-                .into_iter()
-                .map(|reason| (reason.name().to_string(), by_reason(reason)))
-                .filter(|(_, count): &(String, u64)| *count > 0)
-                .collect(),
+            abort_rate: abort_rate(commits, aborts),
+            aborts_by_reason: by_reason(&total.aborts),
             latency_ns_p50: all.value_at_quantile(0.5),
             latency_ns_p99: all.value_at_quantile(0.99),
             latency_ns_p999: all.value_at_quantile(0.999),
             latency_ns_max: all.max(),
-            kinds: latencies.iter().filter(|(_, samples)| !samples.is_empty()).map(kind_latency).collect(),
+            kinds: latencies
+                .iter()
+                .zip(&total.kinds)
+                .filter(|(_, count)| **count != KindCount::default())
+                .map(|((kind, samples), count)| kind_result(kind, samples, count))
+                .collect(),
             memory_bytes,
             memory_bytes_per_record: memory_bytes as f64 / bed.load_units().max(1) as f64,
             load_seconds: self.load_seconds,
@@ -301,9 +304,25 @@ impl Entry {
     }
 }
 
-fn kind_latency((kind, samples): &(&'static str, Histogram<u64>)) -> KindLatency {
-    KindLatency {
-        kind: (*kind).into(),
+/// Of all tries, the fraction that a conflict aborted.
+fn abort_rate(commits: u64, aborts: u64) -> f64 {
+    aborts as f64 / (commits + aborts).max(1) as f64
+}
+
+/// The reasons that there were, by name.
+fn by_reason(aborts: &AbortCounts) -> BTreeMap<String, u64> {
+    let counted = AbortReason::ALL.into_iter().map(|reason| (reason.name().to_string(), aborts.get(reason)));
+    counted.filter(|(_, count)| *count > 0).collect()
+}
+
+fn kind_result(kind: &str, samples: &Histogram<u64>, count: &KindCount) -> KindResult {
+    let aborts = count.aborts.conflicts();
+    KindResult {
+        kind: kind.into(),
+        commits: count.commits,
+        aborts,
+        abort_rate: abort_rate(count.commits, aborts),
+        aborts_by_reason: by_reason(&count.aborts),
         samples: samples.len(),
         latency_ns_p50: samples.value_at_quantile(0.5),
         latency_ns_p99: samples.value_at_quantile(0.99),

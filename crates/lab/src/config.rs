@@ -28,7 +28,8 @@ pub enum LabError {
 pub struct RunConfig {
     /// A workload or preset.
     pub workload: String,
-    /// Protocols, in any order.
+    /// Protocols, in any order; each may be followed by options of this entry only, as in `silo+cu=on+ts=on`. A name alone, as in
+    /// `silo+cu`, is an option that is on.
     pub protocols: Vec<String>,
     /// `hash` or `ordered`; none: hash, unless the workload needs an order.
     pub index: Option<String>,
@@ -125,7 +126,72 @@ pub fn engine_specs() -> Vec<OptionSpec> {
     EngineOptions::specs()
 }
 
+/// One entry of a comparison: a protocol with its options.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entrant {
+    /// The entry, as it was written.
+    pub(crate) name: String,
+    /// The protocol's name.
+    pub(crate) protocol: String,
+    /// All settings that are in force for it.
+    pub(crate) settings: BTreeMap<String, String>,
+    /// Those that are its own.
+    own: BTreeMap<String, String>,
+}
+
+impl Entrant {
+    fn parse(entry: &str, common: &BTreeMap<String, String>) -> Entrant {
+        let mut parts = entry.split('+');
+        let protocol = parts.next().unwrap_or_default().to_string();
+        let own: BTreeMap<String, String> = parts
+            .map(|part| {
+                let (name, value) = part.split_once('=').unwrap_or((part, "on"));
+                (name.to_string(), value.to_string())
+            })
+            .collect();
+        let mut settings = common.clone();
+        settings.extend(own.clone());
+        Entrant { name: entry.into(), protocol, settings, own }
+    }
+}
+
 impl RunConfig {
+    /// The entries of the comparison.
+    ///
+    /// # Errors
+    /// An entry names a protocol that is not there, sets an option that it can't have, or is there twice.
+    pub(crate) fn entrants(&self) -> Result<Vec<Entrant>, LabError> {
+        let protocols = all_protocols::<Native>();
+        let workloads = all_workloads::<Native>();
+        let mut entrants: Vec<Entrant> = Vec::new();
+        for entry in &self.protocols {
+            let entrant = Entrant::parse(entry, &self.settings);
+            let Some((info, specs)) = protocols.iter().find(|(info, _)| info.name == entrant.protocol) else {
+                return Err(unknown("protocol", &entrant.protocol, protocols.iter().map(|(info, _)| info.name)));
+            };
+            let others = [retry_specs(), engine_specs()].concat();
+            for name in entrant.own.keys() {
+                if specs.iter().chain(&others).any(|spec| spec.name == name) {
+                    continue;
+                }
+                if workloads.iter().any(|(_, specs)| specs.iter().any(|spec| spec.name == name)) {
+                    return Err(LabError::BadInput(format!(
+                        "'{entry}': the workload's option '{name}' is the same for all protocols of a run: use --set"
+                    )));
+                }
+                let valid = specs.iter().chain(&others).map(|spec| spec.name);
+                return Err(unknown(&format!("option of {}", info.name), name, valid));
+            }
+            let same = |other: &&Entrant| (&other.protocol, &other.own) == (&entrant.protocol, &entrant.own);
+            if let Some(other) = entrants.iter().find(same) {
+                let message = if other.name == *entry { String::new() } else { format!(" (as '{}')", other.name) };
+                return Err(LabError::BadInput(format!("protocol '{entry}' was chosen twice{message}")));
+            }
+            entrants.push(entrant);
+        }
+        Ok(entrants)
+    }
+
     /// Checks everything that can be checked before memory is taken, and settles the index.
     ///
     /// # Errors
@@ -141,19 +207,13 @@ impl RunConfig {
         if self.protocols.is_empty() {
             return Err(LabError::BadInput("no protocol was chosen".into()));
         }
-        for (position, name) in self.protocols.iter().enumerate() {
-            if !protocols.iter().any(|(info, _)| info.name == name) {
-                return Err(unknown("protocol", name, protocols.iter().map(|(info, _)| info.name)));
-            }
-            if self.protocols[..position].contains(name) {
-                return Err(LabError::BadInput(format!("protocol '{name}' was chosen twice")));
-            }
-        }
-        self.check_setting_names(workload_specs, &protocols)?;
-        options::<RetryOptions>(&[], &self.settings)?;
-        options::<EngineOptions>(&[], &self.settings)?;
-        for name in &self.protocols {
-            with_protocol::<Native, _>(name, CheckProtocol(&self.settings)).expect("a registered name")?;
+        let entrants = self.entrants()?;
+        self.check_setting_names(workload_specs, &protocols, &entrants)?;
+        for entrant in &entrants {
+            options::<RetryOptions>(&[], &entrant.settings)?;
+            options::<EngineOptions>(&[], &entrant.settings)?;
+            let check = CheckProtocol(&entrant.settings);
+            with_protocol::<Native, _>(&entrant.protocol, check).expect("a registered name")?;
         }
         let index = self.index.as_deref().map(index_kind).transpose()?;
         let check = CheckWorkload { settings: &self.settings, index };
@@ -185,13 +245,15 @@ impl RunConfig {
         &self,
         workload: &[OptionSpec],
         protocols: &[(Info, Vec<OptionSpec>)],
+        entrants: &[Entrant],
     ) -> Result<(), LabError> {
+        let is_chosen = |name: &str| entrants.iter().any(|entrant| entrant.protocol == name);
         let others = [retry_specs(), engine_specs()].concat();
         let has = |specs: &[OptionSpec], name: &str| specs.iter().any(|spec| spec.name == name);
         for name in self.settings.keys() {
             let owner = protocols.iter().find(|(_, specs)| has(specs, name)).map(|(info, _)| info.name);
             match owner {
-                Some(owner) if self.protocols.iter().any(|chosen| chosen == owner) => {}
+                Some(owner) if is_chosen(owner) => {}
                 Some(owner) => {
                     let chosen = self.protocols.join(", ");
                     return Err(LabError::BadInput(format!(
@@ -200,10 +262,8 @@ impl RunConfig {
                 }
                 None if has(workload, name) || has(&others, name) => {}
                 None => {
-                    let of_protocols = protocols
-                        .iter()
-                        .filter(|(info, _)| self.protocols.iter().any(|chosen| chosen == info.name))
-                        .flat_map(|(_, specs)| specs);
+                    let of_protocols =
+                        protocols.iter().filter(|(info, _)| is_chosen(info.name)).flat_map(|(_, specs)| specs);
                     let valid = workload.iter().chain(of_protocols).chain(&others).map(|spec| spec.name);
                     return Err(unknown("option", name, valid));
                 }
@@ -219,11 +279,11 @@ impl RunConfig {
 
     /// Bytes that loading will take, by protocol; an estimate.
     pub(crate) fn estimated_bytes(&self) -> Vec<(String, u64)> {
-        let estimate = |name: &String| {
-            let bytes = with_workload::<Native, _>(&self.workload, Estimate { config: self, protocol: name });
-            (name.clone(), bytes.expect("a listed name"))
+        let estimate = |entrant: Entrant| {
+            let bytes = with_workload::<Native, _>(&self.workload, Estimate { config: self, entrant: &entrant });
+            (entrant.name, bytes.expect("a listed name"))
         };
-        self.protocols.iter().map(estimate).collect()
+        self.entrants().unwrap_or_default().into_iter().map(estimate).collect()
     }
 
     /// Refuses a run that this machine's memory does not hold.
@@ -278,7 +338,7 @@ impl WorkloadVisitor<Native> for CheckWorkload<'_> {
 
 struct Estimate<'a> {
     config: &'a RunConfig,
-    protocol: &'a str,
+    entrant: &'a Entrant,
 }
 
 impl WorkloadVisitor<Native> for Estimate<'_> {
@@ -292,9 +352,10 @@ impl WorkloadVisitor<Native> for Estimate<'_> {
                 P::META_WORDS
             }
         }
-        let options = options::<W::Options>(info.preset, &self.config.settings).unwrap_or_default();
-        let words = with_protocol::<Native, _>(self.protocol, MetaWords).unwrap_or(1);
-        let engine = crate::config::options::<EngineOptions>(&[], &self.config.settings).unwrap_or_default();
+        let settings = &self.entrant.settings;
+        let engine = options::<EngineOptions>(&[], settings).unwrap_or_default();
+        let options = options::<W::Options>(info.preset, settings).unwrap_or_default();
+        let words = with_protocol::<Native, _>(&self.entrant.protocol, MetaWords).unwrap_or(1);
         let tables = W::tables(&options, self.config.index_kind());
         tables.iter().fold(0, |sum, table| {
             sum.saturating_add(table.estimated_bytes::<u64>(words, engine.timestamp_splitting, false))
@@ -339,8 +400,12 @@ mod tests {
             (|c| set(c, "ycsb.thta", "0.5"), &["ycsb.thta", "ycsb.theta", "silo.wait", "retry.backoff"]),
             (|c| set(c, "ycsb.theta", "1"), &["ycsb.theta", "'1'", "below 1"]),
             (|c| set(c, "ycsb.records", "0"), &["ycsb.records", "'0'", "from 1"]),
-            (|c| set(c, "silo.wait", "maybe"), &["silo.wait", "maybe", "wait, nowait"]),
+            (|c| set(c, "silo.wait", "maybe"), &["silo.wait", "maybe", "wait, spin, nowait"]),
             (|c| set(c, "bank.accounts", "5"), &["bank.accounts", "ycsb.records"]),
+            (|c| c.protocols = vec!["silo".into(), "silo+wait".into()], &["option of silo", "wait", "silo.wait", "cu"]),
+            (|c| c.protocols = vec!["silo+silo.wait=perhaps".into()], &["silo.wait", "perhaps", "nowait"]),
+            (|c| c.protocols = vec!["silo+ycsb.theta=0.5".into()], &["ycsb.theta", "--set"]),
+            (|c| c.protocols = vec!["silo+cu".into(), "silo+cu=on".into()], &["silo+cu=on", "twice", "silo+cu"]),
             (
                 |c| {
                     c.protocols = vec!["none".into()];

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use crate::compare::show_rate;
 pub use crate::memory::show_bytes;
-use crate::result::{Measured, ProtocolResult, ResultFile};
+use crate::result::{KindResult, Measured, ProtocolResult, ResultFile};
 
 /// The whole page. `command` runs the same again.
 pub fn html(result: &ResultFile, command: &str) -> String {
@@ -31,6 +31,7 @@ pub fn html(result: &ResultFile, command: &str) -> String {
         &latency(result),
     );
     page += &figure("Aborts", "Aborted tries, as a share of all tries, by reason.", &aborts(result));
+    page += &figure("Types of transactions", "Of each protocol, where it has more than one type.", &kinds(result));
     page += &proof(result);
     page += &setting(result, command);
     page + "</main></body></html>\n"
@@ -166,7 +167,7 @@ fn figure(title: &str, caption: &str, chart: &str) -> String {
 }
 
 const WIDTH: f64 = 860.0;
-const LEFT: f64 = 120.0;
+const LEFT: f64 = 170.0;
 const RIGHT: f64 = 90.0;
 const ROW: f64 = 38.0;
 const TOP: f64 = 16.0;
@@ -400,6 +401,48 @@ fn aborts(result: &ResultFile) -> String {
     svg(bottom + 46.0, "aborts of each protocol by reason", &body)
 }
 
+/// The columns of a table of types, and a type's cells.
+pub const KIND_COLUMNS: [&str; 7] = ["commits", "share", "aborts", "gave up", "p50", "p99", "p99.9"];
+
+/// The cells of a type of transaction, by [`KIND_COLUMNS`].
+pub fn kind_cells(measured: &Measured, kind: &KindResult) -> [String; 7] {
+    let of = |count: u64, all: u64| format!("{:.1} %", count as f64 / all.max(1) as f64 * 100.0);
+    let user = kind.aborts_by_reason.get("user").copied().unwrap_or(0);
+    [
+        kind.commits.to_string(),
+        of(kind.commits, measured.commits),
+        format!("{:.2} %", kind.abort_rate * 100.0),
+        of(user, kind.commits + user),
+        show_ns(kind.latency_ns_p50),
+        show_ns(kind.latency_ns_p99),
+        show_ns(kind.latency_ns_p999),
+    ]
+}
+
+fn kinds(result: &ResultFile) -> String {
+    let mut text =
+        String::from("<div class=\"scroll\"><table><thead><tr><th class=\"l\">protocol</th><th class=\"l\">type</th>");
+    for column in KIND_COLUMNS {
+        let _ = write!(text, "<th>{column}</th>");
+    }
+    text += "<th class=\"l\">aborts by reason</th></tr></thead><tbody>\n";
+    let mut rows = 0;
+    for (_, entry, measured) in measured(result).iter().filter(|(.., measured)| measured.kinds.len() > 1) {
+        for (number, kind) in measured.kinds.iter().enumerate() {
+            let name = if number == 0 { escape(&entry.protocol) } else { String::new() };
+            let _ = write!(text, "<tr><td class=\"l\"><b>{name}</b></td><td class=\"l\">{}</td>", escape(&kind.kind));
+            for cell in kind_cells(measured, kind) {
+                let _ = write!(text, "<td>{cell}</td>");
+            }
+            let reasons: Vec<String> =
+                kind.aborts_by_reason.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
+            let _ = writeln!(text, "<td class=\"l soft\">{}</td></tr>", reasons.join(", "));
+            rows += 1;
+        }
+    }
+    if rows == 0 { String::new() } else { text + "</tbody></table></div>\n" }
+}
+
 fn proof(result: &ResultFile) -> String {
     let mut text = String::from(
         "<h2>Proof</h2><p class=\"soft\">A smaller run on the same options, whose history is checked for cycles of dependencies and replayed \
@@ -437,9 +480,8 @@ fn setting(result: &ResultFile, command: &str) -> String {
         item(name, value);
     }
     for entry in &result.protocols {
-        for (name, value) in &entry.options {
-            item(name, value);
-        }
+        let options: Vec<String> = entry.options.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        item(&entry.protocol, &options.join(" "));
     }
     item("threads", &result.config.threads.to_string());
     item("index", result.config.index.as_deref().unwrap_or("hash"));

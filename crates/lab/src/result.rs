@@ -8,7 +8,7 @@ use crate::config::{LabError, RunConfig};
 pub use crate::stats::Spread;
 
 /// The version of this schema. It rises when a field changes its meaning.
-pub const SCHEMA_VERSION: u32 = 1;
+pub const SCHEMA_VERSION: u32 = 2;
 
 /// A whole result file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -23,7 +23,7 @@ pub struct ResultFile {
     pub elapsed_seconds: f64,
     /// What was run.
     pub config: RunConfig,
-    /// Every option of the workload and of trying again with the value it had.
+    /// Every option of the workload with the value it had.
     pub options: BTreeMap<String, String>,
     /// On what it ran.
     pub environment: Environment,
@@ -63,11 +63,11 @@ pub struct Environment {
 /// What came out for one protocol. A protocol that failed a check has no figures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProtocolResult {
-    /// The protocol.
+    /// The protocol, with the options that were set for this entry only.
     pub protocol: String,
     /// The isolation level that it promises.
     pub isolation: String,
-    /// Every option of the protocol with the value it had.
+    /// Every option of the protocol, of the engine, and of trying again, with the value it had.
     pub options: BTreeMap<String, String>,
     /// The figures.
     pub measured: Option<Measured>,
@@ -109,7 +109,7 @@ pub struct Measured {
     /// The longest that was seen.
     pub latency_ns_max: u64,
     /// The same by type of transaction.
-    pub kinds: Vec<KindLatency>,
+    pub kinds: Vec<KindResult>,
     /// Bytes of tables and indexes after the run.
     pub memory_bytes: u64,
     /// The same for each loaded record.
@@ -122,11 +122,19 @@ pub struct Measured {
     pub windows: Vec<Window>,
 }
 
-/// Latencies of one type of transaction, in nanoseconds. One transaction in 16 is timed.
+/// What came out for one type of transaction. Latencies are in nanoseconds; one transaction in 16 is timed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct KindLatency {
+pub struct KindResult {
     /// The type.
     pub kind: String,
+    /// Transactions that committed, in all windows.
+    pub commits: u64,
+    /// Tries that were aborted by a conflict, in all windows.
+    pub aborts: u64,
+    /// Of all tries, the fraction that was aborted by a conflict.
+    pub abort_rate: f64,
+    /// Aborted tries by their reason.
+    pub aborts_by_reason: BTreeMap<String, u64>,
     /// Transactions that were timed.
     pub samples: u64,
     /// Half took no longer.

@@ -7,7 +7,7 @@ use contend_engine::{Abort, Direction, Groups, Isolation, Key, Projection, RowUp
 use contend_history::{check, replay_to};
 
 use crate::bed::{Bed, Purpose, Span, bed};
-use crate::config::{LabError, RunConfig};
+use crate::config::{Entrant, LabError, RunConfig};
 use crate::recording::Recorded;
 use crate::result::Verification;
 use crate::watch::{Observer, Stop};
@@ -26,24 +26,25 @@ fn checked_level(isolation: Isolation) -> contend_history::Isolation {
     }
 }
 
-/// Runs the verification pass of one protocol. `None` if it was stopped.
+/// Runs the verification pass of one entrant. `None` if it was stopped.
 pub(crate) fn verify(
     config: &RunConfig,
-    protocol: &str,
+    entrant: &Entrant,
     stop: &Stop,
     observer: &dyn Observer,
 ) -> Result<Option<Verification>, LabError> {
-    let mut bed = bed(config, protocol, Purpose::Verify)?;
-    verify_bed(&mut *bed, stop, observer)
+    let mut bed = bed(config, entrant, Purpose::Verify)?;
+    verify_bed(&mut *bed, &entrant.name, stop, observer)
 }
 
 pub(crate) fn verify_bed(
     bed: &mut dyn Bed,
+    name: &str,
     stop: &Stop,
     observer: &dyn Observer,
 ) -> Result<Option<Verification>, LabError> {
     let info = bed.info();
-    observer.begin(&format!("verifying {}", info.name), 1);
+    observer.begin(&format!("verifying {name}"), 1);
     bed.load(stop, &|_| {})?;
     let span = Span { length: Duration::from_secs(SECONDS_MAX), transactions_max: Some(TRANSACTIONS) };
     let count = bed.run(span, stop, &|_| {})?;
@@ -228,8 +229,9 @@ mod tests {
         let settings = settings.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
         let config = RunConfig { settings, threads: 4, ..RunConfig::default() };
         let workload = options::<<Ycsb<Native> as Workload<Native>>::Options>(&[], &config.settings).expect("valid");
-        let mut bed = TypedBed::<P, Ycsb<Native>>::new(&config, workload, Purpose::Verify).expect("a bed");
-        verify_bed(&mut bed, &Stop::default(), &Silent).expect("a run").expect("not stopped")
+        let mut bed =
+            TypedBed::<P, Ycsb<Native>>::new(&config, &config.settings, workload, Purpose::Verify).expect("a bed");
+        verify_bed(&mut bed, P::INFO.name, &Stop::default(), &Silent).expect("a run").expect("not stopped")
     }
 
     const HOT: &[(&str, &str)] =
