@@ -478,7 +478,7 @@ impl<P: Protocol<M>, M: Machine> Loader<P, M> {
         row.resize(words.max(16), 0);
         fill(&mut row[..words]);
         M::copy_in(&table.payload(record)[..words], &row[..words]);
-        let new = matches!(table.insert(key, record), Placed::New(_));
+        let new = matches!(table.insert(&mut table.run(), key, record), Placed::New(_));
         if !new {
             self.0.release(table, record);
         }

@@ -182,8 +182,9 @@ pub(crate) struct Installed {
 pub struct WriteSet<M: Machine> {
     entries: Vec<Write<M>>,
     positions: AddressMap,
-    /// Keys and images, one after the other.
+    /// Keys and images, one after the other, up to `used`; behind it what earlier transactions left.
     arena: Vec<u64>,
+    used: usize,
     pending: Pending,
     /// The entries' positions by the records' addresses, once they are sorted.
     order: Vec<u32>,
@@ -198,7 +199,8 @@ impl<M: Machine> Default for WriteSet<M> {
         WriteSet {
             entries: Vec::with_capacity(16),
             positions: AddressMap::default(),
-            arena: Vec::with_capacity(256),
+            arena: vec![0; 256],
+            used: 0,
             pending: Pending::default(),
             order: Vec::new(),
             txn: 0,
@@ -221,13 +223,16 @@ impl<M: Machine> WriteSet<M> {
             .is_some_and(|position| self.entries[position].cells().any(|mine| mine.address() == cell.address()))
     }
 
-    /// Adds a record that is not there yet, of which nothing is written yet, with an image of zeros; returns its position. `table`
+    /// Adds a record that is not there yet, of which nothing is written yet, with an image of anything; returns its position. `table`
     /// is a table of the transaction's engine.
     #[inline]
     pub(crate) fn push<K: Key>(&mut self, table: &TableCore<M>, key: K, record: Record<M>, kind: WriteKind) -> usize {
-        let start = self.arena.len();
-        self.arena.extend_from_slice(&key.to_words()[..K::WORDS]);
-        self.arena.resize(start + K::WORDS + table.payload_words(), 0);
+        let start = self.used;
+        self.used = start + K::WORDS + table.row_words();
+        if self.arena.len() < self.used {
+            self.grow();
+        }
+        self.arena[start..start + K::WORDS].copy_from_slice(&key.to_words()[..K::WORDS]);
         self.entries.push(Write {
             record,
             kind,
@@ -288,9 +293,18 @@ impl<M: Machine> WriteSet<M> {
         }
     }
 
+    #[cold]
+    fn grow(&mut self) {
+        self.arena.resize(self.used.next_power_of_two(), 0);
+    }
+
     /// Says that the image of the entry at this position is to be the whole row, which the caller fills in. Updates are void.
     #[inline(always)]
     pub(crate) fn replace(&mut self, position: usize) {
+        if let Some(last) = self.image_mut(position).last_mut() {
+            // What the row does not fill of it.
+            *last = 0;
+        }
         let entry = &mut self.entries[position];
         entry.image = Groups::ALL;
         entry.merged = Groups::NONE;
@@ -425,7 +439,7 @@ impl<M: Machine> WriteSet<M> {
     pub(crate) fn clear(&mut self) {
         self.entries.clear();
         self.positions.clear();
-        self.arena.clear();
+        self.used = 0;
         self.pending.clear();
         self.installed.clear();
     }

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::ops::{ControlFlow, Deref};
 use std::sync::Arc;
 
-use contend_index::{Change, Direction, Index, IndexKind, Insert, Key, KeyWords, Leaf, Lookup, ScanVisitor};
+use contend_index::{Change, Direction, Index, IndexKind, Insert, Key, KeyWords, Leaf, Lookup, Run, ScanVisitor};
 use contend_machine::{Atomic64, Machine, Ordering};
 use parking_lot::Mutex;
 
@@ -348,8 +348,8 @@ impl<M: Machine, K: Key> Table<M, K> {
         });
     }
 
-    /// Puts a record under a key, unless one stands there.
-    pub(crate) fn insert(&self, key: K, record: Record<M>) -> Placed<M> {
+    /// Puts a record under a key, unless one stands there. `run` is of this table's index.
+    pub(crate) fn insert(&self, run: &mut Run<'_, M, K>, key: K, record: Record<M>) -> Placed<M> {
         if self.history {
             // One critical section with `remove`, so that the record is signed by whoever deleted the key last.
             let graves = self.graves.lock();
@@ -358,16 +358,21 @@ impl<M: Machine, K: Key> Table<M, K> {
                 // Relaxed: the record is private until the index publishes it.
                 signature.store(deleter, Ordering::Relaxed);
             }
-            return self.insert_unsigned(key, record);
+            return Self::placed(run.insert(key, record.value()));
         }
-        self.insert_unsigned(key, record)
+        Self::placed(run.insert(key, record.value()))
     }
 
-    fn insert_unsigned(&self, key: K, record: Record<M>) -> Placed<M> {
-        match self.index.insert(key, record.value()) {
+    fn placed(insert: Insert<M>) -> Placed<M> {
+        match insert {
             Insert::Inserted(change) => Placed::New(change),
             Insert::Exists(lookup) => Placed::Exists(lookup),
         }
+    }
+
+    /// For inserts one after the other.
+    pub(crate) fn run(&self) -> Run<'_, M, K> {
+        self.index.run()
     }
 
     /// Visits the records in the range; `false` if the index has no order.

@@ -22,6 +22,7 @@ mod pool;
 
 pub use hash::HashIndex;
 pub use key::{Key, KeyWords, MAX_KEY_WORDS};
+use ordered::Near;
 pub use ordered::OrderedIndex;
 
 use contend_machine::{Atomic64, Machine, Ordering};
@@ -165,6 +166,23 @@ pub enum IndexKind {
     Ordered,
 }
 
+/// Inserts of ascending keys into an index: as long as they go to one leaf, only the first descends to it.
+#[derive(Debug)]
+pub struct Run<'a, M: Machine, K: Key> {
+    index: &'a Index<M, K>,
+    near: Option<Near<M>>,
+}
+
+impl<M: Machine, K: Key> Run<'_, M, K> {
+    /// As [`Index::insert`]. The key may be any; one that follows the last is faster.
+    pub fn insert(&mut self, key: K, value: u64) -> Insert<M> {
+        match self.index {
+            Index::Hash(index) => index.insert(key, value),
+            Index::Ordered(index) => index.insert_near(&mut self.near, key, value),
+        }
+    }
+}
+
 impl<M: Machine, K: Key> Index<M, K> {
     /// An empty index, with room for `expected` keys before it has to grow. `apart` is as for [`OrderedIndex::apart`]; a hash index
     /// keeps no keys together.
@@ -209,6 +227,11 @@ impl<M: Machine, K: Key> Index<M, K> {
             Index::Hash(index) => index.insert(key, value),
             Index::Ordered(index) => index.insert(key, value),
         }
+    }
+
+    /// Inserts of ascending keys, which find their way from one to the next.
+    pub fn run(&self) -> Run<'_, M, K> {
+        Run { index: self, near: None }
     }
 
     /// Removes the key if it still maps to `expect`; says whether it did.

@@ -273,3 +273,60 @@ fn families_of_keys_never_share_a_leaf() {
     put(&index, (2 << APART) | 1023);
     assert_eq!(quiet.leaf.version(), quiet.version);
 }
+
+/// Runs of ascending keys, by several threads between each other's: all keys are there, once, and each insert tells how it changed its
+/// leaf.
+#[test]
+fn runs_of_inserts_meet_others() {
+    const THREADS: u64 = 4;
+    const RUNS: u64 = 2000;
+    for apart in [64, 8] {
+        let index = Index::<Native, u64>::new(IndexKind::Ordered, 0, apart);
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let index = &index;
+                scope.spawn(move || {
+                    for round in 0..RUNS {
+                        let mut run = index.run();
+                        for i in 0..12 {
+                            let key = round.wrapping_mul(0x9e37) % RUNS * 64 + i * THREADS + thread;
+                            match run.insert(key, key + 1) {
+                                Insert::Inserted(change) => assert_ne!(change.before, change.after),
+                                Insert::Exists(lookup) => assert_eq!(lookup.value, Some(key + 1)),
+                            }
+                        }
+                    }
+                });
+            }
+        });
+        let mut expected: Vec<u64> = (0..RUNS).map(|round| round.wrapping_mul(0x9e37) % RUNS * 64).collect();
+        expected.sort_unstable();
+        expected.dedup();
+        let expected: Vec<u64> = expected.into_iter().flat_map(|first| first..first + 12 * THREADS).collect();
+        let Index::Ordered(index) = &index else { unreachable!("made as such") };
+        let found: Vec<u64> =
+            scan(index, 0, u64::MAX, Direction::Forward, usize::MAX).entries.iter().map(|(key, _)| *key).collect();
+        assert!(found == expected, "{} keys of {}", found.len(), expected.len());
+    }
+}
+
+/// A run remembers a leaf that others empty, unlink, split and fill again: it never inserts where its key does not belong.
+#[test]
+fn a_run_notices_that_its_leaf_is_gone() {
+    let index = Index::<Native, u64>::new(IndexKind::Ordered, 0, 64);
+    for key in 0..1000 {
+        assert!(matches!(index.insert(key * 10, 1), Insert::Inserted(_)));
+    }
+    let mut run = index.run();
+    assert!(matches!(run.insert(5001, 1), Insert::Inserted(_)));
+    for key in (0..1000).map(|key| key * 10).chain([5001]) {
+        assert!(index.remove(key, 1));
+    }
+    for key in 0..1000 {
+        assert!(matches!(index.insert(key, 1), Insert::Inserted(_)));
+    }
+    assert!(matches!(run.insert(5002, 1), Insert::Inserted(_)));
+    assert!(matches!(run.insert(5002, 1), Insert::Exists(_)), "a key is inserted once");
+    assert!(matches!(run.insert(3, 1), Insert::Exists(_)), "a run may go back");
+    assert_eq!((index.get(5002).value, index.get(5001).value), (Some(1), None));
+}

@@ -3,7 +3,7 @@
 use std::ops::{ControlFlow, RangeInclusive};
 use std::time::Duration;
 
-use contend_engine::{Abort, Direction, Groups, Isolation, Key, Projection, RowUpdate, Table, Txn};
+use contend_engine::{Abort, Direction, Groups, Isolation, Key, Projection, Row, RowUpdate, Table, Txn, Update};
 use contend_history::{check, replay_to};
 
 use crate::bed::{Bed, Purpose, Span, bed};
@@ -176,6 +176,38 @@ impl<T: Txn> Txn for Interleaved<'_, T> {
     ) -> Result<bool, Abort> {
         self.pause();
         self.inner.update_row(table, key, update)
+    }
+
+    fn modify_rows<K: Key>(
+        &mut self,
+        table: &Table<Self::Machine, K>,
+        keys: &[K],
+        groups: Groups,
+        visit: impl FnMut(usize, Option<&mut [u64]>),
+    ) -> Result<(), Abort> {
+        self.pause();
+        self.inner.modify_rows(table, keys, groups, visit)
+    }
+
+    fn update_rows<K: Key, R: Row, U: Update<R>>(
+        &mut self,
+        table: &Table<Self::Machine, K>,
+        keys: &[K],
+        columns: Projection<'_>,
+        visit: impl FnMut(usize, Option<&[u64]>) -> Option<U>,
+    ) -> Result<(), Abort> {
+        self.pause();
+        self.inner.update_rows(table, keys, columns, visit)
+    }
+
+    fn insert_rows<K: Key>(
+        &mut self,
+        table: &Table<Self::Machine, K>,
+        keys: &[K],
+        visit: impl FnMut(usize, Option<&mut [u64]>),
+    ) -> Result<(), Abort> {
+        self.pause();
+        self.inner.insert_rows(table, keys, visit)
     }
 
     fn write_row<K: Key>(&mut self, table: &Table<Self::Machine, K>, key: K) -> Result<Option<&mut [u64]>, Abort> {

@@ -77,6 +77,8 @@ pub trait Faults: Send + Sync + 'static {
     const IGNORE_LOCKS_IN_VALIDATION: bool = false;
     /// Records that were read and are also written are not validated.
     const SKIP_VALIDATION_OF_WRITTEN: bool = false;
+    /// Cells that were read and are not written are not validated: write skew goes through, as under snapshot isolation.
+    const FORGET_READ_ONLY: bool = false;
     /// Misses and scans observe no leaf.
     const FORGET_GAPS: bool = false;
     /// A placeholder looks like a committed row.
@@ -256,7 +258,8 @@ impl<F: Faults> Silo<F> {
         for &Read { cell, record, observed } in &cx.local.reads {
             // Acquire: validation comes before the writes; and no load of it before the load of the epoch.
             let now = Tid(cell.word().load(Ordering::Acquire));
-            if F::SKIP_VALIDATION_OF_WRITTEN && cx.writes.find(record).is_some() {
+            let is_written = || cx.writes.find(record).is_some();
+            if F::SKIP_VALIDATION_OF_WRITTEN && is_written() || F::FORGET_READ_ONLY && !is_written() {
                 continue;
             }
             let locked_by_other = now.is(LOCKED) && !F::IGNORE_LOCKS_IN_VALIDATION && !cx.writes.writes(record, cell);

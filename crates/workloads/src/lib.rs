@@ -4,7 +4,12 @@
 //! protocol and can't know which one. What this crate must not know: protocols, threads, time.
 
 pub mod bank;
+mod random;
+#[cfg(test)]
+mod run_for_tests;
 mod sample;
+pub mod smallbank;
+pub mod tatp;
 pub mod tpcc;
 pub mod workload;
 pub mod ycsb;

@@ -144,4 +144,6 @@ workloads! {
     crate::ycsb::Ycsb<M>: crate::ycsb::INFOS;
     crate::bank::Bank<M>: crate::bank::INFOS;
     crate::tpcc::Tpcc<M>: crate::tpcc::INFOS;
+    crate::smallbank::SmallBank<M>: crate::smallbank::INFOS;
+    crate::tatp::Tatp<M>: crate::tatp::INFOS;
 }

@@ -263,8 +263,14 @@ impl WorkloadVisitor<Native> for RunsRight {
     type Output = ();
 
     fn visit<W: Workload<Native>>(self, info: WorkloadInfo) {
-        let bank: &[(&str, &str)] = &[("bank.accounts", "300"), ("bank.audit", "0.1")];
-        let settings = if info.name.starts_with("ycsb") { SMALL } else { bank };
+        let settings: &[(&str, &str)] = match info.name.split('-').next() {
+            Some("ycsb") => SMALL,
+            Some("bank") => &[("bank.accounts", "300"), ("bank.audit", "0.1")],
+            Some("tpcc") => &[("tpcc.items", "200"), ("tpcc.customers", "30"), ("tpcc.warehouses", "2")],
+            Some("smallbank") => &[("smallbank.customers", "50"), ("smallbank.hot_customers", "5")],
+            Some("tatp") => &[("tatp.subscribers", "20")],
+            _ => panic!("say how {} is made small", info.name),
+        };
         let run = Run { settings, index: self.0, workers: 3, transactions: 1500, fault: Fault::None };
         if W::validate(&run.options::<W>(info.preset), self.0).is_err() {
             assert_eq!((info.name, self.0), ("ycsb-e", IndexKind::Hash), "only scans need an order");

@@ -1,6 +1,6 @@
 //! Finds the record under a key, and asks the protocol for it.
 
-use contend_index::{Change, Key, Lookup};
+use contend_index::{Change, Key, Lookup, Run};
 use contend_machine::{Machine, Spin};
 
 use super::Transaction;
@@ -141,11 +141,11 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         &mut self,
         table: &Table<M, K>,
         key: K,
+        found: Option<Record<M>>,
         groups: Groups,
         mode: Mode,
     ) -> Result<Option<usize>, Abort> {
-        self.admit(table)?;
-        let access = self.access(table, key, table.find(key), Call::Write(groups, mode))?;
+        let access = self.access(table, key, found, Call::Write(groups, mode))?;
         if self.is_recording() {
             self.record_write(table, key, groups, mode, access);
         }
@@ -173,12 +173,13 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         &mut self,
         table: &Table<M, K>,
         key: K,
+        found: Option<Record<M>>,
         update: RowUpdate<'_>,
     ) -> Result<bool, Abort> {
         let deferred = self.worker.engine.config().options.commit_time_updates;
         let mode = if deferred { Mode::Merge } else { Mode::Modify };
         let groups = table.own_groups(update.groups());
-        let Some(position) = self.write_located(table, key, groups, mode)? else { return Ok(false) };
+        let Some(position) = self.write_located(table, key, found, groups, mode)? else { return Ok(false) };
         let writes = &mut self.worker.cx.writes;
         if writes.entries()[position].image.contains(groups) {
             update.apply_to(writes.image_mut(position));
@@ -188,16 +189,20 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         Ok(true)
     }
 
-    /// Inserts; the position of the image, which holds zeros, or `None` if the key exists.
-    pub(super) fn insert_located<K: Key>(&mut self, table: &Table<M, K>, key: K) -> Result<Option<usize>, Abort> {
-        self.admit(table)?;
+    /// Inserts; the position of the image, to be filled, or `None` if the key exists. `run` is of the table.
+    pub(super) fn insert_located<K: Key>(
+        &mut self,
+        table: &Table<M, K>,
+        run: &mut Run<'_, M, K>,
+        key: K,
+    ) -> Result<Option<usize>, Abort> {
         let record = match self.worker.allocate(table, Initial::Inserting) {
             Ok(record) => record,
             Err(crate::OutOfMemory) => return Err(self.doom(Abort::new(AbortReason::OutOfMemory))),
         };
         let mut spin = Spin::<M>::new();
         loop {
-            match table.insert(key, record) {
+            match table.insert(run, key, record) {
                 Placed::New(change) => return self.inserted(table, key, record, &change).map(Some),
                 Placed::Exists(lookup) => {
                     let outcome = self.revive(table, key, lookup);

@@ -23,10 +23,10 @@ use crate::engine::Worker;
 use crate::group::Groups;
 use crate::protocol::{Mode, Protocol};
 use crate::record::Record;
-use crate::row::Projection;
+use crate::row::{Projection, Row};
 use crate::table::Table;
 use crate::txn::Txn;
-use crate::update::RowUpdate;
+use crate::update::{RowUpdate, Update};
 
 /// A running transaction. It ends by [`Transaction::commit`]; dropped before, it aborts.
 #[derive(Debug)]
@@ -106,6 +106,20 @@ impl<'w, P: Protocol<M>, M: Machine> Transaction<'w, P, M> {
     }
 }
 
+impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
+    /// The records under at most [`BATCH`] keys, their lines on the way, the first for writing.
+    fn find_to_write<K: Key>(&self, table: &Table<M, K>, keys: &[K]) -> [Option<Record<M>>; BATCH] {
+        let mut found = [None; BATCH];
+        table.find_many(keys, |position, record| {
+            found[position] = record;
+            if let Some(record) = record {
+                record.prefetch_to_write();
+            }
+        });
+        found
+    }
+}
+
 impl<P: Protocol<M>, M: Machine> Drop for Transaction<'_, P, M> {
     #[inline]
     fn drop(&mut self) {
@@ -163,28 +177,85 @@ impl<P: Protocol<M>, M: Machine> Txn for Transaction<'_, P, M> {
 
     #[inline(always)]
     fn modify_row<K: Key>(&mut self, table: &Table<M, K>, key: K, groups: Groups) -> Result<Option<&mut [u64]>, Abort> {
-        let position = self.write_located(table, key, groups, Mode::Modify)?;
+        self.admit(table)?;
+        let position = self.write_located(table, key, table.find(key), groups, Mode::Modify)?;
         Ok(position.map(|position| self.worker.cx.writes.image_mut(position)))
+    }
+
+    fn modify_rows<K: Key>(
+        &mut self,
+        table: &Table<M, K>,
+        keys: &[K],
+        groups: Groups,
+        mut visit: impl FnMut(usize, Option<&mut [u64]>),
+    ) -> Result<(), Abort> {
+        self.admit(table)?;
+        for (batch, keys) in keys.chunks(BATCH).enumerate() {
+            let found = self.find_to_write(table, keys);
+            for (position, &key) in keys.iter().enumerate() {
+                let write = self.write_located(table, key, found[position], groups, Mode::Modify)?;
+                visit(batch * BATCH + position, write.map(|write| self.worker.cx.writes.image_mut(write)));
+            }
+        }
+        Ok(())
     }
 
     #[inline(always)]
     fn update_row<K: Key>(&mut self, table: &Table<M, K>, key: K, update: RowUpdate<'_>) -> Result<bool, Abort> {
-        self.update_located(table, key, update)
+        self.admit(table)?;
+        self.update_located(table, key, table.find(key), update)
+    }
+
+    fn update_rows<K: Key, R: Row, U: Update<R>>(
+        &mut self,
+        table: &Table<M, K>,
+        keys: &[K],
+        columns: Projection<'_>,
+        mut visit: impl FnMut(usize, Option<&[u64]>) -> Option<U>,
+    ) -> Result<(), Abort> {
+        self.admit(table)?;
+        for (batch, keys) in keys.chunks(BATCH).enumerate() {
+            let found = self.find_to_write(table, keys);
+            for (position, &key) in keys.iter().enumerate() {
+                let row = self.read_located(table, key, found[position], columns)?;
+                let Some(update) = visit(batch * BATCH + position, row) else { continue };
+                self.update_located(table, key, found[position], RowUpdate::new(&update))?;
+            }
+        }
+        Ok(())
     }
 
     #[inline(always)]
     fn write_row<K: Key>(&mut self, table: &Table<M, K>, key: K) -> Result<Option<&mut [u64]>, Abort> {
-        let position = self.write_located(table, key, Groups::ALL, Mode::Blind)?;
+        self.admit(table)?;
+        let position = self.write_located(table, key, table.find(key), Groups::ALL, Mode::Blind)?;
         Ok(position.map(|position| self.worker.cx.writes.image_mut(position)))
     }
 
     fn insert_row<K: Key>(&mut self, table: &Table<M, K>, key: K) -> Result<Option<&mut [u64]>, Abort> {
-        let position = self.insert_located(table, key)?;
+        self.admit(table)?;
+        let position = self.insert_located(table, &mut table.run(), key)?;
         Ok(position.map(|position| self.worker.cx.writes.image_mut(position)))
     }
 
+    fn insert_rows<K: Key>(
+        &mut self,
+        table: &Table<M, K>,
+        keys: &[K],
+        mut visit: impl FnMut(usize, Option<&mut [u64]>),
+    ) -> Result<(), Abort> {
+        self.admit(table)?;
+        let mut run = table.run();
+        for (position, &key) in keys.iter().enumerate() {
+            let write = self.insert_located(table, &mut run, key)?;
+            visit(position, write.map(|write| self.worker.cx.writes.image_mut(write)));
+        }
+        Ok(())
+    }
+
     fn delete<K: Key>(&mut self, table: &Table<M, K>, key: K) -> Result<bool, Abort> {
-        Ok(self.write_located(table, key, Groups::ALL, Mode::Delete)?.is_some())
+        self.admit(table)?;
+        Ok(self.write_located(table, key, table.find(key), Groups::ALL, Mode::Delete)?.is_some())
     }
 
     fn scan_rows<K: Key>(

@@ -1,10 +1,25 @@
 //! Inserts and splits.
 
+use std::marker::PhantomData;
+
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
 
 use super::lookup::{Place, Visit};
 use super::{InnerNode, OrderedIndex};
 use crate::{Change, Insert, Key, KeyWords};
+
+/// Where a key was inserted.
+#[derive(Clone, Debug)]
+pub(crate) struct Near<M> {
+    /// The leaf's address; of this index.
+    leaf: usize,
+    /// Its version after the insert.
+    version: u64,
+    last: KeyWords,
+    /// The first key that the leaf does not cover.
+    end: Option<KeyWords>,
+    of: PhantomData<fn() -> M>,
+}
 
 impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I> {
     /// Inserts `key -> value` unless the key is there. `value` is not 0.
@@ -12,22 +27,60 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
     /// # Panics
     /// `value` is 0.
     pub fn insert(&self, key: K, value: u64) -> Insert<M> {
+        self.insert_near(&mut None, key, value)
+    }
+
+    /// As [`OrderedIndex::insert`]; if `near` says where the last key went, and this one goes there, too, without a descent. Leaves
+    /// behind where this one went.
+    pub(crate) fn insert_near(&self, near: &mut Option<Near<M>>, key: K, value: u64) -> Insert<M> {
         assert_ne!(value, 0, "0 means absent");
         let key = key.to_words();
+        if let Some(inserted) = near.as_mut().and_then(|near| self.try_insert_near(near, &key, value)) {
+            return inserted;
+        }
         let mut spin = Spin::<M>::new();
         loop {
-            if let Some(result) = self.try_insert(&key, value) {
+            let mut end = None;
+            if let Some(result) = self.try_insert(&key, value, &mut end) {
+                *near = match &result {
+                    Insert::Inserted(Change { leaf, after, split: None, .. }) => {
+                        Some(Near { leaf: leaf.address(), version: *after, last: key, end, of: PhantomData })
+                    }
+                    _ => None,
+                };
                 return result;
             }
             spin.wait();
         }
     }
 
-    fn try_insert(&self, key: &KeyWords, value: u64) -> Option<Insert<M>> {
+    fn try_insert_near(&self, near: &mut Near<M>, key: &KeyWords, value: u64) -> Option<Insert<M>> {
+        let covered = near.last <= *key && near.end.is_none_or(|end| *key < end);
+        if !covered || self.family(key) != self.family(&near.last) {
+            return None;
+        }
+        let leaf = self.leaf(std::ptr::with_exposed_provenance_mut(near.leaf));
+        let (rank, existing) = leaf.find(key);
+        // The leaf covers what it covered as long as it has its version. What was read is valid if the latch is got.
+        if existing != 0 || leaf.count() == L || !leaf.latch(near.version) {
+            return None;
+        }
+        leaf.insert_entry(rank, key, value);
+        let before = near.version;
+        near.version = leaf.publish(before);
+        near.last = *key;
+        Some(Insert::Inserted(Change { leaf: leaf.leaf(), before, after: near.version, split: None }))
+    }
+
+    /// Leaves in `end` the first key that the leaf does not cover, if there is one.
+    fn try_insert(&self, key: &KeyWords, value: u64, end: &mut Option<KeyWords>) -> Option<Insert<M>> {
         // Whether the way down keeps to the right edge of the tree.
         let mut rightmost = true;
         let place = self.descend(key, |visit| {
             rightmost &= visit.slot == visit.count;
+            if visit.slot < visit.count {
+                *end = Some(visit.node.key(visit.slot));
+            }
             if visit.count == I - 1 {
                 self.split_inner(visit, rightmost);
                 return false;

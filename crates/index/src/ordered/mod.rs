@@ -42,6 +42,7 @@ use contend_machine::{Atomic64, Machine, Ordering};
 
 use crate::Key;
 use crate::pool::Pool;
+pub(crate) use insert::Near;
 use node::Node;
 
 /// Keys of a leaf. Of 16 to 64 measured with 10 M 8-byte keys the best for lookups: a search reads the header and three lines.

@@ -92,6 +92,14 @@ fn operation<P: Protocol<M>, M: Machine>(
                 row.fill(value);
             }
         }
+        3 if value % 4 == 0 => {
+            let keys = [key, random.random_range(0..storm.keys)];
+            tx.modify_rows(rows, &keys, Groups::of(0), |_, row| {
+                if let Some(row) = row {
+                    row[..2].fill(value);
+                }
+            })?;
+        }
         3 => {
             let groups = some_groups(random);
             if let Some(row) = tx.modify_row(rows, key, groups)? {
@@ -106,8 +114,20 @@ fn operation<P: Protocol<M>, M: Machine>(
         5 => {
             tx.update_row(rows, key, RowUpdate::new(&Mix(value)))?;
         }
+        6 if value % 2 == 0 => {
+            let keys = [key, random.random_range(0..storm.keys)];
+            tx.update_rows(rows, &keys, Projection::of_groups(some_groups(random)), |_, row| row.map(|_| Mix(value)))?;
+        }
         6 => {
             tx.update_row(rows, key, RowUpdate::new(&(Wide::B.max(value), Wide::D.set(value))))?;
+        }
+        7 if value % 2 == 0 => {
+            let keys = [key, key + 1, key + 2];
+            tx.insert_rows(rows, &keys, |_, row| {
+                if let Some(row) = row {
+                    row.fill(value);
+                }
+            })?;
         }
         7 => {
             if let Some(row) = tx.insert_row(rows, key)? {

@@ -106,6 +106,15 @@ fn silo_that_skips_the_validation_of_what_it_writes_is_caught() {
 }
 
 #[test]
+fn silo_that_validates_only_what_it_writes_is_caught() {
+    struct Broken;
+    impl silo::Faults for Broken {
+        const FORGET_READ_ONLY: bool = true;
+    }
+    caught_by_schedules::<silo::Silo<Broken>>("G2-item: write skew");
+}
+
+#[test]
 fn silo_that_forgets_gaps_is_caught() {
     struct Broken;
     impl silo::Faults for Broken {

@@ -67,17 +67,14 @@ impl<M: Machine, F: Faults> Tpcc<M, F> {
         let keys = &mut client.scratch.keys;
         keys.clear();
         keys.extend((1..=u64::from(count.min(15))).map(|line| line_key(order, line)));
-        tx.announce_writes(&tables.order_line, keys);
         let (mut total, mut lines) = (0i64, 0);
-        let columns = (OrderLine::AMOUNT, OrderLine::DELIVERY_D);
-        for &key in keys.iter() {
-            let amount = tx.modify_columns(&tables.order_line, key, columns, |(amount, delivered)| {
+        tx.modify_many(&tables.order_line, keys, (OrderLine::AMOUNT, OrderLine::DELIVERY_D), |_, line| {
+            if let Some((amount, delivered)) = line {
                 *delivered = input.date;
-                *amount
-            })?;
-            lines += usize::from(amount.is_some());
-            total = total.wrapping_add(amount.unwrap_or(0));
-        }
+                lines += 1;
+                total = total.wrapping_add(*amount);
+            }
+        })?;
         self.suspect_lines(client, order, lines, count);
         let updates = (Customer::BALANCE.add(total), Customer::DELIVERY_CNT.add(1));
         if !tx.update(&tables.customer, customer_key(district, u64::from(customer)), updates)? {

@@ -28,6 +28,8 @@ mod payment;
 mod random;
 mod schema;
 mod stock_level;
+#[cfg(test)]
+mod tests;
 mod updates;
 
 use std::marker::PhantomData;

@@ -108,16 +108,18 @@ impl<M: Machine, F: Faults> Tpcc<M, F> {
         scratch.keys.extend(input.lines().iter().map(|line| stock_key(line.warehouse, line.item)));
         scratch.infos.clear();
         let info = Stock::DIST.element(input.district as usize - 1);
-        tx.read_many(&tables.stock, &scratch.keys, (info, Stock::DATA), |position, stock| {
-            let Some((info, data)) = stock else { return unknown = true };
+        tx.update_many(&tables.stock, &scratch.keys, (info, Stock::DATA), |position, stock| {
+            let Some((info, data)) = stock else {
+                unknown = true;
+                return None;
+            };
             // "B" or "G" on the terminal (clause 2.4.2.2): both data name the brand, or not.
-            scratch.lines[position].original &= is_original(&data);
+            let offer = &mut scratch.lines[position];
+            offer.original = offer.original && is_original(&data);
             scratch.infos.push(info);
+            let line = &input.lines()[position];
+            Some(Ordered { quantity: line.quantity as u32, remote: line.warehouse != input.warehouse })
         })?;
-        for (line, &key) in input.lines().iter().zip(&scratch.keys) {
-            let update = Ordered { quantity: line.quantity as u32, remote: line.warehouse != input.warehouse };
-            unknown |= !tx.update(&tables.stock, key, update)?;
-        }
         // The order's number last of what is contended.
         let order = tx.modify_columns(&tables.district, district, District::NEXT_O_ID, |next| {
             *next += 1;
@@ -137,19 +139,21 @@ impl<M: Machine, F: Faults> Tpcc<M, F> {
         new &= tx.insert(&tables.order_by_customer, customer_order_key(customer, order), Nothing {})?;
         new &= tx.insert(&tables.new_order, key, Nothing {})?;
         let mut total = 0;
-        for (number, line) in input.lines().iter().enumerate() {
+        scratch.keys.clear();
+        scratch.keys.extend((1..=input.count as u64).map(|line| line_key(key, line)));
+        new &= tx.insert_many(&tables.order_line, &scratch.keys, |number| {
+            let line = &input.lines()[number];
             let amount = line.quantity as i64 * i64::from(scratch.lines[number].price);
             total += amount;
-            let row = OrderLine {
+            OrderLine {
                 item: line.item as u32,
                 supply_warehouse: line.warehouse as u16,
                 quantity: line.quantity as u16,
                 amount,
                 dist_info: scratch.infos[number],
                 delivery_d: 0,
-            };
-            new &= tx.insert(&tables.order_line, line_key(key, number as u64 + 1), row)?;
-        }
+            }
+        })?;
         if !new {
             client.suspicion = Some(format!("New-Order found order {order} of district {district} there already"));
         }

@@ -20,6 +20,13 @@ pub struct Input {
     date: u64,
 }
 
+#[cfg(test)]
+impl Input {
+    pub(super) fn is_remote_and_by_name(&self, home: u64) -> (bool, bool) {
+        (self.customer_district >> 4 != home, matches!(self.who, Who::Name(_)))
+    }
+}
+
 impl<M: Machine, F: Faults> Tpcc<M, F> {
     pub(super) fn draw_payment(&self, client: &mut Client) -> Input {
         let warehouse = self.home(client);

@@ -1,7 +1,6 @@
 //! The standard's random numbers and strings (clauses 2.1.6 and 4.3.2), from a seed.
 
-use rand::rngs::SmallRng;
-use rand::{RngCore, SeedableRng};
+pub(crate) use crate::random::Random;
 
 /// Constants of NURand for last names, in the population and in a run: they differ by 66, which clause 2.1.6.1 allows.
 const C_LAST_LOAD: u64 = 157;
@@ -15,36 +14,7 @@ const SYLLABLES: [&str; 10] = ["BAR", "OUGHT", "ABLE", "PRI", "PRES", "ESE", "AN
 /// Last names there are: three syllables each.
 pub(crate) const NAMES: u64 = 1000;
 
-/// A generator.
-#[derive(Clone, Debug)]
-pub(crate) struct Random(SmallRng);
-
 impl Random {
-    /// The generator of this seed and this stream.
-    pub(crate) fn new(seed: u64, stream: u64) -> Self {
-        Random(SmallRng::seed_from_u64(
-            seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ stream.wrapping_mul(0xd605_bbb5_8c8a_bc29),
-        ))
-    }
-
-    /// A number of a range, both ends included, each as likely as any other to within one in 2^32 of the range's length.
-    #[inline]
-    pub(crate) fn uniform(&mut self, low: u64, high: u64) -> u64 {
-        low + ((u128::from(self.0.next_u64()) * u128::from(high - low + 1)) >> 64) as u64
-    }
-
-    /// Whether something of this probability happens.
-    #[inline]
-    pub(crate) fn happens(&mut self, probability: f64) -> bool {
-        ((self.0.next_u64() >> 11) as f64) < probability * (1u64 << 53) as f64
-    }
-
-    /// NURand(A, low, high) with the constant `c` (clause 2.1.6).
-    #[inline]
-    fn nurand(&mut self, a: u64, c: u64, low: u64, high: u64) -> u64 {
-        ((self.uniform(0, a) | self.uniform(low, high)) + c) % (high - low + 1) + low
-    }
-
     /// A customer of `customers`.
     #[inline]
     pub(crate) fn customer(&mut self, customers: u64) -> u64 {
@@ -74,7 +44,7 @@ impl Random {
         let mut text = [0; N];
         for chunk in text[..length].chunks_mut(8) {
             // One draw for eight characters.
-            let mut bits = self.0.next_u64();
+            let mut bits = self.next();
             for character in chunk {
                 *character = alphabet[(bits & 0xff) as usize * alphabet.len() >> 8];
                 bits >>= 8;

@@ -1,0 +1,103 @@
+//! Small runs, for the workloads' own tests.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use contend_engine::{AbortReason, Engine, EngineConfig, EngineOptions, IndexKind, Protocol};
+use contend_machine::Native;
+
+use crate::workload::{Checked, Violation, Workload};
+
+/// An engine with a loaded workload.
+pub(crate) type World<P, W> = (Arc<Engine<P, Native>>, W);
+
+/// The workload, loaded, under commit-time updates and timestamp splitting.
+pub(crate) fn world<P: Protocol<Native>, W: Workload<Native>>(options: &W::Options) -> World<P, W> {
+    let engine_options = EngineOptions { commit_time_updates: true, timestamp_splitting: true };
+    world_with(options, engine_options, 1)
+}
+
+/// The workload, loaded by so many loaders one after the other.
+pub(crate) fn world_with<P: Protocol<Native>, W: Workload<Native>>(
+    options: &W::Options,
+    engine_options: EngineOptions,
+    parts: usize,
+) -> World<P, W> {
+    let config = EngineConfig { options: engine_options, ..EngineConfig::default() };
+    let engine = Engine::new(P::new(P::Options::default()), config);
+    let workload = W::create(options, IndexKind::Hash, &engine);
+    let mut units = 0;
+    for part in 0..parts {
+        let mut loader = engine.loader().expect("a slot");
+        let mut done = |more| {
+            units += more;
+            ControlFlow::Continue(())
+        };
+        workload.load(&mut loader, part, parts, &mut done).expect("memory");
+    }
+    assert_eq!(units, workload.load_units());
+    (engine, workload)
+}
+
+/// Runs `commits` transactions on each of `threads` threads; the clients.
+pub(crate) fn clients<P: Protocol<Native>, W: Workload<Native>>(
+    (engine, workload): &World<P, W>,
+    threads: usize,
+    commits: u64,
+) -> Vec<W::Client> {
+    std::thread::scope(|scope| {
+        let running: Vec<_> = (0..threads)
+            .map(|number| {
+                scope.spawn(move || {
+                    let mut worker = engine.worker().expect("a slot");
+                    let mut client = workload.client(number, threads, 7);
+                    let mut input = W::Input::default();
+                    for round in 0..commits {
+                        workload.next(&mut client, &mut input);
+                        loop {
+                            // Threads that share a core, so that transactions overlap there, too.
+                            let outcome = worker.run(|tx| {
+                                workload.execute(tx, &mut client, &input)?;
+                                if round % 16 == 0 {
+                                    std::thread::yield_now();
+                                }
+                                Ok(())
+                            });
+                            match outcome {
+                                Ok(()) => {
+                                    workload.committed(&mut client, &input);
+                                    break;
+                                }
+                                Err(abort) if abort.reason == AbortReason::User => break,
+                                Err(abort) => assert!(abort.reason.is_conflict(), "{abort}"),
+                            }
+                            std::thread::yield_now();
+                        }
+                    }
+                    worker.go_offline();
+                    client
+                })
+            })
+            .collect();
+        running.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+    })
+}
+
+/// The workload's own check.
+pub(crate) fn check<P: Protocol<Native>, W: Workload<Native>>(
+    (engine, workload): &World<P, W>,
+    clients: &[W::Client],
+) -> Result<Checked, Violation> {
+    workload.check(engine, &clients.iter().collect::<Vec<_>>())
+}
+
+/// A whole run, checked.
+pub(crate) fn run<P: Protocol<Native>, W: Workload<Native>>(
+    options: &W::Options,
+    threads: usize,
+    commits: u64,
+) -> Result<Checked, Violation> {
+    let world = world::<P, W>(options);
+    let clients = clients(&world, threads, commits);
+    check(&world, &clients)
+}

@@ -1,0 +1,481 @@
+//! SmallBank: customers with a savings and a checking account, six short transactions.
+//!
+//! The benchmark of write skew: a check is covered by both accounts together, and taken from one. Under snapshot isolation two
+//! transactions may each find enough money and take it, one from either account.
+//!
+//! With `smallbank.overdraft=on`, as published, a check that is not covered costs a penalty of a dollar. With `off` it is refused, and
+//! so is a withdrawal from the savings; then no customer's accounts are ever below zero together after a serializable execution, which
+//! the check after a run tests, and which write skew breaks. A verification pass runs with `off`.
+//!
+//! Clients book what their transactions brought to each *tracked* customer (see `bank`), so that what gets lost shows.
+
+use std::ops::ControlFlow;
+
+use contend_derive::Row;
+use contend_engine::options::Fraction;
+use contend_engine::{
+    Abort, Engine, IndexKind, Loader, OutOfMemory, Protocol, Row, TableSpec, Txn, TypedTable, options,
+};
+use contend_machine::Machine;
+
+use crate::random::Random;
+use crate::sample::Sample;
+use crate::workload::{Checked, Violation, Workload, WorkloadInfo};
+
+options! {
+    /// SmallBank's options.
+    pub struct SmallBankOptions {
+        /// Customers.
+        "smallbank.customers" customers: u64 = 100_000, in 2..=100_000_000;
+        /// How many of them are hot.
+        "smallbank.hot_customers" hot_customers: u64 = 100, in 1..=100_000_000;
+        /// The fraction of accesses that go to hot customers.
+        "smallbank.hot" hot: Fraction = Fraction(0.25), in ();
+        /// Weight of Amalgamate among the transactions.
+        "smallbank.amalgamate" amalgamate: u64 = 15, in 0..=1_000;
+        /// Weight of Balance.
+        "smallbank.balance" balance: u64 = 15, in 0..=1_000;
+        /// Weight of DepositChecking.
+        "smallbank.deposit_checking" deposit_checking: u64 = 15, in 0..=1_000;
+        /// Weight of SendPayment.
+        "smallbank.send_payment" send_payment: u64 = 25, in 0..=1_000;
+        /// Weight of TransactSavings.
+        "smallbank.transact_savings" transact_savings: u64 = 15, in 0..=1_000;
+        /// Weight of WriteCheck.
+        "smallbank.write_check" write_check: u64 = 15, in 0..=1_000;
+        /// Whether a customer's accounts may be overdrawn together, for a penalty, as published; otherwise that is refused.
+        "smallbank.overdraft" overdraft: bool = true, in ();
+    }
+}
+
+/// SmallBank in a list.
+pub const INFOS: &[WorkloadInfo] = &[WorkloadInfo {
+    name: "smallbank",
+    summary: "savings and checking accounts, checks covered by both: the benchmark of write skew",
+    source: "Alomari, Cahill, Fekete, Röhm: The cost of serializability on platforms that use snapshot isolation, ICDE 2008; \
+             mix of H-Store",
+    preset: &[],
+}];
+
+/// What each account holds in the beginning, in cents.
+const OPENING: i64 = 10_000;
+/// What a check that is not covered costs besides, in cents.
+const PENALTY: i64 = 100;
+const LOAD_STEP: u64 = 4096;
+
+#[derive(Clone, Copy, Debug, Row)]
+#[repr(C)]
+struct Account {
+    balance: i64,
+}
+
+/// The types, in the order of [`Workload::KINDS`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Kind {
+    Amalgamate,
+    #[default]
+    Balance,
+    DepositChecking,
+    SendPayment,
+    TransactSavings,
+    WriteCheck,
+}
+
+const KINDS: [Kind; 6] = [
+    Kind::Amalgamate,
+    Kind::Balance,
+    Kind::DepositChecking,
+    Kind::SendPayment,
+    Kind::TransactSavings,
+    Kind::WriteCheck,
+];
+
+/// A transaction's parameters.
+#[derive(Debug, Default)]
+pub struct Input {
+    kind: Kind,
+    customer: u64,
+    /// Another one, for transactions between two.
+    other: u64,
+    amount: i64,
+}
+
+/// A worker's generator, and its books.
+#[derive(Debug)]
+pub struct Client {
+    random: Random,
+    /// What the running execution brings the customer and the other one.
+    bringing: (i64, i64),
+    /// Of each tracked customer: what committed transactions have brought, less what they have taken.
+    flows: Vec<i64>,
+    /// Of all customers.
+    total: i64,
+    commits: u64,
+}
+
+/// The workload.
+#[derive(Debug)]
+pub struct SmallBank<M: Machine> {
+    options: SmallBankOptions,
+    savings: TypedTable<M, Account>,
+    checking: TypedTable<M, Account>,
+    /// The sums of the weights so far, by type.
+    weights: [u64; 6],
+    tracked: Sample,
+}
+
+impl<M: Machine> SmallBank<M> {
+    fn draw_customer(&self, random: &mut Random) -> u64 {
+        let hot = self.options.hot_customers;
+        if hot == self.options.customers || random.happens(self.options.hot.0) {
+            random.uniform(0, hot - 1)
+        } else {
+            random.uniform(hot, self.options.customers - 1)
+        }
+    }
+
+    /// Takes an amount from one of a customer's accounts if both together cover it. Returns what was taken, with the penalty.
+    fn take<T: Txn<Machine = M>>(
+        &self,
+        tx: &mut T,
+        customer: u64,
+        amount: i64,
+        from: &TypedTable<M, Account>,
+        and: &TypedTable<M, Account>,
+    ) -> Result<i64, Abort> {
+        let Some(besides) = tx.read(and, customer, Account::BALANCE)? else { return Err(tx.cancel()) };
+        let overdraft = self.options.overdraft;
+        let taken = tx.modify_columns(from, customer, Account::BALANCE, |balance| {
+            let covered = besides.wrapping_add(*balance) >= amount;
+            let taken = if covered { amount } else { amount + PENALTY };
+            if covered || overdraft {
+                *balance = balance.wrapping_sub(taken);
+            }
+            (covered || overdraft).then_some(taken)
+        })?;
+        taken.flatten().ok_or_else(|| tx.cancel())
+    }
+
+    fn amalgamate<T: Txn<Machine = M>>(&self, tx: &mut T, input: &Input) -> Result<i64, Abort> {
+        let empty = |balance: &mut i64| std::mem::take(balance);
+        let savings = tx.modify_columns(&self.savings, input.customer, Account::BALANCE, empty)?;
+        let checking = tx.modify_columns(&self.checking, input.customer, Account::BALANCE, empty)?;
+        let (Some(savings), Some(checking)) = (savings, checking) else { return Err(tx.cancel()) };
+        let all = savings.wrapping_add(checking);
+        if !tx.update(&self.checking, input.other, Account::BALANCE.add(all))? {
+            return Err(tx.cancel());
+        }
+        Ok(all)
+    }
+
+    fn send_payment<T: Txn<Machine = M>>(&self, tx: &mut T, input: &Input) -> Result<(), Abort> {
+        let paid = tx.modify_columns(&self.checking, input.customer, Account::BALANCE, |balance| {
+            let enough = *balance >= input.amount;
+            if enough {
+                *balance -= input.amount;
+            }
+            enough
+        })?;
+        if paid != Some(true) || !tx.update(&self.checking, input.other, Account::BALANCE.add(input.amount))? {
+            return Err(tx.cancel());
+        }
+        Ok(())
+    }
+}
+
+impl<M: Machine> Workload<M> for SmallBank<M> {
+    type Options = SmallBankOptions;
+    type Client = Client;
+    type Input = Input;
+
+    const KINDS: &'static [&'static str] =
+        &["amalgamate", "balance", "deposit_checking", "send_payment", "transact_savings", "write_check"];
+
+    fn validate(options: &SmallBankOptions, _: IndexKind) -> Result<(), String> {
+        if options.hot_customers > options.customers {
+            let SmallBankOptions { hot_customers, customers, .. } = options;
+            return Err(format!(
+                "smallbank.hot_customers is {hot_customers}, and smallbank.customers is {customers}: no more can be hot than there are"
+            ));
+        }
+        let all = [options.amalgamate, options.balance, options.deposit_checking];
+        let more = [options.send_payment, options.transact_savings, options.write_check];
+        if all.iter().chain(&more).sum::<u64>() == 0 {
+            return Err(
+                "the weights of SmallBank's transactions (smallbank.balance and so on) are all 0: at least one has to \
+                        be more"
+                    .into(),
+            );
+        }
+        Ok(())
+    }
+
+    fn tables(options: &SmallBankOptions, index: IndexKind) -> Vec<TableSpec> {
+        let customers = options.customers as usize;
+        vec![
+            TableSpec::of::<Account>("savings", index, customers),
+            TableSpec::of::<Account>("checking", index, customers),
+        ]
+    }
+
+    fn create<P: Protocol<M>>(options: &SmallBankOptions, index: IndexKind, engine: &Engine<P, M>) -> Self {
+        let mut weights = [
+            options.amalgamate,
+            options.balance,
+            options.deposit_checking,
+            options.send_payment,
+            options.transact_savings,
+            options.write_check,
+        ];
+        for kind in 1..weights.len() {
+            weights[kind] += weights[kind - 1];
+        }
+        let specs = Self::tables(options, index);
+        SmallBank {
+            savings: TypedTable::new(engine.create_table(&specs[0])),
+            checking: TypedTable::new(engine.create_table(&specs[1])),
+            weights,
+            tracked: Sample::new(options.customers),
+            options: options.clone(),
+        }
+    }
+
+    fn load_units(&self) -> u64 {
+        self.options.customers
+    }
+
+    fn for_verification(options: &SmallBankOptions) -> SmallBankOptions {
+        let customers = options.customers.min(50);
+        let hot_customers = options.hot_customers.min(customers / 2);
+        SmallBankOptions { customers, hot_customers, overdraft: false, ..options.clone() }
+    }
+
+    fn load<P: Protocol<M>>(
+        &self,
+        loader: &mut Loader<P, M>,
+        part: usize,
+        parts: usize,
+        done: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<(), OutOfMemory> {
+        let bound = |part: usize| (u128::from(self.options.customers) * part as u128 / parts as u128) as u64;
+        let (mut next, end) = (bound(part), bound(part + 1));
+        while next < end {
+            let step = (end - next).min(LOAD_STEP);
+            for customer in next..next + step {
+                for table in [&self.savings, &self.checking] {
+                    loader.insert(table, customer, |words| Account::from_words_mut(words).balance = OPENING)?;
+                }
+            }
+            next += step;
+            if done(step).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn client(&self, worker: usize, _: usize, seed: u64) -> Client {
+        let random = Random::new(seed, worker as u64 + 1);
+        Client { random, bringing: (0, 0), flows: vec![0; self.tracked.len()], total: 0, commits: 0 }
+    }
+
+    fn next(&self, client: &mut Client, input: &mut Input) {
+        let random = &mut client.random;
+        let draw = random.uniform(0, self.weights[5] - 1);
+        let kind = KINDS[self.weights.partition_point(|&sum| sum <= draw)];
+        let customer = self.draw_customer(random);
+        let between_two = matches!(kind, Kind::Amalgamate | Kind::SendPayment);
+        let other = loop {
+            let other = if between_two { self.draw_customer(random) } else { customer };
+            if other != customer || !between_two {
+                break other;
+            }
+        };
+        // Dollars, as in H-Store: a payment is of 5, a check of 5, savings move by 20, a deposit is of 1.3.
+        let amount = match kind {
+            Kind::TransactSavings => 20_00,
+            Kind::DepositChecking => 1_30,
+            _ => 5_00,
+        };
+        *input = Input { kind, customer, other, amount };
+    }
+
+    fn kind(&self, input: &Input) -> usize {
+        input.kind as usize
+    }
+
+    fn execute<T: Txn<Machine = M>>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<(), Abort> {
+        let Input { customer, amount, .. } = *input;
+        client.bringing = match input.kind {
+            Kind::Balance => {
+                let savings = tx.read(&self.savings, customer, Account::BALANCE)?;
+                let checking = tx.read(&self.checking, customer, Account::BALANCE)?;
+                std::hint::black_box((savings, checking));
+                (0, 0)
+            }
+            Kind::DepositChecking => {
+                if !tx.update(&self.checking, customer, Account::BALANCE.add(amount))? {
+                    return Err(tx.cancel());
+                }
+                (amount, 0)
+            }
+            Kind::TransactSavings => (-self.take(tx, customer, amount, &self.savings, &self.checking)?, 0),
+            Kind::WriteCheck => (-self.take(tx, customer, amount, &self.checking, &self.savings)?, 0),
+            Kind::Amalgamate => {
+                let all = self.amalgamate(tx, input)?;
+                (-all, all)
+            }
+            Kind::SendPayment => {
+                self.send_payment(tx, input)?;
+                (-amount, amount)
+            }
+        };
+        Ok(())
+    }
+
+    fn committed(&self, client: &mut Client, input: &Input) {
+        client.commits += 1;
+        client.total += client.bringing.0 + client.bringing.1;
+        for (customer, flow) in [(input.customer, client.bringing.0), (input.other, client.bringing.1)] {
+            if let Some(position) = self.tracked.position(customer) {
+                client.flows[position] += flow;
+            }
+        }
+    }
+
+    fn check<P: Protocol<M>>(&self, engine: &Engine<P, M>, clients: &[&Client]) -> Result<Checked, Violation> {
+        let (mut row, mut total) = (Vec::new(), 0i64);
+        for customer in 0..self.options.customers {
+            let mut together = 0i64;
+            for table in [&self.savings, &self.checking] {
+                if engine.peek(table, customer, &mut row).is_none() {
+                    return Err(Violation(format!("the {} account of customer {customer} is gone", table.name())));
+                }
+                together = together.wrapping_add(Account::from_words(&row).balance);
+            }
+            if !self.options.overdraft && together < 0 {
+                return Err(Violation(format!(
+                    "customer {customer} has {together} cents together, though nothing was paid that was not covered: write skew"
+                )));
+            }
+            if let Some(position) = self.tracked.position(customer) {
+                let flow: i64 = clients.iter().map(|client| client.flows[position]).sum();
+                if together != 2 * OPENING + flow {
+                    return Err(Violation(format!(
+                        "customer {customer} has {together} cents, and by the transactions that committed {}: updates got lost",
+                        2 * OPENING + flow
+                    )));
+                }
+            }
+            total = total.wrapping_add(together);
+        }
+        let expected =
+            2 * OPENING * self.options.customers as i64 + clients.iter().map(|client| client.total).sum::<i64>();
+        if total != expected {
+            return Err(Violation(format!(
+                "all accounts hold {total} cents, and by the transactions that committed {expected}"
+            )));
+        }
+        let commits: u64 = clients.iter().map(|client| client.commits).sum();
+        let covered = if self.options.overdraft { "" } else { "; no customer is overdrawn" };
+        Ok(Checked(format!("the accounts hold {total} cents, as {commits} transactions have left them{covered}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run_for_tests::{check as check_of, run, world};
+    use contend_machine::Native;
+    use contend_protocols::silo::{Faults, Silo};
+    use contend_protocols::two_phase_locking::NoWait;
+
+    fn small() -> SmallBankOptions {
+        SmallBankOptions { customers: 4, hot_customers: 2, overdraft: false, ..SmallBankOptions::default() }
+    }
+
+    #[test]
+    fn accounts_agree_after_runs() {
+        for overdraft in [false, true] {
+            let options = SmallBankOptions { overdraft, ..small() };
+            run::<Silo, SmallBank<_>>(&options, 4, 3000).expect("nothing wrong");
+            run::<NoWait, SmallBank<_>>(&options, 4, 3000).expect("nothing wrong");
+        }
+    }
+
+    #[test]
+    fn write_skew_is_found() {
+        /// Reads of what is also written are validated, other reads are not: much like snapshot isolation lets write skew through.
+        struct Skewed;
+        impl Faults for Skewed {
+            const FORGET_READ_ONLY: bool = true;
+        }
+        fn two_at_once<P: Protocol<Native>>() -> Result<Checked, Violation> {
+            let world = world::<P, SmallBank<_>>(&small());
+            let (engine, bank) = &world;
+            let mut workers = [engine.worker().expect("a slot"), engine.worker().expect("a slot")];
+            let mut clients = [bank.client(0, 2, 1), bank.client(1, 2, 1)];
+            // Savings move by 20 dollars as long as they are covered: 200 are there.
+            let withdrawal = Input { kind: Kind::TransactSavings, customer: 1, other: 1, amount: 20_00 };
+            let check = Input { kind: Kind::WriteCheck, amount: 20_00, ..withdrawal };
+            for _ in 0..9 {
+                workers[0].run(|tx| bank.execute(tx, &mut clients[0], &withdrawal)).expect("it is covered");
+                bank.committed(&mut clients[0], &withdrawal);
+            }
+            // One more is covered. Two try, each by another account.
+            let [first, second] = &mut workers;
+            let mut running = [first.begin(), second.begin()];
+            for ((tx, client), input) in running.iter_mut().zip(&mut clients).zip([&withdrawal, &check]) {
+                bank.execute(tx, client, input).expect("it is covered as far as each sees");
+            }
+            for ((tx, client), input) in running.into_iter().zip(&mut clients).zip([&withdrawal, &check]) {
+                if tx.commit().is_ok() {
+                    bank.committed(client, input);
+                }
+            }
+            check_of(&world, &clients)
+        }
+        let wrong = two_at_once::<Silo<Skewed>>().expect_err("write skew");
+        assert!(wrong.0.contains("write skew"), "{wrong}");
+        two_at_once::<Silo>().expect("one of them aborts");
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let damaged = |savings: i64, checking: i64| {
+            let world = world::<Silo, SmallBank<_>>(&small());
+            let mut worker = world.0.worker().expect("a slot");
+            worker
+                .run(|tx| {
+                    tx.modify(&world.1.savings, 1, |row| row.balance += savings)?;
+                    tx.modify(&world.1.checking, 1, |row| row.balance += checking)
+                })
+                .expect("no conflict");
+            let client = world.1.client(0, 1, 1);
+            world.1.check(&world.0, &[&client]).expect_err("broken").0
+        };
+        assert!(damaged(0, -30_000).contains("write skew"));
+        assert!(damaged(1, 0).contains("updates got lost"));
+        let world = world::<Silo, SmallBank<_>>(&small());
+        world.0.worker().expect("a slot").run(|tx| tx.delete(&world.1.checking, 1)).expect("no conflict");
+        let client = world.1.client(0, 1, 1);
+        assert!(world.1.check(&world.0, &[&client]).expect_err("broken").0.contains("is gone"));
+    }
+
+    #[test]
+    fn the_mix_and_the_hot_customers_are_as_asked_for() {
+        let options = SmallBankOptions::default();
+        let world = world::<Silo, SmallBank<_>>(&SmallBankOptions { customers: 1000, ..options });
+        let (mut client, mut input) = (world.1.client(0, 1, 5), Input::default());
+        let (mut kinds, mut hot) = ([0u32; 6], 0u32);
+        for _ in 0..100_000 {
+            world.1.next(&mut client, &mut input);
+            kinds[world.1.kind(&input)] += 1;
+            hot += u32::from(input.customer < 100);
+        }
+        for (kind, expected) in kinds.into_iter().zip([15_000, 15_000, 15_000, 25_000, 15_000, 15_000]) {
+            assert!(kind.abs_diff(expected) < 700, "{kinds:?}");
+        }
+        assert!(hot.abs_diff(25_000) < 700, "{hot}");
+    }
+}

@@ -1,0 +1,570 @@
+//! TATP: a mobile network's home location register; seven short transactions, most of them reads.
+//!
+//! Subscribers, found by number or through a secondary index by telephone number; their access infos, their special facilities, and
+//! where their calls are forwarded to. A transaction that finds no row fails, as the specification has it: it cancels itself. About a
+//! quarter of all do.
+//!
+//! Call forwardings of one facility begin at 0, 8 or 16 o'clock, three keys at most, so that a lookup of these serves as the
+//! specification's range, and any index will do.
+
+use std::ops::ControlFlow;
+
+use contend_derive::Row;
+use contend_engine::{
+    Abort, Engine, IndexKind, Key, Loader, OutOfMemory, Protocol, Row, TableSpec, Txn, TypedTable, Whole, options,
+};
+use contend_machine::Machine;
+
+use crate::random::Random;
+use crate::workload::{Checked, Violation, Workload, WorkloadInfo};
+
+options! {
+    /// TATP's options.
+    pub struct TatpOptions {
+        /// Subscribers.
+        "tatp.subscribers" subscribers: u64 = 100_000, in 1..=100_000_000;
+        /// Whether all subscribers are equally active; otherwise some are more so, as the specification has it.
+        "tatp.uniform" uniform: bool = false, in ();
+    }
+}
+
+/// TATP in a list.
+pub const INFOS: &[WorkloadInfo] = &[WorkloadInfo {
+    name: "tatp",
+    summary: "a mobile network's register of subscribers: seven short transactions, 80 % of them reads",
+    source: "Telecommunication Application Transaction Processing benchmark, description version 1.0, IBM, 2009",
+    preset: &[],
+}];
+
+const LOAD_STEP: u64 = 1024;
+/// Types of access infos and of special facilities.
+const TYPES: u64 = 4;
+/// Call forwardings of a facility: from 0, 8 and 16 o'clock.
+const STARTS: u64 = 3;
+
+#[derive(Clone, Copy, Debug, Row)]
+#[repr(C)]
+struct Subscriber {
+    /// The telephone number: 15 digits.
+    number: u64,
+    msc_location: u32,
+    hex: [u8; 10],
+    byte2: [u8; 10],
+    #[group = 1]
+    bit: [u8; 10],
+    #[group = 1]
+    fill: [u8; 6],
+    /// Where it was seen last; see [`location`].
+    #[group = 2]
+    vlr_location: u64,
+}
+
+/// Of the secondary index by telephone number.
+#[derive(Clone, Copy, Debug, Row)]
+#[repr(C)]
+struct ByNumber {
+    subscriber: u64,
+}
+
+#[derive(Clone, Copy, Debug, Row)]
+#[repr(C)]
+struct AccessInfo {
+    data: [u8; 10],
+}
+
+#[derive(Clone, Copy, Debug, Row)]
+#[repr(C)]
+struct SpecialFacility {
+    is_active: u8,
+    error_cntrl: u8,
+    data_b: [u8; 5],
+    fill: u8,
+    #[group = 1]
+    data_a: u64,
+}
+
+#[derive(Clone, Copy, Debug, Row)]
+#[repr(C)]
+struct CallForwarding {
+    end_time: u8,
+    number: [u8; 15],
+}
+
+/// An access info or a special facility of type 1 to 4.
+fn typed_key(subscriber: u64, kind: u64) -> u64 {
+    subscriber << 2 | (kind - 1)
+}
+
+/// A call forwarding of a facility that begins at `start` times 8 o'clock.
+fn forwarding_key(facility: u64, start: u64) -> u64 {
+    facility << 2 | start
+}
+
+/// A subscriber's telephone number; of 15 digits, and another for each.
+fn number_of(subscriber: u64) -> u64 {
+    100_000_000_000_000 + subscriber
+}
+
+/// A location: what the transaction says, and a mark of the subscriber's, so that it shows if it went elsewhere.
+fn location(subscriber: u64, place: u32) -> u64 {
+    Key::hash(subscriber) << 32 | u64::from(place)
+}
+
+/// The standard's transactions, with their weights in percent.
+const KINDS: [(Kind, u64); 7] = [
+    (Kind::GetSubscriberData, 35),
+    (Kind::GetNewDestination, 10),
+    (Kind::GetAccessData, 35),
+    (Kind::UpdateSubscriberData, 2),
+    (Kind::UpdateLocation, 14),
+    (Kind::InsertCallForwarding, 2),
+    (Kind::DeleteCallForwarding, 2),
+];
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Kind {
+    #[default]
+    GetSubscriberData,
+    GetNewDestination,
+    GetAccessData,
+    UpdateSubscriberData,
+    UpdateLocation,
+    InsertCallForwarding,
+    DeleteCallForwarding,
+}
+
+/// A transaction's parameters.
+#[derive(Debug, Default)]
+pub struct Input {
+    kind: Kind,
+    subscriber: u64,
+    /// Of access infos and of special facilities.
+    type_number: u64,
+    /// In eights of hours.
+    start: u64,
+    end_time: u8,
+    value: u32,
+}
+
+/// A worker's generator, and its books.
+#[derive(Debug)]
+pub struct Client {
+    random: Random,
+    /// Call forwardings inserted, less those deleted.
+    forwardings: i64,
+    commits: u64,
+}
+
+/// The workload.
+#[derive(Debug)]
+pub struct Tatp<M: Machine> {
+    options: TatpOptions,
+    subscriber: TypedTable<M, Subscriber>,
+    by_number: TypedTable<M, ByNumber>,
+    access_info: TypedTable<M, AccessInfo>,
+    facility: TypedTable<M, SpecialFacility>,
+    forwarding: TypedTable<M, CallForwarding>,
+}
+
+impl<M: Machine> Tatp<M> {
+    /// A subscriber, from 1 on; some come more often (the description's section 1.5).
+    fn draw_subscriber(&self, random: &mut Random) -> u64 {
+        let count = self.options.subscribers;
+        if self.options.uniform {
+            return random.uniform(1, count);
+        }
+        let a = match count {
+            0..=1_000_000 => 65_535,
+            1_000_001..=10_000_000 => 1_048_575,
+            _ => 2_097_151,
+        };
+        random.nurand(a, 0, 1, count)
+    }
+
+    fn find<T: Txn<Machine = M>>(&self, tx: &mut T, number: u64) -> Result<u64, Abort> {
+        match tx.read(&self.by_number, number, ByNumber::SUBSCRIBER)? {
+            Some(subscriber) => Ok(subscriber),
+            None => Err(tx.cancel()),
+        }
+    }
+
+    /// The number to which a call at an hour is forwarded.
+    fn new_destination<T: Txn<Machine = M>>(&self, tx: &mut T, input: &Input) -> Result<[u8; 15], Abort> {
+        let facility = typed_key(input.subscriber, input.type_number);
+        if tx.read(&self.facility, facility, SpecialFacility::IS_ACTIVE)? != Some(1) {
+            return Err(tx.cancel());
+        }
+        let starts: [u64; STARTS as usize] = std::array::from_fn(|start| forwarding_key(facility, start as u64));
+        let mut destination = None;
+        tx.read_many(&self.forwarding, &starts[..=input.start as usize], Whole, |_, row| {
+            destination =
+                row.filter(|row: &CallForwarding| input.end_time < row.end_time).map(|row| row.number).or(destination);
+        })?;
+        destination.ok_or_else(|| tx.cancel())
+    }
+
+    fn update_subscriber<T: Txn<Machine = M>>(&self, tx: &mut T, input: &Input) -> Result<(), Abort> {
+        let bit = Subscriber::BIT.element(0).set((input.value & 1) as u8);
+        let facility = typed_key(input.subscriber, input.type_number);
+        let data_a = SpecialFacility::DATA_A.set(u64::from(input.value >> 1 & 0xff));
+        if !tx.update(&self.subscriber, input.subscriber, bit)? || !tx.update(&self.facility, facility, data_a)? {
+            return Err(tx.cancel());
+        }
+        Ok(())
+    }
+
+    fn insert_forwarding<T: Txn<Machine = M>>(&self, tx: &mut T, input: &Input) -> Result<(), Abort> {
+        let subscriber = self.find(tx, number_of(input.subscriber))?;
+        let kinds: [u64; TYPES as usize] = std::array::from_fn(|kind| typed_key(subscriber, kind as u64 + 1));
+        let mut there = [false; TYPES as usize];
+        tx.read_many(&self.facility, &kinds, SpecialFacility::IS_ACTIVE, |kind, row| there[kind] = row.is_some())?;
+        if !there[input.type_number as usize - 1] {
+            return Err(tx.cancel());
+        }
+        let key = forwarding_key(typed_key(subscriber, input.type_number), input.start);
+        let mut number = [b'0'; 15];
+        number[5..].copy_from_slice(format_digits(input.value).as_slice());
+        if !tx.insert(&self.forwarding, key, CallForwarding { end_time: input.end_time, number })? {
+            return Err(tx.cancel());
+        }
+        Ok(())
+    }
+
+    fn delete_forwarding<T: Txn<Machine = M>>(&self, tx: &mut T, input: &Input) -> Result<(), Abort> {
+        let subscriber = self.find(tx, number_of(input.subscriber))?;
+        let key = forwarding_key(typed_key(subscriber, input.type_number), input.start);
+        if !tx.delete(&self.forwarding, key)? {
+            return Err(tx.cancel());
+        }
+        Ok(())
+    }
+
+    /// A subscriber with all that belongs to it.
+    fn load_subscriber<P: Protocol<M>>(&self, loader: &mut Loader<P, M>, subscriber: u64) -> Result<(), OutOfMemory> {
+        fn put<R: Row, P: Protocol<M>, M: Machine>(
+            loader: &mut Loader<P, M>,
+            table: &TypedTable<M, R>,
+            key: u64,
+            row: R,
+        ) -> Result<(), OutOfMemory> {
+            loader.insert(table, key, |words| *R::from_words_mut(words) = row).map(drop)
+        }
+        let random = &mut Random::new(0x7a79, subscriber);
+        let bytes = |random: &mut Random, max: u64| std::array::from_fn(|_| random.uniform(0, max) as u8);
+        let row = Subscriber {
+            number: number_of(subscriber),
+            msc_location: random.next() as u32,
+            hex: bytes(random, 15),
+            byte2: bytes(random, 255),
+            bit: bytes(random, 1),
+            fill: [0; 6],
+            vlr_location: location(subscriber, random.next() as u32),
+        };
+        put(loader, &self.subscriber, subscriber, row)?;
+        put(loader, &self.by_number, number_of(subscriber), ByNumber { subscriber })?;
+        for kind in some_types(random) {
+            put(loader, &self.access_info, typed_key(subscriber, kind), AccessInfo { data: bytes(random, 255) })?;
+        }
+        for kind in some_types(random) {
+            let facility = typed_key(subscriber, kind);
+            let row = SpecialFacility {
+                is_active: u8::from(random.happens(0.85)),
+                error_cntrl: random.uniform(0, 255) as u8,
+                data_b: [b'B'; 5],
+                fill: 0,
+                data_a: random.uniform(0, 255),
+            };
+            put(loader, &self.facility, facility, row)?;
+            for start in self.loaded_forwardings(facility) {
+                let end_time = (start * 8 + random.uniform(1, 8)) as u8;
+                let row = CallForwarding { end_time, number: [b'1'; 15] };
+                put(loader, &self.forwarding, forwarding_key(facility, start), row)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// From when on a facility's calls are forwarded in the beginning: none to all of the three.
+    fn loaded_forwardings(&self, facility: u64) -> impl Iterator<Item = u64> + use<M> {
+        let draw = Key::hash(facility);
+        let count = draw % (STARTS + 1);
+        (0..count).map(move |i| (draw / 8 + i) % STARTS)
+    }
+}
+
+/// One to four of the four types.
+fn some_types(random: &mut Random) -> impl Iterator<Item = u64> + use<> {
+    let (first, count) = (random.uniform(0, TYPES - 1), random.uniform(1, TYPES));
+    (0..count).map(move |i| (first + i) % TYPES + 1)
+}
+
+/// Ten digits.
+fn format_digits(mut value: u32) -> [u8; 10] {
+    let mut digits = [b'0'; 10];
+    for digit in digits.iter_mut().rev() {
+        *digit = b'0' + (value % 10) as u8;
+        value /= 10;
+    }
+    digits
+}
+
+impl<M: Machine> Workload<M> for Tatp<M> {
+    type Options = TatpOptions;
+    type Client = Client;
+    type Input = Input;
+
+    const KINDS: &'static [&'static str] = &[
+        "get_subscriber_data",
+        "get_new_destination",
+        "get_access_data",
+        "update_subscriber_data",
+        "update_location",
+        "insert_call_forwarding",
+        "delete_call_forwarding",
+    ];
+
+    fn validate(_: &TatpOptions, _: IndexKind) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn tables(options: &TatpOptions, index: IndexKind) -> Vec<TableSpec> {
+        let subscribers = options.subscribers as usize;
+        vec![
+            TableSpec::of::<Subscriber>("subscriber", index, subscribers),
+            TableSpec::of::<ByNumber>("subscriber_by_number", index, subscribers),
+            TableSpec::of::<AccessInfo>("access_info", index, subscribers * 5 / 2),
+            TableSpec::of::<SpecialFacility>("special_facility", index, subscribers * 5 / 2),
+            TableSpec::of::<CallForwarding>("call_forwarding", index, subscribers * 15 / 4),
+        ]
+    }
+
+    fn create<P: Protocol<M>>(options: &TatpOptions, index: IndexKind, engine: &Engine<P, M>) -> Self {
+        let specs = Self::tables(options, index);
+        Tatp {
+            options: options.clone(),
+            subscriber: TypedTable::new(engine.create_table(&specs[0])),
+            by_number: TypedTable::new(engine.create_table(&specs[1])),
+            access_info: TypedTable::new(engine.create_table(&specs[2])),
+            facility: TypedTable::new(engine.create_table(&specs[3])),
+            forwarding: TypedTable::new(engine.create_table(&specs[4])),
+        }
+    }
+
+    fn load_units(&self) -> u64 {
+        self.options.subscribers
+    }
+
+    fn for_verification(options: &TatpOptions) -> TatpOptions {
+        TatpOptions { subscribers: options.subscribers.min(20), ..options.clone() }
+    }
+
+    fn load<P: Protocol<M>>(
+        &self,
+        loader: &mut Loader<P, M>,
+        part: usize,
+        parts: usize,
+        done: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<(), OutOfMemory> {
+        let bound = |part: usize| (u128::from(self.options.subscribers) * part as u128 / parts as u128) as u64 + 1;
+        let (mut next, end) = (bound(part), bound(part + 1));
+        while next < end {
+            let step = (end - next).min(LOAD_STEP);
+            (next..next + step).try_for_each(|subscriber| self.load_subscriber(loader, subscriber))?;
+            next += step;
+            if done(step).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn client(&self, worker: usize, _: usize, seed: u64) -> Client {
+        Client { random: Random::new(seed, worker as u64 + 1), forwardings: 0, commits: 0 }
+    }
+
+    fn next(&self, client: &mut Client, input: &mut Input) {
+        let random = &mut client.random;
+        let mut draw = random.uniform(0, 99);
+        let mut kind = Kind::default();
+        for (candidate, weight) in KINDS {
+            kind = candidate;
+            match draw.checked_sub(weight) {
+                Some(rest) => draw = rest,
+                None => break,
+            }
+        }
+        let start = random.uniform(0, STARTS - 1);
+        *input = Input {
+            kind,
+            subscriber: self.draw_subscriber(random),
+            type_number: random.uniform(1, TYPES),
+            start,
+            end_time: (start * 8 + random.uniform(1, 8)) as u8,
+            value: random.next() as u32,
+        };
+    }
+
+    fn kind(&self, input: &Input) -> usize {
+        input.kind as usize
+    }
+
+    fn execute<T: Txn<Machine = M>>(&self, tx: &mut T, _: &mut Client, input: &Input) -> Result<(), Abort> {
+        match input.kind {
+            Kind::GetSubscriberData => match tx.read(&self.subscriber, input.subscriber, Whole)? {
+                Some(row) => drop(std::hint::black_box(row)),
+                None => return Err(tx.cancel()),
+            },
+            Kind::GetNewDestination => drop(std::hint::black_box(self.new_destination(tx, input)?)),
+            Kind::GetAccessData => {
+                let key = typed_key(input.subscriber, input.type_number);
+                match tx.read(&self.access_info, key, Whole)? {
+                    Some(row) => drop(std::hint::black_box(row)),
+                    None => return Err(tx.cancel()),
+                }
+            }
+            Kind::UpdateSubscriberData => self.update_subscriber(tx, input)?,
+            Kind::UpdateLocation => {
+                let subscriber = self.find(tx, number_of(input.subscriber))?;
+                let place = Subscriber::VLR_LOCATION.set(location(subscriber, input.value));
+                if !tx.update(&self.subscriber, subscriber, place)? {
+                    return Err(tx.cancel());
+                }
+            }
+            Kind::InsertCallForwarding => self.insert_forwarding(tx, input)?,
+            Kind::DeleteCallForwarding => self.delete_forwarding(tx, input)?,
+        }
+        Ok(())
+    }
+
+    fn committed(&self, client: &mut Client, input: &Input) {
+        client.commits += 1;
+        client.forwardings += match input.kind {
+            Kind::InsertCallForwarding => 1,
+            Kind::DeleteCallForwarding => -1,
+            _ => 0,
+        };
+    }
+
+    fn check<P: Protocol<M>>(&self, engine: &Engine<P, M>, clients: &[&Client]) -> Result<Checked, Violation> {
+        let (mut row, mut forwardings, mut loaded) = (Vec::new(), 0i64, 0i64);
+        for subscriber in 1..=self.options.subscribers {
+            let number = number_of(subscriber);
+            if engine.peek(&self.subscriber, subscriber, &mut row).is_none() {
+                return Err(Violation(format!("subscriber {subscriber} is gone")));
+            }
+            let found = *Subscriber::from_words(&row);
+            let entry = engine.peek(&self.by_number, number, &mut row).map(|()| *ByNumber::from_words(&row));
+            if found.number != number || entry.is_none_or(|entry| entry.subscriber != subscriber) {
+                return Err(Violation(format!("the secondary index by number is wrong for subscriber {subscriber}")));
+            }
+            if found.vlr_location >> 32 != location(subscriber, 0) >> 32 {
+                return Err(Violation(format!("subscriber {subscriber} has a location that was meant for another")));
+            }
+            for facility in (1..=TYPES).map(|kind| typed_key(subscriber, kind)) {
+                let there = engine.peek(&self.facility, facility, &mut row).is_some();
+                loaded += if there { self.loaded_forwardings(facility).count() as i64 } else { 0 };
+                for start in 0..STARTS {
+                    if engine.peek(&self.forwarding, forwarding_key(facility, start), &mut row).is_none() {
+                        continue;
+                    }
+                    forwardings += 1;
+                    let end = u64::from(CallForwarding::from_words(&row).end_time);
+                    if !there {
+                        return Err(Violation(format!(
+                            "subscriber {subscriber} forwards calls of a facility that it has not"
+                        )));
+                    }
+                    if !(start * 8 + 1..=start * 8 + 8).contains(&end) {
+                        return Err(Violation(format!(
+                            "subscriber {subscriber} forwards calls from {} to {end} o'clock",
+                            start * 8
+                        )));
+                    }
+                }
+            }
+        }
+        let expected = loaded + clients.iter().map(|client| client.forwardings).sum::<i64>();
+        if forwardings != expected {
+            return Err(Violation(format!(
+                "{forwardings} call forwardings are there, and the transactions that committed have left {expected}"
+            )));
+        }
+        let commits: u64 = clients.iter().map(|client| client.commits).sum();
+        Ok(Checked(format!(
+            "the index by number agrees, locations are their subscribers', and {forwardings} call forwardings are there after {commits} \
+             transactions"
+        )))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run_for_tests::{check, run, world};
+    use contend_protocols::none::NoControl;
+    use contend_protocols::silo::Silo;
+    use contend_protocols::two_phase_locking::NoWait;
+
+    fn small() -> TatpOptions {
+        TatpOptions { subscribers: 5, ..TatpOptions::default() }
+    }
+
+    #[test]
+    fn registers_agree_after_runs() {
+        run::<Silo, Tatp<_>>(&small(), 4, 5000).expect("nothing wrong");
+        run::<NoWait, Tatp<_>>(&small(), 4, 5000).expect("nothing wrong");
+        run::<NoControl, Tatp<_>>(&small(), 1, 5000).expect("nothing wrong with one thread");
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        type World = crate::run_for_tests::World<Silo, Tatp<contend_machine::Native>>;
+        fn damaged(damage: impl Fn(&World)) -> String {
+            let world = world::<Silo, Tatp<_>>(&small());
+            check(&world, &[]).expect("the population is right");
+            damage(&world);
+            check(&world, &[]).expect_err("broken").0
+        }
+        fn with<T>(
+            world: &World,
+            body: impl FnOnce(&mut contend_engine::Transaction<'_, Silo, contend_machine::Native>) -> Result<T, Abort>,
+        ) {
+            world.0.worker().expect("a slot").run(body).map(|_| ()).expect("no conflict");
+        }
+        let gone = damaged(|w| with(w, |tx| tx.delete(&w.1.subscriber, 3)));
+        assert!(gone.contains("subscriber 3 is gone"), "{gone}");
+        let index = damaged(|w| with(w, |tx| tx.modify(&w.1.by_number, number_of(2), |row| row.subscriber = 4)));
+        assert!(index.contains("secondary index"), "{index}");
+        let place = damaged(|w| with(w, |tx| tx.modify(&w.1.subscriber, 2, |row| row.vlr_location = location(3, 7))));
+        assert!(place.contains("meant for another"), "{place}");
+        // The first forwarding that there is.
+        let first = |w: &World| {
+            let keys = (0..1000).filter(|key| w.0.peek(&w.1.forwarding, *key, &mut Vec::new()).is_some());
+            keys.min().expect("there is one")
+        };
+        let lost = damaged(|w| with(w, |tx| tx.delete(&w.1.forwarding, first(w))));
+        assert!(lost.contains("call forwardings are there"), "{lost}");
+        let hours = damaged(|w| with(w, |tx| tx.modify(&w.1.forwarding, first(w), |row| row.end_time = 99)));
+        assert!(hours.contains("99 o'clock"), "{hours}");
+        let stray = damaged(|w| with(w, |tx| tx.delete(&w.1.facility, first(w) >> 2)));
+        assert!(stray.contains("has not"), "{stray}");
+    }
+
+    #[test]
+    fn the_mix_is_the_standards_and_a_seed_gives_one_stream() {
+        let world = world::<Silo, Tatp<_>>(&TatpOptions { subscribers: 1000, ..small() });
+        let (mut first, mut second) = (world.1.client(0, 1, 5), world.1.client(0, 1, 5));
+        let (mut input, mut again) = (Input::default(), Input::default());
+        let mut kinds = [0u32; 7];
+        for _ in 0..100_000 {
+            world.1.next(&mut first, &mut input);
+            world.1.next(&mut second, &mut again);
+            assert_eq!(format!("{input:?}"), format!("{again:?}"));
+            assert!((1..=1000).contains(&input.subscriber));
+            kinds[world.1.kind(&input)] += 1;
+        }
+        for ((_, weight), kind) in KINDS.into_iter().zip(kinds) {
+            assert!(kind.abs_diff(weight as u32 * 1000) < 700, "{kinds:?}");
+        }
+    }
+}
