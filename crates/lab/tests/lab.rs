@@ -18,13 +18,16 @@ fn config(workload: &str, settings: &[(&str, &str)]) -> RunConfig {
 fn small(workload: &str) -> RunConfig {
     match workload {
         "bank" => config(workload, &[("bank.accounts", "500")]),
+        "tpcc" => config(workload, &[("tpcc.items", "500"), ("tpcc.customers", "100")]),
+        "smallbank" => config(workload, &[("smallbank.customers", "500")]),
+        "tatp" => config(workload, &[("tatp.subscribers", "500")]),
         _ => config(workload, &[("ycsb.records", "2000"), ("ycsb.scan_length", "10")]),
     }
 }
 
 #[test]
 fn every_protocol_is_compared_verified_and_ranked() {
-    for workload in ["ycsb-a", "ycsb-e", "bank"] {
+    for workload in ["ycsb-a", "ycsb-e", "bank", "tpcc", "smallbank", "tatp"] {
         let result = compare(&small(workload), &Stop::default(), &Silent).expect("a result");
         assert!(!result.failed() && !result.partial, "{workload}: {result:?}");
         assert_eq!(result.protocols.len(), small(workload).protocols.len());
@@ -53,6 +56,34 @@ fn every_protocol_is_compared_verified_and_ranked() {
         }
         assert!(!page.contains("<script") && !page.contains("http"), "the report needs nothing from elsewhere");
     }
+}
+
+#[test]
+fn variants_of_a_protocol_are_compared_like_protocols() {
+    let mut config = small("tpcc");
+    let names = ["silo", "silo+cu+ts", "2pl-nowait+ts=on+cu=on"];
+    config.protocols = names.map(String::from).to_vec();
+    let result = compare(&config, &Stop::default(), &Silent).expect("a result");
+    assert!(!result.failed(), "{result:?}");
+    for name in names {
+        let entry = result.protocols.iter().find(|entry| entry.protocol == name).expect("an entry of this name");
+        let on = if name == "silo" { "off" } else { "on" };
+        assert_eq!((entry.options["cu"].as_str(), entry.options["ts"].as_str()), (on, on), "{name}");
+        assert!(entry.options.contains_key("retry.backoff") && !entry.options.contains_key("tpcc.items"), "{name}");
+        let verification = entry.verification.as_ref().expect("verified");
+        assert!(verification.verdict.starts_with("serializable"), "{name}: {}", verification.verdict);
+        let measured = entry.measured.as_ref().expect("figures");
+        assert_eq!(measured.kinds.len(), 5, "{name}: every type of transaction ran");
+        assert_eq!(measured.kinds.iter().map(|kind| kind.commits).sum::<u64>(), measured.commits);
+        assert_eq!(measured.kinds.iter().map(|kind| kind.aborts).sum::<u64>(), measured.aborts);
+        let gave_up = measured.kinds[0].aborts_by_reason.get("user").copied().unwrap_or(0);
+        assert!(
+            gave_up > 0 && gave_up < measured.kinds[0].commits / 20,
+            "{name}: one New-Order in a hundred rolls back"
+        );
+    }
+    assert!(result.options.contains_key("tpcc.items") && !result.options.contains_key("cu"));
+    assert!(report::html(&result, "contend compare").contains("stock_level"));
 }
 
 #[test]

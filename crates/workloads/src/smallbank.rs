@@ -134,7 +134,7 @@ impl<M: Machine> SmallBank<M> {
         }
     }
 
-    /// Takes an amount from one of a customer's accounts if both together cover it. Returns what was taken, with the penalty.
+    /// Takes an amount, which may be negative, from one of a customer's accounts if both together cover it. Returns what was taken, with the penalty.
     fn take<T: Txn<Machine = M>>(
         &self,
         tx: &mut T,
@@ -146,7 +146,7 @@ impl<M: Machine> SmallBank<M> {
         let Some(besides) = tx.read(and, customer, Account::BALANCE)? else { return Err(tx.cancel()) };
         let overdraft = self.options.overdraft;
         let taken = tx.modify_columns(from, customer, Account::BALANCE, |balance| {
-            let covered = besides.wrapping_add(*balance) >= amount;
+            let covered = amount <= 0 || besides.wrapping_add(*balance) >= amount;
             let taken = if covered { amount } else { amount + PENALTY };
             if covered || overdraft {
                 *balance = balance.wrapping_sub(taken);
@@ -169,10 +169,17 @@ impl<M: Machine> SmallBank<M> {
     }
 
     fn send_payment<T: Txn<Machine = M>>(&self, tx: &mut T, input: &Input) -> Result<(), Abort> {
-        let paid = tx.modify_columns(&self.checking, input.customer, Account::BALANCE, |balance| {
-            let enough = *balance >= input.amount;
+        let Input { customer, amount, .. } = *input;
+        // Where nothing may be overdrawn, what the savings owe is not to be spent either.
+        let owed = match self.options.overdraft {
+            true => Some(0),
+            false => tx.read(&self.savings, customer, Account::BALANCE)?.map(|savings| savings.min(0)),
+        };
+        let Some(owed) = owed else { return Err(tx.cancel()) };
+        let paid = tx.modify_columns(&self.checking, customer, Account::BALANCE, |balance| {
+            let enough = balance.wrapping_add(owed) >= amount;
             if enough {
-                *balance -= input.amount;
+                *balance -= amount;
             }
             enough
         })?;
@@ -291,11 +298,13 @@ impl<M: Machine> Workload<M> for SmallBank<M> {
                 break other;
             }
         };
-        // Dollars, as in H-Store: a payment is of 5, a check of 5, savings move by 20, a deposit is of 1.3.
+        // In cents. A payment is of 5 dollars, a check of 5, a deposit of 1.3, as in H-Store. Savings go up by 27.4 or down by 20, so that the bank
+        // neither runs dry nor overflows: 15 x 1.3 + 15 x (27.4 - 20) / 2 = 15 x 5.
         let amount = match kind {
-            Kind::TransactSavings => 20_00,
-            Kind::DepositChecking => 1_30,
-            _ => 5_00,
+            Kind::TransactSavings if random.happens(0.5) => -2740,
+            Kind::TransactSavings => 2000,
+            Kind::DepositChecking => 130,
+            _ => 500,
         };
         *input = Input { kind, customer, other, amount };
     }
@@ -416,8 +425,8 @@ mod tests {
             let mut workers = [engine.worker().expect("a slot"), engine.worker().expect("a slot")];
             let mut clients = [bank.client(0, 2, 1), bank.client(1, 2, 1)];
             // Savings move by 20 dollars as long as they are covered: 200 are there.
-            let withdrawal = Input { kind: Kind::TransactSavings, customer: 1, other: 1, amount: 20_00 };
-            let check = Input { kind: Kind::WriteCheck, amount: 20_00, ..withdrawal };
+            let withdrawal = Input { kind: Kind::TransactSavings, customer: 1, other: 1, amount: 2000 };
+            let check = Input { kind: Kind::WriteCheck, amount: 2000, ..withdrawal };
             for _ in 0..9 {
                 workers[0].run(|tx| bank.execute(tx, &mut clients[0], &withdrawal)).expect("it is covered");
                 bank.committed(&mut clients[0], &withdrawal);

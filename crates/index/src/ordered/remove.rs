@@ -1,6 +1,7 @@
 //! Removes, and the unlinking of leaves that they empty.
 
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
+use smallvec::SmallVec;
 
 use super::lookup::Place;
 use super::{InnerNode, LeafNode, OrderedIndex};
@@ -56,7 +57,8 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
 
     /// `None` if another thread has come between.
     fn try_unlink(&self, key: &KeyWords) -> Option<()> {
-        let mut path = Vec::new();
+        // Higher trees than this are of tests, or larger than memory.
+        let mut path = SmallVec::<[Passed<'_, M, K, I>; 8]>::new();
         let place = self.descend(key, |visit| {
             path.push(Passed { node: visit.node, version: visit.version, count: visit.count, slot: visit.slot });
             true

@@ -16,7 +16,7 @@ use super::{HISTORY_BITS, TpccOptions};
 /// Items or stocks of a chunk.
 const CHUNK: u64 = 5_000;
 /// What every customer has paid before the run, in cents.
-pub(crate) const FIRST_PAYMENT: i64 = 10_00;
+pub(crate) const FIRST_PAYMENT: i64 = 1_000;
 /// The client number of the population's history rows.
 const LOADER: u64 = (1 << (64 - HISTORY_BITS)) - 1;
 
@@ -105,7 +105,7 @@ impl<P: Protocol<M>, M: Machine> Load<'_, P, M> {
         let last = (first + CHUNK - 1).min(self.options.items);
         for item in first..=last {
             let row = Item {
-                price: self.random.uniform(1_00, 100_00) as u32,
+                price: self.random.uniform(100, 10_000) as u32,
                 image: self.random.uniform(1, 10_000) as u32,
                 name: self.random.letters(14, 24),
                 data: self.random.data(),
@@ -174,7 +174,7 @@ impl<P: Protocol<M>, M: Machine> Load<'_, P, M> {
             ytd_payment: FIRST_PAYMENT,
             payment_cnt: 1,
             delivery_cnt: 0,
-            credit_lim: 50_000_00,
+            credit_lim: 5_000_000,
             since: 0,
             discount: self.random.uniform(0, 5000) as u32,
             credit: if self.random.happens(0.1) { *b"BC" } else { *b"GC" },
@@ -213,7 +213,7 @@ impl<P: Protocol<M>, M: Machine> Load<'_, P, M> {
                 item: self.random.uniform(1, self.options.items) as u32,
                 supply_warehouse: warehouse as u16,
                 quantity: 5,
-                amount: if is_delivered { 0 } else { self.random.uniform(1, 9_999_99) as i64 },
+                amount: if is_delivered { 0 } else { self.random.uniform(1, 999_999) as i64 },
                 dist_info: self.random.letters(24, 24),
                 delivery_d: u64::from(is_delivered),
             };

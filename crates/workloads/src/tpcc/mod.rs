@@ -135,6 +135,10 @@ enum Who {
 
 /// A transaction's parameters.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one a client, drawn again and again: a box would be an allocation each time"
+)]
 pub enum Input {
     #[doc(hidden)]
     NewOrder(new_order::Input),

@@ -42,7 +42,7 @@ impl<M: Machine, F: Faults> Tpcc<M, F> {
             district,
             customer_district,
             who: self.who(random),
-            amount: random.uniform(1_00, 5_000_00) as i64,
+            amount: random.uniform(100, 500_000) as i64,
             date: client.clock,
         }
     }

@@ -46,7 +46,7 @@ impl Random {
             // One draw for eight characters.
             let mut bits = self.next();
             for character in chunk {
-                *character = alphabet[(bits & 0xff) as usize * alphabet.len() >> 8];
+                *character = alphabet[((bits & 0xff) as usize * alphabet.len()) >> 8];
                 bits >>= 8;
             }
         }

@@ -300,7 +300,7 @@ fn the_generator_keeps_the_standards_rates() {
     // NURand(8191, 1, 100000): the numbers whose low 13 bits, without the constant, are mostly ones come most often. An OR of two
     // uniform bits is one in 3 cases of 4.
     let bit = |bit: u32| -> u64 {
-        let is_set = |item: &usize| (((item - 1) + 100_000 - 7911 % 100_000) % 100_000) >> bit & 1 == 1;
+        let is_set = |item: &usize| (((item - 1) + 100_000 - 7911) % 100_000) >> bit & 1 == 1;
         (1..=100_000usize).filter(is_set).map(|item| u64::from(items[item])).sum()
     };
     let all: u64 = items[1..=100_000].iter().map(|&count| u64::from(count)).sum();

@@ -1,0 +1,98 @@
+//! TPC-C allocates nothing for a transaction once it is warm, apart from the blocks that inserted rows and their keys need.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::ops::ControlFlow;
+
+use contend_engine::{AbortReason, Engine, EngineConfig, EngineOptions, IndexKind, Options, Protocol};
+use contend_machine::Native;
+use contend_protocols::{ProtocolVisitor, all_protocols, with_protocol};
+use contend_workloads::Workload;
+use contend_workloads::tpcc::{Tpcc, TpccOptions};
+
+struct Counting;
+
+/// Blocks of records and of index nodes are of this size or larger.
+const BLOCK: usize = 16 << 10;
+
+thread_local! {
+    /// Small allocations of this thread, and blocks; nothing is counted while the first is negative.
+    static ALLOCATIONS: Cell<(i64, i64)> = const { Cell::new((i64::MIN, 0)) };
+}
+
+fn count(size: usize) {
+    // A thread that ends has no counter any more, and nothing to count.
+    let _ = ALLOCATIONS.try_with(|allocations| {
+        let (small, blocks) = allocations.get();
+        if small >= 0 {
+            allocations.set(if size < BLOCK { (small + 1, blocks) } else { (small, blocks + 1) });
+        }
+    });
+}
+
+// SAFETY: passes every call on to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size());
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(block, layout) };
+    }
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count(size);
+        // SAFETY: as the caller promises.
+        unsafe { System.realloc(block, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+struct AllocatesNothing(EngineOptions);
+
+impl ProtocolVisitor<Native> for AllocatesNothing {
+    type Output = ();
+
+    fn visit<P: Protocol<Native>>(self) {
+        let config = EngineConfig { options: self.0.clone(), epoch_ms: 0, ..EngineConfig::default() };
+        let engine = Engine::new(P::new(P::Options::default()), config);
+        let options = TpccOptions { items: 1000, customers: 100, ..TpccOptions::default() };
+        let tpcc = Tpcc::<Native>::create(&options, IndexKind::Hash, &engine);
+        let mut loader = engine.loader().expect("a slot");
+        tpcc.load(&mut loader, 0, 1, &mut |_| ControlFlow::Continue(())).expect("memory");
+        drop(loader);
+        let mut worker = engine.worker().expect("a slot");
+        let (mut client, mut input) = (tpcc.client(0, 1, 3), Default::default());
+        let mut run = |transactions: u64| {
+            for _ in 0..transactions {
+                tpcc.next(&mut client, &mut input);
+                match worker.run(|tx| tpcc.execute(tx, &mut client, &input)) {
+                    Ok(()) => tpcc.committed(&mut client, &input),
+                    Err(abort) => assert_eq!(abort.reason, AbortReason::User, "one thread has no conflicts"),
+                }
+            }
+        };
+        run(5_000);
+        ALLOCATIONS.set((0, 0));
+        run(5_000);
+        let (small, blocks) = ALLOCATIONS.replace((i64::MIN, 0));
+        // Lists of blocks, and of records to be used again, still double now and then.
+        assert!(small <= 10, "{} {:?}: {small} small allocations in 5000 transactions", P::INFO.name, self.0);
+        assert!(blocks <= 20, "{} {:?}: {blocks} blocks", P::INFO.name, self.0);
+    }
+}
+
+#[test]
+fn transactions_allocate_blocks_for_rows_and_nothing_else() {
+    let mut all = EngineOptions::default();
+    all.set("cu", "on").expect("an option");
+    all.set("ts", "on").expect("an option");
+    for (info, _) in all_protocols::<Native>() {
+        for options in [EngineOptions::default(), all.clone()] {
+            with_protocol::<Native, _>(info.name, AllocatesNothing(options)).expect("a registered name");
+        }
+    }
+}
