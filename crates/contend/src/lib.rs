@@ -50,7 +50,8 @@ mod seats;
 pub use config::{Config, TableOptions};
 pub use contend_derive::Row;
 pub use contend_engine::{
-    Abort, AbortReason, Column, Columns, Direction, IndexKind, Isolation, Key, Options, Protocol, Row, Txn, Whole,
+    Abort, AbortReason, Column, Columns, Direction, EngineOptions, Groups, IndexKind, Isolation, Key, Number, Options,
+    Protocol, Row, Txn, Update, Whole,
 };
 pub use contend_machine::Native;
 pub use contend_protocols::method::{Method, RetryOptions};

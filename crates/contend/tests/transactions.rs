@@ -5,8 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use contend::protocols::NoControl;
 use contend::{
-    Abort, AbortReason, Config, Database, Direction, Error, IndexKind, Native, NoWait, Protocol, Row, Silo, Table,
-    TableOptions, Txn, Whole,
+    Abort, AbortReason, Config, Database, Direction, Error, Groups, IndexKind, Native, NoWait, Protocol, Row, Silo,
+    Table, TableOptions, Txn, Update, Whole,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Row)]
@@ -314,4 +314,70 @@ fn own_column_types() {
         tx.read(&prices, 1, Price::CENTS)
     });
     assert_eq!(outcome, Ok(Some(Cents(99))));
+}
+
+/// A row of two groups, and an operation of the application's own.
+#[derive(Clone, Copy, Debug, PartialEq, Row)]
+#[repr(C)]
+struct Auction {
+    seller: u64,
+    #[group = 1]
+    best: u64,
+    #[group = 1]
+    bidder: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Bid {
+    amount: u64,
+    bidder: u64,
+}
+
+impl Update<Auction> for Bid {
+    fn groups(&self) -> Groups {
+        Groups::of(Auction::BEST.group())
+    }
+
+    fn apply(&self, auction: &mut Auction) {
+        if self.amount > auction.best {
+            (auction.best, auction.bidder) = (self.amount, self.bidder);
+        }
+    }
+}
+
+#[test]
+fn operations_of_the_applications_own_are_applied_at_commit() {
+    fn bids<P: Protocol<Native>>() {
+        let db = Database::<P>::default();
+        let auctions: Table<Auction> = db.create_table("auctions").expect("a new name");
+        db.load(&auctions, [(1, Auction { seller: 9, best: 0, bidder: 0 })]).expect("memory");
+        std::thread::scope(|scope| {
+            for bidder in 1..=4 {
+                let (db, auctions) = (db.clone(), auctions.clone());
+                scope.spawn(move || {
+                    for round in 0..500 {
+                        let bid = Bid { amount: round * 10 + bidder, bidder };
+                        let found = db.transact(|tx| {
+                            // Reads one group, changes the other: bids are in nobody's way.
+                            let seller = tx.read(&auctions, 1, Auction::SELLER)?;
+                            Ok(seller == Some(9) && tx.update(&auctions, 1, bid)?)
+                        });
+                        assert_eq!(found, Ok(true));
+                    }
+                });
+            }
+        });
+        let end = db.transact(|tx| tx.read(&auctions, 1, Whole)).expect("a commit").expect("it is there");
+        assert_eq!(end, Auction { seller: 9, best: 4994, bidder: 4 });
+        let missing = db.transact(|tx| tx.update(&auctions, 2, Auction::BEST.max(7)));
+        assert_eq!(missing, Ok(false), "an update of a missing row changes nothing");
+        let both = db.transact(|tx| {
+            tx.update(&auctions, 1, (Auction::BEST.add(6), Auction::BIDDER.set(8)))?;
+            tx.modify_columns(&auctions, 1, Auction::SELLER, |seller| *seller += 1)?;
+            tx.read(&auctions, 1, Whole)
+        });
+        assert_eq!(both, Ok(Some(Auction { seller: 10, best: 5000, bidder: 8 })), "own updates are seen");
+    }
+    bids::<Silo>();
+    bids::<NoWait>();
 }

@@ -9,7 +9,7 @@ use contend_machine::Machine;
 use crate::abort::Abort;
 use crate::group::Groups;
 use crate::options::Options;
-use crate::record::{Cells, Record};
+use crate::record::{Cell, Cells, Record};
 use crate::row::{Projection, Span};
 use crate::sets::{NodeSet, WriteSet};
 use crate::table::TableCore;
@@ -95,6 +95,19 @@ pub struct At<'a, M: Machine> {
 }
 
 impl<M: Machine> At<'_, M> {
+    /// The cell in which these groups are, if it is only one: what is most often asked about, and worth a path of its own.
+    #[inline(always)]
+    pub fn only_cell(self, groups: Groups) -> Option<Cell<M>> {
+        if self.table.cell_count() == 1 {
+            return Some(self.record.first_cell());
+        }
+        let mut cells = self.cells(groups);
+        match (cells.next(), cells.next()) {
+            (only, None) => only,
+            _ => None,
+        }
+    }
+
     /// The cells in which these groups are.
     #[inline(always)]
     pub fn cells(self, groups: Groups) -> Cells<M> {

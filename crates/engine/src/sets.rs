@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use crate::abort::{Abort, AbortReason};
 use crate::group::Groups;
 use crate::history::{Version, fingerprint};
-use crate::record::{Cell, Cells, Record};
+use crate::record::{Cells, Record};
 use crate::table::TableCore;
 use crate::update::{Pending, PendingList, RowUpdate};
 
@@ -214,13 +214,6 @@ impl<M: Machine> WriteSet<M> {
     #[inline(always)]
     pub fn find(&self, record: Record<M>) -> Option<usize> {
         self.positions.find(record.value())
-    }
-
-    /// Whether the transaction writes this cell, which is one of the record's.
-    #[inline(always)]
-    pub fn writes(&self, record: Record<M>, cell: Cell<M>) -> bool {
-        self.find(record)
-            .is_some_and(|position| self.entries[position].cells().any(|mine| mine.address() == cell.address()))
     }
 
     /// Adds a record that is not there yet, of which nothing is written yet, with an image of anything; returns its position. `table`

@@ -235,7 +235,7 @@ fn memory_per_key_is_bounded() {
 fn families_of_keys_never_share_a_leaf() {
     const APART: u32 = 10;
     let index = OrderedIndex::<Native, u64>::apart(APART);
-    let key = |i: u64| (i % 64) << APART | (i.wrapping_mul(0x9e37_79b9) >> 6) % 100 * 7;
+    let key = |i: u64| ((i % 64) << APART) | ((i.wrapping_mul(0x9e37_79b9) >> 6) % 100 * 7);
     let mut keys = std::collections::BTreeSet::new();
     let insert = |keys: &mut std::collections::BTreeSet<u64>, i| {
         if keys.insert(key(i)) {

@@ -45,8 +45,8 @@ use std::marker::PhantomData;
 
 use contend_engine::sets::WriteKind;
 use contend_engine::{
-    Abort, AbortReason, At, Cell, Cells, Change, Context, Found, Groups, Info, Initial, Isolation, Leaf, Mode,
-    Projection, Protocol, Record, Unlink, option_choices, options,
+    Abort, AbortReason, At, Cell, Cells, Change, Context, Found, GROUPS_MAX, Groups, Info, Initial, Isolation, Leaf,
+    Mode, Projection, Protocol, Record, Unlink, option_choices, options,
 };
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
 
@@ -135,26 +135,37 @@ impl Tid {
 /// A worker's state.
 #[derive(Debug)]
 pub struct SiloLocal<M: Machine> {
-    /// The cells read, each with its record and with what was observed.
-    reads: Vec<Read<M>>,
-    /// The cells that the commit has locked.
+    /// The cells read, each with what was observed.
+    reads: Vec<(Cell<M>, u64)>,
+    /// The cells that the commit has locked; of each record the first cell before the others.
     locked: Vec<Cell<M>>,
+    /// Whether they are sorted by their addresses.
+    sorted: bool,
     /// The newest version that the commit will overwrite.
     overwritten: u64,
     /// The version of the worker's last commit.
     last: u64,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Read<M: Machine> {
-    cell: Cell<M>,
-    record: Record<M>,
-    observed: u64,
-}
-
 impl<M: Machine> Default for SiloLocal<M> {
     fn default() -> Self {
-        SiloLocal { reads: Vec::with_capacity(64), locked: Vec::with_capacity(64), overwritten: 0, last: 0 }
+        let (reads, locked) = (Vec::with_capacity(64), Vec::with_capacity(64));
+        SiloLocal { reads, locked, sorted: false, overwritten: 0, last: 0 }
+    }
+}
+
+impl<M: Machine> SiloLocal<M> {
+    /// Whether this commit has locked the cell.
+    #[inline(never)]
+    fn has_locked(&mut self, cell: Cell<M>) -> bool {
+        const LINEAR_MAX: usize = 16;
+        if self.locked.len() <= LINEAR_MAX {
+            return self.locked.iter().any(|locked| locked.address() == cell.address());
+        }
+        if !std::mem::replace(&mut self.sorted, true) {
+            self.locked.sort_unstable_by_key(|locked| locked.address());
+        }
+        self.locked.binary_search_by_key(&cell.address(), |locked| locked.address()).is_ok()
     }
 }
 
@@ -168,22 +179,34 @@ const SPINS_MAX: u32 = 64;
 type Local<M> = SiloLocal<M>;
 
 impl<F: Faults> Silo<F> {
-    /// Reads a record, and remembers what was observed: copies its row when nobody writes the cells. The optimistic read.
+    /// Reads a record, and remembers what was observed.
     #[inline(always)]
     fn observe<M: Machine>(
         cx: &mut Context<M, Local<M>>,
         at: At<'_, M>,
         columns: Projection<'_>,
     ) -> Result<Found, Abort> {
-        let first = cx.local.reads.len();
+        if let Some(cell) = at.only_cell(columns.groups()) {
+            return Self::observe_cells::<M, 1>(cx, at, columns, std::iter::once(cell));
+        }
+        Self::observe_cells::<M, GROUPS_MAX>(cx, at, columns, at.cells(columns.groups()))
+    }
+
+    /// Copies a row when nobody writes these of its cells, `N` at most: the optimistic read.
+    #[inline(always)]
+    fn observe_cells<M: Machine, const N: usize>(
+        cx: &mut Context<M, Local<M>>,
+        at: At<'_, M>,
+        columns: Projection<'_>,
+        cells: impl Iterator<Item = Cell<M>> + Clone,
+    ) -> Result<Found, Abort> {
         let mut spin = Spin::<M>::new();
         loop {
-            let mut flags = 0;
-            for cell in at.cells(columns.groups()) {
+            let (mut observed, mut flags) = ([0; N], 0);
+            for (observed, cell) in observed.iter_mut().zip(cells.clone()) {
                 // Acquire: pairs with the Release of `install_all`; the row read next is at least as new as the word.
                 let tid = Tid(cell.word().load(Ordering::Acquire));
-                flags |= tid.0;
-                cx.local.reads.push(Read { cell, record: at.record, observed: tid.observed() });
+                (*observed, flags) = (tid.observed(), flags | tid.0);
             }
             let flags = Tid(flags);
             if !flags.is(LOCKED) {
@@ -192,16 +215,17 @@ impl<F: Faults> Silo<F> {
                 // between the lock and the stores to the row: a copy that saw such a store also sees the lock.
                 M::fence(Ordering::Acquire);
                 // Relaxed: ordered by the fence.
-                let unchanged = |read: &Read<M>| read.cell.word().load(Ordering::Relaxed) & !QUEUED == read.observed;
-                if cx.local.reads[first..].iter().all(unchanged) {
+                let now = |cell: Cell<M>| cell.word().load(Ordering::Relaxed) & !QUEUED;
+                if cells.clone().zip(observed).all(|(cell, observed)| now(cell) == observed) {
                     if flags.is(UNLINKED) {
-                        cx.local.reads.truncate(first);
                         return Ok(Found::Unlinked);
+                    }
+                    for (cell, observed) in cells.zip(observed) {
+                        cx.local.reads.push((cell, observed));
                     }
                     return Ok(if flags.is(ABSENT) { Found::Absent } else { Found::Row });
                 }
             }
-            cx.local.reads.truncate(first);
             if spin.count() > WAITS_MAX {
                 return Err(Abort::new(AbortReason::ReadLocked));
             }
@@ -254,15 +278,17 @@ impl<F: Faults> Silo<F> {
 
     /// Checks that everything read is as it was.
     #[inline(always)]
-    fn validate<M: Machine>(cx: &Context<M, Local<M>>) -> Result<(), Abort> {
-        for &Read { cell, record, observed } in &cx.local.reads {
+    fn validate<M: Machine>(cx: &mut Context<M, Local<M>>) -> Result<(), Abort> {
+        for read in 0..cx.local.reads.len() {
+            let (cell, observed) = cx.local.reads[read];
             // Acquire: validation comes before the writes; and no load of it before the load of the epoch.
             let now = Tid(cell.word().load(Ordering::Acquire));
-            let is_written = || cx.writes.find(record).is_some();
-            if F::SKIP_VALIDATION_OF_WRITTEN && is_written() || F::FORGET_READ_ONLY && !is_written() {
+            if F::SKIP_VALIDATION_OF_WRITTEN && cx.local.has_locked(cell)
+                || F::FORGET_READ_ONLY && !cx.local.has_locked(cell)
+            {
                 continue;
             }
-            let locked_by_other = now.is(LOCKED) && !F::IGNORE_LOCKS_IN_VALIDATION && !cx.writes.writes(record, cell);
+            let locked_by_other = now.is(LOCKED) && !F::IGNORE_LOCKS_IN_VALIDATION && !cx.local.has_locked(cell);
             if now.observed() != observed || locked_by_other {
                 return Err(Abort::new(AbortReason::ReadValidation));
             }
@@ -273,7 +299,7 @@ impl<F: Faults> Silo<F> {
     /// The commit's TID: larger than all that the transaction has read and overwritten, and than the worker's last; in this epoch.
     #[inline(always)]
     fn next_version<M: Machine>(local: &Local<M>, epoch: u64) -> Result<u64, Abort> {
-        let read = local.reads.iter().map(|read| Tid(read.observed).version());
+        let read = local.reads.iter().map(|&(_, observed)| Tid(observed).version());
         let older = read.chain([local.overwritten]).filter(|_| !F::FORGET_OLDER_TIDS);
         let newest = older.fold(local.last, u64::max);
         let version = (newest + (1 << SEQUENCE_SHIFT)).max(epoch << EPOCH_SHIFT);
@@ -344,6 +370,7 @@ impl<M: Machine, F: Faults> Protocol<M> for Silo<F> {
     fn begin(&self, cx: &mut Context<M, Self::Local>) {
         cx.local.reads.clear();
         cx.local.locked.clear();
+        cx.local.sorted = false;
         cx.local.overwritten = 0;
     }
 
@@ -383,7 +410,7 @@ impl<M: Machine, F: Faults> Protocol<M> for Silo<F> {
         let cell = at.record.first_cell();
         // Relaxed: the word as `init` left it, or as another has changed it; validation compares.
         let observed = Tid(cell.word().load(Ordering::Relaxed)).observed();
-        cx.local.reads.push(Read { cell, record: at.record, observed });
+        cx.local.reads.push((cell, observed));
         if observed != if F::SHOW_PLACEHOLDERS { 0 } else { ABSENT } {
             return Err(Abort::new(AbortReason::ReadValidation));
         }

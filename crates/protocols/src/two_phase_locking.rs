@@ -124,9 +124,20 @@ enum Lock {
 }
 
 impl<F: Faults> NoWait<F> {
-    /// Holds cells shared, or still exclusively.
+    /// Holds the cells of these groups shared, or still exclusively.
     #[inline(always)]
-    fn lock_shared<M: Machine>(local: &mut NoWaitLocal<M>, cells: Cells<M>) -> Result<Lock, Abort> {
+    fn lock_shared<M: Machine>(local: &mut NoWaitLocal<M>, at: At<'_, M>, groups: Groups) -> Result<Lock, Abort> {
+        if let Some(cell) = at.only_cell(groups) {
+            return Self::lock_cells_shared(local, std::iter::once(cell));
+        }
+        Self::lock_cells_shared(local, at.cells(groups))
+    }
+
+    #[inline(always)]
+    fn lock_cells_shared<M: Machine>(
+        local: &mut NoWaitLocal<M>,
+        cells: impl Iterator<Item = Cell<M>>,
+    ) -> Result<Lock, Abort> {
         let mut flags = 0;
         for cell in cells {
             if local.positions.find(cell.address()).is_some() {
@@ -155,9 +166,20 @@ impl<F: Faults> NoWait<F> {
         Ok(Lock::Held(flags))
     }
 
-    /// Holds cells exclusively.
+    /// Holds the cells of these groups exclusively.
     #[inline(always)]
-    fn lock_exclusive<M: Machine>(local: &mut NoWaitLocal<M>, cells: Cells<M>) -> Result<Lock, Abort> {
+    fn lock_exclusive<M: Machine>(local: &mut NoWaitLocal<M>, at: At<'_, M>, groups: Groups) -> Result<Lock, Abort> {
+        if let Some(cell) = at.only_cell(groups).filter(|_| !F::LOCK_WRONG_CELL) {
+            return Self::lock_cells_exclusive(local, std::iter::once(cell));
+        }
+        Self::lock_cells_exclusive(local, Self::cells_of(at, groups))
+    }
+
+    #[inline(always)]
+    fn lock_cells_exclusive<M: Machine>(
+        local: &mut NoWaitLocal<M>,
+        cells: impl Iterator<Item = Cell<M>>,
+    ) -> Result<Lock, Abort> {
         let mut flags = 0;
         for cell in cells {
             let position = local.positions.find(cell.address());
@@ -239,11 +261,12 @@ impl<F: Faults> NoWait<F> {
             if merged.is_empty() {
                 continue;
             }
-            let cells = Self::cells_of(At { table: write.table(), record: write.record }, merged);
             if F::MERGE_BEFORE_LOCK {
                 cx.writes.merge(position);
             }
-            match Self::lock_exclusive(&mut cx.local, cells)? {
+            let write = &cx.writes.entries()[position];
+            let at = At { table: write.table(), record: write.record };
+            match Self::lock_exclusive(&mut cx.local, at, merged)? {
                 Lock::Held(flags) if flags & ABSENT == 0 => {}
                 Lock::Held(_) | Lock::Unlinked => return Err(Abort::new(AbortReason::RecordGone)),
             }
@@ -315,7 +338,7 @@ impl<M: Machine, F: Faults> Protocol<M> for NoWait<F> {
 
     #[inline(always)]
     fn read(&self, cx: &mut Context<M, Self::Local>, at: At<'_, M>, columns: Projection<'_>) -> Result<Found, Abort> {
-        let Lock::Held(flags) = Self::lock_shared(&mut cx.local, at.cells(columns.groups()))? else {
+        let Lock::Held(flags) = Self::lock_shared(&mut cx.local, at, columns.groups())? else {
             return Ok(Found::Unlinked);
         };
         cx.copy_row(at, columns);
@@ -340,7 +363,7 @@ impl<M: Machine, F: Faults> Protocol<M> for NoWait<F> {
                 Ok(Found::Row)
             };
         }
-        let Lock::Held(flags) = Self::lock_exclusive(&mut cx.local, Self::cells_of(at, groups))? else {
+        let Lock::Held(flags) = Self::lock_exclusive(&mut cx.local, at, groups)? else {
             return Ok(Found::Unlinked);
         };
         if flags & ABSENT != 0 {
