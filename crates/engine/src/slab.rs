@@ -13,8 +13,8 @@ use crate::record::Record;
 
 /// The first chunk of an arena; each further one is twice as large, up to [`CHUNK_BYTES_MAX`].
 const CHUNK_BYTES_MIN: usize = 16 << 10;
-/// 16 huge pages.
-const CHUNK_BYTES_MAX: usize = 32 << 20;
+/// Two huge pages: with more, much of an arena's last chunk would be empty.
+const CHUNK_BYTES_MAX: usize = 4 << 20;
 const HUGE_PAGE: usize = 2 << 20;
 const LINE: usize = 64;
 

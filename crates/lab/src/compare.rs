@@ -38,6 +38,7 @@ struct Entry {
     isolation: Isolation,
     verification: Option<Verification>,
     load_seconds: f64,
+    loaded_bytes: u64,
     windows: Vec<(usize, Count)>,
     check: Option<Check>,
 }
@@ -194,6 +195,7 @@ impl Entry {
             bed: Some(bed),
             verification,
             load_seconds: 0.0,
+            loaded_bytes: 0,
             windows: Vec::new(),
             check: None,
         })
@@ -214,6 +216,7 @@ impl Entry {
         let start = Instant::now();
         bed.load(stop, &|units| observer.advance(units))?;
         self.load_seconds = start.elapsed().as_secs_f64();
+        self.loaded_bytes = bed.bytes();
         observer.end();
         Ok(())
     }
@@ -267,7 +270,6 @@ impl Entry {
         for (_, histogram) in &latencies[1..] {
             all.add(histogram).expect("histograms of equal bounds");
         }
-        let memory_bytes = bed.bytes();
         Some(Measured {
             throughput_tps,
             share_of_none: None,
@@ -285,8 +287,9 @@ impl Entry {
                 .filter(|(_, count)| **count != KindCount::default())
                 .map(|((kind, samples), count)| kind_result(kind, samples, count))
                 .collect(),
-            memory_bytes,
-            memory_bytes_per_record: memory_bytes as f64 / bed.load_units().max(1) as f64,
+            loaded_bytes: self.loaded_bytes,
+            memory_bytes: bed.bytes(),
+            memory_bytes_per_record: self.loaded_bytes as f64 / bed.load_units().max(1) as f64,
             load_seconds: self.load_seconds,
             recorded: was_recorded,
             windows: self

@@ -110,9 +110,11 @@ pub struct Measured {
     pub latency_ns_max: u64,
     /// The same by type of transaction.
     pub kinds: Vec<KindResult>,
+    /// Bytes of tables and indexes after loading.
+    pub loaded_bytes: u64,
     /// Bytes of tables and indexes after the run.
     pub memory_bytes: u64,
-    /// The same for each loaded record.
+    /// `loaded_bytes` for each loaded record.
     pub memory_bytes_per_record: f64,
     /// How long loading took.
     pub load_seconds: f64,

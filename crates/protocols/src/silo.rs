@@ -112,6 +112,8 @@ const LOCKED: u64 = 1;
 const ABSENT: u64 = 1 << 1;
 const UNLINKED: u64 = 1 << 2;
 const QUEUED: u64 = 1 << 3;
+/// In an observation, of which the queued bit is no part: the lock that validation finds is this transaction's.
+const OWN: u64 = QUEUED;
 const FLAGS: u64 = LOCKED | ABSENT | UNLINKED | QUEUED;
 const SEQUENCE_SHIFT: u32 = 4;
 const EPOCH_SHIFT: u32 = 32;
@@ -135,7 +137,7 @@ impl Tid {
 /// A worker's state.
 #[derive(Debug)]
 pub struct SiloLocal<M: Machine> {
-    /// The cells read, each with what was observed.
+    /// The cells read, each with what was observed; [`OWN`] in it says that the transaction writes the cell, too.
     reads: Vec<(Cell<M>, u64)>,
     /// The cells that the commit has locked; of each record the first cell before the others.
     locked: Vec<Cell<M>>,
@@ -288,8 +290,9 @@ impl<F: Faults> Silo<F> {
             {
                 continue;
             }
-            let locked_by_other = now.is(LOCKED) && !F::IGNORE_LOCKS_IN_VALIDATION && !cx.local.has_locked(cell);
-            if now.observed() != observed || locked_by_other {
+            let locked_by_other =
+                now.is(LOCKED) && observed & OWN == 0 && !F::IGNORE_LOCKS_IN_VALIDATION && !cx.local.has_locked(cell);
+            if now.observed() != observed & !OWN || locked_by_other {
                 return Err(Abort::new(AbortReason::ReadValidation));
             }
         }
@@ -399,7 +402,14 @@ impl<M: Machine, F: Faults> Protocol<M> for Silo<F> {
                 }
                 Ok(Found::Row)
             }
-            Mode::Modify | Mode::Delete => Self::observe(cx, at, Projection::of_groups(groups)),
+            Mode::Modify | Mode::Delete => {
+                let first = cx.local.reads.len();
+                let found = Self::observe(cx, at, Projection::of_groups(groups))?;
+                if found == Found::Row && !F::WRITE_WRONG_CELL {
+                    cx.local.reads[first..].iter_mut().for_each(|(_, observed)| *observed |= OWN);
+                }
+                Ok(found)
+            }
             // The engine has just read that it is absent; validation will see whether it still is.
             Mode::Insert => Ok(Found::Absent),
         }
@@ -410,7 +420,7 @@ impl<M: Machine, F: Faults> Protocol<M> for Silo<F> {
         let cell = at.record.first_cell();
         // Relaxed: the word as `init` left it, or as another has changed it; validation compares.
         let observed = Tid(cell.word().load(Ordering::Relaxed)).observed();
-        cx.local.reads.push((cell, observed));
+        cx.local.reads.push((cell, observed | OWN));
         if observed != if F::SHOW_PLACEHOLDERS { 0 } else { ABSENT } {
             return Err(Abort::new(AbortReason::ReadValidation));
         }
