@@ -99,7 +99,7 @@ pub enum WriteKind {
 
 /// One record to be written.
 ///
-/// Of an [`WriteKind::Update`], the groups in [`Write::image`] are replaced by what the image holds, and those in
+/// Of an [`WriteKind::Update`], the groups in its image are replaced by what the image holds, and those in
 /// [`Write::merged`] are changed by updates at commit; no group is in both. All else concerns the whole record.
 #[derive(Debug)]
 pub struct Write<M: Machine> {

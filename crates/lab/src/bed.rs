@@ -16,6 +16,7 @@ use contend_workloads::{Checked, Violation, Workload, WorkloadInfo, WorkloadVisi
 use hdrhistogram::Histogram;
 
 use crate::config::{Entrant, LabError, RunConfig, options, values};
+use crate::memory::is_short;
 use crate::recording::{Recorded, recorded};
 use crate::start::Start;
 use crate::verify::{Interleaved, interleaving_seed};
@@ -27,6 +28,8 @@ const TIMED_EVERY: u64 = 16;
 const LATENCY_MAX_NS: u64 = 60_000_000_000;
 /// How often a waiting main thread looks whether it was asked to stop.
 const SLICE: Duration = Duration::from_millis(10);
+/// In how many of these slices it looks once whether memory is left: tables may grow.
+const MEMORY_EVERY: u32 = 10;
 
 type Word = <Native as Machine>::U64;
 
@@ -281,10 +284,14 @@ impl<P: Protocol<Native>, W: Workload<Native>> Bed for TypedBed<P, W> {
                 .collect();
             start_line.release(threads_count);
             let start = Instant::now();
-            let mut last_tick = Duration::ZERO;
+            let (mut last_tick, mut slices) = (Duration::ZERO, 0u32);
             // Relaxed, here and below: hints to end.
             while start.elapsed() < span.length && !stop.is_requested() && running.load(Ordering::Relaxed) > 0 {
                 std::thread::sleep(SLICE.min(span.length.saturating_sub(start.elapsed())));
+                slices += 1;
+                if slices % MEMORY_EVERY == 0 && is_short() {
+                    stop.request_for_memory();
+                }
                 let elapsed = start.elapsed();
                 tick((elapsed - last_tick).as_millis() as u64);
                 last_tick = elapsed;

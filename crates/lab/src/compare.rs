@@ -108,6 +108,7 @@ fn run(config: &RunConfig, purpose: Purpose, stop: &Stop, observer: &dyn Observe
     let mut result = ResultFile {
         schema_version: SCHEMA_VERSION,
         partial: stop.is_requested(),
+        memory_ran_short: stop.is_for_memory(),
         started_unix_seconds,
         elapsed_seconds: start.elapsed().as_secs_f64(),
         options: options.unwrap_or_default(),

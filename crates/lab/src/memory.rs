@@ -13,6 +13,13 @@ pub(crate) fn available_bytes() -> Option<u64> {
     machine.into_iter().chain(group).min()
 }
 
+/// Whether so little is left that a run whose tables grow has to end: a fiftieth of the machine's memory.
+pub(crate) fn is_short() -> bool {
+    const LEAST: u64 = 64 << 20;
+    let limit = total_bytes().map_or(LEAST, |total| (total / 50).max(LEAST));
+    available_bytes().is_some_and(|available| available < limit)
+}
+
 /// Bytes of memory that the machine has.
 pub(crate) fn total_bytes() -> Option<u64> {
     meminfo("MemTotal:")
@@ -41,6 +48,7 @@ mod tests {
     fn this_machine_has_memory() {
         let (available, total) = (available_bytes().expect("available"), total_bytes().expect("total"));
         assert!(0 < available && available <= total, "{available} of {total}");
+        assert!(!is_short(), "{available} of {total}");
     }
 
     #[test]

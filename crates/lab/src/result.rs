@@ -17,6 +17,8 @@ pub struct ResultFile {
     pub schema_version: u32,
     /// Whether the run was stopped before its end.
     pub partial: bool,
+    /// Whether that was because memory was nearly used up.
+    pub memory_ran_short: bool,
     /// When it began: seconds since 1970.
     pub started_unix_seconds: u64,
     /// How long it took, in seconds.

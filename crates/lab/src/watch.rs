@@ -14,11 +14,27 @@ impl Default for Stop {
     }
 }
 
+/// Values of the word of [`Stop`], besides 0.
+const ASKED: u64 = 1;
+const MEMORY: u64 = 2;
+
 impl Stop {
     /// Asks the run to stop: it returns what it has, within some milliseconds.
     pub fn request(&self) {
         // Relaxed: nothing else is told by it.
-        self.0.store(1, Ordering::Relaxed);
+        self.0.store(ASKED, Ordering::Relaxed);
+    }
+
+    /// Asks the run to stop because memory is nearly used up.
+    pub fn request_for_memory(&self) {
+        // Relaxed: as in `request`.
+        self.0.store(MEMORY, Ordering::Relaxed);
+    }
+
+    /// Whether memory was the reason.
+    pub fn is_for_memory(&self) -> bool {
+        // Relaxed: as in `request`.
+        self.0.load(Ordering::Relaxed) == MEMORY
     }
 
     /// Whether it was asked.

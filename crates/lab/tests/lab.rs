@@ -146,8 +146,26 @@ fn a_run_that_is_stopped_later_shows_what_it_has() {
             .join()
     });
     let result = result.expect("no panic").expect("what there was");
-    assert!(result.partial);
+    assert!(result.partial && !result.memory_ran_short);
     assert!(result.protocols[0].measured.as_ref().expect("figures").windows.len() < 10_000);
+}
+
+/// Tables grow under TPC-C: a run for which memory gets short ends with what it has, and says why.
+#[test]
+fn a_run_for_which_memory_gets_short_ends() {
+    let mut config = small("tpcc");
+    config.verify = false;
+    config.protocols = vec!["silo".into()];
+    config.windows = 10_000;
+    let stop = Stop::default();
+    let result = std::thread::scope(|scope| {
+        let running = scope.spawn(|| compare(&config, &stop, &Silent));
+        std::thread::sleep(std::time::Duration::from_millis(400));
+        stop.request_for_memory();
+        running.join().expect("no panic")
+    });
+    let result = result.expect("some windows were measured");
+    assert!(result.partial && result.memory_ran_short && !result.failed());
 }
 
 #[test]

@@ -50,6 +50,9 @@ fn deliver(result: &ResultFile, json: &Json, files: &[(&Target, String)]) -> Res
     if let Some(failure) = failure {
         return Err(failure);
     }
+    if result.memory_ran_short {
+        return Err(UserError(MEMORY.into()));
+    }
     Ok(match result {
         result if result.failed() => Status::CheckFailed,
         result if result.partial => Status::Interrupted,
@@ -57,8 +60,14 @@ fn deliver(result: &ResultFile, json: &Json, files: &[(&Target, String)]) -> Res
     })
 }
 
+const MEMORY: &str = "the run was ended because memory was nearly used up; what was measured until then is kept. This workload's \
+                      tables grow while it runs: shorter or fewer windows, or fewer protocols at a time, need less";
+
 /// What a run's failure means here.
 fn interrupted<T>(error: LabError, stop: &Stop, good: impl FnOnce(Status) -> T) -> Result<T, UserError> {
+    if error == LabError::Stopped && stop.is_for_memory() {
+        return Err(UserError(MEMORY.into()));
+    }
     if error == LabError::Stopped && stop.is_requested() {
         show::complain("stopped before anything was measured (partial: nothing to show)");
         return Ok(good(Status::Interrupted));
