@@ -352,3 +352,72 @@ impl RowUpdate<'_> {
         unsafe { (self.apply)(self.operand, row) };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contend_derive::Row;
+
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Row)]
+    #[repr(C)]
+    struct Wide {
+        count: u64,
+        small: i8,
+        text: [u8; 7],
+        #[group = 1]
+        sum: i64,
+    }
+
+    fn wide() -> Wide {
+        Wide { count: 5, small: 120, text: *b"ab\0\0\0\0\0", sum: -3 }
+    }
+
+    fn after(update: impl Update<Wide>) -> Wide {
+        let mut row = wide();
+        update.apply(&mut row);
+        row
+    }
+
+    #[test]
+    fn operations_do_what_they_are_called() {
+        assert_eq!(after(Wide::COUNT.add(7)), Wide { count: 12, ..wide() });
+        assert_eq!(after(Wide::COUNT.subtract(6)), Wide { count: u64::MAX, ..wide() }, "wraps around");
+        assert_eq!(after(Wide::SMALL.add(10)), Wide { small: -126, ..wide() }, "wraps around");
+        assert_eq!((after(Wide::SUM.max(2)).sum, after(Wide::SUM.max(-9)).sum), (2, -3));
+        assert_eq!((after(Wide::SUM.min(2)).sum, after(Wide::SUM.min(-9)).sum), (-3, -9));
+        assert_eq!(after(Wide::TEXT.set(*b"1234567")), Wide { text: *b"1234567", ..wide() });
+        assert_eq!(after(Wide::TEXT.append(*b"cd")).text, *b"abcd\0\0\0");
+        assert_eq!(after(Wide::TEXT.append(*b"cdefghij")).text, *b"abcdefg", "what does not fit is dropped");
+        assert_eq!(
+            after((Wide::COUNT.add(1), Wide::SUM.add(1), Wide::SUM.set(9))),
+            Wide { count: 6, sum: 9, ..wide() }
+        );
+    }
+
+    #[test]
+    fn operations_name_their_groups() {
+        assert_eq!(Wide::COUNT.add(1).groups(), Groups::of(0));
+        assert_eq!((Wide::COUNT.add(1), Wide::SUM.max(1)).groups(), Groups::of(0).union(Groups::of(1)));
+        assert_eq!(RowUpdate::new(&Wide::SUM.set(1)).groups(), Groups::of(1));
+    }
+
+    #[test]
+    fn lists_of_updates_keep_apart_and_in_order() {
+        let (mut pending, mut first, mut second) = (Pending::default(), None, None);
+        for _ in 0..3 {
+            pending.push(&mut first, RowUpdate::new(&Wide::COUNT.add(1)));
+            pending.push(&mut second, RowUpdate::new(&(Wide::COUNT.set(100), Wide::SMALL.set(1))));
+            pending.push(&mut first, RowUpdate::new(&Wide::TEXT.append(*b"x")));
+        }
+        pending.push(&mut second, RowUpdate::new(&Wide::COUNT.add(11)));
+        let apply = |list| {
+            let mut words = vec![0; Wide::WORDS];
+            *Wide::from_words_mut(&mut words) = wide();
+            pending.apply(list, &mut words);
+            *Wide::from_words(&words)
+        };
+        assert_eq!(apply(first), Wide { count: 8, text: *b"abxxx\0\0", ..wide() });
+        assert_eq!(apply(second), Wide { count: 111, small: 1, ..wide() });
+        assert_eq!(apply(None), wide());
+    }
+}
