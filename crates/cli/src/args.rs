@@ -37,16 +37,21 @@ pub(crate) enum Command {
 pub(crate) struct MeasureArgs {
     /// A workload or preset, see `contend list workloads` [default: ycsb-a]
     pub(crate) workload: Option<String>,
-    /// Worker threads, 1 to 1000 [default: the cores of this machine]
+    /// The machine: native, or a chip that is simulated, CHIP or CHIP:CORES, see `contend list machines`; all times are then the
+    /// chip's own [default: native]
+    #[arg(long, value_name = "MACHINE")]
+    machine: Option<String>,
+    /// Worker threads, 1 to 1000 [default: the cores of the machine]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Length of a measuring window, in seconds [default: 1]
+    /// Length of a measuring window, in seconds [default: 1; simulated: 0.0002]
     #[arg(long, value_name = "S")]
     seconds: Option<f64>,
     /// Measuring windows of each protocol; figures are their median, least and greatest [default: 5]
     #[arg(long, value_name = "N")]
     windows: Option<usize>,
-    /// Unmeasured time before a protocol's first window, in seconds; a tenth of it before each further one [default: 0.5]
+    /// Unmeasured time before a protocol's first window, in seconds; a tenth of it before each further one [default: 0.5;
+    /// simulated: 0.0002, once]
     #[arg(long, value_name = "S")]
     warmup: Option<f64>,
     /// The index: hash (points) or ordered (points and ranges) [default: hash, unless the workload scans]
@@ -55,6 +60,9 @@ pub(crate) struct MeasureArgs {
     /// Set an option, see `contend list options`; may be repeated
     #[arg(long = "set", value_name = "NAME=VALUE")]
     settings: Vec<String>,
+    /// Say where the time went: by sampling what the threads do; on a simulated chip exactly, and always
+    #[arg(long)]
+    breakdown: bool,
     /// Seed of all random choices [default: 42]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -112,6 +120,7 @@ pub(crate) enum What {
     Workloads,
     Options,
     Indexes,
+    Machines,
 }
 
 #[derive(Debug, Args)]
@@ -172,7 +181,11 @@ impl MeasureArgs {
             // A recorded index was settled for the recorded workload.
             config.index = None;
         }
+        if let Some(machine) = &self.machine {
+            config = config.on(machine)?;
+        }
         config.threads = self.threads.unwrap_or(config.threads);
+        config.breakdown |= self.breakdown;
         config.window_seconds = self.seconds.unwrap_or(config.window_seconds);
         config.windows = self.windows.unwrap_or(config.windows);
         config.warmup_seconds = self.warmup.unwrap_or(config.warmup_seconds);

@@ -43,6 +43,9 @@ pub(crate) fn table<'a>(columns: impl IntoIterator<Item = &'a str>) -> Table {
 pub(crate) fn command(result: &ResultFile, verb: &str) -> String {
     let config = &result.config;
     let mut command = format!("contend {verb} {}", config.workload);
+    if config.chip.is_some() {
+        command += &format!(" --machine {}", config.machine);
+    }
     let flag = if verb == "run" { "--protocol" } else { "--protocols" };
     command += &format!(" {flag} {}", config.protocols.join(","));
     command += &format!(" --index {}", config.index.as_deref().unwrap_or("hash"));
@@ -53,6 +56,9 @@ pub(crate) fn command(result: &ResultFile, verb: &str) -> String {
         ("compare", false) => command += " --no-verify",
         _ => {}
     }
+    if config.breakdown {
+        command += " --breakdown";
+    }
     for (name, value) in &config.settings {
         command += &format!(" --set {name}={value}");
     }
@@ -62,18 +68,31 @@ pub(crate) fn command(result: &ResultFile, verb: &str) -> String {
 /// The whole result: where it ran, the ranks, what to make of it.
 pub(crate) fn result(result: &ResultFile) -> String {
     let (config, environment) = (&result.config, &result.environment);
-    let mut text = format!(
-        "{} · {} threads on {} cores ({}) · {} index · {} windows of {} s, in turns\n",
-        config.workload,
-        config.threads,
-        environment.cores,
-        environment.cpu_model,
-        config.index.as_deref().unwrap_or("hash"),
-        config.windows,
-        config.window_seconds
-    );
-    text += &huge_pages(environment.huge_pages_granted_bytes, environment.huge_pages_advised_bytes);
-    if config.threads > environment.cores {
+    let index = config.index.as_deref().unwrap_or("hash");
+    let mut text = match &config.chip {
+        Some(chip) => format!(
+            "{} · SIMULATED on {}, {} cores at {:.1} GHz: all times are simulated time · {index} index · {} windows of {}\n",
+            config.workload,
+            chip.name,
+            config.threads,
+            chip.core.hertz / 1e9,
+            config.windows,
+            show_ns((config.window_seconds * 1e9) as u64),
+        ),
+        None => format!(
+            "{} · {} threads on {} cores ({}) · {index} index · {} windows of {} s, in turns\n",
+            config.workload,
+            config.threads,
+            environment.cores,
+            environment.cpu_model,
+            config.windows,
+            config.window_seconds
+        ),
+    };
+    if config.chip.is_none() {
+        text += &huge_pages(environment.huge_pages_granted_bytes, environment.huge_pages_advised_bytes);
+    }
+    if config.chip.is_none() && config.threads > environment.cores {
         text += &format!(
             "note: {} threads share {} cores (oversubscribed): they wait for one another\n",
             config.threads, environment.cores
@@ -91,6 +110,8 @@ pub(crate) fn result(result: &ResultFile) -> String {
     }
     text += &format!("{table}\n");
     text += &kinds(result);
+    text += &breakdowns(result);
+    text += &simulations(result);
     for entry in &result.protocols {
         text += &details(entry);
     }
@@ -119,6 +140,51 @@ fn kinds(result: &ResultFile) -> String {
         }
     }
     if rows == 0 { String::new() } else { format!("{table}\n") }
+}
+
+/// Where the time went, by protocol.
+fn breakdowns(result: &ResultFile) -> String {
+    let of = |entry: &ProtocolResult| entry.measured.as_ref().and_then(|measured| measured.breakdown.clone());
+    let Some(first) = result.protocols.iter().find_map(of) else { return String::new() };
+    let operations: Vec<String> = OPERATIONS.map(|name| format!("({name})")).to_vec();
+    let names = first.categories().map(|(name, _)| name);
+    let mut table = table(["time of"].into_iter().chain(names).chain(operations.iter().map(String::as_str)));
+    let percent = |share: f64| format!("{:.1} %", share * 100.0);
+    for entry in &result.protocols {
+        let Some(breakdown) = of(entry) else { continue };
+        let categories = breakdown.categories().map(|(_, share)| percent(share));
+        let by_operation = OPERATIONS.map(|name| percent(breakdown.operations.get(name).copied().unwrap_or(0.0)));
+        table.add_row([entry.protocol.clone()].into_iter().chain(categories).chain(by_operation));
+    }
+    format!("{table}\n")
+}
+
+/// Operations of a breakdown, in order.
+const OPERATIONS: [&str; 6] = ["body", "read", "write", "validation", "gc", "backoff"];
+
+/// What each simulation took.
+fn simulations(result: &ResultFile) -> String {
+    let mut text = String::new();
+    for entry in &result.protocols {
+        let Some(simulation) = entry.measured.as_ref().and_then(|measured| measured.simulation.as_ref()) else {
+            continue;
+        };
+        let of_accesses = |count: u64| count as f64 / simulation.accesses.max(1) as f64 * 100.0;
+        text += &format!(
+            "{}: {} accesses simulated in {:.2} s, {} a second; {:.1} % miss ({:.1} % last level, {:.1} % memory, {:.1} % another core); \
+             trace {}\n",
+            entry.protocol,
+            show_rate(simulation.accesses as f64),
+            simulation.host_seconds,
+            show_rate(simulation.accesses_per_host_second),
+            of_accesses(simulation.misses),
+            of_accesses(simulation.from_last_level),
+            of_accesses(simulation.from_memory),
+            of_accesses(simulation.from_owner),
+            simulation.trace_hash,
+        );
+    }
+    text
 }
 
 fn huge_pages(granted: u64, advised: u64) -> String {

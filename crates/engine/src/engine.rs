@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use contend_index::{Key, KeyWords};
-use contend_machine::{Atomic64, Machine, Ordering};
+use contend_machine::{Activity, Atomic64, Machine, Operation, Ordering, Phase};
 use parking_lot::{Mutex, RwLock};
 
 use crate::abort::{Abort, AbortCounts, AbortReason};
@@ -323,6 +323,7 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
     #[cold]
     fn maintain(&mut self) {
         self.since_maintenance = 0;
+        M::enter(Phase::of(Operation::Collection, Activity::Manager));
         self.engine.epochs.maybe_advance(M::now());
         let epoch = self.engine.epochs.current();
         // Once an epoch also without garbage of its own: workers that have ended may have left some.
@@ -330,6 +331,7 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
             self.collected_in = epoch;
             self.collect();
         }
+        M::enter(Phase::BODY);
     }
 
     /// Takes old tombstones out of the indexes, and reuses the memory of those taken out before.

@@ -4,7 +4,7 @@
 //! scans, misses, repeated lookups of an unlinked record, history and abort accounting are written once, for all protocols.
 
 use contend_index::{Change, Leaf};
-use contend_machine::Machine;
+use contend_machine::{Activity, Machine};
 
 use crate::abort::Abort;
 use crate::group::Groups;
@@ -158,6 +158,9 @@ impl<M: Machine, L> Context<M, L> {
     #[inline(always)]
     pub fn copy_row(&mut self, at: At<'_, M>, columns: Projection<'_>) {
         let (table, payload) = (at.table, at.table.payload(at.record));
+        let phase = M::phase();
+        M::enter(phase.doing(Activity::Useful));
+        M::step("copy row");
         if self.scratch.len() < payload.len() {
             self.grow_scratch(payload.len());
         }
@@ -168,6 +171,7 @@ impl<M: Machine, L> Context<M, L> {
             None if table.is_whole(columns.groups()) => M::copy_out(payload, &mut self.scratch[..payload.len()]),
             None => self.copy_spans(payload, table.spans(columns.groups())),
         }
+        M::enter(phase);
     }
 
     #[inline(always)]

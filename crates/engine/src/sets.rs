@@ -3,7 +3,7 @@
 use std::ptr::NonNull;
 
 use contend_index::{Change, Key, KeyWords, Leaf, MAX_KEY_WORDS};
-use contend_machine::{Atomic64, Machine, Ordering};
+use contend_machine::{Activity, Atomic64, Machine, Ordering};
 use rustc_hash::FxHashMap;
 
 use crate::abort::{Abort, AbortReason};
@@ -362,6 +362,14 @@ impl<M: Machine> WriteSet<M> {
     /// cells exclusively, and sets their metadata afterwards.
     #[inline(always)]
     pub fn install(&mut self, position: usize) {
+        let phase = M::phase();
+        M::enter(phase.doing(Activity::Useful));
+        self.install_row(position);
+        M::enter(phase);
+    }
+
+    #[inline(always)]
+    fn install_row(&mut self, position: usize) {
         self.merge(position);
         let entry = &mut self.entries[position];
         // SAFETY: as in `Write::table`; the borrow is not tied to the entry, which is changed below.

@@ -6,8 +6,7 @@ use std::ops::{ControlFlow, Deref};
 use std::sync::Arc;
 
 use contend_index::{Change, Direction, Index, IndexKind, Insert, Key, KeyWords, Leaf, Lookup, Run, ScanVisitor};
-use contend_machine::{Atomic64, Machine, Ordering};
-use parking_lot::Mutex;
+use contend_machine::{Atomic64, Latched, Machine, Ordering};
 
 use crate::group::{GROUPS_MAX, Groups};
 use crate::record::{Cells, Record};
@@ -111,7 +110,7 @@ pub struct TableCore<M: Machine> {
     history: bool,
     slabs: Slabs<M>,
     /// Who deleted keys that are in the index no more; kept only if the table records history.
-    graves: Mutex<BTreeMap<KeyWords, u64>>,
+    graves: Latched<M, BTreeMap<KeyWords, u64>>,
 }
 
 impl<M: Machine> TableCore<M> {
@@ -238,7 +237,7 @@ impl<M: Machine> TableCore<M> {
 
     /// Who deleted this key, if it was and is in the index no more; 0 if nobody.
     pub(crate) fn grave(&self, key: &KeyWords) -> u64 {
-        self.graves.lock().get(key).copied().unwrap_or(0)
+        self.graves.with(|graves| graves.get(key).copied().unwrap_or(0))
     }
 
     /// The keys in the range that were deleted and are in the index no more, with their deleters.
@@ -246,7 +245,7 @@ impl<M: Machine> TableCore<M> {
         if low > high {
             return Vec::new();
         }
-        self.graves.lock().range(low..=high).map(|(&key, &deleter)| (key, deleter)).collect()
+        self.graves.with(|graves| graves.range(low..=high).map(|(&key, &deleter)| (key, deleter)).collect())
     }
 
     /// Bytes of the records' memory, used or not.
@@ -311,7 +310,7 @@ impl<M: Machine, K: Key> Table<M, K> {
                 payload_words,
                 history,
                 slabs: Slabs::new(cell_count * meta_words + payload_words),
-                graves: Mutex::new(BTreeMap::new()),
+                graves: Latched::new(BTreeMap::new()),
             },
             index: Index::new(spec.index, spec.expected_rows, spec.apart),
         }
@@ -352,13 +351,14 @@ impl<M: Machine, K: Key> Table<M, K> {
     pub(crate) fn insert(&self, run: &mut Run<'_, M, K>, key: K, record: Record<M>) -> Placed<M> {
         if self.history {
             // One critical section with `remove`, so that the record is signed by whoever deleted the key last.
-            let graves = self.graves.lock();
-            let deleter = graves.get(&key.to_words()).copied().unwrap_or(0);
-            for signature in &self.payload(record)[self.row_words..] {
-                // Relaxed: the record is private until the index publishes it.
-                signature.store(deleter, Ordering::Relaxed);
-            }
-            return Self::placed(run.insert(key, record.value()));
+            return self.graves.with(|graves| {
+                let deleter = graves.get(&key.to_words()).copied().unwrap_or(0);
+                for signature in &self.payload(record)[self.row_words..] {
+                    // Relaxed: the record is private until the index publishes it.
+                    signature.store(deleter, Ordering::Relaxed);
+                }
+                Self::placed(run.insert(key, record.value()))
+            });
         }
         Self::placed(run.insert(key, record.value()))
     }
@@ -434,13 +434,14 @@ impl<M: Machine, K: Key> AnyTable<M> for Table<M, K> {
         if !self.history {
             return self.index.remove(K::from_words(*key), record.value());
         }
-        let mut graves = self.graves.lock();
-        // Relaxed: the record is a tombstone that the caller has retired; nobody signs it any more.
-        let deleter = self.payload(record)[self.signature(0)].load(Ordering::Relaxed);
-        if deleter != 0 {
-            graves.insert(*key, deleter);
-        }
-        self.index.remove(K::from_words(*key), record.value())
+        self.graves.with(|graves| {
+            // Relaxed: the record is a tombstone that the caller has retired; nobody signs it any more.
+            let deleter = self.payload(record)[self.signature(0)].load(Ordering::Relaxed);
+            if deleter != 0 {
+                graves.insert(*key, deleter);
+            }
+            self.index.remove(K::from_words(*key), record.value())
+        })
     }
 
     fn bytes(&self) -> u64 {

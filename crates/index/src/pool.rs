@@ -9,11 +9,10 @@
 //! cuts, so a queue that frees at one end what it needs at the other does not grow.
 
 use std::alloc::Layout;
-use std::cell::UnsafeCell;
 use std::fmt;
 use std::ptr::NonNull;
 
-use contend_machine::{Atomic64, Machine, Ordering, Spin};
+use contend_machine::{Atomic64, Latched, Machine, Ordering};
 use crossbeam_utils::CachePadded;
 
 pub(crate) const LINE: usize = 64;
@@ -44,54 +43,6 @@ pub(crate) unsafe fn initialise<M: Machine>(words: *mut M::U64, count: usize) {
     for i in 0..count {
         // SAFETY: in bounds and unshared by the caller's promise.
         unsafe { words.add(i).write(M::U64::new(0)) };
-    }
-}
-
-/// Data under a spinning latch, for short and rare critical sections.
-pub(crate) struct Latched<M: Machine, T> {
-    latch: M::U64,
-    data: UnsafeCell<T>,
-}
-
-// SAFETY: the latch lets one thread at a time reach the data.
-unsafe impl<M: Machine, T: Send> Sync for Latched<M, T> {}
-
-impl<M: Machine, T> Latched<M, T> {
-    pub(crate) fn new(data: T) -> Self {
-        Latched { latch: M::U64::new(0), data: UnsafeCell::new(data) }
-    }
-
-    /// Runs `body` with the data, unless another thread has it.
-    pub(crate) fn try_with<R>(&self, body: impl FnOnce(&mut T) -> R) -> Option<R> {
-        // Acquire: pairs with the Release below, by which the last holder left the data.
-        self.latch.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).ok()?;
-        // SAFETY: this thread holds the latch.
-        let result = body(unsafe { &mut *self.data.get() });
-        // Release: pairs with the Acquire above.
-        self.latch.store(0, Ordering::Release);
-        Some(result)
-    }
-
-    /// Waits for the data, and runs `body` with it.
-    pub(crate) fn with<R>(&self, body: impl FnOnce(&mut T) -> R) -> R {
-        let mut body = Some(body);
-        let mut spin = Spin::<M>::new();
-        loop {
-            if let Some(result) = self.try_with(|data| body.take().expect("runs once")(data)) {
-                return result;
-            }
-            spin.wait();
-        }
-    }
-
-    pub(crate) fn get_mut(&mut self) -> &mut T {
-        self.data.get_mut()
-    }
-}
-
-impl<M: Machine, T> fmt::Debug for Latched<M, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Latched").field("latch", &self.latch).finish_non_exhaustive()
     }
 }
 

@@ -5,14 +5,16 @@ use std::time::{Duration, Instant, SystemTime};
 
 use contend_engine::abort::AbortCounts;
 use contend_engine::{AbortReason, Isolation};
-use hdrhistogram::Histogram;
+use contend_machine::{Activity, Operation, Phase};
+use contend_sim::Statistics;
 
-use crate::bed::{Bed, Count, KindCount, Purpose, Span, bed};
+use crate::bed::{Bed, Count, KindCount, Purpose, SAMPLE_EVERY, Span, Tally, bed};
 use crate::config::{Entrant, LabError, RunConfig};
 use crate::environment;
 use crate::recording::Recorded;
 use crate::result::{
-    Check, KindResult, Measured, ProtocolResult, ResultFile, SCHEMA_VERSION, Spread, Verification, Window,
+    Breakdown, Check, Environment, KindResult, Measured, ProtocolResult, ResultFile, SCHEMA_VERSION, SimulationResult,
+    Spread, Verification, Window,
 };
 use crate::verify::{verify, verify_history};
 use crate::watch::{Observer, Stop};
@@ -21,6 +23,9 @@ use crate::watch::{Observer, Stop};
 const UPPER_BOUND: &str = "none";
 /// A history of more transactions than this is more than memory and patience hold: a recorded run ends there.
 pub const RECORDED_MAX: u64 = 200_000;
+
+/// Units of a measurement's progress.
+const PROGRESS_UNITS: u64 = 10_000;
 
 /// A result, and the history if one was recorded.
 #[derive(Debug)]
@@ -69,35 +74,11 @@ fn run(config: &RunConfig, purpose: Purpose, stop: &Stop, observer: &dyn Observe
     let started_unix_seconds =
         SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs());
     let start = Instant::now();
-    let mut entries = Vec::new();
-    for entrant in &config.entrants()? {
-        let verification = if config.verify { verify(&config, entrant, stop, observer)? } else { None };
-        if stop.is_requested() {
-            return Err(LabError::Stopped);
-        }
-        entries.push(Entry::new(&config, entrant, purpose, verification)?);
-    }
-    for entry in &mut entries {
-        entry.load(stop, observer)?;
-    }
-    if stop.is_requested() {
-        return Err(LabError::Stopped);
-    }
-    let environment = environment::here();
-    measure(&config, &mut entries, purpose, stop, observer)?;
-    let mut recorded = None;
-    if purpose == Purpose::Record {
-        recorded = entries[0].judge_history();
-    }
-    for entry in &mut entries {
-        entry.check(observer);
-    }
-    if entries.iter().all(|entry| entry.windows.is_empty() && !entry.refused()) {
-        return Err(LabError::Stopped);
-    }
-    let options = entries.iter().find_map(|entry| entry.bed.as_ref()).map(|bed| bed.workload_options());
-    let mut protocols: Vec<ProtocolResult> =
-        entries.into_iter().map(|entry| entry.finish(purpose == Purpose::Record)).collect();
+    let entrants = config.entrants()?;
+    let Part { environment, options, mut protocols, recorded } = match config.chip {
+        None => run_part(&config, &entrants, purpose, stop, observer)?,
+        Some(_) => run_simulated(&config, &entrants, purpose, stop, observer)?,
+    };
     let upper_bound = protocols.iter().find(|result| result.protocol == UPPER_BOUND).and_then(median);
     for result in &mut protocols {
         if let (Some(measured), Some(upper_bound)) = (&mut result.measured, upper_bound) {
@@ -111,7 +92,7 @@ fn run(config: &RunConfig, purpose: Purpose, stop: &Stop, observer: &dyn Observe
         memory_ran_short: stop.is_for_memory(),
         started_unix_seconds,
         elapsed_seconds: start.elapsed().as_secs_f64(),
-        options: options.unwrap_or_default(),
+        options,
         environment,
         config,
         protocols,
@@ -119,6 +100,79 @@ fn run(config: &RunConfig, purpose: Purpose, stop: &Stop, observer: &dyn Observe
     };
     result.finding = finding(&result);
     Ok(Outcome { result, recorded })
+}
+
+/// Some entries, run.
+struct Part {
+    environment: Environment,
+    options: BTreeMap<String, String>,
+    protocols: Vec<ProtocolResult>,
+    recorded: Option<Recorded>,
+}
+
+/// Verifies, loads, measures and checks these entries, windows in turns.
+fn run_part(
+    config: &RunConfig,
+    entrants: &[Entrant],
+    purpose: Purpose,
+    stop: &Stop,
+    observer: &dyn Observer,
+) -> Result<Part, LabError> {
+    let mut entries = Vec::new();
+    for entrant in entrants {
+        let verification = if config.verify { verify(config, entrant, stop, observer)? } else { None };
+        if stop.is_requested() {
+            return Err(LabError::Stopped);
+        }
+        entries.push(Entry::new(config, entrant, purpose, verification)?);
+    }
+    for entry in &mut entries {
+        entry.load(stop, observer)?;
+    }
+    if stop.is_requested() {
+        return Err(LabError::Stopped);
+    }
+    let environment = environment::here(config);
+    measure(config, &mut entries, purpose, stop, observer)?;
+    for entry in &mut entries {
+        entry.settle()?;
+    }
+    let recorded = if purpose == Purpose::Record { entries[0].judge_history() } else { None };
+    for entry in &mut entries {
+        entry.check(observer);
+    }
+    if entries.iter().all(|entry| entry.windows.is_empty() && !entry.refused()) {
+        return Err(LabError::Stopped);
+    }
+    let options = entries.iter().find_map(|entry| entry.bed.as_ref()).map(|bed| bed.workload_options());
+    let protocols = entries.into_iter().map(|entry| entry.finish(config, purpose == Purpose::Record)).collect();
+    Ok(Part { environment, options: options.unwrap_or_default(), protocols, recorded })
+}
+
+/// The same on a simulated chip: one entry after the other, each on a fresh chip. Time is simulated, so no machine gets slower meanwhile; and
+/// an entry's figures are the same whichever others run.
+fn run_simulated(
+    config: &RunConfig,
+    entrants: &[Entrant],
+    purpose: Purpose,
+    stop: &Stop,
+    observer: &dyn Observer,
+) -> Result<Part, LabError> {
+    let mut all: Option<Part> = None;
+    for entrant in entrants {
+        // A thread of its own: the chip's memory is the host thread's.
+        let part = std::thread::scope(|scope| {
+            let one = || run_part(config, std::slice::from_ref(entrant), purpose, stop, observer);
+            scope.spawn(one).join().expect("a simulation does not panic")
+        });
+        match (part, &mut all) {
+            (Ok(part), None) => all = Some(part),
+            (Ok(part), Some(all)) => all.protocols.extend(part.protocols),
+            (Err(LabError::Stopped), Some(_)) => break,
+            (Err(error), _) => return Err(error),
+        }
+    }
+    all.ok_or(LabError::Stopped)
 }
 
 fn median(result: &ProtocolResult) -> Option<f64> {
@@ -136,10 +190,13 @@ fn measure(
     // A warm-up would fill the history before the first window.
     let warmup = if purpose == Purpose::Record { 0.0 } else { config.warmup_seconds };
     let window = config.window_seconds;
+    // A simulation stands still between its windows, so it needs no second warm-up.
+    let again = if config.chip.is_some() { 0.0 } else { warmup / 10.0 };
     let runs = entries.iter().filter(|entry| !entry.refused()).count() as f64;
     let windows = config.windows as f64;
-    let seconds = runs * (windows * window + warmup + (windows - 1.0) * warmup / 10.0);
-    observer.begin("measuring", (seconds * 1e3) as u64);
+    let seconds = runs * (windows * window + warmup + (windows - 1.0) * again);
+    observer.begin("measuring", PROGRESS_UNITS);
+    let progress = |of: f64| observer.advance((of / seconds * PROGRESS_UNITS as f64) as u64);
     let mut left = (purpose == Purpose::Record).then_some(RECORDED_MAX);
     for round in 0..config.windows {
         for turn in 0..entries.len() {
@@ -148,14 +205,13 @@ fn measure(
                 continue;
             }
             let Some(bed) = &mut entry.bed else { continue };
-            let warmup = if round == 0 { warmup } else { warmup / 10.0 };
-            span(&mut **bed, warmup, &mut left, stop, observer)?;
-            if round == 0 {
-                bed.reset_latencies();
+            let warmup = if round == 0 { warmup } else { again };
+            if warmup > 0.0 {
+                span(&mut **bed, warmup, &mut left, stop, &progress)?;
             }
-            let count = span(&mut **bed, window, &mut left, stop, observer)?;
+            let count = span(&mut **bed, window, &mut left, stop, &progress)?;
             // A window that was cut short counts if it was long enough to mean something.
-            if count.seconds >= window / 2.0 || left.is_some() && count.commits > 0 {
+            if count.seconds >= window / 2.0 || left.is_some() && count.tally.all().commits > 0 {
                 entry.windows.push((round + 1, count));
             }
             if stop.is_requested() || left == Some(0) {
@@ -174,11 +230,13 @@ fn span(
     seconds: f64,
     left: &mut Option<u64>,
     stop: &Stop,
-    observer: &dyn Observer,
+    progress: &dyn Fn(f64),
 ) -> Result<Count, LabError> {
     let span = Span { length: Duration::from_secs_f64(seconds), transactions_max: *left };
-    let count = bed.run(span, stop, &|milliseconds| observer.advance(milliseconds))?;
-    *left = left.map(|left| left.saturating_sub(count.commits));
+    let count = bed.run(span, stop, &|part| progress(part * seconds))?;
+    if let Some(left) = left {
+        *left = left.saturating_sub(count.tally.all().commits);
+    }
     Ok(count)
 }
 
@@ -222,6 +280,11 @@ impl Entry {
         Ok(())
     }
 
+    /// Ends what is under way.
+    fn settle(&mut self) -> Result<(), LabError> {
+        self.bed.as_mut().map_or(Ok(()), |bed| bed.settle())
+    }
+
     fn check(&mut self, observer: &dyn Observer) {
         if self.windows.is_empty() {
             return;
@@ -242,13 +305,13 @@ impl Entry {
     fn judge_history(&mut self) -> Option<Recorded> {
         let recorded = self.bed.as_mut()?.take_history();
         let mut verification = verify_history(&recorded, self.isolation);
-        verification.aborts = self.windows.iter().map(|(_, count)| count.aborts.conflicts()).sum();
+        verification.aborts = self.windows.iter().map(|(_, count)| count.tally.all().aborts.conflicts()).sum();
         self.verification = Some(verification);
         Some(recorded)
     }
 
-    fn finish(self, was_recorded: bool) -> ProtocolResult {
-        let measured = if self.refused() { None } else { self.measured(was_recorded) };
+    fn finish(self, config: &RunConfig, was_recorded: bool) -> ProtocolResult {
+        let measured = if self.refused() { None } else { self.measured(config, was_recorded) };
         ProtocolResult {
             protocol: self.protocol,
             isolation: self.isolation.name().into(),
@@ -259,53 +322,113 @@ impl Entry {
         }
     }
 
-    fn measured(&self, was_recorded: bool) -> Option<Measured> {
+    fn measured(&self, config: &RunConfig, was_recorded: bool) -> Option<Measured> {
         let bed = self.bed.as_ref()?;
-        let tps = |count: &Count| count.commits as f64 / count.seconds;
-        let throughput_tps = Spread::of(self.windows.iter().map(|(_, count)| tps(count)))?;
-        let mut total = Count::default();
-        self.windows.iter().for_each(|(_, count)| total.add(&count.kinds));
-        let (commits, aborts) = (total.commits, total.aborts.conflicts());
-        let latencies = bed.latencies();
-        let mut all = latencies[0].1.clone();
-        for (_, histogram) in &latencies[1..] {
-            all.add(histogram).expect("histograms of equal bounds");
-        }
+        let windows: Vec<Window> = self
+            .windows
+            .iter()
+            .map(|(round, count)| {
+                let all = count.tally.all();
+                Window {
+                    round: *round,
+                    seconds: count.seconds,
+                    commits: all.commits,
+                    aborts: all.aborts.conflicts(),
+                    throughput_tps: all.commits as f64 / count.seconds,
+                }
+            })
+            .collect();
+        let throughput_tps = Spread::of(windows.iter().map(|window| window.throughput_tps))?;
+        let mut total = Tally::default();
+        self.windows.iter().for_each(|(_, count)| total.add(&count.tally));
+        let seconds: f64 = self.windows.iter().map(|(_, count)| count.seconds).sum();
+        let all = total.all();
+        let (commits, aborts) = (all.commits, all.aborts.conflicts());
         Some(Measured {
             throughput_tps,
             share_of_none: None,
             commits,
             aborts,
             abort_rate: abort_rate(commits, aborts),
-            aborts_by_reason: by_reason(&total.aborts),
-            latency_ns_p50: all.value_at_quantile(0.5),
-            latency_ns_p99: all.value_at_quantile(0.99),
-            latency_ns_p999: all.value_at_quantile(0.999),
-            latency_ns_max: all.max(),
-            kinds: latencies
+            aborts_by_reason: by_reason(&all.aborts),
+            latency_ns_p50: all.latencies.value_at_quantile(0.5),
+            latency_ns_p99: all.latencies.value_at_quantile(0.99),
+            latency_ns_p999: all.latencies.value_at_quantile(0.999),
+            latency_ns_max: all.latencies.max(),
+            kinds: bed
+                .kinds()
                 .iter()
                 .zip(&total.kinds)
-                .filter(|(_, count)| **count != KindCount::default())
-                .map(|((kind, samples), count)| kind_result(kind, samples, count))
+                .filter(|(_, count)| !count.is_empty())
+                .map(|(kind, count)| kind_result(kind, count))
                 .collect(),
             loaded_bytes: self.loaded_bytes,
             memory_bytes: bed.bytes(),
             memory_bytes_per_record: self.loaded_bytes as f64 / bed.load_units().max(1) as f64,
             load_seconds: self.load_seconds,
             recorded: was_recorded,
-            windows: self
-                .windows
-                .iter()
-                .map(|(round, count)| Window {
-                    round: *round,
-                    seconds: count.seconds,
-                    commits: count.commits,
-                    aborts: count.aborts.conflicts(),
-                    throughput_tps: tps(count),
-                })
-                .collect(),
+            breakdown: breakdown(&total, due(config, seconds)),
+            simulation: self.simulation(),
+            windows,
         })
     }
+
+    /// What the chip did in all windows, if there is one.
+    fn simulation(&self) -> Option<SimulationResult> {
+        let of_windows: Vec<_> = self.windows.iter().filter_map(|(_, count)| count.simulation).collect();
+        let last = of_windows.last()?;
+        let sum = |of: fn(&Statistics) -> u64| of_windows.iter().map(|window| of(&window.statistics)).sum::<u64>();
+        let host_seconds: f64 = of_windows.iter().map(|window| window.host_seconds).sum();
+        let accesses = sum(|statistics| statistics.accesses);
+        Some(SimulationResult {
+            accesses,
+            misses: sum(|statistics| statistics.misses),
+            from_last_level: sum(|statistics| statistics.from_last_level),
+            from_memory: sum(|statistics| statistics.from_memory),
+            from_owner: sum(|statistics| statistics.from_owner),
+            remote: sum(|statistics| statistics.remote),
+            invalidations: sum(|statistics| statistics.invalidations),
+            queued_cycles: sum(|statistics| statistics.queued_cycles),
+            trace_hash: format!("{:016x}", last.trace_hash),
+            host_seconds,
+            accesses_per_host_second: accesses as f64 / host_seconds,
+        })
+    }
+}
+
+/// The time that all workers had in so many seconds, in the unit of their times by phase.
+fn due(config: &RunConfig, seconds: f64) -> f64 {
+    match &config.chip {
+        Some(chip) => config.threads as f64 * seconds * chip.core.hertz,
+        None => config.threads as f64 * seconds / SAMPLE_EVERY.as_secs_f64(),
+    }
+}
+
+/// Where the time went; `None` if nobody looked.
+fn breakdown(total: &Tally, due: f64) -> Option<Breakdown> {
+    let all = total.useful.iter().chain(&total.aborted).sum::<u64>() as f64;
+    if all == 0.0 {
+        return None;
+    }
+    let share = |time: u64| time as f64 / all;
+    let phases = || (0..Phase::COUNT).map(Phase::numbered);
+    let activity = |activity: Activity| {
+        share(phases().filter(|phase| phase.activity() == activity).map(|phase| total.useful[phase.number()]).sum())
+    };
+    let operation = |operation: Operation| {
+        let times = phases().filter(|phase| phase.operation() == operation);
+        share(times.map(|phase| total.useful[phase.number()] + total.aborted[phase.number()]).sum())
+    };
+    Some(Breakdown {
+        useful: activity(Activity::Useful),
+        abort: share(total.aborted.iter().sum()),
+        timestamp: activity(Activity::Timestamp),
+        index: activity(Activity::Index),
+        wait: activity(Activity::Wait),
+        manager: activity(Activity::Manager),
+        operations: Operation::ALL.iter().map(|&one| (one.name().to_string(), operation(one))).collect(),
+        accounted: all / due,
+    })
 }
 
 /// Of all tries, the fraction that a conflict aborted.
@@ -319,8 +442,8 @@ fn by_reason(aborts: &AbortCounts) -> BTreeMap<String, u64> {
     counted.filter(|(_, count)| *count > 0).collect()
 }
 
-fn kind_result(kind: &str, samples: &Histogram<u64>, count: &KindCount) -> KindResult {
-    let aborts = count.aborts.conflicts();
+fn kind_result(kind: &str, count: &KindCount) -> KindResult {
+    let (aborts, samples) = (count.aborts.conflicts(), &count.latencies);
     KindResult {
         kind: kind.into(),
         commits: count.commits,

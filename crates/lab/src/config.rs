@@ -6,9 +6,11 @@ use contend_engine::{EngineOptions, IndexKind, Info, OptionSpec, Options, Protoc
 use contend_machine::{Native, available_cores};
 use contend_protocols::method::RetryOptions;
 use contend_protocols::{ProtocolVisitor, all_protocols, with_protocol};
+use contend_sim::{ChipOptions, Preset};
 use contend_workloads::{Workload, WorkloadInfo, WorkloadVisitor, all_workloads, with_workload};
 use serde::{Deserialize, Serialize};
 
+use crate::machine::{ChipConfig, MachineChoice, NATIVE, SimulationOptions};
 use crate::memory::{available_bytes, show_bytes};
 
 /// Why a run can't be, or can't go on.
@@ -33,7 +35,11 @@ pub struct RunConfig {
     pub protocols: Vec<String>,
     /// `hash` or `ordered`; none: hash, unless the workload needs an order.
     pub index: Option<String>,
-    /// Worker threads.
+    /// The machine: `native`, or a chip that is simulated, whose parameters are in `chip`.
+    pub machine: String,
+    /// The simulated chip.
+    pub chip: Option<Preset>,
+    /// Worker threads; on a simulated chip, one on each of so many cores.
     pub threads: usize,
     /// Length of a measuring window, in seconds.
     pub window_seconds: f64,
@@ -45,6 +51,8 @@ pub struct RunConfig {
     pub seed: u64,
     /// Whether each protocol is proved right first.
     pub verify: bool,
+    /// Whether it is said where the time went. Always so on a simulated chip.
+    pub breakdown: bool,
     /// Options that differ from the defaults: what `--set` sets.
     pub settings: BTreeMap<String, String>,
 }
@@ -55,19 +63,24 @@ impl Default for RunConfig {
             workload: "ycsb-a".into(),
             protocols: all_protocols::<Native>().into_iter().map(|(info, _)| info.name.into()).collect(),
             index: None,
+            machine: NATIVE.into(),
+            chip: None,
             threads: available_cores().len(),
             window_seconds: 1.0,
             windows: 5,
             warmup_seconds: 0.5,
             seed: 42,
             verify: true,
+            breakdown: false,
             settings: BTreeMap::new(),
         }
     }
 }
 
-/// The most threads of a run: an engine has room for 1024 workers, and loaders come on top.
+/// The most threads of a run on the host.
 pub const THREADS_MAX: usize = 1000;
+/// Length of a window, and of a warm-up, on a simulated chip: some transactions of each of a thousand cores.
+const SIMULATED_SECONDS: f64 = 0.0002;
 /// The most seconds of a window.
 pub const SECONDS_MAX: f64 = 86_400.0;
 /// The most windows.
@@ -126,6 +139,16 @@ pub fn engine_specs() -> Vec<OptionSpec> {
     EngineOptions::specs()
 }
 
+/// The options of a simulated chip.
+pub fn simulation_specs() -> Vec<OptionSpec> {
+    SimulationOptions::specs()
+}
+
+/// The options that an entry of a comparison may have besides its protocol's.
+fn common_specs() -> Vec<OptionSpec> {
+    [retry_specs(), engine_specs()].concat()
+}
+
 /// One entry of a comparison: a protocol with its options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entrant {
@@ -140,22 +163,52 @@ pub(crate) struct Entrant {
 }
 
 impl Entrant {
-    fn parse(entry: &str, common: &BTreeMap<String, String>) -> Entrant {
+    fn parse(entry: &str, common: &BTreeMap<String, String>) -> Result<Entrant, LabError> {
         let mut parts = entry.split('+');
         let protocol = parts.next().unwrap_or_default().to_string();
-        let own: BTreeMap<String, String> = parts
-            .map(|part| {
-                let (name, value) = part.split_once('=').unwrap_or((part, "on"));
-                (name.to_string(), value.to_string())
-            })
-            .collect();
+        let mut own = BTreeMap::new();
+        for part in parts {
+            let (name, value) = part.split_once('=').unwrap_or((part, "on"));
+            if own.insert(name.to_string(), value.to_string()).is_some() {
+                return Err(LabError::BadInput(format!("'{entry}': option '{name}' is set twice")));
+            }
+        }
         let mut settings = common.clone();
         settings.extend(own.clone());
-        Entrant { name: entry.into(), protocol, settings, own }
+        Ok(Entrant { name: entry.into(), protocol, settings, own })
     }
 }
 
 impl RunConfig {
+    /// The same on another machine, with as many threads as were asked for of it, else as it has, and with windows that suit it.
+    ///
+    /// # Errors
+    /// There is no such machine, or it has fewer cores.
+    pub fn on(mut self, machine: &str) -> Result<RunConfig, LabError> {
+        let MachineChoice { chip, cores } = MachineChoice::parse(machine)?;
+        self.machine = machine.into();
+        match &chip {
+            Some(chip) => {
+                self.threads = cores.unwrap_or_else(|| chip.threads_max());
+                (self.window_seconds, self.warmup_seconds) = (SIMULATED_SECONDS, SIMULATED_SECONDS);
+            }
+            None => {
+                let native = RunConfig::default();
+                self.threads = native.threads;
+                (self.window_seconds, self.warmup_seconds) = (native.window_seconds, native.warmup_seconds);
+            }
+        }
+        self.chip = chip;
+        Ok(self)
+    }
+
+    /// The chip with its options, if there is one.
+    pub(crate) fn chip_config(&self) -> Option<ChipConfig> {
+        let preset = self.chip.clone()?;
+        let SimulationOptions { lookahead, warm } = options(&[], &self.settings).unwrap_or_default();
+        Some(ChipConfig { preset, options: ChipOptions { lookahead, warm, seed: self.seed } })
+    }
+
     /// The entries of the comparison.
     ///
     /// # Errors
@@ -165,11 +218,11 @@ impl RunConfig {
         let workloads = all_workloads::<Native>();
         let mut entrants: Vec<Entrant> = Vec::new();
         for entry in &self.protocols {
-            let entrant = Entrant::parse(entry, &self.settings);
+            let entrant = Entrant::parse(entry, &self.settings)?;
             let Some((info, specs)) = protocols.iter().find(|(info, _)| info.name == entrant.protocol) else {
                 return Err(unknown("protocol", &entrant.protocol, protocols.iter().map(|(info, _)| info.name)));
             };
-            let others = [retry_specs(), engine_specs()].concat();
+            let others = common_specs();
             for name in entrant.own.keys() {
                 if specs.iter().chain(&others).any(|spec| spec.name == name) {
                     continue;
@@ -209,11 +262,21 @@ impl RunConfig {
         }
         let entrants = self.entrants()?;
         self.check_setting_names(workload_specs, &protocols, &entrants)?;
+        if self.chip.is_some() {
+            options::<SimulationOptions>(&[], &self.settings)?;
+        }
         for entrant in &entrants {
-            options::<RetryOptions>(&[], &entrant.settings)?;
-            options::<EngineOptions>(&[], &entrant.settings)?;
+            // The value may be the entry's own.
+            let of_entry = |error| match error {
+                LabError::BadInput(message) if !entrant.own.is_empty() => {
+                    LabError::BadInput(format!("'{}': {message}", entrant.name))
+                }
+                error => error,
+            };
+            options::<RetryOptions>(&[], &entrant.settings).map_err(of_entry)?;
+            options::<EngineOptions>(&[], &entrant.settings).map_err(of_entry)?;
             let check = CheckProtocol(&entrant.settings);
-            with_protocol::<Native, _>(&entrant.protocol, check).expect("a registered name")?;
+            with_protocol::<Native, _>(&entrant.protocol, check).expect("a registered name").map_err(of_entry)?;
         }
         let index = self.index.as_deref().map(index_kind).transpose()?;
         let check = CheckWorkload { settings: &self.settings, index };
@@ -227,11 +290,15 @@ impl RunConfig {
             let message = || format!("{what} is {value}; valid: 1 to {max}");
             if (1..=max).contains(&value) { Ok(()) } else { Err(LabError::BadInput(message())) }
         };
-        in_range("threads", self.threads, THREADS_MAX)?;
+        match &self.chip {
+            None => in_range("threads", self.threads, THREADS_MAX)?,
+            Some(chip) => in_range(&format!("threads on {}", chip.name), self.threads, chip.threads_max())?,
+        }
         in_range("windows", self.windows, WINDOWS_MAX)?;
-        if !(0.001..=SECONDS_MAX).contains(&self.window_seconds) {
+        let least = if self.chip.is_some() { 1e-6 } else { 1e-3 };
+        if !(least..=SECONDS_MAX).contains(&self.window_seconds) {
             let seconds = self.window_seconds;
-            return Err(LabError::BadInput(format!("seconds is {seconds}; valid: 0.001 to {SECONDS_MAX}")));
+            return Err(LabError::BadInput(format!("seconds is {seconds}; valid: {least} to {SECONDS_MAX}")));
         }
         if !(0.0..=SECONDS_MAX).contains(&self.warmup_seconds) {
             let seconds = self.warmup_seconds;
@@ -248,7 +315,10 @@ impl RunConfig {
         entrants: &[Entrant],
     ) -> Result<(), LabError> {
         let is_chosen = |name: &str| entrants.iter().any(|entrant| entrant.protocol == name);
-        let others = [retry_specs(), engine_specs()].concat();
+        let mut others = common_specs();
+        if self.chip.is_some() {
+            others.extend(simulation_specs());
+        }
         let has = |specs: &[OptionSpec], name: &str| specs.iter().any(|spec| spec.name == name);
         for name in self.settings.keys() {
             let owner = protocols.iter().find(|(_, specs)| has(specs, name)).map(|(info, _)| info.name);

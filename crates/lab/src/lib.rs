@@ -11,6 +11,7 @@ pub mod compare;
 pub mod config;
 mod environment;
 pub mod limit;
+pub mod machine;
 mod memory;
 pub mod recording;
 pub mod report;

@@ -8,7 +8,7 @@ use crate::config::{LabError, RunConfig};
 pub use crate::stats::Spread;
 
 /// The version of this schema. It rises when a field changes its meaning.
-pub const SCHEMA_VERSION: u32 = 2;
+pub const SCHEMA_VERSION: u32 = 3;
 
 /// A whole result file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -122,6 +122,10 @@ pub struct Measured {
     pub load_seconds: f64,
     /// Whether a history was recorded meanwhile, which makes transactions slower.
     pub recorded: bool,
+    /// Where the workers' time went, if that was asked for.
+    pub breakdown: Option<Breakdown>,
+    /// What the simulated chip did.
+    pub simulation: Option<SimulationResult>,
     /// The windows.
     pub windows: Vec<Window>,
 }
@@ -149,6 +153,71 @@ pub struct KindResult {
     pub latency_ns_p999: u64,
     /// The longest that was seen.
     pub latency_ns_max: u64,
+}
+
+/// Where the workers' time went: shares of all of it, twice divided.
+///
+/// The six categories of DBx1000 (Yu et al., VLDB 2014, section 3.2): `abort` is all that was done for tries that did not commit, and
+/// between them and the next; the others are of tries that committed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Breakdown {
+    /// The transactions' own logic, and copying rows.
+    pub useful: f64,
+    /// Tries that were aborted, and what came until the next.
+    pub abort: f64,
+    /// Getting timestamps.
+    pub timestamp: f64,
+    /// Looking keys up.
+    pub index: f64,
+    /// Waiting for other transactions.
+    pub wait: f64,
+    /// The protocol: locks, versions, validation.
+    pub manager: f64,
+    /// The same time by operation, whether it committed or not: `body`, `read`, `write`, `validation`, `gc`, `backoff`.
+    pub operations: BTreeMap<String, f64>,
+    /// Of the workers' time in the windows, the part that is accounted for. Where the time is sampled, samples by those that were due.
+    pub accounted: f64,
+}
+
+impl Breakdown {
+    /// The six categories, in order, with their names in DBx1000's paper.
+    pub fn categories(&self) -> [(&'static str, f64); 6] {
+        [
+            ("useful work", self.useful),
+            ("abort", self.abort),
+            ("ts alloc", self.timestamp),
+            ("index", self.index),
+            ("wait", self.wait),
+            ("manager", self.manager),
+        ]
+    }
+}
+
+/// What a simulated chip did in all windows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SimulationResult {
+    /// Accesses to shared memory, by line.
+    pub accesses: u64,
+    /// Of those, the ones that no private cache answered.
+    pub misses: u64,
+    /// Misses that the last level answered.
+    pub from_last_level: u64,
+    /// Misses that memory answered.
+    pub from_memory: u64,
+    /// Misses that another core's cache answered.
+    pub from_owner: u64,
+    /// Misses that went to another socket.
+    pub remote: u64,
+    /// Copies that a core had to drop, because another wrote.
+    pub invalidations: u64,
+    /// Cycles for which requests waited for a line that was busy at its home.
+    pub queued_cycles: u64,
+    /// A hash over every access of the simulation so far: who, which line, when. Two runs with one hash were the same. In hexadecimal.
+    pub trace_hash: String,
+    /// How long the host took.
+    pub host_seconds: f64,
+    /// Simulated accesses in a second of the host.
+    pub accesses_per_host_second: f64,
 }
 
 /// One measuring window.

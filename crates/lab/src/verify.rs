@@ -48,13 +48,14 @@ pub(crate) fn verify_bed(
     bed.load(stop, &|_| {})?;
     let span = Span { length: Duration::from_secs(SECONDS_MAX), transactions_max: Some(TRANSACTIONS) };
     let count = bed.run(span, stop, &|_| {})?;
+    bed.settle()?;
     if stop.is_requested() {
         observer.end();
         return Ok(None);
     }
     let recorded = bed.take_history();
     let mut verification = verify_history(&recorded, info.isolation);
-    verification.aborts = count.aborts.conflicts();
+    verification.aborts = count.tally.all().aborts.conflicts();
     let promises = info.isolation != Isolation::None;
     if let (Err(violation), true) = (bed.check(), promises && verification.passed) {
         verification.passed = false;
@@ -242,7 +243,7 @@ impl<T: Txn> Txn for Interleaved<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bed::TypedBed;
+    use crate::bed::{Threads, TypedBed};
     use crate::config::options;
     use crate::watch::Silent;
     use contend_engine::Protocol;
@@ -261,8 +262,8 @@ mod tests {
         let settings = settings.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
         let config = RunConfig { settings, threads: 4, ..RunConfig::default() };
         let workload = options::<<Ycsb<Native> as Workload<Native>>::Options>(&[], &config.settings).expect("valid");
-        let mut bed =
-            TypedBed::<P, Ycsb<Native>>::new(&config, &config.settings, workload, Purpose::Verify).expect("a bed");
+        let mut bed = TypedBed::<P, Ycsb<Native>, Threads>::new(&config, &config.settings, workload, Purpose::Verify)
+            .expect("a bed");
         verify_bed(&mut bed, P::INFO.name, &Stop::default(), &Silent).expect("a run").expect("not stopped")
     }
 

@@ -8,17 +8,23 @@
 //!
 //! Thread-private memory does not go through `Machine`.
 
+mod latched;
 #[cfg(loom)]
 mod model;
 mod native;
+mod phase;
 mod pin;
+mod sampled;
 mod search;
 mod spin;
 
+pub use latched::Latched;
 #[cfg(loom)]
 pub use model::{Loom, LoomWord};
 pub use native::{HugePages, Native};
+pub use phase::{Activity, Operation, Phase, PhaseTimes};
 pub use pin::{PinError, available_cores, pin_to_core};
+pub use sampled::SampledThread;
 pub use spin::Spin;
 
 use std::alloc::Layout;
@@ -84,8 +90,36 @@ pub trait Machine: Copy + std::fmt::Debug + Send + Sync + 'static {
     /// oversubscribed machine makes progress.
     fn yield_now();
 
-    /// Computation that touches no shared memory. Free on [`Native`], where the computation itself costs.
-    fn work(cycles: u32);
+    /// Computation of so many instructions that touches no shared memory: a simulated core knows of no other. Free on [`Native`], where
+    /// the computation itself costs.
+    #[inline(always)]
+    fn work(_instructions: u32) {}
+
+    /// What this core does from now on.
+    #[inline(always)]
+    fn enter(_phase: Phase) {}
+
+    /// What this core does.
+    #[inline(always)]
+    fn phase() -> Phase {
+        Phase::BODY
+    }
+
+    /// Adds this core's time by phase since the last call.
+    #[inline(always)]
+    fn take_times(_into: &mut PhaseTimes) {}
+
+    /// Names the step of the algorithm that follows, for whoever watches each access: "lock", "validate". Free on [`Native`].
+    #[inline(always)]
+    fn step(_name: &'static str) {}
+
+    /// Adds to a counter that all cores share, by hardware for just this if there is any: an adder in the centre of a simulated chip, which
+    /// takes one addition a cycle. Elsewhere an atomic addition.
+    #[inline(always)]
+    fn central_add(counter: &Self::U64, value: u64) -> u64 {
+        // Relaxed: a counter orders nothing but its own values.
+        counter.fetch_add(value, Ordering::Relaxed)
+    }
 
     /// Asks for the cache line at `line`. A hint: any address is allowed.
     fn prefetch<T>(line: *const T);

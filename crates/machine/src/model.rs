@@ -69,7 +69,6 @@ impl Machine for Loom {
     fn yield_now() {
         loom::thread::yield_now();
     }
-    fn work(_: u32) {}
     fn prefetch<T>(_: *const T) {}
     fn alloc(layout: Layout) -> Option<NonNull<u8>> {
         // SAFETY: every caller asks for at least one byte.

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::{Atomic64, Cycles, Machine, search};
+use crate::{Atomic64, Cycles, Machine, Phase, PhaseTimes, sampled, search};
 
 /// The host machine, at no cost over `std::sync::atomic`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -101,7 +101,19 @@ impl Machine for Native {
     }
 
     #[inline(always)]
-    fn work(_cycles: u32) {}
+    fn enter(phase: Phase) {
+        sampled::enter(phase);
+    }
+
+    #[inline(always)]
+    fn phase() -> Phase {
+        sampled::phase()
+    }
+
+    #[inline(always)]
+    fn take_times(into: &mut PhaseTimes) {
+        sampled::take_times(into);
+    }
 
     #[inline(always)]
     fn prefetch<T>(line: *const T) {

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use crate::Machine;
+use crate::{Activity, Machine};
 
 /// A wait loop: pauses first, and gives the core away once the wait is longer than any critical section should be, so that a
 /// holder that was descheduled on an oversubscribed machine can run.
@@ -36,7 +36,14 @@ impl<M: Machine> Spin<M> {
     #[inline]
     pub fn wait(&mut self) {
         self.count = self.count.saturating_add(1);
-        if self.count <= PAUSES { M::pause() } else { M::yield_now() }
+        let phase = M::phase();
+        M::enter(phase.doing(Activity::Wait));
+        if self.count <= PAUSES {
+            M::pause()
+        } else {
+            M::yield_now()
+        }
+        M::enter(phase);
     }
 
     /// How often this wait has been prolonged.

@@ -48,6 +48,7 @@ impl NoControl {
     /// Copies what is there, one state or not.
     #[inline(always)]
     fn look<M: Machine>(cx: &mut Context<M, ()>, at: At<'_, M>, columns: Projection<'_>) -> Found {
+        M::step("read");
         let flags = Self::flags(at.record.first_cell());
         cx.copy_row(at, columns);
         match flags {
@@ -109,6 +110,7 @@ impl<M: Machine> Protocol<M> for NoControl {
 
     #[inline(always)]
     fn commit(&self, cx: &mut Context<M, ()>) -> Result<(), Abort> {
+        M::step("install");
         for position in 0..cx.writes.len() {
             let write = &cx.writes.entries()[position];
             let (word, kind, fresh) = (write.record.word(), write.kind, write.fresh);

@@ -202,6 +202,7 @@ impl<F: Faults> Silo<F> {
         columns: Projection<'_>,
         cells: impl Iterator<Item = Cell<M>> + Clone,
     ) -> Result<Found, Abort> {
+        M::step("read");
         let mut spin = Spin::<M>::new();
         loop {
             let (mut observed, mut flags) = ([0; N], 0);
@@ -213,6 +214,7 @@ impl<F: Faults> Silo<F> {
             let flags = Tid(flags);
             if !flags.is(LOCKED) {
                 cx.copy_row(at, columns);
+                M::step("check");
                 // Acquire: the copy comes before the second load of the words; pairs with the fence of `commit`, which comes
                 // between the lock and the stores to the row: a copy that saw such a store also sees the lock.
                 M::fence(Ordering::Acquire);
@@ -281,6 +283,7 @@ impl<F: Faults> Silo<F> {
     /// Checks that everything read is as it was.
     #[inline(always)]
     fn validate<M: Machine>(cx: &mut Context<M, Local<M>>) -> Result<(), Abort> {
+        M::step("validate");
         for read in 0..cx.local.reads.len() {
             let (cell, observed) = cx.local.reads[read];
             // Acquire: validation comes before the writes; and no load of it before the load of the epoch.
@@ -312,6 +315,7 @@ impl<F: Faults> Silo<F> {
     /// Installs every write and unlocks its cells.
     #[inline(always)]
     fn install_all<M: Machine>(cx: &mut Context<M, Local<M>>, version: u64) {
+        M::step("install");
         for position in 0..cx.writes.len() {
             let cells = Self::cells_of(cx, position);
             let kind = cx.writes.entries()[position].kind;
@@ -417,6 +421,7 @@ impl<M: Machine, F: Faults> Protocol<M> for Silo<F> {
 
     fn inserted(&self, cx: &mut Context<M, Self::Local>, at: At<'_, M>, change: &Change<M>) -> Result<(), Abort> {
         // The first cell tells for all: whoever gives the placeholder a row, or unlinks it, changes each.
+        M::step("placeholder");
         let cell = at.record.first_cell();
         // Relaxed: the word as `init` left it, or as another has changed it; validation compares.
         let observed = Tid(cell.word().load(Ordering::Relaxed)).observed();
@@ -441,6 +446,7 @@ impl<M: Machine, F: Faults> Protocol<M> for Silo<F> {
             return Self::validate(cx);
         }
         // Phase 1: lock what is written.
+        M::step("lock");
         let waits = self.options.wait == Wait::Wait;
         if waits {
             cx.writes.sort();
@@ -459,6 +465,7 @@ impl<M: Machine, F: Faults> Protocol<M> for Silo<F> {
         // other writes: at least one sees the other's lock). And they come before the stores to the rows; pairs with the fence of
         // `stable_copy`.
         M::fence(Ordering::SeqCst);
+        M::step("epoch");
         let epoch = cx.current_epoch();
         // Phase 2: check what was read.
         Self::validate(cx)?;
@@ -470,6 +477,7 @@ impl<M: Machine, F: Faults> Protocol<M> for Silo<F> {
     }
 
     fn abort(&self, cx: &mut Context<M, Self::Local>) {
+        M::step("unlock");
         // A record's first cell last, as in `install_all`.
         for cell in cx.local.locked.drain(..).rev() {
             let word = cell.word();
@@ -479,6 +487,7 @@ impl<M: Machine, F: Faults> Protocol<M> for Silo<F> {
     }
 
     fn unlink(&self, mut cells: Cells<M>) -> Unlink {
+        M::step("unlink");
         let Some(first) = cells.next() else { return Unlink::Busy };
         // Relaxed: the exchange decides.
         let tid = Tid(first.word().load(Ordering::Relaxed));

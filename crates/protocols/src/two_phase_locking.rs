@@ -138,6 +138,7 @@ impl<F: Faults> NoWait<F> {
         local: &mut NoWaitLocal<M>,
         cells: impl Iterator<Item = Cell<M>>,
     ) -> Result<Lock, Abort> {
+        M::step("lock shared");
         let mut flags = 0;
         for cell in cells {
             if local.positions.find(cell.address()).is_some() {
@@ -180,6 +181,7 @@ impl<F: Faults> NoWait<F> {
         local: &mut NoWaitLocal<M>,
         cells: impl Iterator<Item = Cell<M>>,
     ) -> Result<Lock, Abort> {
+        M::step("lock exclusive");
         let mut flags = 0;
         for cell in cells {
             let position = local.positions.find(cell.address());
@@ -216,6 +218,7 @@ impl<F: Faults> NoWait<F> {
     /// Gives all locks back.
     #[inline(always)]
     fn release_all<M: Machine>(local: &mut NoWaitLocal<M>) {
+        M::step("release");
         for (cell, held) in local.locks.drain(..) {
             let word = cell.word();
             match held {
@@ -397,11 +400,13 @@ impl<M: Machine, F: Faults> Protocol<M> for NoWait<F> {
     fn commit(&self, cx: &mut Context<M, Self::Local>) -> Result<(), Abort> {
         Self::lock_merges(cx)?;
         if !cx.nodes.is_empty() {
+            M::step("validate");
             // SeqCst: own inserts into the index come before the look at others' leaves (two transactions, each inserting
             // where the other has scanned: at least one sees the other's insert). Pairs with itself.
             M::fence(Ordering::SeqCst);
             cx.nodes.validate()?;
         }
+        M::step("install");
         for position in 0..cx.writes.len() {
             Self::install(cx, position);
         }
@@ -419,6 +424,7 @@ impl<M: Machine, F: Faults> Protocol<M> for NoWait<F> {
     }
 
     fn unlink(&self, cells: Cells<M>) -> Unlink {
+        M::step("unlink");
         // Relaxed: what was locked before is this thread's.
         let release = |cell: Cell<M>, set| {
             cell.word().store(cell.word().load(Ordering::Relaxed) & FLAGS | set, Ordering::Release);

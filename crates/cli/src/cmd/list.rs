@@ -1,7 +1,8 @@
 //! `contend list`.
 
 use contend_engine::OptionSpec;
-use contend_lab::config::{engine_specs, retry_specs};
+use contend_lab::config::{engine_specs, retry_specs, simulation_specs};
+use contend_lab::machine::machines;
 use contend_machine::Native;
 use contend_protocols::all_protocols;
 use contend_workloads::all_workloads;
@@ -16,7 +17,7 @@ const INDEXES: [(&str, &str); 2] = [
 ];
 
 pub(crate) fn run(args: &ListArgs) -> Result<Status, UserError> {
-    let all = [What::Protocols, What::Workloads, What::Options, What::Indexes];
+    let all = [What::Protocols, What::Workloads, What::Options, What::Indexes, What::Machines];
     let chosen = args.what.map_or(all.to_vec(), |what| vec![what]);
     if args.json {
         let lists: serde_json::Map<String, Value> =
@@ -36,6 +37,7 @@ fn name(what: What) -> &'static str {
         What::Workloads => "workloads",
         What::Options => "options",
         What::Indexes => "indexes",
+        What::Machines => "machines",
     }
 }
 
@@ -57,6 +59,7 @@ fn all_options() -> Vec<(String, OptionSpec)> {
     }
     add("any", retry_specs());
     add("any", engine_specs());
+    add("simulated chips", simulation_specs());
     options
 }
 
@@ -84,6 +87,13 @@ fn as_text(what: What) -> String {
             let mut table = show::table(["option", "default", "valid", "meaning", "of"]);
             for (owner, spec) in all_options() {
                 table.add_row([spec.name, &spec.default, &spec.range, spec.doc, &owner]);
+            }
+            table
+        }
+        What::Machines => {
+            let mut table = show::table(["machine", "threads", "meaning", "source"]);
+            for machine in machines() {
+                table.add_row([machine.name, machine.threads.to_string(), machine.summary, machine.source]);
             }
             table
         }
@@ -126,6 +136,12 @@ fn as_json(what: What) -> Value {
             .into_iter()
             .map(|(owner, spec)| {
                 json!({"name": spec.name, "default": spec.default, "valid": spec.range, "meaning": spec.doc, "of": owner})
+            })
+            .collect(),
+        What::Machines => machines()
+            .into_iter()
+            .map(|machine| {
+                json!({"name": machine.name, "threads": machine.threads, "meaning": machine.summary, "source": machine.source})
             })
             .collect(),
         What::Indexes => INDEXES.iter().map(|(name, meaning)| json!({"name": name, "meaning": meaning})).collect(),

@@ -1,7 +1,7 @@
 //! Finds the record under a key, and asks the protocol for it.
 
 use contend_index::{Change, Key, Lookup, Run};
-use contend_machine::{Machine, Spin};
+use contend_machine::{Activity, Machine, Operation, Phase, Spin};
 
 use super::Transaction;
 use crate::abort::{Abort, AbortReason};
@@ -18,6 +18,18 @@ use crate::update::RowUpdate;
 pub(super) enum Call<'c> {
     Read(Projection<'c>),
     Write(Groups, Mode),
+}
+
+impl Call<'_> {
+    /// What the protocol's time goes to.
+    #[inline(always)]
+    fn phase(&self) -> Phase {
+        let operation = match self {
+            Call::Read(_) => Operation::Read,
+            Call::Write(..) => Operation::Write,
+        };
+        Phase::of(operation, Activity::Manager)
+    }
 }
 
 /// What stands under a key.
@@ -54,6 +66,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
     ) -> Result<Found, Abort> {
         let worker = &mut *self.worker;
         let (protocol, cx, at) = (worker.engine.protocol(), &mut worker.cx, At { table, record });
+        M::enter(call.phase());
         let found = match call {
             Call::Read(columns) => protocol.read(cx, at, columns),
             Call::Write(groups, mode) => protocol.write(cx, at, groups, mode),
@@ -100,6 +113,8 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         key: K,
         unlinked: Option<Record<M>>,
     ) -> Result<Option<Record<M>>, Abort> {
+        M::enter(M::phase().doing(Activity::Index));
+        M::step("look up");
         let mut spin = Spin::<M>::new();
         loop {
             let lookup = table.lookup(key);
@@ -125,6 +140,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         columns: Projection<'_>,
     ) -> Result<Option<&[u64]>, Abort> {
         let access = self.access(table, key, found, Call::Read(columns))?;
+        M::enter(Phase::BODY);
         if self.is_recording() {
             self.record_read(table, key, columns.groups(), access);
         }
@@ -146,6 +162,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         mode: Mode,
     ) -> Result<Option<usize>, Abort> {
         let access = self.access(table, key, found, Call::Write(groups, mode))?;
+        M::enter(Phase::BODY);
         if self.is_recording() {
             self.record_write(table, key, groups, mode, access);
         }
@@ -202,10 +219,18 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         };
         let mut spin = Spin::<M>::new();
         loop {
+            M::enter(Phase::of(Operation::Write, Activity::Index));
+            M::step("insert");
             match table.insert(run, key, record) {
-                Placed::New(change) => return self.inserted(table, key, record, &change).map(Some),
+                Placed::New(change) => {
+                    M::enter(Phase::of(Operation::Write, Activity::Manager));
+                    let inserted = self.inserted(table, key, record, &change);
+                    M::enter(Phase::BODY);
+                    return inserted.map(Some);
+                }
                 Placed::Exists(lookup) => {
                     let outcome = self.revive(table, key, lookup);
+                    M::enter(Phase::BODY);
                     if !matches!(outcome, Ok(Revived::Unlinked)) {
                         self.worker.release(table, record);
                     }

@@ -16,7 +16,7 @@ mod scan;
 use std::ops::{ControlFlow, RangeInclusive};
 
 use contend_index::{Direction, Key};
-use contend_machine::Machine;
+use contend_machine::{Activity, Machine, Operation, Phase};
 
 use crate::abort::{Abort, AbortReason};
 use crate::engine::Worker;
@@ -59,6 +59,8 @@ impl<'w, P: Protocol<M>, M: Machine> Transaction<'w, P, M> {
     /// The transaction had to abort, and has left no trace.
     #[inline]
     pub fn commit(mut self) -> Result<(), Abort> {
+        M::enter(Phase::of(Operation::Validation, Activity::Manager));
+        M::step("commit");
         let outcome = match self.doomed {
             Some(reason) => Err(Abort::new(reason)),
             None => self.worker.engine.protocol().commit(&mut self.worker.cx),
@@ -67,6 +69,7 @@ impl<'w, P: Protocol<M>, M: Machine> Transaction<'w, P, M> {
             Ok(()) => {
                 self.finished = true;
                 self.worker.finish_commit();
+                M::enter(Phase::BODY);
                 Ok(())
             }
             Err(abort) => {
@@ -84,8 +87,11 @@ impl<'w, P: Protocol<M>, M: Machine> Transaction<'w, P, M> {
     #[cold]
     fn end(&mut self, reason: AbortReason) {
         self.finished = true;
+        M::enter(Phase::of(Operation::Validation, Activity::Manager));
+        M::step("abort");
         self.worker.engine.protocol().abort(&mut self.worker.cx);
         self.worker.finish_abort(reason);
+        M::enter(Phase::BODY);
     }
 
     /// Whether the transaction may go on, and with this table.
@@ -106,10 +112,23 @@ impl<'w, P: Protocol<M>, M: Machine> Transaction<'w, P, M> {
     }
 }
 
+const READ_INDEX: Phase = Phase::of(Operation::Read, Activity::Index);
+const WRITE_INDEX: Phase = Phase::of(Operation::Write, Activity::Index);
+
 impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
+    /// The record under a key.
+    #[inline(always)]
+    fn find<K: Key>(table: &Table<M, K>, key: K, phase: Phase) -> Option<Record<M>> {
+        M::enter(phase);
+        M::step("look up");
+        table.find(key)
+    }
+
     /// The records under at most [`BATCH`] keys, their lines on the way, the first for writing.
     fn find_to_write<K: Key>(&self, table: &Table<M, K>, keys: &[K]) -> [Option<Record<M>>; BATCH] {
         let mut found = [None; BATCH];
+        M::enter(WRITE_INDEX);
+        M::step("look up");
         table.find_many(keys, |position, record| {
             found[position] = record;
             if let Some(record) = record {
@@ -143,7 +162,7 @@ impl<P: Protocol<M>, M: Machine> Txn for Transaction<'_, P, M> {
         columns: Projection<'_>,
     ) -> Result<Option<&[u64]>, Abort> {
         self.admit(table)?;
-        self.read_located(table, key, table.find(key), columns)
+        self.read_located(table, key, Self::find(table, key, READ_INDEX), columns)
     }
 
     fn read_rows<K: Key>(
@@ -156,6 +175,8 @@ impl<P: Protocol<M>, M: Machine> Txn for Transaction<'_, P, M> {
         self.admit(table)?;
         for (batch, keys) in keys.chunks(BATCH).enumerate() {
             let mut found: [Option<Record<M>>; BATCH] = [None; BATCH];
+            M::enter(READ_INDEX);
+            M::step("look up");
             table.find_many(keys, |position, record| found[position] = record);
             for (position, &key) in keys.iter().enumerate() {
                 let row = self.read_located(table, key, found[position], columns)?;
@@ -167,18 +188,20 @@ impl<P: Protocol<M>, M: Machine> Txn for Transaction<'_, P, M> {
 
     fn announce_writes<K: Key>(&mut self, table: &Table<M, K>, keys: &[K]) {
         if self.admit(table).is_ok() {
+            M::enter(WRITE_INDEX);
             table.find_many(keys, |_, record| {
                 if let Some(record) = record {
                     record.prefetch_to_write();
                 }
             });
+            M::enter(Phase::BODY);
         }
     }
 
     #[inline(always)]
     fn modify_row<K: Key>(&mut self, table: &Table<M, K>, key: K, groups: Groups) -> Result<Option<&mut [u64]>, Abort> {
         self.admit(table)?;
-        let position = self.write_located(table, key, table.find(key), groups, Mode::Modify)?;
+        let position = self.write_located(table, key, Self::find(table, key, WRITE_INDEX), groups, Mode::Modify)?;
         Ok(position.map(|position| self.worker.cx.writes.image_mut(position)))
     }
 
@@ -203,7 +226,7 @@ impl<P: Protocol<M>, M: Machine> Txn for Transaction<'_, P, M> {
     #[inline(always)]
     fn update_row<K: Key>(&mut self, table: &Table<M, K>, key: K, update: RowUpdate<'_>) -> Result<bool, Abort> {
         self.admit(table)?;
-        self.update_located(table, key, table.find(key), update)
+        self.update_located(table, key, Self::find(table, key, WRITE_INDEX), update)
     }
 
     fn update_rows<K: Key, R: Row, U: Update<R>>(
@@ -228,7 +251,7 @@ impl<P: Protocol<M>, M: Machine> Txn for Transaction<'_, P, M> {
     #[inline(always)]
     fn write_row<K: Key>(&mut self, table: &Table<M, K>, key: K) -> Result<Option<&mut [u64]>, Abort> {
         self.admit(table)?;
-        let position = self.write_located(table, key, table.find(key), Groups::ALL, Mode::Blind)?;
+        let position = self.write_located(table, key, Self::find(table, key, WRITE_INDEX), Groups::ALL, Mode::Blind)?;
         Ok(position.map(|position| self.worker.cx.writes.image_mut(position)))
     }
 
@@ -255,7 +278,7 @@ impl<P: Protocol<M>, M: Machine> Txn for Transaction<'_, P, M> {
 
     fn delete<K: Key>(&mut self, table: &Table<M, K>, key: K) -> Result<bool, Abort> {
         self.admit(table)?;
-        Ok(self.write_located(table, key, table.find(key), Groups::ALL, Mode::Delete)?.is_some())
+        Ok(self.write_located(table, key, Self::find(table, key, WRITE_INDEX), Groups::ALL, Mode::Delete)?.is_some())
     }
 
     fn scan_rows<K: Key>(

@@ -3,7 +3,7 @@
 use std::ops::{ControlFlow, RangeInclusive};
 
 use contend_index::{Direction, Key, Leaf, ScanVisitor};
-use contend_machine::Machine;
+use contend_machine::{Activity, Machine, Operation, Phase};
 
 use super::Transaction;
 use super::access::{Access, Call};
@@ -12,6 +12,8 @@ use crate::abort::{Abort, AbortReason};
 use crate::protocol::Protocol;
 use crate::row::Projection;
 use crate::table::Table;
+
+const INDEX: Phase = Phase::of(Operation::Read, Activity::Index);
 
 /// A scan under way.
 struct Scan<'t, 'w, 'c, P: Protocol<M>, M: Machine, K: Key, V> {
@@ -41,6 +43,8 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         if limit == 0 || low > high {
             return Ok(0);
         }
+        M::enter(INDEX);
+        M::step("scan");
         let notes = self.scan_notes(table, columns.groups());
         let mut scan =
             Scan { transaction: self, table, columns, limit, visit, visited: 0, last: None, failed: None, notes };
@@ -48,6 +52,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
             return Err(self.doom(Abort::new(AbortReason::Unsupported)));
         }
         let Scan { visited, failed, last, notes, .. } = scan;
+        M::enter(Phase::BODY);
         if let Some(abort) = failed {
             return Err(self.doom(abort));
         }
@@ -89,7 +94,10 @@ where
         };
         let Some(row) = row else { return Ok(ControlFlow::Continue(())) };
         self.visited += 1;
+        M::enter(Phase::BODY);
         let flow = (self.visit)(key, row);
+        M::enter(INDEX);
+        M::step("scan");
         if flow.is_break() || self.visited == self.limit {
             self.last = Some(key);
             return Ok(ControlFlow::Break(()));

@@ -27,10 +27,10 @@ mod grow;
 
 use std::ptr::NonNull;
 
-use contend_machine::{Atomic64, Machine, Ordering, Spin};
+use contend_machine::{Atomic64, Latched, Machine, Ordering, Spin};
 use crossbeam_utils::CachePadded;
 
-use crate::pool::{Latched, Pool};
+use crate::pool::Pool;
 use crate::{Change, Insert, Key, KeyWords, Leaf, Lookup};
 use bucket::{Bucket, Shape};
 use grow::{Growth, Segment};

@@ -97,7 +97,6 @@ impl Machine for Jitter {
     fn yield_now() {
         std::thread::yield_now();
     }
-    fn work(_: u32) {}
     fn prefetch<T>(_: *const T) {}
     fn alloc(layout: Layout) -> Option<NonNull<u8>> {
         Native::alloc(layout)

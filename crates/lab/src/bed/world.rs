@@ -1,0 +1,207 @@
+//! Engine, workload and workers.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use contend_engine::{Abort, AbortReason, Engine, EngineConfig, EngineOptions, Info, Protocol, Transaction, Worker};
+use contend_machine::Machine;
+use contend_protocols::method::{Backoff, Retry, RetryOptions};
+use contend_workloads::{Checked, Violation, Workload};
+
+use super::{Bed, Count, Driver, Purpose, Span, Tally};
+use crate::config::{LabError, RunConfig, options, values};
+use crate::recording::{Recorded, recorded};
+use crate::watch::Stop;
+
+/// On the host one transaction in so many is timed: reading the clock twice costs about 20 ns, which would be felt.
+const TIMED_EVERY: u64 = 16;
+/// Instructions of drawing a transaction's parameters, beginning and ending it: what a simulated core is charged for them.
+const INSTRUCTIONS_AROUND: u32 = 300;
+
+/// An engine with a workload, and what runs on it.
+pub(crate) struct World<P: Protocol<M>, W: Workload<M>, M: Machine> {
+    pub(crate) engine: Arc<Engine<P, M>>,
+    pub(crate) workload: Arc<W>,
+    pub(crate) slots: Vec<Slot<P, W, M>>,
+    pub(crate) purpose: Purpose,
+    protocol_options: BTreeMap<String, String>,
+    workload_options: BTreeMap<String, String>,
+}
+
+/// What one worker runs with, from window to window.
+pub(crate) struct Slot<P: Protocol<M>, W: Workload<M>, M: Machine> {
+    pub(crate) worker: Worker<P, M>,
+    pub(crate) client: W::Client,
+    input: W::Input,
+    retry: Retry<M>,
+    drawn: u64,
+}
+
+/// A bed, by its types.
+pub(crate) struct TypedBed<P: Protocol<D::Machine>, W: Workload<D::Machine>, D: Driver<P, W>> {
+    // The driver first: what runs is ended before the engine goes.
+    driver: D,
+    world: World<P, W, D::Machine>,
+}
+
+impl<P: Protocol<D::Machine>, W: Workload<D::Machine>, D: Driver<P, W>> TypedBed<P, W, D> {
+    pub(crate) fn new(
+        config: &RunConfig,
+        settings: &BTreeMap<String, String>,
+        workload_options: W::Options,
+        purpose: Purpose,
+    ) -> Result<Self, LabError> {
+        let driver = D::new(config, purpose);
+        Ok(TypedBed { driver, world: World::new(config, settings, workload_options, purpose)? })
+    }
+}
+
+impl<P: Protocol<M>, W: Workload<M>, M: Machine> World<P, W, M> {
+    fn new(
+        config: &RunConfig,
+        settings: &BTreeMap<String, String>,
+        workload_options: W::Options,
+        purpose: Purpose,
+    ) -> Result<Self, LabError> {
+        let protocol_options = options::<P::Options>(&[], settings)?;
+        let retry_options = options::<RetryOptions>(&[], settings)?;
+        let engine_options = options::<EngineOptions>(&[], settings)?;
+        let mut all_options = values(&protocol_options);
+        all_options.extend(values(&retry_options));
+        all_options.extend(values(&engine_options));
+        // Threads that share a core, so that transactions overlap there too; a chip has cores enough.
+        let overlapping = purpose == Purpose::Verify && config.chip.is_none();
+        let threads = if overlapping { config.threads.max(4) } else { config.threads };
+        let defaults = EngineConfig::default();
+        let engine_config = EngineConfig {
+            // One for the loader.
+            workers_max: defaults.workers_max.max(threads + 1),
+            history: purpose != Purpose::Measure,
+            options: engine_options,
+            ..defaults
+        };
+        let engine = Engine::new(P::new(protocol_options), engine_config);
+        let workload = Arc::new(W::create(&workload_options, config.index_kind(), &engine));
+        let backoff = Backoff::new(retry_options, threads);
+        let slots = (0..threads).map(|number| Slot {
+            worker: engine.worker().expect("fewer threads than workers"),
+            client: workload.client(number, threads, config.seed),
+            input: W::Input::default(),
+            retry: backoff.retry(number, config.seed.wrapping_add(number as u64)),
+            drawn: 0,
+        });
+        let slots = slots.collect();
+        let workload_options = values(&workload_options);
+        Ok(World { slots, engine, workload, purpose, protocol_options: all_options, workload_options })
+    }
+}
+
+impl<P: Protocol<M>, W: Workload<M>, M: Machine> Slot<P, W, M> {
+    /// Runs transactions until it is over, or until as many as `share` have committed; or the reason of an abort that will not go away.
+    #[inline(always)]
+    pub(crate) fn work(
+        &mut self,
+        workload: &W,
+        share: u64,
+        tally: &RefCell<Tally>,
+        over: impl Fn() -> bool,
+        mut execute: impl FnMut(&W, &mut Transaction<'_, P, M>, &mut W::Client, &W::Input) -> Result<(), Abort>,
+    ) -> Result<(), AbortReason> {
+        let Slot { worker, client, input, retry, drawn } = self;
+        let nanoseconds = 1e9 / M::cycles_per_second();
+        let end = worker.commits().saturating_add(share);
+        while !over() && worker.commits() < end {
+            M::work(INSTRUCTIONS_AROUND);
+            workload.next(client, input);
+            *drawn += 1;
+            let timed = drawn.is_multiple_of(TIMED_EVERY);
+            let start = if timed { M::now() } else { 0 };
+            let kind = workload.kind(input);
+            loop {
+                let Err(abort) = worker.run(|tx| execute(workload, tx, client, input)) else {
+                    workload.committed(client, input);
+                    let tally = &mut *tally.borrow_mut();
+                    tally.kinds[kind].commits += 1;
+                    M::take_times(&mut tally.useful);
+                    break;
+                };
+                tally.borrow_mut().kinds[kind].aborts.add(abort.reason);
+                if abort.reason.is_conflict() && !over() {
+                    retry.aborted();
+                }
+                M::take_times(&mut tally.borrow_mut().aborted);
+                match abort.reason {
+                    AbortReason::User => break,
+                    reason if !reason.is_conflict() => return Err(reason),
+                    _ if over() => return Ok(()),
+                    _ => {}
+                }
+            }
+            retry.done();
+            if timed {
+                let taken = (M::now().wrapping_sub(start) as f64 * nanoseconds) as u64;
+                tally.borrow_mut().kinds[kind].latencies.saturating_record(taken.max(1));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<P: Protocol<D::Machine>, W: Workload<D::Machine>, D: Driver<P, W>> Bed for TypedBed<P, W, D> {
+    fn info(&self) -> Info {
+        P::INFO
+    }
+
+    fn protocol_options(&self) -> BTreeMap<String, String> {
+        self.world.protocol_options.clone()
+    }
+
+    fn workload_options(&self) -> BTreeMap<String, String> {
+        self.world.workload_options.clone()
+    }
+
+    fn kinds(&self) -> &'static [&'static str] {
+        W::KINDS
+    }
+
+    fn load_units(&self) -> u64 {
+        self.world.workload.load_units()
+    }
+
+    fn load(&mut self, stop: &Stop, advance: &(dyn Fn(u64) + Sync)) -> Result<(), LabError> {
+        self.driver.load(&self.world, stop, advance)
+    }
+
+    fn run(&mut self, span: Span, stop: &Stop, tick: &dyn Fn(f64)) -> Result<Count, LabError> {
+        self.driver.run(&mut self.world, span, stop, tick)
+    }
+
+    fn settle(&mut self) -> Result<(), LabError> {
+        self.driver.settle(&mut self.world)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.world.engine.bytes()
+    }
+
+    fn check(&self) -> Result<Checked, Violation> {
+        let clients: Vec<&W::Client> = self.world.slots.iter().map(|slot| &slot.client).collect();
+        self.world.workload.check(&self.world.engine, &clients)
+    }
+
+    fn take_history(&mut self) -> Recorded {
+        let committed = self.world.slots.iter_mut().flat_map(|slot| slot.worker.take_history()).collect();
+        recorded(&self.world.engine, committed)
+    }
+}
+
+/// What becomes of an abort that will not go away.
+pub(super) fn stuck<P: Protocol<M>, M: Machine>(reason: AbortReason) -> LabError {
+    LabError::BadInput(format!("{} could not go on: transactions abort by {reason}", P::INFO.name))
+}
+
+/// What becomes of tables that did not fit.
+pub(super) fn not_loaded<P: Protocol<M>, M: Machine>(error: &contend_engine::OutOfMemory) -> LabError {
+    LabError::BadInput(format!("loading the tables of {}: {error}; fewer or shorter records need less", P::INFO.name))
+}

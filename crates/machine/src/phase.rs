@@ -1,0 +1,144 @@
+//! What a core's time goes to.
+//!
+//! The engine says what it begins to do by [`crate::Machine::enter`]; the machine makes times of it. Two partitions follow from one
+//! [`Phase`]: by operation (read, write, validation, ...) and by activity (useful work, index, waiting, ...; X. Yu et al.: "Staring into the
+//! abyss", VLDB 2014, section 3.2).
+
+/// The operation of a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Operation {
+    /// The transaction's own code, drawing its parameters, and what surrounds it.
+    Body,
+    /// Reads and scans.
+    Read,
+    /// Writes, inserts and deletes, until the commit.
+    Write,
+    /// Commit or roll-back: locking, validating and installing.
+    Validation,
+    /// Collecting what is dead.
+    Collection,
+    /// Between an abort and the next try.
+    Backoff,
+}
+
+impl Operation {
+    /// All of them, in order.
+    pub const ALL: [Operation; 6] = [
+        Operation::Body,
+        Operation::Read,
+        Operation::Write,
+        Operation::Validation,
+        Operation::Collection,
+        Operation::Backoff,
+    ];
+
+    /// The name in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Operation::Body => "body",
+            Operation::Read => "read",
+            Operation::Write => "write",
+            Operation::Validation => "validation",
+            Operation::Collection => "gc",
+            Operation::Backoff => "backoff",
+        }
+    }
+}
+
+/// What is done for an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Activity {
+    /// The transaction's own logic, and copying rows.
+    Useful,
+    /// Looking keys up.
+    Index,
+    /// The protocol's metadata: locks, versions, validation.
+    Manager,
+    /// Waiting for another transaction.
+    Wait,
+    /// Getting a timestamp.
+    Timestamp,
+}
+
+impl Activity {
+    /// All of them, in order.
+    pub const ALL: [Activity; 5] =
+        [Activity::Useful, Activity::Index, Activity::Manager, Activity::Wait, Activity::Timestamp];
+}
+
+/// An operation and an activity, in a byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Phase(u8);
+
+const ACTIVITIES: u8 = Activity::ALL.len() as u8;
+
+impl Phase {
+    /// How many phases there are.
+    pub const COUNT: usize = Operation::ALL.len() * Activity::ALL.len();
+    /// A transaction's own code: where a core begins.
+    pub const BODY: Phase = Phase::of(Operation::Body, Activity::Useful);
+
+    /// The phase of an activity for an operation.
+    #[inline(always)]
+    pub const fn of(operation: Operation, activity: Activity) -> Phase {
+        Phase(operation as u8 * ACTIVITIES + activity as u8)
+    }
+
+    /// A number below [`Phase::COUNT`].
+    #[inline(always)]
+    pub const fn number(self) -> usize {
+        self.0 as usize
+    }
+
+    /// The phase of this number.
+    ///
+    /// # Panics
+    /// There is none.
+    pub fn numbered(number: usize) -> Phase {
+        assert!(number < Phase::COUNT, "phase {number}");
+        Phase(number as u8)
+    }
+
+    #[inline(always)]
+    pub(crate) const fn from_byte(byte: u8) -> Phase {
+        Phase(byte)
+    }
+
+    /// The operation.
+    pub fn operation(self) -> Operation {
+        Operation::ALL[usize::from(self.0 / ACTIVITIES)]
+    }
+
+    /// The activity.
+    pub fn activity(self) -> Activity {
+        Activity::ALL[usize::from(self.0 % ACTIVITIES)]
+    }
+
+    /// The same operation, with another activity.
+    #[inline(always)]
+    pub fn doing(self, activity: Activity) -> Phase {
+        Phase(self.0 - self.0 % ACTIVITIES + activity as u8)
+    }
+}
+
+/// Time by phase. The unit is the machine's own: only shares mean something.
+pub type PhaseTimes = [u64; Phase::COUNT];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_phase_is_its_operation_and_activity() {
+        for operation in Operation::ALL {
+            for activity in Activity::ALL {
+                let phase = Phase::of(operation, activity);
+                assert_eq!((phase.operation(), phase.activity()), (operation, activity));
+                assert_eq!(Phase::numbered(phase.number()), phase);
+                assert_eq!(phase.doing(Activity::Wait), Phase::of(operation, Activity::Wait));
+            }
+        }
+    }
+}

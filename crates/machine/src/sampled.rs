@@ -1,0 +1,101 @@
+//! Times on the host, by sampling: a thread says in a byte of its own what it does; another thread looks at the byte now and then.
+//!
+//! Saying it costs a store to a line that nobody writes but the thread, whether somebody looks or not. A clock read at each change
+//! of phase would cost more than what it measures.
+
+use std::sync::atomic::{AtomicU8, AtomicU16, Ordering};
+
+use crate::{Phase, PhaseTimes};
+
+/// What a thread does, and the samples of its running try.
+pub(crate) struct ThreadPhase {
+    now: AtomicU8,
+    sampled: AtomicU8,
+    samples: [AtomicU16; Phase::COUNT],
+}
+
+thread_local! {
+    static THIS: ThreadPhase = const {
+        ThreadPhase {
+            now: AtomicU8::new(0),
+            sampled: AtomicU8::new(0),
+            samples: [const { AtomicU16::new(0) }; Phase::COUNT],
+        }
+    };
+}
+
+/// A thread that can be looked at while it lives.
+#[derive(Clone, Copy, Debug)]
+pub struct SampledThread(*const ThreadPhase);
+
+// SAFETY: what the pointer leads to is made of atomics; that it lives is what `sample` asks for.
+unsafe impl Send for SampledThread {}
+
+impl SampledThread {
+    /// The calling thread.
+    pub fn this() -> SampledThread {
+        SampledThread(THIS.with(std::ptr::from_ref))
+    }
+
+    /// Counts one sample of what the thread does now.
+    ///
+    /// # Safety
+    /// The thread has not ended.
+    pub unsafe fn sample(self) {
+        // SAFETY: a thread's locals live as long as the thread.
+        let thread = unsafe { &*self.0 };
+        // Relaxed: a sample is of some moment, and its count goes to the try that is running or to the next.
+        let phase = usize::from(thread.now.load(Ordering::Relaxed));
+        thread.samples[phase].fetch_add(1, Ordering::Relaxed);
+        thread.sampled.store(1, Ordering::Relaxed);
+    }
+}
+
+#[inline(always)]
+pub(crate) fn enter(phase: Phase) {
+    // Relaxed: read by whoever samples, at any time.
+    THIS.with(|this| this.now.store(phase.number() as u8, Ordering::Relaxed));
+}
+
+#[inline(always)]
+pub(crate) fn phase() -> Phase {
+    // Relaxed: written by this thread only.
+    THIS.with(|this| Phase::from_byte(this.now.load(Ordering::Relaxed)))
+}
+
+#[inline(always)]
+pub(crate) fn take_times(into: &mut PhaseTimes) {
+    THIS.with(|this| {
+        // Relaxed: as in `sample`.
+        if this.sampled.load(Ordering::Relaxed) != 0 {
+            this.sampled.store(0, Ordering::Relaxed);
+            for (sum, samples) in into.iter_mut().zip(&this.samples) {
+                *sum += u64::from(samples.swap(0, Ordering::Relaxed));
+            }
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Activity, Machine, Native, Operation};
+
+    #[test]
+    fn samples_count_what_the_thread_does() {
+        let read = Phase::of(Operation::Read, Activity::Index);
+        let mut times = PhaseTimes::default();
+        Native::enter(read);
+        assert_eq!(Native::phase(), read);
+        for _ in 0..3 {
+            // SAFETY: this thread lives.
+            unsafe { SampledThread::this().sample() };
+        }
+        Native::enter(Phase::BODY);
+        Native::take_times(&mut times);
+        assert_eq!(times[read.number()], 3);
+        assert_eq!(times.iter().sum::<u64>(), 3);
+        Native::take_times(&mut times);
+        assert_eq!(times.iter().sum::<u64>(), 3, "taken once");
+    }
+}

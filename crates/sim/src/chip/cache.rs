@@ -1,0 +1,129 @@
+//! Private caches: sets of lines, the most recently used first.
+
+/// What a private cache may do with a line it holds (MESI; not held is not there).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u32)]
+pub(crate) enum State {
+    /// Read it; others may hold it, too.
+    Shared = 1,
+    /// Read it, and write it without asking.
+    Exclusive = 2,
+    /// It was written: the only copy there is.
+    Modified = 3,
+}
+
+impl State {
+    fn of(entry: u32) -> Option<State> {
+        match entry & 3 {
+            0 => None,
+            1 => Some(State::Shared),
+            2 => Some(State::Exclusive),
+            _ => Some(State::Modified),
+        }
+    }
+
+    /// Whether the line may be written.
+    pub(crate) fn owns(self) -> bool {
+        self >= State::Exclusive
+    }
+}
+
+/// The caches of one level, one a unit. An entry is a line's number and, in the two low bits, its state; 0 is no line.
+pub(crate) struct Caches {
+    sets: usize,
+    ways: usize,
+    entries: Vec<u32>,
+}
+
+impl Caches {
+    /// `sets` is a power of two.
+    pub(crate) fn new(units: usize, sets: usize, ways: usize) -> Self {
+        assert!(sets.is_power_of_two(), "{sets} sets");
+        Caches { sets, ways, entries: vec![0; units * sets * ways] }
+    }
+
+    #[inline]
+    fn first(&self, unit: usize, line: u32) -> usize {
+        (unit * self.sets + (line as usize & (self.sets - 1))) * self.ways
+    }
+
+    #[inline]
+    fn set(&mut self, unit: usize, line: u32) -> &mut [u32] {
+        let first = self.first(unit, line);
+        &mut self.entries[first..first + self.ways]
+    }
+
+    /// Where the host keeps a set.
+    #[inline]
+    pub(crate) fn address(&self, unit: usize, line: u32) -> *const u32 {
+        self.entries[self.first(unit, line)..].as_ptr()
+    }
+
+    /// Uses a line: its state, if the cache holds it.
+    #[inline]
+    pub(crate) fn find(&mut self, unit: usize, line: u32) -> Option<State> {
+        let set = self.set(unit, line);
+        let position = set.iter().position(|entry| entry >> 2 == line && entry & 3 != 0)?;
+        if position > 0 {
+            set[..=position].rotate_right(1);
+        }
+        State::of(set[0])
+    }
+
+    /// The state of a line, without using it.
+    pub(crate) fn state(&self, unit: usize, line: u32) -> Option<State> {
+        let first = self.first(unit, line);
+        self.entries[first..first + self.ways]
+            .iter()
+            .find(|entry| *entry >> 2 == line)
+            .and_then(|entry| State::of(*entry))
+    }
+
+    /// Gives a line that is held another state.
+    pub(crate) fn change(&mut self, unit: usize, line: u32, state: State) {
+        if let Some(entry) = self.set(unit, line).iter_mut().find(|entry| **entry >> 2 == line && **entry & 3 != 0) {
+            *entry = line << 2 | state as u32;
+        }
+    }
+
+    /// Drops a line; its state, if it was held.
+    pub(crate) fn drop_line(&mut self, unit: usize, line: u32) -> Option<State> {
+        let set = self.set(unit, line);
+        let position = set.iter().position(|entry| entry >> 2 == line && entry & 3 != 0)?;
+        let state = State::of(set[position]);
+        set[position] = 0;
+        set[position..].rotate_left(1);
+        state
+    }
+
+    /// Adds a line that is not held; what had to go for it.
+    #[inline]
+    pub(crate) fn insert(&mut self, unit: usize, line: u32, state: State) -> Option<(u32, State)> {
+        let set = self.set(unit, line);
+        let last = set.len() - 1;
+        let evicted = set[last];
+        set[last] = line << 2 | state as u32;
+        set.rotate_right(1);
+        State::of(evicted).map(|state| (evicted >> 2, state))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_recently_used_line_of_a_set_goes() {
+        let mut caches = Caches::new(2, 2, 2);
+        assert_eq!(caches.insert(1, 2, State::Shared), None);
+        assert_eq!(caches.insert(1, 4, State::Modified), None);
+        assert_eq!(caches.insert(1, 3, State::Shared), None, "another set");
+        assert_eq!(caches.find(1, 2), Some(State::Shared));
+        assert_eq!(caches.find(0, 2), None, "another unit");
+        assert_eq!(caches.insert(1, 6, State::Exclusive), Some((4, State::Modified)));
+        assert_eq!(caches.drop_line(1, 6), Some(State::Exclusive));
+        assert_eq!(caches.insert(1, 8, State::Shared), None, "there is room");
+        caches.change(1, 8, State::Modified);
+        assert_eq!(caches.state(1, 8), Some(State::Modified));
+    }
+}

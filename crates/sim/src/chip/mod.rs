@@ -1,0 +1,762 @@
+//! A many-core chip, simulated: caches, directory, network, memory, and a clock for each core.
+//!
+//! **Order.** Of all cores the one whose clock is furthest behind makes its access next, so accesses happen in the order of simulated
+//! time, one at a time, and the memory is sequentially consistent. With a lookahead of more than one cycle a core may run ahead by as much.
+//!
+//! **An access** costs the instructions around it, and then what the line's way to the core costs:
+//!
+//! 1. A private cache that holds the line, with the right to do what is done, answers in its own time.
+//! 2. Otherwise the request goes over the network to the line's home: the slice of the last level, with the directory, that the line's
+//!    number names. The home serves one request for a line at a time: a line that many cores want queues there.
+//! 3. The home has the owner, if there is one, give the line up or share it; or has all sharers drop it, if it is to be written; or takes it
+//!    from the last level; or asks a memory controller, where requests queue for bandwidth.
+//! 4. The line travels to the core.
+//!
+//! A value is read or written at the moment at which the access is made, before the time that it takes has passed: in the order in
+//! which the home will serve the requests. Whoever wants the line next waits for it to come free.
+//!
+//! **Not modelled:** instructions, other than as a number for each access; branches, TLBs, the store buffer (a store waits like a load),
+//! what other lines' messages do to the network, and operating systems.
+//!
+//! Graphite (J. Miller et al., HPCA 2010) is the model of this model; DBx1000's paper has used it.
+
+mod cache;
+mod directory;
+mod network;
+mod preset;
+#[cfg(test)]
+mod tests;
+mod wheel;
+
+use contend_machine::{Phase, PhaseTimes};
+use corosensei::{Coroutine, CoroutineResult, Yielder};
+
+use crate::machine::set_hertz;
+use crate::stack::{OneOfMany, stacks};
+use crate::watch::{Access, Watcher, watched};
+use cache::{Caches, State};
+use directory::{Directory, Holders};
+use network::Network;
+use preset::LINE_BYTES;
+pub use preset::{CachePreset, CoherencePreset, CorePreset, LastLevelPreset, MemoryPreset, NetworkPreset, Preset};
+use wheel::Wheel;
+
+/// Why there is no such chip.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ChipError(pub String);
+
+/// What can be chosen besides the hardware.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChipOptions {
+    /// By how many cycles a core may run ahead of the others; 1: not at all.
+    pub lookahead: u64,
+    /// Whether the last level begins with the lines that were used last.
+    pub warm: bool,
+    /// Chooses the cycles at which the cores begin.
+    pub seed: u64,
+}
+
+impl Default for ChipOptions {
+    fn default() -> Self {
+        ChipOptions { lookahead: 1, warm: true, seed: 0 }
+    }
+}
+
+/// What happened on a chip since the last [`Chip::take_statistics`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Accesses to shared memory, by line.
+    pub accesses: u64,
+    /// Of those, the ones that a private cache did not answer.
+    pub misses: u64,
+    /// Misses that the last level answered.
+    pub from_last_level: u64,
+    /// Misses that memory answered.
+    pub from_memory: u64,
+    /// Misses that another core's cache answered.
+    pub from_owner: u64,
+    /// Misses that went to another socket.
+    pub remote: u64,
+    /// Copies that a core had to drop, because another wrote.
+    pub invalidations: u64,
+    /// Cycles for which requests waited for a line that was busy at its home.
+    pub queued_cycles: u64,
+}
+
+/// More prefetches than this are never under way on a core.
+pub(crate) const PREFETCHES_MAX: usize = 16;
+
+/// A core, or one of a core's threads.
+struct Core {
+    coroutine: Option<Coroutine<(), (), (), OneOfMany>>,
+    yielder: *const Yielder<(), ()>,
+    /// The private caches, and the tile.
+    unit: u16,
+    /// Cycles of the instructions around an access.
+    access_cycles: u64,
+    /// 256ths of a cycle for each instruction.
+    instruction_cycles: u64,
+    phase: Phase,
+    /// When the phase began.
+    phase_since: u64,
+    times: PhaseTimes,
+    /// Lines that were prefetched, with the time at which they arrive.
+    prefetched: Vec<(u32, u64)>,
+}
+
+/// A chip.
+///
+/// It belongs to the host thread that has made it, as do the coroutines on it.
+pub struct Chip {
+    preset: Preset,
+    options: ChipOptions,
+    cores: Vec<Core>,
+    wheel: Wheel,
+    /// The core that runs, its clock, and how far that may go before another's turn comes.
+    running: usize,
+    clock: u64,
+    horizon: u64,
+    l1: Caches,
+    l2: Option<Caches>,
+    directory: Directory,
+    slices: Vec<Slice>,
+    network: Network,
+    /// When each memory controller is free.
+    controllers: Vec<u64>,
+    controller_cycles: u64,
+    centre_free_at: u64,
+    statistics: Statistics,
+    trace: u64,
+    time: u64,
+    stacks: Vec<OneOfMany>,
+}
+
+/// A slice of the last level: its lines in a ring, from which the hand takes the next that was not used since it came past (CLOCK).
+#[derive(Default)]
+struct Slice {
+    lines: Vec<u32>,
+    hand: usize,
+}
+
+impl std::fmt::Debug for Chip {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Chip").field("preset", &self.preset.name).field("time", &self.time).finish_non_exhaustive()
+    }
+}
+
+impl Chip {
+    /// A chip on which `threads` bodies will run, over the memory that this host thread's [`crate::Simulated`] machine has given out so
+    /// far, and will.
+    ///
+    /// # Errors
+    /// The preset has fewer threads; or the host has too little address space.
+    pub fn new(preset: &Preset, threads: usize, options: ChipOptions) -> Result<Box<Chip>, ChipError> {
+        if !(1..=preset.threads_max()).contains(&threads) {
+            return Err(ChipError(format!(
+                "{threads} threads on chip {}; valid: 1 to {}",
+                preset.name,
+                preset.threads_max()
+            )));
+        }
+        let no_room = || ChipError("the host has too little address space for a simulation".into());
+        let tiles = if preset.core.scales { threads.div_ceil(preset.core.threads_per_core) } else { preset.core.count };
+        let caches = |cache: &CachePreset| Caches::new(tiles, cache.bytes / LINE_BYTES / cache.ways, cache.ways);
+        let fixed = |cycles: f64| (cycles * 256.0).round() as u64;
+        let cores = (0..threads).map(|thread| {
+            let on_this_core = (thread % tiles..threads).step_by(tiles).count();
+            let slowdown = if on_this_core > 1 { preset.core.shared_core_slowdown } else { 1.0 };
+            let instruction_cycles = fixed(preset.core.cycles_per_instruction * slowdown);
+            Core {
+                coroutine: None,
+                yielder: std::ptr::null(),
+                unit: (thread % tiles) as u16,
+                access_cycles: (u64::from(preset.core.instructions_per_access) * instruction_cycles) >> 8,
+                instruction_cycles,
+                phase: Phase::BODY,
+                phase_since: 0,
+                times: PhaseTimes::default(),
+                prefetched: Vec::with_capacity(PREFETCHES_MAX),
+            }
+        });
+        let bytes_per_cycle = preset.memory.bytes_per_second / preset.core.hertz;
+        let mut chip = Box::new(Chip {
+            cores: cores.collect(),
+            wheel: Wheel::new(threads),
+            running: 0,
+            clock: 0,
+            horizon: 0,
+            l1: caches(&preset.l1),
+            l2: preset.l2.as_ref().map(caches),
+            directory: Directory::new().ok_or_else(no_room)?,
+            slices: (0..tiles).map(|_| Slice::default()).collect(),
+            network: Network::new(&preset.network, tiles),
+            controllers: vec![0; tiles.div_ceil(preset.memory.tiles_per_controller)],
+            controller_cycles: (LINE_BYTES as f64 / bytes_per_cycle).round().max(1.0) as u64,
+            centre_free_at: 0,
+            statistics: Statistics::default(),
+            trace: 0,
+            time: 0,
+            stacks: stacks(threads).ok_or_else(no_room)?,
+            preset: preset.clone(),
+            options,
+        });
+        set_hertz(preset.core.hertz);
+        if options.warm {
+            chip.warm_up();
+        }
+        Ok(chip)
+    }
+
+    /// Fills the last level with the lines that were given out last.
+    fn warm_up(&mut self) {
+        let lines = self.directory.lines();
+        let capacity = self.slices.len() * (self.preset.llc.slice_bytes / LINE_BYTES);
+        for line in lines.end - (lines.len().min(capacity)) as u32..lines.end {
+            self.keep_in_last_level(line);
+        }
+    }
+
+    /// Puts a body on the next thread. It begins when the chip runs.
+    ///
+    /// # Panics
+    /// All threads have bodies.
+    pub fn spawn(&mut self, body: impl FnOnce() + 'static) {
+        let stack = self.stacks.pop().expect("a body for each thread");
+        let number = self.cores.len() - self.stacks.len() - 1;
+        let core: *mut Core = &raw mut self.cores[number];
+        self.cores[number].coroutine = Some(Coroutine::with_stack(stack, move |yielder, ()| {
+            // SAFETY: the chip keeps its cores in place and outlives their coroutines; nobody borrows the core while it runs.
+            unsafe { (*core).yielder = yielder };
+            body();
+        }));
+        // Cores that begin at one moment would do everything at one moment.
+        const SPREAD: u64 = 256;
+        let mixed = (self.options.seed ^ number as u64).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.wheel.push(number as u16, self.time + (mixed >> 32) % SPREAD);
+    }
+
+    /// Runs until all cores' clocks are past this time; whether any body is left that has not ended.
+    pub fn run_until(&mut self, time: u64) -> bool {
+        let chip: *mut Chip = self;
+        // SAFETY: the chip lives as long as this call, and is reached by the pointer only meanwhile.
+        watched(Watcher::Chip(chip), || unsafe { Self::run_watched(chip, time) });
+        self.time = time.max(self.time);
+        self.wheel.earliest().is_some()
+    }
+
+    /// # Safety
+    /// `chip` is valid and nobody borrows it.
+    unsafe fn run_watched(chip: *mut Chip, limit: u64) {
+        loop {
+            let core = {
+                // SAFETY: by the caller's promise; the borrow ends before a coroutine runs.
+                let chip = unsafe { &mut *chip };
+                let Some((time, core)) = chip.wheel.pop_until(limit) else { return };
+                let next = chip.wheel.earliest().unwrap_or(u64::MAX);
+                chip.horizon = (next.saturating_add(chip.options.lookahead - 1)).min(limit);
+                (chip.clock, chip.running) = (time, usize::from(core));
+                usize::from(core)
+            };
+            // SAFETY: as above. The coroutine is taken out while it runs, so that nobody borrows it.
+            let mut coroutine = unsafe { (&mut (*chip).cores)[core].coroutine.take() }.expect("it waits for its turn");
+            let result = coroutine.resume(());
+            // SAFETY: as above.
+            let chip = unsafe { &mut *chip };
+            if let CoroutineResult::Yield(()) = result {
+                chip.wheel.push(core as u16, chip.clock);
+                chip.cores[core].coroutine = Some(coroutine);
+            }
+        }
+    }
+
+    /// Adds all cores' times by phase since they were last taken, up to `time`.
+    pub fn take_all_times(&mut self, time: u64, into: &mut PhaseTimes) {
+        for core in &mut self.cores {
+            for (sum, time) in into.iter_mut().zip(&mut core.times) {
+                *sum += std::mem::take(time);
+            }
+            into[core.phase.number()] += time.saturating_sub(core.phase_since);
+            core.phase_since = core.phase_since.max(time);
+        }
+    }
+
+    /// What happened since this was last asked.
+    pub fn take_statistics(&mut self) -> Statistics {
+        std::mem::take(&mut self.statistics)
+    }
+
+    /// A hash over every access so far: who, which line, when. Two runs with one hash were the same.
+    pub fn trace_hash(&self) -> u64 {
+        self.trace
+    }
+
+    /// The hardware.
+    pub fn preset(&self) -> &Preset {
+        &self.preset
+    }
+
+    // ---- What the machine calls, from a coroutine. ----
+
+    /// Another core's turn has come: waits until it is this one's again.
+    ///
+    /// # Safety
+    /// As of [`Chip::access`].
+    #[inline]
+    unsafe fn switch(chip: *mut Chip) {
+        // SAFETY: a core that runs has set its yielder, which lives as long as its coroutine. No borrow of the chip is held.
+        unsafe { (*(&(*chip).cores)[(*chip).running].yielder).suspend(()) };
+    }
+
+    /// An access is made.
+    ///
+    /// # Safety
+    /// `chip` watches this thread, a coroutine of its own calls, and nobody borrows it.
+    #[inline]
+    pub(crate) unsafe fn access(chip: *mut Chip, address: usize, access: Access) {
+        let line = {
+            // SAFETY: by the caller's promise; the borrow ends before the switch.
+            let this = unsafe { &mut *chip };
+            this.clock += this.cores[this.running].access_cycles;
+            let line = this.directory.line(address);
+            if this.clock > this.horizon {
+                this.expect(line, address);
+                // SAFETY: by the caller's promise.
+                unsafe { Self::switch(chip) };
+            }
+            line
+        };
+        // SAFETY: by the caller's promise.
+        let this = unsafe { &mut *chip };
+        this.perform(line, access);
+    }
+
+    /// Has the host fetch what an access will need, while other cores run.
+    #[inline]
+    fn expect(&self, line: u32, address: usize) {
+        use contend_machine::{Machine, Native};
+        Native::prefetch(self.directory.address(line));
+        Native::prefetch(self.l1.address(usize::from(self.cores[self.running].unit), line));
+        Native::prefetch(address as *const u8);
+    }
+
+    /// # Safety
+    /// As of [`Chip::access`].
+    pub(crate) unsafe fn prefetch(chip: *mut Chip, address: usize, access: Access) {
+        // SAFETY: by the caller's promise.
+        let this = unsafe { &mut *chip };
+        this.clock += this.cores[this.running].instruction_cycles >> 8;
+        let line = this.directory.line(address);
+        let clock = this.clock;
+        let core = &mut this.cores[this.running];
+        core.prefetched.retain(|(_, arrival)| *arrival > clock);
+        let unit = usize::from(core.unit);
+        let held = this.l1.state(unit, line);
+        if core.prefetched.len() >= this.preset.core.prefetches
+            || held.is_some_and(|s| access == Access::Read || s.owns())
+        {
+            return;
+        }
+        if clock > this.horizon {
+            this.expect(line, address);
+            // SAFETY: by the caller's promise.
+            unsafe { Self::switch(chip) };
+        }
+        // SAFETY: by the caller's promise.
+        let this = unsafe { &mut *chip };
+        let state = this.l1.find(unit, line);
+        if !state.is_some_and(|state| access == Access::Read || state.owns()) {
+            let arrival = this.fetch(unit, line, access != Access::Read, state).0;
+            this.cores[this.running].prefetched.push((line, arrival));
+        }
+    }
+
+    /// # Safety
+    /// As of [`Chip::access`].
+    pub(crate) unsafe fn now(chip: *mut Chip) -> u64 {
+        // SAFETY: by the caller's promise.
+        let this = unsafe { &mut *chip };
+        this.clock += u64::from(this.preset.core.clock_cycles);
+        this.clock
+    }
+
+    /// # Safety
+    /// As of [`Chip::access`].
+    pub(crate) unsafe fn pause(chip: *mut Chip) {
+        // SAFETY: by the caller's promise.
+        let this = unsafe { &mut *chip };
+        this.clock += u64::from(this.preset.core.pause_cycles);
+        if this.clock > this.horizon {
+            // SAFETY: by the caller's promise.
+            unsafe { Self::switch(chip) };
+        }
+    }
+
+    /// # Safety
+    /// As of [`Chip::access`].
+    pub(crate) unsafe fn fence(chip: *mut Chip) {
+        // SAFETY: by the caller's promise.
+        let this = unsafe { &mut *chip };
+        this.clock += u64::from(this.preset.core.fence_cycles);
+    }
+
+    /// # Safety
+    /// As of [`Chip::access`].
+    pub(crate) unsafe fn work(chip: *mut Chip, instructions: u32) {
+        // SAFETY: by the caller's promise.
+        let this = unsafe { &mut *chip };
+        this.clock += (u64::from(instructions) * this.cores[this.running].instruction_cycles) >> 8;
+    }
+
+    /// # Safety
+    /// As of [`Chip::access`].
+    #[inline]
+    pub(crate) unsafe fn enter(chip: *mut Chip, phase: Phase) {
+        // SAFETY: by the caller's promise.
+        let this = unsafe { &mut *chip };
+        let clock = this.clock;
+        let core = &mut this.cores[this.running];
+        core.times[core.phase.number()] += clock - core.phase_since;
+        (core.phase, core.phase_since) = (phase, clock);
+    }
+
+    /// # Safety
+    /// As of [`Chip::access`].
+    pub(crate) unsafe fn phase(chip: *mut Chip) -> Phase {
+        // SAFETY: by the caller's promise.
+        let this = unsafe { &*chip };
+        this.cores[this.running].phase
+    }
+
+    /// # Safety
+    /// As of [`Chip::access`].
+    pub(crate) unsafe fn take_times(chip: *mut Chip, into: &mut PhaseTimes) {
+        // SAFETY, both: by the caller's promise.
+        let phase = unsafe { Self::phase(chip) };
+        unsafe { Self::enter(chip, phase) };
+        let this = unsafe { &mut *chip };
+        for (sum, time) in into.iter_mut().zip(&mut this.cores[this.running].times) {
+            *sum += std::mem::take(time);
+        }
+    }
+
+    /// An addition in the chip's centre: a message there and back, and one addition a cycle.
+    ///
+    /// # Safety
+    /// As of [`Chip::access`].
+    pub(crate) unsafe fn central(chip: *mut Chip) {
+        // SAFETY: by the caller's promise; the borrow ends before the switch.
+        let this = unsafe { &mut *chip };
+        this.clock += this.cores[this.running].access_cycles;
+        if this.clock > this.horizon {
+            // SAFETY: by the caller's promise.
+            unsafe { Self::switch(chip) };
+        }
+        // SAFETY: by the caller's promise.
+        let this = unsafe { &mut *chip };
+        let way = this.network.cycles(usize::from(this.cores[this.running].unit), this.network.centre());
+        let begin = (this.clock + way).max(this.centre_free_at);
+        this.centre_free_at = begin + 1;
+        this.clock = begin + 1 + way;
+        this.record(u32::MAX);
+    }
+
+    // ---- The model. ----
+
+    #[inline]
+    fn record(&mut self, line: u32) {
+        let what = u64::from(line) ^ (self.running as u64) << 48;
+        self.trace = (self.trace.rotate_left(5) ^ what ^ self.clock << 16).wrapping_mul(0x517c_c1b7_2722_0a95);
+    }
+
+    /// Makes the access: now, and the clock goes on to its end.
+    #[inline]
+    fn perform(&mut self, line: u32, access: Access) {
+        self.statistics.accesses += 1;
+        let unit = usize::from(self.cores[self.running].unit);
+        let writes = access != Access::Read;
+        let state = self.l1.find(unit, line);
+        match state {
+            Some(state) if !writes || state.owns() => {
+                if writes && state != State::Modified {
+                    self.l1.change(unit, line, State::Modified);
+                }
+                self.clock += u64::from(self.preset.l1.cycles);
+                if !self.cores[self.running].prefetched.is_empty() {
+                    self.await_prefetch(line);
+                }
+            }
+            _ => {
+                let (arrival, alone) = self.fetch(unit, line, writes, state);
+                let cycles = arrival - self.clock;
+                // Of a miss that waits for no other core, an out-of-order core hides a part.
+                let stalled = if alone { (cycles as f64 * self.preset.core.stall) as u64 } else { cycles };
+                self.clock += stalled;
+            }
+        }
+        if access == Access::Update {
+            self.clock += u64::from(self.preset.core.atomic_cycles);
+        }
+        self.record(line);
+        #[cfg(debug_assertions)]
+        self.check(line);
+    }
+
+    #[cold]
+    fn await_prefetch(&mut self, line: u32) {
+        let core = &mut self.cores[self.running];
+        if let Some(position) = core.prefetched.iter().position(|(prefetched, _)| *prefetched == line) {
+            let (_, arrival) = core.prefetched.swap_remove(position);
+            self.clock = self.clock.max(arrival);
+        }
+    }
+
+    /// Gets a line that the first level does not hold in a sufficient state; when it arrives, and whether no other core was involved.
+    fn fetch(&mut self, unit: usize, line: u32, writes: bool, in_l1: Option<State>) -> (u64, bool) {
+        let new = if writes { State::Modified } else { State::Shared };
+        let mut clock = self.clock + u64::from(self.preset.l1.cycles);
+        let mut in_l2 = None;
+        if let (Some(l2), Some(preset)) = (&mut self.l2, &self.preset.l2) {
+            clock += u64::from(preset.cycles);
+            in_l2 = l2.find(unit, line);
+            if let Some(state) = in_l2.filter(|state| !writes || state.owns()) {
+                let state = if writes { State::Modified } else { state };
+                self.fill_l1(unit, line, state, in_l1);
+                return (clock, true);
+            }
+        }
+        self.statistics.misses += 1;
+        let (arrival, exclusive, alone) = self.ask_home(unit, line, writes, clock);
+        let state = if !writes && exclusive { State::Exclusive } else { new };
+        if let Some(l2) = &mut self.l2 {
+            if in_l2.is_some() {
+                l2.change(unit, line, state);
+            } else if let Some((evicted, state)) = l2.insert(unit, line, state) {
+                let upper = self.l1.drop_line(unit, evicted);
+                self.evict(evicted, upper.map_or(state, |upper| upper.max(state)));
+            }
+        }
+        self.fill_l1(unit, line, state, in_l1);
+        (arrival, alone)
+    }
+
+    fn fill_l1(&mut self, unit: usize, line: u32, state: State, in_l1: Option<State>) {
+        if in_l1.is_some() {
+            self.l1.change(unit, line, state);
+            return;
+        }
+        let Some((evicted, state)) = self.l1.insert(unit, line, state) else { return };
+        match &mut self.l2 {
+            // The second level has it still.
+            Some(l2) if state == State::Modified => l2.change(unit, evicted, State::Modified),
+            Some(_) => {}
+            None => self.evict(evicted, state),
+        }
+    }
+
+    /// A line leaves a core's private caches. One that is only shared leaves silently: its home believes it there still.
+    fn evict(&mut self, line: u32, state: State) {
+        if state.owns() {
+            self.directory.clear(line);
+            self.keep_in_last_level(line);
+        }
+    }
+
+    #[inline]
+    fn home(&self, line: u32) -> usize {
+        let mixed = line.wrapping_mul(0x9e37_79b1);
+        ((u64::from(mixed) * self.slices.len() as u64) >> 32) as usize
+    }
+
+    /// The request at the line's home; when the line is at the core, whether the core has it exclusively though it only reads, and
+    /// whether no other core was involved.
+    fn ask_home(&mut self, unit: usize, line: u32, writes: bool, clock: u64) -> (u64, bool, bool) {
+        let home = self.home(line);
+        let (llc, coherence) = (&self.preset.llc, &self.preset.coherence);
+        let (tag, data) = (u64::from(llc.tag_cycles), u64::from(llc.data_cycles));
+        let (transfer, blocking, handoff) =
+            (u64::from(coherence.line_cycles), coherence.blocking, coherence.handoff_cycles);
+        let entry = *self.directory.entry(line);
+        let arrival = clock + self.network.cycles(unit, home);
+        let begin = arrival.max(entry.free_at());
+        self.statistics.queued_cycles += begin - arrival;
+        let back = self.network.cycles(home, unit) + transfer;
+        let holders = entry.holders();
+        if let Holders::Owner(owner) = holders
+            && usize::from(owner) != unit
+        {
+            let owner = usize::from(owner);
+            let (done, free_at);
+            self.statistics.from_owner += 1;
+            self.statistics.remote += u64::from(self.network.is_remote(unit, owner));
+            // To the owner, whose cache is looked up.
+            let at_owner = begin
+                + tag
+                + self.network.cycles(home, owner)
+                + u64::from(self.preset.l1.cycles)
+                + self.preset.l2.as_ref().map_or(0, |l2| u64::from(l2.cycles));
+            if blocking {
+                let returned = at_owner + self.network.cycles(owner, home) + transfer + data;
+                (done, free_at) = (returned + back, returned);
+            } else {
+                done = at_owner + self.network.cycles(owner, unit) + transfer;
+                free_at = begin + u64::from(handoff[usize::from(self.network.is_remote(unit, owner))]);
+            }
+            if writes {
+                self.invalidate(owner, line);
+                self.directory.set_owner(line, unit as u16);
+            } else {
+                self.l1.change(owner, line, State::Shared);
+                if let Some(l2) = &mut self.l2 {
+                    l2.change(owner, line, State::Shared);
+                }
+                self.directory.add_sharer(line, unit as u16);
+                self.keep_in_last_level(line);
+            }
+            self.directory.entry_mut(line).set_free_at(free_at);
+            return (done, false, false);
+        }
+        // The line itself, from the last level or from memory.
+        let ready = if entry.is_cached() {
+            self.statistics.from_last_level += 1;
+            self.statistics.remote += u64::from(self.network.is_remote(unit, home));
+            self.directory.entry_mut(line).set_used();
+            begin + tag.max(data)
+        } else {
+            self.statistics.from_memory += 1;
+            let number = line as usize % self.controllers.len();
+            // A controller of a socket is near the slices of that socket; one of a mesh is somewhere in it.
+            let (way, number) = match &self.network {
+                Network::Mesh { .. } => {
+                    let tile = number * self.slices.len() / self.controllers.len();
+                    (self.network.cycles(home, tile), number)
+                }
+                Network::Sockets { .. } => (0, home / self.preset.memory.tiles_per_controller),
+            };
+            let start = (begin + tag + way).max(self.controllers[number]);
+            self.controllers[number] = start + self.controller_cycles;
+            self.keep_in_last_level(line);
+            start + u64::from(self.preset.memory.cycles) + way + transfer
+        };
+        // Those who hold it must drop it, all at once.
+        let mut dropped = begin + tag;
+        let mut others = 0;
+        if writes && holders == Holders::Sharers {
+            let mut farthest = 0;
+            let mut sharers = Vec::new();
+            self.directory.for_each_sharer(line, |sharer| sharers.push(sharer));
+            for sharer in sharers.into_iter().map(usize::from).filter(|sharer| *sharer != unit) {
+                farthest = farthest.max(self.network.cycles(home, sharer));
+                others += 1;
+                self.invalidate(sharer, line);
+            }
+            if others > 0 {
+                dropped += 2 * farthest + u64::from(self.preset.l1.cycles);
+            }
+        }
+        let answered = ready.max(dropped);
+        // While a home that blocks gets the line from memory, or has it dropped, it serves nobody else with it.
+        let busy = if blocking || !entry.is_cached() { answered } else { begin + tag };
+        let busy = if !blocking && writes { busy.max(begin + u64::from(handoff[0])) } else { busy };
+        self.directory.entry_mut(line).set_free_at(busy);
+        let exclusive = holders == Holders::Nobody && self.preset.coherence.exclusive_reads;
+        if writes || exclusive {
+            self.directory.set_owner(line, unit as u16);
+        } else {
+            self.directory.add_sharer(line, unit as u16);
+        }
+        (answered + back, exclusive, others == 0 && begin == arrival)
+    }
+
+    fn invalidate(&mut self, unit: usize, line: u32) {
+        let in_l1 = self.l1.drop_line(unit, line);
+        let in_l2 = self.l2.as_mut().and_then(|l2| l2.drop_line(unit, line));
+        if in_l1.or(in_l2).is_some() {
+            self.statistics.invalidations += 1;
+        }
+    }
+
+    /// The last level has the line from now on; another may have to go.
+    fn keep_in_last_level(&mut self, line: u32) {
+        let entry = self.directory.entry_mut(line);
+        if entry.is_cached() {
+            entry.set_used();
+            return;
+        }
+        entry.set_cached(true);
+        let home = self.home(line);
+        let capacity = self.preset.llc.slice_bytes / LINE_BYTES;
+        let slice = &mut self.slices[home];
+        if slice.lines.len() < capacity {
+            slice.lines.push(line);
+            return;
+        }
+        // The hand comes round once at most: on its second way it finds what it has passed unused.
+        let victim = loop {
+            let slice = &mut self.slices[home];
+            let position = slice.hand;
+            slice.hand = (position + 1) % capacity;
+            let candidate = slice.lines[position];
+            if !self.directory.entry_mut(candidate).take_used() {
+                self.slices[home].lines[position] = line;
+                break candidate;
+            }
+        };
+        self.directory.entry_mut(victim).set_cached(false);
+        if self.preset.llc.inclusive {
+            match self.directory.entry(victim).holders() {
+                Holders::Nobody => {}
+                Holders::Owner(owner) => self.invalidate(usize::from(owner), victim),
+                Holders::Sharers => {
+                    let mut sharers = Vec::new();
+                    self.directory.for_each_sharer(victim, |sharer| sharers.push(sharer));
+                    sharers.into_iter().for_each(|sharer| self.invalidate(usize::from(sharer), victim));
+                }
+            }
+            self.directory.clear(victim);
+        }
+    }
+
+    /// One owner or many sharers, never both, and whoever holds the line is known to its home.
+    #[cfg(debug_assertions)]
+    fn check(&self, line: u32) {
+        let holders = self.directory.entry(line).holders();
+        let mut sharers = Vec::new();
+        self.directory.for_each_sharer(line, |sharer| sharers.push(usize::from(sharer)));
+        let state = |unit: usize| {
+            let upper = self.l1.state(unit, line);
+            let lower = self.l2.as_ref().and_then(|l2| l2.state(unit, line));
+            assert!(self.l2.is_none() || upper.is_none() || lower.is_some(), "the second level has what the first has");
+            upper.max(lower)
+        };
+        // All units on a small chip; on a large one the holders and some others.
+        let some = |unit: &usize| self.slices.len() <= 64 || unit.is_multiple_of(61);
+        for unit in (0..self.slices.len()).filter(some).chain(sharers.iter().copied()) {
+            match (state(unit), holders) {
+                (None, _) => {}
+                (Some(state), Holders::Owner(owner)) => {
+                    assert!(
+                        usize::from(owner) == unit && state.owns(),
+                        "line {line}: {unit} has {state:?}, {owner} owns it"
+                    );
+                }
+                (Some(state), Holders::Sharers) => {
+                    assert!(
+                        state == State::Shared && sharers.contains(&unit),
+                        "line {line}: {unit} has {state:?}, shared by {sharers:?}"
+                    );
+                }
+                (Some(state), Holders::Nobody) => panic!("line {line}: {unit} has {state:?}, and nobody holds it"),
+            }
+        }
+    }
+}
+
+impl Drop for Chip {
+    fn drop(&mut self) {
+        // Bodies that have not ended are unwound: their destructors may touch memory, which nobody watches any more.
+        for core in &mut self.cores {
+            core.coroutine = None;
+        }
+    }
+}

@@ -1,0 +1,346 @@
+//! An explorer of interleavings: before every access to shared memory a strategy may let another core go on.
+//!
+//! What it explores are the sequentially consistent interleavings. What weaker orderings allow is the business of a model checker of memory
+//! (loom), and of a sanitizer.
+
+mod schedule;
+mod strategy;
+
+use corosensei::{Coroutine, CoroutineResult, Yielder};
+
+use crate::chip::ChipError;
+use crate::stack::{OneOfMany, stacks};
+use crate::watch::{Access, Watcher, watched};
+pub use schedule::{Schedule, ScheduleError, shrink};
+pub use strategy::{Choice, Exhaustive, Pct, Random, Replay, Strategy};
+
+/// What a core does in a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StepKind {
+    /// Reads a word.
+    Load,
+    /// Writes a word.
+    Store,
+    /// Reads and writes a word at once.
+    Update,
+    /// Waits for another core.
+    Pause,
+}
+
+/// A step of an execution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Who.
+    pub core: usize,
+    /// What.
+    pub kind: StepKind,
+    /// What the algorithm calls it: the last name that the core gave by [`contend_machine::Machine::step`].
+    pub name: &'static str,
+    /// The word's address; 0 for a pause.
+    pub address: usize,
+}
+
+/// How an execution went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Execution {
+    /// Which core made which step. Replayed on the same bodies, it does the same.
+    pub schedule: Schedule,
+    /// How many steps were made.
+    pub steps: u64,
+    /// Whether it was cut off because it made too many: bodies that wait for each other for ever.
+    pub cut: bool,
+    /// The steps, if they were asked for.
+    pub trace: Vec<Step>,
+}
+
+struct Core {
+    coroutine: Option<Coroutine<(), (), (), OneOfMany>>,
+    yielder: *const Yielder<(), ()>,
+    name: &'static str,
+}
+
+/// Runs bodies, a core each, as a strategy says.
+pub struct Explorer {
+    cores: Vec<Core>,
+    stacks: Vec<OneOfMany>,
+    /// Cores that have not ended, in order.
+    runnable: Vec<usize>,
+    running: usize,
+    /// The core that is to go on when the running one has suspended itself.
+    next: usize,
+    strategy: *mut dyn Strategy,
+    schedule: Schedule,
+    steps: u64,
+    steps_max: u64,
+    trace: Option<Vec<Step>>,
+}
+
+impl std::fmt::Debug for Explorer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Explorer").field("cores", &self.cores.len()).field("steps", &self.steps).finish_non_exhaustive()
+    }
+}
+
+impl Explorer {
+    /// An explorer of up to `cores` bodies at once, whose executions are cut off after `steps_max` steps.
+    ///
+    /// # Errors
+    /// The host has no room for the stacks.
+    pub fn new(cores: usize, steps_max: u64) -> Result<Explorer, ChipError> {
+        let stacks =
+            stacks(cores).ok_or_else(|| ChipError("the host has too little address space for stacks".into()))?;
+        Ok(Explorer {
+            cores: Vec::with_capacity(cores),
+            stacks,
+            runnable: Vec::new(),
+            running: 0,
+            next: 0,
+            strategy: std::ptr::null_mut::<Random>() as *mut dyn Strategy,
+            schedule: Schedule::default(),
+            steps: 0,
+            steps_max,
+            trace: None,
+        })
+    }
+
+    /// Runs the bodies to their ends, or until there were too many steps.
+    ///
+    /// # Panics
+    /// There are more bodies than cores; or a body panics.
+    pub fn execute(
+        &mut self,
+        bodies: Vec<Box<dyn FnOnce()>>,
+        strategy: &mut (dyn Strategy + 'static),
+        traced: bool,
+    ) -> Execution {
+        self.runnable = (0..bodies.len()).collect();
+        (self.schedule, self.steps) = (Schedule::default(), 0);
+        self.trace = traced.then(Vec::new);
+        self.strategy = strategy;
+        self.cores.clear();
+        for body in bodies {
+            let stack = self.stacks.pop().expect("a core for each body");
+            self.cores.push(Core { coroutine: None, yielder: std::ptr::null(), name: "begin" });
+            let core: *mut Core = self.cores.last_mut().expect("just added");
+            let coroutine = Coroutine::with_stack(stack, move |yielder, ()| {
+                // SAFETY: the cores stay in place until all coroutines have ended: their number is below the vector's capacity.
+                unsafe { (*core).yielder = yielder };
+                body();
+            });
+            self.cores.last_mut().expect("just added").coroutine = Some(coroutine);
+        }
+        let explorer: *mut Explorer = self;
+        // SAFETY: the explorer lives as long as this call, and is reached by the pointer only meanwhile.
+        let cut = watched(Watcher::Explorer(explorer), || unsafe { Self::run(explorer) });
+        // Bodies that were cut off are unwound, unwatched.
+        for core in &mut self.cores {
+            if let Some(mut coroutine) = core.coroutine.take() {
+                coroutine.force_unwind();
+                self.stacks.push(coroutine.into_stack());
+            }
+        }
+        Execution {
+            schedule: std::mem::take(&mut self.schedule),
+            steps: self.steps,
+            cut,
+            trace: self.trace.take().unwrap_or_default(),
+        }
+    }
+
+    /// Whether it was cut off.
+    ///
+    /// # Safety
+    /// `explorer` is valid and nobody borrows it.
+    unsafe fn run(explorer: *mut Explorer) -> bool {
+        // SAFETY, here and below: by the caller's promise; no borrow is held while a coroutine runs.
+        let mut core = unsafe { &mut *explorer }.choose(None, false);
+        loop {
+            let mut coroutine = {
+                let this = unsafe { &mut *explorer };
+                if this.steps >= this.steps_max {
+                    return true;
+                }
+                this.running = core;
+                this.cores[core].coroutine.take().expect("a core that has not ended")
+            };
+            let result = coroutine.resume(());
+            let this = unsafe { &mut *explorer };
+            match result {
+                CoroutineResult::Yield(()) => {
+                    this.cores[core].coroutine = Some(coroutine);
+                    core = this.next;
+                }
+                CoroutineResult::Return(()) => {
+                    this.stacks.push(coroutine.into_stack());
+                    this.runnable.retain(|other| *other != core);
+                    if this.runnable.is_empty() {
+                        return false;
+                    }
+                    core = this.choose(None, false);
+                }
+            }
+        }
+    }
+
+    fn choose(&mut self, running: Option<usize>, waits: bool) -> usize {
+        let choice = Choice { running, waits, runnable: &self.runnable, step: self.steps };
+        // SAFETY: the strategy is borrowed by `execute`, which is under way, and by nobody else.
+        let chosen = unsafe { (*self.strategy).choose(&choice) };
+        debug_assert!(self.runnable.contains(&chosen), "core {chosen} has ended");
+        self.schedule.push(chosen);
+        chosen
+    }
+
+    /// # Safety
+    /// `explorer` watches this thread, a coroutine of its own calls, and nobody borrows it.
+    unsafe fn step_to_come(explorer: *mut Explorer, kind: StepKind, address: usize) {
+        let yielder = {
+            // SAFETY: by the caller's promise; the borrow ends before the switch.
+            let this = unsafe { &mut *explorer };
+            let core = this.running;
+            this.next = this.choose(Some(core), kind == StepKind::Pause);
+            (this.next != core || this.steps >= this.steps_max).then(|| this.cores[core].yielder)
+        };
+        if let Some(yielder) = yielder {
+            // SAFETY: a core that runs has set its yielder, which lives as long as its coroutine.
+            unsafe { (*yielder).suspend(()) };
+        }
+        // SAFETY: by the caller's promise.
+        let this = unsafe { &mut *explorer };
+        this.steps += 1;
+        if let Some(trace) = &mut this.trace {
+            let core = this.running;
+            trace.push(Step { core, kind, name: this.cores[core].name, address });
+        }
+    }
+
+    /// # Safety
+    /// As of [`Explorer::step_to_come`].
+    pub(crate) unsafe fn access(explorer: *mut Explorer, address: usize, access: Access) {
+        let kind = match access {
+            Access::Read => StepKind::Load,
+            Access::Write => StepKind::Store,
+            Access::Update => StepKind::Update,
+        };
+        // SAFETY: by the caller's promise.
+        unsafe { Self::step_to_come(explorer, kind, address) };
+    }
+
+    /// # Safety
+    /// As of [`Explorer::step_to_come`].
+    pub(crate) unsafe fn pause(explorer: *mut Explorer) {
+        // SAFETY: by the caller's promise.
+        unsafe { Self::step_to_come(explorer, StepKind::Pause, 0) };
+    }
+
+    /// # Safety
+    /// As of [`Explorer::step_to_come`].
+    pub(crate) unsafe fn now(explorer: *mut Explorer) -> u64 {
+        // SAFETY: by the caller's promise.
+        unsafe { (*explorer).steps }
+    }
+
+    /// # Safety
+    /// As of [`Explorer::step_to_come`].
+    pub(crate) unsafe fn step(explorer: *mut Explorer, name: &'static str) {
+        // SAFETY: by the caller's promise.
+        let this = unsafe { &mut *explorer };
+        let running = this.running;
+        this.cores[running].name = name;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::rc::Rc;
+
+    use contend_machine::{Atomic64, Machine, Ordering};
+
+    use super::*;
+    use crate::Simulated;
+
+    type Word = <Simulated as Machine>::U64;
+
+    /// Two cores that each add to a counter, not atomically.
+    fn lossy(word: &Rc<Word>) -> Vec<Box<dyn FnOnce()>> {
+        let add = |word: Rc<Word>| {
+            Box::new(move || {
+                Simulated::step("read");
+                let value = word.load(Ordering::Relaxed);
+                Simulated::step("write");
+                word.store(value + 1, Ordering::Relaxed);
+            }) as Box<dyn FnOnce()>
+        };
+        vec![add(Rc::clone(word)), add(Rc::clone(word))]
+    }
+
+    fn run(explorer: &mut Explorer, strategy: &mut (dyn Strategy + 'static)) -> (Execution, u64) {
+        let word = Rc::new(Word::new(0));
+        strategy.begin(2);
+        let execution = explorer.execute(lossy(&word), strategy, true);
+        (execution, word.load(Ordering::Relaxed))
+    }
+
+    #[test]
+    fn every_strategy_loses_an_update_and_its_schedule_loses_it_again() {
+        let mut explorer = Explorer::new(2, 1000).expect("stacks");
+        let strategies: Vec<Box<dyn Strategy>> =
+            vec![Box::new(Random::new(1)), Box::new(Pct::new(2, 1)), Box::new(Exhaustive::new(1))];
+        for mut strategy in strategies {
+            let lost = (0..200).find_map(|_| {
+                let (execution, value) = run(&mut explorer, &mut *strategy);
+                (value == 1).then_some(execution)
+            });
+            let lost = lost.expect("an update gets lost");
+            let (again, value) = run(&mut explorer, &mut Replay::new(lost.schedule.clone()));
+            assert_eq!(value, 1);
+            assert_eq!(again.trace, lost.trace);
+            let names: Vec<_> = lost.trace.iter().map(|step| step.name).collect();
+            assert_eq!(names.iter().filter(|name| **name == "write").count(), 2, "{names:?}");
+        }
+    }
+
+    #[test]
+    fn without_a_preemption_nothing_is_lost_and_the_search_ends() {
+        let mut explorer = Explorer::new(2, 1000).expect("stacks");
+        let mut strategy = Exhaustive::new(0);
+        let mut executions = 0;
+        loop {
+            let (_, value) = run(&mut explorer, &mut strategy);
+            assert_eq!(value, 2);
+            executions += 1;
+            if strategy.is_exhausted() {
+                break;
+            }
+        }
+        assert_eq!(executions, 2, "either core first");
+    }
+
+    #[test]
+    fn a_wait_for_ever_is_cut_off() {
+        let mut explorer = Explorer::new(1, 100).expect("stacks");
+        let dropped = Rc::new(Cell::new(false));
+        struct Flag(Rc<Cell<bool>>);
+        impl Drop for Flag {
+            fn drop(&mut self) {
+                self.0.set(true);
+            }
+        }
+        let flag = Flag(Rc::clone(&dropped));
+        let body = Box::new(move || {
+            let _flag = flag;
+            loop {
+                Simulated::pause();
+            }
+        });
+        let mut strategy = Random::new(1);
+        strategy.begin(1);
+        let execution = explorer.execute(vec![body], &mut strategy, false);
+        assert!(execution.cut && dropped.get(), "{execution:?}");
+        let word = Rc::new(Word::new(0));
+        let again = Rc::clone(&word);
+        explorer.execute(vec![Box::new(move || again.store(5, Ordering::Relaxed))], &mut strategy, false);
+        assert_eq!(word.load(Ordering::Relaxed), 5, "the stack serves again");
+    }
+}

@@ -1,0 +1,242 @@
+//! Which core goes on.
+
+use super::schedule::Schedule;
+
+/// A choice to be made.
+#[derive(Clone, Copy, Debug)]
+pub struct Choice<'a> {
+    /// The core that is about to make an access; none in the beginning, and when a core has ended.
+    pub running: Option<usize>,
+    /// Whether the running core waits for another: to let it go on is pointless.
+    pub waits: bool,
+    /// The cores that have not ended, in order.
+    pub runnable: &'a [usize],
+    /// Steps made so far.
+    pub step: u64,
+}
+
+impl Choice<'_> {
+    /// The next core after the running one, round and round; the running one if it is alone.
+    fn another(&self) -> usize {
+        let after = |core: usize| self.runnable.iter().copied().find(|other| *other > core);
+        self.running.and_then(after).unwrap_or(self.runnable[0])
+    }
+}
+
+/// Chooses.
+pub trait Strategy {
+    /// An execution of so many cores begins.
+    fn begin(&mut self, cores: usize);
+
+    /// The core that goes on: one of those that can.
+    fn choose(&mut self, choice: &Choice<'_>) -> usize;
+
+    /// Whether there is nothing left to try.
+    fn is_exhausted(&self) -> bool {
+        false
+    }
+}
+
+/// SplitMix64 (G. Steele, D. Lea, C. Flood, OOPSLA 2014): any seed will do, also small ones.
+#[derive(Clone, Debug)]
+struct Numbers(u64);
+
+impl Numbers {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        ((u128::from(self.next()) * bound as u128) >> 64) as usize
+    }
+}
+
+/// Any core, at random. How often cores are switched is drawn anew for each execution: from at every access to at every 32nd.
+#[derive(Debug)]
+pub struct Random {
+    numbers: Numbers,
+    /// One in two to the power of this many accesses.
+    rarely: u32,
+}
+
+impl Random {
+    /// The same seed makes the same choices.
+    pub fn new(seed: u64) -> Self {
+        Random { numbers: Numbers(seed), rarely: 0 }
+    }
+}
+
+impl Strategy for Random {
+    fn begin(&mut self, _: usize) {
+        self.rarely = self.numbers.below(6) as u32;
+    }
+
+    fn choose(&mut self, choice: &Choice<'_>) -> usize {
+        match choice.running {
+            Some(running) if !choice.waits && self.numbers.next() & ((1 << self.rarely) - 1) != 0 => running,
+            Some(running) if choice.waits && choice.runnable.len() > 1 => {
+                let position = choice.runnable.iter().position(|core| *core == running).unwrap_or(0);
+                let other = self.numbers.below(choice.runnable.len() - 1);
+                choice.runnable[if other < position { other } else { other + 1 }]
+            }
+            _ => choice.runnable[self.numbers.below(choice.runnable.len())],
+        }
+    }
+}
+
+/// Probabilistic concurrency testing (S. Burckhardt, P. Kothari, M. Musuvathi, S. Nagarakatte, ASPLOS 2010): cores have random priorities,
+/// the highest goes on; at `depth - 1` random steps the running core's falls below all others. It finds a bug that takes `depth` ordered
+/// events with a probability that does not depend on how many other steps there are between.
+#[derive(Debug)]
+pub struct Pct {
+    numbers: Numbers,
+    depth: usize,
+    priorities: Vec<i64>,
+    /// Steps at which a priority falls.
+    changes: Vec<u64>,
+    lowest: i64,
+    /// Steps of the running execution so far, which is where the next one's changes are drawn from.
+    steps: u64,
+}
+
+impl Pct {
+    /// For bugs of this depth: at least 1.
+    pub fn new(depth: usize, seed: u64) -> Self {
+        Pct { numbers: Numbers(seed), depth, priorities: Vec::new(), changes: Vec::new(), lowest: 0, steps: 1 }
+    }
+}
+
+impl Strategy for Pct {
+    fn begin(&mut self, cores: usize) {
+        self.priorities = (0..cores as i64).collect();
+        for position in (1..cores).rev() {
+            self.priorities.swap(position, self.numbers.below(position + 1));
+        }
+        self.lowest = 0;
+        let steps = std::mem::replace(&mut self.steps, 1) as usize;
+        self.changes = (1..self.depth).map(|_| self.numbers.below(steps) as u64).collect();
+    }
+
+    fn choose(&mut self, choice: &Choice<'_>) -> usize {
+        self.steps = self.steps.max(choice.step);
+        if let Some(running) = choice.running {
+            let change = self.changes.iter().position(|step| *step == choice.step);
+            // Each change once: who goes on instead is at the same step.
+            if let Some(change) = change {
+                self.changes.swap_remove(change);
+            }
+            if choice.waits || change.is_some() {
+                self.lowest -= 1;
+                self.priorities[running] = self.lowest;
+            }
+        }
+        let highest = choice.runnable.iter().copied().max_by_key(|core| self.priorities[*core]);
+        highest.expect("a core that has not ended")
+    }
+}
+
+/// All interleavings with at most so many preemptions (M. Musuvathi, S. Qadeer, PLDI 2007), each once. A switch from a core that waits or has
+/// ended is no preemption.
+#[derive(Debug)]
+pub struct Exhaustive {
+    preemptions_max: usize,
+    preemptions: usize,
+    /// The choices of the last execution: what could be chosen, and what was.
+    path: Vec<(Vec<usize>, usize)>,
+    /// Choices of the running execution.
+    made: usize,
+    begun: bool,
+    exhausted: bool,
+}
+
+impl Exhaustive {
+    /// With at most so many preemptions.
+    pub fn new(preemptions_max: usize) -> Self {
+        Exhaustive { preemptions_max, preemptions: 0, path: Vec::new(), made: 0, begun: false, exhausted: false }
+    }
+
+    fn has_more(&self) -> bool {
+        self.path.iter().any(|(options, taken)| taken + 1 < options.len())
+    }
+}
+
+impl Strategy for Exhaustive {
+    fn begin(&mut self, _: usize) {
+        if self.begun {
+            while self.path.last().is_some_and(|(options, taken)| taken + 1 == options.len()) {
+                self.path.pop();
+            }
+            match self.path.last_mut() {
+                Some((_, taken)) => *taken += 1,
+                None => self.exhausted = true,
+            }
+        }
+        (self.begun, self.made, self.preemptions) = (true, 0, 0);
+    }
+
+    fn choose(&mut self, choice: &Choice<'_>) -> usize {
+        if self.made == self.path.len() {
+            let options = match choice.running {
+                Some(running) if !choice.waits => {
+                    let others = choice.runnable.iter().copied().filter(|core| *core != running);
+                    let may = self.preemptions < self.preemptions_max;
+                    std::iter::once(running).chain(others.filter(|_| may)).collect()
+                }
+                // Those that wait for each other take turns: to try all orders of waiting would never end.
+                Some(_) => vec![choice.another()],
+                None => choice.runnable.to_vec(),
+            };
+            self.path.push((options, 0));
+        }
+        let (options, taken) = &self.path[self.made];
+        self.made += 1;
+        let chosen = options[*taken];
+        if choice.running.is_some_and(|running| !choice.waits && chosen != running) {
+            self.preemptions += 1;
+        }
+        chosen
+    }
+
+    fn is_exhausted(&self) -> bool {
+        self.exhausted || self.begun && !self.has_more()
+    }
+}
+
+/// What a schedule says; where it ends or can't be followed, the running core goes on until it waits or ends.
+#[derive(Debug)]
+pub struct Replay {
+    schedule: Schedule,
+    segment: usize,
+    made: u64,
+}
+
+impl Replay {
+    /// Follows this schedule.
+    pub fn new(schedule: Schedule) -> Self {
+        Replay { schedule, segment: 0, made: 0 }
+    }
+}
+
+impl Strategy for Replay {
+    fn begin(&mut self, _: usize) {
+        (self.segment, self.made) = (0, 0);
+    }
+
+    fn choose(&mut self, choice: &Choice<'_>) -> usize {
+        while let Some(&(core, steps)) = self.schedule.segments().get(self.segment) {
+            if self.made < steps && choice.runnable.contains(&core) {
+                self.made += 1;
+                return core;
+            }
+            (self.segment, self.made) = (self.segment + 1, 0);
+        }
+        match choice.running {
+            Some(running) if !choice.waits => running,
+            _ => choice.another(),
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! [`Simulated`]: the machine whose accesses are watched.
+
+use std::alloc::Layout;
+use std::cell::Cell;
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
+
+use contend_machine::{Atomic64, Cycles, Machine, Ordering, Phase, PhaseTimes};
+
+use crate::arena;
+use crate::chip::Chip;
+use crate::explorer::Explorer;
+use crate::watch::{Access, Watcher, watcher};
+
+/// A machine that is simulated; see the crate.
+#[derive(Clone, Copy, Debug)]
+pub struct Simulated;
+
+/// A word of it. Only one core runs at a time, so the host's word needs no ordering: every access is sequentially consistent.
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct SimulatedWord(AtomicU64);
+
+/// An access is to come: it is charged, and other cores may run before it.
+#[inline]
+fn watch(address: usize, access: Access) {
+    match watcher() {
+        Watcher::Nobody => {}
+        // SAFETY, both: who watches lives until the watch ends, and is reached by this pointer only meanwhile.
+        Watcher::Chip(chip) => unsafe { Chip::access(chip, address, access) },
+        Watcher::Explorer(explorer) => unsafe { Explorer::access(explorer, address, access) },
+    }
+}
+
+impl SimulatedWord {
+    fn watch(&self, access: Access) {
+        watch(std::ptr::from_ref(self) as usize, access);
+    }
+
+    // Relaxed, here and below: all cores are on one host thread.
+    fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn update(&self, change: impl FnOnce(u64) -> u64) -> u64 {
+        self.watch(Access::Update);
+        let old = self.get();
+        self.0.store(change(old), Ordering::Relaxed);
+        old
+    }
+}
+
+impl Atomic64 for SimulatedWord {
+    fn new(value: u64) -> Self {
+        SimulatedWord(AtomicU64::new(value))
+    }
+
+    #[inline]
+    fn load(&self, _: Ordering) -> u64 {
+        self.watch(Access::Read);
+        self.get()
+    }
+
+    #[inline]
+    fn store(&self, value: u64, _: Ordering) {
+        self.watch(Access::Write);
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    fn swap(&self, value: u64, _: Ordering) -> u64 {
+        self.update(|_| value)
+    }
+
+    fn compare_exchange(&self, current: u64, new: u64, _: Ordering, _: Ordering) -> Result<u64, u64> {
+        // An exchange that fails takes the line as well.
+        let old = self.update(|old| if old == current { new } else { old });
+        if old == current { Ok(old) } else { Err(old) }
+    }
+
+    fn fetch_add(&self, value: u64, _: Ordering) -> u64 {
+        self.update(|old| old.wrapping_add(value))
+    }
+
+    fn fetch_sub(&self, value: u64, _: Ordering) -> u64 {
+        self.update(|old| old.wrapping_sub(value))
+    }
+
+    fn fetch_or(&self, value: u64, _: Ordering) -> u64 {
+        self.update(|old| old | value)
+    }
+
+    fn fetch_and(&self, value: u64, _: Ordering) -> u64 {
+        self.update(|old| old & value)
+    }
+
+    fn fetch_max(&self, value: u64, _: Ordering) -> u64 {
+        self.update(|old| old.max(value))
+    }
+}
+
+thread_local! {
+    /// The clock's frequency, also while nobody watches.
+    static HERTZ: Cell<f64> = const { Cell::new(1e9) };
+}
+
+/// Sets the frequency of this host thread's simulated clocks.
+pub(crate) fn set_hertz(hertz: f64) {
+    HERTZ.set(hertz);
+}
+
+impl Machine for Simulated {
+    type U64 = SimulatedWord;
+    const NAME: &'static str = "simulated";
+
+    fn fence(order: Ordering) {
+        if let (Watcher::Chip(chip), Ordering::SeqCst) = (watcher(), order) {
+            // SAFETY: as in `watch`.
+            unsafe { Chip::fence(chip) };
+        }
+    }
+
+    fn now() -> Cycles {
+        match watcher() {
+            Watcher::Nobody => 0,
+            // SAFETY, both: as in `watch`.
+            Watcher::Chip(chip) => unsafe { Chip::now(chip) },
+            Watcher::Explorer(explorer) => unsafe { Explorer::now(explorer) },
+        }
+    }
+
+    fn cycles_per_second() -> f64 {
+        HERTZ.get()
+    }
+
+    fn pause() {
+        match watcher() {
+            Watcher::Nobody => {}
+            // SAFETY, both: as in `watch`.
+            Watcher::Chip(chip) => unsafe { Chip::pause(chip) },
+            Watcher::Explorer(explorer) => unsafe { Explorer::pause(explorer) },
+        }
+    }
+
+    fn yield_now() {
+        Self::pause();
+    }
+
+    fn work(instructions: u32) {
+        if let Watcher::Chip(chip) = watcher() {
+            // SAFETY: as in `watch`.
+            unsafe { Chip::work(chip, instructions) };
+        }
+    }
+
+    #[inline]
+    fn enter(phase: Phase) {
+        if let Watcher::Chip(chip) = watcher() {
+            // SAFETY: as in `watch`.
+            unsafe { Chip::enter(chip, phase) };
+        }
+    }
+
+    #[inline]
+    fn phase() -> Phase {
+        match watcher() {
+            // SAFETY: as in `watch`.
+            Watcher::Chip(chip) => unsafe { Chip::phase(chip) },
+            _ => Phase::BODY,
+        }
+    }
+
+    fn take_times(into: &mut PhaseTimes) {
+        if let Watcher::Chip(chip) = watcher() {
+            // SAFETY: as in `watch`.
+            unsafe { Chip::take_times(chip, into) };
+        }
+    }
+
+    fn step(name: &'static str) {
+        if let Watcher::Explorer(explorer) = watcher() {
+            // SAFETY: as in `watch`.
+            unsafe { Explorer::step(explorer, name) };
+        }
+    }
+
+    fn central_add(counter: &SimulatedWord, value: u64) -> u64 {
+        let Watcher::Chip(chip) = watcher() else { return counter.fetch_add(value, Ordering::Relaxed) };
+        // SAFETY: as in `watch`.
+        unsafe { Chip::central(chip) };
+        let old = counter.get();
+        counter.0.store(old.wrapping_add(value), Ordering::Relaxed);
+        old
+    }
+
+    fn prefetch<T>(line: *const T) {
+        if let Watcher::Chip(chip) = watcher() {
+            // SAFETY: as in `watch`.
+            unsafe { Chip::prefetch(chip, line as usize, Access::Read) };
+        }
+    }
+
+    fn prefetch_to_write<T>(line: *const T) {
+        if let Watcher::Chip(chip) = watcher() {
+            // SAFETY: as in `watch`.
+            unsafe { Chip::prefetch(chip, line as usize, Access::Write) };
+        }
+    }
+
+    fn alloc(layout: Layout) -> Option<NonNull<u8>> {
+        arena::alloc(layout)
+    }
+
+    unsafe fn dealloc(block: NonNull<u8>, _: Layout) {
+        arena::dealloc(block);
+    }
+
+    /// On a chip the words of a line are read at once: an access for each line, not for each word.
+    fn copy_out(from: &[SimulatedWord], to: &mut [u64]) {
+        copy(from, Access::Read, |word, position| to[position] = word.get());
+    }
+
+    fn copy_in(to: &[SimulatedWord], from: &[u64]) {
+        copy(to, Access::Write, |word, position| word.0.store(from[position], Ordering::Relaxed));
+    }
+
+    /// A binary search, each probe an access.
+    fn count_le(keys: &[SimulatedWord], len: usize, key: u64) -> usize {
+        let (mut low, mut high) = (0, len);
+        while low < high {
+            let middle = (low + high) / 2;
+            if keys[middle].load(Ordering::Relaxed) <= key { low = middle + 1 } else { high = middle }
+        }
+        low
+    }
+}
+
+/// Words of a simulated line.
+const LINE_WORDS: usize = 8;
+
+fn copy(words: &[SimulatedWord], access: Access, mut each: impl FnMut(&SimulatedWord, usize)) {
+    let in_lines = matches!(watcher(), Watcher::Chip(_));
+    let mut last_line = usize::MAX;
+    for (position, word) in words.iter().enumerate() {
+        let address = std::ptr::from_ref(word) as usize;
+        let line = address / (LINE_WORDS * size_of::<SimulatedWord>());
+        if !in_lines || line != last_line {
+            word.watch(access);
+            last_line = line;
+        }
+        each(word, position);
+    }
+    Simulated::work(words.len() as u32);
+}
