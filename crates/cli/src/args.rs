@@ -1,8 +1,10 @@
 //! The arguments.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use contend_lab::explore::ExploreConfig;
 use contend_lab::{ResultFile, RunConfig};
 
 use crate::UserError;
@@ -27,6 +29,11 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// List protocols, workloads, options and indexes.
     List(ListArgs),
+    /// Look for an interleaving of a few transactions under which a protocol breaks its promise, and show it.
+    ///
+    /// At every access to shared memory another core may go on. What is explored are the sequentially consistent interleavings; weaker
+    /// orderings of memory are not (METHODOLOGY.md has the commands of a model checker and a sanitizer for those).
+    Explore(ExploreArgs),
     /// Judge a history: is it serializable, and if not, why?
     Check(CheckArgs),
     /// Measure what this machine can do at best.
@@ -106,6 +113,62 @@ pub(crate) struct RunArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct ExploreArgs {
+    /// Protocols, separated by commas, or `all`; each may have options of its own, as in silo,silo+cu+ts
+    #[arg(long, visible_alias = "protocols", value_name = "P", value_delimiter = ',', default_value = "all")]
+    protocol: Vec<String>,
+    /// Workloads, separated by commas, or `litmus`: all those made for this; see `contend list workloads`
+    #[arg(long, visible_alias = "workloads", value_name = "W", value_delimiter = ',', default_value = "litmus")]
+    workload: Vec<String>,
+    /// The most executions of each protocol on each workload [default: 10000; with --budget no limit]
+    #[arg(long, value_name = "N")]
+    schedules: Option<u64>,
+    /// The time of all together, shared evenly: seconds, or with a unit as in 60s, 10m, 1h
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub(crate) budget: Option<Duration>,
+    /// How the next core is chosen: random, pct:DEPTH, or exhaustive:PREEMPTIONS
+    #[arg(long, value_name = "S", default_value = "random")]
+    strategy: String,
+    /// Transactions of each core
+    #[arg(long, value_name = "T", default_value_t = 2)]
+    transactions: u64,
+    /// Cores, 1 to 64 [default: as many as the workload has programs, or 3]
+    #[arg(long, value_name = "C")]
+    cores: Option<usize>,
+    /// Seed of the choices and of the workload; each execution has the next one
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Follow this schedule, once: which core makes how many steps, as in 0x5,1x3,0
+    #[arg(long, value_name = "SCHEDULE", conflicts_with_all = ["schedules", "budget", "strategy"])]
+    replay: Option<String>,
+    /// The index: hash or ordered [default: hash, unless the workload scans]
+    #[arg(long, value_name = "INDEX")]
+    index: Option<String>,
+    /// Set an option, see `contend list options`; may be repeated
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    settings: Vec<String>,
+    /// Write the results to this file as JSON, or to stdout (-), the table then going to stderr
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+}
+
+/// Seconds, or a number with a unit.
+fn parse_time(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match &text[digits.len()..] {
+        "" | "s" => 1.0,
+        "ms" => 1e-3,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        unit => return Err(format!("unknown unit '{unit}'; valid: ms, s, m, h")),
+    };
+    match digits.parse::<f64>() {
+        Ok(number) if (0.0..=1e9).contains(&(number * unit)) => Ok(Duration::from_secs_f64(number * unit)),
+        _ => Err(format!("'{digits}' is no time; valid: a number from 0, as in 60s or 10m")),
+    }
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct ListArgs {
     /// What to list [default: all of it]
     pub(crate) what: Option<What>,
@@ -145,6 +208,48 @@ pub(crate) struct BenchArgs {
 pub(crate) enum Bench {
     /// Random cache-line reads a second and thread, and atomic increments of one line by 1 to N threads
     Limit(LimitArgs),
+    /// Timestamps a second from each source, by 1, 4, 16, ... threads that do nothing else
+    Timestamps(MicroArgs),
+    /// Atomic additions a second to one counter, by 1, 2, 4, ... threads that do nothing else
+    Increments(MicroArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MicroArgs {
+    /// The machine: native, or a chip that is simulated, see `contend list machines`
+    #[arg(long, value_name = "MACHINE", default_value = "native")]
+    machine: String,
+    /// The most threads [default: those of the machine]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Length of a window, in seconds [default: 0.3; simulated: 0.0002]
+    #[arg(long, value_name = "S")]
+    seconds: Option<f64>,
+    /// Windows
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    windows: usize,
+    /// Set an option; may be repeated
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    settings: Vec<String>,
+    /// As JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl MicroArgs {
+    /// The configuration, for the most threads.
+    pub(crate) fn config(&self) -> Result<RunConfig, UserError> {
+        let mut config = RunConfig::default().on(&self.machine)?;
+        if config.chip.is_none() {
+            (config.window_seconds, config.warmup_seconds) = (0.3, 0.1);
+        }
+        config.threads = self.threads.unwrap_or(config.threads);
+        config.window_seconds = self.seconds.unwrap_or(config.window_seconds);
+        config.windows = self.windows;
+        add_settings(&mut config, &self.settings)?;
+        config.check_numbers()?;
+        Ok(config)
+    }
 }
 
 #[derive(Debug, Args)]
@@ -191,13 +296,65 @@ impl MeasureArgs {
         config.warmup_seconds = self.warmup.unwrap_or(config.warmup_seconds);
         config.index = self.index.clone().or(config.index);
         config.seed = self.seed.unwrap_or(config.seed);
-        for setting in &self.settings {
-            let Some((name, value)) = setting.split_once('=') else {
-                return Err(UserError(format!("--set takes NAME=VALUE, not '{setting}'")));
-            };
-            config.settings.insert(name.trim().into(), value.trim().into());
-        }
+        add_settings(&mut config, &self.settings)?;
         Ok(config)
+    }
+}
+
+/// Puts what `--set` sets into a configuration.
+fn add_settings(config: &mut RunConfig, settings: &[String]) -> Result<(), UserError> {
+    for setting in settings {
+        let Some((name, value)) = setting.split_once('=') else {
+            return Err(UserError(format!("--set takes NAME=VALUE, not '{setting}'")));
+        };
+        config.settings.insert(name.trim().into(), value.trim().into());
+    }
+    Ok(())
+}
+
+/// The protocols that a list names: `all` stands for all.
+fn protocols(list: &[String]) -> Vec<String> {
+    match list {
+        [all] if all == "all" => RunConfig::default().protocols,
+        chosen => chosen.iter().map(|name| name.trim().to_string()).collect(),
+    }
+}
+
+impl ExploreArgs {
+    /// Each workload's configuration, protocols included.
+    pub(crate) fn runs(&self) -> Result<Vec<RunConfig>, UserError> {
+        let workloads: Vec<String> = match &self.workload[..] {
+            [litmus] if litmus == "litmus" => {
+                contend_workloads::litmus::INFOS.iter().map(|info| info.name.to_string()).collect()
+            }
+            chosen => chosen.iter().map(|name| name.trim().to_string()).collect(),
+        };
+        let of = |workload: String| {
+            let mut config = RunConfig {
+                workload,
+                protocols: protocols(&self.protocol),
+                index: self.index.clone(),
+                ..RunConfig::default()
+            };
+            add_settings(&mut config, &self.settings)?;
+            Ok(config)
+        };
+        workloads.into_iter().map(of).collect()
+    }
+
+    /// How to explore.
+    pub(crate) fn config(&self) -> Result<ExploreConfig, UserError> {
+        let unlimited = if self.budget.is_some() { u64::MAX } else { ExploreConfig::default().executions };
+        let replay = self.replay.as_deref().map(str::parse).transpose();
+        Ok(ExploreConfig {
+            executions: self.schedules.unwrap_or(unlimited),
+            budget: self.budget,
+            strategy: self.strategy.parse()?,
+            transactions: self.transactions,
+            cores: self.cores,
+            seed: self.seed,
+            replay: replay.map_err(|error| UserError(format!("--replay: {error}")))?,
+        })
     }
 }
 
@@ -206,10 +363,7 @@ impl CompareArgs {
     pub(crate) fn config(&self) -> Result<RunConfig, UserError> {
         let mut config = self.measure.config()?;
         if !self.protocols.is_empty() {
-            config.protocols = match &self.protocols[..] {
-                [all] if all == "all" => RunConfig::default().protocols,
-                chosen => chosen.iter().map(|name| name.trim().to_string()).collect(),
-            };
+            config.protocols = protocols(&self.protocols);
         }
         config.verify &= !self.no_verify;
         Ok(config)

@@ -42,6 +42,7 @@ fn main() -> ExitCode {
         Command::Run(args) => cmd::run::run(&args),
         Command::Compare(args) => cmd::compare::run(&args),
         Command::List(args) => cmd::list::run(&args),
+        Command::Explore(args) => cmd::explore::run(&args),
         Command::Check(args) => cmd::check::run(&args),
         Command::Bench(args) => cmd::bench::run(&args),
     };

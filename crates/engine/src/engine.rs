@@ -164,6 +164,22 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
         Some(core.payload(record)[core.signature(part.cell as usize)].load(Ordering::Relaxed))
     }
 
+    /// Where the record under a key is, outside any transaction: its first word's address, and its words. `None` if there is none.
+    ///
+    /// # Panics
+    /// There is no such part.
+    pub fn place(&self, part: Part, key: &KeyWords) -> Option<(usize, usize)> {
+        let tables = self.tables.read();
+        let table = &tables[part.table as usize];
+        let record = table.find(key)?;
+        let payload = table.core().payload(record);
+        let first = std::ptr::from_ref(record.word()) as usize;
+        Some((
+            first,
+            (std::ptr::from_ref(payload) as *const M::U64 as usize - first) / size_of::<M::U64>() + payload.len(),
+        ))
+    }
+
     /// Bytes of all tables: records' memory and indexes.
     pub fn bytes(&self) -> u64 {
         self.tables.read().iter().map(|table| table.bytes()).sum()

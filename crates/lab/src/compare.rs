@@ -1,5 +1,6 @@
 //! The main job: several protocols on one workload, proved right, measured in turns, ranked.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -196,7 +197,12 @@ fn measure(
     let windows = config.windows as f64;
     let seconds = runs * (windows * window + warmup + (windows - 1.0) * again);
     observer.begin("measuring", PROGRESS_UNITS);
-    let progress = |of: f64| observer.advance((of / seconds * PROGRESS_UNITS as f64) as u64);
+    let (passed, shown) = (Cell::new(0.0), Cell::new(0));
+    let progress = |more: f64| {
+        passed.set(passed.get() + more);
+        let units = (passed.get() / seconds * PROGRESS_UNITS as f64) as u64;
+        observer.advance(units - shown.replace(units));
+    };
     let mut left = (purpose == Purpose::Record).then_some(RECORDED_MAX);
     for round in 0..config.windows {
         for turn in 0..entries.len() {

@@ -285,7 +285,11 @@ impl RunConfig {
         Ok(config)
     }
 
-    fn check_numbers(&self) -> Result<(), LabError> {
+    /// Checks threads, windows and seconds.
+    ///
+    /// # Errors
+    /// The first that is out of range, with the range.
+    pub fn check_numbers(&self) -> Result<(), LabError> {
         let in_range = |what: &str, value: usize, max: usize| {
             let message = || format!("{what} is {value}; valid: 1 to {max}");
             if (1..=max).contains(&value) { Ok(()) } else { Err(LabError::BadInput(message())) }

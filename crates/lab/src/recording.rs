@@ -18,6 +18,14 @@ pub struct Recorded {
 
 /// What the engine's workers recorded, as a history, with the final state of all keys in it. No transaction runs.
 pub fn recorded<P: Protocol<M>, M: Machine>(engine: &Engine<P, M>, committed: Vec<Committed>) -> Recorded {
+    recorded_parts(engine, committed).0
+}
+
+/// The same, with the keys in it.
+pub(crate) fn recorded_parts<P: Protocol<M>, M: Machine>(
+    engine: &Engine<P, M>,
+    committed: Vec<Committed>,
+) -> (Recorded, Vec<(Part, KeyWords)>) {
     let parts = engine.parts();
     let names: BTreeMap<Part, String> = parts.into_iter().collect();
     let mut history = History::new();
@@ -33,11 +41,12 @@ pub fn recorded<P: Protocol<M>, M: Machine>(engine: &Engine<P, M>, committed: Ve
         let transaction = Transaction { txn: transaction.txn, worker: transaction.worker as u64, ops };
         history.push(transaction).expect("the engine's numbers are positive and unique");
     }
-    let rows = items.into_keys().filter_map(|(part, key)| {
-        let writer = engine.last_writer(part, &key)?;
-        Some((names[&part].clone(), engine.key_name(part.table, &key), writer))
+    let keys: Vec<(Part, KeyWords)> = items.into_keys().collect();
+    let rows = keys.iter().filter_map(|(part, key)| {
+        let writer = engine.last_writer(*part, key)?;
+        Some((names[part].clone(), engine.key_name(part.table, key), writer))
     });
-    Recorded { final_state: rows.collect(), history }
+    (Recorded { final_state: rows.collect(), history }, keys)
 }
 
 type Items = BTreeMap<(Part, KeyWords), ItemId>;

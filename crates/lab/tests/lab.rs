@@ -25,6 +25,72 @@ fn small(workload: &str) -> RunConfig {
     }
 }
 
+/// On a simulated chip.
+fn simulated(workload: &str, machine: &str) -> RunConfig {
+    RunConfig { windows: 2, ..small(workload).on(machine).expect("a machine") }
+}
+
+/// What must be the same when a simulation runs again.
+fn same(result: &ResultFile) -> Vec<(String, u64, String)> {
+    let figures = |entry: &contend_lab::ProtocolResult| {
+        let measured = entry.measured.as_ref().expect("figures");
+        let simulation = measured.simulation.as_ref().expect("simulated");
+        (entry.protocol.clone(), measured.commits, simulation.trace_hash.clone())
+    };
+    let mut all: Vec<_> = result.protocols.iter().map(figures).collect();
+    all.sort();
+    all
+}
+
+#[test]
+fn every_protocol_runs_on_simulated_chips_and_is_proved_right_there() {
+    for (workload, machine) in
+        [("ycsb-a", "abyss:16"), ("ycsb-e", "xeon-8176x4:32"), ("tpcc", "abyss:4"), ("tatp", "opteron-6474x8:8")]
+    {
+        let config = simulated(workload, machine);
+        let result = compare(&config, &Stop::default(), &Silent).expect("a result");
+        assert!(!result.failed() && !result.partial, "{workload}: {result:?}");
+        assert_eq!(result.environment.machine, machine);
+        assert_eq!(result.protocols.len(), config.protocols.len());
+        for entry in &result.protocols {
+            let measured = entry.measured.as_ref().expect("figures");
+            let breakdown = measured.breakdown.as_ref().expect("always known on a chip");
+            let categories: f64 = breakdown.categories().iter().map(|(_, share)| share).sum();
+            let operations: f64 = breakdown.operations.values().sum();
+            assert!((categories - 1.0).abs() < 1e-9 && (operations - 1.0).abs() < 1e-9, "{breakdown:?}");
+            assert!((breakdown.accounted - 1.0).abs() < 0.01, "{}: {breakdown:?}", entry.protocol);
+            assert!(measured.commits > 0 && entry.verification.as_ref().is_some_and(|pass| pass.transactions > 500));
+        }
+        let json = result.to_json();
+        assert_eq!(ResultFile::from_json(&json).expect("reads what it writes"), result);
+    }
+}
+
+#[test]
+fn a_simulation_does_the_same_again_whoever_runs_besides_and_another_seed_does_not() {
+    let config = RunConfig { verify: false, ..simulated("ycsb-a", "abyss:16") };
+    let first = same(&compare(&config, &Stop::default(), &Silent).expect("a result"));
+    assert_eq!(first, same(&compare(&config, &Stop::default(), &Silent).expect("a result")));
+    let alone = RunConfig { protocols: vec!["silo".into()], ..config.clone() };
+    let alone = same(&compare(&alone, &Stop::default(), &Silent).expect("a result"));
+    assert!(first.contains(&alone[0]), "{alone:?} is not among {first:?}");
+    let other = RunConfig { seed: 7, ..config };
+    let other = same(&compare(&other, &Stop::default(), &Silent).expect("a result"));
+    assert!(first.iter().zip(&other).all(|(one, other)| one.2 != other.2), "{first:?} {other:?}");
+}
+
+#[test]
+fn where_the_time_went_is_sampled_on_the_host() {
+    let config = RunConfig { breakdown: true, verify: false, ..small("ycsb-a") };
+    let result = compare(&config, &Stop::default(), &Silent).expect("a result");
+    for entry in &result.protocols {
+        let breakdown = entry.measured.as_ref().and_then(|measured| measured.breakdown.as_ref()).expect("asked for");
+        let categories: f64 = breakdown.categories().iter().map(|(_, share)| share).sum();
+        assert!((categories - 1.0).abs() < 1e-9 && breakdown.accounted > 0.0, "{breakdown:?}");
+        assert!(breakdown.index > 0.0 && breakdown.operations["read"] > 0.0, "{breakdown:?}");
+    }
+}
+
 #[test]
 fn every_protocol_is_compared_verified_and_ranked() {
     for workload in ["ycsb-a", "ycsb-e", "bank", "tpcc", "smallbank", "tatp"] {
@@ -180,7 +246,7 @@ fn broken_result_files_are_named() {
 /// Every field of a result is described, and every described field exists.
 #[test]
 fn the_schema_is_documented() {
-    let result = compare(&small("ycsb-a"), &Stop::default(), &Silent).expect("a result");
+    let result = compare(&simulated("ycsb-a", "abyss:2"), &Stop::default(), &Silent).expect("a result");
     let json: serde_json::Value = serde_json::from_str(&result.to_json()).expect("JSON");
     let mut fields = std::collections::BTreeSet::new();
     collect(&json, &mut fields);
@@ -197,7 +263,7 @@ fn collect(value: &serde_json::Value, fields: &mut std::collections::BTreeSet<St
         serde_json::Value::Object(object) => {
             for (name, value) in object {
                 fields.insert(name.clone());
-                if !["options", "settings", "aborts_by_reason"].contains(&name.as_str()) {
+                if !["options", "settings", "aborts_by_reason", "chip", "operations"].contains(&name.as_str()) {
                     collect(value, fields);
                 }
             }

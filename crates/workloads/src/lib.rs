@@ -4,6 +4,7 @@
 //! protocol and can't know which one. What this crate must not know: protocols, threads, time.
 
 pub mod bank;
+pub mod litmus;
 mod random;
 #[cfg(test)]
 mod run_for_tests;

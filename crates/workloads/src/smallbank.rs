@@ -134,6 +134,14 @@ impl<M: Machine> SmallBank<M> {
         }
     }
 
+    /// Another customer: by the same distribution, unless that may have no other to offer.
+    fn draw_other(&self, random: &mut Random, customer: u64) -> u64 {
+        const TRIES: usize = 64;
+        let drawn = (0..TRIES).map(|_| self.draw_customer(random)).find(|other| *other != customer);
+        let customers = self.options.customers;
+        drawn.unwrap_or_else(|| (customer + random.uniform(1, customers - 1)) % customers)
+    }
+
     /// Takes an amount, which may be negative, from one of a customer's accounts if both together cover it. Returns what was taken, with the penalty.
     fn take<T: Txn<Machine = M>>(
         &self,
@@ -292,12 +300,7 @@ impl<M: Machine> Workload<M> for SmallBank<M> {
         let kind = KINDS[self.weights.partition_point(|&sum| sum <= draw)];
         let customer = self.draw_customer(random);
         let between_two = matches!(kind, Kind::Amalgamate | Kind::SendPayment);
-        let other = loop {
-            let other = if between_two { self.draw_customer(random) } else { customer };
-            if other != customer || !between_two {
-                break other;
-            }
-        };
+        let other = if between_two { self.draw_other(random, customer) } else { customer };
         // In cents. A payment is of 5 dollars, a check of 5, a deposit of 1.3, as in H-Store. Savings go up by 27.4 or down by 20, so that the bank
         // neither runs dry nor overflows: 15 x 1.3 + 15 x (27.4 - 20) / 2 = 15 x 5.
         let amount = match kind {
@@ -409,6 +412,14 @@ mod tests {
             let options = SmallBankOptions { overdraft, ..small() };
             run::<Silo, SmallBank<_>>(&options, 4, 3000).expect("nothing wrong");
             run::<NoWait, SmallBank<_>>(&options, 4, 3000).expect("nothing wrong");
+        }
+    }
+
+    #[test]
+    fn there_is_another_customer_also_where_all_draws_are_the_same() {
+        for hot in [0.0, 1.0] {
+            let options = SmallBankOptions { customers: 2, hot_customers: 1, hot: Fraction(hot), ..small() };
+            run::<Silo, SmallBank<_>>(&options, 2, 1000).expect("nothing wrong");
         }
     }
 

@@ -146,4 +146,5 @@ workloads! {
     crate::tpcc::Tpcc<M>: crate::tpcc::INFOS;
     crate::smallbank::SmallBank<M>: crate::smallbank::INFOS;
     crate::tatp::Tatp<M>: crate::tatp::INFOS;
+    crate::litmus::Litmus<M>: crate::litmus::INFOS;
 }

@@ -5,17 +5,73 @@ use std::time::Duration;
 use contend_lab::compare::show_rate;
 use contend_lab::config::THREADS_MAX;
 use contend_lab::limit::{Limits, limits};
+use contend_lab::micro::{Micro, micro};
+use contend_lab::{Observer, RunConfig};
 use contend_machine::available_cores;
 
 use super::interrupted;
-use crate::args::{Bench, BenchArgs, LimitArgs};
+use crate::args::{Bench, BenchArgs, LimitArgs, MicroArgs};
 use crate::progress::{Bars, stop_on_interrupt};
 use crate::{Status, UserError, show};
 
 pub(crate) fn run(args: &BenchArgs) -> Result<Status, UserError> {
     match &args.bench {
         Bench::Limit(args) => limit(args),
+        Bench::Timestamps(args) => {
+            let sources = ["mutex", "atomic", "batched", "clock", "hardware"];
+            let series = sources.map(|source| (source.to_string(), Some(("timestamp.source", source))));
+            threads_by_series(args, Micro::Timestamps, 4, &series)
+        }
+        Bench::Increments(args) => threads_by_series(args, Micro::Increments, 2, &[("increments".into(), None)]),
     }
+}
+
+/// A row for each number of threads, a column for each series.
+fn threads_by_series(
+    args: &MicroArgs,
+    bench: Micro,
+    factor: usize,
+    series: &[(String, Option<(&str, &str)>)],
+) -> Result<Status, UserError> {
+    let config = args.config()?;
+    let mut counts: Vec<usize> = std::iter::successors(Some(1), |count| Some(count * factor))
+        .take_while(|count| *count < config.threads)
+        .collect();
+    counts.push(config.threads);
+    let stop = stop_on_interrupt()?;
+    let bars = Bars::default();
+    bars.begin("measuring", (counts.len() * series.len()) as u64);
+    let names = series.iter().map(|(name, _)| format!("{name} /s"));
+    let columns: Vec<String> = std::iter::once("threads".to_string()).chain(names).collect();
+    let mut table = show::table(columns.iter().map(String::as_str));
+    let mut rows = Vec::new();
+    for threads in counts {
+        let mut row = serde_json::Map::from_iter([("threads".to_string(), threads.into())]);
+        let mut cells = vec![threads.to_string()];
+        for (name, setting) in series {
+            let mut config = RunConfig { threads, ..config.clone() };
+            if let Some((option, value)) = setting {
+                config.settings.insert((*option).into(), (*value).into());
+            }
+            let result = match micro(&config, bench, &stop) {
+                Ok(result) => result,
+                Err(error) => return interrupted(error, &stop, |status| status),
+            };
+            cells.push(show_rate(result.per_second.median));
+            row.insert(name.clone(), serde_json::to_value(&result).expect("plain data"));
+            bars.advance(1);
+        }
+        table.add_row(cells);
+        rows.push(serde_json::Value::Object(row));
+    }
+    bars.end();
+    if args.json {
+        show::print(&format!("{}\n", serde_json::to_string_pretty(&rows).expect("plain data")))?;
+    } else {
+        let simulated = if config.chip.is_some() { " (simulated: times are its own)" } else { "" };
+        show::print(&format!("{} on {}{simulated}\n{table}\n", bench.name(), config.machine))?;
+    }
+    Ok(Status::Good)
 }
 
 fn limit(args: &LimitArgs) -> Result<Status, UserError> {

@@ -1,5 +1,7 @@
 //! Optimisation methods: small types that a run combines with any protocol (CCBench, VLDB 2020, section 4).
 
 pub mod backoff;
+pub mod timestamp;
 
 pub use backoff::{Backoff, Method, Retry, RetryOptions};
+pub use timestamp::{Source, Stamper, TimestampOptions, Timestamps};

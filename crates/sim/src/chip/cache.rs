@@ -53,10 +53,11 @@ impl Caches {
         &mut self.entries[first..first + self.ways]
     }
 
-    /// Where the host keeps a set.
+    /// The line that would go, if this line came, if one would.
     #[inline]
-    pub(crate) fn address(&self, unit: usize, line: u32) -> *const u32 {
-        self.entries[self.first(unit, line)..].as_ptr()
+    pub(crate) fn victim(&self, unit: usize, line: u32) -> Option<u32> {
+        let last = self.entries[self.first(unit, line) + self.ways - 1];
+        (last != 0).then_some(last >> 2)
     }
 
     /// Uses a line: its state, if the cache holds it.

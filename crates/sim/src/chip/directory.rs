@@ -4,8 +4,8 @@ use std::ptr::NonNull;
 
 use crate::arena::{self, Extent, Reservation};
 
-/// The most private caches: a holder's number has 11 bits.
-pub(crate) const UNITS_MAX: usize = 1 << 11;
+/// The most private caches.
+pub(crate) const UNITS_MAX: usize = 1 << NUMBER_BITS;
 const MAP_WORDS: usize = UNITS_MAX / 64;
 /// Lines of words outside of the machine's memory have the first numbers, in the order in which they are first touched.
 const OUTSIDE: usize = 1 << 16;
@@ -38,7 +38,7 @@ const LIST: u64 = 2;
 const MAP: u64 = 3;
 const LIST_MAX: u64 = 5;
 const COUNT_SHIFT: u32 = 56;
-const NUMBER_BITS: u32 = 11;
+const NUMBER_BITS: u32 = 10;
 
 impl Entry {
     /// When the line's home can serve it again.
@@ -205,7 +205,32 @@ impl Directory {
         };
     }
 
-    /// Calls `visit` with each that may hold the line to read: one that has dropped it silently is among them still.
+    /// One that holds the line to read holds it no more.
+    pub(crate) fn remove_sharer(&mut self, line: u32, unit: u16) {
+        let entry = *self.entry(line);
+        match entry.holders >> WHAT_SHIFT {
+            LIST => {
+                let others = entry.list().filter(|sharer| *sharer != unit);
+                let (mut numbers, mut count) = (0, 0);
+                for other in others {
+                    numbers |= u64::from(other) << (count as u32 * NUMBER_BITS);
+                    count += 1;
+                }
+                let list = LIST << WHAT_SHIFT | count << COUNT_SHIFT | numbers;
+                self.entry_mut(line).holders = if count == 0 { 0 } else { list };
+            }
+            MAP => {
+                let words = &mut self.maps[entry.holders as u32 as usize];
+                words[usize::from(unit) / 64] &= !(1 << (unit % 64));
+                if words.iter().all(|word| *word == 0) {
+                    self.clear(line);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Calls `visit` with each that holds the line to read.
     pub(crate) fn for_each_sharer(&self, line: u32, mut visit: impl FnMut(u16)) {
         let entry = self.entry(line);
         match entry.holders >> WHAT_SHIFT {
@@ -250,10 +275,18 @@ mod tests {
             sorted.sort_unstable();
             assert_eq!(found, sorted);
         }
-        directory.clear(7);
+        for sharer in expected {
+            assert!(sharers(&directory, 7).contains(&sharer));
+            directory.remove_sharer(7, sharer);
+            assert!(!sharers(&directory, 7).contains(&sharer));
+        }
         assert_eq!(directory.entry(7).holders(), Holders::Nobody);
         directory.add_sharer(8, 3);
-        assert_eq!(sharers(&directory, 8), [3]);
+        directory.add_sharer(8, 4);
+        directory.remove_sharer(8, 3);
+        assert_eq!(sharers(&directory, 8), [4]);
+        directory.clear(8);
+        assert_eq!(directory.entry(8).holders(), Holders::Nobody);
     }
 
     #[test]

@@ -28,7 +28,7 @@ mod preset;
 mod tests;
 mod wheel;
 
-use contend_machine::{Phase, PhaseTimes};
+use contend_machine::{Machine, Native, Phase, PhaseTimes};
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 use crate::machine::set_hertz;
@@ -84,13 +84,17 @@ pub struct Statistics {
     pub queued_cycles: u64,
 }
 
+/// Lines of a stack that are fetched ahead: what a switch and the frames above it use.
+const STACK_LINES: usize = 4;
+
 /// More prefetches than this are never under way on a core.
 pub(crate) const PREFETCHES_MAX: usize = 16;
 
 /// A core, or one of a core's threads.
 struct Core {
-    coroutine: Option<Coroutine<(), (), (), OneOfMany>>,
     yielder: *const Yielder<(), ()>,
+    /// Some place in the part of its stack that it will need first when it goes on.
+    top_of_stack: *const u8,
     /// The private caches, and the tile.
     unit: u16,
     /// Cycles of the instructions around an access.
@@ -112,11 +116,16 @@ pub struct Chip {
     preset: Preset,
     options: ChipOptions,
     cores: Vec<Core>,
+    /// By core. Apart from the cores, because it is borrowed while it runs.
+    coroutines: Vec<Option<Coroutine<(), (), (), OneOfMany>>>,
     wheel: Wheel,
     /// The core that runs, its clock, and how far that may go before another's turn comes.
     running: usize,
     clock: u64,
     horizon: u64,
+    /// The running core's private caches, and its cycles of the instructions around an access.
+    unit: usize,
+    access_cycles: u64,
     l1: Caches,
     l2: Option<Caches>,
     directory: Directory,
@@ -168,8 +177,8 @@ impl Chip {
             let slowdown = if on_this_core > 1 { preset.core.shared_core_slowdown } else { 1.0 };
             let instruction_cycles = fixed(preset.core.cycles_per_instruction * slowdown);
             Core {
-                coroutine: None,
                 yielder: std::ptr::null(),
+                top_of_stack: std::ptr::null(),
                 unit: (thread % tiles) as u16,
                 access_cycles: (u64::from(preset.core.instructions_per_access) * instruction_cycles) >> 8,
                 instruction_cycles,
@@ -183,9 +192,12 @@ impl Chip {
         let mut chip = Box::new(Chip {
             cores: cores.collect(),
             wheel: Wheel::new(threads),
+            coroutines: (0..threads).map(|_| None).collect(),
             running: 0,
             clock: 0,
             horizon: 0,
+            unit: 0,
+            access_cycles: 0,
             l1: caches(&preset.l1),
             l2: preset.l2.as_ref().map(caches),
             directory: Directory::new().ok_or_else(no_room)?,
@@ -222,10 +234,12 @@ impl Chip {
     /// # Panics
     /// All threads have bodies.
     pub fn spawn(&mut self, body: impl FnOnce() + 'static) {
+        // Boxed: a stack does not begin with more than some kilobytes.
+        let body: Box<dyn FnOnce()> = Box::new(body);
         let stack = self.stacks.pop().expect("a body for each thread");
         let number = self.cores.len() - self.stacks.len() - 1;
         let core: *mut Core = &raw mut self.cores[number];
-        self.cores[number].coroutine = Some(Coroutine::with_stack(stack, move |yielder, ()| {
+        self.coroutines[number] = Some(Coroutine::with_stack(stack, move |yielder, ()| {
             // SAFETY: the chip keeps its cores in place and outlives their coroutines; nobody borrows the core while it runs.
             unsafe { (*core).yielder = yielder };
             body();
@@ -248,24 +262,39 @@ impl Chip {
     /// # Safety
     /// `chip` is valid and nobody borrows it.
     unsafe fn run_watched(chip: *mut Chip, limit: u64) {
-        loop {
-            let core = {
-                // SAFETY: by the caller's promise; the borrow ends before a coroutine runs.
+        // SAFETY, here and below: by the caller's promise; no borrow of the chip is held while a coroutine runs, but that of the
+        // coroutine itself, which nobody else touches.
+        let mut earliest = unsafe { &*chip }.wheel.earliest();
+        while let Some(time) = earliest.filter(|time| *time <= limit) {
+            let coroutine = {
                 let chip = unsafe { &mut *chip };
-                let Some((time, core)) = chip.wheel.pop_until(limit) else { return };
-                let next = chip.wheel.earliest().unwrap_or(u64::MAX);
-                chip.horizon = (next.saturating_add(chip.options.lookahead - 1)).min(limit);
-                (chip.clock, chip.running) = (time, usize::from(core));
-                usize::from(core)
+                let core = usize::from(chip.wheel.take(time));
+                earliest = chip.wheel.earliest();
+                chip.horizon = (earliest.unwrap_or(u64::MAX).saturating_add(chip.options.lookahead - 1)).min(limit);
+                chip.expect_next(earliest);
+                (chip.clock, chip.running) = (time, core);
+                (chip.unit, chip.access_cycles) = (usize::from(chip.cores[core].unit), chip.cores[core].access_cycles);
+                &raw mut chip.coroutines[core]
             };
-            // SAFETY: as above. The coroutine is taken out while it runs, so that nobody borrows it.
-            let mut coroutine = unsafe { (&mut (*chip).cores)[core].coroutine.take() }.expect("it waits for its turn");
-            let result = coroutine.resume(());
-            // SAFETY: as above.
+            let result = unsafe { &mut *coroutine }.as_mut().expect("a core that waits for its turn").resume(());
             let chip = unsafe { &mut *chip };
-            if let CoroutineResult::Yield(()) = result {
-                chip.wheel.push(core as u16, chip.clock);
-                chip.cores[core].coroutine = Some(coroutine);
+            match result {
+                CoroutineResult::Yield(()) => {
+                    chip.wheel.push(chip.running as u16, chip.clock);
+                    earliest = Some(earliest.map_or(chip.clock, |earliest| earliest.min(chip.clock)));
+                }
+                CoroutineResult::Return(()) => chip.coroutines[chip.running] = None,
+            }
+        }
+    }
+
+    /// Has the host fetch what the core after the one that runs now will need.
+    #[inline]
+    fn expect_next(&self, earliest: Option<u64>) {
+        let core = earliest.map_or(wheel::NOBODY, |time| self.wheel.next(time));
+        if let Some(core) = self.cores.get(usize::from(core)) {
+            for line in 0..STACK_LINES {
+                Native::prefetch(core.top_of_stack.wrapping_add(line * LINE_BYTES));
             }
         }
     }
@@ -304,8 +333,16 @@ impl Chip {
     /// As of [`Chip::access`].
     #[inline]
     unsafe fn switch(chip: *mut Chip) {
-        // SAFETY: a core that runs has set its yielder, which lives as long as its coroutine. No borrow of the chip is held.
-        unsafe { (*(&(*chip).cores)[(*chip).running].yielder).suspend(()) };
+        let yielder = {
+            // SAFETY: by the caller's promise; the borrow ends before the switch.
+            let chip = unsafe { &mut *chip };
+            let core = &mut chip.cores[chip.running];
+            let here = 0u8;
+            core.top_of_stack = &raw const here;
+            core.yielder
+        };
+        // SAFETY: a core that runs has set its yielder, which lives as long as its coroutine.
+        unsafe { (*yielder).suspend(()) };
     }
 
     /// An access is made.
@@ -317,7 +354,7 @@ impl Chip {
         let line = {
             // SAFETY: by the caller's promise; the borrow ends before the switch.
             let this = unsafe { &mut *chip };
-            this.clock += this.cores[this.running].access_cycles;
+            this.clock += this.access_cycles;
             let line = this.directory.line(address);
             if this.clock > this.horizon {
                 this.expect(line, address);
@@ -334,10 +371,13 @@ impl Chip {
     /// Has the host fetch what an access will need, while other cores run.
     #[inline]
     fn expect(&self, line: u32, address: usize) {
-        use contend_machine::{Machine, Native};
         Native::prefetch(self.directory.address(line));
-        Native::prefetch(self.l1.address(usize::from(self.cores[self.running].unit), line));
         Native::prefetch(address as *const u8);
+        // What the line may drive out.
+        let victim = self.l2.as_ref().unwrap_or(&self.l1).victim(self.unit, line);
+        if let Some(victim) = victim {
+            Native::prefetch(self.directory.address(victim));
+        }
     }
 
     /// # Safety
@@ -377,7 +417,13 @@ impl Chip {
         // SAFETY: by the caller's promise.
         let this = unsafe { &mut *chip };
         this.clock += u64::from(this.preset.core.clock_cycles);
-        this.clock
+        let now = this.clock;
+        if now > this.horizon {
+            // Who only looks at the clock must let the others' clocks go on, too.
+            // SAFETY: by the caller's promise.
+            unsafe { Self::switch(chip) };
+        }
+        now
     }
 
     /// # Safety
@@ -385,11 +431,8 @@ impl Chip {
     pub(crate) unsafe fn pause(chip: *mut Chip) {
         // SAFETY: by the caller's promise.
         let this = unsafe { &mut *chip };
+        // Nothing is shared here: whose turn it is is seen to before the next access.
         this.clock += u64::from(this.preset.core.pause_cycles);
-        if this.clock > this.horizon {
-            // SAFETY: by the caller's promise.
-            unsafe { Self::switch(chip) };
-        }
     }
 
     /// # Safety
@@ -447,14 +490,14 @@ impl Chip {
     pub(crate) unsafe fn central(chip: *mut Chip) {
         // SAFETY: by the caller's promise; the borrow ends before the switch.
         let this = unsafe { &mut *chip };
-        this.clock += this.cores[this.running].access_cycles;
+        this.clock += this.access_cycles;
         if this.clock > this.horizon {
             // SAFETY: by the caller's promise.
             unsafe { Self::switch(chip) };
         }
         // SAFETY: by the caller's promise.
         let this = unsafe { &mut *chip };
-        let way = this.network.cycles(usize::from(this.cores[this.running].unit), this.network.centre());
+        let way = this.network.cycles(this.unit, this.network.centre());
         let begin = (this.clock + way).max(this.centre_free_at);
         this.centre_free_at = begin + 1;
         this.clock = begin + 1 + way;
@@ -473,7 +516,7 @@ impl Chip {
     #[inline]
     fn perform(&mut self, line: u32, access: Access) {
         self.statistics.accesses += 1;
-        let unit = usize::from(self.cores[self.running].unit);
+        let unit = self.unit;
         let writes = access != Access::Read;
         let state = self.l1.find(unit, line);
         match state {
@@ -533,7 +576,7 @@ impl Chip {
                 l2.change(unit, line, state);
             } else if let Some((evicted, state)) = l2.insert(unit, line, state) {
                 let upper = self.l1.drop_line(unit, evicted);
-                self.evict(evicted, upper.map_or(state, |upper| upper.max(state)));
+                self.evict(unit, evicted, upper.map_or(state, |upper| upper.max(state)));
             }
         }
         self.fill_l1(unit, line, state, in_l1);
@@ -550,15 +593,17 @@ impl Chip {
             // The second level has it still.
             Some(l2) if state == State::Modified => l2.change(unit, evicted, State::Modified),
             Some(_) => {}
-            None => self.evict(evicted, state),
+            None => self.evict(unit, evicted, state),
         }
     }
 
-    /// A line leaves a core's private caches. One that is only shared leaves silently: its home believes it there still.
-    fn evict(&mut self, line: u32, state: State) {
+    /// A line leaves a core's private caches, and its home is told.
+    fn evict(&mut self, unit: usize, line: u32, state: State) {
         if state.owns() {
             self.directory.clear(line);
             self.keep_in_last_level(line);
+        } else {
+            self.directory.remove_sharer(line, unit as u16);
         }
     }
 
@@ -722,16 +767,21 @@ impl Chip {
     fn check(&self, line: u32) {
         let holders = self.directory.entry(line).holders();
         let mut sharers = Vec::new();
-        self.directory.for_each_sharer(line, |sharer| sharers.push(usize::from(sharer)));
+        if holders == Holders::Sharers {
+            self.directory.for_each_sharer(line, |sharer| sharers.push(usize::from(sharer)));
+        }
         let state = |unit: usize| {
             let upper = self.l1.state(unit, line);
             let lower = self.l2.as_ref().and_then(|l2| l2.state(unit, line));
             assert!(self.l2.is_none() || upper.is_none() || lower.is_some(), "the second level has what the first has");
             upper.max(lower)
         };
-        // All units on a small chip; on a large one the holders and some others.
-        let some = |unit: &usize| self.slices.len() <= 64 || unit.is_multiple_of(61);
-        for unit in (0..self.slices.len()).filter(some).chain(sharers.iter().copied()) {
+        // The holders, and some others: different ones from access to access.
+        const OTHERS: usize = 2;
+        let units = self.slices.len();
+        let others = (0..OTHERS.min(units)).map(|other| (self.statistics.accesses as usize + other * 61) % units);
+        let owner = if let Holders::Owner(owner) = holders { Some(usize::from(owner)) } else { None };
+        for unit in others.chain(owner).chain(sharers.iter().copied()) {
             match (state(unit), holders) {
                 (None, _) => {}
                 (Some(state), Holders::Owner(owner)) => {
@@ -755,8 +805,6 @@ impl Chip {
 impl Drop for Chip {
     fn drop(&mut self) {
         // Bodies that have not ended are unwound: their destructors may touch memory, which nobody watches any more.
-        for core in &mut self.cores {
-            core.coroutine = None;
-        }
+        self.coroutines.clear();
     }
 }

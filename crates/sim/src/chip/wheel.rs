@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 const SLOTS: usize = 4096;
-const NOBODY: u16 = u16::MAX;
+pub(crate) const NOBODY: u16 = u16::MAX;
 
 /// Cores, each waiting for a time. Of those that wait for one time the first to wait is the first to go.
 pub(crate) struct Wheel {
@@ -19,6 +19,8 @@ pub(crate) struct Wheel {
     words: u64,
     /// Those whose time is beyond the wheel, with a number that keeps their order.
     later: BinaryHeap<Reverse<(u64, u64, u16)>>,
+    /// The earliest time of those.
+    first_later: u64,
     pushed: u64,
 }
 
@@ -33,6 +35,7 @@ impl Wheel {
             slots: [0; SLOTS / 64],
             words: 0,
             later: BinaryHeap::new(),
+            first_later: u64::MAX,
             pushed: 0,
         }
     }
@@ -48,6 +51,7 @@ impl Wheel {
     fn push_later(&mut self, core: u16, time: u64) {
         self.pushed += 1;
         self.later.push(Reverse((time, self.pushed, core)));
+        self.first_later = self.first_later.min(time);
     }
 
     #[inline]
@@ -68,7 +72,7 @@ impl Wheel {
     #[inline]
     pub(crate) fn earliest(&self) -> Option<u64> {
         if self.words == 0 {
-            return self.later.peek().map(|Reverse((time, ..))| *time);
+            return (self.first_later < u64::MAX).then_some(self.first_later);
         }
         let start = self.base as usize % SLOTS;
         let (word, bit) = (start / 64, start % 64);
@@ -85,12 +89,12 @@ impl Wheel {
         Some(self.base + (slot.wrapping_sub(start) % SLOTS) as u64)
     }
 
-    /// Takes out the core with the earliest time, if that is not after `limit`.
+    /// Takes out the core that waits for this time, which is the earliest.
     #[inline]
-    pub(crate) fn pop_until(&mut self, limit: u64) -> Option<(u64, u16)> {
-        let time = self.earliest().filter(|time| *time <= limit)?;
+    pub(crate) fn take(&mut self, time: u64) -> u16 {
+        debug_assert_eq!(self.earliest(), Some(time));
         self.base = time;
-        if self.later.peek().is_some_and(|Reverse((later, ..))| later - time < SLOTS as u64) {
+        if self.first_later < time + SLOTS as u64 {
             self.bring_in();
         }
         let slot = time as usize % SLOTS;
@@ -102,18 +106,26 @@ impl Wheel {
                 self.words &= !(1 << (slot / 64));
             }
         }
-        Some((time, core))
+        core
+    }
+
+    /// The core that will be taken out for this time, which is the earliest, if it is on the wheel already.
+    #[inline]
+    pub(crate) fn next(&self, time: u64) -> u16 {
+        self.heads[time as usize % SLOTS]
     }
 
     #[cold]
     fn bring_in(&mut self) {
         while let Some(&Reverse((time, _, core))) = self.later.peek() {
             if time - self.base >= SLOTS as u64 {
-                break;
+                self.first_later = time;
+                return;
             }
             self.later.pop();
             self.place(core, time);
         }
+        self.first_later = u64::MAX;
     }
 }
 
@@ -139,7 +151,8 @@ mod tests {
             push(&mut wheel, &mut expected, core, 0);
         }
         for _ in 0..100_000 {
-            let (time, core) = wheel.pop_until(u64::MAX).expect("a thousand cores");
+            let time = wheel.earliest().expect("a thousand cores");
+            let core = wheel.take(time);
             let Reverse((expected_time, ..)) = expected.pop().expect("as many");
             assert_eq!(time, expected_time);
             // Which of those with one time is first may differ by how they got onto the wheel: the set is what counts.
@@ -161,6 +174,8 @@ mod tests {
         for core in [2, 0, 1] {
             wheel.push(core, 5);
         }
-        assert_eq!(std::iter::from_fn(|| wheel.pop_until(u64::MAX)).collect::<Vec<_>>(), [(5, 2), (5, 0), (5, 1)]);
+        let out: Vec<u16> = (0..3).map(|_| wheel.take(5)).collect();
+        assert_eq!(out, [2, 0, 1]);
+        assert_eq!(wheel.earliest(), None);
     }
 }

@@ -1,0 +1,116 @@
+//! `contend explore`.
+
+use std::time::Duration;
+
+use contend_lab::explore::{ExploreConfig, Explored, Found, explore};
+use contend_lab::{Observer, RunConfig};
+
+use super::Json;
+use crate::args::ExploreArgs;
+use crate::progress::{Bars, stop_on_interrupt};
+use crate::{Status, UserError, show};
+
+pub(crate) fn run(args: &ExploreArgs) -> Result<Status, UserError> {
+    let (runs, config) = (args.runs()?, args.config()?);
+    // Everything is looked at before the first is explored.
+    let mut tasks = Vec::new();
+    for run in &runs {
+        for protocol in &run.validated()?.protocols {
+            tasks.push(RunConfig { protocols: vec![protocol.clone()], ..run.clone() });
+        }
+    }
+    let json = Json::new(args.json.as_deref())?;
+    let stop = stop_on_interrupt()?;
+    let bars = Bars::default();
+    let mut all: Vec<(Explored, String)> = Vec::new();
+    let share = |left: usize, spent: Duration| args.budget.map(|budget| budget.saturating_sub(spent) / left as u32);
+    let started = std::time::Instant::now();
+    bars.begin("exploring", tasks.len() as u64);
+    for (number, task) in tasks.iter().enumerate() {
+        let config = ExploreConfig { budget: share(tasks.len() - number, started.elapsed()), ..config.clone() };
+        for explored in explore(task, &config, &stop)? {
+            let command = explored.found.as_ref().map(|found| replay_command(task, &config, &explored, found));
+            all.push((explored, command.unwrap_or_default()));
+        }
+        bars.advance(1);
+        if stop.is_requested() {
+            break;
+        }
+    }
+    bars.end();
+    let mut text = String::new();
+    for (explored, command) in &all {
+        if let Some(found) = explored.found.as_ref().filter(|_| explored.violated || config.replay.is_some()) {
+            text += &violation(explored, found, command);
+        }
+    }
+    text += &table(&all.iter().map(|(explored, _)| explored).collect::<Vec<_>>());
+    match json {
+        Json::Stdout => show::complain(text.trim_end()),
+        _ => show::print(&text)?,
+    }
+    let results: Vec<&Explored> = all.iter().map(|(explored, _)| explored).collect();
+    let as_json = serde_json::to_string_pretty(&results).expect("plain data") + "\n";
+    match json {
+        Json::Nowhere => {}
+        Json::Stdout => show::print(&as_json)?,
+        Json::File(target) => target.write_text(&as_json)?,
+    }
+    Ok(match () {
+        () if all.iter().any(|(explored, _)| explored.violated) => Status::CheckFailed,
+        () if stop.is_requested() => Status::Interrupted,
+        () => Status::Good,
+    })
+}
+
+/// The command that does the same again.
+fn replay_command(task: &RunConfig, config: &ExploreConfig, explored: &Explored, found: &Found) -> String {
+    let mut command = format!(
+        "contend explore --protocol {} --workload {} --cores {} --transactions {} --seed {}",
+        explored.protocol, explored.workload, explored.cores, config.transactions, found.seed
+    );
+    if let Some(index) = &task.index {
+        command += &format!(" --index {index}");
+    }
+    for (name, value) in &task.settings {
+        command += &format!(" --set {name}={value}");
+    }
+    command + &format!(" --replay {}", found.schedule)
+}
+
+/// What went wrong, step by step.
+fn violation(explored: &Explored, found: &Found, command: &str) -> String {
+    let mut text = format!(
+        "{} on {}: {} (execution {}; {} switches between cores, shrunk from {})\n",
+        explored.protocol, explored.workload, found.verdict, found.executions, found.switches, found.switches_found
+    );
+    if let Some(explanation) = &found.explanation {
+        text += &format!("{explanation}\n");
+    }
+    let columns: Vec<String> = (0..explored.cores).map(|core| format!("core {core}")).collect();
+    let mut table = show::table(["step"].into_iter().chain(columns.iter().map(String::as_str)));
+    for step in &found.steps {
+        let cells = (0..explored.cores).map(|core| if core == step.core { step.text.clone() } else { String::new() });
+        table.add_row([step.number.to_string()].into_iter().chain(cells));
+    }
+    text + &format!("{table}\nthe same again: {command}\n\n")
+}
+
+fn table(all: &[&Explored]) -> String {
+    let columns = ["protocol", "workload", "executions", "distinct", "livelocks", "commits", "aborts", "/s", "verdict"];
+    let mut table = show::table(columns);
+    for explored in all {
+        table.add_row([
+            explored.protocol.clone(),
+            explored.workload.clone(),
+            explored.executions.to_string(),
+            explored.distinct.to_string(),
+            explored.livelocks.to_string(),
+            explored.commits.to_string(),
+            explored.aborts.to_string(),
+            format!("{:.0}", explored.executions as f64 / explored.seconds.max(1e-9)),
+            explored.verdict(),
+        ]);
+    }
+    format!("{table}\n")
+}

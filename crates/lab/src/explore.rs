@@ -1,0 +1,566 @@
+//! Looks for an interleaving under which a protocol breaks its promise, and shows it.
+//!
+//! An execution is a few transactions of a workload on a small database, one worker a core, in an order of steps that a strategy chooses. Its
+//! history is judged like any other. One that is wrong is replayed with fewer and fewer switches between cores, as long as it stays wrong.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashSet};
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+use std::ops::ControlFlow;
+use std::rc::Rc;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use contend_engine::history::Part;
+use contend_engine::{AbortReason, Engine, EngineConfig, EngineOptions, Info, Isolation, KeyWords, Protocol, Worker};
+use contend_machine::Machine;
+use contend_protocols::{ProtocolVisitor, with_protocol};
+use contend_sim::Simulated;
+use contend_sim::explorer::{
+    Execution, Exhaustive, Explorer, Pct, Random, Replay, Schedule, Step, StepKind, Strategy, shrink,
+};
+use contend_workloads::litmus;
+use contend_workloads::{Workload, WorkloadInfo, WorkloadVisitor, with_workload};
+use serde::Serialize;
+
+use crate::config::{LabError, RunConfig, options};
+use crate::recording::recorded_parts;
+use crate::verify::verify_history;
+use crate::watch::Stop;
+
+/// How cores are chosen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StrategyChoice {
+    /// At random.
+    Random,
+    /// By random priorities that change so many times less one.
+    Pct(usize),
+    /// In every way with at most so many preemptions.
+    Exhaustive(usize),
+}
+
+impl FromStr for StrategyChoice {
+    type Err = LabError;
+
+    fn from_str(text: &str) -> Result<Self, LabError> {
+        let number = |text: &str, least: usize| text.parse().ok().filter(|number| *number >= least);
+        let parsed = match text.split_once(':') {
+            None if text == "random" => Some(StrategyChoice::Random),
+            Some(("pct", depth)) => number(depth, 1).map(StrategyChoice::Pct),
+            Some(("exhaustive", bound)) => number(bound, 0).map(StrategyChoice::Exhaustive),
+            _ => None,
+        };
+        parsed.ok_or_else(|| {
+            LabError::BadInput(format!(
+                "unknown strategy '{text}'; valid: random, pct:DEPTH (from 1), exhaustive:PREEMPTIONS (from 0)"
+            ))
+        })
+    }
+}
+
+impl std::fmt::Display for StrategyChoice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            StrategyChoice::Random => f.write_str("random"),
+            StrategyChoice::Pct(depth) => write!(f, "pct:{depth}"),
+            StrategyChoice::Exhaustive(bound) => write!(f, "exhaustive:{bound}"),
+        }
+    }
+}
+
+/// What is to be explored.
+#[derive(Clone, Debug)]
+pub struct ExploreConfig {
+    /// The most executions.
+    pub executions: u64,
+    /// The most time.
+    pub budget: Option<Duration>,
+    /// How cores are chosen.
+    pub strategy: StrategyChoice,
+    /// Transactions of each core.
+    pub transactions: u64,
+    /// Cores; none: as many as the workload has programs, or three.
+    pub cores: Option<usize>,
+    /// Seed of the strategy and of the workload; each execution has the next one.
+    pub seed: u64,
+    /// Follow this schedule, once, instead.
+    pub replay: Option<Schedule>,
+}
+
+impl Default for ExploreConfig {
+    fn default() -> Self {
+        ExploreConfig {
+            executions: 10_000,
+            budget: None,
+            strategy: StrategyChoice::Random,
+            transactions: 2,
+            cores: None,
+            seed: 1,
+            replay: None,
+        }
+    }
+}
+
+/// The most cores.
+pub const CORES_MAX: usize = 64;
+/// An execution of more steps is cut off: transactions that wait for one another for ever.
+const STEPS_MAX: u64 = 100_000;
+/// A core whose transaction aborts more often gives it up.
+const TRIES_MAX: u32 = 64;
+/// Executions that shrinking may take.
+const SHRINKS_MAX: u64 = 5_000;
+
+/// An interleaving that is wrong.
+#[derive(Clone, Debug, Serialize)]
+pub struct Found {
+    /// What is wrong, in one line.
+    pub verdict: String,
+    /// The anomaly, told step by step.
+    pub explanation: Option<String>,
+    /// Executions until it was found, this one included.
+    pub executions: u64,
+    /// Switches between cores when it was found.
+    pub switches_found: usize,
+    /// Switches that are left: with one less it did not happen again.
+    pub switches: usize,
+    /// The seed of the workload in it.
+    pub seed: u64,
+    /// Which core made which step.
+    pub schedule: String,
+    /// The steps: a row for each, of step number, core and what it did.
+    pub steps: Vec<ShownStep>,
+}
+
+/// A step, or several of one kind in a row, in words.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ShownStep {
+    /// Its number, from 1.
+    pub number: u64,
+    /// Who.
+    pub core: usize,
+    /// What.
+    pub text: String,
+}
+
+/// What came of exploring one protocol on one workload.
+#[derive(Clone, Debug, Serialize)]
+pub struct Explored {
+    /// The protocol, as it was written.
+    pub protocol: String,
+    /// The workload.
+    pub workload: String,
+    /// What it promises.
+    pub isolation: String,
+    /// Cores.
+    pub cores: usize,
+    /// Executions.
+    pub executions: u64,
+    /// Of those, the ones that made their steps in an order that no other had.
+    pub distinct: u64,
+    /// Executions that were cut off.
+    pub livelocks: u64,
+    /// Steps of all executions.
+    pub steps: u64,
+    /// Transactions that committed.
+    pub commits: u64,
+    /// Tries that were aborted by a conflict.
+    pub aborts: u64,
+    /// Whether everything was tried that the strategy can try.
+    pub exhausted: bool,
+    /// How long it took.
+    pub seconds: f64,
+    /// Whether what is wrong breaks a promise.
+    pub violated: bool,
+    /// The first that was wrong.
+    pub found: Option<Found>,
+}
+
+impl Explored {
+    /// The result in one line.
+    pub fn verdict(&self) -> String {
+        match &self.found {
+            Some(found) if self.violated => format!("WRONG: {}", found.verdict),
+            Some(found) => found.verdict.clone(),
+            None if self.exhausted => format!("{}: nothing wrong in all interleavings of the strategy", self.isolation),
+            None => format!("{}: nothing wrong found", self.isolation),
+        }
+    }
+}
+
+/// Explores each protocol of the configuration on its workload. What is taken of it: workload, protocols, index, settings.
+///
+/// # Errors
+/// Bad input.
+pub fn explore(run: &RunConfig, config: &ExploreConfig, stop: &Stop) -> Result<Vec<Explored>, LabError> {
+    let run = run.validated()?;
+    if let Some(cores) = config.cores
+        && !(1..=CORES_MAX).contains(&cores)
+    {
+        return Err(LabError::BadInput(format!("cores is {cores}; valid: 1 to {CORES_MAX}")));
+    }
+    let mut all = Vec::new();
+    for entrant in run.entrants()? {
+        // A thread of its own: the memory of the machine is the host thread's.
+        let explored = std::thread::scope(|scope| {
+            let make = OfWorkload { run: &run, name: &entrant.name, settings: &entrant.settings, config, stop };
+            let (run, protocol) = (&run, &entrant.protocol);
+            let one = move || with_workload::<Simulated, _>(&run.workload, ByName { make, protocol });
+            scope.spawn(one).join().expect("an exploration does not panic").expect("the configuration is validated")
+        })?;
+        all.push(explored);
+        if stop.is_requested() {
+            break;
+        }
+    }
+    Ok(all)
+}
+
+/// As [`explore`], of a protocol that need not be registered: a broken one, say.
+///
+/// # Errors
+/// Bad input.
+pub fn explore_protocol<P: Protocol<Simulated>>(run: &RunConfig, config: &ExploreConfig) -> Result<Explored, LabError> {
+    let run = run.validated()?;
+    let stop = Stop::default();
+    std::thread::scope(|scope| {
+        let make = OfWorkload { run: &run, name: P::INFO.name, settings: &run.settings, config, stop: &stop };
+        let run = &run;
+        let one = move || with_workload::<Simulated, _>(&run.workload, ByType::<P>(make, std::marker::PhantomData));
+        scope.spawn(one).join().expect("an exploration does not panic").expect("the configuration is validated")
+    })
+}
+
+#[derive(Clone, Copy)]
+struct OfWorkload<'a> {
+    run: &'a RunConfig,
+    name: &'a str,
+    settings: &'a BTreeMap<String, String>,
+    config: &'a ExploreConfig,
+    stop: &'a Stop,
+}
+
+struct ByName<'a> {
+    make: OfWorkload<'a>,
+    protocol: &'a str,
+}
+
+impl WorkloadVisitor<Simulated> for ByName<'_> {
+    type Output = Result<Explored, LabError>;
+
+    fn visit<W: Workload<Simulated>>(self, info: WorkloadInfo) -> Self::Output {
+        struct Make<'a, W>(OfWorkload<'a>, WorkloadInfo, std::marker::PhantomData<fn() -> W>);
+        impl<W: Workload<Simulated>> ProtocolVisitor<Simulated> for Make<'_, W> {
+            type Output = Result<Explored, LabError>;
+            fn visit<P: Protocol<Simulated>>(self) -> Self::Output {
+                Exploration::<P, W>::new(self.0, self.1)?.run(self.0.config, self.0.stop)
+            }
+        }
+        let make = Make::<W>(self.make, info, std::marker::PhantomData);
+        with_protocol::<Simulated, _>(self.protocol, make).expect("the configuration is validated")
+    }
+}
+
+struct ByType<'a, P>(OfWorkload<'a>, std::marker::PhantomData<fn() -> P>);
+
+impl<P: Protocol<Simulated>> WorkloadVisitor<Simulated> for ByType<'_, P> {
+    type Output = Result<Explored, LabError>;
+
+    fn visit<W: Workload<Simulated>>(self, info: WorkloadInfo) -> Self::Output {
+        Exploration::<P, W>::new(self.0, info)?.run(self.0.config, self.0.stop)
+    }
+}
+
+/// What is the same for all executions.
+struct Exploration<P: Protocol<Simulated>, W: Workload<Simulated>> {
+    name: String,
+    workload_name: String,
+    info: Info,
+    protocol_options: P::Options,
+    engine_options: EngineOptions,
+    workload_options: W::Options,
+    index: contend_engine::IndexKind,
+    cores: usize,
+    transactions: u64,
+    explorer: Explorer,
+}
+
+/// What the workers of an execution leave behind.
+struct Left<P: Protocol<Simulated>, W: Workload<Simulated>> {
+    workers: Vec<(usize, Worker<P, Simulated>, W::Client)>,
+    aborts: u64,
+    /// An abort that will not go away.
+    stuck: Option<AbortReason>,
+}
+
+/// An execution, judged.
+struct Judged {
+    execution: Execution,
+    commits: u64,
+    aborts: u64,
+    /// What is wrong, and the explanation.
+    wrong: Option<(String, Option<String>)>,
+    /// Records by address: first word, words, name.
+    places: Vec<(usize, usize, String)>,
+}
+
+impl<P: Protocol<Simulated>, W: Workload<Simulated>> Exploration<P, W> {
+    fn new(make: OfWorkload<'_>, info: WorkloadInfo) -> Result<Self, LabError> {
+        let OfWorkload { run, name, settings, config, .. } = make;
+        let cores = config.cores.unwrap_or_else(|| litmus::programs(info.name).map_or(3, |programs| programs.max(2)));
+        let explorer = Explorer::new(cores, STEPS_MAX).map_err(|error| LabError::BadInput(error.to_string()))?;
+        Ok(Exploration {
+            name: name.into(),
+            workload_name: info.name.into(),
+            info: P::INFO,
+            protocol_options: options::<P::Options>(&[], settings)?,
+            engine_options: options::<EngineOptions>(&[], settings)?,
+            workload_options: W::for_verification(&options::<W::Options>(info.preset, settings)?),
+            index: run.index_kind(),
+            cores,
+            transactions: config.transactions,
+            explorer,
+        })
+    }
+
+    fn run(mut self, config: &ExploreConfig, stop: &Stop) -> Result<Explored, LabError> {
+        let started = Instant::now();
+        let mut explored = Explored {
+            protocol: self.name.clone(),
+            workload: self.workload_name.clone(),
+            isolation: self.info.isolation.name().into(),
+            cores: self.cores,
+            executions: 0,
+            distinct: 0,
+            livelocks: 0,
+            steps: 0,
+            commits: 0,
+            aborts: 0,
+            exhausted: false,
+            seconds: 0.0,
+            violated: false,
+            found: None,
+        };
+        let mut strategy: Box<dyn Strategy> = match (&config.replay, &config.strategy) {
+            (Some(schedule), _) => Box::new(Replay::new(schedule.clone())),
+            (None, StrategyChoice::Random) => Box::new(Random::new(config.seed)),
+            (None, StrategyChoice::Pct(depth)) => Box::new(Pct::new(*depth, config.seed)),
+            (None, StrategyChoice::Exhaustive(bound)) => Box::new(Exhaustive::new(*bound)),
+        };
+        let executions = if config.replay.is_some() { 1 } else { config.executions };
+        // All ways of one input are tried before the next.
+        let one_input = matches!(config.strategy, StrategyChoice::Exhaustive(_)) || config.replay.is_some();
+        let mut seen = HashSet::new();
+        let hasher = BuildHasherDefault::<DefaultHasher>::default();
+        while explored.executions < executions && !stop.is_requested() {
+            if config.budget.is_some_and(|budget| started.elapsed() >= budget) {
+                break;
+            }
+            let seed = if one_input { config.seed } else { config.seed.wrapping_add(explored.executions) };
+            let judged = self.execute(&mut *strategy, seed, config.replay.is_some())?;
+            explored.executions += 1;
+            seen.insert(hasher.hash_one(&judged.execution.schedule));
+            explored.livelocks += u64::from(judged.execution.cut);
+            explored.steps += judged.execution.steps;
+            explored.commits += judged.commits;
+            explored.aborts += judged.aborts;
+            if judged.wrong.is_some() {
+                explored.violated = self.info.isolation != Isolation::None;
+                explored.found = Some(self.shrink(judged, seed, explored.executions)?);
+                break;
+            }
+            if strategy.is_exhausted() {
+                explored.exhausted = true;
+                break;
+            }
+        }
+        explored.distinct = seen.len() as u64;
+        explored.seconds = started.elapsed().as_secs_f64();
+        Ok(explored)
+    }
+
+    /// Spares as many switches as can be, and tells what happens then.
+    fn shrink(&mut self, judged: Judged, seed: u64, executions: u64) -> Result<Found, LabError> {
+        let found = judged.execution.schedule;
+        let mut tries = 0;
+        let short = shrink(found.clone(), |schedule| {
+            tries += 1;
+            if tries > SHRINKS_MAX {
+                return None;
+            }
+            let judged = self.execute(&mut Replay::new(schedule.clone()), seed, false).ok()?;
+            judged.wrong.map(|_| judged.execution.schedule)
+        });
+        let judged = self.execute(&mut Replay::new(short), seed, true)?;
+        let (verdict, explanation) = judged.wrong.expect("the same schedule does the same");
+        Ok(Found {
+            verdict,
+            explanation,
+            executions,
+            switches_found: found.switches(),
+            switches: judged.execution.schedule.switches(),
+            seed,
+            schedule: judged.execution.schedule.to_string(),
+            steps: show_steps(&judged.execution.trace, &judged.places),
+        })
+    }
+
+    fn execute(
+        &mut self,
+        strategy: &mut (dyn Strategy + 'static),
+        seed: u64,
+        traced: bool,
+    ) -> Result<Judged, LabError> {
+        let config = EngineConfig {
+            // One for the loader.
+            workers_max: self.cores + 1,
+            // So that what is dead is collected in between.
+            epoch_ms: 0,
+            history: true,
+            options: self.engine_options.clone(),
+        };
+        let engine = Engine::new(P::new(self.protocol_options.clone()), config);
+        let workload = Arc::new(W::create(&self.workload_options, self.index, &engine));
+        let mut loader = engine.loader().expect("room for it");
+        workload
+            .load(&mut loader, 0, 1, &mut |_| ControlFlow::Continue(()))
+            .map_err(|error| LabError::BadInput(format!("loading: {error}")))?;
+        drop(loader);
+        let left = Rc::new(RefCell::new(Left::<P, W> { workers: Vec::new(), aborts: 0, stuck: None }));
+        let bodies = (0..self.cores).map(|core| {
+            let worker = engine.worker().expect("room for it");
+            let client = workload.client(core, self.cores, seed);
+            let (engine, workload, left) = (Arc::clone(&engine), Arc::clone(&workload), Rc::clone(&left));
+            let transactions = self.transactions;
+            Box::new(move || run_core::<P, W>(core, transactions, &engine, &workload, worker, client, &left))
+                as Box<dyn FnOnce()>
+        });
+        let bodies = bodies.collect();
+        strategy.begin(self.cores);
+        let execution = self.explorer.execute(bodies, strategy, traced);
+        let mut left = Rc::into_inner(left).expect("all bodies have ended").into_inner();
+        if let Some(reason) = left.stuck {
+            return Err(LabError::BadInput(format!(
+                "{} could not go on: transactions abort by {reason}",
+                P::INFO.name
+            )));
+        }
+        left.workers.sort_by_key(|(core, ..)| *core);
+        let committed: Vec<_> = left.workers.iter_mut().flat_map(|(_, worker, _)| worker.take_history()).collect();
+        let commits = committed.len() as u64;
+        let (recorded, keys) = recorded_parts(&engine, committed);
+        let mut wrong = None;
+        // Of an execution that was cut off nothing is known but that it was.
+        if !execution.cut {
+            let verification = verify_history(&recorded, self.info.isolation);
+            let clients: Vec<&W::Client> = left.workers.iter().map(|(_, _, client)| client).collect();
+            let promises = self.info.isolation != Isolation::None;
+            if !verification.passed || !promises && verification.anomaly.is_some() {
+                wrong = Some((verification.verdict, verification.explanation));
+            } else if let Err(violation) = workload.check(&engine, &clients) {
+                wrong = Some((format!("the workload's check failed: {violation}"), None));
+            }
+        }
+        let places = if traced { places(&engine, &keys) } else { Vec::new() };
+        Ok(Judged { execution, commits, aborts: left.aborts, wrong, places })
+    }
+}
+
+/// What a core does in an execution.
+fn run_core<P: Protocol<Simulated>, W: Workload<Simulated>>(
+    core: usize,
+    transactions: u64,
+    engine: &Engine<P, Simulated>,
+    workload: &W,
+    mut worker: Worker<P, Simulated>,
+    mut client: W::Client,
+    left: &RefCell<Left<P, W>>,
+) {
+    let mut input = W::Input::default();
+    for transaction in 0..transactions {
+        workload.next(&mut client, &mut input);
+        for _ in 0..TRIES_MAX {
+            match worker.run(|tx| workload.execute(tx, &mut client, &input)) {
+                Ok(()) => {
+                    workload.committed(&mut client, &input);
+                    break;
+                }
+                Err(abort) if abort.reason == AbortReason::User => break,
+                Err(abort) if !abort.reason.is_conflict() => {
+                    left.borrow_mut().stuck = Some(abort.reason);
+                    return;
+                }
+                Err(_) => {
+                    left.borrow_mut().aborts += 1;
+                    Simulated::step("try again");
+                    Simulated::pause();
+                }
+            }
+        }
+        // Some collect what is dead between their transactions, so that reuse of memory is explored, too.
+        if (core as u64 + transaction).is_multiple_of(2) {
+            Simulated::step("collect");
+            engine.epochs().try_advance();
+            worker.collect();
+        }
+    }
+    worker.go_offline();
+    left.borrow_mut().workers.push((core, worker, client));
+}
+
+/// Where the records of these keys are.
+fn places<P: Protocol<Simulated>>(
+    engine: &Engine<P, Simulated>,
+    keys: &[(Part, KeyWords)],
+) -> Vec<(usize, usize, String)> {
+    let names: BTreeMap<Part, String> = engine.parts().into_iter().collect();
+    let mut places: Vec<_> = keys
+        .iter()
+        .filter_map(|(part, key)| {
+            let (address, words) = engine.place(*part, key)?;
+            let table = names[part].split('/').next().unwrap_or_default();
+            Some((address, words, format!("{table}[{}]", engine.key_name(part.table, key))))
+        })
+        .collect();
+    places.sort();
+    places.dedup();
+    places
+}
+
+/// Steps in words, those in a row that say the same in one.
+fn show_steps(trace: &[Step], places: &[(usize, usize, String)]) -> Vec<ShownStep> {
+    let mut shown: Vec<(ShownStep, u64)> = Vec::new();
+    for (number, step) in (1..).zip(trace) {
+        let text = show_step(step, places);
+        match shown.last_mut() {
+            Some((last, times)) if last.core == step.core && last.text == text => *times += 1,
+            _ => shown.push((ShownStep { number, core: step.core, text }, 1)),
+        }
+    }
+    shown
+        .into_iter()
+        .map(|(step, times)| match times {
+            1 => step,
+            _ => ShownStep { text: format!("{} ({times} x)", step.text), ..step },
+        })
+        .collect()
+}
+
+fn show_step(step: &Step, places: &[(usize, usize, String)]) -> String {
+    let kind = match step.kind {
+        StepKind::Load => "load",
+        StepKind::Store => "store",
+        StepKind::Update => "atomic",
+        StepKind::Pause => return format!("{}: wait", step.name),
+    };
+    let word = size_of::<<Simulated as Machine>::U64>();
+    let record = places.iter().find(|(first, words, _)| (*first..first + words * word).contains(&step.address));
+    match record {
+        Some((first, _, name)) => {
+            let position = (step.address - first) / word;
+            let what = if position == 0 { "metadata".into() } else { format!("word {position}") };
+            format!("{}: {kind} {name} {what}", step.name)
+        }
+        None => format!("{}: {kind}", step.name),
+    }
+}

@@ -1,0 +1,353 @@
+//! Litmus tests: a handful of transactions on a handful of rows, each shape made for one anomaly.
+//!
+//! Worker `w` runs program `w` of its shape, modulo the number of programs, again and again. What is wrong shows in the history; they are for
+//! an explorer of interleavings, which runs a few transactions of each worker in many orders. `litmus-random` draws its transactions: any
+//! operations on few keys.
+//!
+//! The shapes are those of Adya's and of the Hermitage suite, and of what went wrong in published systems.
+
+use std::ops::ControlFlow;
+
+use contend_derive::Row;
+use contend_engine::{
+    Abort, Direction, Engine, IndexKind, Loader, OutOfMemory, Protocol, TableSpec, Txn, TypedTable, Whole,
+    option_choices, options,
+};
+use contend_machine::Machine;
+
+use crate::random::Random;
+use crate::workload::{Checked, Violation, Workload, WorkloadInfo};
+
+/// The programs of a litmus test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// All add one to one row.
+    Counter,
+    /// A row is read, and then written.
+    LostUpdate,
+    /// Two rows are read, and either is written.
+    WriteSkew,
+    /// Write skew that only a reader sees.
+    ReadOnly,
+    /// Two rows are written, and read in either order.
+    LongFork,
+    /// A key that is absent is read, and another is inserted.
+    Absent,
+    /// A range is read twice, while a row is inserted into it; and ranges that decide about inserts.
+    Scans,
+    /// A row is deleted, and inserted again.
+    Reinsert,
+    /// A row moves under another key of a second table, and is looked up by it.
+    Index,
+    /// An insert and a write that are taken back.
+    Abort,
+    /// Columns of different groups are read and changed.
+    Groups,
+    /// Anything.
+    Random,
+}
+
+option_choices!(Shape {
+    Counter => "counter", LostUpdate => "lost-update", WriteSkew => "write-skew", ReadOnly => "read-only",
+    LongFork => "long-fork", Absent => "absent", Scans => "scans", Reinsert => "reinsert", Index => "index",
+    Abort => "abort", Groups => "groups", Random => "random",
+});
+
+options! {
+    /// Litmus tests' options.
+    pub struct LitmusOptions {
+        /// Which test.
+        "litmus.shape" shape: Shape = Shape::Random, in ();
+        /// Random tests: keys that operations are on; half of them have a row in the beginning.
+        "litmus.keys" keys: u64 = 4, in 1..=1_000;
+        /// Random tests: the most operations of a transaction.
+        "litmus.operations" operations: u64 = 4, in 1..=100;
+    }
+}
+
+const fn info(
+    name: &'static str,
+    summary: &'static str,
+    preset: &'static [(&'static str, &'static str)],
+) -> WorkloadInfo {
+    const SOURCE: &str =
+        "Adya, Liskov, O'Neil: Generalized isolation level definitions, ICDE 2000; Kleppmann: Hermitage, 2014";
+    WorkloadInfo { name, summary, source: SOURCE, preset }
+}
+
+/// The tests in a list.
+pub const INFOS: &[WorkloadInfo] = &[
+    info("litmus-counter", "all add one to one row", &[("litmus.shape", "counter")]),
+    info("litmus-lost-update", "a row is read, then written", &[("litmus.shape", "lost-update")]),
+    info("litmus-write-skew", "two rows are read, either is written", &[("litmus.shape", "write-skew")]),
+    info("litmus-read-only", "write skew that only a reader sees", &[("litmus.shape", "read-only")]),
+    info("litmus-long-fork", "two rows are written, and read in either order", &[("litmus.shape", "long-fork")]),
+    info("litmus-absent", "a missing key is read, another inserted", &[("litmus.shape", "absent")]),
+    info("litmus-scans", "ranges are read while rows are inserted into them", &[("litmus.shape", "scans")]),
+    info("litmus-reinsert", "a row is deleted, and inserted again", &[("litmus.shape", "reinsert")]),
+    info("litmus-index", "a row moves in a secondary index, and is looked up by it", &[("litmus.shape", "index")]),
+    info("litmus-abort", "inserts and writes that are taken back", &[("litmus.shape", "abort")]),
+    info("litmus-groups", "columns of different groups are read and changed", &[("litmus.shape", "groups")]),
+    info("litmus-random", "any operations on few keys", &[("litmus.shape", "random")]),
+];
+
+/// An operation. Keys are of the first table, unless it says otherwise.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Read(u64),
+    /// Both rows at once.
+    Batch(u64, u64),
+    Write(u64),
+    Modify(u64),
+    Insert(u64),
+    Delete(u64),
+    Scan(u64, u64),
+    ReadLeft(u64),
+    ReadRight(u64),
+    ModifyRight(u64),
+    /// Adds to the left column without reading it.
+    AddLeft(u64),
+    /// Adds to both columns without reading them.
+    AddBoth(u64),
+    ScanOther(u64, u64),
+    InsertOther(u64),
+    DeleteOther(u64),
+    Cancel,
+}
+
+use Step::{
+    AddBoth, AddLeft, Batch, Cancel, Delete, DeleteOther, Insert, InsertOther, Modify, ModifyRight, Read, ReadLeft,
+    ReadRight, Scan, ScanOther, Write,
+};
+
+/// Keys of the first table that have a row in the beginning.
+const LOADED: std::ops::Range<u64> = 0..2;
+/// A key of it that has none, and two more in a range.
+const ABSENT: u64 = 10;
+
+impl Shape {
+    fn programs(self) -> &'static [&'static [Step]] {
+        match self {
+            Shape::Counter => &[&[Modify(0)]],
+            Shape::LostUpdate => &[&[Read(0), Write(0)], &[Read(0), Modify(0)]],
+            Shape::WriteSkew => &[&[Read(0), Read(1), Write(0)], &[Batch(0, 1), Modify(1)]],
+            Shape::ReadOnly => &[&[Read(0), Read(1), Write(0)], &[Modify(1)], &[Read(0), Read(1)]],
+            Shape::LongFork => &[&[Write(0)], &[Write(1)], &[Read(0), Read(1)], &[Read(1), Read(0)]],
+            Shape::Absent => &[&[Read(ABSENT), Insert(ABSENT + 1)], &[Read(ABSENT + 1), Insert(ABSENT)]],
+            Shape::Scans => {
+                &[&[Scan(0, 20), Scan(0, 20)], &[Scan(10, 20), Insert(11)], &[Scan(10, 20), Insert(12), Delete(11)]]
+            }
+            Shape::Reinsert => {
+                &[&[Delete(0), Insert(0)], &[Delete(0)], &[Insert(0), Modify(0)], &[Read(0), Scan(0, 5)]]
+            }
+            Shape::Index => &[
+                &[Modify(0), DeleteOther(0), InsertOther(5)],
+                &[Modify(0), DeleteOther(5), InsertOther(0)],
+                &[ScanOther(0, 9), Read(0)],
+            ],
+            Shape::Abort => {
+                &[&[Insert(ABSENT), Modify(0), Cancel], &[Read(ABSENT), Read(0)], &[Insert(ABSENT), Delete(ABSENT)]]
+            }
+            Shape::Groups => &[
+                &[ReadLeft(0), ReadRight(1), ModifyRight(0)],
+                &[ReadRight(0), AddLeft(0), ModifyRight(1)],
+                &[AddBoth(0), AddLeft(0)],
+            ],
+            Shape::Random => &[],
+        }
+    }
+}
+
+/// How many workers it takes to run every program of the test of this name; `None` if there is none, or it is random.
+pub fn programs(name: &str) -> Option<usize> {
+    let info = INFOS.iter().find(|info| info.name == name)?;
+    let (_, shape) = info.preset.first()?;
+    let shape = <Shape as contend_engine::OptionValue>::parse(shape, &())?;
+    Some(shape.programs().len()).filter(|programs| *programs > 0)
+}
+
+#[derive(Clone, Copy, Debug, Row)]
+#[repr(C)]
+struct Item {
+    left: i64,
+    #[group = 1]
+    right: i64,
+}
+
+impl Item {
+    fn increment(&mut self) {
+        self.left = self.left.wrapping_add(1);
+        self.right = self.right.wrapping_add(1);
+    }
+}
+
+/// A transaction's operations.
+#[derive(Debug, Default)]
+pub struct Input(Vec<Step>);
+
+/// A worker's generator.
+#[derive(Debug)]
+pub struct Client {
+    worker: usize,
+    random: Random,
+    commits: u64,
+}
+
+/// The workload.
+#[derive(Debug)]
+pub struct Litmus<M: Machine> {
+    options: LitmusOptions,
+    index: IndexKind,
+    items: TypedTable<M, Item>,
+    others: TypedTable<M, Item>,
+}
+
+impl<M: Machine> Litmus<M> {
+    /// Keys that have a row in the beginning.
+    fn loaded(&self) -> std::ops::Range<u64> {
+        if self.options.shape == Shape::Random { 0..self.options.keys.div_ceil(2) } else { LOADED }
+    }
+
+    fn draw(&self, random: &mut Random, input: &mut Input) {
+        let keys = self.options.keys;
+        for _ in 0..random.uniform(1, self.options.operations) {
+            let (key, other) = (random.uniform(0, keys - 1), random.uniform(0, keys - 1));
+            let scans = self.index == IndexKind::Ordered;
+            input.0.push(match random.uniform(0, 15) {
+                0..=2 => Read(key),
+                3 => Write(key),
+                4..=5 => Modify(key),
+                6 => Insert(key),
+                7 => Delete(key),
+                8 if scans => Scan(key.min(other), key.max(other)),
+                9 => ReadLeft(key),
+                10 => ReadRight(key),
+                11 => ModifyRight(key),
+                12 => AddLeft(key),
+                13 => AddBoth(key),
+                14 => Batch(key, other),
+                15 if random.happens(0.3) => Cancel,
+                _ => Read(other),
+            });
+        }
+    }
+}
+
+impl<M: Machine> Workload<M> for Litmus<M> {
+    type Options = LitmusOptions;
+    type Client = Client;
+    type Input = Input;
+
+    const KINDS: &'static [&'static str] = &["transaction"];
+
+    fn validate(options: &LitmusOptions, index: IndexKind) -> Result<(), String> {
+        let scans = |step: &Step| matches!(step, Scan(..) | ScanOther(..));
+        let needs_order = options.shape.programs().iter().any(|program| program.iter().any(scans));
+        if needs_order && index == IndexKind::Hash {
+            return Err("this litmus test scans, and a hash index has no order: use --index ordered".into());
+        }
+        Ok(())
+    }
+
+    fn tables(_: &LitmusOptions, index: IndexKind) -> Vec<TableSpec> {
+        vec![TableSpec::of::<Item>("item", index, 16), TableSpec::of::<Item>("other", index, 16)]
+    }
+
+    fn create<P: Protocol<M>>(options: &LitmusOptions, index: IndexKind, engine: &Engine<P, M>) -> Self {
+        let [items, others] = [0, 1].map(|table| {
+            let spec = &Self::tables(options, index)[table];
+            TypedTable::new(engine.create_table(spec))
+        });
+        Litmus { options: options.clone(), index, items, others }
+    }
+
+    fn load_units(&self) -> u64 {
+        2 * self.loaded().end
+    }
+
+    fn for_verification(options: &LitmusOptions) -> LitmusOptions {
+        options.clone()
+    }
+
+    fn load<P: Protocol<M>>(
+        &self,
+        loader: &mut Loader<P, M>,
+        part: usize,
+        _: usize,
+        done: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<(), OutOfMemory> {
+        if part == 0 {
+            for key in self.loaded() {
+                for table in [&self.items, &self.others] {
+                    loader.insert(table, key, |_| ())?;
+                }
+            }
+            let _ = done(self.load_units());
+        }
+        Ok(())
+    }
+
+    fn client(&self, worker: usize, _: usize, seed: u64) -> Client {
+        Client { worker, random: Random::new(seed, worker as u64), commits: 0 }
+    }
+
+    fn next(&self, client: &mut Client, input: &mut Input) {
+        input.0.clear();
+        let programs = self.options.shape.programs();
+        match programs.len() {
+            0 => self.draw(&mut client.random, input),
+            count => input.0.extend_from_slice(programs[client.worker % count]),
+        }
+    }
+
+    fn kind(&self, _: &Input) -> usize {
+        0
+    }
+
+    fn execute<T: Txn<Machine = M>>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<(), Abort> {
+        let (items, others) = (&self.items, &self.others);
+        // Each write says whose it is.
+        let mark = client.worker as i64 + 1;
+        let row = Item { left: mark, right: mark };
+        let on = |_: u64, _: Item| ControlFlow::Continue(());
+        for step in &input.0 {
+            // Whether a key was there, and what it held, is the history's business.
+            match *step {
+                Read(key) => _ = tx.read(items, key, Whole)?,
+                Batch(one, two) => tx.read_many(items, &[one, two], Whole, |_, _| ())?,
+                Write(key) => _ = tx.write(items, key, row)?,
+                Modify(key) => _ = tx.modify(items, key, Item::increment)?,
+                Insert(key) => _ = tx.insert(items, key, row)?,
+                Delete(key) => _ = tx.delete(items, key)?,
+                Scan(low, high) => _ = tx.scan(items, low..=high, usize::MAX, Direction::Forward, Whole, on)?,
+                ReadLeft(key) => _ = tx.read(items, key, Item::LEFT)?,
+                ReadRight(key) => _ = tx.read(items, key, Item::RIGHT)?,
+                ModifyRight(key) => _ = tx.modify_columns(items, key, Item::RIGHT, |right| *right += 1)?,
+                AddLeft(key) => _ = tx.update(items, key, Item::LEFT.add(1))?,
+                AddBoth(key) => _ = tx.update(items, key, (Item::LEFT.add(1), Item::RIGHT.add(1)))?,
+                ScanOther(low, high) => _ = tx.scan(others, low..=high, usize::MAX, Direction::Forward, Whole, on)?,
+                InsertOther(key) => _ = tx.insert(others, key, row)?,
+                DeleteOther(key) => _ = tx.delete(others, key)?,
+                Cancel => return Err(tx.cancel()),
+            }
+        }
+        Ok(())
+    }
+
+    fn committed(&self, client: &mut Client, _: &Input) {
+        client.commits += 1;
+    }
+
+    fn check<P: Protocol<M>>(&self, engine: &Engine<P, M>, clients: &[&Client]) -> Result<Checked, Violation> {
+        let commits: u64 = clients.iter().map(|client| client.commits).sum();
+        if self.options.shape != Shape::Counter {
+            return Ok(Checked(format!("{commits} transactions, judged by their history")));
+        }
+        let mut row = Vec::new();
+        engine.peek(&self.items, 0, &mut row).ok_or_else(|| Violation("the counter is gone".into()))?;
+        if row[0] != commits {
+            return Err(Violation(format!("the counter is {}, and {commits} additions have committed", row[0])));
+        }
+        Ok(Checked(format!("the counter is {commits}, as many as have committed")))
+    }
+}
