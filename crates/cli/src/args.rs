@@ -34,6 +34,10 @@ pub(crate) enum Command {
     /// At every access to shared memory another core may go on. What is explored are the sequentially consistent interleavings; weaker
     /// orderings of memory are not (METHODOLOGY.md has the commands of a model checker and a sanitizer for those).
     Explore(ExploreArgs),
+    /// Run experiments from files: every point that is not there yet; then the figures, and a verdict on each assertion.
+    Sweep(SweepArgs),
+    /// Draw the figures of a sweep again, and judge its assertions, without running anything.
+    Plot(PlotArgs),
     /// Judge a history: is it serializable, and if not, why?
     Check(CheckArgs),
     /// Measure what this machine can do at best.
@@ -58,7 +62,7 @@ pub(crate) struct MeasureArgs {
     #[arg(long, value_name = "N")]
     windows: Option<usize>,
     /// Unmeasured time before a protocol's first window, in seconds; a tenth of it before each further one [default: 0.5;
-    /// simulated: 0.0002, once]
+    /// simulated: 0.0005, once]
     #[arg(long, value_name = "S")]
     warmup: Option<f64>,
     /// The index: hash (points) or ordered (points and ranges) [default: hash, unless the workload scans]
@@ -150,6 +154,26 @@ pub(crate) struct ExploreArgs {
     /// Write the results to this file as JSON, or to stdout (-), the table then going to stderr
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SweepArgs {
+    /// Experiments, see the folder experiments/
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    /// The folder that points and pages go to, a folder each; what is there already is not run again
+    #[arg(long, value_name = "DIR", default_value = "sweep")]
+    pub(crate) out: PathBuf,
+    /// Simulated points that are run at once [default: the cores of this machine]
+    #[arg(long, value_name = "N")]
+    pub(crate) jobs: Option<usize>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PlotArgs {
+    /// The folder of a sweep (its --out)
+    #[arg(value_name = "RESULTS")]
+    pub(crate) results: PathBuf,
 }
 
 /// Seconds, or a number with a unit.
@@ -263,6 +287,9 @@ pub(crate) struct LimitArgs {
     /// Length of one measurement, in seconds
     #[arg(long, value_name = "S", default_value_t = 0.3)]
     pub(crate) seconds: f64,
+    /// Write a chip like this machine to this file, for --machine FILE.toml
+    #[arg(long, value_name = "FILE.toml")]
+    pub(crate) chip: Option<PathBuf>,
     /// As JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -43,6 +43,8 @@ fn main() -> ExitCode {
         Command::Compare(args) => cmd::compare::run(&args),
         Command::List(args) => cmd::list::run(&args),
         Command::Explore(args) => cmd::explore::run(&args),
+        Command::Sweep(args) => cmd::sweep::sweep(&args),
+        Command::Plot(args) => cmd::sweep::plot(&args),
         Command::Check(args) => cmd::check::run(&args),
         Command::Bench(args) => cmd::bench::run(&args),
     };

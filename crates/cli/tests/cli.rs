@@ -270,3 +270,136 @@ fn an_interrupted_run_shows_what_it_has() {
             .expect("JSON");
     assert_eq!(result["partial"], true);
 }
+
+#[test]
+fn simulated_runs_say_so_and_bad_machines_are_refused() {
+    refuses(&["run", "--machine", "abiss:4"], &["unknown machine 'abiss'", "native", "host", "abyss", "xeon-8176x4"]);
+    refuses(&["run", "--machine", "abyss:1025"], &["1025 cores", "1 to 1024"]);
+    refuses(&["run", "--machine", "abyss:x"], &["'x' is no number of cores"]);
+    refuses(&["run", "--machine", "abyss:4", "--threads", "2000"], &["threads on abyss is 2000", "1 to 1024"]);
+    refuses(&["run", "--machine", "no-such.toml"], &["no-such.toml"]);
+    refuses(&["run", "--set", "chip.lookahead=2"], &["chip.lookahead"]);
+    refuses(&["run", "--machine", "abyss:4", "--set", "chip.lookahead=0"], &["chip.lookahead", "from 1"]);
+    refuses(&["compare", "--protocols", "silo+cu=on+cu=off"], &["'cu' is set twice"]);
+    let folder = TempDir::new().expect("a folder");
+    let arguments = ["run", "ycsb-a", "--machine", "abyss:8", "--set", "ycsb.records=1000", "--json", "r.json"];
+    let output = contend(folder.path(), &arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let shown = text(&output.stdout);
+    let first = shown.lines().next().unwrap_or_default();
+    assert!(first.contains("SIMULATED on abyss, 8 cores") && first.contains("simulated time"), "{first}");
+    assert!(shown.contains("accesses simulated in") && shown.contains("ts alloc"), "{shown}");
+    let again = contend(folder.path(), &["run", "--from", "r.json", "--json", "again.json"]);
+    assert_eq!(again.status.code(), Some(0), "{}", text(&again.stderr));
+    let hash = |file: &str| {
+        let json: Value =
+            serde_json::from_str(&std::fs::read_to_string(folder.path().join(file)).expect("a file")).expect("JSON");
+        assert_eq!(json["environment"]["machine"], "abyss:8");
+        json["protocols"][0]["measured"]["simulation"]["trace_hash"].clone()
+    };
+    assert_eq!(hash("r.json"), hash("again.json"), "another process does the same");
+}
+
+#[test]
+fn an_exploration_ends_with_its_table_and_a_found_schedule_replays() {
+    refuses(&["explore", "--strategy", "pct"], &["unknown strategy 'pct'", "pct:DEPTH", "exhaustive:PREEMPTIONS"]);
+    refuses(&["explore", "--cores", "0"], &["cores is 0", "1 to 64"]);
+    refuses(&["explore", "--workload", "litmus-x"], &["litmus-x", "litmus-counter"]);
+    refuses(&["explore", "--replay", "0x5,b"], &["'b' is no part of a schedule"]);
+    refuses(&["explore", "--budget", "10 parsecs"], &["parsecs"]);
+    let folder = TempDir::new().expect("a folder");
+    let arguments = ["explore", "--workload", "litmus-write-skew", "--schedules", "200", "--json", "r.json"];
+    let output = contend(folder.path(), &arguments);
+    let shown = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{shown}{}", text(&output.stderr));
+    assert!(shown.contains("serializable: nothing wrong found") && shown.contains("litmus-write-skew"), "{shown}");
+    let json: Value =
+        serde_json::from_str(&std::fs::read_to_string(folder.path().join("r.json")).expect("a file")).expect("JSON");
+    let none =
+        json.as_array().expect("a list").iter().find(|entry| entry["protocol"] == "none").expect("it is explored");
+    let found = &none["found"];
+    let (seed, schedule) = (found["seed"].to_string(), found["schedule"].as_str().expect("a schedule"));
+    let replay =
+        ["explore", "--protocol", "none", "--workload", "litmus-write-skew", "--seed", &seed, "--replay", schedule];
+    let output = contend(folder.path(), &replay);
+    let shown = text(&output.stdout);
+    assert!(shown.contains(found["verdict"].as_str().expect("a verdict")), "{shown}");
+    assert!(shown.contains("core 0") && shown.contains("item[0]") && shown.contains("--replay"), "{shown}");
+}
+
+/// A sweep of one counter on a chip.
+const TINY: &str = r#"
+id = "tiny"
+title = "One counter"
+question = "q"
+source = "s"
+[run]
+micro = "increments"
+machine = "abyss"
+seconds = 1e-5
+warmup = 0.0
+windows = 1
+[[axis]]
+name = "threads"
+values = [1, 2, 4]
+[[series]]
+name = "add"
+[[assertion]]
+id = "tiny.1"
+paper = "one is fastest"
+holds = 'T("add",1) > T("add",4)'
+[[assertion]]
+id = "tiny.2"
+paper = "two are slower than one alone"
+holds = 'T("add",2) > 2*T("add",1)'
+"#;
+
+#[test]
+fn a_sweep_keeps_its_points_and_is_drawn_again() {
+    let folder = TempDir::new().expect("a folder");
+    let write = |text: &str| std::fs::write(folder.path().join("tiny.toml"), text).expect("written");
+    let run = |arguments: &[&str]| contend(folder.path(), arguments);
+    write(&TINY.replace("name = \"threads\"", "name = \"cores\""));
+    let bad = run(&["sweep", "tiny.toml"]);
+    assert_eq!(bad.status.code(), Some(2));
+    let complaint = text(&bad.stderr);
+    assert!(complaint.contains("tiny.toml: line 13, column 8: unknown axis 'cores'"), "{complaint}");
+    write(TINY);
+    let first = run(&["sweep", "tiny.toml", "--out", "out"]);
+    let shown = text(&first.stdout);
+    assert_eq!(first.status.code(), Some(0), "{shown}{}", text(&first.stderr));
+    assert!(shown.contains("3 points measured, 0 kept") && shown.contains("1 hold, 1 fail"), "{shown}");
+    assert!(shown.contains("T(add,1) = "), "the numbers are said: {shown}");
+    for file in ["points.jsonl", "points.csv", "figure.svg", "index.html", "experiment.toml"] {
+        assert!(folder.path().join("out/tiny").join(file).is_file(), "{file}");
+    }
+    let second = text(&run(&["sweep", "tiny.toml", "--out", "out"]).stdout);
+    assert!(second.contains("0 points measured, 3 kept"), "{second}");
+    std::fs::remove_file(folder.path().join("out/tiny/figure.svg")).expect("removed");
+    assert_eq!(run(&["plot", "out"]).status.code(), Some(0));
+    assert!(folder.path().join("out/tiny/figure.svg").is_file());
+    write(&TINY.replace("1e-5", "2e-5"));
+    let other = run(&["sweep", "tiny.toml", "--out", "out"]);
+    assert_eq!(other.status.code(), Some(2));
+    assert!(text(&other.stderr).contains("to start afresh"), "{}", text(&other.stderr));
+    refuses(&["plot", "."], &["no results of contend sweep"]);
+    refuses(&["sweep", "no-such.toml"], &["no-such.toml"]);
+}
+
+/// Every experiment of the repository can be read, and its ids are those of its file.
+#[test]
+fn the_experiments_of_the_repository_are_valid() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
+    let mut count = 0;
+    for entry in std::fs::read_dir(folder).expect("the folder") {
+        let path = entry.expect("an entry").path();
+        let text = std::fs::read_to_string(&path).expect("a file");
+        // What is like this machine is measured, which takes seconds: another chip will do here.
+        let text = text.replace("machine = \"host\"", "machine = \"xeon-e5-2695v2\"");
+        let experiment =
+            contend_lab::experiment::Experiment::from_toml(&path.display().to_string(), &text).expect("valid");
+        assert_eq!(path.file_stem().and_then(|stem| stem.to_str()), Some(experiment.id.as_str()));
+        count += 1;
+    }
+    assert!(count >= 12, "{count} experiments");
+}

@@ -5,7 +5,6 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use contend_machine::{Machine, Native, Ordering, available_cores, pin_to_core};
-use contend_sim::Preset;
 use serde::Serialize;
 
 use crate::config::LabError;
@@ -107,14 +106,6 @@ pub fn limits(
         prefetched_reads_per_second: prefetched,
         increments_per_second,
     })
-}
-
-/// A chip that is like this machine.
-///
-/// # Errors
-/// This machine could not be measured.
-pub fn host_preset() -> Result<Preset, LabError> {
-    Preset::named("xeon-e5-2695v2").map_err(|error| LabError::BadInput(error.to_string()))
 }
 
 type Word = <Native as Machine>::U64;

@@ -7,7 +7,7 @@ use contend_machine::{Machine, Native, available_cores};
 use contend_sim::{ChipOptions, Preset};
 
 use crate::config::{LabError, THREADS_MAX};
-use crate::limit;
+use crate::host::host_preset;
 
 options! {
     /// How a chip is simulated.
@@ -97,7 +97,7 @@ impl MachineChoice {
             })
             .transpose()?;
         let chip = if name == HOST {
-            limit::host_preset()?
+            host_preset()?
         } else if name.ends_with(".toml") {
             let text = std::fs::read_to_string(Path::new(name))
                 .map_err(|error| LabError::BadInput(format!("can't read the chip '{name}': {error}")))?;

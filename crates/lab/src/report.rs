@@ -4,15 +4,11 @@ use std::fmt::Write;
 
 use crate::compare::show_rate;
 pub use crate::memory::show_bytes;
-use crate::result::{KindResult, Measured, ProtocolResult, ResultFile};
+use crate::result::{Breakdown, KindResult, Measured, ProtocolResult, ResultFile};
 
 /// The whole page. `command` runs the same again.
 pub fn html(result: &ResultFile, command: &str) -> String {
     let mut page = String::new();
-    let title = format!("{} — contend", result.config.workload);
-    page += "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n";
-    page += "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n";
-    page += &format!("<title>{}</title>\n<style>{STYLE}</style></head>\n<body><main>\n", escape(&title));
     page += &header(result);
     page += &ranking(result);
     page += &figure(
@@ -31,10 +27,19 @@ pub fn html(result: &ResultFile, command: &str) -> String {
         &latency(result),
     );
     page += &figure("Aborts", "Aborted tries, as a share of all tries, by reason.", &aborts(result));
+    page += &where_the_time_went(result);
     page += &figure("Types of transactions", "Of each protocol, where it has more than one type.", &kinds(result));
     page += &proof(result);
     page += &setting(result, command);
-    page + "</main></body></html>\n"
+    document(&format!("{} — contend", result.config.workload), &page)
+}
+
+/// A whole page around this.
+pub(crate) fn document(title: &str, body: &str) -> String {
+    let mut page = String::from("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n");
+    page += "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n";
+    page += &format!("<title>{}</title>\n<style>{STYLE}</style></head>\n<body><main>\n", escape(title));
+    page + body + "</main></body></html>\n"
 }
 
 const STYLE: &str = "
@@ -57,7 +62,7 @@ pre{background:var(--card);border:1px solid var(--line);border-radius:6px;paddin
 dl{display:grid;grid-template-columns:max-content 1fr;gap:.15rem 1rem;font-size:.93rem}dt{color:var(--soft)}dd{margin:0}
 ";
 
-fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
         match character {
@@ -89,12 +94,21 @@ fn header(result: &ResultFile) -> String {
     if result.partial {
         text += "<p class=\"partial bad\">Partial: the run was stopped before its end.</p>\n";
     }
+    let where_it_ran = match &config.chip {
+        Some(chip) => {
+            format!("Simulated on {}, {} cores; all times are simulated time;", escape(&chip.name), config.threads)
+        }
+        None => format!(
+            "{} threads on {} cores ({}),",
+            config.threads,
+            result.environment.cores,
+            escape(&result.environment.cpu_model)
+        ),
+    };
     let _ = writeln!(
         text,
-        "<p class=\"soft\">{} threads on {} cores ({}), {} index, {} windows of {} s.</p>",
-        config.threads,
-        result.environment.cores,
-        escape(&result.environment.cpu_model),
+        "<p class=\"soft\">{} {} index, {} windows of {} s.</p>",
+        where_it_ran,
         escape(config.index.as_deref().unwrap_or("hash")),
         config.windows,
         config.window_seconds
@@ -366,39 +380,80 @@ fn aborts(result: &ResultFile) -> String {
         rows.iter().flat_map(|(.., measured)| measured.aborts_by_reason.keys().map(String::as_str)).collect();
     reasons.sort_unstable();
     reasons.dedup();
+    let rows: Vec<(String, Vec<f64>)> = rows
+        .iter()
+        .map(|(_, entry, measured)| {
+            let of =
+                |reason: &&str| measured.aborts_by_reason.get(*reason).copied().unwrap_or(0) as f64 / tries(measured);
+            (entry.protocol.clone(), reasons.iter().map(of).collect())
+        })
+        .collect();
+    stacked("aborts of each protocol by reason", &rows, &reasons, max, true)
+}
+
+/// Bars of parts of a whole, side by side; with `sums`, each bar's sum behind it.
+fn stacked(label: &str, rows: &[(String, Vec<f64>)], parts: &[&str], max: f64, sums: bool) -> String {
     let bottom = TOP + ROW * rows.len() as f64;
     let mut body = vertical_grid(max, bottom, |tick| format!("{:.3} %", tick * 100.0));
-    for (number, entry, measured) in &rows {
-        let y = TOP + ROW * (*number as f64 + 0.5);
-        row_label(&mut body, y, &entry.protocol);
+    for (number, (name, shares)) in rows.iter().enumerate() {
+        let y = TOP + ROW * (number as f64 + 0.5);
+        row_label(&mut body, y, name);
         let mut x = LEFT;
-        for (kind, reason) in reasons.iter().enumerate() {
-            let count = measured.aborts_by_reason.get(*reason).copied().unwrap_or(0);
-            let width = count as f64 / tries(measured) / max * (WIDTH - LEFT - RIGHT);
+        for (kind, (part, share)) in parts.iter().zip(shares).enumerate() {
+            let width = share / max * (WIDTH - LEFT - RIGHT);
             let _ = write!(
                 body,
-                "<rect x=\"{x:.1}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"20\" fill=\"{}\"><title>{reason}: {count}</title></rect>",
+                "<rect x=\"{x:.1}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"20\" fill=\"{}\"><title>{part}: {:.2} %</title></rect>",
                 y - 10.0,
-                colour(kind)
+                colour(kind),
+                share * 100.0
             );
             x += width;
         }
-        let _ = write!(body, "<text x=\"{:.1}\" y=\"{:.1}\">{:.2} %</text>", x + 8.0, y + 5.0, share(measured) * 100.0);
+        if sums {
+            let sum: f64 = shares.iter().sum();
+            let _ = write!(body, "<text x=\"{:.1}\" y=\"{:.1}\">{:.2} %</text>", x + 8.0, y + 5.0, sum * 100.0);
+        }
     }
     let mut x = LEFT;
-    for (kind, reason) in reasons.iter().enumerate() {
+    for (kind, part) in parts.iter().enumerate() {
         let y = bottom + 34.0;
         let _ = write!(
             body,
-            "<rect x=\"{x:.1}\" y=\"{:.1}\" width=\"12\" height=\"12\" fill=\"{}\"/><text x=\"{:.1}\" y=\"{:.1}\">{reason}</text>",
+            "<rect x=\"{x:.1}\" y=\"{:.1}\" width=\"12\" height=\"12\" fill=\"{}\"/><text x=\"{:.1}\" y=\"{:.1}\">{part}</text>",
             y - 10.0,
             colour(kind),
             x + 18.0,
             y
         );
-        x += 40.0 + 8.0 * reason.len() as f64;
+        x += 40.0 + 8.0 * part.len() as f64;
     }
-    svg(bottom + 46.0, "aborts of each protocol by reason", &body)
+    svg(bottom + 46.0, label, &body)
+}
+
+/// Where the time went, by name: the six categories of each.
+pub(crate) fn breakdown_bars(rows: &[(String, &Breakdown)]) -> String {
+    let parts: Vec<&str> = Breakdown::default().categories().iter().map(|(name, _)| *name).collect();
+    let rows: Vec<(String, Vec<f64>)> = rows
+        .iter()
+        .map(|(name, breakdown)| (name.clone(), breakdown.categories().iter().map(|(_, share)| *share).collect()))
+        .collect();
+    stacked("where the time went", &rows, &parts, 1.0, false)
+}
+
+fn where_the_time_went(result: &ResultFile) -> String {
+    let rows: Vec<(String, &Breakdown)> = measured(result)
+        .into_iter()
+        .filter_map(|(_, entry, measured)| Some((entry.protocol.clone(), measured.breakdown.as_ref()?)))
+        .collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    figure(
+        "Time",
+        "Where the workers' time went; aborted tries, and what came between them, are one part.",
+        &breakdown_bars(&rows),
+    )
 }
 
 /// The columns of a table of types, and a type's cells.

@@ -206,7 +206,7 @@ pub struct SimulationResult {
     pub from_memory: u64,
     /// Misses that another core's cache answered.
     pub from_owner: u64,
-    /// Misses that went to another socket.
+    /// Misses that a core of another socket answered.
     pub remote: u64,
     /// Copies that a core had to drop, because another wrote.
     pub invalidations: u64,

@@ -175,8 +175,8 @@ impl<M: Machine> SiloLocal<M> {
 /// has lost its core.
 const WAITS_MAX: u32 = 10_000;
 
-/// Likewise with `silo.wait=spin`: a microsecond or two, some write phases.
-const SPINS_MAX: u32 = 64;
+/// Likewise with `silo.wait=spin`: 62 pauses, a microsecond or two, some write phases.
+const SPINS_MAX: u32 = 10;
 
 type Local<M> = SiloLocal<M>;
 

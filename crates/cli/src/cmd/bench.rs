@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use contend_lab::compare::show_rate;
 use contend_lab::config::THREADS_MAX;
+use contend_lab::host::host_preset;
 use contend_lab::limit::{Limits, limits};
 use contend_lab::micro::{Micro, micro};
 use contend_lab::{Observer, RunConfig};
@@ -11,6 +12,7 @@ use contend_machine::available_cores;
 
 use super::interrupted;
 use crate::args::{Bench, BenchArgs, LimitArgs, MicroArgs};
+use crate::files::Target;
 use crate::progress::{Bars, stop_on_interrupt};
 use crate::{Status, UserError, show};
 
@@ -84,6 +86,11 @@ fn limit(args: &LimitArgs) -> Result<Status, UserError> {
     }
     if !(0.001..=3600.0).contains(&args.seconds) {
         return Err(UserError(format!("seconds is {}; valid: 0.001 to 3600", args.seconds)));
+    }
+    if let Some(path) = &args.chip {
+        let target = Target::new(path)?;
+        target.write_text(&host_preset()?.to_toml())?;
+        show::print(&format!("chip: {}\n", target.path().display()))?;
     }
     let stop = stop_on_interrupt()?;
     let window = Duration::from_secs_f64(args.seconds);

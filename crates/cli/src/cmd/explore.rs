@@ -75,7 +75,7 @@ fn replay_command(task: &RunConfig, config: &ExploreConfig, explored: &Explored,
     for (name, value) in &task.settings {
         command += &format!(" --set {name}={value}");
     }
-    command + &format!(" --replay {}", found.schedule)
+    format!("{command} --replay {}", found.schedule)
 }
 
 /// What went wrong, step by step.
@@ -93,7 +93,7 @@ fn violation(explored: &Explored, found: &Found, command: &str) -> String {
         let cells = (0..explored.cores).map(|core| if core == step.core { step.text.clone() } else { String::new() });
         table.add_row([step.number.to_string()].into_iter().chain(cells));
     }
-    text + &format!("{table}\nthe same again: {command}\n\n")
+    format!("{text}{table}\nthe same again: {command}\n\n")
 }
 
 fn table(all: &[&Explored]) -> String {

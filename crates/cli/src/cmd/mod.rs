@@ -6,6 +6,7 @@ pub(crate) mod compare;
 pub(crate) mod explore;
 pub(crate) mod list;
 pub(crate) mod run;
+pub(crate) mod sweep;
 
 use std::path::Path;
 

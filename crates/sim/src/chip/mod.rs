@@ -76,7 +76,7 @@ pub struct Statistics {
     pub from_memory: u64,
     /// Misses that another core's cache answered.
     pub from_owner: u64,
-    /// Misses that went to another socket.
+    /// Misses that a core of another socket answered.
     pub remote: u64,
     /// Copies that a core had to drop, because another wrote.
     pub invalidations: u64,
@@ -85,7 +85,7 @@ pub struct Statistics {
 }
 
 /// Lines of a stack that are fetched ahead: what a switch and the frames above it use.
-const STACK_LINES: usize = 4;
+const STACK_LINES: usize = 2;
 
 /// More prefetches than this are never under way on a core.
 pub(crate) const PREFETCHES_MAX: usize = 16;
@@ -288,10 +288,10 @@ impl Chip {
         }
     }
 
-    /// Has the host fetch what the core after the one that runs now will need.
+    /// Has the host fetch what the second core after the one that runs now will need: the first would come too soon.
     #[inline]
     fn expect_next(&self, earliest: Option<u64>) {
-        let core = earliest.map_or(wheel::NOBODY, |time| self.wheel.next(time));
+        let core = earliest.map_or(wheel::NOBODY, |time| self.wheel.after_next(time));
         if let Some(core) = self.cores.get(usize::from(core)) {
             for line in 0..STACK_LINES {
                 Native::prefetch(core.top_of_stack.wrapping_add(line * LINE_BYTES));
@@ -622,11 +622,15 @@ impl Chip {
         let (transfer, blocking, handoff) =
             (u64::from(coherence.line_cycles), coherence.blocking, coherence.handoff_cycles);
         let entry = *self.directory.entry(line);
-        let arrival = clock + self.network.cycles(unit, home);
+        let holders = entry.holders();
+        let has_owner = matches!(holders, Holders::Owner(owner) if usize::from(owner) != unit);
+        // What is only read every socket's last level keeps a copy of.
+        let is_near = !writes && !has_owner && entry.is_cached();
+        let way = if is_near { self.network.near_cycles(unit, home) } else { self.network.cycles(unit, home) };
+        let arrival = clock + way;
         let begin = arrival.max(entry.free_at());
         self.statistics.queued_cycles += begin - arrival;
-        let back = self.network.cycles(home, unit) + transfer;
-        let holders = entry.holders();
+        let back = way + transfer;
         if let Holders::Owner(owner) = holders
             && usize::from(owner) != unit
         {
@@ -664,7 +668,6 @@ impl Chip {
         // The line itself, from the last level or from memory.
         let ready = if entry.is_cached() {
             self.statistics.from_last_level += 1;
-            self.statistics.remote += u64::from(self.network.is_remote(unit, home));
             self.directory.entry_mut(line).set_used();
             begin + tag.max(data)
         } else {

@@ -60,6 +60,15 @@ impl Network {
         }
     }
 
+    /// From a tile to what stands in its own socket for a tile.
+    #[inline]
+    pub(crate) fn near_cycles(&self, from: usize, to: usize) -> u64 {
+        match self {
+            Network::Mesh { .. } => self.cycles(from, to),
+            Network::Sockets { local_cycles, .. } => u64::from(*local_cycles),
+        }
+    }
+
     /// Whether two tiles are in different sockets.
     #[inline]
     pub(crate) fn is_remote(&self, a: usize, b: usize) -> bool {

@@ -109,10 +109,21 @@ impl Wheel {
         core
     }
 
-    /// The core that will be taken out for this time, which is the earliest, if it is on the wheel already.
+    /// The core that will be taken out after the one for this time, which is the earliest, as far as is known and on the wheel.
     #[inline]
-    pub(crate) fn next(&self, time: u64) -> u16 {
-        self.heads[time as usize % SLOTS]
+    pub(crate) fn after_next(&self, time: u64) -> u16 {
+        let slot = time as usize % SLOTS;
+        let first = self.heads[slot];
+        if first == NOBODY {
+            return NOBODY;
+        }
+        let second = self.next[usize::from(first)];
+        if second != NOBODY {
+            return second;
+        }
+        // In this word of slots, which is where it mostly is.
+        let later = self.slots[slot / 64] & (u64::MAX << (slot % 64)) << 1;
+        if later == 0 { NOBODY } else { self.heads[slot / 64 * 64 + later.trailing_zeros() as usize] }
     }
 
     #[cold]

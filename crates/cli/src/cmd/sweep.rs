@@ -1,0 +1,170 @@
+//! `contend sweep` and `contend plot`.
+
+use std::path::{Path, PathBuf};
+
+use contend_lab::experiment::{
+    Curves, Experiment, Folder, Judgement, Swept, Verdict, index, judge, kept, page, svg, sweep as run,
+};
+use contend_machine::available_cores;
+
+use crate::args::{PlotArgs, SweepArgs};
+use crate::files::{Target, folder};
+use crate::progress::{Bars, stop_on_interrupt};
+use crate::{Status, UserError, show};
+
+/// The experiment's file, as it was when the points were measured: what `plot` goes by.
+const EXPERIMENT: &str = "experiment.toml";
+
+pub(crate) fn sweep(args: &SweepArgs) -> Result<Status, UserError> {
+    let jobs = args.jobs.unwrap_or_else(|| available_cores().len());
+    if !(1..=1024).contains(&jobs) {
+        return Err(UserError(format!("jobs is {jobs}; valid: 1 to 1024")));
+    }
+    // Every file is read before the first point is run.
+    let mut experiments = Vec::new();
+    for path in &args.files {
+        let (experiment, text) = read(path)?;
+        if experiments.iter().any(|(other, _): &(Experiment, String)| other.id == experiment.id) {
+            return Err(UserError(format!("{}: there is another experiment of id {}", path.display(), experiment.id)));
+        }
+        experiments.push((experiment, text));
+    }
+    let out = folder(&args.out)?;
+    for (experiment, _) in &experiments {
+        kept(experiment, &Folder::new(out, experiment))?;
+    }
+    let stop = stop_on_interrupt()?;
+    let bars = Bars::default();
+    let mut judged = Vec::new();
+    let mut missing = 0;
+    for (number, (experiment, text)) in experiments.iter().enumerate() {
+        if experiments.len() > 1 {
+            show::complain(&format!("{} of {}: {}", number + 1, experiments.len(), experiment.id));
+        }
+        let folder = Folder::new(out, experiment);
+        let swept = run(experiment, &folder, jobs, &stop, &bars)?;
+        Target::new(&folder.path().join(EXPERIMENT))?.write_text(text)?;
+        missing += swept.missing;
+        judged.push((experiment.clone(), deliver(experiment, &folder, &swept)?));
+        if stop.is_requested() {
+            break;
+        }
+    }
+    finish(out, &judged)?;
+    if missing > 0 || judged.len() < experiments.len() {
+        show::complain(&format!("PARTIAL: {missing} points are missing; the same command goes on with them"));
+        return Ok(Status::Interrupted);
+    }
+    Ok(Status::Good)
+}
+
+pub(crate) fn plot(args: &PlotArgs) -> Result<Status, UserError> {
+    let error = |error: std::io::Error| UserError(format!("can't read {}: {error}", args.results.display()));
+    let mut files: Vec<PathBuf> = std::fs::read_dir(&args.results)
+        .map_err(error)?
+        .filter_map(|entry| Some(entry.ok()?.path().join(EXPERIMENT)))
+        .filter(|path| path.is_file())
+        .collect();
+    files.sort();
+    if files.is_empty() {
+        return Err(UserError(format!("{} holds no results of contend sweep", args.results.display())));
+    }
+    let mut judged = Vec::new();
+    for file in &files {
+        let (experiment, _) = read(file)?;
+        let folder = Folder::new(&args.results, &experiment);
+        let swept = kept(&experiment, &folder)?;
+        judged.push((experiment.clone(), deliver(&experiment, &folder, &swept)?));
+    }
+    finish(&args.results, &judged)?;
+    Ok(Status::Good)
+}
+
+fn read(path: &Path) -> Result<(Experiment, String), UserError> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| UserError(format!("can't read the experiment {}: {error}", path.display())))?;
+    let experiment = Experiment::from_toml(&path.display().to_string(), &text)?;
+    Ok((experiment, text))
+}
+
+/// Writes figure, table and page of one experiment, and says what came of its assertions.
+fn deliver(experiment: &Experiment, folder: &Folder, swept: &Swept) -> Result<Vec<Judgement>, UserError> {
+    let judgements = judge(&experiment.assertion, &swept.curves);
+    let write = |name: &str, text: &str| Target::new(&folder.path().join(name))?.write_text(text);
+    write("points.csv", &csv(&swept.curves))?;
+    let figure = match svg(experiment, &swept.curves) {
+        Ok(figure) => {
+            write("figure.svg", &figure)?;
+            figure
+        }
+        // Nothing was measured yet.
+        Err(_) => String::new(),
+    };
+    write("index.html", &page(experiment, &swept.curves, &judgements, &figure))?;
+    let accesses: u64 = swept.curves.values().flatten().map(|point| point.accesses).sum();
+    let seconds: f64 = swept.curves.values().flatten().map(|point| point.host_seconds).sum();
+    let mut text =
+        format!("{}: {} ({} points measured, {} kept", experiment.id, experiment.title, swept.measured, swept.kept);
+    if seconds > 0.0 {
+        text +=
+            &format!("; {} simulated accesses a second", contend_lab::compare::show_rate(accesses as f64 / seconds));
+    }
+    text += ")\n";
+    for judgement in &judgements {
+        text += &format!(
+            "  {:8} {}: {} [{}]\n",
+            judgement.verdict.name(),
+            judgement.id,
+            judgement.paper,
+            judgement.numbers
+        );
+    }
+    show::print(&text)?;
+    Ok(judgements)
+}
+
+fn finish(out: &Path, judged: &[(Experiment, Vec<Judgement>)]) -> Result<(), UserError> {
+    let target = Target::new(&out.join("index.html"))?;
+    target.write_text(&index(judged))?;
+    let count = |verdict: Verdict| {
+        judged.iter().flat_map(|(_, judgements)| judgements).filter(|judgement| judgement.verdict == verdict).count()
+    };
+    show::print(&format!(
+        "{} hold, {} fail, {} wait for protocols, {} unclear · page: {}\n",
+        count(Verdict::Holds),
+        count(Verdict::Fails),
+        count(Verdict::Waits),
+        count(Verdict::Unclear),
+        target.path().display()
+    ))
+}
+
+/// All points, a line each.
+fn csv(curves: &Curves) -> String {
+    let mut text = String::from(
+        "series,x,throughput_per_second_median,throughput_per_second_min,throughput_per_second_max,abort_rate,latency_ns_p50,\
+         latency_ns_p99,last_level_miss_ratio,useful,abort,timestamp,index,wait,manager\n",
+    );
+    let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
+    for point in curves.values().flatten() {
+        let spread = point.throughput;
+        text += &format!(
+            "{},{},{},{},{},{},{},{},{}",
+            quoted(&point.series),
+            quoted(&point.x.to_string()),
+            spread.median,
+            spread.min,
+            spread.max,
+            point.abort_rate,
+            point.latency_ns_p50,
+            point.latency_ns_p99,
+            point.last_level_misses.map(|ratio| ratio.to_string()).unwrap_or_default()
+        );
+        match &point.breakdown {
+            Some(breakdown) => breakdown.categories().iter().for_each(|(_, share)| text += &format!(",{share}")),
+            None => text += ",,,,,,",
+        }
+        text += "\n";
+    }
+    text
+}

@@ -1,0 +1,364 @@
+//! Trends as expressions over the points, in the language of Rhai.
+//!
+//! | in an expression | means |
+//! | --- | --- |
+//! | `T(s, x)` | throughput of series `s` at `x` |
+//! | `A(s, x)` | abort ratio, 0 to 1 |
+//! | `M(s, x)` | last-level miss ratio, in percent |
+//! | `L(s, x)` | median latency in nanoseconds |
+//! | `F(s, k)` | share of time in component `k` at the largest x; `F("s@x", k)` at `x` |
+//! | `X`, `S` | the x values, the names of the series |
+//! | `peak(s)`, `tmax(s)` | the x of the largest throughput, and that throughput |
+//! | `near(a, b, r)` | whether `a` and `b` differ by no more than `r` of the larger |
+//! | `mono(f, s, dir, tol)` | whether `f` (`"T"`, `"A"`, `"M"`) of `s` goes `"up"` or `"down"`, each step within a factor `tol` |
+//! | `rank_corr(u, v)` | Spearman's correlation of two lists |
+//! | `median(u)` | the median of a list |
+//!
+//! For all and for some: `S.all(|s| T(s, 64) > T(s, 1))`, `X.some(|x| ...)`. A call for a point that is not there is an error, and the
+//! assertion is not judged.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use rhai::{Array, Dynamic, Engine, EvalAltResult, Scope};
+
+use super::{Assertion, Curves, Measurement, X};
+use crate::result::Spread;
+
+/// What came of an assertion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// It holds.
+    Holds,
+    /// It does not.
+    Fails,
+    /// It is about series that are not there yet.
+    Waits,
+    /// It could not be evaluated.
+    Unclear,
+}
+
+impl Verdict {
+    /// In words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Verdict::Holds => "holds",
+            Verdict::Fails => "FAILS",
+            Verdict::Waits => "waits",
+            Verdict::Unclear => "UNCLEAR",
+        }
+    }
+}
+
+/// An assertion, judged.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Judgement {
+    /// The assertion's id.
+    pub id: String,
+    /// What the source says.
+    pub paper: String,
+    /// The expression.
+    pub expression: String,
+    /// What came of it.
+    pub verdict: Verdict,
+    /// The numbers that it looked at; or why it was not judged.
+    pub numbers: String,
+}
+
+/// Numbers that are shown at most.
+const NUMBERS_MAX: usize = 12;
+
+type Value = Result<f64, Box<EvalAltResult>>;
+
+/// The points, and what was looked at.
+struct Looked {
+    curves: Curves,
+    numbers: RefCell<Vec<(String, f64)>>,
+}
+
+impl Looked {
+    fn point(&self, series: &str, x: &Dynamic) -> Result<&Measurement, Box<EvalAltResult>> {
+        let curve = self.curves.get(series).ok_or_else(|| format!("there is no series '{series}'"))?;
+        let wanted = x.as_float().ok().or_else(|| x.as_int().ok().map(|x| x as f64));
+        let is_it = |point: &&Measurement| match (&point.x, wanted) {
+            (X::Text(text), _) => x.clone().into_string().is_ok_and(|x| x == *text),
+            (at, Some(wanted)) => at.number().is_some_and(|at| (at - wanted).abs() <= 1e-9 * at.abs().max(1.0)),
+            _ => false,
+        };
+        curve.iter().find(is_it).ok_or_else(|| format!("series '{series}' has no point at {x}").into())
+    }
+
+    fn note(&self, what: String, value: f64) -> f64 {
+        let mut numbers = self.numbers.borrow_mut();
+        if !numbers.iter().any(|(known, _)| *known == what) {
+            numbers.push((what, value));
+        }
+        value
+    }
+
+    fn metric(&self, metric: &str, series: &str, x: &Dynamic) -> Value {
+        let point = self.point(series, x)?;
+        let value = match metric {
+            "T" => point.throughput.median,
+            "A" => point.abort_rate,
+            "M" => point.last_level_misses.ok_or_else(|| format!("'{series}' has no last-level misses"))? * 100.0,
+            "L" => point.latency_ns_p50 as f64,
+            _ => return Err(format!("unknown metric '{metric}'; valid: T, A, M, L").into()),
+        };
+        Ok(self.note(format!("{metric}({series},{x})"), value))
+    }
+
+    /// The curve's x values with its metric's.
+    fn curve(&self, metric: &str, series: &str) -> Result<Vec<(Dynamic, f64)>, Box<EvalAltResult>> {
+        let curve = self.curves.get(series).ok_or_else(|| format!("there is no series '{series}'"))?;
+        curve
+            .iter()
+            .map(|point| {
+                let x = dynamic(&point.x);
+                let value = self.metric(metric, series, &x)?;
+                Ok((x, value))
+            })
+            .collect()
+    }
+
+    fn peak(&self, metric: &str, series: &str) -> Result<(Dynamic, f64), Box<EvalAltResult>> {
+        let best = self.curve(metric, series)?.into_iter().max_by(|a, b| a.1.total_cmp(&b.1));
+        best.ok_or_else(|| format!("series '{series}' has no point").into())
+    }
+
+    fn share(&self, series: &str, component: &str) -> Value {
+        let (name, x) = match series.split_once('@') {
+            Some((name, x)) => {
+                let number = x.parse::<f64>().map_err(|_| format!("'{x}' is no x"))?;
+                (name, Dynamic::from(number))
+            }
+            None => {
+                let last = self.curves.get(series).and_then(|curve| curve.last());
+                (series, dynamic(&last.ok_or_else(|| format!("there is no series '{series}'"))?.x))
+            }
+        };
+        let point = self.point(name, &x)?;
+        let breakdown = point.breakdown.as_ref().ok_or_else(|| format!("'{name}' has no breakdown"))?;
+        let wanted = component.to_lowercase();
+        let categories = breakdown.categories();
+        let found = categories.iter().find(|(category, _)| *category == wanted).map(|(_, share)| *share);
+        let share = found.or_else(|| breakdown.operations.get(&wanted).copied());
+        let share = share.ok_or_else(|| {
+            let names: Vec<&str> = categories.iter().map(|(name, _)| *name).collect();
+            format!("unknown component '{component}'; valid: {}", names.join(", "))
+        })?;
+        Ok(self.note(format!("F({series},{component})"), share))
+    }
+}
+
+fn dynamic(x: &X) -> Dynamic {
+    match x {
+        X::Whole(number) => Dynamic::from(*number),
+        X::Number(number) => Dynamic::from(*number),
+        X::Text(text) => Dynamic::from(text.clone()),
+    }
+}
+
+fn number(value: &Dynamic) -> Value {
+    value
+        .as_float()
+        .or_else(|_| value.as_int().map(|value| value as f64))
+        .map_err(|kind| format!("{kind} is no number").into())
+}
+
+/// Judges all assertions over these points.
+pub fn judge(assertions: &[Assertion], curves: &Curves) -> Vec<Judgement> {
+    assertions.iter().map(|assertion| judge_one(assertion, curves)).collect()
+}
+
+fn judge_one(assertion: &Assertion, curves: &Curves) -> Judgement {
+    let judgement = |verdict, numbers| Judgement {
+        id: assertion.id.clone(),
+        paper: assertion.paper.clone(),
+        expression: assertion.holds.clone(),
+        verdict,
+        numbers,
+    };
+    let missing: Vec<&str> =
+        assertion.waits_for.iter().map(String::as_str).filter(|series| !curves.contains_key(*series)).collect();
+    if !missing.is_empty() {
+        return judgement(Verdict::Waits, format!("for {}", missing.join(", ")));
+    }
+    let looked = Rc::new(Looked { curves: curves.clone(), numbers: RefCell::new(Vec::new()) });
+    let outcome = evaluate(&assertion.holds, &looked);
+    let numbers = looked.numbers.borrow();
+    let shown: Vec<String> =
+        numbers.iter().take(NUMBERS_MAX).map(|(what, value)| format!("{what} = {}", show_number(*value))).collect();
+    let more =
+        if numbers.len() > NUMBERS_MAX { format!(", and {} more", numbers.len() - NUMBERS_MAX) } else { String::new() };
+    let shown = format!("{}{more}", shown.join(", "));
+    match outcome {
+        Ok(true) => judgement(Verdict::Holds, shown),
+        Ok(false) => judgement(Verdict::Fails, shown),
+        Err(error) => judgement(Verdict::Unclear, error.to_string()),
+    }
+}
+
+/// Four digits, whatever the size.
+fn show_number(value: f64) -> String {
+    if value == 0.0 || (1e-3..1e4).contains(&value.abs()) { format!("{value:.4}") } else { format!("{value:.3e}") }
+}
+
+fn evaluate(expression: &str, looked: &Rc<Looked>) -> Result<bool, Box<EvalAltResult>> {
+    let mut engine = Engine::new();
+    // An expression ends.
+    engine.set_max_operations(1_000_000);
+    for metric in ["T", "A", "M", "L"] {
+        let at = Rc::clone(looked);
+        engine.register_fn(metric, move |series: &str, x: Dynamic| -> Value { at.metric(metric, series, &x) });
+        let only = Rc::clone(looked);
+        engine.register_fn(metric, move |series: &str| -> Value {
+            let curve = only.curve(metric, series)?;
+            match &curve[..] {
+                [(_, value)] => Ok(*value),
+                _ => Err(format!("series '{series}' has {} points: say which", curve.len()).into()),
+            }
+        });
+    }
+    let of = Rc::clone(looked);
+    engine.register_fn("F", move |series: &str, component: &str| -> Value { of.share(series, component) });
+    let of = Rc::clone(looked);
+    engine.register_fn("peak", move |series: &str| -> Result<Dynamic, Box<EvalAltResult>> {
+        Ok(of.peak("T", series)?.0)
+    });
+    let of = Rc::clone(looked);
+    engine.register_fn("tmax", move |series: &str| -> Value { Ok(of.peak("T", series)?.1) });
+    let of = Rc::clone(looked);
+    engine.register_fn("peak_of", move |metric: &str, series: &str| -> Result<Dynamic, Box<EvalAltResult>> {
+        Ok(of.peak(metric, series)?.0)
+    });
+    engine.register_fn("near", |a: Dynamic, b: Dynamic, ratio: f64| -> Result<bool, Box<EvalAltResult>> {
+        let (a, b) = (number(&a)?, number(&b)?);
+        Ok((a - b).abs() <= ratio * a.max(b))
+    });
+    let of = Rc::clone(looked);
+    engine.register_fn(
+        "mono",
+        move |metric: &str, series: &str, direction: &str, tolerance: f64| -> Result<bool, Box<EvalAltResult>> {
+            let curve = of.curve(metric, series)?;
+            let step = |pair: &[(Dynamic, f64)]| match direction {
+                "up" => pair[1].1 * tolerance >= pair[0].1,
+                _ => pair[1].1 <= pair[0].1 * tolerance,
+            };
+            Ok(curve.windows(2).all(step))
+        },
+    );
+    engine.register_fn("rank_corr", |u: Array, v: Array| -> Value {
+        let numbers = |list: &Array| list.iter().map(number).collect::<Result<Vec<f64>, _>>();
+        spearman(&numbers(&u)?, &numbers(&v)?)
+            .ok_or_else(|| "rank_corr takes two lists of one length, of two numbers or more".into())
+    });
+    engine.register_fn("median", |list: Array| -> Value {
+        let numbers = list.iter().map(number).collect::<Result<Vec<f64>, _>>()?;
+        Spread::of(numbers).map(|spread| spread.median).ok_or_else(|| "median takes a list that is not empty".into())
+    });
+    let mut scope = Scope::new();
+    let series: Array = looked.curves.keys().map(|name| Dynamic::from(name.clone())).collect();
+    let longest = looked.curves.values().max_by_key(|curve| curve.len());
+    let xs: Array = longest.into_iter().flatten().map(|point| dynamic(&point.x)).collect();
+    scope.push("S", series);
+    scope.push("X", xs);
+    engine.eval_with_scope::<bool>(&mut scope, expression)
+}
+
+/// Spearman's rank correlation: Pearson's of the ranks, ties sharing theirs.
+pub(crate) fn spearman(u: &[f64], v: &[f64]) -> Option<f64> {
+    if u.len() != v.len() || u.len() < 2 {
+        return None;
+    }
+    let ranks = |values: &[f64]| -> Vec<f64> {
+        let rank = |value: &f64| {
+            let below = values.iter().filter(|other| *other < value).count();
+            let same = values.iter().filter(|other| *other == value).count();
+            below as f64 + (same as f64 - 1.0) / 2.0
+        };
+        values.iter().map(rank).collect()
+    };
+    let (u, v) = (ranks(u), ranks(v));
+    let mean = |ranks: &[f64]| ranks.iter().sum::<f64>() / ranks.len() as f64;
+    let (mean_u, mean_v) = (mean(&u), mean(&v));
+    let sum = |of: &dyn Fn(f64, f64) -> f64| u.iter().zip(&v).map(|(u, v)| of(u - mean_u, v - mean_v)).sum::<f64>();
+    let spread = (sum(&|u, _| u * u) * sum(&|_, v| v * v)).sqrt();
+    Some(if spread == 0.0 { 0.0 } else { sum(&|u, v| u * v) / spread })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn curves() -> Curves {
+        let point = |series: &str, x: i64, throughput: f64| Measurement {
+            series: series.into(),
+            x: X::Whole(x),
+            throughput: Spread { median: throughput, min: throughput, max: throughput },
+            abort_rate: 1.0 / throughput,
+            latency_ns_p50: 5,
+            latency_ns_p99: 9,
+            last_level_misses: Some(0.25),
+            breakdown: Some(crate::result::Breakdown { wait: 0.75, ..Default::default() }),
+            accesses: 0,
+            host_seconds: 0.0,
+            verified: None,
+        };
+        let curve = |name: &str, values: [f64; 3]| {
+            let points = [1, 2, 4].into_iter().zip(values).map(|(x, value)| point(name, x, value)).collect();
+            (name.to_string(), points)
+        };
+        Curves::from([curve("up", [10.0, 20.0, 40.0]), curve("hump", [10.0, 30.0, 15.0])])
+    }
+
+    fn verdict(expression: &str) -> (Verdict, String) {
+        let assertion =
+            Assertion { id: "a".into(), paper: String::new(), holds: expression.into(), waits_for: Vec::new() };
+        let judged = judge(&[assertion], &curves()).remove(0);
+        (judged.verdict, judged.numbers)
+    }
+
+    #[test]
+    fn the_language_of_the_catalogue_is_there() {
+        for holds in [
+            r#"T("up",4) >= 0.8*4*T("up",1) && T("hump",4) < tmax("hump")"#,
+            r#"peak("hump") == 2 && peak("up") == 4"#,
+            r#"S.all(|s| T(s,2) > T(s,1))"#,
+            r#"X.all(|x| near(T("up",x), 10.0*x, 0.01))"#,
+            r#"mono("T","up","up",1.0) && !mono("T","hump","up",1.0) && mono("A","up","down",1.0)"#,
+            r#"F("up","WAIT") >= 0.7 && F("hump@2","wait") == 0.75"#,
+            r#"M("up",1) == 25.0 && L("up",1) == 5.0"#,
+            r#"rank_corr([1,2,3],[10,20,30]) == 1.0 && rank_corr([1,2,3],[3,2,1]) == -1.0"#,
+        ] {
+            assert_eq!(verdict(holds).0, Verdict::Holds, "{holds}: {}", verdict(holds).1);
+        }
+    }
+
+    #[test]
+    fn what_fails_says_the_numbers_and_what_is_unclear_says_why() {
+        let (failed, numbers) = verdict(r#"T("up",1) > T("up",4)"#);
+        assert_eq!(failed, Verdict::Fails);
+        assert_eq!(numbers, "T(up,1) = 10.0000, T(up,4) = 40.0000");
+        for (expression, part) in
+            [(r#"T("up",3) > 1"#, "no point at 3"), (r#"T("x",1) > 1"#, "no series 'x'"), ("T(", ""), ("1 + 1", "")]
+        {
+            let (unclear, why) = verdict(expression);
+            assert_eq!(unclear, Verdict::Unclear, "{expression}");
+            assert!(why.contains(part), "{part} is not in: {why}");
+        }
+    }
+
+    #[test]
+    fn an_assertion_about_what_is_not_there_waits() {
+        let assertion = Assertion {
+            id: "a".into(),
+            paper: String::new(),
+            holds: r#"T("OCC",1) > 0"#.into(),
+            waits_for: vec!["OCC".into(), "up".into()],
+        };
+        let judged = judge(&[assertion], &curves()).remove(0);
+        assert_eq!((judged.verdict, judged.numbers.as_str()), (Verdict::Waits, "for OCC"));
+    }
+}

@@ -1,0 +1,390 @@
+//! The format of an experiment's file, and the points that it asks for.
+
+use std::collections::BTreeMap;
+
+use contend_engine::{OptionSpec, Options};
+use contend_machine::Native;
+use contend_protocols::all_protocols;
+use contend_protocols::method::TimestampOptions;
+use contend_workloads::all_workloads;
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::X;
+use crate::config::{LabError, RunConfig, engine_specs, retry_specs, simulation_specs};
+use crate::micro::Micro;
+
+/// An experiment.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Experiment {
+    /// A short name: that of its folder and of its figure.
+    pub id: String,
+    /// The title of the figure.
+    pub title: String,
+    /// What is to be learnt.
+    pub question: String,
+    /// Where it comes from.
+    pub source: String,
+    /// What a reader should know: what differs from the source, and why.
+    #[serde(default)]
+    pub notes: String,
+    /// What all points have in common.
+    pub run: Run,
+    /// What is varied: the first is the x-axis; of each further one, every value makes a curve of its own.
+    pub axis: Vec<Axis>,
+    /// The curves.
+    pub series: Vec<Series>,
+    /// The figure.
+    #[serde(default)]
+    pub plot: Plot,
+    /// What must come out.
+    #[serde(default)]
+    pub assertion: Vec<Assertion>,
+}
+
+/// What all points have in common.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Run {
+    /// A workload or preset; or none, and `micro` is set.
+    pub workload: Option<String>,
+    /// A micro-benchmark.
+    pub micro: Option<Micro>,
+    /// The machine.
+    pub machine: Option<String>,
+    /// The index.
+    pub index: Option<String>,
+    /// Threads, or simulated cores.
+    pub threads: Option<usize>,
+    /// Length of a window.
+    pub seconds: Option<f64>,
+    /// Windows.
+    pub windows: Option<usize>,
+    /// Length of the warm-up.
+    pub warmup: Option<f64>,
+    /// Seed.
+    pub seed: Option<u64>,
+    /// Whether each point is proved right first.
+    pub verify: bool,
+    /// Options.
+    pub set: BTreeMap<String, String>,
+    /// An option, whose value throughput is multiplied by: operations a second instead of transactions.
+    pub count: Option<String>,
+}
+
+/// What is varied.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Axis {
+    /// `threads`, `machine`, `workload`, `protocol`, `index`, `seed`, or an option.
+    pub name: Spanned<String>,
+    /// Its values.
+    pub values: Vec<X>,
+}
+
+/// A curve.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Series {
+    /// Its name, by which assertions call it.
+    pub name: String,
+    /// The protocol.
+    #[serde(default)]
+    pub protocol: Option<String>,
+    /// The machine, if not that of all.
+    #[serde(default)]
+    pub machine: Option<String>,
+    /// Length of a window, if not that of all: seconds of this machine and of a simulated one have nothing in common.
+    #[serde(default)]
+    pub seconds: Option<f64>,
+    /// Windows, if not those of all.
+    #[serde(default)]
+    pub windows: Option<usize>,
+    /// Length of the warm-up, if not that of all.
+    #[serde(default)]
+    pub warmup: Option<f64>,
+    /// Options besides those of all.
+    #[serde(default)]
+    pub set: BTreeMap<String, String>,
+}
+
+/// The figure.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Plot {
+    /// What stands at the x-axis.
+    pub x: String,
+    /// `throughput`, `abort_rate`, `last_level_misses` or `latency_p50`.
+    pub y: Metric,
+    /// Whether the x-axis is logarithmic.
+    pub x_log: bool,
+    /// Whether the y-axis is logarithmic.
+    pub y_log: bool,
+    /// Where the time went at this x, as stacked bars besides.
+    pub breakdown: Option<X>,
+}
+
+impl Default for Plot {
+    fn default() -> Self {
+        Plot { x: "x".into(), y: Metric::Throughput, x_log: false, y_log: false, breakdown: None }
+    }
+}
+
+/// What is plotted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Metric {
+    /// Transactions, or operations, a second.
+    Throughput,
+    /// Of all tries, the fraction that was aborted.
+    AbortRate,
+    /// Of requests that left the private caches, the fraction that the last level did not answer.
+    LastLevelMisses,
+    /// Nanoseconds.
+    LatencyP50,
+}
+
+/// What must come out.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Assertion {
+    /// Its id.
+    pub id: String,
+    /// What the source says, in words, or as an expression of the catalogue.
+    pub paper: String,
+    /// The same as an expression; see the module `assertion`.
+    pub holds: String,
+    /// Series that it is about and that are not there yet: then it is not judged.
+    #[serde(default)]
+    pub waits_for: Vec<String>,
+}
+
+/// A point to be measured.
+#[derive(Clone, Debug)]
+pub struct Point {
+    /// The curve.
+    pub series: String,
+    /// Where on the x-axis.
+    pub x: X,
+    /// What is run.
+    pub config: RunConfig,
+    /// The micro-benchmark, if it is one.
+    pub micro: Option<Micro>,
+    /// What throughput is multiplied by.
+    pub factor: f64,
+}
+
+const AXES: [&str; 6] = ["threads", "machine", "workload", "protocol", "index", "seed"];
+/// The most points of an experiment.
+const POINTS_MAX: usize = 10_000;
+
+impl Experiment {
+    /// The experiment in this text. `path` is what errors call it.
+    ///
+    /// # Errors
+    /// It is none; the message says where, and what would be right.
+    pub fn from_toml(path: &str, text: &str) -> Result<Experiment, LabError> {
+        let bad = |message: String| LabError::BadInput(format!("{path}: {message}"));
+        let experiment: Experiment = toml::from_str(text).map_err(|error| bad(error.to_string()))?;
+        let simple = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        if experiment.id.is_empty() || !experiment.id.chars().all(simple) {
+            return Err(bad(format!("id is '{}'; valid: letters, digits, - and _", experiment.id)));
+        }
+        if experiment.axis.is_empty() || experiment.axis.iter().any(|axis| axis.values.is_empty()) {
+            return Err(bad("an experiment has an [[axis]], and each axis has values".into()));
+        }
+        if experiment.series.is_empty() {
+            return Err(bad("an experiment has a [[series]]".into()));
+        }
+        let options = known_options(experiment.run.micro);
+        for axis in &experiment.axis {
+            let name = axis.name.get_ref().as_str();
+            if !AXES.contains(&name) && !options.iter().any(|spec| spec.name == name) {
+                let (line, column) = line_and_column(text, axis.name.span().start);
+                let valid = AXES.into_iter().chain(options.iter().map(|spec| spec.name)).collect::<Vec<_>>().join(", ");
+                return Err(bad(format!("line {line}, column {column}: unknown axis '{name}'; valid: {valid}")));
+            }
+        }
+        // So that what is wrong is said before anything is run.
+        experiment.points().map_err(|error| bad(error.to_string()))?;
+        Ok(experiment)
+    }
+
+    /// The points that it asks for, curve by curve.
+    ///
+    /// # Errors
+    /// A point can't be run.
+    pub fn points(&self) -> Result<Vec<Point>, LabError> {
+        let count: usize = self.axis.iter().map(|axis| axis.values.len()).product::<usize>() * self.series.len();
+        if count > POINTS_MAX {
+            return Err(LabError::BadInput(format!("{count} points; valid: up to {POINTS_MAX}")));
+        }
+        let mut points = Vec::new();
+        for series in &self.series {
+            // Every combination of the further axes is a curve.
+            let mut curves = vec![(series.name.clone(), Vec::new())];
+            for axis in &self.axis[1..] {
+                curves = curves
+                    .into_iter()
+                    .flat_map(|(name, chosen)| {
+                        axis.values.iter().map(move |value| {
+                            let mut chosen: Vec<(&str, &X)> = chosen.clone();
+                            chosen.push((axis.name.get_ref(), value));
+                            (format!("{name} {value}"), chosen)
+                        })
+                    })
+                    .collect();
+            }
+            for (name, chosen) in curves {
+                for x in &self.axis[0].values {
+                    let all: Vec<(&str, &X)> =
+                        chosen.iter().copied().chain([(self.axis[0].name.get_ref().as_str(), x)]).collect();
+                    points.push(self.point(series, &name, x, &all)?);
+                }
+            }
+        }
+        Ok(points)
+    }
+
+    fn point(&self, series: &Series, name: &str, x: &X, chosen: &[(&str, &X)]) -> Result<Point, LabError> {
+        let run = &self.run;
+        let axis = |name: &str| chosen.iter().find(|(axis, _)| *axis == name).map(|(_, value)| value.to_string());
+        let number = |name: &str| {
+            let value = axis(name)?;
+            Some(
+                value
+                    .parse::<u64>()
+                    .map_err(|_| LabError::BadInput(format!("{name} is '{value}'; valid: a whole number"))),
+            )
+        };
+        let machine = axis("machine").or_else(|| series.machine.clone()).or_else(|| run.machine.clone());
+        let mut config = RunConfig::default();
+        if let Some(machine) = machine {
+            config = config.on(&machine)?;
+        }
+        if let Some(threads) = number("threads").transpose()?.map(|threads| threads as usize).or(run.threads) {
+            config.threads = threads;
+        }
+        config.window_seconds = series.seconds.or(run.seconds).unwrap_or(config.window_seconds);
+        config.windows = series.windows.or(run.windows).unwrap_or(config.windows);
+        config.warmup_seconds = series.warmup.or(run.warmup).unwrap_or(config.warmup_seconds);
+        config.seed = number("seed").transpose()?.or(run.seed).unwrap_or(config.seed);
+        config.index = axis("index").or_else(|| run.index.clone());
+        config.verify = run.verify;
+        config.settings = run.set.clone();
+        config.settings.extend(series.set.clone());
+        for (option, value) in chosen.iter().filter(|(axis, _)| !AXES.contains(axis)) {
+            config.settings.insert((*option).into(), value.to_string());
+        }
+        if let Some(workload) = axis("workload").or_else(|| run.workload.clone()) {
+            config.workload = workload;
+        } else if run.micro.is_none() {
+            return Err(LabError::BadInput("run.workload or run.micro must be set".into()));
+        }
+        match axis("protocol").or_else(|| series.protocol.clone()) {
+            Some(protocol) => config.protocols = vec![protocol],
+            None if run.micro.is_some() => config.protocols = Vec::new(),
+            None => return Err(LabError::BadInput(format!("series '{}' has no protocol", series.name))),
+        }
+        if run.micro.is_none() {
+            config = config.validated()?;
+        } else {
+            config.check_numbers()?;
+        }
+        let factor = match &run.count {
+            None => 1.0,
+            Some(option) => {
+                let value = config.settings.get(option);
+                value.and_then(|value| value.parse::<f64>().ok()).ok_or_else(|| {
+                    LabError::BadInput(format!("run.count names '{option}', which is not set to a number"))
+                })?
+            }
+        };
+        Ok(Point { series: name.into(), x: x.clone(), config, micro: run.micro, factor })
+    }
+}
+
+fn known_options(micro: Option<Micro>) -> Vec<OptionSpec> {
+    let mut all = simulation_specs();
+    if micro.is_some() {
+        all.extend(TimestampOptions::specs());
+        return all;
+    }
+    all.extend(retry_specs());
+    all.extend(engine_specs());
+    let of_workloads = all_workloads::<Native>().into_iter().flat_map(|(_, specs)| specs);
+    let of_protocols = all_protocols::<Native>().into_iter().flat_map(|(_, specs)| specs);
+    for spec in of_workloads.chain(of_protocols) {
+        if !all.iter().any(|known| known.name == spec.name) {
+            all.push(spec);
+        }
+    }
+    all
+}
+
+/// From 1, of a place in a text.
+fn line_and_column(text: &str, place: usize) -> (usize, usize) {
+    let before = &text[..place.min(text.len())];
+    let line = before.matches('\n').count() + 1;
+    (line, before.len() - before.rfind('\n').map_or(0, |newline| newline + 1) + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL: &str = r#"
+id = "small"
+title = "t"
+question = "q"
+source = "s"
+[run]
+workload = "ycsb"
+machine = "abyss"
+[run.set]
+"ycsb.records" = "1000"
+[[axis]]
+name = "threads"
+values = [1, 4]
+[[axis]]
+name = "ycsb.theta"
+values = [0, 0.8]
+[[series]]
+name = "Silo"
+protocol = "silo"
+"#;
+
+    #[test]
+    fn points_are_all_combinations() {
+        let points = Experiment::from_toml("small.toml", SMALL).expect("valid").points().expect("valid");
+        let all: Vec<_> = points
+            .iter()
+            .map(|point| (point.series.as_str(), point.config.threads, point.config.settings["ycsb.theta"].as_str()))
+            .collect();
+        assert_eq!(all, [("Silo 0", 1, "0"), ("Silo 0", 4, "0"), ("Silo 0.8", 1, "0.8"), ("Silo 0.8", 4, "0.8")]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_place() {
+        for (from, to, expected) in [
+            (
+                "name = \"threads\"",
+                "name = \"cores\"",
+                &["line 12, column 8", "unknown axis 'cores'", "threads", "ycsb.theta"][..],
+            ),
+            ("id = \"small\"", "id = \"a/b\"", &["id is 'a/b'"]),
+            ("question = ", "qestion = ", &["qestion", "line 4"]),
+            ("protocol = \"silo\"", "protocol = \"sillo\"", &["sillo", "2pl-nowait"]),
+            ("values = [1, 4]", "values = [1, 2000]", &["2000", "1 to 1024"]),
+            ("values = [0, 0.8]", "values = [0, 1.8]", &["ycsb.theta", "1.8"]),
+            ("machine = \"abyss\"", "machine = \"abys\"", &["unknown machine 'abys'"]),
+        ] {
+            assert!(SMALL.contains(from));
+            let error = Experiment::from_toml("small.toml", &SMALL.replace(from, to)).expect_err("bad").to_string();
+            for part in expected.iter().chain(&["small.toml"]) {
+                assert!(error.contains(part), "'{part}' is not in: {error}");
+            }
+        }
+    }
+}

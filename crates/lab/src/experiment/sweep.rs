@@ -1,0 +1,343 @@
+//! Runs the points of an experiment that are not there yet, and keeps each as a line.
+
+use std::fs::{self, OpenOptions};
+use std::hash::Hasher;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Curves, Experiment, Measurement, Point, X};
+use crate::compare::compare;
+use crate::config::LabError;
+use crate::machine::HOST;
+use crate::micro::micro;
+use crate::watch::{Observer, Silent, Stop};
+
+/// The folder that an experiment's points are kept in.
+#[derive(Clone, Debug)]
+pub struct Folder(PathBuf);
+
+/// The first line of a folder's points.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Header {
+    experiment: String,
+    /// A hash of everything that decides what the points are.
+    points: String,
+}
+
+/// What came of a sweep.
+#[derive(Clone, Debug)]
+pub struct Swept {
+    /// All measurements.
+    pub curves: Curves,
+    /// Points that were there already.
+    pub kept: usize,
+    /// Points that were measured now.
+    pub measured: usize,
+    /// Points that are still missing: it was stopped.
+    pub missing: usize,
+}
+
+impl Folder {
+    /// The folder of an experiment below `out`.
+    pub fn new(out: &Path, experiment: &Experiment) -> Folder {
+        Folder(out.join(&experiment.id))
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.join("points.jsonl")
+    }
+
+    /// The points that are kept of this experiment. A line that was broken off by an interruption is dropped.
+    ///
+    /// # Errors
+    /// The file can't be read, or its points are those of something else.
+    pub fn points(&self, experiment: &Experiment) -> Result<Vec<Measurement>, LabError> {
+        let file = self.file();
+        let text = match fs::read_to_string(&file) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(LabError::BadInput(format!("can't read {}: {error}", file.display()))),
+        };
+        // Only what ends with a line's end was written whole.
+        let whole = &text[..text.rfind('\n').map_or(0, |end| end + 1)];
+        let mut lines = whole.lines();
+        let Some(first) = lines.next() else { return Ok(Vec::new()) };
+        let header: Option<Header> = serde_json::from_str(first).ok();
+        if header != Some(self.header(experiment)?) {
+            return Err(LabError::BadInput(format!(
+                "{} holds the points of another version of experiment {}; remove the folder {} to start afresh, or choose another by --out",
+                file.display(),
+                experiment.id,
+                self.0.display()
+            )));
+        }
+        lines
+            .enumerate()
+            .map(|(number, line)| {
+                serde_json::from_str(line)
+                    .map_err(|error| LabError::BadInput(format!("{}, line {}: {error}", file.display(), number + 2)))
+            })
+            .collect()
+    }
+
+    fn header(&self, experiment: &Experiment) -> Result<Header, LabError> {
+        // FNV-1a (Fowler, Noll, Vo): the same on every host and in every build.
+        #[derive(Default)]
+        struct Fnv(u64);
+        impl Hasher for Fnv {
+            fn finish(&self) -> u64 {
+                self.0
+            }
+            fn write(&mut self, bytes: &[u8]) {
+                for byte in bytes {
+                    self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+                }
+            }
+        }
+        let mut hasher = Fnv(0xcbf2_9ce4_8422_2325);
+        for mut point in experiment.points()? {
+            // What is measured anew each time is no change of the experiment.
+            if point.config.machine.split(':').next() == Some(HOST) {
+                point.config.chip = None;
+            }
+            let text = serde_json::to_string(&(&point.series, &point.x, &point.config, &point.micro, point.factor));
+            hasher.write(text.expect("plain data").as_bytes());
+        }
+        Ok(Header { experiment: experiment.id.clone(), points: format!("{:016x}", hasher.finish()) })
+    }
+
+    /// Begins the file, or cuts it to its whole lines.
+    fn open(&self, experiment: &Experiment) -> Result<fs::File, LabError> {
+        let file = self.file();
+        let error = |error: std::io::Error| LabError::BadInput(format!("can't write {}: {error}", file.display()));
+        fs::create_dir_all(&self.0).map_err(error)?;
+        let whole = fs::read_to_string(&file).ok().map_or(0, |text| text.rfind('\n').map_or(0, |end| end + 1));
+        let mut points = OpenOptions::new().create(true).append(true).open(&file).map_err(error)?;
+        points.set_len(whole as u64).map_err(error)?;
+        if whole == 0 {
+            let header = serde_json::to_string(&self.header(experiment)?).expect("plain data");
+            writeln!(points, "{header}").map_err(error)?;
+        }
+        Ok(points)
+    }
+}
+
+/// Measures the points that are missing: simulated ones on `jobs` threads of the host at once, native ones alone.
+///
+/// # Errors
+/// A point can't be measured, or can't be kept.
+pub fn sweep(
+    experiment: &Experiment,
+    folder: &Folder,
+    jobs: usize,
+    stop: &Stop,
+    observer: &dyn Observer,
+) -> Result<Swept, LabError> {
+    let kept = folder.points(experiment)?;
+    let all = experiment.points()?;
+    let is_kept = |point: &Point| kept.iter().any(|old| old.series == point.series && old.x == point.x);
+    let (simulated, native): (Vec<Point>, Vec<Point>) =
+        all.iter().filter(|point| !is_kept(point)).cloned().partition(|point| point.config.chip.is_some());
+    let file = Mutex::new(folder.open(experiment)?);
+    let new = Mutex::new(Vec::new());
+    let failure = Mutex::new(None);
+    observer.begin(&format!("sweeping {}", experiment.id), (simulated.len() + native.len()) as u64);
+    let one = |point: &Point| {
+        let outcome = measure(point, stop).and_then(|measurement| {
+            let line = serde_json::to_string(&measurement).expect("plain data") + "\n";
+            let mut file = file.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            file.write_all(line.as_bytes())
+                .and_then(|()| file.flush())
+                .map_err(|error| LabError::BadInput(format!("can't write {}: {error}", folder.file().display())))?;
+            Ok(measurement)
+        });
+        match outcome {
+            Ok(measurement) => new.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(measurement),
+            Err(LabError::Stopped) => {}
+            Err(error) => {
+                failure.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).get_or_insert(error);
+            }
+        }
+        observer.advance(1);
+    };
+    let failed = || failure.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).is_some();
+    // The long ones first, so that no thread is left with one at the end.
+    let mut queue: Vec<&Point> = simulated.iter().collect();
+    queue.sort_by_key(|point| std::cmp::Reverse(point.config.threads));
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..jobs.min(queue.len()) {
+            scope.spawn(|| {
+                // Relaxed: each number is handed out once.
+                while let Some(point) = queue.get(next.fetch_add(1, Ordering::Relaxed))
+                    && !stop.is_requested()
+                    && !failed()
+                {
+                    one(point);
+                }
+            });
+        }
+    });
+    for point in &native {
+        if stop.is_requested() || failed() {
+            break;
+        }
+        one(point);
+    }
+    observer.end();
+    if let Some(error) = failure.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()) {
+        return Err(error);
+    }
+    let new = new.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let (kept_count, measured) = (kept.len(), new.len());
+    let curves = curves(&all, kept.into_iter().chain(new));
+    Ok(Swept { curves, kept: kept_count, measured, missing: all.len() - kept_count - measured })
+}
+
+/// What is there of an experiment, without running anything.
+///
+/// # Errors
+/// The points can't be read, or are those of something else.
+pub fn kept(experiment: &Experiment, folder: &Folder) -> Result<Swept, LabError> {
+    let kept = folder.points(experiment)?;
+    let all = experiment.points()?;
+    let count = kept.len();
+    Ok(Swept { curves: curves(&all, kept), kept: count, measured: 0, missing: all.len() - count })
+}
+
+/// The measurements by series, in the order in which the experiment asks for them.
+pub(crate) fn curves(points: &[Point], measured: impl IntoIterator<Item = Measurement>) -> Curves {
+    let mut left: Vec<Measurement> = measured.into_iter().collect();
+    let mut curves = Curves::new();
+    for point in points {
+        let is_it = |measurement: &Measurement| measurement.series == point.series && measurement.x == point.x;
+        if let Some(position) = left.iter().position(is_it) {
+            curves.entry(point.series.clone()).or_default().push(left.swap_remove(position));
+        }
+    }
+    curves
+}
+
+/// Measures one point.
+fn measure(point: &Point, stop: &Stop) -> Result<Measurement, LabError> {
+    let (series, x): (String, X) = (point.series.clone(), point.x.clone());
+    if let Some(one) = point.micro {
+        let result = micro(&point.config, one, stop)?;
+        return Ok(Measurement {
+            series,
+            x,
+            throughput: result.per_second,
+            abort_rate: 0.0,
+            latency_ns_p50: 0,
+            latency_ns_p99: 0,
+            last_level_misses: result.last_level_misses,
+            breakdown: None,
+            accesses: 0,
+            host_seconds: 0.0,
+            verified: None,
+        });
+    }
+    let mut result = compare(&point.config, stop, &Silent)?;
+    if result.partial {
+        return Err(LabError::Stopped);
+    }
+    let entry = result.protocols.remove(0);
+    let what = || format!("{} of {} at {}", entry.protocol, point.series, point.x);
+    if entry.failed() {
+        let check = entry.check.as_ref().filter(|check| !check.passed).map(|check| check.text.clone());
+        let why = check.or_else(|| entry.verification.as_ref().map(|pass| pass.verdict.clone())).unwrap_or_default();
+        return Err(LabError::BadInput(format!("{} is wrong, and gets no figure: {why}", what())));
+    }
+    let measured = entry.measured.as_ref().ok_or_else(|| LabError::BadInput(format!("{} has no figure", what())))?;
+    let simulation = measured.simulation.as_ref();
+    let mut throughput = measured.throughput_tps;
+    for rate in [&mut throughput.median, &mut throughput.min, &mut throughput.max] {
+        *rate *= point.factor;
+    }
+    Ok(Measurement {
+        series,
+        x,
+        throughput,
+        abort_rate: measured.abort_rate,
+        latency_ns_p50: measured.latency_ns_p50,
+        latency_ns_p99: measured.latency_ns_p99,
+        last_level_misses: simulation
+            .filter(|simulation| simulation.misses > 0)
+            .map(|simulation| (simulation.from_memory + simulation.remote) as f64 / simulation.misses as f64),
+        breakdown: measured.breakdown.clone(),
+        accesses: simulation.map_or(0, |simulation| simulation.accesses),
+        host_seconds: simulation.map_or(0.0, |simulation| simulation.host_seconds),
+        verified: entry.verification.as_ref().map(|pass| pass.verdict.clone()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = r#"
+id = "tiny"
+title = "t"
+question = "q"
+source = "s"
+[run]
+micro = "increments"
+machine = "abyss"
+seconds = 1e-5
+warmup = 0.0
+windows = 1
+[[axis]]
+name = "threads"
+values = [1, 2, 4]
+[[series]]
+name = "add"
+[[assertion]]
+id = "tiny.1"
+paper = "one is fastest"
+holds = 'T("add",1) > T("add",4)'
+"#;
+
+    fn tiny(text: &str) -> Experiment {
+        Experiment::from_toml("tiny.toml", text).expect("valid")
+    }
+
+    #[test]
+    fn an_interrupted_sweep_goes_on_where_it_was() {
+        let out = tempfile::tempdir().expect("a folder");
+        let experiment = tiny(TEXT);
+        let folder = Folder::new(out.path(), &experiment);
+        let first = sweep(&experiment, &folder, 2, &Stop::default(), &Silent).expect("a sweep");
+        assert_eq!((first.kept, first.measured, first.missing), (0, 3, 0));
+        // As if it had been killed while it wrote the last point.
+        let text = fs::read_to_string(folder.file()).expect("points");
+        let broken = &text[..text.len() - 20];
+        fs::write(folder.file(), broken).expect("written");
+        let second = sweep(&experiment, &folder, 2, &Stop::default(), &Silent).expect("a sweep");
+        assert_eq!((second.kept, second.measured, second.missing), (2, 1, 0));
+        assert_eq!(second.curves, first.curves, "simulated points are the same again");
+        let third = sweep(&experiment, &folder, 2, &Stop::default(), &Silent).expect("a sweep");
+        assert_eq!((third.kept, third.measured), (3, 0));
+        assert_eq!(super::super::judge(&experiment.assertion, &third.curves)[0].verdict, super::super::Verdict::Holds);
+        assert!(super::super::svg(&experiment, &third.curves).expect("drawn").contains("<svg"));
+    }
+
+    #[test]
+    fn points_of_another_version_are_refused() {
+        let out = tempfile::tempdir().expect("a folder");
+        let experiment = tiny(TEXT);
+        let folder = Folder::new(out.path(), &experiment);
+        sweep(&experiment, &folder, 1, &Stop::default(), &Silent).expect("a sweep");
+        let other = tiny(&TEXT.replace("seconds = 1e-5", "seconds = 2e-5"));
+        let error = sweep(&other, &folder, 1, &Stop::default(), &Silent).expect_err("others").to_string();
+        assert!(error.contains("start afresh") && error.contains("tiny") && error.contains("--out"), "{error}");
+    }
+}
