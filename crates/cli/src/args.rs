@@ -236,6 +236,8 @@ pub(crate) enum Bench {
     Timestamps(MicroArgs),
     /// Atomic additions a second to one counter, by 1, 2, 4, ... threads that do nothing else
     Increments(MicroArgs),
+    /// How often a line changes hands, a second: between two threads, between each of two pairs, ...
+    Transfers(MicroArgs),
 }
 
 #[derive(Debug, Args)]

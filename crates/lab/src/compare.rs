@@ -417,7 +417,7 @@ fn breakdown(total: &Tally, due: f64) -> Option<Breakdown> {
         return None;
     }
     let share = |time: u64| time as f64 / all;
-    let phases = || (0..Phase::COUNT).map(Phase::numbered);
+    let phases = Phase::all;
     let activity = |activity: Activity| {
         share(phases().filter(|phase| phase.activity() == activity).map(|phase| total.useful[phase.number()]).sum())
     };

@@ -9,6 +9,7 @@ use contend_engine::Options;
 use contend_machine::{Atomic64, Machine, Native, Ordering, available_cores, pin_to_core};
 use contend_protocols::method::{Stamper, TimestampOptions, Timestamps};
 use contend_sim::{Chip, Simulated, Statistics};
+use crossbeam_utils::CachePadded;
 use serde::{Deserialize, Serialize};
 
 use crate::config::{LabError, RunConfig, options};
@@ -24,17 +25,20 @@ pub enum Micro {
     Timestamps,
     /// Every thread does nothing but add to one counter (CCBench, figure 6).
     Increments,
+    /// Two threads pass a line to each other, and so does every further pair: how often it changes hands. One thread passes it to itself.
+    Transfers,
 }
 
 impl Micro {
     /// All of them.
-    pub const ALL: [Micro; 2] = [Micro::Timestamps, Micro::Increments];
+    pub const ALL: [Micro; 3] = [Micro::Timestamps, Micro::Increments, Micro::Transfers];
 
     /// The name.
     pub fn name(self) -> &'static str {
         match self {
             Micro::Timestamps => "timestamps",
             Micro::Increments => "increments",
+            Micro::Transfers => "transfers",
         }
     }
 }
@@ -83,26 +87,52 @@ pub fn micro(config: &RunConfig, micro: Micro, stop: &Stop) -> Result<MicroResul
 struct Work<M: Machine> {
     micro: Micro,
     stamper: Stamper<M>,
-    counter: Arc<crossbeam_utils::CachePadded<M::U64>>,
+    counter: Arc<CachePadded<M::U64>>,
+    /// Whose turn it is: the first's of the pair at even numbers, the second's at odd ones.
+    turn: Arc<CachePadded<M::U64>>,
+    /// Whether this is the first or the second of its pair, and whether it has a partner.
+    place: u64,
+    alone: bool,
 }
 
 impl<M: Machine> Work<M> {
     fn all(micro: Micro, options: TimestampOptions, threads: usize) -> Vec<Work<M>> {
         let timestamps = Timestamps::<M>::new(options, threads);
-        let counter = Arc::new(crossbeam_utils::CachePadded::new(M::U64::new(0)));
-        let work = |thread| Work { micro, stamper: timestamps.of_worker(thread), counter: Arc::clone(&counter) };
+        let word = || Arc::new(CachePadded::new(M::U64::new(0)));
+        let (counter, turns) = (word(), (0..threads.div_ceil(2)).map(|_| word()).collect::<Vec<_>>());
+        let work = |thread: usize| Work {
+            micro,
+            stamper: timestamps.of_worker(thread),
+            counter: Arc::clone(&counter),
+            turn: Arc::clone(&turns[thread / 2]),
+            place: thread as u64 % 2,
+            alone: thread.is_multiple_of(2) && thread + 1 == threads,
+        };
         (0..threads).map(work).collect()
     }
 
+    /// Tries it once; whether it was done.
     #[inline]
-    fn once(&mut self) {
+    fn once(&mut self) -> bool {
         match self.micro {
             Micro::Timestamps => {
                 M::work(INSTRUCTIONS_AROUND);
                 std::hint::black_box(self.stamper.stamp());
+                true
             }
-            // Relaxed: only the line's way between the cores is of interest.
-            Micro::Increments => _ = self.counter.fetch_add(1, Ordering::Relaxed),
+            // Relaxed, here and below: only the line's way between the cores is of interest.
+            Micro::Increments => {
+                self.counter.fetch_add(1, Ordering::Relaxed);
+                true
+            }
+            Micro::Transfers => {
+                let turn = self.turn.load(Ordering::Relaxed);
+                let mine = self.alone || turn % 2 == self.place;
+                if mine {
+                    self.turn.store(turn + 1, Ordering::Relaxed);
+                }
+                mine
+            }
         }
     }
 }
@@ -130,8 +160,7 @@ fn on_host(config: &RunConfig, micro: Micro, options: TimestampOptions, stop: &S
                         let mut done = 0u64;
                         // Relaxed: a hint to end.
                         while over.load(Ordering::Relaxed) == 0 {
-                            (0..BATCH).for_each(|_| work.once());
-                            done += BATCH;
+                            done += (0..BATCH).filter(|_| work.once()).count() as u64;
                         }
                         done
                     })
@@ -165,8 +194,9 @@ fn on_chip(config: &RunConfig, micro: Micro, options: TimestampOptions, stop: &S
         let done = Rc::clone(&done);
         chip.spawn(move || {
             loop {
-                work.once();
-                done.set(done.get() + 1);
+                let was_done = work.once();
+                // Not before: other cores count meanwhile.
+                done.set(done.get() + u64::from(was_done));
             }
         });
     }

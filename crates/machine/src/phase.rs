@@ -68,22 +68,23 @@ impl Activity {
         [Activity::Useful, Activity::Index, Activity::Manager, Activity::Wait, Activity::Timestamp];
 }
 
-/// An operation and an activity, in a byte.
+/// An operation and an activity, in a byte: the activity in the low three bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Phase(u8);
 
-const ACTIVITIES: u8 = Activity::ALL.len() as u8;
+const ACTIVITY_BITS: u32 = 3;
+const ACTIVITY: u8 = (1 << ACTIVITY_BITS) - 1;
 
 impl Phase {
-    /// How many phases there are.
-    pub const COUNT: usize = Operation::ALL.len() * Activity::ALL.len();
+    /// Every phase's number is below.
+    pub const COUNT: usize = Operation::ALL.len() << ACTIVITY_BITS;
     /// A transaction's own code: where a core begins.
     pub const BODY: Phase = Phase::of(Operation::Body, Activity::Useful);
 
     /// The phase of an activity for an operation.
     #[inline(always)]
     pub const fn of(operation: Operation, activity: Activity) -> Phase {
-        Phase(operation as u8 * ACTIVITIES + activity as u8)
+        Phase((operation as u8) << ACTIVITY_BITS | activity as u8)
     }
 
     /// A number below [`Phase::COUNT`].
@@ -92,13 +93,9 @@ impl Phase {
         self.0 as usize
     }
 
-    /// The phase of this number.
-    ///
-    /// # Panics
-    /// There is none.
-    pub fn numbered(number: usize) -> Phase {
-        assert!(number < Phase::COUNT, "phase {number}");
-        Phase(number as u8)
+    /// All of them.
+    pub fn all() -> impl Iterator<Item = Phase> {
+        Operation::ALL.into_iter().flat_map(|operation| Activity::ALL.map(|activity| Phase::of(operation, activity)))
     }
 
     #[inline(always)]
@@ -108,18 +105,18 @@ impl Phase {
 
     /// The operation.
     pub fn operation(self) -> Operation {
-        Operation::ALL[usize::from(self.0 / ACTIVITIES)]
+        Operation::ALL[usize::from(self.0 >> ACTIVITY_BITS)]
     }
 
     /// The activity.
     pub fn activity(self) -> Activity {
-        Activity::ALL[usize::from(self.0 % ACTIVITIES)]
+        Activity::ALL[usize::from(self.0 & ACTIVITY)]
     }
 
     /// The same operation, with another activity.
     #[inline(always)]
     pub fn doing(self, activity: Activity) -> Phase {
-        Phase(self.0 - self.0 % ACTIVITIES + activity as u8)
+        Phase(self.0 & !ACTIVITY | activity as u8)
     }
 }
 
@@ -136,7 +133,7 @@ mod tests {
             for activity in Activity::ALL {
                 let phase = Phase::of(operation, activity);
                 assert_eq!((phase.operation(), phase.activity()), (operation, activity));
-                assert_eq!(Phase::numbered(phase.number()), phase);
+                assert!(phase.number() < Phase::COUNT);
                 assert_eq!(phase.doing(Activity::Wait), Phase::of(operation, Activity::Wait));
             }
         }

@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn samples_count_what_the_thread_does() {
         let read = Phase::of(Operation::Read, Activity::Index);
-        let mut times = PhaseTimes::default();
+        let mut times = [0; Phase::COUNT];
         Native::enter(read);
         assert_eq!(Native::phase(), read);
         for _ in 0..3 {

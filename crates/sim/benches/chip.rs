@@ -35,7 +35,7 @@ fn measure(cores: usize, lines: usize, shared: bool, lookahead: u64) -> (f64, f6
             let mut state = core as u64 + 1;
             loop {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                let line = core * per_core + ((state >> 32) as usize * lines >> 32);
+                let line = core * per_core + (((state >> 32) as usize * lines) >> 32);
                 word(block, line).load(Ordering::Relaxed);
             }
         });

@@ -26,9 +26,8 @@ pub struct SimulatedWord(AtomicU64);
 fn watch(address: usize, access: Access) {
     match watcher() {
         Watcher::Nobody => {}
-        // SAFETY, both: who watches lives until the watch ends, and is reached by this pointer only meanwhile.
-        Watcher::Chip(chip) => unsafe { Chip::access(chip, address, access) },
-        Watcher::Explorer(explorer) => unsafe { Explorer::access(explorer, address, access) },
+        Watcher::Chip(chip) => Chip::access(chip, address, access),
+        Watcher::Explorer(explorer) => Explorer::access(explorer, address, access),
     }
 }
 
@@ -114,17 +113,15 @@ impl Machine for Simulated {
 
     fn fence(order: Ordering) {
         if let (Watcher::Chip(chip), Ordering::SeqCst) = (watcher(), order) {
-            // SAFETY: as in `watch`.
-            unsafe { Chip::fence(chip) };
+            Chip::fence(chip);
         }
     }
 
     fn now() -> Cycles {
         match watcher() {
             Watcher::Nobody => 0,
-            // SAFETY, both: as in `watch`.
-            Watcher::Chip(chip) => unsafe { Chip::now(chip) },
-            Watcher::Explorer(explorer) => unsafe { Explorer::now(explorer) },
+            Watcher::Chip(chip) => Chip::now(chip),
+            Watcher::Explorer(explorer) => Explorer::now(explorer),
         }
     }
 
@@ -135,62 +132,54 @@ impl Machine for Simulated {
     fn pause() {
         match watcher() {
             Watcher::Nobody => {}
-            // SAFETY, both: as in `watch`.
-            Watcher::Chip(chip) => unsafe { Chip::pause(chip) },
-            Watcher::Explorer(explorer) => unsafe { Explorer::pause(explorer) },
+            Watcher::Chip(chip) => Chip::pause(chip),
+            Watcher::Explorer(explorer) => Explorer::pause(explorer),
         }
     }
 
     fn yield_now() {
         if let Watcher::Chip(chip) = watcher() {
-            // SAFETY: as in `watch`.
-            return unsafe { Chip::work(chip, YIELD_INSTRUCTIONS) };
+            return Chip::work(chip, YIELD_INSTRUCTIONS);
         }
         Self::pause();
     }
 
     fn work(instructions: u32) {
         if let Watcher::Chip(chip) = watcher() {
-            // SAFETY: as in `watch`.
-            unsafe { Chip::work(chip, instructions) };
+            Chip::work(chip, instructions);
         }
     }
 
     #[inline]
     fn enter(phase: Phase) {
         if let Watcher::Chip(chip) = watcher() {
-            // SAFETY: as in `watch`.
-            unsafe { Chip::enter(chip, phase) };
+            Chip::enter(chip, phase);
         }
     }
 
     #[inline]
     fn phase() -> Phase {
         match watcher() {
-            // SAFETY: as in `watch`.
-            Watcher::Chip(chip) => unsafe { Chip::phase(chip) },
+            Watcher::Chip(chip) => Chip::phase(chip),
             _ => Phase::BODY,
         }
     }
 
     fn take_times(into: &mut PhaseTimes) {
         if let Watcher::Chip(chip) = watcher() {
-            // SAFETY: as in `watch`.
-            unsafe { Chip::take_times(chip, into) };
+            Chip::take_times(chip, into);
         }
     }
 
     fn step(name: &'static str) {
         if let Watcher::Explorer(explorer) = watcher() {
-            // SAFETY: as in `watch`.
-            unsafe { Explorer::step(explorer, name) };
+            Explorer::step(explorer, name);
         }
     }
 
     fn central_add(counter: &SimulatedWord, value: u64) -> u64 {
         let Watcher::Chip(chip) = watcher() else { return counter.fetch_add(value, Ordering::Relaxed) };
-        // SAFETY: as in `watch`.
-        unsafe { Chip::central(chip) };
+        Chip::central(chip);
         let old = counter.get();
         counter.0.store(old.wrapping_add(value), Ordering::Relaxed);
         old
@@ -198,15 +187,13 @@ impl Machine for Simulated {
 
     fn prefetch<T>(line: *const T) {
         if let Watcher::Chip(chip) = watcher() {
-            // SAFETY: as in `watch`.
-            unsafe { Chip::prefetch(chip, line as usize, Access::Read) };
+            Chip::prefetch(chip, line as usize, Access::Read);
         }
     }
 
     fn prefetch_to_write<T>(line: *const T) {
         if let Watcher::Chip(chip) = watcher() {
-            // SAFETY: as in `watch`.
-            unsafe { Chip::prefetch(chip, line as usize, Access::Write) };
+            Chip::prefetch(chip, line as usize, Access::Write);
         }
     }
 

@@ -2,6 +2,8 @@
 
 use std::cell::Cell;
 
+use corosensei::Yielder;
+
 use crate::chip::Chip;
 use crate::explorer::Explorer;
 
@@ -14,12 +16,39 @@ pub(crate) enum Access {
     Update,
 }
 
+/// Who watches, or runs coroutines: reached from the coroutines, too, and so never borrowed while one of them runs.
+pub(crate) struct Handle<T>(*mut T);
+
+impl<T> Clone for Handle<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Handle<T> {}
+
+impl<T> Handle<T> {
+    /// # Safety
+    /// What it leads to is used through handles only, on this thread, and outlives them. No action of [`Handle::with`] switches
+    /// coroutines or uses a handle itself.
+    pub(crate) unsafe fn new(to: *mut T) -> Self {
+        Handle(to)
+    }
+
+    /// Does something with it.
+    #[inline(always)]
+    pub(crate) fn with<R>(self, action: impl FnOnce(&mut T) -> R) -> R {
+        // SAFETY: it lives, and nobody else has borrowed it, by the promise of `new`.
+        action(unsafe { &mut *self.0 })
+    }
+}
+
 /// Who watches.
 #[derive(Clone, Copy)]
 pub(crate) enum Watcher {
     Nobody,
-    Chip(*mut Chip),
-    Explorer(*mut Explorer),
+    Chip(Handle<Chip>),
+    Explorer(Handle<Explorer>),
 }
 
 thread_local! {
@@ -43,4 +72,14 @@ pub(crate) fn watched<R>(watcher: Watcher, body: impl FnOnce() -> R) -> R {
     WATCHER.with(|current| current.set(watcher));
     let _reset = Reset;
     body()
+}
+
+/// Lets the coroutine that runs wait until it is resumed.
+///
+/// # Safety
+/// The yielder is that of the coroutine that runs.
+#[inline]
+pub(crate) unsafe fn suspend(yielder: *const Yielder<(), ()>) {
+    // SAFETY: a yielder lives as long as its coroutine runs.
+    unsafe { (*yielder).suspend(()) };
 }

@@ -24,6 +24,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Status, UserError> {
             let series = sources.map(|source| (source.to_string(), Some(("timestamp.source", source))));
             threads_by_series(args, Micro::Timestamps, 4, &series)
         }
+        Bench::Transfers(args) => threads_by_series(args, Micro::Transfers, 2, &[("transfers".into(), None)]),
         Bench::Increments(args) => threads_by_series(args, Micro::Increments, 2, &[("increments".into(), None)]),
     }
 }

@@ -13,6 +13,12 @@ use crate::sets::WriteKind;
 use crate::table::{Placed, Table};
 use crate::update::RowUpdate;
 
+/// What a read does in memory of the worker's own, of which a simulated core knows nothing: the read set, and the copy.
+const READ_INSTRUCTIONS: u32 = 20;
+/// The same of a write, until it is installed: the write set, the image, and a branch that is as often mispredicted as not where
+/// reads and writes are mixed.
+const WRITE_INSTRUCTIONS: u32 = 200;
+
 /// What a protocol is asked to do with a record. A constant wherever it is made, so that no branch is left.
 #[derive(Clone, Copy)]
 pub(super) enum Call<'c> {
@@ -139,6 +145,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         found: Option<Record<M>>,
         columns: Projection<'_>,
     ) -> Result<Option<&[u64]>, Abort> {
+        M::work(READ_INSTRUCTIONS);
         let access = self.access(table, key, found, Call::Read(columns))?;
         M::enter(Phase::BODY);
         if self.is_recording() {
@@ -161,6 +168,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         groups: Groups,
         mode: Mode,
     ) -> Result<Option<usize>, Abort> {
+        M::work(WRITE_INSTRUCTIONS);
         let access = self.access(table, key, found, Call::Write(groups, mode))?;
         M::enter(Phase::BODY);
         if self.is_recording() {

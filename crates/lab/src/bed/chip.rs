@@ -37,12 +37,15 @@ pub(crate) struct OnChip<P: Protocol<Simulated>, W: Workload<Simulated>> {
     time: u64,
 }
 
+/// A worker that has ended, with its number.
+type Ended<P, W> = (usize, Slot<P, W, Simulated>);
+
 /// What the cores share with the driver.
 struct Shared<P: Protocol<Simulated>, W: Workload<Simulated>> {
     over: Cell<bool>,
     tally: RefCell<Tally>,
     /// Workers that have ended, by number.
-    ended: RefCell<Vec<(usize, Slot<P, W, Simulated>)>>,
+    ended: RefCell<Vec<Ended<P, W>>>,
     stuck: Cell<Option<AbortReason>>,
 }
 

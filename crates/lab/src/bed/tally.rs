@@ -1,7 +1,7 @@
 //! What happened in a span.
 
 use contend_engine::abort::AbortCounts;
-use contend_machine::PhaseTimes;
+use contend_machine::{Phase, PhaseTimes};
 use hdrhistogram::Histogram;
 
 /// Latencies up to a minute are told apart, to three digits.
@@ -35,7 +35,7 @@ impl KindCount {
 }
 
 /// What happened, by type of transaction in the workload's order, and where the time went.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Tally {
     pub(crate) kinds: Vec<KindCount>,
     /// Of tries that committed.
@@ -44,9 +44,15 @@ pub(crate) struct Tally {
     pub(crate) aborted: PhaseTimes,
 }
 
+impl Default for Tally {
+    fn default() -> Self {
+        Tally::new(0)
+    }
+}
+
 impl Tally {
     pub(crate) fn new(kinds: usize) -> Self {
-        Tally { kinds: vec![KindCount::new(); kinds], ..Tally::default() }
+        Tally { kinds: vec![KindCount::new(); kinds], useful: [0; Phase::COUNT], aborted: [0; Phase::COUNT] }
     }
 
     pub(crate) fn add(&mut self, other: &Tally) {

@@ -16,8 +16,8 @@ use crate::watch::Stop;
 
 /// On the host one transaction in so many is timed: reading the clock twice costs about 20 ns, which would be felt.
 const TIMED_EVERY: u64 = 16;
-/// Instructions of drawing a transaction's parameters, beginning and ending it: what a simulated core is charged for them.
-const INSTRUCTIONS_AROUND: u32 = 300;
+/// Instructions of beginning and ending a transaction: what a simulated core is charged for them.
+const INSTRUCTIONS_AROUND: u32 = 100;
 
 /// An engine with a workload, and what runs on it.
 pub(crate) struct World<P: Protocol<M>, W: Workload<M>, M: Machine> {

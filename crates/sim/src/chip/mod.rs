@@ -33,7 +33,7 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 use crate::machine::set_hertz;
 use crate::stack::{OneOfMany, stacks};
-use crate::watch::{Access, Watcher, watched};
+use crate::watch::{Access, Handle, Watcher, suspend, watched};
 use cache::{Caches, State};
 use directory::{Directory, Holders};
 use network::Network;
@@ -90,6 +90,8 @@ const STACK_LINES: usize = 2;
 /// More prefetches than this are never under way on a core.
 pub(crate) const PREFETCHES_MAX: usize = 16;
 
+type Body = Coroutine<(), (), (), OneOfMany>;
+
 /// A core, or one of a core's threads.
 struct Core {
     yielder: *const Yielder<(), ()>,
@@ -117,7 +119,7 @@ pub struct Chip {
     options: ChipOptions,
     cores: Vec<Core>,
     /// By core. Apart from the cores, because it is borrowed while it runs.
-    coroutines: Vec<Option<Coroutine<(), (), (), OneOfMany>>>,
+    coroutines: Vec<Option<Body>>,
     wheel: Wheel,
     /// The core that runs, its clock, and how far that may go before another's turn comes.
     running: usize,
@@ -184,7 +186,7 @@ impl Chip {
                 instruction_cycles,
                 phase: Phase::BODY,
                 phase_since: 0,
-                times: PhaseTimes::default(),
+                times: [0; Phase::COUNT],
                 prefetched: Vec::with_capacity(PREFETCHES_MAX),
             }
         });
@@ -252,40 +254,42 @@ impl Chip {
 
     /// Runs until all cores' clocks are past this time; whether any body is left that has not ended.
     pub fn run_until(&mut self, time: u64) -> bool {
-        let chip: *mut Chip = self;
-        // SAFETY: the chip lives as long as this call, and is reached by the pointer only meanwhile.
-        watched(Watcher::Chip(chip), || unsafe { Self::run_watched(chip, time) });
+        // SAFETY: the chip is used by handles only until the watch ends, with this call; it stays in its place as long.
+        let chip = unsafe { Handle::new(&raw mut *self) };
+        watched(Watcher::Chip(chip), || Self::run_watched(chip, time));
         self.time = time.max(self.time);
         self.wheel.earliest().is_some()
     }
 
-    /// # Safety
-    /// `chip` is valid and nobody borrows it.
-    unsafe fn run_watched(chip: *mut Chip, limit: u64) {
-        // SAFETY, here and below: by the caller's promise; no borrow of the chip is held while a coroutine runs, but that of the
-        // coroutine itself, which nobody else touches.
-        let mut earliest = unsafe { &*chip }.wheel.earliest();
+    fn run_watched(chip: Handle<Chip>, limit: u64) {
+        let mut earliest = chip.with(|chip| chip.wheel.earliest());
         while let Some(time) = earliest.filter(|time| *time <= limit) {
-            let coroutine = {
-                let chip = unsafe { &mut *chip };
-                let core = usize::from(chip.wheel.take(time));
-                earliest = chip.wheel.earliest();
-                chip.horizon = (earliest.unwrap_or(u64::MAX).saturating_add(chip.options.lookahead - 1)).min(limit);
-                chip.expect_next(earliest);
-                (chip.clock, chip.running) = (time, core);
-                (chip.unit, chip.access_cycles) = (usize::from(chip.cores[core].unit), chip.cores[core].access_cycles);
-                &raw mut chip.coroutines[core]
-            };
+            let (coroutine, after) = chip.with(|chip| chip.begin_turn(time, limit));
+            // SAFETY: the coroutine stays in its place, and while it runs nobody touches it but this call.
             let result = unsafe { &mut *coroutine }.as_mut().expect("a core that waits for its turn").resume(());
-            let chip = unsafe { &mut *chip };
-            match result {
+            earliest = chip.with(|chip| match result {
                 CoroutineResult::Yield(()) => {
                     chip.wheel.push(chip.running as u16, chip.clock);
-                    earliest = Some(earliest.map_or(chip.clock, |earliest| earliest.min(chip.clock)));
+                    Some(after.map_or(chip.clock, |after| after.min(chip.clock)))
                 }
-                CoroutineResult::Return(()) => chip.coroutines[chip.running] = None,
-            }
+                CoroutineResult::Return(()) => {
+                    chip.coroutines[chip.running] = None;
+                    after
+                }
+            });
         }
+    }
+
+    /// The core whose turn it is at this time, and the time of the next.
+    #[inline]
+    fn begin_turn(&mut self, time: u64, limit: u64) -> (*mut Option<Body>, Option<u64>) {
+        let core = usize::from(self.wheel.take(time));
+        let earliest = self.wheel.earliest();
+        self.horizon = (earliest.unwrap_or(u64::MAX).saturating_add(self.options.lookahead - 1)).min(limit);
+        self.expect_next(earliest);
+        (self.clock, self.running) = (time, core);
+        (self.unit, self.access_cycles) = (usize::from(self.cores[core].unit), self.cores[core].access_cycles);
+        (&raw mut self.coroutines[core], earliest)
     }
 
     /// Has the host fetch what the second core after the one that runs now will need: the first would come too soon.
@@ -327,45 +331,43 @@ impl Chip {
 
     // ---- What the machine calls, from a coroutine. ----
 
-    /// Another core's turn has come: waits until it is this one's again.
-    ///
-    /// # Safety
-    /// As of [`Chip::access`].
+    /// Another core's turn has come: waits until it is this one's again. To be called by a coroutine of the chip.
     #[inline]
-    unsafe fn switch(chip: *mut Chip) {
-        let yielder = {
-            // SAFETY: by the caller's promise; the borrow ends before the switch.
-            let chip = unsafe { &mut *chip };
+    fn switch(chip: Handle<Chip>) {
+        let yielder = chip.with(|chip| {
             let core = &mut chip.cores[chip.running];
             let here = 0u8;
             core.top_of_stack = &raw const here;
             core.yielder
-        };
-        // SAFETY: a core that runs has set its yielder, which lives as long as its coroutine.
-        unsafe { (*yielder).suspend(()) };
+        });
+        // SAFETY: the core that runs has set its yielder when it began.
+        unsafe { suspend(yielder) };
+    }
+
+    /// Waits for the running core's turn, if another is behind.
+    #[inline]
+    fn take_turn(chip: Handle<Chip>) {
+        if chip.with(|chip| chip.clock > chip.horizon) {
+            Self::switch(chip);
+        }
     }
 
     /// An access is made.
-    ///
-    /// # Safety
-    /// `chip` watches this thread, a coroutine of its own calls, and nobody borrows it.
     #[inline]
-    pub(crate) unsafe fn access(chip: *mut Chip, address: usize, access: Access) {
-        let line = {
-            // SAFETY: by the caller's promise; the borrow ends before the switch.
-            let this = unsafe { &mut *chip };
-            this.clock += this.access_cycles;
-            let line = this.directory.line(address);
-            if this.clock > this.horizon {
-                this.expect(line, address);
-                // SAFETY: by the caller's promise.
-                unsafe { Self::switch(chip) };
+    pub(crate) fn access(chip: Handle<Chip>, address: usize, access: Access) {
+        let (line, waits) = chip.with(|chip| {
+            chip.clock += chip.access_cycles;
+            let line = chip.directory.line(address);
+            let waits = chip.clock > chip.horizon;
+            if waits {
+                chip.expect(line, address);
             }
-            line
-        };
-        // SAFETY: by the caller's promise.
-        let this = unsafe { &mut *chip };
-        this.perform(line, access);
+            (line, waits)
+        });
+        if waits {
+            Self::switch(chip);
+        }
+        chip.with(|chip| chip.perform(line, access));
     }
 
     /// Has the host fetch what an access will need, while other cores run.
@@ -380,128 +382,97 @@ impl Chip {
         }
     }
 
-    /// # Safety
-    /// As of [`Chip::access`].
-    pub(crate) unsafe fn prefetch(chip: *mut Chip, address: usize, access: Access) {
-        // SAFETY: by the caller's promise.
-        let this = unsafe { &mut *chip };
-        this.clock += this.cores[this.running].instruction_cycles >> 8;
-        let line = this.directory.line(address);
-        let clock = this.clock;
-        let core = &mut this.cores[this.running];
-        core.prefetched.retain(|(_, arrival)| *arrival > clock);
-        let unit = usize::from(core.unit);
-        let held = this.l1.state(unit, line);
-        if core.prefetched.len() >= this.preset.core.prefetches
-            || held.is_some_and(|s| access == Access::Read || s.owns())
-        {
-            return;
-        }
-        if clock > this.horizon {
-            this.expect(line, address);
-            // SAFETY: by the caller's promise.
-            unsafe { Self::switch(chip) };
-        }
-        // SAFETY: by the caller's promise.
-        let this = unsafe { &mut *chip };
-        let state = this.l1.find(unit, line);
-        if !state.is_some_and(|state| access == Access::Read || state.owns()) {
-            let arrival = this.fetch(unit, line, access != Access::Read, state).0;
-            this.cores[this.running].prefetched.push((line, arrival));
-        }
+    pub(crate) fn prefetch(chip: Handle<Chip>, address: usize, access: Access) {
+        let wanted = chip.with(|chip| {
+            chip.clock += chip.cores[chip.running].instruction_cycles >> 8;
+            let line = chip.directory.line(address);
+            let (clock, prefetches) = (chip.clock, chip.preset.core.prefetches);
+            let core = &mut chip.cores[chip.running];
+            core.prefetched.retain(|(_, arrival)| *arrival > clock);
+            let is_free = core.prefetched.len() < prefetches;
+            let is_held = Self::suffices(chip.l1.state(chip.unit, line), access);
+            let wanted = is_free && !is_held;
+            if wanted {
+                chip.expect(line, address);
+            }
+            wanted.then_some(line)
+        });
+        let Some(line) = wanted else { return };
+        Self::take_turn(chip);
+        chip.with(|chip| {
+            let state = chip.l1.find(chip.unit, line);
+            if !Self::suffices(state, access) {
+                let arrival = chip.fetch(chip.unit, line, access != Access::Read, state).0;
+                chip.cores[chip.running].prefetched.push((line, arrival));
+            }
+        });
     }
 
-    /// # Safety
-    /// As of [`Chip::access`].
-    pub(crate) unsafe fn now(chip: *mut Chip) -> u64 {
-        // SAFETY: by the caller's promise.
-        let this = unsafe { &mut *chip };
-        this.clock += u64::from(this.preset.core.clock_cycles);
-        let now = this.clock;
-        if now > this.horizon {
-            // Who only looks at the clock must let the others' clocks go on, too.
-            // SAFETY: by the caller's promise.
-            unsafe { Self::switch(chip) };
-        }
+    /// Whether a line in this state may be accessed so.
+    fn suffices(state: Option<State>, access: Access) -> bool {
+        state.is_some_and(|state| access == Access::Read || state.owns())
+    }
+
+    pub(crate) fn now(chip: Handle<Chip>) -> u64 {
+        let now = chip.with(|chip| {
+            chip.clock += u64::from(chip.preset.core.clock_cycles);
+            chip.clock
+        });
+        // Who only looks at the clock must let the others' clocks go on, too.
+        Self::take_turn(chip);
         now
     }
 
-    /// # Safety
-    /// As of [`Chip::access`].
-    pub(crate) unsafe fn pause(chip: *mut Chip) {
-        // SAFETY: by the caller's promise.
-        let this = unsafe { &mut *chip };
+    pub(crate) fn pause(chip: Handle<Chip>) {
         // Nothing is shared here: whose turn it is is seen to before the next access.
-        this.clock += u64::from(this.preset.core.pause_cycles);
+        chip.with(|chip| chip.clock += u64::from(chip.preset.core.pause_cycles));
     }
 
-    /// # Safety
-    /// As of [`Chip::access`].
-    pub(crate) unsafe fn fence(chip: *mut Chip) {
-        // SAFETY: by the caller's promise.
-        let this = unsafe { &mut *chip };
-        this.clock += u64::from(this.preset.core.fence_cycles);
+    pub(crate) fn fence(chip: Handle<Chip>) {
+        chip.with(|chip| chip.clock += u64::from(chip.preset.core.fence_cycles));
     }
 
-    /// # Safety
-    /// As of [`Chip::access`].
-    pub(crate) unsafe fn work(chip: *mut Chip, instructions: u32) {
-        // SAFETY: by the caller's promise.
-        let this = unsafe { &mut *chip };
-        this.clock += (u64::from(instructions) * this.cores[this.running].instruction_cycles) >> 8;
+    pub(crate) fn work(chip: Handle<Chip>, instructions: u32) {
+        chip.with(|chip| chip.clock += (u64::from(instructions) * chip.cores[chip.running].instruction_cycles) >> 8);
     }
 
-    /// # Safety
-    /// As of [`Chip::access`].
     #[inline]
-    pub(crate) unsafe fn enter(chip: *mut Chip, phase: Phase) {
-        // SAFETY: by the caller's promise.
-        let this = unsafe { &mut *chip };
-        let clock = this.clock;
-        let core = &mut this.cores[this.running];
-        core.times[core.phase.number()] += clock - core.phase_since;
-        (core.phase, core.phase_since) = (phase, clock);
+    pub(crate) fn enter(chip: Handle<Chip>, phase: Phase) {
+        chip.with(|chip| chip.begin_phase(phase));
     }
 
-    /// # Safety
-    /// As of [`Chip::access`].
-    pub(crate) unsafe fn phase(chip: *mut Chip) -> Phase {
-        // SAFETY: by the caller's promise.
-        let this = unsafe { &*chip };
-        this.cores[this.running].phase
+    fn begin_phase(&mut self, phase: Phase) {
+        let clock = self.clock;
+        let core = &mut self.cores[self.running];
+        // The clock may be behind the end of the window for which the time was taken.
+        core.times[core.phase.number()] += clock.saturating_sub(core.phase_since);
+        (core.phase, core.phase_since) = (phase, clock.max(core.phase_since));
     }
 
-    /// # Safety
-    /// As of [`Chip::access`].
-    pub(crate) unsafe fn take_times(chip: *mut Chip, into: &mut PhaseTimes) {
-        // SAFETY, both: by the caller's promise.
-        let phase = unsafe { Self::phase(chip) };
-        unsafe { Self::enter(chip, phase) };
-        let this = unsafe { &mut *chip };
-        for (sum, time) in into.iter_mut().zip(&mut this.cores[this.running].times) {
-            *sum += std::mem::take(time);
-        }
+    pub(crate) fn phase(chip: Handle<Chip>) -> Phase {
+        chip.with(|chip| chip.cores[chip.running].phase)
+    }
+
+    pub(crate) fn take_times(chip: Handle<Chip>, into: &mut PhaseTimes) {
+        chip.with(|chip| {
+            chip.begin_phase(chip.cores[chip.running].phase);
+            for (sum, time) in into.iter_mut().zip(&mut chip.cores[chip.running].times) {
+                *sum += std::mem::take(time);
+            }
+        });
     }
 
     /// An addition in the chip's centre: a message there and back, and one addition a cycle.
-    ///
-    /// # Safety
-    /// As of [`Chip::access`].
-    pub(crate) unsafe fn central(chip: *mut Chip) {
-        // SAFETY: by the caller's promise; the borrow ends before the switch.
-        let this = unsafe { &mut *chip };
-        this.clock += this.access_cycles;
-        if this.clock > this.horizon {
-            // SAFETY: by the caller's promise.
-            unsafe { Self::switch(chip) };
-        }
-        // SAFETY: by the caller's promise.
-        let this = unsafe { &mut *chip };
-        let way = this.network.cycles(this.unit, this.network.centre());
-        let begin = (this.clock + way).max(this.centre_free_at);
-        this.centre_free_at = begin + 1;
-        this.clock = begin + 1 + way;
-        this.record(u32::MAX);
+    pub(crate) fn central(chip: Handle<Chip>) {
+        chip.with(|chip| chip.clock += chip.access_cycles);
+        Self::take_turn(chip);
+        chip.with(|chip| {
+            let way = chip.network.cycles(chip.unit, chip.network.centre());
+            let begin = (chip.clock + way).max(chip.centre_free_at);
+            chip.centre_free_at = begin + 1;
+            chip.clock = begin + 1 + way;
+            chip.record(u32::MAX);
+        });
     }
 
     // ---- The model. ----
@@ -641,6 +612,7 @@ impl Chip {
             // To the owner, whose cache is looked up.
             let at_owner = begin
                 + tag
+                + u64::from(self.preset.coherence.owner_cycles)
                 + self.network.cycles(home, owner)
                 + u64::from(self.preset.l1.cycles)
                 + self.preset.l2.as_ref().map_or(0, |l2| u64::from(l2.cycles));
@@ -699,7 +671,7 @@ impl Chip {
                 self.invalidate(sharer, line);
             }
             if others > 0 {
-                dropped += 2 * farthest + u64::from(self.preset.l1.cycles);
+                dropped += 2 * farthest + u64::from(self.preset.l1.cycles + self.preset.coherence.owner_cycles);
             }
         }
         let answered = ready.max(dropped);

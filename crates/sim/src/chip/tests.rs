@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::ptr::NonNull;
 use std::rc::Rc;
 
-use contend_machine::{Activity, Atomic64, Machine, Operation, Ordering, Phase, PhaseTimes};
+use contend_machine::{Activity, Atomic64, Machine, Operation, Ordering, Phase};
 
 use super::*;
 use crate::Simulated;
@@ -246,10 +246,10 @@ fn times_are_a_partition_of_the_clock() {
     for _ in 0..2 {
         let (lines, sums) = (Rc::clone(&lines), Rc::clone(&sums));
         chip.spawn(move || {
-            let mut times = PhaseTimes::default();
+            let mut times = [0; Phase::COUNT];
             Simulated::take_times(&mut times);
             let begin = Simulated::now();
-            times = PhaseTimes::default();
+            times = [0; Phase::COUNT];
             for _ in 0..100 {
                 Simulated::enter(index);
                 lines.line(0).fetch_add(1, Ordering::Relaxed);

@@ -10,7 +10,7 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 use crate::chip::ChipError;
 use crate::stack::{OneOfMany, stacks};
-use crate::watch::{Access, Watcher, watched};
+use crate::watch::{Access, Handle, Watcher, suspend, watched};
 pub use schedule::{Schedule, ScheduleError, shrink};
 pub use strategy::{Choice, Exhaustive, Pct, Random, Replay, Strategy};
 
@@ -129,9 +129,9 @@ impl Explorer {
             });
             self.cores.last_mut().expect("just added").coroutine = Some(coroutine);
         }
-        let explorer: *mut Explorer = self;
-        // SAFETY: the explorer lives as long as this call, and is reached by the pointer only meanwhile.
-        let cut = watched(Watcher::Explorer(explorer), || unsafe { Self::run(explorer) });
+        // SAFETY: the explorer is used by handles only until the watch ends, below; it stays in its place as long.
+        let explorer = unsafe { Handle::new(&raw mut *self) };
+        let cut = watched(Watcher::Explorer(explorer), || Self::run(explorer));
         // Bodies that were cut off are unwound, unwatched.
         for core in &mut self.cores {
             if let Some(mut coroutine) = core.coroutine.take() {
@@ -148,36 +148,30 @@ impl Explorer {
     }
 
     /// Whether it was cut off.
-    ///
-    /// # Safety
-    /// `explorer` is valid and nobody borrows it.
-    unsafe fn run(explorer: *mut Explorer) -> bool {
-        // SAFETY, here and below: by the caller's promise; no borrow is held while a coroutine runs.
-        let mut core = unsafe { &mut *explorer }.choose(None, false);
+    fn run(explorer: Handle<Explorer>) -> bool {
+        let mut core = explorer.with(|explorer| explorer.choose(None, false));
         loop {
-            let mut coroutine = {
-                let this = unsafe { &mut *explorer };
-                if this.steps >= this.steps_max {
-                    return true;
-                }
-                this.running = core;
-                this.cores[core].coroutine.take().expect("a core that has not ended")
-            };
+            let taken = explorer.with(|explorer| {
+                explorer.running = core;
+                (explorer.steps < explorer.steps_max).then(|| explorer.cores[core].coroutine.take())
+            });
+            let Some(coroutine) = taken else { return true };
+            let mut coroutine = coroutine.expect("a core that has not ended");
             let result = coroutine.resume(());
-            let this = unsafe { &mut *explorer };
-            match result {
+            let next = explorer.with(|explorer| match result {
                 CoroutineResult::Yield(()) => {
-                    this.cores[core].coroutine = Some(coroutine);
-                    core = this.next;
+                    explorer.cores[core].coroutine = Some(coroutine);
+                    Some(explorer.next)
                 }
                 CoroutineResult::Return(()) => {
-                    this.stacks.push(coroutine.into_stack());
-                    this.runnable.retain(|other| *other != core);
-                    if this.runnable.is_empty() {
-                        return false;
-                    }
-                    core = this.choose(None, false);
+                    explorer.stacks.push(coroutine.into_stack());
+                    explorer.runnable.retain(|other| *other != core);
+                    (!explorer.runnable.is_empty()).then(|| explorer.choose(None, false))
                 }
+            });
+            match next {
+                Some(next) => core = next,
+                None => return false,
             }
         }
     }
@@ -191,62 +185,48 @@ impl Explorer {
         chosen
     }
 
-    /// # Safety
-    /// `explorer` watches this thread, a coroutine of its own calls, and nobody borrows it.
-    unsafe fn step_to_come(explorer: *mut Explorer, kind: StepKind, address: usize) {
-        let yielder = {
-            // SAFETY: by the caller's promise; the borrow ends before the switch.
-            let this = unsafe { &mut *explorer };
-            let core = this.running;
-            this.next = this.choose(Some(core), kind == StepKind::Pause);
-            (this.next != core || this.steps >= this.steps_max).then(|| this.cores[core].yielder)
-        };
+    fn step_to_come(explorer: Handle<Explorer>, kind: StepKind, address: usize) {
+        let yielder = explorer.with(|explorer| {
+            let core = explorer.running;
+            explorer.next = explorer.choose(Some(core), kind == StepKind::Pause);
+            let goes_on = explorer.next == core && explorer.steps < explorer.steps_max;
+            (!goes_on).then(|| explorer.cores[core].yielder)
+        });
         if let Some(yielder) = yielder {
-            // SAFETY: a core that runs has set its yielder, which lives as long as its coroutine.
-            unsafe { (*yielder).suspend(()) };
+            // SAFETY: the core that runs has set its yielder when it began.
+            unsafe { suspend(yielder) };
         }
-        // SAFETY: by the caller's promise.
-        let this = unsafe { &mut *explorer };
-        this.steps += 1;
-        if let Some(trace) = &mut this.trace {
-            let core = this.running;
-            trace.push(Step { core, kind, name: this.cores[core].name, address });
-        }
+        explorer.with(|explorer| {
+            explorer.steps += 1;
+            if let Some(trace) = &mut explorer.trace {
+                let core = explorer.running;
+                trace.push(Step { core, kind, name: explorer.cores[core].name, address });
+            }
+        });
     }
 
-    /// # Safety
-    /// As of [`Explorer::step_to_come`].
-    pub(crate) unsafe fn access(explorer: *mut Explorer, address: usize, access: Access) {
+    pub(crate) fn access(explorer: Handle<Explorer>, address: usize, access: Access) {
         let kind = match access {
             Access::Read => StepKind::Load,
             Access::Write => StepKind::Store,
             Access::Update => StepKind::Update,
         };
-        // SAFETY: by the caller's promise.
-        unsafe { Self::step_to_come(explorer, kind, address) };
+        Self::step_to_come(explorer, kind, address);
     }
 
-    /// # Safety
-    /// As of [`Explorer::step_to_come`].
-    pub(crate) unsafe fn pause(explorer: *mut Explorer) {
-        // SAFETY: by the caller's promise.
-        unsafe { Self::step_to_come(explorer, StepKind::Pause, 0) };
+    pub(crate) fn pause(explorer: Handle<Explorer>) {
+        Self::step_to_come(explorer, StepKind::Pause, 0);
     }
 
-    /// # Safety
-    /// As of [`Explorer::step_to_come`].
-    pub(crate) unsafe fn now(explorer: *mut Explorer) -> u64 {
-        // SAFETY: by the caller's promise.
-        unsafe { (*explorer).steps }
+    pub(crate) fn now(explorer: Handle<Explorer>) -> u64 {
+        explorer.with(|explorer| explorer.steps)
     }
 
-    /// # Safety
-    /// As of [`Explorer::step_to_come`].
-    pub(crate) unsafe fn step(explorer: *mut Explorer, name: &'static str) {
-        // SAFETY: by the caller's promise.
-        let this = unsafe { &mut *explorer };
-        let running = this.running;
-        this.cores[running].name = name;
+    pub(crate) fn step(explorer: Handle<Explorer>, name: &'static str) {
+        explorer.with(|explorer| {
+            let running = explorer.running;
+            explorer.cores[running].name = name;
+        });
     }
 }
 
