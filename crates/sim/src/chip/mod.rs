@@ -53,7 +53,7 @@ pub struct ChipOptions {
     pub lookahead: u64,
     /// Whether the last level begins with the lines that were used last.
     pub warm: bool,
-    /// Chooses the cycles at which the cores begin.
+    /// Chooses the cycles at which the cores begin, and by how little each request is early or late.
     pub seed: u64,
 }
 
@@ -138,6 +138,8 @@ pub struct Chip {
     controller_cycles: u64,
     centre_free_at: u64,
     statistics: Statistics,
+    /// For the perturbation.
+    random: u64,
     trace: u64,
     time: u64,
     stacks: Vec<OneOfMany>,
@@ -209,6 +211,7 @@ impl Chip {
             controller_cycles: (LINE_BYTES as f64 / bytes_per_cycle).round().max(1.0) as u64,
             centre_free_at: 0,
             statistics: Statistics::default(),
+            random: options.seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
             trace: 0,
             time: 0,
             stacks: stacks(threads).ok_or_else(no_room)?,
@@ -584,6 +587,17 @@ impl Chip {
         ((u64::from(mixed) * self.slices.len() as u64) >> 32) as usize
     }
 
+    /// Some cycles more or less on a request's way. Without, two cores that are in each other's way can be so for ever, in the same step
+    /// each time (A. Alameldeen, D. Wood: "Variability in architectural simulations of multi-threaded workloads", HPCA 2003).
+    fn perturbation(&mut self) -> u64 {
+        const MAX: u64 = 4;
+        // Xorshift (Marsaglia, 2003).
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random % (MAX + 1)
+    }
+
     /// The request at the line's home; when the line is at the core, whether the core has it exclusively though it only reads, and
     /// whether no other core was involved.
     fn ask_home(&mut self, unit: usize, line: u32, writes: bool, clock: u64) -> (u64, bool, bool) {
@@ -598,7 +612,7 @@ impl Chip {
         // What is only read every socket's last level keeps a copy of.
         let is_near = !writes && !has_owner && entry.is_cached();
         let way = if is_near { self.network.near_cycles(unit, home) } else { self.network.cycles(unit, home) };
-        let arrival = clock + way;
+        let arrival = clock + way + self.perturbation();
         let begin = arrival.max(entry.free_at());
         self.statistics.queued_cycles += begin - arrival;
         let back = way + transfer;
