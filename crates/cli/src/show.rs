@@ -169,18 +169,19 @@ fn simulations(result: &ResultFile) -> String {
         let Some(simulation) = entry.measured.as_ref().and_then(|measured| measured.simulation.as_ref()) else {
             continue;
         };
-        let of_accesses = |count: u64| count as f64 / simulation.accesses.max(1) as f64 * 100.0;
+        let statistics = &simulation.statistics;
+        let of_accesses = |count: u64| count as f64 / statistics.accesses.max(1) as f64 * 100.0;
         text += &format!(
             "{}: {} accesses simulated in {:.2} s, {} a second; {:.1} % miss ({:.1} % last level, {:.1} % memory, {:.1} % another core); \
              trace {}\n",
             entry.protocol,
-            show_rate(simulation.accesses as f64),
+            show_rate(statistics.accesses as f64),
             simulation.host_seconds,
             show_rate(simulation.accesses_per_host_second),
-            of_accesses(simulation.misses),
-            of_accesses(simulation.from_last_level),
-            of_accesses(simulation.from_memory),
-            of_accesses(simulation.from_owner),
+            of_accesses(statistics.misses),
+            of_accesses(statistics.from_last_level),
+            of_accesses(statistics.from_memory),
+            of_accesses(statistics.from_owner),
             simulation.trace_hash,
         );
     }

@@ -383,21 +383,14 @@ impl Entry {
     fn simulation(&self) -> Option<SimulationResult> {
         let of_windows: Vec<_> = self.windows.iter().filter_map(|(_, count)| count.simulation).collect();
         let last = of_windows.last()?;
-        let sum = |of: fn(&Statistics) -> u64| of_windows.iter().map(|window| of(&window.statistics)).sum::<u64>();
+        let mut statistics = Statistics::default();
+        of_windows.iter().for_each(|window| statistics.add(&window.statistics));
         let host_seconds: f64 = of_windows.iter().map(|window| window.host_seconds).sum();
-        let accesses = sum(|statistics| statistics.accesses);
         Some(SimulationResult {
-            accesses,
-            misses: sum(|statistics| statistics.misses),
-            from_last_level: sum(|statistics| statistics.from_last_level),
-            from_memory: sum(|statistics| statistics.from_memory),
-            from_owner: sum(|statistics| statistics.from_owner),
-            remote: sum(|statistics| statistics.remote),
-            invalidations: sum(|statistics| statistics.invalidations),
-            queued_cycles: sum(|statistics| statistics.queued_cycles),
+            statistics,
             trace_hash: format!("{:016x}", last.trace_hash),
             host_seconds,
-            accesses_per_host_second: accesses as f64 / host_seconds,
+            accesses_per_host_second: statistics.accesses as f64 / host_seconds,
         })
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use contend_engine::Options;
 use contend_machine::{Atomic64, Machine, Native, Ordering, available_cores, pin_to_core};
 use contend_protocols::method::{Stamper, TimestampOptions, Timestamps};
-use contend_sim::{Chip, Simulated, Statistics};
+use contend_sim::{Chip, Simulated};
 use crossbeam_utils::CachePadded;
 use serde::{Deserialize, Serialize};
 
@@ -215,10 +215,9 @@ fn on_chip(config: &RunConfig, micro: Micro, options: TimestampOptions, stop: &S
             return Err(LabError::Stopped);
         }
     }
-    let Statistics { misses, from_memory, remote, .. } = chip.take_statistics();
     Ok(MicroResult {
         per_second: Spread::of(rates).expect("a window or more"),
-        last_level_misses: (misses > 0).then(|| (from_memory + remote) as f64 / misses as f64),
+        last_level_misses: chip.take_statistics().last_level_miss_ratio(),
     })
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use contend_sim::Statistics;
 use serde::{Deserialize, Serialize};
 
 use crate::config::{LabError, RunConfig};
@@ -196,22 +197,9 @@ impl Breakdown {
 /// What a simulated chip did in all windows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SimulationResult {
-    /// Accesses to shared memory, by line.
-    pub accesses: u64,
-    /// Of those, the ones that no private cache answered.
-    pub misses: u64,
-    /// Misses that the last level answered.
-    pub from_last_level: u64,
-    /// Misses that memory answered.
-    pub from_memory: u64,
-    /// Misses that another core's cache answered.
-    pub from_owner: u64,
-    /// Misses that a core of another socket answered.
-    pub remote: u64,
-    /// Copies that a core had to drop, because another wrote.
-    pub invalidations: u64,
-    /// Cycles for which requests waited for a line that was busy at its home.
-    pub queued_cycles: u64,
+    /// Accesses, and what answered them.
+    #[serde(flatten)]
+    pub statistics: Statistics,
     /// A hash over every access of the simulation so far: who, which line, when. Two runs with one hash were the same. In hexadecimal.
     pub trace_hash: String,
     /// How long the host took.

@@ -68,7 +68,7 @@ pub fn svg(experiment: &Experiment, curves: &Curves) -> Result<String, LabError>
         return Err(LabError::BadInput(format!("experiment {} has no points to draw", experiment.id)));
     }
     let (x_low, x_high) = bounds(all().map(|(x, _)| x));
-    let (y_low, y_high) = bounds(all().map(|(_, y)| y));
+    let (_, y_high) = bounds(all().map(|(_, y)| y));
     let (x_log, y_log) = (experiment.plot.x_log && x_low > 0.0, experiment.plot.y_log && y_high > 0.0);
     let mut text = String::new();
     {
@@ -77,7 +77,6 @@ pub fn svg(experiment: &Experiment, curves: &Curves) -> Result<String, LabError>
         // Nothing is below the axis of a logarithm: zeros stand on it.
         let least = all().map(|(_, y)| y).filter(|y| *y > 0.0).fold(y_high, f64::min);
         let y = if y_log { (least / 2.0)..(y_high * 1.5) } else { 0.0..(y_high.max(1e-9) * 1.05) };
-        let _ = y_low;
         let outcome = match (x_log, y_log) {
             (true, true) => draw(&area, experiment, &lines, x.log_scale(), y.log_scale(), least / 2.0),
             (true, false) => draw(&area, experiment, &lines, x.log_scale(), y, 0.0),

@@ -270,11 +270,9 @@ fn measure(point: &Point, stop: &Stop) -> Result<Measurement, LabError> {
         abort_rate: measured.abort_rate,
         latency_ns_p50: measured.latency_ns_p50,
         latency_ns_p99: measured.latency_ns_p99,
-        last_level_misses: simulation
-            .filter(|simulation| simulation.misses > 0)
-            .map(|simulation| (simulation.from_memory + simulation.remote) as f64 / simulation.misses as f64),
+        last_level_misses: simulation.and_then(|simulation| simulation.statistics.last_level_miss_ratio()),
         breakdown: measured.breakdown.clone(),
-        accesses: simulation.map_or(0, |simulation| simulation.accesses),
+        accesses: simulation.map_or(0, |simulation| simulation.statistics.accesses),
         host_seconds: simulation.map_or(0.0, |simulation| simulation.host_seconds),
         verified: entry.verification.as_ref().map(|pass| pass.verdict.clone()),
     })

@@ -30,6 +30,7 @@ mod wheel;
 
 use contend_machine::{Machine, Native, Phase, PhaseTimes};
 use corosensei::{Coroutine, CoroutineResult, Yielder};
+use serde::{Deserialize, Serialize};
 
 use crate::machine::set_hertz;
 use crate::stack::{OneOfMany, stacks};
@@ -64,7 +65,7 @@ impl Default for ChipOptions {
 }
 
 /// What happened on a chip since the last [`Chip::take_statistics`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Statistics {
     /// Accesses to shared memory, by line.
     pub accesses: u64,
@@ -86,6 +87,25 @@ pub struct Statistics {
 
 /// Lines of a stack that are fetched ahead: what a switch and the frames above it use.
 const STACK_LINES: usize = 2;
+
+impl Statistics {
+    /// Adds what happened besides.
+    pub fn add(&mut self, other: &Statistics) {
+        self.accesses += other.accesses;
+        self.misses += other.misses;
+        self.from_last_level += other.from_last_level;
+        self.from_memory += other.from_memory;
+        self.from_owner += other.from_owner;
+        self.remote += other.remote;
+        self.invalidations += other.invalidations;
+        self.queued_cycles += other.queued_cycles;
+    }
+
+    /// Of the misses, the fraction that memory or another socket answered: the last-level miss ratio. `None` if there was no miss.
+    pub fn last_level_miss_ratio(&self) -> Option<f64> {
+        (self.misses > 0).then(|| (self.from_memory + self.remote) as f64 / self.misses as f64)
+    }
+}
 
 /// More prefetches than this are never under way on a core.
 pub(crate) const PREFETCHES_MAX: usize = 16;
