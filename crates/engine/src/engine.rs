@@ -302,6 +302,7 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
     /// Begins a transaction. Dropped without [`Transaction::commit`], it aborts.
     #[inline]
     pub fn begin(&mut self) -> Transaction<'_, P, M> {
+        M::step("begin");
         self.since_maintenance += 1;
         if self.since_maintenance >= MAINTENANCE_EVERY {
             self.maintain();

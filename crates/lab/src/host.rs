@@ -12,8 +12,7 @@ use contend_sim::chip::{CachePreset, CoherencePreset, CorePreset, LastLevelPrese
 use crate::compare::compare;
 use crate::config::{LabError, RunConfig};
 use crate::limit::limits;
-use crate::machine::{HOST, NATIVE};
-use crate::micro::{Micro, micro};
+use crate::machine::HOST;
 use crate::watch::{Silent, Stop};
 
 /// Records of the run that the core's speed is fitted to: all in private caches.
@@ -82,7 +81,6 @@ fn measure() -> Result<Preset, LabError> {
             exclusive_reads: true,
             blocking: false,
             handoff_cycles: [handoff, handoff],
-            owner_cycles: 0,
             line_cycles: 2,
         },
         network: NetworkPreset::Sockets { tiles_per_socket: cores, local_cycles: 5, link_cycles: Vec::new() },
@@ -95,16 +93,6 @@ fn measure() -> Result<Preset, LabError> {
         l1,
         l2: Some(l2),
     };
-    // What a line takes from core to core.
-    if cores > 1 {
-        let target = transfers(&RunConfig { window_seconds: 0.05, warmup_seconds: 0.02, ..pair(None) })?;
-        let local = fit(0.0, 1000.0, target, |value| {
-            let mut tried = preset.clone();
-            set_way(&mut tried, value);
-            transfers(&pair(Some(tried)))
-        })?;
-        set_way(&mut preset, local);
-    }
     // More cycles an instruction make it slower, and so does more of each miss that is waited for.
     let target = throughput(&native(FEW_RECORDS))?;
     preset.core.cycles_per_instruction = fit(0.02, 2.0, target, |value| {
@@ -136,30 +124,6 @@ fn fit(
         if of(middle)? > target { low = middle } else { high = middle }
     }
     Ok((low + high) / 2.0)
-}
-
-/// Two threads, on this machine or on a chip.
-fn pair(chip: Option<Preset>) -> RunConfig {
-    let machine = if chip.is_some() { HOST } else { NATIVE };
-    let (window_seconds, warmup_seconds) = (0.0002, 0.00005);
-    RunConfig {
-        chip,
-        machine: machine.into(),
-        threads: 2,
-        windows: 3,
-        window_seconds,
-        warmup_seconds,
-        ..RunConfig::default()
-    }
-}
-
-fn transfers(config: &RunConfig) -> Result<f64, LabError> {
-    Ok(micro(config, Micro::Transfers, &Stop::default())?.per_second.median)
-}
-
-/// How far a line's owner is: the last level is near, whoever owns the line may not be.
-fn set_way(preset: &mut Preset, cycles: f64) {
-    preset.coherence.owner_cycles = cycles as u32;
 }
 
 fn base(records: u64) -> RunConfig {

@@ -646,7 +646,6 @@ impl Chip {
             // To the owner, whose cache is looked up.
             let at_owner = begin
                 + tag
-                + u64::from(self.preset.coherence.owner_cycles)
                 + self.network.cycles(home, owner)
                 + u64::from(self.preset.l1.cycles)
                 + self.preset.l2.as_ref().map_or(0, |l2| u64::from(l2.cycles));
@@ -705,7 +704,7 @@ impl Chip {
                 self.invalidate(sharer, line);
             }
             if others > 0 {
-                dropped += 2 * farthest + u64::from(self.preset.l1.cycles + self.preset.coherence.owner_cycles);
+                dropped += 2 * farthest + u64::from(self.preset.l1.cycles);
             }
         }
         let answered = ready.max(dropped);

@@ -102,9 +102,6 @@ pub struct CoherencePreset {
     /// Cycles from the arrival of one exclusive request to that of the next, where the home does not block: within a socket, and between
     /// two.
     pub handoff_cycles: [u32; 2],
-    /// Cycles that asking a line's owner takes besides the network's.
-    #[serde(default)]
-    pub owner_cycles: u32,
     /// Cycles for which a line's data follow its message on the network.
     pub line_cycles: u32,
 }
