@@ -180,15 +180,25 @@ fn a_run_that_is_stopped_early_has_nothing_to_show() {
     assert_eq!(compare(&small("ycsb-a"), &stop, &Silent).expect_err("nothing yet"), LabError::Stopped);
 }
 
-/// Stops when a given part of the measuring is done.
-struct StopIn<'a>(&'a Stop);
+/// Stops when the measuring has gone on for some windows.
+struct StopIn<'a> {
+    stop: &'a Stop,
+    /// Calls since the measuring began; none before.
+    calls: std::sync::Mutex<Option<u32>>,
+}
 
 impl contend_lab::Observer for StopIn<'_> {
-    fn begin(&self, _: &str, _: u64) {}
-    fn advance(&self, units: u64) {
-        // Only measuring advances by fewer than 1000 but more than one: milliseconds.
-        if (2..1000).contains(&units) && std::thread::current().name() == Some("stops in the middle") {
-            self.0.request();
+    fn begin(&self, what: &str, _: u64) {
+        if what == "measuring" {
+            *self.calls.lock().expect("no panic") = Some(0);
+        }
+    }
+    fn advance(&self, _: u64) {
+        if let Some(calls) = &mut *self.calls.lock().expect("no panic") {
+            *calls += 1;
+            if *calls == 20 {
+                self.stop.request();
+            }
         }
     }
     fn end(&self) {}
@@ -203,15 +213,8 @@ fn a_run_that_is_stopped_later_shows_what_it_has() {
     config.window_seconds = 0.02;
     config.warmup_seconds = 0.0;
     config.windows = 10_000;
-    let result = std::thread::scope(|scope| {
-        let run = || compare(&config, &stop, &StopIn(&stop));
-        std::thread::Builder::new()
-            .name("stops in the middle".into())
-            .spawn_scoped(scope, run)
-            .expect("a thread")
-            .join()
-    });
-    let result = result.expect("no panic").expect("what there was");
+    let observer = StopIn { stop: &stop, calls: std::sync::Mutex::new(None) };
+    let result = compare(&config, &stop, &observer).expect("what there was");
     assert!(result.partial && !result.memory_ran_short);
     assert!(result.protocols[0].measured.as_ref().expect("figures").windows.len() < 10_000);
 }
