@@ -7,9 +7,8 @@ use std::time::{Duration, Instant, SystemTime};
 use contend_engine::abort::AbortCounts;
 use contend_engine::{AbortReason, Isolation};
 use contend_machine::{Activity, Operation, Phase};
-use contend_sim::Statistics;
 
-use crate::bed::{Bed, Count, KindCount, Purpose, SAMPLE_EVERY, Span, Tally, bed};
+use crate::bed::{Bed, Count, KindCount, Purpose, SAMPLE_EVERY, Simulation, Span, Tally, bed};
 use crate::config::{Entrant, LabError, RunConfig};
 use crate::environment;
 use crate::recording::Recorded;
@@ -45,7 +44,10 @@ struct Entry {
     verification: Option<Verification>,
     load_seconds: f64,
     loaded_bytes: u64,
-    windows: Vec<(usize, Count)>,
+    /// Windows so far, and what happened in all of them. Not each window's own tally: there may be thousands.
+    windows: Vec<Window>,
+    total: Tally,
+    simulation: Option<Simulation>,
     check: Option<Check>,
 }
 
@@ -217,8 +219,8 @@ fn measure(
             }
             let count = span(&mut **bed, window, &mut left, stop, &progress)?;
             // A window that was cut short counts if it was long enough to mean something.
-            if count.seconds >= window / 2.0 || left.is_some() && count.tally.all().commits > 0 {
-                entry.windows.push((round + 1, count));
+            if count.seconds >= window / 2.0 || left.is_some() && count.tally.commits() > 0 {
+                entry.keep(round + 1, &count);
             }
             if stop.is_requested() || left == Some(0) {
                 observer.end();
@@ -241,7 +243,7 @@ fn span(
     let span = Span { length: Duration::from_secs_f64(seconds), transactions_max: *left };
     let count = bed.run(span, stop, &|part| progress(part * seconds))?;
     if let Some(left) = left {
-        *left = left.saturating_sub(count.tally.all().commits);
+        *left = left.saturating_sub(count.tally.commits());
     }
     Ok(count)
 }
@@ -262,6 +264,8 @@ impl Entry {
             load_seconds: 0.0,
             loaded_bytes: 0,
             windows: Vec::new(),
+            total: Tally::default(),
+            simulation: None,
             check: None,
         })
     }
@@ -284,6 +288,20 @@ impl Entry {
         self.loaded_bytes = bed.bytes();
         observer.end();
         Ok(())
+    }
+
+    /// Adds a window.
+    fn keep(&mut self, round: usize, count: &Count) {
+        let (commits, aborts) = (count.tally.commits(), count.tally.conflicts());
+        let throughput_tps = commits as f64 / count.seconds;
+        self.windows.push(Window { round, seconds: count.seconds, commits, aborts, throughput_tps });
+        self.total.add(&count.tally);
+        if let Some(window) = &count.simulation {
+            let all = self.simulation.get_or_insert_default();
+            all.statistics.add(&window.statistics);
+            all.host_seconds += window.host_seconds;
+            all.trace_hash = window.trace_hash;
+        }
     }
 
     /// Ends what is under way.
@@ -311,7 +329,7 @@ impl Entry {
     fn judge_history(&mut self) -> Option<Recorded> {
         let recorded = self.bed.as_mut()?.take_history();
         let mut verification = verify_history(&recorded, self.isolation);
-        verification.aborts = self.windows.iter().map(|(_, count)| count.tally.all().aborts.conflicts()).sum();
+        verification.aborts = self.total.conflicts();
         self.verification = Some(verification);
         Some(recorded)
     }
@@ -330,24 +348,10 @@ impl Entry {
 
     fn measured(&self, config: &RunConfig, was_recorded: bool) -> Option<Measured> {
         let bed = self.bed.as_ref()?;
-        let windows: Vec<Window> = self
-            .windows
-            .iter()
-            .map(|(round, count)| {
-                let all = count.tally.all();
-                Window {
-                    round: *round,
-                    seconds: count.seconds,
-                    commits: all.commits,
-                    aborts: all.aborts.conflicts(),
-                    throughput_tps: all.commits as f64 / count.seconds,
-                }
-            })
-            .collect();
+        let windows = &self.windows;
         let throughput_tps = Spread::of(windows.iter().map(|window| window.throughput_tps))?;
-        let mut total = Tally::default();
-        self.windows.iter().for_each(|(_, count)| total.add(&count.tally));
-        let seconds: f64 = self.windows.iter().map(|(_, count)| count.seconds).sum();
+        let seconds: f64 = windows.iter().map(|window| window.seconds).sum();
+        let total = &self.total;
         let all = total.all();
         let (commits, aborts) = (all.commits, all.aborts.conflicts());
         Some(Measured {
@@ -373,25 +377,19 @@ impl Entry {
             memory_bytes_per_record: self.loaded_bytes as f64 / bed.load_units().max(1) as f64,
             load_seconds: self.load_seconds,
             recorded: was_recorded,
-            breakdown: breakdown(&total, due(config, seconds)),
-            simulation: self.simulation(),
-            windows,
+            breakdown: breakdown(total, due(config, seconds)),
+            simulation: self.simulation.map(simulation_result),
+            windows: windows.clone(),
         })
     }
+}
 
-    /// What the chip did in all windows, if there is one.
-    fn simulation(&self) -> Option<SimulationResult> {
-        let of_windows: Vec<_> = self.windows.iter().filter_map(|(_, count)| count.simulation).collect();
-        let last = of_windows.last()?;
-        let mut statistics = Statistics::default();
-        of_windows.iter().for_each(|window| statistics.add(&window.statistics));
-        let host_seconds: f64 = of_windows.iter().map(|window| window.host_seconds).sum();
-        Some(SimulationResult {
-            statistics,
-            trace_hash: format!("{:016x}", last.trace_hash),
-            host_seconds,
-            accesses_per_host_second: statistics.accesses as f64 / host_seconds,
-        })
+fn simulation_result(Simulation { statistics, trace_hash, host_seconds }: Simulation) -> SimulationResult {
+    SimulationResult {
+        statistics,
+        trace_hash: format!("{trace_hash:016x}"),
+        host_seconds,
+        accesses_per_host_second: statistics.accesses as f64 / host_seconds,
     }
 }
 

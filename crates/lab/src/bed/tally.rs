@@ -64,6 +64,16 @@ impl Tally {
         add(&mut self.aborted, &other.aborted);
     }
 
+    /// Commits of all types.
+    pub(crate) fn commits(&self) -> u64 {
+        self.kinds.iter().map(|kind| kind.commits).sum()
+    }
+
+    /// Tries of all types that a conflict aborted.
+    pub(crate) fn conflicts(&self) -> u64 {
+        self.kinds.iter().map(|kind| kind.aborts.conflicts()).sum()
+    }
+
     /// All types together.
     pub(crate) fn all(&self) -> KindCount {
         let mut all = KindCount::new();
