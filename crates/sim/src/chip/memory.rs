@@ -1,0 +1,319 @@
+//! What an access costs: the line's way through caches, directory, last level and memory. The module above says it in words.
+
+use super::Chip;
+use super::cache::State;
+use super::directory::Holders;
+use super::network::Network;
+use super::preset::LINE_BYTES;
+use crate::watch::Access;
+
+impl Chip {
+    #[inline]
+    pub(super) fn record(&mut self, line: u32) {
+        let what = u64::from(line) ^ (self.running as u64) << 48;
+        self.trace = (self.trace.rotate_left(5) ^ what ^ self.clock << 16).wrapping_mul(0x517c_c1b7_2722_0a95);
+    }
+
+    /// Makes the access: now, and the clock goes on to its end.
+    #[inline]
+    pub(super) fn perform(&mut self, line: u32, access: Access) {
+        self.statistics.accesses += 1;
+        let unit = self.unit;
+        let writes = access != Access::Read;
+        let state = self.l1.find(unit, line);
+        match state {
+            Some(state) if !writes || state.owns() => {
+                if writes && state != State::Modified {
+                    self.l1.change(unit, line, State::Modified);
+                }
+                self.clock += u64::from(self.preset.l1.cycles);
+                if !self.cores[self.running].prefetched.is_empty() {
+                    self.await_prefetch(line);
+                }
+            }
+            _ => {
+                let (arrival, alone) = self.fetch(unit, line, writes, state);
+                let cycles = arrival - self.clock;
+                // Of a miss that waits for no other core, an out-of-order core hides a part.
+                let stalled = if alone { (cycles as f64 * self.preset.core.stall) as u64 } else { cycles };
+                self.clock += stalled;
+            }
+        }
+        if access == Access::Update {
+            self.clock += u64::from(self.preset.core.atomic_cycles);
+        }
+        self.record(line);
+        #[cfg(debug_assertions)]
+        self.check(line);
+    }
+
+    #[cold]
+    fn await_prefetch(&mut self, line: u32) {
+        let core = &mut self.cores[self.running];
+        if let Some(position) = core.prefetched.iter().position(|(prefetched, _)| *prefetched == line) {
+            let (_, arrival) = core.prefetched.swap_remove(position);
+            self.clock = self.clock.max(arrival);
+        }
+    }
+
+    /// Gets a line that the first level does not hold in a sufficient state; when it arrives, and whether no other core was involved.
+    pub(super) fn fetch(&mut self, unit: usize, line: u32, writes: bool, in_l1: Option<State>) -> (u64, bool) {
+        let new = if writes { State::Modified } else { State::Shared };
+        let mut clock = self.clock + u64::from(self.preset.l1.cycles);
+        let mut in_l2 = None;
+        if let (Some(l2), Some(preset)) = (&mut self.l2, &self.preset.l2) {
+            clock += u64::from(preset.cycles);
+            in_l2 = l2.find(unit, line);
+            if let Some(state) = in_l2.filter(|state| !writes || state.owns()) {
+                let state = if writes { State::Modified } else { state };
+                self.fill_l1(unit, line, state, in_l1);
+                return (clock, true);
+            }
+        }
+        self.statistics.misses += 1;
+        let (arrival, exclusive, alone) = self.ask_home(unit, line, writes, clock);
+        let state = if !writes && exclusive { State::Exclusive } else { new };
+        if let Some(l2) = &mut self.l2 {
+            if in_l2.is_some() {
+                l2.change(unit, line, state);
+            } else if let Some((evicted, state)) = l2.insert(unit, line, state) {
+                let upper = self.l1.drop_line(unit, evicted);
+                self.evict(unit, evicted, upper.map_or(state, |upper| upper.max(state)));
+            }
+        }
+        self.fill_l1(unit, line, state, in_l1);
+        (arrival, alone)
+    }
+
+    fn fill_l1(&mut self, unit: usize, line: u32, state: State, in_l1: Option<State>) {
+        if in_l1.is_some() {
+            self.l1.change(unit, line, state);
+            return;
+        }
+        let Some((evicted, state)) = self.l1.insert(unit, line, state) else { return };
+        match &mut self.l2 {
+            // The second level has it still.
+            Some(l2) if state == State::Modified => l2.change(unit, evicted, State::Modified),
+            Some(_) => {}
+            None => self.evict(unit, evicted, state),
+        }
+    }
+
+    /// A line leaves a core's private caches, and its home is told.
+    fn evict(&mut self, unit: usize, line: u32, state: State) {
+        if state.owns() {
+            self.directory.clear(line);
+            self.keep_in_last_level(line);
+        } else {
+            self.directory.remove_sharer(line, unit as u16);
+        }
+    }
+
+    #[inline]
+    pub(super) fn home(&self, line: u32) -> usize {
+        let mixed = line.wrapping_mul(0x9e37_79b1);
+        ((u64::from(mixed) * self.slices.len() as u64) >> 32) as usize
+    }
+
+    /// Some cycles more or less on a request's way. Without, two cores that are in each other's way can be so for ever, in the same step
+    /// each time (A. Alameldeen, D. Wood: "Variability in architectural simulations of multi-threaded workloads", HPCA 2003).
+    fn perturbation(&mut self) -> u64 {
+        const MAX: u64 = 4;
+        // Xorshift (Marsaglia, 2003).
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random % (MAX + 1)
+    }
+
+    /// The request at the line's home; when the line is at the core, whether the core has it exclusively though it only reads, and
+    /// whether no other core was involved.
+    fn ask_home(&mut self, unit: usize, line: u32, writes: bool, clock: u64) -> (u64, bool, bool) {
+        let home = self.home(line);
+        let (llc, coherence) = (&self.preset.llc, &self.preset.coherence);
+        let (tag, data) = (u64::from(llc.tag_cycles), u64::from(llc.data_cycles));
+        let (transfer, blocking, handoff) =
+            (u64::from(coherence.line_cycles), coherence.blocking, coherence.handoff_cycles);
+        let entry = *self.directory.entry(line);
+        let holders = entry.holders();
+        let has_owner = matches!(holders, Holders::Owner(owner) if usize::from(owner) != unit);
+        // What is only read every socket's last level keeps a copy of.
+        let is_near = !writes && !has_owner && entry.is_cached();
+        let way = if is_near { self.network.near_cycles(unit, home) } else { self.network.cycles(unit, home) };
+        let arrival = clock + way + self.perturbation();
+        let begin = arrival.max(entry.free_at());
+        self.statistics.queued_cycles += begin - arrival;
+        let back = way + transfer;
+        if let Holders::Owner(owner) = holders
+            && usize::from(owner) != unit
+        {
+            let owner = usize::from(owner);
+            let (done, free_at);
+            self.statistics.from_owner += 1;
+            self.statistics.remote += u64::from(self.network.is_remote(unit, owner));
+            // To the owner, whose cache is looked up.
+            let at_owner = begin
+                + tag
+                + self.network.cycles(home, owner)
+                + u64::from(self.preset.l1.cycles)
+                + self.preset.l2.as_ref().map_or(0, |l2| u64::from(l2.cycles));
+            if blocking {
+                let returned = at_owner + self.network.cycles(owner, home) + transfer + data;
+                (done, free_at) = (returned + back, returned);
+            } else {
+                done = at_owner + self.network.cycles(owner, unit) + transfer;
+                free_at = begin + u64::from(handoff[usize::from(self.network.is_remote(unit, owner))]);
+            }
+            if writes {
+                self.invalidate(owner, line);
+                self.directory.set_owner(line, unit as u16);
+            } else {
+                self.l1.change(owner, line, State::Shared);
+                if let Some(l2) = &mut self.l2 {
+                    l2.change(owner, line, State::Shared);
+                }
+                self.directory.add_sharer(line, unit as u16);
+                self.keep_in_last_level(line);
+            }
+            self.directory.entry_mut(line).set_free_at(free_at);
+            return (done, false, false);
+        }
+        // The line itself, from the last level or from memory.
+        let ready = if entry.is_cached() {
+            self.statistics.from_last_level += 1;
+            self.directory.entry_mut(line).set_used();
+            begin + tag.max(data)
+        } else {
+            self.statistics.from_memory += 1;
+            let number = line as usize % self.controllers.len();
+            // A controller of a socket is near the slices of that socket; one of a mesh is somewhere in it.
+            let (way, number) = match &self.network {
+                Network::Mesh { .. } => {
+                    let tile = number * self.slices.len() / self.controllers.len();
+                    (self.network.cycles(home, tile), number)
+                }
+                Network::Sockets { .. } => (0, home / self.preset.memory.tiles_per_controller),
+            };
+            let start = (begin + tag + way).max(self.controllers[number]);
+            self.controllers[number] = start + self.controller_cycles;
+            self.keep_in_last_level(line);
+            start + u64::from(self.preset.memory.cycles) + way + transfer
+        };
+        // Those who hold it must drop it, all at once.
+        let mut dropped = begin + tag;
+        let mut others = 0;
+        if writes && holders == Holders::Sharers {
+            let mut farthest = 0;
+            let mut sharers = Vec::new();
+            self.directory.for_each_sharer(line, |sharer| sharers.push(sharer));
+            for sharer in sharers.into_iter().map(usize::from).filter(|sharer| *sharer != unit) {
+                farthest = farthest.max(self.network.cycles(home, sharer));
+                others += 1;
+                self.invalidate(sharer, line);
+            }
+            if others > 0 {
+                dropped += 2 * farthest + u64::from(self.preset.l1.cycles);
+            }
+        }
+        let answered = ready.max(dropped);
+        // While a home that blocks gets the line from memory, or has it dropped, it serves nobody else with it.
+        let busy = if blocking || !entry.is_cached() { answered } else { begin + tag };
+        let busy = if !blocking && writes { busy.max(begin + u64::from(handoff[0])) } else { busy };
+        self.directory.entry_mut(line).set_free_at(busy);
+        let exclusive = holders == Holders::Nobody && self.preset.coherence.exclusive_reads;
+        if writes || exclusive {
+            self.directory.set_owner(line, unit as u16);
+        } else {
+            self.directory.add_sharer(line, unit as u16);
+        }
+        (answered + back, exclusive, others == 0 && begin == arrival)
+    }
+
+    fn invalidate(&mut self, unit: usize, line: u32) {
+        let in_l1 = self.l1.drop_line(unit, line);
+        let in_l2 = self.l2.as_mut().and_then(|l2| l2.drop_line(unit, line));
+        if in_l1.or(in_l2).is_some() {
+            self.statistics.invalidations += 1;
+        }
+    }
+
+    /// The last level has the line from now on; another may have to go.
+    pub(super) fn keep_in_last_level(&mut self, line: u32) {
+        let entry = self.directory.entry_mut(line);
+        if entry.is_cached() {
+            entry.set_used();
+            return;
+        }
+        entry.set_cached(true);
+        let home = self.home(line);
+        let capacity = self.preset.llc.slice_bytes / LINE_BYTES;
+        let slice = &mut self.slices[home];
+        if slice.lines.len() < capacity {
+            slice.lines.push(line);
+            return;
+        }
+        // The hand comes round once at most: on its second way it finds what it has passed unused.
+        let victim = loop {
+            let slice = &mut self.slices[home];
+            let position = slice.hand;
+            slice.hand = (position + 1) % capacity;
+            let candidate = slice.lines[position];
+            if !self.directory.entry_mut(candidate).take_used() {
+                self.slices[home].lines[position] = line;
+                break candidate;
+            }
+        };
+        self.directory.entry_mut(victim).set_cached(false);
+        if self.preset.llc.inclusive {
+            match self.directory.entry(victim).holders() {
+                Holders::Nobody => {}
+                Holders::Owner(owner) => self.invalidate(usize::from(owner), victim),
+                Holders::Sharers => {
+                    let mut sharers = Vec::new();
+                    self.directory.for_each_sharer(victim, |sharer| sharers.push(sharer));
+                    sharers.into_iter().for_each(|sharer| self.invalidate(usize::from(sharer), victim));
+                }
+            }
+            self.directory.clear(victim);
+        }
+    }
+
+    /// One owner or many sharers, never both, and whoever holds the line is known to its home.
+    #[cfg(debug_assertions)]
+    fn check(&self, line: u32) {
+        let holders = self.directory.entry(line).holders();
+        let mut sharers = Vec::new();
+        if holders == Holders::Sharers {
+            self.directory.for_each_sharer(line, |sharer| sharers.push(usize::from(sharer)));
+        }
+        let state = |unit: usize| {
+            let upper = self.l1.state(unit, line);
+            let lower = self.l2.as_ref().and_then(|l2| l2.state(unit, line));
+            assert!(self.l2.is_none() || upper.is_none() || lower.is_some(), "the second level has what the first has");
+            upper.max(lower)
+        };
+        // The holders, and some others: different ones from access to access.
+        const OTHERS: usize = 2;
+        let units = self.slices.len();
+        let others = (0..OTHERS.min(units)).map(|other| (self.statistics.accesses as usize + other * 61) % units);
+        let owner = if let Holders::Owner(owner) = holders { Some(usize::from(owner)) } else { None };
+        for unit in others.chain(owner).chain(sharers.iter().copied()) {
+            match (state(unit), holders) {
+                (None, _) => {}
+                (Some(state), Holders::Owner(owner)) => {
+                    assert!(
+                        usize::from(owner) == unit && state.owns(),
+                        "line {line}: {unit} has {state:?}, {owner} owns it"
+                    );
+                }
+                (Some(state), Holders::Sharers) => {
+                    assert!(
+                        state == State::Shared && sharers.contains(&unit),
+                        "line {line}: {unit} has {state:?}, shared by {sharers:?}"
+                    );
+                }
+                (Some(state), Holders::Nobody) => panic!("line {line}: {unit} has {state:?}, and nobody holds it"),
+            }
+        }
+    }
+}
