@@ -358,8 +358,13 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
             self.garbage.tombstones.extend(orphan.tombstones);
             self.garbage.unlinked.extend(orphan.unlinked);
         }
+        let at_once = COLLECT_AT_ONCE + 2 * std::mem::take(&mut self.garbage.queued);
+        // Looking for the oldest epoch reads a line of every worker's: not for nothing.
+        if !self.garbage.may_be_due(self.engine.epochs.current()) {
+            return;
+        }
         let oldest = self.engine.epochs.oldest();
-        for _ in 0..COLLECT_AT_ONCE + 2 * std::mem::take(&mut self.garbage.queued) {
+        for _ in 0..at_once {
             let Some(corpse) = Garbage::pop_older(&mut self.garbage.tombstones, oldest) else { break };
             self.unlink(corpse);
         }
