@@ -58,6 +58,9 @@ pub(crate) struct MeasureArgs {
     /// Length of a measuring window, in seconds [default: 1; simulated: 0.0002]
     #[arg(long, value_name = "S")]
     seconds: Option<f64>,
+    /// Committed transactions by which a protocol is proved right [default: 20000]
+    #[arg(long, value_name = "N")]
+    verify_transactions: Option<u64>,
     /// Measuring windows of each protocol; figures are their median, least and greatest [default: 5]
     #[arg(long, value_name = "N")]
     windows: Option<usize>,
@@ -322,6 +325,7 @@ impl MeasureArgs {
         config.breakdown |= self.breakdown;
         config.window_seconds = self.seconds.unwrap_or(config.window_seconds);
         config.windows = self.windows.unwrap_or(config.windows);
+        config.verify_transactions = self.verify_transactions.unwrap_or(config.verify_transactions);
         config.warmup_seconds = self.warmup.unwrap_or(config.warmup_seconds);
         config.index = self.index.clone().or(config.index);
         config.seed = self.seed.unwrap_or(config.seed);

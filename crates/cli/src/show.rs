@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Write};
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 use contend_lab::compare::show_rate;
 use contend_lab::report::{KIND_COLUMNS, kind_cells, show_bytes, show_ns};
-use contend_lab::{ProtocolResult, ResultFile};
+use contend_lab::{ProtocolResult, ResultFile, RunConfig};
 
 use crate::UserError;
 
@@ -55,6 +55,9 @@ pub(crate) fn command(result: &ResultFile, verb: &str) -> String {
         ("run", true) => command += " --verify",
         ("compare", false) => command += " --no-verify",
         _ => {}
+    }
+    if config.verify && config.verify_transactions != RunConfig::default().verify_transactions {
+        command += &format!(" --verify-transactions {}", config.verify_transactions);
     }
     if config.breakdown {
         command += " --breakdown";

@@ -45,7 +45,9 @@ impl<M: Machine> Garbage<M> {
     /// Whether the first corpse of a queue was queued so long ago that it may be due, now that the global epoch is `current`: no
     /// worker's epoch is later.
     pub(crate) fn may_be_due(&self, current: u64) -> bool {
-        [&self.tombstones, &self.unlinked].into_iter().any(|queue| queue.front().is_some_and(|first| current > first.epoch + 1))
+        [&self.tombstones, &self.unlinked]
+            .into_iter()
+            .any(|queue| queue.front().is_some_and(|first| current > first.epoch + 1))
     }
 
     pub(crate) fn is_empty(&self) -> bool {

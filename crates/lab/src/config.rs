@@ -51,6 +51,8 @@ pub struct RunConfig {
     pub seed: u64,
     /// Whether each protocol is proved right first.
     pub verify: bool,
+    /// Committed transactions after which that ends; on a slow machine it ends earlier.
+    pub verify_transactions: u64,
     /// Whether it is said where the time went. Always so on a simulated chip.
     pub breakdown: bool,
     /// Options that differ from the defaults: what `--set` sets.
@@ -71,6 +73,7 @@ impl Default for RunConfig {
             warmup_seconds: 0.5,
             seed: 42,
             verify: true,
+            verify_transactions: 20_000,
             breakdown: false,
             settings: BTreeMap::new(),
         }
@@ -301,6 +304,9 @@ impl RunConfig {
             Some(chip) => in_range(&format!("threads on {}", chip.name), self.threads, chip.threads_max())?,
         }
         in_range("windows", self.windows, WINDOWS_MAX)?;
+        if self.verify_transactions == 0 {
+            return Err(LabError::BadInput("transactions to verify are 0; valid: 1 or more".into()));
+        }
         let least = if self.chip.is_some() { 1e-6 } else { 1e-3 };
         if !(least..=SECONDS_MAX).contains(&self.window_seconds) {
             let seconds = self.window_seconds;

@@ -12,8 +12,6 @@ use crate::recording::Recorded;
 use crate::result::Verification;
 use crate::watch::{Observer, Stop};
 
-/// Committed transactions of a verification pass.
-pub(crate) const TRANSACTIONS: u64 = 20_000;
 /// A pass that is slower than this ends early.
 const SECONDS_MAX: u64 = 5;
 
@@ -34,19 +32,20 @@ pub(crate) fn verify(
     observer: &dyn Observer,
 ) -> Result<Option<Verification>, LabError> {
     let mut bed = bed(config, entrant, Purpose::Verify)?;
-    verify_bed(&mut *bed, &entrant.name, stop, observer)
+    verify_bed(&mut *bed, &entrant.name, config.verify_transactions, stop, observer)
 }
 
 pub(crate) fn verify_bed(
     bed: &mut dyn Bed,
     name: &str,
+    transactions: u64,
     stop: &Stop,
     observer: &dyn Observer,
 ) -> Result<Option<Verification>, LabError> {
     let info = bed.info();
     observer.begin(&format!("verifying {name}"), 1);
     bed.load(stop, &|_| {})?;
-    let span = Span { length: Duration::from_secs(SECONDS_MAX), transactions_max: Some(TRANSACTIONS) };
+    let span = Span { length: Duration::from_secs(SECONDS_MAX), transactions_max: Some(transactions) };
     let count = bed.run(span, stop, &|_| {})?;
     bed.settle()?;
     if stop.is_requested() {
@@ -264,7 +263,9 @@ mod tests {
         let workload = options::<<Ycsb<Native> as Workload<Native>>::Options>(&[], &config.settings).expect("valid");
         let mut bed = TypedBed::<P, Ycsb<Native>, Threads>::new(&config, &config.settings, workload, Purpose::Verify)
             .expect("a bed");
-        verify_bed(&mut bed, P::INFO.name, &Stop::default(), &Silent).expect("a run").expect("not stopped")
+        verify_bed(&mut bed, P::INFO.name, config.verify_transactions, &Stop::default(), &Silent)
+            .expect("a run")
+            .expect("not stopped")
     }
 
     const HOT: &[(&str, &str)] =
@@ -274,7 +275,7 @@ mod tests {
     fn a_protocol_that_keeps_its_promise_passes() {
         let verification = verify_ycsb::<Silo>(HOT);
         assert!(verification.passed, "{}: {:?}", verification.verdict, verification.explanation);
-        assert!(verification.transactions >= TRANSACTIONS, "{}", verification.transactions);
+        assert!(verification.transactions >= RunConfig::default().verify_transactions, "{}", verification.transactions);
         assert!(verification.aborts > 0, "a run without a conflict proves nothing");
     }
 

@@ -27,7 +27,14 @@ fn small(workload: &str) -> RunConfig {
 
 /// On a simulated chip.
 fn simulated(workload: &str, machine: &str) -> RunConfig {
-    RunConfig { windows: 2, ..small(workload).on(machine).expect("a machine") }
+    // Short, because tests are not optimised: what is simulated a few cores do in little time.
+    RunConfig {
+        windows: 2,
+        window_seconds: 5e-5,
+        warmup_seconds: 5e-5,
+        verify_transactions: 2000,
+        ..small(workload).on(machine).expect("a machine")
+    }
 }
 
 /// What must be the same when a simulation runs again.
