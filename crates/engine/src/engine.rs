@@ -12,7 +12,7 @@ use crate::epoch::Epochs;
 use crate::garbage::{Corpse, Garbage};
 use crate::group::Groups;
 use crate::history::{Committed, Part, Recording, Version};
-use crate::protocol::{Context, Initial, Protocol, Unlink};
+use crate::protocol::{Context, Control, Initial, Unlink};
 use crate::sets::{NodeSet, WriteKind, WriteSet};
 use crate::slab::Arena;
 use crate::table::{AnyTable, OutOfMemory, Placed, Shape, Table, TableSpec};
@@ -48,7 +48,7 @@ impl Default for EngineConfig {
 }
 
 /// Tables under one protocol. Shared by all workers.
-pub struct Engine<P: Protocol<M>, M: Machine> {
+pub struct Engine<P: Control<M>, M: Machine> {
     id: u64,
     protocol: P,
     config: EngineConfig,
@@ -60,15 +60,19 @@ pub struct Engine<P: Protocol<M>, M: Machine> {
     used_numbers: Mutex<HashMap<usize, u64>>,
 }
 
-impl<P: Protocol<M>, M: Machine> std::fmt::Debug for Engine<P, M> {
+impl<P: Control<M>, M: Machine> std::fmt::Debug for Engine<P, M> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Engine").field("protocol", &P::INFO.name).field("config", &self.config).finish_non_exhaustive()
+        f.debug_struct("Engine")
+            .field("protocol", &self.protocol.info().name)
+            .field("config", &self.config)
+            .finish_non_exhaustive()
     }
 }
 
-impl<P: Protocol<M>, M: Machine> Engine<P, M> {
+impl<P: Control<M>, M: Machine> Engine<P, M> {
     /// An engine without tables.
-    pub fn new(protocol: P, config: EngineConfig) -> Arc<Self> {
+    pub fn new(mut protocol: P, config: EngineConfig) -> Arc<Self> {
+        protocol.prepare(config.workers_max);
         static ENGINES: Mutex<u64> = Mutex::new(0);
         let mut engines = ENGINES.lock();
         *engines += 1;
@@ -115,7 +119,7 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
         let mut tables = self.tables.write();
         let id = u32::try_from(tables.len()).expect("fewer than 2^32 tables");
         let shape = Shape {
-            meta_words: P::META_WORDS,
+            meta_words: self.protocol.meta_words(),
             split: self.config.options.timestamp_splitting,
             history: self.config.history,
         };
@@ -199,9 +203,9 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
                 writes: WriteSet::default(),
                 nodes: NodeSet::default(),
                 scratch: vec![0; 16],
-                local: P::Local::default(),
                 epoch: &self.epochs,
             },
+            local: self.protocol.local(slot),
             seen_epoch: Epochs::<M>::NOT_SEEN,
             next_txn: self.used_numbers.lock().get(&slot).copied().unwrap_or(0),
             since_maintenance: 0,
@@ -248,8 +252,9 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
 }
 
 /// Runs transactions, one at a time. A worker belongs to one thread at a time.
-pub struct Worker<P: Protocol<M>, M: Machine> {
-    pub(crate) cx: Context<M, P::Local>,
+pub struct Worker<P: Control<M>, M: Machine> {
+    pub(crate) cx: Context<M>,
+    pub(crate) local: P::Local,
     seen_epoch: u64,
     next_txn: u64,
     since_maintenance: u32,
@@ -263,7 +268,7 @@ pub struct Worker<P: Protocol<M>, M: Machine> {
     pub(crate) engine: Arc<Engine<P, M>>,
 }
 
-impl<P: Protocol<M>, M: Machine> std::fmt::Debug for Worker<P, M> {
+impl<P: Control<M>, M: Machine> std::fmt::Debug for Worker<P, M> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Worker")
             .field("number", &self.cx.worker)
@@ -278,7 +283,7 @@ const MAINTENANCE_EVERY: u32 = 32;
 /// for it than the worker's own deletes deserve.
 const COLLECT_AT_ONCE: usize = 256;
 
-impl<P: Protocol<M>, M: Machine> Worker<P, M> {
+impl<P: Control<M>, M: Machine> Worker<P, M> {
     /// The worker's number, from 0, unique among the workers that live.
     pub fn number(&self) -> usize {
         self.cx.worker
@@ -310,7 +315,7 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
         self.seen_epoch = self.engine.epochs.refresh(self.cx.worker, self.seen_epoch);
         self.next_txn += 1;
         self.cx.writes.txn = self.next_txn * self.engine.config.workers_max as u64 + self.cx.worker as u64;
-        self.engine.protocol.begin(&mut self.cx);
+        self.engine.protocol.begin(&mut self.cx, &mut self.local);
         Transaction::new(self)
     }
 
@@ -463,7 +468,7 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
     }
 }
 
-impl<P: Protocol<M>, M: Machine> Drop for Worker<P, M> {
+impl<P: Control<M>, M: Machine> Drop for Worker<P, M> {
     fn drop(&mut self) {
         let tables = self.engine.tables.read();
         for (table, arena) in self.arenas.drain(..).enumerate() {
@@ -481,9 +486,9 @@ impl<P: Protocol<M>, M: Machine> Drop for Worker<P, M> {
 
 /// Fills tables before any transaction runs.
 #[derive(Debug)]
-pub struct Loader<P: Protocol<M>, M: Machine>(Worker<P, M>);
+pub struct Loader<P: Control<M>, M: Machine>(Worker<P, M>);
 
-impl<P: Protocol<M>, M: Machine> Loader<P, M> {
+impl<P: Control<M>, M: Machine> Loader<P, M> {
     /// Adds a row, which `fill` writes (the words come as zeros); `false` if the key is there already.
     ///
     /// # Errors

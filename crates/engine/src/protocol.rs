@@ -126,9 +126,9 @@ pub enum Unlink {
     Busy,
 }
 
-/// A worker's state, as its protocol sees it.
+/// What a worker and its protocol share of the running transaction.
 #[derive(Debug)]
-pub struct Context<M: Machine, L> {
+pub struct Context<M: Machine> {
     /// The worker's number in its engine, from 0.
     pub worker: usize,
     /// What the transaction will write.
@@ -137,16 +137,14 @@ pub struct Context<M: Machine, L> {
     pub nodes: NodeSet<M>,
     /// Where rows that are read are copied to.
     pub scratch: Vec<u64>,
-    /// The protocol's own state.
-    pub local: L,
     /// The global epoch, for protocols that order commits by it.
     pub(crate) epoch: *const crate::epoch::Epochs<M>,
 }
 
 // SAFETY: the epochs belong to the engine, which a worker keeps alive, and are `Sync`.
-unsafe impl<M: Machine, L: Send> Send for Context<M, L> {}
+unsafe impl<M: Machine> Send for Context<M> {}
 
-impl<M: Machine, L> Context<M, L> {
+impl<M: Machine> Context<M> {
     /// The global epoch.
     #[inline(always)]
     pub fn current_epoch(&self) -> u64 {
@@ -187,7 +185,18 @@ impl<M: Machine, L> Context<M, L> {
     }
 }
 
-/// A concurrency-control protocol: a type, in a file of its own.
+/// A concurrency-control protocol that can be listed, and made from options: a type, in a file of its own.
+pub trait Protocol<M: Machine>: Control<M> {
+    /// Name, paper, promise.
+    const INFO: Info;
+    /// What can be tuned.
+    type Options: Options;
+
+    /// The protocol's shared state.
+    fn new(options: Self::Options) -> Self;
+}
+
+/// What the engine asks of a protocol.
 ///
 /// For each transaction the engine calls `begin`, then any of `read`, `write`, `inserted` and `gap`, then `commit`; and `abort`
 /// if the transaction's code gave up or if any of these failed, `commit` included. A method that fails may leave locks held: `abort`
@@ -196,31 +205,44 @@ impl<M: Machine, L> Context<M, L> {
 /// The engine keeps the write set and answers reads of what the transaction wrote. So a protocol is asked for cells of which it knows
 /// nothing yet, with exceptions that it must get right: a cell may be read more than once, written after it was read, and read after
 /// a write of [`Mode::Blind`] or [`Mode::Merge`]. The commit must fail unless all observations of a cell were of one state.
-pub trait Protocol<M: Machine>: Sized + Send + Sync + 'static {
-    /// Name, paper, promise.
-    const INFO: Info;
-    /// Metadata words of a cell, 1 or more.
-    const META_WORDS: usize;
-    /// What can be tuned.
-    type Options: Options;
+pub trait Control<M: Machine>: Sized + Send + Sync + 'static {
     /// A worker's own state, such as its read set. It lives as long as the worker.
-    type Local: Default + Send + 'static;
+    type Local: Send + 'static;
 
-    /// The protocol's shared state.
-    fn new(options: Self::Options) -> Self;
+    /// Name, paper, promise.
+    fn info(&self) -> Info;
+
+    /// Metadata words of a cell, 1 or more.
+    fn meta_words(&self) -> usize {
+        1
+    }
+
+    /// There will be workers of numbers below `workers`. Called once, before anything else.
+    fn prepare(&mut self, workers: usize) {
+        let _ = workers;
+    }
+
+    /// The state of a worker.
+    fn local(&self, worker: usize) -> Self::Local;
 
     /// Sets the metadata of a record that nobody else sees yet; these are all its cells.
     fn init(&self, cells: Cells<M>, initial: Initial);
 
     /// A transaction begins. The write set and the node set are empty.
-    fn begin(&self, cx: &mut Context<M, Self::Local>);
+    fn begin(&self, cx: &mut Context<M>, local: &mut Self::Local);
 
     /// Reads a record's cells: copies what `columns` names to [`Context::scratch`] by [`Context::copy_row`], also if the record is
     /// absent.
     ///
     /// # Errors
     /// The transaction has to abort.
-    fn read(&self, cx: &mut Context<M, Self::Local>, at: At<'_, M>, columns: Projection<'_>) -> Result<Found, Abort>;
+    fn read(
+        &self,
+        cx: &mut Context<M>,
+        local: &mut Self::Local,
+        at: At<'_, M>,
+        columns: Projection<'_>,
+    ) -> Result<Found, Abort>;
 
     /// The transaction is going to write these groups, or the whole record. For [`Mode::Modify`] and [`Mode::Delete`] they are read,
     /// too, all of them. A record that is absent is a miss, observed as one, and not to be written after all; except for
@@ -231,7 +253,8 @@ pub trait Protocol<M: Machine>: Sized + Send + Sync + 'static {
     /// The transaction has to abort.
     fn write(
         &self,
-        cx: &mut Context<M, Self::Local>,
+        cx: &mut Context<M>,
+        local: &mut Self::Local,
         at: At<'_, M>,
         groups: Groups,
         mode: Mode,
@@ -241,22 +264,28 @@ pub trait Protocol<M: Machine>: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// The transaction has to abort.
-    fn inserted(&self, cx: &mut Context<M, Self::Local>, at: At<'_, M>, change: &Change<M>) -> Result<(), Abort>;
+    fn inserted(
+        &self,
+        cx: &mut Context<M>,
+        local: &mut Self::Local,
+        at: At<'_, M>,
+        change: &Change<M>,
+    ) -> Result<(), Abort>;
 
     /// The transaction depends on this leaf's keys: a lookup missed there, or a scan passed it.
     ///
     /// # Errors
     /// The transaction has to abort.
-    fn gap(&self, cx: &mut Context<M, Self::Local>, leaf: Leaf<M>, version: u64) -> Result<(), Abort>;
+    fn gap(&self, cx: &mut Context<M>, local: &mut Self::Local, leaf: Leaf<M>, version: u64) -> Result<(), Abort>;
 
     /// Commits: installs each write by [`WriteSet::install`].
     ///
     /// # Errors
     /// The transaction has to abort; nothing was installed.
-    fn commit(&self, cx: &mut Context<M, Self::Local>) -> Result<(), Abort>;
+    fn commit(&self, cx: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort>;
 
     /// Releases what the transaction holds.
-    fn abort(&self, cx: &mut Context<M, Self::Local>);
+    fn abort(&self, cx: &mut Context<M>, local: &mut Self::Local);
 
     /// Marks a tombstone, of which these are all cells, as unlinked, if it still is one, so that it can leave the index.
     fn unlink(&self, cells: Cells<M>) -> Unlink;

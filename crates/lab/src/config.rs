@@ -431,7 +431,7 @@ impl WorkloadVisitor<Native> for Estimate<'_> {
         impl ProtocolVisitor<Native> for MetaWords {
             type Output = usize;
             fn visit<P: Protocol<Native>>(self) -> usize {
-                P::META_WORDS
+                P::new(P::Options::default()).meta_words()
             }
         }
         let settings = &self.entrant.settings;

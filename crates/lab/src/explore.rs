@@ -13,7 +13,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use contend_engine::history::Part;
-use contend_engine::{AbortReason, Engine, EngineConfig, EngineOptions, Info, Isolation, KeyWords, Protocol, Worker};
+use contend_engine::{
+    AbortReason, Control, Engine, EngineConfig, EngineOptions, Erased, Info, Isolation, KeyWords, Protocol, Worker,
+};
 use contend_machine::Machine;
 use contend_protocols::{ProtocolVisitor, with_protocol};
 use contend_sim::Simulated;
@@ -204,9 +206,17 @@ pub fn explore(run: &RunConfig, config: &ExploreConfig, stop: &Stop) -> Result<V
         // A thread of its own: the memory of the machine is the host thread's.
         let explored = std::thread::scope(|scope| {
             let make = OfWorkload { run: &run, name: &entrant.name, settings: &entrant.settings, config, stop };
-            let (run, protocol) = (&run, &entrant.protocol);
-            let one = move || with_workload::<Simulated, _>(&run.workload, ByName { make, protocol });
-            scope.spawn(one).join().expect("an exploration does not panic").expect("the configuration is validated")
+            let (run, entrant) = (&run, &entrant);
+            let one = move || {
+                let protocol = with_protocol::<Simulated, _>(&entrant.protocol, MakeFactory(&entrant.settings));
+                let protocol = protocol.expect("the configuration is validated")?;
+                with_workload::<Simulated, _>(&run.workload, OnWorkload { make, protocol }).transpose()
+            };
+            scope
+                .spawn(one)
+                .join()
+                .expect("an exploration does not panic")
+                .map(|explored| explored.expect("the configuration is validated"))
         })?;
         all.push(explored);
         if stop.is_requested() {
@@ -226,9 +236,28 @@ pub fn explore_protocol<P: Protocol<Simulated>>(run: &RunConfig, config: &Explor
     std::thread::scope(|scope| {
         let make = OfWorkload { run: &run, name: P::INFO.name, settings: &run.settings, config, stop: &stop };
         let run = &run;
-        let one = move || with_workload::<Simulated, _>(&run.workload, ByType::<P>(make, std::marker::PhantomData));
-        scope.spawn(one).join().expect("an exploration does not panic").expect("the configuration is validated")
+        let one = move || {
+            let protocol = MakeFactory(&run.settings).visit::<P>()?;
+            with_workload::<Simulated, _>(&run.workload, OnWorkload { make, protocol }).transpose()
+        };
+        let explored = scope.spawn(one).join().expect("an exploration does not panic");
+        explored.map(|explored| explored.expect("the configuration is validated"))
     })
+}
+
+/// Makes a protocol for each execution. It is behind a pointer, so that what explores is compiled once.
+type Factory = Box<dyn Fn() -> Erased<Simulated>>;
+
+/// Makes the factory of a protocol with these options.
+struct MakeFactory<'a>(&'a BTreeMap<String, String>);
+
+impl ProtocolVisitor<Simulated> for MakeFactory<'_> {
+    type Output = Result<Factory, LabError>;
+
+    fn visit<P: Protocol<Simulated>>(self) -> Self::Output {
+        let options = options::<P::Options>(&[], self.0)?;
+        Ok(Box::new(move || Erased::new(P::new(options.clone()))))
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -240,43 +269,25 @@ struct OfWorkload<'a> {
     stop: &'a Stop,
 }
 
-struct ByName<'a> {
+struct OnWorkload<'a> {
     make: OfWorkload<'a>,
-    protocol: &'a str,
+    protocol: Factory,
 }
 
-impl WorkloadVisitor<Simulated> for ByName<'_> {
+impl WorkloadVisitor<Simulated> for OnWorkload<'_> {
     type Output = Result<Explored, LabError>;
 
     fn visit<W: Workload<Simulated>>(self, info: WorkloadInfo) -> Self::Output {
-        struct Make<'a, W>(OfWorkload<'a>, WorkloadInfo, std::marker::PhantomData<fn() -> W>);
-        impl<W: Workload<Simulated>> ProtocolVisitor<Simulated> for Make<'_, W> {
-            type Output = Result<Explored, LabError>;
-            fn visit<P: Protocol<Simulated>>(self) -> Self::Output {
-                Exploration::<P, W>::new(self.0, self.1)?.run(self.0.config, self.0.stop)
-            }
-        }
-        let make = Make::<W>(self.make, info, std::marker::PhantomData);
-        with_protocol::<Simulated, _>(self.protocol, make).expect("the configuration is validated")
-    }
-}
-
-struct ByType<'a, P>(OfWorkload<'a>, std::marker::PhantomData<fn() -> P>);
-
-impl<P: Protocol<Simulated>> WorkloadVisitor<Simulated> for ByType<'_, P> {
-    type Output = Result<Explored, LabError>;
-
-    fn visit<W: Workload<Simulated>>(self, info: WorkloadInfo) -> Self::Output {
-        Exploration::<P, W>::new(self.0, info)?.run(self.0.config, self.0.stop)
+        Exploration::<W>::new(self.make, info, self.protocol)?.run(self.make.config, self.make.stop)
     }
 }
 
 /// What is the same for all executions.
-struct Exploration<P: Protocol<Simulated>, W: Workload<Simulated>> {
+struct Exploration<W: Workload<Simulated>> {
     name: String,
     workload_name: String,
     info: Info,
-    protocol_options: P::Options,
+    protocol: Factory,
     engine_options: EngineOptions,
     workload_options: W::Options,
     index: contend_engine::IndexKind,
@@ -285,9 +296,11 @@ struct Exploration<P: Protocol<Simulated>, W: Workload<Simulated>> {
     explorer: Explorer,
 }
 
+type ErasedWorker = Worker<Erased<Simulated>, Simulated>;
+
 /// What the workers of an execution leave behind.
-struct Left<P: Protocol<Simulated>, W: Workload<Simulated>> {
-    workers: Vec<(usize, Worker<P, Simulated>, W::Client)>,
+struct Left<W: Workload<Simulated>> {
+    workers: Vec<(usize, ErasedWorker, W::Client)>,
     aborts: u64,
     /// An abort that will not go away.
     stuck: Option<AbortReason>,
@@ -304,16 +317,16 @@ struct Judged {
     places: Vec<(usize, usize, String)>,
 }
 
-impl<P: Protocol<Simulated>, W: Workload<Simulated>> Exploration<P, W> {
-    fn new(make: OfWorkload<'_>, info: WorkloadInfo) -> Result<Self, LabError> {
+impl<W: Workload<Simulated>> Exploration<W> {
+    fn new(make: OfWorkload<'_>, info: WorkloadInfo, protocol: Factory) -> Result<Self, LabError> {
         let OfWorkload { run, name, settings, config, .. } = make;
         let cores = config.cores.unwrap_or_else(|| litmus::programs(info.name).map_or(3, |programs| programs.max(2)));
         let explorer = Explorer::new(cores, STEPS_MAX).map_err(|error| LabError::BadInput(error.to_string()))?;
         Ok(Exploration {
             name: name.into(),
             workload_name: info.name.into(),
-            info: P::INFO,
-            protocol_options: options::<P::Options>(&[], settings)?,
+            info: protocol().info(),
+            protocol,
             engine_options: options::<EngineOptions>(&[], settings)?,
             workload_options: W::for_verification(&options::<W::Options>(info.preset, settings)?),
             index: run.index_kind(),
@@ -419,20 +432,20 @@ impl<P: Protocol<Simulated>, W: Workload<Simulated>> Exploration<P, W> {
             history: true,
             options: self.engine_options.clone(),
         };
-        let engine = Engine::new(P::new(self.protocol_options.clone()), config);
+        let engine = Engine::new((self.protocol)(), config);
         let workload = Arc::new(W::create(&self.workload_options, self.index, &engine));
         let mut loader = engine.loader().expect("room for it");
         workload
             .load(&mut loader, 0, 1, &mut |_| ControlFlow::Continue(()))
             .map_err(|error| LabError::BadInput(format!("loading: {error}")))?;
         drop(loader);
-        let left = Rc::new(RefCell::new(Left::<P, W> { workers: Vec::new(), aborts: 0, stuck: None }));
+        let left = Rc::new(RefCell::new(Left::<W> { workers: Vec::new(), aborts: 0, stuck: None }));
         let bodies = (0..self.cores).map(|core| {
             let worker = engine.worker().expect("room for it");
             let client = workload.client(core, self.cores, seed);
             let (engine, workload, left) = (Arc::clone(&engine), Arc::clone(&workload), Rc::clone(&left));
             let transactions = self.transactions;
-            Box::new(move || run_core::<P, W>(core, transactions, &engine, &workload, worker, client, &left))
+            Box::new(move || run_core::<W>(core, transactions, &engine, &workload, worker, client, &left))
                 as Box<dyn FnOnce()>
         });
         let bodies = bodies.collect();
@@ -442,7 +455,7 @@ impl<P: Protocol<Simulated>, W: Workload<Simulated>> Exploration<P, W> {
         if let Some(reason) = left.stuck {
             return Err(LabError::BadInput(format!(
                 "{} could not go on: transactions abort by {reason}",
-                P::INFO.name
+                self.info.name
             )));
         }
         left.workers.sort_by_key(|(core, ..)| *core);
@@ -467,14 +480,14 @@ impl<P: Protocol<Simulated>, W: Workload<Simulated>> Exploration<P, W> {
 }
 
 /// What a core does in an execution.
-fn run_core<P: Protocol<Simulated>, W: Workload<Simulated>>(
+fn run_core<W: Workload<Simulated>>(
     core: usize,
     transactions: u64,
-    engine: &Engine<P, Simulated>,
+    engine: &Engine<Erased<Simulated>, Simulated>,
     workload: &W,
-    mut worker: Worker<P, Simulated>,
+    mut worker: ErasedWorker,
     mut client: W::Client,
-    left: &RefCell<Left<P, W>>,
+    left: &RefCell<Left<W>>,
 ) {
     let mut input = W::Input::default();
     for transaction in 0..transactions {
@@ -509,7 +522,7 @@ fn run_core<P: Protocol<Simulated>, W: Workload<Simulated>>(
 }
 
 /// Where the records of these keys are.
-fn places<P: Protocol<Simulated>>(
+fn places<P: Control<Simulated>>(
     engine: &Engine<P, Simulated>,
     keys: &[(Part, KeyWords)],
 ) -> Vec<(usize, usize, String)> {

@@ -261,8 +261,9 @@ mod tests {
         let settings = settings.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
         let config = RunConfig { settings, threads: 4, ..RunConfig::default() };
         let workload = options::<<Ycsb<Native> as Workload<Native>>::Options>(&[], &config.settings).expect("valid");
-        let mut bed = TypedBed::<P, Ycsb<Native>, Threads>::new(&config, &config.settings, workload, Purpose::Verify)
-            .expect("a bed");
+        let protocol = (P::new(P::Options::default()), std::collections::BTreeMap::new());
+        let bed = TypedBed::<P, Ycsb<Native>, Threads>::new;
+        let mut bed = bed(&config, protocol, &config.settings, workload, Purpose::Verify).expect("a bed");
         verify_bed(&mut bed, P::INFO.name, config.verify_transactions, &Stop::default(), &Silent)
             .expect("a run")
             .expect("not stopped")

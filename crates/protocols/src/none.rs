@@ -21,8 +21,8 @@
 
 use contend_engine::sets::WriteKind;
 use contend_engine::{
-    Abort, At, Cell, Cells, Change, Context, Found, Groups, Info, Initial, Isolation, Leaf, Mode, Projection, Protocol,
-    Record, Unlink, options,
+    Abort, At, Cell, Cells, Change, Context, Control, Found, Groups, Info, Initial, Isolation, Leaf, Mode, Projection,
+    Protocol, Record, Unlink, options,
 };
 use contend_machine::{Atomic64, Machine, Ordering};
 
@@ -47,7 +47,7 @@ impl NoControl {
 
     /// Copies what is there, one state or not.
     #[inline(always)]
-    fn look<M: Machine>(cx: &mut Context<M, ()>, at: At<'_, M>, columns: Projection<'_>) -> Found {
+    fn look<M: Machine>(cx: &mut Context<M>, at: At<'_, M>, columns: Projection<'_>) -> Found {
         M::step("read");
         let flags = Self::flags(at.record.first_cell());
         cx.copy_row(at, columns);
@@ -67,13 +67,21 @@ impl<M: Machine> Protocol<M> for NoControl {
                 with CCBench, VLDB 2020",
         isolation: Isolation::None,
     };
-    const META_WORDS: usize = 1;
     type Options = NoControlOptions;
-    type Local = ();
 
     fn new(_: NoControlOptions) -> Self {
         NoControl
     }
+}
+
+impl<M: Machine> Control<M> for NoControl {
+    type Local = ();
+
+    fn info(&self) -> Info {
+        <Self as Protocol<M>>::INFO
+    }
+
+    fn local(&self, _: usize) {}
 
     fn init(&self, cells: Cells<M>, initial: Initial) {
         let word = if initial == Initial::Loaded { 0 } else { ABSENT | QUEUED };
@@ -84,32 +92,39 @@ impl<M: Machine> Protocol<M> for NoControl {
     }
 
     #[inline(always)]
-    fn begin(&self, _: &mut Context<M, ()>) {}
+    fn begin(&self, _: &mut Context<M>, _: &mut ()) {}
 
     #[inline(always)]
-    fn read(&self, cx: &mut Context<M, ()>, at: At<'_, M>, columns: Projection<'_>) -> Result<Found, Abort> {
+    fn read(&self, cx: &mut Context<M>, _: &mut (), at: At<'_, M>, columns: Projection<'_>) -> Result<Found, Abort> {
         Ok(Self::look(cx, at, columns))
     }
 
     #[inline(always)]
-    fn write(&self, cx: &mut Context<M, ()>, at: At<'_, M>, groups: Groups, mode: Mode) -> Result<Found, Abort> {
+    fn write(
+        &self,
+        cx: &mut Context<M>,
+        _: &mut (),
+        at: At<'_, M>,
+        groups: Groups,
+        mode: Mode,
+    ) -> Result<Found, Abort> {
         Ok(match mode {
             Mode::Modify | Mode::Delete => Self::look(cx, at, Projection::of_groups(groups)),
             Mode::Blind | Mode::Merge | Mode::Insert => Self::look(cx, at, Projection::EXISTENCE),
         })
     }
 
-    fn inserted(&self, _: &mut Context<M, ()>, _: At<'_, M>, _: &Change<M>) -> Result<(), Abort> {
+    fn inserted(&self, _: &mut Context<M>, _: &mut (), _: At<'_, M>, _: &Change<M>) -> Result<(), Abort> {
         Ok(())
     }
 
     #[inline(always)]
-    fn gap(&self, _: &mut Context<M, ()>, _: Leaf<M>, _: u64) -> Result<(), Abort> {
+    fn gap(&self, _: &mut Context<M>, _: &mut (), _: Leaf<M>, _: u64) -> Result<(), Abort> {
         Ok(())
     }
 
     #[inline(always)]
-    fn commit(&self, cx: &mut Context<M, ()>) -> Result<(), Abort> {
+    fn commit(&self, cx: &mut Context<M>, _: &mut ()) -> Result<(), Abort> {
         M::step("install");
         for position in 0..cx.writes.len() {
             let write = &cx.writes.entries()[position];
@@ -133,7 +148,7 @@ impl<M: Machine> Protocol<M> for NoControl {
         Ok(())
     }
 
-    fn abort(&self, _: &mut Context<M, ()>) {}
+    fn abort(&self, _: &mut Context<M>, _: &mut ()) {}
 
     fn unlink(&self, mut cells: Cells<M>) -> Unlink {
         let Some(first) = cells.next() else { return Unlink::Busy };

@@ -45,8 +45,8 @@ use std::marker::PhantomData;
 
 use contend_engine::sets::WriteKind;
 use contend_engine::{
-    Abort, AbortReason, At, Cell, Cells, Change, Context, Found, GROUPS_MAX, Groups, Info, Initial, Isolation, Leaf,
-    Mode, Projection, Protocol, Record, Unlink, option_choices, options,
+    Abort, AbortReason, At, Cell, Cells, Change, Context, Control, Found, GROUPS_MAX, Groups, Info, Initial, Isolation,
+    Leaf, Mode, Projection, Protocol, Record, Unlink, option_choices, options,
 };
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
 
@@ -184,20 +184,22 @@ impl<F: Faults> Silo<F> {
     /// Reads a record, and remembers what was observed.
     #[inline(always)]
     fn observe<M: Machine>(
-        cx: &mut Context<M, Local<M>>,
+        cx: &mut Context<M>,
+        local: &mut Local<M>,
         at: At<'_, M>,
         columns: Projection<'_>,
     ) -> Result<Found, Abort> {
         if let Some(cell) = at.only_cell(columns.groups()) {
-            return Self::observe_cells::<M, 1>(cx, at, columns, std::iter::once(cell));
+            return Self::observe_cells::<M, 1>(cx, local, at, columns, std::iter::once(cell));
         }
-        Self::observe_cells::<M, GROUPS_MAX>(cx, at, columns, at.cells(columns.groups()))
+        Self::observe_cells::<M, GROUPS_MAX>(cx, local, at, columns, at.cells(columns.groups()))
     }
 
     /// Copies a row when nobody writes these of its cells, `N` at most: the optimistic read.
     #[inline(always)]
     fn observe_cells<M: Machine, const N: usize>(
-        cx: &mut Context<M, Local<M>>,
+        cx: &mut Context<M>,
+        local: &mut Local<M>,
         at: At<'_, M>,
         columns: Projection<'_>,
         cells: impl Iterator<Item = Cell<M>> + Clone,
@@ -225,7 +227,7 @@ impl<F: Faults> Silo<F> {
                         return Ok(Found::Unlinked);
                     }
                     for (cell, observed) in cells.zip(observed) {
-                        cx.local.reads.push((cell, observed));
+                        local.reads.push((cell, observed));
                     }
                     return Ok(if flags.is(ABSENT) { Found::Absent } else { Found::Row });
                 }
@@ -239,7 +241,7 @@ impl<F: Faults> Silo<F> {
 
     /// The cells that the write at this position locks and changes.
     #[inline(always)]
-    fn cells_of<M: Machine>(cx: &Context<M, Local<M>>, position: usize) -> Cells<M> {
+    fn cells_of<M: Machine>(cx: &Context<M>, position: usize) -> Cells<M> {
         let write = &cx.writes.entries()[position];
         if F::WRITE_WRONG_CELL && write.table().cell_count() > 1 && write.groups() != Groups::ALL {
             let next = write.groups().into_iter().map(|group| (group as u32 + 1) % write.table().cell_count() as u32);
@@ -250,7 +252,7 @@ impl<F: Faults> Silo<F> {
 
     /// Locks a cell of a record that is to have a row by now, or not.
     #[inline(always)]
-    fn lock<M: Machine>(&self, cx: &mut Context<M, Local<M>>, cell: Cell<M>, needs_row: bool) -> Result<(), Abort> {
+    fn lock<M: Machine>(&self, local: &mut Local<M>, cell: Cell<M>, needs_row: bool) -> Result<(), Abort> {
         let mut spin = Spin::<M>::new();
         let word = cell.word();
         loop {
@@ -273,8 +275,8 @@ impl<F: Faults> Silo<F> {
             }
             // AcqRel: the Acquire pairs with the Release of the last unlock; the Release orders nothing that matters here.
             if word.compare_exchange(tid.0, tid.0 | LOCKED, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-                cx.local.locked.push(cell);
-                cx.local.overwritten = cx.local.overwritten.max(tid.version());
+                local.locked.push(cell);
+                local.overwritten = local.overwritten.max(tid.version());
                 return Ok(());
             }
         }
@@ -282,19 +284,18 @@ impl<F: Faults> Silo<F> {
 
     /// Checks that everything read is as it was.
     #[inline(always)]
-    fn validate<M: Machine>(cx: &mut Context<M, Local<M>>) -> Result<(), Abort> {
+    fn validate<M: Machine>(cx: &Context<M>, local: &mut Local<M>) -> Result<(), Abort> {
         M::step("validate");
-        for read in 0..cx.local.reads.len() {
-            let (cell, observed) = cx.local.reads[read];
+        for read in 0..local.reads.len() {
+            let (cell, observed) = local.reads[read];
             // Acquire: validation comes before the writes; and no load of it before the load of the epoch.
             let now = Tid(cell.word().load(Ordering::Acquire));
-            if F::SKIP_VALIDATION_OF_WRITTEN && cx.local.has_locked(cell)
-                || F::FORGET_READ_ONLY && !cx.local.has_locked(cell)
+            if F::SKIP_VALIDATION_OF_WRITTEN && local.has_locked(cell) || F::FORGET_READ_ONLY && !local.has_locked(cell)
             {
                 continue;
             }
             let locked_by_other =
-                now.is(LOCKED) && observed & OWN == 0 && !F::IGNORE_LOCKS_IN_VALIDATION && !cx.local.has_locked(cell);
+                now.is(LOCKED) && observed & OWN == 0 && !F::IGNORE_LOCKS_IN_VALIDATION && !local.has_locked(cell);
             if now.observed() != observed & !OWN || locked_by_other {
                 return Err(Abort::new(AbortReason::ReadValidation));
             }
@@ -314,7 +315,7 @@ impl<F: Faults> Silo<F> {
 
     /// Installs every write and unlocks its cells.
     #[inline(always)]
-    fn install_all<M: Machine>(cx: &mut Context<M, Local<M>>, version: u64) {
+    fn install_all<M: Machine>(cx: &mut Context<M>, version: u64) {
         M::step("install");
         for position in 0..cx.writes.len() {
             let cells = Self::cells_of(cx, position);
@@ -352,12 +353,22 @@ impl<M: Machine, F: Faults> Protocol<M> for Silo<F> {
         paper: "Tu, Zheng, Kohler, Liskov, Madden: Speedy transactions in multicore in-memory databases, SOSP 2013",
         isolation: Isolation::Serializable,
     };
-    const META_WORDS: usize = 1;
     type Options = SiloOptions;
-    type Local = SiloLocal<M>;
 
     fn new(options: SiloOptions) -> Self {
         Silo { options, faults: PhantomData }
+    }
+}
+
+impl<M: Machine, F: Faults> Control<M> for Silo<F> {
+    type Local = SiloLocal<M>;
+
+    fn info(&self) -> Info {
+        <Self as Protocol<M>>::INFO
+    }
+
+    fn local(&self, _: usize) -> SiloLocal<M> {
+        SiloLocal::default()
     }
 
     fn init(&self, cells: Cells<M>, initial: Initial) {
@@ -374,22 +385,29 @@ impl<M: Machine, F: Faults> Protocol<M> for Silo<F> {
     }
 
     #[inline(always)]
-    fn begin(&self, cx: &mut Context<M, Self::Local>) {
-        cx.local.reads.clear();
-        cx.local.locked.clear();
-        cx.local.sorted = false;
-        cx.local.overwritten = 0;
+    fn begin(&self, _: &mut Context<M>, local: &mut Self::Local) {
+        local.reads.clear();
+        local.locked.clear();
+        local.sorted = false;
+        local.overwritten = 0;
     }
 
     #[inline(always)]
-    fn read(&self, cx: &mut Context<M, Self::Local>, at: At<'_, M>, columns: Projection<'_>) -> Result<Found, Abort> {
-        Self::observe(cx, at, columns)
+    fn read(
+        &self,
+        cx: &mut Context<M>,
+        local: &mut Self::Local,
+        at: At<'_, M>,
+        columns: Projection<'_>,
+    ) -> Result<Found, Abort> {
+        Self::observe(cx, local, at, columns)
     }
 
     #[inline(always)]
     fn write(
         &self,
-        cx: &mut Context<M, Self::Local>,
+        cx: &mut Context<M>,
+        local: &mut Self::Local,
         at: At<'_, M>,
         groups: Groups,
         mode: Mode,
@@ -402,15 +420,15 @@ impl<M: Machine, F: Faults> Protocol<M> for Silo<F> {
                 let gone = |cell: Cell<M>| Tid(cell.word().load(Ordering::Relaxed)).is(ABSENT | UNLINKED);
                 if at.cells(groups).any(gone) {
                     // A miss is observed. Should the record have a row by now, having read it costs nothing but the read.
-                    return Self::observe(cx, at, Projection::columns(&[], groups));
+                    return Self::observe(cx, local, at, Projection::columns(&[], groups));
                 }
                 Ok(Found::Row)
             }
             Mode::Modify | Mode::Delete => {
-                let first = cx.local.reads.len();
-                let found = Self::observe(cx, at, Projection::of_groups(groups))?;
+                let first = local.reads.len();
+                let found = Self::observe(cx, local, at, Projection::of_groups(groups))?;
                 if found == Found::Row && !F::WRITE_WRONG_CELL {
-                    cx.local.reads[first..].iter_mut().for_each(|(_, observed)| *observed |= OWN);
+                    local.reads[first..].iter_mut().for_each(|(_, observed)| *observed |= OWN);
                 }
                 Ok(found)
             }
@@ -419,13 +437,19 @@ impl<M: Machine, F: Faults> Protocol<M> for Silo<F> {
         }
     }
 
-    fn inserted(&self, cx: &mut Context<M, Self::Local>, at: At<'_, M>, change: &Change<M>) -> Result<(), Abort> {
+    fn inserted(
+        &self,
+        cx: &mut Context<M>,
+        local: &mut Self::Local,
+        at: At<'_, M>,
+        change: &Change<M>,
+    ) -> Result<(), Abort> {
         // The first cell tells for all: whoever gives the placeholder a row, or unlinks it, changes each.
         M::step("placeholder");
         let cell = at.record.first_cell();
         // Relaxed: the word as `init` left it, or as another has changed it; validation compares.
         let observed = Tid(cell.word().load(Ordering::Relaxed)).observed();
-        cx.local.reads.push((cell, observed | OWN));
+        local.reads.push((cell, observed | OWN));
         if observed != if F::SHOW_PLACEHOLDERS { 0 } else { ABSENT } {
             return Err(Abort::new(AbortReason::ReadValidation));
         }
@@ -433,7 +457,7 @@ impl<M: Machine, F: Faults> Protocol<M> for Silo<F> {
     }
 
     #[inline(always)]
-    fn gap(&self, cx: &mut Context<M, Self::Local>, leaf: Leaf<M>, version: u64) -> Result<(), Abort> {
+    fn gap(&self, cx: &mut Context<M>, _: &mut Self::Local, leaf: Leaf<M>, version: u64) -> Result<(), Abort> {
         if !F::FORGET_GAPS {
             cx.nodes.add(leaf, version);
         }
@@ -441,9 +465,9 @@ impl<M: Machine, F: Faults> Protocol<M> for Silo<F> {
     }
 
     #[inline(always)]
-    fn commit(&self, cx: &mut Context<M, Self::Local>) -> Result<(), Abort> {
+    fn commit(&self, cx: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
         if cx.writes.is_empty() {
-            return Self::validate(cx);
+            return Self::validate(cx, local);
         }
         // Phase 1: lock what is written.
         M::step("lock");
@@ -458,7 +482,7 @@ impl<M: Machine, F: Faults> Protocol<M> for Silo<F> {
             }
             let needs_row = cx.writes.entries()[position].needs_row();
             for cell in Self::cells_of(cx, position) {
-                self.lock(cx, cell, needs_row)?;
+                self.lock(local, cell, needs_row)?;
             }
         }
         // SeqCst: the locks come before the loads of validation, in one order for all (two transactions that each read what the
@@ -468,18 +492,18 @@ impl<M: Machine, F: Faults> Protocol<M> for Silo<F> {
         M::step("epoch");
         let epoch = cx.current_epoch();
         // Phase 2: check what was read.
-        Self::validate(cx)?;
+        Self::validate(cx, local)?;
         // Phase 3: install.
-        let version = Self::next_version(&cx.local, epoch)?;
+        let version = Self::next_version(local, epoch)?;
         Self::install_all(cx, version);
-        cx.local.last = version;
+        local.last = version;
         Ok(())
     }
 
-    fn abort(&self, cx: &mut Context<M, Self::Local>) {
+    fn abort(&self, _: &mut Context<M>, local: &mut Self::Local) {
         M::step("unlock");
         // A record's first cell last, as in `install_all`.
-        for cell in cx.local.locked.drain(..).rev() {
+        for cell in local.locked.drain(..).rev() {
             let word = cell.word();
             // Relaxed: nobody else changes the word of a locked cell. Release: as any unlock; nothing was written under the lock.
             word.store(word.load(Ordering::Relaxed) & !LOCKED, Ordering::Release);

@@ -41,7 +41,7 @@ use std::marker::PhantomData;
 
 use contend_engine::sets::{AddressMap, WriteKind};
 use contend_engine::{
-    Abort, AbortReason, At, Cell, Cells, Change, Context, Found, Groups, Info, Initial, Isolation, Leaf, Mode,
+    Abort, AbortReason, At, Cell, Cells, Change, Context, Control, Found, Groups, Info, Initial, Isolation, Leaf, Mode,
     Projection, Protocol, Record, Unlink, options,
 };
 use contend_machine::{Atomic64, Machine, Ordering};
@@ -257,7 +257,7 @@ impl<F: Faults> NoWait<F> {
 
     /// Takes the locks of the updates that have waited for the commit. The others of the write set are held already.
     #[inline(always)]
-    fn lock_merges<M: Machine>(cx: &mut Context<M, NoWaitLocal<M>>) -> Result<(), Abort> {
+    fn lock_merges<M: Machine>(cx: &mut Context<M>, local: &mut NoWaitLocal<M>) -> Result<(), Abort> {
         for position in 0..cx.writes.len() {
             let write = &cx.writes.entries()[position];
             let merged = write.merged();
@@ -269,7 +269,7 @@ impl<F: Faults> NoWait<F> {
             }
             let write = &cx.writes.entries()[position];
             let at = At { table: write.table(), record: write.record };
-            match Self::lock_exclusive(&mut cx.local, at, merged)? {
+            match Self::lock_exclusive(local, at, merged)? {
                 Lock::Held(flags) if flags & ABSENT == 0 => {}
                 Lock::Held(_) | Lock::Unlinked => return Err(Abort::new(AbortReason::RecordGone)),
             }
@@ -279,7 +279,7 @@ impl<F: Faults> NoWait<F> {
 
     /// Installs the write at this position, whose cells are held.
     #[inline(always)]
-    fn install<M: Machine>(cx: &mut Context<M, NoWaitLocal<M>>, position: usize) {
+    fn install<M: Machine>(cx: &mut Context<M>, position: usize) {
         let kind = cx.writes.entries()[position].kind;
         if kind == WriteKind::Nothing {
             return;
@@ -316,12 +316,22 @@ impl<M: Machine, F: Faults> Protocol<M> for NoWait<F> {
         paper: "Bernstein, Goodman: Concurrency control in distributed database systems, ACM Computing Surveys 1981",
         isolation: Isolation::Serializable,
     };
-    const META_WORDS: usize = 1;
     type Options = NoWaitOptions;
-    type Local = NoWaitLocal<M>;
 
     fn new(_: NoWaitOptions) -> Self {
         NoWait { faults: PhantomData }
+    }
+}
+
+impl<M: Machine, F: Faults> Control<M> for NoWait<F> {
+    type Local = NoWaitLocal<M>;
+
+    fn info(&self) -> Info {
+        <Self as Protocol<M>>::INFO
+    }
+
+    fn local(&self, _: usize) -> NoWaitLocal<M> {
+        NoWaitLocal::default()
     }
 
     fn init(&self, cells: Cells<M>, initial: Initial) {
@@ -337,11 +347,17 @@ impl<M: Machine, F: Faults> Protocol<M> for NoWait<F> {
     }
 
     #[inline(always)]
-    fn begin(&self, _: &mut Context<M, Self::Local>) {}
+    fn begin(&self, _: &mut Context<M>, _: &mut Self::Local) {}
 
     #[inline(always)]
-    fn read(&self, cx: &mut Context<M, Self::Local>, at: At<'_, M>, columns: Projection<'_>) -> Result<Found, Abort> {
-        let Lock::Held(flags) = Self::lock_shared(&mut cx.local, at, columns.groups())? else {
+    fn read(
+        &self,
+        cx: &mut Context<M>,
+        local: &mut Self::Local,
+        at: At<'_, M>,
+        columns: Projection<'_>,
+    ) -> Result<Found, Abort> {
+        let Lock::Held(flags) = Self::lock_shared(local, at, columns.groups())? else {
             return Ok(Found::Unlinked);
         };
         cx.copy_row(at, columns);
@@ -351,7 +367,8 @@ impl<M: Machine, F: Faults> Protocol<M> for NoWait<F> {
     #[inline(always)]
     fn write(
         &self,
-        cx: &mut Context<M, Self::Local>,
+        cx: &mut Context<M>,
+        local: &mut Self::Local,
         at: At<'_, M>,
         groups: Groups,
         mode: Mode,
@@ -361,12 +378,12 @@ impl<M: Machine, F: Faults> Protocol<M> for NoWait<F> {
             let gone = |cell: Cell<M>| cell.word().load(Ordering::Relaxed) & (ABSENT | UNLINKED) != 0;
             return if at.cells(groups).any(gone) {
                 // A miss is held. Should the record have a row by now, holding it shared costs nothing but that.
-                self.read(cx, at, Projection::columns(&[], groups))
+                self.read(cx, local, at, Projection::columns(&[], groups))
             } else {
                 Ok(Found::Row)
             };
         }
-        let Lock::Held(flags) = Self::lock_exclusive(&mut cx.local, at, groups)? else {
+        let Lock::Held(flags) = Self::lock_exclusive(local, at, groups)? else {
             return Ok(Found::Unlinked);
         };
         if flags & ABSENT != 0 {
@@ -380,16 +397,22 @@ impl<M: Machine, F: Faults> Protocol<M> for NoWait<F> {
         Ok(Found::Row)
     }
 
-    fn inserted(&self, cx: &mut Context<M, Self::Local>, at: At<'_, M>, change: &Change<M>) -> Result<(), Abort> {
+    fn inserted(
+        &self,
+        cx: &mut Context<M>,
+        local: &mut Self::Local,
+        at: At<'_, M>,
+        change: &Change<M>,
+    ) -> Result<(), Abort> {
         // Born exclusive: `init`.
         for cell in at.cells(Groups::ALL) {
-            cx.local.push(cell, Held::Exclusive);
+            local.push(cell, Held::Exclusive);
         }
         cx.nodes.follow(change)
     }
 
     #[inline(always)]
-    fn gap(&self, cx: &mut Context<M, Self::Local>, leaf: Leaf<M>, version: u64) -> Result<(), Abort> {
+    fn gap(&self, cx: &mut Context<M>, _: &mut Self::Local, leaf: Leaf<M>, version: u64) -> Result<(), Abort> {
         if !F::FORGET_GAPS {
             cx.nodes.add(leaf, version);
         }
@@ -397,8 +420,8 @@ impl<M: Machine, F: Faults> Protocol<M> for NoWait<F> {
     }
 
     #[inline(always)]
-    fn commit(&self, cx: &mut Context<M, Self::Local>) -> Result<(), Abort> {
-        Self::lock_merges(cx)?;
+    fn commit(&self, cx: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
+        Self::lock_merges(cx, local)?;
         if !cx.nodes.is_empty() {
             M::step("validate");
             // SeqCst: own inserts into the index come before the look at others' leaves (two transactions, each inserting
@@ -410,17 +433,17 @@ impl<M: Machine, F: Faults> Protocol<M> for NoWait<F> {
         for position in 0..cx.writes.len() {
             Self::install(cx, position);
         }
-        Self::release_all(&mut cx.local);
+        Self::release_all(local);
         Ok(())
     }
 
-    fn abort(&self, cx: &mut Context<M, Self::Local>) {
+    fn abort(&self, cx: &mut Context<M>, local: &mut Self::Local) {
         if F::KEEP_ABORTED_INSERTS {
             for write in cx.writes.entries().iter().filter(|write| write.fresh) {
                 write.cells().for_each(|cell| Self::set_flags(cell, ABSENT, 0));
             }
         }
-        Self::release_all(&mut cx.local);
+        Self::release_all(local);
     }
 
     fn unlink(&self, cells: Cells<M>) -> Unlink {

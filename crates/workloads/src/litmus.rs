@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 
 use contend_derive::Row;
 use contend_engine::{
-    Abort, Direction, Engine, IndexKind, Loader, OutOfMemory, Protocol, TableSpec, Txn, TypedTable, Whole,
+    Abort, Control, Direction, Engine, IndexKind, Loader, OutOfMemory, TableSpec, Txn, TypedTable, Whole,
     option_choices, options,
 };
 use contend_machine::Machine;
@@ -253,7 +253,7 @@ impl<M: Machine> Workload<M> for Litmus<M> {
         vec![TableSpec::of::<Item>("item", index, 16), TableSpec::of::<Item>("other", index, 16)]
     }
 
-    fn create<P: Protocol<M>>(options: &LitmusOptions, index: IndexKind, engine: &Engine<P, M>) -> Self {
+    fn create<P: Control<M>>(options: &LitmusOptions, index: IndexKind, engine: &Engine<P, M>) -> Self {
         let [items, others] = [0, 1].map(|table| {
             let spec = &Self::tables(options, index)[table];
             TypedTable::new(engine.create_table(spec))
@@ -269,7 +269,7 @@ impl<M: Machine> Workload<M> for Litmus<M> {
         options.clone()
     }
 
-    fn load<P: Protocol<M>>(
+    fn load<P: Control<M>>(
         &self,
         loader: &mut Loader<P, M>,
         part: usize,
@@ -338,7 +338,7 @@ impl<M: Machine> Workload<M> for Litmus<M> {
         client.commits += 1;
     }
 
-    fn check<P: Protocol<M>>(&self, engine: &Engine<P, M>, clients: &[&Client]) -> Result<Checked, Violation> {
+    fn check<P: Control<M>>(&self, engine: &Engine<P, M>, clients: &[&Client]) -> Result<Checked, Violation> {
         let commits: u64 = clients.iter().map(|client| client.commits).sum();
         if self.options.shape != Shape::Counter {
             return Ok(Checked(format!("{commits} transactions, judged by their history")));

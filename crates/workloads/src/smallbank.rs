@@ -14,7 +14,7 @@ use std::ops::ControlFlow;
 use contend_derive::Row;
 use contend_engine::options::Fraction;
 use contend_engine::{
-    Abort, Engine, IndexKind, Loader, OutOfMemory, Protocol, Row, TableSpec, Txn, TypedTable, options,
+    Abort, Control, Engine, IndexKind, Loader, OutOfMemory, Row, TableSpec, Txn, TypedTable, options,
 };
 use contend_machine::Machine;
 
@@ -233,7 +233,7 @@ impl<M: Machine> Workload<M> for SmallBank<M> {
         ]
     }
 
-    fn create<P: Protocol<M>>(options: &SmallBankOptions, index: IndexKind, engine: &Engine<P, M>) -> Self {
+    fn create<P: Control<M>>(options: &SmallBankOptions, index: IndexKind, engine: &Engine<P, M>) -> Self {
         let mut weights = [
             options.amalgamate,
             options.balance,
@@ -265,7 +265,7 @@ impl<M: Machine> Workload<M> for SmallBank<M> {
         SmallBankOptions { customers, hot_customers, overdraft: false, ..options.clone() }
     }
 
-    fn load<P: Protocol<M>>(
+    fn load<P: Control<M>>(
         &self,
         loader: &mut Loader<P, M>,
         part: usize,
@@ -355,7 +355,7 @@ impl<M: Machine> Workload<M> for SmallBank<M> {
         }
     }
 
-    fn check<P: Protocol<M>>(&self, engine: &Engine<P, M>, clients: &[&Client]) -> Result<Checked, Violation> {
+    fn check<P: Control<M>>(&self, engine: &Engine<P, M>, clients: &[&Client]) -> Result<Checked, Violation> {
         let (mut row, mut total) = (Vec::new(), 0i64);
         for customer in 0..self.options.customers {
             let mut together = 0i64;
@@ -398,6 +398,7 @@ impl<M: Machine> Workload<M> for SmallBank<M> {
 mod tests {
     use super::*;
     use crate::run_for_tests::{check as check_of, run, world};
+    use contend_engine::Protocol;
     use contend_machine::Native;
     use contend_protocols::silo::{Faults, Silo};
     use contend_protocols::two_phase_locking::NoWait;

@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 
 use contend_derive::Row;
 use contend_engine::{
-    Abort, Engine, IndexKind, Key, Loader, OutOfMemory, Protocol, Row, TableSpec, Txn, TypedTable, Whole, options,
+    Abort, Control, Engine, IndexKind, Key, Loader, OutOfMemory, Row, TableSpec, Txn, TypedTable, Whole, options,
 };
 use contend_machine::Machine;
 
@@ -240,8 +240,8 @@ impl<M: Machine> Tatp<M> {
     }
 
     /// A subscriber with all that belongs to it.
-    fn load_subscriber<P: Protocol<M>>(&self, loader: &mut Loader<P, M>, subscriber: u64) -> Result<(), OutOfMemory> {
-        fn put<R: Row, P: Protocol<M>, M: Machine>(
+    fn load_subscriber<P: Control<M>>(&self, loader: &mut Loader<P, M>, subscriber: u64) -> Result<(), OutOfMemory> {
+        fn put<R: Row, P: Control<M>, M: Machine>(
             loader: &mut Loader<P, M>,
             table: &TypedTable<M, R>,
             key: u64,
@@ -338,7 +338,7 @@ impl<M: Machine> Workload<M> for Tatp<M> {
         ]
     }
 
-    fn create<P: Protocol<M>>(options: &TatpOptions, index: IndexKind, engine: &Engine<P, M>) -> Self {
+    fn create<P: Control<M>>(options: &TatpOptions, index: IndexKind, engine: &Engine<P, M>) -> Self {
         let specs = Self::tables(options, index);
         Tatp {
             options: options.clone(),
@@ -358,7 +358,7 @@ impl<M: Machine> Workload<M> for Tatp<M> {
         TatpOptions { subscribers: options.subscribers.min(20), ..options.clone() }
     }
 
-    fn load<P: Protocol<M>>(
+    fn load<P: Control<M>>(
         &self,
         loader: &mut Loader<P, M>,
         part: usize,
@@ -445,7 +445,7 @@ impl<M: Machine> Workload<M> for Tatp<M> {
         };
     }
 
-    fn check<P: Protocol<M>>(&self, engine: &Engine<P, M>, clients: &[&Client]) -> Result<Checked, Violation> {
+    fn check<P: Control<M>>(&self, engine: &Engine<P, M>, clients: &[&Client]) -> Result<Checked, Violation> {
         let (mut row, mut forwardings, mut loaded) = (Vec::new(), 0i64, 0i64);
         for subscriber in 1..=self.options.subscribers {
             let number = number_of(subscriber);

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use contend_engine::{Abort, Engine, IndexKind, Loader, OptionSpec, Options, OutOfMemory, Protocol, TableSpec, Txn};
+use contend_engine::{Abort, Control, Engine, IndexKind, Loader, OptionSpec, Options, OutOfMemory, TableSpec, Txn};
 use contend_machine::Machine;
 
 /// A workload in a list.
@@ -60,7 +60,7 @@ pub trait Workload<M: Machine>: Sized + Send + Sync + 'static {
     fn tables(options: &Self::Options, index: IndexKind) -> Vec<TableSpec>;
 
     /// Creates the tables in an engine that has none.
-    fn create<P: Protocol<M>>(options: &Self::Options, index: IndexKind, engine: &Engine<P, M>) -> Self;
+    fn create<P: Control<M>>(options: &Self::Options, index: IndexKind, engine: &Engine<P, M>) -> Self;
 
     /// How many units the loading consists of, for progress.
     fn load_units(&self) -> u64;
@@ -73,7 +73,7 @@ pub trait Workload<M: Machine>: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// The machine has no more memory.
-    fn load<P: Protocol<M>>(
+    fn load<P: Control<M>>(
         &self,
         loader: &mut Loader<P, M>,
         part: usize,
@@ -108,7 +108,7 @@ pub trait Workload<M: Machine>: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// Something is not as it must be after a serializable execution of what was committed.
-    fn check<P: Protocol<M>>(&self, engine: &Engine<P, M>, clients: &[&Self::Client]) -> Result<Checked, Violation>;
+    fn check<P: Control<M>>(&self, engine: &Engine<P, M>, clients: &[&Self::Client]) -> Result<Checked, Violation>;
 }
 
 /// What is to be done with a workload that was chosen by name; see [`with_workload`].

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use contend_engine::options::Fraction;
 use contend_engine::{
-    Abort, Direction, Engine, Groups, IndexKind, Loader, OutOfMemory, Projection, Protocol, Table, TableSpec, Txn,
+    Abort, Control, Direction, Engine, Groups, IndexKind, Loader, OutOfMemory, Projection, Table, TableSpec, Txn,
     option_choices, options,
 };
 use contend_machine::Machine;
@@ -362,7 +362,7 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
         vec![TableSpec::of_bytes("usertable", index, options.payload, records)]
     }
 
-    fn create<P: Protocol<M>>(options: &YcsbOptions, index: IndexKind, engine: &Engine<P, M>) -> Self {
+    fn create<P: Control<M>>(options: &YcsbOptions, index: IndexKind, engine: &Engine<P, M>) -> Self {
         let table = engine.create_table(&Self::tables(options, index)[0]);
         Ycsb {
             shape: Shape::new(options),
@@ -390,7 +390,7 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
         }
     }
 
-    fn load<P: Protocol<M>>(
+    fn load<P: Control<M>>(
         &self,
         loader: &mut Loader<P, M>,
         part: usize,
@@ -557,7 +557,7 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
         }
     }
 
-    fn check<P: Protocol<M>>(&self, engine: &Engine<P, M>, clients: &[&Client]) -> Result<Checked, Violation> {
+    fn check<P: Control<M>>(&self, engine: &Engine<P, M>, clients: &[&Client]) -> Result<Checked, Violation> {
         if let Some(client) = clients.iter().find(|client| client.wrong > 0) {
             return Err(Violation(format!(
                 "committed transactions of worker {} missed {} keys that were there, or found keys that were not, or not in order",

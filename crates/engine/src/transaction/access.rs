@@ -6,7 +6,7 @@ use contend_machine::{Activity, Machine, Operation, Phase, Spin};
 use super::Transaction;
 use crate::abort::{Abort, AbortReason};
 use crate::group::Groups;
-use crate::protocol::{At, Found, Initial, Mode, Protocol};
+use crate::protocol::{At, Control, Found, Initial, Mode};
 use crate::record::Record;
 use crate::row::Projection;
 use crate::sets::WriteKind;
@@ -61,7 +61,7 @@ enum Revived {
     Unlinked,
 }
 
-impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
+impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
     /// Calls the protocol for this record.
     #[inline(always)]
     pub(super) fn call<K: Key>(
@@ -71,11 +71,12 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         call: Call<'_>,
     ) -> Result<Found, Abort> {
         let worker = &mut *self.worker;
-        let (protocol, cx, at) = (worker.engine.protocol(), &mut worker.cx, At { table, record });
+        let (protocol, at) = (worker.engine.protocol(), At { table, record });
+        let (cx, local) = (&mut worker.cx, &mut worker.local);
         M::enter(call.phase());
         let found = match call {
-            Call::Read(columns) => protocol.read(cx, at, columns),
-            Call::Write(groups, mode) => protocol.write(cx, at, groups, mode),
+            Call::Read(columns) => protocol.read(cx, local, at, columns),
+            Call::Write(groups, mode) => protocol.write(cx, local, at, groups, mode),
         };
         found.map_err(|abort| self.doom(abort))
     }
@@ -130,7 +131,8 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
                 Some(record) => return Ok(Some(record)),
                 None => {
                     let worker = &mut *self.worker;
-                    let observed = worker.engine.protocol().gap(&mut worker.cx, lookup.leaf, lookup.version);
+                    let observed =
+                        worker.engine.protocol().gap(&mut worker.cx, &mut worker.local, lookup.leaf, lookup.version);
                     return observed.map(|()| None).map_err(|abort| self.doom(abort));
                 }
             }
@@ -263,7 +265,8 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         let position = worker.cx.writes.push(table, key, record, WriteKind::Insert);
         worker.cx.writes.replace(position);
         worker.cx.writes.entries_mut()[position].fresh = true;
-        let inserted = worker.engine.protocol().inserted(&mut worker.cx, At { table, record }, change);
+        let inserted =
+            worker.engine.protocol().inserted(&mut worker.cx, &mut worker.local, At { table, record }, change);
         inserted.map_err(|abort| self.doom(abort))?;
         if self.is_recording() {
             self.record_fresh(table, key, record);

@@ -21,7 +21,7 @@ use contend_machine::{Activity, Machine, Operation, Phase};
 use crate::abort::{Abort, AbortReason};
 use crate::engine::Worker;
 use crate::group::Groups;
-use crate::protocol::{Mode, Protocol};
+use crate::protocol::{Control, Mode};
 use crate::record::Record;
 use crate::row::{Projection, Row};
 use crate::table::Table;
@@ -30,14 +30,14 @@ use crate::update::{RowUpdate, Update};
 
 /// A running transaction. It ends by [`Transaction::commit`]; dropped before, it aborts.
 #[derive(Debug)]
-pub struct Transaction<'w, P: Protocol<M>, M: Machine> {
+pub struct Transaction<'w, P: Control<M>, M: Machine> {
     worker: &'w mut Worker<P, M>,
     /// Set by the first failure: what every further operation answers.
     doomed: Option<AbortReason>,
     finished: bool,
 }
 
-impl<'w, P: Protocol<M>, M: Machine> Transaction<'w, P, M> {
+impl<'w, P: Control<M>, M: Machine> Transaction<'w, P, M> {
     #[inline(always)]
     pub(crate) fn new(worker: &'w mut Worker<P, M>) -> Self {
         Transaction { worker, doomed: None, finished: false }
@@ -63,7 +63,7 @@ impl<'w, P: Protocol<M>, M: Machine> Transaction<'w, P, M> {
         M::step("commit");
         let outcome = match self.doomed {
             Some(reason) => Err(Abort::new(reason)),
-            None => self.worker.engine.protocol().commit(&mut self.worker.cx),
+            None => self.worker.engine.protocol().commit(&mut self.worker.cx, &mut self.worker.local),
         };
         match outcome {
             Ok(()) => {
@@ -89,7 +89,7 @@ impl<'w, P: Protocol<M>, M: Machine> Transaction<'w, P, M> {
         self.finished = true;
         M::enter(Phase::of(Operation::Validation, Activity::Manager));
         M::step("abort");
-        self.worker.engine.protocol().abort(&mut self.worker.cx);
+        self.worker.engine.protocol().abort(&mut self.worker.cx, &mut self.worker.local);
         self.worker.finish_abort(reason);
         M::enter(Phase::BODY);
     }
@@ -115,7 +115,7 @@ impl<'w, P: Protocol<M>, M: Machine> Transaction<'w, P, M> {
 const READ_INDEX: Phase = Phase::of(Operation::Read, Activity::Index);
 const WRITE_INDEX: Phase = Phase::of(Operation::Write, Activity::Index);
 
-impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
+impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
     /// The record under a key.
     #[inline(always)]
     fn find<K: Key>(table: &Table<M, K>, key: K, phase: Phase) -> Option<Record<M>> {
@@ -139,7 +139,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
     }
 }
 
-impl<P: Protocol<M>, M: Machine> Drop for Transaction<'_, P, M> {
+impl<P: Control<M>, M: Machine> Drop for Transaction<'_, P, M> {
     #[inline]
     fn drop(&mut self) {
         if !self.finished {
@@ -151,7 +151,7 @@ impl<P: Protocol<M>, M: Machine> Drop for Transaction<'_, P, M> {
 /// Keys of one batched lookup: enough to keep the processor's line fill buffers busy.
 const BATCH: usize = 32;
 
-impl<P: Protocol<M>, M: Machine> Txn for Transaction<'_, P, M> {
+impl<P: Control<M>, M: Machine> Txn for Transaction<'_, P, M> {
     type Machine = M;
 
     #[inline(always)]

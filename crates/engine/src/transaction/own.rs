@@ -10,12 +10,12 @@ use super::Transaction;
 use super::access::Call;
 use crate::abort::{Abort, AbortReason};
 use crate::group::Groups;
-use crate::protocol::{Found, Mode, Protocol};
+use crate::protocol::{Control, Found, Mode};
 use crate::row::Projection;
 use crate::sets::WriteKind;
 use crate::table::Table;
 
-impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
+impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
     /// Reads these groups of a row that the transaction writes; `None` if it has deleted the row.
     #[inline(never)]
     pub(super) fn read_own<K: Key>(

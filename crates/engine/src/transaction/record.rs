@@ -9,7 +9,7 @@ use super::Transaction;
 use super::access::Access;
 use crate::group::Groups;
 use crate::history::{Operation, Part, Version, fingerprint};
-use crate::protocol::{Mode, Protocol};
+use crate::protocol::{Control, Mode};
 use crate::record::Record;
 use crate::table::Table;
 
@@ -22,7 +22,7 @@ pub(super) struct ScanNotes {
     own: Vec<KeyWords>,
 }
 
-impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
+impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
     #[inline(always)]
     pub(super) fn is_recording(&self) -> bool {
         self.worker.recording.is_some()

@@ -9,14 +9,14 @@ use super::Transaction;
 use super::access::{Access, Call};
 use super::record::ScanNotes;
 use crate::abort::{Abort, AbortReason};
-use crate::protocol::Protocol;
+use crate::protocol::Control;
 use crate::row::Projection;
 use crate::table::Table;
 
 const INDEX: Phase = Phase::of(Operation::Read, Activity::Index);
 
 /// A scan under way.
-struct Scan<'t, 'w, 'c, P: Protocol<M>, M: Machine, K: Key, V> {
+struct Scan<'t, 'w, 'c, P: Control<M>, M: Machine, K: Key, V> {
     transaction: &'t mut Transaction<'w, P, M>,
     table: &'t Table<M, K>,
     columns: Projection<'c>,
@@ -29,7 +29,7 @@ struct Scan<'t, 'w, 'c, P: Protocol<M>, M: Machine, K: Key, V> {
     notes: Vec<ScanNotes>,
 }
 
-impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
+impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
     pub(super) fn scan_table<K: Key>(
         &mut self,
         table: &Table<M, K>,
@@ -71,7 +71,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
 
 impl<P, M, K, V> Scan<'_, '_, '_, P, M, K, V>
 where
-    P: Protocol<M>,
+    P: Control<M>,
     M: Machine,
     K: Key,
     V: FnMut(K, &[u64]) -> ControlFlow<()>,
@@ -108,14 +108,14 @@ where
 
 impl<P, M, K, V> ScanVisitor<M, K> for Scan<'_, '_, '_, P, M, K, V>
 where
-    P: Protocol<M>,
+    P: Control<M>,
     M: Machine,
     K: Key,
     V: FnMut(K, &[u64]) -> ControlFlow<()>,
 {
     fn leaf(&mut self, leaf: Leaf<M>, version: u64) -> ControlFlow<()> {
         let worker = &mut *self.transaction.worker;
-        match worker.engine.protocol().gap(&mut worker.cx, leaf, version) {
+        match worker.engine.protocol().gap(&mut worker.cx, &mut worker.local, leaf, version) {
             Ok(()) => ControlFlow::Continue(()),
             Err(abort) => {
                 self.failed = Some(abort);

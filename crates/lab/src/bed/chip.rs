@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use contend_engine::{AbortReason, Protocol};
+use contend_engine::{AbortReason, Control};
 use contend_sim::{Chip, Simulated};
 use contend_workloads::Workload;
 
@@ -28,7 +28,7 @@ const MEMORY_EVERY: Duration = Duration::from_millis(100);
 const VERIFY_MAX: Duration = Duration::from_secs(10);
 
 /// See the module.
-pub(crate) struct OnChip<P: Protocol<Simulated>, W: Workload<Simulated>> {
+pub(crate) struct OnChip<P: Control<Simulated>, W: Workload<Simulated>> {
     // First: its cores are unwound before what they borrow goes.
     chip: Option<Box<Chip>>,
     config: ChipConfig,
@@ -41,7 +41,7 @@ pub(crate) struct OnChip<P: Protocol<Simulated>, W: Workload<Simulated>> {
 type Ended<P, W> = (usize, Slot<P, W, Simulated>);
 
 /// What the cores share with the driver.
-struct Shared<P: Protocol<Simulated>, W: Workload<Simulated>> {
+struct Shared<P: Control<Simulated>, W: Workload<Simulated>> {
     over: Cell<bool>,
     tally: RefCell<Tally>,
     /// Workers that have ended, by number.
@@ -49,7 +49,7 @@ struct Shared<P: Protocol<Simulated>, W: Workload<Simulated>> {
     stuck: Cell<Option<AbortReason>>,
 }
 
-impl<P: Protocol<Simulated>, W: Workload<Simulated>> OnChip<P, W> {
+impl<P: Control<Simulated>, W: Workload<Simulated>> OnChip<P, W> {
     /// Builds the chip, and puts the workers on it.
     fn start(&mut self, world: &mut World<P, W, Simulated>, share: u64) -> Result<Box<Chip>, LabError> {
         let bad_input = |error: contend_sim::ChipError| LabError::BadInput(error.to_string());
@@ -71,12 +71,12 @@ impl<P: Protocol<Simulated>, W: Workload<Simulated>> OnChip<P, W> {
         Ok(chip)
     }
 
-    fn check_stuck(&self) -> Result<(), LabError> {
-        self.shared.stuck.get().map_or(Ok(()), |reason| Err(stuck::<P, Simulated>(reason)))
+    fn check_stuck(&self, world: &World<P, W, Simulated>) -> Result<(), LabError> {
+        self.shared.stuck.get().map_or(Ok(()), |reason| Err(stuck(world.engine.protocol().info(), reason)))
     }
 }
 
-impl<P: Protocol<Simulated>, W: Workload<Simulated>> Driver<P, W> for OnChip<P, W> {
+impl<P: Control<Simulated>, W: Workload<Simulated>> Driver<P, W> for OnChip<P, W> {
     type Machine = Simulated;
 
     fn new(config: &RunConfig, _: Purpose) -> Self {
@@ -104,7 +104,7 @@ impl<P: Protocol<Simulated>, W: Workload<Simulated>> Driver<P, W> for OnChip<P, 
             if stop.is_requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
         let loaded = world.workload.load(&mut loader, 0, 1, &mut done);
-        loaded.map_err(|error| not_loaded::<P, Simulated>(&error))
+        loaded.map_err(|error| not_loaded(world.engine.protocol().info(), &error))
     }
 
     fn run(
@@ -149,7 +149,7 @@ impl<P: Protocol<Simulated>, W: Workload<Simulated>> Driver<P, W> for OnChip<P, 
             trace_hash: chip.trace_hash(),
             host_seconds: started.elapsed().as_secs_f64(),
         };
-        self.check_stuck()?;
+        self.check_stuck(world)?;
         Ok(Count { seconds: (self.time - begin) as f64 / hertz, tally, simulation: Some(simulation) })
     }
 
@@ -160,6 +160,6 @@ impl<P: Protocol<Simulated>, W: Workload<Simulated>> Driver<P, W> for OnChip<P, 
         let mut ended = self.shared.ended.take();
         ended.sort_by_key(|(number, _)| *number);
         world.slots = ended.into_iter().map(|(_, slot)| slot).collect();
-        self.check_stuck()
+        self.check_stuck(world)
     }
 }

@@ -17,13 +17,13 @@ mod world;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use contend_engine::{Info, Protocol};
+use contend_engine::{Control, Erased, Info, Protocol};
 use contend_machine::{Machine, Native};
 use contend_protocols::{ProtocolVisitor, with_protocol};
 use contend_sim::{Simulated, Statistics};
 use contend_workloads::{Checked, Violation, Workload, WorkloadInfo, WorkloadVisitor, with_workload};
 
-use crate::config::{Entrant, LabError, RunConfig, options};
+use crate::config::{Entrant, LabError, RunConfig, options, values};
 use crate::recording::Recorded;
 use crate::watch::Stop;
 pub(crate) use tally::{KindCount, Tally};
@@ -97,7 +97,7 @@ pub(crate) trait Bed {
 }
 
 /// What runs the workers of a bed on a machine.
-pub(crate) trait Driver<P: Protocol<Self::Machine>, W: Workload<Self::Machine>>: Sized + 'static {
+pub(crate) trait Driver<P: Control<Self::Machine>, W: Workload<Self::Machine>>: Sized + 'static {
     /// The machine.
     type Machine: Machine;
     /// For a bed of this configuration.
@@ -133,16 +133,32 @@ pub(crate) fn bed(config: &RunConfig, entrant: &Entrant, purpose: Purpose) -> Re
 
 /// The driver of a machine.
 trait HasDriver: Machine {
+    /// What a protocol runs as.
+    type Ran<P: Protocol<Self>>: Control<Self>;
     /// For these types.
-    type Driver<P: Protocol<Self>, W: Workload<Self>>: Driver<P, W, Machine = Self>;
+    type Driver<P: Control<Self>, W: Workload<Self>>: Driver<P, W, Machine = Self>;
+
+    /// This protocol, as it runs.
+    fn ran<P: Protocol<Self>>(protocol: P) -> Self::Ran<P>;
 }
 
 impl HasDriver for Native {
-    type Driver<P: Protocol<Native>, W: Workload<Native>> = threads::Threads;
+    type Ran<P: Protocol<Native>> = P;
+    type Driver<P: Control<Native>, W: Workload<Native>> = threads::Threads;
+
+    fn ran<P: Protocol<Native>>(protocol: P) -> P {
+        protocol
+    }
 }
 
 impl HasDriver for Simulated {
-    type Driver<P: Protocol<Simulated>, W: Workload<Simulated>> = chip::OnChip<P, W>;
+    // Behind a pointer: next to the simulation of memory a dynamic call costs nothing, and workloads are compiled once for all protocols.
+    type Ran<P: Protocol<Simulated>> = Erased<Simulated>;
+    type Driver<P: Control<Simulated>, W: Workload<Simulated>> = chip::OnChip<P, W>;
+
+    fn ran<P: Protocol<Simulated>>(protocol: P) -> Erased<Simulated> {
+        Erased::new(protocol)
+    }
 }
 
 struct OfWorkload<'a> {
@@ -180,8 +196,11 @@ impl<M: HasDriver, W: Workload<M>> ProtocolVisitor<M> for OfProtocol<'_, M, W> {
     type Output = Result<Box<dyn Bed>, LabError>;
 
     fn visit<P: Protocol<M>>(self) -> Self::Output {
-        let bed =
-            TypedBed::<P, W, M::Driver<P, W>>::new(self.config, self.settings, self.workload_options, self.purpose)?;
-        Ok(Box::new(bed))
+        let options = options::<P::Options>(&[], self.settings)?;
+        let (values, protocol) = (values(&options), M::ran(P::new(options)));
+        let OfProtocol { config, settings, workload_options, purpose } = self;
+        type Made<M, P, W> =
+            TypedBed<<M as HasDriver>::Ran<P>, W, <M as HasDriver>::Driver<<M as HasDriver>::Ran<P>, W>>;
+        Ok(Box::new(Made::<M, P, W>::new(config, (protocol, values), settings, workload_options, purpose)?))
     }
 }

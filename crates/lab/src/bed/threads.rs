@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use contend_engine::{AbortReason, Protocol};
+use contend_engine::{AbortReason, Control};
 use contend_machine::{Machine, Native, Ordering, SampledThread, available_cores, pin_to_core};
 use contend_workloads::Workload;
 
@@ -32,7 +32,7 @@ pub(crate) struct Threads {
     breakdown: bool,
 }
 
-impl<P: Protocol<Native>, W: Workload<Native>> Driver<P, W> for Threads {
+impl<P: Control<Native>, W: Workload<Native>> Driver<P, W> for Threads {
     type Machine = Native;
 
     fn new(config: &RunConfig, _: Purpose) -> Self {
@@ -62,7 +62,10 @@ impl<P: Protocol<Native>, W: Workload<Native>> Driver<P, W> for Threads {
                 .collect();
             threads.into_iter().map(|thread| thread.join().expect("loading does not panic")).collect()
         });
-        results.into_iter().collect::<Result<(), _>>().map_err(|error| not_loaded::<P, Native>(&error))
+        results
+            .into_iter()
+            .collect::<Result<(), _>>()
+            .map_err(|error| not_loaded(world.engine.protocol().info(), &error))
     }
 
     fn run(
@@ -136,7 +139,7 @@ impl<P: Protocol<Native>, W: Workload<Native>> Driver<P, W> for Threads {
         });
         let mut count = Count { seconds, ..Count::default() };
         for outcome in outcomes {
-            count.tally.add(&outcome.map_err(stuck::<P, Native>)?);
+            count.tally.add(&outcome.map_err(|reason| stuck(world.engine.protocol().info(), reason))?);
         }
         Ok(count)
     }
@@ -146,7 +149,7 @@ impl<P: Protocol<Native>, W: Workload<Native>> Driver<P, W> for Threads {
     }
 }
 
-fn work<P: Protocol<Native>, W: Workload<Native>>(
+fn work<P: Control<Native>, W: Workload<Native>>(
     slot: &mut Slot<P, W, Native>,
     workload: &W,
     share: u64,

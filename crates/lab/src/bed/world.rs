@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use contend_engine::{Abort, AbortReason, Engine, EngineConfig, EngineOptions, Info, Protocol, Transaction, Worker};
+use contend_engine::{Abort, AbortReason, Control, Engine, EngineConfig, EngineOptions, Info, Transaction, Worker};
 use contend_machine::Machine;
 use contend_protocols::method::{Backoff, Retry, RetryOptions};
 use contend_workloads::{Checked, Violation, Workload};
@@ -20,7 +20,7 @@ const TIMED_EVERY: u64 = 16;
 const INSTRUCTIONS_AROUND: u32 = 100;
 
 /// An engine with a workload, and what runs on it.
-pub(crate) struct World<P: Protocol<M>, W: Workload<M>, M: Machine> {
+pub(crate) struct World<P: Control<M>, W: Workload<M>, M: Machine> {
     pub(crate) engine: Arc<Engine<P, M>>,
     pub(crate) workload: Arc<W>,
     pub(crate) slots: Vec<Slot<P, W, M>>,
@@ -30,7 +30,7 @@ pub(crate) struct World<P: Protocol<M>, W: Workload<M>, M: Machine> {
 }
 
 /// What one worker runs with, from window to window.
-pub(crate) struct Slot<P: Protocol<M>, W: Workload<M>, M: Machine> {
+pub(crate) struct Slot<P: Control<M>, W: Workload<M>, M: Machine> {
     pub(crate) worker: Worker<P, M>,
     pub(crate) client: W::Client,
     input: W::Input,
@@ -39,35 +39,35 @@ pub(crate) struct Slot<P: Protocol<M>, W: Workload<M>, M: Machine> {
 }
 
 /// A bed, by its types.
-pub(crate) struct TypedBed<P: Protocol<D::Machine>, W: Workload<D::Machine>, D: Driver<P, W>> {
+pub(crate) struct TypedBed<P: Control<D::Machine>, W: Workload<D::Machine>, D: Driver<P, W>> {
     // The driver first: what runs is ended before the engine goes.
     driver: D,
     world: World<P, W, D::Machine>,
 }
 
-impl<P: Protocol<D::Machine>, W: Workload<D::Machine>, D: Driver<P, W>> TypedBed<P, W, D> {
+impl<P: Control<D::Machine>, W: Workload<D::Machine>, D: Driver<P, W>> TypedBed<P, W, D> {
     pub(crate) fn new(
         config: &RunConfig,
+        protocol: (P, BTreeMap<String, String>),
         settings: &BTreeMap<String, String>,
         workload_options: W::Options,
         purpose: Purpose,
     ) -> Result<Self, LabError> {
         let driver = D::new(config, purpose);
-        Ok(TypedBed { driver, world: World::new(config, settings, workload_options, purpose)? })
+        Ok(TypedBed { driver, world: World::new(config, protocol, settings, workload_options, purpose)? })
     }
 }
 
-impl<P: Protocol<M>, W: Workload<M>, M: Machine> World<P, W, M> {
+impl<P: Control<M>, W: Workload<M>, M: Machine> World<P, W, M> {
     fn new(
         config: &RunConfig,
+        (protocol, mut all_options): (P, BTreeMap<String, String>),
         settings: &BTreeMap<String, String>,
         workload_options: W::Options,
         purpose: Purpose,
     ) -> Result<Self, LabError> {
-        let protocol_options = options::<P::Options>(&[], settings)?;
         let retry_options = options::<RetryOptions>(&[], settings)?;
         let engine_options = options::<EngineOptions>(&[], settings)?;
-        let mut all_options = values(&protocol_options);
         all_options.extend(values(&retry_options));
         all_options.extend(values(&engine_options));
         // Threads that share a core, so that transactions overlap there too; a chip has cores enough.
@@ -81,7 +81,7 @@ impl<P: Protocol<M>, W: Workload<M>, M: Machine> World<P, W, M> {
             options: engine_options,
             ..defaults
         };
-        let engine = Engine::new(P::new(protocol_options), engine_config);
+        let engine = Engine::new(protocol, engine_config);
         let workload = Arc::new(W::create(&workload_options, config.index_kind(), &engine));
         let backoff = Backoff::new(retry_options, threads);
         let slots = (0..threads).map(|number| Slot {
@@ -97,7 +97,7 @@ impl<P: Protocol<M>, W: Workload<M>, M: Machine> World<P, W, M> {
     }
 }
 
-impl<P: Protocol<M>, W: Workload<M>, M: Machine> Slot<P, W, M> {
+impl<P: Control<M>, W: Workload<M>, M: Machine> Slot<P, W, M> {
     /// Runs transactions until it is over, or until as many as `share` have committed; or the reason of an abort that will not go away.
     #[inline(always)]
     pub(crate) fn work(
@@ -148,9 +148,9 @@ impl<P: Protocol<M>, W: Workload<M>, M: Machine> Slot<P, W, M> {
     }
 }
 
-impl<P: Protocol<D::Machine>, W: Workload<D::Machine>, D: Driver<P, W>> Bed for TypedBed<P, W, D> {
+impl<P: Control<D::Machine>, W: Workload<D::Machine>, D: Driver<P, W>> Bed for TypedBed<P, W, D> {
     fn info(&self) -> Info {
-        P::INFO
+        self.world.engine.protocol().info()
     }
 
     fn protocol_options(&self) -> BTreeMap<String, String> {
@@ -197,11 +197,11 @@ impl<P: Protocol<D::Machine>, W: Workload<D::Machine>, D: Driver<P, W>> Bed for 
 }
 
 /// What becomes of an abort that will not go away.
-pub(super) fn stuck<P: Protocol<M>, M: Machine>(reason: AbortReason) -> LabError {
-    LabError::BadInput(format!("{} could not go on: transactions abort by {reason}", P::INFO.name))
+pub(super) fn stuck(protocol: Info, reason: AbortReason) -> LabError {
+    LabError::BadInput(format!("{} could not go on: transactions abort by {reason}", protocol.name))
 }
 
 /// What becomes of tables that did not fit.
-pub(super) fn not_loaded<P: Protocol<M>, M: Machine>(error: &contend_engine::OutOfMemory) -> LabError {
-    LabError::BadInput(format!("loading the tables of {}: {error}; fewer or shorter records need less", P::INFO.name))
+pub(super) fn not_loaded(protocol: Info, error: &contend_engine::OutOfMemory) -> LabError {
+    LabError::BadInput(format!("loading the tables of {}: {error}; fewer or shorter records need less", protocol.name))
 }

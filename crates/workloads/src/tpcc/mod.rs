@@ -36,7 +36,7 @@ use std::marker::PhantomData;
 use std::ops::ControlFlow;
 
 use contend_engine::options::Fraction;
-use contend_engine::{Abort, Direction, Engine, IndexKind, Loader, OutOfMemory, Protocol, TableSpec, Txn, options};
+use contend_engine::{Abort, Control, Direction, Engine, IndexKind, Loader, OutOfMemory, TableSpec, Txn, options};
 use contend_machine::Machine;
 
 use crate::workload::{Checked, Violation, Workload, WorkloadInfo};
@@ -285,7 +285,7 @@ impl<M: Machine, F: Faults> Workload<M> for Tpcc<M, F> {
         schema::table_specs(options, index)
     }
 
-    fn create<P: Protocol<M>>(options: &TpccOptions, index: IndexKind, engine: &Engine<P, M>) -> Self {
+    fn create<P: Control<M>>(options: &TpccOptions, index: IndexKind, engine: &Engine<P, M>) -> Self {
         let mut weights =
             [options.new_order, options.payment, options.order_status, options.delivery, options.stock_level];
         for kind in 1..weights.len() {
@@ -308,7 +308,7 @@ impl<M: Machine, F: Faults> Workload<M> for Tpcc<M, F> {
         }
     }
 
-    fn load<P: Protocol<M>>(
+    fn load<P: Control<M>>(
         &self,
         loader: &mut Loader<P, M>,
         part: usize,
@@ -395,7 +395,7 @@ impl<M: Machine, F: Faults> Workload<M> for Tpcc<M, F> {
         }
     }
 
-    fn check<P: Protocol<M>>(&self, engine: &Engine<P, M>, clients: &[&Client]) -> Result<Checked, Violation> {
+    fn check<P: Control<M>>(&self, engine: &Engine<P, M>, clients: &[&Client]) -> Result<Checked, Violation> {
         consistency::check(&self.options, &self.tables, engine, clients)
     }
 }

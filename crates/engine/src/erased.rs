@@ -1,0 +1,156 @@
+//! A protocol behind a pointer.
+
+use std::any::Any;
+
+use contend_index::{Change, Leaf};
+use contend_machine::Machine;
+
+use crate::abort::Abort;
+use crate::group::Groups;
+use crate::protocol::{At, Context, Control, Found, Info, Initial, Mode, Protocol, Unlink};
+use crate::record::{Cells, Record};
+use crate::row::Projection;
+
+/// Any protocol: what runs on it is compiled once, not once a protocol. A dynamic call an operation is much on the host, and little
+/// where every access to memory is simulated.
+pub struct Erased<M: Machine>(Box<dyn Behind<M>>);
+
+impl<M: Machine> Erased<M> {
+    /// This protocol, behind a pointer.
+    pub fn new<P: Protocol<M>>(protocol: P) -> Self {
+        Erased(Box::new(protocol))
+    }
+}
+
+impl<M: Machine> std::fmt::Debug for Erased<M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Erased").field(&self.0.info().name).finish()
+    }
+}
+
+type AnyLocal = Box<dyn Any + Send>;
+
+/// [`Control`], with a local state of any type.
+trait Behind<M: Machine>: Send + Sync {
+    fn info(&self) -> Info;
+    fn meta_words(&self) -> usize;
+    fn prepare(&mut self, workers: usize);
+    fn local(&self, worker: usize) -> AnyLocal;
+    fn init(&self, cells: Cells<M>, initial: Initial);
+    fn begin(&self, cx: &mut Context<M>, local: &mut AnyLocal);
+    fn read(
+        &self,
+        cx: &mut Context<M>,
+        local: &mut AnyLocal,
+        at: At<'_, M>,
+        columns: Projection<'_>,
+    ) -> Result<Found, Abort>;
+    fn write(
+        &self,
+        cx: &mut Context<M>,
+        local: &mut AnyLocal,
+        at: At<'_, M>,
+        groups: Groups,
+        mode: Mode,
+    ) -> Result<Found, Abort>;
+    fn inserted(
+        &self,
+        cx: &mut Context<M>,
+        local: &mut AnyLocal,
+        at: At<'_, M>,
+        change: &Change<M>,
+    ) -> Result<(), Abort>;
+    fn gap(&self, cx: &mut Context<M>, local: &mut AnyLocal, leaf: Leaf<M>, version: u64) -> Result<(), Abort>;
+    fn commit(&self, cx: &mut Context<M>, local: &mut AnyLocal) -> Result<(), Abort>;
+    fn abort(&self, cx: &mut Context<M>, local: &mut AnyLocal);
+    fn unlink(&self, cells: Cells<M>) -> Unlink;
+    fn is_absent(&self, record: Record<M>) -> bool;
+}
+
+fn of<T: 'static>(local: &mut AnyLocal) -> &mut T {
+    local.downcast_mut().expect("the protocol made it")
+}
+
+macro_rules! forward {
+    ($($name:ident($($argument:ident: $type:ty),*) -> $output:ty;)*) => {
+        impl<M: Machine, P: Control<M>> Behind<M> for P {
+            fn info(&self) -> Info {
+                Control::info(self)
+            }
+
+            fn meta_words(&self) -> usize {
+                Control::meta_words(self)
+            }
+
+            fn prepare(&mut self, workers: usize) {
+                Control::prepare(self, workers);
+            }
+
+            fn local(&self, worker: usize) -> AnyLocal {
+                Box::new(Control::local(self, worker))
+            }
+
+            fn init(&self, cells: Cells<M>, initial: Initial) {
+                Control::init(self, cells, initial);
+            }
+
+            fn unlink(&self, cells: Cells<M>) -> Unlink {
+                Control::unlink(self, cells)
+            }
+
+            fn is_absent(&self, record: Record<M>) -> bool {
+                Control::is_absent(self, record)
+            }
+
+            $(fn $name(&self, cx: &mut Context<M>, local: &mut AnyLocal $(, $argument: $type)*) -> $output {
+                Control::$name(self, cx, of::<P::Local>(local) $(, $argument)*)
+            })*
+        }
+
+        impl<M: Machine> Control<M> for Erased<M> {
+            type Local = AnyLocal;
+
+            fn info(&self) -> Info {
+                self.0.info()
+            }
+
+            fn meta_words(&self) -> usize {
+                self.0.meta_words()
+            }
+
+            fn prepare(&mut self, workers: usize) {
+                self.0.prepare(workers);
+            }
+
+            fn local(&self, worker: usize) -> AnyLocal {
+                self.0.local(worker)
+            }
+
+            fn init(&self, cells: Cells<M>, initial: Initial) {
+                self.0.init(cells, initial);
+            }
+
+            fn unlink(&self, cells: Cells<M>) -> Unlink {
+                self.0.unlink(cells)
+            }
+
+            fn is_absent(&self, record: Record<M>) -> bool {
+                self.0.is_absent(record)
+            }
+
+            $(fn $name(&self, cx: &mut Context<M>, local: &mut AnyLocal $(, $argument: $type)*) -> $output {
+                self.0.$name(cx, local $(, $argument)*)
+            })*
+        }
+    };
+}
+
+forward! {
+    begin() -> ();
+    read(at: At<'_, M>, columns: Projection<'_>) -> Result<Found, Abort>;
+    write(at: At<'_, M>, groups: Groups, mode: Mode) -> Result<Found, Abort>;
+    inserted(at: At<'_, M>, change: &Change<M>) -> Result<(), Abort>;
+    gap(leaf: Leaf<M>, version: u64) -> Result<(), Abort>;
+    commit() -> Result<(), Abort>;
+    abort() -> ();
+}
