@@ -55,17 +55,17 @@ pub use contend_engine::{
 };
 pub use contend_machine::Native;
 pub use contend_protocols::method::{Method, RetryOptions};
+pub use contend_protocols::no_wait::NoWait;
 pub use contend_protocols::silo::Silo;
-pub use contend_protocols::two_phase_locking::NoWait;
 pub use database::Database;
 pub use error::Error;
 pub use zerocopy;
 
 /// The protocols, and what can be set of each.
 pub mod protocols {
+    pub use contend_protocols::no_wait::{NoWait, NoWaitOptions};
     pub use contend_protocols::none::{NoControl, NoControlOptions};
     pub use contend_protocols::silo::{Silo, SiloOptions, Wait};
-    pub use contend_protocols::two_phase_locking::{NoWait, NoWaitOptions};
 }
 
 /// A table of rows `R` under keys `K`. A handle: clones are the same table.

@@ -14,6 +14,12 @@ pub enum AbortReason {
     Phantom,
     /// A record to be written disappeared before the commit.
     RecordGone,
+    /// An older transaction needs what this one holds.
+    Wounded,
+    /// The transaction waited for others that waited for it.
+    Deadlock,
+    /// A lock was waited for for too long.
+    LockTimeout,
     /// An epoch's numbers are used up; the next epoch has new ones.
     EpochExhausted,
     /// The transaction's own code asked for it.
@@ -26,12 +32,15 @@ pub enum AbortReason {
 
 impl AbortReason {
     /// Every reason, in the order of their numbers.
-    pub const ALL: [AbortReason; 9] = [
+    pub const ALL: [AbortReason; 12] = [
         AbortReason::ReadLocked,
         AbortReason::WriteLocked,
         AbortReason::ReadValidation,
         AbortReason::Phantom,
         AbortReason::RecordGone,
+        AbortReason::Wounded,
+        AbortReason::Deadlock,
+        AbortReason::LockTimeout,
         AbortReason::EpochExhausted,
         AbortReason::User,
         AbortReason::Unsupported,
@@ -46,6 +55,9 @@ impl AbortReason {
             AbortReason::ReadValidation => "read_validation",
             AbortReason::Phantom => "phantom",
             AbortReason::RecordGone => "record_gone",
+            AbortReason::Wounded => "wounded",
+            AbortReason::Deadlock => "deadlock",
+            AbortReason::LockTimeout => "lock_timeout",
             AbortReason::EpochExhausted => "epoch_exhausted",
             AbortReason::User => "user",
             AbortReason::Unsupported => "unsupported",

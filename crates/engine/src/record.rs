@@ -130,6 +130,16 @@ impl<M: Machine> Cell<M> {
         unsafe { self.0.as_ref() }
     }
 
+    /// Another metadata word.
+    ///
+    /// # Safety
+    /// The protocol whose cell it is has more than `number` metadata words a cell.
+    #[inline(always)]
+    pub unsafe fn meta<'a>(self, number: usize) -> &'a M::U64 {
+        // SAFETY: inside the cell by the caller's promise; the record's slab outlives the handle's use.
+        unsafe { self.0.add(number).as_ref() }
+    }
+
     /// The address, by which cells can be told apart and ordered.
     #[inline(always)]
     pub fn address(self) -> u64 {

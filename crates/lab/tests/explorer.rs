@@ -3,7 +3,8 @@
 use contend_engine::Protocol;
 use contend_lab::explore::{ExploreConfig, Explored, StrategyChoice, explore, explore_protocol};
 use contend_lab::{RunConfig, Stop};
-use contend_protocols::{silo, two_phase_locking as locking};
+use contend_protocols::no_wait::NoWait;
+use contend_protocols::{locking, silo};
 use contend_sim::Simulated;
 use contend_workloads::litmus;
 
@@ -89,7 +90,7 @@ macro_rules! locking_with {
         impl locking::Faults for Broken {
             const $fault: bool = true;
         }
-        found::<locking::NoWait<Broken>>(concat!("2pl-nowait ", stringify!($fault)), $workload, $settings);
+        found::<NoWait<Broken>>(concat!("2pl-nowait ", stringify!($fault)), $workload, $settings);
     }};
 }
 

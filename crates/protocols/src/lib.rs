@@ -1,14 +1,18 @@
 //! Concurrency-control protocols, one file each, and the list of their names.
 //!
 //! A new protocol is one new file and one line in [`registry`]; every test, workload and command then has it. Protocols never import
-//! each other; what two of them share lies in the engine (write set, node set) or in [`method`], with its own tests.
+//! each other; what several of them share lies below them: in the engine (write set, node set), in [`method`], in [`locking`].
 //!
 //! What this crate must not know: workloads.
 
+pub mod deadlock_detection;
+pub mod locking;
 pub mod method;
+pub mod no_wait;
 pub mod none;
 pub mod registry;
 pub mod silo;
-pub mod two_phase_locking;
+pub mod wait_die;
+pub mod wound_wait;
 
 pub use registry::{ProtocolVisitor, all_protocols, with_protocol};

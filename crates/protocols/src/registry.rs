@@ -35,5 +35,8 @@ macro_rules! protocols {
 protocols! {
     crate::none::NoControl,
     crate::silo::Silo,
-    crate::two_phase_locking::NoWait,
+    crate::no_wait::NoWait,
+    crate::wait_die::WaitDie<M>,
+    crate::wound_wait::WoundWait<M>,
+    crate::deadlock_detection::DeadlockDetection<M>,
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use contend_engine::{Engine, EngineConfig, IndexKind, Projection, Protocol, Table, TableSpec, Txn, Worker};
 use contend_machine::Loom;
+use contend_protocols::no_wait::NoWait;
 use contend_protocols::silo::{Faults, Silo};
-use contend_protocols::two_phase_locking::NoWait;
 use loom::thread;
 
 fn explore(check: impl Fn() + Sync + Send + 'static) {

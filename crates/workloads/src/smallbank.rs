@@ -400,8 +400,8 @@ mod tests {
     use crate::run_for_tests::{check as check_of, run, world};
     use contend_engine::Protocol;
     use contend_machine::Native;
+    use contend_protocols::no_wait::NoWait;
     use contend_protocols::silo::{Faults, Silo};
-    use contend_protocols::two_phase_locking::NoWait;
 
     fn small() -> SmallBankOptions {
         SmallBankOptions { customers: 4, hot_customers: 2, overdraft: false, ..SmallBankOptions::default() }

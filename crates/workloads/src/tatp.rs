@@ -501,9 +501,9 @@ impl<M: Machine> Workload<M> for Tatp<M> {
 mod tests {
     use super::*;
     use crate::run_for_tests::{check, run, world};
+    use contend_protocols::no_wait::NoWait;
     use contend_protocols::none::NoControl;
     use contend_protocols::silo::Silo;
-    use contend_protocols::two_phase_locking::NoWait;
 
     fn small() -> TatpOptions {
         TatpOptions { subscribers: 5, ..TatpOptions::default() }

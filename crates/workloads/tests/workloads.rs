@@ -8,9 +8,9 @@ use contend_engine::{
     Protocol, RowUpdate, Table, Txn,
 };
 use contend_machine::{Machine, Native};
+use contend_protocols::no_wait::NoWait;
 use contend_protocols::none::NoControl;
 use contend_protocols::silo::Silo;
-use contend_protocols::two_phase_locking::NoWait;
 use contend_workloads::bank::Bank;
 use contend_workloads::ycsb::Ycsb;
 use contend_workloads::{Checked, Violation, Workload, WorkloadInfo, WorkloadVisitor, all_workloads, with_workload};

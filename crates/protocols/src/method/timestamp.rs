@@ -75,6 +75,11 @@ impl<M: Machine> Timestamps<M> {
         Arc::new(Timestamps { options, counter: CachePadded::new(M::U64::new(1)), tail: word(), places })
     }
 
+    /// The same source, from its beginning, for so many workers.
+    pub fn resized(&self, workers: usize) -> Arc<Self> {
+        Self::new(self.options.clone(), workers)
+    }
+
     /// The part of one worker.
     ///
     /// # Panics
@@ -161,6 +166,38 @@ impl<M: Machine> Stamper<M> {
         };
         M::enter(phase);
         stamp
+    }
+}
+
+/// A timestamp that a worker's transactions keep until one commits: who is tried again gets older, and does not starve.
+#[derive(Debug)]
+pub struct KeptStamp<M: Machine> {
+    source: Stamper<M>,
+    /// 0: the next transaction needs a new one.
+    stamp: u64,
+}
+
+impl<M: Machine> KeptStamp<M> {
+    /// Of this source.
+    pub fn new(source: Stamper<M>) -> Self {
+        KeptStamp { source, stamp: 0 }
+    }
+
+    /// A transaction begins, or begins again: its timestamp, which is never 0.
+    #[inline(always)]
+    pub fn begin(&mut self) -> u64 {
+        if self.stamp == 0 {
+            self.stamp = self.source.stamp();
+        }
+        self.stamp
+    }
+
+    /// It has ended.
+    #[inline(always)]
+    pub fn end(&mut self, committed: bool) {
+        if committed {
+            self.stamp = 0;
+        }
     }
 }
 

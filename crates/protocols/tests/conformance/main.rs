@@ -10,6 +10,7 @@
 
 mod basics;
 mod concurrent;
+mod conducted;
 mod jitter;
 mod mutants;
 mod own_reads;

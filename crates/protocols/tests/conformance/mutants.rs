@@ -1,29 +1,31 @@
 //! Controls: what is wrong must be found. Each deliberate bug of a protocol's `Faults`, and the protocol that controls nothing.
 
 use contend_engine::{Isolation, Protocol};
-use contend_machine::Native;
+use contend_protocols::deadlock_detection::DeadlockDetection;
+use contend_protocols::no_wait::NoWait;
 use contend_protocols::none::NoControl;
-use contend_protocols::{silo, two_phase_locking as locking};
+use contend_protocols::wait_die::WaitDie;
+use contend_protocols::wound_wait::WoundWait;
+use contend_protocols::{locking, silo};
 
 use crate::concurrent::{run_storm, storms};
+use crate::conducted::Conducted;
 use crate::jitter::Jitter;
 use crate::schedules::{SCENARIOS, first_wrong_order};
 use crate::support::{INDEXES, variants};
 
 /// The scenarios of which some order is wrong under this protocol.
-fn wrong_scenarios<P: Protocol<Native>>() -> Vec<&'static str> {
+fn wrong_scenarios<P: Protocol<Conducted>>() -> Vec<&'static str> {
     let make = || P::new(Default::default());
     let is_wrong = |scenario: &&crate::schedules::Scenario| {
-        INDEXES
-            .iter()
-            .any(|&index| first_wrong_order::<P, Native>(&make, index, scenario, Isolation::Serializable).is_some())
+        INDEXES.iter().any(|&index| first_wrong_order::<P>(&make, index, scenario, Isolation::Serializable).is_some())
     };
     SCENARIOS.iter().filter(is_wrong).map(|scenario| scenario.name).collect()
 }
 
 /// A schedule that this protocol gets wrong; panics if there is none.
 #[track_caller]
-fn caught_by_schedules<P: Protocol<Native>>(expected: &str) {
+fn caught_by_schedules<P: Protocol<Conducted>>(expected: &str) {
     let wrong = wrong_scenarios::<P>();
     assert!(wrong.iter().any(|name| name.starts_with(expected)), "'{expected}' does not find it, but: {wrong:?}");
 }
@@ -75,7 +77,7 @@ fn locking_that_locks_the_wrong_cell_is_caught() {
     impl locking::Faults for Broken {
         const LOCK_WRONG_CELL: bool = true;
     }
-    caught_by_schedules::<locking::NoWait<Broken>>("groups: lost update");
+    caught_by_schedules::<NoWait<Broken>>("groups: lost update");
 }
 
 #[test]
@@ -84,7 +86,7 @@ fn locking_that_merges_before_it_locks_is_caught() {
     impl locking::Faults for Broken {
         const MERGE_BEFORE_LOCK: bool = true;
     }
-    caught_by_storms::<locking::NoWait<Broken>>();
+    caught_by_storms::<NoWait<Broken>>();
 }
 
 #[test]
@@ -139,7 +141,7 @@ fn locking_that_releases_shared_locks_early_is_caught() {
     impl locking::Faults for Broken {
         const RELEASE_SHARED_EARLY: bool = true;
     }
-    caught_by_schedules::<locking::NoWait<Broken>>("G2-item: write skew");
+    caught_by_schedules::<NoWait<Broken>>("G2-item: write skew");
 }
 
 #[test]
@@ -148,7 +150,7 @@ fn locking_that_ignores_readers_is_caught() {
     impl locking::Faults for Broken {
         const IGNORE_READERS: bool = true;
     }
-    caught_by_schedules::<locking::NoWait<Broken>>("G-single: read skew");
+    caught_by_schedules::<NoWait<Broken>>("G-single: read skew");
 }
 
 #[test]
@@ -157,7 +159,7 @@ fn locking_that_forgets_gaps_is_caught() {
     impl locking::Faults for Broken {
         const FORGET_GAPS: bool = true;
     }
-    caught_by_schedules::<locking::NoWait<Broken>>("G2: empty ranges");
+    caught_by_schedules::<NoWait<Broken>>("G2: empty ranges");
 }
 
 #[test]
@@ -166,7 +168,28 @@ fn locking_that_keeps_aborted_inserts_is_caught() {
     impl locking::Faults for Broken {
         const KEEP_ABORTED_INSERTS: bool = true;
     }
-    caught_by_schedules::<locking::NoWait<Broken>>("G1a: aborted insert");
+    caught_by_schedules::<NoWait<Broken>>("G1a: aborted insert");
+}
+
+/// Locks with queues that have this fault, under each policy that it can harm.
+macro_rules! queues_with_a_fault_are_caught {
+    ($($test:ident: $fault:ident, $($protocol:ident)+ => $scenario:literal;)*) => {$(
+        #[test]
+        fn $test() {
+            struct Broken;
+            impl locking::Faults for Broken {
+                const $fault: bool = true;
+            }
+            $(caught_by_schedules::<$protocol<Conducted, Broken>>($scenario);)+
+        }
+    )*};
+}
+
+queues_with_a_fault_are_caught! {
+    queues_that_ignore_readers_are_caught: IGNORE_READERS, WaitDie WoundWait DeadlockDetection => "G-single: read skew";
+    queues_that_release_shared_locks_early_are_caught: RELEASE_SHARED_EARLY, WaitDie WoundWait DeadlockDetection => "G2-item: write skew";
+    queues_in_which_all_wait_for_all_are_caught: WAIT_ANYWAY, WaitDie DeadlockDetection => "G2-item: write skew";
+    wounds_that_are_ignored_are_caught: IGNORE_WOUNDS, WoundWait => "G2-item: write skew";
 }
 
 #[test]

@@ -1,24 +1,23 @@
 //! Anomalies as programs of two or three transactions, run in every order of their steps.
 //!
-//! Each transaction has a thread of its own, and a conductor that tells it which step to take next; a step that does not come back soon
-//! waits for another transaction, and is left alone until it does. Steps may abort their transaction: what is judged is the history
+//! Each transaction is a coroutine, and a conductor tells it which step to take next; one that waits for another transaction goes on
+//! as soon as that lets it. Steps may abort their transaction: what is judged is the history
 //! of those that commit, by the protocol's promise, and the state that they leave.
 //!
 //! The anomalies are those of the Hermitage suite and of Adya, Liskov and O'Neil (ICDE 2000), each on rows that exist and on rows that
 //! don't, at the ends of the keys' range, and with rows deleted and inserted again; and the published bugs that this table would have found.
 
 use std::ops::ControlFlow;
+use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::Duration;
 
 use contend_engine::{
-    Direction, Engine, EngineOptions, Groups, IndexKind, Isolation, Projection, Protocol, RowUpdate, Table,
-    Transaction, Txn, Worker,
+    AbortReason, Direction, Engine, EngineOptions, Erased, Groups, IndexKind, Isolation, Projection, Protocol,
+    RowUpdate, Table, Transaction, Txn, Worker,
 };
 use contend_lab::{recorded, verify_history};
-use contend_machine::{Machine, Native};
 
+use crate::conducted::{Conducted, Program, Turn, step};
 use crate::support::{
     ENGINE_OPTIONS, INDEXES, LEFT, Pair, ProtocolTest, RIGHT, Triple, engine_with, for_each_protocol, pairs,
 };
@@ -220,12 +219,12 @@ fn interleavings(lengths: &[usize]) -> Vec<Vec<usize>> {
     all
 }
 
-/// How long a step may take before it counts as waiting for another transaction. It decides an order, not a result.
-const PATIENCE: Duration = Duration::from_millis(2);
+// Erased: the conductor and the engine below it are compiled once, not once a protocol.
+type Conductor = Erased<Conducted>;
 
-struct Tables<M: Machine> {
-    first: Arc<Table<M, u64>>,
-    other: Arc<Table<M, u64>>,
+struct Tables {
+    first: Arc<Table<Conducted, u64>>,
+    other: Arc<Table<Conducted, u64>>,
 }
 
 fn fill(row: Option<&mut [u64]>, value: u64) {
@@ -235,14 +234,14 @@ fn fill(row: Option<&mut [u64]>, value: u64) {
 }
 
 /// Takes one step. `value` makes each row that is written different.
-fn take<P: Protocol<M>, M: Machine>(
-    tx: &mut Transaction<'_, P, M>,
-    tables: &Tables<M>,
+fn take(
+    tx: &mut Transaction<'_, Conductor, Conducted>,
+    tables: &Tables,
     step: Step,
     value: u64,
 ) -> Result<(), contend_engine::Abort> {
     let first = &tables.first;
-    let range = |tx: &mut Transaction<'_, P, M>, low, high, limit, direction| {
+    let range = |tx: &mut Transaction<'_, Conductor, Conducted>, low, high, limit, direction| {
         tx.scan_rows(first, low..=high, limit, direction, Projection::WHOLE, |_, _| ControlFlow::Continue(())).map(drop)
     };
     match step {
@@ -278,42 +277,62 @@ fn take<P: Protocol<M>, M: Machine>(
     Ok(())
 }
 
-/// One transaction's thread: takes a step whenever it is told to, and says when it has.
-fn perform<P: Protocol<M>, M: Machine>(
-    worker: &mut Worker<P, M>,
-    tables: &Tables<M>,
+/// One transaction: takes a step a turn, then commits.
+fn perform(
+    mut worker: Worker<Conductor, Conducted>,
+    tables: &Tables,
     program: &[Step],
     number: u64,
-    go: &Receiver<()>,
-    done: &Sender<()>,
-) {
-    let mut transaction = None;
-    let mut worker = Some(worker);
-    for (position, step) in program.iter().map(Some).chain([None]).enumerate() {
-        if go.recv().is_err() {
-            return;
-        }
-        if position == 0 {
-            transaction = worker.take().map(Worker::begin);
-        }
+) -> Worker<Conductor, Conducted> {
+    let mut transaction = Some(worker.begin());
+    for (position, next) in program.iter().enumerate() {
         if let Some(mut running) = transaction.take() {
-            match step {
-                None => drop(running.commit()),
-                // An abort ends the transaction; its further turns do nothing.
-                Some(step) => match take(&mut running, tables, *step, number * 100 + position as u64) {
-                    Ok(()) => transaction = Some(running),
-                    Err(abort) => running.abort(abort.reason),
-                },
+            // An abort ends the transaction; its further turns do nothing.
+            match take(&mut running, tables, *next, number * 100 + position as u64) {
+                Ok(()) => transaction = Some(running),
+                Err(abort) => running.abort(abort.reason),
             }
         }
-        if done.send(()).is_err() {
-            return;
+        step();
+    }
+    if let Some(running) = transaction.take() {
+        let _ = running.commit();
+    }
+    drop(transaction);
+    worker
+}
+
+/// A program in a performance.
+struct Player {
+    /// None after its end.
+    program: Option<Program<Worker<Conductor, Conducted>>>,
+    /// Turns that it has been given and not taken yet: it waits.
+    owed: usize,
+}
+
+impl Player {
+    /// Goes on as far as its turns last, or until it waits; the worker, if it has come to its end.
+    fn play(&mut self) -> Option<Worker<Conductor, Conducted>> {
+        while self.owed > 0 {
+            match self.program.as_mut()?.go_on() {
+                Ok(Turn::Step) => self.owed -= 1,
+                Ok(Turn::Waits) => return None,
+                Err(worker) => {
+                    self.owed = 0;
+                    self.program.take().into_iter().for_each(Program::end);
+                    return Some(worker);
+                }
+            }
         }
+        None
     }
 }
 
+/// Rounds in which those that wait are asked to go on, at the end: more than the longest wait that a protocol has.
+const ROUNDS_MAX: usize = 100_000;
+
 /// Runs one order of a scenario; says what was wrong.
-fn run_order<P: Protocol<M>, M: Machine>(
+fn run_order<P: Protocol<Conducted>>(
     protocol: P,
     index: IndexKind,
     options: &EngineOptions,
@@ -321,38 +340,43 @@ fn run_order<P: Protocol<M>, M: Machine>(
     order: &[usize],
     judged_by: Isolation,
 ) -> Result<(), String> {
-    let engine: Arc<Engine<P, M>> = engine_with(protocol, true, options.clone());
-    let tables = Tables { first: pairs(&engine, "t", index), other: pairs(&engine, "u", index) };
+    let engine: Arc<Engine<Conductor, Conducted>> = engine_with(Erased::new(protocol), true, options.clone());
+    let tables = Rc::new(Tables { first: pairs(&engine, "t", index), other: pairs(&engine, "u", index) });
     let mut loader = engine.loader().expect("a free slot");
     for key in scenario.loaded {
         loader.insert(&tables.first, *key, |row| row.fill(7)).expect("memory");
         loader.insert(&tables.other, *key, |row| row.fill(7)).expect("memory");
     }
-    let mut workers: Vec<_> = scenario.programs.iter().map(|_| engine.worker().expect("a free slot")).collect();
-    std::thread::scope(|scope| {
-        let (mut turns, mut answers) = (Vec::new(), Vec::new());
-        for ((worker, program), number) in workers.iter_mut().zip(scenario.programs).zip(1..) {
-            let (go, told) = channel();
-            let (done, answer) = channel();
-            let tables = &tables;
-            scope.spawn(move || perform(worker, tables, program, number, &told, &done));
-            turns.push(go);
-            answers.push(answer);
+    let mut players: Vec<_> = (1u64..)
+        .zip(scenario.programs)
+        .map(|(number, steps)| {
+            let (worker, tables) = (engine.worker().expect("a free slot"), Rc::clone(&tables));
+            Player { program: Some(Program::new(move || perform(worker, &tables, steps, number))), owed: 0 }
+        })
+        .collect();
+    let mut ended = Vec::new();
+    for &player in order {
+        players[player].owed += 1;
+        // Whoever waits goes on first: it may have what it waits for.
+        ended.extend(players.iter_mut().filter(|other| other.owed > 1).filter_map(Player::play));
+        ended.extend(players[player].play());
+    }
+    for _ in 0..ROUNDS_MAX {
+        ended.extend(players.iter_mut().filter_map(Player::play));
+        if ended.len() == players.len() {
+            break;
         }
-        // How many turns each has been given and not yet answered.
-        let mut owed = vec![0usize; order.len()];
-        for &txn in order {
-            owed[txn] -= answers[txn].try_iter().count();
-            turns[txn].send(()).expect("the thread takes all its turns");
-            owed[txn] += 1;
-            // A thread that still waits in an earlier step takes this turn when it comes back: no use in waiting for it here.
-            if owed[txn] == 1 && answers[txn].recv_timeout(PATIENCE).is_ok() {
-                owed[txn] = 0;
-            }
-        }
-        drop(turns);
-    });
-    let committed = workers.iter_mut().flat_map(Worker::take_history).collect();
+    }
+    if ended.len() < players.len() {
+        // Their coroutines can't be unwound while others' locks are waited for.
+        players.into_iter().for_each(std::mem::forget);
+        return Err("some wait for ever".into());
+    }
+    // Such a wait ends, but only because every wait does.
+    if ended.iter().any(|worker| worker.aborts().get(AbortReason::LockTimeout) > 0) {
+        return Err("some wait for each other".into());
+    }
+    let committed = ended.iter_mut().flat_map(Worker::take_history).collect();
     let recorded = recorded(&engine, committed);
     let verification = verify_history(&recorded, judged_by);
     if verification.passed { Ok(()) } else { Err(format!("{}\n{:?}", verification.verdict, verification.explanation)) }
@@ -376,7 +400,7 @@ fn engine_options(scenario: &Scenario) -> &'static [EngineOptions] {
 }
 
 /// Runs all orders of a scenario on an index; the first order that is wrong, and what is wrong with it.
-pub(crate) fn first_wrong_order<P: Protocol<M>, M: Machine>(
+pub(crate) fn first_wrong_order<P: Protocol<Conducted>>(
     make: &dyn Fn() -> P,
     index: IndexKind,
     scenario: &Scenario,
@@ -388,7 +412,7 @@ pub(crate) fn first_wrong_order<P: Protocol<M>, M: Machine>(
     let lengths: Vec<usize> = scenario.programs.iter().map(|program| program.len() + 1).collect();
     engine_options(scenario).iter().find_map(|options| {
         interleavings(&lengths).into_iter().find_map(|order| {
-            let wrong = run_order::<P, M>(make(), index, options, scenario, &order, judged_by).err()?;
+            let wrong = run_order(make(), index, options, scenario, &order, judged_by).err()?;
             Some(format!("{} ({index:?}, {options:?}, order {order:?}): {wrong}", scenario.name))
         })
     })
@@ -396,11 +420,11 @@ pub(crate) fn first_wrong_order<P: Protocol<M>, M: Machine>(
 
 struct KeepsItsPromise;
 
-impl ProtocolTest<Native> for KeepsItsPromise {
-    fn run<P: Protocol<Native>>(&self, name: &str, make: &dyn Fn() -> P) {
+impl ProtocolTest<Conducted> for KeepsItsPromise {
+    fn run<P: Protocol<Conducted>>(&self, name: &str, make: &dyn Fn() -> P) {
         for scenario in SCENARIOS {
             for index in INDEXES {
-                if let Some(wrong) = first_wrong_order::<P, Native>(make, index, scenario, P::INFO.isolation) {
+                if let Some(wrong) = first_wrong_order::<P>(make, index, scenario, P::INFO.isolation) {
                     panic!("{name}: {wrong}");
                 }
             }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use contend_derive::Row;
 use contend_engine::{
-    Engine, EngineConfig, EngineOptions, Groups, IndexKind, Info, Isolation, Key, Options, Projection, Protocol, Table,
-    TableSpec, Update,
+    Control, Engine, EngineConfig, EngineOptions, Groups, IndexKind, Info, Isolation, Key, Options, Projection,
+    Protocol, Table, TableSpec, Update,
 };
 use contend_machine::Machine;
 use contend_protocols::{ProtocolVisitor, all_protocols, with_protocol};
@@ -104,11 +104,11 @@ impl Update<Pair> for Triple {
 pub(crate) const LEFT: Projection<'static> = Projection::of_groups(Groups::FIRST);
 pub(crate) const RIGHT: Projection<'static> = Projection::of_groups(Groups::of(1));
 
-pub(crate) fn engine<P: Protocol<M>, M: Machine>(protocol: P, history: bool) -> Arc<Engine<P, M>> {
+pub(crate) fn engine<P: Control<M>, M: Machine>(protocol: P, history: bool) -> Arc<Engine<P, M>> {
     engine_with(protocol, history, EngineOptions::default())
 }
 
-pub(crate) fn engine_with<P: Protocol<M>, M: Machine>(
+pub(crate) fn engine_with<P: Control<M>, M: Machine>(
     protocol: P,
     history: bool,
     options: EngineOptions,
@@ -116,7 +116,7 @@ pub(crate) fn engine_with<P: Protocol<M>, M: Machine>(
     Engine::new(protocol, EngineConfig { workers_max: 64, epoch_ms: 0, history, options })
 }
 
-pub(crate) fn table<P: Protocol<M>, M: Machine, K: Key>(
+pub(crate) fn table<P: Control<M>, M: Machine, K: Key>(
     engine: &Engine<P, M>,
     name: &str,
     index: IndexKind,
@@ -126,7 +126,7 @@ pub(crate) fn table<P: Protocol<M>, M: Machine, K: Key>(
 }
 
 /// A table of [`Pair`]s.
-pub(crate) fn pairs<P: Protocol<M>, M: Machine>(
+pub(crate) fn pairs<P: Control<M>, M: Machine>(
     engine: &Engine<P, M>,
     name: &str,
     index: IndexKind,

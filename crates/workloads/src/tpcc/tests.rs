@@ -2,9 +2,9 @@
 
 use contend_engine::{Engine, EngineConfig, EngineOptions, Key, Options, Protocol, Row, Txn, TypedTable};
 use contend_machine::Native;
+use contend_protocols::no_wait::NoWait;
 use contend_protocols::none::NoControl;
 use contend_protocols::silo::Silo;
-use contend_protocols::two_phase_locking::NoWait;
 
 use super::schema::{
     Customer, District, History, Nothing, Order, OrderLine, Stock, Warehouse, customer_key, district_key, line_key,

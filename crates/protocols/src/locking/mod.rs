@@ -1,0 +1,505 @@
+//! Strict two-phase locking: what the protocols that lock have in common.
+//!
+//! **Idea.** A transaction locks each record before it touches it, shared to read and exclusive to write, and holds all its locks to the
+//! end. The protocols differ in what becomes of a lock that can't be had at once, which is theirs to say: [`Locks`].
+//!
+//! **Papers.** K. P. Eswaran, J. N. Gray, R. A. Lorie, I. L. Traiger: "The notions of consistency and predicate locks in a database
+//! system", CACM 1976. P. A. Bernstein, N. Goodman: "Concurrency control in distributed database systems", ACM Computing Surveys 1981.
+//! Measured against each other in X. Yu, G. Bezerra, A. Pavlo, S. Devadas, M. Stonebraker: "Staring into the abyss", VLDB 2014.
+//!
+//! **Promises** serializability; and a transaction sees a consistent state of the records while it runs.
+//!
+//! **Metadata.** The first word of a cell (a record, or, with timestamp splitting, a group of its columns) has these flags, which
+//! only who holds the cell exclusively changes; the rest is the locks':
+//!
+//! | bit | meaning |
+//! | --- | --- |
+//! | 3 | queued: somebody will have the tombstone collected (first cell only) |
+//! | 2 | unlinked: out of the index; look the key up again |
+//! | 1 | absent: a placeholder, or a tombstone |
+//!
+//! An insert or a delete holds all cells of its record, so that each tells whether there is a row.
+//!
+//! **Commit point.** The validation of the leaves, when all locks are held.
+//!
+//! **Phantoms.** A key that is absent has nothing to lock. Misses and scans observe leaf versions, which are checked at commit while all
+//! locks are held (the hybrid of locking and Silo's node sets). An insert holds its placeholder exclusively from birth.
+//!
+//! **Commit-time updates** take their locks at commit: the growing phase ends there, and what they change is held for a moment instead of
+//! for the rest of the transaction.
+//!
+//! **Departures from the papers.** Writes are buffered and installed at commit, so an abort has nothing to undo. A blind write takes its
+//! lock when it is announced, not at commit.
+
+pub mod queue;
+pub mod word;
+
+use contend_engine::sets::{AddressMap, WriteKind};
+use contend_engine::{
+    Abort, AbortReason, At, Cell, Cells, Change, Context, Control, Found, Groups, Info, Initial, Isolation, Leaf, Mode,
+    Options, Projection, Protocol, Record, Unlink,
+};
+use contend_machine::{Machine, Ordering};
+
+/// In a cell's first word: see the module.
+pub(crate) const ABSENT: u64 = 1 << 1;
+pub(crate) const UNLINKED: u64 = 1 << 2;
+pub(crate) const QUEUED: u64 = 1 << 3;
+pub(crate) const FLAGS: u64 = ABSENT | UNLINKED | QUEUED;
+
+/// How a cell is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// With others.
+    Shared,
+    /// Alone.
+    Exclusive,
+}
+
+/// A lock that was asked for.
+#[derive(Clone, Copy, Debug)]
+pub enum Asked<H> {
+    /// It is held: how the locks know it, and the cell's flags.
+    Granted(H, u64),
+    /// The record is out of the index.
+    Unlinked,
+}
+
+/// A kind of lock, and what becomes of one that can't be had at once.
+pub trait Locks<M: Machine>: Send + Sync + 'static {
+    /// Name, paper, promise, of two-phase locking with these locks.
+    const INFO: Info;
+    /// Metadata words of a cell, 1 or more.
+    const META_WORDS: usize;
+    /// What can be tuned.
+    type Options: Options;
+    /// Deliberate bugs.
+    type Faults: Faults;
+    /// A worker's own state.
+    type Local: Send + 'static;
+    /// What a holder keeps of a lock.
+    type Handle: Copy + Send + std::fmt::Debug + 'static;
+
+    /// The shared state.
+    fn new(options: Self::Options) -> Self;
+
+    /// There will be workers of numbers below `workers`.
+    fn prepare(&mut self, workers: usize) {
+        let _ = workers;
+    }
+
+    /// The state of a worker.
+    fn local(&self, worker: usize) -> Self::Local;
+
+    /// Sets the metadata of a cell that nobody else sees yet: free, or held by the transaction that is going to [`Locks::adopt`] it.
+    fn init(cell: Cell<M>, flags: u64, held: bool);
+
+    /// A transaction begins.
+    fn begin(&self, local: &mut Self::Local) {
+        let _ = local;
+    }
+
+    /// The transaction holds this new cell exclusively.
+    fn adopt(&self, local: &mut Self::Local, cell: Cell<M>) -> Self::Handle;
+
+    /// Asks for a lock on a cell that the transaction does not hold.
+    ///
+    /// # Errors
+    /// The transaction has to abort.
+    fn lock(&self, local: &mut Self::Local, cell: Cell<M>, held: Held) -> Result<Asked<Self::Handle>, Abort>;
+
+    /// Asks for the exclusive lock on a cell that the transaction holds shared.
+    ///
+    /// # Errors
+    /// The transaction has to abort; it still holds its share.
+    fn upgrade(&self, local: &mut Self::Local, cell: Cell<M>, handle: Self::Handle) -> Result<(), Abort>;
+
+    /// All locks are held, and the transaction is going to commit.
+    ///
+    /// # Errors
+    /// The transaction has to abort.
+    fn commit_point(&self, local: &mut Self::Local) -> Result<(), Abort> {
+        let _ = local;
+        Ok(())
+    }
+
+    /// Gives a lock back.
+    fn unlock(&self, local: &mut Self::Local, cell: Cell<M>, held: Held, handle: Self::Handle);
+
+    /// The transaction has ended, and holds nothing any more.
+    fn end(&self, local: &mut Self::Local, committed: bool) {
+        let _ = (local, committed);
+    }
+
+    /// The flags of a cell that the caller holds.
+    fn flags(cell: Cell<M>) -> u64;
+
+    /// Changes the flags of a cell that the caller holds exclusively.
+    fn set_flags(cell: Cell<M>, clear: u64, set: u64);
+
+    /// Holds a cell exclusively if nobody holds it or waits for it, for a moment and in nobody's name; its flags.
+    fn seize(cell: Cell<M>) -> Option<u64>;
+
+    /// Ends that, and changes the flags.
+    fn let_go(cell: Cell<M>, clear: u64, set: u64);
+}
+
+/// Deliberate bugs, each off here. A test turns one on to show that the proof would find it; see [`Sound`].
+pub trait Faults: Send + Sync + 'static {
+    /// Shared locks are released right after the read.
+    const RELEASE_SHARED_EARLY: bool = false;
+    /// An exclusive lock is granted while others read.
+    const IGNORE_READERS: bool = false;
+    /// Misses and scans observe no leaf.
+    const FORGET_GAPS: bool = false;
+    /// A write of some columns locks the cell next to theirs.
+    const LOCK_WRONG_CELL: bool = false;
+    /// Commit-time updates are applied before their cells are locked.
+    const MERGE_BEFORE_LOCK: bool = false;
+    /// An insert that aborts leaves its placeholder behind as a row.
+    const KEEP_ABORTED_INSERTS: bool = false;
+    /// Those that wait are not asked whether they may: the young wait for the old and the old for the young.
+    const WAIT_ANYWAY: bool = false;
+    /// Who was wounded commits all the same, and who wounded it does not wait for it to end.
+    const IGNORE_WOUNDS: bool = false;
+}
+
+/// No fault: the protocol as published.
+#[derive(Debug)]
+pub struct Sound;
+
+impl Faults for Sound {}
+
+/// Two-phase locking with these locks.
+#[derive(Debug)]
+pub struct TwoPhase<L> {
+    locks: L,
+}
+
+/// A lock that a transaction holds.
+type Holding<M, H> = (Cell<M>, Held, H);
+
+/// A worker's state: the locks that its transaction holds.
+#[derive(Debug)]
+pub struct TwoPhaseLocal<M: Machine, L: Locks<M>> {
+    positions: AddressMap,
+    holdings: Vec<Holding<M, L::Handle>>,
+    locks: L::Local,
+}
+
+impl<M: Machine, L: Locks<M>> TwoPhaseLocal<M, L> {
+    fn push(&mut self, cell: Cell<M>, held: Held, handle: L::Handle) {
+        self.positions.push(cell.address());
+        self.holdings.push((cell, held, handle));
+    }
+}
+
+impl<L> TwoPhase<L> {
+    /// Holds the cells of these groups, at least so; their flags, or `None` if the record is unlinked.
+    #[inline(always)]
+    fn hold<M: Machine>(
+        &self,
+        local: &mut TwoPhaseLocal<M, L>,
+        at: At<'_, M>,
+        groups: Groups,
+        held: Held,
+    ) -> Result<Option<u64>, Abort>
+    where
+        L: Locks<M>,
+    {
+        M::step(if held == Held::Shared { "lock shared" } else { "lock exclusive" });
+        let wrong = L::Faults::LOCK_WRONG_CELL && held == Held::Exclusive;
+        match at.only_cell(groups).filter(|_| !wrong) {
+            Some(cell) => self.hold_cells(local, std::iter::once(cell), held),
+            None if wrong => self.hold_cells(local, Self::wrong_cells(at, groups), held),
+            None => self.hold_cells(local, at.cells(groups), held),
+        }
+    }
+
+    #[inline(always)]
+    fn hold_cells<M: Machine>(
+        &self,
+        local: &mut TwoPhaseLocal<M, L>,
+        cells: impl Iterator<Item = Cell<M>>,
+        held: Held,
+    ) -> Result<Option<u64>, Abort>
+    where
+        L: Locks<M>,
+    {
+        let mut flags = 0;
+        for cell in cells {
+            if let Some(position) = local.positions.find(cell.address()) {
+                let (_, has, handle) = &mut local.holdings[position];
+                if held == Held::Exclusive && *has == Held::Shared {
+                    self.locks.upgrade(&mut local.locks, cell, *handle)?;
+                    *has = Held::Exclusive;
+                }
+                flags |= L::flags(cell);
+                continue;
+            }
+            match self.locks.lock(&mut local.locks, cell, held)? {
+                Asked::Unlinked => return Ok(None),
+                Asked::Granted(handle, now) => {
+                    flags |= now;
+                    if L::Faults::RELEASE_SHARED_EARLY && held == Held::Shared {
+                        self.locks.unlock(&mut local.locks, cell, held, handle);
+                    } else {
+                        local.push(cell, held, handle);
+                    }
+                }
+            }
+        }
+        Ok(Some(flags))
+    }
+
+    /// The cells that [`Faults::LOCK_WRONG_CELL`] locks.
+    fn wrong_cells<M: Machine>(at: At<'_, M>, groups: Groups) -> Cells<M> {
+        if at.table.cell_count() == 1 || groups == Groups::ALL {
+            return at.cells(groups);
+        }
+        let next = groups.into_iter().map(|group| (group as u32 + 1) % at.table.cell_count() as u32);
+        at.cells(next.fold(Groups::NONE, |all, one| all.union(Groups::of(one))))
+    }
+
+    /// Takes the locks of the updates that have waited for the commit. The others of the write set are held already.
+    #[inline(always)]
+    fn hold_merged<M: Machine>(&self, cx: &mut Context<M>, local: &mut TwoPhaseLocal<M, L>) -> Result<(), Abort>
+    where
+        L: Locks<M>,
+    {
+        for position in 0..cx.writes.len() {
+            let merged = cx.writes.entries()[position].merged();
+            if merged.is_empty() {
+                continue;
+            }
+            if L::Faults::MERGE_BEFORE_LOCK {
+                cx.writes.merge(position);
+            }
+            let write = &cx.writes.entries()[position];
+            let at = At { table: write.table(), record: write.record };
+            let flags = self.hold(local, at, merged, Held::Exclusive)?;
+            if flags.is_none_or(|flags| flags & ABSENT != 0) {
+                return Err(Abort::new(AbortReason::RecordGone));
+            }
+        }
+        Ok(())
+    }
+
+    /// Installs the write at this position, whose cells are held.
+    #[inline(always)]
+    fn install<M: Machine>(cx: &mut Context<M>, position: usize)
+    where
+        L: Locks<M>,
+    {
+        let kind = cx.writes.entries()[position].kind;
+        if kind == WriteKind::Nothing {
+            return;
+        }
+        cx.writes.install(position);
+        if kind == WriteKind::Update {
+            return;
+        }
+        let write = &mut cx.writes.entries_mut()[position];
+        let first = write.record.first_cell();
+        for cell in write.cells() {
+            match kind {
+                WriteKind::Delete => L::set_flags(cell, 0, ABSENT),
+                _ => L::set_flags(cell, ABSENT, 0),
+            }
+        }
+        match kind {
+            WriteKind::Delete => {
+                write.collect = L::flags(first) & QUEUED == 0;
+                L::set_flags(first, 0, QUEUED);
+            }
+            _ if write.fresh => L::set_flags(first, QUEUED, 0),
+            _ => {}
+        }
+    }
+
+    #[inline(always)]
+    fn release_all<M: Machine>(&self, local: &mut TwoPhaseLocal<M, L>, committed: bool)
+    where
+        L: Locks<M>,
+    {
+        M::step("release");
+        for (cell, held, handle) in local.holdings.drain(..) {
+            self.locks.unlock(&mut local.locks, cell, held, handle);
+        }
+        local.positions.clear();
+        self.locks.end(&mut local.locks, committed);
+    }
+}
+
+impl<M: Machine, L: Locks<M>> Protocol<M> for TwoPhase<L> {
+    const INFO: Info = L::INFO;
+    type Options = L::Options;
+
+    fn new(options: L::Options) -> Self {
+        TwoPhase { locks: L::new(options) }
+    }
+}
+
+impl<M: Machine, L: Locks<M>> Control<M> for TwoPhase<L> {
+    type Local = TwoPhaseLocal<M, L>;
+
+    fn info(&self) -> Info {
+        L::INFO
+    }
+
+    fn meta_words(&self) -> usize {
+        L::META_WORDS
+    }
+
+    fn prepare(&mut self, workers: usize) {
+        self.locks.prepare(workers);
+    }
+
+    fn local(&self, worker: usize) -> Self::Local {
+        let (positions, holdings) = (AddressMap::default(), Vec::with_capacity(64));
+        TwoPhaseLocal { positions, holdings, locks: self.locks.local(worker) }
+    }
+
+    fn init(&self, cells: Cells<M>, initial: Initial) {
+        for (number, cell) in cells.enumerate() {
+            match initial {
+                Initial::Loaded => L::init(cell, 0, false),
+                Initial::Inserting if number == 0 => L::init(cell, ABSENT | QUEUED, true),
+                Initial::Inserting => L::init(cell, ABSENT, true),
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn begin(&self, _: &mut Context<M>, local: &mut Self::Local) {
+        self.locks.begin(&mut local.locks);
+    }
+
+    #[inline(always)]
+    fn read(
+        &self,
+        cx: &mut Context<M>,
+        local: &mut Self::Local,
+        at: At<'_, M>,
+        columns: Projection<'_>,
+    ) -> Result<Found, Abort> {
+        let Some(flags) = self.hold(local, at, columns.groups(), Held::Shared)? else {
+            return Ok(Found::Unlinked);
+        };
+        cx.copy_row(at, columns);
+        Ok(if flags & ABSENT == 0 { Found::Row } else { Found::Absent })
+    }
+
+    #[inline(always)]
+    fn write(
+        &self,
+        cx: &mut Context<M>,
+        local: &mut Self::Local,
+        at: At<'_, M>,
+        groups: Groups,
+        mode: Mode,
+    ) -> Result<Found, Abort> {
+        if mode == Mode::Merge {
+            // A first look; the commit locks, and looks again.
+            return if at.cells(groups).any(|cell| L::flags(cell) & (ABSENT | UNLINKED) != 0) {
+                // A miss is held. Should the record have a row by now, holding it shared costs nothing but that.
+                self.read(cx, local, at, Projection::columns(&[], groups))
+            } else {
+                Ok(Found::Row)
+            };
+        }
+        let Some(flags) = self.hold(local, at, groups, Held::Exclusive)? else {
+            return Ok(Found::Unlinked);
+        };
+        if flags & ABSENT != 0 {
+            // A miss stays protected by the exclusive lock.
+            cx.copy_row(at, Projection::EXISTENCE);
+            return Ok(Found::Absent);
+        }
+        if matches!(mode, Mode::Modify | Mode::Delete) {
+            cx.copy_row(at, Projection::of_groups(groups));
+        }
+        Ok(Found::Row)
+    }
+
+    fn inserted(
+        &self,
+        cx: &mut Context<M>,
+        local: &mut Self::Local,
+        at: At<'_, M>,
+        change: &Change<M>,
+    ) -> Result<(), Abort> {
+        for cell in at.cells(Groups::ALL) {
+            let handle = self.locks.adopt(&mut local.locks, cell);
+            local.push(cell, Held::Exclusive, handle);
+        }
+        cx.nodes.follow(change)
+    }
+
+    #[inline(always)]
+    fn gap(&self, cx: &mut Context<M>, _: &mut Self::Local, leaf: Leaf<M>, version: u64) -> Result<(), Abort> {
+        if !L::Faults::FORGET_GAPS {
+            cx.nodes.add(leaf, version);
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn commit(&self, cx: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
+        self.hold_merged(cx, local)?;
+        if !cx.nodes.is_empty() {
+            M::step("validate");
+            // SeqCst: own inserts into the index come before the look at others' leaves (two transactions, each inserting
+            // where the other has scanned: at least one sees the other's insert). Pairs with itself.
+            M::fence(Ordering::SeqCst);
+            cx.nodes.validate()?;
+        }
+        self.locks.commit_point(&mut local.locks)?;
+        M::step("install");
+        for position in 0..cx.writes.len() {
+            Self::install(cx, position);
+        }
+        self.release_all(local, true);
+        Ok(())
+    }
+
+    fn abort(&self, cx: &mut Context<M>, local: &mut Self::Local) {
+        if L::Faults::KEEP_ABORTED_INSERTS {
+            for write in cx.writes.entries().iter().filter(|write| write.fresh) {
+                write.cells().for_each(|cell| L::set_flags(cell, ABSENT, 0));
+            }
+        }
+        self.release_all(local, false);
+    }
+
+    fn unlink(&self, cells: Cells<M>) -> Unlink {
+        M::step("unlink");
+        // All cells are held for a moment: a reader of any of them may rely on the key's absence.
+        let mut outcome = Unlink::Marked;
+        for (number, cell) in cells.clone().enumerate() {
+            let Some(flags) = L::seize(cell) else {
+                cells.take(number).for_each(|cell| L::let_go(cell, 0, 0));
+                return Unlink::Busy;
+            };
+            if flags & ABSENT == 0 {
+                outcome = Unlink::Alive;
+            }
+        }
+        for cell in cells {
+            match outcome {
+                Unlink::Marked => L::let_go(cell, 0, UNLINKED),
+                _ => L::let_go(cell, QUEUED, 0),
+            }
+        }
+        outcome
+    }
+
+    fn is_absent(&self, record: Record<M>) -> bool {
+        L::flags(record.first_cell()) & ABSENT != 0
+    }
+}
+
+/// What the protocols of this family have in common in their entries of the list.
+pub(crate) const fn info(name: &'static str, summary: &'static str, paper: &'static str) -> Info {
+    Info { name, summary, paper, isolation: Isolation::Serializable }
+}

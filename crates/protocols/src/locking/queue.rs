@@ -1,0 +1,610 @@
+//! A lock that knows who holds it and who waits for it, in lists under a latch.
+//!
+//! A cell has three words. The first is the latch, with what is most often asked:
+//!
+//! | bits | meaning |
+//! | --- | --- |
+//! | 63..5 | how many transactions hold the cell |
+//! | 4 | held exclusively |
+//! | 3..1 | flags: see the module above |
+//! | 0 | latched: the lists and this word belong to who has set it |
+//!
+//! The others are the heads of the lists of those who hold it and of those who wait: addresses of [`Request`]s, each on a line of its own,
+//! on which its transaction waits. A latch is held for some instructions, in which nothing is waited for.
+//!
+//! Who may wait, and in which order, is a [`Policy`]'s to say. Where it keeps the waits-for graph free of cycles, or breaks them, no
+//! wait is for ever; and each is given up in the end, should a holder have been taken off its core, or stopped by a debugger.
+
+use std::ptr::NonNull;
+
+use contend_engine::{Abort, AbortReason, Cell, Info, Options};
+use contend_machine::{Atomic64, Machine, Ordering, Spin};
+
+use super::{Asked, FLAGS, Faults, Held, Locks, UNLINKED};
+
+const LATCH: u64 = 1;
+const EXCLUSIVE: u64 = 1 << 4;
+/// One holder.
+const HOLDER: u64 = 1 << 5;
+
+/// How often a wait is prolonged before it is given up: some milliseconds at least, and much longer where others have work to do.
+const WAITS_MAX: u32 = 20_000;
+
+/// A transaction, as others see it in a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    /// Its worker.
+    pub worker: usize,
+    /// Its timestamp, if the policy gives it one.
+    pub stamp: u64,
+    /// Its number among its worker's transactions.
+    pub number: u64,
+}
+
+/// Who may wait for whom, and in which order.
+pub trait Policy<M: Machine>: Send + Sync + 'static {
+    /// Name, paper, promise.
+    const INFO: Info;
+    /// What can be tuned.
+    type Options: Options;
+    /// Deliberate bugs.
+    type Faults: Faults;
+    /// A worker's own state.
+    type Local: Send + 'static;
+
+    /// The shared state.
+    fn new(options: Self::Options) -> Self;
+
+    /// There will be workers of numbers below `workers`.
+    fn prepare(&mut self, workers: usize);
+
+    /// The state of a worker.
+    fn local(&self, worker: usize) -> Self::Local;
+
+    /// A transaction begins: how others see it.
+    fn begin(&self, local: &mut Self::Local) -> Ticket;
+
+    /// Whether a request that comes stands before one that waits.
+    fn goes_before(&self, new: Ticket, old: Ticket) -> bool;
+
+    /// A request can't be granted at once, because of these: holders, and those who wait before it. Whether it may wait.
+    fn may_wait(&self, local: &mut Self::Local, own: Ticket, because_of: impl Iterator<Item = Ticket>) -> bool;
+
+    /// It has waited, `waits` times. `look` shows those because of whom it can't be granted now.
+    ///
+    /// # Errors
+    /// It is to be given up.
+    fn keep_waiting(
+        &self,
+        local: &mut Self::Local,
+        own: Ticket,
+        waits: u32,
+        look: impl FnOnce(&mut dyn FnMut(Ticket)),
+    ) -> Result<(), AbortReason>;
+
+    /// It waits no more.
+    fn stop_waiting(&self, local: &mut Self::Local) {
+        let _ = local;
+    }
+
+    /// Called before each request.
+    ///
+    /// # Errors
+    /// The transaction has to abort.
+    fn check(&self, local: &Self::Local, own: Ticket) -> Result<(), AbortReason> {
+        let _ = (local, own);
+        Ok(())
+    }
+
+    /// The transaction is going to commit.
+    ///
+    /// # Errors
+    /// The transaction has to abort.
+    fn commit_point(&self, local: &Self::Local, own: Ticket) -> Result<(), AbortReason> {
+        let _ = (local, own);
+        Ok(())
+    }
+
+    /// The transaction has ended.
+    fn end(&self, local: &mut Self::Local, committed: bool);
+
+    /// The transaction holds one lock more.
+    fn granted(&self, local: &mut Self::Local) {
+        let _ = local;
+    }
+}
+
+/// A transaction's request of a cell. Reached by others only from the cell's lists, under its latch.
+#[repr(align(64))]
+struct Request<M: Machine> {
+    /// The next and the previous one of the list; 0 at its ends.
+    next: M::U64,
+    previous: M::U64,
+    stamp: M::U64,
+    number: M::U64,
+    /// The worker's number, and in the lowest bit whether it is for the lock exclusively.
+    who: M::U64,
+    /// The request by which the same transaction holds the cell shared; 0 if it does not.
+    upgrade_of: M::U64,
+    /// Written by who grants it, and waited for.
+    granted: M::U64,
+}
+
+type Pointer<M> = NonNull<Request<M>>;
+
+impl<M: Machine> Request<M> {
+    fn new() -> Self {
+        let word = || M::U64::new(0);
+        Request {
+            next: word(),
+            previous: word(),
+            stamp: word(),
+            number: word(),
+            who: word(),
+            upgrade_of: word(),
+            granted: word(),
+        }
+    }
+
+    fn fill(&self, own: Ticket, held: Held, upgrade_of: u64) {
+        // Relaxed, all of them: the latch publishes the request.
+        self.stamp.store(own.stamp, Ordering::Relaxed);
+        self.number.store(own.number, Ordering::Relaxed);
+        self.who.store((own.worker as u64) << 1 | u64::from(held == Held::Exclusive), Ordering::Relaxed);
+        self.upgrade_of.store(upgrade_of, Ordering::Relaxed);
+        self.granted.store(0, Ordering::Relaxed);
+    }
+
+    // Relaxed, here and below: under the latch.
+    fn ticket(&self) -> Ticket {
+        let who = self.who.load(Ordering::Relaxed);
+        let (stamp, number) = (self.stamp.load(Ordering::Relaxed), self.number.load(Ordering::Relaxed));
+        Ticket { worker: (who >> 1) as usize, stamp, number }
+    }
+
+    fn is_exclusive(&self) -> bool {
+        self.who.load(Ordering::Relaxed) & 1 != 0
+    }
+
+    fn address(&self) -> u64 {
+        std::ptr::from_ref(self).expose_provenance() as u64
+    }
+}
+
+/// The request at this address of a list; `None` at the list's end.
+///
+/// # Safety
+/// The caller has the latch of the cell in whose list the address stands.
+unsafe fn at<'a, M: Machine>(address: u64) -> Option<&'a Request<M>> {
+    let pointer = std::ptr::with_exposed_provenance::<Request<M>>(address as usize);
+    // SAFETY: what stands in a list is a request of a worker that has yet to take it out, under the latch, before it goes.
+    unsafe { pointer.as_ref() }
+}
+
+/// Which list of a cell: the number of its word.
+#[derive(Clone, Copy)]
+enum List {
+    Holders = 1,
+    Waiters = 2,
+}
+
+const META_WORDS: usize = 3;
+
+/// A cell under its latch.
+struct Latched<M: Machine> {
+    cell: Cell<M>,
+    /// The first word, without the latch.
+    word: u64,
+}
+
+impl<M: Machine> Latched<M> {
+    #[inline(always)]
+    fn new(cell: Cell<M>) -> Self {
+        let mut spin = Spin::<M>::new();
+        // A first guess instead of a load: a row that nobody holds.
+        let mut word = 0;
+        loop {
+            // Acquire: pairs with the Release of `release`.
+            match cell.word().compare_exchange(word, word | LATCH, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return Latched { cell, word },
+                Err(now) => {
+                    if now & LATCH != 0 {
+                        spin.wait();
+                    }
+                    word = now & !LATCH;
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn release(self) {
+        // Release: the lists and the row; pairs with the Acquire of `new`.
+        self.cell.word().store(self.word, Ordering::Release);
+    }
+
+    #[inline(always)]
+    fn head(&self, list: List) -> &M::U64 {
+        // SAFETY: cells of these locks have three words.
+        unsafe { self.cell.meta(list as usize) }
+    }
+
+    #[inline(always)]
+    fn first(&self, list: List) -> Option<&Request<M>> {
+        // SAFETY: the latch is held.
+        unsafe { at(self.head(list).load(Ordering::Relaxed)) }
+    }
+
+    fn all(&self, list: List) -> impl Iterator<Item = &Request<M>> {
+        // SAFETY: the latch is held as long as the iterator is used.
+        std::iter::successors(self.first(list), |request| unsafe { at(request.next.load(Ordering::Relaxed)) })
+    }
+
+    /// Puts a request behind this one, or at the head.
+    #[inline(always)]
+    fn link(&self, list: List, request: &Request<M>, behind: Option<&Request<M>>) {
+        let link = behind.map_or(self.head(list), |before| &before.next);
+        let next = link.load(Ordering::Relaxed);
+        request.next.store(next, Ordering::Relaxed);
+        request.previous.store(behind.map_or(0, Request::address), Ordering::Relaxed);
+        link.store(request.address(), Ordering::Relaxed);
+        // SAFETY: the latch is held.
+        if let Some(next) = unsafe { at::<M>(next) } {
+            next.previous.store(request.address(), Ordering::Relaxed);
+        }
+    }
+
+    #[inline(always)]
+    fn unlink(&self, list: List, request: &Request<M>) {
+        let (next, previous) = (request.next.load(Ordering::Relaxed), request.previous.load(Ordering::Relaxed));
+        // SAFETY: the latch is held.
+        let (after, before) = unsafe { (at::<M>(next), at::<M>(previous)) };
+        before.map_or(self.head(list), |before| &before.next).store(next, Ordering::Relaxed);
+        if let Some(after) = after {
+            after.previous.store(previous, Ordering::Relaxed);
+        }
+    }
+
+    #[inline(always)]
+    fn holders(&self) -> u64 {
+        self.word / HOLDER
+    }
+
+    /// Whether those who hold it leave room for a lock like this.
+    #[inline(always)]
+    fn has_room<F: Faults>(&self, exclusive: bool) -> bool {
+        self.holders() == 0 || self.word & EXCLUSIVE == 0 && (!exclusive || F::IGNORE_READERS)
+    }
+
+    #[inline(always)]
+    fn add_holder(&mut self, request: &Request<M>) {
+        self.link(List::Holders, request, None);
+        self.word += HOLDER;
+        if request.is_exclusive() {
+            self.word |= EXCLUSIVE;
+        }
+    }
+
+    #[inline(always)]
+    fn remove_holder(&mut self, request: &Request<M>) {
+        self.unlink(List::Holders, request);
+        self.word -= HOLDER;
+        if request.is_exclusive() {
+            self.word &= !EXCLUSIVE;
+        }
+    }
+
+    /// Grants what waits and can be granted now, from the head on.
+    #[cold]
+    fn serve<F: Faults>(&mut self) {
+        while let Some(first) = self.first(List::Waiters) {
+            // SAFETY: the address of a holder, and the latch is held.
+            let upgraded = unsafe { at::<M>(first.upgrade_of.load(Ordering::Relaxed)) };
+            let first = NonNull::from(first);
+            // SAFETY: it stays in the list until it is taken out below; the borrow must not hold `self`.
+            let first = unsafe { first.as_ref() };
+            match upgraded {
+                Some(_) if self.holders() > 1 => return,
+                None if !self.has_room::<F>(first.is_exclusive()) => return,
+                _ => {}
+            }
+            self.unlink(List::Waiters, first);
+            match upgraded {
+                Some(share) => {
+                    share.who.store(share.who.load(Ordering::Relaxed) | 1, Ordering::Relaxed);
+                    self.word |= EXCLUSIVE;
+                }
+                None => self.add_holder(first),
+            }
+            // Release: what the holders before did; pairs with the Acquire of the wait. From here on the request is not to be touched.
+            first.granted.store(1, Ordering::Release);
+        }
+    }
+
+    /// Those because of whom a request, which is in the queue, can't be granted: holders that leave no room for it, and those before it.
+    fn in_the_way<'a>(
+        &'a self,
+        own: Ticket,
+        exclusive: bool,
+        request: &'a Request<M>,
+    ) -> impl Iterator<Item = Ticket> + 'a {
+        let whole = self.word & EXCLUSIVE != 0;
+        let holders = self.all(List::Holders).filter(move |_| exclusive || whole);
+        let before = self.all(List::Waiters).take_while(move |other| !std::ptr::eq(*other, request));
+        holders.chain(before).map(Request::ticket).filter(move |other| other.worker != own.worker)
+    }
+}
+
+/// Locks with queues, under this policy.
+#[derive(Debug)]
+pub struct Queues<P> {
+    policy: P,
+}
+
+/// A worker's state.
+pub struct QueuesLocal<M: Machine, P: Policy<M>> {
+    own: Ticket,
+    /// Requests, of which the running transaction uses the first.
+    requests: Vec<Box<Request<M>>>,
+    used: usize,
+    policy: P::Local,
+}
+
+impl<M: Machine, P: Policy<M>> QueuesLocal<M, P> {
+    /// A request that is not in use.
+    #[inline(always)]
+    fn take(&mut self) -> Pointer<M> {
+        if self.used == self.requests.len() {
+            self.more();
+        }
+        self.used += 1;
+        NonNull::from(&*self.requests[self.used - 1])
+    }
+
+    #[cold]
+    fn more(&mut self) {
+        self.requests.extend((0..32).map(|_| Box::new(Request::new())));
+    }
+}
+
+/// A request that its holder keeps. It is the worker's own until it has ended.
+#[derive(Debug)]
+pub struct Kept<M: Machine>(Pointer<M>);
+
+impl<M: Machine> Clone for Kept<M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M: Machine> Copy for Kept<M> {}
+
+// SAFETY: a request is words that any thread may access, and belongs to the worker that keeps it.
+unsafe impl<M: Machine> Send for Kept<M> {}
+
+impl<M: Machine> std::fmt::Debug for Request<M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Request").finish_non_exhaustive()
+    }
+}
+
+impl<P> Queues<P> {
+    /// Waits until the request, which is in the queue, is granted.
+    #[cold]
+    fn wait<M: Machine>(
+        &self,
+        local: &mut QueuesLocal<M, P>,
+        cell: Cell<M>,
+        request: &Request<M>,
+        held: Held,
+    ) -> Result<(), AbortReason>
+    where
+        P: Policy<M>,
+    {
+        M::step("wait");
+        let (own, exclusive) = (local.own, held == Held::Exclusive);
+        let mut spin = Spin::<M>::new();
+        // Acquire: pairs with the Release of `serve`.
+        while request.granted.load(Ordering::Acquire) == 0 {
+            let look = |visit: &mut dyn FnMut(Ticket)| {
+                let latched = Latched::new(cell);
+                // Relaxed: under the latch.
+                if request.granted.load(Ordering::Relaxed) == 0 {
+                    latched.in_the_way(own, exclusive, request).for_each(visit);
+                }
+                latched.release();
+            };
+            let goes_on = match spin.count() {
+                WAITS_MAX.. => Err(AbortReason::LockTimeout),
+                waits => self.policy.keep_waiting(&mut local.policy, own, waits, look),
+            };
+            if let Err(reason) = goes_on {
+                let mut latched = Latched::new(cell);
+                // Relaxed: under the latch.
+                if request.granted.load(Ordering::Relaxed) != 0 {
+                    latched.release();
+                    break;
+                }
+                latched.unlink(List::Waiters, request);
+                latched.serve::<P::Faults>();
+                latched.release();
+                self.policy.stop_waiting(&mut local.policy);
+                return Err(reason);
+            }
+            spin.wait();
+        }
+        self.policy.stop_waiting(&mut local.policy);
+        Ok(())
+    }
+}
+
+impl<M: Machine, P: Policy<M>> Locks<M> for Queues<P> {
+    const INFO: Info = P::INFO;
+    const META_WORDS: usize = META_WORDS;
+    type Options = P::Options;
+    type Faults = P::Faults;
+    type Local = QueuesLocal<M, P>;
+    type Handle = Kept<M>;
+
+    fn new(options: P::Options) -> Self {
+        Queues { policy: P::new(options) }
+    }
+
+    fn prepare(&mut self, workers: usize) {
+        self.policy.prepare(workers);
+    }
+
+    fn local(&self, worker: usize) -> QueuesLocal<M, P> {
+        let own = Ticket { worker, stamp: 0, number: 0 };
+        QueuesLocal { own, requests: Vec::new(), used: 0, policy: self.policy.local(worker) }
+    }
+
+    fn init(cell: Cell<M>, flags: u64, held: bool) {
+        for list in [List::Holders, List::Waiters] {
+            // SAFETY: cells of these locks have three words. Relaxed: the index publishes the record.
+            unsafe { cell.meta(list as usize) }.store(0, Ordering::Relaxed);
+        }
+        // Relaxed: likewise. What is held is latched until `adopt` says by whom.
+        cell.word().store(flags | if held { LATCH } else { 0 }, Ordering::Relaxed);
+    }
+
+    #[inline(always)]
+    fn begin(&self, local: &mut Self::Local) {
+        local.own = self.policy.begin(&mut local.policy);
+    }
+
+    fn adopt(&self, local: &mut Self::Local, cell: Cell<M>) -> Kept<M> {
+        let kept = local.take();
+        // SAFETY: this worker's own.
+        let request = unsafe { kept.as_ref() };
+        request.fill(local.own, Held::Exclusive, 0);
+        // Relaxed: the latch is this transaction's.
+        let mut latched = Latched { cell, word: cell.word().load(Ordering::Relaxed) & !LATCH };
+        latched.add_holder(request);
+        latched.release();
+        Kept(kept)
+    }
+
+    #[inline(always)]
+    fn lock(&self, local: &mut Self::Local, cell: Cell<M>, held: Held) -> Result<Asked<Kept<M>>, Abort> {
+        self.policy.check(&local.policy, local.own).map_err(Abort::new)?;
+        let mut latched = Latched::new(cell);
+        if latched.word & UNLINKED != 0 {
+            latched.release();
+            return Ok(Asked::Unlinked);
+        }
+        let (own, exclusive) = (local.own, held == Held::Exclusive);
+        let kept = local.take();
+        // SAFETY: this worker's own, which lives as long as the worker.
+        let request = unsafe { kept.as_ref() };
+        request.fill(own, held, 0);
+        // Behind which of those that wait? Not all stand in the policy's order: who upgrades stands first.
+        let stands_behind = |other: &&Request<M>| !self.policy.goes_before(own, other.ticket());
+        let before = latched.all(List::Waiters).filter(stands_behind).last().map(NonNull::from);
+        if before.is_none() && latched.has_room::<P::Faults>(exclusive) {
+            latched.add_holder(request);
+            let flags = latched.word & FLAGS;
+            latched.release();
+            self.policy.granted(&mut local.policy);
+            return Ok(Asked::Granted(Kept(kept), flags));
+        }
+        // SAFETY: in the list, under the latch.
+        latched.link(List::Waiters, request, before.map(|before| unsafe { before.as_ref() }));
+        let in_the_way = latched.in_the_way(own, exclusive, request);
+        let may_wait = self.policy.may_wait(&mut local.policy, own, in_the_way) || P::Faults::WAIT_ANYWAY;
+        if !may_wait {
+            latched.unlink(List::Waiters, request);
+        }
+        latched.release();
+        let reason = if exclusive { AbortReason::WriteLocked } else { AbortReason::ReadLocked };
+        let granted = if may_wait { self.wait(local, cell, request, held) } else { Err(reason) };
+        if let Err(reason) = granted {
+            local.used -= 1;
+            return Err(Abort::new(reason));
+        }
+        self.policy.granted(&mut local.policy);
+        // Relaxed: flags of a cell that is held change by this transaction only.
+        Ok(Asked::Granted(Kept(kept), cell.word().load(Ordering::Relaxed) & FLAGS))
+    }
+
+    fn upgrade(&self, local: &mut Self::Local, cell: Cell<M>, Kept(share): Kept<M>) -> Result<(), Abort> {
+        self.policy.check(&local.policy, local.own).map_err(Abort::new)?;
+        // SAFETY: this worker's own.
+        let share = unsafe { share.as_ref() };
+        let mut latched = Latched::new(cell);
+        if latched.holders() == 1 || P::Faults::IGNORE_READERS {
+            // Relaxed: under the latch.
+            share.who.store(share.who.load(Ordering::Relaxed) | 1, Ordering::Relaxed);
+            latched.word |= EXCLUSIVE;
+            latched.release();
+            return Ok(());
+        }
+        let own = local.own;
+        let request = local.take();
+        // SAFETY: this worker's own.
+        let request = unsafe { request.as_ref() };
+        request.fill(own, Held::Exclusive, share.address());
+        // Before all others, who have to wait for this transaction's share in any case.
+        latched.link(List::Waiters, request, None);
+        let in_the_way = latched.in_the_way(own, true, request);
+        let may_wait = self.policy.may_wait(&mut local.policy, own, in_the_way) || P::Faults::WAIT_ANYWAY;
+        if !may_wait {
+            latched.unlink(List::Waiters, request);
+        }
+        latched.release();
+        let granted =
+            if may_wait { self.wait(local, cell, request, Held::Exclusive) } else { Err(AbortReason::WriteLocked) };
+        // The share is what is kept.
+        local.used -= 1;
+        granted.map_err(Abort::new)
+    }
+
+    fn commit_point(&self, local: &mut Self::Local) -> Result<(), Abort> {
+        self.policy.commit_point(&local.policy, local.own).map_err(Abort::new)
+    }
+
+    #[inline(always)]
+    fn unlock(&self, _: &mut Self::Local, cell: Cell<M>, _: Held, Kept(kept): Kept<M>) {
+        let mut latched = Latched::new(cell);
+        // SAFETY: this worker's own.
+        latched.remove_holder(unsafe { kept.as_ref() });
+        if latched.first(List::Waiters).is_some() {
+            latched.serve::<P::Faults>();
+        }
+        latched.release();
+    }
+
+    #[inline(always)]
+    fn end(&self, local: &mut Self::Local, committed: bool) {
+        local.used = 0;
+        self.policy.end(&mut local.policy, committed);
+    }
+
+    #[inline(always)]
+    fn flags(cell: Cell<M>) -> u64 {
+        // Acquire: pairs with the Release of `release`, for who holds nothing.
+        cell.word().load(Ordering::Acquire) & FLAGS
+    }
+
+    fn set_flags(cell: Cell<M>, clear: u64, set: u64) {
+        // Others may look at the lists meanwhile.
+        let mut latched = Latched::new(cell);
+        latched.word = latched.word & !clear | set;
+        latched.release();
+    }
+
+    fn seize(cell: Cell<M>) -> Option<u64> {
+        // Relaxed: the exchange decides.
+        let word = cell.word().load(Ordering::Relaxed);
+        let free = word & !FLAGS == 0;
+        // Acquire: as in `Latched::new`. Nobody waits for what nobody holds.
+        let taken =
+            free && cell.word().compare_exchange(word, word | LATCH, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        taken.then_some(word)
+    }
+
+    fn let_go(cell: Cell<M>, clear: u64, set: u64) {
+        // Relaxed: the latch is the caller's. Release: as any.
+        cell.word().store(cell.word().load(Ordering::Relaxed) & FLAGS & !clear | set, Ordering::Release);
+    }
+}

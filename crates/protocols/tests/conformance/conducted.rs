@@ -1,0 +1,105 @@
+//! A machine on which a transaction that waits gives its turn back to a conductor: programs are coroutines of one thread, and run in
+//! exactly the order in which they are told to.
+
+use std::alloc::Layout;
+use std::cell::{Cell, RefCell};
+use std::ptr::NonNull;
+
+use contend_machine::{Cycles, Machine, Native, Ordering};
+use corosensei::stack::DefaultStack;
+use corosensei::{Coroutine, CoroutineResult, Yielder};
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Conducted;
+
+/// What a program says when it gives its turn back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// It has taken a step.
+    Step,
+    /// It waits for another in the middle of one.
+    Waits,
+}
+
+/// A program, and where it stands.
+pub(crate) struct Program<T> {
+    coroutine: Coroutine<(), Turn, T, DefaultStack>,
+    yielder: *const Yielder<(), Turn>,
+}
+
+thread_local! {
+    /// That of the program that runs; null outside.
+    static RUNNING: Cell<*const Yielder<(), Turn>> = const { Cell::new(std::ptr::null()) };
+    /// Of programs that have ended, for others.
+    static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
+    static CLOCK: Cell<u64> = const { Cell::new(0) };
+}
+
+impl<T: 'static> Program<T> {
+    /// A program, which calls [`step`] after each of its steps.
+    pub(crate) fn new(body: impl FnOnce() -> T + 'static) -> Self {
+        let stack = STACKS.with_borrow_mut(Vec::pop).unwrap_or_default();
+        let coroutine = Coroutine::with_stack(stack, move |yielder: &Yielder<(), Turn>, ()| {
+            RUNNING.set(yielder);
+            body()
+        });
+        Program { coroutine, yielder: std::ptr::null() }
+    }
+
+    /// Lets it go on until it has taken a step, or waits; or to its end.
+    pub(crate) fn go_on(&mut self) -> Result<Turn, T> {
+        RUNNING.set(self.yielder);
+        let result = self.coroutine.resume(());
+        self.yielder = RUNNING.replace(std::ptr::null());
+        match result {
+            CoroutineResult::Yield(turn) => Ok(turn),
+            CoroutineResult::Return(value) => Err(value),
+        }
+    }
+}
+
+impl<T> Program<T> {
+    /// To be called when it has come to its end: its stack can be used again.
+    pub(crate) fn end(self) {
+        STACKS.with_borrow_mut(|stacks| stacks.push(self.coroutine.into_stack()));
+    }
+}
+
+/// The program that runs has taken a step.
+pub(crate) fn step() {
+    give_back(Turn::Step);
+}
+
+fn give_back(turn: Turn) {
+    // SAFETY: the yielder of the coroutine that runs, which lives as long as that.
+    if let Some(yielder) = unsafe { RUNNING.get().as_ref() } {
+        yielder.suspend(turn);
+    }
+}
+
+impl Machine for Conducted {
+    type U64 = <Native as Machine>::U64;
+    const NAME: &'static str = "conducted";
+
+    fn fence(order: Ordering) {
+        Native::fence(order);
+    }
+    fn now() -> Cycles {
+        CLOCK.replace(CLOCK.get() + 1)
+    }
+    fn cycles_per_second() -> f64 {
+        1e9
+    }
+    fn pause() {}
+    fn yield_now() {
+        give_back(Turn::Waits);
+    }
+    fn prefetch<T>(_: *const T) {}
+    fn alloc(layout: Layout) -> Option<NonNull<u8>> {
+        Native::alloc(layout)
+    }
+    unsafe fn dealloc(block: NonNull<u8>, layout: Layout) {
+        // SAFETY: as the caller says; `alloc` is Native's.
+        unsafe { Native::dealloc(block, layout) };
+    }
+}
