@@ -4,13 +4,15 @@
 //!
 //! | bits | meaning |
 //! | --- | --- |
-//! | 63..5 | how many transactions hold the cell |
+//! | 63..6 | how many transactions hold the cell |
+//! | 5 | somebody waits |
 //! | 4 | held exclusively |
 //! | 3..1 | flags: see the module above |
 //! | 0 | latched: the lists and this word belong to who has set it |
 //!
 //! The others are the heads of the lists of those who hold it and of those who wait: addresses of [`Request`]s, each on a line of its own,
-//! on which its transaction waits. A latch is held for some instructions, in which nothing is waited for.
+//! on which its transaction waits. A latch is held for some instructions, in which nothing is waited for. The only holder of a cell for
+//! which nobody waits gives it back by one exchange of the first word: what the list of holders says counts only if there is one.
 //!
 //! Who may wait, and in which order, is a [`Policy`]'s to say. Where it keeps the waits-for graph free of cycles, or breaks them, no
 //! wait is for ever; and each is given up in the end, should a holder have been taken off its core, or stopped by a debugger.
@@ -24,8 +26,9 @@ use super::{Asked, FLAGS, Faults, Held, Locks, UNLINKED};
 
 const LATCH: u64 = 1;
 const EXCLUSIVE: u64 = 1 << 4;
+const WAITING: u64 = 1 << 5;
 /// One holder.
-const HOLDER: u64 = 1 << 5;
+const HOLDER: u64 = 1 << 6;
 
 /// How often a wait is prolonged before it is given up: some milliseconds at least, and much longer where others have work to do.
 const WAITS_MAX: u32 = 20_000;
@@ -229,10 +232,20 @@ impl<M: Machine> Latched<M> {
         unsafe { self.cell.meta(list as usize) }
     }
 
+    /// The address of the first in a list, 0 if there is none.
+    #[inline(always)]
+    fn first_address(&self, list: List) -> u64 {
+        let is_empty = match list {
+            List::Holders => self.holders() == 0,
+            List::Waiters => self.word & WAITING == 0,
+        };
+        if is_empty { 0 } else { self.head(list).load(Ordering::Relaxed) }
+    }
+
     #[inline(always)]
     fn first(&self, list: List) -> Option<&Request<M>> {
-        // SAFETY: the latch is held.
-        unsafe { at(self.head(list).load(Ordering::Relaxed)) }
+        // SAFETY: the latch is held, and the list is not empty if there is an address.
+        unsafe { at(self.first_address(list)) }
     }
 
     fn all(&self, list: List) -> impl Iterator<Item = &Request<M>> {
@@ -244,7 +257,7 @@ impl<M: Machine> Latched<M> {
     #[inline(always)]
     fn link(&self, list: List, request: &Request<M>, behind: Option<&Request<M>>) {
         let link = behind.map_or(self.head(list), |before| &before.next);
-        let next = link.load(Ordering::Relaxed);
+        let next = behind.map_or_else(|| self.first_address(list), |before| before.next.load(Ordering::Relaxed));
         request.next.store(next, Ordering::Relaxed);
         request.previous.store(behind.map_or(0, Request::address), Ordering::Relaxed);
         link.store(request.address(), Ordering::Relaxed);
@@ -262,6 +275,18 @@ impl<M: Machine> Latched<M> {
         before.map_or(self.head(list), |before| &before.next).store(next, Ordering::Relaxed);
         if let Some(after) = after {
             after.previous.store(previous, Ordering::Relaxed);
+        }
+    }
+
+    fn add_waiter(&mut self, request: &Request<M>, behind: Option<&Request<M>>) {
+        self.link(List::Waiters, request, behind);
+        self.word |= WAITING;
+    }
+
+    fn remove_waiter(&mut self, request: &Request<M>) {
+        self.unlink(List::Waiters, request);
+        if self.head(List::Waiters).load(Ordering::Relaxed) == 0 {
+            self.word &= !WAITING;
         }
     }
 
@@ -308,7 +333,7 @@ impl<M: Machine> Latched<M> {
                 None if !self.has_room::<F>(first.is_exclusive()) => return,
                 _ => {}
             }
-            self.unlink(List::Waiters, first);
+            self.remove_waiter(first);
             match upgraded {
                 Some(share) => {
                     share.who.store(share.who.load(Ordering::Relaxed) | 1, Ordering::Relaxed);
@@ -425,7 +450,7 @@ impl<P> Queues<P> {
                     latched.release();
                     break;
                 }
-                latched.unlink(List::Waiters, request);
+                latched.remove_waiter(request);
                 latched.serve::<P::Faults>();
                 latched.release();
                 self.policy.stop_waiting(&mut local.policy);
@@ -509,11 +534,11 @@ impl<M: Machine, P: Policy<M>> Locks<M> for Queues<P> {
             return Ok(Asked::Granted(Kept(kept), flags));
         }
         // SAFETY: in the list, under the latch.
-        latched.link(List::Waiters, request, before.map(|before| unsafe { before.as_ref() }));
+        latched.add_waiter(request, before.map(|before| unsafe { before.as_ref() }));
         let in_the_way = latched.in_the_way(own, exclusive, request);
         let may_wait = self.policy.may_wait(&mut local.policy, own, in_the_way) || P::Faults::WAIT_ANYWAY;
         if !may_wait {
-            latched.unlink(List::Waiters, request);
+            latched.remove_waiter(request);
         }
         latched.release();
         let reason = if exclusive { AbortReason::WriteLocked } else { AbortReason::ReadLocked };
@@ -545,11 +570,11 @@ impl<M: Machine, P: Policy<M>> Locks<M> for Queues<P> {
         let request = unsafe { request.as_ref() };
         request.fill(own, Held::Exclusive, share.address());
         // Before all others, who have to wait for this transaction's share in any case.
-        latched.link(List::Waiters, request, None);
+        latched.add_waiter(request, None);
         let in_the_way = latched.in_the_way(own, true, request);
         let may_wait = self.policy.may_wait(&mut local.policy, own, in_the_way) || P::Faults::WAIT_ANYWAY;
         if !may_wait {
-            latched.unlink(List::Waiters, request);
+            latched.remove_waiter(request);
         }
         latched.release();
         let granted =
@@ -564,7 +589,13 @@ impl<M: Machine, P: Policy<M>> Locks<M> for Queues<P> {
     }
 
     #[inline(always)]
-    fn unlock(&self, _: &mut Self::Local, cell: Cell<M>, _: Held, Kept(kept): Kept<M>) {
+    fn unlock(&self, _: &mut Self::Local, cell: Cell<M>, held: Held, Kept(kept): Kept<M>) {
+        // A first guess: this is the only holder, of a row, and nobody waits.
+        let word = HOLDER | if held == Held::Exclusive { EXCLUSIVE } else { 0 };
+        // Release: the row; pairs with the Acquire of `Latched::new`.
+        if cell.word().compare_exchange(word, 0, Ordering::Release, Ordering::Relaxed).is_ok() {
+            return;
+        }
         let mut latched = Latched::new(cell);
         // SAFETY: this worker's own.
         latched.remove_holder(unsafe { kept.as_ref() });
