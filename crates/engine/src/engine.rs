@@ -383,8 +383,8 @@ impl<P: Control<M>, M: Machine> Worker<P, M> {
         match self.engine.protocol.unlink(cells) {
             Unlink::Alive => {}
             Unlink::Busy => self.garbage.tombstones.push_back(corpse),
-            Unlink::Marked => {
-                let removed = self.engine.tables.read()[corpse.table as usize].remove(&corpse.key, corpse.record);
+            Unlink::Marked { time } => {
+                let removed = self.engine.tables.read()[corpse.table as usize].remove(&corpse.key, corpse.record, time);
                 debug_assert!(removed, "a marked tombstone stands under its key");
                 corpse.epoch = self.engine.epochs.current();
                 self.garbage.unlinked.push_back(corpse);

@@ -119,7 +119,10 @@ impl<M: Machine> At<'_, M> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unlink {
     /// It is marked; from now on every access answers [`Found::Unlinked`]. The engine takes it out of the index.
-    Marked,
+    Marked {
+        /// What its leaf's word is raised to before ([`Leaf::word`]): 0 for protocols that don't use it.
+        time: u64,
+    },
     /// It has a row again, and needs no collecting until it is deleted again.
     Alive,
     /// Somebody works on it: try again later.

@@ -529,6 +529,11 @@ impl<M: Machine> NodeSet<M> {
         }
     }
 
+    /// The leaves that were observed, some more than once.
+    pub fn leaves(&self) -> impl Iterator<Item = Leaf<M>> + '_ {
+        self.leaves.iter().map(|&(leaf, _)| leaf)
+    }
+
     /// Whether no leaf was observed.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {

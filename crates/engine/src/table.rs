@@ -6,7 +6,7 @@ use std::ops::{ControlFlow, Deref};
 use std::sync::Arc;
 
 use contend_index::{Change, Direction, Index, IndexKind, Insert, Key, KeyWords, Leaf, Lookup, Run, ScanVisitor};
-use contend_machine::{Atomic64, Latched, Machine, Ordering};
+use contend_machine::{Atomic64, Latched, Machine, Ordering, Spin};
 
 use crate::group::{GROUPS_MAX, Groups};
 use crate::record::{Cells, Record};
@@ -392,6 +392,21 @@ impl<M: Machine, K: Key> Table<M, K> {
 
     /// The row under this key as it stands, outside any transaction, with whether it is absent by `is_absent`, which knows the
     /// protocol's metadata.
+    /// Raises the protocol's word of the leaf that covers the key.
+    fn raise(&self, key: K, time: u64) {
+        let mut spin = Spin::<M>::new();
+        loop {
+            let lookup = self.lookup(key);
+            // Relaxed: ordered by the fence, which `Leaf::word` asks for.
+            lookup.leaf.word().fetch_max(time, Ordering::Relaxed);
+            M::fence(Ordering::SeqCst);
+            if lookup.leaf.version() == lookup.version {
+                return;
+            }
+            spin.wait();
+        }
+    }
+
     pub(crate) fn peek(&self, record: Record<M>, to: &mut Vec<u64>) {
         to.resize(self.payload_words(), 0);
         M::copy_out(self.payload(record), to);
@@ -416,8 +431,8 @@ impl<M: Machine, K: Key> Table<M, K> {
 /// A table whose key type is not known: what garbage collection and accounting need of it.
 pub(crate) trait AnyTable<M: Machine>: Send + Sync {
     fn core(&self) -> &TableCore<M>;
-    /// Removes the record from the index if it stands there under this key.
-    fn remove(&self, key: &KeyWords, record: Record<M>) -> bool;
+    /// Removes the record from the index if it stands there under this key, after raising its leaf's word to `time`.
+    fn remove(&self, key: &KeyWords, record: Record<M>, time: u64) -> bool;
     fn bytes(&self) -> u64;
     /// The record under this key, absent or not.
     fn find(&self, key: &KeyWords) -> Option<Record<M>>;
@@ -430,7 +445,10 @@ impl<M: Machine, K: Key> AnyTable<M> for Table<M, K> {
         &self.core
     }
 
-    fn remove(&self, key: &KeyWords, record: Record<M>) -> bool {
+    fn remove(&self, key: &KeyWords, record: Record<M>, time: u64) -> bool {
+        if time > 0 {
+            self.raise(K::from_words(*key), time);
+        }
         if !self.history {
             return self.index.remove(K::from_words(*key), record.value());
         }

@@ -110,6 +110,9 @@ pub const CORES_MAX: usize = 64;
 const STEPS_MAX: u64 = 100_000;
 /// A core whose transaction aborts more often gives it up.
 const TRIES_MAX: u32 = 64;
+/// No more executions after so many that were cut off, whose memory is not freed.
+const LIVELOCKS_MAX: u64 = 100;
+
 /// Executions that shrinking may take.
 const SHRINKS_MAX: u64 = 5_000;
 
@@ -382,6 +385,9 @@ impl<W: Workload<Simulated>> Exploration<W> {
                 explored.found = Some(self.shrink(judged, seed, explored.executions)?);
                 break;
             }
+            if explored.livelocks == LIVELOCKS_MAX {
+                break;
+            }
             if strategy.is_exhausted() {
                 explored.exhausted = true;
                 break;
@@ -451,7 +457,8 @@ impl<W: Workload<Simulated>> Exploration<W> {
         let bodies = bodies.collect();
         strategy.begin(self.cores);
         let execution = self.explorer.execute(bodies, strategy, traced);
-        let mut left = Rc::into_inner(left).expect("all bodies have ended").into_inner();
+        // Bodies that were cut off have it still.
+        let mut left = left.replace(Left { workers: Vec::new(), aborts: 0, stuck: None });
         if let Some(reason) = left.stuck {
             return Err(LabError::BadInput(format!(
                 "{} could not go on: transactions abort by {reason}",

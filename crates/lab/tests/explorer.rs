@@ -3,8 +3,11 @@
 use contend_engine::Protocol;
 use contend_lab::explore::{ExploreConfig, Explored, StrategyChoice, explore, explore_protocol};
 use contend_lab::{RunConfig, Stop};
+use contend_protocols::deadlock_detection::DeadlockDetection;
 use contend_protocols::no_wait::NoWait;
-use contend_protocols::{locking, silo};
+use contend_protocols::wait_die::WaitDie;
+use contend_protocols::wound_wait::WoundWait;
+use contend_protocols::{locking, occ, silo, tictoc};
 use contend_sim::Simulated;
 use contend_workloads::litmus;
 
@@ -74,47 +77,104 @@ fn found<P: Protocol<Simulated>>(fault: &str, workload: &str, settings: &[(&str,
     }
 }
 
-macro_rules! silo_with {
-    ($fault:ident, $workload:literal, $settings:expr) => {{
-        struct Broken;
-        impl silo::Faults for Broken {
-            const $fault: bool = true;
+macro_rules! broken {
+    ($test:ident: $faults:ident, $protocol:ty; $($fault:ident, $workload:literal, $settings:expr;)*) => {
+        #[test]
+        fn $test() {
+            $({
+                struct Broken;
+                impl $faults::Faults for Broken {
+                    const $fault: bool = true;
+                }
+                let name = <$protocol as Protocol<Simulated>>::INFO.name;
+                found::<$protocol>(&format!("{name} {}", stringify!($fault)), $workload, $settings);
+            })*
         }
-        found::<silo::Silo<Broken>>(concat!("silo ", stringify!($fault)), $workload, $settings);
-    }};
+    };
 }
 
-macro_rules! locking_with {
-    ($fault:ident, $workload:literal, $settings:expr) => {{
-        struct Broken;
-        impl locking::Faults for Broken {
-            const $fault: bool = true;
-        }
-        found::<NoWait<Broken>>(concat!("2pl-nowait ", stringify!($fault)), $workload, $settings);
-    }};
+/// Transactions that wait for each other for ever are cut, and counted.
+#[track_caller]
+fn stands_still<P: Protocol<Simulated>>(fault: &str, workload: &str) {
+    let config = ExploreConfig { executions: 2000, ..ExploreConfig::default() };
+    let explored = explore_protocol::<P>(&on(workload, &[]), &config).expect("valid");
+    println!("{fault} on {workload}: {} of {} stand still", explored.livelocks, explored.executions);
+    assert!(explored.livelocks > 0, "{fault} on {workload}: never stands still");
 }
 
 const SPLIT: &[(&str, &str)] = &[("cu", "on"), ("ts", "on")];
 
-#[test]
-fn every_broken_silo_is_found() {
-    silo_with!(IGNORE_LOCKS_IN_VALIDATION, "litmus-write-skew", &[]);
-    silo_with!(SKIP_VALIDATION_OF_WRITTEN, "litmus-lost-update", &[]);
-    silo_with!(FORGET_READ_ONLY, "litmus-write-skew", &[]);
-    silo_with!(FORGET_GAPS, "litmus-absent", &[]);
-    silo_with!(FORGET_GAPS, "litmus-scans", &[]);
-    silo_with!(SHOW_PLACEHOLDERS, "litmus-abort", &[]);
-    silo_with!(WRITE_WRONG_CELL, "litmus-groups", SPLIT);
-    silo_with!(MERGE_BEFORE_LOCK, "litmus-groups", SPLIT);
-    silo_with!(FORGET_OLDER_TIDS, "litmus-random", &[]);
+broken! {
+    every_broken_silo_is_found: silo, silo::Silo<Broken>;
+    IGNORE_LOCKS_IN_VALIDATION, "litmus-write-skew", &[];
+    SKIP_VALIDATION_OF_WRITTEN, "litmus-lost-update", &[];
+    FORGET_READ_ONLY, "litmus-write-skew", &[];
+    FORGET_GAPS, "litmus-absent", &[];
+    FORGET_GAPS, "litmus-scans", &[];
+    SHOW_PLACEHOLDERS, "litmus-abort", &[];
+    WRITE_WRONG_CELL, "litmus-groups", SPLIT;
+    MERGE_BEFORE_LOCK, "litmus-groups", SPLIT;
+    FORGET_OLDER_TIDS, "litmus-random", &[];
+}
+
+broken! {
+    every_broken_locking_is_found: locking, NoWait<Broken>;
+    RELEASE_SHARED_EARLY, "litmus-write-skew", &[];
+    IGNORE_READERS, "litmus-write-skew", &[];
+    FORGET_GAPS, "litmus-absent", &[];
+    LOCK_WRONG_CELL, "litmus-groups", SPLIT;
+    MERGE_BEFORE_LOCK, "litmus-groups", SPLIT;
+    KEEP_ABORTED_INSERTS, "litmus-abort", &[];
+}
+
+broken! {
+    every_broken_wait_die_is_found: locking, WaitDie<Simulated, Broken>;
+    RELEASE_SHARED_EARLY, "litmus-write-skew", &[];
+    IGNORE_READERS, "litmus-write-skew", &[];
+    FORGET_GAPS, "litmus-absent", &[];
+}
+
+broken! {
+    every_broken_wound_wait_is_found: locking, WoundWait<Simulated, Broken>;
+    RELEASE_SHARED_EARLY, "litmus-write-skew", &[];
+    IGNORE_READERS, "litmus-write-skew", &[];
+    FORGET_GAPS, "litmus-absent", &[];
+}
+
+broken! {
+    every_broken_deadlock_detection_is_found: locking, DeadlockDetection<Simulated, Broken>;
+    RELEASE_SHARED_EARLY, "litmus-write-skew", &[];
+    IGNORE_READERS, "litmus-write-skew", &[];
+    FORGET_GAPS, "litmus-absent", &[];
 }
 
 #[test]
-fn every_broken_locking_is_found() {
-    locking_with!(RELEASE_SHARED_EARLY, "litmus-write-skew", &[]);
-    locking_with!(IGNORE_READERS, "litmus-write-skew", &[]);
-    locking_with!(FORGET_GAPS, "litmus-absent", &[]);
-    locking_with!(LOCK_WRONG_CELL, "litmus-groups", SPLIT);
-    locking_with!(MERGE_BEFORE_LOCK, "litmus-groups", SPLIT);
-    locking_with!(KEEP_ABORTED_INSERTS, "litmus-abort", &[]);
+fn every_broken_order_of_waits_stands_still() {
+    struct Anyway;
+    impl locking::Faults for Anyway {
+        const WAIT_ANYWAY: bool = true;
+    }
+    struct Unhurt;
+    impl locking::Faults for Unhurt {
+        const IGNORE_WOUNDS: bool = true;
+    }
+    stands_still::<WaitDie<Simulated, Anyway>>("2pl-waitdie WAIT_ANYWAY", "litmus-write-skew");
+    stands_still::<DeadlockDetection<Simulated, Anyway>>("2pl-dldetect WAIT_ANYWAY", "litmus-write-skew");
+    stands_still::<WoundWait<Simulated, Unhurt>>("2pl-woundwait IGNORE_WOUNDS", "litmus-write-skew");
+}
+
+broken! {
+    every_broken_occ_is_found: occ, occ::Occ<Simulated, Broken>;
+    STAMP_BEFORE_LOCKS, "litmus-lost-update", &[];
+    SKIP_VALIDATION_OF_WRITTEN, "litmus-lost-update", &[];
+    LOCK_ONLY_WRITTEN, "litmus-write-skew", &[];
+    FORGET_GAPS, "litmus-absent", &[];
+}
+
+broken! {
+    every_broken_tictoc_is_found: tictoc, tictoc::TicToc<Broken>;
+    FORGET_EXTENSION, "litmus-write-skew", &[];
+    OVERWRITE_READ_INTERVALS, "litmus-write-skew", &[];
+    IGNORE_LOCKS_IN_VALIDATION, "litmus-write-skew", &[];
+    FORGET_TIMES_OF_LEAVES, "litmus-random", &[];
 }

@@ -1,7 +1,7 @@
 //! Concurrency-control protocols, one file each, and the list of their names.
 //!
 //! A new protocol is one new file and one line in [`registry`]; every test, workload and command then has it. Protocols never import
-//! each other; what several of them share lies below them: in the engine (write set, node set), in [`method`], in [`locking`].
+//! each other; what several of them share lies below them: in the engine (write set, node set), in [`method`], in [`locking`], in [`optimistic`].
 //!
 //! What this crate must not know: workloads.
 
@@ -10,8 +10,11 @@ pub mod locking;
 pub mod method;
 pub mod no_wait;
 pub mod none;
+pub mod occ;
+pub mod optimistic;
 pub mod registry;
 pub mod silo;
+pub mod tictoc;
 pub mod wait_die;
 pub mod wound_wait;
 

@@ -154,8 +154,11 @@ impl<M: Machine> Control<M> for NoControl {
         let Some(first) = cells.next() else { return Unlink::Busy };
         // Relaxed: the exchange decides.
         let flags = first.word().load(Ordering::Relaxed);
-        let (new, outcome) =
-            if flags & ABSENT != 0 { (flags | UNLINKED, Unlink::Marked) } else { (flags & !QUEUED, Unlink::Alive) };
+        let (new, outcome) = if flags & ABSENT != 0 {
+            (flags | UNLINKED, Unlink::Marked { time: 0 })
+        } else {
+            (flags & !QUEUED, Unlink::Alive)
+        };
         // AcqRel: pairs with the Release of `commit` and the Acquire of `look`.
         match first.word().compare_exchange(flags, new, Ordering::AcqRel, Ordering::Relaxed) {
             Ok(_) => outcome,

@@ -35,6 +35,8 @@ macro_rules! protocols {
 protocols! {
     crate::none::NoControl,
     crate::silo::Silo,
+    crate::occ::Occ<M>,
+    crate::tictoc::TicToc,
     crate::no_wait::NoWait,
     crate::wait_die::WaitDie<M>,
     crate::wound_wait::WoundWait<M>,

@@ -475,7 +475,7 @@ impl<M: Machine, L: Locks<M>> Control<M> for TwoPhase<L> {
     fn unlink(&self, cells: Cells<M>) -> Unlink {
         M::step("unlink");
         // All cells are held for a moment: a reader of any of them may rely on the key's absence.
-        let mut outcome = Unlink::Marked;
+        let mut outcome = Unlink::Marked { time: 0 };
         for (number, cell) in cells.clone().enumerate() {
             let Some(flags) = L::seize(cell) else {
                 cells.take(number).for_each(|cell| L::let_go(cell, 0, 0));
@@ -487,7 +487,7 @@ impl<M: Machine, L: Locks<M>> Control<M> for TwoPhase<L> {
         }
         for cell in cells {
             match outcome {
-                Unlink::Marked => L::let_go(cell, 0, UNLINKED),
+                Unlink::Marked { .. } => L::let_go(cell, 0, UNLINKED),
                 _ => L::let_go(cell, QUEUED, 0),
             }
         }

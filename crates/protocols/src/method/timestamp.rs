@@ -46,6 +46,39 @@ options! {
     }
 }
 
+/// A source whose timestamps have the order of real time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OrderedSource {
+    /// [`Source::Mutex`].
+    Mutex,
+    /// [`Source::Atomic`].
+    Atomic,
+    /// [`Source::Hardware`].
+    Hardware,
+}
+
+option_choices!(OrderedSource { Mutex => "mutex", Atomic => "atomic", Hardware => "hardware" });
+
+options! {
+    /// Options of timestamps that must have the order of real time.
+    pub struct OrderedTimestampOptions {
+        /// Where timestamps come from: a counter under a lock, one that is added to atomically, or an adder in the chip's centre, which
+        /// only a simulated chip has. Other sources do not keep the order of real time.
+        "timestamp.source" source: OrderedSource = OrderedSource::Atomic, in ();
+    }
+}
+
+impl From<OrderedTimestampOptions> for TimestampOptions {
+    fn from(options: OrderedTimestampOptions) -> Self {
+        let source = match options.source {
+            OrderedSource::Mutex => Source::Mutex,
+            OrderedSource::Atomic => Source::Atomic,
+            OrderedSource::Hardware => Source::Hardware,
+        };
+        TimestampOptions { source, ..TimestampOptions::default() }
+    }
+}
+
 /// What the workers share.
 #[derive(Debug)]
 pub struct Timestamps<M: Machine> {

@@ -502,7 +502,10 @@ impl Chip {
 
 impl Drop for Chip {
     fn drop(&mut self) {
-        // Bodies that have not ended are unwound: their destructors may touch memory, which nobody watches any more.
-        self.coroutines.clear();
+        for mut coroutine in self.coroutines.drain(..).flatten() {
+            // SAFETY: what is on the stack is forgotten, and not used again: nothing on it is borrowed by what lives on. It can't be
+            // unwound: its destructors might wait for what another body has that has not ended.
+            unsafe { coroutine.force_reset() };
+        }
     }
 }
