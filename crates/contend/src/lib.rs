@@ -63,9 +63,16 @@ pub use zerocopy;
 
 /// The protocols, and what can be set of each.
 pub mod protocols {
+    pub use contend_protocols::deadlock_detection::{DeadlockDetection, DeadlockOptions};
+    pub use contend_protocols::method::timestamp::{OrderedTimestampOptions, TimestampOptions};
+    pub use contend_protocols::mocc::{Mocc, MoccOptions};
     pub use contend_protocols::no_wait::{NoWait, NoWaitOptions};
     pub use contend_protocols::none::{NoControl, NoControlOptions};
+    pub use contend_protocols::occ::Occ;
     pub use contend_protocols::silo::{Silo, SiloOptions, Wait};
+    pub use contend_protocols::tictoc::{TicToc, TicTocOptions, Wait as TicTocWait};
+    pub use contend_protocols::wait_die::WaitDie;
+    pub use contend_protocols::wound_wait::WoundWait;
 }
 
 /// A table of rows `R` under keys `K`. A handle: clones are the same table.

@@ -7,7 +7,7 @@ use contend_protocols::deadlock_detection::DeadlockDetection;
 use contend_protocols::no_wait::NoWait;
 use contend_protocols::wait_die::WaitDie;
 use contend_protocols::wound_wait::WoundWait;
-use contend_protocols::{locking, occ, silo, tictoc};
+use contend_protocols::{locking, mocc, occ, silo, tictoc};
 use contend_sim::Simulated;
 use contend_workloads::litmus;
 
@@ -158,6 +158,11 @@ fn every_broken_order_of_waits_stands_still() {
     impl locking::Faults for Unhurt {
         const IGNORE_WOUNDS: bool = true;
     }
+    struct Disorderly;
+    impl mocc::Faults for Disorderly {
+        const WAIT_OUT_OF_ORDER: bool = true;
+    }
+    stands_still::<mocc::Mocc<Disorderly>>("mocc WAIT_OUT_OF_ORDER", "litmus-write-skew");
     stands_still::<WaitDie<Simulated, Anyway>>("2pl-waitdie WAIT_ANYWAY", "litmus-write-skew");
     stands_still::<DeadlockDetection<Simulated, Anyway>>("2pl-dldetect WAIT_ANYWAY", "litmus-write-skew");
     stands_still::<WoundWait<Simulated, Unhurt>>("2pl-woundwait IGNORE_WOUNDS", "litmus-write-skew");
@@ -169,6 +174,24 @@ broken! {
     SKIP_VALIDATION_OF_WRITTEN, "litmus-lost-update", &[];
     LOCK_ONLY_WRITTEN, "litmus-write-skew", &[];
     FORGET_GAPS, "litmus-absent", &[];
+}
+
+broken! {
+    every_broken_mocc_is_found: mocc, mocc::Mocc<Broken>;
+    TRUST_LOCKS, "litmus-write-skew", &[];
+    IGNORE_LOCKS_IN_VALIDATION, "litmus-write-skew", &[];
+    FORGET_GAPS, "litmus-absent", &[];
+}
+
+#[test]
+fn locks_of_mocc_that_are_always_taken_break_nothing() {
+    for info in litmus::INFOS {
+        let config = ExploreConfig { executions: 1000, ..ExploreConfig::default() };
+        let run = RunConfig { protocols: vec!["mocc".into()], ..on(info.name, &[("mocc.hot", "0")]) };
+        for explored in explore(&run, &config, &Stop::default()).expect("valid") {
+            assert!(!explored.violated && explored.livelocks == 0, "{explored:#?}");
+        }
+    }
 }
 
 broken! {

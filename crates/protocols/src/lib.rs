@@ -8,6 +8,7 @@
 pub mod deadlock_detection;
 pub mod locking;
 pub mod method;
+pub mod mocc;
 pub mod no_wait;
 pub mod none;
 pub mod occ;

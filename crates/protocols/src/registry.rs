@@ -37,6 +37,7 @@ protocols! {
     crate::silo::Silo,
     crate::occ::Occ<M>,
     crate::tictoc::TicToc,
+    crate::mocc::Mocc,
     crate::no_wait::NoWait,
     crate::wait_die::WaitDie<M>,
     crate::wound_wait::WoundWait<M>,

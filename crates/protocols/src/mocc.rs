@@ -1,0 +1,371 @@
+//! MOCC: Silo, with read locks on records that have proved hot.
+//!
+//! **Idea.** Optimistic validation is cheap where it succeeds, and locks are where it would fail. Each record has a temperature: it rises when
+//! a validation fails because of it. A record that is hot is locked before it is read or written, all others are read and validated as
+//! in Silo.
+//!
+//! **Paper.** T. Wang, H. Kimura: "Mostly-optimistic concurrency control for highly contended dynamic workloads on a thousand cores", VLDB
+//! 2016.
+//!
+//! **Promises** serializability. A running transaction may see an inconsistent state before it aborts.
+//!
+//! **Metadata.** Two words a cell. The first is Silo's TID word: epoch and sequence number above the flags of [`crate::optimistic`]. The
+//! second is a reader-writer lock with the temperature:
+//!
+//! | bits | meaning |
+//! | --- | --- |
+//! | 63..40 | the epoch, its lower bits, for which the temperature holds: it is 0 in all others |
+//! | 39..32 | temperature |
+//! | 31 | held exclusively |
+//! | 30..0 | how many hold it shared |
+//!
+//! Whoever installs a write holds the lock exclusively, and besides sets the lock bit of the TID word while it commits: readers that take no
+//! lock look at one word only. (With the lock in a word of its own, read after the TID, a writer that comes and goes between goes unseen.)
+//!
+//! **Commit point.** The load of the global epoch, between the last lock and the first validation. All reads are validated, those under
+//! locks too.
+//!
+//! **Waits.** Locks are waited for in the order of addresses only. Who needs one that comes before some that it holds tries it; if it is taken,
+//! gives back those that come after, whose reads validation protects as well, and then waits. So no cycle of waits can form. An exclusive
+//! lock of a write that was given back is taken again by the commit. All waits are bounded and end in an abort.
+//!
+//! **Retries.** What was written, and what failed to validate, is locked before use by the next transaction of the worker, which as a rule
+//! is the same again.
+//!
+//! **Departures from the paper.** Temperature is the record's, not the page's. The list of locks for the retry says which records to lock, but
+//! does not lock them before they are asked for: they may be others' by then.
+
+use std::marker::PhantomData;
+
+use contend_engine::{
+    Abort, AbortReason, At, Cell, Cells, Change, Context, Control, Found, Groups, Info, Initial, Isolation, Leaf, Mode,
+    Projection, Protocol, Record, Unlink, options,
+};
+use contend_machine::{Atomic64, Machine, Ordering, Spin};
+
+use crate::optimistic::{self, ABSENT, FLAGS, Footprint, LOCKED, OWN, VERSION_SHIFT, WAITS_MAX, observed};
+
+options! {
+    /// MOCC's options.
+    pub struct MoccOptions {
+        /// The temperature from which on a record is locked; 0: all are, always.
+        "mocc.hot" hot: u32 = 5, in 0..=20;
+    }
+}
+
+/// Deliberate bugs, each off here. A test turns one on to show that the proof would find it; see [`Sound`].
+pub trait Faults: Send + Sync + 'static {
+    /// All records are locked, and reads under locks, also if these were given back, are not validated.
+    const TRUST_LOCKS: bool = false;
+    /// All records are locked, and locks are waited for in any order.
+    const WAIT_OUT_OF_ORDER: bool = false;
+    /// Validation does not look whether a record that was read is being written.
+    const IGNORE_LOCKS_IN_VALIDATION: bool = false;
+    /// Misses and scans observe no leaf.
+    const FORGET_GAPS: bool = false;
+}
+
+/// No fault: the protocol as published.
+#[derive(Debug)]
+pub struct Sound;
+
+impl Faults for Sound {}
+
+/// The protocol.
+#[derive(Debug)]
+pub struct Mocc<F = Sound> {
+    options: MoccOptions,
+    faults: PhantomData<fn() -> F>,
+}
+
+const EPOCH_SHIFT: u32 = 32;
+const EXCLUSIVE: u64 = 1 << 31;
+const READERS: u64 = EXCLUSIVE - 1;
+const LOCK: u64 = EXCLUSIVE | READERS;
+const TEMPERATURE_SHIFT: u32 = 32;
+const TEMPERATURE_MAX: u64 = 20;
+const STAMP_SHIFT: u32 = 40;
+
+/// The lock of a cell.
+fn lock_of<'a, M: Machine>(cell: Cell<M>) -> &'a M::U64 {
+    // SAFETY: cells have two words.
+    unsafe { cell.meta(1) }
+}
+
+fn temperature(lock: u64, epoch: u64) -> u64 {
+    if lock >> STAMP_SHIFT == epoch << STAMP_SHIFT >> STAMP_SHIFT { lock >> TEMPERATURE_SHIFT & 0xff } else { 0 }
+}
+
+/// A worker's state.
+#[derive(Debug)]
+pub struct MoccLocal<M: Machine> {
+    footprint: Footprint<M>,
+    /// The locks that are held, in the order of addresses, each with whether it is exclusive.
+    held: Vec<(Cell<M>, bool)>,
+    /// Addresses of cells to be locked before use, in their order: of the transaction before, if it was aborted.
+    suspects: Vec<u64>,
+    /// The newest version that the commit will overwrite, and that of the worker's last commit.
+    overwritten: u64,
+    last: u64,
+    random: u64,
+}
+
+impl<F: Faults> Mocc<F> {
+    fn is_hot<M: Machine>(&self, local: &MoccLocal<M>, epoch: u64, cell: Cell<M>) -> bool {
+        // Relaxed: a guess.
+        F::TRUST_LOCKS
+            || F::WAIT_OUT_OF_ORDER
+            || temperature(lock_of(cell).load(Ordering::Relaxed), epoch) >= u64::from(self.options.hot)
+            || !local.suspects.is_empty() && local.suspects.binary_search(&cell.address()).is_ok()
+    }
+
+    fn try_lock<M: Machine>(cell: Cell<M>, exclusive: bool) -> bool {
+        // Relaxed: the exchange decides.
+        let mut lock = lock_of(cell).load(Ordering::Relaxed);
+        loop {
+            if lock & if exclusive { LOCK } else { EXCLUSIVE } != 0 {
+                return false;
+            }
+            let new = if exclusive { lock | EXCLUSIVE } else { lock + 1 };
+            // Acquire: pairs with the Release of `unlock`.
+            match lock_of(cell).compare_exchange(lock, new, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(now) => lock = now,
+            }
+        }
+    }
+
+    fn unlock<M: Machine>(cell: Cell<M>, exclusive: bool) {
+        // Release: what was read and written comes before; pairs with the Acquire of `try_lock`.
+        lock_of(cell).fetch_sub(if exclusive { EXCLUSIVE } else { 1 }, Ordering::Release);
+    }
+
+    /// Holds the lock of a cell, at least so.
+    fn lock<M: Machine>(local: &mut MoccLocal<M>, cell: Cell<M>, exclusive: bool) -> Result<(), Abort> {
+        let position = local.held.partition_point(|(held, _)| held.address() < cell.address());
+        let mine = local.held.get(position).filter(|(held, _)| held.address() == cell.address());
+        match mine {
+            Some((_, held_exclusive)) if *held_exclusive || !exclusive => return Ok(()),
+            Some(_) => {}
+            None if Self::try_lock(cell, exclusive) => {
+                local.held.insert(position, (cell, exclusive));
+                return Ok(());
+            }
+            None => {}
+        }
+        // What comes after is given back, a share of this one, too: from here on the order is kept.
+        M::step("give back");
+        let given_back = if F::WAIT_OUT_OF_ORDER { position..position } else { position..local.held.len() };
+        local.held.drain(given_back).for_each(|(held, exclusive)| Self::unlock(held, exclusive));
+        let mut spin = Spin::<M>::new();
+        while !Self::try_lock(cell, exclusive) {
+            if spin.count() > WAITS_MAX {
+                return Err(Abort::new(if exclusive { AbortReason::WriteLocked } else { AbortReason::ReadLocked }));
+            }
+            spin.wait();
+        }
+        local.held.insert(position, (cell, exclusive));
+        Ok(())
+    }
+
+    /// Locks those of the cells that are hot.
+    #[inline(always)]
+    fn lock_hot<M: Machine>(
+        &self,
+        cx: &Context<M>,
+        local: &mut MoccLocal<M>,
+        cells: Cells<M>,
+        exclusive: bool,
+    ) -> Result<(), Abort> {
+        let epoch = cx.current_epoch();
+        for cell in cells {
+            if self.is_hot(local, epoch, cell) {
+                M::step("lock hot");
+                Self::lock(local, cell, exclusive)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A validation has failed because of this cell: it gets warmer, the less likely the warmer it is.
+    fn heat<M: Machine>(local: &mut MoccLocal<M>, cell: Cell<M>, epoch: u64) {
+        // Xorshift (Marsaglia, 2003).
+        local.random ^= local.random << 13;
+        local.random ^= local.random >> 7;
+        local.random ^= local.random << 17;
+        // Relaxed: the exchange decides; a temperature orders nothing.
+        let lock = lock_of(cell).load(Ordering::Relaxed);
+        let now = temperature(lock, epoch);
+        if now < TEMPERATURE_MAX && local.random.trailing_zeros() as u64 >= now {
+            let new = epoch << STAMP_SHIFT | (now + 1) << TEMPERATURE_SHIFT | lock & LOCK;
+            // Should it fail another has been here, which is as good.
+            let _ = lock_of(cell).compare_exchange(lock, new, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
+    /// Checks that everything read is as it was.
+    fn validate<M: Machine>(cx: &Context<M>, local: &mut MoccLocal<M>) -> Result<(), Abort> {
+        M::step("validate");
+        let mut valid = true;
+        for read in 0..local.footprint.reads.len() {
+            let (cell, observation) = local.footprint.reads[read];
+            // Acquire: validation comes before the writes; and no load of it before the load of the epoch.
+            let now = cell.word().load(Ordering::Acquire);
+            let locked_by_other = now & LOCKED != 0 && observation & OWN == 0 && !local.footprint.has_locked(cell);
+            let changed = observed(now) != observation & !OWN || locked_by_other && !F::IGNORE_LOCKS_IN_VALIDATION;
+            if changed && !F::TRUST_LOCKS {
+                Self::heat(local, cell, cx.current_epoch());
+                local.suspects.push(cell.address());
+                valid = false;
+            }
+        }
+        if valid { cx.nodes.validate() } else { Err(Abort::new(AbortReason::ReadValidation)) }
+    }
+}
+
+impl<M: Machine, F: Faults> Protocol<M> for Mocc<F> {
+    const INFO: Info = Info {
+        name: "mocc",
+        summary: "optimistic like Silo, with read locks on records that have proved hot",
+        paper: "Wang, Kimura: Mostly-optimistic concurrency control for highly contended dynamic workloads, VLDB 2016",
+        isolation: Isolation::Serializable,
+    };
+    type Options = MoccOptions;
+
+    fn new(options: MoccOptions) -> Self {
+        Mocc { options, faults: PhantomData }
+    }
+}
+
+impl<M: Machine, F: Faults> Control<M> for Mocc<F> {
+    type Local = MoccLocal<M>;
+
+    fn info(&self) -> Info {
+        <Self as Protocol<M>>::INFO
+    }
+
+    fn meta_words(&self) -> usize {
+        2
+    }
+
+    fn local(&self, worker: usize) -> MoccLocal<M> {
+        let (held, suspects) = (Vec::with_capacity(64), Vec::with_capacity(64));
+        let random = (worker as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        MoccLocal { footprint: Footprint::default(), held, suspects, overwritten: 0, last: 0, random }
+    }
+
+    fn init(&self, cells: Cells<M>, initial: Initial) {
+        // Relaxed: the index publishes the record.
+        cells.clone().for_each(|cell| lock_of(cell).store(0, Ordering::Relaxed));
+        optimistic::init(cells, initial, ABSENT);
+    }
+
+    #[inline(always)]
+    fn begin(&self, _: &mut Context<M>, local: &mut Self::Local) {
+        local.footprint.clear();
+        local.overwritten = 0;
+    }
+
+    #[inline(always)]
+    fn read(
+        &self,
+        cx: &mut Context<M>,
+        local: &mut Self::Local,
+        at: At<'_, M>,
+        columns: Projection<'_>,
+    ) -> Result<Found, Abort> {
+        self.lock_hot(cx, local, at.cells(columns.groups()), false)?;
+        local.footprint.observe(cx, at, columns, |_, _| true)
+    }
+
+    #[inline(always)]
+    fn write(
+        &self,
+        cx: &mut Context<M>,
+        local: &mut Self::Local,
+        at: At<'_, M>,
+        groups: Groups,
+        mode: Mode,
+    ) -> Result<Found, Abort> {
+        // An update that is not read is locked at commit only, for a moment.
+        if mode != Mode::Merge {
+            self.lock_hot(cx, local, at.cells(groups), true)?;
+        }
+        local.footprint.prepare_write(cx, at, groups, mode, true, |_, _| true)
+    }
+
+    fn inserted(
+        &self,
+        cx: &mut Context<M>,
+        local: &mut Self::Local,
+        at: At<'_, M>,
+        change: &Change<M>,
+    ) -> Result<(), Abort> {
+        local.footprint.observe_placeholder(at, ABSENT)?;
+        cx.nodes.follow(change)
+    }
+
+    #[inline(always)]
+    fn gap(&self, cx: &mut Context<M>, _: &mut Self::Local, leaf: Leaf<M>, version: u64) -> Result<(), Abort> {
+        if !F::FORGET_GAPS {
+            cx.nodes.add(leaf, version);
+        }
+        Ok(())
+    }
+
+    fn commit(&self, cx: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
+        local.suspects.clear();
+        // Phase 1: lock what is written, in order: first all that may be waited for, and then, waiting for nobody, the TID words.
+        M::step("lock");
+        cx.writes.sort();
+        for rank in 0..cx.writes.len() {
+            for cell in cx.writes.entries()[cx.writes.sorted(rank)].cells() {
+                Self::lock(local, cell, true)?;
+            }
+        }
+        for write in cx.writes.entries() {
+            for cell in write.cells() {
+                let word = local.footprint.lock(cell, write.needs_row(), WAITS_MAX)?;
+                local.overwritten = local.overwritten.max(word & !FLAGS);
+            }
+        }
+        // SeqCst: as in Silo, the locks come before the loads of validation and the stores to the rows. Pairs with itself, and with
+        // the fence of `Footprint::observe`.
+        M::fence(Ordering::SeqCst);
+        M::step("epoch");
+        let epoch = cx.current_epoch();
+        // Phase 2: check what was read.
+        Self::validate(cx, local)?;
+        // Phase 3: install, under a TID larger than all that was read and overwritten, and than the worker's last.
+        if !cx.writes.is_empty() {
+            let read = local.footprint.reads.iter().map(|&(_, observation)| observation & !FLAGS);
+            let newest = read.fold(local.overwritten.max(local.last), u64::max);
+            let version = (newest + (1 << VERSION_SHIFT)).max(epoch << EPOCH_SHIFT);
+            if version >> EPOCH_SHIFT != epoch {
+                return Err(Abort::new(AbortReason::EpochExhausted));
+            }
+            optimistic::install_all(cx, |cx, position| cx.writes.entries()[position].cells(), version);
+            local.last = version;
+        }
+        M::step("release");
+        local.held.drain(..).for_each(|(cell, exclusive)| Self::unlock(cell, exclusive));
+        Ok(())
+    }
+
+    fn abort(&self, cx: &mut Context<M>, local: &mut Self::Local) {
+        local.footprint.unlock_all();
+        local.suspects.extend(local.held.iter().map(|(cell, _)| cell.address()));
+        local.held.drain(..).for_each(|(cell, exclusive)| Self::unlock(cell, exclusive));
+        local.suspects.extend(cx.writes.entries().iter().flat_map(|write| write.cells()).map(|cell| cell.address()));
+        local.suspects.sort_unstable();
+        local.suspects.dedup();
+    }
+
+    fn unlink(&self, cells: Cells<M>) -> Unlink {
+        optimistic::unlink(cells)
+    }
+
+    fn is_absent(&self, record: Record<M>) -> bool {
+        optimistic::is_absent(record)
+    }
+}
