@@ -10,7 +10,7 @@
 //! | 3..1 | flags: see the module above |
 //! | 0 | latched: the lists and this word belong to who has set it |
 //!
-//! The others are the heads of the lists of those who hold it and of those who wait: addresses of [`Request`]s, each on a line of its own,
+//! The others are the heads of the lists of those who hold it and of those who wait: addresses of requests, each on a line of its own,
 //! on which its transaction waits. A latch is held for some instructions, in which nothing is waited for. The only holder of a cell for
 //! which nobody waits gives it back by one exchange of the first word: what the list of holders says counts only if there is one.
 //!
