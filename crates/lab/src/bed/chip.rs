@@ -29,7 +29,7 @@ const VERIFY_MAX: Duration = Duration::from_secs(10);
 
 /// See the module.
 pub(crate) struct OnChip<P: Control<Simulated>, W: Workload<Simulated>> {
-    // First: its cores are unwound before what they borrow goes.
+    // First: its cores are dropped before what they borrow goes.
     chip: Option<Box<Chip>>,
     config: ChipConfig,
     shared: Rc<Shared<P, W>>,
