@@ -371,16 +371,16 @@ impl<P: Control<M>, M: Machine> Worker<P, M> {
         let oldest = self.engine.epochs.oldest();
         for _ in 0..at_once {
             let Some(corpse) = Garbage::pop_older(&mut self.garbage.tombstones, oldest) else { break };
-            self.unlink(corpse);
+            self.unlink(corpse, oldest);
         }
         while let Some(corpse) = Garbage::pop_older(&mut self.garbage.unlinked, oldest) {
             self.arena_of(corpse.table).release(corpse.record);
         }
     }
 
-    fn unlink(&mut self, mut corpse: Corpse<M>) {
+    fn unlink(&mut self, mut corpse: Corpse<M>, oldest: u64) {
         let cells = self.engine.tables.read()[corpse.table as usize].core().cells(corpse.record, Groups::ALL);
-        match self.engine.protocol.unlink(cells) {
+        match self.engine.protocol.unlink(cells, oldest) {
             Unlink::Alive => {}
             Unlink::Busy => self.garbage.tombstones.push_back(corpse),
             Unlink::Marked { time } => {

@@ -63,7 +63,7 @@ trait Behind<M: Machine>: Send + Sync {
     fn gap(&self, cx: &mut Context<M>, local: &mut AnyLocal, leaf: Leaf<M>, version: u64) -> Result<(), Abort>;
     fn commit(&self, cx: &mut Context<M>, local: &mut AnyLocal) -> Result<(), Abort>;
     fn abort(&self, cx: &mut Context<M>, local: &mut AnyLocal);
-    fn unlink(&self, cells: Cells<M>) -> Unlink;
+    fn unlink(&self, cells: Cells<M>, oldest: u64) -> Unlink;
     fn is_absent(&self, record: Record<M>) -> bool;
 }
 
@@ -94,8 +94,8 @@ macro_rules! forward {
                 Control::init(self, cells, initial);
             }
 
-            fn unlink(&self, cells: Cells<M>) -> Unlink {
-                Control::unlink(self, cells)
+            fn unlink(&self, cells: Cells<M>, oldest: u64) -> Unlink {
+                Control::unlink(self, cells, oldest)
             }
 
             fn is_absent(&self, record: Record<M>) -> bool {
@@ -130,8 +130,8 @@ macro_rules! forward {
                 self.0.init(cells, initial);
             }
 
-            fn unlink(&self, cells: Cells<M>) -> Unlink {
-                self.0.unlink(cells)
+            fn unlink(&self, cells: Cells<M>, oldest: u64) -> Unlink {
+                self.0.unlink(cells, oldest)
             }
 
             fn is_absent(&self, record: Record<M>) -> bool {

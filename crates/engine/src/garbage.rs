@@ -2,8 +2,8 @@
 //!
 //! A tombstone is queued once, by whoever made it (a committed delete, or the abort of an insert), and waits two epochs. Then its
 //! protocol marks it as unlinked if it is a tombstone still; the engine takes it out of the index, and two epochs later its memory is
-//! reused. A transaction that misses a key and asks who deleted it gets a true answer, because what was deleted while it runs can't
-//! be unlinked while it runs.
+//! reused. (A tombstone that gets a row while it waits, and is deleted again, is not queued again. To whom that matters, must know when it was
+//! deleted: [`Control::unlink`](crate::Control::unlink).)
 
 use std::collections::VecDeque;
 

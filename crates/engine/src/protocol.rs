@@ -290,8 +290,9 @@ pub trait Control<M: Machine>: Sized + Send + Sync + 'static {
     /// Releases what the transaction holds.
     fn abort(&self, cx: &mut Context<M>, local: &mut Self::Local);
 
-    /// Marks a tombstone, of which these are all cells, as unlinked, if it still is one, so that it can leave the index.
-    fn unlink(&self, cells: Cells<M>) -> Unlink;
+    /// Marks a tombstone, of which these are all cells, as unlinked, if it still is one, so that it can leave the index. No transaction
+    /// runs that began before epoch `oldest`. It was queued two epochs before that; but may have got a row, and been deleted again, since.
+    fn unlink(&self, cells: Cells<M>, oldest: u64) -> Unlink;
 
     /// Whether the record has no row, asked when no transaction runs.
     fn is_absent(&self, record: Record<M>) -> bool;

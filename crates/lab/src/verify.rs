@@ -247,7 +247,8 @@ mod tests {
     use crate::watch::Silent;
     use contend_engine::Protocol;
     use contend_machine::Native;
-    use contend_protocols::silo::{Faults, Silo};
+    use contend_protocols::fault::Faults;
+    use contend_protocols::silo::Silo;
     use contend_workloads::Workload;
     use contend_workloads::ycsb::Ycsb;
 

@@ -8,6 +8,7 @@
 //!
 //! Thread-private memory does not go through `Machine`.
 
+mod block;
 mod latched;
 #[cfg(loom)]
 mod model;
@@ -18,6 +19,7 @@ mod sampled;
 mod search;
 mod spin;
 
+pub use block::Block;
 pub use latched::Latched;
 #[cfg(loom)]
 pub use model::{Loom, LoomWord};

@@ -17,11 +17,12 @@
 use std::marker::PhantomData;
 
 use contend_engine::{AbortReason, Info, options};
-use contend_machine::{Atomic64, Machine, Ordering};
+use contend_machine::{Atomic64, Block, Machine, Ordering};
 use crossbeam_utils::CachePadded;
 
+use crate::fault::{Faults, Sound};
 use crate::locking::queue::{Policy, Queues, Ticket};
-use crate::locking::{Faults, Sound, TwoPhase, info};
+use crate::locking::{TwoPhase, info};
 
 options! {
     /// Options of deadlock detection.
@@ -50,7 +51,17 @@ struct Row<M: Machine> {
     /// How many locks its transaction holds.
     locks: M::U64,
     /// For whom it waits: a bit a worker.
-    waits_for: Box<[M::U64]>,
+    waits_for: Block<M, Line<M>>,
+}
+
+#[derive(Debug)]
+#[repr(align(64))]
+struct Line<M: Machine>([M::U64; 8]);
+
+impl<M: Machine> Row<M> {
+    fn words(&self) -> impl Iterator<Item = &M::U64> {
+        self.waits_for.iter().flat_map(|line| &line.0)
+    }
 }
 
 /// A worker's state.
@@ -71,11 +82,12 @@ impl<M: Machine, F: Faults> Detect<M, F> {
     /// Writes down that the worker waits for this one, too.
     fn add(&self, worker: usize, other: Ticket) {
         // Relaxed, as all of the graph: it is a guess; locks are what counts.
-        self.rows[worker].waits_for[other.worker / 64].fetch_or(1 << (other.worker % 64), Ordering::Relaxed);
+        let word = &self.rows[worker].waits_for[other.worker / 512].0[other.worker / 64 % 8];
+        word.fetch_or(1 << (other.worker % 64), Ordering::Relaxed);
     }
 
     fn clear(&self, worker: usize) {
-        for word in &self.rows[worker].waits_for {
+        for word in self.rows[worker].words() {
             if word.load(Ordering::Relaxed) != 0 {
                 word.store(0, Ordering::Relaxed);
             }
@@ -90,7 +102,7 @@ impl<M: Machine, F: Faults> Detect<M, F> {
         local.to_visit.clear();
         local.to_visit.push(local.worker as u32);
         while let Some(worker) = local.to_visit.pop() {
-            for (number, word) in self.rows[worker as usize].waits_for.iter().enumerate() {
+            for (number, word) in self.rows[worker as usize].words().enumerate() {
                 let mut rest = word.load(Ordering::Relaxed);
                 while rest != 0 {
                     let other = number as u32 * 64 + rest.trailing_zeros();
@@ -143,8 +155,8 @@ impl<M: Machine, F: Faults> Policy<M> for Detect<M, F> {
     }
 
     fn prepare(&mut self, workers: usize) {
-        let row =
-            || Row { locks: M::U64::new(0), waits_for: (0..workers.div_ceil(64)).map(|_| M::U64::new(0)).collect() };
+        let line = |_| Line(std::array::from_fn(|_| M::U64::new(0)));
+        let row = || Row { locks: M::U64::new(0), waits_for: Block::new(workers.div_ceil(512), line) };
         self.rows = (0..workers).map(|_| CachePadded::new(row())).collect();
     }
 

@@ -1,11 +1,12 @@
 //! Concurrency-control protocols, one file each, and the list of their names.
 //!
 //! A new protocol is one new file and one line in [`registry`]; every test, workload and command then has it. Protocols never import
-//! each other; what several of them share lies below them: in the engine (write set, node set), in [`method`], in [`locking`], in [`optimistic`].
+//! each other; what several of them share lies below them: in the engine (write set, node set), in [`method`], in [`locking`], in [`optimistic`], in [`fault`].
 //!
 //! What this crate must not know: workloads.
 
 pub mod deadlock_detection;
+pub mod fault;
 pub mod locking;
 pub mod method;
 pub mod mocc;
@@ -16,6 +17,7 @@ pub mod optimistic;
 pub mod registry;
 pub mod silo;
 pub mod tictoc;
+pub mod timestamp_ordering;
 pub mod wait_die;
 pub mod wound_wait;
 

@@ -43,7 +43,8 @@ use contend_engine::{
 };
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
 
-use crate::optimistic::{self, ABSENT, FLAGS, Footprint, LOCKED, OWN, VERSION_SHIFT, WAITS_MAX, observed};
+use crate::fault::{Faults, Sound};
+use crate::optimistic::{self, ABSENT, FLAGS, Footprint, LOCKED, OWN, WAITS_MAX, observed};
 
 options! {
     /// MOCC's options.
@@ -53,24 +54,6 @@ options! {
     }
 }
 
-/// Deliberate bugs, each off here. A test turns one on to show that the proof would find it; see [`Sound`].
-pub trait Faults: Send + Sync + 'static {
-    /// All records are locked, and reads under locks, also if these were given back, are not validated.
-    const TRUST_LOCKS: bool = false;
-    /// All records are locked, and locks are waited for in any order.
-    const WAIT_OUT_OF_ORDER: bool = false;
-    /// Validation does not look whether a record that was read is being written.
-    const IGNORE_LOCKS_IN_VALIDATION: bool = false;
-    /// Misses and scans observe no leaf.
-    const FORGET_GAPS: bool = false;
-}
-
-/// No fault: the protocol as published.
-#[derive(Debug)]
-pub struct Sound;
-
-impl Faults for Sound {}
-
 /// The protocol.
 #[derive(Debug)]
 pub struct Mocc<F = Sound> {
@@ -78,7 +61,6 @@ pub struct Mocc<F = Sound> {
     faults: PhantomData<fn() -> F>,
 }
 
-const EPOCH_SHIFT: u32 = 32;
 const EXCLUSIVE: u64 = 1 << 31;
 const READERS: u64 = EXCLUSIVE - 1;
 const LOCK: u64 = EXCLUSIVE | READERS;
@@ -338,12 +320,8 @@ impl<M: Machine, F: Faults> Control<M> for Mocc<F> {
         Self::validate(cx, local)?;
         // Phase 3: install, under a TID larger than all that was read and overwritten, and than the worker's last.
         if !cx.writes.is_empty() {
-            let read = local.footprint.reads.iter().map(|&(_, observation)| observation & !FLAGS);
-            let newest = read.fold(local.overwritten.max(local.last), u64::max);
-            let version = (newest + (1 << VERSION_SHIFT)).max(epoch << EPOCH_SHIFT);
-            if version >> EPOCH_SHIFT != epoch {
-                return Err(Abort::new(AbortReason::EpochExhausted));
-            }
+            let newest = local.footprint.newest_read().max(local.overwritten).max(local.last);
+            let version = optimistic::next_tid(newest, epoch)?;
             optimistic::install_all(cx, |cx, position| cx.writes.entries()[position].cells(), version);
             local.last = version;
         }
@@ -361,7 +339,7 @@ impl<M: Machine, F: Faults> Control<M> for Mocc<F> {
         local.suspects.dedup();
     }
 
-    fn unlink(&self, cells: Cells<M>) -> Unlink {
+    fn unlink(&self, cells: Cells<M>, _: u64) -> Unlink {
         optimistic::unlink(cells)
     }
 

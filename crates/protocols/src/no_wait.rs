@@ -16,7 +16,8 @@ use std::marker::PhantomData;
 use contend_engine::{Abort, AbortReason, Cell, Info, options};
 use contend_machine::Machine;
 
-use crate::locking::{Asked, Faults, Held, Locks, Sound, TwoPhase, info, word};
+use crate::fault::{Faults, Sound};
+use crate::locking::{Asked, Held, Locks, TwoPhase, info, word};
 
 options! {
     /// There is nothing to choose.

@@ -150,7 +150,7 @@ impl<M: Machine> Control<M> for NoControl {
 
     fn abort(&self, _: &mut Context<M>, _: &mut ()) {}
 
-    fn unlink(&self, mut cells: Cells<M>) -> Unlink {
+    fn unlink(&self, mut cells: Cells<M>, _: u64) -> Unlink {
         let Some(first) = cells.next() else { return Unlink::Busy };
         // Relaxed: the exchange decides.
         let flags = first.word().load(Ordering::Relaxed);

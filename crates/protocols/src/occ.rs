@@ -32,26 +32,9 @@ use contend_engine::{
 };
 use contend_machine::{Atomic64, Machine, Ordering};
 
+use crate::fault::{Faults, Sound};
 use crate::method::timestamp::{OrderedTimestampOptions, Stamper, Timestamps};
 use crate::optimistic::{self, ABSENT, Footprint, LOCKED, VERSION_SHIFT, WAITS_MAX};
-
-/// Deliberate bugs, each off here. A test turns one on to show that the proof would find it; see [`Sound`].
-pub trait Faults: Send + Sync + 'static {
-    /// The second timestamp is taken before the locks.
-    const STAMP_BEFORE_LOCKS: bool = false;
-    /// Records that are also written are not validated.
-    const SKIP_VALIDATION_OF_WRITTEN: bool = false;
-    /// Records that were only read are not locked.
-    const LOCK_ONLY_WRITTEN: bool = false;
-    /// Misses and scans observe no leaf.
-    const FORGET_GAPS: bool = false;
-}
-
-/// No fault: the protocol as published.
-#[derive(Debug)]
-pub struct Sound;
-
-impl Faults for Sound {}
 
 /// The protocol.
 #[derive(Debug)]
@@ -237,7 +220,7 @@ impl<M: Machine, F: Faults> Control<M> for Occ<M, F> {
         local.footprint.unlock_all();
     }
 
-    fn unlink(&self, cells: Cells<M>) -> Unlink {
+    fn unlink(&self, cells: Cells<M>, _: u64) -> Unlink {
         optimistic::unlink(cells)
     }
 

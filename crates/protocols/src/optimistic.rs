@@ -66,6 +66,12 @@ impl<M: Machine> Footprint<M> {
         self.sorted = false;
     }
 
+    /// The newest version that was read.
+    #[inline(always)]
+    pub(crate) fn newest_read(&self) -> u64 {
+        self.reads.iter().map(|&(_, observation)| observation & !FLAGS).fold(0, u64::max)
+    }
+
     /// Whether this commit has locked the cell.
     #[inline(never)]
     pub(crate) fn has_locked(&mut self, cell: Cell<M>) -> bool {
@@ -224,6 +230,19 @@ impl<M: Machine> Footprint<M> {
             word.store(word.load(Ordering::Relaxed) & !LOCKED, Ordering::Release);
         }
     }
+}
+
+/// Where a TID has its epoch; below is the number in it (Silo's paper, section 4.2).
+const EPOCH_SHIFT: u32 = 32;
+
+/// A TID larger than all these versions, in this epoch.
+///
+/// # Errors
+/// The epoch has no more.
+#[inline(always)]
+pub(crate) fn next_tid(newest: u64, epoch: u64) -> Result<u64, Abort> {
+    let version = (newest + (1 << VERSION_SHIFT)).max(epoch << EPOCH_SHIFT);
+    if version >> EPOCH_SHIFT == epoch { Ok(version) } else { Err(Abort::new(AbortReason::EpochExhausted)) }
 }
 
 /// Installs every write, whose cells are locked, and unlocks them, with new versions.

@@ -38,6 +38,7 @@ protocols! {
     crate::occ::Occ<M>,
     crate::tictoc::TicToc,
     crate::mocc::Mocc,
+    crate::timestamp_ordering::TimestampOrdering<M>,
     crate::no_wait::NoWait,
     crate::wait_die::WaitDie<M>,
     crate::wound_wait::WoundWait<M>,

@@ -11,11 +11,7 @@
 //! **Metadata.** One word a cell: a record, or, with timestamp splitting, a group of its columns. Its flags, and what else such protocols
 //! have in common, are in [`crate::optimistic`].
 //!
-//! | bits | meaning |
-//! | --- | --- |
-//! | 63..32 | epoch of the commit that wrote the version |
-//! | 31..4 | sequence number in the epoch |
-//! | 3..0 | flags |
+//! The version is a TID: the epoch of the commit that wrote it (bits 63..32), and a sequence number in the epoch (31..4).
 //!
 //! **Commit point.** The load of the global epoch, between the last lock and the first validation.
 //!
@@ -44,7 +40,8 @@ use contend_engine::{
 };
 use contend_machine::{Atomic64, Machine, Ordering};
 
-use crate::optimistic::{self, ABSENT, FLAGS, Footprint, LOCKED, OWN, VERSION_SHIFT, WAITS_MAX, observed};
+use crate::fault::{Faults, Sound};
+use crate::optimistic::{self, ABSENT, FLAGS, Footprint, LOCKED, OWN, WAITS_MAX, observed};
 
 /// What a committing writer does about a lock that another holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,41 +64,12 @@ options! {
     }
 }
 
-/// Deliberate bugs, each off here. A test turns one on to show that the proof would find it; see [`Sound`].
-pub trait Faults: Send + Sync + 'static {
-    /// Validation does not look whether a record that was read is being written.
-    const IGNORE_LOCKS_IN_VALIDATION: bool = false;
-    /// Records that were read and are also written are not validated.
-    const SKIP_VALIDATION_OF_WRITTEN: bool = false;
-    /// Cells that were read and are not written are not validated: write skew goes through, as under snapshot isolation.
-    const FORGET_READ_ONLY: bool = false;
-    /// Misses and scans observe no leaf.
-    const FORGET_GAPS: bool = false;
-    /// A placeholder looks like a committed row.
-    const SHOW_PLACEHOLDERS: bool = false;
-    /// A write of some columns locks and changes the cell next to theirs.
-    const WRITE_WRONG_CELL: bool = false;
-    /// Commit-time updates are applied before the cells are locked.
-    const MERGE_BEFORE_LOCK: bool = false;
-    /// A commit's TID need not be larger than those it has read and overwritten: one record can have one TID twice.
-    const FORGET_OLDER_TIDS: bool = false;
-}
-
-/// No fault: the protocol as published.
-#[derive(Debug)]
-pub struct Sound;
-
-impl Faults for Sound {}
-
 /// The protocol.
 #[derive(Debug)]
 pub struct Silo<F = Sound> {
     options: SiloOptions,
     faults: PhantomData<fn() -> F>,
 }
-
-const SEQUENCE_SHIFT: u32 = VERSION_SHIFT;
-const EPOCH_SHIFT: u32 = 32;
 
 /// A worker's state.
 #[derive(Debug)]
@@ -156,16 +124,6 @@ impl<F: Faults> Silo<F> {
             }
         }
         cx.nodes.validate()
-    }
-
-    /// The commit's TID: larger than all that the transaction has read and overwritten, and than the worker's last; in this epoch.
-    #[inline(always)]
-    fn next_version<M: Machine>(local: &SiloLocal<M>, epoch: u64) -> Result<u64, Abort> {
-        let read = local.footprint.reads.iter().map(|&(_, observation)| observation & !FLAGS);
-        let older = read.chain([local.overwritten]).filter(|_| !F::FORGET_OLDER_TIDS);
-        let newest = older.fold(local.last, u64::max);
-        let version = (newest + (1 << SEQUENCE_SHIFT)).max(epoch << EPOCH_SHIFT);
-        if version >> EPOCH_SHIFT == epoch { Ok(version) } else { Err(Abort::new(AbortReason::EpochExhausted)) }
     }
 
     fn placeholder() -> u64 {
@@ -279,14 +237,15 @@ impl<M: Machine, F: Faults> Control<M> for Silo<F> {
         }
         // SeqCst: the locks come before the loads of validation, in one order for all (two transactions that each read what the
         // other writes: at least one sees the other's lock). And they come before the stores to the rows; pairs with the fence of
-        // `stable_copy`.
+        // `Footprint::observe`.
         M::fence(Ordering::SeqCst);
         M::step("epoch");
         let epoch = cx.current_epoch();
         // Phase 2: check what was read.
         Self::validate(cx, &mut local.footprint)?;
         // Phase 3: install.
-        let version = Self::next_version(local, epoch)?;
+        let older = (!F::FORGET_OLDER_TIDS).then(|| local.footprint.newest_read().max(local.overwritten));
+        let version = optimistic::next_tid(older.unwrap_or(0).max(local.last), epoch)?;
         optimistic::install_all(cx, Self::cells_of, version);
         local.last = version;
         Ok(())
@@ -296,7 +255,7 @@ impl<M: Machine, F: Faults> Control<M> for Silo<F> {
         local.footprint.unlock_all();
     }
 
-    fn unlink(&self, cells: Cells<M>) -> Unlink {
+    fn unlink(&self, cells: Cells<M>, _: u64) -> Unlink {
         optimistic::unlink(cells)
     }
 

@@ -40,6 +40,7 @@ use contend_engine::{
 };
 use contend_machine::{Atomic64, Machine, Ordering};
 
+use crate::fault::{Faults, Sound};
 use crate::optimistic::{
     self, ABSENT, FLAGS, Footprint, LOCKED, OWN, QUEUED, UNLINKED, VERSION_SHIFT, WAITS_MAX, observed,
 };
@@ -71,24 +72,6 @@ options! {
         "tictoc.history" history: bool = false, in ();
     }
 }
-
-/// Deliberate bugs, each off here. A test turns one on to show that the proof would find it; see [`Sound`].
-pub trait Faults: Send + Sync + 'static {
-    /// Intervals are checked, but not moved on.
-    const FORGET_EXTENSION: bool = false;
-    /// The commit time may lie in an interval that others have read what is overwritten in.
-    const OVERWRITE_READ_INTERVALS: bool = false;
-    /// A record that another has locked is accepted, though its interval is to be moved on.
-    const IGNORE_LOCKS_IN_VALIDATION: bool = false;
-    /// Leaves are only checked for the same keys, as in Silo.
-    const FORGET_TIMES_OF_LEAVES: bool = false;
-}
-
-/// No fault: the protocol as published.
-#[derive(Debug)]
-pub struct Sound;
-
-impl Faults for Sound {}
 
 /// The protocol.
 #[derive(Debug)]
@@ -130,14 +113,16 @@ const RELOCK_PAUSES: u32 = 32;
 #[derive(Debug)]
 pub struct TicTocLocal<M: Machine> {
     footprint: Footprint<M>,
-    /// The commit time will be this at least, by the leaves.
-    at_least: u64,
+    /// The commit time will be this at least: the earliest at which all that was read so far was valid.
+    time: u64,
 }
 
 impl<M: Machine> TicTocLocal<M> {
-    /// The earliest time at which all that was read so far was valid.
-    fn read_time(&self) -> u64 {
-        self.footprint.reads.iter().map(|&(_, observation)| wts(observation)).fold(self.at_least, u64::max)
+    /// What was read since there were `before` reads is to be valid at the commit time.
+    #[inline(always)]
+    fn commits_after(&mut self, before: usize) {
+        self.time =
+            self.footprint.reads[before..].iter().map(|&(_, observation)| wts(observation)).fold(self.time, u64::max);
     }
 }
 
@@ -283,7 +268,7 @@ impl<M: Machine, F: Faults> Control<M> for TicToc<F> {
     }
 
     fn local(&self, _: usize) -> TicTocLocal<M> {
-        TicTocLocal { footprint: Footprint::default(), at_least: 0 }
+        TicTocLocal { footprint: Footprint::default(), time: 0 }
     }
 
     fn init(&self, cells: Cells<M>, initial: Initial) {
@@ -294,7 +279,7 @@ impl<M: Machine, F: Faults> Control<M> for TicToc<F> {
     #[inline(always)]
     fn begin(&self, _: &mut Context<M>, local: &mut Self::Local) {
         local.footprint.clear();
-        local.at_least = 0;
+        local.time = 0;
     }
 
     #[inline(always)]
@@ -305,8 +290,10 @@ impl<M: Machine, F: Faults> Control<M> for TicToc<F> {
         at: At<'_, M>,
         columns: Projection<'_>,
     ) -> Result<Found, Abort> {
-        let waits = self.waits(if self.options.preemptive { local.read_time() } else { 0 });
-        local.footprint.observe(cx, at, columns, waits)
+        let before = local.footprint.reads.len();
+        let found = local.footprint.observe(cx, at, columns, self.waits(local.time))?;
+        local.commits_after(before);
+        Ok(found)
     }
 
     #[inline(always)]
@@ -318,8 +305,10 @@ impl<M: Machine, F: Faults> Control<M> for TicToc<F> {
         groups: Groups,
         mode: Mode,
     ) -> Result<Found, Abort> {
-        let waits = self.waits(if self.options.preemptive { local.read_time() } else { 0 });
-        local.footprint.prepare_write(cx, at, groups, mode, true, waits)
+        let before = local.footprint.reads.len();
+        let found = local.footprint.prepare_write(cx, at, groups, mode, true, self.waits(local.time))?;
+        local.commits_after(before);
+        Ok(found)
     }
 
     fn inserted(
@@ -341,7 +330,7 @@ impl<M: Machine, F: Faults> Control<M> for TicToc<F> {
             // Release: as any unlock.
             cell.word().store(begin << WTS_SHIFT | ABSENT | queued, Ordering::Release);
         }
-        local.at_least = local.at_least.max(begin + 1);
+        local.time = local.time.max(begin + 1);
         local.footprint.observe_placeholder(at, ABSENT)?;
         cx.nodes.follow(change)
     }
@@ -351,7 +340,7 @@ impl<M: Machine, F: Faults> Control<M> for TicToc<F> {
         cx.nodes.add(leaf, version);
         if !F::FORGET_TIMES_OF_LEAVES {
             // Relaxed: what has left the leaf before `version` has left its time there; the version's Acquire orders this.
-            local.at_least = local.at_least.max(leaf.word().load(Ordering::Relaxed));
+            local.time = local.time.max(leaf.word().load(Ordering::Relaxed));
         }
         Ok(())
     }
@@ -359,7 +348,7 @@ impl<M: Machine, F: Faults> Control<M> for TicToc<F> {
     #[inline(always)]
     fn commit(&self, cx: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
         if cx.writes.is_empty() {
-            let time = local.read_time();
+            let time = local.time;
             return self.validate(cx, local, time);
         }
         M::step("lock");
@@ -371,7 +360,7 @@ impl<M: Machine, F: Faults> Control<M> for TicToc<F> {
         // other writes: at least one sees the other's lock). And they come before the stores to the rows; pairs with the fence of
         // `Footprint::observe`.
         M::fence(Ordering::SeqCst);
-        let time = local.read_time().max(free_after + 1);
+        let time = local.time.max(free_after + 1);
         self.validate(cx, local, time)?;
         if self.options.history {
             for cell in &local.footprint.locked {
@@ -389,7 +378,7 @@ impl<M: Machine, F: Faults> Control<M> for TicToc<F> {
         local.footprint.unlock_all();
     }
 
-    fn unlink(&self, cells: Cells<M>) -> Unlink {
+    fn unlink(&self, cells: Cells<M>, _: u64) -> Unlink {
         match optimistic::unlink(cells.clone()) {
             Unlink::Marked { .. } => {
                 // Nobody moves the interval of what is unlinked. Acquire: pairs with the AcqRel of who did before.

@@ -22,8 +22,9 @@ use std::sync::Arc;
 use contend_engine::{AbortReason, Info};
 use contend_machine::Machine;
 
+use crate::fault::{Faults, Sound};
 use crate::locking::queue::{Policy, Queues, Ticket};
-use crate::locking::{Faults, Sound, TwoPhase, info};
+use crate::locking::{TwoPhase, info};
 use crate::method::timestamp::{KeptStamp, TimestampOptions, Timestamps};
 
 /// The protocol.

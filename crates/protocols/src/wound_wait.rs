@@ -23,8 +23,9 @@ use contend_engine::{AbortReason, Info};
 use contend_machine::{Atomic64, Machine, Ordering};
 use crossbeam_utils::CachePadded;
 
+use crate::fault::{Faults, Sound};
 use crate::locking::queue::{Policy, Queues, Ticket};
-use crate::locking::{Faults, Sound, TwoPhase, info};
+use crate::locking::{TwoPhase, info};
 use crate::method::timestamp::{KeptStamp, TimestampOptions, Timestamps};
 
 /// The protocol.

@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use contend_engine::{Engine, EngineConfig, IndexKind, Projection, Protocol, Table, TableSpec, Txn, Worker};
 use contend_machine::Loom;
+use contend_protocols::fault::Faults;
 use contend_protocols::no_wait::NoWait;
-use contend_protocols::silo::{Faults, Silo};
+use contend_protocols::silo::Silo;
 use loom::thread;
 
 fn explore(check: impl Fn() + Sync + Send + 'static) {

@@ -400,8 +400,9 @@ mod tests {
     use crate::run_for_tests::{check as check_of, run, world};
     use contend_engine::Protocol;
     use contend_machine::Native;
+    use contend_protocols::fault::Faults;
     use contend_protocols::no_wait::NoWait;
-    use contend_protocols::silo::{Faults, Silo};
+    use contend_protocols::silo::Silo;
 
     fn small() -> SmallBankOptions {
         SmallBankOptions { customers: 4, hot_customers: 2, overdraft: false, ..SmallBankOptions::default() }

@@ -41,6 +41,8 @@ use contend_engine::{
 };
 use contend_machine::{Machine, Ordering};
 
+use crate::fault::Faults;
+
 /// In a cell's first word: see the module.
 pub(crate) const ABSENT: u64 = 1 << 1;
 pub(crate) const UNLINKED: u64 = 1 << 2;
@@ -144,32 +146,6 @@ pub trait Locks<M: Machine>: Send + Sync + 'static {
     fn let_go(cell: Cell<M>, clear: u64, set: u64);
 }
 
-/// Deliberate bugs, each off here. A test turns one on to show that the proof would find it; see [`Sound`].
-pub trait Faults: Send + Sync + 'static {
-    /// Shared locks are released right after the read.
-    const RELEASE_SHARED_EARLY: bool = false;
-    /// An exclusive lock is granted while others read.
-    const IGNORE_READERS: bool = false;
-    /// Misses and scans observe no leaf.
-    const FORGET_GAPS: bool = false;
-    /// A write of some columns locks the cell next to theirs.
-    const LOCK_WRONG_CELL: bool = false;
-    /// Commit-time updates are applied before their cells are locked.
-    const MERGE_BEFORE_LOCK: bool = false;
-    /// An insert that aborts leaves its placeholder behind as a row.
-    const KEEP_ABORTED_INSERTS: bool = false;
-    /// Those that wait are not asked whether they may: the young wait for the old and the old for the young.
-    const WAIT_ANYWAY: bool = false;
-    /// Who was wounded commits all the same, and who wounded it does not wait for it to end.
-    const IGNORE_WOUNDS: bool = false;
-}
-
-/// No fault: the protocol as published.
-#[derive(Debug)]
-pub struct Sound;
-
-impl Faults for Sound {}
-
 /// Two-phase locking with these locks.
 #[derive(Debug)]
 pub struct TwoPhase<L> {
@@ -208,7 +184,7 @@ impl<L> TwoPhase<L> {
         L: Locks<M>,
     {
         M::step(if held == Held::Shared { "lock shared" } else { "lock exclusive" });
-        let wrong = L::Faults::LOCK_WRONG_CELL && held == Held::Exclusive;
+        let wrong = L::Faults::WRITE_WRONG_CELL && held == Held::Exclusive;
         match at.only_cell(groups).filter(|_| !wrong) {
             Some(cell) => self.hold_cells(local, std::iter::once(cell), held),
             None if wrong => self.hold_cells(local, Self::wrong_cells(at, groups), held),
@@ -252,7 +228,7 @@ impl<L> TwoPhase<L> {
         Ok(Some(flags))
     }
 
-    /// The cells that [`Faults::LOCK_WRONG_CELL`] locks.
+    /// The cells that [`Faults::WRITE_WRONG_CELL`] locks.
     fn wrong_cells<M: Machine>(at: At<'_, M>, groups: Groups) -> Cells<M> {
         if at.table.cell_count() == 1 || groups == Groups::ALL {
             return at.cells(groups);
@@ -472,7 +448,7 @@ impl<M: Machine, L: Locks<M>> Control<M> for TwoPhase<L> {
         self.release_all(local, false);
     }
 
-    fn unlink(&self, cells: Cells<M>) -> Unlink {
+    fn unlink(&self, cells: Cells<M>, _: u64) -> Unlink {
         M::step("unlink");
         // All cells are held for a moment: a reader of any of them may rely on the key's absence.
         let mut outcome = Unlink::Marked { time: 0 };

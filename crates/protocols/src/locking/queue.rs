@@ -20,9 +20,10 @@
 use std::ptr::NonNull;
 
 use contend_engine::{Abort, AbortReason, Cell, Info, Options};
-use contend_machine::{Atomic64, Machine, Ordering, Spin};
+use contend_machine::{Atomic64, Block, Machine, Ordering, Spin};
 
-use super::{Asked, FLAGS, Faults, Held, Locks, UNLINKED};
+use super::{Asked, FLAGS, Held, Locks, UNLINKED};
+use crate::fault::Faults;
 
 const LATCH: u64 = 1;
 const EXCLUSIVE: u64 = 1 << 4;
@@ -366,11 +367,14 @@ pub struct Queues<P> {
     policy: P,
 }
 
+/// Requests that a worker makes at once.
+const REQUESTS: usize = 32;
+
 /// A worker's state.
 pub struct QueuesLocal<M: Machine, P: Policy<M>> {
     own: Ticket,
     /// Requests, of which the running transaction uses the first.
-    requests: Vec<Box<Request<M>>>,
+    requests: Vec<Block<M, Request<M>>>,
     used: usize,
     policy: P::Local,
 }
@@ -379,16 +383,12 @@ impl<M: Machine, P: Policy<M>> QueuesLocal<M, P> {
     /// A request that is not in use.
     #[inline(always)]
     fn take(&mut self) -> Pointer<M> {
-        if self.used == self.requests.len() {
-            self.more();
+        if self.used == self.requests.len() * REQUESTS {
+            self.requests.push(Block::new(REQUESTS, |_| Request::new()));
         }
         self.used += 1;
-        NonNull::from(&*self.requests[self.used - 1])
-    }
-
-    #[cold]
-    fn more(&mut self) {
-        self.requests.extend((0..32).map(|_| Box::new(Request::new())));
+        let number = self.used - 1;
+        NonNull::from(&self.requests[number / REQUESTS][number % REQUESTS])
     }
 }
 

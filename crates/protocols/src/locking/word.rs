@@ -11,7 +11,8 @@
 use contend_engine::Cell;
 use contend_machine::{Atomic64, Machine, Ordering};
 
-use super::{Asked, FLAGS, Faults, Held, UNLINKED};
+use super::{Asked, FLAGS, Held, UNLINKED};
+use crate::fault::Faults;
 
 const EXCLUSIVE: u64 = 1;
 /// One reader.

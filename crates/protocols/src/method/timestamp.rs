@@ -171,6 +171,13 @@ pub struct Stamper<M: Machine> {
 }
 
 impl<M: Machine> Stamper<M> {
+    /// What is left of a batch is not handed out any more.
+    pub fn drop_batch(&mut self) {
+        if self.shared.options.source == Source::Batched {
+            self.end = self.next;
+        }
+    }
+
     /// The next timestamp.
     #[inline]
     pub fn stamp(&mut self) -> u64 {

@@ -2,11 +2,12 @@
 
 use contend_engine::{Isolation, Protocol};
 use contend_protocols::deadlock_detection::DeadlockDetection;
+use contend_protocols::fault::Faults;
 use contend_protocols::no_wait::NoWait;
 use contend_protocols::none::NoControl;
+use contend_protocols::silo;
 use contend_protocols::wait_die::WaitDie;
 use contend_protocols::wound_wait::WoundWait;
-use contend_protocols::{locking, silo};
 
 use crate::concurrent::{run_storm, storms};
 use crate::conducted::Conducted;
@@ -47,7 +48,7 @@ fn caught_by_storms<P: Protocol<Jitter>>() {
 #[test]
 fn silo_that_ignores_locks_in_validation_is_caught() {
     struct Broken;
-    impl silo::Faults for Broken {
+    impl Faults for Broken {
         const IGNORE_LOCKS_IN_VALIDATION: bool = true;
     }
     caught_by_storms::<silo::Silo<Broken>>();
@@ -56,7 +57,7 @@ fn silo_that_ignores_locks_in_validation_is_caught() {
 #[test]
 fn silo_that_writes_the_wrong_cell_is_caught() {
     struct Broken;
-    impl silo::Faults for Broken {
+    impl Faults for Broken {
         const WRITE_WRONG_CELL: bool = true;
     }
     caught_by_schedules::<silo::Silo<Broken>>("groups: lost update");
@@ -65,7 +66,7 @@ fn silo_that_writes_the_wrong_cell_is_caught() {
 #[test]
 fn silo_that_merges_before_it_locks_is_caught() {
     struct Broken;
-    impl silo::Faults for Broken {
+    impl Faults for Broken {
         const MERGE_BEFORE_LOCK: bool = true;
     }
     caught_by_storms::<silo::Silo<Broken>>();
@@ -74,8 +75,8 @@ fn silo_that_merges_before_it_locks_is_caught() {
 #[test]
 fn locking_that_locks_the_wrong_cell_is_caught() {
     struct Broken;
-    impl locking::Faults for Broken {
-        const LOCK_WRONG_CELL: bool = true;
+    impl Faults for Broken {
+        const WRITE_WRONG_CELL: bool = true;
     }
     caught_by_schedules::<NoWait<Broken>>("groups: lost update");
 }
@@ -83,7 +84,7 @@ fn locking_that_locks_the_wrong_cell_is_caught() {
 #[test]
 fn locking_that_merges_before_it_locks_is_caught() {
     struct Broken;
-    impl locking::Faults for Broken {
+    impl Faults for Broken {
         const MERGE_BEFORE_LOCK: bool = true;
     }
     caught_by_storms::<NoWait<Broken>>();
@@ -92,7 +93,7 @@ fn locking_that_merges_before_it_locks_is_caught() {
 #[test]
 fn silo_that_uses_tids_twice_is_caught() {
     struct Broken;
-    impl silo::Faults for Broken {
+    impl Faults for Broken {
         const FORGET_OLDER_TIDS: bool = true;
     }
     caught_by_storms::<silo::Silo<Broken>>();
@@ -101,7 +102,7 @@ fn silo_that_uses_tids_twice_is_caught() {
 #[test]
 fn silo_that_skips_the_validation_of_what_it_writes_is_caught() {
     struct Broken;
-    impl silo::Faults for Broken {
+    impl Faults for Broken {
         const SKIP_VALIDATION_OF_WRITTEN: bool = true;
     }
     caught_by_schedules::<silo::Silo<Broken>>("P4: lost read-modify-write");
@@ -110,7 +111,7 @@ fn silo_that_skips_the_validation_of_what_it_writes_is_caught() {
 #[test]
 fn silo_that_validates_only_what_it_writes_is_caught() {
     struct Broken;
-    impl silo::Faults for Broken {
+    impl Faults for Broken {
         const FORGET_READ_ONLY: bool = true;
     }
     caught_by_schedules::<silo::Silo<Broken>>("G2-item: write skew");
@@ -119,7 +120,7 @@ fn silo_that_validates_only_what_it_writes_is_caught() {
 #[test]
 fn silo_that_forgets_gaps_is_caught() {
     struct Broken;
-    impl silo::Faults for Broken {
+    impl Faults for Broken {
         const FORGET_GAPS: bool = true;
     }
     caught_by_schedules::<silo::Silo<Broken>>("G2: empty ranges");
@@ -129,7 +130,7 @@ fn silo_that_forgets_gaps_is_caught() {
 #[test]
 fn silo_that_shows_placeholders_is_caught() {
     struct Broken;
-    impl silo::Faults for Broken {
+    impl Faults for Broken {
         const SHOW_PLACEHOLDERS: bool = true;
     }
     caught_by_schedules::<silo::Silo<Broken>>("G1a: aborted insert");
@@ -138,7 +139,7 @@ fn silo_that_shows_placeholders_is_caught() {
 #[test]
 fn locking_that_releases_shared_locks_early_is_caught() {
     struct Broken;
-    impl locking::Faults for Broken {
+    impl Faults for Broken {
         const RELEASE_SHARED_EARLY: bool = true;
     }
     caught_by_schedules::<NoWait<Broken>>("G2-item: write skew");
@@ -147,7 +148,7 @@ fn locking_that_releases_shared_locks_early_is_caught() {
 #[test]
 fn locking_that_ignores_readers_is_caught() {
     struct Broken;
-    impl locking::Faults for Broken {
+    impl Faults for Broken {
         const IGNORE_READERS: bool = true;
     }
     caught_by_schedules::<NoWait<Broken>>("G-single: read skew");
@@ -156,7 +157,7 @@ fn locking_that_ignores_readers_is_caught() {
 #[test]
 fn locking_that_forgets_gaps_is_caught() {
     struct Broken;
-    impl locking::Faults for Broken {
+    impl Faults for Broken {
         const FORGET_GAPS: bool = true;
     }
     caught_by_schedules::<NoWait<Broken>>("G2: empty ranges");
@@ -165,7 +166,7 @@ fn locking_that_forgets_gaps_is_caught() {
 #[test]
 fn locking_that_keeps_aborted_inserts_is_caught() {
     struct Broken;
-    impl locking::Faults for Broken {
+    impl Faults for Broken {
         const KEEP_ABORTED_INSERTS: bool = true;
     }
     caught_by_schedules::<NoWait<Broken>>("G1a: aborted insert");
@@ -177,7 +178,7 @@ macro_rules! queues_with_a_fault_are_caught {
         #[test]
         fn $test() {
             struct Broken;
-            impl locking::Faults for Broken {
+            impl Faults for Broken {
                 const $fault: bool = true;
             }
             $(caught_by_schedules::<$protocol<Conducted, Broken>>($scenario);)+

@@ -1,0 +1,71 @@
+//! Deliberate bugs, for tests of the proof.
+//!
+//! A protocol is generic over [`Faults`], all of which are off in [`Sound`], and so cost nothing. A test turns one on to show that the
+//! conformance suite, the history checker or the explorer would find it. A protocol looks at those that it could have.
+
+macro_rules! faults {
+    ($($(#[doc = $doc:literal])+ $name:ident,)*) => {
+        /// Deliberate bugs, each off here.
+        pub trait Faults: Send + Sync + 'static {
+            $($(#[doc = $doc])+ const $name: bool = false;)*
+        }
+
+        /// All of them: name and meaning.
+        pub const FAULTS: &[(&str, &str)] = &[$((stringify!($name), concat!($($doc,)+)),)*];
+    };
+}
+
+faults! {
+    /// Validation does not look whether a record that was read is being written.
+    IGNORE_LOCKS_IN_VALIDATION,
+    /// Records that were read and are also written are not validated.
+    SKIP_VALIDATION_OF_WRITTEN,
+    /// Cells that were read and are not written are not validated: write skew goes through, as under snapshot isolation.
+    FORGET_READ_ONLY,
+    /// Misses and scans leave no trace: they observe no leaf, or mark none as read.
+    FORGET_GAPS,
+    /// A placeholder looks like a committed row.
+    SHOW_PLACEHOLDERS,
+    /// A write of some columns locks and changes the cell next to theirs.
+    WRITE_WRONG_CELL,
+    /// Commit-time updates are applied before their cells are locked.
+    MERGE_BEFORE_LOCK,
+    /// A commit's TID need not be larger than those it has read and overwritten: one record can have one TID twice.
+    FORGET_OLDER_TIDS,
+    /// The second timestamp is taken before the locks.
+    STAMP_BEFORE_LOCKS,
+    /// Records that were only read are not locked.
+    LOCK_ONLY_WRITTEN,
+    /// All records are locked, and reads under locks, also if these were given back, are not validated.
+    TRUST_LOCKS,
+    /// All records are locked, and locks are waited for in any order.
+    WAIT_OUT_OF_ORDER,
+    /// Intervals are checked, but not moved on.
+    FORGET_EXTENSION,
+    /// The commit time may lie in an interval that others have read what is overwritten in.
+    OVERWRITE_READ_INTERVALS,
+    /// Leaves are only checked for the same keys, as in Silo.
+    FORGET_TIMES_OF_LEAVES,
+    /// A read leaves no timestamp.
+    FORGET_READS,
+    /// A read does not wait for an older write that is announced.
+    IGNORE_PREWRITES,
+    /// A write does not look at the reads.
+    OVERTAKE_READS,
+    /// Shared locks are released right after the read.
+    RELEASE_SHARED_EARLY,
+    /// An exclusive lock is granted while others read.
+    IGNORE_READERS,
+    /// An insert that aborts leaves its placeholder behind as a row.
+    KEEP_ABORTED_INSERTS,
+    /// Those that wait are not asked whether they may: the young wait for the old and the old for the young.
+    WAIT_ANYWAY,
+    /// Who was wounded commits all the same, and who wounded it does not wait for it to end.
+    IGNORE_WOUNDS,
+}
+
+/// No fault: the protocol as published.
+#[derive(Debug)]
+pub struct Sound;
+
+impl Faults for Sound {}
