@@ -199,6 +199,9 @@ fn parse_time(text: &str) -> Result<Duration, String> {
 pub(crate) struct ListArgs {
     /// What to list [default: all of it]
     pub(crate) what: Option<What>,
+    /// Only the options that this protocol takes
+    #[arg(long, value_name = "P")]
+    pub(crate) protocol: Option<String>,
     /// As JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -345,12 +348,9 @@ fn add_settings(config: &mut RunConfig, settings: &[String]) -> Result<(), UserE
     Ok(())
 }
 
-/// The protocols that a list names: `all` stands for all.
+/// The protocols that a list names.
 fn protocols(list: &[String]) -> Vec<String> {
-    match list {
-        [all] if all == "all" => RunConfig::default().protocols,
-        chosen => chosen.iter().map(|name| name.trim().to_string()).collect(),
-    }
+    list.iter().map(|name| name.trim().to_string()).collect()
 }
 
 impl ExploreArgs {

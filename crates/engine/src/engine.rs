@@ -8,6 +8,7 @@ use contend_machine::{Activity, Atomic64, Machine, Operation, Ordering, Phase};
 use parking_lot::{Mutex, RwLock};
 
 use crate::abort::{Abort, AbortCounts, AbortReason};
+use crate::declaration::{Declaration, Needs};
 use crate::epoch::Epochs;
 use crate::garbage::{Corpse, Garbage};
 use crate::group::Groups;
@@ -37,13 +38,21 @@ pub struct EngineConfig {
     pub epoch_ms: u64,
     /// Whether what transactions do is recorded: each version is signed by its writer, which costs a word a record and time.
     pub history: bool,
+    /// Into how many partitions transactions divide the data, for protocols that lock partitions.
+    pub partitions: usize,
     /// What can be chosen for a run.
     pub options: EngineOptions,
 }
 
 impl Default for EngineConfig {
     fn default() -> Self {
-        EngineConfig { workers_max: 1024, epoch_ms: 40, history: false, options: EngineOptions::default() }
+        EngineConfig {
+            workers_max: 1024,
+            epoch_ms: 40,
+            history: false,
+            partitions: 1,
+            options: EngineOptions::default(),
+        }
     }
 }
 
@@ -72,7 +81,7 @@ impl<P: Control<M>, M: Machine> std::fmt::Debug for Engine<P, M> {
 impl<P: Control<M>, M: Machine> Engine<P, M> {
     /// An engine without tables.
     pub fn new(mut protocol: P, config: EngineConfig) -> Arc<Self> {
-        protocol.prepare(config.workers_max);
+        protocol.prepare(config.workers_max, config.partitions.max(1));
         static ENGINES: Mutex<u64> = Mutex::new(0);
         let mut engines = ENGINES.lock();
         *engines += 1;
@@ -203,6 +212,7 @@ impl<P: Control<M>, M: Machine> Engine<P, M> {
                 writes: WriteSet::default(),
                 nodes: NodeSet::default(),
                 scratch: vec![0; 16],
+                declaration: Declaration::new(self.protocol.info().needs),
                 epoch: &self.epochs,
             },
             local: self.protocol.local(slot),
@@ -307,6 +317,12 @@ impl<P: Control<M>, M: Machine> Worker<P, M> {
     /// Begins a transaction. Dropped without [`Transaction::commit`], it aborts.
     #[inline]
     pub fn begin(&mut self) -> Transaction<'_, P, M> {
+        self.begin_declared(|_| ())
+    }
+
+    /// Begins a transaction that says what it will touch, if the protocol asks for it.
+    #[inline]
+    pub fn begin_declared(&mut self, declare: impl FnOnce(&mut Declaration<M>)) -> Transaction<'_, P, M> {
         M::step("begin");
         self.since_maintenance += 1;
         if self.since_maintenance >= MAINTENANCE_EVERY {
@@ -315,8 +331,15 @@ impl<P: Control<M>, M: Machine> Worker<P, M> {
         self.seen_epoch = self.engine.epochs.refresh(self.cx.worker, self.seen_epoch);
         self.next_txn += 1;
         self.cx.writes.txn = self.next_txn * self.engine.config.workers_max as u64 + self.cx.worker as u64;
-        self.engine.protocol.begin(&mut self.cx, &mut self.local);
-        Transaction::new(self)
+        let asks = self.engine.protocol.info().needs != Needs::Nothing;
+        if asks {
+            declare(&mut self.cx.declaration);
+        }
+        let begun = self.engine.protocol.begin(&mut self.cx, &mut self.local);
+        if asks {
+            self.cx.declaration.clear();
+        }
+        Transaction::new(self, begun.err().map(|abort| abort.reason))
     }
 
     /// Runs a transaction once: commits if `body` returns `Ok`.
@@ -325,7 +348,20 @@ impl<P: Control<M>, M: Machine> Worker<P, M> {
     /// The abort that ended it.
     #[inline]
     pub fn run<T>(&mut self, body: impl FnOnce(&mut Transaction<'_, P, M>) -> Result<T, Abort>) -> Result<T, Abort> {
-        let mut transaction = self.begin();
+        self.run_declared(|_| (), body)
+    }
+
+    /// Runs a transaction once that says what it will touch, if the protocol asks for it.
+    ///
+    /// # Errors
+    /// The abort that ended it.
+    #[inline]
+    pub fn run_declared<T>(
+        &mut self,
+        declare: impl FnOnce(&mut Declaration<M>),
+        body: impl FnOnce(&mut Transaction<'_, P, M>) -> Result<T, Abort>,
+    ) -> Result<T, Abort> {
+        let mut transaction = self.begin_declared(declare);
         match body(&mut transaction) {
             Ok(value) => transaction.commit().map(|()| value),
             Err(abort) => {

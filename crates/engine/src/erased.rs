@@ -34,10 +34,10 @@ type AnyLocal = Box<dyn Any + Send>;
 trait Behind<M: Machine>: Send + Sync {
     fn info(&self) -> Info;
     fn meta_words(&self) -> usize;
-    fn prepare(&mut self, workers: usize);
+    fn prepare(&mut self, workers: usize, partitions: usize);
     fn local(&self, worker: usize) -> AnyLocal;
     fn init(&self, cells: Cells<M>, initial: Initial);
-    fn begin(&self, cx: &mut Context<M>, local: &mut AnyLocal);
+    fn begin(&self, cx: &mut Context<M>, local: &mut AnyLocal) -> Result<(), Abort>;
     fn read(
         &self,
         cx: &mut Context<M>,
@@ -82,8 +82,8 @@ macro_rules! forward {
                 Control::meta_words(self)
             }
 
-            fn prepare(&mut self, workers: usize) {
-                Control::prepare(self, workers);
+            fn prepare(&mut self, workers: usize, partitions: usize) {
+                Control::prepare(self, workers, partitions);
             }
 
             fn local(&self, worker: usize) -> AnyLocal {
@@ -118,8 +118,8 @@ macro_rules! forward {
                 self.0.meta_words()
             }
 
-            fn prepare(&mut self, workers: usize) {
-                self.0.prepare(workers);
+            fn prepare(&mut self, workers: usize, partitions: usize) {
+                self.0.prepare(workers, partitions);
             }
 
             fn local(&self, worker: usize) -> AnyLocal {
@@ -146,7 +146,7 @@ macro_rules! forward {
 }
 
 forward! {
-    begin() -> ();
+    begin() -> Result<(), Abort>;
     read(at: At<'_, M>, columns: Projection<'_>) -> Result<Found, Abort>;
     write(at: At<'_, M>, groups: Groups, mode: Mode) -> Result<Found, Abort>;
     inserted(at: At<'_, M>, change: &Change<M>) -> Result<(), Abort>;

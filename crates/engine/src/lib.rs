@@ -18,6 +18,7 @@
 //! | [`protocol`] | the trait `Protocol` and what it works on |
 //! | [`txn`] | the trait `Txn` |
 //! | [`engine`], [`transaction`] | `Engine`, `Worker`, `Transaction` |
+//! | [`declaration`] | what a transaction says before it begins |
 //! | [`history`] | what a recorded transaction did |
 //! | [`mod@options`] | options: named, documented, validated |
 
@@ -25,6 +26,7 @@
 extern crate self as contend_engine;
 
 pub mod abort;
+pub mod declaration;
 pub mod engine;
 pub mod epoch;
 mod erased;
@@ -44,6 +46,7 @@ pub mod update;
 
 pub use abort::{Abort, AbortReason};
 pub use contend_index::{Change, Direction, IndexKind, Key, KeyWords, Leaf, MAX_KEY_WORDS};
+pub use declaration::{Declaration, Needs};
 pub use engine::{Engine, EngineConfig, EngineOptions, Loader, Worker};
 pub use erased::Erased;
 pub use group::{GROUPS_MAX, Groups};

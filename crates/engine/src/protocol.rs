@@ -7,6 +7,7 @@ use contend_index::{Change, Leaf};
 use contend_machine::{Activity, Machine};
 
 use crate::abort::Abort;
+use crate::declaration::{Declaration, Needs};
 use crate::group::Groups;
 use crate::options::Options;
 use crate::record::{Cell, Cells, Record};
@@ -48,6 +49,8 @@ pub struct Info {
     pub paper: &'static str,
     /// What it promises.
     pub isolation: Isolation,
+    /// What it has to know of a transaction before it begins. Of one that says nothing it assumes the worst.
+    pub needs: Needs,
 }
 
 /// How a record comes to be.
@@ -140,6 +143,8 @@ pub struct Context<M: Machine> {
     pub nodes: NodeSet<M>,
     /// Where rows that are read are copied to.
     pub scratch: Vec<u64>,
+    /// What the transaction said before it began.
+    pub declaration: Declaration<M>,
     /// The global epoch, for protocols that order commits by it.
     pub(crate) epoch: *const crate::epoch::Epochs<M>,
 }
@@ -220,9 +225,9 @@ pub trait Control<M: Machine>: Sized + Send + Sync + 'static {
         1
     }
 
-    /// There will be workers of numbers below `workers`. Called once, before anything else.
-    fn prepare(&mut self, workers: usize) {
-        let _ = workers;
+    /// There will be workers of numbers below `workers`, and partitions of numbers below `partitions`. Called once, before anything else.
+    fn prepare(&mut self, workers: usize, partitions: usize) {
+        let _ = (workers, partitions);
     }
 
     /// The state of a worker.
@@ -231,8 +236,11 @@ pub trait Control<M: Machine>: Sized + Send + Sync + 'static {
     /// Sets the metadata of a record that nobody else sees yet; these are all its cells.
     fn init(&self, cells: Cells<M>, initial: Initial);
 
-    /// A transaction begins. The write set and the node set are empty.
-    fn begin(&self, cx: &mut Context<M>, local: &mut Self::Local);
+    /// A transaction begins. The write set and the node set are empty, and [`Context::declaration`] says what is known of it.
+    ///
+    /// # Errors
+    /// The transaction has to abort.
+    fn begin(&self, cx: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort>;
 
     /// Reads a record's cells: copies what `columns` names to [`Context::scratch`] by [`Context::copy_row`], also if the record is
     /// absent.

@@ -123,6 +123,14 @@ unsafe impl<M: Machine> Send for Cell<M> {}
 unsafe impl<M: Machine> Sync for Cell<M> {}
 
 impl<M: Machine> Cell<M> {
+    /// The words from this one on, as a cell of a protocol's own, besides those of records.
+    ///
+    /// # Safety
+    /// The protocol whose cell it is finds there as many words as its cells have, as long as it uses the cell.
+    pub unsafe fn at(first: NonNull<M::U64>) -> Self {
+        Cell(first)
+    }
+
     /// The first metadata word, which belongs to the protocol.
     #[inline(always)]
     pub fn word<'a>(self) -> &'a M::U64 {

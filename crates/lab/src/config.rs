@@ -7,7 +7,7 @@ use contend_machine::{Native, available_cores};
 use contend_protocols::method::RetryOptions;
 use contend_protocols::{ProtocolVisitor, all_protocols, with_protocol};
 use contend_sim::{ChipOptions, Preset};
-use contend_workloads::{Workload, WorkloadInfo, WorkloadVisitor, all_workloads, with_workload};
+use contend_workloads::{Declares, Workload, WorkloadInfo, WorkloadVisitor, all_workloads, with_workload};
 use serde::{Deserialize, Serialize};
 
 use crate::machine::{ChipConfig, MachineChoice, NATIVE, SimulationOptions};
@@ -63,7 +63,7 @@ impl Default for RunConfig {
     fn default() -> Self {
         RunConfig {
             workload: "ycsb-a".into(),
-            protocols: all_protocols::<Native>().into_iter().map(|(info, _)| info.name.into()).collect(),
+            protocols: vec![ALL.into()],
             index: None,
             machine: NATIVE.into(),
             chip: None,
@@ -80,6 +80,8 @@ impl Default for RunConfig {
     }
 }
 
+/// Instead of protocols: all that can run the workload.
+pub const ALL: &str = "all";
 /// The most threads of a run on the host.
 pub const THREADS_MAX: usize = 1000;
 /// Length of a window on a simulated chip: some transactions of each of a thousand cores.
@@ -265,8 +267,13 @@ impl RunConfig {
         if self.protocols.is_empty() {
             return Err(LabError::BadInput("no protocol was chosen".into()));
         }
-        let entrants = self.entrants()?;
-        self.check_setting_names(workload_specs, &protocols, &entrants)?;
+        if config.protocols == [ALL] {
+            let refused = self.refused()?;
+            let names = protocols.iter().map(|(info, _)| info.name.to_string());
+            config.protocols = names.filter(|name| !refused.iter().any(|(refused, _)| refused == name)).collect();
+        }
+        let entrants = config.entrants()?;
+        config.check_setting_names(workload_specs, &protocols, &entrants)?;
         if self.chip.is_some() {
             options::<SimulationOptions>(&[], &self.settings)?;
         }
@@ -283,11 +290,43 @@ impl RunConfig {
             let check = CheckProtocol(&entrant.settings);
             with_protocol::<Native, _>(&entrant.protocol, check).expect("a registered name").map_err(of_entry)?;
         }
+        if let Some((_, why)) =
+            self.refused()?.into_iter().find(|(name, _)| entrants.iter().any(|entrant| entrant.protocol == *name))
+        {
+            return Err(LabError::BadInput(why));
+        }
         let index = self.index.as_deref().map(index_kind).transpose()?;
         let check = CheckWorkload { settings: &self.settings, index };
         let index = with_workload::<Native, _>(&self.workload, check).expect("a listed name")?;
         config.index = Some(index_name(index).into());
         Ok(config)
+    }
+
+    /// The protocols that can't run the workload, because it can't say what they need to know of a transaction, each with a sentence that
+    /// says so.
+    ///
+    /// # Errors
+    /// There is no such workload, or its options are wrong.
+    pub fn refused(&self) -> Result<Vec<(&'static str, String)>, LabError> {
+        let declares = |workload: &str, settings: &BTreeMap<String, String>| {
+            with_workload::<Native, _>(workload, WhatItDeclares(settings)).expect("a listed name")
+        };
+        let of_this = declares(&self.workload, &self.settings)?;
+        let refusal = |(info, _): (Info, _)| {
+            let others = all_workloads::<Native>().into_iter().map(|(info, _)| info.name);
+            let can = |name: &&str| declares(name, &BTreeMap::new()).is_ok_and(|declares| declares.meets(info.needs));
+            let can: Vec<&str> = others.filter(can).collect();
+            let sentence = format!(
+                "{} has to know {} before it begins, which {} can't say with these options; workloads that can: {}",
+                info.name,
+                info.needs.describe(),
+                self.workload,
+                can.join(", ")
+            );
+            (info.name, sentence)
+        };
+        let protocols = all_protocols::<Native>().into_iter();
+        Ok(protocols.filter(|(info, _)| !of_this.meets(info.needs)).map(refusal).collect())
     }
 
     /// Checks threads, windows and seconds.
@@ -333,17 +372,18 @@ impl RunConfig {
         }
         let has = |specs: &[OptionSpec], name: &str| specs.iter().any(|spec| spec.name == name);
         for name in self.settings.keys() {
-            let owner = protocols.iter().find(|(_, specs)| has(specs, name)).map(|(info, _)| info.name);
-            match owner {
-                Some(owner) if is_chosen(owner) => {}
-                Some(owner) => {
-                    let chosen = self.protocols.join(", ");
+            let owners: Vec<&str> =
+                protocols.iter().filter(|(_, specs)| has(specs, name)).map(|(info, _)| info.name).collect();
+            match &owners[..] {
+                owners if owners.iter().any(|owner| is_chosen(owner)) => {}
+                [_, ..] => {
+                    let (owners, chosen) = (owners.join(", "), self.protocols.join(", "));
                     return Err(LabError::BadInput(format!(
-                        "option '{name}' is of the protocol {owner}, which does not run here (chosen: {chosen})"
+                        "option '{name}' is of the protocol {owners}, which does not run here (chosen: {chosen})"
                     )));
                 }
-                None if has(workload, name) || has(&others, name) => {}
-                None => {
+                [] if has(workload, name) || has(&others, name) => {}
+                [] => {
                     let of_protocols =
                         protocols.iter().filter(|(info, _)| is_chosen(info.name)).flat_map(|(_, specs)| specs);
                     let valid = workload.iter().chain(of_protocols).chain(&others).map(|spec| spec.name);
@@ -396,6 +436,16 @@ impl ProtocolVisitor<Native> for CheckProtocol<'_> {
 
     fn visit<P: Protocol<Native>>(self) -> Self::Output {
         options::<P::Options>(&[], self.0).map(drop)
+    }
+}
+
+struct WhatItDeclares<'a>(&'a BTreeMap<String, String>);
+
+impl WorkloadVisitor<Native> for WhatItDeclares<'_> {
+    type Output = Result<Declares, LabError>;
+
+    fn visit<W: Workload<Native>>(self, info: WorkloadInfo) -> Self::Output {
+        Ok(W::declares(&options::<W::Options>(info.preset, self.0)?))
     }
 }
 
@@ -467,6 +517,15 @@ mod tests {
     }
 
     #[test]
+    fn all_are_those_that_can() {
+        let on = |workload: &str| with(|config| config.workload = workload.into()).expect("valid").protocols;
+        let (rows, no_rows) = (on("bank"), on("tpcc"));
+        assert!(rows.contains(&"2pl-ordered".into()) && rows.contains(&"hstore".into()));
+        assert!(!no_rows.contains(&"2pl-ordered".into()) && no_rows.contains(&"hstore".into()));
+        assert_eq!(rows.len(), no_rows.len() + 1);
+    }
+
+    #[test]
     fn every_error_names_the_thing_and_the_valid_choices() {
         type Change = fn(&mut RunConfig);
         let cases: &[(Change, &[&str])] = &[
@@ -488,6 +547,15 @@ mod tests {
             (|c| c.protocols = vec!["silo+silo.wait=perhaps".into()], &["silo.wait", "perhaps", "nowait"]),
             (|c| c.protocols = vec!["silo+ycsb.theta=0.5".into()], &["ycsb.theta", "--set"]),
             (|c| c.protocols = vec!["silo+cu".into(), "silo+cu=on".into()], &["silo+cu=on", "twice", "silo+cu"]),
+            (
+                |c| {
+                    c.workload = "tpcc".into();
+                    c.protocols = vec!["silo".into(), "2pl-ordered".into()];
+                },
+                &["2pl-ordered", "the rows", "tpcc", "bank"],
+            ),
+            (|c| set(c, "ycsb.partitions", "2M"), &["ycsb.partitions", "from 1"]),
+            (|c| set(c, "ycsb.multi_partition", "0.5"), &["ycsb.partitions is 1"]),
             (
                 |c| {
                     c.protocols = vec!["none".into()];

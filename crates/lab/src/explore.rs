@@ -436,6 +436,7 @@ impl<W: Workload<Simulated>> Exploration<W> {
             // So that what is dead is collected in between.
             epoch_ms: 0,
             history: true,
+            partitions: W::declares(&self.workload_options).partitions.unwrap_or(1),
             options: self.engine_options.clone(),
         };
         let engine = Engine::new((self.protocol)(), config);
@@ -500,7 +501,8 @@ fn run_core<W: Workload<Simulated>>(
     for transaction in 0..transactions {
         workload.next(&mut client, &mut input);
         for _ in 0..TRIES_MAX {
-            match worker.run(|tx| workload.execute(tx, &mut client, &input)) {
+            let declare = |declaration: &mut _| workload.declare(&input, declaration);
+            match worker.run_declared(declare, |tx| workload.execute(tx, &mut client, &input)) {
                 Ok(()) => {
                     workload.committed(&mut client, &input);
                     break;

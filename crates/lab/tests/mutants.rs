@@ -9,9 +9,11 @@ use contend_lab::RunConfig;
 use contend_lab::explore::{ExploreConfig, StrategyChoice, explore_protocol};
 use contend_protocols::deadlock_detection::DeadlockDetection;
 use contend_protocols::fault::{FAULTS, Faults};
+use contend_protocols::hstore::HStore;
 use contend_protocols::mocc::Mocc;
 use contend_protocols::no_wait::NoWait;
 use contend_protocols::occ::Occ;
+use contend_protocols::ordered::Ordered;
 use contend_protocols::silo::Silo;
 use contend_protocols::tictoc::TicToc;
 use contend_protocols::timestamp_ordering::TimestampOrdering;
@@ -167,6 +169,17 @@ mutants! {
         found IGNORE_READERS, "litmus-write-skew";
         found FORGET_GAPS, "litmus-absent";
         stands_still WAIT_ANYWAY, "litmus-write-skew";
+    }
+    Ordered<Broken> {
+        found RELEASE_SHARED_EARLY, "litmus-long-fork";
+        found IGNORE_READERS, "litmus-write-skew";
+        found FORGET_GAPS, "litmus-absent";
+        stands_still LOCK_AS_DECLARED, "litmus-random";
+    }
+    HStore<Simulated, Broken> {
+        found LOCK_ONLY_FIRST_PARTITION, "litmus-write-skew";
+        found RELEASE_BEFORE_INSTALL, "litmus-lost-update";
+        stands_still WAIT_ANYWAY, "litmus-random";
     }
 }
 

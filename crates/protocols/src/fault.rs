@@ -56,6 +56,12 @@ faults! {
     RELEASE_SHARED_EARLY,
     /// An exclusive lock is granted while others read.
     IGNORE_READERS,
+    /// Rows are locked in the order in which they were declared, and waited for in any.
+    LOCK_AS_DECLARED,
+    /// Of several partitions only the first is held.
+    LOCK_ONLY_FIRST_PARTITION,
+    /// Partitions are given back before the writes are installed.
+    RELEASE_BEFORE_INSTALL,
     /// An insert that aborts leaves its placeholder behind as a row.
     KEEP_ABORTED_INSERTS,
     /// Those that wait are not asked whether they may: the young wait for the old and the old for the young.

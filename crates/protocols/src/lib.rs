@@ -7,6 +7,7 @@
 
 pub mod deadlock_detection;
 pub mod fault;
+pub mod hstore;
 pub mod locking;
 pub mod method;
 pub mod mocc;
@@ -14,6 +15,7 @@ pub mod no_wait;
 pub mod none;
 pub mod occ;
 pub mod optimistic;
+pub mod ordered;
 pub mod registry;
 pub mod silo;
 pub mod tictoc;

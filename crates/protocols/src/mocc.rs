@@ -39,7 +39,7 @@ use std::marker::PhantomData;
 
 use contend_engine::{
     Abort, AbortReason, At, Cell, Cells, Change, Context, Control, Found, Groups, Info, Initial, Isolation, Leaf, Mode,
-    Projection, Protocol, Record, Unlink, options,
+    Needs, Projection, Protocol, Record, Unlink, options,
 };
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
 
@@ -211,6 +211,7 @@ impl<M: Machine, F: Faults> Protocol<M> for Mocc<F> {
         summary: "optimistic like Silo, with read locks on records that have proved hot",
         paper: "Wang, Kimura: Mostly-optimistic concurrency control for highly contended dynamic workloads, VLDB 2016",
         isolation: Isolation::Serializable,
+        needs: Needs::Nothing,
     };
     type Options = MoccOptions;
 
@@ -243,9 +244,10 @@ impl<M: Machine, F: Faults> Control<M> for Mocc<F> {
     }
 
     #[inline(always)]
-    fn begin(&self, _: &mut Context<M>, local: &mut Self::Local) {
+    fn begin(&self, _: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
         local.footprint.clear();
         local.overwritten = 0;
+        Ok(())
     }
 
     #[inline(always)]

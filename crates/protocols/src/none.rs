@@ -21,8 +21,8 @@
 
 use contend_engine::sets::WriteKind;
 use contend_engine::{
-    Abort, At, Cell, Cells, Change, Context, Control, Found, Groups, Info, Initial, Isolation, Leaf, Mode, Projection,
-    Protocol, Record, Unlink, options,
+    Abort, At, Cell, Cells, Change, Context, Control, Found, Groups, Info, Initial, Isolation, Leaf, Mode, Needs,
+    Projection, Protocol, Record, Unlink, options,
 };
 use contend_machine::{Atomic64, Machine, Ordering};
 
@@ -66,6 +66,7 @@ impl<M: Machine> Protocol<M> for NoControl {
         paper: "Tanabe, Hoshino, Kawashima, Tatebe: An analysis of concurrency control protocols for in-memory databases \
                 with CCBench, VLDB 2020",
         isolation: Isolation::None,
+        needs: Needs::Nothing,
     };
     type Options = NoControlOptions;
 
@@ -92,7 +93,9 @@ impl<M: Machine> Control<M> for NoControl {
     }
 
     #[inline(always)]
-    fn begin(&self, _: &mut Context<M>, _: &mut ()) {}
+    fn begin(&self, _: &mut Context<M>, _: &mut ()) -> Result<(), Abort> {
+        Ok(())
+    }
 
     #[inline(always)]
     fn read(&self, cx: &mut Context<M>, _: &mut (), at: At<'_, M>, columns: Projection<'_>) -> Result<Found, Abort> {

@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use contend_engine::{
     Abort, AbortReason, At, Cell, Cells, Change, Context, Control, Found, Groups, Info, Initial, Isolation, Leaf, Mode,
-    Projection, Protocol, Record, Unlink,
+    Needs, Projection, Protocol, Record, Unlink,
 };
 use contend_machine::{Atomic64, Machine, Ordering};
 
@@ -91,6 +91,7 @@ impl<M: Machine, F: Faults> Protocol<M> for Occ<M, F> {
         summary: "optimistic: one timestamp at the beginning and one at the end; locks all it has touched to validate",
         paper: "Kung, Robinson: On optimistic methods for concurrency control, TODS 1981; Yu et al., VLDB 2014",
         isolation: Isolation::Serializable,
+        needs: Needs::Nothing,
     };
     type Options = OrderedTimestampOptions;
 
@@ -106,7 +107,7 @@ impl<M: Machine, F: Faults> Control<M> for Occ<M, F> {
         <Self as Protocol<M>>::INFO
     }
 
-    fn prepare(&mut self, workers: usize) {
+    fn prepare(&mut self, workers: usize, _: usize) {
         self.timestamps = self.timestamps.resized(workers);
     }
 
@@ -120,9 +121,10 @@ impl<M: Machine, F: Faults> Control<M> for Occ<M, F> {
     }
 
     #[inline(always)]
-    fn begin(&self, _: &mut Context<M>, local: &mut Self::Local) {
+    fn begin(&self, _: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
         local.footprint.clear();
         local.start = local.stamps.stamp();
+        Ok(())
     }
 
     #[inline(always)]

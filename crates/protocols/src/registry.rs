@@ -43,4 +43,6 @@ protocols! {
     crate::wait_die::WaitDie<M>,
     crate::wound_wait::WoundWait<M>,
     crate::deadlock_detection::DeadlockDetection<M>,
+    crate::ordered::Ordered,
+    crate::hstore::HStore<M>,
 }

@@ -36,7 +36,7 @@ use std::marker::PhantomData;
 
 use contend_engine::{
     Abort, AbortReason, At, Cells, Change, Context, Control, Found, Groups, Info, Initial, Isolation, Leaf, Mode,
-    Projection, Protocol, Record, Unlink, option_choices, options,
+    Needs, Projection, Protocol, Record, Unlink, option_choices, options,
 };
 use contend_machine::{Atomic64, Machine, Ordering};
 
@@ -137,6 +137,7 @@ impl<M: Machine, F: Faults> Protocol<M> for Silo<F> {
         summary: "optimistic: invisible reads, validation at commit, epochs instead of a shared counter",
         paper: "Tu, Zheng, Kohler, Liskov, Madden: Speedy transactions in multicore in-memory databases, SOSP 2013",
         isolation: Isolation::Serializable,
+        needs: Needs::Nothing,
     };
     type Options = SiloOptions;
 
@@ -161,9 +162,10 @@ impl<M: Machine, F: Faults> Control<M> for Silo<F> {
     }
 
     #[inline(always)]
-    fn begin(&self, _: &mut Context<M>, local: &mut Self::Local) {
+    fn begin(&self, _: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
         local.footprint.clear();
         local.overwritten = 0;
+        Ok(())
     }
 
     #[inline(always)]

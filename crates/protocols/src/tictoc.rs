@@ -36,7 +36,7 @@ use std::marker::PhantomData;
 
 use contend_engine::{
     Abort, AbortReason, At, Cell, Cells, Change, Context, Control, Found, Groups, Info, Initial, Isolation, Leaf, Mode,
-    Projection, Protocol, Record, Unlink, option_choices, options,
+    Needs, Projection, Protocol, Record, Unlink, option_choices, options,
 };
 use contend_machine::{Atomic64, Machine, Ordering};
 
@@ -248,6 +248,7 @@ impl<M: Machine, F: Faults> Protocol<M> for TicToc<F> {
         summary: "optimistic: versions are valid for intervals of logical time, commit times come from the data",
         paper: "Yu, Pavlo, Sanchez, Devadas: TicToc: time traveling optimistic concurrency control, SIGMOD 2016",
         isolation: Isolation::Serializable,
+        needs: Needs::Nothing,
     };
     type Options = TicTocOptions;
 
@@ -277,9 +278,10 @@ impl<M: Machine, F: Faults> Control<M> for TicToc<F> {
     }
 
     #[inline(always)]
-    fn begin(&self, _: &mut Context<M>, local: &mut Self::Local) {
+    fn begin(&self, _: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
         local.footprint.clear();
         local.time = 0;
+        Ok(())
     }
 
     #[inline(always)]

@@ -34,7 +34,7 @@ use std::sync::Arc;
 use contend_engine::sets::WriteKind;
 use contend_engine::{
     Abort, AbortReason, At, Cell, Cells, Change, Context, Control, Found, GROUPS_MAX, Groups, Info, Initial, Isolation,
-    Leaf, Mode, Projection, Protocol, Record, Unlink,
+    Leaf, Mode, Needs, Projection, Protocol, Record, Unlink,
 };
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
 
@@ -223,6 +223,7 @@ impl<M: Machine, F: Faults> Protocol<M> for TimestampOrdering<M, F> {
         summary: "timestamp ordering: transactions take effect in the order in which they began; who comes too late aborts",
         paper: "Bernstein, Goodman: Concurrency control in distributed database systems, ACM Computing Surveys 1981",
         isolation: Isolation::Serializable,
+        needs: Needs::Nothing,
     };
     type Options = TimestampOptions;
 
@@ -242,7 +243,7 @@ impl<M: Machine, F: Faults> Control<M> for TimestampOrdering<M, F> {
         4
     }
 
-    fn prepare(&mut self, workers: usize) {
+    fn prepare(&mut self, workers: usize, _: usize) {
         self.timestamps = self.timestamps.resized(workers);
     }
 
@@ -267,7 +268,7 @@ impl<M: Machine, F: Faults> Control<M> for TimestampOrdering<M, F> {
     }
 
     #[inline(always)]
-    fn begin(&self, cx: &mut Context<M>, local: &mut Self::Local) {
+    fn begin(&self, cx: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
         let epoch = cx.current_epoch();
         if epoch != local.epoch {
             // Timestamps of a batch that is old may be older than tombstones that have left their indexes.
@@ -276,6 +277,7 @@ impl<M: Machine, F: Faults> Control<M> for TimestampOrdering<M, F> {
         }
         local.own = local.stamps.stamp();
         local.announced.clear();
+        Ok(())
     }
 
     #[inline(always)]

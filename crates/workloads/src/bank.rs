@@ -12,14 +12,15 @@ use std::sync::Arc;
 
 use contend_engine::options::Fraction;
 use contend_engine::{
-    Abort, Control, Engine, Groups, IndexKind, Loader, OutOfMemory, Projection, Table, TableSpec, Txn, options,
+    Abort, Control, Declaration, Engine, Groups, IndexKind, Loader, OutOfMemory, Projection, Table, TableSpec, Txn,
+    options,
 };
 use contend_machine::Machine;
 use rand::rngs::SmallRng;
 use rand::{RngCore, SeedableRng};
 
 use crate::sample::Sample;
-use crate::workload::{Checked, Violation, Workload, WorkloadInfo};
+use crate::workload::{Checked, Declares, Violation, Workload, WorkloadInfo};
 use crate::zipf::Zipf;
 
 options! {
@@ -35,6 +36,8 @@ options! {
         "bank.amount" amount: u64 = 100, in 1..=1_000_000_000;
         /// Skew of the zipfian choice of accounts; 0 is uniform.
         "bank.theta" theta: f64 = 0.0, in 0.0..1.0;
+        /// Partitions of the accounts, by the remainders of their numbers.
+        "bank.partitions" partitions: u64 = 1, in 1..=65_536;
     }
 }
 
@@ -177,6 +180,22 @@ impl<M: Machine> Workload<M> for Bank<M> {
 
     fn kind(&self, input: &Input) -> usize {
         usize::from(input.audit)
+    }
+
+    fn declares(options: &BankOptions) -> Declares {
+        Declares { rows: true, partitions: Some(options.partitions as usize) }
+    }
+
+    fn declare(&self, input: &Input, declaration: &mut Declaration<M>) {
+        let mut touches = |account, writes| {
+            declaration.row(&self.table, account, writes);
+            declaration.partition((account % self.options.partitions) as usize);
+        };
+        if input.audit {
+            (0..self.options.accounts).for_each(|account| touches(account, false));
+        } else {
+            [input.from, input.to].into_iter().for_each(|account| touches(account, true));
+        }
     }
 
     fn execute<T: Txn<Machine = M>>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<(), Abort> {

@@ -16,4 +16,6 @@ pub mod workload;
 pub mod ycsb;
 pub mod zipf;
 
-pub use workload::{Checked, Violation, Workload, WorkloadInfo, WorkloadVisitor, all_workloads, with_workload};
+pub use workload::{
+    Checked, Declares, Violation, Workload, WorkloadInfo, WorkloadVisitor, all_workloads, with_workload,
+};

@@ -10,13 +10,13 @@ use std::ops::ControlFlow;
 
 use contend_derive::Row;
 use contend_engine::{
-    Abort, Control, Direction, Engine, IndexKind, Loader, OutOfMemory, TableSpec, Txn, TypedTable, Whole,
+    Abort, Control, Declaration, Direction, Engine, IndexKind, Loader, OutOfMemory, TableSpec, Txn, TypedTable, Whole,
     option_choices, options,
 };
 use contend_machine::Machine;
 
 use crate::random::Random;
-use crate::workload::{Checked, Violation, Workload, WorkloadInfo};
+use crate::workload::{Checked, Declares, Violation, Workload, WorkloadInfo};
 
 /// The programs of a litmus test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,6 +119,9 @@ use Step::{
     AddBoth, AddLeft, Batch, Cancel, Delete, DeleteOther, Insert, InsertOther, Modify, ModifyRight, Read, ReadLeft,
     ReadRight, Scan, ScanOther, Write,
 };
+
+/// Partitions of the keys, by their remainders.
+const PARTITIONS: u64 = 2;
 
 /// Keys of the first table that have a row in the beginning.
 const LOADED: std::ops::Range<u64> = 0..2;
@@ -302,6 +305,33 @@ impl<M: Machine> Workload<M> for Litmus<M> {
 
     fn kind(&self, _: &Input) -> usize {
         0
+    }
+
+    fn declares(_: &LitmusOptions) -> Declares {
+        Declares { rows: true, partitions: Some(PARTITIONS as usize) }
+    }
+
+    fn declare(&self, input: &Input, declaration: &mut Declaration<M>) {
+        for step in &input.0 {
+            let (table, keys, writes) = match *step {
+                Read(key) | ReadLeft(key) | ReadRight(key) => (&self.items, key..=key, false),
+                Batch(one, two) => {
+                    declaration.row(&self.items, two, false);
+                    declaration.partition((two % PARTITIONS) as usize);
+                    (&self.items, one..=one, false)
+                }
+                Write(key) | Modify(key) | Insert(key) | Delete(key) | ModifyRight(key) | AddLeft(key)
+                | AddBoth(key) => (&self.items, key..=key, true),
+                Scan(low, high) => (&self.items, low..=high, false),
+                ScanOther(low, high) => (&self.others, low..=high, false),
+                InsertOther(key) | DeleteOther(key) => (&self.others, key..=key, true),
+                Cancel => continue,
+            };
+            for key in keys {
+                declaration.row(table, key, writes);
+                declaration.partition((key % PARTITIONS) as usize);
+            }
+        }
     }
 
     fn execute<T: Txn<Machine = M>>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<(), Abort> {

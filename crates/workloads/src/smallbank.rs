@@ -14,13 +14,13 @@ use std::ops::ControlFlow;
 use contend_derive::Row;
 use contend_engine::options::Fraction;
 use contend_engine::{
-    Abort, Control, Engine, IndexKind, Loader, OutOfMemory, Row, TableSpec, Txn, TypedTable, options,
+    Abort, Control, Declaration, Engine, IndexKind, Loader, OutOfMemory, Row, TableSpec, Txn, TypedTable, options,
 };
 use contend_machine::Machine;
 
 use crate::random::Random;
 use crate::sample::Sample;
-use crate::workload::{Checked, Violation, Workload, WorkloadInfo};
+use crate::workload::{Checked, Declares, Violation, Workload, WorkloadInfo};
 
 options! {
     /// SmallBank's options.
@@ -45,6 +45,8 @@ options! {
         "smallbank.write_check" write_check: u64 = 15, in 0..=1_000;
         /// Whether a customer's accounts may be overdrawn together, for a penalty, as published; otherwise that is refused.
         "smallbank.overdraft" overdraft: bool = true, in ();
+        /// Partitions of the customers, by the remainders of their numbers.
+        "smallbank.partitions" partitions: u64 = 1, in 1..=65_536;
     }
 }
 
@@ -314,6 +316,29 @@ impl<M: Machine> Workload<M> for SmallBank<M> {
 
     fn kind(&self, input: &Input) -> usize {
         input.kind as usize
+    }
+
+    fn declares(options: &SmallBankOptions) -> Declares {
+        Declares { rows: true, partitions: Some(options.partitions as usize) }
+    }
+
+    fn declare(&self, input: &Input, declaration: &mut Declaration<M>) {
+        // What is written of the savings and the checking account of the customer, and of the other's checking account.
+        let (savings, checking, other) = match input.kind {
+            Kind::Balance => (false, false, false),
+            Kind::DepositChecking | Kind::WriteCheck => (false, true, false),
+            Kind::TransactSavings => (true, false, false),
+            Kind::Amalgamate => (true, true, true),
+            Kind::SendPayment => (false, true, true),
+        };
+        declaration.row(&self.savings, input.customer, savings);
+        declaration.row(&self.checking, input.customer, checking);
+        if other {
+            declaration.row(&self.checking, input.other, true);
+        }
+        for customer in [input.customer, input.other] {
+            declaration.partition((customer % self.options.partitions) as usize);
+        }
     }
 
     fn execute<T: Txn<Machine = M>>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<(), Abort> {

@@ -11,12 +11,13 @@ use std::ops::ControlFlow;
 
 use contend_derive::Row;
 use contend_engine::{
-    Abort, Control, Engine, IndexKind, Key, Loader, OutOfMemory, Row, TableSpec, Txn, TypedTable, Whole, options,
+    Abort, Control, Declaration, Engine, IndexKind, Key, Loader, OutOfMemory, Row, TableSpec, Txn, TypedTable, Whole,
+    options,
 };
 use contend_machine::Machine;
 
 use crate::random::Random;
-use crate::workload::{Checked, Violation, Workload, WorkloadInfo};
+use crate::workload::{Checked, Declares, Violation, Workload, WorkloadInfo};
 
 options! {
     /// TATP's options.
@@ -25,6 +26,8 @@ options! {
         "tatp.subscribers" subscribers: u64 = 100_000, in 1..=100_000_000;
         /// Whether all subscribers are equally active; otherwise some are more so, as the specification has it.
         "tatp.uniform" uniform: bool = false, in ();
+        /// Partitions of the subscribers, by the remainders of their numbers.
+        "tatp.partitions" partitions: u64 = 1, in 1..=65_536;
     }
 }
 
@@ -406,6 +409,15 @@ impl<M: Machine> Workload<M> for Tatp<M> {
 
     fn kind(&self, input: &Input) -> usize {
         input.kind as usize
+    }
+
+    fn declares(options: &TatpOptions) -> Declares {
+        // Rows are found by way of others.
+        Declares { rows: false, partitions: Some(options.partitions as usize) }
+    }
+
+    fn declare(&self, input: &Input, declaration: &mut Declaration<M>) {
+        declaration.partition((input.subscriber % self.options.partitions) as usize);
     }
 
     fn execute<T: Txn<Machine = M>>(&self, tx: &mut T, _: &mut Client, input: &Input) -> Result<(), Abort> {

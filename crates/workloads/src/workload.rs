@@ -2,7 +2,9 @@
 
 use std::ops::ControlFlow;
 
-use contend_engine::{Abort, Control, Engine, IndexKind, Loader, OptionSpec, Options, OutOfMemory, TableSpec, Txn};
+use contend_engine::{
+    Abort, Control, Declaration, Engine, IndexKind, Loader, Needs, OptionSpec, Options, OutOfMemory, TableSpec, Txn,
+};
 use contend_machine::Machine;
 
 /// A workload in a list.
@@ -33,6 +35,26 @@ impl std::fmt::Display for Violation {
 }
 
 impl std::error::Error for Violation {}
+
+/// What a workload's transactions can say before they begin: [`Workload::declare`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Declares {
+    /// The rows that they touch.
+    pub rows: bool,
+    /// The partitions of the data that they touch, and how many there are.
+    pub partitions: Option<usize>,
+}
+
+impl Declares {
+    /// Whether that is enough for a protocol that needs this.
+    pub fn meets(self, needs: Needs) -> bool {
+        match needs {
+            Needs::Nothing => true,
+            Needs::Rows => self.rows,
+            Needs::Partitions => self.partitions.is_some(),
+        }
+    }
+}
 
 /// A workload.
 ///
@@ -89,6 +111,17 @@ pub trait Workload<M: Machine>: Sized + Send + Sync + 'static {
 
     /// The transaction's type: a position in [`Workload::KINDS`].
     fn kind(&self, input: &Self::Input) -> usize;
+
+    /// What transactions can say before they begin, with these options.
+    fn declares(options: &Self::Options) -> Declares {
+        let _ = options;
+        Declares::default()
+    }
+
+    /// Says what the transaction will touch.
+    fn declare(&self, input: &Self::Input, declaration: &mut Declaration<M>) {
+        let _ = (input, declaration);
+    }
 
     /// The transaction's body.
     ///

@@ -20,15 +20,15 @@ use std::sync::Arc;
 
 use contend_engine::options::Fraction;
 use contend_engine::{
-    Abort, Control, Direction, Engine, Groups, IndexKind, Loader, OutOfMemory, Projection, Table, TableSpec, Txn,
-    option_choices, options,
+    Abort, Control, Declaration, Direction, Engine, Groups, IndexKind, Loader, Needs, OutOfMemory, Projection, Table,
+    TableSpec, Txn, option_choices, options,
 };
 use contend_machine::Machine;
 use rand::rngs::SmallRng;
 use rand::{RngCore, SeedableRng};
 
 use crate::sample::Sample;
-use crate::workload::{Checked, Violation, Workload, WorkloadInfo};
+use crate::workload::{Checked, Declares, Violation, Workload, WorkloadInfo};
 use crate::zipf::Zipf;
 
 /// Which key a record has.
@@ -71,6 +71,13 @@ options! {
         /// Whether a transaction looks its keys up in batches: it makes its point reads first, all at once, and announces its
         /// writes before.
         "ycsb.batch" batch: bool = false, in ();
+        /// Partitions of the records, by their numbers. A thread's transactions choose records of one partition, threads taking turns
+        /// among them.
+        "ycsb.partitions" partitions: u64 = 1, in 1..=65_536;
+        /// The fraction of transactions that choose their records from several partitions.
+        "ycsb.multi_partition" multi_partition: Fraction = Fraction(0.0), in ();
+        /// From how many these do: the thread's own, and others.
+        "ycsb.multi_partitions" multi_partitions: u64 = 2, in 2..=65_536;
     }
 }
 
@@ -200,6 +207,8 @@ pub struct Input {
     /// The keys of the writes, in this case.
     writes: Vec<u64>,
     read_only: bool,
+    /// The partitions from which records are chosen, in turns.
+    partitions: Vec<u64>,
 }
 
 /// A worker's generator, and what it knows of its committed transactions.
@@ -255,15 +264,34 @@ impl<M: Machine> Ycsb<M> {
         }
     }
 
+    /// Chooses the partitions of a transaction: the client's own first, and others if it is to have several.
+    #[inline(always)]
+    fn choose_partitions(&self, client: &mut Client, input: &mut Input) {
+        let YcsbOptions { partitions, multi_partition, multi_partitions, .. } = self.options;
+        input.partitions.clear();
+        input.partitions.push(client.worker % partitions);
+        if multi_partition.0 > 0.0 && client.rng.next_u64() >> 32 < below(multi_partition.0) {
+            while (input.partitions.len() as u64) < multi_partitions {
+                let other = ((u128::from(client.rng.next_u64()) * u128::from(partitions)) >> 64) as u64;
+                if !input.partitions.contains(&other) {
+                    input.partitions.push(other);
+                }
+            }
+        }
+    }
+
     /// The number of the record that the client inserts as its `nth`.
     fn inserted_record(&self, client: &Client, nth: u64) -> u64 {
         self.options.records + nth * client.workers + client.worker
     }
 
     #[inline(always)]
-    fn choose(&self, client: &mut Client) -> u64 {
+    fn choose(&self, client: &mut Client, partition: u64) -> u64 {
         M::work(if self.options.theta > 0.0 { ZIPF_INSTRUCTIONS } else { UNIFORM_INSTRUCTIONS });
         let rank = self.zipf.draw(client.rng.next_u64());
+        if self.options.partitions > 1 {
+            return rank * self.options.partitions + partition;
+        }
         if !self.options.latest {
             return rank;
         }
@@ -354,6 +382,18 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
         if options.scan.0 > 0.0 && index == IndexKind::Hash {
             return Err("a scan (ycsb.scan above 0) needs an index with an order: use --index ordered".into());
         }
+        let YcsbOptions { records, partitions, multi_partition, multi_partitions, latest, .. } = *options;
+        if records < partitions {
+            return Err(format!("ycsb.partitions is {partitions}, and ycsb.records only {records}"));
+        }
+        if partitions > 1 && latest {
+            return Err("ycsb.latest chooses records by age, not by partition: ycsb.partitions must be 1".into());
+        }
+        if multi_partition.0 > 0.0 && multi_partitions > partitions {
+            return Err(format!(
+                "transactions of ycsb.multi_partitions={multi_partitions} partitions need as many: ycsb.partitions is {partitions}"
+            ));
+        }
         Ok(())
     }
 
@@ -367,7 +407,8 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
         Ycsb {
             shape: Shape::new(options),
             table,
-            zipf: Zipf::new(options.records, options.theta),
+            // The records of a partition, as many in each.
+            zipf: Zipf::new(options.records / options.partitions, options.theta),
             scan_below: below(options.scan.0),
             insert_below: below(options.scan.0 + options.insert.0),
             read_below: below(options.read.0),
@@ -382,7 +423,7 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
 
     fn for_verification(options: &YcsbOptions) -> YcsbOptions {
         YcsbOptions {
-            records: options.records.min(500),
+            records: options.records.min(500.max(options.partitions)),
             payload: options.payload.min(64),
             ops: options.ops.min(16),
             scan_length: options.scan_length.min(20),
@@ -440,8 +481,10 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
             input.writes.reserve(self.options.ops);
         }
         input.read_only = true;
+        self.choose_partitions(client, input);
         let mut inserts = 0;
-        for _ in 0..self.options.ops {
+        for operation in 0..self.options.ops {
+            let partition = input.partitions[operation % input.partitions.len()];
             let random = client.rng.next_u64();
             let (first, second) = (random >> 32, random & u64::from(u32::MAX));
             let kind = if first < self.scan_below {
@@ -461,9 +504,9 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
                 }
                 Kind::Scan => {
                     length = ((second * self.options.scan_length as u64) >> 32) as u32 + 1;
-                    self.choose(client)
+                    self.choose(client, partition)
                 }
-                Kind::Read | Kind::Write => self.choose(client),
+                Kind::Read | Kind::Write => self.choose(client, partition),
             };
             let key = self.key(record);
             input.read_only &= matches!(kind, Kind::Read | Kind::Scan);
@@ -480,6 +523,24 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
 
     fn kind(&self, input: &Input) -> usize {
         usize::from(!input.read_only)
+    }
+
+    fn declares(options: &YcsbOptions) -> Declares {
+        Declares { rows: options.scan.0 == 0.0, partitions: Some(options.partitions as usize) }
+    }
+
+    fn declare(&self, input: &Input, declaration: &mut Declaration<M>) {
+        if declaration.needs() == Needs::Rows {
+            for operation in &input.operations {
+                declaration.row(&self.table, operation.key, operation.kind == Kind::Write);
+            }
+            input.reads.iter().for_each(|&key| declaration.row(&self.table, key, false));
+        } else if self.scan_below > 0 {
+            // A scan goes through all of them.
+            (0..self.options.partitions).for_each(|partition| declaration.partition(partition as usize));
+        } else {
+            input.partitions.iter().for_each(|&partition| declaration.partition(partition as usize));
+        }
     }
 
     #[inline]

@@ -2,14 +2,16 @@
 
 use contend_lab::{compare, report};
 
-use super::{Json, deliver, interrupted};
+use super::{Json, deliver, interrupted, left_out};
 use crate::args::CompareArgs;
 use crate::files::{Target, folder};
 use crate::progress::{Bars, stop_on_interrupt};
 use crate::{Status, UserError, show};
 
 pub(crate) fn run(args: &CompareArgs) -> Result<Status, UserError> {
-    let config = args.config()?.validated()?;
+    let config = args.config()?;
+    left_out(&config)?;
+    let config = config.validated()?;
     let json = Json::new(args.measure.json.as_deref())?;
     let out = folder(&args.out)?;
     let (page, data) = (Target::new(&out.join("report.html"))?, Target::new(&out.join("results.json"))?);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use contend_lab::explore::{ExploreConfig, Explored, Found, explore};
 use contend_lab::{Observer, RunConfig};
 
-use super::Json;
+use super::{Json, left_out};
 use crate::args::ExploreArgs;
 use crate::progress::{Bars, stop_on_interrupt};
 use crate::{Status, UserError, show};
@@ -15,6 +15,7 @@ pub(crate) fn run(args: &ExploreArgs) -> Result<Status, UserError> {
     // Everything is looked at before the first is explored.
     let mut tasks = Vec::new();
     for run in &runs {
+        left_out(run)?;
         for protocol in &run.validated()?.protocols {
             tasks.push(RunConfig { protocols: vec![protocol.clone()], ..run.clone() });
         }

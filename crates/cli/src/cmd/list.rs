@@ -18,14 +18,26 @@ const INDEXES: [(&str, &str); 2] = [
 
 pub(crate) fn run(args: &ListArgs) -> Result<Status, UserError> {
     let all = [What::Protocols, What::Workloads, What::Options, What::Indexes, What::Machines];
-    let chosen = args.what.map_or(all.to_vec(), |what| vec![what]);
+    let protocol = args.protocol.as_deref();
+    let chosen = match (args.what, protocol) {
+        (None, None) => all.to_vec(),
+        (None | Some(What::Options), Some(protocol)) => {
+            let names: Vec<&str> = all_protocols::<Native>().iter().map(|(info, _)| info.name).collect();
+            if !names.contains(&protocol) {
+                return Err(UserError(format!("unknown protocol '{protocol}'; valid: {}", names.join(", "))));
+            }
+            vec![What::Options]
+        }
+        (Some(_), Some(_)) => return Err(UserError("--protocol goes with options only: contend list options".into())),
+        (Some(what), None) => vec![what],
+    };
     if args.json {
         let lists: serde_json::Map<String, Value> =
-            chosen.iter().map(|what| (name(*what).to_string(), as_json(*what))).collect();
+            chosen.iter().map(|what| (name(*what).to_string(), as_json(*what, protocol))).collect();
         show::print(&format!("{:#}\n", Value::Object(lists)))?;
     } else {
         for what in chosen {
-            show::print(&as_text(what))?;
+            show::print(&as_text(what, protocol))?;
         }
     }
     Ok(Status::Good)
@@ -42,17 +54,21 @@ fn name(what: What) -> &'static str {
 }
 
 /// Every option once, with whose it is.
-fn all_options() -> Vec<(String, OptionSpec)> {
+fn all_options(protocol: Option<&str>) -> Vec<(String, OptionSpec)> {
     let mut options: Vec<(String, OptionSpec)> = Vec::new();
     let mut add = |owner: &str, specs: Vec<OptionSpec>| {
         for spec in specs {
-            if !options.iter().any(|(_, known)| known.name == spec.name) {
-                options.push((owner.to_string(), spec));
+            // The presets of a workload have the same; a protocol may have another default.
+            match options.iter_mut().find(|(_, known)| *known == spec) {
+                Some((owners, _)) if owners.split(", ").any(|other| other == owner) => {}
+                Some((owners, _)) => *owners += &format!(", {owner}"),
+                None => options.push((owner.to_string(), spec)),
             }
         }
     };
     for (info, specs) in all_workloads::<Native>() {
-        add(info.name, specs);
+        // Presets have the options of their workload.
+        add(info.name.split('-').next().unwrap_or(info.name), specs);
     }
     for (info, specs) in all_protocols::<Native>() {
         add(info.name, specs);
@@ -60,14 +76,21 @@ fn all_options() -> Vec<(String, OptionSpec)> {
     add("any", retry_specs());
     add("any", engine_specs());
     add("simulated chips", simulation_specs());
-    options
+    match protocol {
+        None => options,
+        // What it takes: its own options, and those of all.
+        Some(protocol) => {
+            let takes = |owners: &str| owners == "any" || owners.split(", ").any(|owner| owner == protocol);
+            options.into_iter().filter(|(owners, _)| takes(owners)).collect()
+        }
+    }
 }
 
 fn preset_text(preset: &[(&str, &str)]) -> String {
     preset.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
 }
 
-fn as_text(what: What) -> String {
+fn as_text(what: What, protocol: Option<&str>) -> String {
     let table = match what {
         What::Protocols => {
             let mut table = show::table(["protocol", "isolation", "meaning", "paper"]);
@@ -85,7 +108,7 @@ fn as_text(what: What) -> String {
         }
         What::Options => {
             let mut table = show::table(["option", "default", "valid", "meaning", "of"]);
-            for (owner, spec) in all_options() {
+            for (owner, spec) in all_options(protocol) {
                 table.add_row([spec.name, &spec.default, &spec.range, spec.doc, &owner]);
             }
             table
@@ -108,7 +131,7 @@ fn as_text(what: What) -> String {
     format!("{table}\n")
 }
 
-fn as_json(what: What) -> Value {
+fn as_json(what: What, protocol: Option<&str>) -> Value {
     let options = |specs: &[OptionSpec]| -> Vec<Value> {
         specs
             .iter()
@@ -132,7 +155,7 @@ fn as_json(what: What) -> Value {
                        "options": options(&specs)})
             })
             .collect(),
-        What::Options => all_options()
+        What::Options => all_options(protocol)
             .into_iter()
             .map(|(owner, spec)| {
                 json!({"name": spec.name, "default": spec.default, "valid": spec.range, "meaning": spec.doc, "of": owner})

@@ -10,7 +10,8 @@ pub(crate) mod sweep;
 
 use std::path::Path;
 
-use contend_lab::{LabError, ResultFile, Stop};
+use contend_lab::config::ALL;
+use contend_lab::{LabError, ResultFile, RunConfig, Stop};
 
 use crate::files::Target;
 use crate::{Status, UserError, show};
@@ -30,6 +31,14 @@ impl Json {
             Some(path) => Target::new(path).map(Json::File),
         }
     }
+}
+
+/// Says which protocols `all` leaves out, and why.
+fn left_out(config: &RunConfig) -> Result<(), UserError> {
+    if config.protocols == [ALL] {
+        config.refused()?.iter().for_each(|(_, why)| show::complain(&format!("left out: {why}")));
+    }
+    Ok(())
 }
 
 /// Shows a result, writes it where it was asked for, and says how the command ended.

@@ -39,8 +39,8 @@ pub struct Transaction<'w, P: Control<M>, M: Machine> {
 
 impl<'w, P: Control<M>, M: Machine> Transaction<'w, P, M> {
     #[inline(always)]
-    pub(crate) fn new(worker: &'w mut Worker<P, M>) -> Self {
-        Transaction { worker, doomed: None, finished: false }
+    pub(crate) fn new(worker: &'w mut Worker<P, M>, doomed: Option<AbortReason>) -> Self {
+        Transaction { worker, doomed, finished: false }
     }
 
     /// The transaction's number, by which a recorded history names it.

@@ -78,6 +78,7 @@ impl<P: Control<M>, W: Workload<M>, M: Machine> World<P, W, M> {
             // One for the loader.
             workers_max: defaults.workers_max.max(threads + 1),
             history: purpose != Purpose::Measure,
+            partitions: W::declares(&workload_options).partitions.unwrap_or(1),
             options: engine_options,
             ..defaults
         };
@@ -119,7 +120,8 @@ impl<P: Control<M>, W: Workload<M>, M: Machine> Slot<P, W, M> {
             let start = if timed { M::now() } else { 0 };
             let kind = workload.kind(input);
             loop {
-                let Err(abort) = worker.run(|tx| execute(workload, tx, client, input)) else {
+                let declare = |declaration: &mut _| workload.declare(input, declaration);
+                let Err(abort) = worker.run_declared(declare, |tx| execute(workload, tx, client, input)) else {
                     workload.committed(client, input);
                     let tally = &mut *tally.borrow_mut();
                     tally.kinds[kind].commits += 1;

@@ -37,7 +37,7 @@ pub mod word;
 use contend_engine::sets::{AddressMap, WriteKind};
 use contend_engine::{
     Abort, AbortReason, At, Cell, Cells, Change, Context, Control, Found, Groups, Info, Initial, Isolation, Leaf, Mode,
-    Options, Projection, Protocol, Record, Unlink,
+    Needs, Options, Projection, Protocol, Record, Unlink,
 };
 use contend_machine::{Machine, Ordering};
 
@@ -228,6 +228,21 @@ impl<L> TwoPhase<L> {
         Ok(Some(flags))
     }
 
+    /// Holds what the transaction will touch, in the order of addresses.
+    fn hold_declared<M: Machine>(&self, cx: &mut Context<M>, local: &mut TwoPhaseLocal<M, L>) -> Result<(), Abort>
+    where
+        L: Locks<M>,
+    {
+        M::step("lock declared");
+        let rows = if L::Faults::LOCK_AS_DECLARED { cx.declaration.rows() } else { cx.declaration.sorted_rows() };
+        for row in rows {
+            let held = if row.writes { Held::Exclusive } else { Held::Shared };
+            // Should it be unlinked by now, the transaction will look the key up again.
+            self.hold_cells(local, row.cells(), held)?;
+        }
+        Ok(())
+    }
+
     /// The cells that [`Faults::WRITE_WRONG_CELL`] locks.
     fn wrong_cells<M: Machine>(at: At<'_, M>, groups: Groups) -> Cells<M> {
         if at.table.cell_count() == 1 || groups == Groups::ALL {
@@ -327,7 +342,7 @@ impl<M: Machine, L: Locks<M>> Control<M> for TwoPhase<L> {
         L::META_WORDS
     }
 
-    fn prepare(&mut self, workers: usize) {
+    fn prepare(&mut self, workers: usize, _: usize) {
         self.locks.prepare(workers);
     }
 
@@ -347,8 +362,9 @@ impl<M: Machine, L: Locks<M>> Control<M> for TwoPhase<L> {
     }
 
     #[inline(always)]
-    fn begin(&self, _: &mut Context<M>, local: &mut Self::Local) {
+    fn begin(&self, cx: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
         self.locks.begin(&mut local.locks);
+        if L::INFO.needs == Needs::Rows { self.hold_declared(cx, local) } else { Ok(()) }
     }
 
     #[inline(always)]
@@ -477,5 +493,5 @@ impl<M: Machine, L: Locks<M>> Control<M> for TwoPhase<L> {
 
 /// What the protocols of this family have in common in their entries of the list.
 pub(crate) const fn info(name: &'static str, summary: &'static str, paper: &'static str) -> Info {
-    Info { name, summary, paper, isolation: Isolation::Serializable }
+    Info { name, summary, paper, isolation: Isolation::Serializable, needs: Needs::Nothing }
 }

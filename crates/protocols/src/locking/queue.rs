@@ -192,7 +192,8 @@ enum List {
     Waiters = 2,
 }
 
-const META_WORDS: usize = 3;
+/// Words of a cell.
+pub(crate) const META_WORDS: usize = 3;
 
 /// A cell under its latch.
 struct Latched<M: Machine> {

@@ -19,6 +19,7 @@ const EXCLUSIVE: u64 = 1;
 const READER: u64 = 1 << 4;
 
 /// The lock is held by others.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Taken;
 
 pub(crate) fn init<M: Machine>(cell: Cell<M>, flags: u64, held: bool) {

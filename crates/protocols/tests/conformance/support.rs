@@ -113,7 +113,7 @@ pub(crate) fn engine_with<P: Control<M>, M: Machine>(
     history: bool,
     options: EngineOptions,
 ) -> Arc<Engine<P, M>> {
-    Engine::new(protocol, EngineConfig { workers_max: 64, epoch_ms: 0, history, options })
+    Engine::new(protocol, EngineConfig { workers_max: 64, epoch_ms: 0, history, options, ..EngineConfig::default() })
 }
 
 pub(crate) fn table<P: Control<M>, M: Machine, K: Key>(

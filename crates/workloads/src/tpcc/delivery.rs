@@ -13,7 +13,7 @@ use super::{Client, Faults, Tpcc};
 /// A Delivery's parameters.
 #[derive(Debug)]
 pub struct Input {
-    warehouse: u64,
+    pub(super) warehouse: u64,
     carrier: u64,
     date: u64,
 }

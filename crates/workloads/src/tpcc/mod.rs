@@ -36,10 +36,12 @@ use std::marker::PhantomData;
 use std::ops::ControlFlow;
 
 use contend_engine::options::Fraction;
-use contend_engine::{Abort, Control, Direction, Engine, IndexKind, Loader, OutOfMemory, TableSpec, Txn, options};
+use contend_engine::{
+    Abort, Control, Declaration, Direction, Engine, IndexKind, Loader, OutOfMemory, TableSpec, Txn, options,
+};
 use contend_machine::Machine;
 
-use crate::workload::{Checked, Violation, Workload, WorkloadInfo};
+use crate::workload::{Checked, Declares, Violation, Workload, WorkloadInfo};
 use random::Random;
 use schema::{CustomerName, DISTRICTS, NameKey, Tables};
 
@@ -358,6 +360,29 @@ impl<M: Machine, F: Faults> Workload<M> for Tpcc<M, F> {
             Input::OrderStatus(_) => 2,
             Input::Delivery(_) => 3,
             Input::StockLevel(_) => 4,
+        }
+    }
+
+    fn declares(options: &TpccOptions) -> Declares {
+        // Which customer, order and lines a transaction touches it finds out as it goes.
+        Declares { rows: false, partitions: Some(options.warehouses as usize) }
+    }
+
+    /// A warehouse is a partition; items are of all, and never change.
+    fn declare(&self, input: &Input, declaration: &mut Declaration<M>) {
+        let mut warehouse = |number: u64| declaration.partition(number as usize - 1);
+        match input {
+            Input::NewOrder(input) => {
+                warehouse(input.warehouse);
+                input.lines().iter().for_each(|line| warehouse(line.warehouse));
+            }
+            Input::Payment(input) => {
+                warehouse(input.warehouse);
+                warehouse(input.customer_district >> 4);
+            }
+            Input::OrderStatus(input) => warehouse(input.district >> 4),
+            Input::Delivery(input) => warehouse(input.warehouse),
+            Input::StockLevel(input) => warehouse(input.warehouse),
         }
     }
 

@@ -26,8 +26,8 @@ pub(crate) struct Line {
 /// A New-Order's parameters.
 #[derive(Debug)]
 pub struct Input {
-    warehouse: u64,
-    district: u64,
+    pub(super) warehouse: u64,
+    pub(super) district: u64,
     customer: u64,
     date: u64,
     count: usize,

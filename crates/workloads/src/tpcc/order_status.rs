@@ -15,7 +15,7 @@ use super::{Client, Faults, Tpcc, Who};
 #[derive(Debug)]
 pub struct Input {
     /// The customer's district, by its key.
-    district: u64,
+    pub(super) district: u64,
     who: Who,
 }
 

@@ -11,10 +11,10 @@ use super::{Client, Faults, HISTORY_BITS, Tpcc, Who};
 #[derive(Debug)]
 pub struct Input {
     /// Where it is paid.
-    warehouse: u64,
-    district: u64,
+    pub(super) warehouse: u64,
+    pub(super) district: u64,
     /// The customer's district, by its key.
-    customer_district: u64,
+    pub(super) customer_district: u64,
     who: Who,
     amount: i64,
     date: u64,

@@ -14,8 +14,8 @@ const ORDERS: u64 = 20;
 /// A Stock-Level's parameters.
 #[derive(Debug, Default)]
 pub struct Input {
-    warehouse: u64,
-    district: u64,
+    pub(super) warehouse: u64,
+    pub(super) district: u64,
     threshold: i32,
 }
 

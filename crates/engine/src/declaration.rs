@@ -1,0 +1,116 @@
+//! [`Declaration`]: what a transaction says of itself before it begins.
+//!
+//! Some protocols must know beforehand what a transaction will touch: which rows, to lock them in order, or which partitions of the data.
+//! A workload that can say so does, for every transaction; the others' protocols do not ask, and then nothing is looked up.
+
+use std::ptr::NonNull;
+
+use contend_index::Key;
+use contend_machine::Machine;
+
+use crate::group::Groups;
+use crate::record::{Cells, Record};
+use crate::table::{Table, TableCore};
+
+/// What a protocol has to know of a transaction before it begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Needs {
+    /// Nothing.
+    Nothing,
+    /// The rows that it reads and writes, by key, as far as they exist.
+    Rows,
+    /// The partitions of the data that it touches.
+    Partitions,
+}
+
+impl Needs {
+    /// What it is, in words.
+    pub fn describe(self) -> &'static str {
+        match self {
+            Needs::Nothing => "nothing",
+            Needs::Rows => "the rows that a transaction will touch",
+            Needs::Partitions => "the partitions that a transaction will touch",
+        }
+    }
+}
+
+/// A row that a transaction will touch.
+#[derive(Clone, Copy, Debug)]
+pub struct DeclaredRow<M: Machine> {
+    record: Record<M>,
+    table: NonNull<TableCore<M>>,
+    /// Whether it may write it.
+    pub writes: bool,
+}
+
+// SAFETY: the engine keeps its tables as long as it lives, and a `TableCore` is `Sync`.
+unsafe impl<M: Machine> Send for DeclaredRow<M> {}
+
+impl<M: Machine> DeclaredRow<M> {
+    /// All cells of its record.
+    pub fn cells(&self) -> Cells<M> {
+        // SAFETY: the engine keeps its tables, and the worker in whose context this is keeps the engine.
+        unsafe { self.table.as_ref() }.cells(self.record, Groups::ALL)
+    }
+}
+
+/// What a transaction will touch.
+#[derive(Debug)]
+pub struct Declaration<M: Machine> {
+    needs: Needs,
+    rows: Vec<DeclaredRow<M>>,
+    partitions: Vec<usize>,
+}
+
+impl<M: Machine> Declaration<M> {
+    pub(crate) fn new(needs: Needs) -> Self {
+        Declaration { needs, rows: Vec::new(), partitions: Vec::new() }
+    }
+
+    /// What is asked for: the rest need not be said.
+    #[inline(always)]
+    pub fn needs(&self) -> Needs {
+        self.needs
+    }
+
+    /// The transaction will touch this row, if it is there, and perhaps write it.
+    pub fn row<K: Key>(&mut self, table: &Table<M, K>, key: K, writes: bool) {
+        if self.needs == Needs::Rows
+            && let Some(record) = table.find(key)
+        {
+            self.rows.push(DeclaredRow { record, table: NonNull::from(&**table), writes });
+        }
+    }
+
+    /// The transaction will touch data of this partition, of which the engine was told the number
+    /// ([`EngineConfig::partitions`](crate::EngineConfig::partitions)).
+    pub fn partition(&mut self, number: usize) {
+        if self.needs == Needs::Partitions && !self.partitions.contains(&number) {
+            self.partitions.push(number);
+        }
+    }
+
+    /// The rows, as they were declared.
+    pub fn rows(&self) -> &[DeclaredRow<M>] {
+        &self.rows
+    }
+
+    /// The rows in the order of their addresses, each once.
+    pub fn sorted_rows(&mut self) -> &[DeclaredRow<M>] {
+        // What is written first, so that it is what stays of a row that is declared twice.
+        self.rows.sort_unstable_by_key(|row| (row.record.value(), !row.writes));
+        self.rows.dedup_by_key(|row| row.record.value());
+        &self.rows
+    }
+
+    /// The partitions, each once. Empty if nothing was said.
+    pub fn partitions(&self) -> &[usize] {
+        &self.partitions
+    }
+
+    #[inline(always)]
+    pub(crate) fn clear(&mut self) {
+        self.rows.clear();
+        self.partitions.clear();
+    }
+}
