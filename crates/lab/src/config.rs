@@ -309,7 +309,9 @@ impl RunConfig {
     /// There is no such workload, or its options are wrong.
     pub fn refused(&self) -> Result<Vec<(&'static str, String)>, LabError> {
         let declares = |workload: &str, settings: &BTreeMap<String, String>| {
-            with_workload::<Native, _>(workload, WhatItDeclares(settings)).expect("a listed name")
+            let listed = || all_workloads::<Native>().into_iter().map(|(info, _)| info.name);
+            with_workload::<Native, _>(workload, WhatItDeclares(settings))
+                .unwrap_or_else(|| Err(unknown("workload", workload, listed())))
         };
         let of_this = declares(&self.workload, &self.settings)?;
         let refusal = |(info, _): (Info, _)| {
