@@ -8,9 +8,11 @@
 //!
 //! **Locks** with queues, first come, first served: [`crate::locking::queue`].
 //!
-//! **The graph.** A row has a bit for each worker. Nothing is locked to read it: what is read may be a mixture of times, so a cycle may be seen
+//! **The graph.** A row is a line, which names who stands next before the worker in the queue, or, if nobody does, who holds the record: the
+//! others are in the way of these. Nothing is locked to read or write it: what is read may be a mixture of times, so a cycle may be seen
 //! that never was (somebody aborts in vain). No deadlock is missed for ever: in it nobody's row changes any more but to name those that
-//! really are in the way, and its member with the fewest locks finds itself on a cycle, and has the fewest there.
+//! really are in the way, and its member with the fewest locks finds itself on a cycle, and has the fewest there. (A row has room for 28 that
+//! hold a record together; a deadlock by way of another one ends with the limit to the wait.)
 //!
 //! **Waits** end: with a grant, with the detection, or with `dldetect.timeout_us`; 0 is never to wait, as in NO_WAIT.
 
@@ -18,7 +20,6 @@ use std::marker::PhantomData;
 
 use contend_engine::{AbortReason, Info, options};
 use contend_machine::{Atomic64, Block, Machine, Ordering};
-use crossbeam_utils::CachePadded;
 
 use crate::fault::{Faults, Sound};
 use crate::locking::queue::{Policy, Queues, Ticket};
@@ -35,34 +36,31 @@ options! {
 }
 
 /// The protocol.
-pub type DeadlockDetection<M, F = Sound> = TwoPhase<Queues<Detect<M, F>>>;
+pub type DeadlockDetection<M, F = Sound> = TwoPhase<Queues<M, Detect<M, F>>>;
 
 /// Its policy.
 #[derive(Debug)]
 pub struct Detect<M: Machine, F> {
     options: DeadlockOptions,
-    rows: Box<[CachePadded<Row<M>>]>,
+    rows: Block<M, Row<M>>,
     faults: PhantomData<fn() -> F>,
 }
 
-/// A worker's row of the graph.
+/// A worker's row of the graph: a line.
 #[derive(Debug)]
+#[repr(align(64))]
 struct Row<M: Machine> {
     /// How many locks its transaction holds.
     locks: M::U64,
-    /// For whom it waits: a bit a worker.
-    waits_for: Block<M, Line<M>>,
+    /// For whom it waits: numbers of workers plus one, four in a word, from the lowest bits of the first word on; 0 behind the last.
+    waits_for: [M::U64; WORDS],
 }
 
-#[derive(Debug)]
-#[repr(align(64))]
-struct Line<M: Machine>([M::U64; 8]);
-
-impl<M: Machine> Row<M> {
-    fn words(&self) -> impl Iterator<Item = &M::U64> {
-        self.waits_for.iter().flat_map(|line| &line.0)
-    }
-}
+const WORDS: usize = 7;
+const NAME_BITS: u32 = 16;
+const NAMES_OF_WORD: usize = 4;
+/// Workers that a row can name.
+const NAMES: usize = WORDS * NAMES_OF_WORD;
 
 /// A worker's state.
 #[derive(Debug)]
@@ -71,6 +69,8 @@ pub struct DetectLocal {
     locks: u64,
     /// When the wait began.
     began: u64,
+    /// For whom it waits. Kept for its memory.
+    names: Vec<u16>,
     /// Workers that were reached, and how: from which worker. Kept for its memory.
     reached_from: Vec<u32>,
     to_visit: Vec<u32>,
@@ -79,19 +79,26 @@ pub struct DetectLocal {
 const NOT_REACHED: u32 = u32::MAX;
 
 impl<M: Machine, F: Faults> Detect<M, F> {
-    /// Writes down that the worker waits for this one, too.
-    fn add(&self, worker: usize, other: Ticket) {
-        // Relaxed, as all of the graph: it is a guess; locks are what counts.
-        let word = &self.rows[worker].waits_for[other.worker / 512].0[other.worker / 64 % 8];
-        word.fetch_or(1 << (other.worker % 64), Ordering::Relaxed);
-    }
-
-    fn clear(&self, worker: usize) {
-        for word in self.rows[worker].words() {
-            if word.load(Ordering::Relaxed) != 0 {
-                word.store(0, Ordering::Relaxed);
+    /// Writes down for whom the worker waits.
+    fn write_row(&self, worker: usize, names: &[u16]) {
+        let words = names
+            .chunks(NAMES_OF_WORD)
+            .map(|names| names.iter().rev().fold(0, |word, &name| word << NAME_BITS | (u64::from(name) + 1)));
+        for (word, new) in self.rows[worker].waits_for.iter().zip(words.chain(std::iter::repeat(0))) {
+            // Relaxed, as all of the graph: it is a guess; locks are what counts.
+            if word.load(Ordering::Relaxed) != new {
+                word.store(new, Ordering::Relaxed);
             }
         }
+    }
+
+    /// For whom a worker waits.
+    fn row(&self, worker: usize) -> impl Iterator<Item = usize> {
+        let names = self.rows[worker].waits_for.iter().flat_map(|word| {
+            let word = word.load(Ordering::Relaxed);
+            (0..NAMES_OF_WORD as u32).map(move |number| word >> (number * NAME_BITS) & u64::from(u16::MAX))
+        });
+        names.take_while(|name| *name != 0).map(|name| name as usize - 1)
     }
 
     /// Whether the worker waits for itself, and is to give up.
@@ -102,20 +109,15 @@ impl<M: Machine, F: Faults> Detect<M, F> {
         local.to_visit.clear();
         local.to_visit.push(local.worker as u32);
         while let Some(worker) = local.to_visit.pop() {
-            for (number, word) in self.rows[worker as usize].words().enumerate() {
-                let mut rest = word.load(Ordering::Relaxed);
-                while rest != 0 {
-                    let other = number as u32 * 64 + rest.trailing_zeros();
-                    rest &= rest - 1;
-                    if local.reached_from[other as usize] != NOT_REACHED {
-                        continue;
-                    }
-                    local.reached_from[other as usize] = worker;
-                    if other as usize == local.worker {
-                        return self.has_fewest(local);
-                    }
-                    local.to_visit.push(other);
+            for other in self.row(worker as usize) {
+                if local.reached_from[other] != NOT_REACHED {
+                    continue;
                 }
+                local.reached_from[other] = worker;
+                if other == local.worker {
+                    return self.has_fewest(local);
+                }
+                local.to_visit.push(other as u32);
             }
         }
         false
@@ -149,19 +151,20 @@ impl<M: Machine, F: Faults> Policy<M> for Detect<M, F> {
     type Options = DeadlockOptions;
     type Faults = F;
     type Local = DetectLocal;
+    const NEAREST: bool = true;
 
     fn new(options: DeadlockOptions) -> Self {
-        Detect { options, rows: Box::new([]), faults: PhantomData }
+        Detect { options, rows: Block::new(0, |_| unreachable!("there is none yet")), faults: PhantomData }
     }
 
     fn prepare(&mut self, workers: usize) {
-        let line = |_| Line(std::array::from_fn(|_| M::U64::new(0)));
-        let row = || Row { locks: M::U64::new(0), waits_for: Block::new(workers.div_ceil(512), line) };
-        self.rows = (0..workers).map(|_| CachePadded::new(row())).collect();
+        assert!(workers < usize::from(u16::MAX), "workers of numbers of {NAME_BITS} bits");
+        let word = || M::U64::new(0);
+        self.rows = Block::new(workers, |_| Row { locks: word(), waits_for: std::array::from_fn(|_| word()) });
     }
 
     fn local(&self, worker: usize) -> DetectLocal {
-        DetectLocal { worker, locks: 0, began: 0, reached_from: Vec::new(), to_visit: Vec::new() }
+        DetectLocal { worker, locks: 0, began: 0, names: Vec::new(), reached_from: Vec::new(), to_visit: Vec::new() }
     }
 
     #[inline(always)]
@@ -181,8 +184,9 @@ impl<M: Machine, F: Faults> Policy<M> for Detect<M, F> {
         }
         // Relaxed: as all of the graph.
         self.rows[local.worker].locks.store(local.locks, Ordering::Relaxed);
-        self.clear(local.worker);
-        in_the_way.for_each(|other| self.add(local.worker, other));
+        local.names.clear();
+        local.names.extend(in_the_way.take(NAMES).map(|other| other.worker as u16));
+        self.write_row(local.worker, &local.names);
         local.began = M::now();
         true
     }
@@ -197,17 +201,22 @@ impl<M: Machine, F: Faults> Policy<M> for Detect<M, F> {
         if M::now().saturating_sub(local.began) > Self::cycles(self.options.timeout_us) {
             return Err(AbortReason::LockTimeout);
         }
-        if !(waits + 1).is_multiple_of(self.options.every) {
+        if waits == 0 || !waits.is_multiple_of(self.options.every) {
             return Ok(());
         }
         // Who was in the way may have gone, and others come.
-        self.clear(local.worker);
-        look(&mut |other| self.add(local.worker, other));
+        local.names.clear();
+        look(&mut |other| {
+            if local.names.len() < NAMES {
+                local.names.push(other.worker as u16);
+            }
+        });
+        self.write_row(local.worker, &local.names);
         if self.is_victim(local) && !F::WAIT_ANYWAY { Err(AbortReason::Deadlock) } else { Ok(()) }
     }
 
     fn stop_waiting(&self, local: &mut DetectLocal) {
-        self.clear(local.worker);
+        self.write_row(local.worker, &[]);
     }
 
     #[inline(always)]

@@ -66,7 +66,7 @@ const INFO: Info = Info {
 /// The protocol.
 #[derive(Debug)]
 pub struct HStore<M: Machine, F = Sound> {
-    locks: Queues<YoungWait<M, F>>,
+    locks: Queues<M, YoungWait<M, F>>,
     partitions: Block<M, Partition<M>>,
 }
 

@@ -28,7 +28,7 @@ use crate::locking::{TwoPhase, info};
 use crate::method::timestamp::{KeptStamp, TimestampOptions, Timestamps};
 
 /// The protocol.
-pub type WaitDie<M, F = Sound> = TwoPhase<Queues<OldWait<M, F>>>;
+pub type WaitDie<M, F = Sound> = TwoPhase<Queues<M, OldWait<M, F>>>;
 
 /// Its policy.
 #[derive(Debug)]

@@ -29,7 +29,7 @@ use crate::locking::{TwoPhase, info};
 use crate::method::timestamp::{KeptStamp, TimestampOptions, Timestamps};
 
 /// The protocol.
-pub type WoundWait<M, F = Sound> = TwoPhase<Queues<OldWound<M, F>>>;
+pub type WoundWait<M, F = Sound> = TwoPhase<Queues<M, OldWound<M, F>>>;
 
 /// In a worker's word, below the transaction's number.
 const RUNS: u64 = 0;

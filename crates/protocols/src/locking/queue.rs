@@ -18,9 +18,11 @@
 //! wait is for ever; and each is given up in the end, should a holder have been taken off its core, or stopped by a debugger.
 
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use contend_engine::{Abort, AbortReason, Cell, Info, Options};
 use contend_machine::{Atomic64, Block, Machine, Ordering, Spin};
+use parking_lot::Mutex;
 
 use super::{Asked, FLAGS, Held, Locks, UNLINKED};
 use crate::fault::Faults;
@@ -55,6 +57,9 @@ pub trait Policy<M: Machine>: Send + Sync + 'static {
     type Faults: Faults;
     /// A worker's own state.
     type Local: Send + 'static;
+    /// Whether it is enough to know of the one that stands next before a request, or, if none does, of the holders: the others are in
+    /// the way of that one. A look then costs a line or two, and not one for each that waits, all under the latch.
+    const NEAREST: bool = false;
 
     /// The shared state.
     fn new(options: Self::Options) -> Self;
@@ -74,7 +79,8 @@ pub trait Policy<M: Machine>: Send + Sync + 'static {
     /// A request can't be granted at once, because of these: holders, and those who wait before it. Whether it may wait.
     fn may_wait(&self, local: &mut Self::Local, own: Ticket, because_of: impl Iterator<Item = Ticket>) -> bool;
 
-    /// It has waited, `waits` times. `look` shows those because of whom it can't be granted now.
+    /// It has waited, `waits` times. `look` shows who stands next before it now, or, if nobody does, who holds the cell: without the latch,
+    /// which the many that wait would take from those that could let them go. What it shows may be a mixture of times.
     ///
     /// # Errors
     /// It is to be given up.
@@ -354,18 +360,53 @@ impl<M: Machine> Latched<M> {
         own: Ticket,
         exclusive: bool,
         request: &'a Request<M>,
+        nearest: bool,
     ) -> impl Iterator<Item = Ticket> + 'a {
         let whole = self.word & EXCLUSIVE != 0;
-        let holders = self.all(List::Holders).filter(move |_| exclusive || whole);
-        let before = self.all(List::Waiters).take_while(move |other| !std::ptr::eq(*other, request));
+        // SAFETY: the latch is held, and the request is in the queue.
+        let previous = unsafe { at::<M>(request.previous.load(Ordering::Relaxed)) };
+        let (all_holders, all_waiters) = if nearest { (previous.is_none(), false) } else { (true, true) };
+        let holders = self.all(List::Holders).filter(move |_| all_holders && (exclusive || whole));
+        let before = self.all(List::Waiters).take_while(move |other| all_waiters && !std::ptr::eq(*other, request));
+        let before = before.chain(previous.filter(|_| nearest));
         holders.chain(before).map(Request::ticket).filter(move |other| other.worker != own.worker)
     }
 }
 
+/// Who stands next before a request in the queue, or holds the cell, by a look without the latch.
+fn next_in_the_way<M: Machine>(cell: Cell<M>, request: &Request<M>, own: Ticket, visit: &mut dyn FnMut(Ticket)) {
+    // Relaxed, all of them: a guess.
+    let previous = request.previous.load(Ordering::Relaxed);
+    let (mut next, count) = if previous != 0 {
+        (previous, 1)
+    } else {
+        // SAFETY: cells of these locks have three words.
+        let holders = unsafe { cell.meta(List::Holders as usize) };
+        (holders.load(Ordering::Relaxed), cell.word().load(Ordering::Relaxed) / HOLDER)
+    };
+    for _ in 0..count {
+        // SAFETY: what once stood in a list is a request in the pool, which lives as long as the locks; its words may be of another time.
+        let Some(other) = (unsafe { at::<M>(next) }) else { break };
+        if other.ticket().worker != own.worker {
+            visit(other.ticket());
+        }
+        next = other.next.load(Ordering::Relaxed);
+    }
+}
+
+/// Requests of workers that have ended, for others. Their memory is there as long as the locks.
+type Pool<M> = Arc<Mutex<Vec<Block<M, Request<M>>>>>;
+
 /// Locks with queues, under this policy.
-#[derive(Debug)]
-pub struct Queues<P> {
+pub struct Queues<M: Machine, P> {
     policy: P,
+    pool: Pool<M>,
+}
+
+impl<M: Machine, P: std::fmt::Debug> std::fmt::Debug for Queues<M, P> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Queues").field("policy", &self.policy).finish_non_exhaustive()
+    }
 }
 
 /// Requests that a worker makes at once.
@@ -377,7 +418,14 @@ pub struct QueuesLocal<M: Machine, P: Policy<M>> {
     /// Requests, of which the running transaction uses the first.
     requests: Vec<Block<M, Request<M>>>,
     used: usize,
+    pool: Pool<M>,
     policy: P::Local,
+}
+
+impl<M: Machine, P: Policy<M>> Drop for QueuesLocal<M, P> {
+    fn drop(&mut self) {
+        self.pool.lock().append(&mut self.requests);
+    }
 }
 
 impl<M: Machine, P: Policy<M>> QueuesLocal<M, P> {
@@ -385,7 +433,8 @@ impl<M: Machine, P: Policy<M>> QueuesLocal<M, P> {
     #[inline(always)]
     fn take(&mut self) -> Pointer<M> {
         if self.used == self.requests.len() * REQUESTS {
-            self.requests.push(Block::new(REQUESTS, |_| Request::new()));
+            let idle = self.pool.lock().pop();
+            self.requests.push(idle.unwrap_or_else(|| Block::new(REQUESTS, |_| Request::new())));
         }
         self.used += 1;
         let number = self.used - 1;
@@ -414,32 +463,19 @@ impl<M: Machine> std::fmt::Debug for Request<M> {
     }
 }
 
-impl<P> Queues<P> {
+impl<M: Machine, P> Queues<M, P> {
     /// Waits until the request, which is in the queue, is granted.
     #[cold]
-    fn wait<M: Machine>(
-        &self,
-        local: &mut QueuesLocal<M, P>,
-        cell: Cell<M>,
-        request: &Request<M>,
-        held: Held,
-    ) -> Result<(), AbortReason>
+    fn wait(&self, local: &mut QueuesLocal<M, P>, cell: Cell<M>, request: &Request<M>) -> Result<(), AbortReason>
     where
         P: Policy<M>,
     {
         M::step("wait");
-        let (own, exclusive) = (local.own, held == Held::Exclusive);
+        let own = local.own;
         let mut spin = Spin::<M>::new();
         // Acquire: pairs with the Release of `serve`.
         while request.granted.load(Ordering::Acquire) == 0 {
-            let look = |visit: &mut dyn FnMut(Ticket)| {
-                let latched = Latched::new(cell);
-                // Relaxed: under the latch.
-                if request.granted.load(Ordering::Relaxed) == 0 {
-                    latched.in_the_way(own, exclusive, request).for_each(visit);
-                }
-                latched.release();
-            };
+            let look = |visit: &mut dyn FnMut(Ticket)| next_in_the_way(cell, request, own, visit);
             let goes_on = match spin.count() {
                 WAITS_MAX.. => Err(AbortReason::LockTimeout),
                 waits => self.policy.keep_waiting(&mut local.policy, own, waits, look),
@@ -464,7 +500,7 @@ impl<P> Queues<P> {
     }
 }
 
-impl<M: Machine, P: Policy<M>> Locks<M> for Queues<P> {
+impl<M: Machine, P: Policy<M>> Locks<M> for Queues<M, P> {
     const INFO: Info = P::INFO;
     const META_WORDS: usize = META_WORDS;
     type Options = P::Options;
@@ -473,7 +509,7 @@ impl<M: Machine, P: Policy<M>> Locks<M> for Queues<P> {
     type Handle = Kept<M>;
 
     fn new(options: P::Options) -> Self {
-        Queues { policy: P::new(options) }
+        Queues { policy: P::new(options), pool: Pool::default() }
     }
 
     fn prepare(&mut self, workers: usize) {
@@ -482,7 +518,8 @@ impl<M: Machine, P: Policy<M>> Locks<M> for Queues<P> {
 
     fn local(&self, worker: usize) -> QueuesLocal<M, P> {
         let own = Ticket { worker, stamp: 0, number: 0 };
-        QueuesLocal { own, requests: Vec::new(), used: 0, policy: self.policy.local(worker) }
+        let pool = Arc::clone(&self.pool);
+        QueuesLocal { own, requests: Vec::new(), used: 0, pool, policy: self.policy.local(worker) }
     }
 
     fn init(cell: Cell<M>, flags: u64, held: bool) {
@@ -536,14 +573,14 @@ impl<M: Machine, P: Policy<M>> Locks<M> for Queues<P> {
         }
         // SAFETY: in the list, under the latch.
         latched.add_waiter(request, before.map(|before| unsafe { before.as_ref() }));
-        let in_the_way = latched.in_the_way(own, exclusive, request);
+        let in_the_way = latched.in_the_way(own, exclusive, request, P::NEAREST);
         let may_wait = self.policy.may_wait(&mut local.policy, own, in_the_way) || P::Faults::WAIT_ANYWAY;
         if !may_wait {
             latched.remove_waiter(request);
         }
         latched.release();
         let reason = if exclusive { AbortReason::WriteLocked } else { AbortReason::ReadLocked };
-        let granted = if may_wait { self.wait(local, cell, request, held) } else { Err(reason) };
+        let granted = if may_wait { self.wait(local, cell, request) } else { Err(reason) };
         if let Err(reason) = granted {
             local.used -= 1;
             return Err(Abort::new(reason));
@@ -572,14 +609,13 @@ impl<M: Machine, P: Policy<M>> Locks<M> for Queues<P> {
         request.fill(own, Held::Exclusive, share.address());
         // Before all others, who have to wait for this transaction's share in any case.
         latched.add_waiter(request, None);
-        let in_the_way = latched.in_the_way(own, true, request);
+        let in_the_way = latched.in_the_way(own, true, request, P::NEAREST);
         let may_wait = self.policy.may_wait(&mut local.policy, own, in_the_way) || P::Faults::WAIT_ANYWAY;
         if !may_wait {
             latched.remove_waiter(request);
         }
         latched.release();
-        let granted =
-            if may_wait { self.wait(local, cell, request, Held::Exclusive) } else { Err(AbortReason::WriteLocked) };
+        let granted = if may_wait { self.wait(local, cell, request) } else { Err(AbortReason::WriteLocked) };
         // The share is what is kept.
         local.used -= 1;
         granted.map_err(Abort::new)
