@@ -25,7 +25,7 @@ impl Default for Config {
             epoch_ms: engine.epoch_ms,
             // An application may have more threads than cores, and one hot row: there, not to wait is the worst choice.
             retry: RetryOptions { backoff: Method::Exponential, ..RetryOptions::default() },
-            engine: EngineOptions { commit_time_updates: true, timestamp_splitting: true },
+            engine: EngineOptions { commit_time_updates: true, timestamp_splitting: true, ..EngineOptions::default() },
         }
     }
 }

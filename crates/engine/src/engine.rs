@@ -19,6 +19,18 @@ use crate::slab::Arena;
 use crate::table::{AnyTable, OutOfMemory, Placed, Shape, Table, TableSpec};
 use crate::transaction::Transaction;
 
+/// Where records begin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Alignment {
+    /// As many in a line as fit.
+    #[default]
+    Packed,
+    /// Each in lines of its own.
+    Line,
+}
+
+crate::option_choices!(Alignment { Packed => "packed", Line => "line" });
+
 crate::options! {
     /// What an engine does for every protocol.
     pub struct EngineOptions {
@@ -26,6 +38,8 @@ crate::options! {
         "cu" commit_time_updates: bool = false, in ();
         /// Timestamp splitting: each group of columns has a version of its own, instead of the row.
         "ts" timestamp_splitting: bool = false, in ();
+        /// Where records begin: as many in a cache line as fit, or each in lines of its own.
+        "align" alignment: Alignment = Alignment::Packed, in ();
     }
 }
 
@@ -131,6 +145,7 @@ impl<P: Control<M>, M: Machine> Engine<P, M> {
             meta_words: self.protocol.meta_words(),
             split: self.config.options.timestamp_splitting,
             history: self.config.history,
+            alignment: self.config.options.alignment,
         };
         let table = Arc::new(Table::new(self.id, id, spec, shape));
         tables.push(table.clone());

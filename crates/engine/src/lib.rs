@@ -47,7 +47,7 @@ pub mod update;
 pub use abort::{Abort, AbortReason};
 pub use contend_index::{Change, Direction, IndexKind, Key, KeyWords, Leaf, MAX_KEY_WORDS};
 pub use declaration::{Declaration, Needs};
-pub use engine::{Engine, EngineConfig, EngineOptions, Loader, Worker};
+pub use engine::{Alignment, Engine, EngineConfig, EngineOptions, Loader, Worker};
 pub use erased::Erased;
 pub use group::{GROUPS_MAX, Groups};
 pub use options::{OptionError, OptionSpec, OptionValue, Options};

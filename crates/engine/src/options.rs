@@ -69,6 +69,29 @@ pub trait Options: Clone + Default + std::fmt::Debug + Send + Sync + 'static {
     fn values(&self) -> Vec<(&'static str, String)>;
 }
 
+/// Two groups together.
+impl<A: Options, B: Options> Options for (A, B) {
+    fn specs() -> Vec<OptionSpec> {
+        [A::specs(), B::specs()].concat()
+    }
+
+    fn set(&mut self, name: &str, value: &str) -> Result<(), OptionError> {
+        match self.0.set(name, value) {
+            Err(OptionError::UnknownName { .. }) => self.1.set(name, value).map_err(|error| match error {
+                OptionError::UnknownName { name, .. } => {
+                    OptionError::UnknownName { name, valid: Self::specs().iter().map(|spec| spec.name).collect() }
+                }
+                error => error,
+            }),
+            outcome => outcome,
+        }
+    }
+
+    fn values(&self) -> Vec<(&'static str, String)> {
+        [self.0.values(), self.1.values()].concat()
+    }
+}
+
 /// A type that an option may have.
 pub trait OptionValue: Sized {
     /// What limits the values.

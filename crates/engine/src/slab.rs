@@ -9,6 +9,7 @@ use std::ptr::NonNull;
 use contend_machine::{Atomic64, Machine};
 use parking_lot::Mutex;
 
+use crate::engine::Alignment;
 use crate::record::Record;
 
 /// The first chunk of an arena; each further one is twice as large, up to [`CHUNK_BYTES_MAX`].
@@ -56,14 +57,19 @@ impl<M: Machine> Arena<M> {
 }
 
 /// Words of a slot for records of `words`: a record of up to a line does not straddle two lines, a longer one starts a line.
-pub(crate) fn slot_words(words: usize) -> usize {
+pub(crate) fn slot_words(words: usize, alignment: Alignment) -> usize {
     let bytes = words * 8;
-    (if bytes <= LINE { bytes.next_power_of_two() } else { bytes.next_multiple_of(LINE) }) / 8
+    (if bytes <= LINE && alignment == Alignment::Packed {
+        bytes.next_power_of_two()
+    } else {
+        bytes.next_multiple_of(LINE)
+    }) / 8
 }
 
 impl<M: Machine> Slabs<M> {
-    pub(crate) fn new(record_words: usize) -> Self {
-        Slabs { slot_words: slot_words(record_words), chunks: Mutex::new(Vec::new()), idle: Mutex::new(Vec::new()) }
+    pub(crate) fn new(record_words: usize, alignment: Alignment) -> Self {
+        let slot_words = slot_words(record_words, alignment);
+        Slabs { slot_words, chunks: Mutex::new(Vec::new()), idle: Mutex::new(Vec::new()) }
     }
 
     /// An arena for a worker: one that another left, or a new one.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use contend_index::{Change, Direction, Index, IndexKind, Insert, Key, KeyWords, Leaf, Lookup, Run, ScanVisitor};
 use contend_machine::{Atomic64, Latched, Machine, Ordering, Spin};
 
+use crate::engine::{Alignment, EngineOptions};
 use crate::group::{GROUPS_MAX, Groups};
 use crate::record::{Cells, Record};
 use crate::row::{Row, Span};
@@ -55,11 +56,11 @@ impl TableSpec {
     }
 
     /// Bytes that a table of this kind takes with `expected_rows` rows, records and index together, for keys of `K`; an estimate, a
-    /// little above the truth. `meta_words` is the protocol's, a cell; `split` and `history` are as in `EngineConfig`.
-    pub fn estimated_bytes<K: Key>(&self, meta_words: usize, split: bool, history: bool) -> u64 {
-        let cells = if split { self.groups.len().max(1) } else { 1 };
+    /// little above the truth. `meta_words` is the protocol's, a cell; `history` and `options` are as in `EngineConfig`.
+    pub fn estimated_bytes<K: Key>(&self, meta_words: usize, history: bool, options: &EngineOptions) -> u64 {
+        let cells = if options.timestamp_splitting { self.groups.len().max(1) } else { 1 };
         let words = cells * (meta_words + usize::from(history)) + self.row_bytes.div_ceil(8);
-        let record = slot_words(words) as u64 * 8;
+        let record = slot_words(words, options.alignment) as u64 * 8;
         // Measured bytes an entry, one word more for each further word of the key.
         let index = match self.index {
             IndexKind::Hash => 44,
@@ -90,6 +91,8 @@ pub(crate) struct Shape {
     pub(crate) split: bool,
     /// Whether history is recorded.
     pub(crate) history: bool,
+    /// Where records begin.
+    pub(crate) alignment: Alignment,
 }
 
 /// The part of a table that does not depend on its key: shape and memory of its records.
@@ -286,7 +289,7 @@ pub(crate) enum Placed<M: Machine> {
 
 impl<M: Machine, K: Key> Table<M, K> {
     pub(crate) fn new(engine: u64, id: u32, spec: &TableSpec, shape: Shape) -> Self {
-        let Shape { meta_words, split, history } = shape;
+        let Shape { meta_words, split, history, alignment } = shape;
         assert!(meta_words >= 1, "a protocol has at least one metadata word");
         assert!(spec.groups.len() <= GROUPS_MAX, "a row has at most {GROUPS_MAX} groups");
         let row_words = spec.row_bytes.div_ceil(8);
@@ -309,7 +312,7 @@ impl<M: Machine, K: Key> Table<M, K> {
                 row_words,
                 payload_words,
                 history,
-                slabs: Slabs::new(cell_count * meta_words + payload_words),
+                slabs: Slabs::new(cell_count * meta_words + payload_words, alignment),
                 graves: Latched::new(BTreeMap::new()),
             },
             index: Index::new(spec.index, spec.expected_rows, spec.apart),

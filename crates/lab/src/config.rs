@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use contend_engine::{EngineOptions, IndexKind, Info, OptionSpec, Options, Protocol};
 use contend_machine::{Native, available_cores};
-use contend_protocols::method::RetryOptions;
+use contend_protocols::method::{RetryOptions, why_not};
 use contend_protocols::{ProtocolVisitor, all_protocols, with_protocol};
 use contend_sim::{ChipOptions, Preset};
 use contend_workloads::{Declares, Workload, WorkloadInfo, WorkloadVisitor, all_workloads, with_workload};
@@ -239,6 +239,12 @@ impl RunConfig {
                         "'{entry}': the workload's option '{name}' is the same for all protocols of a run: use --set"
                     )));
                 }
+                if let Some(why) = why_not(info.name, name) {
+                    return Err(LabError::BadInput(format!(
+                        "'{entry}': option '{name}' is not of {}; {why}",
+                        info.name
+                    )));
+                }
                 let valid = specs.iter().chain(&others).map(|spec| spec.name);
                 return Err(unknown(&format!("option of {}", info.name), name, valid));
             }
@@ -380,8 +386,10 @@ impl RunConfig {
                 owners if owners.iter().any(|owner| is_chosen(owner)) => {}
                 [_, ..] => {
                     let (owners, chosen) = (owners.join(", "), self.protocols.join(", "));
+                    let reasons = entrants.iter().filter_map(|entrant| why_not(&entrant.protocol, name));
+                    let reasons: String = reasons.map(|why| format!("; {why}")).collect();
                     return Err(LabError::BadInput(format!(
-                        "option '{name}' is of the protocol {owners}, which does not run here (chosen: {chosen})"
+                        "option '{name}' is of the protocol {owners}, which does not run here (chosen: {chosen}){reasons}"
                     )));
                 }
                 [] if has(workload, name) || has(&others, name) => {}
@@ -491,9 +499,7 @@ impl WorkloadVisitor<Native> for Estimate<'_> {
         let options = options::<W::Options>(info.preset, settings).unwrap_or_default();
         let words = with_protocol::<Native, _>(&self.entrant.protocol, MetaWords).unwrap_or(1);
         let tables = W::tables(&options, self.config.index_kind());
-        tables.iter().fold(0, |sum, table| {
-            sum.saturating_add(table.estimated_bytes::<u64>(words, engine.timestamp_splitting, false))
-        })
+        tables.iter().fold(0, |sum, table| sum.saturating_add(table.estimated_bytes::<u64>(words, false, &engine)))
     }
 }
 
@@ -546,6 +552,7 @@ mod tests {
             (|c| set(c, "silo.wait", "maybe"), &["silo.wait", "maybe", "wait, spin, nowait"]),
             (|c| set(c, "bank.accounts", "5"), &["bank.accounts", "ycsb.records"]),
             (|c| c.protocols = vec!["silo".into(), "silo+wait".into()], &["option of silo", "wait", "silo.wait", "cu"]),
+            (|c| c.protocols = vec!["2pl-nowait+silo.wait=wait".into()], &["silo.wait", "2pl-nowait", "never waits"]),
             (|c| c.protocols = vec!["silo+silo.wait=perhaps".into()], &["silo.wait", "perhaps", "nowait"]),
             (|c| c.protocols = vec!["silo+ycsb.theta=0.5".into()], &["ycsb.theta", "--set"]),
             (|c| c.protocols = vec!["silo+cu".into(), "silo+cu=on".into()], &["silo+cu=on", "twice", "silo+cu"]),

@@ -44,6 +44,7 @@ use contend_engine::{
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
 
 use crate::fault::{Faults, Sound};
+use crate::method::ReadPhaseOptions;
 use crate::optimistic::{self, ABSENT, FLAGS, Footprint, LOCKED, OWN, WAITS_MAX, observed};
 
 options! {
@@ -58,6 +59,7 @@ options! {
 #[derive(Debug)]
 pub struct Mocc<F = Sound> {
     options: MoccOptions,
+    read_phase: ReadPhaseOptions,
     faults: PhantomData<fn() -> F>,
 }
 
@@ -213,10 +215,10 @@ impl<M: Machine, F: Faults> Protocol<M> for Mocc<F> {
         isolation: Isolation::Serializable,
         needs: Needs::Nothing,
     };
-    type Options = MoccOptions;
+    type Options = (MoccOptions, ReadPhaseOptions);
 
-    fn new(options: MoccOptions) -> Self {
-        Mocc { options, faults: PhantomData }
+    fn new((options, read_phase): Self::Options) -> Self {
+        Mocc { options, read_phase, faults: PhantomData }
     }
 }
 
@@ -298,6 +300,7 @@ impl<M: Machine, F: Faults> Control<M> for Mocc<F> {
     }
 
     fn commit(&self, cx: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
+        self.read_phase.extend::<M>(local.footprint.extra_looks);
         local.suspects.clear();
         // Phase 1: lock what is written, in order: first all that may be waited for, and then, waiting for nobody, the TID words.
         M::step("lock");

@@ -33,6 +33,7 @@ use contend_engine::{
 use contend_machine::{Atomic64, Machine, Ordering};
 
 use crate::fault::{Faults, Sound};
+use crate::method::ReadPhaseOptions;
 use crate::method::timestamp::{OrderedTimestampOptions, Stamper, Timestamps};
 use crate::optimistic::{self, ABSENT, Footprint, LOCKED, VERSION_SHIFT, WAITS_MAX};
 
@@ -40,6 +41,7 @@ use crate::optimistic::{self, ABSENT, Footprint, LOCKED, VERSION_SHIFT, WAITS_MA
 #[derive(Debug)]
 pub struct Occ<M: Machine, F = Sound> {
     timestamps: Arc<Timestamps<M>>,
+    read_phase: ReadPhaseOptions,
     faults: PhantomData<fn() -> F>,
 }
 
@@ -93,10 +95,10 @@ impl<M: Machine, F: Faults> Protocol<M> for Occ<M, F> {
         isolation: Isolation::Serializable,
         needs: Needs::Nothing,
     };
-    type Options = OrderedTimestampOptions;
+    type Options = (OrderedTimestampOptions, ReadPhaseOptions);
 
-    fn new(options: OrderedTimestampOptions) -> Self {
-        Occ { timestamps: Timestamps::new(options.into(), 0), faults: PhantomData }
+    fn new((timestamps, read_phase): Self::Options) -> Self {
+        Occ { timestamps: Timestamps::new(timestamps.into(), 0), read_phase, faults: PhantomData }
     }
 }
 
@@ -174,6 +176,7 @@ impl<M: Machine, F: Faults> Control<M> for Occ<M, F> {
     }
 
     fn commit(&self, cx: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
+        self.read_phase.extend::<M>(local.footprint.extra_looks);
         M::step("lock");
         let mut end = if F::STAMP_BEFORE_LOCKS { local.stamps.stamp() } else { 0 };
         Self::collect(cx, local);

@@ -49,11 +49,13 @@ pub struct Footprint<M: Machine> {
     pub(crate) locked: Vec<Cell<M>>,
     /// Whether they are sorted by their addresses.
     sorted: bool,
+    /// Looks at records that others were writing.
+    pub(crate) extra_looks: u32,
 }
 
 impl<M: Machine> Default for Footprint<M> {
     fn default() -> Self {
-        Footprint { reads: Vec::with_capacity(64), locked: Vec::with_capacity(64), sorted: false }
+        Footprint { reads: Vec::with_capacity(64), locked: Vec::with_capacity(64), sorted: false, extra_looks: 0 }
     }
 }
 
@@ -64,6 +66,7 @@ impl<M: Machine> Footprint<M> {
         self.reads.clear();
         self.locked.clear();
         self.sorted = false;
+        self.extra_looks = 0;
     }
 
     /// The newest version that was read.
@@ -142,6 +145,7 @@ impl<M: Machine> Footprint<M> {
                 return Err(Abort::new(AbortReason::ReadLocked));
             }
             spin.wait();
+            self.extra_looks += 1;
         }
     }
 

@@ -41,6 +41,7 @@ use contend_engine::{
 use contend_machine::{Atomic64, Machine, Ordering};
 
 use crate::fault::{Faults, Sound};
+use crate::method::ReadPhaseOptions;
 use crate::optimistic::{self, ABSENT, FLAGS, Footprint, LOCKED, OWN, WAITS_MAX, observed};
 
 /// What a committing writer does about a lock that another holds.
@@ -68,6 +69,7 @@ options! {
 #[derive(Debug)]
 pub struct Silo<F = Sound> {
     options: SiloOptions,
+    read_phase: ReadPhaseOptions,
     faults: PhantomData<fn() -> F>,
 }
 
@@ -139,10 +141,10 @@ impl<M: Machine, F: Faults> Protocol<M> for Silo<F> {
         isolation: Isolation::Serializable,
         needs: Needs::Nothing,
     };
-    type Options = SiloOptions;
+    type Options = (SiloOptions, ReadPhaseOptions);
 
-    fn new(options: SiloOptions) -> Self {
-        Silo { options, faults: PhantomData }
+    fn new((options, read_phase): Self::Options) -> Self {
+        Silo { options, read_phase, faults: PhantomData }
     }
 }
 
@@ -212,6 +214,7 @@ impl<M: Machine, F: Faults> Control<M> for Silo<F> {
 
     #[inline(always)]
     fn commit(&self, cx: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
+        self.read_phase.extend::<M>(local.footprint.extra_looks);
         if cx.writes.is_empty() {
             return Self::validate(cx, &mut local.footprint);
         }

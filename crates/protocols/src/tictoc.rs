@@ -41,6 +41,7 @@ use contend_engine::{
 use contend_machine::{Atomic64, Machine, Ordering};
 
 use crate::fault::{Faults, Sound};
+use crate::method::ReadPhaseOptions;
 use crate::optimistic::{
     self, ABSENT, FLAGS, Footprint, LOCKED, OWN, QUEUED, UNLINKED, VERSION_SHIFT, WAITS_MAX, observed,
 };
@@ -77,6 +78,7 @@ options! {
 #[derive(Debug)]
 pub struct TicToc<F = Sound> {
     options: TicTocOptions,
+    read_phase: ReadPhaseOptions,
     faults: PhantomData<fn() -> F>,
 }
 
@@ -250,10 +252,10 @@ impl<M: Machine, F: Faults> Protocol<M> for TicToc<F> {
         isolation: Isolation::Serializable,
         needs: Needs::Nothing,
     };
-    type Options = TicTocOptions;
+    type Options = (TicTocOptions, ReadPhaseOptions);
 
-    fn new(options: TicTocOptions) -> Self {
-        TicToc { options, faults: PhantomData }
+    fn new((options, read_phase): Self::Options) -> Self {
+        TicToc { options, read_phase, faults: PhantomData }
     }
 }
 
@@ -349,6 +351,7 @@ impl<M: Machine, F: Faults> Control<M> for TicToc<F> {
 
     #[inline(always)]
     fn commit(&self, cx: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
+        self.read_phase.extend::<M>(local.footprint.extra_looks);
         if cx.writes.is_empty() {
             let time = local.time;
             return self.validate(cx, local, time);

@@ -13,7 +13,8 @@ pub(crate) type World<P, W> = (Arc<Engine<P, Native>>, W);
 
 /// The workload, loaded, under commit-time updates and timestamp splitting.
 pub(crate) fn world<P: Protocol<Native>, W: Workload<Native>>(options: &W::Options) -> World<P, W> {
-    let engine_options = EngineOptions { commit_time_updates: true, timestamp_splitting: true };
+    let engine_options =
+        EngineOptions { commit_time_updates: true, timestamp_splitting: true, ..EngineOptions::default() };
     world_with(options, engine_options, 1)
 }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use contend_lab::experiment::{
-    Curves, Experiment, Folder, Judgement, Swept, Verdict, index, judge, kept, page, svg, sweep as run,
+    Curves, Experiment, Folder, Judgement, Swept, Verdict, index, judge, kept, page, svg, sweep as run, verdict_table,
 };
 use contend_machine::available_cores;
 
@@ -126,6 +126,7 @@ fn deliver(experiment: &Experiment, folder: &Folder, swept: &Swept) -> Result<Ve
 fn finish(out: &Path, judged: &[(Experiment, Vec<Judgement>)]) -> Result<(), UserError> {
     let target = Target::new(&out.join("index.html"))?;
     target.write_text(&index(judged))?;
+    Target::new(&out.join("verdicts.md"))?.write_text(&verdict_table(judged))?;
     let count = |verdict: Verdict| {
         judged.iter().flat_map(|(_, judgements)| judgements).filter(|judgement| judgement.verdict == verdict).count()
     };

@@ -64,6 +64,8 @@ pub struct Judgement {
     pub verdict: Verdict,
     /// The numbers that it looked at; or why it was not judged.
     pub numbers: String,
+    /// Why it fails, if the file says so.
+    pub why: String,
 }
 
 /// Numbers that are shown at most.
@@ -179,6 +181,7 @@ fn judge_one(assertion: &Assertion, curves: &Curves) -> Judgement {
         expression: assertion.holds.clone(),
         verdict,
         numbers,
+        why: if verdict == Verdict::Fails { assertion.why.clone() } else { String::new() },
     };
     let missing: Vec<&str> =
         assertion.waits_for.iter().map(String::as_str).filter(|series| !curves.contains_key(*series)).collect();
@@ -314,8 +317,13 @@ mod tests {
     }
 
     fn verdict(expression: &str) -> (Verdict, String) {
-        let assertion =
-            Assertion { id: "a".into(), paper: String::new(), holds: expression.into(), waits_for: Vec::new() };
+        let assertion = Assertion {
+            id: "a".into(),
+            paper: String::new(),
+            holds: expression.into(),
+            waits_for: Vec::new(),
+            why: String::new(),
+        };
         let judged = judge(&[assertion], &curves()).remove(0);
         (judged.verdict, judged.numbers)
     }
@@ -356,6 +364,7 @@ mod tests {
             id: "a".into(),
             paper: String::new(),
             holds: r#"T("OCC",1) > 0"#.into(),
+            why: "because".into(),
             waits_for: vec!["OCC".into(), "up".into()],
         };
         let judged = judge(&[assertion], &curves()).remove(0);

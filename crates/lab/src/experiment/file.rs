@@ -158,6 +158,9 @@ pub struct Assertion {
     /// Series that it is about and that are not there yet: then it is not judged.
     #[serde(default)]
     pub waits_for: Vec<String>,
+    /// If it fails and will: why.
+    #[serde(default)]
+    pub why: String,
 }
 
 /// A point to be measured.

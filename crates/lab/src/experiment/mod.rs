@@ -22,7 +22,7 @@ use crate::result::{Breakdown, Spread};
 
 pub use assertion::{Judgement, Verdict, judge};
 pub use file::{Assertion, Experiment, Point};
-pub use page::{index, page};
+pub use page::{index, page, verdict_table};
 pub use plot::svg;
 pub use sweep::{Folder, Swept, kept, sweep};
 

@@ -90,6 +90,34 @@ fn points(curves: &Curves) -> String {
     text + "</table></div>"
 }
 
+/// All verdicts as a table in Markdown, for a document.
+pub fn verdict_table(experiments: &[(Experiment, Vec<Judgement>)]) -> String {
+    let all = || experiments.iter().flat_map(|(_, judgements)| judgements);
+    let count = |verdict: Verdict| all().filter(|one| one.verdict == verdict).count();
+    let (holds, fails, waits) = (count(Verdict::Holds), count(Verdict::Fails), count(Verdict::Waits));
+    let judged = holds + fails + count(Verdict::Unclear);
+    let mut text = format!(
+        "Of {judged} assertions {holds} hold ({:.0} %); {waits} more wait for protocols that are not there yet.\n",
+        100.0 * holds as f64 / judged.max(1) as f64
+    );
+    for (experiment, judgements) in experiments {
+        text += &format!(
+            "\n## {}: {}\n\n{}\n\n{}\n",
+            experiment.id,
+            experiment.title,
+            experiment.source,
+            experiment.notes.trim()
+        );
+        text += "\n| id | verdict | the source says | ours |\n| --- | --- | --- | --- |\n";
+        for Judgement { id, verdict, paper, numbers, why, .. } in judgements {
+            let cell = |text: &str| text.replace('|', "\\|").replace('\n', " ");
+            let why = if why.is_empty() { String::new() } else { format!(" **Why:** {why}") };
+            text += &format!("| {id} | {} | `{}` | {}{} |\n", verdict.name(), cell(paper), cell(numbers), cell(&why));
+        }
+    }
+    text
+}
+
 /// The page of many experiments: a line each, with how many assertions hold.
 pub fn index(experiments: &[(Experiment, Vec<Judgement>)]) -> String {
     let mut body = String::from(

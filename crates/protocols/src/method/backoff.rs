@@ -1,6 +1,7 @@
 //! What a worker does between an abort and the next try.
 //!
-//! Waiting keeps those who have lost a conflict from causing the next one. How long is best depends on the workload: *exponential* doubles
+//! Waiting keeps those who have lost a conflict from causing the next one. How long is best depends on the workload: *fixed* is the same for
+//! all; *exponential* doubles
 //! the wait with each abort of one transaction; *adaptive* climbs towards the wait with the highest throughput of all workers together
 //! (H. Lim, M. Kaminsky, D. G. Andersen: "Cicada: dependably fast multi-core in-memory transactions", SIGMOD 2017, section 3.9).
 //!
@@ -17,21 +18,23 @@ use crossbeam_utils::CachePadded;
 pub enum Method {
     /// Not at all; but after several aborts in a row the core is offered to other threads.
     None,
+    /// Always as long.
+    Fixed,
     /// A random time up to a bound that doubles with each abort of the transaction.
     Exponential,
     /// A random time up to a bound that all workers share and that climbs towards the highest throughput.
     Adaptive,
 }
 
-option_choices!(Method { None => "none", Exponential => "exponential", Adaptive => "adaptive" });
+option_choices!(Method { None => "none", Fixed => "fixed", Exponential => "exponential", Adaptive => "adaptive" });
 
 options! {
     /// Options of trying again.
     pub struct RetryOptions {
-        /// How long a worker waits after an abort before it tries again: not at all, up to a bound that doubles with each abort,
+        /// How long a worker waits after an abort before it tries again: not at all, always as long, up to a bound that doubles with each abort,
         /// or up to a bound that climbs towards the highest throughput (Cicada).
         "retry.backoff" backoff: Method = Method::None, in ();
-        /// Exponential: the first bound, in microseconds.
+        /// Fixed: how long; exponential: the first bound; in microseconds.
         "retry.min_us" min_us: u64 = 1, in 1..=1_000_000;
         /// The largest bound, in microseconds. Cicada uses 1000.
         "retry.max_us" max_us: u64 = 1_000, in 1..=1_000_000;
@@ -188,6 +191,8 @@ impl<M: Machine> Retry<M> {
             if self.attempts > GIVE_WAY_AFTER {
                 M::yield_now();
             }
+        } else if self.shared.options.backoff == Method::Fixed {
+            Self::wait(bound);
         } else {
             let random = self.next_random();
             // A product of 64 x 64 bits keeps its upper half: a uniform number below the bound.
@@ -200,6 +205,7 @@ impl<M: Machine> Retry<M> {
         let options = &self.shared.options;
         match options.backoff {
             Method::None => 0,
+            Method::Fixed => (options.min_us as f64 * self.shared.cycles_per_us) as u64,
             Method::Exponential => {
                 let doubled = options.min_us.saturating_mul(1 << (self.attempts - 1).min(30));
                 (doubled.min(options.max_us) as f64 * self.shared.cycles_per_us) as u64
@@ -247,6 +253,17 @@ mod tests {
         assert_eq!(bounds, [1, 2, 4, 8, 16, 32, 64, 64, 64]);
         retry.done();
         assert_eq!(retry.attempts, 0);
+    }
+
+    #[test]
+    fn a_fixed_wait_is_as_long_each_time() {
+        let shared = Backoff::<Native>::new(RetryOptions { min_us: 50, ..options(Method::Fixed) }, 1);
+        let mut retry = shared.retry(0, 7);
+        for _ in 0..3 {
+            let start = Native::now();
+            retry.aborted();
+            assert!((Native::now() - start) as f64 >= 49.0 * shared.cycles_per_us);
+        }
     }
 
     #[test]

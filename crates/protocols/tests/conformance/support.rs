@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use contend_derive::Row;
 use contend_engine::{
-    Control, Engine, EngineConfig, EngineOptions, Groups, IndexKind, Info, Isolation, Key, Options, Projection,
-    Protocol, Table, TableSpec, Update,
+    Alignment, Control, Engine, EngineConfig, EngineOptions, Groups, IndexKind, Info, Isolation, Key, Options,
+    Projection, Protocol, Table, TableSpec, Update,
 };
 use contend_machine::Machine;
 use contend_protocols::{ProtocolVisitor, all_protocols, with_protocol};
@@ -72,7 +72,7 @@ pub(crate) fn variants<O: Options>() -> Vec<(String, O)> {
 /// Every choice of what the engine does for all protocols.
 pub(crate) const ENGINE_OPTIONS: [EngineOptions; 4] = {
     const fn of(commit_time_updates: bool, timestamp_splitting: bool) -> EngineOptions {
-        EngineOptions { commit_time_updates, timestamp_splitting }
+        EngineOptions { commit_time_updates, timestamp_splitting, alignment: Alignment::Packed }
     }
     [of(false, false), of(true, true), of(true, false), of(false, true)]
 };

@@ -1,6 +1,6 @@
 //! The generator's statistics, the population's checksum, the conditions on broken databases, and whole runs.
 
-use contend_engine::{Engine, EngineConfig, EngineOptions, Key, Options, Protocol, Row, Txn, TypedTable};
+use contend_engine::{Alignment, Engine, EngineConfig, EngineOptions, Key, Options, Protocol, Row, Txn, TypedTable};
 use contend_machine::Native;
 use contend_protocols::no_wait::NoWait;
 use contend_protocols::none::NoControl;
@@ -31,7 +31,8 @@ fn world<P: Protocol<Native>, F: Faults>(
     world_with(options, engine_options, parts)
 }
 
-const SPLIT: EngineOptions = EngineOptions { commit_time_updates: true, timestamp_splitting: true };
+const SPLIT: EngineOptions =
+    EngineOptions { commit_time_updates: true, timestamp_splitting: true, alignment: Alignment::Packed };
 
 #[test]
 fn conditions_hold_after_runs_of_four_threads() {

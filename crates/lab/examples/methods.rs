@@ -1,0 +1,167 @@
+//! Writes `docs/methods.md`: which optimisation method goes with which protocol, and what each brings.
+//!
+//! `cargo run --release -p contend-lab --example methods > docs/methods.md`
+//!
+//! The effects are those on a simulated chip of 64 cores, where they are the same on every host.
+
+use std::sync::Mutex;
+
+use contend_engine::{EngineOptions, Info, Isolation, OptionSpec, Options};
+use contend_lab::{RunConfig, Silent, Stop, compare};
+use contend_machine::Native;
+use contend_protocols::all_protocols;
+use contend_protocols::method::{METHODS, MethodInfo, Otherwise, RetryOptions};
+
+/// Workloads of little and of much contention.
+type Pair = [(&'static str, &'static [(&'static str, &'static str)]); 2];
+
+const YCSB: Pair = [
+    ("ycsb", &[("ycsb.records", "100k"), ("ycsb.rmw", "on"), ("ycsb.theta", "0")]),
+    ("ycsb", &[("ycsb.records", "100k"), ("ycsb.rmw", "on"), ("ycsb.theta", "0.9")]),
+];
+/// With rows of several groups of columns, and updates that are not read.
+const TPCC: Pair = [
+    ("tpcc-np", &[("tpcc.warehouses", "64"), ("tpcc.items", "1000"), ("tpcc.customers", "30")]),
+    ("tpcc-np", &[("tpcc.warehouses", "4"), ("tpcc.items", "1000"), ("tpcc.customers", "30")]),
+];
+/// Values of options that are numbers.
+const NUMBERS: &[(&str, &str)] = &[("mocc.hot", "0"), ("dldetect.timeout_us", "100"), ("dldetect.timeout_us", "0")];
+
+fn workloads(method: &MethodInfo) -> &'static Pair {
+    if method.options.iter().any(|option| ["cu", "ts"].contains(option)) { &TPCC } else { &YCSB }
+}
+
+/// Commits a second of simulated time; `None` if the protocol can't run the workload.
+fn throughput(protocol: &str, workload: (&str, &[(&str, &str)]), setting: Option<(&str, &str)>) -> Option<f64> {
+    let mut config = RunConfig::default().on("abyss:64").expect("a chip of the list");
+    config.workload = workload.0.into();
+    config.protocols = vec![protocol.into()];
+    (config.windows, config.window_seconds, config.warmup_seconds, config.verify) = (1, 0.0004, 0.0002, false);
+    let settings = workload.1.iter().chain(setting.as_ref());
+    config.settings = settings.map(|(name, value)| (name.to_string(), value.to_string())).collect();
+    let result = compare(&config.validated().ok()?, &Stop::default(), &Silent).expect("it runs");
+    let measured = result.protocols[0].measured.as_ref().expect("it was measured");
+    Some(measured.throughput_tps.median)
+}
+
+/// The settings of a method that differ from the defaults of this protocol.
+fn settings(method: &MethodInfo, specs: &[OptionSpec]) -> Vec<(&'static str, String)> {
+    let mut settings = Vec::new();
+    for spec in specs.iter().filter(|spec| method.options.contains(&spec.name)) {
+        let numbers = NUMBERS.iter().filter(|(name, _)| *name == spec.name).map(|(_, value)| value.to_string());
+        settings.extend(numbers.map(|value| (spec.name, value)));
+        let is_choice = !spec.range.contains("number");
+        let others = spec.range.split(", ").filter(|value| is_choice && **value != *spec.default);
+        settings.extend(others.map(|value| (spec.name, value.to_string())));
+    }
+    settings
+}
+
+/// One effect to be measured.
+struct Effect {
+    method: usize,
+    protocol: &'static str,
+    setting: (&'static str, String),
+    ratios: [Option<f64>; 2],
+}
+
+fn main() {
+    let common: Vec<OptionSpec> = [RetryOptions::specs(), EngineOptions::specs()].concat();
+    let promises = |(info, _): &(Info, Vec<OptionSpec>)| info.isolation != Isolation::None;
+    let protocols: Vec<(Info, Vec<OptionSpec>)> = all_protocols::<Native>().into_iter().filter(promises).collect();
+    let mut effects = Vec::new();
+    for (number, method) in METHODS.iter().enumerate() {
+        for (info, specs) in &protocols {
+            let specs: Vec<OptionSpec> = specs.iter().chain(&common).cloned().collect();
+            let all = settings(method, &specs).into_iter();
+            effects.extend(all.map(|setting| Effect {
+                method: number,
+                protocol: info.name,
+                setting,
+                ratios: [None, None],
+            }));
+        }
+    }
+    measure(&mut effects);
+    print(&protocols, &common, &effects);
+}
+
+/// Measures them all, by as many threads as there are cores.
+fn measure(effects: &mut [Effect]) {
+    let work = Mutex::new(effects.iter_mut());
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                loop {
+                    let next = work.lock().expect("no panic").next();
+                    let Some(effect) = next else { break };
+                    let setting = (effect.setting.0, effect.setting.1.as_str());
+                    let workloads = workloads(&METHODS[effect.method]);
+                    effect.ratios = workloads.map(|workload| {
+                        let before = throughput(effect.protocol, workload, None)?;
+                        Some(throughput(effect.protocol, workload, Some(setting))? / before)
+                    });
+                    eprintln!("{} {}={}", effect.protocol, effect.setting.0, effect.setting.1);
+                }
+            });
+        }
+    });
+}
+
+fn print(protocols: &[(Info, Vec<OptionSpec>)], common: &[OptionSpec], effects: &[Effect]) {
+    println!("# Methods and protocols\n");
+    println!(
+        "Which optimisation methods go with which protocols: our version of table 1 of T. Tanabe et al., \"An analysis of concurrency\n\
+         control protocols for in-memory databases with CCBench\", VLDB 2020; and what each brings. Written by\n\
+         `cargo run --release -p contend-lab --example methods > docs/methods.md`.\n"
+    );
+    println!("+ chosen by an option; o part of the protocol; - does not apply, with the reason below.\n");
+    let names: Vec<&str> = protocols.iter().map(|(info, _)| info.name).collect();
+    println!("| method | {} |\n| --- |{}", names.join(" | "), " --- |".repeat(names.len()));
+    for method in METHODS {
+        let cell = |(info, specs): &(Info, Vec<OptionSpec>)| {
+            let takes = specs.iter().chain(common).any(|spec| method.options.contains(&spec.name));
+            match method.otherwise(info.name) {
+                _ if takes => "+",
+                Some(Otherwise::BuiltIn(_)) => "o",
+                _ => "-",
+            }
+        };
+        println!("| {} | {} |", method.name, protocols.iter().map(cell).collect::<Vec<_>>().join(" | "));
+    }
+    println!("\n## Each method\n");
+    println!(
+        "The effect is the throughput with the setting, in parts of that with the defaults, on `abyss:64` (0.4 ms after 0.2 ms). Low and\n\
+         high contention: YCSB of 10 operations, half reads and half read-modify-writes, on 100,000 records, theta 0 and 0.9; for updates\n\
+         and columns New-Order and Payment on 64 and on 4 warehouses."
+    );
+    for (number, method) in METHODS.iter().enumerate() {
+        println!("\n### {}\n\n{}.", capital(method.name), capital(method.meaning));
+        let mut of_method = effects.iter().filter(|effect| effect.method == number).peekable();
+        if of_method.peek().is_some() {
+            println!("\n| protocol | setting | low | high |\n| --- | --- | --- | --- |");
+        }
+        let show = |ratio: Option<f64>| ratio.map_or("-".into(), |ratio| format!("{ratio:.2}"));
+        for Effect { protocol, setting: (name, value), ratios, .. } in of_method {
+            println!("| `{protocol}` | `{name}={value}` | {} | {} |", show(ratios[0]), show(ratios[1]));
+        }
+        let mut reasons = Vec::new();
+        for (info, specs) in protocols {
+            let takes = specs.iter().chain(common).any(|spec| method.options.contains(&spec.name));
+            match method.otherwise(info.name) {
+                Some(Otherwise::No(why) | Otherwise::BuiltIn(why)) if !takes => {
+                    reasons.push(format!("- `{}`: {why}.", info.name));
+                }
+                _ => {}
+            }
+        }
+        if !reasons.is_empty() {
+            println!("\nThe others:\n\n{}", reasons.join("\n"));
+        }
+    }
+}
+
+fn capital(text: &str) -> String {
+    let (first, rest) = text.split_at(1);
+    first.to_uppercase() + rest
+}
