@@ -4,6 +4,7 @@
 //! - [`own_reads`]: every sequence of operations on one key, against a model;
 //! - [`basics`]: boundary keys, empty ranges, limits, aborts that leave no trace, rows of any length;
 //! - [`concurrent`]: random transactions on real threads, their histories checked and replayed;
+//! - [`liveness`]: progress of many threads on few records;
 //! - [`mutants`]: deliberate bugs, each of which one of these has to find; and `none`, which must fail.
 //!
 //! `CONTEND_ROUNDS=100` multiplies the random part: `CONTEND_ROUNDS=100 cargo test --release -p contend-protocols --test conformance`.
@@ -12,6 +13,7 @@ mod basics;
 mod concurrent;
 mod conducted;
 mod jitter;
+mod liveness;
 mod mutants;
 mod own_reads;
 mod schedules;
