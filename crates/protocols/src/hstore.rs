@@ -33,7 +33,7 @@ use contend_engine::{
 use contend_machine::{Atomic64, Block, Machine, Ordering};
 
 use crate::fault::{Faults, Sound};
-use crate::locking::queue::{Kept, META_WORDS, Policy, Queues, QueuesLocal, Ticket};
+use crate::locking::queue::{Kept, Policy, Queues, QueuesLocal, Ticket};
 use crate::locking::{self, Asked, Held, Locks};
 use crate::method::timestamp::{Source, Stamper, TimestampOptions, Timestamps};
 use crate::optimistic::{self, ABSENT, LOCKED, QUEUED, UNLINKED};
@@ -73,7 +73,7 @@ pub struct HStore<M: Machine, F = Sound> {
 /// A partition's lock, apart from others: what a cell of [`Queues`] is made of.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Partition<M: Machine>([M::U64; META_WORDS]);
+struct Partition<M: Machine>(M::U64);
 
 /// A worker's state.
 pub struct HStoreLocal<M: Machine, F: Faults> {
@@ -85,8 +85,8 @@ pub struct HStoreLocal<M: Machine, F: Faults> {
 
 impl<M: Machine, F: Faults> HStore<M, F> {
     fn hold(&self, local: &mut HStoreLocal<M, F>, partition: usize) -> Result<(), Abort> {
-        // SAFETY: a cell of so many words, which lives as long as the protocol.
-        let cell = unsafe { Cell::at(NonNull::from(&self.partitions[partition].0[0])) };
+        // SAFETY: a cell of one word, which lives as long as the protocol.
+        let cell = unsafe { Cell::at(NonNull::from(&self.partitions[partition].0)) };
         match self.locks.lock(&mut local.locks, cell, Held::Exclusive)? {
             Asked::Granted(kept, _) => local.held.push((cell, kept)),
             Asked::Unlinked => unreachable!("a partition is never unlinked"),
@@ -158,7 +158,7 @@ impl<M: Machine, F: Faults> Control<M> for HStore<M, F> {
 
     fn prepare(&mut self, workers: usize, partitions: usize) {
         Locks::<M>::prepare(&mut self.locks, workers);
-        self.partitions = Block::new(partitions, |_| Partition(std::array::from_fn(|_| M::U64::new(0))));
+        self.partitions = Block::new(partitions, |_| Partition(M::U64::new(0)));
     }
 
     fn local(&self, worker: usize) -> Self::Local {

@@ -1,18 +1,19 @@
 //! A lock that knows who holds it and who waits for it, in lists under a latch.
 //!
-//! A cell has three words. The first is the latch, with what is most often asked:
+//! A cell has one word:
 //!
 //! | bits | meaning |
 //! | --- | --- |
-//! | 63..6 | how many transactions hold the cell |
+//! | 63..22 | the first holder's request: its address, which is one of a line |
+//! | 21..8 | how many transactions hold the cell |
 //! | 5 | somebody waits |
 //! | 4 | held exclusively |
 //! | 3..1 | flags: see the module above |
 //! | 0 | latched: the lists and this word belong to who has set it |
 //!
-//! The others are the heads of the lists of those who hold it and of those who wait: addresses of requests, each on a line of its own,
-//! on which its transaction waits. A latch is held for some instructions, in which nothing is waited for. The only holder of a cell for
-//! which nobody waits gives it back by one exchange of the first word: what the list of holders says counts only if there is one.
+//! A request stands on a line of its own, on which its transaction waits. Those of the holders are a list, and those of who waits are another,
+//! whose head stands in the first holder's request: nobody waits for what nobody holds. A latch is held for some instructions, in which
+//! nothing is waited for. A cell that nobody holds is taken, and by its only holder given back, by one exchange of its word.
 //!
 //! Who may wait, and in which order, is a [`Policy`]'s to say. Where it keeps the waits-for graph free of cycles, or breaks them, no
 //! wait is for ever; and each is given up in the end, should a holder have been taken off its core, or stopped by a debugger.
@@ -31,7 +32,24 @@ const LATCH: u64 = 1;
 const EXCLUSIVE: u64 = 1 << 4;
 const WAITING: u64 = 1 << 5;
 /// One holder.
-const HOLDER: u64 = 1 << 6;
+const HOLDER: u64 = 1 << 8;
+const HOLDERS_MAX: u64 = (1 << 14) - 1;
+const FIRST_SHIFT: u32 = 22;
+/// Bits of a request's address that are 0: it is a line's.
+const LINE_BITS: u32 = 6;
+
+/// The address of the first holder's request.
+#[inline(always)]
+fn first_holder(word: u64) -> u64 {
+    word >> FIRST_SHIFT << LINE_BITS
+}
+
+/// The word of a row that one transaction holds.
+#[inline(always)]
+fn held_by(request: u64, held: Held) -> u64 {
+    debug_assert!(request >> (64 - FIRST_SHIFT + LINE_BITS) == 0, "an address of 48 bits");
+    request >> LINE_BITS << FIRST_SHIFT | HOLDER | if held == Held::Exclusive { EXCLUSIVE } else { 0 }
+}
 
 /// How often a wait is prolonged before it is given up: some milliseconds at least, and much longer where others have work to do.
 const WAITS_MAX: u32 = 20_000;
@@ -138,6 +156,8 @@ struct Request<M: Machine> {
     upgrade_of: M::U64,
     /// Written by who grants it, and waited for.
     granted: M::U64,
+    /// Of the first holder: the first of those who wait.
+    waiters: M::U64,
 }
 
 type Pointer<M> = NonNull<Request<M>>;
@@ -153,6 +173,7 @@ impl<M: Machine> Request<M> {
             who: word(),
             upgrade_of: word(),
             granted: word(),
+            waiters: word(),
         }
     }
 
@@ -163,6 +184,9 @@ impl<M: Machine> Request<M> {
         self.who.store((own.worker as u64) << 1 | u64::from(held == Held::Exclusive), Ordering::Relaxed);
         self.upgrade_of.store(upgrade_of, Ordering::Relaxed);
         self.granted.store(0, Ordering::Relaxed);
+        // It stands alone, until it is put into a list.
+        self.next.store(0, Ordering::Relaxed);
+        self.previous.store(0, Ordering::Relaxed);
     }
 
     // Relaxed, here and below: under the latch.
@@ -191,21 +215,20 @@ unsafe fn at<'a, M: Machine>(address: u64) -> Option<&'a Request<M>> {
     unsafe { pointer.as_ref() }
 }
 
-/// Which list of a cell: the number of its word.
+/// Which list of a cell.
 #[derive(Clone, Copy)]
 enum List {
-    Holders = 1,
-    Waiters = 2,
+    Holders,
+    Waiters,
 }
-
-/// Words of a cell.
-pub(crate) const META_WORDS: usize = 3;
 
 /// A cell under its latch.
 struct Latched<M: Machine> {
     cell: Cell<M>,
-    /// The first word, without the latch.
+    /// The word, without the latch.
     word: u64,
+    /// The address of the first that waits; 0 if none does.
+    waiters: u64,
 }
 
 impl<M: Machine> Latched<M> {
@@ -217,7 +240,14 @@ impl<M: Machine> Latched<M> {
         loop {
             // Acquire: pairs with the Release of `release`.
             match cell.word().compare_exchange(word, word | LATCH, Ordering::Acquire, Ordering::Relaxed) {
-                Ok(_) => return Latched { cell, word },
+                Ok(_) if word & WAITING == 0 => return Latched { cell, word, waiters: 0 },
+                Ok(_) => {
+                    // SAFETY: somebody waits, so that somebody holds it; and the latch is held.
+                    let first = unsafe { at::<M>(first_holder(word)) };
+                    // Relaxed: under the latch.
+                    let waiters = first.map_or(0, |first| first.waiters.load(Ordering::Relaxed));
+                    return Latched { cell, word, waiters };
+                }
                 Err(now) => {
                     if now & LATCH != 0 {
                         spin.wait();
@@ -229,25 +259,38 @@ impl<M: Machine> Latched<M> {
     }
 
     #[inline(always)]
-    fn release(self) {
+    fn release(mut self) {
+        if self.waiters == 0 {
+            self.word &= !WAITING;
+        } else {
+            self.word |= WAITING;
+            debug_assert!(self.holders() > 0, "nobody waits for what nobody holds");
+            // SAFETY: the latch is held.
+            if let Some(first) = unsafe { at::<M>(first_holder(self.word)) } {
+                first.waiters.store(self.waiters, Ordering::Relaxed);
+            }
+        }
         // Release: the lists and the row; pairs with the Acquire of `new`.
         self.cell.word().store(self.word, Ordering::Release);
-    }
-
-    #[inline(always)]
-    fn head(&self, list: List) -> &M::U64 {
-        // SAFETY: cells of these locks have three words.
-        unsafe { self.cell.meta(list as usize) }
     }
 
     /// The address of the first in a list, 0 if there is none.
     #[inline(always)]
     fn first_address(&self, list: List) -> u64 {
-        let is_empty = match list {
-            List::Holders => self.holders() == 0,
-            List::Waiters => self.word & WAITING == 0,
-        };
-        if is_empty { 0 } else { self.head(list).load(Ordering::Relaxed) }
+        match list {
+            List::Holders => first_holder(self.word),
+            List::Waiters => self.waiters,
+        }
+    }
+
+    #[inline(always)]
+    fn set_first(&mut self, list: List, address: u64) {
+        match list {
+            List::Holders => {
+                self.word = self.word & ((1 << FIRST_SHIFT) - 1) | address >> LINE_BITS << FIRST_SHIFT;
+            }
+            List::Waiters => self.waiters = address,
+        }
     }
 
     #[inline(always)]
@@ -263,12 +306,17 @@ impl<M: Machine> Latched<M> {
 
     /// Puts a request behind this one, or at the head.
     #[inline(always)]
-    fn link(&self, list: List, request: &Request<M>, behind: Option<&Request<M>>) {
-        let link = behind.map_or(self.head(list), |before| &before.next);
-        let next = behind.map_or_else(|| self.first_address(list), |before| before.next.load(Ordering::Relaxed));
+    fn link(&mut self, list: List, request: &Request<M>, behind: Option<&Request<M>>) {
+        let next = match behind {
+            Some(before) => before.next.swap(request.address(), Ordering::Relaxed),
+            None => {
+                let next = self.first_address(list);
+                self.set_first(list, request.address());
+                next
+            }
+        };
         request.next.store(next, Ordering::Relaxed);
         request.previous.store(behind.map_or(0, Request::address), Ordering::Relaxed);
-        link.store(request.address(), Ordering::Relaxed);
         // SAFETY: the latch is held.
         if let Some(next) = unsafe { at::<M>(next) } {
             next.previous.store(request.address(), Ordering::Relaxed);
@@ -276,11 +324,14 @@ impl<M: Machine> Latched<M> {
     }
 
     #[inline(always)]
-    fn unlink(&self, list: List, request: &Request<M>) {
+    fn unlink(&mut self, list: List, request: &Request<M>) {
         let (next, previous) = (request.next.load(Ordering::Relaxed), request.previous.load(Ordering::Relaxed));
         // SAFETY: the latch is held.
         let (after, before) = unsafe { (at::<M>(next), at::<M>(previous)) };
-        before.map_or(self.head(list), |before| &before.next).store(next, Ordering::Relaxed);
+        match before {
+            Some(before) => before.next.store(next, Ordering::Relaxed),
+            None => self.set_first(list, next),
+        }
         if let Some(after) = after {
             after.previous.store(previous, Ordering::Relaxed);
         }
@@ -288,19 +339,15 @@ impl<M: Machine> Latched<M> {
 
     fn add_waiter(&mut self, request: &Request<M>, behind: Option<&Request<M>>) {
         self.link(List::Waiters, request, behind);
-        self.word |= WAITING;
     }
 
     fn remove_waiter(&mut self, request: &Request<M>) {
         self.unlink(List::Waiters, request);
-        if self.head(List::Waiters).load(Ordering::Relaxed) == 0 {
-            self.word &= !WAITING;
-        }
     }
 
     #[inline(always)]
     fn holders(&self) -> u64 {
-        self.word / HOLDER
+        (self.word / HOLDER) & HOLDERS_MAX
     }
 
     /// Whether those who hold it leave room for a lock like this.
@@ -380,9 +427,8 @@ fn next_in_the_way<M: Machine>(cell: Cell<M>, request: &Request<M>, own: Ticket,
     let (mut next, count) = if previous != 0 {
         (previous, 1)
     } else {
-        // SAFETY: cells of these locks have three words.
-        let holders = unsafe { cell.meta(List::Holders as usize) };
-        (holders.load(Ordering::Relaxed), cell.word().load(Ordering::Relaxed) / HOLDER)
+        let word = cell.word().load(Ordering::Relaxed);
+        (first_holder(word), (word / HOLDER) & HOLDERS_MAX)
     };
     for _ in 0..count {
         // SAFETY: what once stood in a list is a request in the pool, which lives as long as the locks; its words may be of another time.
@@ -502,7 +548,7 @@ impl<M: Machine, P> Queues<M, P> {
 
 impl<M: Machine, P: Policy<M>> Locks<M> for Queues<M, P> {
     const INFO: Info = P::INFO;
-    const META_WORDS: usize = META_WORDS;
+    const META_WORDS: usize = 1;
     type Options = P::Options;
     type Faults = P::Faults;
     type Local = QueuesLocal<M, P>;
@@ -513,6 +559,7 @@ impl<M: Machine, P: Policy<M>> Locks<M> for Queues<M, P> {
     }
 
     fn prepare(&mut self, workers: usize) {
+        assert!(workers as u64 <= HOLDERS_MAX, "{workers} workers, of {HOLDERS_MAX} that can hold a cell together");
         self.policy.prepare(workers);
     }
 
@@ -523,11 +570,7 @@ impl<M: Machine, P: Policy<M>> Locks<M> for Queues<M, P> {
     }
 
     fn init(cell: Cell<M>, flags: u64, held: bool) {
-        for list in [List::Holders, List::Waiters] {
-            // SAFETY: cells of these locks have three words. Relaxed: the index publishes the record.
-            unsafe { cell.meta(list as usize) }.store(0, Ordering::Relaxed);
-        }
-        // Relaxed: likewise. What is held is latched until `adopt` says by whom.
+        // Relaxed: the index publishes the record. What is held is latched until `adopt` says by whom.
         cell.word().store(flags | if held { LATCH } else { 0 }, Ordering::Relaxed);
     }
 
@@ -542,7 +585,7 @@ impl<M: Machine, P: Policy<M>> Locks<M> for Queues<M, P> {
         let request = unsafe { kept.as_ref() };
         request.fill(local.own, Held::Exclusive, 0);
         // Relaxed: the latch is this transaction's.
-        let mut latched = Latched { cell, word: cell.word().load(Ordering::Relaxed) & !LATCH };
+        let mut latched = Latched { cell, word: cell.word().load(Ordering::Relaxed) & !LATCH, waiters: 0 };
         latched.add_holder(request);
         latched.release();
         Kept(kept)
@@ -551,16 +594,24 @@ impl<M: Machine, P: Policy<M>> Locks<M> for Queues<M, P> {
     #[inline(always)]
     fn lock(&self, local: &mut Self::Local, cell: Cell<M>, held: Held) -> Result<Asked<Kept<M>>, Abort> {
         self.policy.check(&local.policy, local.own).map_err(Abort::new)?;
-        let mut latched = Latched::new(cell);
-        if latched.word & UNLINKED != 0 {
-            latched.release();
-            return Ok(Asked::Unlinked);
-        }
         let (own, exclusive) = (local.own, held == Held::Exclusive);
         let kept = local.take();
         // SAFETY: this worker's own, which lives as long as the worker.
         let request = unsafe { kept.as_ref() };
         request.fill(own, held, 0);
+        // A first guess: a row that nobody holds. Release: publishes the request, to who latches the cell. Acquire: pairs with the
+        // Release of who held it before.
+        let taken = held_by(request.address(), held);
+        if cell.word().compare_exchange(0, taken, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            self.policy.granted(&mut local.policy);
+            return Ok(Asked::Granted(Kept(kept), 0));
+        }
+        let mut latched = Latched::new(cell);
+        if latched.word & UNLINKED != 0 {
+            latched.release();
+            local.used -= 1;
+            return Ok(Asked::Unlinked);
+        }
         // Behind which of those that wait? Not all stand in the policy's order: who upgrades stands first.
         let stands_behind = |other: &&Request<M>| !self.policy.goes_before(own, other.ticket());
         let before = latched.all(List::Waiters).filter(stands_behind).last().map(NonNull::from);
@@ -628,7 +679,8 @@ impl<M: Machine, P: Policy<M>> Locks<M> for Queues<M, P> {
     #[inline(always)]
     fn unlock(&self, _: &mut Self::Local, cell: Cell<M>, held: Held, Kept(kept): Kept<M>) {
         // A first guess: this is the only holder, of a row, and nobody waits.
-        let word = HOLDER | if held == Held::Exclusive { EXCLUSIVE } else { 0 };
+        // SAFETY: this worker's own.
+        let word = held_by(unsafe { kept.as_ref() }.address(), held);
         // Release: the row; pairs with the Acquire of `Latched::new`.
         if cell.word().compare_exchange(word, 0, Ordering::Release, Ordering::Relaxed).is_ok() {
             return;
