@@ -91,15 +91,17 @@ pub struct MoccLocal<M: Machine> {
     /// The newest version that the commit will overwrite, and that of the worker's last commit.
     overwritten: u64,
     last: u64,
+    /// The epoch in which the transaction began: temperatures of others are void.
+    epoch: u64,
     random: u64,
 }
 
 impl<F: Faults> Mocc<F> {
-    fn is_hot<M: Machine>(&self, local: &MoccLocal<M>, epoch: u64, cell: Cell<M>) -> bool {
+    fn is_hot<M: Machine>(&self, local: &MoccLocal<M>, cell: Cell<M>) -> bool {
         // Relaxed: a guess.
         F::TRUST_LOCKS
             || F::WAIT_OUT_OF_ORDER
-            || temperature(lock_of(cell).load(Ordering::Relaxed), epoch) >= u64::from(self.options.hot)
+            || temperature(lock_of(cell).load(Ordering::Relaxed), local.epoch) >= u64::from(self.options.hot)
             || !local.suspects.is_empty() && local.suspects.binary_search(&cell.address()).is_ok()
     }
 
@@ -154,16 +156,9 @@ impl<F: Faults> Mocc<F> {
 
     /// Locks those of the cells that are hot.
     #[inline(always)]
-    fn lock_hot<M: Machine>(
-        &self,
-        cx: &Context<M>,
-        local: &mut MoccLocal<M>,
-        cells: Cells<M>,
-        exclusive: bool,
-    ) -> Result<(), Abort> {
-        let epoch = cx.current_epoch();
+    fn lock_hot<M: Machine>(&self, local: &mut MoccLocal<M>, cells: Cells<M>, exclusive: bool) -> Result<(), Abort> {
         for cell in cells {
-            if self.is_hot(local, epoch, cell) {
+            if self.is_hot(local, cell) {
                 M::step("lock hot");
                 Self::lock(local, cell, exclusive)?;
             }
@@ -236,7 +231,7 @@ impl<M: Machine, F: Faults> Control<M> for Mocc<F> {
     fn local(&self, worker: usize) -> MoccLocal<M> {
         let (held, suspects) = (Vec::with_capacity(64), Vec::with_capacity(64));
         let random = (worker as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        MoccLocal { footprint: Footprint::default(), held, suspects, overwritten: 0, last: 0, random }
+        MoccLocal { footprint: Footprint::default(), held, suspects, overwritten: 0, last: 0, epoch: 0, random }
     }
 
     fn init(&self, cells: Cells<M>, initial: Initial) {
@@ -246,8 +241,9 @@ impl<M: Machine, F: Faults> Control<M> for Mocc<F> {
     }
 
     #[inline(always)]
-    fn begin(&self, _: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
+    fn begin(&self, cx: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
         local.footprint.clear();
+        local.epoch = cx.current_epoch();
         local.overwritten = 0;
         Ok(())
     }
@@ -260,7 +256,7 @@ impl<M: Machine, F: Faults> Control<M> for Mocc<F> {
         at: At<'_, M>,
         columns: Projection<'_>,
     ) -> Result<Found, Abort> {
-        self.lock_hot(cx, local, at.cells(columns.groups()), false)?;
+        self.lock_hot(local, at.cells(columns.groups()), false)?;
         local.footprint.observe(cx, at, columns, |_, _| true)
     }
 
@@ -275,7 +271,7 @@ impl<M: Machine, F: Faults> Control<M> for Mocc<F> {
     ) -> Result<Found, Abort> {
         // An update that is not read is locked at commit only, for a moment.
         if mode != Mode::Merge {
-            self.lock_hot(cx, local, at.cells(groups), true)?;
+            self.lock_hot(local, at.cells(groups), true)?;
         }
         local.footprint.prepare_write(cx, at, groups, mode, true, |_, _| true)
     }
@@ -350,5 +346,48 @@ impl<M: Machine, F: Faults> Control<M> for Mocc<F> {
 
     fn is_absent(&self, record: Record<M>) -> bool {
         optimistic::is_absent(record)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contend_engine::{Engine, EngineConfig, IndexKind, Table, TableSpec, Txn};
+    use contend_machine::Native;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_record_that_fails_validations_gets_hot_and_is_locked_by_who_reads_it() {
+        let protocol: Mocc = Protocol::<Native>::new(Default::default());
+        // One epoch for all: temperatures hold that long.
+        let engine =
+            Engine::<Mocc, Native>::new(protocol, EngineConfig { epoch_ms: u64::MAX, ..EngineConfig::default() });
+        let rows: Arc<Table<Native, u64>> = engine.create_table(&TableSpec::of_bytes("t", IndexKind::Hash, 8, 16));
+        let mut loader = engine.loader().expect("a free slot");
+        for key in 0..40 {
+            assert!(loader.insert(&rows, key, |_| ()).expect("memory"));
+        }
+        drop(loader);
+        let mut workers = [(); 2].map(|()| engine.worker().expect("a slot"));
+        let ([reader, writer], mut failed) = (&mut workers, 0);
+        // Each time the record is read by who suspects nothing, and then it is written.
+        while failed < 10_000 {
+            reader.run(|tx| tx.read_row(&rows, 2, Projection::WHOLE).map(drop)).expect("nobody else is there");
+            let mut tx = reader.begin();
+            tx.read_row(&rows, 0, Projection::WHOLE).expect("nobody writes").expect("it is there");
+            let written = writer.run(|tx| tx.write_row(&rows, 0).map(|row| row.expect("it is there")[0] = failed));
+            tx.write_row(&rows, 1).expect("nobody else is there").expect("it is there")[0] = failed;
+            match (written, tx.commit()) {
+                (Ok(()), outcome) => assert!(outcome.is_err(), "what was read has changed"),
+                (Err(abort), outcome) => {
+                    assert_eq!(abort.reason, AbortReason::WriteLocked);
+                    outcome.expect("what was read was locked");
+                    assert!(failed >= 5, "hot after {failed} failures");
+                    return;
+                }
+            }
+            failed += 1;
+        }
+        panic!("cold after {failed} failures");
     }
 }
