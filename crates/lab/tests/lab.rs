@@ -58,7 +58,7 @@ fn every_protocol_runs_on_simulated_chips_and_is_proved_right_there() {
         let result = compare(&config, &Stop::default(), &Silent).expect("a result");
         assert!(!result.failed() && !result.partial, "{workload}: {result:?}");
         assert_eq!(result.environment.machine, machine);
-        assert_eq!(result.protocols.len(), config.protocols.len());
+        assert_eq!(result.protocols.len(), config.validated().expect("valid").protocols.len());
         for entry in &result.protocols {
             let measured = entry.measured.as_ref().expect("figures");
             let breakdown = measured.breakdown.as_ref().expect("always known on a chip");
@@ -103,7 +103,7 @@ fn every_protocol_is_compared_verified_and_ranked() {
     for workload in ["ycsb-a", "ycsb-e", "bank", "tpcc", "smallbank", "tatp"] {
         let result = compare(&small(workload), &Stop::default(), &Silent).expect("a result");
         assert!(!result.failed() && !result.partial, "{workload}: {result:?}");
-        assert_eq!(result.protocols.len(), small(workload).protocols.len());
+        assert_eq!(result.protocols.len(), small(workload).validated().expect("valid").protocols.len());
         let medians: Vec<f64> = result
             .protocols
             .iter()
