@@ -143,11 +143,22 @@ trait HasDriver: Machine {
 }
 
 impl HasDriver for Native {
+    /// Itself, to be inlined into each workload. A build for tests has no use for that and can't wait for it: the protocols times
+    /// the workloads are most of what there is to compile.
+    #[cfg(not(debug_assertions))]
     type Ran<P: Protocol<Native>> = P;
+    #[cfg(debug_assertions)]
+    type Ran<P: Protocol<Native>> = Erased<Native>;
     type Driver<P: Control<Native>, W: Workload<Native>> = threads::Threads;
 
+    #[cfg(not(debug_assertions))]
     fn ran<P: Protocol<Native>>(protocol: P) -> P {
         protocol
+    }
+
+    #[cfg(debug_assertions)]
+    fn ran<P: Protocol<Native>>(protocol: P) -> Erased<Native> {
+        Erased::new(protocol)
     }
 }
 
