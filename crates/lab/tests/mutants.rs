@@ -7,6 +7,7 @@ use std::sync::Mutex;
 use contend_engine::Protocol;
 use contend_lab::RunConfig;
 use contend_lab::explore::{ExploreConfig, StrategyChoice, explore_protocol};
+use contend_protocols::bamboo::Bamboo;
 use contend_protocols::deadlock_detection::DeadlockDetection;
 use contend_protocols::fault::{FAULTS, Faults};
 use contend_protocols::hstore::HStore;
@@ -163,6 +164,12 @@ mutants! {
         found IGNORE_READERS, "litmus-write-skew";
         found FORGET_GAPS, "litmus-absent";
         stands_still IGNORE_WOUNDS, "litmus-write-skew";
+    }
+    Bamboo<Simulated, Broken> {
+        found FORGET_PREDECESSORS, "litmus-lost-update";
+        found FORGET_DEPENDENTS, "litmus-random";
+        found FORGET_GAPS, "litmus-absent";
+        found IGNORE_READERS, "litmus-write-skew";
     }
     DeadlockDetection<Simulated, Broken> {
         found RELEASE_SHARED_EARLY, "litmus-write-skew";

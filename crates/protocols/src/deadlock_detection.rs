@@ -22,7 +22,8 @@ use contend_engine::{AbortReason, Info, options};
 use contend_machine::{Atomic64, Block, Machine, Ordering};
 
 use crate::fault::{Faults, Sound};
-use crate::locking::queue::{Policy, Queues, Ticket};
+use crate::locking::list::Ticket;
+use crate::locking::queue::{Policy, Queues};
 use crate::locking::{TwoPhase, info};
 
 options! {

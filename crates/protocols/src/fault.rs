@@ -68,6 +68,10 @@ faults! {
     WAIT_ANYWAY,
     /// Who was wounded commits all the same, and who wounded it does not wait for it to end.
     IGNORE_WOUNDS,
+    /// Who has read what is not committed yet does not wait for the one that wrote it to decide.
+    FORGET_PREDECESSORS,
+    /// Who aborts leaves those alone that have read from it.
+    FORGET_DEPENDENTS,
 }
 
 /// No fault: the protocol as published.

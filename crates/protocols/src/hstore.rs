@@ -9,7 +9,7 @@
 //!
 //! **Promises** serializability, as long as transactions touch what they have declared. One that declares nothing gets all partitions.
 //!
-//! **Metadata.** One word a cell, of the flags of [`crate::optimistic`], of which `locked` says that a tombstone is about to get a row. A
+//! **Metadata.** One word a cell, of the flags of [`crate::flags`], of which `locked` says that a tombstone is about to get a row. A
 //! partition has a lock with a queue: [`crate::locking::queue`].
 //!
 //! **Commit point.** When all partitions are held; nothing can fail after.
@@ -25,7 +25,6 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use contend_engine::sets::WriteKind;
 use contend_engine::{
     Abort, AbortReason, At, Cell, Cells, Change, Context, Control, Found, Groups, Info, Initial, Leaf, Mode, Needs,
     Projection, Protocol, Record, Unlink, options,
@@ -33,10 +32,12 @@ use contend_engine::{
 use contend_machine::{Atomic64, Block, Machine, Ordering};
 
 use crate::fault::{Faults, Sound};
-use crate::locking::queue::{Kept, Policy, Queues, QueuesLocal, Ticket};
+use crate::flags::{self, ABSENT, LOCKED, UNLINKED};
+use crate::locking::list::{Kept, Ticket};
+use crate::locking::queue::{Policy, Queues, QueuesLocal};
 use crate::locking::{self, Asked, Held, Locks};
 use crate::method::timestamp::{Source, Stamper, TimestampOptions, Timestamps};
-use crate::optimistic::{self, ABSENT, LOCKED, QUEUED, UNLINKED};
+use crate::optimistic;
 
 options! {
     /// H-Store's options.
@@ -105,39 +106,6 @@ impl<M: Machine, F: Faults> HStore<M, F> {
         }
         Locks::<M>::end(&self.locks, &mut local.locks, committed);
     }
-
-    /// Installs the write at this position.
-    fn install(cx: &mut Context<M>, position: usize) {
-        let kind = cx.writes.entries()[position].kind;
-        if kind == WriteKind::Nothing {
-            return;
-        }
-        cx.writes.install(position);
-        if kind == WriteKind::Update {
-            return;
-        }
-        let write = &mut cx.writes.entries_mut()[position];
-        let first = write.record.first_cell();
-        // Relaxed, all of them: the partition's lock passes the row on; who unlinks looks at one word only.
-        for cell in write.cells() {
-            match kind {
-                WriteKind::Delete if cell.address() == first.address() => {
-                    write.collect = cell.word().fetch_or(ABSENT | QUEUED, Ordering::Relaxed) & QUEUED == 0;
-                }
-                WriteKind::Delete => drop(cell.word().fetch_or(ABSENT, Ordering::Relaxed)),
-                _ if write.fresh => cell.word().store(0, Ordering::Relaxed),
-                _ => drop(cell.word().fetch_and(!ABSENT, Ordering::Relaxed)),
-            }
-        }
-    }
-
-    fn found(flags: u64) -> Found {
-        match flags {
-            _ if flags & UNLINKED != 0 => Found::Unlinked,
-            _ if flags & ABSENT != 0 => Found::Absent,
-            _ => Found::Row,
-        }
-    }
 }
 
 impl<M: Machine, F: Faults> Protocol<M> for HStore<M, F> {
@@ -193,7 +161,7 @@ impl<M: Machine, F: Faults> Control<M> for HStore<M, F> {
         // Acquire: pairs with the Release by which it was unlinked.
         let flags = at.record.word().load(Ordering::Acquire);
         cx.copy_row(at, columns);
-        Ok(Self::found(flags))
+        Ok(flags::found(flags))
     }
 
     #[inline(always)]
@@ -209,7 +177,7 @@ impl<M: Machine, F: Faults> Control<M> for HStore<M, F> {
             Mode::Modify | Mode::Delete => self.read(cx, local, at, Projection::of_groups(groups)),
             Mode::Blind | Mode::Merge => {
                 at.record.prefetch_to_write();
-                match Self::found(at.record.word().load(Ordering::Acquire)) {
+                match flags::found(at.record.word().load(Ordering::Acquire)) {
                     Found::Absent => self.read(cx, local, at, Projection::EXISTENCE),
                     found => Ok(found),
                 }
@@ -250,7 +218,11 @@ impl<M: Machine, F: Faults> Control<M> for HStore<M, F> {
         }
         M::step("install");
         for position in 0..cx.writes.len() {
-            Self::install(cx, position);
+            flags::install_held(cx, position, |cell, clear, set| {
+                // Relaxed, both: the partition's lock passes the row on. Read-modify-writes: who unlinks looks without that lock.
+                let word = cell.word();
+                if set != 0 { word.fetch_or(set, Ordering::Relaxed) } else { word.fetch_and(!clear, Ordering::Relaxed) }
+            });
         }
         self.release(local, true);
         Ok(())

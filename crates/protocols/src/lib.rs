@@ -5,8 +5,10 @@
 //!
 //! What this crate must not know: workloads.
 
+pub mod bamboo;
 pub mod deadlock_detection;
 pub mod fault;
+mod flags;
 pub mod hstore;
 pub mod locking;
 pub mod method;

@@ -80,8 +80,8 @@ impl<M: Machine, F: Faults> Locks<M> for NoWaitLocks<F> {
         word::flags(cell)
     }
 
-    fn set_flags(cell: Cell<M>, clear: u64, set: u64) {
-        word::set_flags::<M, F>(cell, clear, set);
+    fn set_flags(cell: Cell<M>, clear: u64, set: u64) -> u64 {
+        word::set_flags::<M, F>(cell, clear, set)
     }
 
     fn seize(cell: Cell<M>) -> Option<u64> {

@@ -33,9 +33,10 @@ use contend_engine::{
 use contend_machine::{Atomic64, Machine, Ordering};
 
 use crate::fault::{Faults, Sound};
+use crate::flags::{ABSENT, LOCKED};
 use crate::method::ReadPhaseOptions;
 use crate::method::timestamp::{OrderedTimestampOptions, Stamper, Timestamps};
-use crate::optimistic::{self, ABSENT, Footprint, LOCKED, VERSION_SHIFT, WAITS_MAX};
+use crate::optimistic::{self, Footprint, VERSION_SHIFT, WAITS_MAX};
 
 /// The protocol.
 #[derive(Debug)]

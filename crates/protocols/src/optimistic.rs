@@ -2,17 +2,9 @@
 //! commit, placeholders and tombstones.
 //!
 //! **The word** of a cell (a record, or, with timestamp splitting, a group of its columns) is a version, which is the protocol's, above
-//! these flags:
+//! the flags of [`crate::flags`], in which a committing writer has set the lock.
 //!
-//! | bit | meaning |
-//! | --- | --- |
-//! | 3 | queued: somebody will have the tombstone collected (first cell only) |
-//! | 2 | unlinked: out of the index; look the key up again |
-//! | 1 | absent: a placeholder, or a tombstone |
-//! | 0 | locked by a committing writer |
-//!
-//! Lock and queued bit are not part of what a reader observes; the rest is. An insert or a delete writes all cells of a record, so that
-//! each tells whether there is a row; a write of some columns writes their cells only.
+//! Lock and queued bit are not part of what a reader observes; the rest is. A write of some columns writes their cells only.
 
 use contend_engine::sets::WriteKind;
 use contend_engine::{
@@ -20,10 +12,8 @@ use contend_engine::{
 };
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
 
-pub(crate) const LOCKED: u64 = 1;
-pub(crate) const ABSENT: u64 = 1 << 1;
-pub(crate) const UNLINKED: u64 = 1 << 2;
-pub(crate) const QUEUED: u64 = 1 << 3;
+use crate::flags::{self, ABSENT, LOCKED, QUEUED, UNLINKED};
+
 /// In an observation, of which the queued bit is no part: the lock that validation finds is this transaction's.
 pub(crate) const OWN: u64 = QUEUED;
 pub(crate) const FLAGS: u64 = LOCKED | ABSENT | UNLINKED | QUEUED;
@@ -132,13 +122,13 @@ impl<M: Machine> Footprint<M> {
                 // Relaxed: ordered by the fence.
                 let now = |cell: Cell<M>| cell.word().load(Ordering::Relaxed) & !QUEUED;
                 if cells.clone().zip(observations).all(|(cell, observation)| now(cell) == observation) {
-                    if flags & UNLINKED != 0 {
-                        return Ok(Found::Unlinked);
+                    let found = flags::found(flags);
+                    if found != Found::Unlinked {
+                        for (cell, observation) in cells.zip(observations) {
+                            self.reads.push((cell, observation));
+                        }
                     }
-                    for (cell, observation) in cells.zip(observations) {
-                        self.reads.push((cell, observation));
-                    }
-                    return Ok(if flags & ABSENT != 0 { Found::Absent } else { Found::Row });
+                    return Ok(found);
                 }
             }
             if spin.count() > WAITS_MAX || !waits(flags, spin.count()) {

@@ -42,6 +42,7 @@ protocols! {
     crate::no_wait::NoWait,
     crate::wait_die::WaitDie<M>,
     crate::wound_wait::WoundWait<M>,
+    crate::bamboo::Bamboo<M>,
     crate::deadlock_detection::DeadlockDetection<M>,
     crate::ordered::Ordered,
     crate::hstore::HStore<M>,

@@ -41,8 +41,9 @@ use contend_engine::{
 use contend_machine::{Atomic64, Machine, Ordering};
 
 use crate::fault::{Faults, Sound};
+use crate::flags::{ABSENT, LOCKED};
 use crate::method::ReadPhaseOptions;
-use crate::optimistic::{self, ABSENT, FLAGS, Footprint, LOCKED, OWN, WAITS_MAX, observed};
+use crate::optimistic::{self, FLAGS, Footprint, OWN, WAITS_MAX, observed};
 
 /// What a committing writer does about a lock that another holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,7 +13,7 @@
 //!
 //! | word | meaning |
 //! | --- | --- |
-//! | 0 | latch and flags: [`crate::optimistic`]; above them, of a tombstone, the epoch in which it was deleted |
+//! | 0 | latch and flags: [`crate::flags`]; above them, of a tombstone, the epoch in which it was deleted |
 //! | 1 | the timestamp of the last write |
 //! | 2 | that of the youngest read |
 //! | 3 | that of the write that is announced; 0 if none is |
@@ -39,8 +39,9 @@ use contend_engine::{
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
 
 use crate::fault::{Faults, Sound};
+use crate::flags::{self, ABSENT, LOCKED, QUEUED, UNLINKED};
 use crate::method::timestamp::{Stamper, TimestampOptions, Timestamps};
-use crate::optimistic::{ABSENT, FLAGS, LOCKED, QUEUED, UNLINKED, VERSION_SHIFT as EPOCH_SHIFT, WAITS_MAX};
+use crate::optimistic::{FLAGS, VERSION_SHIFT as EPOCH_SHIFT, WAITS_MAX};
 
 /// The protocol.
 #[derive(Debug)]
@@ -207,14 +208,6 @@ impl<M: Machine, F: Faults> TimestampOrdering<M, F> {
         }
         Ok(())
     }
-
-    fn found(flags: u64) -> Found {
-        match flags {
-            _ if flags & UNLINKED != 0 => Found::Unlinked,
-            _ if flags & ABSENT != 0 => Found::Absent,
-            _ => Found::Row,
-        }
-    }
 }
 
 impl<M: Machine, F: Faults> Protocol<M> for TimestampOrdering<M, F> {
@@ -288,7 +281,7 @@ impl<M: Machine, F: Faults> Control<M> for TimestampOrdering<M, F> {
         at: At<'_, M>,
         columns: Projection<'_>,
     ) -> Result<Found, Abort> {
-        Ok(Self::found(Self::get(local, at.cells(columns.groups()), Want::Read, |_| cx.copy_row(at, columns))?))
+        Ok(flags::found(Self::get(local, at.cells(columns.groups()), Want::Read, |_| cx.copy_row(at, columns))?))
     }
 
     #[inline(always)]
@@ -321,7 +314,7 @@ impl<M: Machine, F: Faults> Control<M> for TimestampOrdering<M, F> {
                         cx.copy_row(at, Projection::of_groups(groups));
                     }
                 };
-                Ok(Self::found(Self::get(local, cells, Want::Write, copy)?))
+                Ok(flags::found(Self::get(local, cells, Want::Write, copy)?))
             }
         }
     }

@@ -23,7 +23,8 @@ use contend_engine::{AbortReason, Info};
 use contend_machine::Machine;
 
 use crate::fault::{Faults, Sound};
-use crate::locking::queue::{Policy, Queues, Ticket};
+use crate::locking::list::Ticket;
+use crate::locking::queue::{Policy, Queues};
 use crate::locking::{TwoPhase, info};
 use crate::method::timestamp::{KeptStamp, TimestampOptions, Timestamps};
 

@@ -73,10 +73,11 @@ impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
         groups: Groups,
         mode: Mode,
     ) -> Result<Option<usize>, Abort> {
-        let write = &self.worker.cx.writes.entries()[position];
-        if !write.has_row() {
+        if !self.worker.cx.writes.entries()[position].has_row() {
             return Ok(None);
         }
+        self.rewrite(position)?;
+        let write = &self.worker.cx.writes.entries()[position];
         let (image, merged) = (write.image, write.merged());
         let groups = table.own_groups(groups);
         let needed = if merged.meets(groups) { groups.union(merged) } else { groups };
@@ -149,8 +150,15 @@ impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
         Ok(())
     }
 
+    /// Tells the protocol that what this write holds was not the last word.
+    fn rewrite(&mut self, position: usize) -> Result<(), Abort> {
+        let worker = &mut *self.worker;
+        worker.engine.protocol().rewrite(&mut worker.cx, &mut worker.local, position).map_err(|abort| self.doom(abort))
+    }
+
     /// Calls the protocol for a record that had a row when the transaction first wrote it.
     fn ask<K: Key>(&mut self, table: &Table<M, K>, position: usize, call: Call<'_>) -> Result<(), Abort> {
+        self.rewrite(position)?;
         let record = self.worker.cx.writes.entries()[position].record;
         match self.call(table, record, call)? {
             Found::Row => Ok(()),

@@ -9,16 +9,8 @@
 //!
 //! **Promises** serializability; and a transaction sees a consistent state of the records while it runs.
 //!
-//! **Metadata.** The first word of a cell (a record, or, with timestamp splitting, a group of its columns) has these flags, which
-//! only who holds the cell exclusively changes; the rest is the locks':
-//!
-//! | bit | meaning |
-//! | --- | --- |
-//! | 3 | queued: somebody will have the tombstone collected (first cell only) |
-//! | 2 | unlinked: out of the index; look the key up again |
-//! | 1 | absent: a placeholder, or a tombstone |
-//!
-//! An insert or a delete holds all cells of its record, so that each tells whether there is a row.
+//! **Metadata.** The first word of a cell (a record, or, with timestamp splitting, a group of its columns) has the flags of
+//! [`crate::flags`], which only who holds the cell exclusively changes; the rest is the locks'.
 //!
 //! **Commit point.** The validation of the leaves, when all locks are held.
 //!
@@ -31,10 +23,12 @@
 //! **Departures from the papers.** Writes are buffered and installed at commit, so an abort has nothing to undo. A blind write takes its
 //! lock when it is announced, not at commit.
 
+pub mod list;
 pub mod queue;
 pub mod word;
+pub mod wound;
 
-use contend_engine::sets::{AddressMap, WriteKind};
+use contend_engine::sets::AddressMap;
 use contend_engine::{
     Abort, AbortReason, At, Cell, Cells, Change, Context, Control, Found, Groups, Info, Initial, Isolation, Leaf, Mode,
     Needs, Options, Projection, Protocol, Record, Unlink,
@@ -42,11 +36,9 @@ use contend_engine::{
 use contend_machine::{Machine, Ordering};
 
 use crate::fault::Faults;
+use crate::flags::{self, ABSENT, QUEUED, UNLINKED};
 
-/// In a cell's first word: see the module.
-pub(crate) const ABSENT: u64 = 1 << 1;
-pub(crate) const UNLINKED: u64 = 1 << 2;
-pub(crate) const QUEUED: u64 = 1 << 3;
+/// The flags of a cell that is held: a lock's own are elsewhere in the word.
 pub(crate) const FLAGS: u64 = ABSENT | UNLINKED | QUEUED;
 
 /// How a cell is held.
@@ -136,8 +128,8 @@ pub trait Locks<M: Machine>: Send + Sync + 'static {
     /// The flags of a cell that the caller holds.
     fn flags(cell: Cell<M>) -> u64;
 
-    /// Changes the flags of a cell that the caller holds exclusively.
-    fn set_flags(cell: Cell<M>, clear: u64, set: u64);
+    /// Changes the flags of a cell that the caller holds exclusively; what they were.
+    fn set_flags(cell: Cell<M>, clear: u64, set: u64) -> u64;
 
     /// Holds a cell exclusively if nobody holds it or waits for it, for a moment and in nobody's name; its flags.
     fn seize(cell: Cell<M>) -> Option<u64>;
@@ -276,38 +268,6 @@ impl<L> TwoPhase<L> {
         Ok(())
     }
 
-    /// Installs the write at this position, whose cells are held.
-    #[inline(always)]
-    fn install<M: Machine>(cx: &mut Context<M>, position: usize)
-    where
-        L: Locks<M>,
-    {
-        let kind = cx.writes.entries()[position].kind;
-        if kind == WriteKind::Nothing {
-            return;
-        }
-        cx.writes.install(position);
-        if kind == WriteKind::Update {
-            return;
-        }
-        let write = &mut cx.writes.entries_mut()[position];
-        let first = write.record.first_cell();
-        for cell in write.cells() {
-            match kind {
-                WriteKind::Delete => L::set_flags(cell, 0, ABSENT),
-                _ => L::set_flags(cell, ABSENT, 0),
-            }
-        }
-        match kind {
-            WriteKind::Delete => {
-                write.collect = L::flags(first) & QUEUED == 0;
-                L::set_flags(first, 0, QUEUED);
-            }
-            _ if write.fresh => L::set_flags(first, QUEUED, 0),
-            _ => {}
-        }
-    }
-
     #[inline(always)]
     fn release_all<M: Machine>(&self, local: &mut TwoPhaseLocal<M, L>, committed: bool)
     where
@@ -379,7 +339,7 @@ impl<M: Machine, L: Locks<M>> Control<M> for TwoPhase<L> {
             return Ok(Found::Unlinked);
         };
         cx.copy_row(at, columns);
-        Ok(if flags & ABSENT == 0 { Found::Row } else { Found::Absent })
+        Ok(flags::found(flags))
     }
 
     #[inline(always)]
@@ -449,7 +409,7 @@ impl<M: Machine, L: Locks<M>> Control<M> for TwoPhase<L> {
         self.locks.commit_point(&mut local.locks)?;
         M::step("install");
         for position in 0..cx.writes.len() {
-            Self::install(cx, position);
+            flags::install_held(cx, position, L::set_flags);
         }
         self.release_all(local, true);
         Ok(())
@@ -458,32 +418,14 @@ impl<M: Machine, L: Locks<M>> Control<M> for TwoPhase<L> {
     fn abort(&self, cx: &mut Context<M>, local: &mut Self::Local) {
         if L::Faults::KEEP_ABORTED_INSERTS {
             for write in cx.writes.entries().iter().filter(|write| write.fresh) {
-                write.cells().for_each(|cell| L::set_flags(cell, ABSENT, 0));
+                write.cells().for_each(|cell| _ = L::set_flags(cell, ABSENT, 0));
             }
         }
         self.release_all(local, false);
     }
 
     fn unlink(&self, cells: Cells<M>, _: u64) -> Unlink {
-        M::step("unlink");
-        // All cells are held for a moment: a reader of any of them may rely on the key's absence.
-        let mut outcome = Unlink::Marked { time: 0 };
-        for (number, cell) in cells.clone().enumerate() {
-            let Some(flags) = L::seize(cell) else {
-                cells.take(number).for_each(|cell| L::let_go(cell, 0, 0));
-                return Unlink::Busy;
-            };
-            if flags & ABSENT == 0 {
-                outcome = Unlink::Alive;
-            }
-        }
-        for cell in cells {
-            match outcome {
-                Unlink::Marked { .. } => L::let_go(cell, 0, UNLINKED),
-                _ => L::let_go(cell, QUEUED, 0),
-            }
-        }
-        outcome
+        flags::unlink_held(cells, L::seize, L::let_go)
     }
 
     fn is_absent(&self, record: Record<M>) -> bool {

@@ -11,8 +11,9 @@
 use contend_engine::Cell;
 use contend_machine::{Atomic64, Machine, Ordering};
 
-use super::{Asked, FLAGS, Held, UNLINKED};
+use super::{Asked, FLAGS, Held};
 use crate::fault::Faults;
+use crate::flags::UNLINKED;
 
 const EXCLUSIVE: u64 = 1;
 /// One reader.
@@ -80,15 +81,18 @@ pub(crate) fn flags<M: Machine>(cell: Cell<M>) -> u64 {
     cell.word().load(Ordering::Acquire) & FLAGS
 }
 
+/// Changes the flags of a cell that the caller holds exclusively; what they were.
 #[inline(always)]
-pub(crate) fn set_flags<M: Machine, F: Faults>(cell: Cell<M>, clear: u64, set: u64) {
+pub(crate) fn set_flags<M: Machine, F: Faults>(cell: Cell<M>, clear: u64, set: u64) -> u64 {
     // Relaxed, all of them: `unlock` publishes the word.
+    let before = cell.word().load(Ordering::Relaxed);
     if F::IGNORE_READERS {
         cell.word().fetch_and(!clear, Ordering::Relaxed);
         cell.word().fetch_or(set, Ordering::Relaxed);
     } else {
-        cell.word().store(cell.word().load(Ordering::Relaxed) & !clear | set, Ordering::Relaxed);
+        cell.word().store(before & !clear | set, Ordering::Relaxed);
     }
+    before & FLAGS
 }
 
 pub(crate) fn seize<M: Machine>(cell: Cell<M>) -> Option<u64> {

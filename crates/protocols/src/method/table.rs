@@ -28,7 +28,7 @@ pub enum Otherwise {
 
 use Otherwise::{BuiltIn, No};
 
-const LOCKING: &[&str] = &["2pl-nowait", "2pl-waitdie", "2pl-woundwait", "2pl-dldetect", "2pl-ordered", "hstore"];
+const LOCKING: &[&str] = &["2pl-nowait", "2pl-waitdie", "2pl-woundwait", "2pl-dldetect", "2pl-ordered", "bamboo", "hstore"];
 
 /// The methods.
 pub const METHODS: &[MethodInfo] = &[
@@ -38,7 +38,7 @@ pub const METHODS: &[MethodInfo] = &[
         options: &["silo.wait", "tictoc.wait", "dldetect.timeout_us"],
         otherwise: &[
             (&["2pl-nowait"], No("it never waits: that is the protocol")),
-            (&["2pl-waitdie", "2pl-woundwait", "hstore", "to"], No("who waits follows from the timestamps")),
+            (&["2pl-waitdie", "2pl-woundwait", "bamboo", "hstore", "to"], No("who waits follows from the timestamps")),
             (&["2pl-ordered"], No("it waits for what is in order: that is the protocol")),
             (&["occ", "mocc"], No("locks are taken in one order, so that waiting is safe and an abort gains nothing")),
             (&["*"], No("nothing is locked")),
@@ -81,7 +81,7 @@ pub const METHODS: &[MethodInfo] = &[
             (&["silo", "mocc", "tictoc"], BuiltIn("part of the protocol")),
             (&["2pl-nowait", "2pl-dldetect", "2pl-ordered"], BuiltIn("the order is that of the locks")),
             (&["occ"], No("two timestamps in the order of real time are the protocol")),
-            (&["to", "2pl-waitdie", "2pl-woundwait", "hstore"], BuiltIn("with timestamp.source=clock")),
+            (&["to", "2pl-waitdie", "2pl-woundwait", "bamboo", "hstore"], BuiltIn("with timestamp.source=clock")),
             (&["*"], No("there is no order")),
         ],
     },
