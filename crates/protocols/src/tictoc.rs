@@ -34,6 +34,7 @@
 
 use std::marker::PhantomData;
 
+use contend_engine::sets::WriteKind;
 use contend_engine::{
     Abort, AbortReason, At, Cell, Cells, Change, Context, Control, Found, Groups, Info, Initial, Isolation, Leaf, Mode,
     Needs, Projection, Protocol, Record, Unlink, option_choices, options,
@@ -372,6 +373,13 @@ impl<M: Machine, F: Faults> Control<M> for TicToc<F> {
                 let before = cell.word().load(Ordering::Relaxed);
                 // SAFETY: with a history cells have two words.
                 unsafe { cell.meta(1) }.store(before & !LOCKED, Ordering::Release);
+            }
+        }
+        // What was inserted and deleted again was absent at the commit time: whoever inserts it next comes later.
+        for write in cx.writes.entries().iter().filter(|write| write.kind == WriteKind::Nothing) {
+            for cell in write.cells() {
+                // Relaxed, both: the cell is locked.
+                cell.word().store(extended(cell.word().load(Ordering::Relaxed), time), Ordering::Relaxed);
             }
         }
         optimistic::install_all(cx, |cx, position| cx.writes.entries()[position].cells(), time << WTS_SHIFT);

@@ -359,6 +359,10 @@ impl<M: Machine, F: Faults> Control<M> for TimestampOrdering<M, F> {
     fn commit(&self, cx: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
         for position in 0..cx.writes.len() {
             let write = &cx.writes.entries()[position];
+            if write.kind == WriteKind::Nothing {
+                // What was inserted and deleted again was absent: whoever inserts it next has to come later.
+                Self::get(local, write.cells(), Want::Read, |_| {})?;
+            }
             let merged = write.merged();
             if merged.is_empty() {
                 continue;

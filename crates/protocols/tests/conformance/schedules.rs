@@ -116,6 +116,13 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         true,
     ),
     scenario("G2: misses and inserts", &[], &[&[Read(1), Insert(2)], &[Read(2), Insert(1)]], true),
+    // The first makes room in the time for which row 5 is valid: with TicToc a row that came and went must not be inserted in it.
+    scenario(
+        "G2: a row that comes and goes",
+        &[1, 5],
+        &[&[Modify(1), Read(5)], &[Insert(4), Delete(4), Write(5)], &[Read(5), Insert(4)]],
+        true,
+    ),
     scenario("G2: misses in batches", &[], &[&[Batch(&[1, 3]), Insert(2)], &[Batch(&[2, 4]), Insert(1)]], true),
     scenario("G2: misses at the ends", &[], &[&[Read(0), Insert(MAX)], &[Read(MAX), Insert(0)]], true),
     scenario("G2: misses of modifications", &[], &[&[Modify(1), Insert(2)], &[Modify(2), Insert(1)]], true),
