@@ -139,12 +139,6 @@ impl<M: Machine, F: Faults> Bamboo<M, F> {
         match share {
             None => {
                 request.fill(local.own, held, 0);
-                // A first guess: a row that nobody holds.
-                if list::take_free(cell, &request, held) {
-                    local.positions.push(cell.address());
-                    local.holdings.push((cell, request));
-                    return Ok(Some(0));
-                }
             }
             Some(share) => {
                 let held = if share.is_exclusive() { Held::Exclusive } else { held };
@@ -188,7 +182,6 @@ impl<M: Machine, F: Faults> Bamboo<M, F> {
     /// Holds these cells; all their flags, or `None` if the record is unlinked.
     #[inline(always)]
     fn hold(&self, local: &mut BambooLocal<M>, cells: Cells<M>, held: Held) -> Result<Option<u64>, Abort> {
-        M::step(if held == Held::Shared { "lock shared" } else { "lock exclusive" });
         let mut flags = 0;
         for cell in cells {
             match self.hold_cell(local, cell, held)? {
@@ -220,7 +213,7 @@ impl<M: Machine, F: Faults> Bamboo<M, F> {
                 // Up to the next writer, which waits for all before itself; and that one, too, should those between abort. Who is void
                 // has left nothing, and waits for nobody.
                 for other in latched.older_than(request).filter(|other| !other.is(Request::<M>::VOID)) {
-                    if request.is_exclusive() || other.is_exclusive() {
+                    if other.is_exclusive() || request.is_exclusive() && !F::IGNORE_READERS {
                         local.predecessors.push(other.ticket());
                     }
                     if other.is_exclusive() {
@@ -238,6 +231,33 @@ impl<M: Machine, F: Faults> Bamboo<M, F> {
             latched.release();
         }
         if is_void { Err(Abort::new(AbortReason::Wounded)) } else { Ok(()) }
+    }
+
+    /// Holds a row that nobody else holds, and does something with it under the latch, all at once; whether that was so.
+    #[inline(always)]
+    fn use_free(
+        &self,
+        local: &mut BambooLocal<M>,
+        cell: Option<Cell<M>>,
+        held: Held,
+        with: impl FnOnce(),
+    ) -> Result<bool, Abort> {
+        self.wounds.check::<F>(local.own).map_err(Abort::new)?;
+        let Some(cell) = cell.filter(|cell| local.request(*cell).is_none()) else { return Ok(false) };
+        let request = local.requests.take();
+        request.fill(local.own, held, 0);
+        let Some(latched) = list::take_free_latched(cell, &request, held) else {
+            local.requests.give_back();
+            return Ok(false);
+        };
+        with();
+        if held == Held::Shared {
+            request.becomes(Request::<M>::RETIRED, 0);
+        }
+        latched.release();
+        local.positions.push(cell.address());
+        local.holdings.push((cell, request));
+        Ok(true)
     }
 
     /// Shows what was written up to now: it is complete, since something else comes.
@@ -406,6 +426,10 @@ impl<M: Machine, F: Faults> Control<M> for Bamboo<M, F> {
         columns: Projection<'_>,
     ) -> Result<Found, Abort> {
         self.show(cx, local)?;
+        M::step("lock shared");
+        if self.use_free(local, at.only_cell(columns.groups()), Held::Shared, || cx.copy_row(at, columns))? {
+            return Ok(Found::Row);
+        }
         let cells = at.cells(columns.groups());
         let Some(flags) = self.hold(local, cells.clone(), Held::Shared)? else { return Ok(Found::Unlinked) };
         // What the transaction writes itself stays its own until the next access.
@@ -434,14 +458,20 @@ impl<M: Machine, F: Faults> Control<M> for Bamboo<M, F> {
                 Ok(Found::Row)
             };
         }
-        let Some(flags) = self.hold(local, cells.clone(), Held::Exclusive)? else { return Ok(Found::Unlinked) };
-        self.use_held(local, cells, false, || {
+        let reads = matches!(mode, Mode::Modify | Mode::Delete);
+        let mut copy = |flags: u64| {
             if flags & ABSENT != 0 {
                 cx.copy_row(at, Projection::EXISTENCE);
-            } else if matches!(mode, Mode::Modify | Mode::Delete) {
+            } else if reads {
                 cx.copy_row(at, Projection::of_groups(groups));
             }
-        })?;
+        };
+        M::step("lock exclusive");
+        if self.use_free(local, at.only_cell(groups), Held::Exclusive, || copy(0))? {
+            return Ok(Found::Row);
+        }
+        let Some(flags) = self.hold(local, cells.clone(), Held::Exclusive)? else { return Ok(Found::Unlinked) };
+        self.use_held(local, cells, false, || copy(flags))?;
         Ok(flags::found(flags))
     }
 
@@ -495,6 +525,10 @@ impl<M: Machine, F: Faults> Control<M> for Bamboo<M, F> {
     fn commit(&self, cx: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
         for position in 0..cx.writes.len() {
             let write = &cx.writes.entries()[position];
+            if write.merged().is_empty() {
+                continue;
+            }
+            M::step("lock exclusive");
             let cells = write.table().cells(write.record, write.merged());
             let flags = self.hold(local, cells.clone(), Held::Exclusive)?;
             if flags.is_none_or(|flags| flags & ABSENT != 0) {

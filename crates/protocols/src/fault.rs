@@ -54,7 +54,7 @@ faults! {
     OVERTAKE_READS,
     /// Shared locks are released right after the read.
     RELEASE_SHARED_EARLY,
-    /// An exclusive lock is granted while others read.
+    /// An exclusive lock is granted while others read, and not waited for to end.
     IGNORE_READERS,
     /// Rows are locked in the order in which they were declared, and waited for in any.
     LOCK_AS_DECLARED,

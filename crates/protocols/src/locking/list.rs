@@ -561,6 +561,15 @@ pub(crate) fn take_free<M: Machine>(cell: Cell<M>, request: &Request<M>, held: H
     cell.word().compare_exchange(0, taken, Ordering::AcqRel, Ordering::Relaxed).is_ok()
 }
 
+/// Takes a lock that nobody holds, of a row, and its latch.
+#[inline(always)]
+pub(crate) fn take_free_latched<M: Machine>(cell: Cell<M>, request: &Request<M>, held: Held) -> Option<Latched<M>> {
+    let word = held_by(request.address(), held);
+    // Acquire: as in `take_free`; the latch's end publishes the request.
+    let taken = cell.word().compare_exchange(0, word | LATCH, Ordering::Acquire, Ordering::Relaxed).is_ok();
+    taken.then_some(Latched { cell, word, waiters: 0 })
+}
+
 /// Gives back a lock of a row that nobody else holds or waits for; whether that was so.
 #[inline(always)]
 pub(crate) fn give_back_only<M: Machine>(cell: Cell<M>, request: &Request<M>, held: Held) -> bool {

@@ -28,7 +28,8 @@ pub enum Otherwise {
 
 use Otherwise::{BuiltIn, No};
 
-const LOCKING: &[&str] = &["2pl-nowait", "2pl-waitdie", "2pl-woundwait", "2pl-dldetect", "2pl-ordered", "bamboo", "hstore"];
+const LOCKING: &[&str] =
+    &["2pl-nowait", "2pl-waitdie", "2pl-woundwait", "2pl-dldetect", "2pl-ordered", "bamboo", "hstore"];
 
 /// The methods.
 pub const METHODS: &[MethodInfo] = &[
