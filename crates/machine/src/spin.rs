@@ -2,13 +2,15 @@
 
 use std::marker::PhantomData;
 
-use crate::{Activity, Machine};
+use crate::{Activity, Machine, Phase};
 
 /// A wait loop: pauses first, and gives the core away once the wait is longer than any critical section should be, so that a
 /// holder that was descheduled on an oversubscribed machine can run.
 ///
 /// The pauses get longer from look to look. Who looks all the time takes the line from its holder all the time, and the holder holds
 /// the longer the more cores wait: a convoy that grows.
+///
+/// From the first wait until the loop is dropped the worker's time counts as waiting, its looks included.
 ///
 /// ```
 /// # use contend_machine::{Native, Spin};
@@ -20,8 +22,10 @@ use crate::{Activity, Machine};
 /// assert_eq!(spin.count(), 199);
 /// ```
 #[derive(Debug)]
-pub struct Spin<M> {
+pub struct Spin<M: Machine> {
     count: u32,
+    /// What the worker did when it began to wait.
+    before: Phase,
     machine: PhantomData<M>,
 }
 
@@ -32,15 +36,17 @@ impl<M: Machine> Spin<M> {
     /// A wait that has not begun.
     #[inline(always)]
     pub fn new() -> Self {
-        Spin { count: 0, machine: PhantomData }
+        Spin { count: 0, before: Phase::BODY, machine: PhantomData }
     }
 
     /// Waits a little; longer when called often.
     #[inline]
     pub fn wait(&mut self) {
+        if self.count == 0 {
+            self.before = M::phase();
+            M::enter(self.before.doing(Activity::Wait));
+        }
         self.count = self.count.saturating_add(1);
-        let phase = M::phase();
-        M::enter(phase.doing(Activity::Wait));
         if self.count <= PAUSES {
             // 1, 1, 2, 2, 4, 4, ... 32, 32.
             for _ in 0..1u32 << ((self.count - 1) / 2) {
@@ -49,13 +55,21 @@ impl<M: Machine> Spin<M> {
         } else {
             M::yield_now();
         }
-        M::enter(phase);
     }
 
     /// How often this wait has been prolonged.
     #[inline(always)]
     pub fn count(&self) -> u32 {
         self.count
+    }
+}
+
+impl<M: Machine> Drop for Spin<M> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.count > 0 {
+            M::enter(self.before);
+        }
     }
 }
 
