@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use contend_lab::experiment::{
-    Curves, Experiment, Folder, Judgement, Swept, Verdict, index, judge, kept, page, svg, sweep as run, verdict_table,
+    Curves, Experiment, Folder, Judgement, Swept, Verdict, index, judge, kept, page, published_svg, svg, sweep as run,
+    verdict_table,
 };
 use contend_machine::available_cores;
 
@@ -100,7 +101,11 @@ fn deliver(experiment: &Experiment, folder: &Folder, swept: &Swept) -> Result<Ve
         // Nothing was measured yet.
         Err(_) => String::new(),
     };
-    write("index.html", &page(experiment, &swept.curves, &judgements, &figure))?;
+    let published = published_svg(experiment, &swept.curves).transpose()?;
+    if let Some(published) = &published {
+        write("published.svg", published)?;
+    }
+    write("index.html", &page(experiment, &swept.curves, &judgements, &figure, published.as_deref()))?;
     let accesses: u64 = swept.curves.values().flatten().map(|point| point.accesses).sum();
     let seconds: f64 = swept.curves.values().flatten().map(|point| point.host_seconds).sum();
     let mut text =

@@ -38,9 +38,22 @@ pub struct Experiment {
     /// The figure.
     #[serde(default)]
     pub plot: Plot,
+    /// What the source has measured itself, to be drawn beside.
+    #[serde(default)]
+    pub published: Option<Published>,
     /// What must come out.
     #[serde(default)]
     pub assertion: Vec<Assertion>,
+}
+
+/// What the source has measured itself.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Published {
+    /// On what machine, and where the numbers are from.
+    pub by: String,
+    /// The curves: by name, pairs of x and what [`Plot::y`] says.
+    pub curves: BTreeMap<String, Vec<(f64, f64)>>,
 }
 
 /// What all points have in common.
@@ -199,6 +212,9 @@ impl Experiment {
         }
         if experiment.series.is_empty() {
             return Err(bad("an experiment has a [[series]]".into()));
+        }
+        if experiment.published.as_ref().is_some_and(|published| published.curves.values().all(Vec::is_empty)) {
+            return Err(bad("[published] has curves, and each is a list of pairs: [[x, y], ...]".into()));
         }
         let options = known_options(experiment.run.micro);
         for axis in &experiment.axis {

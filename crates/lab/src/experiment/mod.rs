@@ -21,9 +21,9 @@ use serde::{Deserialize, Serialize};
 use crate::result::{Breakdown, Spread};
 
 pub use assertion::{Judgement, Verdict, judge};
-pub use file::{Assertion, Experiment, Point};
+pub use file::{Assertion, Experiment, Point, Published};
 pub use page::{index, page, verdict_table};
-pub use plot::svg;
+pub use plot::{published_svg, svg};
 pub use sweep::{Folder, Swept, kept, sweep};
 
 /// A value on the x-axis.

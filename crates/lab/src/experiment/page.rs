@@ -1,12 +1,18 @@
 //! The page of an experiment, and the page of many.
 
-use super::{Curves, Experiment, Judgement, Verdict};
+use super::{Curves, Experiment, Judgement, Published, Verdict};
 use crate::compare::show_rate;
 use crate::report::{breakdown_bars, document, escape};
 use crate::result::Breakdown;
 
-/// The page. `figure` is the figure as SVG.
-pub fn page(experiment: &Experiment, curves: &Curves, judgements: &[Judgement], figure: &str) -> String {
+/// The page. `figure` is the figure as SVG, and `published` what the source has measured itself.
+pub fn page(
+    experiment: &Experiment,
+    curves: &Curves,
+    judgements: &[Judgement],
+    figure: &str,
+    published: Option<&str>,
+) -> String {
     let mut body = format!(
         "<h1>{}</h1><p class=\"finding\">{}</p><p>{}</p><p class=\"soft\">{}</p>",
         escape(&experiment.id),
@@ -18,6 +24,9 @@ pub fn page(experiment: &Experiment, curves: &Curves, judgements: &[Judgement], 
         body += &format!("<p>{}</p>", escape(experiment.notes.trim()));
     }
     body += &format!("<figure>{figure}</figure>");
+    if let (Some(figure), Some(Published { by, .. })) = (published, &experiment.published) {
+        body += &format!("<figure>{figure}<figcaption class=\"soft\">{}</figcaption></figure>", escape(by));
+    }
     body += &breakdowns(experiment, curves);
     body += "<h2>What must come out</h2>";
     body += &verdicts(judgements);

@@ -46,6 +46,9 @@ fn label(metric: Metric) -> &'static str {
     }
 }
 
+/// A curve: its name, its place among the curves of the experiment, and its points.
+type Line<'a> = (&'a str, usize, Vec<(f64, f64)>);
+
 /// The figure.
 ///
 /// # Errors
@@ -55,15 +58,32 @@ pub fn svg(experiment: &Experiment, curves: &Curves) -> Result<String, LabError>
     // Names stand side by side, in the order of the file.
     let names: Vec<&X> = experiment.axis[0].values.iter().filter(|x| x.number().is_none()).collect();
     let place = |x: &X| x.number().or_else(|| names.iter().position(|name| *name == x).map(|place| place as f64));
-    let lines: Vec<(&str, Vec<(f64, f64)>)> = curves
-        .iter()
-        .map(|(name, points)| {
-            let points = points.iter().filter_map(|point| Some((place(&point.x)?, value(metric, point)?)));
-            (name.as_str(), points.filter(|(_, y)| y.is_finite()).collect::<Vec<_>>())
-        })
-        .filter(|(_, points)| !points.is_empty())
-        .collect();
-    let all = || lines.iter().flat_map(|(_, points)| points.iter().copied());
+    let lines = curves.iter().enumerate().map(|(number, (name, points))| {
+        let points = points.iter().filter_map(|point| Some((place(&point.x)?, value(metric, point)?)));
+        (name.as_str(), number, points.filter(|(_, y)| y.is_finite()).collect())
+    });
+    figure(experiment, &experiment.title, &lines.collect::<Vec<_>>())
+}
+
+/// What the source has measured itself, in the same colours; `None` if the experiment does not say.
+///
+/// # Errors
+/// There is nothing to draw.
+pub fn published_svg(experiment: &Experiment, curves: &Curves) -> Option<Result<String, LabError>> {
+    let published = experiment.published.as_ref()?;
+    let mut further = curves.len();
+    let lines = published.curves.iter().map(|(name, points)| {
+        let number = curves.keys().position(|own| own == name).unwrap_or_else(|| {
+            further += 1;
+            further - 1
+        });
+        (name.as_str(), number, points.clone())
+    });
+    Some(figure(experiment, "as published", &lines.collect::<Vec<_>>()))
+}
+
+fn figure(experiment: &Experiment, title: &str, lines: &[Line<'_>]) -> Result<String, LabError> {
+    let all = || lines.iter().flat_map(|(_, _, points)| points.iter().copied());
     if all().next().is_none() {
         return Err(LabError::BadInput(format!("experiment {} has no points to draw", experiment.id)));
     }
@@ -77,11 +97,12 @@ pub fn svg(experiment: &Experiment, curves: &Curves) -> Result<String, LabError>
         // Nothing is below the axis of a logarithm: zeros stand on it.
         let least = all().map(|(_, y)| y).filter(|y| *y > 0.0).fold(y_high, f64::min);
         let y = if y_log { (least / 2.0)..(y_high * 1.5) } else { 0.0..(y_high.max(1e-9) * 1.05) };
+        let (floor, plain) = (least / 2.0, 0.0);
         let outcome = match (x_log, y_log) {
-            (true, true) => draw(&area, experiment, &lines, x.log_scale(), y.log_scale(), least / 2.0),
-            (true, false) => draw(&area, experiment, &lines, x.log_scale(), y, 0.0),
-            (false, true) => draw(&area, experiment, &lines, x, y.log_scale(), least / 2.0),
-            (false, false) => draw(&area, experiment, &lines, x, y, 0.0),
+            (true, true) => draw(&area, (experiment, title), lines, x.log_scale(), y.log_scale(), floor),
+            (true, false) => draw(&area, (experiment, title), lines, x.log_scale(), y, plain),
+            (false, true) => draw(&area, (experiment, title), lines, x, y.log_scale(), floor),
+            (false, false) => draw(&area, (experiment, title), lines, x, y, plain),
         };
         outcome.map_err(|error| LabError::BadInput(format!("experiment {}: can't draw: {error}", experiment.id)))?;
     }
@@ -94,8 +115,8 @@ fn bounds(values: impl Iterator<Item = f64>) -> (f64, f64) {
 
 fn draw<X, Y>(
     area: &DrawingArea<SVGBackend<'_>, plotters::coord::Shift>,
-    experiment: &Experiment,
-    lines: &[(&str, Vec<(f64, f64)>)],
+    (experiment, title): (&Experiment, &str),
+    lines: &[Line<'_>],
     x: X,
     y: Y,
     floor: f64,
@@ -110,7 +131,7 @@ where
     area.fill(&WHITE)?;
     let mut chart = ChartBuilder::on(area)
         .margin(14)
-        .caption(&experiment.title, ("sans-serif", 18))
+        .caption(title, ("sans-serif", 18))
         .x_label_area_size(44)
         .y_label_area_size(84)
         .build_cartesian_2d(x, y)?;
@@ -129,7 +150,7 @@ where
         .x_label_formatter(&show_x)
         .y_label_formatter(&|y| show(metric, *y))
         .draw()?;
-    for (number, (name, points)) in lines.iter().enumerate() {
+    for (name, number, points) in lines.iter().filter(|(_, _, points)| !points.is_empty()) {
         let colour = COLOURS[number % COLOURS.len()];
         let points: Vec<(f64, f64)> = points.iter().map(|(x, y)| (*x, y.max(floor))).collect();
         chart

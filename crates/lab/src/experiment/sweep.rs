@@ -329,6 +329,17 @@ holds = 'T("add",1) > T("add",4)'
     }
 
     #[test]
+    fn what_was_published_is_drawn_beside() {
+        let published = |curves: &str| format!("{TEXT}\n[published]\nby = \"them\"\n[published.curves]\n{curves}\n");
+        let experiment = tiny(&published("add = [[1, 5e6], [4, 2e6]]\nother = [[1, 1e6]]"));
+        let svg = super::super::published_svg(&experiment, &Curves::default()).expect("it says").expect("drawn");
+        assert!(svg.contains("as published") && svg.contains("other"), "{svg}");
+        assert!(super::super::published_svg(&tiny(TEXT), &Curves::default()).is_none());
+        let error = Experiment::from_toml("tiny.toml", &published("add = []")).expect_err("no points").to_string();
+        assert!(error.contains("[published]") && error.contains("pairs"), "{error}");
+    }
+
+    #[test]
     fn points_of_another_version_are_refused() {
         let out = tempfile::tempdir().expect("a folder");
         let experiment = tiny(TEXT);
