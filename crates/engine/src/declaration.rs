@@ -58,19 +58,32 @@ impl<M: Machine> DeclaredRow<M> {
 #[derive(Debug)]
 pub struct Declaration<M: Machine> {
     needs: Needs,
+    reads_only: bool,
     rows: Vec<DeclaredRow<M>>,
     partitions: Vec<usize>,
 }
 
 impl<M: Machine> Declaration<M> {
     pub(crate) fn new(needs: Needs) -> Self {
-        Declaration { needs, rows: Vec::new(), partitions: Vec::new() }
+        Declaration { needs, reads_only: false, rows: Vec::new(), partitions: Vec::new() }
     }
 
     /// What is asked for: the rest need not be said.
     #[inline(always)]
     pub fn needs(&self) -> Needs {
         self.needs
+    }
+
+    /// The transaction will only read. A protocol that has snapshots serves it from one, and then aborts it if it writes after all
+    /// ([`AbortReason::Unsupported`](crate::AbortReason::Unsupported)).
+    pub fn read_only(&mut self) {
+        self.reads_only = true;
+    }
+
+    /// Whether it said so.
+    #[inline(always)]
+    pub fn is_read_only(&self) -> bool {
+        self.reads_only
     }
 
     /// The transaction will touch this row, if it is there, and perhaps write it.
@@ -110,6 +123,7 @@ impl<M: Machine> Declaration<M> {
 
     #[inline(always)]
     pub(crate) fn clear(&mut self) {
+        self.reads_only = false;
         self.rows.clear();
         self.partitions.clear();
     }

@@ -8,14 +8,14 @@ use contend_machine::{Activity, Atomic64, Machine, Operation, Ordering, Phase};
 use parking_lot::{Mutex, RwLock};
 
 use crate::abort::{Abort, AbortCounts, AbortReason};
-use crate::declaration::{Declaration, Needs};
+use crate::declaration::Declaration;
 use crate::epoch::Epochs;
 use crate::garbage::{Corpse, Garbage};
 use crate::group::Groups;
 use crate::history::{Committed, Part, Recording, Version};
 use crate::protocol::{Context, Control, Initial, Unlink};
 use crate::sets::{NodeSet, WriteKind, WriteSet};
-use crate::slab::Arena;
+use crate::slab::Arenas;
 use crate::table::{AnyTable, OutOfMemory, Placed, Shape, Table, TableSpec};
 use crate::transaction::Transaction;
 
@@ -228,14 +228,17 @@ impl<P: Control<M>, M: Machine> Engine<P, M> {
                 nodes: NodeSet::default(),
                 scratch: vec![0; 16],
                 declaration: Declaration::new(self.protocol.info().needs),
+                began_in: 0,
                 epoch: &self.epochs,
+                arenas: Arenas::default(),
+                replaced: Vec::new(),
             },
+            asks: self.protocol.wants_declarations(),
             local: self.protocol.local(slot),
             seen_epoch: Epochs::<M>::NOT_SEEN,
             next_txn: self.used_numbers.lock().get(&slot).copied().unwrap_or(0),
             since_maintenance: 0,
             collected_in: 0,
-            arenas: Vec::new(),
             garbage: Garbage::default(),
             recording: self.config.history.then(Recording::default),
             commits: 0,
@@ -280,12 +283,13 @@ impl<P: Control<M>, M: Machine> Engine<P, M> {
 pub struct Worker<P: Control<M>, M: Machine> {
     pub(crate) cx: Context<M>,
     pub(crate) local: P::Local,
+    /// Whether the protocol wants to be told what a transaction will do.
+    asks: bool,
     seen_epoch: u64,
     next_txn: u64,
     since_maintenance: u32,
     /// The epoch of the last collection.
     collected_in: u64,
-    arenas: Vec<Option<Arena<M>>>,
     garbage: Garbage<M>,
     pub(crate) recording: Option<Recording>,
     commits: u64,
@@ -346,15 +350,20 @@ impl<P: Control<M>, M: Machine> Worker<P, M> {
         self.seen_epoch = self.engine.epochs.refresh(self.cx.worker, self.seen_epoch);
         self.next_txn += 1;
         self.cx.writes.txn = self.next_txn * self.engine.config.workers_max as u64 + self.cx.worker as u64;
-        let asks = self.engine.protocol.info().needs != Needs::Nothing;
-        if asks {
+        self.cx.began_in = self.seen_epoch;
+        if self.asks {
             declare(&mut self.cx.declaration);
         }
         let begun = self.engine.protocol.begin(&mut self.cx, &mut self.local);
-        if asks {
+        if self.asks {
             self.cx.declaration.clear();
         }
         Transaction::new(self, begun.err().map(|abort| abort.reason))
+    }
+
+    /// Begins a transaction that will only read: with some protocols, of a state some epochs old, and then it never aborts.
+    pub fn begin_read_only(&mut self) -> Transaction<'_, P, M> {
+        self.begin_declared(Declaration::read_only)
     }
 
     /// Runs a transaction once: commits if `body` returns `Ok`.
@@ -413,6 +422,7 @@ impl<P: Control<M>, M: Machine> Worker<P, M> {
         if let Some(orphan) = self.engine.orphans.lock().pop() {
             self.garbage.tombstones.extend(orphan.tombstones);
             self.garbage.unlinked.extend(orphan.unlinked);
+            self.garbage.versions.extend(orphan.versions);
         }
         let at_once = COLLECT_AT_ONCE + 2 * std::mem::take(&mut self.garbage.queued);
         // Looking for the oldest epoch reads a line of every worker's: not for nothing.
@@ -425,7 +435,10 @@ impl<P: Control<M>, M: Machine> Worker<P, M> {
             self.unlink(corpse, oldest);
         }
         while let Some(corpse) = Garbage::pop_older(&mut self.garbage.unlinked, oldest) {
-            self.arena_of(corpse.table).release(corpse.record);
+            self.release_of(corpse.table, corpse.record);
+        }
+        while let Some(version) = Garbage::pop_older(&mut self.garbage.versions, oldest) {
+            self.release_of(version.table, version.record);
         }
     }
 
@@ -443,12 +456,9 @@ impl<P: Control<M>, M: Machine> Worker<P, M> {
         }
     }
 
-    fn arena_of(&mut self, table: u32) -> &mut Arena<M> {
-        let table = table as usize;
-        if self.arenas.len() <= table {
-            self.arenas.resize_with(table + 1, || None);
-        }
-        self.arenas[table].get_or_insert_with(|| self.engine.tables.read()[table].core().slabs().arena())
+    fn release_of(&mut self, table: u32, record: crate::Record<M>) {
+        let tables = self.engine.tables.read();
+        self.cx.arenas.of(table, tables[table as usize].core().slabs()).release(record);
     }
 
     /// A record with the protocol's initial metadata, known to nobody else.
@@ -457,20 +467,20 @@ impl<P: Control<M>, M: Machine> Worker<P, M> {
         table: &Table<M, K>,
         initial: Initial,
     ) -> Result<crate::Record<M>, OutOfMemory> {
-        let arena = self.arena_of(table.id());
-        let record = table.slabs().allocate(arena).ok_or(OutOfMemory)?;
+        let record = table.slabs().allocate(self.cx.arenas.of(table.id(), table.slabs())).ok_or(OutOfMemory)?;
         self.engine.protocol.init(table.cells(record, Groups::ALL), initial);
         Ok(record)
     }
 
     /// Takes back a record that nobody else has seen.
     pub(crate) fn release<K: Key>(&mut self, table: &Table<M, K>, record: crate::Record<M>) {
-        self.arena_of(table.id()).release(record);
+        self.cx.arenas.of(table.id(), table.slabs()).release(record);
     }
 
     pub(crate) fn finish_commit(&mut self) {
         self.commits += 1;
         self.queue_garbage(true);
+
         if let Some(recording) = &mut self.recording {
             recording.commit(self.cx.worker, &self.cx.writes);
         }
@@ -490,6 +500,9 @@ impl<P: Control<M>, M: Machine> Worker<P, M> {
     fn clear(&mut self) {
         self.cx.writes.clear();
         self.cx.nodes.clear();
+        for (table, record, epoch) in self.cx.replaced.drain(..) {
+            self.garbage.versions.push_back(Corpse { record, table, key: KeyWords::default(), epoch });
+        }
     }
 
     /// Queues the tombstones that this transaction has made: what it deleted, and placeholders that got no row.
@@ -522,10 +535,8 @@ impl<P: Control<M>, M: Machine> Worker<P, M> {
 impl<P: Control<M>, M: Machine> Drop for Worker<P, M> {
     fn drop(&mut self) {
         let tables = self.engine.tables.read();
-        for (table, arena) in self.arenas.drain(..).enumerate() {
-            if let Some(arena) = arena {
-                tables[table].core().slabs().park(arena);
-            }
+        for (table, arena) in self.cx.arenas.take_all() {
+            tables[table].core().slabs().park(arena);
         }
         if !self.garbage.is_empty() {
             self.engine.orphans.lock().push(std::mem::take(&mut self.garbage));

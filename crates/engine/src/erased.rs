@@ -35,6 +35,7 @@ trait Behind<M: Machine>: Send + Sync {
     fn info(&self) -> Info;
     fn meta_words(&self) -> usize;
     fn prepare(&mut self, workers: usize, partitions: usize);
+    fn wants_declarations(&self) -> bool;
     fn local(&self, worker: usize) -> AnyLocal;
     fn init(&self, cells: Cells<M>, initial: Initial);
     fn begin(&self, cx: &mut Context<M>, local: &mut AnyLocal) -> Result<(), Abort>;
@@ -87,6 +88,10 @@ macro_rules! forward {
                 Control::prepare(self, workers, partitions);
             }
 
+            fn wants_declarations(&self) -> bool {
+                Control::wants_declarations(self)
+            }
+
             fn local(&self, worker: usize) -> AnyLocal {
                 Box::new(Control::local(self, worker))
             }
@@ -121,6 +126,10 @@ macro_rules! forward {
 
             fn prepare(&mut self, workers: usize, partitions: usize) {
                 self.0.prepare(workers, partitions);
+            }
+
+            fn wants_declarations(&self) -> bool {
+                self.0.wants_declarations()
             }
 
             fn local(&self, worker: usize) -> AnyLocal {

@@ -25,13 +25,15 @@ pub(crate) struct Corpse<M: Machine> {
 pub(crate) struct Garbage<M: Machine> {
     pub(crate) tombstones: VecDeque<Corpse<M>>,
     pub(crate) unlinked: VecDeque<Corpse<M>>,
+    /// Old versions, which have no keys.
+    pub(crate) versions: VecDeque<Corpse<M>>,
     /// Tombstones queued since the last collection: it looks at more than these, so that the queue does not grow for ever.
     pub(crate) queued: usize,
 }
 
 impl<M: Machine> Default for Garbage<M> {
     fn default() -> Self {
-        Garbage { tombstones: VecDeque::new(), unlinked: VecDeque::new(), queued: 0 }
+        Garbage { tombstones: VecDeque::new(), unlinked: VecDeque::new(), versions: VecDeque::new(), queued: 0 }
     }
 }
 
@@ -45,12 +47,12 @@ impl<M: Machine> Garbage<M> {
     /// Whether the first corpse of a queue was queued so long ago that it may be due, now that the global epoch is `current`: no
     /// worker's epoch is later.
     pub(crate) fn may_be_due(&self, current: u64) -> bool {
-        [&self.tombstones, &self.unlinked]
+        [&self.tombstones, &self.unlinked, &self.versions]
             .into_iter()
             .any(|queue| queue.front().is_some_and(|first| current > first.epoch + 1))
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.tombstones.is_empty() && self.unlinked.is_empty()
+        self.tombstones.is_empty() && self.unlinked.is_empty() && self.versions.is_empty()
     }
 }

@@ -6,13 +6,14 @@
 use contend_index::{Change, Leaf};
 use contend_machine::{Activity, Machine};
 
-use crate::abort::Abort;
+use crate::abort::{Abort, AbortReason};
 use crate::declaration::{Declaration, Needs};
 use crate::group::Groups;
 use crate::options::Options;
 use crate::record::{Cell, Cells, Record};
 use crate::row::{Projection, Span};
 use crate::sets::{NodeSet, WriteSet};
+use crate::slab::Arenas;
 use crate::table::TableCore;
 
 /// What a protocol promises of the histories that it allows (Adya, Liskov, O'Neil: "Generalized isolation level definitions",
@@ -145,8 +146,14 @@ pub struct Context<M: Machine> {
     pub scratch: Vec<u64>,
     /// What the transaction said before it began.
     pub declaration: Declaration<M>,
+    /// The epoch in which the transaction began, or one later: all that commit in an epoch before the one before it have ended.
+    pub(crate) began_in: u64,
     /// The global epoch, for protocols that order commits by it.
     pub(crate) epoch: *const crate::epoch::Epochs<M>,
+    /// The worker's share of each table's memory.
+    pub(crate) arenas: Arenas<M>,
+    /// Versions that were replaced, to be reused: table, record, and the epoch that every worker has to be two past.
+    pub(crate) replaced: Vec<(u32, Record<M>, u64)>,
 }
 
 // SAFETY: the epochs belong to the engine, which a worker keeps alive, and are `Sync`.
@@ -158,6 +165,52 @@ impl<M: Machine> Context<M> {
     pub fn current_epoch(&self) -> u64 {
         // SAFETY: the worker that owns this context keeps the engine, and so the epochs.
         unsafe { &*self.epoch }.current()
+    }
+
+    /// The epoch that the worker was seen in when the transaction began. The global epoch is at most one later; and no
+    /// transaction runs any more that could commit in an epoch before the one before it.
+    #[inline(always)]
+    pub fn began_in(&self) -> u64 {
+        self.began_in
+    }
+
+    /// A copy of the record that the entry at this position writes, as it stands, in memory of its own: an older version, in no index.
+    /// Its metadata is for the protocol to set. What is copied of cells that the caller does not hold is of no state.
+    ///
+    /// # Errors
+    /// The machine has no more memory.
+    pub fn copy_version(&mut self, position: usize) -> Result<Record<M>, Abort> {
+        let write = &self.writes.entries()[position];
+        let table = write.table();
+        let arena = self.arenas.of(table.id(), table.slabs());
+        let copy = table.slabs().allocate(arena).ok_or(Abort::new(AbortReason::OutOfMemory))?;
+        let payload = table.payload(write.record);
+        if self.scratch.len() < payload.len() {
+            self.scratch.resize(payload.len(), 0);
+        }
+        let scratch = &mut self.scratch[..payload.len()];
+        M::copy_out(payload, scratch);
+        M::copy_in(table.payload(copy), scratch);
+        Ok(copy)
+    }
+
+    /// Says that a version of the record that the entry at this position writes is of no interest any more to who begins two epochs
+    /// after `epoch`, or later: it is reused when all others have ended.
+    pub fn retire_version(&mut self, position: usize, version: Record<M>, epoch: u64) {
+        self.replaced.push((self.writes.entries()[position].table().id(), version, epoch));
+    }
+
+    /// Copies a cell's part of a row to [`Context::scratch`], and its writer's number if history is recorded.
+    pub fn copy_cell(&mut self, at: At<'_, M>, number: usize) {
+        let (payload, words) = (at.table.payload(at.record), at.table.cell_words(number));
+        if self.scratch.len() < payload.len() {
+            self.scratch.resize(payload.len(), 0);
+        }
+        M::copy_out(&payload[words.clone()], &mut self.scratch[words]);
+        if at.table.records_history() {
+            let signature = at.table.signature(number);
+            M::copy_out(&payload[signature..=signature], &mut self.scratch[signature..=signature]);
+        }
     }
 
     /// Copies what is needed of a record's row to [`Context::scratch`]. The protocol sees to it that each cell is of one state.
@@ -228,6 +281,11 @@ pub trait Control<M: Machine>: Sized + Send + Sync + 'static {
     /// There will be workers of numbers below `workers`, and partitions of numbers below `partitions`. Called once, before anything else.
     fn prepare(&mut self, workers: usize, partitions: usize) {
         let _ = (workers, partitions);
+    }
+
+    /// Whether the protocol wants to be told what a transaction says of itself: [`Context::declaration`].
+    fn wants_declarations(&self) -> bool {
+        self.info().needs != Needs::Nothing
     }
 
     /// The state of a worker.

@@ -42,6 +42,38 @@ pub(crate) struct Arena<M: Machine> {
     free: Vec<Record<M>>,
 }
 
+/// A worker's arenas, by table.
+pub(crate) struct Arenas<M: Machine>(Vec<Option<Arena<M>>>);
+
+impl<M: Machine> Default for Arenas<M> {
+    fn default() -> Self {
+        Arenas(Vec::new())
+    }
+}
+
+impl<M: Machine> std::fmt::Debug for Arenas<M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Arenas").field(&self.0.len()).finish()
+    }
+}
+
+impl<M: Machine> Arenas<M> {
+    /// That of a table of this number, which has these slabs.
+    #[inline]
+    pub(crate) fn of(&mut self, table: u32, slabs: &Slabs<M>) -> &mut Arena<M> {
+        let table = table as usize;
+        if self.0.len() <= table {
+            self.0.resize_with(table + 1, || None);
+        }
+        self.0[table].get_or_insert_with(|| slabs.arena())
+    }
+
+    /// All of them, with their tables' numbers.
+    pub(crate) fn take_all(&mut self) -> impl Iterator<Item = (usize, Arena<M>)> + '_ {
+        self.0.drain(..).enumerate().filter_map(|(table, arena)| Some((table, arena?)))
+    }
+}
+
 // SAFETY: the pointer is to unused slots that only this arena hands out.
 unsafe impl<M: Machine> Send for Arena<M> {}
 

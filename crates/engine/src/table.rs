@@ -170,6 +170,17 @@ impl<M: Machine> TableCore<M> {
         unsafe { record.cells(self.cell_numbers(groups), self.meta_words) }
     }
 
+    /// The record that [`Record::value`] has made this of.
+    ///
+    /// # Safety
+    /// It was a record of this table, and is not reused meanwhile: of an old version, see [`Context::retire_version`].
+    ///
+    /// [`Context::retire_version`]: crate::Context::retire_version
+    pub unsafe fn version(&self, value: u64) -> Record<M> {
+        // SAFETY: by the caller's promise.
+        unsafe { Record::from_value(value) }
+    }
+
     /// The words of these groups, a span for each.
     pub(crate) fn spans(&self, groups: Groups) -> impl Iterator<Item = Span> {
         self.own_groups(groups).into_iter().map(|group| self.groups[group])
@@ -206,7 +217,7 @@ impl<M: Machine> TableCore<M> {
     /// Whether each cell's version is signed by its writer in a word behind the row. Like the row, the word is read and written
     /// under the protocol's own rules, so that a history says what the protocol really did.
     #[inline(always)]
-    pub(crate) fn records_history(&self) -> bool {
+    pub fn records_history(&self) -> bool {
         self.history
     }
 

@@ -233,7 +233,7 @@ impl<M: Machine, F: Faults> Control<M> for HStore<M, F> {
     }
 
     fn unlink(&self, cells: Cells<M>, _: u64) -> Unlink {
-        optimistic::unlink(cells)
+        optimistic::unlink(cells, |_| true)
     }
 
     fn is_absent(&self, record: Record<M>) -> bool {

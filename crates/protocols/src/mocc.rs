@@ -342,7 +342,7 @@ impl<M: Machine, F: Faults> Control<M> for Mocc<F> {
     }
 
     fn unlink(&self, cells: Cells<M>, _: u64) -> Unlink {
-        optimistic::unlink(cells)
+        optimistic::unlink(cells, |_| true)
     }
 
     fn is_absent(&self, record: Record<M>) -> bool {

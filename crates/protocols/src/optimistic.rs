@@ -227,7 +227,7 @@ impl<M: Machine> Footprint<M> {
 }
 
 /// Where a TID has its epoch; below is the number in it (Silo's paper, section 4.2).
-const EPOCH_SHIFT: u32 = 32;
+pub(crate) const EPOCH_SHIFT: u32 = 32;
 
 /// A TID larger than all these versions, in this epoch.
 ///
@@ -289,13 +289,13 @@ pub(crate) fn init<M: Machine>(cells: Cells<M>, initial: Initial, placeholder: u
     }
 }
 
-/// Marks a tombstone as unlinked, if it still is one.
-pub(crate) fn unlink<M: Machine>(mut cells: Cells<M>) -> Unlink {
+/// Marks a tombstone as unlinked, if it still is one, and `may_go` says so of its word.
+pub(crate) fn unlink<M: Machine>(mut cells: Cells<M>, may_go: impl Fn(u64) -> bool) -> Unlink {
     M::step("unlink");
     let Some(first) = cells.next() else { return Unlink::Busy };
     // Relaxed: the exchange decides.
     let word = first.word().load(Ordering::Relaxed);
-    if word & LOCKED != 0 {
+    if word & LOCKED != 0 || word & ABSENT != 0 && !may_go(word) {
         return Unlink::Busy;
     }
     let (new, outcome) = if word & ABSENT != 0 {

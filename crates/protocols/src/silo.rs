@@ -26,11 +26,15 @@
 //! into the index at once: who meets it observes an absent record. (A placeholder that stays locked until commit lets two crossing
 //! inserts and scans wait for each other.)
 //!
-//! **Departures from the paper.** No snapshots yet. The TID has no worker number; it is unique in a record's history, which is all that
+//! **Snapshots** (`silo.snapshots=on`) for transactions that say beforehand that they will only read: [`snapshot`].
+//!
+//! **Departures from the paper.** A snapshot is at the end of every epoch, not of every 25th (`silo.snapshot_epochs`). The TID has no worker number; it is unique in a record's history, which is all that
 //! validation needs. Tombstones are reused by an insert of the same key.
 //!
 //! **Defaults.** `silo.wait=spin`, the bounded try-lock of STO: where commit-time updates leave a hot record's lock as its only
 //! contention, those that meet there need not abort, and nothing has to be sorted. The paper has `wait`, CCBench `nowait`.
+
+mod snapshot;
 
 use std::marker::PhantomData;
 
@@ -44,6 +48,7 @@ use crate::fault::{Faults, Sound};
 use crate::flags::{ABSENT, LOCKED};
 use crate::method::ReadPhaseOptions;
 use crate::optimistic::{self, FLAGS, Footprint, OWN, WAITS_MAX, observed};
+use snapshot::Snapshots;
 
 /// What a committing writer does about a lock that another holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +68,10 @@ options! {
     pub struct SiloOptions {
         /// What a committing writer does about a lock that another holds: wait in address order, spin for a moment, or abort.
         "silo.wait" wait: Wait = Wait::Spin, in ();
+        /// Keep old versions, of which transactions read that say beforehand that they will only read: these never abort.
+        "silo.snapshots" snapshots: bool = false, in ();
+        /// With snapshots: so many epochs lie between two.
+        "silo.snapshot_epochs" snapshot_epochs: u32 = 1, in 1..=1000;
     }
 }
 
@@ -82,11 +91,15 @@ pub struct SiloLocal<M: Machine> {
     overwritten: u64,
     /// The version of the worker's last commit.
     last: u64,
+    /// The epoch whose end the transaction sees, if it sees a snapshot.
+    snapshot: Option<u64>,
+    /// What was copied for snapshots, and of which write. Kept for its memory.
+    copies: Vec<(usize, Record<M>)>,
 }
 
 impl<M: Machine> Default for SiloLocal<M> {
     fn default() -> Self {
-        SiloLocal { footprint: Footprint::default(), overwritten: 0, last: 0 }
+        SiloLocal { footprint: Footprint::default(), overwritten: 0, last: 0, snapshot: None, copies: Vec::new() }
     }
 }
 
@@ -129,6 +142,10 @@ impl<F: Faults> Silo<F> {
         cx.nodes.validate()
     }
 
+    fn snapshots(&self) -> Option<Snapshots> {
+        self.options.snapshots.then(|| Snapshots { every: self.options.snapshot_epochs.into() })
+    }
+
     fn placeholder() -> u64 {
         if F::SHOW_PLACEHOLDERS { 0 } else { ABSENT }
     }
@@ -156,18 +173,33 @@ impl<M: Machine, F: Faults> Control<M> for Silo<F> {
         <Self as Protocol<M>>::INFO
     }
 
+    fn meta_words(&self) -> usize {
+        if self.options.snapshots { 2 } else { 1 }
+    }
+
+    fn wants_declarations(&self) -> bool {
+        self.options.snapshots
+    }
+
     fn local(&self, _: usize) -> SiloLocal<M> {
         SiloLocal::default()
     }
 
     fn init(&self, cells: Cells<M>, initial: Initial) {
+        if self.options.snapshots {
+            cells.clone().for_each(snapshot::forget_copies);
+        }
         optimistic::init(cells, initial, Self::placeholder());
     }
 
     #[inline(always)]
-    fn begin(&self, _: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
+    fn begin(&self, cx: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
         local.footprint.clear();
         local.overwritten = 0;
+        local.snapshot = match self.snapshots() {
+            Some(snapshots) if cx.declaration.is_read_only() => Some(snapshots.seen_from(cx.began_in())),
+            _ => None,
+        };
         Ok(())
     }
 
@@ -179,7 +211,10 @@ impl<M: Machine, F: Faults> Control<M> for Silo<F> {
         at: At<'_, M>,
         columns: Projection<'_>,
     ) -> Result<Found, Abort> {
-        local.footprint.observe(cx, at, columns, |_, _| true)
+        match local.snapshot {
+            None => local.footprint.observe(cx, at, columns, |_, _| true),
+            Some(snapshot) => Snapshots::read(cx, at, columns, snapshot),
+        }
     }
 
     #[inline(always)]
@@ -191,6 +226,9 @@ impl<M: Machine, F: Faults> Control<M> for Silo<F> {
         groups: Groups,
         mode: Mode,
     ) -> Result<Found, Abort> {
+        if local.snapshot.is_some() {
+            return Err(Abort::new(AbortReason::Unsupported));
+        }
         local.footprint.prepare_write(cx, at, groups, mode, !F::WRITE_WRONG_CELL, |_, _| true)
     }
 
@@ -201,13 +239,17 @@ impl<M: Machine, F: Faults> Control<M> for Silo<F> {
         at: At<'_, M>,
         change: &Change<M>,
     ) -> Result<(), Abort> {
+        if local.snapshot.is_some() {
+            return Err(Abort::new(AbortReason::Unsupported));
+        }
         local.footprint.observe_placeholder(at, Self::placeholder())?;
         cx.nodes.follow(change)
     }
 
     #[inline(always)]
-    fn gap(&self, cx: &mut Context<M>, _: &mut Self::Local, leaf: Leaf<M>, version: u64) -> Result<(), Abort> {
-        if !F::FORGET_GAPS {
+    fn gap(&self, cx: &mut Context<M>, local: &mut Self::Local, leaf: Leaf<M>, version: u64) -> Result<(), Abort> {
+        // What a snapshot lacks will not come: an insert is of a later epoch.
+        if !F::FORGET_GAPS && local.snapshot.is_none() {
             cx.nodes.add(leaf, version);
         }
         Ok(())
@@ -252,6 +294,9 @@ impl<M: Machine, F: Faults> Control<M> for Silo<F> {
         // Phase 3: install.
         let older = (!F::FORGET_OLDER_TIDS).then(|| local.footprint.newest_read().max(local.overwritten));
         let version = optimistic::next_tid(older.unwrap_or(0).max(local.last), epoch)?;
+        if let Some(snapshots) = self.snapshots() {
+            snapshots.keep(cx, &mut local.copies, version)?;
+        }
         optimistic::install_all(cx, Self::cells_of, version);
         local.last = version;
         Ok(())
@@ -261,8 +306,8 @@ impl<M: Machine, F: Faults> Control<M> for Silo<F> {
         local.footprint.unlock_all();
     }
 
-    fn unlink(&self, cells: Cells<M>, _: u64) -> Unlink {
-        optimistic::unlink(cells)
+    fn unlink(&self, cells: Cells<M>, oldest: u64) -> Unlink {
+        optimistic::unlink(cells, |word| self.snapshots().is_none_or(|snapshots| snapshots.lets_unlink(word, oldest)))
     }
 
     fn is_absent(&self, record: Record<M>) -> bool {

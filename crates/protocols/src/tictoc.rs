@@ -391,7 +391,7 @@ impl<M: Machine, F: Faults> Control<M> for TicToc<F> {
     }
 
     fn unlink(&self, cells: Cells<M>, _: u64) -> Unlink {
-        match optimistic::unlink(cells.clone()) {
+        match optimistic::unlink(cells.clone(), |_| true) {
             Unlink::Marked { .. } => {
                 // Nobody moves the interval of what is unlinked. Acquire: pairs with the AcqRel of who did before.
                 let read_up_to = cells.map(|cell| rts(cell.word().load(Ordering::Acquire) & !UNLINKED)).max();

@@ -187,6 +187,9 @@ impl<M: Machine> Workload<M> for Bank<M> {
     }
 
     fn declare(&self, input: &Input, declaration: &mut Declaration<M>) {
+        if input.audit {
+            declaration.read_only();
+        }
         let mut touches = |account, writes| {
             declaration.row(&self.table, account, writes);
             declaration.partition((account % self.options.partitions) as usize);

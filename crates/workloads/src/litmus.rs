@@ -312,6 +312,11 @@ impl<M: Machine> Workload<M> for Litmus<M> {
     }
 
     fn declare(&self, input: &Input, declaration: &mut Declaration<M>) {
+        let reads =
+            |step: &Step| matches!(step, Read(_) | Batch(..) | Scan(..) | ReadLeft(_) | ReadRight(_) | ScanOther(..));
+        if input.0.iter().all(reads) {
+            declaration.read_only();
+        }
         for step in &input.0 {
             let (table, keys, writes) = match *step {
                 Read(key) | ReadLeft(key) | ReadRight(key) => (&self.items, key..=key, false),

@@ -323,6 +323,9 @@ impl<M: Machine> Workload<M> for SmallBank<M> {
     }
 
     fn declare(&self, input: &Input, declaration: &mut Declaration<M>) {
+        if input.kind == Kind::Balance {
+            declaration.read_only();
+        }
         // What is written of the savings and the checking account of the customer, and of the other's checking account.
         let (savings, checking, other) = match input.kind {
             Kind::Balance => (false, false, false),

@@ -417,6 +417,9 @@ impl<M: Machine> Workload<M> for Tatp<M> {
     }
 
     fn declare(&self, input: &Input, declaration: &mut Declaration<M>) {
+        if matches!(input.kind, Kind::GetSubscriberData | Kind::GetNewDestination | Kind::GetAccessData) {
+            declaration.read_only();
+        }
         declaration.partition((input.subscriber % self.options.partitions) as usize);
     }
 

@@ -530,6 +530,9 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
     }
 
     fn declare(&self, input: &Input, declaration: &mut Declaration<M>) {
+        if input.read_only {
+            declaration.read_only();
+        }
         if declaration.needs() == Needs::Rows {
             for operation in &input.operations {
                 declaration.row(&self.table, operation.key, operation.kind == Kind::Write);

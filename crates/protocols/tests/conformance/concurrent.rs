@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use contend_derive::Row;
 use contend_engine::{
-    Abort, AbortReason, Direction, Engine, Groups, IndexKind, Isolation, Projection, Protocol, RowUpdate, Table,
-    TableSpec, Transaction, Txn, Update, Worker,
+    Abort, AbortReason, Declaration, Direction, Engine, Groups, IndexKind, Isolation, Projection, Protocol, RowUpdate,
+    Table, TableSpec, Transaction, Txn, Update, Worker,
 };
 use contend_lab::{recorded, verify_history};
 use contend_machine::{Machine, Native};
@@ -61,6 +61,26 @@ impl Update<Wide> for Mix {
         row.c = row.c.wrapping_mul(3) ^ self.0;
         row.d = row.c;
     }
+}
+
+/// One random operation that only reads.
+fn reading<P: Protocol<M>, M: Machine>(
+    tx: &mut Transaction<'_, P, M>,
+    rows: &Table<M, u64>,
+    storm: Storm,
+    random: &mut SmallRng,
+) -> Result<(), Abort> {
+    let key = random.random_range(0..storm.keys);
+    let columns = Projection::of_groups(some_groups(random));
+    match random.random_range(0..3) {
+        0 => drop(tx.read_row(rows, key, columns)?),
+        1 if storm.index == IndexKind::Ordered => {
+            let high = (key + random.random_range(0..8)).min(storm.keys);
+            tx.scan_rows(rows, key..=high, 9, Direction::Forward, columns, |_, _| ControlFlow::Continue(()))?;
+        }
+        _ => tx.read_rows(rows, &[key, random.random_range(0..storm.keys)], Projection::WHOLE, |_, _| {})?,
+    }
+    Ok(())
 }
 
 /// One random operation.
@@ -156,10 +176,22 @@ fn work<P: Protocol<M>, M: Machine>(worker: &mut Worker<P, M>, rows: &Table<M, u
     for _ in 0..commits {
         let transaction = SmallRng::seed_from_u64(random.random());
         let operations = random.random_range(1..7);
+        let only_reads = random.random_range(0..4) == 0;
         loop {
             // The same transaction again, until it commits.
             let mut random = transaction.clone();
-            let outcome = worker.run(|tx| (0..operations).try_for_each(|_| operation(tx, rows, storm, &mut random)));
+            let declare = |declaration: &mut Declaration<M>| {
+                if only_reads {
+                    declaration.read_only();
+                }
+            };
+            let body = |tx: &mut Transaction<'_, P, M>| {
+                (0..operations).try_for_each(|_| match only_reads {
+                    true => reading(tx, rows, storm, &mut random),
+                    false => operation(tx, rows, storm, &mut random),
+                })
+            };
+            let outcome = worker.run_declared(declare, body);
             match outcome {
                 Ok(()) => break,
                 Err(abort) => {

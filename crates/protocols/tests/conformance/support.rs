@@ -145,5 +145,5 @@ pub(crate) fn rounds() -> u64 {
 fn options_that_are_choices_are_varied() {
     let names: Vec<String> =
         variants::<contend_protocols::silo::SiloOptions>().into_iter().map(|(label, _)| label).collect();
-    assert_eq!(names, ["", " silo.wait=wait", " silo.wait=nowait"]);
+    assert_eq!(names, ["", " silo.wait=wait", " silo.wait=nowait", " silo.snapshots=on"]);
 }

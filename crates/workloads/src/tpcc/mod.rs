@@ -370,6 +370,9 @@ impl<M: Machine, F: Faults> Workload<M> for Tpcc<M, F> {
 
     /// A warehouse is a partition; items are of all, and never change.
     fn declare(&self, input: &Input, declaration: &mut Declaration<M>) {
+        if matches!(input, Input::OrderStatus(_) | Input::StockLevel(_)) {
+            declaration.read_only();
+        }
         let mut warehouse = |number: u64| declaration.partition(number as usize - 1);
         match input {
             Input::NewOrder(input) => {
