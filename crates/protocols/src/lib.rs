@@ -8,7 +8,7 @@
 pub mod bamboo;
 pub mod deadlock_detection;
 pub mod fault;
-mod flags;
+pub mod flags;
 pub mod hstore;
 pub mod locking;
 pub mod method;

@@ -26,7 +26,7 @@
 //! into the index at once: who meets it observes an absent record. (A placeholder that stays locked until commit lets two crossing
 //! inserts and scans wait for each other.)
 //!
-//! **Snapshots** (`silo.snapshots=on`) for transactions that say beforehand that they will only read: [`snapshot`].
+//! **Snapshots** (`silo.snapshots=on`) for transactions that say beforehand that they will only read: `silo/snapshot.rs`.
 //!
 //! **Departures from the paper.** A snapshot is at the end of every epoch, not of every 25th (`silo.snapshot_epochs`). The TID has no worker number; it is unique in a record's history, which is all that
 //! validation needs. Tombstones are reused by an insert of the same key.

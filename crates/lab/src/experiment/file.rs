@@ -52,7 +52,7 @@ pub struct Experiment {
 pub struct Published {
     /// On what machine, and where the numbers are from.
     pub by: String,
-    /// The curves: by name, pairs of x and what [`Plot::y`] says.
+    /// The curves: by name, pairs of x and what the figure shows.
     pub curves: BTreeMap<String, Vec<(f64, f64)>>,
 }
 

@@ -120,7 +120,8 @@ pub fn verdict_table(experiments: &[(Experiment, Vec<Judgement>)]) -> String {
         text += "\n| id | verdict | the source says | ours |\n| --- | --- | --- | --- |\n";
         for Judgement { id, verdict, paper, numbers, why, .. } in judgements {
             let cell = |text: &str| text.replace('|', "\\|").replace('\n', " ");
-            let why = if why.is_empty() { String::new() } else { format!(" **Why:** {why}") };
+            let is_news = why.is_empty() || *verdict == Verdict::Holds;
+            let why = if is_news { String::new() } else { format!(" **Why:** {why}") };
             text += &format!("| {id} | {} | `{}` | {}{} |\n", verdict.name(), cell(paper), cell(numbers), cell(&why));
         }
     }
