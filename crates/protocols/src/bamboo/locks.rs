@@ -1,6 +1,6 @@
 //! Locks of two ages: who may hold a cell with whom, and what a transaction does with it under the latch.
 
-use contend_engine::{Abort, AbortReason, Cell, Cells};
+use contend_engine::{Abort, AbortReason, Cell, Cells, GROUPS_MAX};
 use contend_machine::Machine;
 use smallvec::SmallVec;
 
@@ -10,7 +10,7 @@ use crate::flags::UNLINKED;
 use crate::locking::list::{self, Kept, Latched, List, Request, Ticket};
 use crate::locking::{FLAGS, Held};
 
-type Latches<M> = SmallVec<[(Latched<M>, Kept<M>); 1]>;
+type Latches<M> = SmallVec<[(Latched<M>, Kept<M>); GROUPS_MAX]>;
 
 impl<M: Machine, F: Faults> Bamboo<M, F> {
     /// Whether a request has to wait: for younger ones, which are wounded, or for older ones that have not retired.
