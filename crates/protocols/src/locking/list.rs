@@ -8,7 +8,7 @@
 //! | 21..8 | how many transactions hold the cell |
 //! | 5 | somebody waits |
 //! | 4 | held exclusively |
-//! | 3..1 | flags: see the module above |
+//! | 3..1 | flags: [`crate::flags`] |
 //! | 0 | latched: the lists and this word belong to who has set it |
 //!
 //! A request stands on a line of its own, on which its transaction waits. Those of the holders are a list, the newest first, and those of who

@@ -3,7 +3,7 @@
 //! | bits | meaning |
 //! | --- | --- |
 //! | 63..4 | how many transactions hold the cell shared |
-//! | 3..1 | flags: see the module above |
+//! | 3..1 | flags: [`crate::flags`] |
 //! | 0 | held exclusively |
 //!
 //! While a cell is held exclusively its word belongs to the holder alone, so that it is released by a plain store.
