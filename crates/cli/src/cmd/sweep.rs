@@ -90,7 +90,7 @@ fn read(path: &Path) -> Result<(Experiment, String), UserError> {
 
 /// Writes figure, table and page of one experiment, and says what came of its assertions.
 fn deliver(experiment: &Experiment, folder: &Folder, swept: &Swept) -> Result<Vec<Judgement>, UserError> {
-    let judgements = judge(&experiment.assertion, &swept.curves);
+    let judgements = judge(experiment, &swept.curves);
     let write = |name: &str, text: &str| Target::new(&folder.path().join(name))?.write_text(text);
     write("points.csv", &csv(&swept.curves))?;
     let figure = match svg(experiment, &swept.curves) {

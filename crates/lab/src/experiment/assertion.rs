@@ -7,7 +7,7 @@
 //! | `M(s, x)` | last-level miss ratio, in percent |
 //! | `L(s, x)` | median latency in nanoseconds |
 //! | `F(s, k)` | share of time in component `k` at the largest x; `F("s@x", k)` at `x` |
-//! | `X`, `S` | the x values, the names of the series |
+//! | `X`, `S` | the x values, the names of the source's series (those that the file calls `extra` are not among them) |
 //! | `peak(s)`, `tmax(s)` | the x of the largest throughput, and that throughput |
 //! | `near(a, b, r)` | whether `a` and `b` differ by no more than `r` of the larger |
 //! | `mono(f, s, dir, tol)` | whether `f` (`"T"`, `"A"`, `"M"`) of `s` goes `"up"` or `"down"`, each step within a factor `tol` |
@@ -22,7 +22,7 @@ use std::rc::Rc;
 
 use rhai::{Array, Dynamic, Engine, EvalAltResult, Scope};
 
-use super::{Assertion, Curves, Measurement, X};
+use super::{Assertion, Curves, Experiment, Measurement, X};
 use crate::result::Spread;
 
 /// What came of an assertion.
@@ -169,12 +169,14 @@ fn number(value: &Dynamic) -> Value {
         .map_err(|kind| format!("{kind} is no number").into())
 }
 
-/// Judges all assertions over these points.
-pub fn judge(assertions: &[Assertion], curves: &Curves) -> Vec<Judgement> {
-    assertions.iter().map(|assertion| judge_one(assertion, curves)).collect()
+/// Judges all assertions of an experiment over its points.
+pub fn judge(experiment: &Experiment, curves: &Curves) -> Vec<Judgement> {
+    let is_extra = |name: &str| experiment.series.iter().any(|series| series.extra && series.name == name);
+    let series: Vec<&str> = curves.keys().map(String::as_str).filter(|name| !is_extra(name)).collect();
+    experiment.assertion.iter().map(|assertion| judge_one(assertion, &series, curves)).collect()
 }
 
-fn judge_one(assertion: &Assertion, curves: &Curves) -> Judgement {
+fn judge_one(assertion: &Assertion, series: &[&str], curves: &Curves) -> Judgement {
     let judgement = |verdict, numbers| Judgement {
         id: assertion.id.clone(),
         paper: assertion.paper.clone(),
@@ -189,7 +191,7 @@ fn judge_one(assertion: &Assertion, curves: &Curves) -> Judgement {
         return judgement(Verdict::Waits, format!("for {}", missing.join(", ")));
     }
     let looked = Rc::new(Looked { curves: curves.clone(), numbers: RefCell::new(Vec::new()) });
-    let outcome = evaluate(&assertion.holds, &looked);
+    let outcome = evaluate(&assertion.holds, series, &looked);
     let numbers = looked.numbers.borrow();
     let shown: Vec<String> =
         numbers.iter().take(NUMBERS_MAX).map(|(what, value)| format!("{what} = {}", show_number(*value))).collect();
@@ -208,7 +210,7 @@ fn show_number(value: f64) -> String {
     if value == 0.0 || (1e-3..1e4).contains(&value.abs()) { format!("{value:.4}") } else { format!("{value:.3e}") }
 }
 
-fn evaluate(expression: &str, looked: &Rc<Looked>) -> Result<bool, Box<EvalAltResult>> {
+fn evaluate(expression: &str, series: &[&str], looked: &Rc<Looked>) -> Result<bool, Box<EvalAltResult>> {
     let mut engine = Engine::new();
     // An expression ends.
     engine.set_max_operations(1_000_000);
@@ -262,7 +264,7 @@ fn evaluate(expression: &str, looked: &Rc<Looked>) -> Result<bool, Box<EvalAltRe
         Spread::of(numbers).map(|spread| spread.median).ok_or_else(|| "median takes a list that is not empty".into())
     });
     let mut scope = Scope::new();
-    let series: Array = looked.curves.keys().map(|name| Dynamic::from(name.clone())).collect();
+    let series: Array = series.iter().map(|name| Dynamic::from(name.to_string())).collect();
     let longest = looked.curves.values().max_by_key(|curve| curve.len());
     let xs: Array = longest.into_iter().flatten().map(|point| dynamic(&point.x)).collect();
     scope.push("S", series);
@@ -324,7 +326,7 @@ mod tests {
             waits_for: Vec::new(),
             why: String::new(),
         };
-        let judged = judge(&[assertion], &curves()).remove(0);
+        let judged = judge_one(&assertion, &["hump", "up"], &curves());
         (judged.verdict, judged.numbers)
     }
 
@@ -367,7 +369,7 @@ mod tests {
             why: "because".into(),
             waits_for: vec!["OCC".into(), "up".into()],
         };
-        let judged = judge(&[assertion], &curves()).remove(0);
+        let judged = judge_one(&assertion, &["hump", "up"], &curves());
         assert_eq!((judged.verdict, judged.numbers.as_str()), (Verdict::Waits, "for OCC"));
     }
 }

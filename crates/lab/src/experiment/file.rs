@@ -102,6 +102,9 @@ pub struct Axis {
 pub struct Series {
     /// Its name, by which assertions call it.
     pub name: String,
+    /// Whether the source has no such curve: it is drawn, but what is said of all series is not said of it.
+    #[serde(default)]
+    pub extra: bool,
     /// The protocol.
     #[serde(default)]
     pub protocol: Option<String>,

@@ -324,7 +324,7 @@ holds = 'T("add",1) > T("add",4)'
         assert_eq!(second.curves, first.curves, "simulated points are the same again");
         let third = sweep(&experiment, &folder, 2, &Stop::default(), &Silent).expect("a sweep");
         assert_eq!((third.kept, third.measured), (3, 0));
-        assert_eq!(super::super::judge(&experiment.assertion, &third.curves)[0].verdict, super::super::Verdict::Holds);
+        assert_eq!(super::super::judge(&experiment, &third.curves)[0].verdict, super::super::Verdict::Holds);
         assert!(super::super::svg(&experiment, &third.curves).expect("drawn").contains("<svg"));
     }
 
