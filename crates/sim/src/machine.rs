@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
-use contend_machine::{Atomic64, Cycles, Machine, Ordering, Phase, PhaseTimes};
+use contend_machine::{Atomic64, Cycles, Machine, Native, Ordering, Phase, PhaseTimes};
 
 use crate::arena;
 use crate::chip::Chip;
@@ -32,11 +32,13 @@ fn watch(address: usize, access: Access) {
 }
 
 impl SimulatedWord {
+    #[inline]
     fn watch(&self, access: Access) {
         watch(std::ptr::from_ref(self) as usize, access);
     }
 
     // Relaxed, here and below: all cores are on one host thread.
+    #[inline]
     fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -185,15 +187,20 @@ impl Machine for Simulated {
         old
     }
 
+    /// Where nobody watches, as when tables are loaded, the host's own.
     fn prefetch<T>(line: *const T) {
-        if let Watcher::Chip(chip) = watcher() {
-            Chip::prefetch(chip, line as usize, Access::Read);
+        match watcher() {
+            Watcher::Nobody => Native::prefetch(line),
+            Watcher::Chip(chip) => Chip::prefetch(chip, line as usize, Access::Read),
+            Watcher::Explorer(_) => {}
         }
     }
 
     fn prefetch_to_write<T>(line: *const T) {
-        if let Watcher::Chip(chip) = watcher() {
-            Chip::prefetch(chip, line as usize, Access::Write);
+        match watcher() {
+            Watcher::Nobody => Native::prefetch_to_write(line),
+            Watcher::Chip(chip) => Chip::prefetch(chip, line as usize, Access::Write),
+            Watcher::Explorer(_) => {}
         }
     }
 
@@ -232,14 +239,25 @@ const YIELD_INSTRUCTIONS: u32 = 500;
 const LINE_WORDS: usize = 8;
 
 fn copy(words: &[SimulatedWord], access: Access, mut each: impl FnMut(&SimulatedWord, usize)) {
-    let in_lines = matches!(watcher(), Watcher::Chip(_));
+    const LINE_BYTES: usize = LINE_WORDS * size_of::<SimulatedWord>();
+    let watcher = watcher();
+    if let Watcher::Chip(chip) = watcher {
+        let range = words.as_ptr_range();
+        let second = (range.start as usize / LINE_BYTES + 1) * LINE_BYTES;
+        Chip::stream(chip, (second..range.end as usize).step_by(LINE_BYTES), access);
+    }
     let mut last_line = usize::MAX;
     for (position, word) in words.iter().enumerate() {
-        let address = std::ptr::from_ref(word) as usize;
-        let line = address / (LINE_WORDS * size_of::<SimulatedWord>());
-        if !in_lines || line != last_line {
-            word.watch(access);
-            last_line = line;
+        match watcher {
+            Watcher::Nobody => {}
+            Watcher::Explorer(_) => word.watch(access),
+            Watcher::Chip(_) => {
+                let line = std::ptr::from_ref(word) as usize / LINE_BYTES;
+                if line != last_line {
+                    word.watch(access);
+                    last_line = line;
+                }
+            }
         }
         each(word, position);
     }

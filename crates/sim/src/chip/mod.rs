@@ -406,9 +406,21 @@ impl Chip {
         }
     }
 
+    /// An instruction that asks for a line.
     pub(crate) fn prefetch(chip: Handle<Chip>, address: usize, access: Access) {
+        chip.with(|chip| chip.clock += chip.cores[chip.running].instruction_cycles >> 8);
+        Self::ask_ahead(chip, address, access);
+    }
+
+    /// Lines one after another are about to be accessed: a core that can have several misses under way asks for all of them.
+    pub(crate) fn stream(chip: Handle<Chip>, addresses: impl Iterator<Item = usize>, access: Access) {
+        let most = chip.with(|chip| chip.preset.core.prefetches);
+        addresses.take(most).for_each(|address| Self::ask_ahead(chip, address, access));
+    }
+
+    /// Asks for a line that will be accessed, if the core can have one more under way.
+    fn ask_ahead(chip: Handle<Chip>, address: usize, access: Access) {
         let wanted = chip.with(|chip| {
-            chip.clock += chip.cores[chip.running].instruction_cycles >> 8;
             let line = chip.directory.line(address);
             let (clock, prefetches) = (chip.clock, chip.preset.core.prefetches);
             let core = &mut chip.cores[chip.running];
