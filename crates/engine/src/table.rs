@@ -349,6 +349,11 @@ impl<M: Machine, K: Key> Table<M, K> {
         self.lookup(key).value.map(Self::record)
     }
 
+    /// Has the host fetch where these keys stand, or would stand, and their records: before something is done with each of them.
+    pub fn expect(&self, keys: &[K]) {
+        self.find_many(keys, |_, _| ());
+    }
+
     /// The records under many keys, looked up at once, and their lines asked for. `found` gets each key's position.
     #[inline(always)]
     pub(crate) fn find_many(&self, keys: &[K], mut found: impl FnMut(usize, Option<Record<M>>)) {

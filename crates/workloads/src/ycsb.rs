@@ -121,6 +121,8 @@ const WORKER_SHIFT: u32 = 48;
 const LOADED: u64 = 0;
 /// Records that a loader reports at once.
 const LOAD_STEP: u64 = 4096;
+/// Records that are asked for at once before each is loaded or checked: what a core can have under way, and some.
+const AHEAD: usize = 32;
 
 /// The finaliser of splitmix64 (Steele, Lea, Flood, OOPSLA 2014): a bijection of 64 bits.
 #[inline(always)]
@@ -442,9 +444,12 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
         let (mut next, end) = (bound(part), bound(part + 1));
         while next < end {
             let step = (end - next).min(LOAD_STEP);
-            for record in next..next + step {
-                let key = self.key(record);
-                loader.insert(&self.table, key, |row| self.shape.fill(row, key, LOADED, 0))?;
+            let keys: Vec<u64> = (next..next + step).map(|record| self.key(record)).collect();
+            for keys in keys.chunks(AHEAD) {
+                self.table.expect(keys);
+                for &key in keys {
+                    loader.insert(&self.table, key, |row| self.shape.fill(row, key, LOADED, 0))?;
+                }
             }
             next += step;
             if done(step).is_break() {
@@ -630,8 +635,14 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
         }
         let (mut row, mut expected) = (Vec::new(), Vec::new());
         let mut tracked = 0;
+        let mut ahead = Vec::with_capacity(AHEAD);
         for record in 0..self.options.records {
             let key = self.key(record);
+            if record % AHEAD as u64 == 0 {
+                ahead.clear();
+                ahead.extend((record..self.options.records).take(AHEAD).map(|record| self.key(record)));
+                self.table.expect(&ahead);
+            }
             if engine.peek(&self.table, key, &mut row).is_none() {
                 return Err(Violation(format!("key {key} was loaded, and is gone")));
             }
