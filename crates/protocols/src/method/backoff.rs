@@ -10,8 +10,11 @@
 use std::sync::Arc;
 
 use contend_engine::{option_choices, options};
-use contend_machine::{Atomic64, Cycles, Machine, Ordering, Spin};
+use contend_machine::{Atomic64, Cycles, Machine, Ordering};
+
 use crossbeam_utils::CachePadded;
+
+use super::pass;
 
 /// How long to wait after an abort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,11 +195,11 @@ impl<M: Machine> Retry<M> {
                 M::yield_now();
             }
         } else if self.shared.options.backoff == Method::Fixed {
-            Self::wait(bound);
+            pass::<M>(bound);
         } else {
             let random = self.next_random();
             // A product of 64 x 64 bits keeps its upper half: a uniform number below the bound.
-            Self::wait(((u128::from(random) * u128::from(bound)) >> 64) as u64);
+            pass::<M>(((u128::from(random) * u128::from(bound)) >> 64) as u64);
         }
     }
 
@@ -212,14 +215,6 @@ impl<M: Machine> Retry<M> {
             }
             // Relaxed: a hint.
             Method::Adaptive => self.shared.bound.load(Ordering::Relaxed),
-        }
-    }
-
-    fn wait(cycles: Cycles) {
-        let start = M::now();
-        let mut spin = Spin::<M>::new();
-        while M::now().wrapping_sub(start) < cycles {
-            spin.wait();
         }
     }
 

@@ -5,7 +5,9 @@
 //! 2020, section 6.2). Nothing is locked meanwhile, so it is for protocols that lock at commit only.
 
 use contend_engine::{option_choices, options};
-use contend_machine::{Activity, Machine, Spin};
+use contend_machine::{Activity, Machine};
+
+use super::pass;
 
 /// How long a transaction waits before its commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,10 +52,7 @@ impl ReadPhaseOptions {
         let phase = M::phase();
         M::enter(phase.doing(Activity::Wait));
         M::step("extend");
-        let (start, mut spin) = (M::now(), Spin::<M>::new());
-        while M::now().wrapping_sub(start) < cycles {
-            spin.wait();
-        }
+        pass::<M>(cycles);
         M::enter(phase);
     }
 }

@@ -5,6 +5,16 @@ pub mod extension;
 pub mod table;
 pub mod timestamp;
 
+use contend_machine::{Cycles, Machine, Spin};
+
+/// Waits for so many cycles.
+pub(crate) fn pass<M: Machine>(cycles: Cycles) {
+    let (start, mut spin) = (M::now(), Spin::<M>::new());
+    while M::now().wrapping_sub(start) < cycles {
+        spin.wait();
+    }
+}
+
 pub use backoff::{Backoff, Method, Retry, RetryOptions};
 pub use extension::{Extension, ReadPhaseOptions};
 pub use table::{METHODS, MethodInfo, Otherwise, why_not};

@@ -9,6 +9,7 @@ mod strategy;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 use crate::chip::ChipError;
+use crate::machine::set_hertz;
 use crate::stack::{OneOfMany, stacks};
 use crate::watch::{Access, Handle, Watcher, suspend, watched};
 pub use schedule::{Schedule, ScheduleError, shrink};
@@ -81,12 +82,17 @@ impl std::fmt::Debug for Explorer {
     }
 }
 
+/// For the clock a step takes 100 ns, so that a wait of a microsecond is one of some steps: what others do meanwhile is what matters, not how
+/// long it is.
+const STEPS_PER_SECOND: f64 = 1e7;
+
 impl Explorer {
     /// An explorer of up to `cores` bodies at once, whose executions are cut off after `steps_max` steps.
     ///
     /// # Errors
     /// The host has no room for the stacks.
     pub fn new(cores: usize, steps_max: u64) -> Result<Explorer, ChipError> {
+        set_hertz(STEPS_PER_SECOND);
         let stacks =
             stacks(cores).ok_or_else(|| ChipError("the host has too little address space for stacks".into()))?;
         Ok(Explorer {
