@@ -5,7 +5,7 @@
 
 use std::ptr::NonNull;
 
-use contend_index::Key;
+use contend_index::{Key, KeyWords};
 use contend_machine::Machine;
 
 use crate::group::Groups;
@@ -37,6 +37,7 @@ impl Needs {
 /// A row that a transaction will touch.
 #[derive(Clone, Copy, Debug)]
 pub struct DeclaredRow<M: Machine> {
+    key: KeyWords,
     record: Record<M>,
     table: NonNull<TableCore<M>>,
     /// Whether it may write it.
@@ -60,12 +61,16 @@ pub struct Declaration<M: Machine> {
     needs: Needs,
     reads_only: bool,
     rows: Vec<DeclaredRow<M>>,
+    /// The rows in the order of their addresses.
+    sorted: Vec<DeclaredRow<M>>,
+    /// Where the row stands that will probably be touched next.
+    next: usize,
     partitions: Vec<usize>,
 }
 
 impl<M: Machine> Declaration<M> {
     pub(crate) fn new(needs: Needs) -> Self {
-        Declaration { needs, reads_only: false, rows: Vec::new(), partitions: Vec::new() }
+        Declaration { needs, reads_only: false, rows: Vec::new(), sorted: Vec::new(), next: 0, partitions: Vec::new() }
     }
 
     /// What is asked for: the rest need not be said.
@@ -91,8 +96,28 @@ impl<M: Machine> Declaration<M> {
         if self.needs == Needs::Rows
             && let Some(record) = table.find(key)
         {
-            self.rows.push(DeclaredRow { record, table: NonNull::from(&**table), writes });
+            self.rows.push(DeclaredRow { key: key.to_words(), record, table: NonNull::from(&**table), writes });
         }
+    }
+
+    /// Whether rows were declared, of which [`Declaration::find`] knows the records.
+    #[inline(always)]
+    pub(crate) fn has_rows(&self) -> bool {
+        !self.rows.is_empty()
+    }
+
+    /// The record that stood under a key when its row was declared: to touch it no second lookup is needed. By now it may be unlinked, but
+    /// not reused, since the transaction's epoch has not ended. `None` if it was not declared, or not there.
+    pub(crate) fn find<K: Key>(&mut self, table: &Table<M, K>, key: K) -> Option<Record<M>> {
+        let (key, table) = (key.to_words(), NonNull::from(&**table));
+        let count = self.rows.len();
+        // Most transactions touch rows in the order in which they declare them.
+        let position = (self.next..count).chain(0..self.next).find(|&position| {
+            let row = &self.rows[position];
+            row.key == key && row.table == table
+        })?;
+        self.next = (position + 1) % count;
+        Some(self.rows[position].record)
     }
 
     /// The transaction will touch data of this partition, of which the engine was told the number
@@ -110,10 +135,11 @@ impl<M: Machine> Declaration<M> {
 
     /// The rows in the order of their addresses, each once.
     pub fn sorted_rows(&mut self) -> &[DeclaredRow<M>] {
+        self.sorted.clone_from(&self.rows);
         // What is written first, so that it is what stays of a row that is declared twice.
-        self.rows.sort_unstable_by_key(|row| (row.record.value(), !row.writes));
-        self.rows.dedup_by_key(|row| row.record.value());
-        &self.rows
+        self.sorted.sort_unstable_by_key(|row| (row.record.value(), !row.writes));
+        self.sorted.dedup_by_key(|row| row.record.value());
+        &self.sorted
     }
 
     /// The partitions, each once. Empty if nothing was said.
@@ -125,6 +151,7 @@ impl<M: Machine> Declaration<M> {
     pub(crate) fn clear(&mut self) {
         self.reads_only = false;
         self.rows.clear();
+        self.next = 0;
         self.partitions.clear();
     }
 }

@@ -352,12 +352,10 @@ impl<P: Control<M>, M: Machine> Worker<P, M> {
         self.cx.writes.txn = self.next_txn * self.engine.config.workers_max as u64 + self.cx.worker as u64;
         self.cx.began_in = self.seen_epoch;
         if self.asks {
+            self.cx.declaration.clear();
             declare(&mut self.cx.declaration);
         }
         let begun = self.engine.protocol.begin(&mut self.cx, &mut self.local);
-        if self.asks {
-            self.cx.declaration.clear();
-        }
         Transaction::new(self, begun.err().map(|abort| abort.reason))
     }
 

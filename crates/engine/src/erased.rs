@@ -5,7 +5,7 @@ use std::any::Any;
 use contend_index::{Change, Leaf};
 use contend_machine::Machine;
 
-use crate::abort::Abort;
+use crate::abort::{Abort, AbortReason};
 use crate::group::Groups;
 use crate::protocol::{At, Context, Control, Found, Info, Initial, Mode, Protocol, Unlink};
 use crate::record::{Cells, Record};
@@ -64,7 +64,7 @@ trait Behind<M: Machine>: Send + Sync {
     fn gap(&self, cx: &mut Context<M>, local: &mut AnyLocal, leaf: Leaf<M>, version: u64) -> Result<(), Abort>;
     fn rewrite(&self, cx: &mut Context<M>, local: &mut AnyLocal, position: usize) -> Result<(), Abort>;
     fn commit(&self, cx: &mut Context<M>, local: &mut AnyLocal) -> Result<(), Abort>;
-    fn abort(&self, cx: &mut Context<M>, local: &mut AnyLocal);
+    fn abort(&self, cx: &mut Context<M>, local: &mut AnyLocal, reason: AbortReason);
     fn unlink(&self, cells: Cells<M>, oldest: u64) -> Unlink;
     fn is_absent(&self, record: Record<M>) -> bool;
 }
@@ -163,5 +163,5 @@ forward! {
     gap(leaf: Leaf<M>, version: u64) -> Result<(), Abort>;
     rewrite(position: usize) -> Result<(), Abort>;
     commit() -> Result<(), Abort>;
-    abort() -> ();
+    abort(reason: AbortReason) -> ();
 }

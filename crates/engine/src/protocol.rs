@@ -363,8 +363,9 @@ pub trait Control<M: Machine>: Sized + Send + Sync + 'static {
     /// The transaction has to abort; nothing was installed.
     fn commit(&self, cx: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort>;
 
-    /// Releases what the transaction holds.
-    fn abort(&self, cx: &mut Context<M>, local: &mut Self::Local);
+    /// Releases what the transaction holds. After a conflict ([`AbortReason::is_conflict`]) the worker's next transaction is most likely
+    /// the same one again.
+    fn abort(&self, cx: &mut Context<M>, local: &mut Self::Local, reason: AbortReason);
 
     /// Marks a tombstone, of which these are all cells, as unlinked, if it still is one, so that it can leave the index. No transaction
     /// runs that began before epoch `oldest`. It was queued two epochs before that; but may have got a row, and been deleted again, since.

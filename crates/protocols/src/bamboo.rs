@@ -50,7 +50,7 @@ use contend_engine::{
 use contend_machine::{Machine, Ordering, Spin};
 
 use crate::fault::{Faults, Sound};
-use crate::flags::{self, ABSENT, QUEUED, UNLINKED};
+use crate::flags::{self, ABSENT, UNLINKED};
 use crate::locking::list::{self, Kept, Latched, Pool, Request, Requests, Ticket, WAITS_MAX};
 use crate::locking::wound::Wounds;
 use crate::locking::{Held, info};
@@ -217,13 +217,7 @@ impl<M: Machine, F: Faults> Control<M> for Bamboo<M, F> {
     }
 
     fn init(&self, cells: Cells<M>, initial: Initial) {
-        for (number, cell) in cells.enumerate() {
-            match initial {
-                Initial::Loaded => list::init(cell, 0, false),
-                Initial::Inserting if number == 0 => list::init(cell, ABSENT | QUEUED, true),
-                Initial::Inserting => list::init(cell, ABSENT, true),
-            }
-        }
+        flags::initial(cells, initial, list::init);
     }
 
     #[inline(always)]
@@ -378,7 +372,7 @@ impl<M: Machine, F: Faults> Control<M> for Bamboo<M, F> {
         Ok(())
     }
 
-    fn abort(&self, cx: &mut Context<M>, local: &mut Self::Local) {
+    fn abort(&self, cx: &mut Context<M>, local: &mut Self::Local, reason: AbortReason) {
         if F::KEEP_ABORTED_INSERTS {
             for write in cx.writes.entries().iter().filter(|write| write.fresh) {
                 write.cells().for_each(|cell| _ = list::set_flags(cell, ABSENT, 0));
@@ -387,7 +381,7 @@ impl<M: Machine, F: Faults> Control<M> for Bamboo<M, F> {
         for shown in local.shown.iter().rev() {
             self.undo(cx, local, shown);
         }
-        self.end(local, false);
+        self.end(local, !reason.is_conflict());
     }
 
     fn unlink(&self, cells: Cells<M>, _: u64) -> Unlink {

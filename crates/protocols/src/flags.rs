@@ -10,13 +10,24 @@
 //! An insert or a delete changes all cells of a record, so that each tells whether there is a row.
 
 use contend_engine::sets::WriteKind;
-use contend_engine::{Cell, Cells, Context, Found, Unlink};
+use contend_engine::{Cell, Cells, Context, Found, Initial, Unlink};
 use contend_machine::Machine;
 
 pub(crate) const LOCKED: u64 = 1;
 pub(crate) const ABSENT: u64 = 1 << 1;
 pub(crate) const UNLINKED: u64 = 1 << 2;
 pub(crate) const QUEUED: u64 = 1 << 3;
+
+/// The flags with which the cells of a new record begin, each with whether it is held: an inserted one is its transaction's.
+pub(crate) fn initial<M: Machine>(cells: Cells<M>, initial: Initial, init: impl Fn(Cell<M>, u64, bool)) {
+    for (number, cell) in cells.enumerate() {
+        match initial {
+            Initial::Loaded => init(cell, 0, false),
+            Initial::Inserting if number == 0 => init(cell, ABSENT | QUEUED, true),
+            Initial::Inserting => init(cell, ABSENT, true),
+        }
+    }
+}
 
 /// What an access came to that has met these flags.
 #[inline(always)]

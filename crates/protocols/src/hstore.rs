@@ -95,7 +95,7 @@ impl<M: Machine, F: Faults> HStore<M, F> {
         Ok(())
     }
 
-    fn release(&self, local: &mut HStoreLocal<M, F>, committed: bool) {
+    fn release(&self, local: &mut HStoreLocal<M, F>, for_good: bool) {
         M::step("release");
         for cell in local.claimed.drain(..) {
             // Release: as any unlock; pairs with the exchange of `optimistic::unlink`.
@@ -104,7 +104,7 @@ impl<M: Machine, F: Faults> HStore<M, F> {
         for (cell, kept) in local.held.drain(..) {
             self.locks.unlock(&mut local.locks, cell, Held::Exclusive, kept);
         }
-        Locks::<M>::end(&self.locks, &mut local.locks, committed);
+        Locks::<M>::end(&self.locks, &mut local.locks, for_good);
     }
 }
 
@@ -228,8 +228,8 @@ impl<M: Machine, F: Faults> Control<M> for HStore<M, F> {
         Ok(())
     }
 
-    fn abort(&self, _: &mut Context<M>, local: &mut Self::Local) {
-        self.release(local, false);
+    fn abort(&self, _: &mut Context<M>, local: &mut Self::Local, reason: AbortReason) {
+        self.release(local, !reason.is_conflict());
     }
 
     fn unlink(&self, cells: Cells<M>, _: u64) -> Unlink {
@@ -298,8 +298,8 @@ impl<M: Machine, F: Faults> Policy<M> for YoungWait<M, F> {
     }
 
     #[inline(always)]
-    fn end(&self, local: &mut YoungWaitLocal<M>, committed: bool) {
-        if !committed {
+    fn end(&self, local: &mut YoungWaitLocal<M>, for_good: bool) {
+        if !for_good {
             // The rest of a batch is as old, and would come too late as well.
             local.stamps.drop_batch();
         }

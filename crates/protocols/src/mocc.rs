@@ -332,13 +332,18 @@ impl<M: Machine, F: Faults> Control<M> for Mocc<F> {
         Ok(())
     }
 
-    fn abort(&self, cx: &mut Context<M>, local: &mut Self::Local) {
+    fn abort(&self, cx: &mut Context<M>, local: &mut Self::Local, reason: AbortReason) {
         local.footprint.unlock_all();
-        local.suspects.extend(local.held.iter().map(|(cell, _)| cell.address()));
+        if reason.is_conflict() {
+            let written = cx.writes.entries().iter().flat_map(|write| write.cells());
+            let cells = local.held.iter().map(|(cell, _)| *cell).chain(written);
+            local.suspects.extend(cells.map(|cell| cell.address()));
+            local.suspects.sort_unstable();
+            local.suspects.dedup();
+        } else {
+            local.suspects.clear();
+        }
         local.held.drain(..).for_each(|(cell, exclusive)| Self::unlock(cell, exclusive));
-        local.suspects.extend(cx.writes.entries().iter().flat_map(|write| write.cells()).map(|cell| cell.address()));
-        local.suspects.sort_unstable();
-        local.suspects.dedup();
     }
 
     fn unlink(&self, cells: Cells<M>, _: u64) -> Unlink {

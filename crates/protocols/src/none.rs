@@ -21,8 +21,8 @@
 
 use contend_engine::sets::WriteKind;
 use contend_engine::{
-    Abort, At, Cell, Cells, Change, Context, Control, Found, Groups, Info, Initial, Isolation, Leaf, Mode, Needs,
-    Projection, Protocol, Record, Unlink, options,
+    Abort, AbortReason, At, Cell, Cells, Change, Context, Control, Found, Groups, Info, Initial, Isolation, Leaf, Mode,
+    Needs, Projection, Protocol, Record, Unlink, options,
 };
 use contend_machine::{Atomic64, Machine, Ordering};
 
@@ -151,7 +151,7 @@ impl<M: Machine> Control<M> for NoControl {
         Ok(())
     }
 
-    fn abort(&self, _: &mut Context<M>, _: &mut ()) {}
+    fn abort(&self, _: &mut Context<M>, _: &mut (), _: AbortReason) {}
 
     fn unlink(&self, mut cells: Cells<M>, _: u64) -> Unlink {
         let Some(first) = cells.next() else { return Unlink::Busy };

@@ -222,7 +222,7 @@ impl<M: Machine, F: Faults> Control<M> for Occ<M, F> {
         Ok(())
     }
 
-    fn abort(&self, _: &mut Context<M>, local: &mut Self::Local) {
+    fn abort(&self, _: &mut Context<M>, local: &mut Self::Local, _: AbortReason) {
         local.footprint.unlock_all();
     }
 

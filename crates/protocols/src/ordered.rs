@@ -131,3 +131,55 @@ impl<M: Machine, F: Faults> Locks<M> for OrderedLocks<F> {
         word::let_go(cell, clear, set);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use contend_engine::{Engine, EngineConfig, Groups, IndexKind, Projection, Protocol, TableSpec, Txn};
+    use contend_machine::Native;
+
+    use super::Ordered;
+
+    #[test]
+    fn declared_rows_are_found_in_whatever_order_they_are_touched() {
+        let engine = Engine::<Ordered, Native>::new(
+            <Ordered as Protocol<Native>>::new(Default::default()),
+            EngineConfig::default(),
+        );
+        let tables = ["one", "other"]
+            .map(|name| engine.create_table::<u64>(&TableSpec::of_bytes(name, IndexKind::Ordered, 8, 16)));
+        let mut loader = engine.loader().expect("a free slot");
+        for (number, table) in (1..).zip(&tables) {
+            for key in 0..8 {
+                assert!(loader.insert(table, key, |row| row[0] = number * 100 + key).expect("memory"));
+            }
+        }
+        drop(loader);
+        let [one, other] = &tables;
+        let mut worker = engine.worker().expect("a free slot");
+        let mut values = Vec::new();
+        // Twice: what one transaction has declared the next knows nothing of.
+        for _ in 0..2 {
+            values.clear();
+            let outcome = worker.run_declared(
+                |declaration| {
+                    for (table, key) in [(one, 1), (other, 1), (one, 2), (one, 3), (one, 3), (one, 99)] {
+                        declaration.row(table, key, key == 3);
+                    }
+                },
+                |tx| {
+                    for (table, key) in [(one, 3), (other, 1), (one, 1), (one, 3), (other, 2), (one, 2), (one, 99)] {
+                        values.push(tx.read_row(table, key, Projection::WHOLE)?.map(|row| row[0]));
+                    }
+                    tx.modify_row(one, 3, Groups::ALL)?.expect("it is there")[0] += 10;
+                    assert!(tx.delete(one, 2)? && !tx.delete(one, 2)?);
+                    tx.insert_row(one, 2)?.expect("it was deleted")[0] = 102;
+                    Ok(())
+                },
+            );
+            outcome.expect("nobody else is there");
+            let expected = [values[0], Some(201), Some(101), values[0], Some(202), Some(102), None];
+            assert_eq!(values, expected);
+        }
+        assert_eq!(values[0], Some(113));
+    }
+}

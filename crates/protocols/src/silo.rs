@@ -302,7 +302,7 @@ impl<M: Machine, F: Faults> Control<M> for Silo<F> {
         Ok(())
     }
 
-    fn abort(&self, _: &mut Context<M>, local: &mut Self::Local) {
+    fn abort(&self, _: &mut Context<M>, local: &mut Self::Local, _: AbortReason) {
         local.footprint.unlock_all();
     }
 

@@ -32,6 +32,8 @@
 //! begins again; `tictoc.preemptive` aborts who waits for a record that can't be valid at its commit time; `tictoc.history` accepts a
 //! version that was overwritten only after the commit time.
 
+mod word;
+
 use std::marker::PhantomData;
 
 use contend_engine::sets::WriteKind;
@@ -43,8 +45,9 @@ use contend_machine::{Atomic64, Machine, Ordering};
 
 use crate::fault::{Faults, Sound};
 use crate::flags::{ABSENT, LOCKED, QUEUED, UNLINKED};
-use crate::method::ReadPhaseOptions;
-use crate::optimistic::{self, FLAGS, Footprint, OWN, VERSION_SHIFT, WAITS_MAX, observed};
+use crate::method::{ReadPhaseOptions, pass};
+use crate::optimistic::{self, Footprint, OWN, WAITS_MAX};
+use word::{WTS_SHIFT, extended, rts, version, wts};
 
 /// What a committing writer does about a lock that another holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +70,8 @@ options! {
         /// What a committing writer does about a lock that another holds: wait in address order, spin for a moment, abort, or let go of
         /// all, check the reads, and begin again.
         "tictoc.wait" wait: Wait = Wait::Spin, in ();
+        /// How long a commit waits before it begins again with tictoc.wait=nowait-tt, in nanoseconds.
+        "tictoc.relock_ns" relock_ns: u64 = 1_000, in 1..=1_000_000_000;
         /// Abort while waiting for a record that can't be valid at the commit time any more.
         "tictoc.preemptive" preemptive: bool = true, in ();
         /// Keep the interval of the version before: who has read it may commit in it.
@@ -82,34 +87,10 @@ pub struct TicToc<F = Sound> {
     faults: PhantomData<fn() -> F>,
 }
 
-const DELTA_BITS: u32 = 14;
-const DELTA_MAX: u64 = (1 << DELTA_BITS) - 1;
-const WTS_SHIFT: u32 = VERSION_SHIFT + DELTA_BITS;
-
-fn wts(word: u64) -> u64 {
-    word >> WTS_SHIFT
-}
-
-fn rts(word: u64) -> u64 {
-    wts(word) + (word >> VERSION_SHIFT & DELTA_MAX)
-}
-
-/// The version that the word is of: all that a reader observes but for how long it is valid.
-fn version(word: u64) -> u64 {
-    observed(word) & !(DELTA_MAX << VERSION_SHIFT)
-}
-
-/// The word, valid up to `time`, which is later than it says.
-fn extended(word: u64, time: u64) -> u64 {
-    let begin = wts(word).max(time.saturating_sub(DELTA_MAX));
-    begin << WTS_SHIFT | (time - begin) << VERSION_SHIFT | word & FLAGS
-}
-
 /// Commits let go of all and begin again so often with `tictoc.wait=nowait-tt`.
 const RELOCKS_MAX: u32 = 50;
-/// How often a wait is prolonged with `tictoc.wait=spin`, and how long one lasts before locking begins again, as in Silo.
+/// How often a wait is prolonged with `tictoc.wait=spin`.
 const SPINS_MAX: u32 = 10;
-const RELOCK_PAUSES: u32 = 32;
 
 /// A worker's state.
 #[derive(Debug)]
@@ -168,9 +149,6 @@ impl<F: Faults> TicToc<F> {
             }
             local.footprint.unlock_all();
             M::step("relock");
-            for _ in 0..RELOCK_PAUSES {
-                M::pause();
-            }
             // Relaxed: a first look; validation looks again.
             let gone = |&(cell, observation): &(Cell<M>, u64)| {
                 version(cell.word().load(Ordering::Relaxed)) != version(observation & !OWN)
@@ -178,6 +156,7 @@ impl<F: Faults> TicToc<F> {
             if local.footprint.reads.iter().any(gone) {
                 return Err(Abort::new(AbortReason::ReadValidation));
             }
+            pass::<M>((self.options.relock_ns as f64 * M::cycles_per_second() / 1e9) as u64);
             // Another may wait for what this one does, by the clock of its machine.
             M::yield_now();
         }
@@ -386,7 +365,7 @@ impl<M: Machine, F: Faults> Control<M> for TicToc<F> {
         Ok(())
     }
 
-    fn abort(&self, _: &mut Context<M>, local: &mut Self::Local) {
+    fn abort(&self, _: &mut Context<M>, local: &mut Self::Local, _: AbortReason) {
         local.footprint.unlock_all();
     }
 

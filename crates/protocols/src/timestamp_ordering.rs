@@ -28,6 +28,8 @@
 //! **Departures from the paper.** One write at a time is announced of a record: an older one that comes after it aborts, where the paper
 //! keeps them in a queue. So commits wait for nothing. No Thomas write rule.
 
+mod cell;
+
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -42,6 +44,7 @@ use crate::fault::{Faults, Sound};
 use crate::flags::{self, ABSENT, LOCKED, QUEUED, UNLINKED};
 use crate::method::timestamp::{Stamper, TimestampOptions, Timestamps};
 use crate::optimistic::{FLAGS, VERSION_SHIFT as EPOCH_SHIFT, WAITS_MAX};
+use cell::{Answer, Times, Want, ask, latch, times, unlatch};
 
 /// The protocol.
 #[derive(Debug)]
@@ -62,79 +65,7 @@ pub struct TimestampOrderingLocal<M: Machine> {
     announced: Vec<Cell<M>>,
 }
 
-/// What is wanted of a cell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Want {
-    Read,
-    Write,
-}
-
-/// Whether it can be had.
-enum Answer {
-    Yes,
-    /// An older transaction has announced a write.
-    Later,
-    Never,
-}
-
-/// A cell's words.
-struct Times<'a, M: Machine> {
-    written: &'a M::U64,
-    read: &'a M::U64,
-    announced: &'a M::U64,
-}
-
-fn times<'a, M: Machine>(cell: Cell<M>) -> Times<'a, M> {
-    // SAFETY: cells have four words.
-    unsafe { Times { written: cell.meta(1), read: cell.meta(2), announced: cell.meta(3) } }
-}
-
-/// Latches a cell; its flags. A latch is held for some instructions, in which nothing is waited for.
-#[inline(always)]
-fn latch<M: Machine>(cell: Cell<M>) -> u64 {
-    let mut spin = Spin::<M>::new();
-    // A first guess instead of a load: a row.
-    let mut word = 0;
-    loop {
-        // Acquire: pairs with the Release of `unlatch`.
-        match cell.word().compare_exchange(word, word | LOCKED, Ordering::Acquire, Ordering::Relaxed) {
-            Ok(_) => return word,
-            Err(now) => {
-                if now & LOCKED != 0 {
-                    spin.wait();
-                }
-                word = now & !LOCKED;
-            }
-        }
-    }
-}
-
-#[inline(always)]
-fn unlatch<M: Machine>(cell: Cell<M>, flags: u64) {
-    // Release: pairs with the Acquire of `latch`.
-    cell.word().store(flags, Ordering::Release);
-}
-
 impl<M: Machine, F: Faults> TimestampOrdering<M, F> {
-    /// Whether a transaction of this timestamp can have what it wants of a cell, which is latched.
-    #[inline(always)]
-    fn ask(cell: Cell<M>, own: u64, want: Want) -> Answer {
-        let times = times(cell);
-        // Relaxed, all of them: under the latch.
-        if times.written.load(Ordering::Relaxed) > own {
-            return Answer::Never;
-        }
-        let announced = times.announced.load(Ordering::Relaxed);
-        match want {
-            Want::Read if announced == 0 || announced >= own || F::IGNORE_PREWRITES => Answer::Yes,
-            Want::Read => Answer::Later,
-            Want::Write if times.read.load(Ordering::Relaxed) > own && !F::OVERTAKE_READS => Answer::Never,
-            Want::Write if announced == 0 || announced == own => Answer::Yes,
-            Want::Write if announced < own => Answer::Later,
-            Want::Write => Answer::Never,
-        }
-    }
-
     /// Gets what is wanted of these cells, at once, and calls `with` while they are latched; their flags. An absent record is read.
     #[inline(always)]
     fn get(
@@ -154,7 +85,7 @@ impl<M: Machine, F: Faults> TimestampOrdering<M, F> {
             for (cell, word) in cells.clone().zip(&mut word) {
                 *word = latch(cell);
                 latched += 1;
-                answer = if *word & UNLINKED != 0 { Answer::Yes } else { Self::ask(cell, own, want) };
+                answer = if *word & UNLINKED != 0 { Answer::Yes } else { ask::<M, F>(cell, own, want) };
                 if !matches!(answer, Answer::Yes) {
                     break;
                 }
@@ -195,7 +126,7 @@ impl<M: Machine, F: Faults> TimestampOrdering<M, F> {
             let flags = latch(cell);
             let granted = flags & UNLINKED == 0
                 && flags & ABSENT != 0
-                && matches!(Self::ask(cell, own, Want::Write), Answer::Yes);
+                && matches!(ask::<M, F>(cell, own, Want::Write), Answer::Yes);
             // Relaxed, both: under the latch.
             if granted && times(cell).announced.load(Ordering::Relaxed) != own {
                 times(cell).announced.store(own, Ordering::Relaxed);
@@ -246,18 +177,13 @@ impl<M: Machine, F: Faults> Control<M> for TimestampOrdering<M, F> {
     }
 
     fn init(&self, cells: Cells<M>, initial: Initial) {
-        for (number, cell) in cells.enumerate() {
-            let word = match initial {
-                Initial::Loaded => 0,
-                // Latched until `inserted` says whose it is.
-                Initial::Inserting if number == 0 => ABSENT | QUEUED | LOCKED,
-                Initial::Inserting => ABSENT | LOCKED,
-            };
+        flags::initial(cells, initial, |cell, flags, held| {
             let Times { written, read, announced } = times(cell);
             // Relaxed, all of them: the index publishes the record.
             [written, read, announced].into_iter().for_each(|time| time.store(0, Ordering::Relaxed));
-            cell.word().store(word, Ordering::Relaxed);
-        }
+            // Latched until `inserted` says whose it is.
+            cell.word().store(flags | if held { LOCKED } else { 0 }, Ordering::Relaxed);
+        });
     }
 
     #[inline(always)]
@@ -411,7 +337,7 @@ impl<M: Machine, F: Faults> Control<M> for TimestampOrdering<M, F> {
         Ok(())
     }
 
-    fn abort(&self, _: &mut Context<M>, local: &mut Self::Local) {
+    fn abort(&self, _: &mut Context<M>, local: &mut Self::Local, _: AbortReason) {
         // The rest of the batch is as old, and would come too late as well.
         local.stamps.drop_batch();
         self.withdraw(local);

@@ -92,7 +92,33 @@ impl<M: Machine, F: Faults> Policy<M> for OldWait<M, F> {
     }
 
     #[inline(always)]
-    fn end(&self, local: &mut OldWaitLocal<M>, committed: bool) {
-        local.stamp.end(committed);
+    fn end(&self, local: &mut OldWaitLocal<M>, for_good: bool) {
+        local.stamp.end(for_good);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use contend_engine::{Abort, AbortReason, Engine, EngineConfig, Groups, IndexKind, Protocol, TableSpec, Txn};
+    use contend_machine::Native;
+
+    use super::WaitDie;
+
+    #[test]
+    fn a_transaction_that_cancels_itself_leaves_its_age_to_nobody() {
+        let protocol = WaitDie::<Native>::new(Default::default());
+        let engine = Engine::new(protocol, EngineConfig::default());
+        let rows = engine.create_table::<u64>(&TableSpec::of_bytes("t", IndexKind::Hash, 8, 16));
+        let mut loader = engine.loader().expect("a free slot");
+        assert!(loader.insert(&rows, 1, |row| row[0] = 0).expect("memory"));
+        drop(loader);
+        let [mut early, mut late] = [(); 2].map(|()| engine.worker().expect("a free slot"));
+        assert!(early.run(|_| Err::<(), _>(Abort::new(AbortReason::User))).is_err());
+        let mut holder = late.begin();
+        assert!(holder.modify_row(&rows, 1, Groups::ALL).expect("nobody else is there").is_some());
+        // Were it as old as the one before it, it would wait, and here for ever.
+        let younger = early.run(|tx| tx.modify_row(&rows, 1, Groups::ALL).map(|_| ()));
+        assert_eq!(younger.expect_err("it dies").reason, AbortReason::WriteLocked);
+        holder.commit().expect("it holds its lock");
     }
 }

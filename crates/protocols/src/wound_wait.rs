@@ -111,7 +111,7 @@ impl<M: Machine, F: Faults> Policy<M> for OldWound<M, F> {
     }
 
     #[inline(always)]
-    fn end(&self, local: &mut OldWoundLocal<M>, committed: bool) {
-        local.stamp.end(committed);
+    fn end(&self, local: &mut OldWoundLocal<M>, for_good: bool) {
+        local.stamp.end(for_good);
     }
 }

@@ -89,7 +89,7 @@ impl<'w, P: Control<M>, M: Machine> Transaction<'w, P, M> {
         self.finished = true;
         M::enter(Phase::of(Operation::Validation, Activity::Manager));
         M::step("abort");
-        self.worker.engine.protocol().abort(&mut self.worker.cx, &mut self.worker.local);
+        self.worker.engine.protocol().abort(&mut self.worker.cx, &mut self.worker.local, reason);
         self.worker.finish_abort(reason);
         M::enter(Phase::BODY);
     }
@@ -118,22 +118,38 @@ const WRITE_INDEX: Phase = Phase::of(Operation::Write, Activity::Index);
 impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
     /// The record under a key.
     #[inline(always)]
-    fn find<K: Key>(table: &Table<M, K>, key: K, phase: Phase) -> Option<Record<M>> {
+    fn find<K: Key>(&mut self, table: &Table<M, K>, key: K, phase: Phase) -> Option<Record<M>> {
         M::enter(phase);
+        if self.worker.cx.declaration.has_rows()
+            && let Some(record) = self.worker.cx.declaration.find(table, key)
+        {
+            return Some(record);
+        }
         M::step("look up");
         table.find(key)
     }
 
-    /// The records under at most [`BATCH`] keys, their lines on the way, the first for writing.
-    fn find_to_write<K: Key>(&self, table: &Table<M, K>, keys: &[K]) -> [Option<Record<M>>; BATCH] {
+    /// The records under at most [`BATCH`] keys, looked up at once, and their lines on the way; `expect` is called with each.
+    #[inline(always)]
+    fn find_batch<K: Key>(
+        &mut self,
+        table: &Table<M, K>,
+        keys: &[K],
+        phase: Phase,
+        expect: impl Fn(Record<M>),
+    ) -> [Option<Record<M>>; BATCH] {
         let mut found = [None; BATCH];
-        M::enter(WRITE_INDEX);
+        if self.worker.cx.declaration.has_rows() {
+            for (found, &key) in found.iter_mut().zip(keys) {
+                *found = self.find(table, key, phase);
+            }
+            return found;
+        }
+        M::enter(phase);
         M::step("look up");
         table.find_many(keys, |position, record| {
             found[position] = record;
-            if let Some(record) = record {
-                record.prefetch_to_write();
-            }
+            record.into_iter().for_each(&expect);
         });
         found
     }
@@ -162,7 +178,8 @@ impl<P: Control<M>, M: Machine> Txn for Transaction<'_, P, M> {
         columns: Projection<'_>,
     ) -> Result<Option<&[u64]>, Abort> {
         self.admit(table)?;
-        self.read_located(table, key, Self::find(table, key, READ_INDEX), columns)
+        let found = self.find(table, key, READ_INDEX);
+        self.read_located(table, key, found, columns)
     }
 
     fn read_rows<K: Key>(
@@ -174,10 +191,7 @@ impl<P: Control<M>, M: Machine> Txn for Transaction<'_, P, M> {
     ) -> Result<(), Abort> {
         self.admit(table)?;
         for (batch, keys) in keys.chunks(BATCH).enumerate() {
-            let mut found: [Option<Record<M>>; BATCH] = [None; BATCH];
-            M::enter(READ_INDEX);
-            M::step("look up");
-            table.find_many(keys, |position, record| found[position] = record);
+            let found = self.find_batch(table, keys, READ_INDEX, |_| ());
             for (position, &key) in keys.iter().enumerate() {
                 let row = self.read_located(table, key, found[position], columns)?;
                 visit(batch * BATCH + position, row);
@@ -201,7 +215,8 @@ impl<P: Control<M>, M: Machine> Txn for Transaction<'_, P, M> {
     #[inline(always)]
     fn modify_row<K: Key>(&mut self, table: &Table<M, K>, key: K, groups: Groups) -> Result<Option<&mut [u64]>, Abort> {
         self.admit(table)?;
-        let position = self.write_located(table, key, Self::find(table, key, WRITE_INDEX), groups, Mode::Modify)?;
+        let found = self.find(table, key, WRITE_INDEX);
+        let position = self.write_located(table, key, found, groups, Mode::Modify)?;
         Ok(position.map(|position| self.worker.cx.writes.image_mut(position)))
     }
 
@@ -214,7 +229,7 @@ impl<P: Control<M>, M: Machine> Txn for Transaction<'_, P, M> {
     ) -> Result<(), Abort> {
         self.admit(table)?;
         for (batch, keys) in keys.chunks(BATCH).enumerate() {
-            let found = self.find_to_write(table, keys);
+            let found = self.find_batch(table, keys, WRITE_INDEX, Record::prefetch_to_write);
             for (position, &key) in keys.iter().enumerate() {
                 let write = self.write_located(table, key, found[position], groups, Mode::Modify)?;
                 visit(batch * BATCH + position, write.map(|write| self.worker.cx.writes.image_mut(write)));
@@ -226,7 +241,8 @@ impl<P: Control<M>, M: Machine> Txn for Transaction<'_, P, M> {
     #[inline(always)]
     fn update_row<K: Key>(&mut self, table: &Table<M, K>, key: K, update: RowUpdate<'_>) -> Result<bool, Abort> {
         self.admit(table)?;
-        self.update_located(table, key, Self::find(table, key, WRITE_INDEX), update)
+        let found = self.find(table, key, WRITE_INDEX);
+        self.update_located(table, key, found, update)
     }
 
     fn update_rows<K: Key, R: Row, U: Update<R>>(
@@ -238,7 +254,7 @@ impl<P: Control<M>, M: Machine> Txn for Transaction<'_, P, M> {
     ) -> Result<(), Abort> {
         self.admit(table)?;
         for (batch, keys) in keys.chunks(BATCH).enumerate() {
-            let found = self.find_to_write(table, keys);
+            let found = self.find_batch(table, keys, WRITE_INDEX, Record::prefetch_to_write);
             for (position, &key) in keys.iter().enumerate() {
                 let row = self.read_located(table, key, found[position], columns)?;
                 let Some(update) = visit(batch * BATCH + position, row) else { continue };
@@ -251,7 +267,8 @@ impl<P: Control<M>, M: Machine> Txn for Transaction<'_, P, M> {
     #[inline(always)]
     fn write_row<K: Key>(&mut self, table: &Table<M, K>, key: K) -> Result<Option<&mut [u64]>, Abort> {
         self.admit(table)?;
-        let position = self.write_located(table, key, Self::find(table, key, WRITE_INDEX), Groups::ALL, Mode::Blind)?;
+        let found = self.find(table, key, WRITE_INDEX);
+        let position = self.write_located(table, key, found, Groups::ALL, Mode::Blind)?;
         Ok(position.map(|position| self.worker.cx.writes.image_mut(position)))
     }
 
@@ -278,7 +295,8 @@ impl<P: Control<M>, M: Machine> Txn for Transaction<'_, P, M> {
 
     fn delete<K: Key>(&mut self, table: &Table<M, K>, key: K) -> Result<bool, Abort> {
         self.admit(table)?;
-        Ok(self.write_located(table, key, Self::find(table, key, WRITE_INDEX), Groups::ALL, Mode::Delete)?.is_some())
+        let found = self.find(table, key, WRITE_INDEX);
+        Ok(self.write_located(table, key, found, Groups::ALL, Mode::Delete)?.is_some())
     }
 
     fn scan_rows<K: Key>(

@@ -182,9 +182,9 @@ impl<M: Machine, F: Faults> Bamboo<M, F> {
         Ok(true)
     }
 
-    /// Gives all back.
+    /// Gives all back: the transaction has ended for good, or to be tried again.
     #[inline(always)]
-    pub(super) fn end(&self, local: &mut BambooLocal<M>, committed: bool) {
+    pub(super) fn end(&self, local: &mut BambooLocal<M>, for_good: bool) {
         M::step("release");
         for (cell, request) in local.holdings.drain(..) {
             let held = if request.is_exclusive() { Held::Exclusive } else { Held::Shared };
@@ -199,6 +199,6 @@ impl<M: Machine, F: Faults> Bamboo<M, F> {
         local.positions.clear();
         local.requests.clear();
         self.wounds.end(local.own);
-        local.stamp.end(committed);
+        local.stamp.end(for_good);
     }
 }

@@ -120,9 +120,9 @@ pub trait Locks<M: Machine>: Send + Sync + 'static {
     /// Gives a lock back.
     fn unlock(&self, local: &mut Self::Local, cell: Cell<M>, held: Held, handle: Self::Handle);
 
-    /// The transaction has ended, and holds nothing any more.
-    fn end(&self, local: &mut Self::Local, committed: bool) {
-        let _ = (local, committed);
+    /// The transaction has ended, and holds nothing any more: for good, or to be tried again.
+    fn end(&self, local: &mut Self::Local, for_good: bool) {
+        let _ = (local, for_good);
     }
 
     /// The flags of a cell that the caller holds.
@@ -269,7 +269,7 @@ impl<L> TwoPhase<L> {
     }
 
     #[inline(always)]
-    fn release_all<M: Machine>(&self, local: &mut TwoPhaseLocal<M, L>, committed: bool)
+    fn release_all<M: Machine>(&self, local: &mut TwoPhaseLocal<M, L>, for_good: bool)
     where
         L: Locks<M>,
     {
@@ -278,7 +278,7 @@ impl<L> TwoPhase<L> {
             self.locks.unlock(&mut local.locks, cell, held, handle);
         }
         local.positions.clear();
-        self.locks.end(&mut local.locks, committed);
+        self.locks.end(&mut local.locks, for_good);
     }
 }
 
@@ -312,13 +312,7 @@ impl<M: Machine, L: Locks<M>> Control<M> for TwoPhase<L> {
     }
 
     fn init(&self, cells: Cells<M>, initial: Initial) {
-        for (number, cell) in cells.enumerate() {
-            match initial {
-                Initial::Loaded => L::init(cell, 0, false),
-                Initial::Inserting if number == 0 => L::init(cell, ABSENT | QUEUED, true),
-                Initial::Inserting => L::init(cell, ABSENT, true),
-            }
-        }
+        flags::initial(cells, initial, L::init);
     }
 
     #[inline(always)]
@@ -415,13 +409,13 @@ impl<M: Machine, L: Locks<M>> Control<M> for TwoPhase<L> {
         Ok(())
     }
 
-    fn abort(&self, cx: &mut Context<M>, local: &mut Self::Local) {
+    fn abort(&self, cx: &mut Context<M>, local: &mut Self::Local, reason: AbortReason) {
         if L::Faults::KEEP_ABORTED_INSERTS {
             for write in cx.writes.entries().iter().filter(|write| write.fresh) {
                 write.cells().for_each(|cell| _ = L::set_flags(cell, ABSENT, 0));
             }
         }
-        self.release_all(local, false);
+        self.release_all(local, !reason.is_conflict());
     }
 
     fn unlink(&self, cells: Cells<M>, _: u64) -> Unlink {

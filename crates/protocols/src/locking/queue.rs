@@ -79,8 +79,8 @@ pub trait Policy<M: Machine>: Send + Sync + 'static {
         Ok(())
     }
 
-    /// The transaction has ended.
-    fn end(&self, local: &mut Self::Local, committed: bool);
+    /// The transaction has ended: for good, or to be tried again.
+    fn end(&self, local: &mut Self::Local, for_good: bool);
 
     /// The transaction holds one lock more.
     fn granted(&self, local: &mut Self::Local) {
@@ -277,9 +277,9 @@ impl<M: Machine, P: Policy<M>> Locks<M> for Queues<M, P> {
     }
 
     #[inline(always)]
-    fn end(&self, local: &mut Self::Local, committed: bool) {
+    fn end(&self, local: &mut Self::Local, for_good: bool) {
         local.requests.clear();
-        self.policy.end(&mut local.policy, committed);
+        self.policy.end(&mut local.policy, for_good);
     }
 
     #[inline(always)]

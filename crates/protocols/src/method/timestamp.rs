@@ -209,7 +209,7 @@ impl<M: Machine> Stamper<M> {
     }
 }
 
-/// A timestamp that a worker's transactions keep until one commits: who is tried again gets older, and does not starve.
+/// A timestamp that a transaction keeps from try to try: it gets older, and does not starve.
 #[derive(Debug)]
 pub struct KeptStamp<M: Machine> {
     source: Stamper<M>,
@@ -232,10 +232,10 @@ impl<M: Machine> KeptStamp<M> {
         self.stamp
     }
 
-    /// It has ended.
+    /// It has ended: for good, or to be tried again.
     #[inline(always)]
-    pub fn end(&mut self, committed: bool) {
-        if committed {
+    pub fn end(&mut self, for_good: bool) {
+        if for_good {
             self.stamp = 0;
         }
     }
@@ -245,6 +245,17 @@ impl<M: Machine> KeptStamp<M> {
 mod tests {
     use super::*;
     use contend_machine::Native;
+
+    #[test]
+    fn a_stamp_is_kept_until_the_transaction_ends_for_good() {
+        let shared = Timestamps::<Native>::new(TimestampOptions { source: Source::Atomic, batch: 1 }, 1);
+        let mut kept = KeptStamp::new(shared.of_worker(0));
+        let first = kept.begin();
+        kept.end(false);
+        assert_eq!(kept.begin(), first);
+        kept.end(true);
+        assert!(kept.begin() > first);
+    }
 
     #[test]
     fn every_source_is_unique_and_rises_for_each_worker() {
