@@ -1,5 +1,7 @@
 //! What an access costs: the line's way through caches, directory, last level and memory. The module above says it in words.
 
+use contend_machine::{Machine, Native};
+
 use super::Chip;
 use super::cache::State;
 use super::directory::Holders;
@@ -264,6 +266,9 @@ impl Chip {
             }
         };
         self.directory.entry_mut(victim).set_cached(false);
+        // The hand will be here again: the host fetches meanwhile what it will look at.
+        let slice = &self.slices[home];
+        Native::prefetch(self.directory.address(slice.lines[slice.hand]));
         if self.preset.llc.inclusive {
             match self.directory.entry(victim).holders() {
                 Holders::Nobody => {}
