@@ -155,7 +155,7 @@ fn refuse_known_types(field_type: &Type, name: &str) -> Result<()> {
 }
 
 /// As in the engine, which the generated code could not be compiled with otherwise.
-const GROUPS_MAX: u32 = 8;
+const GROUPS_MAX: u32 = 16;
 
 /// The number in `#[group = N]`; 0 without it.
 fn group(field: &Field) -> Result<u32> {
@@ -166,7 +166,7 @@ fn group(field: &Field) -> Result<u32> {
     }
     group_number(attribute)
         .filter(|&group| group < GROUPS_MAX)
-        .ok_or_else(|| Error::new_spanned(attribute, "a group is a number from 0 to 7: `#[group = 1]`"))
+        .ok_or_else(|| Error::new_spanned(attribute, "a group is a number from 0 to 15: `#[group = 1]`"))
 }
 
 fn group_number(attribute: &Attribute) -> Option<u32> {

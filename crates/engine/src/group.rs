@@ -1,11 +1,11 @@
 //! [`Groups`]: sets of column groups.
 
 /// The most groups a row may have.
-pub const GROUPS_MAX: usize = 8;
+pub const GROUPS_MAX: usize = 16;
 
 /// A set of a row's column groups, by their numbers, `0..GROUPS_MAX`.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Groups(u8);
+pub struct Groups(u16);
 
 impl Groups {
     /// No group.
@@ -13,7 +13,7 @@ impl Groups {
     /// Group 0, which every row has.
     pub const FIRST: Groups = Groups(1);
     /// All groups, however many a row has.
-    pub const ALL: Groups = Groups(u8::MAX);
+    pub const ALL: Groups = Groups(u16::MAX);
 
     /// This group alone.
     ///
@@ -21,14 +21,14 @@ impl Groups {
     /// The number is not below [`GROUPS_MAX`].
     #[inline(always)]
     pub const fn of(group: u32) -> Groups {
-        assert!(group < GROUPS_MAX as u32, "a row has groups 0 to 7");
+        assert!(group < GROUPS_MAX as u32, "a row has groups 0 to 15");
         Groups(1 << group)
     }
 
     /// The first `count` groups.
     #[inline(always)]
     pub(crate) const fn first(count: usize) -> Groups {
-        Groups((u8::MAX as u32 >> (GROUPS_MAX - count)) as u8)
+        Groups((u16::MAX as u32 >> (GROUPS_MAX - count)) as u16)
     }
 
     /// The groups of either set.
@@ -76,7 +76,7 @@ impl std::fmt::Debug for Groups {
 
 /// The numbers of a set's groups, ascending.
 #[derive(Clone, Debug)]
-pub struct GroupNumbers(u8);
+pub struct GroupNumbers(u16);
 
 impl Iterator for GroupNumbers {
     type Item = usize;
@@ -117,16 +117,16 @@ mod tests {
 
     #[test]
     fn sets_of_groups() {
-        let odd = Groups::of(1).union(Groups::of(7));
-        assert_eq!(odd.into_iter().collect::<Vec<_>>(), [1, 7]);
-        assert_eq!(odd.into_iter().rev().collect::<Vec<_>>(), [7, 1]);
+        let odd = Groups::of(1).union(Groups::of(15));
+        assert_eq!(odd.into_iter().collect::<Vec<_>>(), [1, 15]);
+        assert_eq!(odd.into_iter().rev().collect::<Vec<_>>(), [15, 1]);
         assert_eq!(Groups::NONE.into_iter().count(), 0);
         assert_eq!(Groups::ALL.into_iter().count(), GROUPS_MAX);
-        assert_eq!(Groups::first(8), Groups::ALL);
+        assert_eq!(Groups::first(16), Groups::ALL);
         assert_eq!(Groups::first(1), Groups::FIRST);
         assert_eq!(Groups::first(3).common(odd), Groups::of(1));
         assert!(Groups::ALL.contains(odd) && !odd.contains(Groups::FIRST) && odd.meets(Groups::first(2)));
-        assert_eq!(Groups::ALL.without(odd).into_iter().count(), 6);
+        assert_eq!(Groups::ALL.without(odd).into_iter().count(), GROUPS_MAX - 2);
         assert!(Groups::NONE.is_empty() && odd.contains(Groups::NONE));
     }
 }

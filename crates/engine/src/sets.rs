@@ -291,17 +291,22 @@ impl<M: Machine> WriteSet<M> {
         self.arena.resize(self.used.next_power_of_two(), 0);
     }
 
-    /// Says that the image of the entry at this position is to be the whole row, which the caller fills in. Updates are void.
+    /// Says that the image of the entry at this position is to hold these groups, which the caller fills in. Updates that concern any of
+    /// them concern no others, and are void.
     #[inline(always)]
-    pub(crate) fn replace(&mut self, position: usize) {
-        if let Some(last) = self.image_mut(position).last_mut() {
+    pub(crate) fn replace(&mut self, position: usize, groups: Groups) {
+        let whole = self.entries[position].table().is_whole(groups);
+        if whole && let Some(last) = self.image_mut(position).last_mut() {
             // What the row does not fill of it.
             *last = 0;
         }
         let entry = &mut self.entries[position];
-        entry.image = Groups::ALL;
-        entry.merged = Groups::NONE;
-        entry.updates = None;
+        entry.image = entry.image.union(groups);
+        if entry.merged.meets(groups) {
+            debug_assert!(groups.contains(entry.merged), "an update would be lost");
+            entry.merged = Groups::NONE;
+            entry.updates = None;
+        }
     }
 
     /// The key of the entry at this position.

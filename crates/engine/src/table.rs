@@ -11,7 +11,7 @@ use contend_machine::{Atomic64, Latched, Machine, Ordering, Spin};
 use crate::engine::{Alignment, EngineOptions};
 use crate::group::{GROUPS_MAX, Groups};
 use crate::record::{Cells, Record};
-use crate::row::{Row, Span};
+use crate::row::{Projection, Row, Span};
 use crate::slab::{Slabs, slot_words};
 
 /// The machine has no more memory for records.
@@ -25,6 +25,8 @@ impl std::fmt::Display for OutOfMemory {
 }
 
 impl std::error::Error for OutOfMemory {}
+
+const WORDS_PER_LINE: usize = 8;
 
 /// What a table is to be.
 #[derive(Clone, Debug)]
@@ -234,15 +236,34 @@ impl<M: Machine> TableCore<M> {
         unsafe { record.words(self.head_words(), self.payload_words()) }
     }
 
-    /// Asks for the record's lines; of a long record, the first few: the others follow while these are copied.
+    /// Asks for the record's lines that an access of these columns needs.
     #[inline(always)]
-    fn prefetch(&self, record: Record<M>) {
-        const LINES_MAX: usize = 4;
-        const WORDS_PER_LINE: usize = 8;
-        let words = self.head_words() + self.payload_words;
-        for line in 0..words.div_ceil(WORDS_PER_LINE).min(LINES_MAX) {
-            M::prefetch(std::ptr::from_ref(record.word()).wrapping_add(line * WORDS_PER_LINE));
+    fn prefetch(&self, record: Record<M>, columns: Projection<'_>) {
+        let (first, head) = (std::ptr::from_ref(record.word()), self.head_words());
+        M::prefetch(first);
+        let words = head + self.payload_words;
+        if words <= WORDS_PER_LINE {
+            return;
         }
+        match columns.words() {
+            None if self.is_whole(columns.groups()) => Self::prefetch_words(first, WORDS_PER_LINE..words),
+            None => {
+                for span in self.spans(columns.groups()) {
+                    Self::prefetch_words(first, head + span.words().start..head + span.words().end);
+                }
+            }
+            Some(spans) => {
+                for span in spans {
+                    Self::prefetch_words(first, head + span.words().start..head + span.words().end);
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn prefetch_words(first: *const M::U64, words: std::ops::Range<usize>) {
+        let last = words.end - 1;
+        words.step_by(WORDS_PER_LINE).chain([last]).for_each(|word| M::prefetch(first.wrapping_add(word)));
     }
 
     pub(crate) fn slabs(&self) -> &Slabs<M> {
@@ -351,16 +372,21 @@ impl<M: Machine, K: Key> Table<M, K> {
 
     /// Has the host fetch where these keys stand, or would stand, and their records: before something is done with each of them.
     pub fn expect(&self, keys: &[K]) {
-        self.find_many(keys, |_, _| ());
+        self.find_many(keys, Projection::WHOLE, |_, _| ());
     }
 
-    /// The records under many keys, looked up at once, and their lines asked for. `found` gets each key's position.
+    /// The records under many keys, looked up at once, and what is needed of them asked for. `found` gets each key's position.
     #[inline(always)]
-    pub(crate) fn find_many(&self, keys: &[K], mut found: impl FnMut(usize, Option<Record<M>>)) {
+    pub(crate) fn find_many(
+        &self,
+        keys: &[K],
+        columns: Projection<'_>,
+        mut found: impl FnMut(usize, Option<Record<M>>),
+    ) {
         self.index.get_many(keys, |position, lookup| {
             let record = lookup.value.map(Self::record);
             if let Some(record) = record {
-                self.core.prefetch(record);
+                self.core.prefetch(record, columns);
             }
             found(position, record);
         });

@@ -46,9 +46,10 @@ pub trait Txn {
         visit: impl FnMut(usize, Option<&[u64]>),
     ) -> Result<(), Abort>;
 
-    /// Says that these keys will be written soon, so that their cache misses overlap. A hint: nothing is read, locked or observed.
-    fn announce_writes<K: Key>(&mut self, table: &Table<Self::Machine, K>, keys: &[K]) {
-        let _ = (table, keys);
+    /// Says that these groups of the rows under these keys will be written soon, so that their cache misses overlap. A hint: nothing is
+    /// read, locked or observed.
+    fn announce_writes<K: Key>(&mut self, table: &Table<Self::Machine, K>, keys: &[K], groups: Groups) {
+        let _ = (table, keys, groups);
     }
 
     /// Reads these groups of a row to change them in place; `None` if the key is absent. The words of other groups are not defined.
@@ -128,12 +129,17 @@ pub trait Txn {
         update: RowUpdate<'_>,
     ) -> Result<bool, Abort>;
 
-    /// Replaces a row without reading it; `None` if the key is absent. The words that are returned hold anything: all of them
-    /// are to be filled.
+    /// Replaces these groups of a row without reading them; `None` if the key is absent. The words that are returned hold anything:
+    /// all of these groups are to be filled.
     ///
     /// # Errors
     /// The transaction has to abort.
-    fn write_row<K: Key>(&mut self, table: &Table<Self::Machine, K>, key: K) -> Result<Option<&mut [u64]>, Abort>;
+    fn write_row<K: Key>(
+        &mut self,
+        table: &Table<Self::Machine, K>,
+        key: K,
+        groups: Groups,
+    ) -> Result<Option<&mut [u64]>, Abort>;
 
     /// Inserts a row, to be filled; `None` if the key exists.
     ///
@@ -307,7 +313,7 @@ pub trait Txn {
         key: K,
         row: R,
     ) -> Result<bool, Abort> {
-        Ok(self.write_row(table, key)?.map(|words| *R::from_words_mut(words) = row).is_some())
+        Ok(self.write_row(table, key, Groups::ALL)?.map(|words| *R::from_words_mut(words) = row).is_some())
     }
 
     /// Inserts a row; `false` if the key exists.

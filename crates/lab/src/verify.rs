@@ -154,8 +154,8 @@ impl<T: Txn> Txn for Interleaved<'_, T> {
         self.inner.read_rows(table, keys, columns, visit)
     }
 
-    fn announce_writes<K: Key>(&mut self, table: &Table<Self::Machine, K>, keys: &[K]) {
-        self.inner.announce_writes(table, keys);
+    fn announce_writes<K: Key>(&mut self, table: &Table<Self::Machine, K>, keys: &[K], groups: Groups) {
+        self.inner.announce_writes(table, keys, groups);
     }
 
     fn modify_row<K: Key>(
@@ -210,9 +210,14 @@ impl<T: Txn> Txn for Interleaved<'_, T> {
         self.inner.insert_rows(table, keys, visit)
     }
 
-    fn write_row<K: Key>(&mut self, table: &Table<Self::Machine, K>, key: K) -> Result<Option<&mut [u64]>, Abort> {
+    fn write_row<K: Key>(
+        &mut self,
+        table: &Table<Self::Machine, K>,
+        key: K,
+        groups: Groups,
+    ) -> Result<Option<&mut [u64]>, Abort> {
         self.pause();
-        self.inner.write_row(table, key)
+        self.inner.write_row(table, key, groups)
     }
 
     fn insert_row<K: Key>(&mut self, table: &Table<Self::Machine, K>, key: K) -> Result<Option<&mut [u64]>, Abort> {

@@ -15,7 +15,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use contend_engine::{Engine, EngineConfig, IndexKind, Projection, Protocol, Table, TableSpec, Txn};
+use contend_engine::{Engine, EngineConfig, Groups, IndexKind, Projection, Protocol, Table, TableSpec, Txn};
 use contend_index::Index;
 use contend_machine::{Machine, Native, Ordering, pin_to_core};
 use contend_protocols::none::NoControl;
@@ -228,7 +228,7 @@ impl<P: Protocol<Native>> Contestant for OnEngine<P> {
                 let mut sum = 0u64;
                 for &(key, write) in &keys {
                     if write {
-                        tx.write_row(&self.table, key)?.expect("every key is loaded")[0] = key;
+                        tx.write_row(&self.table, key, Groups::ALL)?.expect("every key is loaded")[0] = key;
                     } else {
                         let row = tx.read_row(&self.table, key, Projection::WHOLE)?;
                         sum = sum.wrapping_add(row.expect("every key is loaded")[0]);

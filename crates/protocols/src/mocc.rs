@@ -381,8 +381,9 @@ mod tests {
             reader.run(|tx| tx.read_row(&rows, 2, Projection::WHOLE).map(drop)).expect("nobody else is there");
             let mut tx = reader.begin();
             tx.read_row(&rows, 0, Projection::WHOLE).expect("nobody writes").expect("it is there");
-            let written = writer.run(|tx| tx.write_row(&rows, 0).map(|row| row.expect("it is there")[0] = failed));
-            tx.write_row(&rows, 1).expect("nobody else is there").expect("it is there")[0] = failed;
+            let written =
+                writer.run(|tx| tx.write_row(&rows, 0, Groups::ALL).map(|row| row.expect("it is there")[0] = failed));
+            tx.write_row(&rows, 1, Groups::ALL).expect("nobody else is there").expect("it is there")[0] = failed;
             match (written, tx.commit()) {
                 (Ok(()), outcome) => assert!(outcome.is_err(), "what was read has changed"),
                 (Err(abort), outcome) => {

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use contend_engine::{Engine, EngineConfig, IndexKind, Projection, Protocol, Table, TableSpec, Txn, Worker};
+use contend_engine::{Engine, EngineConfig, Groups, IndexKind, Projection, Protocol, Table, TableSpec, Txn, Worker};
 use contend_machine::Loom;
 use contend_protocols::fault::Faults;
 use contend_protocols::no_wait::NoWait;
@@ -42,7 +42,7 @@ fn whole_rows<P: Protocol<Loom>>() {
     let theirs = Arc::clone(&rows);
     let writing = thread::spawn(move || {
         let _ = writer.run(|tx| {
-            tx.write_row(&theirs, 1)?.expect("loaded").fill(5);
+            tx.write_row(&theirs, 1, Groups::ALL)?.expect("loaded").fill(5);
             Ok(())
         });
     });
@@ -59,7 +59,7 @@ fn write_skew<P: Protocol<Loom>>() {
     let skewed = |worker: &mut Worker<P, Loom>, rows: &Rows, from: u64, to: u64| {
         worker.run(|tx| {
             let seen = tx.read_row(rows, from, Projection::WHOLE)?.expect("loaded")[0];
-            tx.write_row(rows, to)?.expect("loaded").fill(seen + 1);
+            tx.write_row(rows, to, Groups::ALL)?.expect("loaded").fill(seen + 1);
             Ok(seen)
         })
     };

@@ -65,9 +65,9 @@ fn transaction<P: Protocol<Native>>(worker: &mut Worker<P, Native>, rows: &Table
     worker
         .run(|tx| {
             tx.read_rows(rows, &keys, Projection::WHOLE, |_, row| assert!(row.is_some()))?;
-            tx.announce_writes(rows, &keys[..20]);
+            tx.announce_writes(rows, &keys[..20], Groups::ALL);
             for i in 0..20 {
-                tx.write_row(rows, key(i))?.expect("it is there").fill(number);
+                tx.write_row(rows, key(i), Groups::ALL)?.expect("it is there").fill(number);
                 tx.modify_row(rows, key(i + 20), Groups::ALL)?.expect("it is there")[0] += 1;
             }
             assert!(tx.read_row(rows, u64::MAX, Projection::WHOLE)?.is_none());

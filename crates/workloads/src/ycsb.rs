@@ -7,7 +7,7 @@
 //! # What a row says
 //! The first word of a row is the *stamp* of the transaction that wrote it: worker and sequence number. All further words follow from
 //! stamp and key, so that a row that is torn, or stands under the wrong key, shows. With `ycsb.rmw=on` and 16 bytes or more the second word
-//! counts the writes. After a run each record must hold a stamp of a committed transaction; and each *tracked* record (all of them, up
+//! counts the writes. With `ycsb.fields` above 1 all this holds of each field. After a run each record must hold a stamp of a committed transaction; and each *tracked* record (all of them, up
 //! to 65,536; else one in a power of two) the last stamp that the client that wrote it remembers, and the number of all
 //! clients' writes. Of the records that are not tracked it is not checked that the stamp is the last writer's, nor that this writer
 //! wrote this record. Rows of 8 bytes hold the stamp alone: of them a wrong key shows if the record is tracked.
@@ -20,8 +20,8 @@ use std::sync::Arc;
 
 use contend_engine::options::Fraction;
 use contend_engine::{
-    Abort, Control, Declaration, Direction, Engine, Groups, IndexKind, Loader, Needs, OutOfMemory, Projection, Table,
-    TableSpec, Txn, option_choices, options,
+    Abort, Control, Declaration, Direction, Engine, GROUPS_MAX, Groups, IndexKind, Loader, Needs, OutOfMemory,
+    Projection, Span, Table, TableSpec, Txn, option_choices, options,
 };
 use contend_machine::Machine;
 use rand::rngs::SmallRng;
@@ -49,6 +49,10 @@ options! {
         "ycsb.records" records: u64 = 1_000_000, in 1..=10_000_000_000;
         /// Bytes of a row. 8 is the least: a row says who wrote it.
         "ycsb.payload" payload: usize = 8, in 8..=65_536;
+        /// Fields of a row, as long as each other but for a word. A transaction reads and writes one of them, drawn uniformly; an insert
+        /// writes all. Each is a group of columns: with `--set ts=on` it has a version of its own. YCSB's own rows are 10 fields of 100
+        /// bytes.
+        "ycsb.fields" fields: usize = 1, in 1..=GROUPS_MAX;
         /// Operations of a transaction.
         "ycsb.ops" ops: usize = 10, in 1..=10_000;
         /// Of the operations that are neither scan nor insert, the fraction that reads; the others write.
@@ -136,9 +140,10 @@ fn mix(x: u64) -> u64 {
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     words: usize,
+    fields: usize,
     /// The bytes of the last word that belong to the row.
     last_mask: u64,
-    /// Whether the second word counts the writes.
+    /// Whether the second word of each field counts its writes.
     counted: bool,
 }
 
@@ -147,38 +152,61 @@ impl Shape {
         let spare = options.payload.next_multiple_of(8) - options.payload;
         Shape {
             words: options.payload.div_ceil(8),
+            fields: options.fields,
             last_mask: u64::MAX >> (8 * spare),
-            counted: options.rmw && options.payload >= 16,
+            counted: options.rmw && options.payload / 8 / options.fields >= 2,
         }
     }
 
-    /// Writes a row. `writes` is how many writes the record has then seen, if that is counted.
+    /// The words of a field.
     #[inline(always)]
-    fn fill(self, row: &mut [u64], key: u64, stamp: u64, writes: u64) {
-        row[0] = stamp;
-        if row.len() > 1 {
-            self.fill_rest(row, key, stamp, writes);
+    fn span(self, field: usize) -> Span {
+        let first = |field: usize| (self.words * field / self.fields) as u32;
+        Span { first: first(field), count: first(field + 1) - first(field) }
+    }
+
+    /// Writes a field of a row. `writes` is how many writes it has then seen, if that is counted.
+    #[inline(always)]
+    fn fill(self, row: &mut [u64], field: usize, key: u64, stamp: u64, writes: u64) {
+        let words = if self.fields == 1 { row } else { &mut row[self.span(field).words()] };
+        words[0] = stamp;
+        if words.len() > 1 {
+            self.fill_rest(words, field, key, stamp, writes);
         }
     }
 
     #[inline]
-    fn fill_rest(self, row: &mut [u64], key: u64, stamp: u64, writes: u64) {
-        let seed = stamp ^ key;
-        for (word, i) in row[1..].iter_mut().zip(1u64..) {
+    fn fill_rest(self, words: &mut [u64], field: usize, key: u64, stamp: u64, writes: u64) {
+        let seed = stamp ^ key.wrapping_add(field as u64);
+        for (word, i) in words[1..].iter_mut().zip(1u64..) {
             *word = seed.wrapping_mul(2 * i + 1).rotate_left(17) ^ i;
         }
         if self.counted {
-            row[1] = writes;
+            words[1] = writes;
         }
-        *row.last_mut().expect("two words or more") &= self.last_mask;
+        if field + 1 == self.fields {
+            *words.last_mut().expect("two words or more") &= self.last_mask;
+        }
     }
 
-    /// Whether the row is as `fill` has written it, for some stamp and count.
-    fn is_whole(self, row: &[u64], key: u64, expected: &mut Vec<u64>) -> bool {
+    /// Writes all fields, for the first time.
+    fn fill_all(self, row: &mut [u64], key: u64, stamp: u64) {
+        (0..self.fields).for_each(|field| self.fill(row, field, key, stamp, 0));
+    }
+
+    /// How many writes a field has seen, if that is counted.
+    #[inline(always)]
+    fn writes(self, row: &[u64], field: usize) -> u64 {
+        if self.counted { row[self.span(field).words().start + 1] } else { 0 }
+    }
+
+    /// Whether a field is as `fill` has written it, for some stamp and count.
+    fn is_whole(self, row: &[u64], field: usize, key: u64, expected: &mut Vec<u64>) -> bool {
         expected.clear();
         expected.resize(self.words, 0);
-        self.fill(expected, key, row[0], if self.counted { row[1] } else { 0 });
-        row[..self.words] == expected[..]
+        let words = self.span(field).words();
+        self.fill(expected, field, key, row[words.start], self.writes(row, field));
+        row[words.clone()] == expected[words]
     }
 }
 
@@ -203,6 +231,8 @@ struct Operation {
 #[derive(Debug, Default)]
 pub struct Input {
     stamp: u64,
+    /// The field that is read and written.
+    field: usize,
     operations: Vec<Operation>,
     /// The keys of the point reads, if they are made in one batch.
     reads: Vec<u64>,
@@ -221,7 +251,7 @@ pub struct Client {
     rng: SmallRng,
     committed: u64,
     inserted: u64,
-    /// Of each tracked record: the last stamp that this client wrote, and how often it wrote.
+    /// Of each tracked field: the last stamp that this client wrote, and how often it wrote.
     tracked: Vec<(u64, u64)>,
     /// What was read, so that reading is not optimised away.
     sink: u64,
@@ -244,8 +274,10 @@ pub struct Ycsb<M: Machine> {
     insert_below: u64,
     /// Below: a read, of 32 other bits.
     read_below: u64,
-    /// The loaded records that clients remember writing.
+    /// The fields of the loaded records that clients remember writing.
     tracked: Sample,
+    /// The words of each field.
+    spans: Box<[Span]>,
 }
 
 /// What drawing a key takes a simulated core: with skew a power, 12 to 16 ns on the hosts where it was measured; else next to nothing.
@@ -305,19 +337,43 @@ impl<M: Machine> Ycsb<M> {
         }
     }
 
-    /// Checks one record's row; returns its stamp and count.
-    fn check_row(
+    /// What the transaction reads and writes of a row.
+    #[inline(always)]
+    fn groups(&self, field: usize) -> Groups {
+        if self.options.fields == 1 { Groups::ALL } else { Groups::of(field as u32) }
+    }
+
+    /// The same, to be read.
+    #[inline(always)]
+    fn columns(&self, field: usize) -> Projection<'_> {
+        if self.options.fields == 1 {
+            Projection::WHOLE
+        } else {
+            Projection::columns(&self.spans[field..=field], self.groups(field))
+        }
+    }
+
+    /// Where the books have a field, if they have it.
+    #[inline(always)]
+    fn tracked(&self, record: u64, field: usize) -> Option<usize> {
+        let records = self.options.records;
+        if record < records { self.tracked.position(field as u64 * records + record) } else { None }
+    }
+
+    /// Checks one field of a record's row; returns its stamp and count.
+    fn check_field(
         &self,
         record: u64,
+        field: usize,
         row: &[u64],
         clients: &[&Client],
         expected: &mut Vec<u64>,
     ) -> Result<(u64, u64), Violation> {
         let key = self.key(record);
-        if !self.shape.is_whole(row, key, expected) {
+        if !self.shape.is_whole(row, field, key, expected) {
             return Err(Violation(format!("the row of key {key} is torn: its words are not of one write")));
         }
-        let stamp = row[0];
+        let stamp = row[self.shape.span(field).words().start];
         if stamp != LOADED {
             let (tag, sequence) = (stamp >> WORKER_SHIFT, stamp & ((1 << WORKER_SHIFT) - 1));
             let writer = clients.iter().find(|client| client.worker + 1 == tag);
@@ -326,12 +382,19 @@ impl<M: Machine> Ycsb<M> {
                 return Err(Violation(format!("the row of key {key} was written by {writer}, which never committed")));
             }
         }
-        Ok((stamp, if self.shape.counted { row[1] } else { 0 }))
+        Ok((stamp, self.shape.writes(row, field)))
     }
 
-    /// Checks a tracked record against what the clients remember.
-    fn check_tracked(&self, record: u64, stamp: u64, writes: u64, clients: &[&Client]) -> Result<(), Violation> {
-        let Some(position) = self.tracked.position(record) else { return Ok(()) };
+    /// Checks a field against what the clients remember; whether they do.
+    fn check_tracked(
+        &self,
+        record: u64,
+        field: usize,
+        stamp: u64,
+        writes: u64,
+        clients: &[&Client],
+    ) -> Result<bool, Violation> {
+        let Some(position) = self.tracked(record, field) else { return Ok(false) };
         let key = self.key(record);
         let memories = clients.iter().map(|client| client.tracked[position]);
         let is_last = if stamp == LOADED {
@@ -353,7 +416,7 @@ impl<M: Machine> Ycsb<M> {
                 "key {key} has seen {writes} read-modify-writes, but {committed} have committed: updates got lost"
             )));
         }
-        Ok(())
+        Ok(true)
     }
 }
 
@@ -384,7 +447,14 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
         if options.scan.0 > 0.0 && index == IndexKind::Hash {
             return Err("a scan (ycsb.scan above 0) needs an index with an order: use --index ordered".into());
         }
-        let YcsbOptions { records, partitions, multi_partition, multi_partitions, latest, .. } = *options;
+        let YcsbOptions { records, partitions, multi_partition, multi_partitions, latest, payload, fields, .. } =
+            *options;
+        if payload.div_ceil(8) < fields {
+            return Err(format!(
+                "ycsb.fields is {fields}, and each needs 8 bytes: ycsb.payload is {payload}, and has to be {} or more",
+                8 * fields
+            ));
+        }
         if records < partitions {
             return Err(format!("ycsb.partitions is {partitions}, and ycsb.records only {records}"));
         }
@@ -401,20 +471,26 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
 
     fn tables(options: &YcsbOptions, index: IndexKind) -> Vec<TableSpec> {
         let records = usize::try_from(options.records).unwrap_or(usize::MAX);
-        vec![TableSpec::of_bytes("usertable", index, options.payload, records)]
+        let shape = Shape::new(options);
+        vec![TableSpec {
+            groups: (0..options.fields).map(|field| shape.span(field)).collect(),
+            ..TableSpec::of_bytes("usertable", index, options.payload, records)
+        }]
     }
 
     fn create<P: Control<M>>(options: &YcsbOptions, index: IndexKind, engine: &Engine<P, M>) -> Self {
         let table = engine.create_table(&Self::tables(options, index)[0]);
+        let shape = Shape::new(options);
         Ycsb {
-            shape: Shape::new(options),
+            shape,
+            spans: (0..options.fields).map(|field| shape.span(field)).collect(),
             table,
             // The records of a partition, as many in each.
             zipf: Zipf::new(options.records / options.partitions, options.theta),
             scan_below: below(options.scan.0),
             insert_below: below(options.scan.0 + options.insert.0),
             read_below: below(options.read.0),
-            tracked: Sample::new(options.records),
+            tracked: Sample::new(options.records * options.fields as u64),
             options: options.clone(),
         }
     }
@@ -426,7 +502,7 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
     fn for_verification(options: &YcsbOptions) -> YcsbOptions {
         YcsbOptions {
             records: options.records.min(500.max(options.partitions)),
-            payload: options.payload.min(64),
+            payload: options.payload.min(64.max(16 * options.fields)),
             ops: options.ops.min(16),
             scan_length: options.scan_length.min(20),
             ..options.clone()
@@ -448,7 +524,7 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
             for keys in keys.chunks(AHEAD) {
                 self.table.expect(keys);
                 for &key in keys {
-                    loader.insert(&self.table, key, |row| self.shape.fill(row, key, LOADED, 0))?;
+                    loader.insert(&self.table, key, |row| self.shape.fill_all(row, key, LOADED))?;
                 }
             }
             next += step;
@@ -476,6 +552,10 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
     #[inline]
     fn next(&self, client: &mut Client, input: &mut Input) {
         input.stamp = (client.worker + 1) << WORKER_SHIFT | (client.committed + 1);
+        input.field = match self.options.fields {
+            1 => 0,
+            fields => ((u128::from(client.rng.next_u64()) * fields as u128) >> 64) as usize,
+        };
         input.operations.clear();
         input.reads.clear();
         input.writes.clear();
@@ -555,46 +635,48 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
     fn execute<T: Txn<Machine = M>>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<(), Abort> {
         let mut sink = 0;
         let mut surprises = 0;
+        let (field, first) = (input.field, self.spans[input.field].first as usize);
+        let (groups, columns) = (self.groups(field), self.columns(field));
         if self.options.batch {
-            tx.announce_writes(&self.table, &input.writes);
-            tx.read_rows(&self.table, &input.reads, Projection::WHOLE, |_, row| match row {
-                Some(row) => sink ^= row[0],
+            tx.announce_writes(&self.table, &input.writes, groups);
+            tx.read_rows(&self.table, &input.reads, columns, |_, row| match row {
+                Some(row) => sink ^= row[first],
                 None => surprises += 1,
             })?;
         }
         for operation in &input.operations {
             let key = operation.key;
             match operation.kind {
-                Kind::Read => match tx.read_row(&self.table, key, Projection::WHOLE)? {
-                    Some(row) => sink ^= row[0],
+                Kind::Read => match tx.read_row(&self.table, key, columns)? {
+                    Some(row) => sink ^= row[first],
                     None => surprises += 1,
                 },
-                Kind::Write if self.options.rmw => match tx.modify_row(&self.table, key, Groups::ALL)? {
+                Kind::Write if self.options.rmw => match tx.modify_row(&self.table, key, groups)? {
                     Some(row) => {
-                        let writes = if self.shape.counted { row[1] + 1 } else { 0 };
-                        sink ^= row[0];
-                        self.shape.fill(row, key, input.stamp, writes);
+                        let writes = self.shape.writes(row, field) + 1;
+                        sink ^= row[first];
+                        self.shape.fill(row, field, key, input.stamp, writes);
                     }
                     None => surprises += 1,
                 },
-                Kind::Write => match tx.write_row(&self.table, key)? {
-                    Some(row) => self.shape.fill(row, key, input.stamp, 0),
+                Kind::Write => match tx.write_row(&self.table, key, groups)? {
+                    Some(row) => self.shape.fill(row, field, key, input.stamp, 0),
                     None => surprises += 1,
                 },
                 Kind::Scan => {
                     let (limit, range) = (operation.length as usize, key..=u64::MAX);
                     // No record is ever deleted: the first key is the one asked for, and the others ascend.
                     let (mut previous, mut ascending) = (None, true);
-                    tx.scan_rows(&self.table, range, limit, Direction::Forward, Projection::WHOLE, |found, row| {
+                    tx.scan_rows(&self.table, range, limit, Direction::Forward, columns, |found, row| {
                         ascending &= previous.map_or(found == key, |previous| found > previous);
                         previous = Some(found);
-                        sink ^= row[0];
+                        sink ^= row[first];
                         ControlFlow::Continue(())
                     })?;
                     surprises += u64::from(!ascending || previous.is_none());
                 }
                 Kind::Insert => match tx.insert_row(&self.table, key)? {
-                    Some(row) => self.shape.fill(row, key, input.stamp, 0),
+                    Some(row) => self.shape.fill_all(row, key, input.stamp),
                     None => surprises += 1,
                 },
             }
@@ -614,7 +696,7 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
         for operation in &input.operations {
             match operation.kind {
                 Kind::Write => {
-                    if let Some(position) = self.tracked.position(operation.record) {
+                    if let Some(position) = self.tracked(operation.record, input.field) {
                         let (last, writes) = &mut client.tracked[position];
                         *last = input.stamp;
                         *writes += 1;
@@ -646,9 +728,10 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
             if engine.peek(&self.table, key, &mut row).is_none() {
                 return Err(Violation(format!("key {key} was loaded, and is gone")));
             }
-            let (stamp, writes) = self.check_row(record, &row, clients, &mut expected)?;
-            self.check_tracked(record, stamp, writes, clients)?;
-            tracked += u64::from(self.tracked.position(record).is_some());
+            for field in 0..self.options.fields {
+                let (stamp, writes) = self.check_field(record, field, &row, clients, &mut expected)?;
+                tracked += u64::from(self.check_tracked(record, field, stamp, writes, clients)?);
+            }
         }
         for client in clients {
             for nth in 0..client.inserted {
@@ -659,8 +742,11 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
                         "worker {worker} has committed an insert of key {key}, and it is gone"
                     )));
                 }
-                let (stamp, _) = self.check_row(record, &row, clients, &mut expected)?;
-                if stamp == LOADED {
+                let mut loaded = false;
+                for field in 0..self.options.fields {
+                    loaded |= self.check_field(record, field, &row, clients, &mut expected)?.0 == LOADED;
+                }
+                if loaded {
                     return Err(Violation(format!("the inserted row of key {} holds no value", self.key(record))));
                 }
             }
@@ -680,8 +766,9 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
         }
         let listed = if ordered { ", and the index lists no others" } else { "" };
         let counted = if self.shape.counted { " and count every write" } else { "" };
+        let what = if self.options.fields == 1 { "rows" } else { "fields" };
         Ok(Checked(format!(
-            "{} rows hold values of committed writers, {tracked} tracked rows the last ones{counted}, {inserted} inserted \
+            "{} rows hold values of committed writers, {tracked} tracked {what} the last ones{counted}, {inserted} inserted \
              rows are there{listed}",
             self.options.records
         )))
@@ -714,20 +801,30 @@ mod tests {
 
     #[test]
     fn rows_of_any_length_are_recognised_and_torn_ones_are_not() {
-        for payload in [8, 9, 15, 16, 17, 100, 1000] {
+        let shapes = [8, 9, 15, 16, 17, 100, 1000].map(|payload| (payload, 1));
+        for (payload, fields) in shapes.into_iter().chain([(24, 3), (1000, 10), (1001, 7), (250, 16)]) {
             for rmw in [false, true] {
-                let shape = Shape::new(&YcsbOptions { payload, rmw, ..YcsbOptions::default() });
+                let shape = Shape::new(&YcsbOptions { payload, fields, rmw, ..YcsbOptions::default() });
                 let (mut row, mut other, mut expected) = (vec![0; shape.words], vec![0; shape.words], Vec::new());
-                shape.fill(&mut row, 42, 1 << WORKER_SHIFT | 7, 3);
-                shape.fill(&mut other, 42, 2 << WORKER_SHIFT | 9, 4);
-                assert!(shape.is_whole(&row, 42, &mut expected), "{payload} bytes");
+                shape.fill_all(&mut row, 42, LOADED);
+                shape.fill_all(&mut other, 42, LOADED);
+                for field in 0..fields {
+                    shape.fill(&mut row, field, 42, 1 << WORKER_SHIFT | 7, 3);
+                    shape.fill(&mut other, field, 42, 2 << WORKER_SHIFT | 9, 4);
+                    assert!(shape.is_whole(&row, field, 42, &mut expected), "{payload} bytes");
+                    assert_eq!(shape.writes(&row, field), if shape.counted { 3 } else { 0 }, "{payload} bytes");
+                }
                 let bytes_used = payload - 8 * (shape.words - 1);
                 assert_eq!(row[shape.words - 1].checked_shr(8 * bytes_used as u32).unwrap_or(0), 0, "padding is zero");
+                let spans: Vec<usize> = (0..fields).flat_map(|field| shape.span(field).words()).collect();
+                assert_eq!(spans, (0..shape.words).collect::<Vec<_>>(), "the fields are the row");
                 // A byte or two of evidence can agree by chance.
-                if payload >= 100 {
-                    row[0] = other[0];
-                    assert!(!shape.is_whole(&row, 42, &mut expected), "{payload} bytes, torn");
-                    assert!(!shape.is_whole(&other, 43, &mut expected), "{payload} bytes, of another key");
+                if payload / fields >= 100 {
+                    let last = fields - 1;
+                    let first = shape.span(last).words().start;
+                    row[first] = other[first];
+                    assert!(!shape.is_whole(&row, last, 42, &mut expected), "{payload} bytes, torn");
+                    assert!(!shape.is_whole(&other, last, 43, &mut expected), "{payload} bytes, of another key");
                 }
             }
         }

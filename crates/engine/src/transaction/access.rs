@@ -183,7 +183,7 @@ impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
                 let position = cx.writes.push(table, key, record, kind);
                 match mode {
                     Mode::Modify | Mode::Delete => cx.writes.take(position, groups, &cx.scratch),
-                    Mode::Blind => cx.writes.replace(position),
+                    Mode::Blind => cx.writes.replace(position, groups),
                     // The image stays empty.
                     Mode::Merge | Mode::Insert => {}
                 }
@@ -263,7 +263,7 @@ impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
     ) -> Result<usize, Abort> {
         let worker = &mut *self.worker;
         let position = worker.cx.writes.push(table, key, record, WriteKind::Insert);
-        worker.cx.writes.replace(position);
+        worker.cx.writes.replace(position, Groups::ALL);
         worker.cx.writes.entries_mut()[position].fresh = true;
         let inserted =
             worker.engine.protocol().inserted(&mut worker.cx, &mut worker.local, At { table, record }, change);
@@ -296,7 +296,7 @@ impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
             Found::Absent => {
                 let writes = &mut self.worker.cx.writes;
                 let position = writes.push(table, key, record, WriteKind::Insert);
-                writes.replace(position);
+                writes.replace(position, Groups::ALL);
                 if self.is_recording() {
                     self.record_insert(table, key);
                 }

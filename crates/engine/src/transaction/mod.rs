@@ -136,6 +136,7 @@ impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
         table: &Table<M, K>,
         keys: &[K],
         phase: Phase,
+        columns: Projection<'_>,
         expect: impl Fn(Record<M>),
     ) -> [Option<Record<M>>; BATCH] {
         let mut found = [None; BATCH];
@@ -147,7 +148,7 @@ impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
         }
         M::enter(phase);
         M::step("look up");
-        table.find_many(keys, |position, record| {
+        table.find_many(keys, columns, |position, record| {
             found[position] = record;
             record.into_iter().for_each(&expect);
         });
@@ -191,7 +192,7 @@ impl<P: Control<M>, M: Machine> Txn for Transaction<'_, P, M> {
     ) -> Result<(), Abort> {
         self.admit(table)?;
         for (batch, keys) in keys.chunks(BATCH).enumerate() {
-            let found = self.find_batch(table, keys, READ_INDEX, |_| ());
+            let found = self.find_batch(table, keys, READ_INDEX, columns, |_| ());
             for (position, &key) in keys.iter().enumerate() {
                 let row = self.read_located(table, key, found[position], columns)?;
                 visit(batch * BATCH + position, row);
@@ -200,10 +201,10 @@ impl<P: Control<M>, M: Machine> Txn for Transaction<'_, P, M> {
         Ok(())
     }
 
-    fn announce_writes<K: Key>(&mut self, table: &Table<M, K>, keys: &[K]) {
+    fn announce_writes<K: Key>(&mut self, table: &Table<M, K>, keys: &[K], groups: Groups) {
         if self.admit(table).is_ok() {
             M::enter(WRITE_INDEX);
-            table.find_many(keys, |_, record| {
+            table.find_many(keys, Projection::of_groups(groups), |_, record| {
                 if let Some(record) = record {
                     record.prefetch_to_write();
                 }
@@ -229,7 +230,8 @@ impl<P: Control<M>, M: Machine> Txn for Transaction<'_, P, M> {
     ) -> Result<(), Abort> {
         self.admit(table)?;
         for (batch, keys) in keys.chunks(BATCH).enumerate() {
-            let found = self.find_batch(table, keys, WRITE_INDEX, Record::prefetch_to_write);
+            let found =
+                self.find_batch(table, keys, WRITE_INDEX, Projection::of_groups(groups), Record::prefetch_to_write);
             for (position, &key) in keys.iter().enumerate() {
                 let write = self.write_located(table, key, found[position], groups, Mode::Modify)?;
                 visit(batch * BATCH + position, write.map(|write| self.worker.cx.writes.image_mut(write)));
@@ -254,7 +256,7 @@ impl<P: Control<M>, M: Machine> Txn for Transaction<'_, P, M> {
     ) -> Result<(), Abort> {
         self.admit(table)?;
         for (batch, keys) in keys.chunks(BATCH).enumerate() {
-            let found = self.find_batch(table, keys, WRITE_INDEX, Record::prefetch_to_write);
+            let found = self.find_batch(table, keys, WRITE_INDEX, columns, Record::prefetch_to_write);
             for (position, &key) in keys.iter().enumerate() {
                 let row = self.read_located(table, key, found[position], columns)?;
                 let Some(update) = visit(batch * BATCH + position, row) else { continue };
@@ -265,10 +267,10 @@ impl<P: Control<M>, M: Machine> Txn for Transaction<'_, P, M> {
     }
 
     #[inline(always)]
-    fn write_row<K: Key>(&mut self, table: &Table<M, K>, key: K) -> Result<Option<&mut [u64]>, Abort> {
+    fn write_row<K: Key>(&mut self, table: &Table<M, K>, key: K, groups: Groups) -> Result<Option<&mut [u64]>, Abort> {
         self.admit(table)?;
         let found = self.find(table, key, WRITE_INDEX);
-        let position = self.write_located(table, key, found, Groups::ALL, Mode::Blind)?;
+        let position = self.write_located(table, key, found, groups, Mode::Blind)?;
         Ok(position.map(|position| self.worker.cx.writes.image_mut(position)))
     }
 

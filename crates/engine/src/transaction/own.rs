@@ -91,14 +91,15 @@ impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
                 }
                 return Ok(Some(position));
             }
-            Mode::Blind => {
+            // Updates that concern other groups, too, can't be dropped: they are applied first, as below.
+            Mode::Blind if groups.contains(needed) => {
                 let more = groups.without(image);
                 if !more.is_empty() {
                     self.ask(table, position, Call::Write(more, mode))?;
                 }
-                self.worker.cx.writes.replace(position);
+                self.worker.cx.writes.replace(position, groups);
             }
-            Mode::Modify | Mode::Delete | Mode::Merge => {
+            Mode::Modify | Mode::Delete | Mode::Merge | Mode::Blind => {
                 let missing = needed.without(image);
                 if !missing.is_empty() {
                     let mode = if mode == Mode::Delete { Mode::Delete } else { Mode::Modify };

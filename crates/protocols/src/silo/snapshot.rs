@@ -175,7 +175,7 @@ mod tests {
     use contend_engine::{
         Abort, AbortReason, Engine, EngineConfig, IndexKind, Protocol, Table, TableSpec, Txn, Worker,
     };
-    use contend_engine::{Declaration, Projection};
+    use contend_engine::{Declaration, Groups, Projection};
     use contend_machine::Native;
 
     use crate::silo::Silo;
@@ -206,7 +206,7 @@ mod tests {
 
     fn write(worker: &mut Worker<Silo, Native>, rows: &Rows, key: u64, value: u64) {
         worker
-            .run(|tx| tx.write_row(rows, key).map(|row| row.expect("it is there")[0] = value))
+            .run(|tx| tx.write_row(rows, key, Groups::ALL).map(|row| row.expect("it is there")[0] = value))
             .expect("nobody else is there");
     }
 

@@ -162,7 +162,7 @@ impl ProtocolTest<Native> for AbortsLeaveNoTrace {
             for ends_by_drop in [false, true] {
                 let mut tx = worker.begin();
                 tx.insert_row(&rows, 15).expect("no conflict").expect("a new key").fill(9);
-                tx.write_row(&rows, 10).expect("no conflict").expect("it is there").fill(9);
+                tx.write_row(&rows, 10, Groups::ALL).expect("no conflict").expect("it is there").fill(9);
                 tx.modify_row(&rows, 20, Groups::ALL).expect("no conflict").expect("it is there").fill(9);
                 assert!(tx.delete(&rows, 30).expect("no conflict"));
                 if ends_by_drop {
@@ -181,7 +181,7 @@ impl ProtocolTest<Native> for AbortsLeaveNoTrace {
                 assert_eq!(state, [Some(1), None, Some(2), Some(3)], "{name} {index:?}");
                 let written = in_turn(&mut other, name, |tx| {
                     for (key, value) in [(10, 1), (20, 2), (30, 3)] {
-                        tx.write_row(&rows, key)?.expect("it is there").fill(value);
+                        tx.write_row(&rows, key, Groups::ALL)?.expect("it is there").fill(value);
                     }
                     let inserted = tx.insert_row(&rows, 15)?.map(|row| row.fill(0)).is_some();
                     Ok(inserted && tx.delete(&rows, 15)?)

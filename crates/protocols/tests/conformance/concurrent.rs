@@ -108,7 +108,7 @@ fn operation<P: Protocol<M>, M: Machine>(
             tx.read_rows(rows, &[key, other], Projection::WHOLE, |_, _| {})?;
         }
         2 => {
-            if let Some(row) = tx.write_row(rows, key)? {
+            if let Some(row) = tx.write_row(rows, key, Groups::ALL)? {
                 row.fill(value);
             }
         }

@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 
 use contend_engine::{
-    Abort, AbortReason, Direction, EngineOptions, Groups, IndexKind, Projection, Protocol, RowUpdate, Table,
+    Abort, AbortReason, Direction, EngineOptions, Groups, IndexKind, Projection, Protocol, RowUpdate, Table, TableSpec,
     Transaction, Txn,
 };
 use contend_machine::Native;
@@ -20,6 +20,7 @@ enum Operation {
     ReadRight,
     ReadMany,
     Write,
+    WriteRight,
     Modify,
     ModifyRight,
     /// Adds to a column.
@@ -32,11 +33,12 @@ enum Operation {
     ScanLeft,
 }
 
-const OPERATIONS: [Operation; 12] = [
+const OPERATIONS: [Operation; 13] = [
     Operation::Read,
     Operation::ReadRight,
     Operation::ReadMany,
     Operation::Write,
+    Operation::WriteRight,
     Operation::Modify,
     Operation::ModifyRight,
     Operation::UpdateRight,
@@ -68,6 +70,10 @@ fn model(row: &mut Option<Pair>, operation: Operation, value: u64) -> Answer {
         Operation::ScanLeft => Answer::SawPart(before.map(|pair| pair.left)),
         Operation::Write => {
             *row = before.map(|_| both(value));
+            Answer::Did(before.is_some())
+        }
+        Operation::WriteRight => {
+            *row = before.map(|pair| Pair { right: value, ..pair });
             Answer::Did(before.is_some())
         }
         Operation::Modify => {
@@ -124,7 +130,12 @@ fn perform<P: Protocol<Native>>(
             assert_eq!(seen[0], seen[1], "one key twice in a batch");
             Answer::Saw(seen[0])
         }
-        Operation::Write => Answer::Did(tx.write_row(table, key)?.map(|row| put(row, both(value))).is_some()),
+        Operation::Write => {
+            Answer::Did(tx.write_row(table, key, Groups::ALL)?.map(|row| put(row, both(value))).is_some())
+        }
+        Operation::WriteRight => {
+            Answer::Did(tx.write_row(table, key, RIGHT.groups())?.map(|row| row[1] = value).is_some())
+        }
         Operation::Modify => Answer::Saw(tx.modify_row(table, key, Groups::ALL)?.map(|row| {
             let old = whole(row);
             put(row, Pair { left: old.left + 1, right: old.right + 2 });
@@ -163,10 +174,11 @@ fn own_reads<P: Protocol<Native>>(
     options: &EngineOptions,
 ) {
     let engine = engine_with::<P, Native>(make(), history, options.clone());
-    let rows = pairs(&engine, "t", index);
+    // Room for all keys: an index that grows aborts a transaction that has missed a key there.
+    let rows = engine.create_table(&TableSpec::of::<Pair>("t", index, 4 * OPERATIONS.len().pow(3)));
     let mut worker = engine.worker().expect("a free slot");
     let mut loader = engine.loader().expect("a free slot");
-    let operations: &[Operation] = if index == IndexKind::Hash { &OPERATIONS[..10] } else { &OPERATIONS };
+    let operations: &[Operation] = if index == IndexKind::Hash { &OPERATIONS[..11] } else { &OPERATIONS };
     let mut key = 0;
     for first in operations {
         for second in operations {

@@ -258,8 +258,8 @@ fn take(
         ReadOther(key) => {
             tx.read_row(&tables.other, key, Projection::WHOLE)?;
         }
-        Write(key) => fill(tx.write_row(first, key)?, value),
-        WriteOther(key) => fill(tx.write_row(&tables.other, key)?, value),
+        Write(key) => fill(tx.write_row(first, key, Groups::ALL)?, value),
+        WriteOther(key) => fill(tx.write_row(&tables.other, key, Groups::ALL)?, value),
         Modify(key) => fill(tx.modify_row(first, key, Groups::ALL)?, value),
         Insert(key) => fill(tx.insert_row(first, key)?, value),
         Delete(key) => {

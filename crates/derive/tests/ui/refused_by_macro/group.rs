@@ -10,7 +10,7 @@ struct Account {
     #[group = 1]
     #[group = 2]
     c: i64,
-    #[group = 8]
+    #[group = 16]
     d: i64,
 }
 
