@@ -29,6 +29,11 @@ pub enum Isolation {
 }
 
 impl Isolation {
+    /// Whether what every transaction alone keeps true stays true: a workload's invariants.
+    pub fn keeps_invariants(self) -> bool {
+        self == Isolation::Serializable
+    }
+
     /// The level's name in results.
     pub fn name(self) -> &'static str {
         match self {

@@ -177,6 +177,10 @@ pub struct Explored {
     pub seconds: f64,
     /// Whether what is wrong breaks a promise.
     pub violated: bool,
+    /// Executions with an anomaly that the promise allows.
+    pub permitted: u64,
+    /// The first of these, in words.
+    pub permits: Option<String>,
     /// The first that was wrong.
     pub found: Option<Found>,
 }
@@ -187,8 +191,14 @@ impl Explored {
         match &self.found {
             Some(found) if self.violated => format!("WRONG: {}", found.verdict),
             Some(found) => found.verdict.clone(),
-            None if self.exhausted => format!("{}: nothing wrong in all interleavings of the strategy", self.isolation),
-            None => format!("{}: nothing wrong found", self.isolation),
+            None => {
+                let what = if self.exhausted { "in all interleavings of the strategy" } else { "found" };
+                let permitted = match &self.permits {
+                    Some(first) => format!("; {} executions had what it allows, the first {first}", self.permitted),
+                    None => String::new(),
+                };
+                format!("{}: nothing wrong {what}{permitted}", self.isolation)
+            }
         }
     }
 }
@@ -316,6 +326,8 @@ struct Judged {
     aborts: u64,
     /// What is wrong, and the explanation.
     wrong: Option<(String, Option<String>)>,
+    /// An anomaly that the promise allows.
+    permitted: Option<String>,
     /// Records by address: first word, words, name.
     places: Vec<(usize, usize, String)>,
 }
@@ -355,6 +367,8 @@ impl<W: Workload<Simulated>> Exploration<W> {
             exhausted: false,
             seconds: 0.0,
             violated: false,
+            permitted: 0,
+            permits: None,
             found: None,
         };
         let mut strategy: Box<dyn Strategy> = match (&config.replay, &config.strategy) {
@@ -380,6 +394,10 @@ impl<W: Workload<Simulated>> Exploration<W> {
             explored.steps += judged.execution.steps;
             explored.commits += judged.commits;
             explored.aborts += judged.aborts;
+            explored.permitted += u64::from(judged.permitted.is_some());
+            if explored.permits.is_none() {
+                explored.permits.clone_from(&judged.permitted);
+            }
             if judged.wrong.is_some() {
                 explored.violated = self.info.isolation != Isolation::None;
                 explored.found = Some(self.shrink(judged, seed, explored.executions)?);
@@ -470,7 +488,7 @@ impl<W: Workload<Simulated>> Exploration<W> {
         let committed: Vec<_> = left.workers.iter_mut().flat_map(|(_, worker, _)| worker.take_history()).collect();
         let commits = committed.len() as u64;
         let (recorded, keys) = recorded_parts(&engine, committed);
-        let mut wrong = None;
+        let (mut wrong, mut permitted) = (None, None);
         // Of an execution that was cut off nothing is known but that it was.
         if !execution.cut {
             let verification = verify_history(&recorded, self.info.isolation);
@@ -478,12 +496,14 @@ impl<W: Workload<Simulated>> Exploration<W> {
             let promises = self.info.isolation != Isolation::None;
             if !verification.passed || !promises && verification.anomaly.is_some() {
                 wrong = Some((verification.verdict, verification.explanation));
+            } else if let Some(anomaly) = verification.anomaly {
+                permitted = Some(anomaly);
             } else if let Err(violation) = workload.check(&engine, &clients) {
                 wrong = Some((format!("the workload's check failed: {violation}"), None));
             }
         }
         let places = if traced { places(&engine, &keys) } else { Vec::new() };
-        Ok(Judged { execution, commits, aborts: left.aborts, wrong, places })
+        Ok(Judged { execution, commits, aborts: left.aborts, wrong, permitted, places })
     }
 }
 
