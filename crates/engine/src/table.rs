@@ -435,8 +435,6 @@ impl<M: Machine, K: Key> Table<M, K> {
         self.index.bytes()
     }
 
-    /// The row under this key as it stands, outside any transaction, with whether it is absent by `is_absent`, which knows the
-    /// protocol's metadata.
     /// Raises the protocol's word of the leaf that covers the key.
     fn raise(&self, key: K, time: u64) {
         let mut spin = Spin::<M>::new();
@@ -452,6 +450,7 @@ impl<M: Machine, K: Key> Table<M, K> {
         }
     }
 
+    /// A record's row as it stands, and its signatures if history is recorded: outside any transaction.
     pub(crate) fn peek(&self, record: Record<M>, to: &mut Vec<u64>) {
         to.resize(self.payload_words(), 0);
         M::copy_out(self.payload(record), to);
