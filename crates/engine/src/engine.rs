@@ -436,6 +436,7 @@ impl<P: Control<M>, M: Machine> Worker<P, M> {
             self.release_of(corpse.table, corpse.record);
         }
         while let Some(version) = Garbage::pop_older(&mut self.garbage.versions, oldest) {
+            self.engine.tables.read()[version.table as usize].core().poison(version.record);
             self.release_of(version.table, version.record);
         }
     }

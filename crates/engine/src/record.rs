@@ -148,6 +148,12 @@ impl<M: Machine> Cell<M> {
         unsafe { self.0.add(number).as_ref() }
     }
 
+    /// The cell as a word, from which [`Cell::at`] can make it again.
+    #[inline(always)]
+    pub fn value(self) -> u64 {
+        self.0.as_ptr().expose_provenance() as u64
+    }
+
     /// The address, by which cells can be told apart and ordered.
     #[inline(always)]
     pub fn address(self) -> u64 {

@@ -560,6 +560,11 @@ impl<M: Machine> NodeSet<M> {
         }
     }
 
+    /// The leaves that were observed, some more than once, each with its version.
+    pub fn observed(&self) -> impl Iterator<Item = (Leaf<M>, u64)> + '_ {
+        self.leaves.iter().copied()
+    }
+
     /// The leaves that were observed, some more than once.
     pub fn leaves(&self) -> impl Iterator<Item = Leaf<M>> + '_ {
         self.leaves.iter().map(|&(leaf, _)| leaf)

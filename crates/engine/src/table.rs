@@ -27,6 +27,8 @@ impl std::fmt::Display for OutOfMemory {
 impl std::error::Error for OutOfMemory {}
 
 const WORDS_PER_LINE: usize = 8;
+/// What no row holds but one of a version that was given back.
+const POISON: u64 = 0xdead_0dd5_dead_0dd5;
 
 /// What a table is to be.
 #[derive(Clone, Debug)]
@@ -234,6 +236,21 @@ impl<M: Machine> TableCore<M> {
     pub fn payload(&self, record: Record<M>) -> &[M::U64] {
         // SAFETY: the slabs were made for records of this many words.
         unsafe { record.words(self.head_words(), self.payload_words()) }
+    }
+
+    /// Fills the row of a version that nobody reads any more, so that whoever does is found: in debug builds.
+    pub(crate) fn poison(&self, record: Record<M>) {
+        if cfg!(debug_assertions) {
+            // Relaxed: nobody looks.
+            self.payload(record).iter().for_each(|word| word.store(POISON, Ordering::Relaxed));
+        }
+    }
+
+    /// Whether the row of a version was filled by the engine after it had been given back: in debug builds, where a protocol that
+    /// reads such a version is wrong.
+    pub fn is_poisoned(&self, record: Record<M>) -> bool {
+        // Relaxed: a copy does not change while it is read.
+        self.payload(record).iter().any(|word| word.load(Ordering::Relaxed) == POISON)
     }
 
     /// Asks for the record's lines that an access of these columns needs.

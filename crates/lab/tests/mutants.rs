@@ -8,14 +8,17 @@ use contend_engine::Protocol;
 use contend_lab::RunConfig;
 use contend_lab::explore::{ExploreConfig, StrategyChoice, explore_protocol};
 use contend_protocols::bamboo::Bamboo;
+use contend_protocols::cicada::Cicada;
 use contend_protocols::deadlock_detection::DeadlockDetection;
 use contend_protocols::fault::{FAULTS, Faults};
 use contend_protocols::hstore::HStore;
 use contend_protocols::mocc::Mocc;
+use contend_protocols::mvto::Mvto;
 use contend_protocols::no_wait::NoWait;
 use contend_protocols::occ::Occ;
 use contend_protocols::ordered::Ordered;
 use contend_protocols::silo::Silo;
+use contend_protocols::snapshot_isolation::SnapshotIsolation;
 use contend_protocols::tictoc::TicToc;
 use contend_protocols::timestamp_ordering::TimestampOrdering;
 use contend_protocols::wait_die::WaitDie;
@@ -144,6 +147,23 @@ mutants! {
         found IGNORE_PREWRITES, "litmus-lost-update";
         found OVERTAKE_READS, "litmus-write-skew";
         found FORGET_GAPS, "litmus-absent";
+    }
+    Mvto<Simulated, Broken> {
+        found FORGET_READS, "litmus-write-skew";
+        found IGNORE_PREWRITES, "litmus-lost-update";
+        found OVERTAKE_READS, "litmus-write-skew";
+        found FORGET_GAPS, "litmus-absent";
+    }
+    Cicada<Simulated, Broken> {
+        found TRUST_COMMITTED, "litmus-lost-update";
+        found FORGET_READS, "litmus-write-skew";
+        found OVERTAKE_READS, "litmus-write-skew";
+        found IGNORE_PREWRITES, "litmus-write-skew";
+        found FORGET_GAPS, "litmus-absent";
+    }
+    SnapshotIsolation<Simulated, Broken> {
+        found FORGET_FIRST_UPDATER, "litmus-lost-update";
+        found IGNORE_PREWRITES, "litmus-random";
     }
     NoWait<Broken> {
         found RELEASE_SHARED_EARLY, "litmus-write-skew";

@@ -40,6 +40,8 @@ faults! {
     TRUST_LOCKS,
     /// All records are locked, and locks are waited for in any order.
     WAIT_OUT_OF_ORDER,
+    /// What was read is committed, and is not looked for again: a newer version of before the transaction's time goes unseen.
+    TRUST_COMMITTED,
     /// Intervals are checked, but not moved on.
     FORGET_EXTENSION,
     /// The commit time may lie in an interval that others have read what is overwritten in.
@@ -50,6 +52,8 @@ faults! {
     FORGET_READS,
     /// A read does not wait for an older write that is announced.
     IGNORE_PREWRITES,
+    /// A write does not look whether the row has been written since the transaction began.
+    FORGET_FIRST_UPDATER,
     /// A write does not look at the reads.
     OVERTAKE_READS,
     /// Shared locks are released right after the read.

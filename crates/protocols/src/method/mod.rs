@@ -1,6 +1,7 @@
 //! Optimisation methods: small types that a run combines with any protocol (CCBench, VLDB 2020, section 4).
 
 pub mod backoff;
+pub mod clock;
 pub mod extension;
 pub mod table;
 pub mod timestamp;
@@ -16,6 +17,7 @@ pub(crate) fn pass<M: Machine>(cycles: Cycles) {
 }
 
 pub use backoff::{Backoff, Method, Retry, RetryOptions};
+pub use clock::{Clock, Clocks};
 pub use extension::{Extension, ReadPhaseOptions};
 pub use table::{METHODS, MethodInfo, Otherwise, why_not};
 pub use timestamp::{Source, Stamper, TimestampOptions, Timestamps};

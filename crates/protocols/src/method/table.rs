@@ -36,10 +36,14 @@ pub const METHODS: &[MethodInfo] = &[
     MethodInfo {
         name: "wait policy",
         meaning: "what becomes of a lock that another holds: wait, a moment, or not at all",
-        options: &["silo.wait", "tictoc.wait", "dldetect.timeout_us"],
+        options: &["silo.wait", "tictoc.wait", "cicada.pending", "dldetect.timeout_us"],
         otherwise: &[
             (&["2pl-nowait"], No("it never waits: that is the protocol")),
-            (&["2pl-waitdie", "2pl-woundwait", "bamboo", "hstore", "to"], No("who waits follows from the timestamps")),
+            (
+                &["2pl-waitdie", "2pl-woundwait", "bamboo", "hstore", "to", "mvto"],
+                No("who waits follows from the timestamps"),
+            ),
+            (&["si"], No("a reader waits for commits only, and the second to write a row aborts")),
             (&["2pl-ordered"], No("it waits for what is in order: that is the protocol")),
             (&["occ", "mocc"], No("locks are taken in one order, so that waiting is safe and an abort gains nothing")),
             (&["*"], No("nothing is locked")),
@@ -58,7 +62,7 @@ pub const METHODS: &[MethodInfo] = &[
         otherwise: &[
             (LOCKING, No("locks would be held meanwhile")),
             (
-                &["to"],
+                &["to", "mvto", "cicada"],
                 No("the transaction's timestamp is fixed at its beginning: the longer it takes, the later it comes"),
             ),
             (&["*"], No("nothing is validated")),
@@ -71,6 +75,8 @@ pub const METHODS: &[MethodInfo] = &[
         otherwise: &[
             (&["silo", "mocc"], No("ordering is decentral: TIDs are computed from what was read, and the epoch")),
             (&["tictoc"], No("ordering is decentral: times are computed from what was read and written")),
+            (&["cicada"], No("each worker has a clock of its own: that is the protocol")),
+            (&["si"], No("begins and commits are ordered by one counter")),
             (&["*"], No("there are no timestamps")),
         ],
     },
@@ -79,10 +85,14 @@ pub const METHODS: &[MethodInfo] = &[
         meaning: "commits take no number from a shared counter",
         options: &[],
         otherwise: &[
-            (&["silo", "mocc", "tictoc"], BuiltIn("part of the protocol")),
+            (&["silo", "mocc", "tictoc", "cicada"], BuiltIn("part of the protocol")),
+            (&["si"], No("one counter says which commits a snapshot has")),
             (&["2pl-nowait", "2pl-dldetect", "2pl-ordered"], BuiltIn("the order is that of the locks")),
             (&["occ"], No("two timestamps in the order of real time are the protocol")),
-            (&["to", "2pl-waitdie", "2pl-woundwait", "bamboo", "hstore"], BuiltIn("with timestamp.source=clock")),
+            (
+                &["to", "mvto", "2pl-waitdie", "2pl-woundwait", "bamboo", "hstore"],
+                BuiltIn("with timestamp.source=clock"),
+            ),
             (&["*"], No("there is no order")),
         ],
     },
@@ -94,7 +104,9 @@ pub const METHODS: &[MethodInfo] = &[
             (&["silo"], BuiltIn("part of the protocol")),
             (&["occ"], BuiltIn("until the commit, which locks what was read")),
             (&["tictoc"], No("a commit moves on for how long what it read is valid")),
-            (&["to"], No("a read leaves its timestamp")),
+            (&["to", "mvto"], No("a read leaves its timestamp")),
+            (&["cicada"], No("a commit leaves its timestamp at what it read")),
+            (&["si"], BuiltIn("nobody asks who has read what")),
             (&["hstore"], BuiltIn("nobody else is in the partition")),
             (LOCKING, No("a read lock is a write to shared memory")),
             (&["*"], BuiltIn("nothing is kept of a read")),
@@ -103,11 +115,12 @@ pub const METHODS: &[MethodInfo] = &[
     MethodInfo {
         name: "early abort",
         meaning: "a transaction that can't commit any more ends before its commit",
-        options: &["tictoc.preemptive"],
+        options: &["tictoc.preemptive", "cicada.early_abort"],
         otherwise: &[
             (&["silo", "mocc"], No("what was read is looked at again at commit only: until then nothing is known")),
             (&["occ"], BuiltIn("a read of what was written after the beginning aborts at once")),
-            (&["to"], BuiltIn("who comes too late aborts at once")),
+            (&["to", "mvto"], BuiltIn("who comes too late aborts at once")),
+            (&["si"], BuiltIn("the second to write a row aborts at once")),
             (LOCKING, BuiltIn("a conflict is found at the access")),
             (&["*"], No("nothing aborts")),
         ],
@@ -116,7 +129,10 @@ pub const METHODS: &[MethodInfo] = &[
         name: "version history",
         meaning: "who has read the version before may commit in its time",
         options: &["tictoc.history"],
-        otherwise: &[(&["*"], No("only in TicToc do versions have intervals of time"))],
+        otherwise: &[
+            (&["mvto", "cicada", "si"], BuiltIn("old versions are kept")),
+            (&["*"], No("only in TicToc do versions have intervals of time")),
+        ],
     },
     MethodInfo {
         name: "commit-time updates",

@@ -1,0 +1,375 @@
+//! Cicada: optimistic multi-version concurrency control with timestamps of loosely synchronised clocks.
+//!
+//! **Idea.** As in multi-version timestamp ordering, transactions take effect in the order of their timestamps, and a read finds the version of
+//! its own time; but reads leave nothing behind until the commit, and writes are buffered. A commit claims what it writes (a *pending*
+//! version), marks what it read as read at its time, checks that what it read is what is there at its time still, and installs. Timestamps come
+//! from each worker's own clock, so that no counter is shared.
+//!
+//! **Paper.** H. Lim, M. Kaminsky, D. G. Andersen: "Cicada: dependably fast multi-core in-memory transactions", SIGMOD 2017; with the
+//! correction of T. Tanabe et al.: "An analysis of concurrency control protocols for in-memory databases with CCBench", VLDB 2020, appendix:
+//! it is not enough that the version that was read is committed still, it must be the one that a new search would find.
+//!
+//! **Promises** serializability, in the order of timestamps. A running transaction sees the state at its time, but for what older ones have still
+//! to commit.
+//!
+//! **Metadata.** Five words a cell: [`crate::versions`].
+//!
+//! **Commit point.** The end of the check.
+//!
+//! **Waits** are of younger transactions for older ones that have claimed a cell, so there is no cycle of waits.
+//!
+//! **Phantoms.** A commit leaves its time at the leaves that it depends on, and checks that they have the same keys still; an insert that is older
+//! aborts.
+//!
+//! **Snapshots** (`cicada.snapshots=on`) for transactions that say beforehand that they will only read: these see the state at the boundary of the
+//! epoch before theirs ([`crate::method::clock`]), leave nothing behind, wait for nobody, and never abort.
+//!
+//! **Departures from the paper.** The newest version is always inline, in the record, and a version is written after all others of its cell (the
+//! authors' default). Snapshots are an epoch or two old, not some tens of
+//! microseconds: a row that is written often has as many versions more, so they are off by default. Reads that would bring a version inline are not needed.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use contend_engine::sets::WriteKind;
+use contend_engine::{
+    Abort, AbortReason, At, Cell, Cells, Change, Context, Control, Found, Groups, Info, Initial, Isolation, Leaf, Mode,
+    Needs, Projection, Protocol, Record, Unlink, option_choices, options,
+};
+use contend_machine::{Atomic64, Machine, Ordering};
+
+use crate::fault::{Faults, Sound};
+use crate::flags::{ABSENT, UNLINKED};
+use crate::method::{Clock, Clocks};
+use crate::versions::{self, Claims, Seen, View, mark_read, read_time, stamp_of};
+
+/// What a transaction does about a cell that an older one has claimed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pending {
+    /// Wait for what becomes of it.
+    Wait,
+    /// Abort.
+    Abort,
+}
+
+option_choices!(Pending { Wait => "wait", Abort => "abort" });
+
+options! {
+    /// Cicada's options.
+    pub struct CicadaOptions {
+        /// What a transaction does about a cell that an older one is going to write: wait for what becomes of it, or abort.
+        "cicada.pending" pending: Pending = Pending::Wait, in ();
+        /// Look at every access whether the transaction comes too late to write what it is going to write.
+        "cicada.early_abort" early_abort: bool = true, in ();
+        /// Claim first what was written last, so that a conflict is met with little done. Not where the worker's last commits all succeeded.
+        "cicada.sort" sort: bool = true, in ();
+        /// Check what was read before anything is claimed as well. Not where the worker's last commits all succeeded.
+        "cicada.precheck" precheck: bool = true, in ();
+        /// Let transactions that say beforehand that they will only read see a state an epoch or two old: these never abort.
+        "cicada.snapshots" snapshots: bool = false, in ();
+        /// Keep no old versions: who comes too late to read the newest one aborts (Cicada-SV).
+        "cicada.single_version" single_version: bool = false, in ();
+        /// By how much the next timestamp is larger after an abort, in nanoseconds.
+        "cicada.boost_ns" boost_ns: u64 = 1_000, in 0..=1_000_000_000;
+        /// How often a worker looks at another's clock, in nanoseconds.
+        "cicada.sync_ns" sync_ns: u64 = 100_000, in 1..=1_000_000_000;
+    }
+}
+
+/// Commits in a row after which a worker sorts and prechecks no more (Cicada, section 3.5).
+const CALM_AFTER: u32 = 5;
+
+/// The protocol.
+#[derive(Debug)]
+pub struct Cicada<M: Machine, F = Sound> {
+    options: CicadaOptions,
+    clocks: Arc<Clocks<M>>,
+    faults: PhantomData<fn() -> F>,
+}
+
+/// A worker's state.
+#[derive(Debug)]
+pub struct CicadaLocal<M: Machine> {
+    clock: Clock<M>,
+    /// The transaction's timestamp.
+    own: u64,
+    /// Whether it sees a snapshot, of that time.
+    reads_snapshot: bool,
+    /// The cells of which it has read the newest version.
+    seen: Vec<Seen<M>>,
+    claims: Claims<M>,
+    /// Commits since the last abort.
+    calm: u32,
+    /// The writes, by their newest versions' timestamps, the last first.
+    order: Vec<(u64, usize)>,
+}
+
+impl<M: Machine, F: Faults> Cicada<M, F> {
+    fn clocks(options: &CicadaOptions, workers: usize) -> Arc<Clocks<M>> {
+        Clocks::new(workers, options.boost_ns, options.sync_ns)
+    }
+
+    fn wants_snapshots(&self) -> bool {
+        self.options.snapshots && !self.options.single_version
+    }
+
+    /// Whether a transaction of this time has to wait for who has claimed a cell.
+    #[inline(always)]
+    fn waits(own: u64) -> impl Fn(u64) -> bool {
+        move |claim| claim < own && !F::IGNORE_PREWRITES
+    }
+
+    /// Fails if the transaction comes too late to write these cells.
+    #[inline(always)]
+    fn look_ahead(&self, own: u64, cells: Cells<M>) -> Result<(), Abort> {
+        // Relaxed, all of them: a first look; the claim looks again.
+        let too_late = |cell: Cell<M>| {
+            stamp_of(cell.word().load(Ordering::Relaxed)) > own || read_time(cell).load(Ordering::Relaxed) > own
+        };
+        if self.options.early_abort && cells.into_iter().any(too_late) {
+            return Err(Abort::new(AbortReason::WriteLocked));
+        }
+        Ok(())
+    }
+
+    /// Checks that what was read is what is there at the transaction's time.
+    #[inline(always)]
+    fn check(local: &CicadaLocal<M>) -> Result<(), Abort> {
+        M::step("check reads");
+        for &seen in &local.seen {
+            if F::TRUST_COMMITTED || versions::is_current(seen, local.own, Self::waits(local.own))? {
+                continue;
+            }
+            return Err(Abort::new(AbortReason::ReadValidation));
+        }
+        Ok(())
+    }
+
+    /// Claims the cells of the write at this position.
+    #[inline(always)]
+    fn claim(&self, cx: &Context<M>, local: &mut CicadaLocal<M>, position: usize) -> Result<(), Abort> {
+        let write = &cx.writes.entries()[position];
+        let own = local.own;
+        let waits = self.options.pending == Pending::Wait;
+        for cell in write.cells() {
+            let word = local.claims.claim(cell, own, |other| other < own && waits)?;
+            let needs_row = write.needs_row();
+            if word & UNLINKED != 0 || needs_row && word & ABSENT != 0 {
+                return Err(Abort::new(AbortReason::RecordGone));
+            }
+            // SeqCst: after the claim; see `mark_read`.
+            if stamp_of(word) > own || read_time(cell).load(Ordering::SeqCst) > own && !F::OVERTAKE_READS {
+                return Err(Abort::new(AbortReason::WriteLocked));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<M: Machine, F: Faults> Protocol<M> for Cicada<M, F> {
+    const INFO: Info = Info {
+        name: "cicada",
+        summary: "optimistic and multi-version: timestamps of loosely synchronised clocks, validation at commit",
+        paper: "Lim, Kaminsky, Andersen: Cicada: dependably fast multi-core in-memory transactions, SIGMOD 2017",
+        isolation: Isolation::Serializable,
+        needs: Needs::Nothing,
+    };
+    type Options = CicadaOptions;
+
+    fn new(options: CicadaOptions) -> Self {
+        Cicada { clocks: Self::clocks(&options, 0), options, faults: PhantomData }
+    }
+}
+
+impl<M: Machine, F: Faults> Control<M> for Cicada<M, F> {
+    type Local = CicadaLocal<M>;
+
+    fn info(&self) -> Info {
+        <Self as Protocol<M>>::INFO
+    }
+
+    fn meta_words(&self) -> usize {
+        versions::WORDS
+    }
+
+    fn prepare(&mut self, workers: usize, _: usize) {
+        self.clocks = Self::clocks(&self.options, workers);
+    }
+
+    fn wants_declarations(&self) -> bool {
+        self.wants_snapshots()
+    }
+
+    fn local(&self, worker: usize) -> Self::Local {
+        CicadaLocal {
+            clock: self.clocks.of_worker(worker),
+            own: 0,
+            reads_snapshot: false,
+            seen: Vec::with_capacity(64),
+            claims: Claims::default(),
+            calm: 0,
+            order: Vec::with_capacity(16),
+        }
+    }
+
+    fn init(&self, cells: Cells<M>, initial: Initial) {
+        versions::init(cells, initial);
+    }
+
+    #[inline(always)]
+    fn begin(&self, cx: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
+        local.seen.clear();
+        local.reads_snapshot = self.wants_snapshots() && cx.declaration.is_read_only();
+        let epoch = cx.began_in();
+        local.own = if local.reads_snapshot { local.clock.snapshot(epoch) } else { local.clock.stamp(epoch) };
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn read(
+        &self,
+        cx: &mut Context<M>,
+        local: &mut Self::Local,
+        at: At<'_, M>,
+        columns: Projection<'_>,
+    ) -> Result<Found, Abort> {
+        let CicadaLocal { own, reads_snapshot, ref mut seen, .. } = *local;
+        let view = View { stamp: own, newest_only: self.options.single_version };
+        if reads_snapshot {
+            return versions::read(cx, at, columns, view, |_| (), |_| false, |_| ());
+        }
+        if self.options.pending == Pending::Abort
+            && at.cells(columns.groups()).any(|cell| versions::is_claimed(cell, own))
+        {
+            return Err(Abort::new(AbortReason::ReadLocked));
+        }
+        versions::read(cx, at, columns, view, |_| (), Self::waits(own), |cell| seen.push(cell))
+    }
+
+    #[inline(always)]
+    fn write(
+        &self,
+        cx: &mut Context<M>,
+        local: &mut Self::Local,
+        at: At<'_, M>,
+        groups: Groups,
+        mode: Mode,
+    ) -> Result<Found, Abort> {
+        if local.reads_snapshot {
+            return Err(Abort::new(AbortReason::Unsupported));
+        }
+        at.record.prefetch_to_write();
+        match mode {
+            Mode::Blind | Mode::Merge => {
+                // Relaxed: a first look; the claim looks again.
+                let gone = |cell: Cell<M>| cell.word().load(Ordering::Relaxed) & (ABSENT | UNLINKED) != 0;
+                if at.cells(groups).any(gone) {
+                    // A miss is read. Should there be a row at the transaction's time, having read it costs nothing but the read.
+                    return self.read(cx, local, at, Projection::columns(&[], groups));
+                }
+                self.look_ahead(local.own, at.cells(groups)).map(|()| Found::Row)
+            }
+            Mode::Modify | Mode::Delete => {
+                let found = self.read(cx, local, at, Projection::of_groups(groups))?;
+                if found == Found::Row {
+                    self.look_ahead(local.own, at.cells(groups))?;
+                }
+                Ok(found)
+            }
+            // The engine has just read that it is absent; the check will see whether it still is.
+            Mode::Insert => Ok(Found::Absent),
+        }
+    }
+
+    fn inserted(
+        &self,
+        cx: &mut Context<M>,
+        local: &mut Self::Local,
+        at: At<'_, M>,
+        change: &Change<M>,
+    ) -> Result<(), Abort> {
+        if local.reads_snapshot {
+            // The placeholder is nobody's any more.
+            at.cells(Groups::ALL).for_each(|cell| local.claims.adopt(cell, local.own));
+            return Err(Abort::new(AbortReason::Unsupported));
+        }
+        if local.claims.adopt_at(at, change, local.own) > local.own && !F::FORGET_GAPS {
+            return Err(Abort::new(AbortReason::Phantom));
+        }
+        cx.nodes.follow(change)
+    }
+
+    #[inline(always)]
+    fn gap(&self, cx: &mut Context<M>, local: &mut Self::Local, leaf: Leaf<M>, version: u64) -> Result<(), Abort> {
+        // What a snapshot lacks will not come: an insert is of a later time.
+        if !F::FORGET_GAPS && !local.reads_snapshot {
+            cx.nodes.add(leaf, version);
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn commit(&self, cx: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
+        if local.reads_snapshot {
+            return Ok(());
+        }
+        let is_calm = local.calm >= CALM_AFTER;
+        if self.options.precheck && !is_calm && !cx.writes.is_empty() {
+            Self::check(local)?;
+        }
+        // The pending versions.
+        if self.options.sort && !is_calm {
+            local.order.clear();
+            for (position, write) in cx.writes.entries().iter().enumerate() {
+                // Relaxed: a guess at what is contended.
+                local.order.push((stamp_of(write.record.first_cell().word().load(Ordering::Relaxed)), position));
+            }
+            local.order.sort_unstable_by(|a, b| b.cmp(a));
+            for rank in 0..local.order.len() {
+                let (_, position) = local.order[rank];
+                self.claim(cx, local, position)?;
+            }
+        } else {
+            for position in 0..cx.writes.len() {
+                self.claim(cx, local, position)?;
+            }
+        }
+        if !self.options.single_version || cx.writes.entries().iter().any(|write| write.table().records_history()) {
+            local.claims.copy(cx)?;
+        }
+        // What was read is read now, in the sight of all. A placeholder that stays absent was read, too: whoever inserts it next comes later.
+        if !F::FORGET_READS {
+            M::step("mark reads");
+            local.seen.iter().for_each(|&(cell, _)| mark_read(cell, local.own));
+            let unused = |write: &&contend_engine::sets::Write<M>| write.kind == WriteKind::Nothing;
+            for write in cx.writes.entries().iter().filter(unused) {
+                write.cells().for_each(|cell| mark_read(cell, local.own));
+            }
+        }
+        for (leaf, version) in cx.nodes.observed() {
+            versions::mark_leaf(leaf, version, local.own)?;
+        }
+        Self::check(local)?;
+        if !cx.writes.is_empty() {
+            local.claims.install_all(cx, local.own);
+        }
+        local.calm = local.calm.saturating_add(1);
+        Ok(())
+    }
+
+    fn abort(&self, _: &mut Context<M>, local: &mut Self::Local, reason: AbortReason) {
+        local.claims.truncate(0);
+        if reason.is_conflict() {
+            local.clock.boost();
+            local.calm = 0;
+        }
+    }
+
+    fn unlink(&self, cells: Cells<M>, oldest: u64) -> Unlink {
+        versions::unlink(cells, oldest)
+    }
+
+    fn is_absent(&self, record: Record<M>) -> bool {
+        crate::optimistic::is_absent(record)
+    }
+}

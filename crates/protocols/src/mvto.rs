@@ -1,0 +1,241 @@
+//! Multi-version timestamp ordering: who comes too late to read the newest version reads an older one.
+//!
+//! **Idea.** As in timestamp ordering, transactions take effect in the order in which they began; but a write leaves the old version in
+//! place, and a read finds the one of its own time. So reads are never too late. A write is, if a younger transaction has read what it
+//! overwrites, or has overwritten it.
+//!
+//! **Papers.** D. P. Reed: "Naming and synchronization in a decentralized computer system", PhD thesis, MIT 1978; P. A. Bernstein, N. Goodman:
+//! "Multiversion concurrency control: theory and algorithms", ACM TODS 1983; as measured in X. Yu et al.: "Staring into the abyss", VLDB
+//! 2014 (MVCC).
+//!
+//! **Promises** serializability, in the order of timestamps; and a running transaction sees one state only.
+//!
+//! **Metadata.** Five words a cell: [`crate::versions`].
+//!
+//! **Commit point.** The first install. Nothing is validated: what is claimed can't fail any more.
+//!
+//! **Waits** are of younger transactions for older ones that have claimed a cell, so there is no cycle of waits.
+//!
+//! **Phantoms.** A leaf has the timestamp of its youngest reader, by a scan or a miss; an insert that is older aborts. A tombstone leaves the
+//! index when all transactions have ended that ran in the epoch of the deletion: those that begin later have later timestamps.
+//!
+//! **Departures from the paper.** A version is written after all others of its cell, not between two: as in DBx1000. No queue of writers.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use contend_engine::sets::WriteKind;
+use contend_engine::{
+    Abort, AbortReason, At, Cell, Cells, Change, Context, Control, Found, Groups, Info, Initial, Isolation, Leaf, Mode,
+    Needs, Projection, Protocol, Record, Unlink,
+};
+use contend_machine::{Atomic64, Machine, Ordering};
+
+use crate::fault::{Faults, Sound};
+use crate::flags::{ABSENT, UNLINKED};
+use crate::method::timestamp::{Stamper, TimestampOptions, Timestamps};
+use crate::versions::{self, Claims, View, mark_read, read_time, stamp_of};
+
+/// The protocol.
+#[derive(Debug)]
+pub struct Mvto<M: Machine, F = Sound> {
+    timestamps: Arc<Timestamps<M>>,
+    faults: PhantomData<fn() -> F>,
+}
+
+/// A worker's state.
+#[derive(Debug)]
+pub struct MvtoLocal<M: Machine> {
+    stamps: Stamper<M>,
+    /// The epoch in which the last timestamp was taken.
+    epoch: u64,
+    /// The transaction's timestamp.
+    own: u64,
+    claims: Claims<M>,
+}
+
+impl<M: Machine, F: Faults> Mvto<M, F> {
+    #[inline(always)]
+    fn mark(cell: Cell<M>, own: u64) {
+        if !F::FORGET_READS {
+            mark_read(cell, own);
+        }
+    }
+
+    /// Claims cells to write them at the transaction's time; what their words say together.
+    #[inline(always)]
+    fn claim(local: &mut MvtoLocal<M>, cells: Cells<M>) -> Result<u64, Abort> {
+        let own = local.own;
+        let mut all = 0;
+        for cell in cells {
+            let word = local.claims.claim(cell, own, |other| other < own)?;
+            // SeqCst: after the claim; see `mark_read`.
+            if stamp_of(word) > own || read_time(cell).load(Ordering::SeqCst) > own && !F::OVERTAKE_READS {
+                return Err(Abort::new(AbortReason::WriteLocked));
+            }
+            all |= word;
+        }
+        Ok(all)
+    }
+}
+
+impl<M: Machine, F: Faults> Protocol<M> for Mvto<M, F> {
+    const INFO: Info = Info {
+        name: "mvto",
+        summary: "multi-version timestamp ordering: a read finds the version of its own time",
+        paper: "Bernstein, Goodman: Multiversion concurrency control: theory and algorithms, ACM TODS 1983",
+        isolation: Isolation::Serializable,
+        needs: Needs::Nothing,
+    };
+    type Options = TimestampOptions;
+
+    fn new(options: TimestampOptions) -> Self {
+        Mvto { timestamps: Timestamps::new(options, 0), faults: PhantomData }
+    }
+}
+
+impl<M: Machine, F: Faults> Control<M> for Mvto<M, F> {
+    type Local = MvtoLocal<M>;
+
+    fn info(&self) -> Info {
+        <Self as Protocol<M>>::INFO
+    }
+
+    fn meta_words(&self) -> usize {
+        versions::WORDS
+    }
+
+    fn prepare(&mut self, workers: usize, _: usize) {
+        self.timestamps = self.timestamps.resized(workers);
+    }
+
+    fn local(&self, worker: usize) -> Self::Local {
+        MvtoLocal { stamps: self.timestamps.of_worker(worker), epoch: 0, own: 0, claims: Claims::default() }
+    }
+
+    fn init(&self, cells: Cells<M>, initial: Initial) {
+        versions::init(cells, initial);
+    }
+
+    #[inline(always)]
+    fn begin(&self, cx: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
+        let epoch = cx.current_epoch();
+        if epoch != local.epoch {
+            // Timestamps of a batch that is old may be older than versions and tombstones that are gone.
+            local.stamps.drop_batch();
+            local.epoch = epoch;
+        }
+        local.own = local.stamps.stamp();
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn read(
+        &self,
+        cx: &mut Context<M>,
+        local: &mut Self::Local,
+        at: At<'_, M>,
+        columns: Projection<'_>,
+    ) -> Result<Found, Abort> {
+        let own = local.own;
+        let waits = |claim| claim < own && !F::IGNORE_PREWRITES;
+        versions::read(cx, at, columns, View::at(own), |cell| Self::mark(cell, own), waits, |_| ())
+    }
+
+    #[inline(always)]
+    fn write(
+        &self,
+        cx: &mut Context<M>,
+        local: &mut Self::Local,
+        at: At<'_, M>,
+        groups: Groups,
+        mode: Mode,
+    ) -> Result<Found, Abort> {
+        if mode == Mode::Merge {
+            // Relaxed: a first look; the commit claims the cells, and looks again.
+            let gone = |cell: Cell<M>| cell.word().load(Ordering::Relaxed) & (ABSENT | UNLINKED) != 0;
+            if !at.cells(groups).any(gone) {
+                return Ok(Found::Row);
+            }
+            // A miss is read. Should there be a row at the transaction's time, having read it costs nothing but the read.
+            return self.read(cx, local, at, Projection::columns(&[], groups));
+        }
+        let (cells, held) = (at.cells(groups), local.claims.len());
+        let flags = Self::claim(local, cells.clone())?;
+        if flags & UNLINKED != 0 {
+            local.claims.truncate(held);
+            return Ok(Found::Unlinked);
+        }
+        match (flags & ABSENT != 0, mode) {
+            (true, Mode::Insert) => Ok(Found::Absent),
+            (false, Mode::Insert) => Err(Abort::new(AbortReason::WriteLocked)),
+            (true, _) => {
+                // A miss, which is a read.
+                cells.for_each(|cell| Self::mark(cell, local.own));
+                cx.copy_row(at, Projection::EXISTENCE);
+                local.claims.truncate(held);
+                Ok(Found::Absent)
+            }
+            (false, Mode::Blind) => Ok(Found::Row),
+            (false, _) => {
+                cx.copy_row(at, Projection::of_groups(groups));
+                Ok(Found::Row)
+            }
+        }
+    }
+
+    fn inserted(
+        &self,
+        _: &mut Context<M>,
+        local: &mut Self::Local,
+        at: At<'_, M>,
+        change: &Change<M>,
+    ) -> Result<(), Abort> {
+        if local.claims.adopt_at(at, change, local.own) > local.own && !F::FORGET_GAPS {
+            return Err(Abort::new(AbortReason::Phantom));
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn gap(&self, _: &mut Context<M>, local: &mut Self::Local, leaf: Leaf<M>, version: u64) -> Result<(), Abort> {
+        if F::FORGET_GAPS { Ok(()) } else { versions::mark_leaf(leaf, version, local.own) }
+    }
+
+    #[inline(always)]
+    fn commit(&self, cx: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
+        if cx.writes.is_empty() {
+            return Ok(());
+        }
+        for position in 0..cx.writes.len() {
+            let write = &cx.writes.entries()[position];
+            if write.kind == WriteKind::Nothing {
+                // What was inserted and deleted again was absent: whoever inserts it next has to come later.
+                write.cells().for_each(|cell| Self::mark(cell, local.own));
+            }
+            if write.merged().is_empty() {
+                continue;
+            }
+            if Self::claim(local, write.table().cells(write.record, write.merged()))? & (ABSENT | UNLINKED) != 0 {
+                return Err(Abort::new(AbortReason::RecordGone));
+            }
+        }
+        local.claims.copy(cx)?;
+        local.claims.install_all(cx, local.own);
+        Ok(())
+    }
+
+    fn abort(&self, _: &mut Context<M>, local: &mut Self::Local, _: AbortReason) {
+        // The rest of the batch is as old, and would come too late as well.
+        local.stamps.drop_batch();
+        local.claims.truncate(0);
+    }
+
+    fn unlink(&self, cells: Cells<M>, oldest: u64) -> Unlink {
+        versions::unlink(cells, oldest)
+    }
+
+    fn is_absent(&self, record: Record<M>) -> bool {
+        crate::optimistic::is_absent(record)
+    }
+}

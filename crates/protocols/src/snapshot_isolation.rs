@@ -1,0 +1,202 @@
+//! Snapshot isolation: a transaction reads the state at its begin, and of two that write the same row only one commits.
+//!
+//! **Idea.** A transaction reads, of every row, the version that was committed last when it began. Reads are neither announced nor
+//! validated. Who wants to write what another is writing, or has written since, aborts (*first updater wins*).
+//!
+//! **Papers.** H. Berenson et al.: "A critique of ANSI SQL isolation levels", SIGMOD 1995; as measured in T. Tanabe et al.: "An analysis of
+//! concurrency control protocols for in-memory databases with CCBench", VLDB 2020 (SI).
+//!
+//! **Promises** snapshot isolation: no lost update, no fractured read; write skew and the read-only anomaly can happen.
+//!
+//! **Metadata.** Five words a cell: [`crate::versions`]. The time of reads is not used.
+//!
+//! **Which state.** One counter has the timestamp of the last commit. A transaction that began at time `b` sees the commits up to `b`, also
+//! those that are still installing: a committing writer says so in its claims *before* it takes its timestamp, and a reader that meets
+//! such a claim waits. Whose claim does not say so yet takes its timestamp after the reader took its own, and is not seen.
+//! (The codes of CCBench take the largest timestamp that was given as the begin and do not wait; a transaction then sees a part of a commit.)
+//!
+//! **Commit point.** The timestamp.
+//!
+//! **Waits** are of readers for writers that have decided, who wait for nobody.
+//!
+//! **Phantoms.** A snapshot has the rows that it has: what is inserted later is in the index, and not in the snapshot. A tombstone stays in the
+//! index until nobody is left who could see the row.
+
+use std::marker::PhantomData;
+
+use contend_engine::{
+    Abort, AbortReason, At, Cells, Change, Context, Control, Found, Groups, Info, Initial, Isolation, Leaf, Mode,
+    Needs, Projection, Protocol, Record, Unlink, options,
+};
+use contend_machine::{Activity, Atomic64, Machine, Ordering};
+use crossbeam_utils::CachePadded;
+
+use crate::fault::{Faults, Sound};
+use crate::flags::{ABSENT, UNLINKED};
+use crate::versions::{self, Claims, UNSTAMPED, View, stamp_of};
+
+options! {
+    /// There is nothing to choose.
+    pub struct SnapshotIsolationOptions {}
+}
+
+/// The protocol.
+#[derive(Debug)]
+pub struct SnapshotIsolation<M: Machine, F = Sound> {
+    /// The timestamp of the last commit.
+    last: CachePadded<M::U64>,
+    faults: PhantomData<fn() -> F>,
+}
+
+/// A worker's state.
+#[derive(Debug)]
+pub struct SnapshotIsolationLocal<M: Machine> {
+    /// The last commit that the transaction sees.
+    begin: u64,
+    /// What the worker's claims are.
+    claim: u64,
+    claims: Claims<M>,
+}
+
+impl<M: Machine, F: Faults> SnapshotIsolation<M, F> {
+    /// Claims cells of which nobody has written a version since the transaction began; what their words say together.
+    #[inline(always)]
+    fn claim(local: &mut SnapshotIsolationLocal<M>, cells: Cells<M>) -> Result<u64, Abort> {
+        let mut all = 0;
+        for cell in cells {
+            let word = local.claims.claim(cell, local.claim, |_| false)?;
+            if stamp_of(word) > local.begin && word & UNLINKED == 0 && !F::FORGET_FIRST_UPDATER {
+                return Err(Abort::new(AbortReason::WriteLocked));
+            }
+            all |= word;
+        }
+        Ok(all)
+    }
+}
+
+impl<M: Machine, F: Faults> Protocol<M> for SnapshotIsolation<M, F> {
+    const INFO: Info = Info {
+        name: "si",
+        summary: "snapshot isolation: reads see the state at the begin, the first to write a row wins; lets write skew through",
+        paper: "Berenson et al.: A critique of ANSI SQL isolation levels, SIGMOD 1995",
+        isolation: Isolation::Snapshot,
+        needs: Needs::Nothing,
+    };
+    type Options = SnapshotIsolationOptions;
+
+    fn new(_: SnapshotIsolationOptions) -> Self {
+        SnapshotIsolation { last: CachePadded::new(M::U64::new(versions::DECIDING)), faults: PhantomData }
+    }
+}
+
+impl<M: Machine, F: Faults> Control<M> for SnapshotIsolation<M, F> {
+    type Local = SnapshotIsolationLocal<M>;
+
+    fn info(&self) -> Info {
+        <Self as Protocol<M>>::INFO
+    }
+
+    fn meta_words(&self) -> usize {
+        versions::WORDS
+    }
+
+    fn local(&self, worker: usize) -> Self::Local {
+        SnapshotIsolationLocal { begin: 0, claim: UNSTAMPED | (worker as u64 + 1), claims: Claims::default() }
+    }
+
+    fn init(&self, cells: Cells<M>, initial: Initial) {
+        versions::init(cells, initial);
+    }
+
+    #[inline(always)]
+    fn begin(&self, _: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
+        // SeqCst: comes before every look at a claim; pairs with the timestamp of a commit, which comes after what its claims say.
+        local.begin = self.last.load(Ordering::SeqCst);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn read(
+        &self,
+        cx: &mut Context<M>,
+        local: &mut Self::Local,
+        at: At<'_, M>,
+        columns: Projection<'_>,
+    ) -> Result<Found, Abort> {
+        let begin = local.begin;
+        versions::read(cx, at, columns, View::at(begin), |_| (), |claim| claim <= begin && !F::IGNORE_PREWRITES, |_| ())
+    }
+
+    #[inline(always)]
+    fn write(
+        &self,
+        cx: &mut Context<M>,
+        local: &mut Self::Local,
+        at: At<'_, M>,
+        groups: Groups,
+        mode: Mode,
+    ) -> Result<Found, Abort> {
+        let (cells, held) = (at.cells(groups), local.claims.len());
+        let flags = Self::claim(local, cells)?;
+        if flags & UNLINKED != 0 {
+            local.claims.truncate(held);
+            return Ok(Found::Unlinked);
+        }
+        match (flags & ABSENT != 0, mode) {
+            (true, Mode::Insert) => Ok(Found::Absent),
+            (false, Mode::Insert) => Err(Abort::new(AbortReason::WriteLocked)),
+            (true, _) => {
+                cx.copy_row(at, Projection::EXISTENCE);
+                local.claims.truncate(held);
+                Ok(Found::Absent)
+            }
+            (false, Mode::Blind | Mode::Merge) => Ok(Found::Row),
+            (false, _) => {
+                cx.copy_row(at, Projection::of_groups(groups));
+                Ok(Found::Row)
+            }
+        }
+    }
+
+    fn inserted(&self, _: &mut Context<M>, local: &mut Self::Local, at: At<'_, M>, _: &Change<M>) -> Result<(), Abort> {
+        at.cells(Groups::ALL).for_each(|cell| local.claims.adopt(cell, local.claim));
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn gap(&self, _: &mut Context<M>, _: &mut Self::Local, _: Leaf<M>, _: u64) -> Result<(), Abort> {
+        // What a snapshot has is in the index from before its time until nobody sees it any more.
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn commit(&self, cx: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
+        if cx.writes.is_empty() {
+            return Ok(());
+        }
+        local.claims.copy(cx)?;
+        if !F::IGNORE_PREWRITES {
+            local.claims.decide();
+        }
+        let phase = M::phase();
+        M::enter(phase.doing(Activity::Timestamp));
+        M::step("timestamp");
+        // SeqCst: comes after what the claims say; see `begin`.
+        let stamp = self.last.fetch_add(1, Ordering::SeqCst) + 1;
+        M::enter(phase);
+        local.claims.install_all(cx, stamp);
+        Ok(())
+    }
+
+    fn abort(&self, _: &mut Context<M>, local: &mut Self::Local, _: AbortReason) {
+        local.claims.truncate(0);
+    }
+
+    fn unlink(&self, cells: Cells<M>, oldest: u64) -> Unlink {
+        versions::unlink(cells, oldest)
+    }
+
+    fn is_absent(&self, record: Record<M>) -> bool {
+        crate::optimistic::is_absent(record)
+    }
+}

@@ -1,0 +1,489 @@
+//! Version chains: what multi-version protocols have in common.
+//!
+//! The newest version of a cell stands in the record itself, where the index leads; a commit copies what it overwrites to a record of its
+//! own, in no index. From the newest copy a chain leads to older ones. So who reads what is newest, as nearly all do, reads one place,
+//! with no pointer to follow; and a transaction that is late finds what it would have read had it been in time.
+//!
+//! **Metadata.** Five words a cell:
+//!
+//! | word | in a record | in a copy |
+//! | --- | --- | --- |
+//! | 0 | flags ([`crate::flags`]; locked: the row is being overwritten); above them the timestamp of the version | the same |
+//! | 1 | the *claim*: who is going to write the next version; 0 if nobody is | |
+//! | 2 | the timestamp of the youngest read, where the protocol has use for it | |
+//! | 3 | where the cell is in the newest copy; 0 if there is none | in the next older one |
+//! | 4 | of a tombstone: the epoch in which it was deleted | |
+//!
+//! **A version at a time.** Versions are written in the order of their timestamps: who comes with an older one than the newest aborts. (So do
+//! Cicada by default, and DBx1000's MVCC.) A claim is a timestamp, if its transaction has one: readers that are younger wait for what
+//! becomes of it, older ones pass. A row is overwritten only when its transaction is sure to commit.
+//!
+//! **Reuse.** A copy that was replaced by a version of time `t` is needed by who reads before `t`: by transactions that began in the epoch in
+//! which it was replaced, or the one after. Nobody else follows a link to it, so nothing has to be unlinked.
+
+#[cfg(test)]
+mod tests;
+
+use std::ptr::NonNull;
+
+use contend_engine::sets::WriteKind;
+use contend_engine::{
+    Abort, AbortReason, At, Cell, Cells, Change, Context, Found, Groups, Initial, Leaf, Projection, Record, Unlink,
+};
+use contend_machine::{Atomic64, Machine, Ordering, Spin};
+
+use crate::flags::{self, ABSENT, LOCKED, QUEUED, UNLINKED};
+use crate::optimistic::WAITS_MAX;
+
+/// Metadata words of a cell.
+pub(crate) const WORDS: usize = 5;
+/// A version's timestamp begins with this bit of its word.
+const STAMP_SHIFT: u32 = 4;
+
+/// No claim.
+const NOBODY: u64 = 0;
+/// The claim of who is about to take a timestamp for its commit: all wait for it.
+pub(crate) const DECIDING: u64 = 1;
+/// The claim of who will take a timestamp later than all that are there: nobody waits for it. Below, what tells one from another.
+pub(crate) const UNSTAMPED: u64 = 1 << 63;
+
+/// The timestamp of a version.
+#[inline(always)]
+pub(crate) fn stamp_of(word: u64) -> u64 {
+    word >> STAMP_SHIFT
+}
+
+fn claim_of<'a, M: Machine>(cell: Cell<M>) -> &'a M::U64 {
+    // SAFETY: cells have five words.
+    unsafe { cell.meta(1) }
+}
+
+/// The timestamp of a cell's youngest read.
+#[inline(always)]
+pub(crate) fn read_time<'a, M: Machine>(cell: Cell<M>) -> &'a M::U64 {
+    // SAFETY: as above.
+    unsafe { cell.meta(2) }
+}
+
+fn older_than<'a, M: Machine>(cell: Cell<M>) -> &'a M::U64 {
+    // SAFETY: as above.
+    unsafe { cell.meta(3) }
+}
+
+fn deleted_in<'a, M: Machine>(cell: Cell<M>) -> &'a M::U64 {
+    // SAFETY: as above.
+    unsafe { cell.meta(4) }
+}
+
+fn cell_of<M: Machine>(at: At<'_, M>, number: usize) -> Cell<M> {
+    if at.table.cell_count() == 1 {
+        return at.record.first_cell();
+    }
+    at.cells(Groups::of(number as u32)).next().expect("a cell of the record")
+}
+
+/// Notes that a transaction of this timestamp has read the newest version of the cell.
+#[inline(always)]
+pub(crate) fn mark_read<M: Machine>(cell: Cell<M>, stamp: u64) {
+    // SeqCst, both: the mark comes before the look at the claim; pairs with the claim, which comes before the look at the mark.
+    if read_time(cell).load(Ordering::SeqCst) < stamp {
+        read_time(cell).fetch_max(stamp, Ordering::SeqCst);
+    }
+}
+
+/// Sets a new record's words. What is inserted is claimed from the start, until [`Claims::adopt`] says by whom.
+pub(crate) fn init<M: Machine>(cells: Cells<M>, initial: Initial) {
+    flags::initial(cells, initial, |cell, flags, held| {
+        // Relaxed, all of them: the index publishes the record.
+        for word in [read_time(cell), older_than(cell), deleted_in(cell)] {
+            word.store(0, Ordering::Relaxed);
+        }
+        claim_of(cell).store(if held { UNSTAMPED } else { NOBODY }, Ordering::Relaxed);
+        cell.word().store(flags, Ordering::Relaxed);
+    });
+}
+
+/// A cell of which the newest version was read: the word.
+pub(crate) type Seen<M> = (Cell<M>, u64);
+
+/// Of when a reader sees the rows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct View {
+    pub(crate) stamp: u64,
+    /// There are no older versions: who needs one aborts.
+    pub(crate) newest_only: bool,
+}
+
+impl View {
+    /// The state at a timestamp.
+    #[inline(always)]
+    pub(crate) fn at(stamp: u64) -> Self {
+        View { stamp, newest_only: false }
+    }
+}
+
+/// Reads a row as it is at a timestamp. `mark` is called with a cell before it is known that the newest version is the one, and `waits` says
+/// whether who made this claim has to be waited for. `seen` gets the cells of which the newest version was read; what is older does not
+/// change.
+#[inline(always)]
+pub(crate) fn read<M: Machine>(
+    cx: &mut Context<M>,
+    at: At<'_, M>,
+    columns: Projection<'_>,
+    view: View,
+    mark: impl Fn(Cell<M>),
+    waits: impl Fn(u64) -> bool,
+    mut seen: impl FnMut(Seen<M>),
+) -> Result<Found, Abort> {
+    M::step("read");
+    let single = at.table.cell_count() == 1;
+    let mut all = 0;
+    for number in at.table.cell_numbers(columns.groups()) {
+        let copy = |at: At<'_, M>| if single { cx.copy_row(at, columns) } else { cx.copy_cell(at, number) };
+        all |= read_cell(at, number, view, &mark, &waits, copy, &mut seen)?;
+    }
+    Ok(flags::found(all))
+}
+
+/// Has the version of a cell copied that is there at a timestamp; its word.
+#[inline(always)]
+fn read_cell<M: Machine>(
+    at: At<'_, M>,
+    number: usize,
+    view: View,
+    mark: impl Fn(Cell<M>),
+    waits: impl Fn(u64) -> bool,
+    mut copy: impl FnMut(At<'_, M>),
+    mut seen: impl FnMut(Seen<M>),
+) -> Result<u64, Abort> {
+    let cell = cell_of(at, number);
+    let mut spin = Spin::<M>::new();
+    loop {
+        // Acquire: pairs with the Release of `install_all`; row and copies are at least as new as the word.
+        let word = cell.word().load(Ordering::Acquire);
+        if stamp_of(word) > view.stamp && word & UNLINKED == 0 {
+            return read_older(at, cell, number, view, copy);
+        }
+        mark(cell);
+        // SeqCst: pairs with that of `Claims::claim`, see `mark_read`.
+        let claim = claim_of(cell).load(Ordering::SeqCst);
+        if claim != NOBODY && waits(claim) {
+            if spin.count() > WAITS_MAX {
+                return Err(Abort::new(AbortReason::LockTimeout));
+            }
+            spin.wait();
+            continue;
+        }
+        if word & LOCKED == 0 {
+            copy(at);
+            M::step("check");
+            // Acquire: the copy comes before the second look; pairs with the Release fence of `install_all`.
+            M::fence(Ordering::Acquire);
+        }
+        // SeqCst: a mark comes before it; pairs with the store of `unlink`.
+        let now = cell.word().load(Ordering::SeqCst);
+        if now == word {
+            if word & LOCKED == 0 {
+                seen((cell, word));
+                return Ok(word);
+            }
+            // It is being overwritten by the one who has claimed it, who is younger: the copy is linked.
+            if claim != NOBODY {
+                return read_older(at, cell, number, view, copy);
+            }
+        }
+    }
+}
+
+#[inline(never)]
+fn read_older<M: Machine>(
+    at: At<'_, M>,
+    cell: Cell<M>,
+    number: usize,
+    view: View,
+    mut copy: impl FnMut(At<'_, M>),
+) -> Result<u64, Abort> {
+    if view.newest_only {
+        return Err(Abort::new(AbortReason::ReadValidation));
+    }
+    let Some(version) = older_at(cell, view.stamp) else { return Ok(ABSENT) };
+    let before = number * WORDS * size_of::<M::U64>();
+    // SAFETY: the cell is in a copy of a record of this table, behind so many others.
+    let version_at = At { table: at.table, record: unsafe { at.table.version(version.address() - before as u64) } };
+    copy(version_at);
+    debug_assert!(!at.table.is_poisoned(version_at.record), "a version is read that has been given back");
+    // Relaxed: a copy does not change.
+    Ok(version.word().load(Ordering::Relaxed))
+}
+
+/// The copy of a cell that is of this time, if there was a version then. Whoever asks began before what replaced it.
+fn older_at<M: Machine>(mut cell: Cell<M>, stamp: u64) -> Option<Cell<M>> {
+    loop {
+        M::step("older version");
+        // Acquire: pairs with the Release of `install_all`.
+        let address = older_than(cell).load(Ordering::Acquire);
+        let copy = NonNull::new(std::ptr::with_exposed_provenance_mut::<M::U64>(address as usize))?;
+        // SAFETY: `install_all` has put a copy's cell there; it is not reused before all have ended who read before what replaced it.
+        cell = unsafe { Cell::at(copy) };
+        // Relaxed: a copy does not change.
+        if stamp_of(cell.word().load(Ordering::Relaxed)) <= stamp {
+            return Some(cell);
+        }
+    }
+}
+
+/// Whether what was seen of a cell is what is there at this timestamp still, after it was marked as read then: nothing older will come.
+#[inline(always)]
+pub(crate) fn is_current<M: Machine>(
+    (cell, word): Seen<M>,
+    stamp: u64,
+    waits: impl Fn(u64) -> bool,
+) -> Result<bool, Abort> {
+    let mut spin = Spin::<M>::new();
+    loop {
+        // SeqCst: after the mark; pairs with `Claims::claim`, see `mark_read`.
+        let claim = claim_of(cell).load(Ordering::SeqCst);
+        if claim != NOBODY && waits(claim) {
+            if spin.count() > WAITS_MAX {
+                return Err(Abort::new(AbortReason::LockTimeout));
+            }
+            spin.wait();
+            continue;
+        }
+        // Acquire: pairs with the Release of `install_all`: the copies are at least as new as the word.
+        let now = cell.word().load(Ordering::Acquire);
+        if stamp_of(now) <= stamp {
+            return Ok((now ^ word) & !(LOCKED | QUEUED) == 0);
+        }
+        // A younger one has overwritten something.
+        // Relaxed: a copy does not change.
+        let then = older_at(cell, stamp).map_or(ABSENT, |copy| copy.word().load(Ordering::Relaxed));
+        return Ok((then ^ word) & !(LOCKED | QUEUED) == 0);
+    }
+}
+
+/// Notes that a transaction of this timestamp depends on the keys of a leaf, which it has seen at this version.
+///
+/// # Errors
+/// They have changed.
+#[inline(always)]
+pub(crate) fn mark_leaf<M: Machine>(leaf: Leaf<M>, version: u64, stamp: u64) -> Result<(), Abort> {
+    // Relaxed, both: ordered by the fence.
+    if leaf.word().load(Ordering::Relaxed) < stamp {
+        leaf.word().fetch_max(stamp, Ordering::Relaxed);
+    }
+    // SeqCst: the time comes before the look at the keys (`Leaf::word`).
+    M::fence(Ordering::SeqCst);
+    if leaf.version() == version { Ok(()) } else { Err(Abort::new(AbortReason::Phantom)) }
+}
+
+/// The cells that a transaction has claimed.
+#[derive(Debug)]
+pub(crate) struct Claims<M: Machine> {
+    cells: Vec<Cell<M>>,
+    /// What the commit overwrites: copies, and of which writes. Kept for its memory.
+    copies: Vec<(usize, Record<M>)>,
+}
+
+impl<M: Machine> Default for Claims<M> {
+    fn default() -> Self {
+        Claims { cells: Vec::with_capacity(64), copies: Vec::with_capacity(16) }
+    }
+}
+
+impl<M: Machine> Claims<M> {
+    /// Claims a cell; its word, which nobody else changes from now on. `waits` says whether who has claimed it before is to be waited for.
+    ///
+    /// # Errors
+    /// Another has claimed it.
+    #[inline(always)]
+    pub(crate) fn claim(&mut self, cell: Cell<M>, claim: u64, waits: impl Fn(u64) -> bool) -> Result<u64, Abort> {
+        M::step("claim");
+        let mut spin = Spin::<M>::new();
+        loop {
+            // SeqCst: the claim comes before the look at the youngest read (`mark_read`); and pairs with the Release of who let it go.
+            match claim_of(cell).compare_exchange(NOBODY, claim, Ordering::SeqCst, Ordering::Relaxed) {
+                Ok(_) => {
+                    self.cells.push(cell);
+                    break;
+                }
+                Err(other) if other == claim => break,
+                Err(other) if waits(other) && spin.count() <= WAITS_MAX => spin.wait(),
+                Err(_) => return Err(Abort::new(AbortReason::WriteLocked)),
+            }
+        }
+        // Relaxed: nobody else changes it, and the exchange has made visible what is there.
+        Ok(cell.word().load(Ordering::Relaxed))
+    }
+
+    /// Takes over the claim of a cell of the record that the transaction has just inserted.
+    pub(crate) fn adopt(&mut self, cell: Cell<M>, claim: u64) {
+        // SeqCst: as in `claim`.
+        claim_of(cell).store(claim, Ordering::SeqCst);
+        self.cells.push(cell);
+    }
+
+    /// Takes over the claims of the record that the transaction of this timestamp has just inserted; the youngest timestamp at which its key
+    /// was missed.
+    pub(crate) fn adopt_at(&mut self, at: At<'_, M>, change: &Change<M>, stamp: u64) -> u64 {
+        // SeqCst: the insert comes before the look at the leaves' times; pairs with the fence of `mark_leaf`.
+        M::fence(Ordering::SeqCst);
+        let leaves = [change.leaf].into_iter().chain(change.split.map(|(leaf, _)| leaf));
+        // Relaxed: ordered by the fence.
+        let missed = leaves.map(|leaf| leaf.word().load(Ordering::Relaxed)).max().unwrap_or(0);
+        let mut youngest = missed;
+        for cell in at.cells(Groups::ALL) {
+            self.adopt(cell, stamp);
+            // Who has missed the key has read that it is absent, also if this insert comes to nothing and another gives it a row.
+            // SeqCst: after the claim; see `mark_read`.
+            youngest = read_time(cell).fetch_max(missed, Ordering::SeqCst).max(youngest);
+        }
+        youngest
+    }
+
+    /// How many cells are claimed.
+    #[inline(always)]
+    pub(crate) fn len(&self) -> usize {
+        self.cells.len()
+    }
+
+    /// Gives up all claims but the first so many.
+    #[inline(always)]
+    pub(crate) fn truncate(&mut self, len: usize) {
+        for cell in self.cells.drain(len..) {
+            // Release: pairs with the exchange of the next claim.
+            claim_of(cell).store(NOBODY, Ordering::Release);
+        }
+    }
+
+    /// Says that the transaction is about to take its timestamp.
+    #[inline(always)]
+    pub(crate) fn decide(&self) {
+        for &cell in &self.cells {
+            // SeqCst: comes before the timestamp; pairs with the look of a reader that has taken its own before.
+            claim_of(cell).store(DECIDING, Ordering::SeqCst);
+        }
+    }
+
+    /// Copies what the commit is going to overwrite.
+    ///
+    /// # Errors
+    /// The machine has no more memory.
+    #[inline(always)]
+    pub(crate) fn copy(&mut self, cx: &mut Context<M>) -> Result<(), Abort> {
+        M::step("copy versions");
+        self.copies.clear();
+        let epoch = cx.current_epoch();
+        for position in 0..cx.writes.len() {
+            let write = &cx.writes.entries()[position];
+            // What never had a row is as absent as a chain that ends; but a history wants to know who deleted the key before.
+            // Relaxed: the cells are claimed.
+            let had_row = |cell: Cell<M>| cell.word().load(Ordering::Relaxed) & !QUEUED != ABSENT;
+            if write.kind != WriteKind::Nothing && (write.table().records_history() || write.cells().any(had_row)) {
+                let copy = cx.copy_version(position)?;
+                cx.retire_version(position, copy, epoch);
+                self.copies.push((position, copy));
+            }
+        }
+        Ok(())
+    }
+
+    /// Installs all writes as versions of this timestamp, after [`Claims::copy`], and gives the claims up.
+    #[inline(always)]
+    pub(crate) fn install_all(&mut self, cx: &mut Context<M>, stamp: u64) {
+        M::step("install");
+        // Not before the epoch in which anybody begins who could still miss what is deleted here: it is loaded under the claims.
+        let epoch = cx.current_epoch();
+        let mut copies = self.copies.drain(..).peekable();
+        for position in 0..cx.writes.len() {
+            let kind = cx.writes.entries()[position].kind;
+            if kind == WriteKind::Nothing {
+                continue;
+            }
+            let write = &cx.writes.entries()[position];
+            if let Some((_, copy)) = copies.next_if(|(of, _)| *of == position) {
+                let copied: Cells<M> = write.table().cells(copy, write.groups());
+                for (cell, copied) in write.cells().zip(copied) {
+                    // Relaxed, all but the last: the cell is claimed, and the copy nobody else's yet.
+                    copied.word().store(cell.word().load(Ordering::Relaxed) & !QUEUED, Ordering::Relaxed);
+                    older_than(copied).store(older_than(cell).load(Ordering::Relaxed), Ordering::Relaxed);
+                    // Release: the copy; pairs with the Acquire of `older_at`.
+                    older_than(cell).store(copied.value(), Ordering::Release);
+                }
+            }
+            for cell in write.cells() {
+                // Relaxed: the cell is claimed.
+                let word = cell.word().load(Ordering::Relaxed);
+                // Release: the link; pairs with the Acquire of `read_cell`.
+                cell.word().store(word | LOCKED, Ordering::Release);
+            }
+            // Release: the locks come before the stores to the row; pairs with the Acquire fence of `read_cell`.
+            M::fence(Ordering::Release);
+            cx.writes.install(position);
+            let write = &mut cx.writes.entries_mut()[position];
+            let first = write.record.first_cell().address();
+            for cell in write.cells() {
+                // Relaxed: the cell is claimed.
+                let queued = cell.word().load(Ordering::Relaxed) & QUEUED;
+                let flags = match kind {
+                    WriteKind::Insert if write.fresh => 0,
+                    WriteKind::Update | WriteKind::Insert => queued,
+                    _ if cell.address() == first => {
+                        write.collect = queued == 0;
+                        // Relaxed: only who claims the cell looks.
+                        deleted_in(cell).store(epoch, Ordering::Relaxed);
+                        ABSENT | QUEUED
+                    }
+                    _ => ABSENT,
+                };
+                // Release: the row comes before; pairs with the Acquire of `read_cell`.
+                cell.word().store(stamp << STAMP_SHIFT | flags, Ordering::Release);
+            }
+        }
+        drop(copies);
+        self.truncate(0);
+    }
+}
+
+/// Whether a transaction that is older than this time has claimed the cell.
+#[inline(always)]
+pub(crate) fn is_claimed<M: Machine>(cell: Cell<M>, stamp: u64) -> bool {
+    // Relaxed: a first look.
+    let claim = claim_of(cell).load(Ordering::Relaxed);
+    claim != NOBODY && claim < stamp
+}
+
+/// Marks a tombstone as unlinked, if it still is one and all have ended who were there when it was deleted.
+pub(crate) fn unlink<M: Machine>(cells: Cells<M>, oldest: u64) -> Unlink {
+    M::step("unlink");
+    let release = |cell: Cell<M>| {
+        // Release: as in `Claims::truncate`.
+        claim_of(cell).store(NOBODY, Ordering::Release);
+    };
+    for (number, cell) in cells.clone().enumerate() {
+        // SeqCst: as in `Claims::claim`.
+        if claim_of(cell).compare_exchange(NOBODY, UNSTAMPED, Ordering::SeqCst, Ordering::Relaxed).is_err() {
+            cells.take(number).for_each(release);
+            return Unlink::Busy;
+        }
+    }
+    // Relaxed, here and below: the cells are claimed.
+    let first = cells.clone().next().expect("a record has a cell");
+    let word = first.word().load(Ordering::Relaxed);
+    let outcome = if word & ABSENT == 0 {
+        first.word().store(word & !QUEUED, Ordering::Relaxed);
+        Unlink::Alive
+    } else if deleted_in(first).load(Ordering::Relaxed) + 1 >= oldest {
+        // Somebody may run who is older than the deletion, and must not miss the row.
+        Unlink::Busy
+    } else {
+        for cell in cells.clone() {
+            // SeqCst: comes before the look at the reads; pairs with the second look of `read_cell`.
+            cell.word().store(cell.word().load(Ordering::Relaxed) | UNLINKED, Ordering::SeqCst);
+        }
+        // Its readers live on in the leaf: who inserts the key anew must come after them.
+        Unlink::Marked { time: cells.clone().map(|cell| read_time(cell).load(Ordering::SeqCst)).max().unwrap_or(0) }
+    };
+    cells.for_each(release);
+    outcome
+}

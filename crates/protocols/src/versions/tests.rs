@@ -1,0 +1,189 @@
+//! What all multi-version protocols do with old versions, and what some of them do alone.
+
+use std::sync::Arc;
+
+use contend_engine::{
+    AbortReason, Engine, EngineConfig, Groups, IndexKind, Projection, Protocol, Table, TableSpec, Transaction, Txn,
+    Worker,
+};
+use contend_machine::Native;
+
+use crate::cicada::Cicada;
+use crate::mvto::Mvto;
+use crate::snapshot_isolation::SnapshotIsolation;
+
+type Rows = Arc<Table<Native, u64>>;
+
+/// Rows 0 to 9 of two words, key and 0, in the first epoch; epochs are advanced by hand.
+struct World<P: Protocol<Native>> {
+    engine: Arc<Engine<P, Native>>,
+    rows: Rows,
+    workers: [Worker<P, Native>; 2],
+}
+
+impl<P: Protocol<Native>> World<P> {
+    fn new(settings: &[(&str, &str)]) -> Self {
+        use contend_engine::Options;
+        let mut options = P::Options::default();
+        settings.iter().for_each(|(name, value)| options.set(name, value).expect("an option"));
+        let engine = Engine::new(P::new(options), EngineConfig { epoch_ms: u64::MAX, ..EngineConfig::default() });
+        let rows: Rows = engine.create_table(&TableSpec::of_bytes("t", IndexKind::Ordered, 16, 16));
+        let mut loader = engine.loader().expect("a free slot");
+        for key in 0..10 {
+            assert!(loader.insert(&rows, key, |row| row.copy_from_slice(&[key, 0])).expect("memory"));
+        }
+        drop(loader);
+        let workers = [(); 2].map(|()| engine.worker().expect("a slot"));
+        World { engine, rows, workers }
+    }
+
+    fn advance(&mut self) {
+        self.workers.iter_mut().for_each(Worker::go_offline);
+        assert!(self.engine.epochs().try_advance());
+    }
+}
+
+fn write<P: Protocol<Native>>(worker: &mut Worker<P, Native>, rows: &Rows, key: u64, value: u64) {
+    worker
+        .run(|tx| {
+            tx.write_row(rows, key, Groups::ALL).map(|row| row.expect("it is there").copy_from_slice(&[key, value]))
+        })
+        .expect("nobody is in the way");
+}
+
+fn see<P: Protocol<Native>>(tx: &mut Transaction<'_, P, Native>, rows: &Rows, key: u64) -> Option<u64> {
+    let row = tx.read_row(rows, key, Projection::WHOLE).expect("a read is never too late")?;
+    assert_eq!(row[0], key);
+    Some(row[1])
+}
+
+fn late_readers_see_their_time<P: Protocol<Native>>() {
+    let World { ref engine, ref rows, workers: [ref mut early, ref mut late] } = World::<P>::new(&[]);
+    let mut long = early.begin();
+    assert_eq!(see(&mut long, rows, 1), Some(0));
+    for value in 1..100 {
+        write(late, rows, 1, value);
+        write(late, rows, 2, value);
+    }
+    assert!(late.run(|tx| tx.delete(rows, 3)).expect("nobody is in the way"));
+    assert!(
+        late.run(|tx| Ok(tx.insert_row(rows, 33)?.map(|row| row.copy_from_slice(&[33, 5]))))
+            .expect("as above")
+            .is_some()
+    );
+    // What is deleted leaves neither index nor memory as long as one runs that is older.
+    late.collect();
+    assert!(engine.epochs().try_advance());
+    write(late, rows, 4, 1);
+    assert!(!engine.epochs().try_advance(), "the long one holds the epoch back");
+    late.collect();
+    assert_eq!([1, 2, 3, 4, 33].map(|key| see(&mut long, rows, key)), [Some(0), Some(0), Some(0), Some(0), None]);
+    long.commit().expect("a reader always commits");
+    let seen = late.run(|tx| Ok([1, 2, 3, 4, 33].map(|key| see(tx, rows, key)))).expect("nobody is in the way");
+    assert_eq!(seen, [Some(99), Some(99), None, Some(1), Some(5)]);
+}
+
+#[test]
+fn who_is_late_sees_the_rows_as_they_were() {
+    late_readers_see_their_time::<Mvto<Native>>();
+    late_readers_see_their_time::<Cicada<Native>>();
+    late_readers_see_their_time::<SnapshotIsolation<Native>>();
+}
+
+fn old_versions_are_reused<P: Protocol<Native>>(settings: &[(&str, &str)]) {
+    let mut world = World::<P>::new(settings);
+    let mut bytes = 0;
+    for step in 0..20_000 {
+        let key = step % 9;
+        write(&mut world.workers[0], &world.rows, key, step);
+        if step % 50 == 0 {
+            let rows = &world.rows;
+            // The same worker: timestamps of batches are in the order of real time for each worker alone.
+            assert!(world.workers[0].run(|tx| tx.delete(rows, 9)).expect("nobody is in the way"));
+            let inserted = world.workers[0]
+                .run(|tx| Ok(tx.insert_row(rows, 9)?.map(|row| row.copy_from_slice(&[9, step])).is_some()));
+            assert!(inserted.expect("nobody is in the way"));
+        }
+        if step % 10 == 9 {
+            world.advance();
+            world.workers.iter_mut().for_each(Worker::collect);
+        }
+        if step == 2000 {
+            bytes = world.engine.bytes();
+        }
+    }
+    assert_eq!(world.engine.bytes(), bytes);
+    let rows = &world.rows;
+    let seen = world.workers[0].run(|tx| Ok((see(tx, rows, 0), see(tx, rows, 9)))).expect("nobody is in the way");
+    assert_eq!(seen, (Some(19_998), Some(19_950)));
+}
+
+#[test]
+fn memory_of_old_versions_is_reused() {
+    old_versions_are_reused::<Mvto<Native>>(&[]);
+    old_versions_are_reused::<Mvto<Native>>(&[("timestamp.source", "batched")]);
+    old_versions_are_reused::<Cicada<Native>>(&[]);
+    old_versions_are_reused::<Cicada<Native>>(&[("cicada.single_version", "on")]);
+    old_versions_are_reused::<SnapshotIsolation<Native>>(&[]);
+}
+
+/// Two read a row of the other and write their own; whether both commit.
+fn write_skew<P: Protocol<Native>>() -> bool {
+    let World { ref rows, workers: [ref mut one, ref mut other], .. } = World::<P>::new(&[]);
+    let (mut one, mut other) = (one.begin(), other.begin());
+    let half = |tx: &mut Transaction<'_, P, Native>, reads: u64, writes: u64| {
+        let seen = tx.read_row(rows, reads, Projection::WHOLE)?.map(|row| row[1]);
+        assert_eq!(seen, Some(0));
+        tx.write_row(rows, writes, Groups::ALL).map(|row| row.expect("it is there").copy_from_slice(&[writes, 1]))
+    };
+    let begun = [half(&mut one, 1, 2).is_ok(), half(&mut other, 2, 1).is_ok()];
+    let ended = [one.commit().is_ok(), other.commit().is_ok()];
+    begun == [true; 2] && ended == [true; 2]
+}
+
+#[test]
+fn snapshot_isolation_alone_lets_write_skew_through() {
+    assert!(write_skew::<SnapshotIsolation<Native>>());
+    assert!(!write_skew::<Mvto<Native>>());
+    assert!(!write_skew::<Cicada<Native>>());
+}
+
+#[test]
+fn the_first_to_write_a_row_wins() {
+    let World { ref rows, workers: [ref mut one, ref mut other], .. } = World::<SnapshotIsolation<Native>>::new(&[]);
+    let mut second = one.begin();
+    assert_eq!(see(&mut second, rows, 1), Some(0));
+    write(other, rows, 1, 7);
+    let outcome = second.modify_row(rows, 1, Groups::ALL).map(|row| row.map(|row| row[1]));
+    assert_eq!(outcome.map_err(|abort| abort.reason), Err(AbortReason::WriteLocked));
+    drop(second);
+    assert_eq!(one.run(|tx| Ok(see(tx, rows, 1))).expect("nobody is in the way"), Some(7));
+}
+
+#[test]
+fn without_old_versions_a_late_reader_aborts() {
+    let World { ref rows, workers: [ref mut early, ref mut late], .. } =
+        World::<Cicada<Native>>::new(&[("cicada.single_version", "on")]);
+    let mut long = early.begin();
+    assert_eq!(see(&mut long, rows, 2), Some(0));
+    write(late, rows, 1, 7);
+    let outcome = long.read_row(rows, 1, Projection::WHOLE).map(|row| row.map(|row| row[1]));
+    assert_eq!(outcome.map_err(|abort| abort.reason), Err(AbortReason::ReadValidation));
+}
+
+#[test]
+fn snapshots_of_cicada_are_of_the_epoch_before_and_never_abort() {
+    let mut world = World::<Cicada<Native>>::new(&[("cicada.snapshots", "on")]);
+    for value in 1..20 {
+        write(&mut world.workers[0], &world.rows, 1, value);
+        let rows = &world.rows;
+        let mut reader = world.workers[1].begin_read_only();
+        assert_eq!(see(&mut reader, rows, 1), Some(value.saturating_sub(2)), "in step {value}");
+        reader.commit().expect("it never aborts");
+        world.advance();
+    }
+    let outcome = world.workers[1].run_declared(contend_engine::Declaration::read_only, |tx| {
+        tx.insert_row(&world.rows, 77).map(|row| row.is_some())
+    });
+    assert_eq!(outcome.map_err(|abort| abort.reason), Err(AbortReason::Unsupported));
+}
