@@ -113,8 +113,17 @@ impl<M: Machine, F: Faults> TimestampOrdering<M, F> {
             match answer {
                 Answer::Yes => return Ok(flags),
                 Answer::Never => return Err(Abort::new(reason)),
-                Answer::Later if spin.count() > WAITS_MAX => return Err(Abort::new(AbortReason::LockTimeout)),
-                Answer::Later => spin.wait(),
+                Answer::Later(older) => {
+                    // Without the latch, which whoever is waited for needs as well.
+                    // Acquire: pairs with the Release of `withdraw`.
+                    let asked = cells.clone().nth(latched - 1).expect("it was latched");
+                    while times(asked).announced.load(Ordering::Acquire) == older {
+                        if spin.count() > WAITS_MAX {
+                            return Err(Abort::new(AbortReason::LockTimeout));
+                        }
+                        spin.wait();
+                    }
+                }
             }
         }
     }

@@ -16,8 +16,8 @@ pub(super) enum Want {
 /// Whether it can be had.
 pub(super) enum Answer {
     Yes,
-    /// An older transaction has announced a write.
-    Later,
+    /// An older transaction, of this timestamp, has announced a write.
+    Later(u64),
     Never,
 }
 
@@ -70,10 +70,10 @@ pub(super) fn ask<M: Machine, F: Faults>(cell: Cell<M>, own: u64, want: Want) ->
     let announced = times.announced.load(Ordering::Relaxed);
     match want {
         Want::Read if announced == 0 || announced >= own || F::IGNORE_PREWRITES => Answer::Yes,
-        Want::Read => Answer::Later,
+        Want::Read => Answer::Later(announced),
         Want::Write if times.read.load(Ordering::Relaxed) > own && !F::OVERTAKE_READS => Answer::Never,
         Want::Write if announced == 0 || announced == own => Answer::Yes,
-        Want::Write if announced < own => Answer::Later,
+        Want::Write if announced < own => Answer::Later(announced),
         Want::Write => Answer::Never,
     }
 }
