@@ -1,7 +1,7 @@
 //! Concurrency-control protocols, one file each, and the list of their names.
 //!
 //! A new protocol is one new file and one line in [`registry`]; every test, workload and command then has it. Protocols never import
-//! each other; what several of them share lies below them: in the engine (write set, node set), in [`method`], in [`locking`], in [`optimistic`], in `versions` (chains of old versions), in [`fault`].
+//! each other; what several of them share lies below them: in the engine (write set, node set), in [`method`], in [`locking`], in [`optimistic`], in [`versions`], in [`fault`].
 //!
 //! What this crate must not know: workloads.
 
@@ -25,7 +25,7 @@ pub mod silo;
 pub mod snapshot_isolation;
 pub mod tictoc;
 pub mod timestamp_ordering;
-mod versions;
+pub mod versions;
 pub mod wait_die;
 pub mod wound_wait;
 
