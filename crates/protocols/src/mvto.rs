@@ -66,11 +66,16 @@ impl<M: Machine, F: Faults> Mvto<M, F> {
     #[inline(always)]
     fn claim(local: &mut MvtoLocal<M>, cells: Cells<M>) -> Result<u64, Abort> {
         let own = local.own;
+        // SeqCst: the look that counts is after the claim; see `mark_read`.
+        let late = |cell: Cell<M>| {
+            stamp_of(cell.word().load(Ordering::Relaxed)) > own
+                || read_time(cell).load(Ordering::SeqCst) > own && !F::OVERTAKE_READS
+        };
         let mut all = 0;
         for cell in cells {
-            let word = local.claims.claim(cell, own, |other| other < own)?;
-            // SeqCst: after the claim; see `mark_read`.
-            if stamp_of(word) > own || read_time(cell).load(Ordering::SeqCst) > own && !F::OVERTAKE_READS {
+            // Who is too late already does not wait for those before it, and lets those behind it go on.
+            let word = local.claims.claim(cell, own, |other| other < own && !late(cell))?;
+            if late(cell) {
                 return Err(Abort::new(AbortReason::WriteLocked));
             }
             all |= word;

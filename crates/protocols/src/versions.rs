@@ -159,19 +159,17 @@ fn read_cell<M: Machine>(
     let cell = cell_of(at, number);
     let mut spin = Spin::<M>::new();
     loop {
+        // Before the mark: who waits must not make those abort for whom it waits, nor those who come between.
+        settle(cell, &waits, &mut spin)?;
         // Acquire: pairs with the Release of `install_all`; row and copies are at least as new as the word.
         let word = cell.word().load(Ordering::Acquire);
         if stamp_of(word) > view.stamp && word & UNLINKED == 0 {
             return read_older(at, cell, number, view, copy);
         }
         mark(cell);
-        // SeqCst: pairs with that of `Claims::claim`, see `mark_read`.
+        // SeqCst: after the mark; pairs with that of `Claims::claim`, see `mark_read`.
         let claim = claim_of(cell).load(Ordering::SeqCst);
         if claim != NOBODY && waits(claim) {
-            if spin.count() > WAITS_MAX {
-                return Err(Abort::new(AbortReason::LockTimeout));
-            }
-            spin.wait();
             continue;
         }
         if word & LOCKED == 0 {
@@ -239,26 +237,33 @@ pub(crate) fn is_current<M: Machine>(
     stamp: u64,
     waits: impl Fn(u64) -> bool,
 ) -> Result<bool, Abort> {
-    let mut spin = Spin::<M>::new();
-    loop {
-        // SeqCst: after the mark; pairs with `Claims::claim`, see `mark_read`.
-        let claim = claim_of(cell).load(Ordering::SeqCst);
-        if claim != NOBODY && waits(claim) {
-            if spin.count() > WAITS_MAX {
-                return Err(Abort::new(AbortReason::LockTimeout));
-            }
-            spin.wait();
-            continue;
-        }
-        // Acquire: pairs with the Release of `install_all`: the copies are at least as new as the word.
-        let now = cell.word().load(Ordering::Acquire);
-        if stamp_of(now) <= stamp {
-            return Ok((now ^ word) & !(LOCKED | QUEUED) == 0);
-        }
+    settle(cell, waits, &mut Spin::new())?;
+    // Acquire: pairs with the Release of `install_all`: the copies are at least as new as the word.
+    let mut now = cell.word().load(Ordering::Acquire);
+    if stamp_of(now) > stamp {
         // A younger one has overwritten something.
         // Relaxed: a copy does not change.
-        let then = older_at(cell, stamp).map_or(ABSENT, |copy| copy.word().load(Ordering::Relaxed));
-        return Ok((then ^ word) & !(LOCKED | QUEUED) == 0);
+        now = older_at(cell, stamp).map_or(ABSENT, |copy| copy.word().load(Ordering::Relaxed));
+    }
+    Ok((now ^ word) & !(LOCKED | QUEUED) == 0)
+}
+
+/// Waits for those who have claimed a cell and have to be waited for.
+///
+/// # Errors
+/// They take too long.
+#[inline(always)]
+fn settle<M: Machine>(cell: Cell<M>, waits: impl Fn(u64) -> bool, spin: &mut Spin<M>) -> Result<(), Abort> {
+    loop {
+        // SeqCst: after a mark that was made before; pairs with `Claims::claim`, see `mark_read`.
+        let claim = claim_of(cell).load(Ordering::SeqCst);
+        if claim == NOBODY || !waits(claim) {
+            return Ok(());
+        }
+        if spin.count() > WAITS_MAX {
+            return Err(Abort::new(AbortReason::LockTimeout));
+        }
+        spin.wait();
     }
 }
 

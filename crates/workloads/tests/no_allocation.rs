@@ -79,8 +79,8 @@ impl ProtocolVisitor<Native> for AllocatesNothing {
         ALLOCATIONS.set((0, 0));
         run(5_000);
         let (small, blocks) = ALLOCATIONS.replace((i64::MIN, 0));
-        // Lists of blocks, and of records to be used again, still double now and then.
-        assert!(small <= 10, "{} {:?}: {small} small allocations in 5000 transactions", P::INFO.name, self.0);
+        // Lists of blocks, and of records to be used again, still double now and then: two for each of the nine tables.
+        assert!(small <= 18, "{} {:?}: {small} small allocations in 5000 transactions", P::INFO.name, self.0);
         assert!(blocks <= 20, "{} {:?}: {blocks} blocks", P::INFO.name, self.0);
     }
 }

@@ -25,6 +25,8 @@ pub struct Clocks<M: Machine> {
     origin: CachePadded<M::U64>,
     /// By worker: its clock when it last made a timestamp. Written by it alone.
     clocks: Box<[CachePadded<M::U64>]>,
+    /// Workers from this number on have not been there yet.
+    used: CachePadded<M::U64>,
     boundaries: [CachePadded<Boundary<M>>; BOUNDARIES],
     boost: Cycles,
     sync_every: Cycles,
@@ -47,6 +49,7 @@ impl<M: Machine> Clocks<M> {
         Arc::new(Clocks {
             origin: CachePadded::new(word()),
             clocks: (0..workers).map(|_| CachePadded::new(word())).collect(),
+            used: CachePadded::new(word()),
             boundaries: std::array::from_fn(|_| {
                 CachePadded::new(Boundary { claimed: word(), epoch: word(), stamp: word() })
             }),
@@ -57,6 +60,8 @@ impl<M: Machine> Clocks<M> {
 
     /// The clock of one worker.
     pub fn of_worker(self: &Arc<Self>, worker: usize) -> Clock<M> {
+        // Relaxed: whoever has to know of the worker's timestamps begins in a later epoch than it does.
+        self.used.fetch_max(worker as u64 + 1, Ordering::Relaxed);
         Clock {
             shared: Arc::clone(self),
             worker,
@@ -134,14 +139,19 @@ impl<M: Machine> Clock<M> {
         self.boosted = true;
     }
 
+    /// The clocks of the workers that are there, or were.
+    fn others(&self) -> &[CachePadded<M::U64>] {
+        // Relaxed: as in `of_worker`.
+        &self.shared.clocks[..self.shared.used.load(Ordering::Relaxed) as usize]
+    }
+
     /// Looks at another's clock.
     #[cold]
     fn synchronise(&mut self) {
-        let shared = &self.shared;
         self.synced = self.seen;
-        self.peer = (self.peer + 1) % shared.clocks.len();
+        self.peer = (self.peer + 1) % self.others().len();
         // Relaxed: a hint.
-        self.ticks = self.ticks.max(shared.clocks[self.peer].load(Ordering::Relaxed));
+        self.ticks = self.ticks.max(self.others()[self.peer].load(Ordering::Relaxed));
     }
 
     /// The first timestamp in an epoch.
@@ -179,7 +189,7 @@ impl<M: Machine> Clock<M> {
                 && boundary.claimed.compare_exchange(claimed, epoch, Ordering::Relaxed, Ordering::Relaxed).is_ok()
             {
                 // Relaxed: as above.
-                let latest = self.shared.clocks.iter().map(|clock| clock.load(Ordering::Relaxed)).max().unwrap_or(0);
+                let latest = self.others().iter().map(|clock| clock.load(Ordering::Relaxed)).max().unwrap_or(0);
                 let stamp = (latest.max(self.ticks) + 1) * self.shared.clocks.len() as u64;
                 // Relaxed: published by the next store.
                 boundary.stamp.store(stamp, Ordering::Relaxed);
