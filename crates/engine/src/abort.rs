@@ -14,6 +14,8 @@ pub enum AbortReason {
     Phantom,
     /// A record to be written disappeared before the commit.
     RecordGone,
+    /// One that comes after this transaction may come before it as well (the exclusion window of the serial safety net).
+    ExclusionWindow,
     /// An older transaction needs what this one holds.
     Wounded,
     /// The transaction waited for others that waited for it.
@@ -32,12 +34,13 @@ pub enum AbortReason {
 
 impl AbortReason {
     /// Every reason, in the order of their numbers.
-    pub const ALL: [AbortReason; 12] = [
+    pub const ALL: [AbortReason; 13] = [
         AbortReason::ReadLocked,
         AbortReason::WriteLocked,
         AbortReason::ReadValidation,
         AbortReason::Phantom,
         AbortReason::RecordGone,
+        AbortReason::ExclusionWindow,
         AbortReason::Wounded,
         AbortReason::Deadlock,
         AbortReason::LockTimeout,
@@ -55,6 +58,7 @@ impl AbortReason {
             AbortReason::ReadValidation => "read_validation",
             AbortReason::Phantom => "phantom",
             AbortReason::RecordGone => "record_gone",
+            AbortReason::ExclusionWindow => "exclusion_window",
             AbortReason::Wounded => "wounded",
             AbortReason::Deadlock => "deadlock",
             AbortReason::LockTimeout => "lock_timeout",

@@ -10,6 +10,7 @@ use contend_lab::explore::{ExploreConfig, StrategyChoice, explore_protocol};
 use contend_protocols::bamboo::Bamboo;
 use contend_protocols::cicada::Cicada;
 use contend_protocols::deadlock_detection::DeadlockDetection;
+use contend_protocols::ermia::Ermia;
 use contend_protocols::fault::{FAULTS, Faults};
 use contend_protocols::hstore::HStore;
 use contend_protocols::mocc::Mocc;
@@ -163,6 +164,14 @@ mutants! {
     }
     SnapshotIsolation<Simulated, Broken> {
         found FORGET_FIRST_UPDATER, "litmus-lost-update";
+        found IGNORE_PREWRITES, "litmus-random";
+    }
+    Ermia<Simulated, Broken> {
+        found FORGET_READS, "litmus-write-skew";
+        found OVERTAKE_READS, "litmus-write-skew";
+        found FORGET_SUCCESSORS, "litmus-write-skew";
+        found FORGET_CREATORS, "litmus-read-only";
+        found FORGET_GAPS, "litmus-absent";
         found IGNORE_PREWRITES, "litmus-random";
     }
     NoWait<Broken> {

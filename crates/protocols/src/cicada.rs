@@ -41,7 +41,7 @@ use contend_machine::{Atomic64, Machine, Ordering};
 use crate::fault::{Faults, Sound};
 use crate::flags::{ABSENT, UNLINKED};
 use crate::method::{Clock, Clocks};
-use crate::versions::{self, Claims, Seen, View, mark_read, read_time, stamp_of};
+use crate::versions::{self, Claims, Seen, Version, View, mark_read, read_time, stamp_of};
 
 /// What a transaction does about a cell that an older one has claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -243,7 +243,20 @@ impl<M: Machine, F: Faults> Control<M> for Cicada<M, F> {
         {
             return Err(Abort::new(AbortReason::ReadLocked));
         }
-        versions::read(cx, at, columns, view, |_| (), Self::waits(own), |cell| seen.push(cell))
+        versions::read(
+            cx,
+            at,
+            columns,
+            view,
+            |_| (),
+            Self::waits(own),
+            |version| {
+                // What is older does not change.
+                if let Version::Newest(newest) = version {
+                    seen.push(newest);
+                }
+            },
+        )
     }
 
     #[inline(always)]
@@ -335,7 +348,7 @@ impl<M: Machine, F: Faults> Control<M> for Cicada<M, F> {
             }
         }
         if !self.options.single_version || cx.writes.entries().iter().any(|write| write.table().records_history()) {
-            local.claims.copy(cx)?;
+            local.claims.copy(cx, false)?;
         }
         // What was read is read now, in the sight of all. A placeholder that stays absent was read, too: whoever inserts it next comes later.
         if !F::FORGET_READS {
@@ -351,14 +364,14 @@ impl<M: Machine, F: Faults> Control<M> for Cicada<M, F> {
         }
         Self::check(local)?;
         if !cx.writes.is_empty() {
-            local.claims.install_all(cx, local.own);
+            local.claims.install_all(cx, local.own, 0);
         }
         local.calm = local.calm.saturating_add(1);
         Ok(())
     }
 
     fn abort(&self, _: &mut Context<M>, local: &mut Self::Local, reason: AbortReason) {
-        local.claims.truncate(0);
+        local.claims.release();
         if reason.is_conflict() {
             local.clock.boost();
             local.calm = 0;

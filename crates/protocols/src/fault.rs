@@ -54,6 +54,10 @@ faults! {
     IGNORE_PREWRITES,
     /// A write does not look whether the row has been written since the transaction began.
     FORGET_FIRST_UPDATER,
+    /// Of who replaced what was read it is not asked whom that one must come before.
+    FORGET_SUCCESSORS,
+    /// A transaction does not have to come after those whose versions it has read.
+    FORGET_CREATORS,
     /// A write does not look at the reads.
     OVERTAKE_READS,
     /// Shared locks are released right after the read.

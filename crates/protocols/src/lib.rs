@@ -8,6 +8,7 @@
 pub mod bamboo;
 pub mod cicada;
 pub mod deadlock_detection;
+pub mod ermia;
 pub mod fault;
 pub mod flags;
 pub mod hstore;

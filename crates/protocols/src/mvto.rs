@@ -62,25 +62,17 @@ impl<M: Machine, F: Faults> Mvto<M, F> {
         }
     }
 
-    /// Claims cells to write them at the transaction's time; what their words say together.
+    /// Claims a cell to write it at the transaction's time; its word.
     #[inline(always)]
-    fn claim(local: &mut MvtoLocal<M>, cells: Cells<M>) -> Result<u64, Abort> {
-        let own = local.own;
+    fn claim(claims: &mut Claims<M>, own: u64, cell: Cell<M>) -> Result<u64, Abort> {
         // SeqCst: the look that counts is after the claim; see `mark_read`.
-        let late = |cell: Cell<M>| {
+        let late = || {
             stamp_of(cell.word().load(Ordering::Relaxed)) > own
                 || read_time(cell).load(Ordering::SeqCst) > own && !F::OVERTAKE_READS
         };
-        let mut all = 0;
-        for cell in cells {
-            // Who is too late already does not wait for those before it, and lets those behind it go on.
-            let word = local.claims.claim(cell, own, |other| other < own && !late(cell))?;
-            if late(cell) {
-                return Err(Abort::new(AbortReason::WriteLocked));
-            }
-            all |= word;
-        }
-        Ok(all)
+        // Who is too late already does not wait for those before it, and lets those behind it go on.
+        let word = claims.claim(cell, own, |other| other < own && !late())?;
+        if late() { Err(Abort::new(AbortReason::WriteLocked)) } else { Ok(word) }
     }
 }
 
@@ -165,28 +157,9 @@ impl<M: Machine, F: Faults> Control<M> for Mvto<M, F> {
             // A miss is read. Should there be a row at the transaction's time, having read it costs nothing but the read.
             return self.read(cx, local, at, Projection::columns(&[], groups));
         }
-        let (cells, held) = (at.cells(groups), local.claims.len());
-        let flags = Self::claim(local, cells.clone())?;
-        if flags & UNLINKED != 0 {
-            local.claims.truncate(held);
-            return Ok(Found::Unlinked);
-        }
-        match (flags & ABSENT != 0, mode) {
-            (true, Mode::Insert) => Ok(Found::Absent),
-            (false, Mode::Insert) => Err(Abort::new(AbortReason::WriteLocked)),
-            (true, _) => {
-                // A miss, which is a read.
-                cells.for_each(|cell| Self::mark(cell, local.own));
-                cx.copy_row(at, Projection::EXISTENCE);
-                local.claims.truncate(held);
-                Ok(Found::Absent)
-            }
-            (false, Mode::Blind) => Ok(Found::Row),
-            (false, _) => {
-                cx.copy_row(at, Projection::of_groups(groups));
-                Ok(Found::Row)
-            }
-        }
+        let own = local.own;
+        let claim = |claims: &mut Claims<M>, cell| Self::claim(claims, own, cell);
+        local.claims.write(cx, at, groups, mode, claim, |(cell, _)| Self::mark(cell, own))
     }
 
     fn inserted(
@@ -221,19 +194,21 @@ impl<M: Machine, F: Faults> Control<M> for Mvto<M, F> {
             if write.merged().is_empty() {
                 continue;
             }
-            if Self::claim(local, write.table().cells(write.record, write.merged()))? & (ABSENT | UNLINKED) != 0 {
-                return Err(Abort::new(AbortReason::RecordGone));
+            for cell in write.table().cells(write.record, write.merged()) {
+                if Self::claim(&mut local.claims, local.own, cell)? & (ABSENT | UNLINKED) != 0 {
+                    return Err(Abort::new(AbortReason::RecordGone));
+                }
             }
         }
-        local.claims.copy(cx)?;
-        local.claims.install_all(cx, local.own);
+        local.claims.copy(cx, false)?;
+        local.claims.install_all(cx, local.own, 0);
         Ok(())
     }
 
     fn abort(&self, _: &mut Context<M>, local: &mut Self::Local, _: AbortReason) {
         // The rest of the batch is as old, and would come too late as well.
         local.stamps.drop_batch();
-        local.claims.truncate(0);
+        local.claims.release();
     }
 
     fn unlink(&self, cells: Cells<M>, oldest: u64) -> Unlink {

@@ -42,6 +42,7 @@ protocols! {
     crate::mvto::Mvto<M>,
     crate::cicada::Cicada<M>,
     crate::snapshot_isolation::SnapshotIsolation<M>,
+    crate::ermia::Ermia<M>,
     crate::no_wait::NoWait,
     crate::wait_die::WaitDie<M>,
     crate::wound_wait::WoundWait<M>,

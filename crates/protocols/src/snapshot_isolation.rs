@@ -32,8 +32,7 @@ use contend_machine::{Activity, Atomic64, Machine, Ordering};
 use crossbeam_utils::CachePadded;
 
 use crate::fault::{Faults, Sound};
-use crate::flags::{ABSENT, UNLINKED};
-use crate::versions::{self, Claims, UNSTAMPED, View, stamp_of};
+use crate::versions::{self, Claims, DECIDING, UNSTAMPED, View};
 
 options! {
     /// There is nothing to choose.
@@ -58,22 +57,6 @@ pub struct SnapshotIsolationLocal<M: Machine> {
     claims: Claims<M>,
 }
 
-impl<M: Machine, F: Faults> SnapshotIsolation<M, F> {
-    /// Claims cells of which nobody has written a version since the transaction began; what their words say together.
-    #[inline(always)]
-    fn claim(local: &mut SnapshotIsolationLocal<M>, cells: Cells<M>) -> Result<u64, Abort> {
-        let mut all = 0;
-        for cell in cells {
-            let word = local.claims.claim(cell, local.claim, |_| false)?;
-            if stamp_of(word) > local.begin && word & UNLINKED == 0 && !F::FORGET_FIRST_UPDATER {
-                return Err(Abort::new(AbortReason::WriteLocked));
-            }
-            all |= word;
-        }
-        Ok(all)
-    }
-}
-
 impl<M: Machine, F: Faults> Protocol<M> for SnapshotIsolation<M, F> {
     const INFO: Info = Info {
         name: "si",
@@ -85,7 +68,7 @@ impl<M: Machine, F: Faults> Protocol<M> for SnapshotIsolation<M, F> {
     type Options = SnapshotIsolationOptions;
 
     fn new(_: SnapshotIsolationOptions) -> Self {
-        SnapshotIsolation { last: CachePadded::new(M::U64::new(versions::DECIDING)), faults: PhantomData }
+        SnapshotIsolation { last: CachePadded::new(M::U64::new(DECIDING)), faults: PhantomData }
     }
 }
 
@@ -136,26 +119,9 @@ impl<M: Machine, F: Faults> Control<M> for SnapshotIsolation<M, F> {
         groups: Groups,
         mode: Mode,
     ) -> Result<Found, Abort> {
-        let (cells, held) = (at.cells(groups), local.claims.len());
-        let flags = Self::claim(local, cells)?;
-        if flags & UNLINKED != 0 {
-            local.claims.truncate(held);
-            return Ok(Found::Unlinked);
-        }
-        match (flags & ABSENT != 0, mode) {
-            (true, Mode::Insert) => Ok(Found::Absent),
-            (false, Mode::Insert) => Err(Abort::new(AbortReason::WriteLocked)),
-            (true, _) => {
-                cx.copy_row(at, Projection::EXISTENCE);
-                local.claims.truncate(held);
-                Ok(Found::Absent)
-            }
-            (false, Mode::Blind | Mode::Merge) => Ok(Found::Row),
-            (false, _) => {
-                cx.copy_row(at, Projection::of_groups(groups));
-                Ok(Found::Row)
-            }
-        }
+        let own = local.claim;
+        let begin = if F::FORGET_FIRST_UPDATER { u64::MAX } else { local.begin };
+        local.claims.write(cx, at, groups, mode, |claims, cell| claims.claim_since(cell, own, begin), |_| ())
     }
 
     fn inserted(&self, _: &mut Context<M>, local: &mut Self::Local, at: At<'_, M>, _: &Change<M>) -> Result<(), Abort> {
@@ -174,9 +140,9 @@ impl<M: Machine, F: Faults> Control<M> for SnapshotIsolation<M, F> {
         if cx.writes.is_empty() {
             return Ok(());
         }
-        local.claims.copy(cx)?;
+        local.claims.copy(cx, false)?;
         if !F::IGNORE_PREWRITES {
-            local.claims.decide();
+            local.claims.say(DECIDING);
         }
         let phase = M::phase();
         M::enter(phase.doing(Activity::Timestamp));
@@ -184,12 +150,12 @@ impl<M: Machine, F: Faults> Control<M> for SnapshotIsolation<M, F> {
         // SeqCst: comes after what the claims say; see `begin`.
         let stamp = self.last.fetch_add(1, Ordering::SeqCst) + 1;
         M::enter(phase);
-        local.claims.install_all(cx, stamp);
+        local.claims.install_all(cx, stamp, 0);
         Ok(())
     }
 
     fn abort(&self, _: &mut Context<M>, local: &mut Self::Local, _: AbortReason) {
-        local.claims.truncate(0);
+        local.claims.release();
     }
 
     fn unlink(&self, cells: Cells<M>, oldest: u64) -> Unlink {

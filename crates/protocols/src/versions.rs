@@ -9,8 +9,8 @@
 //! | word | in a record | in a copy |
 //! | --- | --- | --- |
 //! | 0 | flags ([`crate::flags`]; locked: the row is being overwritten); above them the timestamp of the version | the same |
-//! | 1 | the *claim*: who is going to write the next version; 0 if nobody is | |
-//! | 2 | the timestamp of the youngest read, where the protocol has use for it | |
+//! | 1 | the *claim*: who is going to write the next version; 0 if nobody is | the timestamp of the version that replaced it |
+//! | 2 | the timestamp of the youngest read, where the protocol has use for it | what the one that replaced it has left (`ermia`) |
 //! | 3 | where the cell is in the newest copy; 0 if there is none | in the next older one |
 //! | 4 | of a tombstone: the epoch in which it was deleted | |
 //!
@@ -28,7 +28,8 @@ use std::ptr::NonNull;
 
 use contend_engine::sets::WriteKind;
 use contend_engine::{
-    Abort, AbortReason, At, Cell, Cells, Change, Context, Found, Groups, Initial, Leaf, Projection, Record, Unlink,
+    Abort, AbortReason, At, Cell, Cells, Change, Context, Found, Groups, Initial, Leaf, Mode, Projection, Record,
+    Unlink,
 };
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
 
@@ -41,7 +42,7 @@ pub(crate) const WORDS: usize = 5;
 const STAMP_SHIFT: u32 = 4;
 
 /// No claim.
-const NOBODY: u64 = 0;
+pub(crate) const NOBODY: u64 = 0;
 /// The claim of who is about to take a timestamp for its commit: all wait for it.
 pub(crate) const DECIDING: u64 = 1;
 /// The claim of who will take a timestamp later than all that are there: nobody waits for it. Below, what tells one from another.
@@ -53,7 +54,9 @@ pub(crate) fn stamp_of(word: u64) -> u64 {
     word >> STAMP_SHIFT
 }
 
-fn claim_of<'a, M: Machine>(cell: Cell<M>) -> &'a M::U64 {
+/// Who has claimed a cell.
+#[inline(always)]
+pub(crate) fn claim_of<'a, M: Machine>(cell: Cell<M>) -> &'a M::U64 {
     // SAFETY: cells have five words.
     unsafe { cell.meta(1) }
 }
@@ -106,6 +109,14 @@ pub(crate) fn init<M: Machine>(cells: Cells<M>, initial: Initial) {
 /// A cell of which the newest version was read: the word.
 pub(crate) type Seen<M> = (Cell<M>, u64);
 
+/// A version of a cell that was read.
+pub(crate) enum Version<M: Machine> {
+    /// The newest, which may be replaced.
+    Newest(Seen<M>),
+    /// A copy, which does not change.
+    Older(Cell<M>),
+}
+
 /// Of when a reader sees the rows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct View {
@@ -123,8 +134,7 @@ impl View {
 }
 
 /// Reads a row as it is at a timestamp. `mark` is called with a cell before it is known that the newest version is the one, and `waits` says
-/// whether who made this claim has to be waited for. `seen` gets the cells of which the newest version was read; what is older does not
-/// change.
+/// whether who made this claim has to be waited for. `seen` gets the versions that were read, where there was one.
 #[inline(always)]
 pub(crate) fn read<M: Machine>(
     cx: &mut Context<M>,
@@ -133,7 +143,7 @@ pub(crate) fn read<M: Machine>(
     view: View,
     mark: impl Fn(Cell<M>),
     waits: impl Fn(u64) -> bool,
-    mut seen: impl FnMut(Seen<M>),
+    mut seen: impl FnMut(Version<M>),
 ) -> Result<Found, Abort> {
     M::step("read");
     let single = at.table.cell_count() == 1;
@@ -154,7 +164,7 @@ fn read_cell<M: Machine>(
     mark: impl Fn(Cell<M>),
     waits: impl Fn(u64) -> bool,
     mut copy: impl FnMut(At<'_, M>),
-    mut seen: impl FnMut(Seen<M>),
+    mut seen: impl FnMut(Version<M>),
 ) -> Result<u64, Abort> {
     let cell = cell_of(at, number);
     let mut spin = Spin::<M>::new();
@@ -164,7 +174,7 @@ fn read_cell<M: Machine>(
         // Acquire: pairs with the Release of `install_all`; row and copies are at least as new as the word.
         let word = cell.word().load(Ordering::Acquire);
         if stamp_of(word) > view.stamp && word & UNLINKED == 0 {
-            return read_older(at, cell, number, view, copy);
+            return read_older(at, cell, number, view, copy, seen);
         }
         mark(cell);
         // SeqCst: after the mark; pairs with that of `Claims::claim`, see `mark_read`.
@@ -182,12 +192,12 @@ fn read_cell<M: Machine>(
         let now = cell.word().load(Ordering::SeqCst);
         if now == word {
             if word & LOCKED == 0 {
-                seen((cell, word));
+                seen(Version::Newest((cell, word)));
                 return Ok(word);
             }
             // It is being overwritten by the one who has claimed it, who is younger: the copy is linked.
             if claim != NOBODY {
-                return read_older(at, cell, number, view, copy);
+                return read_older(at, cell, number, view, copy, seen);
             }
         }
     }
@@ -200,22 +210,29 @@ fn read_older<M: Machine>(
     number: usize,
     view: View,
     mut copy: impl FnMut(At<'_, M>),
+    mut seen: impl FnMut(Version<M>),
 ) -> Result<u64, Abort> {
     if view.newest_only {
         return Err(Abort::new(AbortReason::ReadValidation));
     }
     let Some(version) = older_at(cell, view.stamp) else { return Ok(ABSENT) };
+    seen(Version::Older(version));
     let before = number * WORDS * size_of::<M::U64>();
     // SAFETY: the cell is in a copy of a record of this table, behind so many others.
     let version_at = At { table: at.table, record: unsafe { at.table.version(version.address() - before as u64) } };
     copy(version_at);
-    debug_assert!(!at.table.is_poisoned(version_at.record), "a version is read that has been given back");
     // Relaxed: a copy does not change.
-    Ok(version.word().load(Ordering::Relaxed))
+    let word = version.word().load(Ordering::Relaxed);
+    // What is absent has no row: there may be anything.
+    debug_assert!(
+        word & ABSENT != 0 || !at.table.is_poisoned(version_at.record),
+        "a version is read that has been given back"
+    );
+    Ok(word)
 }
 
 /// The copy of a cell that is of this time, if there was a version then. Whoever asks began before what replaced it.
-fn older_at<M: Machine>(mut cell: Cell<M>, stamp: u64) -> Option<Cell<M>> {
+pub(crate) fn older_at<M: Machine>(mut cell: Cell<M>, stamp: u64) -> Option<Cell<M>> {
     loop {
         M::step("older version");
         // Acquire: pairs with the Release of `install_all`.
@@ -228,6 +245,12 @@ fn older_at<M: Machine>(mut cell: Cell<M>, stamp: u64) -> Option<Cell<M>> {
             return Some(cell);
         }
     }
+}
+
+/// Of a copy: the timestamp of the version that replaced it, and what the transaction that did has left.
+pub(crate) fn replaced_by<M: Machine>(copy: Cell<M>) -> (u64, u64) {
+    // Relaxed: a copy does not change.
+    (claim_of(copy).load(Ordering::Relaxed), read_time(copy).load(Ordering::Relaxed))
 }
 
 /// Whether what was seen of a cell is what is there at this timestamp still, after it was marked as read then: nothing older will come.
@@ -321,6 +344,19 @@ impl<M: Machine> Claims<M> {
         Ok(cell.word().load(Ordering::Relaxed))
     }
 
+    /// Claims a cell of which no version has been written since a time: the first to write wins, as snapshot isolation has it.
+    ///
+    /// # Errors
+    /// Another has claimed it, or has written one.
+    #[inline(always)]
+    pub(crate) fn claim_since(&mut self, cell: Cell<M>, claim: u64, begin: u64) -> Result<u64, Abort> {
+        let word = self.claim(cell, claim, |_| false)?;
+        if stamp_of(word) > begin && word & UNLINKED == 0 {
+            return Err(Abort::new(AbortReason::WriteLocked));
+        }
+        Ok(word)
+    }
+
     /// Takes over the claim of a cell of the record that the transaction has just inserted.
     pub(crate) fn adopt(&mut self, cell: Cell<M>, claim: u64) {
         // SeqCst: as in `claim`.
@@ -346,36 +382,81 @@ impl<M: Machine> Claims<M> {
         youngest
     }
 
-    /// How many cells are claimed.
+    /// Gives up all claims.
     #[inline(always)]
-    pub(crate) fn len(&self) -> usize {
-        self.cells.len()
+    pub(crate) fn release(&mut self) {
+        self.truncate(0);
     }
 
     /// Gives up all claims but the first so many.
     #[inline(always)]
-    pub(crate) fn truncate(&mut self, len: usize) {
+    fn truncate(&mut self, len: usize) {
         for cell in self.cells.drain(len..) {
             // Release: pairs with the exchange of the next claim.
             claim_of(cell).store(NOBODY, Ordering::Release);
         }
     }
 
-    /// Says that the transaction is about to take its timestamp.
+    /// The cells that are claimed.
     #[inline(always)]
-    pub(crate) fn decide(&self) {
+    pub(crate) fn cells(&self) -> impl Iterator<Item = Cell<M>> + '_ {
+        self.cells.iter().copied()
+    }
+
+    /// Makes all claims say something else: that the transaction is about to take its timestamp, or which it has taken.
+    #[inline(always)]
+    pub(crate) fn say(&self, claim: u64) {
         for &cell in &self.cells {
             // SeqCst: comes before the timestamp; pairs with the look of a reader that has taken its own before.
-            claim_of(cell).store(DECIDING, Ordering::SeqCst);
+            claim_of(cell).store(claim, Ordering::SeqCst);
         }
     }
 
-    /// Copies what the commit is going to overwrite.
+    /// Prepares a write where writes claim at once: claims the cells by `claim`, which says what their words are, and copies what is needed of
+    /// the row. `missed` is told of the cells of what turns out to be absent.
+    #[inline(always)]
+    pub(crate) fn write(
+        &mut self,
+        cx: &mut Context<M>,
+        at: At<'_, M>,
+        groups: Groups,
+        mode: Mode,
+        mut claim: impl FnMut(&mut Self, Cell<M>) -> Result<u64, Abort>,
+        mut missed: impl FnMut(Seen<M>),
+    ) -> Result<Found, Abort> {
+        let (held, mut flags) = (self.cells.len(), 0);
+        for cell in at.cells(groups) {
+            flags |= claim(self, cell)?;
+        }
+        if flags & UNLINKED != 0 {
+            self.truncate(held);
+            return Ok(Found::Unlinked);
+        }
+        match (flags & ABSENT != 0, mode) {
+            (true, Mode::Insert) => Ok(Found::Absent),
+            (false, Mode::Insert) => Err(Abort::new(AbortReason::WriteLocked)),
+            (true, _) => {
+                // A miss, which is a read.
+                // Relaxed: the cells are claimed.
+                at.cells(groups).for_each(|cell| missed((cell, cell.word().load(Ordering::Relaxed))));
+                cx.copy_row(at, Projection::EXISTENCE);
+                self.truncate(held);
+                Ok(Found::Absent)
+            }
+            (false, Mode::Blind | Mode::Merge) => Ok(Found::Row),
+            (false, _) => {
+                cx.copy_row(at, Projection::of_groups(groups));
+                Ok(Found::Row)
+            }
+        }
+    }
+
+    /// Copies what the commit is going to overwrite; with `absent`, that there was nothing as well.
     ///
     /// # Errors
     /// The machine has no more memory.
     #[inline(always)]
-    pub(crate) fn copy(&mut self, cx: &mut Context<M>) -> Result<(), Abort> {
+    pub(crate) fn copy(&mut self, cx: &mut Context<M>, absent: bool) -> Result<(), Abort> {
         M::step("copy versions");
         self.copies.clear();
         let epoch = cx.current_epoch();
@@ -384,7 +465,8 @@ impl<M: Machine> Claims<M> {
             // What never had a row is as absent as a chain that ends; but a history wants to know who deleted the key before.
             // Relaxed: the cells are claimed.
             let had_row = |cell: Cell<M>| cell.word().load(Ordering::Relaxed) & !QUEUED != ABSENT;
-            if write.kind != WriteKind::Nothing && (write.table().records_history() || write.cells().any(had_row)) {
+            let wanted = absent || write.table().records_history() || write.cells().any(had_row);
+            if write.kind != WriteKind::Nothing && wanted {
                 let copy = cx.copy_version(position)?;
                 cx.retire_version(position, copy, epoch);
                 self.copies.push((position, copy));
@@ -393,9 +475,10 @@ impl<M: Machine> Claims<M> {
         Ok(())
     }
 
-    /// Installs all writes as versions of this timestamp, after [`Claims::copy`], and gives the claims up.
+    /// Installs all writes as versions of this timestamp, after [`Claims::copy`], and gives the claims up. `left` is for those who will read what
+    /// is overwritten here.
     #[inline(always)]
-    pub(crate) fn install_all(&mut self, cx: &mut Context<M>, stamp: u64) {
+    pub(crate) fn install_all(&mut self, cx: &mut Context<M>, stamp: u64, left: u64) {
         M::step("install");
         // Not before the epoch in which anybody begins who could still miss what is deleted here: it is loaded under the claims.
         let epoch = cx.current_epoch();
@@ -412,6 +495,8 @@ impl<M: Machine> Claims<M> {
                     // Relaxed, all but the last: the cell is claimed, and the copy nobody else's yet.
                     copied.word().store(cell.word().load(Ordering::Relaxed) & !QUEUED, Ordering::Relaxed);
                     older_than(copied).store(older_than(cell).load(Ordering::Relaxed), Ordering::Relaxed);
+                    claim_of(copied).store(stamp, Ordering::Relaxed);
+                    read_time(copied).store(left, Ordering::Relaxed);
                     // Release: the copy; pairs with the Acquire of `older_at`.
                     older_than(cell).store(copied.value(), Ordering::Release);
                 }
@@ -446,7 +531,7 @@ impl<M: Machine> Claims<M> {
             }
         }
         drop(copies);
-        self.truncate(0);
+        self.release();
     }
 }
 
@@ -487,7 +572,8 @@ pub(crate) fn unlink<M: Machine>(cells: Cells<M>, oldest: u64) -> Unlink {
             cell.word().store(cell.word().load(Ordering::Relaxed) | UNLINKED, Ordering::SeqCst);
         }
         // Its readers live on in the leaf: who inserts the key anew must come after them.
-        Unlink::Marked { time: cells.clone().map(|cell| read_time(cell).load(Ordering::SeqCst)).max().unwrap_or(0) }
+        let readers = cells.clone().map(|cell| read_time(cell).load(Ordering::SeqCst)).max().unwrap_or(0);
+        Unlink::Marked { time: readers.max(stamp_of(word)) }
     };
     cells.for_each(release);
     outcome

@@ -9,6 +9,7 @@ use contend_engine::{
 use contend_machine::Native;
 
 use crate::cicada::Cicada;
+use crate::ermia::Ermia;
 use crate::mvto::Mvto;
 use crate::snapshot_isolation::SnapshotIsolation;
 
@@ -88,6 +89,7 @@ fn who_is_late_sees_the_rows_as_they_were() {
     late_readers_see_their_time::<Mvto<Native>>();
     late_readers_see_their_time::<Cicada<Native>>();
     late_readers_see_their_time::<SnapshotIsolation<Native>>();
+    late_readers_see_their_time::<Ermia<Native>>();
 }
 
 fn old_versions_are_reused<P: Protocol<Native>>(settings: &[(&str, &str)]) {
@@ -125,6 +127,7 @@ fn memory_of_old_versions_is_reused() {
     old_versions_are_reused::<Cicada<Native>>(&[]);
     old_versions_are_reused::<Cicada<Native>>(&[("cicada.single_version", "on")]);
     old_versions_are_reused::<SnapshotIsolation<Native>>(&[]);
+    old_versions_are_reused::<Ermia<Native>>(&[]);
 }
 
 /// Two read a row of the other and write their own; whether both commit.
@@ -146,6 +149,7 @@ fn snapshot_isolation_alone_lets_write_skew_through() {
     assert!(write_skew::<SnapshotIsolation<Native>>());
     assert!(!write_skew::<Mvto<Native>>());
     assert!(!write_skew::<Cicada<Native>>());
+    assert!(!write_skew::<Ermia<Native>>());
 }
 
 #[test]
@@ -158,6 +162,53 @@ fn the_first_to_write_a_row_wins() {
     assert_eq!(outcome.map_err(|abort| abort.reason), Err(AbortReason::WriteLocked));
     drop(second);
     assert_eq!(one.run(|tx| Ok(see(tx, rows, 1))).expect("nobody is in the way"), Some(7));
+}
+
+/// Fekete, O'Neil, O'Neil: "A read-only transaction anomaly under snapshot isolation", SIGMOD Record 2004: whether all three commit.
+fn read_only_anomaly<P: Protocol<Native>>() -> bool {
+    let World { ref engine, ref rows, workers: [ref mut one, ref mut other] } = World::<P>::new(&[]);
+    let mut third = engine.worker().expect("a slot");
+    let mut withdrawal = one.begin();
+    let seen = [1, 2].map(|key| withdrawal.read_row(rows, key, Projection::WHOLE).map(|row| row.map(|row| row[1])));
+    assert_eq!(seen, [Ok(Some(0)), Ok(Some(0))]);
+    write(other, rows, 2, 20);
+    // A transaction that sees the deposit, but not the withdrawal, makes that one come after both.
+    assert_eq!(third.run(|tx| Ok([1, 2].map(|key| see(tx, rows, key)))), Ok([Some(0), Some(20)]));
+    let written = withdrawal
+        .write_row(rows, 1, Groups::ALL)
+        .map(|row| row.expect("it is there").copy_from_slice(&[1, 11]))
+        .is_ok();
+    let ended = withdrawal.commit().is_ok();
+    written && ended
+}
+
+#[test]
+fn the_serial_safety_net_keeps_who_only_reads_from_seeing_what_no_order_has() {
+    assert!(read_only_anomaly::<SnapshotIsolation<Native>>());
+    assert!(!read_only_anomaly::<Ermia<Native>>());
+}
+
+/// One that reads a row, and a row that it writes: whether it commits although another has read what it writes.
+#[test]
+fn who_has_read_what_another_replaces_commits_before_it() {
+    let World { ref rows, workers: [ref mut one, ref mut other], .. } = World::<Ermia<Native>>::new(&[]);
+    let mut reader = one.begin();
+    assert_eq!(see(&mut reader, rows, 1), Some(0));
+    write(other, rows, 1, 5);
+    // Its place is before the other, though it commits later; what nobody else has touched it may write.
+    reader.write_row(rows, 2, Groups::ALL).expect("free").expect("it is there").copy_from_slice(&[2, 6]);
+    reader.commit().expect("no cycle");
+    assert_eq!(other.run(|tx| Ok([1, 2].map(|key| see(tx, rows, key)))), Ok([Some(5), Some(6)]));
+    // Of one that has seen the later one it can't come before.
+    let mut reader = one.begin();
+    assert_eq!(see(&mut reader, rows, 1), Some(5));
+    write(other, rows, 1, 7);
+    assert_eq!(other.run(|tx| Ok(see(tx, rows, 3))), Ok(Some(0)));
+    let outcome = reader
+        .write_row(rows, 3, Groups::ALL)
+        .map(|row| row.expect("it is there").copy_from_slice(&[3, 1]))
+        .and_then(|()| reader.commit());
+    assert_eq!(outcome.map_err(|abort| abort.reason), Err(AbortReason::ExclusionWindow));
 }
 
 #[test]
