@@ -12,6 +12,7 @@ use contend_protocols::cicada::Cicada;
 use contend_protocols::deadlock_detection::DeadlockDetection;
 use contend_protocols::ermia::Ermia;
 use contend_protocols::fault::{FAULTS, Faults};
+use contend_protocols::hekaton::Hekaton;
 use contend_protocols::hstore::HStore;
 use contend_protocols::mocc::Mocc;
 use contend_protocols::mvto::Mvto;
@@ -173,6 +174,11 @@ mutants! {
         found FORGET_CREATORS, "litmus-read-only";
         found FORGET_GAPS, "litmus-absent";
         found IGNORE_PREWRITES, "litmus-random";
+    }
+    Hekaton<Simulated, Broken> {
+        found FORGET_READ_ONLY, "litmus-write-skew";
+        found IGNORE_PREWRITES, "litmus-write-skew";
+        found FORGET_GAPS, "litmus-absent";
     }
     NoWait<Broken> {
         found RELEASE_SHARED_EARLY, "litmus-write-skew";

@@ -44,13 +44,13 @@ use contend_engine::{
     Abort, AbortReason, At, Cells, Change, Context, Control, Found, Groups, Info, Initial, Isolation, Leaf, Mode,
     Needs, Projection, Protocol, Record, Unlink, options,
 };
-use contend_machine::{Activity, Atomic64, Machine, Ordering, Spin};
+use contend_machine::{Atomic64, Machine, Ordering, Spin};
 use crossbeam_utils::CachePadded;
 
 use crate::fault::{Faults, Sound};
 use crate::flags::UNLINKED;
 use crate::optimistic::WAITS_MAX;
-use crate::versions::{self, Claims, DECIDING, NOBODY, Seen, UNSTAMPED, Version, View};
+use crate::versions::{self, Claims, Commits, NOBODY, Seen, UNSTAMPED, Version, View};
 use crate::versions::{claim_of, mark_read, older_at, read_time, replaced_by, stamp_of};
 
 options! {
@@ -61,8 +61,7 @@ options! {
 /// The protocol.
 #[derive(Debug)]
 pub struct Ermia<M: Machine, F = Sound> {
-    /// The timestamp of the last commit.
-    last: CachePadded<M::U64>,
+    commits: Commits<M>,
     /// The youngest commit whose tombstone has left an index.
     unlinked: CachePadded<M::U64>,
     faults: PhantomData<fn() -> F>,
@@ -119,7 +118,7 @@ impl Window {
 fn replaced<M: Machine>((cell, word): Seen<M>, stamp: u64) -> Result<Option<(u64, u64)>, Abort> {
     let mut spin = Spin::<M>::new();
     loop {
-        // SeqCst: after the mark; pairs with `Claims::say`, after which a writer looks at the marks.
+        // SeqCst: after the mark; pairs with `Commits::stamp`, after which a writer looks at the marks.
         let claim = claim_of(cell).load(Ordering::SeqCst);
         if claim != NOBODY && claim < UNSTAMPED {
             if claim > stamp {
@@ -197,11 +196,7 @@ impl<M: Machine, F: Faults> Protocol<M> for Ermia<M, F> {
     type Options = ErmiaOptions;
 
     fn new(_: ErmiaOptions) -> Self {
-        Ermia {
-            last: CachePadded::new(M::U64::new(DECIDING)),
-            unlinked: CachePadded::new(M::U64::new(0)),
-            faults: PhantomData,
-        }
+        Ermia { commits: Commits::new(), unlinked: CachePadded::new(M::U64::new(0)), faults: PhantomData }
     }
 }
 
@@ -234,8 +229,7 @@ impl<M: Machine, F: Faults> Control<M> for Ermia<M, F> {
     fn begin(&self, _: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
         local.seen.clear();
         local.window = Window::OPEN;
-        // SeqCst: comes before every look at a claim; pairs with the timestamp of a commit, which comes after what its claims say.
-        local.begin = self.last.load(Ordering::SeqCst);
+        local.begin = self.commits.last();
         Ok(())
     }
 
@@ -325,20 +319,12 @@ impl<M: Machine, F: Faults> Control<M> for Ermia<M, F> {
     #[inline(always)]
     fn commit(&self, cx: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
         if cx.writes.is_empty() {
-            // SeqCst: comes before the looks at claims; whoever says so later has a later timestamp.
-            let stamp = self.last.load(Ordering::SeqCst);
+            let stamp = self.commits.last();
             // After the commit of that time, and before the next.
             local.window.comes_before(stamp + 1);
             return Self::close(cx, local, local.claim, stamp);
         }
-        local.claims.say(DECIDING);
-        let phase = M::phase();
-        M::enter(phase.doing(Activity::Timestamp));
-        M::step("timestamp");
-        // SeqCst: comes after what the claims say; see `begin`.
-        let stamp = self.last.fetch_add(1, Ordering::SeqCst) + 1;
-        M::enter(phase);
-        local.claims.say(stamp);
+        let stamp = self.commits.stamp(&local.claims);
         local.window.comes_before(stamp);
         Self::close(cx, local, stamp, stamp)?;
         local.claims.copy(cx, true)?;

@@ -11,6 +11,7 @@ pub mod deadlock_detection;
 pub mod ermia;
 pub mod fault;
 pub mod flags;
+pub mod hekaton;
 pub mod hstore;
 pub mod locking;
 pub mod method;

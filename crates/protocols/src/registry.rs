@@ -43,6 +43,7 @@ protocols! {
     crate::cicada::Cicada<M>,
     crate::snapshot_isolation::SnapshotIsolation<M>,
     crate::ermia::Ermia<M>,
+    crate::hekaton::Hekaton<M>,
     crate::no_wait::NoWait,
     crate::wait_die::WaitDie<M>,
     crate::wound_wait::WoundWait<M>,

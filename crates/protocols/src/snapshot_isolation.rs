@@ -11,9 +11,7 @@
 //! **Metadata.** Five words a cell: [`crate::versions`]. The time of reads is not used.
 //!
 //! **Which state.** One counter has the timestamp of the last commit. A transaction that began at time `b` sees the commits up to `b`, also
-//! those that are still installing: a committing writer says so in its claims *before* it takes its timestamp, and a reader that meets
-//! such a claim waits. Whose claim does not say so yet takes its timestamp after the reader took its own, and is not seen.
-//! (The codes of CCBench take the largest timestamp that was given as the begin and do not wait; a transaction then sees a part of a commit.)
+//! those that are still installing: it waits for them ([`crate::versions`]). (The codes of CCBench take the largest timestamp that was given as the begin and do not wait; a transaction then sees a part of a commit.)
 //!
 //! **Commit point.** The timestamp.
 //!
@@ -28,11 +26,10 @@ use contend_engine::{
     Abort, AbortReason, At, Cells, Change, Context, Control, Found, Groups, Info, Initial, Isolation, Leaf, Mode,
     Needs, Projection, Protocol, Record, Unlink, options,
 };
-use contend_machine::{Activity, Atomic64, Machine, Ordering};
-use crossbeam_utils::CachePadded;
+use contend_machine::Machine;
 
 use crate::fault::{Faults, Sound};
-use crate::versions::{self, Claims, DECIDING, UNSTAMPED, View};
+use crate::versions::{self, Claims, Commits, UNSTAMPED, View};
 
 options! {
     /// There is nothing to choose.
@@ -42,8 +39,7 @@ options! {
 /// The protocol.
 #[derive(Debug)]
 pub struct SnapshotIsolation<M: Machine, F = Sound> {
-    /// The timestamp of the last commit.
-    last: CachePadded<M::U64>,
+    commits: Commits<M>,
     faults: PhantomData<fn() -> F>,
 }
 
@@ -68,7 +64,7 @@ impl<M: Machine, F: Faults> Protocol<M> for SnapshotIsolation<M, F> {
     type Options = SnapshotIsolationOptions;
 
     fn new(_: SnapshotIsolationOptions) -> Self {
-        SnapshotIsolation { last: CachePadded::new(M::U64::new(DECIDING)), faults: PhantomData }
+        SnapshotIsolation { commits: Commits::new(), faults: PhantomData }
     }
 }
 
@@ -93,8 +89,7 @@ impl<M: Machine, F: Faults> Control<M> for SnapshotIsolation<M, F> {
 
     #[inline(always)]
     fn begin(&self, _: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
-        // SeqCst: comes before every look at a claim; pairs with the timestamp of a commit, which comes after what its claims say.
-        local.begin = self.last.load(Ordering::SeqCst);
+        local.begin = self.commits.last();
         Ok(())
     }
 
@@ -141,15 +136,7 @@ impl<M: Machine, F: Faults> Control<M> for SnapshotIsolation<M, F> {
             return Ok(());
         }
         local.claims.copy(cx, false)?;
-        if !F::IGNORE_PREWRITES {
-            local.claims.say(DECIDING);
-        }
-        let phase = M::phase();
-        M::enter(phase.doing(Activity::Timestamp));
-        M::step("timestamp");
-        // SeqCst: comes after what the claims say; see `begin`.
-        let stamp = self.last.fetch_add(1, Ordering::SeqCst) + 1;
-        M::enter(phase);
+        let stamp = self.commits.stamp(&local.claims);
         local.claims.install_all(cx, stamp, 0);
         Ok(())
     }

@@ -31,7 +31,8 @@ use contend_engine::{
     Abort, AbortReason, At, Cell, Cells, Change, Context, Found, Groups, Initial, Leaf, Mode, Projection, Record,
     Unlink,
 };
-use contend_machine::{Atomic64, Machine, Ordering, Spin};
+use contend_machine::{Activity, Atomic64, Machine, Ordering, Spin};
+use crossbeam_utils::CachePadded;
 
 use crate::flags::{self, ABSENT, LOCKED, QUEUED, UNLINKED};
 use crate::optimistic::WAITS_MAX;
@@ -44,7 +45,7 @@ const STAMP_SHIFT: u32 = 4;
 /// No claim.
 pub(crate) const NOBODY: u64 = 0;
 /// The claim of who is about to take a timestamp for its commit: all wait for it.
-pub(crate) const DECIDING: u64 = 1;
+const DECIDING: u64 = 1;
 /// The claim of who will take a timestamp later than all that are there: nobody waits for it. Below, what tells one from another.
 pub(crate) const UNSTAMPED: u64 = 1 << 63;
 
@@ -305,6 +306,44 @@ pub(crate) fn mark_leaf<M: Machine>(leaf: Leaf<M>, version: u64, stamp: u64) -> 
     if leaf.version() == version { Ok(()) } else { Err(Abort::new(AbortReason::Phantom)) }
 }
 
+/// The one counter that orders the commits where transactions see the state at their begin.
+///
+/// A transaction that began at time `b` sees the commits up to `b`, also those that are still installing: a committing writer says so in its
+/// claims *before* it takes its timestamp, and a reader that meets such a claim waits. Whose claim does not say so yet takes its timestamp
+/// after the reader took its own, and is not seen.
+#[derive(Debug)]
+pub(crate) struct Commits<M: Machine> {
+    /// The timestamp of the last.
+    last: CachePadded<M::U64>,
+}
+
+impl<M: Machine> Commits<M> {
+    pub(crate) fn new() -> Self {
+        Commits { last: CachePadded::new(M::U64::new(DECIDING)) }
+    }
+
+    /// The timestamp of the last commit.
+    #[inline(always)]
+    pub(crate) fn last(&self) -> u64 {
+        // SeqCst: comes before every look at a claim that follows; pairs with `stamp`, where it comes after what the claims say.
+        self.last.load(Ordering::SeqCst)
+    }
+
+    /// Takes the timestamp of a commit, which the claims tell from now on.
+    #[inline(always)]
+    pub(crate) fn stamp(&self, claims: &Claims<M>) -> u64 {
+        claims.say(DECIDING);
+        let phase = M::phase();
+        M::enter(phase.doing(Activity::Timestamp));
+        M::step("timestamp");
+        // SeqCst: comes after what the claims say; see `last`.
+        let stamp = self.last.fetch_add(1, Ordering::SeqCst) + 1;
+        M::enter(phase);
+        claims.say(stamp);
+        stamp
+    }
+}
+
 /// The cells that a transaction has claimed.
 #[derive(Debug)]
 pub(crate) struct Claims<M: Machine> {
@@ -405,7 +444,7 @@ impl<M: Machine> Claims<M> {
 
     /// Makes all claims say something else: that the transaction is about to take its timestamp, or which it has taken.
     #[inline(always)]
-    pub(crate) fn say(&self, claim: u64) {
+    fn say(&self, claim: u64) {
         for &cell in &self.cells {
             // SeqCst: comes before the timestamp; pairs with the look of a reader that has taken its own before.
             claim_of(cell).store(claim, Ordering::SeqCst);

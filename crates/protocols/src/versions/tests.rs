@@ -10,6 +10,7 @@ use contend_machine::Native;
 
 use crate::cicada::Cicada;
 use crate::ermia::Ermia;
+use crate::hekaton::Hekaton;
 use crate::mvto::Mvto;
 use crate::snapshot_isolation::SnapshotIsolation;
 
@@ -90,6 +91,7 @@ fn who_is_late_sees_the_rows_as_they_were() {
     late_readers_see_their_time::<Cicada<Native>>();
     late_readers_see_their_time::<SnapshotIsolation<Native>>();
     late_readers_see_their_time::<Ermia<Native>>();
+    late_readers_see_their_time::<Hekaton<Native>>();
 }
 
 fn old_versions_are_reused<P: Protocol<Native>>(settings: &[(&str, &str)]) {
@@ -128,6 +130,7 @@ fn memory_of_old_versions_is_reused() {
     old_versions_are_reused::<Cicada<Native>>(&[("cicada.single_version", "on")]);
     old_versions_are_reused::<SnapshotIsolation<Native>>(&[]);
     old_versions_are_reused::<Ermia<Native>>(&[]);
+    old_versions_are_reused::<Hekaton<Native>>(&[]);
 }
 
 /// Two read a row of the other and write their own; whether both commit.
@@ -150,6 +153,7 @@ fn snapshot_isolation_alone_lets_write_skew_through() {
     assert!(!write_skew::<Mvto<Native>>());
     assert!(!write_skew::<Cicada<Native>>());
     assert!(!write_skew::<Ermia<Native>>());
+    assert!(!write_skew::<Hekaton<Native>>());
 }
 
 #[test]
@@ -186,6 +190,7 @@ fn read_only_anomaly<P: Protocol<Native>>() -> bool {
 fn the_serial_safety_net_keeps_who_only_reads_from_seeing_what_no_order_has() {
     assert!(read_only_anomaly::<SnapshotIsolation<Native>>());
     assert!(!read_only_anomaly::<Ermia<Native>>());
+    assert!(!read_only_anomaly::<Hekaton<Native>>());
 }
 
 /// One that reads a row, and a row that it writes: whether it commits although another has read what it writes.
