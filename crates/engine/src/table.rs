@@ -262,18 +262,11 @@ impl<M: Machine> TableCore<M> {
         if words <= WORDS_PER_LINE {
             return;
         }
+        let ask = |span: Span| Self::prefetch_words(first, head + span.words().start..head + span.words().end);
         match columns.words() {
             None if self.is_whole(columns.groups()) => Self::prefetch_words(first, WORDS_PER_LINE..words),
-            None => {
-                for span in self.spans(columns.groups()) {
-                    Self::prefetch_words(first, head + span.words().start..head + span.words().end);
-                }
-            }
-            Some(spans) => {
-                for span in spans {
-                    Self::prefetch_words(first, head + span.words().start..head + span.words().end);
-                }
-            }
+            None => self.spans(columns.groups()).for_each(ask),
+            Some(spans) => spans.iter().copied().for_each(ask),
         }
     }
 

@@ -15,6 +15,8 @@
 //! A committed transaction must have found every key that it asked for, and its scans must begin at their key and ascend. Every
 //! insert that committed must be there; those that a client would make next must not.
 
+mod row;
+
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -30,6 +32,8 @@ use rand::{RngCore, SeedableRng};
 use crate::sample::Sample;
 use crate::workload::{Checked, Declares, Violation, Workload, WorkloadInfo};
 use crate::zipf::Zipf;
+
+use row::Shape;
 
 /// Which key a record has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,80 +138,6 @@ fn mix(x: u64) -> u64 {
     let x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     x ^ x >> 31
-}
-
-/// How rows look.
-#[derive(Clone, Copy, Debug)]
-struct Shape {
-    words: usize,
-    fields: usize,
-    /// The bytes of the last word that belong to the row.
-    last_mask: u64,
-    /// Whether the second word of each field counts its writes.
-    counted: bool,
-}
-
-impl Shape {
-    fn new(options: &YcsbOptions) -> Self {
-        let spare = options.payload.next_multiple_of(8) - options.payload;
-        Shape {
-            words: options.payload.div_ceil(8),
-            fields: options.fields,
-            last_mask: u64::MAX >> (8 * spare),
-            counted: options.rmw && options.payload / 8 / options.fields >= 2,
-        }
-    }
-
-    /// The words of a field.
-    #[inline(always)]
-    fn span(self, field: usize) -> Span {
-        let first = |field: usize| (self.words * field / self.fields) as u32;
-        Span { first: first(field), count: first(field + 1) - first(field) }
-    }
-
-    /// Writes a field of a row. `writes` is how many writes it has then seen, if that is counted.
-    #[inline(always)]
-    fn fill(self, row: &mut [u64], field: usize, key: u64, stamp: u64, writes: u64) {
-        let words = if self.fields == 1 { row } else { &mut row[self.span(field).words()] };
-        words[0] = stamp;
-        if words.len() > 1 {
-            self.fill_rest(words, field, key, stamp, writes);
-        }
-    }
-
-    #[inline]
-    fn fill_rest(self, words: &mut [u64], field: usize, key: u64, stamp: u64, writes: u64) {
-        let seed = stamp ^ key.wrapping_add(field as u64);
-        for (word, i) in words[1..].iter_mut().zip(1u64..) {
-            *word = seed.wrapping_mul(2 * i + 1).rotate_left(17) ^ i;
-        }
-        if self.counted {
-            words[1] = writes;
-        }
-        if field + 1 == self.fields {
-            *words.last_mut().expect("two words or more") &= self.last_mask;
-        }
-    }
-
-    /// Writes all fields, for the first time.
-    fn fill_all(self, row: &mut [u64], key: u64, stamp: u64) {
-        (0..self.fields).for_each(|field| self.fill(row, field, key, stamp, 0));
-    }
-
-    /// How many writes a field has seen, if that is counted.
-    #[inline(always)]
-    fn writes(self, row: &[u64], field: usize) -> u64 {
-        if self.counted { row[self.span(field).words().start + 1] } else { 0 }
-    }
-
-    /// Whether a field is as `fill` has written it, for some stamp and count.
-    fn is_whole(self, row: &[u64], field: usize, key: u64, expected: &mut Vec<u64>) -> bool {
-        expected.clear();
-        expected.resize(self.words, 0);
-        let words = self.span(field).words();
-        self.fill(expected, field, key, row[words.start], self.writes(row, field));
-        row[words.clone()] == expected[words]
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -796,37 +726,6 @@ mod tests {
         };
         for x in (0..1000).chain([u64::MAX, u64::MAX - 1, 1 << 63]) {
             assert_eq!(unmix(mix(x)), x);
-        }
-    }
-
-    #[test]
-    fn rows_of_any_length_are_recognised_and_torn_ones_are_not() {
-        let shapes = [8, 9, 15, 16, 17, 100, 1000].map(|payload| (payload, 1));
-        for (payload, fields) in shapes.into_iter().chain([(24, 3), (1000, 10), (1001, 7), (250, 16)]) {
-            for rmw in [false, true] {
-                let shape = Shape::new(&YcsbOptions { payload, fields, rmw, ..YcsbOptions::default() });
-                let (mut row, mut other, mut expected) = (vec![0; shape.words], vec![0; shape.words], Vec::new());
-                shape.fill_all(&mut row, 42, LOADED);
-                shape.fill_all(&mut other, 42, LOADED);
-                for field in 0..fields {
-                    shape.fill(&mut row, field, 42, 1 << WORKER_SHIFT | 7, 3);
-                    shape.fill(&mut other, field, 42, 2 << WORKER_SHIFT | 9, 4);
-                    assert!(shape.is_whole(&row, field, 42, &mut expected), "{payload} bytes");
-                    assert_eq!(shape.writes(&row, field), if shape.counted { 3 } else { 0 }, "{payload} bytes");
-                }
-                let bytes_used = payload - 8 * (shape.words - 1);
-                assert_eq!(row[shape.words - 1].checked_shr(8 * bytes_used as u32).unwrap_or(0), 0, "padding is zero");
-                let spans: Vec<usize> = (0..fields).flat_map(|field| shape.span(field).words()).collect();
-                assert_eq!(spans, (0..shape.words).collect::<Vec<_>>(), "the fields are the row");
-                // A byte or two of evidence can agree by chance.
-                if payload / fields >= 100 {
-                    let last = fields - 1;
-                    let first = shape.span(last).words().start;
-                    row[first] = other[first];
-                    assert!(!shape.is_whole(&row, last, 42, &mut expected), "{payload} bytes, torn");
-                    assert!(!shape.is_whole(&other, last, 43, &mut expected), "{payload} bytes, of another key");
-                }
-            }
         }
     }
 
