@@ -396,6 +396,8 @@ impl<P: Control<M>, M: Machine> Worker<P, M> {
     /// To be called before the worker pauses: an idle worker that is not offline holds back the epoch, and with it the reuse of
     /// memory. The next transaction brings it online again.
     pub fn go_offline(&mut self) {
+        self.engine.protocol.rest(&mut self.cx, &mut self.local);
+        self.take_replaced();
         self.engine.epochs.offline(self.cx.worker);
         self.seen_epoch = Epochs::<M>::NOT_SEEN;
     }
@@ -499,7 +501,13 @@ impl<P: Control<M>, M: Machine> Worker<P, M> {
     fn clear(&mut self) {
         self.cx.writes.clear();
         self.cx.nodes.clear();
-        for (table, record, epoch) in self.cx.replaced.drain(..) {
+        self.take_replaced();
+    }
+
+    #[inline(always)]
+    fn take_replaced(&mut self) {
+        for (version, epoch) in self.cx.replaced.drain(..) {
+            let (record, table) = (version.record, version.table().id());
             self.garbage.versions.push_back(Corpse { record, table, key: KeyWords::default(), epoch });
         }
     }
@@ -533,6 +541,7 @@ impl<P: Control<M>, M: Machine> Worker<P, M> {
 
 impl<P: Control<M>, M: Machine> Drop for Worker<P, M> {
     fn drop(&mut self) {
+        self.go_offline();
         let tables = self.engine.tables.read();
         for (table, arena) in self.cx.arenas.take_all() {
             tables[table].core().slabs().park(arena);

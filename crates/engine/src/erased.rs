@@ -65,6 +65,7 @@ trait Behind<M: Machine>: Send + Sync {
     fn rewrite(&self, cx: &mut Context<M>, local: &mut AnyLocal, position: usize) -> Result<(), Abort>;
     fn commit(&self, cx: &mut Context<M>, local: &mut AnyLocal) -> Result<(), Abort>;
     fn abort(&self, cx: &mut Context<M>, local: &mut AnyLocal, reason: AbortReason);
+    fn rest(&self, cx: &mut Context<M>, local: &mut AnyLocal);
     fn unlink(&self, cells: Cells<M>, oldest: u64) -> Unlink;
     fn is_absent(&self, record: Record<M>) -> bool;
 }
@@ -164,4 +165,5 @@ forward! {
     rewrite(position: usize) -> Result<(), Abort>;
     commit() -> Result<(), Abort>;
     abort(reason: AbortReason) -> ();
+    rest() -> ();
 }

@@ -3,6 +3,8 @@
 //! A protocol never probes an index. The engine does, and hands it one located record at a time ([`At`]); so batched lookups,
 //! scans, misses, repeated lookups of an unlinked record, history and abort accounting are written once, for all protocols.
 
+use std::ptr::NonNull;
+
 use contend_index::{Change, Leaf};
 use contend_machine::{Activity, Machine};
 
@@ -157,8 +159,35 @@ pub struct Context<M: Machine> {
     pub(crate) epoch: *const crate::epoch::Epochs<M>,
     /// The worker's share of each table's memory.
     pub(crate) arenas: Arenas<M>,
-    /// Versions that were replaced, to be reused: table, record, and the epoch that every worker has to be two past.
-    pub(crate) replaced: Vec<(u32, Record<M>, u64)>,
+    /// Versions that were replaced, to be reused, and the epoch that every worker has to be two past.
+    pub(crate) replaced: Vec<(OldVersion<M>, u64)>,
+}
+
+/// A copy of a record as it was: a record of its own, in no index.
+#[derive(Clone, Copy, Debug)]
+pub struct OldVersion<M: Machine> {
+    pub(crate) table: NonNull<TableCore<M>>,
+    pub(crate) record: Record<M>,
+}
+
+// SAFETY: the table lives as long as the engine, which the worker keeps that has the version, and is `Sync`.
+unsafe impl<M: Machine> Send for OldVersion<M> {}
+
+impl<M: Machine> OldVersion<M> {
+    pub(crate) fn table(&self) -> &TableCore<M> {
+        // SAFETY: the table lives as long as the engine, which the worker keeps that has the version.
+        unsafe { self.table.as_ref() }
+    }
+
+    /// The copy.
+    pub fn record(&self) -> Record<M> {
+        self.record
+    }
+
+    /// Its cells of these groups.
+    pub fn cells(&self, groups: Groups) -> Cells<M> {
+        self.table().cells(self.record, groups)
+    }
 }
 
 // SAFETY: the epochs belong to the engine, which a worker keeps alive, and are `Sync`.
@@ -184,7 +213,7 @@ impl<M: Machine> Context<M> {
     ///
     /// # Errors
     /// The machine has no more memory.
-    pub fn copy_version(&mut self, position: usize) -> Result<Record<M>, Abort> {
+    pub fn copy_version(&mut self, position: usize) -> Result<OldVersion<M>, Abort> {
         let write = &self.writes.entries()[position];
         let table = write.table();
         let arena = self.arenas.of(table.id(), table.slabs());
@@ -196,13 +225,21 @@ impl<M: Machine> Context<M> {
         let scratch = &mut self.scratch[..payload.len()];
         M::copy_out(payload, scratch);
         M::copy_in(table.payload(copy), scratch);
-        Ok(copy)
+        Ok(OldVersion { table: NonNull::from(table), record: copy })
     }
 
-    /// Says that a version of the record that the entry at this position writes is of no interest any more to who begins two epochs
-    /// after `epoch`, or later: it is reused when all others have ended.
-    pub fn retire_version(&mut self, position: usize, version: Record<M>, epoch: u64) {
-        self.replaced.push((self.writes.entries()[position].table().id(), version, epoch));
+    /// Says that a version is of no interest any more to who begins two epochs after `epoch`, or later: it is reused when all others
+    /// have ended.
+    pub fn retire_version(&mut self, version: OldVersion<M>, epoch: u64) {
+        self.replaced.push((version, epoch));
+    }
+
+    /// Reuses a version that nobody can come upon any more.
+    #[inline(always)]
+    pub fn reuse_version(&mut self, version: OldVersion<M>) {
+        let table = version.table();
+        table.poison(version.record);
+        self.arenas.of(table.id(), table.slabs()).release(version.record);
     }
 
     /// Copies a cell's part of a row to [`Context::scratch`], and its writer's number if history is recorded.
@@ -371,6 +408,11 @@ pub trait Control<M: Machine>: Sized + Send + Sync + 'static {
     /// Releases what the transaction holds. After a conflict ([`AbortReason::is_conflict`]) the worker's next transaction is most likely
     /// the same one again.
     fn abort(&self, cx: &mut Context<M>, local: &mut Self::Local, reason: AbortReason);
+
+    /// The worker pauses, or ends: what the protocol keeps for it until later, others have to be able to do without, or get.
+    fn rest(&self, cx: &mut Context<M>, local: &mut Self::Local) {
+        let _ = (cx, local);
+    }
 
     /// Marks a tombstone, of which these are all cells, as unlinked, if it still is one, so that it can leave the index. No transaction
     /// runs that began before epoch `oldest`. It was queued two epochs before that; but may have got a row, and been deleted again, since.

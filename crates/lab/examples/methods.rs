@@ -25,7 +25,13 @@ const TPCC: Pair = [
     ("tpcc-np", &[("tpcc.warehouses", "4"), ("tpcc.items", "1000"), ("tpcc.customers", "30")]),
 ];
 /// Values of options that are numbers.
-const NUMBERS: &[(&str, &str)] = &[("mocc.hot", "0"), ("dldetect.timeout_us", "100"), ("dldetect.timeout_us", "0")];
+const NUMBERS: &[(&str, &str)] = &[
+    ("mocc.hot", "0"),
+    ("dldetect.timeout_us", "100"),
+    ("dldetect.timeout_us", "0"),
+    ("versions.interval_us", "0"),
+    ("versions.interval_us", "10"),
+];
 
 fn workloads(method: &MethodInfo) -> &'static Pair {
     if method.options.iter().any(|option| ["cu", "ts"].contains(option)) { &TPCC } else { &YCSB }

@@ -41,6 +41,7 @@ use contend_machine::{Atomic64, Machine, Ordering};
 use crate::fault::{Faults, Sound};
 use crate::flags::{ABSENT, UNLINKED};
 use crate::method::{Clock, Clocks};
+use crate::versions::collect::{Collect, CollectOptions, Collector};
 use crate::versions::{self, Claims, Seen, Version, View, mark_read, read_time, stamp_of};
 
 /// What a transaction does about a cell that an older one has claimed.
@@ -65,7 +66,8 @@ options! {
         "cicada.sort" sort: bool = true, in ();
         /// Check what was read before anything is claimed as well. Not where the worker's last commits all succeeded.
         "cicada.precheck" precheck: bool = true, in ();
-        /// Let transactions that say beforehand that they will only read see a state an epoch or two old: these never abort.
+        /// Let transactions that say beforehand that they will only read see a state an epoch or two old: these never abort. Old versions are
+        /// then kept for as long, whatever versions.collect says.
         "cicada.snapshots" snapshots: bool = false, in ();
         /// Keep no old versions: who comes too late to read the newest one aborts (Cicada-SV).
         "cicada.single_version" single_version: bool = false, in ();
@@ -84,6 +86,7 @@ const CALM_AFTER: u32 = 5;
 pub struct Cicada<M: Machine, F = Sound> {
     options: CicadaOptions,
     clocks: Arc<Clocks<M>>,
+    collector: Collector<M>,
     faults: PhantomData<fn() -> F>,
 }
 
@@ -174,10 +177,15 @@ impl<M: Machine, F: Faults> Protocol<M> for Cicada<M, F> {
         isolation: Isolation::Serializable,
         needs: Needs::Nothing,
     };
-    type Options = CicadaOptions;
+    type Options = (CicadaOptions, CollectOptions);
 
-    fn new(options: CicadaOptions) -> Self {
-        Cicada { clocks: Self::clocks(&options, 0), options, faults: PhantomData }
+    fn new((options, mut collect): (CicadaOptions, CollectOptions)) -> Self {
+        if options.snapshots {
+            // A snapshot is older than the transactions that begin.
+            collect.collect = Collect::Epoch;
+        }
+        let (clocks, collector) = (Self::clocks(&options, 0), Collector::new(collect, 0));
+        Cicada { clocks, collector, options, faults: PhantomData }
     }
 }
 
@@ -194,6 +202,7 @@ impl<M: Machine, F: Faults> Control<M> for Cicada<M, F> {
 
     fn prepare(&mut self, workers: usize, _: usize) {
         self.clocks = Self::clocks(&self.options, workers);
+        self.collector = self.collector.resized(workers);
     }
 
     fn wants_declarations(&self) -> bool {
@@ -206,7 +215,7 @@ impl<M: Machine, F: Faults> Control<M> for Cicada<M, F> {
             own: 0,
             reads_snapshot: false,
             seen: Vec::with_capacity(64),
-            claims: Claims::default(),
+            claims: Claims::new(self.collector.of_worker(worker)),
             calm: 0,
             order: Vec::with_capacity(16),
         }
@@ -220,6 +229,9 @@ impl<M: Machine, F: Faults> Control<M> for Cicada<M, F> {
     fn begin(&self, cx: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
         local.seen.clear();
         local.reads_snapshot = self.wants_snapshots() && cx.declaration.is_read_only();
+        if let Some(low) = self.collector.begin(cx, &mut local.claims.replaced, || local.clock.now()) {
+            local.clock.begin_at(low);
+        }
         let epoch = cx.began_in();
         local.own = if local.reads_snapshot { local.clock.snapshot(epoch) } else { local.clock.stamp(epoch) };
         Ok(())
@@ -376,6 +388,10 @@ impl<M: Machine, F: Faults> Control<M> for Cicada<M, F> {
             local.clock.boost();
             local.calm = 0;
         }
+    }
+
+    fn rest(&self, cx: &mut Context<M>, local: &mut Self::Local) {
+        self.collector.rest(cx, &mut local.claims.replaced);
     }
 
     fn unlink(&self, cells: Cells<M>, oldest: u64) -> Unlink {

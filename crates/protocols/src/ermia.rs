@@ -42,7 +42,7 @@ use std::marker::PhantomData;
 use contend_engine::sets::WriteKind;
 use contend_engine::{
     Abort, AbortReason, At, Cells, Change, Context, Control, Found, Groups, Info, Initial, Isolation, Leaf, Mode,
-    Needs, Projection, Protocol, Record, Unlink, options,
+    Needs, Projection, Protocol, Record, Unlink,
 };
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
 use crossbeam_utils::CachePadded;
@@ -50,18 +50,15 @@ use crossbeam_utils::CachePadded;
 use crate::fault::{Faults, Sound};
 use crate::flags::UNLINKED;
 use crate::optimistic::WAITS_MAX;
+use crate::versions::collect::{CollectOptions, Collector};
 use crate::versions::{self, Claims, Commits, NOBODY, Seen, UNSTAMPED, Version, View};
 use crate::versions::{claim_of, mark_read, older_at, read_time, replaced_by, stamp_of};
-
-options! {
-    /// There is nothing to choose.
-    pub struct ErmiaOptions {}
-}
 
 /// The protocol.
 #[derive(Debug)]
 pub struct Ermia<M: Machine, F = Sound> {
     commits: Commits<M>,
+    collector: Collector<M>,
     /// The youngest commit whose tombstone has left an index.
     unlinked: CachePadded<M::U64>,
     faults: PhantomData<fn() -> F>,
@@ -193,10 +190,15 @@ impl<M: Machine, F: Faults> Protocol<M> for Ermia<M, F> {
         isolation: Isolation::Serializable,
         needs: Needs::Nothing,
     };
-    type Options = ErmiaOptions;
+    type Options = CollectOptions;
 
-    fn new(_: ErmiaOptions) -> Self {
-        Ermia { commits: Commits::new(), unlinked: CachePadded::new(M::U64::new(0)), faults: PhantomData }
+    fn new(options: CollectOptions) -> Self {
+        Ermia {
+            commits: Commits::new(),
+            collector: Collector::new(options, 0),
+            unlinked: CachePadded::new(M::U64::new(0)),
+            faults: PhantomData,
+        }
     }
 }
 
@@ -211,11 +213,15 @@ impl<M: Machine, F: Faults> Control<M> for Ermia<M, F> {
         versions::WORDS
     }
 
+    fn prepare(&mut self, workers: usize, _: usize) {
+        self.collector = self.collector.resized(workers);
+    }
+
     fn local(&self, worker: usize) -> Self::Local {
         ErmiaLocal {
             begin: 0,
             claim: UNSTAMPED | (worker as u64 + 1),
-            claims: Claims::default(),
+            claims: Claims::new(self.collector.of_worker(worker)),
             seen: Vec::with_capacity(64),
             window: Window::OPEN,
         }
@@ -226,9 +232,10 @@ impl<M: Machine, F: Faults> Control<M> for Ermia<M, F> {
     }
 
     #[inline(always)]
-    fn begin(&self, _: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
+    fn begin(&self, cx: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
         local.seen.clear();
         local.window = Window::OPEN;
+        self.collector.begin(cx, &mut local.claims.replaced, || self.commits.last());
         local.begin = self.commits.last();
         Ok(())
     }
@@ -334,6 +341,10 @@ impl<M: Machine, F: Faults> Control<M> for Ermia<M, F> {
 
     fn abort(&self, _: &mut Context<M>, local: &mut Self::Local, _: AbortReason) {
         local.claims.release();
+    }
+
+    fn rest(&self, cx: &mut Context<M>, local: &mut Self::Local) {
+        self.collector.rest(cx, &mut local.claims.replaced);
     }
 
     fn unlink(&self, cells: Cells<M>, oldest: u64) -> Unlink {

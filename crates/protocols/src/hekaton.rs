@@ -29,23 +29,20 @@ use std::marker::PhantomData;
 
 use contend_engine::{
     Abort, AbortReason, At, Cells, Change, Context, Control, Found, Groups, Info, Initial, Isolation, Leaf, Mode,
-    Needs, Projection, Protocol, Record, Unlink, options,
+    Needs, Projection, Protocol, Record, Unlink,
 };
 use contend_machine::Machine;
 
 use crate::fault::{Faults, Sound};
 use crate::flags::UNLINKED;
+use crate::versions::collect::{CollectOptions, Collector};
 use crate::versions::{self, Claims, Commits, Seen, UNSTAMPED, Version, View};
-
-options! {
-    /// There is nothing to choose.
-    pub struct HekatonOptions {}
-}
 
 /// The protocol.
 #[derive(Debug)]
 pub struct Hekaton<M: Machine, F = Sound> {
     commits: Commits<M>,
+    collector: Collector<M>,
     faults: PhantomData<fn() -> F>,
 }
 
@@ -91,10 +88,10 @@ impl<M: Machine, F: Faults> Protocol<M> for Hekaton<M, F> {
         isolation: Isolation::Serializable,
         needs: Needs::Nothing,
     };
-    type Options = HekatonOptions;
+    type Options = CollectOptions;
 
-    fn new(_: HekatonOptions) -> Self {
-        Hekaton { commits: Commits::new(), faults: PhantomData }
+    fn new(options: CollectOptions) -> Self {
+        Hekaton { commits: Commits::new(), collector: Collector::new(options, 0), faults: PhantomData }
     }
 }
 
@@ -109,11 +106,15 @@ impl<M: Machine, F: Faults> Control<M> for Hekaton<M, F> {
         versions::WORDS
     }
 
+    fn prepare(&mut self, workers: usize, _: usize) {
+        self.collector = self.collector.resized(workers);
+    }
+
     fn local(&self, worker: usize) -> Self::Local {
         HekatonLocal {
             begin: 0,
             claim: UNSTAMPED | (worker as u64 + 1),
-            claims: Claims::default(),
+            claims: Claims::new(self.collector.of_worker(worker)),
             seen: Vec::with_capacity(64),
             is_late: false,
         }
@@ -124,9 +125,10 @@ impl<M: Machine, F: Faults> Control<M> for Hekaton<M, F> {
     }
 
     #[inline(always)]
-    fn begin(&self, _: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
+    fn begin(&self, cx: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
         local.seen.clear();
         local.is_late = false;
+        self.collector.begin(cx, &mut local.claims.replaced, || self.commits.last());
         local.begin = self.commits.last();
         Ok(())
     }
@@ -203,6 +205,10 @@ impl<M: Machine, F: Faults> Control<M> for Hekaton<M, F> {
 
     fn abort(&self, _: &mut Context<M>, local: &mut Self::Local, _: AbortReason) {
         local.claims.release();
+    }
+
+    fn rest(&self, cx: &mut Context<M>, local: &mut Self::Local) {
+        self.collector.rest(cx, &mut local.claims.replaced);
     }
 
     fn unlink(&self, cells: Cells<M>, oldest: u64) -> Unlink {

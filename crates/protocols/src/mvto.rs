@@ -34,12 +34,14 @@ use contend_machine::{Atomic64, Machine, Ordering};
 use crate::fault::{Faults, Sound};
 use crate::flags::{ABSENT, UNLINKED};
 use crate::method::timestamp::{Stamper, TimestampOptions, Timestamps};
+use crate::versions::collect::{CollectOptions, Collector};
 use crate::versions::{self, Claims, View, mark_read, read_time, stamp_of};
 
 /// The protocol.
 #[derive(Debug)]
 pub struct Mvto<M: Machine, F = Sound> {
     timestamps: Arc<Timestamps<M>>,
+    collector: Collector<M>,
     faults: PhantomData<fn() -> F>,
 }
 
@@ -84,10 +86,11 @@ impl<M: Machine, F: Faults> Protocol<M> for Mvto<M, F> {
         isolation: Isolation::Serializable,
         needs: Needs::Nothing,
     };
-    type Options = TimestampOptions;
+    type Options = (TimestampOptions, CollectOptions);
 
-    fn new(options: TimestampOptions) -> Self {
-        Mvto { timestamps: Timestamps::new(options, 0), faults: PhantomData }
+    fn new((timestamps, options): (TimestampOptions, CollectOptions)) -> Self {
+        let (timestamps, collector) = (Timestamps::new(timestamps, 0), Collector::new(options, 0));
+        Mvto { timestamps, collector, faults: PhantomData }
     }
 }
 
@@ -104,10 +107,12 @@ impl<M: Machine, F: Faults> Control<M> for Mvto<M, F> {
 
     fn prepare(&mut self, workers: usize, _: usize) {
         self.timestamps = self.timestamps.resized(workers);
+        self.collector = self.collector.resized(workers);
     }
 
     fn local(&self, worker: usize) -> Self::Local {
-        MvtoLocal { stamps: self.timestamps.of_worker(worker), epoch: 0, own: 0, claims: Claims::default() }
+        let claims = Claims::new(self.collector.of_worker(worker));
+        MvtoLocal { stamps: self.timestamps.of_worker(worker), epoch: 0, own: 0, claims }
     }
 
     fn init(&self, cells: Cells<M>, initial: Initial) {
@@ -118,9 +123,12 @@ impl<M: Machine, F: Faults> Control<M> for Mvto<M, F> {
     fn begin(&self, cx: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
         let epoch = cx.current_epoch();
         if epoch != local.epoch {
-            // Timestamps of a batch that is old may be older than versions and tombstones that are gone.
+            // Timestamps of a batch that is old may be older than tombstones that are gone.
             local.stamps.drop_batch();
             local.epoch = epoch;
+        }
+        if let Some(low) = self.collector.begin(cx, &mut local.claims.replaced, || local.stamps.now()) {
+            local.stamps.begin_at(low);
         }
         local.own = local.stamps.stamp();
         Ok(())
@@ -209,6 +217,10 @@ impl<M: Machine, F: Faults> Control<M> for Mvto<M, F> {
         // The rest of the batch is as old, and would come too late as well.
         local.stamps.drop_batch();
         local.claims.release();
+    }
+
+    fn rest(&self, cx: &mut Context<M>, local: &mut Self::Local) {
+        self.collector.rest(cx, &mut local.claims.replaced);
     }
 
     fn unlink(&self, cells: Cells<M>, oldest: u64) -> Unlink {

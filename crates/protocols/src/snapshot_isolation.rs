@@ -24,22 +24,19 @@ use std::marker::PhantomData;
 
 use contend_engine::{
     Abort, AbortReason, At, Cells, Change, Context, Control, Found, Groups, Info, Initial, Isolation, Leaf, Mode,
-    Needs, Projection, Protocol, Record, Unlink, options,
+    Needs, Projection, Protocol, Record, Unlink,
 };
 use contend_machine::Machine;
 
 use crate::fault::{Faults, Sound};
+use crate::versions::collect::{CollectOptions, Collector};
 use crate::versions::{self, Claims, Commits, UNSTAMPED, View};
-
-options! {
-    /// There is nothing to choose.
-    pub struct SnapshotIsolationOptions {}
-}
 
 /// The protocol.
 #[derive(Debug)]
 pub struct SnapshotIsolation<M: Machine, F = Sound> {
     commits: Commits<M>,
+    collector: Collector<M>,
     faults: PhantomData<fn() -> F>,
 }
 
@@ -61,10 +58,10 @@ impl<M: Machine, F: Faults> Protocol<M> for SnapshotIsolation<M, F> {
         isolation: Isolation::Snapshot,
         needs: Needs::Nothing,
     };
-    type Options = SnapshotIsolationOptions;
+    type Options = CollectOptions;
 
-    fn new(_: SnapshotIsolationOptions) -> Self {
-        SnapshotIsolation { commits: Commits::new(), faults: PhantomData }
+    fn new(options: CollectOptions) -> Self {
+        SnapshotIsolation { commits: Commits::new(), collector: Collector::new(options, 0), faults: PhantomData }
     }
 }
 
@@ -79,8 +76,16 @@ impl<M: Machine, F: Faults> Control<M> for SnapshotIsolation<M, F> {
         versions::WORDS
     }
 
+    fn prepare(&mut self, workers: usize, _: usize) {
+        self.collector = self.collector.resized(workers);
+    }
+
     fn local(&self, worker: usize) -> Self::Local {
-        SnapshotIsolationLocal { begin: 0, claim: UNSTAMPED | (worker as u64 + 1), claims: Claims::default() }
+        SnapshotIsolationLocal {
+            begin: 0,
+            claim: UNSTAMPED | (worker as u64 + 1),
+            claims: Claims::new(self.collector.of_worker(worker)),
+        }
     }
 
     fn init(&self, cells: Cells<M>, initial: Initial) {
@@ -88,7 +93,8 @@ impl<M: Machine, F: Faults> Control<M> for SnapshotIsolation<M, F> {
     }
 
     #[inline(always)]
-    fn begin(&self, _: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
+    fn begin(&self, cx: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
+        self.collector.begin(cx, &mut local.claims.replaced, || self.commits.last());
         local.begin = self.commits.last();
         Ok(())
     }
@@ -143,6 +149,10 @@ impl<M: Machine, F: Faults> Control<M> for SnapshotIsolation<M, F> {
 
     fn abort(&self, _: &mut Context<M>, local: &mut Self::Local, _: AbortReason) {
         local.claims.release();
+    }
+
+    fn rest(&self, cx: &mut Context<M>, local: &mut Self::Local) {
+        self.collector.rest(cx, &mut local.claims.replaced);
     }
 
     fn unlink(&self, cells: Cells<M>, oldest: u64) -> Unlink {

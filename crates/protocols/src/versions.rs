@@ -18,9 +18,10 @@
 //! Cicada by default, and DBx1000's MVCC.) A claim is a timestamp, if its transaction has one: readers that are younger wait for what
 //! becomes of it, older ones pass. A row is overwritten only when its transaction is sure to commit.
 //!
-//! **Reuse.** A copy that was replaced by a version of time `t` is needed by who reads before `t`: by transactions that began in the epoch in
-//! which it was replaced, or the one after. Nobody else follows a link to it, so nothing has to be unlinked.
+//! **Reuse.** A copy that was replaced by a version of time `t` is needed by who reads before `t`. Nobody else follows a link to it, so
+//! nothing has to be unlinked. [`collect`] says when the last of those have ended.
 
+pub mod collect;
 #[cfg(test)]
 mod tests;
 
@@ -28,7 +29,7 @@ use std::ptr::NonNull;
 
 use contend_engine::sets::WriteKind;
 use contend_engine::{
-    Abort, AbortReason, At, Cell, Cells, Change, Context, Found, Groups, Initial, Leaf, Mode, Projection, Record,
+    Abort, AbortReason, At, Cell, Cells, Change, Context, Found, Groups, Initial, Leaf, Mode, OldVersion, Projection,
     Unlink,
 };
 use contend_machine::{Activity, Atomic64, Machine, Ordering, Spin};
@@ -36,6 +37,8 @@ use crossbeam_utils::CachePadded;
 
 use crate::flags::{self, ABSENT, LOCKED, QUEUED, UNLINKED};
 use crate::optimistic::WAITS_MAX;
+
+use collect::Replaced;
 
 /// Metadata words of a cell.
 pub(crate) const WORDS: usize = 5;
@@ -348,17 +351,16 @@ impl<M: Machine> Commits<M> {
 #[derive(Debug)]
 pub(crate) struct Claims<M: Machine> {
     cells: Vec<Cell<M>>,
-    /// What the commit overwrites: copies, and of which writes. Kept for its memory.
-    copies: Vec<(usize, Record<M>)>,
-}
-
-impl<M: Machine> Default for Claims<M> {
-    fn default() -> Self {
-        Claims { cells: Vec::with_capacity(64), copies: Vec::with_capacity(16) }
-    }
+    /// What the commit overwrites: copies, and of which writes.
+    copies: Vec<(usize, OldVersion<M>)>,
+    pub(crate) replaced: Replaced<M>,
 }
 
 impl<M: Machine> Claims<M> {
+    pub(crate) fn new(replaced: Replaced<M>) -> Self {
+        Claims { cells: Vec::with_capacity(64), copies: Vec::with_capacity(16), replaced }
+    }
+
     /// Claims a cell; its word, which nobody else changes from now on. `waits` says whether who has claimed it before is to be waited for.
     ///
     /// # Errors
@@ -497,8 +499,8 @@ impl<M: Machine> Claims<M> {
     #[inline(always)]
     pub(crate) fn copy(&mut self, cx: &mut Context<M>, absent: bool) -> Result<(), Abort> {
         M::step("copy versions");
-        self.copies.clear();
-        let epoch = cx.current_epoch();
+        // Of a commit that failed after it had copied; nobody has seen them.
+        self.copies.drain(..).for_each(|(_, copy)| cx.reuse_version(copy));
         for position in 0..cx.writes.len() {
             let write = &cx.writes.entries()[position];
             // What never had a row is as absent as a chain that ends; but a history wants to know who deleted the key before.
@@ -507,7 +509,6 @@ impl<M: Machine> Claims<M> {
             let wanted = absent || write.table().records_history() || write.cells().any(had_row);
             if write.kind != WriteKind::Nothing && wanted {
                 let copy = cx.copy_version(position)?;
-                cx.retire_version(position, copy, epoch);
                 self.copies.push((position, copy));
             }
         }
@@ -529,8 +530,7 @@ impl<M: Machine> Claims<M> {
             }
             let write = &cx.writes.entries()[position];
             if let Some((_, copy)) = copies.next_if(|(of, _)| *of == position) {
-                let copied: Cells<M> = write.table().cells(copy, write.groups());
-                for (cell, copied) in write.cells().zip(copied) {
+                for (cell, copied) in write.cells().zip(copy.cells(write.groups())) {
                     // Relaxed, all but the last: the cell is claimed, and the copy nobody else's yet.
                     copied.word().store(cell.word().load(Ordering::Relaxed) & !QUEUED, Ordering::Relaxed);
                     older_than(copied).store(older_than(cell).load(Ordering::Relaxed), Ordering::Relaxed);
@@ -539,7 +539,9 @@ impl<M: Machine> Claims<M> {
                     // Release: the copy; pairs with the Acquire of `older_at`.
                     older_than(cell).store(copied.value(), Ordering::Release);
                 }
+                self.replaced.push(cx, copy, stamp, epoch);
             }
+            let write = &cx.writes.entries()[position];
             for cell in write.cells() {
                 // Relaxed: the cell is claimed.
                 let word = cell.word().load(Ordering::Relaxed);

@@ -69,6 +69,7 @@ impl<M: Machine> Clocks<M> {
             ticks: 0,
             seen: 0,
             synced: 0,
+            floor: 0,
             boosted: false,
             epoch: 0,
             snapshot: 0,
@@ -89,6 +90,8 @@ pub struct Clock<M: Machine> {
     seen: Cycles,
     /// The core's clock when it last looked at another.
     synced: Cycles,
+    /// No timestamp is to be made at an earlier time.
+    floor: Cycles,
     boosted: bool,
     /// The epoch in which it was last used.
     epoch: u64,
@@ -111,6 +114,7 @@ impl<M: Machine> Clock<M> {
         } else if now - self.synced >= self.shared.sync_every {
             self.synchronise();
         }
+        self.ticks = self.ticks.max(self.floor);
         if self.boosted {
             self.ticks += self.shared.boost;
             self.boosted = false;
@@ -123,6 +127,16 @@ impl<M: Machine> Clock<M> {
 
     fn stamp_at(&self, ticks: Cycles) -> u64 {
         ticks * self.shared.clocks.len() as u64 + self.worker as u64
+    }
+
+    /// The worker's time, which is not before any timestamp of its own.
+    pub fn now(&self) -> u64 {
+        self.stamp_at(self.ticks)
+    }
+
+    /// No timestamp is to be before this time.
+    pub fn begin_at(&mut self, time: u64) {
+        self.floor = time / self.shared.clocks.len() as u64 + 1;
     }
 
     /// What is final in this epoch: all who have a smaller timestamp have ended, and nobody will have one again.

@@ -143,6 +143,15 @@ pub const METHODS: &[MethodInfo] = &[
         ],
     },
     MethodInfo {
+        name: "collection",
+        meaning: "when an old version is reused: as soon as no transaction runs that began before it was replaced, or two epochs later",
+        options: &["versions.collect", "versions.interval_us"],
+        otherwise: &[
+            (&["silo"], No("snapshots are of epochs, and so is what is kept for them")),
+            (&["*"], No("there are no old versions")),
+        ],
+    },
+    MethodInfo {
         name: "commit-time updates",
         meaning: "an update that is not read is applied at commit to what is there",
         options: &["cu"],

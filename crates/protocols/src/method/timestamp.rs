@@ -178,6 +178,24 @@ impl<M: Machine> Stamper<M> {
         }
     }
 
+    /// A time up to which no timestamp is made any more by who calls [`Stamper::begin_at`] with it before.
+    pub fn now(&self) -> u64 {
+        match self.shared.options.source {
+            Source::Clock => M::now() * self.shared.places.len() as u64,
+            // Relaxed: a timestamp orders nothing by itself.
+            _ => self.shared.counter.load(Ordering::Relaxed),
+        }
+    }
+
+    /// No timestamp is to be before this time, which [`Stamper::now`] has told somebody.
+    pub fn begin_at(&mut self, time: u64) {
+        self.drop_batch();
+        if self.shared.options.source == Source::Clock {
+            // Another core's clock may be a little ahead.
+            self.next = self.next.max(time / self.shared.places.len() as u64);
+        }
+    }
+
     /// The next timestamp.
     #[inline]
     pub fn stamp(&mut self) -> u64 {

@@ -76,8 +76,8 @@ impl Snapshots {
             let records_history = write.table().records_history();
             if write.kind != WriteKind::Nothing && write.cells().any(|cell| self.needs(cell, epoch, records_history)) {
                 let copy = cx.copy_version(position)?;
-                cx.retire_version(position, copy, self.first_from(epoch));
-                copies.push((position, copy));
+                cx.retire_version(copy, self.first_from(epoch));
+                copies.push((position, copy.record()));
             }
         }
         for &(position, copy) in copies.iter() {

@@ -126,11 +126,43 @@ fn old_versions_are_reused<P: Protocol<Native>>(settings: &[(&str, &str)]) {
 fn memory_of_old_versions_is_reused() {
     old_versions_are_reused::<Mvto<Native>>(&[]);
     old_versions_are_reused::<Mvto<Native>>(&[("timestamp.source", "batched")]);
+    old_versions_are_reused::<Mvto<Native>>(&[("versions.collect", "epoch")]);
     old_versions_are_reused::<Cicada<Native>>(&[]);
     old_versions_are_reused::<Cicada<Native>>(&[("cicada.single_version", "on")]);
     old_versions_are_reused::<SnapshotIsolation<Native>>(&[]);
     old_versions_are_reused::<Ermia<Native>>(&[]);
     old_versions_are_reused::<Hekaton<Native>>(&[]);
+}
+
+fn what_nobody_can_need_is_reused_at_once<P: Protocol<Native>>() {
+    // The epochs stand still: only rapid collection reuses anything.
+    let World { ref engine, ref rows, workers: [ref mut early, ref mut late] } =
+        World::<P>::new(&[("versions.interval_us", "0")]);
+    let mut churn = |step: u64| (0..1000).for_each(|value| write(late, rows, value % 3, step * 1000 + value));
+    churn(1);
+    let bytes = engine.bytes();
+    (2..20).for_each(&mut churn);
+    assert_eq!(engine.bytes(), bytes);
+    // One that runs all the time needs what it began with, and all that comes after is kept for it.
+    let mut long = early.begin();
+    assert_eq!([0, 1, 2].map(|key| see(&mut long, rows, key)), [Some(19_999), Some(19_997), Some(19_998)]);
+    (20..30).for_each(&mut churn);
+    assert!(engine.bytes() > bytes);
+    assert_eq!([0, 1, 2].map(|key| see(&mut long, rows, key)), [Some(19_999), Some(19_997), Some(19_998)]);
+    long.commit().expect("a reader always commits");
+    early.go_offline();
+    let bytes = engine.bytes();
+    (30..50).for_each(&mut churn);
+    assert_eq!(engine.bytes(), bytes);
+}
+
+#[test]
+fn rapid_collection_needs_no_epochs() {
+    what_nobody_can_need_is_reused_at_once::<Mvto<Native>>();
+    what_nobody_can_need_is_reused_at_once::<Cicada<Native>>();
+    what_nobody_can_need_is_reused_at_once::<SnapshotIsolation<Native>>();
+    what_nobody_can_need_is_reused_at_once::<Ermia<Native>>();
+    what_nobody_can_need_is_reused_at_once::<Hekaton<Native>>();
 }
 
 /// Two read a row of the other and write their own; whether both commit.
