@@ -178,8 +178,10 @@ impl<M: Machine> Collector<M> {
         }
         // Acquire: pairs with the Release of `look`: the readers that it has seen past have ended.
         let oldest = self.times.oldest.load(Ordering::Acquire);
-        while let Some((_, version)) = own.waiting.pop_front_if(|(stamp, _)| *stamp <= oldest) {
-            cx.reuse_version(version);
+        while own.waiting.front().is_some_and(|(stamp, _)| *stamp <= oldest) {
+            if let Some((_, version)) = own.waiting.pop_front() {
+                cx.reuse_version(version);
+            }
         }
     }
 
