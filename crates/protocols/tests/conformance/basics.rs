@@ -4,7 +4,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use contend_engine::{
-    Abort, AbortReason, Direction, Groups, IndexKind, Key, Projection, Protocol, Span, Table, Transaction, Txn, Worker,
+    Abort, AbortReason, Control, Direction, Erased, Groups, IndexKind, Key, Projection, Span, Table, Transaction, Txn,
+    Worker,
 };
 use contend_machine::Native;
 
@@ -17,7 +18,7 @@ fn for_all(test: &impl ProtocolTest<Native>) {
 }
 
 /// The keys that a scan returns.
-fn scanned<P: Protocol<Native>, K: Key>(
+fn scanned<P: Control<Native>, K: Key>(
     worker: &mut Worker<P, Native>,
     rows: &Table<Native, K>,
     low: K,
@@ -37,7 +38,7 @@ fn scanned<P: Protocol<Native>, K: Key>(
     keys
 }
 
-fn insert_all<P: Protocol<Native>, K: Key>(worker: &mut Worker<P, Native>, rows: &Table<Native, K>, keys: &[K]) {
+fn insert_all<P: Control<Native>, K: Key>(worker: &mut Worker<P, Native>, rows: &Table<Native, K>, keys: &[K]) {
     for (&key, value) in keys.iter().zip(1..) {
         let inserted = worker.run(|tx| Ok(tx.insert_row(rows, key)?.map(|row| row.fill(value)).is_some()));
         assert!(inserted.expect("no conflict"), "{key:?}");
@@ -47,11 +48,11 @@ fn insert_all<P: Protocol<Native>, K: Key>(worker: &mut Worker<P, Native>, rows:
 struct Boundaries;
 
 impl Boundaries {
-    fn keys<P: Protocol<Native>, K: Key>(name: &str, make: &dyn Fn() -> P, index: IndexKind, middle: K) {
-        let engine = engine::<P, Native>(make(), false);
+    fn keys<K: Key>(name: &str, make: &dyn Fn() -> Erased<Native>, index: IndexKind, middle: K) {
+        let engine = engine::<_, Native>(make(), false);
         let rows: Arc<Table<Native, K>> = table(&engine, "t", index, 8);
         let mut worker = engine.worker().expect("a free slot");
-        let read = |worker: &mut Worker<P, Native>, key: K| {
+        let read = |worker: &mut Worker<Erased<Native>, Native>, key: K| {
             worker.run(|tx| Ok(tx.read_row(&rows, key, Projection::WHOLE)?.map(|row| row[0]))).expect("no conflict")
         };
         let keys = [K::MIN, middle, K::MAX];
@@ -85,11 +86,11 @@ impl Boundaries {
 }
 
 impl ProtocolTest<Native> for Boundaries {
-    fn run<P: Protocol<Native>>(&self, name: &str, make: &dyn Fn() -> P) {
+    fn run(&self, name: &str, make: &dyn Fn() -> Erased<Native>) {
         for index in INDEXES {
-            Self::keys::<P, u64>(name, make, index, 1 << 63);
-            Self::keys::<P, [u8; 16]>(name, make, index, *b"0123456789abcdef");
-            Self::keys::<P, [u8; 32]>(name, make, index, [127; 32]);
+            Self::keys::<u64>(name, make, index, 1 << 63);
+            Self::keys::<[u8; 16]>(name, make, index, *b"0123456789abcdef");
+            Self::keys::<[u8; 32]>(name, make, index, [127; 32]);
         }
     }
 }
@@ -102,9 +103,9 @@ fn keys_at_the_ends_are_keys_like_all_others() {
 struct RowLengths;
 
 impl ProtocolTest<Native> for RowLengths {
-    fn run<P: Protocol<Native>>(&self, name: &str, make: &dyn Fn() -> P) {
+    fn run(&self, name: &str, make: &dyn Fn() -> Erased<Native>) {
         for bytes in [0usize, 1, 7, 8, 9, 63, 100, 4096] {
-            let engine = engine::<P, Native>(make(), false);
+            let engine = engine::<_, Native>(make(), false);
             let rows: Arc<Table<Native, u64>> = table(&engine, "t", IndexKind::Hash, bytes);
             let mut worker = engine.worker().expect("a free slot");
             let pattern: Vec<u64> = (0..bytes.div_ceil(8) as u64).map(|word| word * 3 + 1).collect();
@@ -137,7 +138,7 @@ fn rows_of_any_length_come_back() {
 }
 
 /// Runs a transaction of a worker when no other runs. Only who has a timestamp of an old batch may have to try again.
-fn in_turn<P: Protocol<Native>, T>(
+fn in_turn<P: Control<Native>, T>(
     worker: &mut Worker<P, Native>,
     name: &str,
     body: impl Fn(&mut Transaction<'_, P, Native>) -> Result<T, Abort>,
@@ -152,9 +153,9 @@ fn in_turn<P: Protocol<Native>, T>(
 struct AbortsLeaveNoTrace;
 
 impl ProtocolTest<Native> for AbortsLeaveNoTrace {
-    fn run<P: Protocol<Native>>(&self, name: &str, make: &dyn Fn() -> P) {
+    fn run(&self, name: &str, make: &dyn Fn() -> Erased<Native>) {
         for index in INDEXES {
-            let engine = engine::<P, Native>(make(), false);
+            let engine = engine::<_, Native>(make(), false);
             let rows: Arc<Table<Native, u64>> = table(&engine, "t", index, 16);
             let (mut worker, mut other) = (engine.worker().expect("a slot"), engine.worker().expect("a slot"));
             insert_all(&mut worker, &rows, &[10, 20, 30]);
@@ -201,8 +202,8 @@ fn aborts_leave_no_trace() {
 struct VisitorsStopScans;
 
 impl ProtocolTest<Native> for VisitorsStopScans {
-    fn run<P: Protocol<Native>>(&self, name: &str, make: &dyn Fn() -> P) {
-        let engine = engine::<P, Native>(make(), false);
+    fn run(&self, name: &str, make: &dyn Fn() -> Erased<Native>) {
+        let engine = engine::<_, Native>(make(), false);
         let rows: Arc<Table<Native, u64>> = table(&engine, "t", IndexKind::Ordered, 8);
         let mut worker = engine.worker().expect("a free slot");
         // More than a leaf holds.
@@ -231,8 +232,8 @@ fn visitors_and_limits_stop_scans() {
 struct Misuse;
 
 impl ProtocolTest<Native> for Misuse {
-    fn run<P: Protocol<Native>>(&self, name: &str, make: &dyn Fn() -> P) {
-        let (mine, theirs) = (engine::<P, Native>(make(), false), engine::<P, Native>(make(), false));
+    fn run(&self, name: &str, make: &dyn Fn() -> Erased<Native>) {
+        let (mine, theirs) = (engine::<_, Native>(make(), false), engine::<_, Native>(make(), false));
         let rows: Arc<Table<Native, u64>> = table(&mine, "t", IndexKind::Hash, 8);
         let foreign: Arc<Table<Native, u64>> = table(&theirs, "t", IndexKind::Hash, 8);
         let mut worker = mine.worker().expect("a free slot");
@@ -260,9 +261,9 @@ fn misuse_is_refused_and_harms_nothing() {
 struct MemoryPlateaus;
 
 impl ProtocolTest<Native> for MemoryPlateaus {
-    fn run<P: Protocol<Native>>(&self, name: &str, make: &dyn Fn() -> P) {
+    fn run(&self, name: &str, make: &dyn Fn() -> Erased<Native>) {
         for index in INDEXES {
-            let engine = engine::<P, Native>(make(), false);
+            let engine = engine::<_, Native>(make(), false);
             let rows: Arc<Table<Native, u64>> = table(&engine, "t", index, 64);
             let mut worker = engine.worker().expect("a free slot");
             let mut churn = |from: u64| {

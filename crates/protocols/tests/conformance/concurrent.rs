@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use contend_derive::Row;
 use contend_engine::{
-    Abort, AbortReason, Declaration, Direction, Engine, Groups, IndexKind, Isolation, Projection, Protocol, RowUpdate,
-    Table, TableSpec, Transaction, Txn, Update, Worker,
+    Abort, AbortReason, Control, Declaration, Direction, Engine, Erased, Groups, IndexKind, Isolation, Projection,
+    RowUpdate, Table, TableSpec, Transaction, Txn, Update, Worker,
 };
 use contend_lab::{recorded, verify_history};
 use contend_machine::{Machine, Native};
@@ -64,7 +64,7 @@ impl Update<Wide> for Mix {
 }
 
 /// One random operation that only reads.
-fn reading<P: Protocol<M>, M: Machine>(
+fn reading<P: Control<M>, M: Machine>(
     tx: &mut Transaction<'_, P, M>,
     rows: &Table<M, u64>,
     storm: Storm,
@@ -84,7 +84,7 @@ fn reading<P: Protocol<M>, M: Machine>(
 }
 
 /// One random operation.
-fn operation<P: Protocol<M>, M: Machine>(
+fn operation<P: Control<M>, M: Machine>(
     tx: &mut Transaction<'_, P, M>,
     rows: &Table<M, u64>,
     storm: Storm,
@@ -168,7 +168,7 @@ fn operation<P: Protocol<M>, M: Machine>(
     Ok(())
 }
 
-fn work<P: Protocol<M>, M: Machine>(worker: &mut Worker<P, M>, rows: &Table<M, u64>, storm: Storm, thread: usize) {
+fn work<P: Control<M>, M: Machine>(worker: &mut Worker<P, M>, rows: &Table<M, u64>, storm: Storm, thread: usize) {
     let seed = storm.seed * 1000 + thread as u64;
     jitter::seed(seed);
     let mut random = SmallRng::seed_from_u64(seed);
@@ -205,12 +205,8 @@ fn work<P: Protocol<M>, M: Machine>(worker: &mut Worker<P, M>, rows: &Table<M, u
 }
 
 /// Runs a storm; says what its history violates.
-pub(crate) fn run_storm<P: Protocol<M>, M: Machine>(
-    protocol: P,
-    storm: Storm,
-    judged_by: Isolation,
-) -> Result<(), String> {
-    let engine: Arc<Engine<P, M>> = engine_with(protocol, true, ENGINE_OPTIONS[storm.engine].clone());
+pub(crate) fn run_storm<M: Machine>(protocol: Erased<M>, storm: Storm, judged_by: Isolation) -> Result<(), String> {
+    let engine: Arc<Engine<Erased<M>, M>> = engine_with(protocol, true, ENGINE_OPTIONS[storm.engine].clone());
     let rows: Arc<Table<M, u64>> = engine.create_table(&TableSpec::of::<Wide>("t", storm.index, 64));
     let mut loader = engine.loader().expect("a free slot");
     for key in (0..storm.keys).filter(|key| !storm.inserts || key % 2 == 0) {
@@ -258,9 +254,10 @@ pub(crate) fn storms(commits: usize, seeds: std::ops::Range<u64>) -> impl Iterat
 struct KeepsItsPromise;
 
 impl<M: Machine> ProtocolTest<M> for KeepsItsPromise {
-    fn run<P: Protocol<M>>(&self, name: &str, make: &dyn Fn() -> P) {
+    fn run(&self, name: &str, make: &dyn Fn() -> Erased<M>) {
+        let promise = make().info().isolation;
         for storm in storms(150, 0..4 * rounds()) {
-            if let Err(wrong) = run_storm::<P, M>(make(), storm, P::INFO.isolation) {
+            if let Err(wrong) = run_storm(make(), storm, promise) {
                 panic!("{name} on {}: {storm:?}: {wrong}", M::NAME);
             }
         }
@@ -280,12 +277,13 @@ fn concurrent_histories_keep_the_promise_with_races_opened() {
 struct Oversubscribed;
 
 impl ProtocolTest<Native> for Oversubscribed {
-    fn run<P: Protocol<Native>>(&self, name: &str, make: &dyn Fn() -> P) {
+    fn run(&self, name: &str, make: &dyn Fn() -> Erased<Native>) {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = (8 * cores).min(60);
         let storm =
             Storm { index: IndexKind::Ordered, threads, commits: 100, keys: 16, seed: 3, inserts: true, engine: 1 };
-        if let Err(wrong) = run_storm::<P, Native>(make(), storm, P::INFO.isolation) {
+        let promise = make().info().isolation;
+        if let Err(wrong) = run_storm(make(), storm, promise) {
             panic!("{name}: {wrong}");
         }
     }
@@ -299,8 +297,8 @@ fn eight_threads_a_core_make_progress() {
 struct IdleWorkers;
 
 impl ProtocolTest<Native> for IdleWorkers {
-    fn run<P: Protocol<Native>>(&self, name: &str, make: &dyn Fn() -> P) {
-        let engine = engine::<P, Native>(make(), false);
+    fn run(&self, name: &str, make: &dyn Fn() -> Erased<Native>) {
+        let engine = engine::<_, Native>(make(), false);
         let rows: Arc<Table<Native, u64>> = table(&engine, "t", IndexKind::Ordered, 8);
         let (mut idle, mut busy) = (engine.worker().expect("a slot"), engine.worker().expect("a slot"));
         // One has run and pauses without saying so; another leaves; a third only registered.

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use contend_engine::{Engine, EngineConfig, Groups, IndexKind, Protocol, Table, Txn};
+use contend_engine::{Engine, EngineConfig, Erased, Groups, IndexKind, Table, Txn};
 use contend_machine::Native;
 use contend_protocols::method::{Backoff, Method, RetryOptions};
 
@@ -18,9 +18,9 @@ const TRIES_MAX: u64 = 10_000_000;
 struct Progress;
 
 impl ProtocolTest<Native> for Progress {
-    fn run<P: Protocol<Native>>(&self, name: &str, make: &dyn Fn() -> P) {
+    fn run(&self, name: &str, make: &dyn Fn() -> Erased<Native>) {
         for backoff in [Method::None, Method::Exponential] {
-            let engine = Engine::<P, Native>::new(make(), EngineConfig::default());
+            let engine = Engine::<_, Native>::new(make(), EngineConfig::default());
             let rows: Arc<Table<Native, u64>> = table(&engine, "hot", IndexKind::Hash, 8);
             let mut loader = engine.loader().expect("a free slot");
             for key in 0..RECORDS {

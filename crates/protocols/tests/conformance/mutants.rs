@@ -1,6 +1,6 @@
 //! Controls: what is wrong must be found. Each deliberate bug of a protocol's `Faults`, and the protocol that controls nothing.
 
-use contend_engine::{Isolation, Protocol};
+use contend_engine::{Erased, Isolation, Protocol};
 use contend_protocols::deadlock_detection::DeadlockDetection;
 use contend_protocols::fault::Faults;
 use contend_protocols::no_wait::NoWait;
@@ -17,9 +17,9 @@ use crate::support::{INDEXES, variants};
 
 /// The scenarios of which some order is wrong under this protocol.
 fn wrong_scenarios<P: Protocol<Conducted>>() -> Vec<&'static str> {
-    let make = || P::new(Default::default());
+    let make = || Erased::new(P::new(Default::default()));
     let is_wrong = |scenario: &&crate::schedules::Scenario| {
-        INDEXES.iter().any(|&index| first_wrong_order::<P>(&make, index, scenario, Isolation::Serializable).is_some())
+        INDEXES.iter().any(|&index| first_wrong_order(&make, index, scenario, Isolation::Serializable).is_some())
     };
     SCENARIOS.iter().filter(is_wrong).map(|scenario| scenario.name).collect()
 }
@@ -36,7 +36,7 @@ fn caught_by_schedules<P: Protocol<Conducted>>(expected: &str) {
 fn caught_by_storms<P: Protocol<Jitter>>() {
     for (number, storm) in storms(1000, 0..40).enumerate() {
         for (_, options) in variants::<P::Options>() {
-            if run_storm::<P, Jitter>(P::new(options), storm, Isolation::Serializable).is_err() {
+            if run_storm(Erased::<Jitter>::new(P::new(options)), storm, Isolation::Serializable).is_err() {
                 println!("caught in storm {number}");
                 return;
             }
@@ -209,7 +209,7 @@ fn without_control_every_scenario_that_needs_it_goes_wrong() {
 #[test]
 fn without_control_storms_go_wrong() {
     for storm in storms(300, 0..4) {
-        let outcome = run_storm::<NoControl, Jitter>(NoControl, storm, Isolation::Serializable);
+        let outcome = run_storm(Erased::<Jitter>::new(NoControl), storm, Isolation::Serializable);
         outcome.expect_err("no control, and no anomaly");
     }
 }

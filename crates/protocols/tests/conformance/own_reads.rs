@@ -4,8 +4,8 @@
 use std::ops::ControlFlow;
 
 use contend_engine::{
-    Abort, AbortReason, Direction, EngineOptions, Groups, IndexKind, Projection, Protocol, RowUpdate, Table, TableSpec,
-    Transaction, Txn,
+    Abort, AbortReason, Control, Direction, EngineOptions, Erased, Groups, IndexKind, Projection, RowUpdate, Table,
+    TableSpec, Transaction, Txn,
 };
 use contend_machine::Native;
 
@@ -101,7 +101,7 @@ fn model(row: &mut Option<Pair>, operation: Operation, value: u64) -> Answer {
 }
 
 /// The same on the engine.
-fn perform<P: Protocol<Native>>(
+fn perform<P: Control<Native>>(
     tx: &mut Transaction<'_, P, Native>,
     table: &Table<Native, u64>,
     key: u64,
@@ -155,25 +155,19 @@ fn perform<P: Protocol<Native>>(
 struct OwnReads;
 
 impl ProtocolTest<Native> for OwnReads {
-    fn run<P: Protocol<Native>>(&self, name: &str, make: &dyn Fn() -> P) {
+    fn run(&self, name: &str, make: &dyn Fn() -> Erased<Native>) {
         for index in INDEXES {
             for options in ENGINE_OPTIONS {
                 for history in [false, true] {
-                    own_reads::<P>(name, make, index, history, &options);
+                    own_reads(name, make, index, history, &options);
                 }
             }
         }
     }
 }
 
-fn own_reads<P: Protocol<Native>>(
-    name: &str,
-    make: &dyn Fn() -> P,
-    index: IndexKind,
-    history: bool,
-    options: &EngineOptions,
-) {
-    let engine = engine_with::<P, Native>(make(), history, options.clone());
+fn own_reads(name: &str, make: &dyn Fn() -> Erased<Native>, index: IndexKind, history: bool, options: &EngineOptions) {
+    let engine = engine_with::<_, Native>(make(), history, options.clone());
     // Room for all keys: an index that grows aborts a transaction that has missed a key there.
     let rows = engine.create_table(&TableSpec::of::<Pair>("t", index, 4 * OPERATIONS.len().pow(3)));
     let mut worker = engine.worker().expect("a free slot");
@@ -238,9 +232,9 @@ fn a_transaction_sees_its_own_writes() {
 struct ManyKeys;
 
 impl ProtocolTest<Native> for ManyKeys {
-    fn run<P: Protocol<Native>>(&self, name: &str, make: &dyn Fn() -> P) {
+    fn run(&self, name: &str, make: &dyn Fn() -> Erased<Native>) {
         for count in [15u64, 16, 17, 64, 65, 500] {
-            let engine = engine::<P, Native>(make(), false);
+            let engine = engine::<_, Native>(make(), false);
             let rows = pairs(&engine, "t", IndexKind::Hash);
             let mut worker = engine.worker().expect("a free slot");
             for pass in 0..3 {

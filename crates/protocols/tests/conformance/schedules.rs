@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use contend_engine::{
-    AbortReason, Direction, Engine, EngineOptions, Erased, Groups, IndexKind, Isolation, Projection, Protocol,
+    AbortReason, Control, Direction, Engine, EngineOptions, Erased, Groups, IndexKind, Isolation, Projection,
     RowUpdate, Table, Transaction, Txn, Worker,
 };
 use contend_lab::{recorded, verify_history};
@@ -226,7 +226,6 @@ fn interleavings(lengths: &[usize]) -> Vec<Vec<usize>> {
     all
 }
 
-// Erased: the conductor and the engine below it are compiled once, not once a protocol.
 type Conductor = Erased<Conducted>;
 
 struct Tables {
@@ -339,15 +338,15 @@ impl Player {
 const ROUNDS_MAX: usize = 100_000;
 
 /// Runs one order of a scenario; says what was wrong.
-fn run_order<P: Protocol<Conducted>>(
-    protocol: P,
+fn run_order(
+    protocol: Conductor,
     index: IndexKind,
     options: &EngineOptions,
     scenario: &Scenario,
     order: &[usize],
     judged_by: Isolation,
 ) -> Result<(), String> {
-    let engine: Arc<Engine<Conductor, Conducted>> = engine_with(Erased::new(protocol), true, options.clone());
+    let engine: Arc<Engine<Conductor, Conducted>> = engine_with(protocol, true, options.clone());
     let tables = Rc::new(Tables { first: pairs(&engine, "t", index), other: pairs(&engine, "u", index) });
     let mut loader = engine.loader().expect("a free slot");
     for key in scenario.loaded {
@@ -407,8 +406,8 @@ fn engine_options(scenario: &Scenario) -> &'static [EngineOptions] {
 }
 
 /// Runs all orders of a scenario on an index; the first order that is wrong, and what is wrong with it.
-pub(crate) fn first_wrong_order<P: Protocol<Conducted>>(
-    make: &dyn Fn() -> P,
+pub(crate) fn first_wrong_order(
+    make: &dyn Fn() -> Conductor,
     index: IndexKind,
     scenario: &Scenario,
     judged_by: Isolation,
@@ -428,10 +427,11 @@ pub(crate) fn first_wrong_order<P: Protocol<Conducted>>(
 struct KeepsItsPromise;
 
 impl ProtocolTest<Conducted> for KeepsItsPromise {
-    fn run<P: Protocol<Conducted>>(&self, name: &str, make: &dyn Fn() -> P) {
+    fn run(&self, name: &str, make: &dyn Fn() -> Conductor) {
+        let promise = make().info().isolation;
         for scenario in SCENARIOS {
             for index in INDEXES {
-                if let Some(wrong) = first_wrong_order::<P>(make, index, scenario, P::INFO.isolation) {
+                if let Some(wrong) = first_wrong_order(make, index, scenario, promise) {
                     panic!("{name}: {wrong}");
                 }
             }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use contend_derive::Row;
 use contend_engine::{
-    Alignment, Control, Engine, EngineConfig, EngineOptions, Groups, IndexKind, Info, Isolation, Key, Options,
+    Alignment, Control, Engine, EngineConfig, EngineOptions, Erased, Groups, IndexKind, Info, Isolation, Key, Options,
     Projection, Protocol, Table, TableSpec, Update,
 };
 use contend_machine::Machine;
@@ -14,7 +14,7 @@ pub(crate) const INDEXES: [IndexKind; 2] = [IndexKind::Hash, IndexKind::Ordered]
 
 /// A test of one protocol, made by `make`.
 pub(crate) trait ProtocolTest<M: Machine> {
-    fn run<P: Protocol<M>>(&self, name: &str, make: &dyn Fn() -> P);
+    fn run(&self, name: &str, make: &dyn Fn() -> Erased<M>);
 }
 
 /// Runs a test for every registered protocol and every choice of its options, those apart that promise nothing.
@@ -52,7 +52,8 @@ impl<M: Machine, T: ProtocolTest<M>> ProtocolVisitor<M> for Visit<'_, T> {
     fn visit<P: Protocol<M>>(self) {
         for (label, options) in variants::<P::Options>() {
             let name = format!("{}{label}", self.info.name);
-            self.test.run::<P>(&name, &|| P::new(options.clone()));
+            // Erased: the tests and the engine below them are compiled once, not once a protocol.
+            self.test.run(&name, &|| Erased::new(P::new(options.clone())));
         }
     }
 }
