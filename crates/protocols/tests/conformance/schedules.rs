@@ -83,6 +83,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     scenario("G1a: aborted read", &[1, 2], &[&[Write(1), Abort], &[Read(1), Write(2)]], false),
     scenario("G1a: aborted insert", &[2], &[&[Insert(1), Abort], &[Read(1), Write(2)]], false),
     scenario("G1a: aborted insert, scanned", &[2], &[&[Insert(1), Abort], &[Scan(0, 9), Insert(1)]], false),
+    // Peloton showed a delete that was rolled back, and fell over it (pull requests 132, 757).
     scenario("G1a: aborted delete", &[1, 2], &[&[Delete(1), Abort], &[Read(1), Write(2)]], false),
     scenario("G1b: intermediate read", &[1, 2], &[&[Write(1), Write(1)], &[Read(1), Write(2)]], false),
     scenario("G1c: circular information", &[1, 2], &[&[Write(1), Read(2)], &[Write(2), Read(1)]], true),
@@ -102,6 +103,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     scenario("G-single: a row that goes", &[1, 2], &[&[Read(1), Read(2)], &[Delete(1), Delete(2)]], true),
     scenario("G-single: a row that comes", &[], &[&[Read(1), Read(2)], &[Insert(1), Insert(2)]], true),
     scenario("G2-item: write skew", &[1, 2], &[&[Read(1), Write(2)], &[Read(2), Write(1)]], true),
+    // A database looked for a pivot before its commit was published, and let a second write in between (libdb, issue 136).
     scenario(
         "G2-item: write skew after both reads",
         &[1, 2],
@@ -129,6 +131,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     scenario("G2: misses of blind writes", &[], &[&[Write(1), Insert(2)], &[Write(2), Insert(1)]], true),
     scenario("G2: misses of deletes", &[], &[&[Delete(1), Insert(2)], &[Delete(2), Insert(1)]], true),
     scenario("G2: empty ranges", &[], &[&[Scan(0, 9), Insert(1)], &[Scan(0, 9), Insert(2)]], true),
+    // Two that sum a range up and insert the sum into it both committed (tsurugidb, issue 5).
     scenario("G2: ranges with rows", &[3, 5], &[&[Scan(0, 9), Insert(4)], &[Scan(0, 9), Insert(6)]], true),
     scenario("G2: ranges backwards", &[3, 5], &[&[ScanBack(0, 9), Insert(4)], &[ScanBack(0, 9), Insert(6)]], true),
     scenario("G2: all keys, at the ends", &[], &[&[Scan(0, MAX), Insert(0)], &[ScanBack(0, MAX), Insert(MAX)]], true),
@@ -137,6 +140,12 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         "G2: ranges that limits end",
         &[3, 5],
         &[&[First(0, 9, 1), Insert(2)], &[First(0, 9, 1), Insert(1)]],
+        true,
+    ),
+    scenario(
+        "G2: a sum and an insert, of two and a reader",
+        &[3, 5],
+        &[&[Scan(0, 9), Insert(4)], &[Scan(0, 9), Insert(6)], &[Scan(0, 9)]],
         true,
     ),
     scenario("PMP: a range read twice", &[3], &[&[Scan(0, 9), Scan(0, 9)], &[Insert(1)]], true),
