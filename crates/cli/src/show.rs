@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Write};
 
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 use contend_lab::compare::show_rate;
-use contend_lab::report::{KIND_COLUMNS, kind_cells, show_bytes, show_ns};
+use contend_lab::report::{KIND_COLUMNS, VERSION_COLUMNS, kind_cells, show_bytes, show_ns, version_cells};
 use contend_lab::{ProtocolResult, ResultFile, RunConfig};
 
 use crate::UserError;
@@ -113,6 +113,7 @@ pub(crate) fn result(result: &ResultFile) -> String {
     }
     text += &format!("{table}\n");
     text += &kinds(result);
+    text += &versions(result);
     text += &breakdowns(result);
     text += &simulations(result);
     for entry in &result.protocols {
@@ -138,6 +139,23 @@ fn kinds(result: &ResultFile) -> String {
         }
     }
     for column in 2..2 + KIND_COLUMNS.len() {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    if rows == 0 { String::new() } else { format!("{table}\n") }
+}
+
+/// What became of old versions, of protocols that keep some.
+fn versions(result: &ResultFile) -> String {
+    let mut table = table(["protocol"].into_iter().chain(VERSION_COLUMNS));
+    let mut rows = 0;
+    for entry in &result.protocols {
+        let Some(versions) = entry.measured.as_ref().and_then(|measured| measured.versions.as_ref()) else { continue };
+        table.add_row([entry.protocol.clone()].into_iter().chain(version_cells(versions)));
+        rows += 1;
+    }
+    for column in 1..=VERSION_COLUMNS.len() {
         if let Some(column) = table.column_mut(column) {
             column.set_cell_alignment(CellAlignment::Right);
         }

@@ -16,6 +16,8 @@ pub enum AbortReason {
     RecordGone,
     /// One that comes after this transaction may come before it as well (the exclusion window of the serial safety net).
     ExclusionWindow,
+    /// The version of a row that the transaction has to read has been collected, though it runs still.
+    VersionCollected,
     /// An older transaction needs what this one holds.
     Wounded,
     /// The transaction waited for others that waited for it.
@@ -34,13 +36,14 @@ pub enum AbortReason {
 
 impl AbortReason {
     /// Every reason, in the order of their numbers.
-    pub const ALL: [AbortReason; 13] = [
+    pub const ALL: [AbortReason; 14] = [
         AbortReason::ReadLocked,
         AbortReason::WriteLocked,
         AbortReason::ReadValidation,
         AbortReason::Phantom,
         AbortReason::RecordGone,
         AbortReason::ExclusionWindow,
+        AbortReason::VersionCollected,
         AbortReason::Wounded,
         AbortReason::Deadlock,
         AbortReason::LockTimeout,
@@ -59,6 +62,7 @@ impl AbortReason {
             AbortReason::Phantom => "phantom",
             AbortReason::RecordGone => "record_gone",
             AbortReason::ExclusionWindow => "exclusion_window",
+            AbortReason::VersionCollected => "version_collected",
             AbortReason::Wounded => "wounded",
             AbortReason::Deadlock => "deadlock",
             AbortReason::LockTimeout => "lock_timeout",
@@ -83,6 +87,16 @@ impl std::fmt::Display for AbortReason {
 
 /// The transaction can't commit. Return it from the transaction's body, which ends the transaction; an operation after it
 /// returns the same abort again.
+///
+/// One that is overlooked is a warning at least (STO once overlooked what its validation returned, commit 5e06bb91):
+///
+/// ```compile_fail
+/// #![deny(unused_must_use)]
+/// fn validate() -> contend_engine::Abort {
+///     contend_engine::Abort::new(contend_engine::AbortReason::ReadValidation)
+/// }
+/// validate();
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "an abort has to end the transaction"]
 pub struct Abort {

@@ -13,7 +13,7 @@ use crate::epoch::Epochs;
 use crate::garbage::{Corpse, Garbage};
 use crate::group::Groups;
 use crate::history::{Committed, Part, Recording, Version};
-use crate::protocol::{Context, Control, Initial, Unlink};
+use crate::protocol::{Context, Control, Initial, Unlink, VersionCounts};
 use crate::sets::{NodeSet, WriteKind, WriteSet};
 use crate::slab::Arenas;
 use crate::table::{AnyTable, OutOfMemory, Placed, Shape, Table, TableSpec};
@@ -213,6 +213,19 @@ impl<P: Control<M>, M: Machine> Engine<P, M> {
         self.tables.read().iter().map(|table| table.bytes()).sum()
     }
 
+    /// Of how many records so many older versions are kept, outside any transaction: of none, of 1, of 2 and 3, of 4 to 7, and so on.
+    pub fn version_chains(&self) -> Vec<u64> {
+        let mut records = Vec::new();
+        for table in self.tables.read().iter() {
+            table.for_each_record(&mut |record| {
+                let class = (u64::BITS - self.protocol.older_versions(record).leading_zeros()) as usize;
+                records.resize(records.len().max(class + 1), 0);
+                records[class] += 1;
+            });
+        }
+        records
+    }
+
     /// A loader: fills tables before transactions run. `None` if `workers_max` workers are there.
     pub fn loader(self: &Arc<Self>) -> Option<Loader<P, M>> {
         self.worker().map(Loader)
@@ -232,6 +245,7 @@ impl<P: Control<M>, M: Machine> Engine<P, M> {
                 epoch: &self.epochs,
                 arenas: Arenas::default(),
                 replaced: Vec::new(),
+                versions: VersionCounts::default(),
             },
             asks: self.protocol.wants_declarations(),
             local: self.protocol.local(slot),
@@ -326,6 +340,11 @@ impl<P: Control<M>, M: Machine> Worker<P, M> {
     /// Aborts so far.
     pub fn aborts(&self) -> &AbortCounts {
         &self.aborts
+    }
+
+    /// What has become of old versions by this worker.
+    pub fn versions(&self) -> &VersionCounts {
+        &self.cx.versions
     }
 
     /// What was recorded so far, handed over. Empty if the engine records no history.
@@ -438,7 +457,12 @@ impl<P: Control<M>, M: Machine> Worker<P, M> {
             self.release_of(corpse.table, corpse.record);
         }
         while let Some(version) = Garbage::pop_older(&mut self.garbage.versions, oldest) {
-            self.engine.tables.read()[version.table as usize].core().poison(version.record);
+            {
+                let tables = self.engine.tables.read();
+                let table = tables[version.table as usize].core();
+                table.poison(version.record);
+                self.cx.versions.gone(table.slabs().slot_bytes());
+            }
             self.release_of(version.table, version.record);
         }
     }

@@ -68,6 +68,7 @@ trait Behind<M: Machine>: Send + Sync {
     fn rest(&self, cx: &mut Context<M>, local: &mut AnyLocal);
     fn unlink(&self, cells: Cells<M>, oldest: u64) -> Unlink;
     fn is_absent(&self, record: Record<M>) -> bool;
+    fn older_versions(&self, record: Record<M>) -> u64;
 }
 
 fn of<T: 'static>(local: &mut AnyLocal) -> &mut T {
@@ -109,6 +110,10 @@ macro_rules! forward {
                 Control::is_absent(self, record)
             }
 
+            fn older_versions(&self, record: Record<M>) -> u64 {
+                Control::older_versions(self, record)
+            }
+
             $(fn $name(&self, cx: &mut Context<M>, local: &mut AnyLocal $(, $argument: $type)*) -> $output {
                 Control::$name(self, cx, of::<P::Local>(local) $(, $argument)*)
             })*
@@ -147,6 +152,10 @@ macro_rules! forward {
 
             fn is_absent(&self, record: Record<M>) -> bool {
                 self.0.is_absent(record)
+            }
+
+            fn older_versions(&self, record: Record<M>) -> u64 {
+                self.0.older_versions(record)
             }
 
             $(fn $name(&self, cx: &mut Context<M>, local: &mut AnyLocal $(, $argument: $type)*) -> $output {

@@ -51,7 +51,9 @@ pub use engine::{Alignment, Engine, EngineConfig, EngineOptions, Loader, Worker}
 pub use erased::Erased;
 pub use group::{GROUPS_MAX, Groups};
 pub use options::{OptionError, OptionSpec, OptionValue, Options};
-pub use protocol::{At, Context, Control, Found, Info, Initial, Isolation, Mode, OldVersion, Protocol, Unlink};
+pub use protocol::{
+    At, Context, Control, Found, Info, Initial, Isolation, Mode, OldVersion, Protocol, Unlink, VersionCounts,
+};
 pub use record::{Cell, Cells, Record};
 pub use row::{Column, ColumnInfo, Columns, Projection, Row, Span, Whole};
 pub use table::{OutOfMemory, Table, TableCore, TableSpec, TypedTable};

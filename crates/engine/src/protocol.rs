@@ -161,6 +161,50 @@ pub struct Context<M: Machine> {
     pub(crate) arenas: Arenas<M>,
     /// Versions that were replaced, to be reused, and the epoch that every worker has to be two past.
     pub(crate) replaced: Vec<(OldVersion<M>, u64)>,
+    /// What has become of old versions by this worker.
+    pub versions: VersionCounts,
+}
+
+/// What has become of old versions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VersionCounts {
+    /// Old versions that were made: copies of what was overwritten.
+    pub made: u64,
+    /// Of these, in memory that had been a record or an old version before.
+    pub reused: u64,
+    /// Given back, their memory being free to be used again.
+    pub collected: u64,
+    /// Of these, while a transaction ran that had begun before they were replaced.
+    pub collected_early: u64,
+    /// Bytes of those that were made, and of those that were collected.
+    bytes: [u64; 2],
+}
+
+impl VersionCounts {
+    /// Old versions that are there.
+    pub fn alive(&self) -> u64 {
+        self.made.saturating_sub(self.collected)
+    }
+
+    /// Bytes of those that are there.
+    pub fn alive_bytes(&self) -> u64 {
+        self.bytes[0].saturating_sub(self.bytes[1])
+    }
+
+    /// Adds what has become of others. Versions are collected by other workers than those that made them.
+    pub fn merge(&mut self, other: &VersionCounts) {
+        self.made += other.made;
+        self.reused += other.reused;
+        self.collected += other.collected;
+        self.collected_early += other.collected_early;
+        self.bytes = [0, 1].map(|of| self.bytes[of] + other.bytes[of]);
+    }
+
+    #[inline(always)]
+    pub(crate) fn gone(&mut self, bytes: usize) {
+        self.collected += 1;
+        self.bytes[1] += bytes as u64;
+    }
 }
 
 /// A copy of a record as it was: a record of its own, in no index.
@@ -217,7 +261,10 @@ impl<M: Machine> Context<M> {
         let write = &self.writes.entries()[position];
         let table = write.table();
         let arena = self.arenas.of(table.id(), table.slabs());
+        self.versions.reused += u64::from(arena.has_free());
         let copy = table.slabs().allocate(arena).ok_or(Abort::new(AbortReason::OutOfMemory))?;
+        self.versions.made += 1;
+        self.versions.bytes[0] += table.slabs().slot_bytes() as u64;
         let payload = table.payload(write.record);
         if self.scratch.len() < payload.len() {
             self.scratch.resize(payload.len(), 0);
@@ -239,6 +286,7 @@ impl<M: Machine> Context<M> {
     pub fn reuse_version(&mut self, version: OldVersion<M>) {
         let table = version.table();
         table.poison(version.record);
+        self.versions.gone(table.slabs().slot_bytes());
         self.arenas.of(table.id(), table.slabs()).release(version.record);
     }
 
@@ -420,4 +468,10 @@ pub trait Control<M: Machine>: Sized + Send + Sync + 'static {
 
     /// Whether the record has no row, asked when no transaction runs.
     fn is_absent(&self, record: Record<M>) -> bool;
+
+    /// How many older versions of the record's first cell are kept, as far as that is known; asked when no transaction runs.
+    fn older_versions(&self, record: Record<M>) -> u64 {
+        let _ = record;
+        0
+    }
 }

@@ -82,6 +82,11 @@ impl<M: Machine> Arena<M> {
         Arena { next: std::ptr::null_mut(), slots_left: 0, chunk_bytes: CHUNK_BYTES_MIN, free: Vec::new() }
     }
 
+    /// Whether the next record is one that was used before.
+    pub(crate) fn has_free(&self) -> bool {
+        !self.free.is_empty()
+    }
+
     /// Takes a record back, to be handed out again.
     pub(crate) fn release(&mut self, record: Record<M>) {
         self.free.push(record);
@@ -102,6 +107,11 @@ impl<M: Machine> Slabs<M> {
     pub(crate) fn new(record_words: usize, alignment: Alignment) -> Self {
         let slot_words = slot_words(record_words, alignment);
         Slabs { slot_words, chunks: Mutex::new(Vec::new()), idle: Mutex::new(Vec::new()) }
+    }
+
+    /// Bytes of a record.
+    pub(crate) fn slot_bytes(&self) -> usize {
+        self.slot_words * size_of::<M::U64>()
     }
 
     /// An arena for a worker: one that another left, or a new one.
@@ -146,7 +156,7 @@ impl<M: Machine> Slabs<M> {
             *arena = Arena { chunk_bytes, ..parked };
             return Some(());
         }
-        let slot = self.slot_words * size_of::<M::U64>();
+        let slot = self.slot_bytes();
         let bytes = arena.chunk_bytes.max(slot).next_multiple_of(slot);
         let align = if bytes >= HUGE_PAGE { HUGE_PAGE } else { LINE };
         let layout = Layout::from_size_align(bytes, align).ok()?;

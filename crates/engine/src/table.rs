@@ -492,6 +492,8 @@ pub(crate) trait AnyTable<M: Machine>: Send + Sync {
     fn find(&self, key: &KeyWords) -> Option<Record<M>>;
     /// The key as a history names it.
     fn key_name(&self, key: &KeyWords) -> String;
+    /// Visits every record of the index, absent or not. Not while transactions run.
+    fn for_each_record(&self, visit: &mut dyn FnMut(Record<M>));
 }
 
 impl<M: Machine, K: Key> AnyTable<M> for Table<M, K> {
@@ -526,6 +528,13 @@ impl<M: Machine, K: Key> AnyTable<M> for Table<M, K> {
 
     fn key_name(&self, key: &KeyWords) -> String {
         K::from_words(*key).name()
+    }
+
+    fn for_each_record(&self, visit: &mut dyn FnMut(Record<M>)) {
+        match &self.index {
+            Index::Hash(index) => index.for_each(|value| visit(Table::<M, K>::record(value))),
+            Index::Ordered(_) => drop(self.for_each(|_, record| visit(record))),
+        }
     }
 }
 

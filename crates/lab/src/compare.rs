@@ -14,7 +14,7 @@ use crate::environment;
 use crate::recording::Recorded;
 use crate::result::{
     Breakdown, Check, Environment, KindResult, Measured, ProtocolResult, ResultFile, SCHEMA_VERSION, SimulationResult,
-    Spread, Verification, Window,
+    Spread, Verification, Versions, Window,
 };
 use crate::verify::{verify, verify_history};
 use crate::watch::{Observer, Stop};
@@ -379,6 +379,7 @@ impl Entry {
             loaded_bytes: self.loaded_bytes,
             memory_bytes: bed.bytes(),
             memory_bytes_per_record: self.loaded_bytes as f64 / bed.load_units().max(1) as f64,
+            versions: versions(&**bed),
             load_seconds: self.load_seconds,
             recorded: was_recorded,
             breakdown: breakdown(total, due(config, seconds)),
@@ -386,6 +387,19 @@ impl Entry {
             windows: windows.clone(),
         })
     }
+}
+
+fn versions(bed: &dyn Bed) -> Option<Versions> {
+    let counts = bed.versions();
+    (counts.made > 0).then(|| Versions {
+        records_by_versions: bed.version_chains(),
+        alive: counts.alive(),
+        alive_bytes: counts.alive_bytes(),
+        made: counts.made,
+        reused: counts.reused,
+        collected: counts.collected,
+        collected_early: counts.collected_early,
+    })
 }
 
 fn simulation_result(Simulation { statistics, trace_hash, host_seconds }: Simulation) -> SimulationResult {

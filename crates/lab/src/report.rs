@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use crate::compare::show_rate;
 pub use crate::memory::show_bytes;
-use crate::result::{Breakdown, KindResult, Measured, ProtocolResult, ResultFile};
+use crate::result::{Breakdown, KindResult, Measured, ProtocolResult, ResultFile, Versions};
 
 /// The whole page. `command` runs the same again.
 pub fn html(result: &ResultFile, command: &str) -> String {
@@ -29,6 +29,12 @@ pub fn html(result: &ResultFile, command: &str) -> String {
     page += &figure("Aborts", "Aborted tries, as a share of all tries, by reason.", &aborts(result));
     page += &where_the_time_went(result);
     page += &figure("Types of transactions", "Of each protocol, where it has more than one type.", &kinds(result));
+    page += &figure(
+        "Old versions",
+        "Those that are there at the end; and of those that were made, how many stand in memory that had been used before, have been collected, and \
+         have been while a transaction ran that had begun before they were replaced.",
+        &old_versions(result),
+    );
     page += &proof(result);
     page += &setting(result, command);
     document(&format!("{} — contend", result.config.workload), &page)
@@ -472,6 +478,53 @@ pub fn kind_cells(measured: &Measured, kind: &KindResult) -> [String; 7] {
         show_ns(kind.latency_ns_p99),
         show_ns(kind.latency_ns_p999),
     ]
+}
+
+/// The columns of a table of old versions, and the cells.
+pub const VERSION_COLUMNS: [&str; 7] =
+    ["old versions", "bytes", "made", "in used memory", "collected", "early", "records by old versions"];
+
+/// The cells of a protocol's old versions, by [`VERSION_COLUMNS`].
+pub fn version_cells(versions: &Versions) -> [String; 7] {
+    let of = |count: u64, all: u64| format!("{:.1} %", count as f64 / all.max(1) as f64 * 100.0);
+    [
+        versions.alive.to_string(),
+        show_bytes(versions.alive_bytes),
+        versions.made.to_string(),
+        of(versions.reused, versions.made),
+        of(versions.collected, versions.made),
+        of(versions.collected_early, versions.made),
+        records_by_versions(&versions.records_by_versions),
+    ]
+}
+
+/// "0: 10, 2-3: 5": records by how many old versions they have.
+fn records_by_versions(records: &[u64]) -> String {
+    let class = |class: usize| match (1u64 << class >> 1, (1u64 << class) - 1) {
+        (0 | 1, last) => last.to_string(),
+        (first, last) => format!("{first}-{last}"),
+    };
+    let classes = records.iter().enumerate().filter(|(_, records)| **records > 0);
+    classes.map(|(number, records)| format!("{}: {records}", class(number))).collect::<Vec<_>>().join(", ")
+}
+
+fn old_versions(result: &ResultFile) -> String {
+    let mut text = String::from("<div class=\"scroll\"><table><thead><tr><th class=\"l\">protocol</th>");
+    for column in VERSION_COLUMNS {
+        let _ = write!(text, "<th>{column}</th>");
+    }
+    text += "</tr></thead><tbody>\n";
+    let mut rows = 0;
+    for (_, entry, measured) in measured(result) {
+        let Some(versions) = &measured.versions else { continue };
+        let _ = write!(text, "<tr><td class=\"l\"><b>{}</b></td>", escape(&entry.protocol));
+        for cell in version_cells(versions) {
+            let _ = write!(text, "<td>{cell}</td>");
+        }
+        text += "</tr>\n";
+        rows += 1;
+    }
+    if rows == 0 { String::new() } else { text + "</tbody></table></div>\n" }
 }
 
 fn kinds(result: &ResultFile) -> String {

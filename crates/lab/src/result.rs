@@ -119,6 +119,8 @@ pub struct Measured {
     pub memory_bytes: u64,
     /// `loaded_bytes` for each loaded record.
     pub memory_bytes_per_record: f64,
+    /// What became of old versions; none of protocols that keep none.
+    pub versions: Option<Versions>,
     /// How long loading took.
     pub load_seconds: f64,
     /// Whether a history was recorded meanwhile, which makes transactions slower.
@@ -154,6 +156,25 @@ pub struct KindResult {
     pub latency_ns_p999: u64,
     /// The longest that was seen.
     pub latency_ns_max: u64,
+}
+
+/// What became of old versions, from loading to the end of the run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Versions {
+    /// Old versions that were there at the end.
+    pub alive: u64,
+    /// Their bytes.
+    pub alive_bytes: u64,
+    /// Old versions that were made.
+    pub made: u64,
+    /// Of these, in memory that had been used before.
+    pub reused: u64,
+    /// Given back, to be used again.
+    pub collected: u64,
+    /// Of these, while a transaction ran that had begun before they were replaced: by aggressive collection.
+    pub collected_early: u64,
+    /// Records by how many old versions are kept of them at the end: none, 1, 2 and 3, 4 to 7, and so on.
+    pub records_by_versions: Vec<u64>,
 }
 
 /// Where the workers' time went: shares of all of it, twice divided.

@@ -157,6 +157,7 @@ mutants! {
         found FORGET_GAPS, "litmus-absent";
     }
     Cicada<Simulated, Broken> {
+        // The consistency check that CCBench found missing.
         found TRUST_COMMITTED, "litmus-lost-update";
         found FORGET_READS, "litmus-write-skew";
         found OVERTAKE_READS, "litmus-write-skew";

@@ -97,6 +97,14 @@ pub trait Machine: Copy + std::fmt::Debug + Send + Sync + 'static {
     #[inline(always)]
     fn work(_instructions: u32) {}
 
+    /// Does nothing for so many cycles, and leaves the core to others meanwhile.
+    fn idle(cycles: Cycles) {
+        let start = Self::now();
+        while Self::now().wrapping_sub(start) < cycles {
+            Self::yield_now();
+        }
+    }
+
     /// What this core does from now on.
     #[inline(always)]
     fn enter(_phase: Phase) {}

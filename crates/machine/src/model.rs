@@ -69,6 +69,9 @@ impl Machine for Loom {
     fn yield_now() {
         loom::thread::yield_now();
     }
+    fn idle(_: Cycles) {
+        loom::thread::yield_now();
+    }
     fn prefetch<T>(_: *const T) {}
     fn alloc(layout: Layout) -> Option<NonNull<u8>> {
         // SAFETY: every caller asks for at least one byte.

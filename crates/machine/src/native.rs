@@ -100,6 +100,22 @@ impl Machine for Native {
         std::thread::yield_now();
     }
 
+    fn idle(cycles: Cycles) {
+        let (start, per_second) = (Self::now(), Self::cycles_per_second());
+        loop {
+            let passed = Self::now().wrapping_sub(start);
+            if passed >= cycles {
+                return;
+            }
+            // A sleep ends some 60 us late: the last of the time is waited for.
+            match Duration::from_secs_f64((cycles - passed) as f64 / per_second).checked_sub(Duration::from_micros(100))
+            {
+                Some(sleep) => std::thread::sleep(sleep),
+                None => Self::yield_now(),
+            }
+        }
+    }
+
     #[inline(always)]
     fn enter(phase: Phase) {
         sampled::enter(phase);

@@ -234,6 +234,7 @@ impl<M: Machine, F: Faults> Control<M> for Cicada<M, F> {
         }
         let epoch = cx.began_in();
         local.own = if local.reads_snapshot { local.clock.snapshot(epoch) } else { local.clock.stamp(epoch) };
+        self.collector.began(&local.claims.replaced, local.own);
         Ok(())
     }
 
@@ -246,7 +247,7 @@ impl<M: Machine, F: Faults> Control<M> for Cicada<M, F> {
         columns: Projection<'_>,
     ) -> Result<Found, Abort> {
         let CicadaLocal { own, reads_snapshot, ref mut seen, .. } = *local;
-        let view = View { stamp: own, newest_only: self.options.single_version };
+        let view = View { newest_only: self.options.single_version, ..View::at::<F>(own) };
         if reads_snapshot {
             return versions::read(cx, at, columns, view, |_| (), |_| false, |_| ());
         }
@@ -383,7 +384,7 @@ impl<M: Machine, F: Faults> Control<M> for Cicada<M, F> {
     }
 
     fn abort(&self, _: &mut Context<M>, local: &mut Self::Local, reason: AbortReason) {
-        local.claims.release();
+        local.claims.abort(reason);
         if reason.is_conflict() {
             local.clock.boost();
             local.calm = 0;
@@ -400,5 +401,9 @@ impl<M: Machine, F: Faults> Control<M> for Cicada<M, F> {
 
     fn is_absent(&self, record: Record<M>) -> bool {
         crate::optimistic::is_absent(record)
+    }
+
+    fn older_versions(&self, record: Record<M>) -> u64 {
+        self.collector.older_versions(record)
     }
 }

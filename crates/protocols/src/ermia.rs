@@ -50,15 +50,14 @@ use crossbeam_utils::CachePadded;
 use crate::fault::{Faults, Sound};
 use crate::flags::UNLINKED;
 use crate::optimistic::WAITS_MAX;
-use crate::versions::collect::{CollectOptions, Collector};
-use crate::versions::{self, Claims, Commits, NOBODY, Seen, UNSTAMPED, Version, View};
-use crate::versions::{claim_of, mark_read, older_at, read_time, replaced_by, stamp_of};
+use crate::versions::collect::CollectOptions;
+use crate::versions::{self, Claims, NOBODY, Seen, Snapshot, Snapshots, UNSTAMPED, Version, View};
+use crate::versions::{claim_of, mark_read, older_at, read_time, stamp_of};
 
 /// The protocol.
 #[derive(Debug)]
 pub struct Ermia<M: Machine, F = Sound> {
-    commits: Commits<M>,
-    collector: Collector<M>,
+    snapshots: Snapshots<M>,
     /// The youngest commit whose tombstone has left an index.
     unlinked: CachePadded<M::U64>,
     faults: PhantomData<fn() -> F>,
@@ -67,11 +66,7 @@ pub struct Ermia<M: Machine, F = Sound> {
 /// A worker's state.
 #[derive(Debug)]
 pub struct ErmiaLocal<M: Machine> {
-    /// The last commit that the transaction sees.
-    begin: u64,
-    /// What the worker's claims are before the commit.
-    claim: u64,
-    claims: Claims<M>,
+    snapshot: Snapshot<M>,
     /// The cells of which it has read the newest version.
     seen: Vec<Seen<M>>,
     window: Window,
@@ -110,7 +105,7 @@ impl Window {
 /// The timestamp and π of who has replaced a version that was read, if somebody has, or is going to with an earlier timestamp than this.
 ///
 /// # Errors
-/// Somebody is about to, with a later timestamp; or one is waited for for too long; or the record has left the index.
+/// Somebody is about to, with a later timestamp; or one is waited for for too long; or the record has left the index, or the version its chain.
 #[inline(always)]
 fn replaced<M: Machine>((cell, word): Seen<M>, stamp: u64) -> Result<Option<(u64, u64)>, Abort> {
     let mut spin = Spin::<M>::new();
@@ -136,8 +131,8 @@ fn replaced<M: Machine>((cell, word): Seen<M>, stamp: u64) -> Result<Option<(u64
         if stamp_of(now) == stamp_of(word) {
             return Ok(None);
         }
-        let copy = older_at(cell, stamp_of(word)).expect("all that is replaced is copied");
-        return Ok(Some(replaced_by(copy)));
+        let copy = older_at(cell, stamp_of(word), false)?.expect("all that is replaced is copied");
+        return Ok(Some((copy.end, copy.left)));
     }
 }
 
@@ -171,7 +166,7 @@ impl<M: Machine, F: Faults> Ermia<M, F> {
             versions::mark_leaf(leaf, version, stamp)?;
         }
         M::step("predecessors");
-        for cell in local.claims.cells() {
+        for cell in local.snapshot.claims.cells() {
             if !F::OVERTAKE_READS {
                 // SeqCst: after the timestamp; pairs with `mark_read`. Who has left a later time looks at this transaction itself; but it may
                 // have covered an earlier one's.
@@ -193,12 +188,7 @@ impl<M: Machine, F: Faults> Protocol<M> for Ermia<M, F> {
     type Options = CollectOptions;
 
     fn new(options: CollectOptions) -> Self {
-        Ermia {
-            commits: Commits::new(),
-            collector: Collector::new(options, 0),
-            unlinked: CachePadded::new(M::U64::new(0)),
-            faults: PhantomData,
-        }
+        Ermia { snapshots: Snapshots::new(options), unlinked: CachePadded::new(M::U64::new(0)), faults: PhantomData }
     }
 }
 
@@ -214,17 +204,11 @@ impl<M: Machine, F: Faults> Control<M> for Ermia<M, F> {
     }
 
     fn prepare(&mut self, workers: usize, _: usize) {
-        self.collector = self.collector.resized(workers);
+        self.snapshots.prepare(workers);
     }
 
     fn local(&self, worker: usize) -> Self::Local {
-        ErmiaLocal {
-            begin: 0,
-            claim: UNSTAMPED | (worker as u64 + 1),
-            claims: Claims::new(self.collector.of_worker(worker)),
-            seen: Vec::with_capacity(64),
-            window: Window::OPEN,
-        }
+        ErmiaLocal { snapshot: self.snapshots.of_worker(worker), seen: Vec::with_capacity(64), window: Window::OPEN }
     }
 
     fn init(&self, cells: Cells<M>, initial: Initial) {
@@ -235,8 +219,7 @@ impl<M: Machine, F: Faults> Control<M> for Ermia<M, F> {
     fn begin(&self, cx: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
         local.seen.clear();
         local.window = Window::OPEN;
-        self.collector.begin(cx, &mut local.claims.replaced, || self.commits.last());
-        local.begin = self.commits.last();
+        self.snapshots.begin(cx, &mut local.snapshot);
         Ok(())
     }
 
@@ -248,13 +231,14 @@ impl<M: Machine, F: Faults> Control<M> for Ermia<M, F> {
         at: At<'_, M>,
         columns: Projection<'_>,
     ) -> Result<Found, Abort> {
-        let ErmiaLocal { begin, ref mut seen, ref mut window, .. } = *local;
+        let ErmiaLocal { snapshot, seen, window } = local;
+        let begin = snapshot.begin;
         let waits = |claim| claim <= begin && !F::IGNORE_PREWRITES;
         let found = versions::read(
             cx,
             at,
             columns,
-            View::at(begin),
+            View::at::<F>(begin),
             |_| (),
             waits,
             |version| match version {
@@ -266,13 +250,11 @@ impl<M: Machine, F: Faults> Control<M> for Ermia<M, F> {
                     seen.push((cell, word));
                 }
                 Version::Older(copy) => {
-                    // Relaxed: a copy does not change.
-                    let stamp = stamp_of(copy.word().load(Ordering::Relaxed));
                     if !F::FORGET_CREATORS {
-                        window.comes_after(stamp);
+                        window.comes_after(stamp_of(copy.word));
                     }
                     if !F::FORGET_SUCCESSORS {
-                        window.comes_before(replaced_by(copy).1);
+                        window.comes_before(copy.left);
                     }
                 }
             },
@@ -289,7 +271,8 @@ impl<M: Machine, F: Faults> Control<M> for Ermia<M, F> {
         groups: Groups,
         mode: Mode,
     ) -> Result<Found, Abort> {
-        let ErmiaLocal { begin, claim: own, ref mut seen, ref mut window, ref mut claims } = *local;
+        let ErmiaLocal { snapshot, seen, window } = local;
+        let Snapshot { begin, claim: own, ref mut claims } = *snapshot;
         let claim = |claims: &mut Claims<M>, cell| {
             let word = claims.claim_since(cell, own, begin)?;
             window.comes_after(stamp_of(word));
@@ -306,7 +289,8 @@ impl<M: Machine, F: Faults> Control<M> for Ermia<M, F> {
         at: At<'_, M>,
         change: &Change<M>,
     ) -> Result<(), Abort> {
-        let missed = local.claims.adopt_at(at, change, local.claim);
+        let claim = local.snapshot.claim;
+        let missed = local.snapshot.claims.adopt_at(at, change, claim);
         if !F::FORGET_GAPS {
             local.window.comes_after(missed);
         }
@@ -326,25 +310,26 @@ impl<M: Machine, F: Faults> Control<M> for Ermia<M, F> {
     #[inline(always)]
     fn commit(&self, cx: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
         if cx.writes.is_empty() {
-            let stamp = self.commits.last();
+            let stamp = self.snapshots.commits.last();
             // After the commit of that time, and before the next.
             local.window.comes_before(stamp + 1);
-            return Self::close(cx, local, local.claim, stamp);
+            return Self::close(cx, local, local.snapshot.claim, stamp);
         }
-        let stamp = self.commits.stamp(&local.claims);
+        let stamp = self.snapshots.commits.stamp(&local.snapshot.claims);
         local.window.comes_before(stamp);
         Self::close(cx, local, stamp, stamp)?;
-        local.claims.copy(cx, true)?;
-        local.claims.install_all(cx, stamp, local.window.before);
+        let claims = &mut local.snapshot.claims;
+        claims.copy(cx, true)?;
+        claims.install_all(cx, stamp, local.window.before);
         Ok(())
     }
 
-    fn abort(&self, _: &mut Context<M>, local: &mut Self::Local, _: AbortReason) {
-        local.claims.release();
+    fn abort(&self, _: &mut Context<M>, local: &mut Self::Local, reason: AbortReason) {
+        local.snapshot.claims.abort(reason);
     }
 
     fn rest(&self, cx: &mut Context<M>, local: &mut Self::Local) {
-        self.collector.rest(cx, &mut local.claims.replaced);
+        self.snapshots.rest(cx, &mut local.snapshot);
     }
 
     fn unlink(&self, cells: Cells<M>, oldest: u64) -> Unlink {
@@ -356,5 +341,37 @@ impl<M: Machine, F: Faults> Control<M> for Ermia<M, F> {
 
     fn is_absent(&self, record: Record<M>) -> bool {
         crate::optimistic::is_absent(record)
+    }
+
+    fn older_versions(&self, record: Record<M>) -> u64 {
+        self.snapshots.older_versions(record)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// CoroBase's window was wrong where a stamp was its sentinel, and where a second overwriter came (commits 21ad31c2, 7c1279f).
+    #[test]
+    fn the_window_closes_where_one_that_comes_before_is_not_earlier_than_one_that_comes_after() {
+        let window = |after: &[u64], before: &[u64]| {
+            let mut window = Window::OPEN;
+            after.iter().for_each(|commit| window.comes_after(*commit));
+            before.iter().for_each(|commit| window.comes_before(*commit));
+            window.test().is_ok()
+        };
+        assert!(window(&[], &[]));
+        // Loaded rows are of time 0.
+        assert!(window(&[0], &[]) && window(&[0], &[1]) && !window(&[0], &[0]));
+        assert!(window(&[4], &[5]) && !window(&[5], &[5]) && !window(&[6], &[5]));
+        // Of two overwriters the earlier decides, of two predecessors the later, in whatever order they are found.
+        for before in [[5, 9], [9, 5]] {
+            assert!(window(&[4], &before) && !window(&[7], &before));
+        }
+        for after in [[2, 7], [7, 2]] {
+            assert!(window(&after, &[8]) && !window(&after, &[5]));
+        }
+        assert!(window(&[u64::MAX - 1], &[u64::MAX]));
     }
 }

@@ -52,6 +52,8 @@ faults! {
     FORGET_READS,
     /// A read does not wait for an older write that is announced.
     IGNORE_PREWRITES,
+    /// Of a chain out of which versions were taken, a read takes the next older one.
+    IGNORE_GAPS,
     /// A write does not look whether the row has been written since the transaction began.
     FORGET_FIRST_UPDATER,
     /// Of who replaced what was read it is not asked whom that one must come before.

@@ -35,25 +35,20 @@ use contend_machine::Machine;
 
 use crate::fault::{Faults, Sound};
 use crate::flags::UNLINKED;
-use crate::versions::collect::{CollectOptions, Collector};
-use crate::versions::{self, Claims, Commits, Seen, UNSTAMPED, Version, View};
+use crate::versions::collect::CollectOptions;
+use crate::versions::{self, Claims, Seen, Snapshot, Snapshots, Version, View};
 
 /// The protocol.
 #[derive(Debug)]
 pub struct Hekaton<M: Machine, F = Sound> {
-    commits: Commits<M>,
-    collector: Collector<M>,
+    snapshots: Snapshots<M>,
     faults: PhantomData<fn() -> F>,
 }
 
 /// A worker's state.
 #[derive(Debug)]
 pub struct HekatonLocal<M: Machine> {
-    /// The last commit that the transaction sees.
-    begin: u64,
-    /// What the worker's claims are before the commit.
-    claim: u64,
-    claims: Claims<M>,
+    snapshot: Snapshot<M>,
     /// The cells of which it has read the newest version.
     seen: Vec<Seen<M>>,
     /// Whether it has read a version that had been replaced: it can't be there at the end.
@@ -91,7 +86,7 @@ impl<M: Machine, F: Faults> Protocol<M> for Hekaton<M, F> {
     type Options = CollectOptions;
 
     fn new(options: CollectOptions) -> Self {
-        Hekaton { commits: Commits::new(), collector: Collector::new(options, 0), faults: PhantomData }
+        Hekaton { snapshots: Snapshots::new(options), faults: PhantomData }
     }
 }
 
@@ -107,17 +102,11 @@ impl<M: Machine, F: Faults> Control<M> for Hekaton<M, F> {
     }
 
     fn prepare(&mut self, workers: usize, _: usize) {
-        self.collector = self.collector.resized(workers);
+        self.snapshots.prepare(workers);
     }
 
     fn local(&self, worker: usize) -> Self::Local {
-        HekatonLocal {
-            begin: 0,
-            claim: UNSTAMPED | (worker as u64 + 1),
-            claims: Claims::new(self.collector.of_worker(worker)),
-            seen: Vec::with_capacity(64),
-            is_late: false,
-        }
+        HekatonLocal { snapshot: self.snapshots.of_worker(worker), seen: Vec::with_capacity(64), is_late: false }
     }
 
     fn init(&self, cells: Cells<M>, initial: Initial) {
@@ -128,8 +117,7 @@ impl<M: Machine, F: Faults> Control<M> for Hekaton<M, F> {
     fn begin(&self, cx: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
         local.seen.clear();
         local.is_late = false;
-        self.collector.begin(cx, &mut local.claims.replaced, || self.commits.last());
-        local.begin = self.commits.last();
+        self.snapshots.begin(cx, &mut local.snapshot);
         Ok(())
     }
 
@@ -141,13 +129,14 @@ impl<M: Machine, F: Faults> Control<M> for Hekaton<M, F> {
         at: At<'_, M>,
         columns: Projection<'_>,
     ) -> Result<Found, Abort> {
-        let HekatonLocal { begin, ref mut seen, ref mut is_late, .. } = *local;
+        let HekatonLocal { snapshot, seen, is_late } = local;
+        let begin = snapshot.begin;
         let waits = |claim| claim <= begin && !F::IGNORE_PREWRITES;
         versions::read(
             cx,
             at,
             columns,
-            View::at(begin),
+            View::at::<F>(begin),
             |_| (),
             waits,
             |version| match version {
@@ -167,7 +156,8 @@ impl<M: Machine, F: Faults> Control<M> for Hekaton<M, F> {
         groups: Groups,
         mode: Mode,
     ) -> Result<Found, Abort> {
-        let HekatonLocal { begin, claim: own, ref mut seen, ref mut claims, .. } = *local;
+        let HekatonLocal { snapshot, seen, .. } = local;
+        let Snapshot { begin, claim: own, ref mut claims } = *snapshot;
         let claim = |claims: &mut Claims<M>, cell| claims.claim_since(cell, own, begin);
         claims.write(cx, at, groups, mode, claim, |missed| seen.push(missed))
     }
@@ -179,7 +169,8 @@ impl<M: Machine, F: Faults> Control<M> for Hekaton<M, F> {
         at: At<'_, M>,
         change: &Change<M>,
     ) -> Result<(), Abort> {
-        at.cells(Groups::ALL).for_each(|cell| local.claims.adopt(cell, local.claim));
+        let Snapshot { claim, ref mut claims, .. } = local.snapshot;
+        at.cells(Groups::ALL).for_each(|cell| claims.adopt(cell, claim));
         cx.nodes.follow(change)
     }
 
@@ -196,19 +187,20 @@ impl<M: Machine, F: Faults> Control<M> for Hekaton<M, F> {
         if cx.writes.is_empty() {
             return Ok(());
         }
-        let stamp = self.commits.stamp(&local.claims);
+        let stamp = self.snapshots.commits.stamp(&local.snapshot.claims);
         Self::check(cx, local, stamp)?;
-        local.claims.copy(cx, false)?;
-        local.claims.install_all(cx, stamp, 0);
+        let claims = &mut local.snapshot.claims;
+        claims.copy(cx, false)?;
+        claims.install_all(cx, stamp, 0);
         Ok(())
     }
 
-    fn abort(&self, _: &mut Context<M>, local: &mut Self::Local, _: AbortReason) {
-        local.claims.release();
+    fn abort(&self, _: &mut Context<M>, local: &mut Self::Local, reason: AbortReason) {
+        local.snapshot.claims.abort(reason);
     }
 
     fn rest(&self, cx: &mut Context<M>, local: &mut Self::Local) {
-        self.collector.rest(cx, &mut local.claims.replaced);
+        self.snapshots.rest(cx, &mut local.snapshot);
     }
 
     fn unlink(&self, cells: Cells<M>, oldest: u64) -> Unlink {
@@ -217,5 +209,9 @@ impl<M: Machine, F: Faults> Control<M> for Hekaton<M, F> {
 
     fn is_absent(&self, record: Record<M>) -> bool {
         crate::optimistic::is_absent(record)
+    }
+
+    fn older_versions(&self, record: Record<M>) -> u64 {
+        self.snapshots.older_versions(record)
     }
 }

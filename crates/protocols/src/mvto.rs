@@ -131,6 +131,7 @@ impl<M: Machine, F: Faults> Control<M> for Mvto<M, F> {
             local.stamps.begin_at(low);
         }
         local.own = local.stamps.stamp();
+        self.collector.began(&local.claims.replaced, local.own);
         Ok(())
     }
 
@@ -144,7 +145,7 @@ impl<M: Machine, F: Faults> Control<M> for Mvto<M, F> {
     ) -> Result<Found, Abort> {
         let own = local.own;
         let waits = |claim| claim < own && !F::IGNORE_PREWRITES;
-        versions::read(cx, at, columns, View::at(own), |cell| Self::mark(cell, own), waits, |_| ())
+        versions::read(cx, at, columns, View::at::<F>(own), |cell| Self::mark(cell, own), waits, |_| ())
     }
 
     #[inline(always)]
@@ -213,10 +214,10 @@ impl<M: Machine, F: Faults> Control<M> for Mvto<M, F> {
         Ok(())
     }
 
-    fn abort(&self, _: &mut Context<M>, local: &mut Self::Local, _: AbortReason) {
+    fn abort(&self, _: &mut Context<M>, local: &mut Self::Local, reason: AbortReason) {
         // The rest of the batch is as old, and would come too late as well.
         local.stamps.drop_batch();
-        local.claims.release();
+        local.claims.abort(reason);
     }
 
     fn rest(&self, cx: &mut Context<M>, local: &mut Self::Local) {
@@ -229,5 +230,9 @@ impl<M: Machine, F: Faults> Control<M> for Mvto<M, F> {
 
     fn is_absent(&self, record: Record<M>) -> bool {
         crate::optimistic::is_absent(record)
+    }
+
+    fn older_versions(&self, record: Record<M>) -> u64 {
+        self.collector.older_versions(record)
     }
 }

@@ -29,26 +29,19 @@ use contend_engine::{
 use contend_machine::Machine;
 
 use crate::fault::{Faults, Sound};
-use crate::versions::collect::{CollectOptions, Collector};
-use crate::versions::{self, Claims, Commits, UNSTAMPED, View};
+use crate::versions::collect::CollectOptions;
+use crate::versions::{self, Snapshot, Snapshots, View};
 
 /// The protocol.
 #[derive(Debug)]
 pub struct SnapshotIsolation<M: Machine, F = Sound> {
-    commits: Commits<M>,
-    collector: Collector<M>,
+    snapshots: Snapshots<M>,
     faults: PhantomData<fn() -> F>,
 }
 
 /// A worker's state.
 #[derive(Debug)]
-pub struct SnapshotIsolationLocal<M: Machine> {
-    /// The last commit that the transaction sees.
-    begin: u64,
-    /// What the worker's claims are.
-    claim: u64,
-    claims: Claims<M>,
-}
+pub struct SnapshotIsolationLocal<M: Machine>(Snapshot<M>);
 
 impl<M: Machine, F: Faults> Protocol<M> for SnapshotIsolation<M, F> {
     const INFO: Info = Info {
@@ -61,7 +54,7 @@ impl<M: Machine, F: Faults> Protocol<M> for SnapshotIsolation<M, F> {
     type Options = CollectOptions;
 
     fn new(options: CollectOptions) -> Self {
-        SnapshotIsolation { commits: Commits::new(), collector: Collector::new(options, 0), faults: PhantomData }
+        SnapshotIsolation { snapshots: Snapshots::new(options), faults: PhantomData }
     }
 }
 
@@ -77,15 +70,11 @@ impl<M: Machine, F: Faults> Control<M> for SnapshotIsolation<M, F> {
     }
 
     fn prepare(&mut self, workers: usize, _: usize) {
-        self.collector = self.collector.resized(workers);
+        self.snapshots.prepare(workers);
     }
 
     fn local(&self, worker: usize) -> Self::Local {
-        SnapshotIsolationLocal {
-            begin: 0,
-            claim: UNSTAMPED | (worker as u64 + 1),
-            claims: Claims::new(self.collector.of_worker(worker)),
-        }
+        SnapshotIsolationLocal(self.snapshots.of_worker(worker))
     }
 
     fn init(&self, cells: Cells<M>, initial: Initial) {
@@ -94,8 +83,7 @@ impl<M: Machine, F: Faults> Control<M> for SnapshotIsolation<M, F> {
 
     #[inline(always)]
     fn begin(&self, cx: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
-        self.collector.begin(cx, &mut local.claims.replaced, || self.commits.last());
-        local.begin = self.commits.last();
+        self.snapshots.begin(cx, &mut local.0);
         Ok(())
     }
 
@@ -107,8 +95,16 @@ impl<M: Machine, F: Faults> Control<M> for SnapshotIsolation<M, F> {
         at: At<'_, M>,
         columns: Projection<'_>,
     ) -> Result<Found, Abort> {
-        let begin = local.begin;
-        versions::read(cx, at, columns, View::at(begin), |_| (), |claim| claim <= begin && !F::IGNORE_PREWRITES, |_| ())
+        let begin = local.0.begin;
+        versions::read(
+            cx,
+            at,
+            columns,
+            View::at::<F>(begin),
+            |_| (),
+            |claim| claim <= begin && !F::IGNORE_PREWRITES,
+            |_| (),
+        )
     }
 
     #[inline(always)]
@@ -120,13 +116,13 @@ impl<M: Machine, F: Faults> Control<M> for SnapshotIsolation<M, F> {
         groups: Groups,
         mode: Mode,
     ) -> Result<Found, Abort> {
-        let own = local.claim;
-        let begin = if F::FORGET_FIRST_UPDATER { u64::MAX } else { local.begin };
-        local.claims.write(cx, at, groups, mode, |claims, cell| claims.claim_since(cell, own, begin), |_| ())
+        let Snapshot { begin, claim: own, ref mut claims } = local.0;
+        let begin = if F::FORGET_FIRST_UPDATER { u64::MAX } else { begin };
+        claims.write(cx, at, groups, mode, |claims, cell| claims.claim_since(cell, own, begin), |_| ())
     }
 
     fn inserted(&self, _: &mut Context<M>, local: &mut Self::Local, at: At<'_, M>, _: &Change<M>) -> Result<(), Abort> {
-        at.cells(Groups::ALL).for_each(|cell| local.claims.adopt(cell, local.claim));
+        at.cells(Groups::ALL).for_each(|cell| local.0.claims.adopt(cell, local.0.claim));
         Ok(())
     }
 
@@ -141,18 +137,19 @@ impl<M: Machine, F: Faults> Control<M> for SnapshotIsolation<M, F> {
         if cx.writes.is_empty() {
             return Ok(());
         }
-        local.claims.copy(cx, false)?;
-        let stamp = self.commits.stamp(&local.claims);
-        local.claims.install_all(cx, stamp, 0);
+        let claims = &mut local.0.claims;
+        claims.copy(cx, false)?;
+        let stamp = self.snapshots.commits.stamp(claims);
+        claims.install_all(cx, stamp, 0);
         Ok(())
     }
 
-    fn abort(&self, _: &mut Context<M>, local: &mut Self::Local, _: AbortReason) {
-        local.claims.release();
+    fn abort(&self, _: &mut Context<M>, local: &mut Self::Local, reason: AbortReason) {
+        local.0.claims.abort(reason);
     }
 
     fn rest(&self, cx: &mut Context<M>, local: &mut Self::Local) {
-        self.collector.rest(cx, &mut local.claims.replaced);
+        self.snapshots.rest(cx, &mut local.0);
     }
 
     fn unlink(&self, cells: Cells<M>, oldest: u64) -> Unlink {
@@ -161,5 +158,9 @@ impl<M: Machine, F: Faults> Control<M> for SnapshotIsolation<M, F> {
 
     fn is_absent(&self, record: Record<M>) -> bool {
         crate::optimistic::is_absent(record)
+    }
+
+    fn older_versions(&self, record: Record<M>) -> u64 {
+        self.snapshots.older_versions(record)
     }
 }

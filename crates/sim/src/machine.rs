@@ -146,6 +146,19 @@ impl Machine for Simulated {
         Self::pause();
     }
 
+    fn idle(cycles: Cycles) {
+        match watcher() {
+            Watcher::Nobody => {}
+            Watcher::Chip(chip) => Chip::idle(chip, cycles),
+            Watcher::Explorer(explorer) => {
+                let start = Explorer::now(explorer);
+                while Explorer::now(explorer).wrapping_sub(start) < cycles {
+                    Explorer::pause(explorer);
+                }
+            }
+        }
+    }
+
     fn work(instructions: u32) {
         if let Watcher::Chip(chip) = watcher() {
             Chip::work(chip, instructions);

@@ -25,7 +25,7 @@ use contend_engine::{
     Abort, Control, Declaration, Direction, Engine, GROUPS_MAX, Groups, IndexKind, Loader, Needs, OutOfMemory,
     Projection, Span, Table, TableSpec, Txn, option_choices, options,
 };
-use contend_machine::Machine;
+use contend_machine::{Cycles, Machine};
 use rand::rngs::SmallRng;
 use rand::{RngCore, SeedableRng};
 
@@ -86,6 +86,9 @@ options! {
         "ycsb.multi_partition" multi_partition: Fraction = Fraction(0.0), in ();
         /// From how many these do: the thread's own, and others.
         "ycsb.multi_partitions" multi_partitions: u64 = 2, in 2..=65_536;
+        /// The first thread's transactions, unless this is 0: they only read, stay open for so long, in microseconds, and then read the same again
+        /// before they commit. A run does not end before the last of them.
+        "ycsb.long_us" long_us: u64 = 0, in 0..=1_000_000_000;
     }
 }
 
@@ -169,6 +172,8 @@ pub struct Input {
     /// The keys of the writes, in this case.
     writes: Vec<u64>,
     read_only: bool,
+    /// It stays open for long: `ycsb.long_us`.
+    is_long: bool,
     /// The partitions from which records are chosen, in turns.
     partitions: Vec<u64>,
 }
@@ -365,7 +370,7 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
     type Client = Client;
     type Input = Input;
 
-    const KINDS: &'static [&'static str] = &["read_only", "read_write"];
+    const KINDS: &'static [&'static str] = &["read_only", "read_write", "long"];
 
     fn validate(options: &YcsbOptions, index: IndexKind) -> Result<(), String> {
         let sum = options.scan.0 + options.insert.0;
@@ -435,6 +440,7 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
             payload: options.payload.min(64.max(16 * options.fields)),
             ops: options.ops.min(16),
             scan_length: options.scan_length.min(20),
+            long_us: options.long_us.min(1000),
             ..options.clone()
         }
     }
@@ -496,13 +502,16 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
             input.writes.reserve(self.options.ops);
         }
         input.read_only = true;
+        input.is_long = self.options.long_us > 0 && client.worker == 0;
         self.choose_partitions(client, input);
         let mut inserts = 0;
         for operation in 0..self.options.ops {
             let partition = input.partitions[operation % input.partitions.len()];
             let random = client.rng.next_u64();
             let (first, second) = (random >> 32, random & u64::from(u32::MAX));
-            let kind = if first < self.scan_below {
+            let kind = if input.is_long {
+                Kind::Read
+            } else if first < self.scan_below {
                 Kind::Scan
             } else if first < self.insert_below {
                 Kind::Insert
@@ -537,7 +546,7 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
     }
 
     fn kind(&self, input: &Input) -> usize {
-        usize::from(!input.read_only)
+        if input.is_long { 2 } else { usize::from(!input.read_only) }
     }
 
     fn declares(options: &YcsbOptions) -> Declares {
@@ -611,6 +620,15 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
                 },
             }
         }
+        if input.is_long {
+            M::idle((self.options.long_us as f64 * M::cycles_per_second() / 1e6) as Cycles);
+            let mut again = 0;
+            let keys = input.reads.iter().copied().chain(input.operations.iter().map(|operation| operation.key));
+            for key in keys {
+                tx.read_row(&self.table, key, columns)?.into_iter().for_each(|row| again ^= row[first]);
+            }
+            surprises += u64::from(again != sink);
+        }
         client.sink ^= sink;
         client.surprises = surprises;
         Ok(())
@@ -641,7 +659,7 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
     fn check<P: Control<M>>(&self, engine: &Engine<P, M>, clients: &[&Client]) -> Result<Checked, Violation> {
         if let Some(client) = clients.iter().find(|client| client.wrong > 0) {
             return Err(Violation(format!(
-                "committed transactions of worker {} missed {} keys that were there, or found keys that were not, or not in order",
+                "committed transactions of worker {} missed {} keys that were there, or found keys that were not, or not in order, or other rows than before",
                 client.worker, client.wrong
             )));
         }

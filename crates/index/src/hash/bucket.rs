@@ -152,6 +152,17 @@ impl<'a, M: Machine, K: Key> Bucket<'a, M, K> {
         }
     }
 
+    /// Visits the values of the chain of this head, which nobody changes meanwhile.
+    pub(super) fn for_each(self, visit: &mut impl FnMut(u64)) {
+        let mut bucket = Some(self);
+        while let Some(here) = bucket {
+            // Relaxed: nobody changes them.
+            let values = (0..Shape::<K>::ENTRIES).map(|index| here.value(index).load(Ordering::Relaxed));
+            values.filter(|value| *value != 0).for_each(&mut *visit);
+            bucket = here.next();
+        }
+    }
+
     /// Adds an entry at the end of the chain of this latched head. Says whether that took another bucket.
     #[inline(always)]
     pub(super) fn push(self, key: &KeyWords, value: u64, more: impl FnOnce() -> Self) -> bool {

@@ -225,6 +225,17 @@ impl<M: Machine, K: Key> HashIndex<M, K> {
         }
     }
 
+    /// Visits the value of every key, in no order. Not while anybody changes the index.
+    pub fn for_each(&self, mut visit: impl FnMut(u64)) {
+        // Acquire: as in `search`.
+        for number in 0..Extent(self.extent.load(Ordering::Acquire)).buckets() {
+            let segment = 64 - (number / self.base).leading_zeros() as usize;
+            // SAFETY: as in `chain`.
+            let (head, _): (Bucket<'_, M, K>, _) = unsafe { self.segments[segment].chain(number as usize) };
+            head.for_each(&mut visit);
+        }
+    }
+
     /// Bytes that the index holds. Memory that is set aside for growth, but not yet touched, does not count.
     pub fn bytes(&self) -> usize {
         // Relaxed: a statistic.

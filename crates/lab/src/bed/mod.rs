@@ -17,7 +17,7 @@ mod world;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use contend_engine::{Control, Erased, Info, Protocol};
+use contend_engine::{Control, Erased, Info, Protocol, VersionCounts};
 use contend_machine::{Machine, Native};
 use contend_protocols::{ProtocolVisitor, with_protocol};
 use contend_sim::{Simulated, Statistics};
@@ -90,6 +90,10 @@ pub(crate) trait Bed {
     fn settle(&mut self) -> Result<(), LabError>;
     /// Bytes of tables and indexes.
     fn bytes(&self) -> u64;
+    /// What has become of old versions.
+    fn versions(&self) -> VersionCounts;
+    /// Of how many records so many old versions are kept: [`contend_engine::Engine::version_chains`].
+    fn version_chains(&self) -> Vec<u64>;
     /// The workload's own check.
     fn check(&self) -> Result<Checked, Violation>;
     /// What was recorded since the last call.

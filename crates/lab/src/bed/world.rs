@@ -4,7 +4,9 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use contend_engine::{Abort, AbortReason, Control, Engine, EngineConfig, EngineOptions, Info, Transaction, Worker};
+use contend_engine::{
+    Abort, AbortReason, Control, Engine, EngineConfig, EngineOptions, Info, Transaction, VersionCounts, Worker,
+};
 use contend_machine::Machine;
 use contend_protocols::method::{Backoff, Retry, RetryOptions};
 use contend_workloads::{Checked, Violation, Workload};
@@ -185,6 +187,16 @@ impl<P: Control<D::Machine>, W: Workload<D::Machine>, D: Driver<P, W>> Bed for T
 
     fn bytes(&self) -> u64 {
         self.world.engine.bytes()
+    }
+
+    fn versions(&self) -> VersionCounts {
+        let mut sum = VersionCounts::default();
+        self.world.slots.iter().for_each(|slot| sum.merge(slot.worker.versions()));
+        sum
+    }
+
+    fn version_chains(&self) -> Vec<u64> {
+        self.world.engine.version_chains()
     }
 
     fn check(&self) -> Result<Checked, Violation> {

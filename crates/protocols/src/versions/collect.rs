@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `epoch` | in the epoch in which it was replaced, or the one after: the engine's epochs, of 40 ms |
 //! | `rapid` | before it was replaced: looked at once in `versions.interval_us` |
+//! | `aggressive` | in the time in which it was the newest; of those who run for long not even then, if the record has more than `versions.max` such versions |
 //!
 //! **Rapid collection** (H. Lim et al.: "Cicada", SIGMOD 2017, section 3.8; CCBench's RapidGC). Once in an interval one of the workers says which
 //! time it is: a *low* time, that no transaction is before that begins from then on. A worker that begins a transaction and finds a new low time
@@ -11,14 +12,30 @@
 //! who says the next low time looks at the slots, for all; each worker reuses what it has replaced itself. A worker that finds nothing new
 //! reads one line, and writes none.
 //!
+//! **Aggressive collection** (proposed, and not built, in T. Tanabe et al.: "An analysis of concurrency control protocols for in-memory
+//! databases with CCBench", VLDB 2020, section 7.3). One transaction that runs for long keeps all from being reused that is replaced meanwhile, though
+//! it can need but one version of each record. So who looks at the slots tells those that run for more than an interval, with their timestamps,
+//! from the others, of whom no one is before the *horizon*. What was replaced by the horizon is needed only by those few: it is taken out of the middle
+//! of its chain and reused, unless one of their timestamps lies between its begin and its end. ([`Sweep`]; the chain: [`super::chain`].)
+//! Of each record at most `versions.max` versions are kept for them, the youngest. Who needs another finds it gone, aborts
+//! (`version_collected`), and begins anew with a fresh timestamp.
+//!
+//! **Nobody starves.** A worker whose transaction was hit so [`PATIENCE`] times in a row is *protected*, one at a time and those first that were hit most often:
+//! what its transaction needs is kept, whatever `versions.max` says, until it has ended. So of a record there are at most
+//! `versions.max` + 1 old versions, and those of the last two or three intervals.
+//!
 //! **Orderings** are those of the engine's epochs: a worker stores its slot and then looks whether the low time is still the same, who
 //! collects reads the low time and then the slots, with a SeqCst fence between on each side. Who is not seen there sees that low time, or a later.
+//! What aggressive collection knows besides is a guess: a version that was taken out is missed, and never misread.
 
 use std::collections::VecDeque;
 
-use contend_engine::{Context, OldVersion, option_choices, options};
+use contend_engine::{AbortReason, Context, Groups, OldVersion, Record, option_choices, options};
 use contend_machine::{Atomic64, Cycles, Machine, Ordering};
 use crossbeam_utils::CachePadded;
+use parking_lot::Mutex;
+
+use super::chain;
 
 /// When old versions are reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,17 +44,24 @@ pub enum Collect {
     Epoch,
     /// As soon as no transaction runs that began before they were replaced.
     Rapid,
+    /// The same, and of what long transactions keep from being reused only what they can need, up to so many versions.
+    Aggressive,
 }
 
-option_choices!(Collect { Epoch => "epoch", Rapid => "rapid" });
+option_choices!(Collect { Epoch => "epoch", Rapid => "rapid", Aggressive => "aggressive" });
 
 options! {
     /// Options of old versions.
     pub struct CollectOptions {
-        /// When old versions are reused: two of the engine's epochs later, or as soon as no transaction runs that began before they were replaced.
+        /// When old versions are reused: two of the engine's epochs later; as soon as no transaction runs that began before they were replaced; or
+        /// also while one does, if it can't need them, or a record has too many.
         "versions.collect" collect: Collect = Collect::Rapid, in ();
-        /// With rapid collection: how often it is looked which versions nobody needs, in microseconds. With 0, before every transaction.
+        /// With rapid and aggressive collection: how often it is looked which versions nobody needs, in microseconds. With 0, before every
+        /// transaction.
         "versions.interval_us" interval_us: u64 = 100, in 0..=1_000_000;
+        /// With aggressive collection: how many old versions of a record are kept for transactions that run for longer than an interval. One that needs
+        /// another aborts; after some such aborts what it needs is kept in any case.
+        "versions.max" max: usize = 3, in 0..=1_000;
     }
 }
 
@@ -45,6 +69,14 @@ options! {
 const LOOK_EVERY: u32 = 8;
 /// In a slot: this worker pauses.
 const PAUSED: u64 = u64::MAX;
+/// No transaction's timestamp.
+const NO_STAMP: u64 = u64::MAX;
+/// A transaction that missed a version so many times in a row is to be protected.
+const PATIENCE: u64 = 3;
+/// Of the versions that are kept a worker looks at so many when it looks at all, besides two for each that it has begun to keep.
+const LOOK_AGAIN_AT: usize = 64;
+/// Of those that are needed still it looks at one in so many more closely.
+const TOUCH_EVERY: usize = 16;
 
 /// What the workers share.
 #[derive(Debug)]
@@ -53,10 +85,13 @@ pub(crate) struct Collector<M: Machine> {
     /// Cycles from one low time to the next; none with epochs.
     interval: Option<Cycles>,
     times: CachePadded<Times<M>>,
-    /// By worker: the low time that it saw when it began its last transaction. Written by it alone.
-    slots: Box<[CachePadded<M::U64>]>,
+    /// By worker.
+    slots: Box<[CachePadded<Slot<M>>]>,
     /// Workers from this number on have not been there yet.
     used: CachePadded<M::U64>,
+    long: Long<M>,
+    /// What workers have left that are not there any more.
+    left: Mutex<Vec<Replacement<M>>>,
 }
 
 #[derive(Debug)]
@@ -69,27 +104,99 @@ struct Times<M: Machine> {
     looked_at: M::U64,
 }
 
+/// What a worker says of itself. Written by it alone.
+#[derive(Debug)]
+struct Slot<M: Machine> {
+    /// The low time that it saw when it began its last transaction.
+    low: M::U64,
+    /// Under aggressive collection: the timestamp of its last transaction.
+    stamp: M::U64,
+    /// Under aggressive collection: how often its transaction has missed a version.
+    hits: M::U64,
+}
+
+/// The transactions that run for long: written once in an interval, by who looks at the slots.
+#[derive(Debug)]
+struct Long<M: Machine> {
+    /// Odd while the rest is written.
+    edition: M::U64,
+    /// The low time before the last.
+    previous: M::U64,
+    /// No other transaction is before this time.
+    horizon: M::U64,
+    /// The worker that is protected, from 1; 0 if none is.
+    protected: M::U64,
+    /// The timestamp of its transaction, if it is one of them; or [`NO_STAMP`].
+    protected_stamp: M::U64,
+    count: M::U64,
+    /// So many timestamps.
+    stamps: Box<[M::U64]>,
+}
+
+/// A version that was replaced.
+#[derive(Debug)]
+struct Replacement<M: Machine> {
+    /// The timestamps of the version, or the oldest of its cells, and of what replaced it.
+    begin: u64,
+    end: u64,
+    version: OldVersion<M>,
+    /// Which groups were.
+    groups: Groups,
+    /// The epoch at that time.
+    epoch: u64,
+}
+
 /// The versions that a worker has replaced, and that wait to be reused.
 #[derive(Debug)]
 pub(crate) struct Replaced<M: Machine> {
     worker: usize,
-    by_epochs: bool,
+    collect: Collect,
     /// The low time in the worker's slot; 0 if it pauses.
     low: u64,
     /// Transactions since it looked at the clock.
     begun: u32,
-    /// With the timestamps by which they were replaced, which rise.
-    waiting: VecDeque<(u64, OldVersion<M>)>,
+    /// How often the worker's transaction has missed a version.
+    hits: u64,
+    /// Whether it has aborted last, and is tried again.
+    again: bool,
+    /// In the order in which they were replaced.
+    waiting: VecDeque<Replacement<M>>,
+    sweep: Sweep<M>,
+}
+
+/// A worker's part in aggressive collection.
+#[derive(Debug)]
+struct Sweep<M: Machine> {
+    horizon: u64,
+    /// The timestamps of transactions that run for long, in order.
+    needed: Vec<u64>,
+    protected: u64,
+    /// At most so many versions of a record are kept for the others.
+    max: usize,
+    /// Versions that somebody has needed.
+    kept: Vec<Replacement<M>>,
+    /// Where in these the next look begins, and how often it has been at the end.
+    cursor: usize,
+    passes: usize,
 }
 
 impl<M: Machine> Replaced<M> {
-    /// The transaction of this timestamp, which commits in this epoch, has replaced a version.
+    /// The transaction of this timestamp, which commits in this epoch, has replaced these groups of a version.
     #[inline(always)]
-    pub(super) fn push(&mut self, cx: &mut Context<M>, version: OldVersion<M>, stamp: u64, epoch: u64) {
-        if self.by_epochs {
+    pub(super) fn push(&mut self, cx: &mut Context<M>, version: OldVersion<M>, groups: Groups, stamp: u64, epoch: u64) {
+        if self.collect == Collect::Epoch {
             cx.retire_version(version, epoch);
         } else {
-            self.waiting.push_back((stamp, version));
+            let begin = version.cells(groups).map(chain::begin_of).min().unwrap_or(0);
+            self.waiting.push_back(Replacement { begin, end: stamp, version, groups, epoch });
+        }
+    }
+
+    /// The worker's transaction aborts for this reason.
+    pub(super) fn aborted(&mut self, reason: AbortReason) {
+        self.again = reason.is_conflict();
+        if reason == AbortReason::VersionCollected {
+            self.hits += 1;
         }
     }
 }
@@ -99,11 +206,22 @@ impl<M: Machine> Collector<M> {
     pub(crate) fn new(options: CollectOptions, workers: usize) -> Self {
         let word = |value| M::U64::new(value);
         let cycles = |us: u64| (us as f64 * M::cycles_per_second() / 1e6) as Cycles;
+        let slot = || CachePadded::new(Slot { low: word(PAUSED), stamp: word(0), hits: word(0) });
         Collector {
-            interval: (options.collect == Collect::Rapid).then(|| cycles(options.interval_us)),
+            interval: (options.collect != Collect::Epoch).then(|| cycles(options.interval_us)),
             times: CachePadded::new(Times { low: word(1), oldest: word(0), looked_at: word(0) }),
-            slots: (0..workers).map(|_| CachePadded::new(word(PAUSED))).collect(),
+            slots: (0..workers).map(|_| slot()).collect(),
             used: CachePadded::new(word(0)),
+            long: Long {
+                edition: word(0),
+                previous: word(0),
+                horizon: word(0),
+                protected: word(0),
+                protected_stamp: word(NO_STAMP),
+                count: word(0),
+                stamps: (0..workers).map(|_| word(0)).collect(),
+            },
+            left: Mutex::new(Vec::new()),
             options,
         }
     }
@@ -117,7 +235,24 @@ impl<M: Machine> Collector<M> {
     pub(crate) fn of_worker(&self, worker: usize) -> Replaced<M> {
         // Relaxed: the fence in `enter` makes it visible together with the slot's first time.
         self.used.fetch_max(worker as u64 + 1, Ordering::Relaxed);
-        Replaced { worker, by_epochs: self.interval.is_none(), low: 0, begun: 0, waiting: VecDeque::with_capacity(256) }
+        Replaced {
+            worker,
+            collect: self.options.collect,
+            low: 0,
+            begun: 0,
+            hits: 0,
+            again: false,
+            waiting: VecDeque::with_capacity(256),
+            sweep: Sweep {
+                horizon: 0,
+                needed: Vec::new(),
+                protected: NO_STAMP,
+                max: self.options.max,
+                kept: Vec::new(),
+                cursor: 0,
+                passes: 0,
+            },
+        }
     }
 
     /// The worker begins a transaction, which has no timestamp yet. `now` says a time that no timestamp is before that is taken after. Returned
@@ -125,6 +260,9 @@ impl<M: Machine> Collector<M> {
     #[inline(always)]
     pub(crate) fn begin(&self, cx: &mut Context<M>, own: &mut Replaced<M>, now: impl FnOnce() -> u64) -> Option<u64> {
         let interval = self.interval?;
+        if own.hits > 0 && !std::mem::take(&mut own.again) {
+            own.hits = 0;
+        }
         own.begun += 1;
         if own.begun >= LOOK_EVERY || interval == 0 {
             own.begun = 0;
@@ -136,6 +274,15 @@ impl<M: Machine> Collector<M> {
         }
         self.enter(cx, own);
         Some(own.low)
+    }
+
+    /// The transaction that the worker begins has this timestamp.
+    #[inline(always)]
+    pub(crate) fn began(&self, own: &Replaced<M>, stamp: u64) {
+        if own.collect == Collect::Aggressive {
+            // Relaxed: who reads it has no need to know.
+            self.slots[own.worker].stamp.store(stamp, Ordering::Relaxed);
+        }
     }
 
     /// Sets a new low time, if it is time, and looks at the slots.
@@ -155,8 +302,12 @@ impl<M: Machine> Collector<M> {
         M::fence(Ordering::SeqCst);
         // Relaxed: ordered by the fence.
         let used = self.used.load(Ordering::Relaxed) as usize;
+        let slots = &self.slots[..used];
         // Acquire: pairs with the Release stores of `enter` and `rest`: what those workers have read they have read.
-        let oldest = self.slots[..used].iter().map(|slot| slot.load(Ordering::Acquire)).fold(low, u64::min);
+        let oldest = slots.iter().map(|slot| slot.low.load(Ordering::Acquire)).fold(low, u64::min);
+        if self.options.collect == Collect::Aggressive {
+            self.long.write(slots, low);
+        }
         // Release, both: pair with the Acquire of `begin` and `enter`.
         self.times.oldest.fetch_max(oldest, Ordering::Release);
         self.times.low.fetch_max(now(), Ordering::Release);
@@ -168,7 +319,7 @@ impl<M: Machine> Collector<M> {
         loop {
             let low = self.times.low.load(Ordering::Acquire);
             // Release: what the worker has read before it has read; pairs with the Acquire of `look`.
-            self.slots[own.worker].store(low, Ordering::Release);
+            self.slots[own.worker].low.store(low, Ordering::Release);
             // SeqCst: pairs with the fence in `look`.
             M::fence(Ordering::SeqCst);
             if self.times.low.load(Ordering::Acquire) == low {
@@ -178,19 +329,194 @@ impl<M: Machine> Collector<M> {
         }
         // Acquire: pairs with the Release of `look`: the readers that it has seen past have ended.
         let oldest = self.times.oldest.load(Ordering::Acquire);
-        while own.waiting.front().is_some_and(|(stamp, _)| *stamp <= oldest) {
-            if let Some((_, version)) = own.waiting.pop_front() {
-                cx.reuse_version(version);
+        if own.collect == Collect::Aggressive {
+            // Relaxed: a number.
+            self.slots[own.worker].hits.store(own.hits, Ordering::Relaxed);
+            self.sweep(cx, own, oldest);
+            return;
+        }
+        while own.waiting.front().is_some_and(|first| first.end <= oldest) {
+            if let Some(first) = own.waiting.pop_front() {
+                cx.reuse_version(first.version);
             }
         }
     }
 
-    /// The worker pauses: what still waits goes the way of epochs, which others look after.
+    /// Reuses what is older than all that run; and of the rest what is older than all but the long transactions, and not needed by these.
+    fn sweep(&self, cx: &mut Context<M>, own: &mut Replaced<M>, oldest: u64) {
+        let Replaced { waiting, sweep, .. } = own;
+        if !sweep.read(&self.long, oldest) {
+            return;
+        }
+        let mut kept = 0;
+        while waiting.front().is_some_and(|first| first.end <= sweep.horizon) {
+            let Some(first) = waiting.pop_front() else { break };
+            if first.end > oldest && first.epoch + 1 >= cx.began_in() {
+                sweep.prune(&first);
+            }
+            if first.is_free(oldest) {
+                first.reuse(cx, oldest);
+            } else {
+                kept += 1;
+                sweep.kept.push(first);
+            }
+        }
+        if sweep.kept.is_empty() {
+            // What others have left is looked after when there is nothing else to do.
+            self.left.try_lock().into_iter().for_each(|mut left| sweep.kept.append(&mut left));
+        }
+        for _ in 0..(LOOK_AGAIN_AT + 2 * kept).min(sweep.kept.len()) {
+            if sweep.cursor >= sweep.kept.len() {
+                (sweep.cursor, sweep.passes) = (0, sweep.passes + 1);
+            }
+            let again = &sweep.kept[sweep.cursor];
+            let is_needed = again.end > oldest && sweep.is_needed(again.begin, again.end);
+            if is_needed && (sweep.cursor + sweep.passes) % TOUCH_EVERY != 0 {
+                // It is far away; only now and then it is looked whether another has taken it out, as one too many.
+                sweep.cursor += 1;
+                continue;
+            }
+            if !is_needed && again.end > oldest && again.epoch + 1 >= cx.began_in() {
+                sweep.prune(again);
+            }
+            if again.is_free(oldest) {
+                sweep.kept.swap_remove(sweep.cursor).reuse(cx, oldest);
+            } else {
+                sweep.cursor += 1;
+            }
+        }
+    }
+
+    /// How many old versions of a record's first cell are kept.
+    pub(crate) fn older_versions(&self, record: Record<M>) -> u64 {
+        // Relaxed: nobody runs.
+        chain::length(record.first_cell(), self.times.oldest.load(Ordering::Relaxed))
+    }
+
+    /// The worker pauses: what still waits others look after.
     pub(crate) fn rest(&self, cx: &mut Context<M>, own: &mut Replaced<M>) {
-        let epoch = cx.current_epoch();
-        own.waiting.drain(..).for_each(|(_, version)| cx.retire_version(version, epoch));
+        if own.collect == Collect::Aggressive {
+            // Relaxed: a number.
+            self.slots[own.worker].hits.store(0, Ordering::Relaxed);
+            let mut left = self.left.lock();
+            left.extend(own.waiting.drain(..).chain(own.sweep.kept.drain(..)));
+        } else {
+            let epoch = cx.current_epoch();
+            own.waiting.drain(..).for_each(|replacement| cx.retire_version(replacement.version, epoch));
+        }
         own.low = 0;
         // Release: as in `enter`.
-        self.slots[own.worker].store(PAUSED, Ordering::Release);
+        self.slots[own.worker].low.store(PAUSED, Ordering::Release);
+    }
+}
+
+impl<M: Machine> Long<M> {
+    /// Tells the transactions that began before the low time that was before this one from the others. Not if another does it now.
+    fn write(&self, slots: &[CachePadded<Slot<M>>], low: u64) {
+        // Relaxed in all of it: a guess; but for the edition, which says whether it was written meanwhile.
+        let edition = self.edition.load(Ordering::Relaxed);
+        if edition % 2 == 1
+            || self.edition.compare_exchange(edition, edition + 1, Ordering::Acquire, Ordering::Relaxed).is_err()
+        {
+            return;
+        }
+        // Release: the odd edition comes before the rest; pairs with the Acquire fence of `Sweep::read`.
+        M::fence(Ordering::Release);
+        let previous = self.previous.load(Ordering::Relaxed);
+        let protected = self.protected.load(Ordering::Relaxed);
+        let (mut horizon, mut count, mut protected_stamp, mut most) = (low, 0, NO_STAMP, (PATIENCE - 1, 0));
+        let mut is_protected_still = false;
+        for (slot, number) in slots.iter().zip(1..) {
+            let hits = slot.hits.load(Ordering::Relaxed);
+            is_protected_still |= number == protected && hits > 0;
+            if hits > most.0 {
+                most = (hits, number);
+            }
+            let began = slot.low.load(Ordering::Relaxed);
+            if began >= previous {
+                horizon = horizon.min(began);
+                continue;
+            }
+            let stamp = slot.stamp.load(Ordering::Relaxed);
+            self.stamps[count].store(stamp, Ordering::Relaxed);
+            count += 1;
+            if number == protected {
+                protected_stamp = stamp;
+            }
+        }
+        if !is_protected_still {
+            self.protected.store(most.1, Ordering::Relaxed);
+            protected_stamp = NO_STAMP;
+        }
+        self.protected_stamp.store(protected_stamp, Ordering::Relaxed);
+        self.count.store(count as u64, Ordering::Relaxed);
+        self.horizon.store(horizon, Ordering::Relaxed);
+        self.previous.store(low, Ordering::Relaxed);
+        // Release: pairs with the Acquire of `Sweep::read`.
+        self.edition.store(edition + 2, Ordering::Release);
+    }
+}
+
+impl<M: Machine> Sweep<M> {
+    /// Learns who runs for long; `false` if it is being written.
+    fn read(&mut self, long: &Long<M>, oldest: u64) -> bool {
+        // Acquire: pairs with the Release of `Long::write`.
+        let edition = long.edition.load(Ordering::Acquire);
+        self.horizon = long.horizon.load(Ordering::Relaxed).max(oldest);
+        self.protected = long.protected_stamp.load(Ordering::Relaxed);
+        self.needed.clear();
+        let count = (long.count.load(Ordering::Relaxed) as usize).min(long.stamps.len());
+        self.needed.extend(long.stamps[..count].iter().map(|stamp| stamp.load(Ordering::Relaxed)));
+        // Acquire: the rest comes before; pairs with the Release fence of `Long::write`.
+        M::fence(Ordering::Acquire);
+        if edition % 2 == 1 || long.edition.load(Ordering::Relaxed) != edition {
+            return false;
+        }
+        self.needed.sort_unstable();
+        true
+    }
+
+    /// Whether a transaction that runs for long sees what was the newest version from `begin` to `end`.
+    #[inline(always)]
+    fn is_needed(&self, begin: u64, end: u64) -> bool {
+        let first = self.needed.partition_point(|stamp| *stamp < begin);
+        self.needed.get(first).is_some_and(|stamp| *stamp < end)
+    }
+
+    fn is_protected(&self, begin: u64, end: u64) -> bool {
+        (begin..end).contains(&self.protected)
+    }
+
+    /// Takes what nobody needs, or is too much, out of the chains that these copies are in.
+    fn prune(&self, of: &Replacement<M>) {
+        for copy in of.version.cells(of.groups) {
+            if !chain::is_linked(copy, of.end) {
+                continue;
+            }
+            let mut kept = 0;
+            chain::prune(copy, |begin, end| {
+                if end > self.horizon || self.is_protected(begin, end) {
+                    return true;
+                }
+                let keep = kept < self.max && self.is_needed(begin, end);
+                kept += usize::from(keep);
+                keep
+            });
+        }
+    }
+}
+
+impl<M: Machine> Replacement<M> {
+    /// Whether none of its cells is in a chain that anybody follows so far. All who began before the oldest time have ended.
+    fn is_free(&self, oldest: u64) -> bool {
+        self.version.cells(self.groups).all(|copy| {
+            if self.end <= oldest { chain::take(copy, self.end) } else { !chain::is_linked(copy, self.end) }
+        })
+    }
+
+    fn reuse(self, cx: &mut Context<M>, oldest: u64) {
+        chain::give_back::<M>();
+        cx.versions.collected_early += u64::from(self.end > oldest);
+        cx.reuse_version(self.version);
     }
 }

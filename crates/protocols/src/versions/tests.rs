@@ -16,6 +16,9 @@ use crate::snapshot_isolation::SnapshotIsolation;
 
 type Rows = Arc<Table<Native, u64>>;
 
+/// Aggressive collection, looking before every transaction.
+const AGGRESSIVE: [(&str, &str); 2] = [("versions.collect", "aggressive"), ("versions.interval_us", "0")];
+
 /// Rows 0 to 9 of two words, key and 0, in the first epoch; epochs are advanced by hand.
 struct World<P: Protocol<Native>> {
     engine: Arc<Engine<P, Native>>,
@@ -94,6 +97,86 @@ fn who_is_late_sees_the_rows_as_they_were() {
     late_readers_see_their_time::<Hekaton<Native>>();
 }
 
+/// Silo gave deleted rows back an epoch too early (commits 31990ad, 92970fe). Here a row is deleted in each epoch that can be the global one while a
+/// transaction runs, and others come and go; freed memory is filled, which a reader would see.
+fn deleted_rows_stay_for_who_can_see_them<P: Protocol<Native>>(settings: &[(&str, &str)]) {
+    for deleted_after in 0..3 {
+        let World { ref engine, ref rows, workers: [ref mut early, ref mut late] } = World::<P>::new(settings);
+        let mut long = early.begin();
+        assert_eq!(see(&mut long, rows, 1), Some(0));
+        for step in 0..6 {
+            if step == deleted_after {
+                assert!(late.run(|tx| tx.delete(rows, 5)).expect("nobody is in the way"));
+            }
+            late.go_offline();
+            let _ = engine.epochs().try_advance();
+            (100..110).for_each(|key| {
+                let inserted = late.run(|tx| Ok(tx.insert_row(rows, key)?.map(|row| row.fill(key)).is_some()));
+                assert!(inserted.expect("nobody is in the way"));
+                assert!(late.run(|tx| tx.delete(rows, key)).expect("nobody is in the way"));
+            });
+            late.collect();
+            assert_eq!(see(&mut long, rows, 5), Some(0), "deleted after {deleted_after} epochs, in step {step}");
+        }
+        long.commit().expect("a reader always commits");
+    }
+}
+
+#[test]
+fn no_row_is_given_back_an_epoch_too_early() {
+    for settings in [&[] as &[_], &[("versions.collect", "epoch")], &AGGRESSIVE] {
+        deleted_rows_stay_for_who_can_see_them::<Mvto<Native>>(settings);
+        deleted_rows_stay_for_who_can_see_them::<Cicada<Native>>(settings);
+        deleted_rows_stay_for_who_can_see_them::<SnapshotIsolation<Native>>(settings);
+        deleted_rows_stay_for_who_can_see_them::<Ermia<Native>>(settings);
+        deleted_rows_stay_for_who_can_see_them::<Hekaton<Native>>(settings);
+    }
+}
+
+/// CCBench's Cicada gave an inline version back twice (commit f7e3183): two writers and a reader of one row, which is collected before every transaction.
+fn two_write_one_row<P: Protocol<Native>>(settings: &[(&str, &str)]) {
+    const WRITES: u64 = 2000;
+    let World { engine, rows, workers } = World::<P>::new(settings);
+    drop(workers);
+    let commits = std::thread::scope(|scope| {
+        let writer = || {
+            let mut worker = engine.worker().expect("a slot");
+            let mut commits = 0;
+            while commits < WRITES {
+                let counted = worker.run(|tx| {
+                    let row = tx.modify_row(&rows, 1, Groups::ALL)?.expect("it is there");
+                    assert_eq!(row[0], 1);
+                    row[1] += 1;
+                    Ok(())
+                });
+                commits += u64::from(counted.is_ok());
+            }
+            commits
+        };
+        let writers = [scope.spawn(writer), scope.spawn(writer)];
+        let mut worker = engine.worker().expect("a slot");
+        let mut last = 0;
+        while last < 2 * WRITES {
+            if let Ok(Some(now)) = worker.run(|tx| Ok(tx.read_row(&rows, 1, Projection::WHOLE)?.map(|row| row[1]))) {
+                last = now;
+            }
+        }
+        writers.map(|writer| writer.join().expect("it ended")).into_iter().sum::<u64>()
+    });
+    assert_eq!(commits, 2 * WRITES);
+}
+
+#[test]
+fn two_writers_of_one_row_lose_nothing_to_the_collector() {
+    for settings in [&[("versions.interval_us", "0")] as &[_], &AGGRESSIVE] {
+        two_write_one_row::<Mvto<Native>>(settings);
+        two_write_one_row::<Cicada<Native>>(settings);
+        two_write_one_row::<SnapshotIsolation<Native>>(settings);
+        two_write_one_row::<Ermia<Native>>(settings);
+        two_write_one_row::<Hekaton<Native>>(settings);
+    }
+}
+
 fn old_versions_are_reused<P: Protocol<Native>>(settings: &[(&str, &str)]) {
     let mut world = World::<P>::new(settings);
     let mut bytes = 0;
@@ -163,6 +246,250 @@ fn rapid_collection_needs_no_epochs() {
     what_nobody_can_need_is_reused_at_once::<SnapshotIsolation<Native>>();
     what_nobody_can_need_is_reused_at_once::<Ermia<Native>>();
     what_nobody_can_need_is_reused_at_once::<Hekaton<Native>>();
+}
+
+fn long_transactions_keep_what_they_need<P: Protocol<Native>>() {
+    let World { ref engine, ref rows, workers: [ref mut early, ref mut late] } = World::<P>::new(&AGGRESSIVE);
+    let mut churn = |step: u64| (0..1000).for_each(|value| write(late, rows, value % 3, step * 1000 + value));
+    churn(1);
+    let mut long = early.begin();
+    assert_eq!(see(&mut long, rows, 0), Some(1999));
+    (2..4).for_each(&mut churn);
+    let bytes = engine.bytes();
+    (4..30).for_each(&mut churn);
+    // No more memory, though it runs still; and it sees what was there.
+    assert_eq!(engine.bytes(), bytes);
+    assert_eq!([0, 1, 2, 3].map(|key| see(&mut long, rows, key)), [Some(1999), Some(1997), Some(1998), Some(0)]);
+    long.commit().expect("a reader always commits");
+    let versions = late.versions();
+    assert!(versions.collected_early > 20_000, "{versions:?}");
+    assert!(versions.alive() < 100, "{versions:?}");
+}
+
+#[test]
+fn what_a_long_transaction_cannot_need_is_reused_meanwhile() {
+    long_transactions_keep_what_they_need::<Mvto<Native>>();
+    long_transactions_keep_what_they_need::<Cicada<Native>>();
+    long_transactions_keep_what_they_need::<SnapshotIsolation<Native>>();
+    long_transactions_keep_what_they_need::<Ermia<Native>>();
+    long_transactions_keep_what_they_need::<Hekaton<Native>>();
+}
+
+fn who_is_hit_is_protected<P: Protocol<Native>>(setting: (&str, &str)) {
+    let [collect, interval] = AGGRESSIVE;
+    let World { ref rows, workers: [ref mut early, ref mut late], .. } =
+        World::<P>::new(&[collect, interval, setting, ("versions.max", "0")]);
+    let mut value = 0;
+    let mut churn = |late: &mut Worker<P, Native>| {
+        (0..100).for_each(|_| {
+            value += 1;
+            write(late, rows, value % 3, value);
+        });
+    };
+    let mut outcomes = Vec::new();
+    for _ in 0..10 {
+        let mut long = early.begin();
+        let before = long.read_row(rows, 1, Projection::WHOLE).map(|row| row.map(|row| row[1]));
+        churn(late);
+        let after = long.read_row(rows, 1, Projection::WHOLE).map(|row| row.map(|row| row[1]));
+        let outcome = after.and_then(|after| {
+            assert_eq!(Ok(after), before);
+            long.commit()
+        });
+        outcomes.push(outcome.map_err(|abort| abort.reason));
+        if outcome.is_ok() {
+            break;
+        }
+    }
+    let gone = Err(AbortReason::VersionCollected);
+    assert!(outcomes.len() <= 5, "{outcomes:?}");
+    assert!(outcomes.starts_with(&[gone; 3]), "{outcomes:?}");
+    assert_eq!(outcomes.last(), Some(&Ok(())));
+    // The next one has no privilege.
+    let mut long = early.begin();
+    assert!(long.read_row(rows, 1, Projection::WHOLE).is_ok());
+    churn(late);
+    let outcome = long.read_row(rows, 1, Projection::WHOLE).map(|_| ());
+    assert_eq!(outcome.map_err(|abort| abort.reason), gone);
+}
+
+#[test]
+fn who_misses_versions_again_and_again_is_protected() {
+    who_is_hit_is_protected::<Mvto<Native>>(AGGRESSIVE[0]);
+    // A clock that is ahead of the others' sees commits that come later.
+    who_is_hit_is_protected::<Cicada<Native>>(("cicada.boost_ns", "0"));
+    who_is_hit_is_protected::<SnapshotIsolation<Native>>(AGGRESSIVE[0]);
+    who_is_hit_is_protected::<Ermia<Native>>(AGGRESSIVE[0]);
+    who_is_hit_is_protected::<Hekaton<Native>>(AGGRESSIVE[0]);
+}
+
+/// What a transaction sees of a row before and after its version was taken out from between an older one, which somebody protected needs, and the newest.
+fn beyond_a_gap<P: Protocol<Native>>() -> [Result<Option<u64>, AbortReason>; 2] {
+    let [collect, interval] = AGGRESSIVE;
+    let World { ref engine, ref rows, workers: [ref mut early, ref mut late] } =
+        World::<P>::new(&[collect, interval, ("versions.max", "0")]);
+    let mut value = 0;
+    let mut churn = |late: &mut Worker<P, Native>| {
+        (0..100).for_each(|_| {
+            value += 1;
+            write(late, rows, 1, value);
+        });
+    };
+    let read = |tx: &mut Transaction<'_, P, Native>| {
+        tx.read_row(rows, 1, Projection::WHOLE).map(|row| row.map(|row| row[1])).map_err(|abort| abort.reason)
+    };
+    for _ in 0..3 {
+        let mut long = early.begin();
+        let _ = read(&mut long);
+        churn(late);
+        assert_eq!(read(&mut long), Err(AbortReason::VersionCollected));
+    }
+    let mut protected = early.begin();
+    let before = read(&mut protected);
+    churn(late);
+    assert_eq!(read(&mut protected), before);
+    let mut third = engine.worker().expect("a slot");
+    let mut long = third.begin();
+    let seen = [read(&mut long), {
+        churn(late);
+        read(&mut long)
+    }];
+    assert_eq!(read(&mut protected), before);
+    protected.commit().expect("a reader always commits");
+    seen
+}
+
+#[test]
+fn a_version_that_was_taken_out_is_missed_and_not_another_read_instead() {
+    let sound = beyond_a_gap::<SnapshotIsolation<Native>>();
+    assert_eq!(sound[1], Err(AbortReason::VersionCollected));
+    struct Broken;
+    impl crate::fault::Faults for Broken {
+        const IGNORE_GAPS: bool = true;
+    }
+    let broken = beyond_a_gap::<SnapshotIsolation<Native, Broken>>();
+    assert!(broken[1].is_ok() && broken[1] != broken[0], "{broken:?}");
+}
+
+#[test]
+fn what_was_not_there_yet_is_not_missed() {
+    let World { ref engine, ref rows, workers: [ref mut early, ref mut late] } =
+        World::<SnapshotIsolation<Native>>::new(&AGGRESSIVE);
+    let mut long = early.begin();
+    assert_eq!(see(&mut long, rows, 1), Some(0));
+    let inserted = late.run(|tx| Ok(tx.insert_row(rows, 33)?.map(|row| row.copy_from_slice(&[33, 5])).is_some()));
+    assert_eq!(inserted, Ok(true));
+    (0..100).for_each(|value| write(late, rows, 33, value));
+    assert_eq!(see(&mut long, rows, 33), None);
+    // Others that begin between have versions of their own.
+    let mut third = engine.worker().expect("a slot");
+    let mut other = third.begin();
+    assert_eq!(see(&mut other, rows, 33), Some(99));
+    (100..200).for_each(|value| write(late, rows, 33, value));
+    assert_eq!((see(&mut other, rows, 33), see(&mut long, rows, 33)), (Some(99), None));
+    other.commit().expect("a reader always commits");
+    long.commit().expect("a reader always commits");
+}
+
+#[test]
+fn versions_of_a_worker_that_is_gone_are_reused_by_others() {
+    let World { ref engine, ref rows, workers: [ref mut early, ref mut late] } =
+        World::<SnapshotIsolation<Native>>::new(&AGGRESSIVE);
+    let mut long = early.begin();
+    assert_eq!(see(&mut long, rows, 1), Some(0));
+    let mut third = engine.worker().expect("a slot");
+    (0..10).for_each(|key| write(&mut third, rows, key, 1));
+    let made = third.versions().made;
+    drop(third);
+    // The long one needs each of them.
+    (0..100).for_each(|_| write(late, rows, 0, 2));
+    assert_eq!(see(&mut long, rows, 9), Some(0));
+    long.commit().expect("a reader always commits");
+    early.go_offline();
+    (0..100).for_each(|_| write(late, rows, 0, 3));
+    let versions = late.versions();
+    assert_eq!(made, 10);
+    assert!(versions.collected > versions.made, "{versions:?}");
+}
+
+/// Threads that write pairs of rows, and two that read all of them, for long: each sees pairs of one write, and the same twice.
+fn long_readers_among_writers<P: Protocol<Native>>(settings: &[(&str, &str)]) {
+    const PAIRS: u64 = 8;
+    const TRANSACTIONS: u64 = 3000;
+    let World { engine, rows, workers } = World::<P>::new(settings);
+    drop(workers);
+    let mut loader = engine.loader().expect("a slot");
+    for key in 10..2 * PAIRS {
+        assert!(loader.insert(&rows, key, |row| row.copy_from_slice(&[key, 0])).expect("memory"));
+    }
+    drop(loader);
+    let writers = std::sync::atomic::AtomicUsize::new(2);
+    std::thread::scope(|scope| {
+        for writer in 0..2u64 {
+            let (engine, rows, writers) = (&engine, &rows, &writers);
+            scope.spawn(move || {
+                let mut worker = engine.worker().expect("a slot");
+                for number in 1..=TRANSACTIONS {
+                    let pair = (number * 7 + writer * 3) % PAIRS;
+                    let value = number * 2 + writer;
+                    while worker
+                        .run(|tx| {
+                            for key in [2 * pair, 2 * pair + 1] {
+                                tx.write_row(rows, key, Groups::ALL)?
+                                    .expect("it is there")
+                                    .copy_from_slice(&[key, value]);
+                            }
+                            Ok(())
+                        })
+                        .is_err()
+                    {
+                        std::thread::yield_now();
+                    }
+                }
+                // Relaxed: only that it ends matters.
+                writers.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+            });
+        }
+        for _ in 0..2 {
+            let (engine, rows, writers) = (&engine, &rows, &writers);
+            scope.spawn(move || {
+                let mut worker = engine.worker().expect("a slot");
+                let mut committed = 0;
+                while writers.load(std::sync::atomic::Ordering::Relaxed) > 0 || committed == 0 {
+                    let seen = worker.run(|tx| {
+                        let mut all = [[0; 2 * PAIRS as usize]; 2];
+                        for round in &mut all {
+                            for key in 0..2 * PAIRS {
+                                let row = tx.read_row(rows, key, Projection::WHOLE)?.expect("it is there");
+                                assert_eq!(row[0], key, "a row of another key");
+                                round[key as usize] = row[1];
+                                std::thread::yield_now();
+                            }
+                        }
+                        Ok(all)
+                    });
+                    if let Ok([first, again]) = seen {
+                        committed += 1;
+                        assert_eq!(first, again);
+                        first.chunks(2).for_each(|pair| assert_eq!(pair[0], pair[1]));
+                    }
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn long_readers_see_one_state_whatever_is_collected() {
+    let [collect, interval] = AGGRESSIVE;
+    for max in ["0", "1", "3"] {
+        let settings = [collect, interval, ("versions.max", max)];
+        long_readers_among_writers::<Mvto<Native>>(&settings);
+        long_readers_among_writers::<Cicada<Native>>(&settings);
+        long_readers_among_writers::<SnapshotIsolation<Native>>(&settings);
+        long_readers_among_writers::<Ermia<Native>>(&settings);
+        long_readers_among_writers::<Hekaton<Native>>(&settings);
+    }
 }
 
 /// Two read a row of the other and write their own; whether both commit.

@@ -29,7 +29,7 @@ mod preset;
 mod tests;
 mod wheel;
 
-use contend_machine::{Machine, Native, Phase, PhaseTimes};
+use contend_machine::{Cycles, Machine, Native, Phase, PhaseTimes};
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use serde::{Deserialize, Serialize};
 
@@ -466,6 +466,10 @@ impl Chip {
 
     pub(crate) fn fence(chip: Handle<Chip>) {
         chip.with(|chip| chip.clock += u64::from(chip.preset.core.fence_cycles));
+    }
+
+    pub(crate) fn idle(chip: Handle<Chip>, cycles: Cycles) {
+        chip.with(|chip| chip.clock += cycles);
     }
 
     pub(crate) fn work(chip: Handle<Chip>, instructions: u32) {

@@ -1,0 +1,97 @@
+//! What protocols have in common whose transactions see the state at their begin.
+
+use contend_engine::{Context, Record};
+use contend_machine::{Activity, Atomic64, Machine, Ordering};
+use crossbeam_utils::CachePadded;
+
+use super::collect::{CollectOptions, Collector};
+use super::{Claims, DECIDING, UNSTAMPED};
+
+/// The one counter that orders the commits where transactions see the state at their begin.
+///
+/// A transaction that began at time `b` sees the commits up to `b`, also those that are still installing: a committing writer says so in its
+/// claims *before* it takes its timestamp, and a reader that meets such a claim waits. Whose claim does not say so yet takes its timestamp
+/// after the reader took its own, and is not seen.
+#[derive(Debug)]
+pub(crate) struct Commits<M: Machine> {
+    /// The timestamp of the last.
+    last: CachePadded<M::U64>,
+}
+
+impl<M: Machine> Commits<M> {
+    pub(crate) fn new() -> Self {
+        Commits { last: CachePadded::new(M::U64::new(DECIDING)) }
+    }
+
+    /// The timestamp of the last commit.
+    #[inline(always)]
+    pub(crate) fn last(&self) -> u64 {
+        // SeqCst: comes before every look at a claim that follows; pairs with `stamp`, where it comes after what the claims say.
+        self.last.load(Ordering::SeqCst)
+    }
+
+    /// Takes the timestamp of a commit, which the claims tell from now on.
+    #[inline(always)]
+    pub(crate) fn stamp(&self, claims: &Claims<M>) -> u64 {
+        claims.say(DECIDING);
+        let phase = M::phase();
+        M::enter(phase.doing(Activity::Timestamp));
+        M::step("timestamp");
+        // SeqCst: comes after what the claims say; see `last`.
+        let stamp = self.last.fetch_add(1, Ordering::SeqCst) + 1;
+        M::enter(phase);
+        claims.say(stamp);
+        stamp
+    }
+}
+
+/// What the workers share: the order of commits, and when old versions are reused.
+#[derive(Debug)]
+pub(crate) struct Snapshots<M: Machine> {
+    pub(crate) commits: Commits<M>,
+    collector: Collector<M>,
+}
+
+/// A worker's part.
+#[derive(Debug)]
+pub(crate) struct Snapshot<M: Machine> {
+    /// The last commit that the transaction sees.
+    pub(crate) begin: u64,
+    /// What the worker's claims are before the commit.
+    pub(crate) claim: u64,
+    pub(crate) claims: Claims<M>,
+}
+
+impl<M: Machine> Snapshots<M> {
+    pub(crate) fn new(options: CollectOptions) -> Self {
+        Snapshots { commits: Commits::new(), collector: Collector::new(options, 0) }
+    }
+
+    /// Makes room for workers numbered below `workers`, before anybody has begun.
+    pub(crate) fn prepare(&mut self, workers: usize) {
+        self.collector = self.collector.resized(workers);
+    }
+
+    pub(crate) fn of_worker(&self, worker: usize) -> Snapshot<M> {
+        let claims = Claims::new(self.collector.of_worker(worker));
+        Snapshot { begin: 0, claim: UNSTAMPED | (worker as u64 + 1), claims }
+    }
+
+    /// A transaction begins.
+    #[inline(always)]
+    pub(crate) fn begin(&self, cx: &mut Context<M>, own: &mut Snapshot<M>) {
+        self.collector.begin(cx, &mut own.claims.replaced, || self.commits.last());
+        own.begin = self.commits.last();
+        self.collector.began(&own.claims.replaced, own.begin);
+    }
+
+    /// How many old versions of a record's first cell are kept.
+    pub(crate) fn older_versions(&self, record: Record<M>) -> u64 {
+        self.collector.older_versions(record)
+    }
+
+    /// The worker pauses.
+    pub(crate) fn rest(&self, cx: &mut Context<M>, own: &mut Snapshot<M>) {
+        self.collector.rest(cx, &mut own.claims.replaced);
+    }
+}
