@@ -11,7 +11,7 @@
 //! | 0 | flags ([`crate::flags`]; locked: the row is being overwritten); above them the timestamp of the version | the same |
 //! | 1 | the *claim*: who is going to write the next version; 0 if nobody is | its *end*: the timestamp of the version that replaced it |
 //! | 2 | the timestamp of the youngest read, where the protocol has use for it | what the one that replaced it has left (`ermia`) |
-//! | 3 | where the cell is in the newest copy: [`chain`] | in the next older one |
+//! | 3 | where the cell is in the newest copy (`versions::chain`) | in the next older one |
 //! | 4 | of a tombstone: the epoch in which it was deleted | of which cell it is a copy |
 //!
 //! **A version at a time.** Versions are written in the order of their timestamps: who comes with an older one than the newest aborts. (So do

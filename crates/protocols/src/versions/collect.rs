@@ -16,11 +16,11 @@
 //! databases with CCBench", VLDB 2020, section 7.3). One transaction that runs for long keeps all from being reused that is replaced meanwhile, though
 //! it can need but one version of each record. So who looks at the slots tells those that run for more than an interval, with their timestamps,
 //! from the others, of whom no one is before the *horizon*. What was replaced by the horizon is needed only by those few: it is taken out of the middle
-//! of its chain and reused, unless one of their timestamps lies between its begin and its end. ([`Sweep`]; the chain: [`super::chain`].)
+//! of its chain and reused, unless one of their timestamps lies between its begin and its end. (`Sweep`; the chain: `versions::chain`.)
 //! Of each record at most `versions.max` versions are kept for them, the youngest. Who needs another finds it gone, aborts
 //! (`version_collected`), and begins anew with a fresh timestamp.
 //!
-//! **Nobody starves.** A worker whose transaction was hit so [`PATIENCE`] times in a row is *protected*, one at a time and those first that were hit most often:
+//! **Nobody starves.** A worker whose transaction was hit three times in a row is *protected*, one at a time and those first that were hit most often:
 //! what its transaction needs is kept, whatever `versions.max` says, until it has ended. So of a record there are at most
 //! `versions.max` + 1 old versions, and those of the last two or three intervals.
 //!
