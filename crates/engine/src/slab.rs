@@ -14,6 +14,9 @@ use crate::record::Record;
 
 /// The first chunk of an arena; each further one is twice as large, up to [`CHUNK_BYTES_MAX`].
 const CHUNK_BYTES_MIN: usize = 16 << 10;
+/// An arena's list of free records has room for so many from the start: more than the old versions that a worker makes until they are collected, so
+/// that it need not grow later.
+const FREE_AT_FIRST: usize = 1024;
 /// Two huge pages: with more, much of an arena's last chunk would be empty.
 const CHUNK_BYTES_MAX: usize = 4 << 20;
 const HUGE_PAGE: usize = 2 << 20;
@@ -89,6 +92,9 @@ impl<M: Machine> Arena<M> {
 
     /// Takes a record back, to be handed out again.
     pub(crate) fn release(&mut self, record: Record<M>) {
+        if self.free.capacity() == 0 {
+            self.free.reserve(FREE_AT_FIRST);
+        }
         self.free.push(record);
     }
 }

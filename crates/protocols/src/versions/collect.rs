@@ -67,6 +67,8 @@ options! {
 
 /// A worker looks at the clock once in so many transactions.
 const LOOK_EVERY: u32 = 8;
+/// A worker has room for so many versions that wait from the start: those of three intervals, and some.
+const WAITING_AT_FIRST: usize = 1024;
 /// In a slot: this worker pauses.
 const PAUSED: u64 = u64::MAX;
 /// No transaction's timestamp.
@@ -242,7 +244,7 @@ impl<M: Machine> Collector<M> {
             begun: 0,
             hits: 0,
             again: false,
-            waiting: VecDeque::with_capacity(256),
+            waiting: VecDeque::with_capacity(WAITING_AT_FIRST),
             sweep: Sweep {
                 horizon: 0,
                 needed: Vec::new(),
