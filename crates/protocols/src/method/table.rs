@@ -144,7 +144,7 @@ pub const METHODS: &[MethodInfo] = &[
     },
     MethodInfo {
         name: "collection",
-        meaning: "when an old version is reused: as soon as no transaction runs that began before it was replaced, or two epochs later; or also while one does that can not need it",
+        meaning: "when an old version is reused: as soon as no transaction runs that began before it was replaced, or two epochs later; or also while one runs that cannot need it",
         options: &["versions.collect", "versions.interval_us", "versions.max"],
         otherwise: &[
             (&["silo"], No("snapshots are of epochs, and so is what is kept for them")),
