@@ -234,10 +234,12 @@ impl<P: Control<M>, M: Machine> Engine<P, M> {
     /// A worker. `None` if `workers_max` workers are there.
     pub fn worker(self: &Arc<Self>) -> Option<Worker<P, M>> {
         let slot = self.epochs.register()?;
+        let mut writes = WriteSet::default();
+        writes.reorders_updates = self.protocol.reorders_updates();
         Some(Worker {
             cx: Context {
                 worker: slot,
-                writes: WriteSet::default(),
+                writes,
                 nodes: NodeSet::default(),
                 scratch: vec![0; 16],
                 declaration: Declaration::new(self.protocol.info().needs),

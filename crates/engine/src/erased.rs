@@ -36,6 +36,7 @@ trait Behind<M: Machine>: Send + Sync {
     fn meta_words(&self) -> usize;
     fn prepare(&mut self, workers: usize, partitions: usize);
     fn wants_declarations(&self) -> bool;
+    fn reorders_updates(&self) -> bool;
     fn local(&self, worker: usize) -> AnyLocal;
     fn init(&self, cells: Cells<M>, initial: Initial);
     fn begin(&self, cx: &mut Context<M>, local: &mut AnyLocal) -> Result<(), Abort>;
@@ -94,6 +95,10 @@ macro_rules! forward {
                 Control::wants_declarations(self)
             }
 
+            fn reorders_updates(&self) -> bool {
+                Control::reorders_updates(self)
+            }
+
             fn local(&self, worker: usize) -> AnyLocal {
                 Box::new(Control::local(self, worker))
             }
@@ -136,6 +141,10 @@ macro_rules! forward {
 
             fn wants_declarations(&self) -> bool {
                 self.0.wants_declarations()
+            }
+
+            fn reorders_updates(&self) -> bool {
+                self.0.reorders_updates()
             }
 
             fn local(&self, worker: usize) -> AnyLocal {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use contend_index::KeyWords;
 use contend_machine::Machine;
 
-use crate::sets::{WriteKind, WriteSet};
+use crate::sets::{Base, WriteKind, WriteSet};
 use crate::table::TableCore;
 
 /// Who wrote a version: a transaction's number, or 0 for a row that was loaded.
@@ -61,6 +61,8 @@ pub enum Operation {
         over: Version,
         /// Whether the key was absent before.
         insert: bool,
+        /// Whether it is an update that may come before or after others that commute with it ([`crate::Update::commutes`]).
+        commutes: bool,
         /// A fingerprint of the row; of the transaction's last write of the key only.
         value: Option<u64>,
     },
@@ -123,10 +125,12 @@ impl Recording {
             let part = Part::of(table, cell.cell);
             let value = (write.kind != WriteKind::Delete)
                 .then(|| fingerprint(&writes.image(cell.position)[table.cell_words(cell.cell)]));
-            // Updates have read what they were applied to.
-            if let Some((version, value)) = cell.base {
+            if let Some(Base::Read(version, value)) = cell.base {
                 operations.push(Operation::Read { part, key, version, value });
-                operations.push(Operation::Write { part, key, over: 0, insert: false, value: None });
+            }
+            if let Some(base) = cell.base {
+                let commutes = matches!(base, Base::Unread);
+                operations.push(Operation::Write { part, key, over: 0, insert: false, commutes, value: None });
             }
             installed.insert((part, key), (cell.over, value));
         }

@@ -59,7 +59,7 @@ pub use row::{Column, ColumnInfo, Columns, Projection, Row, Span, Whole};
 pub use table::{OutOfMemory, Table, TableCore, TableSpec, TypedTable};
 pub use transaction::Transaction;
 pub use txn::Txn;
-pub use update::{Number, RowUpdate, Update};
+pub use update::{AddToWord, Number, RowUpdate, Update};
 
 /// What the code made by `#[derive(Row)]` names, so that a user needs no dependency for it.
 #[doc(hidden)]

@@ -378,6 +378,12 @@ pub trait Control<M: Machine>: Sized + Send + Sync + 'static {
         self.info().needs != Needs::Nothing
     }
 
+    /// Whether updates that commute ([`crate::Update::commutes`]) may be applied in another order than that of the transactions. A recorded
+    /// history then says of them that they do, and not what they were applied to.
+    fn reorders_updates(&self) -> bool {
+        false
+    }
+
     /// The state of a worker.
     fn local(&self, worker: usize) -> Self::Local;
 

@@ -113,8 +113,9 @@ pub struct Write<M: Machine> {
     pub collect: bool,
     /// The groups of which the image holds the new words.
     pub(crate) image: Groups,
-    /// The groups that updates change at commit, and the updates.
+    /// The groups that updates change at commit; those of them that an update changes that does not commute; and the updates.
     merged: Groups,
+    ordered: Groups,
     updates: PendingList,
     table: NonNull<TableCore<M>>,
     /// Where the key's words and then the image's words begin in the arena.
@@ -146,6 +147,19 @@ impl<M: Machine> Write<M> {
         self.merged
     }
 
+    /// The numbers of the cells that are written.
+    #[inline(always)]
+    pub fn cell_numbers(&self) -> Groups {
+        self.table().cell_numbers(self.groups())
+    }
+
+    /// The numbers of the cells of which nothing is written but by updates at commit that commute ([`crate::Update::commutes`]).
+    #[inline(always)]
+    pub fn commuting(&self) -> Groups {
+        let ordered = self.table().cell_numbers(self.image.union(self.ordered));
+        self.table().cell_numbers(self.merged).without(ordered)
+    }
+
     /// The cells that are written.
     #[inline(always)]
     pub fn cells(&self) -> Cells<M> {
@@ -173,8 +187,17 @@ pub(crate) struct Installed {
     pub(crate) cell: usize,
     /// Who wrote the version that was replaced (0: loaded, or none).
     pub(crate) over: Version,
-    /// What updates were applied to: who wrote it, and its fingerprint.
-    pub(crate) base: Option<(Version, u64)>,
+    /// What updates were applied to.
+    pub(crate) base: Option<Base>,
+}
+
+/// What updates were applied to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Base {
+    /// Updates that were applied in the order of the transactions have read it: who wrote it, and its fingerprint.
+    Read(Version, u64),
+    /// Updates that commute are applied in any order.
+    Unread,
 }
 
 /// The records that a transaction will write, with the new rows, buffered until commit.
@@ -190,6 +213,8 @@ pub struct WriteSet<M: Machine> {
     order: Vec<u32>,
     /// The transaction, as its versions are signed in a recorded history.
     pub(crate) txn: u64,
+    /// Whether the protocol applies updates that commute in another order than that of the transactions ([`crate::Control::reorders_updates`]).
+    pub(crate) reorders_updates: bool,
     /// What was installed, if history is recorded.
     pub(crate) installed: Vec<Installed>,
 }
@@ -204,6 +229,7 @@ impl<M: Machine> Default for WriteSet<M> {
             pending: Pending::default(),
             order: Vec::new(),
             txn: 0,
+            reorders_updates: false,
             installed: Vec::new(),
         }
     }
@@ -233,6 +259,7 @@ impl<M: Machine> WriteSet<M> {
             collect: false,
             image: Groups::NONE,
             merged: Groups::NONE,
+            ordered: Groups::NONE,
             updates: None,
             table: NonNull::from(table),
             start,
@@ -247,6 +274,9 @@ impl<M: Machine> WriteSet<M> {
         let entry = &mut self.entries[position];
         debug_assert!(!entry.image.meets(groups), "the image holds what the update would change");
         entry.merged = entry.merged.union(groups);
+        if !update.commutes() {
+            entry.ordered = entry.ordered.union(groups);
+        }
         self.pending.push(&mut entry.updates, update);
     }
 
@@ -282,7 +312,7 @@ impl<M: Machine> WriteSet<M> {
         if entry.merged.meets(groups) {
             debug_assert!(groups.contains(entry.merged), "updates need all of their groups");
             self.pending.apply(entry.updates.take(), image);
-            entry.merged = Groups::NONE;
+            (entry.merged, entry.ordered) = (Groups::NONE, Groups::NONE);
         }
     }
 
@@ -304,7 +334,7 @@ impl<M: Machine> WriteSet<M> {
         entry.image = entry.image.union(groups);
         if entry.merged.meets(groups) {
             debug_assert!(groups.contains(entry.merged), "an update would be lost");
-            entry.merged = Groups::NONE;
+            (entry.merged, entry.ordered) = (Groups::NONE, Groups::NONE);
             entry.updates = None;
         }
     }
@@ -340,10 +370,11 @@ impl<M: Machine> WriteSet<M> {
     #[inline(always)]
     pub fn merge(&mut self, position: usize) {
         let entry = &mut self.entries[position];
-        let merged = std::mem::replace(&mut entry.merged, Groups::NONE);
-        if merged.is_empty() {
+        if entry.merged.is_empty() {
             return;
         }
+        let commuting = if self.reorders_updates { entry.commuting() } else { Groups::NONE };
+        let merged = std::mem::replace(&mut entry.merged, Groups::NONE);
         // SAFETY: as in `Write::table`; the borrow is not tied to the entry, which is changed below.
         let table = unsafe { entry.table.as_ref() };
         let payload = table.payload(entry.record);
@@ -356,7 +387,9 @@ impl<M: Machine> WriteSet<M> {
             // A cell of which the transaction also replaces something was read before.
             let read = table.cell_numbers(entry.image);
             for cell in table.cell_numbers(merged).without(read) {
-                self.installed.push(Installed { position, cell, over: 0, base: Some(base(table, payload, cell)) });
+                let commutes = commuting.contains(Groups::of(cell as u32));
+                let base = if commutes { Base::Unread } else { base(table, payload, cell) };
+                self.installed.push(Installed { position, cell, over: 0, base: Some(base) });
             }
         }
         self.pending.apply(entry.updates, image);
@@ -479,10 +512,10 @@ impl<M: Machine> WriteSet<M> {
 
 /// What updates are applied to in a cell: who wrote it, and its fingerprint. The caller holds the cell, or does not care.
 #[cold]
-fn base<M: Machine>(table: &TableCore<M>, payload: &[M::U64], cell: usize) -> (Version, u64) {
+fn base<M: Machine>(table: &TableCore<M>, payload: &[M::U64], cell: usize) -> Base {
     // Relaxed: the cell is held exclusively.
     let words: Vec<u64> = payload[table.cell_words(cell)].iter().map(|word| word.load(Ordering::Relaxed)).collect();
-    (payload[table.signature(cell)].load(Ordering::Relaxed), fingerprint(&words))
+    Base::Read(payload[table.signature(cell)].load(Ordering::Relaxed), fingerprint(&words))
 }
 
 /// Makes the image hold the whole of a record's only cell: a recorded history has the fingerprints of whole cells.

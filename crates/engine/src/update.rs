@@ -56,6 +56,12 @@ pub trait Update<R: Row>: Copy + Send + Sync + 'static {
     fn groups(&self) -> Groups;
     /// Changes a row.
     fn apply(&self, row: &mut R);
+
+    /// Whether it commutes with every update of the same groups of which this is true as well: in whatever order they are applied, the row is the
+    /// same. Additions do.
+    fn commutes(&self) -> bool {
+        false
+    }
 }
 
 /// Whole numbers, for [`Column::add`] and its kin. Arithmetic wraps around.
@@ -153,6 +159,12 @@ impl<R: Row, T: Number> Update<R> for Arithmetic<R, T> {
             },
         );
     }
+
+    /// Sums do. Maxima do among themselves, and not with sums.
+    #[inline(always)]
+    fn commutes(&self) -> bool {
+        matches!(self.operator, Operator::Add | Operator::Subtract)
+    }
 }
 
 impl<R: Row, T: Number> Column<R, T> {
@@ -239,16 +251,34 @@ macro_rules! tuple_of_updates {
                 let ($($update,)+) = self;
                 $($update.apply(row);)+
             }
+
+            #[inline(always)]
+            fn commutes(&self) -> bool {
+                let ($($update,)+) = self;
+                $($update.commutes())&&+
+            }
         }
     )*};
 }
 
 tuple_of_updates! { (A) (A B) (A B C) (A B C D) (A B C D E) (A B C D E F) }
 
+/// Adds to a word of a row that has no type; wraps around.
+#[derive(Clone, Copy, Debug)]
+pub struct AddToWord {
+    /// The group of the word.
+    pub groups: Groups,
+    /// Which word of the row.
+    pub word: usize,
+    /// What is added.
+    pub value: u64,
+}
+
 /// An update of a row that is known by its words only.
 #[derive(Clone, Copy, Debug)]
 pub struct RowUpdate<'a> {
     groups: Groups,
+    commutes: bool,
     operand: *const u8,
     operand_bytes: usize,
     apply: unsafe fn(*const u8, &mut [u64]),
@@ -262,9 +292,28 @@ impl<'a> RowUpdate<'a> {
         const { assert!(align_of::<U>() <= 8, "an update is aligned to 8 bytes at most") };
         RowUpdate {
             groups: update.groups(),
+            commutes: update.commutes(),
             operand: std::ptr::from_ref(update).cast(),
             operand_bytes: size_of::<U>(),
             apply: apply::<R, U>,
+            of: PhantomData,
+        }
+    }
+
+    /// An update of rows without a type.
+    #[inline(always)]
+    pub fn add_to_word(update: &'a AddToWord) -> Self {
+        unsafe fn apply(operand: *const u8, row: &mut [u64]) {
+            // SAFETY: the operand is this update's.
+            let update = unsafe { &*operand.cast::<AddToWord>() };
+            row[update.word] = row[update.word].wrapping_add(update.value);
+        }
+        RowUpdate {
+            groups: update.groups,
+            commutes: true,
+            operand: std::ptr::from_ref(update).cast(),
+            operand_bytes: size_of::<AddToWord>(),
+            apply,
             of: PhantomData,
         }
     }
@@ -273,6 +322,12 @@ impl<'a> RowUpdate<'a> {
     #[inline(always)]
     pub fn groups(self) -> Groups {
         self.groups
+    }
+
+    /// Whether it commutes with others that do ([`Update::commutes`]).
+    #[inline(always)]
+    pub(crate) fn commutes(self) -> bool {
+        self.commutes
     }
 }
 

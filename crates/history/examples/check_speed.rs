@@ -69,7 +69,7 @@ fn make(transactions: u64, keys: u64, scans: u64, stale: u64) -> History {
                 let seen = if is_stale { State::Version(before[key]) } else { seen };
                 ops.push(Op::Read { item, seen, value: None });
             } else {
-                ops.push(Op::Write { item, over: seen, delete: false, value: None });
+                ops.push(Op::Write { item, over: seen, delete: false, commutes: false, value: None });
                 if versions[key] != txn {
                     before[key] = std::mem::replace(&mut versions[key], txn);
                 }

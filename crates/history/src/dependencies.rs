@@ -11,7 +11,7 @@ use crate::anomaly::{Class, DependencyKind};
 use crate::explain;
 use crate::key_order::KeyOrder;
 use crate::model::{History, ItemId, Op, Scan, State, Value};
-use crate::versions::{NONE, Observed, StateId, VersionOrder};
+use crate::versions::{NONE, Observed, StateId, Version, VersionOrder};
 
 /// One dependency of transaction `to` on transaction `from` (places in the history).
 #[derive(Clone, Copy)]
@@ -115,13 +115,24 @@ struct Walk<'h, 'f, E> {
 impl<E: FnMut(Dependency)> Walk<'_, '_, E> {
     fn write_dependencies(&mut self) {
         let order = self.context.order;
-        for (state, version) in order.links() {
-            let (before, after) = (order.version(state), order.version(version));
-            if before.txn != after.txn {
-                let item = ItemId::from_index(after.item as usize);
-                let kind = DependencyKind::WriteWrite;
-                (self.edge)(Dependency { from: before.txn, to: after.txn, item, op: after.first_op, kind });
+        for (state, version) in order.links().filter(|&(_, version)| !order.version(version).joins) {
+            for before in order.fellows_before(state) {
+                for after in order.fellows_after(version) {
+                    // Where there is a group on either side somebody has read between them, who comes after all of one and before all of
+                    // the other.
+                    if before == state || after == version {
+                        self.write_dependency(order.version(before), order.version(after));
+                    }
+                }
             }
+        }
+    }
+
+    fn write_dependency(&mut self, before: &Version, after: &Version) {
+        if before.txn != after.txn {
+            let item = ItemId::from_index(after.item as usize);
+            let kind = DependencyKind::WriteWrite;
+            (self.edge)(Dependency { from: before.txn, to: after.txn, item, op: after.first_op, kind });
         }
     }
 
@@ -237,9 +248,11 @@ impl<E: FnMut(Dependency)> Walk<'_, '_, E> {
     /// The reader comes after the writer of `from` and before whoever ended `to` ([`NONE`]: not known).
     fn depend_on(&mut self, place: Place, item: ItemId, from: StateId, to: StateId, is_predicate: bool) {
         let order = self.context.order;
-        if let Some(version) = order.written(from).filter(|version| version.txn != place.txn) {
-            let kind = if is_predicate { DependencyKind::PredicateWriteRead } else { DependencyKind::WriteRead };
-            (self.edge)(Dependency { from: version.txn, to: place.txn, item, op: place.op, kind });
+        let kind = if is_predicate { DependencyKind::PredicateWriteRead } else { DependencyKind::WriteRead };
+        for version in order.fellows_before(from).map(|version| order.version(version)) {
+            if version.txn != place.txn {
+                (self.edge)(Dependency { from: version.txn, to: place.txn, item, op: place.op, kind });
+            }
         }
         if to != NONE {
             for version in order.successors(to) {
@@ -249,10 +262,11 @@ impl<E: FnMut(Dependency)> Walk<'_, '_, E> {
     }
 
     fn precede(&mut self, place: Place, item: ItemId, version: u32, is_predicate: bool) {
-        let to = self.context.order.version(version).txn;
-        if to != place.txn {
-            let kind = if is_predicate { DependencyKind::PredicateReadWrite } else { DependencyKind::ReadWrite };
-            (self.edge)(Dependency { from: place.txn, to, item, op: place.op, kind });
+        let kind = if is_predicate { DependencyKind::PredicateReadWrite } else { DependencyKind::ReadWrite };
+        for to in self.context.order.fellows_after(version).map(|version| self.context.order.version(version).txn) {
+            if to != place.txn {
+                (self.edge)(Dependency { from: place.txn, to, item, op: place.op, kind });
+            }
         }
     }
 

@@ -11,7 +11,8 @@
 //!
 //! Fields that a file may have, and that say more: of a miss `deleted_by`, of an insert `after`, of a scan `gone` (pairs of
 //! key and deleter) name the transaction whose delete left no row there, 0 if there never was one; `value` is a fingerprint
-//! of the row read or written. Fields may come in any order; unknown ones are skipped, and so are empty lines. An empty
+//! of the row read or written; `"commutes":true` says of a write that it was applied without a look at what it changed, as an addition is, and
+//! that other such writes of the key may come before it or after it with the same result. Fields may come in any order; unknown ones are skipped, and so are empty lines. An empty
 //! file is a history without a transaction.
 
 use std::borrow::Cow;
@@ -66,6 +67,8 @@ struct OpField<'a> {
     deleted_by: Option<u64>,
     #[serde(default, skip_serializing_if = "is_false")]
     delete: bool,
+    #[serde(default, skip_serializing_if = "is_false")]
+    commutes: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     value: Option<Value>,
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
@@ -194,7 +197,11 @@ impl History {
                     return Err(format!("a write's `version` is the transaction that writes, {txn}"));
                 }
                 let over = state(over, field.after, "after")?;
-                Ok(Op::Write { item, over, delete: field.delete, value: field.value.clone() })
+                let (delete, commutes) = (field.delete, field.commutes);
+                if commutes && (delete || over.is_absent()) {
+                    return Err("a write that `commutes` changes a row: it is no insert, and no delete".to_owned());
+                }
+                Ok(Op::Write { item, over, delete, commutes, value: field.value.clone() })
             }
             "scan" => self.intern_scan(table, field),
             other => Err(format!("unknown operation `{other}`: expected read, write or scan")),
@@ -234,11 +241,20 @@ impl History {
                     ..OpField::default()
                 }
             }
-            Op::Write { item, over, delete, value } => {
+            Op::Write { item, over, delete, commutes, value } => {
                 let (over, after) = state_fields(*over);
-                let (table, key, value) = (table(*item), Some(text(*item)), value.clone());
-                let (version, over, delete) = (Some(Some(txn)), Some(over), *delete);
-                OpField { op: "write".into(), table, key, version, over, after, delete, value, ..OpField::default() }
+                OpField {
+                    op: "write".into(),
+                    table: table(*item),
+                    key: Some(text(*item)),
+                    version: Some(Some(txn)),
+                    over: Some(over),
+                    after,
+                    delete: *delete,
+                    commutes: *commutes,
+                    value: value.clone(),
+                    ..OpField::default()
+                }
             }
             Op::Scan(scan) => {
                 let pairs = |list: &[(ItemId, u64)]| list.iter().map(|&(item, by)| (text(item), by)).collect();

@@ -16,6 +16,7 @@
 
 mod anomaly;
 mod check;
+mod commute;
 mod cycles;
 mod dependencies;
 mod explain;

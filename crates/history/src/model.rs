@@ -121,6 +121,9 @@ pub enum Op {
         over: State,
         /// Whether the write removed the row.
         delete: bool,
+        /// Whether it is an update that was applied without a look at what it changed, as an addition is: with every other such write of
+        /// the item it commutes.
+        commutes: bool,
         /// The row written.
         value: Option<Value>,
     },

@@ -12,6 +12,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::commute::{Commuting, Group};
 use crate::key_order::KeyOrder;
 use crate::model::{History, ItemId, Op, Scan, State, TableId, Value};
 
@@ -82,20 +83,25 @@ struct Row {
     value: Option<Value>,
     /// Whether its writer found no row.
     is_insert: bool,
+    /// The group of writes that commute of which some were the last to be applied, and how many.
+    group: Option<(usize, usize)>,
 }
 
 struct Replay<'h> {
     history: &'h History,
     keys: KeyOrder,
+    commuting: Commuting,
     rows: BTreeMap<RowPlace, Row>,
     /// Who may be called the deleter of a key that has no row, or had none before its row was inserted: several, if
     /// transactions inserted a row and deleted it again. 0: nobody, the key never existed; so it is by default.
     deleters: HashMap<ItemId, Vec<u64>>,
     /// By item: the last transaction that wrote it.
     last_writer: Vec<u64>,
-    /// The transaction that runs.
+    /// The transaction that runs, or [`NOBODY`] in the end.
     running: u64,
 }
+
+const NOBODY: u64 = u64::MAX;
 
 /// A difference within one transaction: the operation's item, expected, found.
 type Difference = (ItemId, String, String);
@@ -117,13 +123,20 @@ impl<'h> Replay<'h> {
                 })?;
             }
         }
+        replay.running = NOBODY;
         Ok(replay)
     }
 
     fn load(history: &'h History) -> Self {
-        let (keys, last_writer) = (KeyOrder::new(history), vec![0; history.item_count()]);
-        let mut replay =
-            Self { history, keys, rows: BTreeMap::new(), deleters: HashMap::new(), last_writer, running: 0 };
+        let mut replay = Self {
+            history,
+            keys: KeyOrder::new(history),
+            commuting: Commuting::new(history),
+            rows: BTreeMap::new(),
+            deleters: HashMap::new(),
+            last_writer: vec![0; history.item_count()],
+            running: 0,
+        };
         for transaction in history.transactions() {
             for op in &transaction.ops {
                 replay.load_met(transaction.txn, op);
@@ -152,7 +165,7 @@ impl<'h> Replay<'h> {
     }
 
     fn load_row(&mut self, item: ItemId) {
-        self.rows.insert(self.place(item), Row { version: 0, value: None, is_insert: false });
+        self.rows.insert(self.place(item), Row { version: 0, value: None, is_insert: false, group: None });
     }
 
     fn place(&self, item: ItemId) -> RowPlace {
@@ -176,12 +189,21 @@ impl<'h> Replay<'h> {
                 self.compare_state(*item, *seen)?;
                 value.as_ref().map_or(Ok(()), |value| self.compare_value(*item, value))
             }
-            Op::Write { item, over, delete, value } => {
-                if self.last_writer[item.index()] != self.running {
-                    self.compare_overwritten(*item, *over)?;
+            Op::Write { item, over, delete, value, .. } => {
+                let is_first = self.last_writer[item.index()] != self.running;
+                match self.commuting.group(*item, self.running) {
+                    Some((number, group)) => {
+                        let group = group.clone();
+                        self.update(*item, number, &group, is_first, value.clone())?;
+                    }
+                    None => {
+                        if is_first {
+                            self.compare_overwritten(*item, *over)?;
+                        }
+                        self.write(*item, *delete, value.clone());
+                    }
                 }
                 self.last_writer[item.index()] = self.running;
-                self.write(*item, *delete, value.clone());
                 Ok(())
             }
             Op::Scan(scan) => self.compare_scan(scan),
@@ -202,7 +224,39 @@ impl<'h> Replay<'h> {
             self.rows.remove(&place);
         } else {
             let is_insert = own.map_or(old.is_none(), |row| row.is_insert);
-            self.rows.insert(place, Row { version: txn, value, is_insert });
+            self.rows.insert(place, Row { version: txn, value, is_insert, group: None });
+        }
+    }
+
+    /// A write that commutes: one of a group, in whatever order.
+    fn update(
+        &mut self,
+        item: ItemId,
+        number: usize,
+        group: &Group,
+        is_first: bool,
+        value: Option<Value>,
+    ) -> Result<(), Difference> {
+        let place = self.place(item);
+        let row = self.rows.get(&place);
+        let applied = row.and_then(|row| row.group).filter(|(of, _)| *of == number).map(|(_, applied)| applied);
+        if applied.is_none() {
+            self.compare_overwritten(item, group.base)?;
+        }
+        let applied = applied.unwrap_or(0) + usize::from(is_first);
+        // What the last has left when all were applied.
+        let value = value.filter(|_| applied == group.size && group.last == self.running);
+        self.rows.insert(place, Row { version: self.running, value, is_insert: false, group: Some((number, applied)) });
+        Ok(())
+    }
+
+    /// Whether the row is what the transaction has left.
+    fn is_version(&self, item: ItemId, row: &Row, version: u64) -> bool {
+        match (row.group, self.commuting.group(item, row.version)) {
+            (Some((_, applied)), Some((_, group))) if self.last_writer[item.index()] != self.running => {
+                version == group.last && applied == group.size
+            }
+            _ => row.version == version,
         }
     }
 
@@ -220,7 +274,7 @@ impl<'h> Replay<'h> {
         let row = self.rows.get(&self.place(item));
         let deleters = self.deleters.get(&item).map_or(&[0][..], Vec::as_slice);
         let agrees = match (row, found) {
-            (Some(row), State::Version(version)) => row.version == version,
+            (Some(row), State::Version(version)) => self.is_version(item, row, version),
             (None, State::Absent) => true,
             // Of a key that the transaction itself deleted, whatever it says of older deletes is as good.
             (None, State::DeletedBy(_) | State::NeverExisted) if self.last_writer[item.index()] == self.running => true,

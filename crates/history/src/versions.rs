@@ -11,6 +11,7 @@
 
 use std::collections::HashMap;
 
+use crate::commute::Commuting;
 use crate::model::{History, ItemId, Op, State};
 
 /// A state of an item: a version's number, or an initial state's.
@@ -36,6 +37,8 @@ pub(crate) struct Version {
     pub(crate) live: bool,
     /// Whether it left the absence that it found.
     leaves_absence: bool,
+    /// Whether it commutes with the version before.
+    pub(crate) joins: bool,
 }
 
 /// Links that no version order can satisfy.
@@ -123,6 +126,7 @@ impl<'h> VersionOrder<'h> {
         order.find_predecessors();
         order.skip_empty_writes();
         order.link();
+        order.find_fellows();
         for item in 0..items {
             order.order_item(item);
         }
@@ -151,6 +155,20 @@ impl<'h> VersionOrder<'h> {
         let forks = if self.forks.is_empty() { None } else { self.forks.get(&state) };
         let first = Some(self.successor[state as usize]).filter(|&version| version != NONE);
         first.into_iter().chain(forks.into_iter().flatten().copied())
+    }
+
+    /// The version that is this state, and those before it that it commutes with.
+    pub(crate) fn fellows_before(&self, state: StateId) -> impl Iterator<Item = u32> + '_ {
+        let last = self.written(state).is_some().then_some(state);
+        std::iter::successors(last, |&version| self.version(version).joins.then(|| self.predecessor[version as usize]))
+    }
+
+    /// The version, and those after it that it commutes with.
+    pub(crate) fn fellows_after(&self, version: u32) -> impl Iterator<Item = u32> + '_ {
+        std::iter::successors(Some(version), |&version| {
+            self.versions.get(self.successor[version as usize] as usize).filter(|next| next.joins)?;
+            Some(self.successor[version as usize])
+        })
     }
 
     /// Every pair of a state and a version known to be later, close enough together to imply all others.
@@ -319,6 +337,14 @@ impl<'h> VersionOrder<'h> {
         }
     }
 
+    /// Notes which versions commute with those before them.
+    fn find_fellows(&mut self) {
+        let commuting = Commuting::new(self.history);
+        for version in &mut self.versions {
+            version.joins = commuting.joins(ItemId::from_index(version.item as usize), version.id);
+        }
+    }
+
     /// Puts the item's segments in order, as far as they have one, and notes when it had no row.
     fn order_item(&mut self, item: usize) {
         if !self.absence[item].ordered {
@@ -444,7 +470,9 @@ fn collect_versions(history: &History) -> (Vec<Version>, Vec<bool>) {
                     latest[index] = u32::try_from(versions.len()).expect("a history has fewer than 2^32 versions");
                     let item = u32::try_from(index).expect("items are numbered in 32 bits");
                     let (id, live) = (transaction.txn, !delete);
-                    versions.push(Version { id, txn, item, first_op: op, last_op: op, live, leaves_absence: false });
+                    let (first_op, last_op) = (op, op);
+                    let (leaves_absence, joins) = (false, false);
+                    versions.push(Version { id, txn, item, first_op, last_op, live, leaves_absence, joins });
                 }
             }
         }

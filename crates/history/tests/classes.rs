@@ -283,3 +283,23 @@ fn a_program_can_read_the_cycle() {
     assert_eq!((&step["dependency"], &step["operation"]), (&"predicate rw".into(), &"read".into()));
     assert!(step["version"].is_null());
 }
+
+#[test]
+fn updates_that_commute_are_ordered_by_who_reads_between_them() {
+    let add_late = || vec![read("y", 0), add("x", 1)];
+    let history = [vec![add("x", 0), write("y", 0)], add_late(), vec![read("x", 1)]];
+    assert_worst(&numbered(history), Class::GSingle, "read skew");
+    // And by a write between them, that commutes with none.
+    let history = [vec![add("x", 0), write("y", 0)], vec![read("y", 0), add("x", 3)], vec![write("x", 1)]];
+    assert!(!check(&numbered(history)).anomalies.is_empty());
+    // A transaction that also writes the row anew commutes with nobody.
+    let history = [vec![add("x", 0), write("y", 0)], vec![read("y", 0), write("x", 1), add("x", 2)]];
+    assert!(!check(&numbered(history)).anomalies.is_empty());
+}
+
+#[test]
+fn updates_that_commute_in_a_circle_are_broken() {
+    assert!(!check(&numbered([vec![add("x", 2)], vec![add("x", 1)]])).anomalies.is_empty());
+    assert!(!check(&numbered([vec![add("x", 0)], vec![add("x", 0)]])).anomalies.is_empty());
+    assert!(!check(&numbered([vec![add("x", 7)]])).anomalies.is_empty());
+}

@@ -80,8 +80,13 @@ fn what_is_inserted_and_deleted_at_once_leaves_nothing() {
     assert_clean(&numbered([never.clone(), vec![miss_after("x", 0), insert_after("x", 0)]]));
     assert_clean(&numbered([never, vec![miss_after("x", 1), insert_after("x", 1)]]));
     // Deletes of what was not there.
-    let blind =
-        || Act::Write { key: "x".into(), over: contend_history::State::NeverExisted, delete: true, value: None };
+    let blind = || Act::Write {
+        key: "x".into(),
+        over: contend_history::State::NeverExisted,
+        delete: true,
+        commutes: false,
+        value: None,
+    };
     assert_clean(&numbered([vec![blind()], vec![blind()], vec![insert_after("x", 0)]]));
 }
 
@@ -218,4 +223,15 @@ fn the_replay_finds_wrong_values_and_orders() {
     let history = numbered([vec![insert("x")], vec![scan("a", "z", &[])]]);
     let wrong = replay(&history, &[0, 1]).unwrap_err();
     assert_eq!(wrong.to_string(), "T2, operation 1, t/x: expected version 1, found no row");
+}
+
+#[test]
+fn updates_that_commute_have_no_order() {
+    // T2 saw y before T1 wrote it, and added to x after T1 did.
+    let late = [vec![add("x", 0), write("y", 0)], vec![read("y", 0), add("x", 1)], vec![read("x", 2)]];
+    assert_eq!(assert_clean(&numbered(late)).serial_order(), Some(&[1, 0, 2][..]));
+    // Whoever overwrites what they come to has seen them all.
+    let over =
+        [vec![add("x", 0), write("y", 0)], vec![read("y", 0), add("x", 1)], vec![write("x", 2)], vec![read("x", 3)]];
+    assert_eq!(assert_clean(&numbered(over)).serial_order(), Some(&[1, 0, 2, 3][..]));
 }

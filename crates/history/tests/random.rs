@@ -90,7 +90,8 @@ impl Serial {
         let is_insert = if is_own { row.is_insert } else { row.state.is_absent() };
         let value = Some(self.values);
         self.rows.insert(key, Row { state: State::Version(txn), value: self.values, is_insert });
-        Act::Write { key: name(key), over: self.told(row.state), delete: false, value }
+        let commutes = !row.state.is_absent() && self.random.random_bool(0.5);
+        Act::Write { key: name(key), over: self.told(row.state), delete: false, commutes, value }
     }
 
     fn delete(&mut self, txn: u64, key: u64) -> Act {
@@ -101,7 +102,7 @@ impl Serial {
             left = self.before_insert[&key];
         }
         self.rows.insert(key, Row { state: left, value: 0, is_insert: false });
-        Act::Write { key: name(key), over: row.state, delete: true, value: None }
+        Act::Write { key: name(key), over: row.state, delete: true, commutes: false, value: None }
     }
 
     fn scan(&mut self) -> Act {
@@ -204,7 +205,7 @@ fn damage(serial: &mut Serial) -> bool {
             *seen = if choice == 0 { State::deleted_by(any(random)) } else { State::Version(any(random)) };
         }
         Act::Write { .. } if choice == 0 && length > 1 => drop(acts.remove(op)),
-        Act::Write { delete, .. } if choice == 1 => *delete = !*delete,
+        Act::Write { delete, commutes, .. } if choice == 1 => (*delete, *commutes) = (!*delete, false),
         Act::Write { over, .. } if choice == 2 => *over = State::deleted_by(any(random)),
         Act::Write { over, .. } => *over = State::Version(any(random)),
         Act::Scan { seen, .. } if choice == 0 && !seen.is_empty() => {
@@ -360,6 +361,47 @@ fn of_snapshot_isolation_too_the_checker_says_what_a_search_says() {
     assert!(all_kinds || std::env::var("HISTORY_SEED").is_ok(), "{serializable} of 3000 serializable");
 }
 
+/// Transactions that do everything at once, and see everything at once: with updates that commute some orders are right that otherwise would not be.
+#[test]
+fn of_no_isolation_too_the_checker_says_what_a_search_says() {
+    let (mut serializable, mut thanks_to_commuting) = (0, 0);
+    for seed in seeds(3000) {
+        let history = run_without_isolation(seed, 3 + seed % 3, true);
+        let report = check(&history);
+        assert_eq!(report.anomalies.is_empty(), is_serializable(&history), "seed {seed}: {report}");
+        if report.anomalies.is_empty() {
+            replay(&history, report.serial_order().unwrap()).unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
+            serializable += 1;
+            let ordered = run_without_isolation(seed, 3 + seed % 3, false);
+            thanks_to_commuting += usize::from(!check(&ordered).anomalies.is_empty());
+        }
+    }
+    let all_kinds = (500..2500).contains(&serializable) && thanks_to_commuting > 100;
+    let counts = format!("{serializable} of 3000 serializable, {thanks_to_commuting} of them because updates commute");
+    assert!(all_kinds || std::env::var("HISTORY_SEED").is_ok(), "{counts}");
+}
+
+fn run_without_isolation(seed: u64, count: u64, commuting: bool) -> History {
+    let mut random = SmallRng::seed_from_u64(seed);
+    let keys = random.random_range(1..4_u64);
+    let mut versions = vec![0; keys as usize];
+    let mut transactions: Vec<_> = (1..=count).map(|txn| (txn, vec![])).collect();
+    for _ in 0..random.random_range(count..4 * count) {
+        let (txn, acts) = &mut transactions[random.random_range(0..count as usize)];
+        let key = random.random_range(0..keys);
+        let over = versions[key as usize];
+        let kind = random.random_range(0..5);
+        if kind == 0 {
+            acts.push(read(&name(key), over));
+            continue;
+        }
+        acts.push(if kind == 1 || !commuting { write(&name(key), over) } else { add(&name(key), over) });
+        versions[key as usize] = *txn;
+    }
+    transactions.shuffle(&mut random);
+    history(&transactions)
+}
+
 type States = BTreeMap<u64, State>;
 
 fn run_snapshot_isolation(seed: u64, count: u64) -> History {
@@ -396,7 +438,7 @@ fn run_snapshot_isolation(seed: u64, count: u64) -> History {
                     let delete = !old.is_absent() && random.random_bool(0.3);
                     let new = if delete { State::DeletedBy(*txn) } else { State::Version(*txn) };
                     own.insert(key, new);
-                    acts.push(Act::Write { key: name(key), over: old, delete, value: None });
+                    acts.push(Act::Write { key: name(key), over: old, delete, commutes: false, value: None });
                 }
                 _ => {
                     let written: Vec<u64> = (0..keys).filter(|key| own[key] != begin[key]).collect();

@@ -90,14 +90,16 @@ impl<P: Control<M>, M: Machine> Convert<'_, P, M> {
             Operation::Miss { part, key, deleted_by } => {
                 Op::Read { item: self.item(*part, key), seen: State::deleted_by(*deleted_by), value: None }
             }
-            Operation::Write { part, key, over, insert, value } => Op::Write {
+            Operation::Write { part, key, over, insert, commutes, value } => Op::Write {
                 item: self.item(*part, key),
                 over: if *insert { State::deleted_by(*over) } else { State::Version(*over) },
                 delete: false,
+                commutes: *commutes,
                 value: value.map(Value::Unsigned),
             },
             Operation::Delete { part, key, over } => {
-                Op::Write { item: self.item(*part, key), over: State::Version(*over), delete: true, value: None }
+                let (item, over) = (self.item(*part, key), State::Version(*over));
+                Op::Write { item, over, delete: true, commutes: false, value: None }
             }
             Operation::Scan { part, low, high, seen, gone, .. } => {
                 let (low, high) = (Some(self.item(*part, low)), Some(self.item(*part, high)));

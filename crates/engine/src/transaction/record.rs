@@ -96,7 +96,7 @@ impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
             self.note(if mode == Mode::Delete {
                 Operation::Delete { part, key, over: 0 }
             } else {
-                Operation::Write { part, key, over: 0, insert: false, value: None }
+                Operation::Write { part, key, over: 0, insert: false, commutes: false, value: None }
             });
         }
     }
@@ -122,7 +122,7 @@ impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
     pub(super) fn record_insert<K: Key>(&mut self, table: &Table<M, K>, key: K) {
         for cell in table.cell_numbers(Groups::ALL) {
             let (part, key) = (Part::of(table, cell), key.to_words());
-            self.note(Operation::Write { part, key, over: 0, insert: true, value: None });
+            self.note(Operation::Write { part, key, over: 0, insert: true, commutes: false, value: None });
         }
     }
 
