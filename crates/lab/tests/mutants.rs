@@ -15,6 +15,7 @@ use contend_protocols::fault::{FAULTS, Faults};
 use contend_protocols::hekaton::Hekaton;
 use contend_protocols::hstore::HStore;
 use contend_protocols::mocc::Mocc;
+use contend_protocols::mvcc::Mvcc;
 use contend_protocols::mvto::Mvto;
 use contend_protocols::no_wait::NoWait;
 use contend_protocols::occ::Occ;
@@ -162,6 +163,14 @@ mutants! {
         found FORGET_READS, "litmus-write-skew";
         found OVERTAKE_READS, "litmus-write-skew";
         found IGNORE_PREWRITES, "litmus-write-skew";
+        found FORGET_GAPS, "litmus-absent";
+    }
+    Mvcc<Simulated, Broken> {
+        found FORGET_READS, "litmus-updates", SPLIT;
+        found OVERTAKE_READS, "litmus-updates", SPLIT;
+        found TRUST_OLDER, "litmus-updates", SPLIT;
+        found REORDER_ANY, "litmus-updates", SPLIT;
+        found TRUST_COMMITTED, "litmus-lost-update";
         found FORGET_GAPS, "litmus-absent";
     }
     SnapshotIsolation<Simulated, Broken> {

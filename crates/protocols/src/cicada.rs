@@ -31,7 +31,6 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use contend_engine::sets::WriteKind;
 use contend_engine::{
     Abort, AbortReason, At, Cell, Cells, Change, Context, Control, Found, Groups, Info, Initial, Isolation, Leaf, Mode,
     Needs, Projection, Protocol, Record, Unlink, option_choices, options,
@@ -39,10 +38,9 @@ use contend_engine::{
 use contend_machine::{Atomic64, Machine, Ordering};
 
 use crate::fault::{Faults, Sound};
-use crate::flags::{ABSENT, UNLINKED};
 use crate::method::{Clock, Clocks};
 use crate::versions::collect::{Collect, CollectOptions, Collector};
-use crate::versions::{self, Claims, Seen, Version, View, mark_read, read_time, stamp_of};
+use crate::versions::{self, Optimistic, View, read_time, stamp_of};
 
 /// What a transaction does about a cell that an older one has claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,13 +92,9 @@ pub struct Cicada<M: Machine, F = Sound> {
 #[derive(Debug)]
 pub struct CicadaLocal<M: Machine> {
     clock: Clock<M>,
-    /// The transaction's timestamp.
-    own: u64,
-    /// Whether it sees a snapshot, of that time.
+    txn: Optimistic<M>,
+    /// Whether it sees a snapshot, of its time.
     reads_snapshot: bool,
-    /// The cells of which it has read the newest version.
-    seen: Vec<Seen<M>>,
-    claims: Claims<M>,
     /// Commits since the last abort.
     calm: u32,
     /// The writes, by their newest versions' timestamps, the last first.
@@ -116,56 +110,31 @@ impl<M: Machine, F: Faults> Cicada<M, F> {
         self.options.snapshots && !self.options.single_version
     }
 
-    /// Whether a transaction of this time has to wait for who has claimed a cell.
     #[inline(always)]
-    fn waits(own: u64) -> impl Fn(u64) -> bool {
-        move |claim| claim < own && !F::IGNORE_PREWRITES
-    }
-
-    /// Fails if the transaction comes too late to write these cells.
-    #[inline(always)]
-    fn look_ahead(&self, own: u64, cells: Cells<M>) -> Result<(), Abort> {
-        // Relaxed, all of them: a first look; the claim looks again.
-        let too_late = |cell: Cell<M>| {
-            stamp_of(cell.word().load(Ordering::Relaxed)) > own || read_time(cell).load(Ordering::Relaxed) > own
-        };
-        if self.options.early_abort && cells.into_iter().any(too_late) {
-            return Err(Abort::new(AbortReason::WriteLocked));
+    fn read_row(
+        &self,
+        cx: &mut Context<M>,
+        txn: &mut Optimistic<M>,
+        at: At<'_, M>,
+        columns: Projection<'_>,
+    ) -> Result<Found, Abort> {
+        let own = txn.own;
+        if self.options.pending == Pending::Abort
+            && at.cells(columns.groups()).any(|cell| versions::is_claimed(cell, own))
+        {
+            return Err(Abort::new(AbortReason::ReadLocked));
         }
-        Ok(())
-    }
-
-    /// Checks that what was read is what is there at the transaction's time.
-    #[inline(always)]
-    fn check(local: &CicadaLocal<M>) -> Result<(), Abort> {
-        M::step("check reads");
-        for &seen in &local.seen {
-            if F::TRUST_COMMITTED || versions::is_current(seen, local.own, Self::waits(local.own))? {
-                continue;
-            }
-            return Err(Abort::new(AbortReason::ReadValidation));
-        }
-        Ok(())
+        let view = View { newest_only: self.options.single_version, ..View::at::<F>(own) };
+        // What is older does not change.
+        txn.read::<F>(cx, at, columns, view, false)
     }
 
     /// Claims the cells of the write at this position.
     #[inline(always)]
-    fn claim(&self, cx: &Context<M>, local: &mut CicadaLocal<M>, position: usize) -> Result<(), Abort> {
+    fn claim(&self, cx: &Context<M>, txn: &mut Optimistic<M>, position: usize) -> Result<(), Abort> {
         let write = &cx.writes.entries()[position];
-        let own = local.own;
-        let waits = self.options.pending == Pending::Wait;
-        for cell in write.cells() {
-            let word = local.claims.claim(cell, own, |other| other < own && waits)?;
-            let needs_row = write.needs_row();
-            if word & UNLINKED != 0 || needs_row && word & ABSENT != 0 {
-                return Err(Abort::new(AbortReason::RecordGone));
-            }
-            // SeqCst: after the claim; see `mark_read`.
-            if stamp_of(word) > own || read_time(cell).load(Ordering::SeqCst) > own && !F::OVERTAKE_READS {
-                return Err(Abort::new(AbortReason::WriteLocked));
-            }
-        }
-        Ok(())
+        let (own, waits) = (txn.own, self.options.pending == Pending::Wait);
+        txn.claim::<F>(write, write.cells(), |other| other < own && waits)
     }
 }
 
@@ -212,10 +181,8 @@ impl<M: Machine, F: Faults> Control<M> for Cicada<M, F> {
     fn local(&self, worker: usize) -> Self::Local {
         CicadaLocal {
             clock: self.clocks.of_worker(worker),
-            own: 0,
+            txn: Optimistic::new(self.collector.of_worker(worker)),
             reads_snapshot: false,
-            seen: Vec::with_capacity(64),
-            claims: Claims::new(self.collector.of_worker(worker)),
             calm: 0,
             order: Vec::with_capacity(16),
         }
@@ -227,14 +194,14 @@ impl<M: Machine, F: Faults> Control<M> for Cicada<M, F> {
 
     #[inline(always)]
     fn begin(&self, cx: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
-        local.seen.clear();
-        local.reads_snapshot = self.wants_snapshots() && cx.declaration.is_read_only();
-        if let Some(low) = self.collector.begin(cx, &mut local.claims.replaced, || local.clock.now()) {
-            local.clock.begin_at(low);
+        let CicadaLocal { clock, txn, reads_snapshot, .. } = local;
+        *reads_snapshot = self.wants_snapshots() && cx.declaration.is_read_only();
+        if let Some(low) = self.collector.begin(cx, &mut txn.claims.replaced, || clock.now()) {
+            clock.begin_at(low);
         }
         let epoch = cx.began_in();
-        local.own = if local.reads_snapshot { local.clock.snapshot(epoch) } else { local.clock.stamp(epoch) };
-        self.collector.began(&local.claims.replaced, local.own);
+        txn.begin(if *reads_snapshot { clock.snapshot(epoch) } else { clock.stamp(epoch) });
+        self.collector.began(&txn.claims.replaced, txn.own);
         Ok(())
     }
 
@@ -246,30 +213,11 @@ impl<M: Machine, F: Faults> Control<M> for Cicada<M, F> {
         at: At<'_, M>,
         columns: Projection<'_>,
     ) -> Result<Found, Abort> {
-        let CicadaLocal { own, reads_snapshot, ref mut seen, .. } = *local;
-        let view = View { newest_only: self.options.single_version, ..View::at::<F>(own) };
-        if reads_snapshot {
+        if local.reads_snapshot {
+            let view = View::at::<F>(local.txn.own);
             return versions::read(cx, at, columns, view, |_| (), |_| false, |_| ());
         }
-        if self.options.pending == Pending::Abort
-            && at.cells(columns.groups()).any(|cell| versions::is_claimed(cell, own))
-        {
-            return Err(Abort::new(AbortReason::ReadLocked));
-        }
-        versions::read(
-            cx,
-            at,
-            columns,
-            view,
-            |_| (),
-            Self::waits(own),
-            |version| {
-                // What is older does not change.
-                if let Version::Newest(newest) = version {
-                    seen.push(newest);
-                }
-            },
-        )
+        self.read_row(cx, &mut local.txn, at, columns)
     }
 
     #[inline(always)]
@@ -284,27 +232,14 @@ impl<M: Machine, F: Faults> Control<M> for Cicada<M, F> {
         if local.reads_snapshot {
             return Err(Abort::new(AbortReason::Unsupported));
         }
-        at.record.prefetch_to_write();
-        match mode {
-            Mode::Blind | Mode::Merge => {
-                // Relaxed: a first look; the claim looks again.
-                let gone = |cell: Cell<M>| cell.word().load(Ordering::Relaxed) & (ABSENT | UNLINKED) != 0;
-                if at.cells(groups).any(gone) {
-                    // A miss is read. Should there be a row at the transaction's time, having read it costs nothing but the read.
-                    return self.read(cx, local, at, Projection::columns(&[], groups));
-                }
-                self.look_ahead(local.own, at.cells(groups)).map(|()| Found::Row)
-            }
-            Mode::Modify | Mode::Delete => {
-                let found = self.read(cx, local, at, Projection::of_groups(groups))?;
-                if found == Found::Row {
-                    self.look_ahead(local.own, at.cells(groups))?;
-                }
-                Ok(found)
-            }
-            // The engine has just read that it is absent; the check will see whether it still is.
-            Mode::Insert => Ok(Found::Absent),
-        }
+        let own = local.txn.own;
+        let too_late = |cell: Cell<M>| {
+            // Relaxed, both: a first look; the claim looks again.
+            let (word, read) = (cell.word().load(Ordering::Relaxed), read_time(cell).load(Ordering::Relaxed));
+            self.options.early_abort && (stamp_of(word) > own || read > own)
+        };
+        let read = |txn: &mut _, cx: &mut _, columns: Projection<'_>| self.read_row(cx, txn, at, columns);
+        local.txn.write(cx, at, groups, mode, read, too_late)
     }
 
     fn inserted(
@@ -316,20 +251,17 @@ impl<M: Machine, F: Faults> Control<M> for Cicada<M, F> {
     ) -> Result<(), Abort> {
         if local.reads_snapshot {
             // The placeholder is nobody's any more.
-            at.cells(Groups::ALL).for_each(|cell| local.claims.adopt(cell, local.own));
+            at.cells(Groups::ALL).for_each(|cell| local.txn.claims.adopt(cell, local.txn.own));
             return Err(Abort::new(AbortReason::Unsupported));
         }
-        if local.claims.adopt_at(at, change, local.own) > local.own && !F::FORGET_GAPS {
-            return Err(Abort::new(AbortReason::Phantom));
-        }
-        cx.nodes.follow(change)
+        local.txn.inserted::<F>(cx, at, change)
     }
 
     #[inline(always)]
     fn gap(&self, cx: &mut Context<M>, local: &mut Self::Local, leaf: Leaf<M>, version: u64) -> Result<(), Abort> {
         // What a snapshot lacks will not come: an insert is of a later time.
-        if !F::FORGET_GAPS && !local.reads_snapshot {
-            cx.nodes.add(leaf, version);
+        if !local.reads_snapshot {
+            local.txn.gap::<F>(cx, leaf, version);
         }
         Ok(())
     }
@@ -339,52 +271,40 @@ impl<M: Machine, F: Faults> Control<M> for Cicada<M, F> {
         if local.reads_snapshot {
             return Ok(());
         }
-        let is_calm = local.calm >= CALM_AFTER;
+        let CicadaLocal { txn, order, calm, .. } = local;
+        let is_calm = *calm >= CALM_AFTER;
         if self.options.precheck && !is_calm && !cx.writes.is_empty() {
-            Self::check(local)?;
+            txn.check::<F>()?;
         }
         // The pending versions.
         if self.options.sort && !is_calm {
-            local.order.clear();
+            order.clear();
             for (position, write) in cx.writes.entries().iter().enumerate() {
                 // Relaxed: a guess at what is contended.
-                local.order.push((stamp_of(write.record.first_cell().word().load(Ordering::Relaxed)), position));
+                order.push((stamp_of(write.record.first_cell().word().load(Ordering::Relaxed)), position));
             }
-            local.order.sort_unstable_by(|a, b| b.cmp(a));
-            for rank in 0..local.order.len() {
-                let (_, position) = local.order[rank];
-                self.claim(cx, local, position)?;
+            order.sort_unstable_by(|a, b| b.cmp(a));
+            for &(_, position) in &*order {
+                self.claim(cx, txn, position)?;
             }
         } else {
             for position in 0..cx.writes.len() {
-                self.claim(cx, local, position)?;
+                self.claim(cx, txn, position)?;
             }
         }
         if !self.options.single_version || cx.writes.entries().iter().any(|write| write.table().records_history()) {
-            local.claims.copy(cx, false)?;
+            txn.claims.copy(cx, &self.collector, false, txn.own)?;
         }
-        // What was read is read now, in the sight of all. A placeholder that stays absent was read, too: whoever inserts it next comes later.
-        if !F::FORGET_READS {
-            M::step("mark reads");
-            local.seen.iter().for_each(|&(cell, _)| mark_read(cell, local.own));
-            let unused = |write: &&contend_engine::sets::Write<M>| write.kind == WriteKind::Nothing;
-            for write in cx.writes.entries().iter().filter(unused) {
-                write.cells().for_each(|cell| mark_read(cell, local.own));
-            }
-        }
-        for (leaf, version) in cx.nodes.observed() {
-            versions::mark_leaf(leaf, version, local.own)?;
-        }
-        Self::check(local)?;
+        txn.validate::<F>(cx)?;
         if !cx.writes.is_empty() {
-            local.claims.install_all(cx, local.own, 0);
+            txn.claims.install_all(cx, txn.own, 0);
         }
-        local.calm = local.calm.saturating_add(1);
+        *calm = calm.saturating_add(1);
         Ok(())
     }
 
     fn abort(&self, _: &mut Context<M>, local: &mut Self::Local, reason: AbortReason) {
-        local.claims.abort(reason);
+        local.txn.claims.abort(reason);
         if reason.is_conflict() {
             local.clock.boost();
             local.calm = 0;
@@ -392,7 +312,7 @@ impl<M: Machine, F: Faults> Control<M> for Cicada<M, F> {
     }
 
     fn rest(&self, cx: &mut Context<M>, local: &mut Self::Local) {
-        self.collector.rest(cx, &mut local.claims.replaced);
+        self.collector.rest(cx, &mut local.txn.claims.replaced);
     }
 
     fn unlink(&self, cells: Cells<M>, oldest: u64) -> Unlink {

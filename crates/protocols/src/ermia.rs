@@ -249,7 +249,7 @@ impl<M: Machine, F: Faults> Control<M> for Ermia<M, F> {
                     }
                     seen.push((cell, word));
                 }
-                Version::Older(copy) => {
+                Version::Older(_, copy) => {
                     if !F::FORGET_CREATORS {
                         window.comes_after(stamp_of(copy.word));
                     }
@@ -319,7 +319,7 @@ impl<M: Machine, F: Faults> Control<M> for Ermia<M, F> {
         local.window.comes_before(stamp);
         Self::close(cx, local, stamp, stamp)?;
         let claims = &mut local.snapshot.claims;
-        claims.copy(cx, true)?;
+        claims.copy(cx, &self.snapshots.collector, true, u64::MAX)?;
         claims.install_all(cx, stamp, local.window.before);
         Ok(())
     }

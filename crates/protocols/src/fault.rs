@@ -42,6 +42,10 @@ faults! {
     WAIT_OUT_OF_ORDER,
     /// What was read is committed, and is not looked for again: a newer version of before the transaction's time goes unseen.
     TRUST_COMMITTED,
+    /// An older version that was read is not looked for again at the commit.
+    TRUST_OLDER,
+    /// Updates may come late whether or not they commute.
+    REORDER_ANY,
     /// Intervals are checked, but not moved on.
     FORGET_EXTENSION,
     /// The commit time may lie in an interval that others have read what is overwritten in.

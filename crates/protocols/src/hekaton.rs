@@ -142,7 +142,7 @@ impl<M: Machine, F: Faults> Control<M> for Hekaton<M, F> {
             |version| match version {
                 Version::Newest((_, word)) if word & UNLINKED != 0 => {}
                 Version::Newest(newest) => seen.push(newest),
-                Version::Older(_) => *is_late = true,
+                Version::Older(..) => *is_late = true,
             },
         )
     }
@@ -190,7 +190,7 @@ impl<M: Machine, F: Faults> Control<M> for Hekaton<M, F> {
         let stamp = self.snapshots.commits.stamp(&local.snapshot.claims);
         Self::check(cx, local, stamp)?;
         let claims = &mut local.snapshot.claims;
-        claims.copy(cx, false)?;
+        claims.copy(cx, &self.snapshots.collector, false, u64::MAX)?;
         claims.install_all(cx, stamp, 0);
         Ok(())
     }

@@ -16,6 +16,7 @@ pub mod hstore;
 pub mod locking;
 pub mod method;
 pub mod mocc;
+pub mod mvcc;
 pub mod mvto;
 pub mod no_wait;
 pub mod none;

@@ -209,7 +209,7 @@ impl<M: Machine, F: Faults> Control<M> for Mvto<M, F> {
                 }
             }
         }
-        local.claims.copy(cx, false)?;
+        local.claims.copy(cx, &self.collector, false, local.own)?;
         local.claims.install_all(cx, local.own, 0);
         Ok(())
     }

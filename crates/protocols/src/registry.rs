@@ -41,6 +41,7 @@ protocols! {
     crate::timestamp_ordering::TimestampOrdering<M>,
     crate::mvto::Mvto<M>,
     crate::cicada::Cicada<M>,
+    crate::mvcc::Mvcc<M>,
     crate::snapshot_isolation::SnapshotIsolation<M>,
     crate::ermia::Ermia<M>,
     crate::hekaton::Hekaton<M>,

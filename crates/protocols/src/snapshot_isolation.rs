@@ -138,7 +138,7 @@ impl<M: Machine, F: Faults> Control<M> for SnapshotIsolation<M, F> {
             return Ok(());
         }
         let claims = &mut local.0.claims;
-        claims.copy(cx, false)?;
+        claims.copy(cx, &self.snapshots.collector, false, u64::MAX)?;
         let stamp = self.snapshots.commits.stamp(claims);
         claims.install_all(cx, stamp, 0);
         Ok(())

@@ -12,7 +12,7 @@
 //! | 1 | the *claim*: who is going to write the next version; 0 if nobody is | its *end*: the timestamp of the version that replaced it |
 //! | 2 | the timestamp of the youngest read, where the protocol has use for it | what the one that replaced it has left (`ermia`) |
 //! | 3 | where the cell is in the newest copy (`versions::chain`) | in the next older one |
-//! | 4 | of a tombstone: the epoch in which it was deleted | of which cell it is a copy |
+//! | 4 | of a tombstone: the epoch in which it was deleted; of a row the timestamp of the last version that was more than an update (`mvcc`) | of which cell it is a copy |
 //!
 //! **A version at a time.** Versions are written in the order of their timestamps: who comes with an older one than the newest aborts. (So do
 //! Cicada by default, and DBx1000's MVCC.) A claim is a timestamp, if its transaction has one: readers that are younger wait for what
@@ -24,6 +24,7 @@
 mod chain;
 mod claims;
 pub mod collect;
+mod optimistic;
 mod snapshots;
 #[cfg(test)]
 mod tests;
@@ -38,6 +39,7 @@ use crate::optimistic::WAITS_MAX;
 use chain::older_than;
 pub(crate) use chain::{Older, older_at};
 pub(crate) use claims::Claims;
+pub(crate) use optimistic::Optimistic;
 pub(crate) use snapshots::{Snapshot, Snapshots};
 
 /// Metadata words of a cell.
@@ -70,6 +72,13 @@ pub(crate) fn claim_of<'a, M: Machine>(cell: Cell<M>) -> &'a M::U64 {
 pub(crate) fn read_time<'a, M: Machine>(cell: Cell<M>) -> &'a M::U64 {
     // SAFETY: as above.
     unsafe { cell.meta(2) }
+}
+
+/// The timestamp of the last version of a row that was written with regard to what was there, as an update that commutes is not.
+#[inline(always)]
+pub(crate) fn rewritten_at<'a, M: Machine>(cell: Cell<M>) -> &'a M::U64 {
+    // SAFETY: as above.
+    unsafe { cell.meta(4) }
 }
 
 fn deleted_in<'a, M: Machine>(cell: Cell<M>) -> &'a M::U64 {
@@ -112,8 +121,8 @@ pub(crate) type Seen<M> = (Cell<M>, u64);
 pub(crate) enum Version<M: Machine> {
     /// The newest, which may be replaced.
     Newest(Seen<M>),
-    /// A copy, which does not change.
-    Older(Older<M>),
+    /// An older one of the cell.
+    Older(Cell<M>, Older<M>),
 }
 
 /// Of when a reader sees the rows.
@@ -228,7 +237,7 @@ fn read_older<M: Machine>(
         let is_poisoned = cfg!(debug_assertions) && older.word & ABSENT == 0 && at.table.is_poisoned(version.record);
         if older.is_there() {
             debug_assert!(!is_poisoned, "a version is read that has been given back");
-            seen(Version::Older(older));
+            seen(Version::Older(cell, older));
             return Ok(older.word);
         }
     }

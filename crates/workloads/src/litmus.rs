@@ -43,6 +43,8 @@ pub enum Shape {
     Abort,
     /// Columns of different groups are read and changed.
     Groups,
+    /// Sums are added to without being read, and read; and a maximum is taken, which does not commute with that.
+    Updates,
     /// Anything.
     Random,
 }
@@ -50,7 +52,7 @@ pub enum Shape {
 option_choices!(Shape {
     Counter => "counter", LostUpdate => "lost-update", WriteSkew => "write-skew", ReadOnly => "read-only",
     LongFork => "long-fork", Absent => "absent", Scans => "scans", Reinsert => "reinsert", Index => "index",
-    Abort => "abort", Groups => "groups", Random => "random",
+    Abort => "abort", Groups => "groups", Updates => "updates", Random => "random",
 });
 
 options! {
@@ -88,6 +90,7 @@ pub const INFOS: &[WorkloadInfo] = &[
     info("litmus-index", "a row moves in a secondary index, and is looked up by it", &[("litmus.shape", "index")]),
     info("litmus-abort", "inserts and writes that are taken back", &[("litmus.shape", "abort")]),
     info("litmus-groups", "columns of different groups are read and changed", &[("litmus.shape", "groups")]),
+    info("litmus-updates", "sums are added to unread, read, and raised", &[("litmus.shape", "updates")]),
     info("litmus-random", "any operations on few keys", &[("litmus.shape", "random")]),
 ];
 
@@ -109,6 +112,8 @@ enum Step {
     AddLeft(u64),
     /// Adds to both columns without reading them.
     AddBoth(u64),
+    /// Raises the left column, unless it is larger, without reading it.
+    RaiseLeft(u64),
     ScanOther(u64, u64),
     InsertOther(u64),
     DeleteOther(u64),
@@ -116,8 +121,8 @@ enum Step {
 }
 
 use Step::{
-    AddBoth, AddLeft, Batch, Cancel, Delete, DeleteOther, Insert, InsertOther, Modify, ModifyRight, Read, ReadLeft,
-    ReadRight, Scan, ScanOther, Write,
+    AddBoth, AddLeft, Batch, Cancel, Delete, DeleteOther, Insert, InsertOther, Modify, ModifyRight, RaiseLeft, Read,
+    ReadLeft, ReadRight, Scan, ScanOther, Write,
 };
 
 /// Partitions of the keys, by their remainders.
@@ -155,6 +160,13 @@ impl Shape {
                 &[ReadLeft(0), ReadRight(1), ModifyRight(0)],
                 &[ReadRight(0), AddLeft(0), ModifyRight(1)],
                 &[AddBoth(0), AddLeft(0)],
+            ],
+            Shape::Updates => &[
+                &[ReadRight(1), AddLeft(0)],
+                &[AddLeft(0), ModifyRight(1)],
+                &[ReadLeft(0), ModifyRight(1)],
+                &[AddLeft(0)],
+                &[ReadRight(1), RaiseLeft(0)],
             ],
             Shape::Random => &[],
         }
@@ -326,7 +338,7 @@ impl<M: Machine> Workload<M> for Litmus<M> {
                     (&self.items, one..=one, false)
                 }
                 Write(key) | Modify(key) | Insert(key) | Delete(key) | ModifyRight(key) | AddLeft(key)
-                | AddBoth(key) => (&self.items, key..=key, true),
+                | AddBoth(key) | RaiseLeft(key) => (&self.items, key..=key, true),
                 Scan(low, high) => (&self.items, low..=high, false),
                 ScanOther(low, high) => (&self.others, low..=high, false),
                 InsertOther(key) | DeleteOther(key) => (&self.others, key..=key, true),
@@ -360,6 +372,7 @@ impl<M: Machine> Workload<M> for Litmus<M> {
                 ModifyRight(key) => _ = tx.modify_columns(items, key, Item::RIGHT, |right| *right += 1)?,
                 AddLeft(key) => _ = tx.update(items, key, Item::LEFT.add(1))?,
                 AddBoth(key) => _ = tx.update(items, key, (Item::LEFT.add(1), Item::RIGHT.add(1)))?,
+                RaiseLeft(key) => _ = tx.update(items, key, Item::LEFT.max(mark))?,
                 ScanOther(low, high) => _ = tx.scan(others, low..=high, usize::MAX, Direction::Forward, Whole, on)?,
                 InsertOther(key) => _ = tx.insert(others, key, row)?,
                 DeleteOther(key) => _ = tx.delete(others, key)?,

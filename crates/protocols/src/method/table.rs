@@ -40,7 +40,7 @@ pub const METHODS: &[MethodInfo] = &[
         otherwise: &[
             (&["2pl-nowait"], No("it never waits: that is the protocol")),
             (
-                &["2pl-waitdie", "2pl-woundwait", "bamboo", "hstore", "to", "mvto"],
+                &["2pl-waitdie", "2pl-woundwait", "bamboo", "hstore", "to", "mvto", "mvcc"],
                 No("who waits follows from the timestamps"),
             ),
             (&["si", "ermia", "hekaton"], No("a reader waits for commits only, and the second to write a row aborts")),
@@ -62,7 +62,7 @@ pub const METHODS: &[MethodInfo] = &[
         otherwise: &[
             (LOCKING, No("locks would be held meanwhile")),
             (
-                &["to", "mvto", "cicada"],
+                &["to", "mvto", "cicada", "mvcc"],
                 No("the transaction's timestamp is fixed at its beginning: the longer it takes, the later it comes"),
             ),
             (
@@ -92,6 +92,7 @@ pub const METHODS: &[MethodInfo] = &[
             (&["silo", "mocc", "tictoc", "cicada"], BuiltIn("part of the protocol")),
             (&["si", "ermia", "hekaton"], No("one counter says which commits a snapshot has")),
             (&["2pl-nowait", "2pl-dldetect", "2pl-ordered"], BuiltIn("the order is that of the locks")),
+            (&["mvcc"], No("one counter gives the timestamps")),
             (&["occ"], No("two timestamps in the order of real time are the protocol")),
             (
                 &["to", "mvto", "2pl-waitdie", "2pl-woundwait", "bamboo", "hstore"],
@@ -109,7 +110,7 @@ pub const METHODS: &[MethodInfo] = &[
             (&["occ"], BuiltIn("until the commit, which locks what was read")),
             (&["tictoc"], No("a commit moves on for how long what it read is valid")),
             (&["to", "mvto"], No("a read leaves its timestamp")),
-            (&["cicada", "ermia"], No("a commit leaves its timestamp at what it read")),
+            (&["cicada", "mvcc", "ermia"], No("a commit leaves its timestamp at what it read")),
             (&["si", "hekaton"], BuiltIn("nobody asks who has read what")),
             (&["hstore"], BuiltIn("nobody else is in the partition")),
             (LOCKING, No("a read lock is a write to shared memory")),
@@ -123,7 +124,7 @@ pub const METHODS: &[MethodInfo] = &[
         otherwise: &[
             (&["silo", "mocc"], No("what was read is looked at again at commit only: until then nothing is known")),
             (&["occ"], BuiltIn("a read of what was written after the beginning aborts at once")),
-            (&["to", "mvto"], BuiltIn("who comes too late aborts at once")),
+            (&["to", "mvto", "mvcc"], BuiltIn("who comes too late aborts at once")),
             (&["si", "hekaton"], BuiltIn("the second to write a row aborts at once")),
             (
                 &["ermia"],
@@ -138,7 +139,7 @@ pub const METHODS: &[MethodInfo] = &[
         meaning: "who has read the version before may commit in its time",
         options: &["tictoc.history"],
         otherwise: &[
-            (&["mvto", "cicada", "si", "ermia", "hekaton"], BuiltIn("old versions are kept")),
+            (&["mvto", "cicada", "mvcc", "si", "ermia", "hekaton"], BuiltIn("old versions are kept")),
             (&["*"], No("only in TicToc do versions have intervals of time")),
         ],
     },
@@ -149,6 +150,15 @@ pub const METHODS: &[MethodInfo] = &[
         otherwise: &[
             (&["silo"], No("snapshots are of epochs, and so is what is kept for them")),
             (&["*"], No("there are no old versions")),
+        ],
+    },
+    MethodInfo {
+        name: "version overwriting",
+        meaning: "a version that no transaction that runs could need is overwritten where it stands",
+        options: &["versions.overwrite"],
+        otherwise: &[
+            (&["silo"], No("snapshots are of epochs: what they need is not known from the transactions that run")),
+            (&["*"], BuiltIn("there are no old versions")),
         ],
     },
     MethodInfo {

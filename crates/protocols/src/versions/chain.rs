@@ -1,7 +1,7 @@
 //! The chain of a cell's older versions: finding the one of a time, and taking out those that nobody needs.
 //!
-//! A link is the address of the next older copy's cell, or 0 where there was nothing before, or odd where what is older was taken out: above the
-//! lowest bit then the timestamp before which there was nothing.
+//! A link is the address of the next older copy's cell, or 0 where there was nothing before, or odd where what is older was taken out, or never kept: above
+//! the lowest bit then the timestamp before which there was nothing.
 //!
 //! A copy says of which cell it is one, and until when it was the newest (its *end*). Both are its own for ever: of two copies that one
 //! memory holds in turn, the ends differ, as they are of different transactions. So a reader checks what a link leads to: it looks at the end before it has
@@ -145,6 +145,52 @@ pub(crate) fn older_at<M: Machine>(cell: Cell<M>, stamp: u64, ignore_gaps: bool)
     Err(Abort::new(AbortReason::VersionCollected))
 }
 
+/// The newest version of a cell that the caller has claimed is replaced, and no copy kept of it.
+#[inline(always)]
+pub(super) fn leave_gap<M: Machine>(cell: Cell<M>) {
+    // Relaxed, all: who has claimed the cell changes them.
+    if older_than(cell).load(Ordering::Relaxed) == 0 {
+        let begin = stamp_of(cell.word().load(Ordering::Relaxed));
+        // Release: as in `put`.
+        older_than(cell).store(begin << 1 | 1, Ordering::Release);
+    }
+}
+
+/// Has the older versions of a cell that the caller has claimed end at this time: who reads at a later one, and at an earlier one than the newest
+/// version's, finds nothing that is right.
+pub(super) fn end_at<M: Machine>(cell: Cell<M>, stamp: u64) {
+    loop {
+        // Relaxed, all of them: who has claimed the cell changes the links, and nobody gives a copy back that ends after the time of a
+        // transaction that runs.
+        let Link::Copy(copy) = Link::of(older_than(cell).load(Ordering::Relaxed)) else { return };
+        let Some(older) = Older::find(copy, cell, u64::MAX) else { return };
+        if older.end <= stamp {
+            return;
+        }
+        M::step("end versions");
+        let begin = stamp_of(older.word);
+        if begin <= stamp {
+            // Release: as in `put`.
+            claim_of(copy).store(stamp, Ordering::Release);
+            return;
+        }
+        take_out(cell, &older);
+    }
+}
+
+/// Takes a copy out of the chain behind a record's cell or a copy. The caller has claimed the cell, and nobody gives back either.
+fn take_out<M: Machine>(from: Cell<M>, older: &Older<M>) {
+    // Relaxed: as above.
+    let beyond = match older_than(older.cell).load(Ordering::Relaxed) {
+        0 => stamp_of(older.word) << 1 | 1,
+        beyond => beyond,
+    };
+    // Release: pairs with the Acquire of `older_at`: what is beyond.
+    older_than(from).store(beyond, Ordering::Release);
+    // Release: what was done there; pairs with the exchange of `take`, and with `is_linked`.
+    claim_of(older.cell).store(NOBODY, Ordering::Release);
+}
+
 /// How many versions of a cell, older than the newest, the chain has that were replaced later than this. Not while transactions run.
 pub(super) fn length<M: Machine>(cell: Cell<M>, oldest: u64) -> u64 {
     let (mut from, mut before, mut length) = (cell, u64::MAX, 0);
@@ -171,10 +217,10 @@ pub(super) fn put<M: Machine>(copy: Cell<M>, cell: Cell<M>, end: u64, left: u64)
     older_than(cell).store(copy.value(), Ordering::Release);
 }
 
-/// Whether the copy with this end is in its chain still.
-pub(super) fn is_linked<M: Machine>(copy: Cell<M>, end: u64) -> bool {
-    // Acquire: pairs with the Release of `prune`, which has done with it.
-    claim_of(copy).load(Ordering::Acquire) & !PINNED == end
+/// Whether the copy, which the caller has put there, is in its chain still.
+pub(super) fn is_linked<M: Machine>(copy: Cell<M>) -> bool {
+    // Acquire: pairs with the Release of `take_out`, which has done with it.
+    end_of(copy, Ordering::Acquire) != NOBODY
 }
 
 /// The time in which the copy was the newest version begins here. It is the caller's.
@@ -183,10 +229,11 @@ pub(super) fn begin_of<M: Machine>(copy: Cell<M>) -> u64 {
     stamp_of(copy.word().load(Ordering::Relaxed))
 }
 
-/// Takes a copy with this end, which the caller has put there, out of use, wherever it is linked: nobody needs it. `false` if another works on the
-/// chain there.
-pub(super) fn take<M: Machine>(copy: Cell<M>, end: u64) -> bool {
-    // Acquire: pairs with the Release of `prune`. Relaxed in success: `give_back` has the fence.
+/// Takes a copy, which the caller has put there, out of use, wherever it is linked: nobody needs it. `false` if another works on the chain there.
+pub(super) fn take<M: Machine>(copy: Cell<M>) -> bool {
+    // Relaxed: looked at again.
+    let end = end_of(copy, Ordering::Relaxed);
+    // Acquire: pairs with the Release of `prune` and `take_out`. Relaxed in success: `give_back` has the fence.
     match claim_of(copy).compare_exchange(end, NOBODY, Ordering::Relaxed, Ordering::Acquire) {
         Ok(_) | Err(NOBODY) => true,
         Err(_) => false,
@@ -245,18 +292,11 @@ pub(super) fn prune<M: Machine>(own: Cell<M>, mut keep: impl FnMut(u64, u64) -> 
             release(&older, older.end);
             break;
         }
-        // Relaxed: as above.
-        let beyond = match older_than(older.cell).load(Ordering::Relaxed) {
-            0 => before << 1 | 1,
-            beyond => beyond,
-        };
         M::step("take out");
-        // Release: pairs with the Acquire of `older_at`: what is beyond.
-        older_than(from.map_or(cell, |from| from.cell)).store(beyond, Ordering::Release);
+        take_out(from.map_or(cell, |from| from.cell), &older);
         if let Some(from) = &from {
             release(from, from.end);
         }
-        release(&older, NOBODY);
         if older.cell.address() == own.address() {
             // What is beyond is as it was: its lines may be far away.
             break;

@@ -7,8 +7,15 @@ use contend_machine::{Atomic64, Machine, Ordering, Spin};
 use crate::flags::{ABSENT, LOCKED, QUEUED, UNLINKED};
 use crate::optimistic::WAITS_MAX;
 
-use super::collect::Replaced;
+use super::collect::{Collector, Replaced};
 use super::{NOBODY, STAMP_SHIFT, Seen, UNSTAMPED, chain, claim_of, deleted_in, read_time, stamp_of};
+
+/// Whether a cell that is claimed has had a row.
+#[inline(always)]
+fn had_row<M: Machine>(cell: Cell<M>) -> bool {
+    // Relaxed: it is claimed.
+    cell.word().load(Ordering::Relaxed) & !QUEUED != ABSENT
+}
 
 /// The cells that a transaction has claimed.
 #[derive(Debug)]
@@ -162,22 +169,34 @@ impl<M: Machine> Claims<M> {
         }
     }
 
-    /// Copies what the commit is going to overwrite; with `absent`, that there was nothing as well.
+    /// Copies what the commit is going to overwrite, if anybody could need it; with `absent`, that there was nothing as well. Where the newest version is younger than
+    /// `stamp`, nothing is: updates are put into it.
     ///
     /// # Errors
     /// The machine has no more memory.
     #[inline(always)]
-    pub(crate) fn copy(&mut self, cx: &mut Context<M>, absent: bool) -> Result<(), Abort> {
+    pub(crate) fn copy(
+        &mut self,
+        cx: &mut Context<M>,
+        collector: &Collector<M>,
+        absent: bool,
+        stamp: u64,
+    ) -> Result<(), Abort> {
         M::step("copy versions");
+        let began = collector.all_began_before(&self.replaced, stamp);
         // Of a commit that failed after it had copied; nobody has seen them.
         self.copies.drain(..).for_each(|(_, copy)| cx.reuse_version(copy));
         for position in 0..cx.writes.len() {
             let write = &cx.writes.entries()[position];
             // What never had a row is as absent as a chain that ends; but a history wants to know who deleted the key before.
-            // Relaxed: the cells are claimed.
-            let had_row = |cell: Cell<M>| cell.word().load(Ordering::Relaxed) & !QUEUED != ABSENT;
-            let wanted = absent || write.table().records_history() || write.cells().any(had_row);
-            if write.kind != WriteKind::Nothing && wanted {
+            let is_wanted = if write.cells().any(had_row) {
+                // Relaxed: the cells are claimed.
+                let mut begins = write.cells().map(|cell| stamp_of(cell.word().load(Ordering::Relaxed)));
+                begins.any(|begin| begin <= stamp && begin < began)
+            } else {
+                absent || write.table().records_history()
+            };
+            if write.kind != WriteKind::Nothing && is_wanted {
                 let copy = cx.copy_version(position)?;
                 self.copies.push((position, copy));
             }
@@ -187,6 +206,9 @@ impl<M: Machine> Claims<M> {
 
     /// Installs all writes as versions of this timestamp, after [`Claims::copy`], and gives the claims up. `left` is for those who will read what
     /// is overwritten here.
+    ///
+    /// Of a cell of which the newest version is younger, only updates are installed that commute with all that came later, and that nobody
+    /// has missed: these are put into that version, which becomes a little younger thereby, and what is older ends before them.
     #[inline(always)]
     pub(crate) fn install_all(&mut self, cx: &mut Context<M>, stamp: u64, left: u64) {
         M::step("install");
@@ -200,18 +222,32 @@ impl<M: Machine> Claims<M> {
             }
             let write = &cx.writes.entries()[position];
             if let Some((_, copy)) = copies.next_if(|(of, _)| *of == position) {
-                let groups = write.groups();
-                for (cell, copied) in write.cells().zip(copy.cells(groups)) {
-                    // Relaxed, both: the cell is claimed, and the copy nobody else's yet.
-                    copied.word().store(cell.word().load(Ordering::Relaxed) & !QUEUED, Ordering::Relaxed);
-                    chain::put(copied, cell, stamp, left);
+                let mut copied = Groups::NONE;
+                for ((number, cell), copy) in
+                    write.cell_numbers().into_iter().zip(write.cells()).zip(copy.cells(write.groups()))
+                {
+                    // Relaxed: the cell is claimed.
+                    let word = cell.word().load(Ordering::Relaxed);
+                    if stamp_of(word) <= stamp {
+                        // Relaxed: the copy is nobody else's yet.
+                        copy.word().store(word & !QUEUED, Ordering::Relaxed);
+                        chain::put(copy, cell, stamp, left);
+                        copied = copied.union(Groups::of(number as u32));
+                    }
                 }
-                self.replaced.push(cx, copy, groups, stamp, epoch);
+                self.replaced.push(cx, copy, copied, stamp, epoch);
+            } else {
+                // Relaxed: the cell is claimed.
+                let is_older = |cell: &Cell<M>| stamp_of(cell.word().load(Ordering::Relaxed)) <= stamp;
+                write.cells().filter(|cell| had_row(*cell)).filter(is_older).for_each(chain::leave_gap);
             }
             let write = &cx.writes.entries()[position];
             for cell in write.cells() {
                 // Relaxed: the cell is claimed.
                 let word = cell.word().load(Ordering::Relaxed);
+                if stamp_of(word) > stamp {
+                    chain::end_at(cell, stamp);
+                }
                 // Release: the link; pairs with the Acquire of `read_cell`.
                 cell.word().store(word | LOCKED, Ordering::Release);
             }
@@ -222,7 +258,8 @@ impl<M: Machine> Claims<M> {
             let first = write.record.first_cell().address();
             for cell in write.cells() {
                 // Relaxed: the cell is claimed.
-                let queued = cell.word().load(Ordering::Relaxed) & QUEUED;
+                let word = cell.word().load(Ordering::Relaxed);
+                let queued = word & QUEUED;
                 let flags = match kind {
                     WriteKind::Insert if write.fresh => 0,
                     WriteKind::Update | WriteKind::Insert => queued,
@@ -234,6 +271,8 @@ impl<M: Machine> Claims<M> {
                     }
                     _ => ABSENT,
                 };
+                // What is younger already has been updated.
+                let stamp = stamp.max(stamp_of(word) + 1);
                 // Release: the row comes before; pairs with the Acquire of `read_cell`.
                 cell.word().store(stamp << STAMP_SHIFT | flags, Ordering::Release);
             }

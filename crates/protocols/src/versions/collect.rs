@@ -24,6 +24,10 @@
 //! what its transaction needs is kept, whatever `versions.max` says, until it has ended. So of a record there are at most
 //! `versions.max` + 1 old versions, and those of the last two or three intervals.
 //!
+//! **Overwriting** (`versions.overwrite=on`; "version overwriting" in CCBench's list of optimisations). A version that was written after all began who run
+//! is nobody's when it is replaced. A commit looks at the others' timestamps, and keeps no copy of such versions. Under
+//! contention, where versions are young, that is most of them. Who takes a timestamp at that moment, and is not seen, misses one.
+//!
 //! **Orderings** are those of the engine's epochs: a worker stores its slot and then looks whether the low time is still the same, who
 //! collects reads the low time and then the slots, with a SeqCst fence between on each side. Who is not seen there sees that low time, or a later.
 //! What aggressive collection knows besides is a guess: a version that was taken out is missed, and never misread.
@@ -62,6 +66,9 @@ options! {
         /// With aggressive collection: how many old versions of a record are kept for transactions that run for longer than an interval. One that needs
         /// another aborts; after some such aborts what it needs is kept in any case.
         "versions.max" max: usize = 3, in 0..=1_000;
+        /// Do not keep a version at all if no transaction that runs could need it, as far as is known: it is overwritten where it stands.
+        /// One that has just begun may then miss it, and aborts. Each commit looks at what every worker does: for tens of workers.
+        "versions.overwrite" overwrite: bool = false, in ();
     }
 }
 
@@ -111,7 +118,7 @@ struct Times<M: Machine> {
 struct Slot<M: Machine> {
     /// The low time that it saw when it began its last transaction.
     low: M::U64,
-    /// Under aggressive collection: the timestamp of its last transaction.
+    /// Under aggressive collection, or with overwriting: the timestamp of its last transaction; 0 if it pauses.
     stamp: M::U64,
     /// Under aggressive collection: how often its transaction has missed a version.
     hits: M::U64,
@@ -281,10 +288,24 @@ impl<M: Machine> Collector<M> {
     /// The transaction that the worker begins has this timestamp.
     #[inline(always)]
     pub(crate) fn began(&self, own: &Replaced<M>, stamp: u64) {
-        if own.collect == Collect::Aggressive {
+        if own.collect == Collect::Aggressive || self.options.overwrite {
             // Relaxed: who reads it has no need to know.
             self.slots[own.worker].stamp.store(stamp, Ordering::Relaxed);
         }
+    }
+
+    /// When the latest of the others began who run and have an earlier timestamp than this, as far as is known: a version from that time or later
+    /// is nobody's when it is replaced at this time. The end of time, where all are to be kept.
+    #[inline(always)]
+    pub(super) fn all_began_before(&self, own: &Replaced<M>, stamp: u64) -> u64 {
+        if !self.options.overwrite {
+            return u64::MAX;
+        }
+        // Relaxed, both: a guess.
+        let used = self.used.load(Ordering::Relaxed) as usize;
+        let others = self.slots[..used].iter().enumerate().filter(|(worker, _)| *worker != own.worker);
+        let stamps = others.map(|(_, slot)| slot.stamp.load(Ordering::Relaxed));
+        stamps.filter(|other| (1..stamp).contains(other)).max().map_or(0, |latest| latest + 1)
     }
 
     /// Sets a new low time, if it is time, and looks at the slots.
@@ -407,6 +428,8 @@ impl<M: Machine> Collector<M> {
             own.waiting.drain(..).for_each(|replacement| cx.retire_version(replacement.version, epoch));
         }
         own.low = 0;
+        // Relaxed: as in `began`.
+        self.slots[own.worker].stamp.store(0, Ordering::Relaxed);
         // Release: as in `enter`.
         self.slots[own.worker].low.store(PAUSED, Ordering::Release);
     }
@@ -492,7 +515,7 @@ impl<M: Machine> Sweep<M> {
     /// Takes what nobody needs, or is too much, out of the chains that these copies are in.
     fn prune(&self, of: &Replacement<M>) {
         for copy in of.version.cells(of.groups) {
-            if !chain::is_linked(copy, of.end) {
+            if !chain::is_linked(copy) {
                 continue;
             }
             let mut kept = 0;
@@ -511,9 +534,9 @@ impl<M: Machine> Sweep<M> {
 impl<M: Machine> Replacement<M> {
     /// Whether none of its cells is in a chain that anybody follows so far. All who began before the oldest time have ended.
     fn is_free(&self, oldest: u64) -> bool {
-        self.version.cells(self.groups).all(|copy| {
-            if self.end <= oldest { chain::take(copy, self.end) } else { !chain::is_linked(copy, self.end) }
-        })
+        self.version
+            .cells(self.groups)
+            .all(|copy| if self.end <= oldest { chain::take(copy) } else { !chain::is_linked(copy) })
     }
 
     fn reuse(self, cx: &mut Context<M>, oldest: u64) {

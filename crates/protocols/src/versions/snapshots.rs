@@ -49,7 +49,7 @@ impl<M: Machine> Commits<M> {
 #[derive(Debug)]
 pub(crate) struct Snapshots<M: Machine> {
     pub(crate) commits: Commits<M>,
-    collector: Collector<M>,
+    pub(crate) collector: Collector<M>,
 }
 
 /// A worker's part.

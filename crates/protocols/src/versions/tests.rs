@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use contend_engine::{
-    AbortReason, Engine, EngineConfig, Groups, IndexKind, Projection, Protocol, Table, TableSpec, Transaction, Txn,
-    Worker,
+    AbortReason, Engine, EngineConfig, EngineOptions, Groups, IndexKind, Projection, Protocol, RowUpdate, Table,
+    TableSpec, Transaction, Txn, Update, Worker,
 };
 use contend_machine::Native;
 
 use crate::cicada::Cicada;
 use crate::ermia::Ermia;
 use crate::hekaton::Hekaton;
+use crate::mvcc::Mvcc;
 use crate::mvto::Mvto;
 use crate::snapshot_isolation::SnapshotIsolation;
 
@@ -23,22 +24,26 @@ const AGGRESSIVE: [(&str, &str); 2] = [("versions.collect", "aggressive"), ("ver
 struct World<P: Protocol<Native>> {
     engine: Arc<Engine<P, Native>>,
     rows: Rows,
-    workers: [Worker<P, Native>; 2],
+    workers: [Worker<P, Native>; 3],
 }
 
 impl<P: Protocol<Native>> World<P> {
     fn new(settings: &[(&str, &str)]) -> Self {
+        Self::with(settings, EngineConfig { epoch_ms: u64::MAX, ..EngineConfig::default() })
+    }
+
+    fn with(settings: &[(&str, &str)], config: EngineConfig) -> Self {
         use contend_engine::Options;
         let mut options = P::Options::default();
         settings.iter().for_each(|(name, value)| options.set(name, value).expect("an option"));
-        let engine = Engine::new(P::new(options), EngineConfig { epoch_ms: u64::MAX, ..EngineConfig::default() });
+        let engine = Engine::new(P::new(options), config);
         let rows: Rows = engine.create_table(&TableSpec::of_bytes("t", IndexKind::Ordered, 16, 16));
         let mut loader = engine.loader().expect("a free slot");
         for key in 0..10 {
             assert!(loader.insert(&rows, key, |row| row.copy_from_slice(&[key, 0])).expect("memory"));
         }
         drop(loader);
-        let workers = [(); 2].map(|()| engine.worker().expect("a slot"));
+        let workers = [(); 3].map(|()| engine.worker().expect("a slot"));
         World { engine, rows, workers }
     }
 
@@ -63,7 +68,7 @@ fn see<P: Protocol<Native>>(tx: &mut Transaction<'_, P, Native>, rows: &Rows, ke
 }
 
 fn late_readers_see_their_time<P: Protocol<Native>>() {
-    let World { ref engine, ref rows, workers: [ref mut early, ref mut late] } = World::<P>::new(&[]);
+    let World { ref engine, ref rows, workers: [ref mut early, ref mut late, _] } = World::<P>::new(&[]);
     let mut long = early.begin();
     assert_eq!(see(&mut long, rows, 1), Some(0));
     for value in 1..100 {
@@ -92,6 +97,7 @@ fn late_readers_see_their_time<P: Protocol<Native>>() {
 fn who_is_late_sees_the_rows_as_they_were() {
     late_readers_see_their_time::<Mvto<Native>>();
     late_readers_see_their_time::<Cicada<Native>>();
+    late_readers_see_their_time::<Mvcc<Native>>();
     late_readers_see_their_time::<SnapshotIsolation<Native>>();
     late_readers_see_their_time::<Ermia<Native>>();
     late_readers_see_their_time::<Hekaton<Native>>();
@@ -101,7 +107,7 @@ fn who_is_late_sees_the_rows_as_they_were() {
 /// transaction runs, and others come and go; freed memory is filled, which a reader would see.
 fn deleted_rows_stay_for_who_can_see_them<P: Protocol<Native>>(settings: &[(&str, &str)]) {
     for deleted_after in 0..3 {
-        let World { ref engine, ref rows, workers: [ref mut early, ref mut late] } = World::<P>::new(settings);
+        let World { ref engine, ref rows, workers: [ref mut early, ref mut late, _] } = World::<P>::new(settings);
         let mut long = early.begin();
         assert_eq!(see(&mut long, rows, 1), Some(0));
         for step in 0..6 {
@@ -127,6 +133,7 @@ fn no_row_is_given_back_an_epoch_too_early() {
     for settings in [&[] as &[_], &[("versions.collect", "epoch")], &AGGRESSIVE] {
         deleted_rows_stay_for_who_can_see_them::<Mvto<Native>>(settings);
         deleted_rows_stay_for_who_can_see_them::<Cicada<Native>>(settings);
+        deleted_rows_stay_for_who_can_see_them::<Mvcc<Native>>(settings);
         deleted_rows_stay_for_who_can_see_them::<SnapshotIsolation<Native>>(settings);
         deleted_rows_stay_for_who_can_see_them::<Ermia<Native>>(settings);
         deleted_rows_stay_for_who_can_see_them::<Hekaton<Native>>(settings);
@@ -171,6 +178,7 @@ fn two_writers_of_one_row_lose_nothing_to_the_collector() {
     for settings in [&[("versions.interval_us", "0")] as &[_], &AGGRESSIVE] {
         two_write_one_row::<Mvto<Native>>(settings);
         two_write_one_row::<Cicada<Native>>(settings);
+        two_write_one_row::<Mvcc<Native>>(settings);
         two_write_one_row::<SnapshotIsolation<Native>>(settings);
         two_write_one_row::<Ermia<Native>>(settings);
         two_write_one_row::<Hekaton<Native>>(settings);
@@ -211,6 +219,7 @@ fn memory_of_old_versions_is_reused() {
     old_versions_are_reused::<Mvto<Native>>(&[("timestamp.source", "batched")]);
     old_versions_are_reused::<Mvto<Native>>(&[("versions.collect", "epoch")]);
     old_versions_are_reused::<Cicada<Native>>(&[]);
+    old_versions_are_reused::<Mvcc<Native>>(&[]);
     old_versions_are_reused::<Cicada<Native>>(&[("cicada.single_version", "on")]);
     old_versions_are_reused::<SnapshotIsolation<Native>>(&[]);
     old_versions_are_reused::<Ermia<Native>>(&[]);
@@ -219,7 +228,7 @@ fn memory_of_old_versions_is_reused() {
 
 fn what_nobody_can_need_is_reused_at_once<P: Protocol<Native>>() {
     // The epochs stand still: only rapid collection reuses anything.
-    let World { ref engine, ref rows, workers: [ref mut early, ref mut late] } =
+    let World { ref engine, ref rows, workers: [ref mut early, ref mut late, _] } =
         World::<P>::new(&[("versions.interval_us", "0")]);
     let mut churn = |step: u64| (0..1000).for_each(|value| write(late, rows, value % 3, step * 1000 + value));
     churn(1);
@@ -243,13 +252,14 @@ fn what_nobody_can_need_is_reused_at_once<P: Protocol<Native>>() {
 fn rapid_collection_needs_no_epochs() {
     what_nobody_can_need_is_reused_at_once::<Mvto<Native>>();
     what_nobody_can_need_is_reused_at_once::<Cicada<Native>>();
+    what_nobody_can_need_is_reused_at_once::<Mvcc<Native>>();
     what_nobody_can_need_is_reused_at_once::<SnapshotIsolation<Native>>();
     what_nobody_can_need_is_reused_at_once::<Ermia<Native>>();
     what_nobody_can_need_is_reused_at_once::<Hekaton<Native>>();
 }
 
 fn long_transactions_keep_what_they_need<P: Protocol<Native>>() {
-    let World { ref engine, ref rows, workers: [ref mut early, ref mut late] } = World::<P>::new(&AGGRESSIVE);
+    let World { ref engine, ref rows, workers: [ref mut early, ref mut late, _] } = World::<P>::new(&AGGRESSIVE);
     let mut churn = |step: u64| (0..1000).for_each(|value| write(late, rows, value % 3, step * 1000 + value));
     churn(1);
     let mut long = early.begin();
@@ -270,14 +280,40 @@ fn long_transactions_keep_what_they_need<P: Protocol<Native>>() {
 fn what_a_long_transaction_cannot_need_is_reused_meanwhile() {
     long_transactions_keep_what_they_need::<Mvto<Native>>();
     long_transactions_keep_what_they_need::<Cicada<Native>>();
+    long_transactions_keep_what_they_need::<Mvcc<Native>>();
     long_transactions_keep_what_they_need::<SnapshotIsolation<Native>>();
     long_transactions_keep_what_they_need::<Ermia<Native>>();
     long_transactions_keep_what_they_need::<Hekaton<Native>>();
 }
 
+fn young_versions_are_overwritten<P: Protocol<Native>>() {
+    let World { ref rows, workers: [ref mut early, ref mut late, _], .. } =
+        World::<P>::new(&[("versions.overwrite", "on")]);
+    let mut churn = |step: u64| {
+        (0..300).for_each(|value| write(late, rows, value % 3, step * 1000 + value));
+        late.versions().made
+    };
+    assert_eq!(churn(1), 0, "nobody else has begun");
+    let mut long = early.begin();
+    assert_eq!(see(&mut long, rows, 0), Some(1297));
+    assert_eq!([churn(2), churn(3)], [3, 3], "one of each row is kept");
+    assert_eq!([0, 1, 2, 3].map(|key| see(&mut long, rows, key)), [Some(1297), Some(1298), Some(1299), Some(0)]);
+    long.commit().expect("a reader always commits");
+}
+
+#[test]
+fn what_was_written_after_all_began_who_run_is_overwritten() {
+    young_versions_are_overwritten::<Mvto<Native>>();
+    young_versions_are_overwritten::<Cicada<Native>>();
+    young_versions_are_overwritten::<Mvcc<Native>>();
+    young_versions_are_overwritten::<SnapshotIsolation<Native>>();
+    young_versions_are_overwritten::<Ermia<Native>>();
+    young_versions_are_overwritten::<Hekaton<Native>>();
+}
+
 fn who_is_hit_is_protected<P: Protocol<Native>>(setting: (&str, &str)) {
     let [collect, interval] = AGGRESSIVE;
-    let World { ref rows, workers: [ref mut early, ref mut late], .. } =
+    let World { ref rows, workers: [ref mut early, ref mut late, _], .. } =
         World::<P>::new(&[collect, interval, setting, ("versions.max", "0")]);
     let mut value = 0;
     let mut churn = |late: &mut Worker<P, Native>| {
@@ -316,6 +352,7 @@ fn who_is_hit_is_protected<P: Protocol<Native>>(setting: (&str, &str)) {
 #[test]
 fn who_misses_versions_again_and_again_is_protected() {
     who_is_hit_is_protected::<Mvto<Native>>(AGGRESSIVE[0]);
+    who_is_hit_is_protected::<Mvcc<Native>>(AGGRESSIVE[0]);
     // A clock that is ahead of the others' sees commits that come later.
     who_is_hit_is_protected::<Cicada<Native>>(("cicada.boost_ns", "0"));
     who_is_hit_is_protected::<SnapshotIsolation<Native>>(AGGRESSIVE[0]);
@@ -326,7 +363,7 @@ fn who_misses_versions_again_and_again_is_protected() {
 /// What a transaction sees of a row before and after its version was taken out from between an older one, which somebody protected needs, and the newest.
 fn beyond_a_gap<P: Protocol<Native>>() -> [Result<Option<u64>, AbortReason>; 2] {
     let [collect, interval] = AGGRESSIVE;
-    let World { ref engine, ref rows, workers: [ref mut early, ref mut late] } =
+    let World { ref engine, ref rows, workers: [ref mut early, ref mut late, _] } =
         World::<P>::new(&[collect, interval, ("versions.max", "0")]);
     let mut value = 0;
     let mut churn = |late: &mut Worker<P, Native>| {
@@ -373,7 +410,7 @@ fn a_version_that_was_taken_out_is_missed_and_not_another_read_instead() {
 
 #[test]
 fn what_was_not_there_yet_is_not_missed() {
-    let World { ref engine, ref rows, workers: [ref mut early, ref mut late] } =
+    let World { ref engine, ref rows, workers: [ref mut early, ref mut late, _] } =
         World::<SnapshotIsolation<Native>>::new(&AGGRESSIVE);
     let mut long = early.begin();
     assert_eq!(see(&mut long, rows, 1), Some(0));
@@ -393,7 +430,7 @@ fn what_was_not_there_yet_is_not_missed() {
 
 #[test]
 fn versions_of_a_worker_that_is_gone_are_reused_by_others() {
-    let World { ref engine, ref rows, workers: [ref mut early, ref mut late] } =
+    let World { ref engine, ref rows, workers: [ref mut early, ref mut late, _] } =
         World::<SnapshotIsolation<Native>>::new(&AGGRESSIVE);
     let mut long = early.begin();
     assert_eq!(see(&mut long, rows, 1), Some(0));
@@ -482,10 +519,14 @@ fn long_readers_among_writers<P: Protocol<Native>>(settings: &[(&str, &str)]) {
 #[test]
 fn long_readers_see_one_state_whatever_is_collected() {
     let [collect, interval] = AGGRESSIVE;
-    for max in ["0", "1", "3"] {
-        let settings = [collect, interval, ("versions.max", max)];
+    let overwrite = ("versions.overwrite", "on");
+    let aggressive = ["0", "1", "3"].map(|max| vec![collect, interval, ("versions.max", max)]);
+    let overwriting =
+        [vec![overwrite], vec![overwrite, collect, interval], vec![overwrite, ("versions.collect", "epoch")]];
+    for settings in aggressive.into_iter().chain(overwriting) {
         long_readers_among_writers::<Mvto<Native>>(&settings);
         long_readers_among_writers::<Cicada<Native>>(&settings);
+        long_readers_among_writers::<Mvcc<Native>>(&settings);
         long_readers_among_writers::<SnapshotIsolation<Native>>(&settings);
         long_readers_among_writers::<Ermia<Native>>(&settings);
         long_readers_among_writers::<Hekaton<Native>>(&settings);
@@ -494,7 +535,7 @@ fn long_readers_see_one_state_whatever_is_collected() {
 
 /// Two read a row of the other and write their own; whether both commit.
 fn write_skew<P: Protocol<Native>>() -> bool {
-    let World { ref rows, workers: [ref mut one, ref mut other], .. } = World::<P>::new(&[]);
+    let World { ref rows, workers: [ref mut one, ref mut other, _], .. } = World::<P>::new(&[]);
     let (mut one, mut other) = (one.begin(), other.begin());
     let half = |tx: &mut Transaction<'_, P, Native>, reads: u64, writes: u64| {
         let seen = tx.read_row(rows, reads, Projection::WHOLE)?.map(|row| row[1]);
@@ -511,13 +552,14 @@ fn snapshot_isolation_alone_lets_write_skew_through() {
     assert!(write_skew::<SnapshotIsolation<Native>>());
     assert!(!write_skew::<Mvto<Native>>());
     assert!(!write_skew::<Cicada<Native>>());
+    assert!(!write_skew::<Mvcc<Native>>());
     assert!(!write_skew::<Ermia<Native>>());
     assert!(!write_skew::<Hekaton<Native>>());
 }
 
 #[test]
 fn the_first_to_write_a_row_wins() {
-    let World { ref rows, workers: [ref mut one, ref mut other], .. } = World::<SnapshotIsolation<Native>>::new(&[]);
+    let World { ref rows, workers: [ref mut one, ref mut other, _], .. } = World::<SnapshotIsolation<Native>>::new(&[]);
     let mut second = one.begin();
     assert_eq!(see(&mut second, rows, 1), Some(0));
     write(other, rows, 1, 7);
@@ -529,7 +571,7 @@ fn the_first_to_write_a_row_wins() {
 
 /// Fekete, O'Neil, O'Neil: "A read-only transaction anomaly under snapshot isolation", SIGMOD Record 2004: whether all three commit.
 fn read_only_anomaly<P: Protocol<Native>>() -> bool {
-    let World { ref engine, ref rows, workers: [ref mut one, ref mut other] } = World::<P>::new(&[]);
+    let World { ref engine, ref rows, workers: [ref mut one, ref mut other, _] } = World::<P>::new(&[]);
     let mut third = engine.worker().expect("a slot");
     let mut withdrawal = one.begin();
     let seen = [1, 2].map(|key| withdrawal.read_row(rows, key, Projection::WHOLE).map(|row| row.map(|row| row[1])));
@@ -555,7 +597,7 @@ fn the_serial_safety_net_keeps_who_only_reads_from_seeing_what_no_order_has() {
 /// One that reads a row, and a row that it writes: whether it commits although another has read what it writes.
 #[test]
 fn who_has_read_what_another_replaces_commits_before_it() {
-    let World { ref rows, workers: [ref mut one, ref mut other], .. } = World::<Ermia<Native>>::new(&[]);
+    let World { ref rows, workers: [ref mut one, ref mut other, _], .. } = World::<Ermia<Native>>::new(&[]);
     let mut reader = one.begin();
     assert_eq!(see(&mut reader, rows, 1), Some(0));
     write(other, rows, 1, 5);
@@ -577,7 +619,7 @@ fn who_has_read_what_another_replaces_commits_before_it() {
 
 #[test]
 fn without_old_versions_a_late_reader_aborts() {
-    let World { ref rows, workers: [ref mut early, ref mut late], .. } =
+    let World { ref rows, workers: [ref mut early, ref mut late, _], .. } =
         World::<Cicada<Native>>::new(&[("cicada.single_version", "on")]);
     let mut long = early.begin();
     assert_eq!(see(&mut long, rows, 2), Some(0));
@@ -601,4 +643,102 @@ fn snapshots_of_cicada_are_of_the_epoch_before_and_never_abort() {
         tx.insert_row(&world.rows, 77).map(|row| row.is_some())
     });
     assert_eq!(outcome.map_err(|abort| abort.reason), Err(AbortReason::Unsupported));
+}
+
+/// The rows of a [`World`].
+#[derive(Clone, Copy, Debug, contend_derive::Row)]
+#[repr(C)]
+struct Sum {
+    key: u64,
+    sum: u64,
+}
+
+fn update(tx: &mut Transaction<'_, Mvcc<Native>, Native>, rows: &Rows, key: u64, update: impl Update<Sum>) {
+    assert_eq!(tx.update_row(rows, key, RowUpdate::new(&update)), Ok(true));
+}
+
+fn updating_world(settings: &[(&str, &str)]) -> World<Mvcc<Native>> {
+    let options = EngineOptions { commit_time_updates: true, ..EngineOptions::default() };
+    World::with(settings, EngineConfig { epoch_ms: u64::MAX, options, ..EngineConfig::default() })
+}
+
+#[test]
+fn updates_that_commute_may_come_late() {
+    for settings in [&[] as &[_], &[("versions.collect", "epoch")], &AGGRESSIVE] {
+        let World { ref rows, workers: [ref mut one, ref mut other, ref mut third], .. } = updating_world(settings);
+        let mut before = third.begin();
+        assert_eq!(see(&mut before, rows, 2), Some(0));
+        let mut late = one.begin();
+        update(&mut late, rows, 1, Sum::SUM.add(1));
+        assert_eq!(see(&mut late, rows, 2), Some(0));
+        // Comes later, and overwrites what the other has read.
+        for _ in 0..5 {
+            other.run(|tx| Ok(update(tx, rows, 1, Sum::SUM.add(10)))).expect("nobody is in the way");
+        }
+        write(other, rows, 2, 7);
+        late.commit().expect("a sum is a sum");
+        // Who began before sees neither; who comes after, all.
+        assert_eq!([1, 2].map(|key| see(&mut before, rows, key)), [Some(0), Some(0)]);
+        before.commit().expect("nothing has changed at its time");
+        other.run(|tx| Ok(assert_eq!(see(tx, rows, 1), Some(51)))).expect("nobody is in the way");
+    }
+}
+
+#[test]
+fn an_update_is_too_late_for_who_has_read_or_rewritten_what_it_changes() {
+    type Run = fn(&mut Worker<Mvcc<Native>, Native>, &Rows);
+    let reads: Run = |worker, rows| worker.run(|tx| Ok(_ = see(tx, rows, 1))).expect("nobody is in the way");
+    let writes: Run = |worker, rows| write(worker, rows, 1, 7);
+    let raises: Run =
+        |worker, rows| worker.run(|tx| Ok(update(tx, rows, 1, Sum::SUM.max(7)))).expect("nobody is in the way");
+    let adds: Run =
+        |worker, rows| worker.run(|tx| Ok(update(tx, rows, 1, Sum::SUM.add(7)))).expect("nobody is in the way");
+    let cases: [(&[(&str, &str)], &[Run], bool); 7] = [
+        (&[], &[adds], true),
+        (&[], &[reads], false),
+        (&[], &[adds, reads], false),
+        (&[], &[writes], false),
+        (&[], &[raises], false),
+        (&[], &[adds, raises, adds], false),
+        (&[("mvcc.late", "off")], &[adds], false),
+    ];
+    for (number, (settings, runs, commits)) in cases.into_iter().enumerate() {
+        let World { ref rows, workers: [ref mut one, ref mut other, _], .. } = updating_world(settings);
+        let mut late = one.begin();
+        update(&mut late, rows, 1, Sum::SUM.add(1));
+        runs.iter().for_each(|run| run(other, rows));
+        let outcome = late.commit().map(|_| ()).map_err(|abort| abort.reason);
+        assert_eq!(outcome, if commits { Ok(()) } else { Err(AbortReason::WriteLocked) }, "case {number}");
+    }
+}
+
+#[test]
+fn who_needs_a_version_that_ended_early_aborts() {
+    let World { ref rows, workers: [ref mut one, ref mut other, ref mut third], .. } = updating_world(&[]);
+    let mut late = one.begin();
+    update(&mut late, rows, 1, Sum::SUM.add(1));
+    // Two that began later. One has read what is changed, one has still to.
+    let mut between = third.begin();
+    other.run(|tx| Ok(update(tx, rows, 1, Sum::SUM.add(10)))).expect("nobody is in the way");
+    let mut has_read = other.begin();
+    assert_eq!(see(&mut has_read, rows, 1), Some(10));
+    late.commit().expect("nobody who has read has committed");
+    let outcome = has_read.commit().map(|_| ()).map_err(|abort| abort.reason);
+    assert_eq!(outcome, Err(AbortReason::ReadValidation));
+    let outcome = between.read_row(rows, 1, Projection::WHOLE).map(|_| ()).map_err(|abort| abort.reason);
+    assert_eq!(outcome, Err(AbortReason::VersionCollected));
+}
+
+#[test]
+fn a_version_takes_so_many_late_updates_and_no_more() {
+    let options = EngineOptions { commit_time_updates: true, ..EngineOptions::default() };
+    let config = EngineConfig { workers_max: 300, options, ..EngineConfig::default() };
+    let World { ref engine, ref rows, workers: [ref mut last, ..] } = World::<Mvcc<Native>>::with(&[], config);
+    let mut workers: Vec<_> = (0..crate::mvcc::LATE + 10).map(|_| engine.worker().expect("a slot")).collect();
+    let mut late: Vec<_> = workers.iter_mut().map(Worker::begin).collect();
+    late.iter_mut().for_each(|tx| update(tx, rows, 1, Sum::SUM.add(1)));
+    last.run(|tx| Ok(update(tx, rows, 1, Sum::SUM.add(1000)))).expect("nobody is in the way");
+    let committed = late.into_iter().map(Transaction::commit).filter(Result::is_ok).count() as u64;
+    assert_eq!(committed, crate::mvcc::LATE - 1);
+    last.run(|tx| Ok(assert_eq!(see(tx, rows, 1), Some(1000 + committed)))).expect("nobody is in the way");
 }

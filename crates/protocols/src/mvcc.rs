@@ -1,0 +1,271 @@
+//! STOv2's MVCC: optimistic and multi-version, with updates that are applied at commit, also when they come late.
+//!
+//! **Idea.** As in [`crate::cicada`], transactions have a timestamp from the beginning, find the versions of their time, and claim, validate and
+//! install at the commit; timestamps come from one counter. An update that is not read (a *commit-time update*) is a version as well, a
+//! *delta*, of which it is only known what it adds. It can be put between others: who has read neither what was before it nor what came after
+//! does not see the difference.
+//!
+//! **Paper.** Y. Huang, W. Qian, E. Kohler, B. Liskov, L. Shrira: "Opportunities for optimism in contended main-memory multicore
+//! transactions", VLDB 2020, sections 4 and 5 (MSTO). Commit-time updates are `cu=on`, timestamp splitting is `ts=on`, as with every protocol.
+//!
+//! **Promises** serializability, in the order of timestamps. A running transaction sees the state at its time, but for what older ones have still
+//! to commit.
+//!
+//! **Metadata.** Five words a cell: [`crate::versions`]. The fifth says when the row was last *rewritten*, by more than an update that commutes.
+//!
+//! **Late updates.** A transaction of time `t` finds a version that is younger. If the updates commute, nobody has read the cell at a later time than
+//! `t`, and nobody has rewritten it since, then all that came later were updates as well, and the sum is the same. So the update is put into
+//! the newest version, whose timestamp is raised by one (timestamps of transactions are [`LATE`] apart), so that who has read it
+//! will notice. The older versions end at `t`: of the times from `t` to the newest version there is none any more, and who should need one
+//! aborts (`version_collected`) and begins anew.
+//!
+//! **Commit point.** The end of the check.
+//!
+//! **Waits** are of younger transactions for older ones that have claimed a cell. Those that claim a cell for updates that commute, when they have all
+//! their other claims, wait for whoever has done the same, and for nobody else; they claim in the order of addresses. So there is no cycle of waits.
+//!
+//! **Phantoms.** A commit leaves its time at the leaves that it depends on, and checks that they have the same keys still; an insert that is older
+//! aborts. (The authors' tables compare the versions of leaves only, which lets an insert of an older transaction through.)
+//!
+//! **Departures from the paper.** A version that is more than an update is written after all others of its cell. The authors keep deltas in the chain,
+//! and compute a row when one is read, for which they mark all versions on the way; under long chains that costs more than it brings (their
+//! table of section 7: 0.62 of the throughput without). Here only updates that commute may come late, and the newest version is complete always.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use contend_engine::sets::{Write, WriteKind};
+use contend_engine::{
+    Abort, AbortReason, At, Cell, Cells, Change, Context, Control, Found, Groups, Info, Initial, Isolation, Leaf, Mode,
+    Needs, Projection, Protocol, Record, Unlink, options,
+};
+use contend_machine::{Atomic64, Machine, Ordering};
+
+use crate::fault::{Faults, Sound};
+use crate::flags::{ABSENT, UNLINKED};
+use crate::method::timestamp::{OrderedTimestampOptions, Stamper, Timestamps};
+use crate::versions::collect::{CollectOptions, Collector};
+use crate::versions::{self, Optimistic, View, read_time, rewritten_at, stamp_of};
+
+options! {
+    /// Options of STOv2's MVCC.
+    pub struct MvccOptions {
+        /// Let updates that commute, and are not read, come before versions that are there already.
+        "mvcc.late" late: bool = true, in ();
+    }
+}
+
+/// The timestamps of transactions are so far apart; a version takes fewer late updates than this.
+pub const LATE: u64 = 1 << 8;
+/// In a claim: it is for updates that commute.
+const COMMUTING: u64 = 1;
+
+/// The protocol.
+#[derive(Debug)]
+pub struct Mvcc<M: Machine, F = Sound> {
+    options: MvccOptions,
+    timestamps: Arc<Timestamps<M>>,
+    collector: Collector<M>,
+    faults: PhantomData<fn() -> F>,
+}
+
+/// A worker's state.
+#[derive(Debug)]
+pub struct MvccLocal<M: Machine> {
+    stamps: Stamper<M>,
+    txn: Optimistic<M>,
+}
+
+impl<M: Machine, F: Faults> Mvcc<M, F> {
+    /// The numbers of those cells of a write that may be written late, and of the others.
+    #[inline(always)]
+    fn divide(&self, write: &Write<M>) -> (Groups, Groups) {
+        let all = write.cell_numbers();
+        let commuting = match write.kind {
+            WriteKind::Update if F::REORDER_ANY => write.table().cell_numbers(write.merged()),
+            WriteKind::Update if self.options.late => write.commuting(),
+            _ => Groups::NONE,
+        };
+        (commuting, all.without(commuting))
+    }
+
+    /// Claims a cell for updates that commute.
+    #[inline(always)]
+    fn claim_late(txn: &mut Optimistic<M>, cell: Cell<M>) -> Result<(), Abort> {
+        let word = txn.claims.claim(cell, txn.own | COMMUTING, |other| other & COMMUTING != 0)?;
+        if word & (UNLINKED | ABSENT) != 0 {
+            return Err(Abort::new(AbortReason::RecordGone));
+        }
+        // Relaxed: the cell is claimed.
+        let rewritten = rewritten_at(cell).load(Ordering::Relaxed);
+        // SeqCst: after the claim; see `mark_read`.
+        let was_read = read_time(cell).load(Ordering::SeqCst) > txn.own && !F::OVERTAKE_READS;
+        let is_full = stamp_of(word) > txn.own && (stamp_of(word) + 1) % LATE == 0;
+        if rewritten > txn.own || was_read || is_full {
+            return Err(Abort::new(AbortReason::WriteLocked));
+        }
+        Ok(())
+    }
+}
+
+impl<M: Machine, F: Faults> Protocol<M> for Mvcc<M, F> {
+    const INFO: Info = Info {
+        name: "mvcc",
+        summary: "optimistic and multi-version: timestamps of one counter; updates that commute may come late",
+        paper: "Huang et al.: Opportunities for optimism in contended main-memory multicore transactions, VLDB 2020",
+        isolation: Isolation::Serializable,
+        needs: Needs::Nothing,
+    };
+    type Options = (MvccOptions, (OrderedTimestampOptions, CollectOptions));
+
+    fn new((options, (timestamps, collect)): Self::Options) -> Self {
+        let timestamps = Timestamps::new(timestamps.into(), 0);
+        Mvcc { options, timestamps, collector: Collector::new(collect, 0), faults: PhantomData }
+    }
+}
+
+impl<M: Machine, F: Faults> Control<M> for Mvcc<M, F> {
+    type Local = MvccLocal<M>;
+
+    fn info(&self) -> Info {
+        <Self as Protocol<M>>::INFO
+    }
+
+    fn meta_words(&self) -> usize {
+        versions::WORDS
+    }
+
+    fn prepare(&mut self, workers: usize, _: usize) {
+        self.timestamps = self.timestamps.resized(workers);
+        self.collector = self.collector.resized(workers);
+    }
+
+    fn reorders_updates(&self) -> bool {
+        self.options.late
+    }
+
+    fn local(&self, worker: usize) -> Self::Local {
+        let txn = Optimistic::new(self.collector.of_worker(worker));
+        MvccLocal { stamps: self.timestamps.of_worker(worker), txn }
+    }
+
+    fn init(&self, cells: Cells<M>, initial: Initial) {
+        versions::init(cells, initial);
+    }
+
+    #[inline(always)]
+    fn begin(&self, cx: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
+        let MvccLocal { stamps, txn } = local;
+        // Whoever takes a timestamp takes a later one than the counter says now.
+        self.collector.begin(cx, &mut txn.claims.replaced, || stamps.now() * LATE);
+        txn.begin(stamps.stamp() * LATE);
+        self.collector.began(&txn.claims.replaced, txn.own);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn read(
+        &self,
+        cx: &mut Context<M>,
+        local: &mut Self::Local,
+        at: At<'_, M>,
+        columns: Projection<'_>,
+    ) -> Result<Found, Abort> {
+        // A late update ends what is older.
+        let view = View::at::<F>(local.txn.own);
+        local.txn.read::<F>(cx, at, columns, view, !F::TRUST_OLDER)
+    }
+
+    #[inline(always)]
+    fn write(
+        &self,
+        cx: &mut Context<M>,
+        local: &mut Self::Local,
+        at: At<'_, M>,
+        groups: Groups,
+        mode: Mode,
+    ) -> Result<Found, Abort> {
+        let own = local.txn.own;
+        let too_late = |cell: Cell<M>| {
+            // Relaxed, both: a first look; the claim looks again.
+            let (word, read) = (cell.word().load(Ordering::Relaxed), read_time(cell).load(Ordering::Relaxed));
+            mode != Mode::Merge && (stamp_of(word) > own || read > own)
+        };
+        let read = |txn: &mut Optimistic<M>, cx: &mut _, columns: Projection<'_>| {
+            txn.read::<F>(cx, at, columns, View::at::<F>(own), !F::TRUST_OLDER)
+        };
+        local.txn.write(cx, at, groups, mode, read, too_late)
+    }
+
+    fn inserted(
+        &self,
+        cx: &mut Context<M>,
+        local: &mut Self::Local,
+        at: At<'_, M>,
+        change: &Change<M>,
+    ) -> Result<(), Abort> {
+        local.txn.inserted::<F>(cx, at, change)
+    }
+
+    #[inline(always)]
+    fn gap(&self, cx: &mut Context<M>, local: &mut Self::Local, leaf: Leaf<M>, version: u64) -> Result<(), Abort> {
+        local.txn.gap::<F>(cx, leaf, version);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn commit(&self, cx: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
+        let txn = &mut local.txn;
+        if cx.writes.is_empty() {
+            return txn.validate::<F>(cx);
+        }
+        let own = txn.own;
+        let mut any_commutes = false;
+        for write in cx.writes.entries() {
+            let (commuting, rewritten) = self.divide(write);
+            any_commutes |= !commuting.is_empty();
+            txn.claim::<F>(write, write.table().cells(write.record, rewritten), |other| other < own)?;
+        }
+        if any_commutes {
+            cx.writes.sort();
+            for rank in 0..cx.writes.len() {
+                let write = &cx.writes.entries()[cx.writes.sorted(rank)];
+                let (commuting, _) = self.divide(write);
+                for cell in write.table().cells(write.record, commuting) {
+                    Self::claim_late(txn, cell)?;
+                }
+            }
+        }
+        txn.claims.copy(cx, &self.collector, false, own)?;
+        txn.validate::<F>(cx)?;
+        for write in cx.writes.entries().iter().filter(|write| write.kind != WriteKind::Nothing) {
+            let (_, rewritten) = self.divide(write);
+            for cell in write.table().cells(write.record, rewritten) {
+                // Relaxed: the cell is claimed.
+                rewritten_at(cell).store(own, Ordering::Relaxed);
+            }
+        }
+        txn.claims.install_all(cx, own, 0);
+        Ok(())
+    }
+
+    fn abort(&self, _: &mut Context<M>, local: &mut Self::Local, reason: AbortReason) {
+        local.txn.claims.abort(reason);
+    }
+
+    fn rest(&self, cx: &mut Context<M>, local: &mut Self::Local) {
+        self.collector.rest(cx, &mut local.txn.claims.replaced);
+    }
+
+    fn unlink(&self, cells: Cells<M>, oldest: u64) -> Unlink {
+        versions::unlink(cells, oldest)
+    }
+
+    fn is_absent(&self, record: Record<M>) -> bool {
+        crate::optimistic::is_absent(record)
+    }
+
+    fn older_versions(&self, record: Record<M>) -> u64 {
+        self.collector.older_versions(record)
+    }
+}
