@@ -7,7 +7,7 @@
 //! # What a row says
 //! The first word of a row is the *stamp* of the transaction that wrote it: worker and sequence number. All further words follow from
 //! stamp and key, so that a row that is torn, or stands under the wrong key, shows. With `ycsb.rmw=on` and 16 bytes or more the second word
-//! counts the writes. With `ycsb.fields` above 1 all this holds of each field. After a run each record must hold a stamp of a committed transaction; and each *tracked* record (all of them, up
+//! counts the writes; with `ycsb.update=on` a write does nothing but count. With `ycsb.fields` above 1 all this holds of each field. After a run each record must hold a stamp of a committed transaction; and each *tracked* record (all of them, up
 //! to 65,536; else one in a power of two) the last stamp that the client that wrote it remembers, and the number of all
 //! clients' writes. Of the records that are not tracked it is not checked that the stamp is the last writer's, nor that this writer
 //! wrote this record. Rows of 8 bytes hold the stamp alone: of them a wrong key shows if the record is tracked.
@@ -15,6 +15,7 @@
 //! A committed transaction must have found every key that it asked for, and its scans must begin at their key and ascend. Every
 //! insert that committed must be there; those that a client would make next must not.
 
+mod check;
 mod row;
 
 use std::ops::ControlFlow;
@@ -22,8 +23,8 @@ use std::sync::Arc;
 
 use contend_engine::options::Fraction;
 use contend_engine::{
-    Abort, Control, Declaration, Direction, Engine, GROUPS_MAX, Groups, IndexKind, Loader, Needs, OutOfMemory,
-    Projection, Span, Table, TableSpec, Txn, option_choices, options,
+    Abort, AddToWord, Control, Declaration, Direction, Engine, GROUPS_MAX, Groups, IndexKind, Loader, Needs,
+    OutOfMemory, Projection, RowUpdate, Span, Table, TableSpec, Txn, option_choices, options,
 };
 use contend_machine::{Cycles, Machine};
 use rand::rngs::SmallRng;
@@ -63,6 +64,8 @@ options! {
         "ycsb.read" read: Fraction = Fraction(0.5), in ();
         /// Whether a write reads the row first (read-modify-write), or replaces it unseen.
         "ycsb.rmw" rmw: bool = false, in ();
+        /// Whether a write adds to the second word of a field instead, by an update that commutes: with `--set cu=on` it reads nothing.
+        "ycsb.update" update: bool = false, in ();
         /// Skew of the zipfian choice of records; 0 is uniform.
         "ycsb.theta" theta: f64 = 0.0, in 0.0..1.0;
         /// The fraction of operations that scan. Needs the ordered index.
@@ -294,75 +297,6 @@ impl<M: Machine> Ycsb<M> {
         let records = self.options.records;
         if record < records { self.tracked.position(field as u64 * records + record) } else { None }
     }
-
-    /// Checks one field of a record's row; returns its stamp and count.
-    fn check_field(
-        &self,
-        record: u64,
-        field: usize,
-        row: &[u64],
-        clients: &[&Client],
-        expected: &mut Vec<u64>,
-    ) -> Result<(u64, u64), Violation> {
-        let key = self.key(record);
-        if !self.shape.is_whole(row, field, key, expected) {
-            return Err(Violation(format!("the row of key {key} is torn: its words are not of one write")));
-        }
-        let stamp = row[self.shape.span(field).words().start];
-        if stamp != LOADED {
-            let (tag, sequence) = (stamp >> WORKER_SHIFT, stamp & ((1 << WORKER_SHIFT) - 1));
-            let writer = clients.iter().find(|client| client.worker + 1 == tag);
-            if !writer.is_some_and(|client| (1..=client.committed).contains(&sequence)) {
-                let writer = describe(stamp);
-                return Err(Violation(format!("the row of key {key} was written by {writer}, which never committed")));
-            }
-        }
-        Ok((stamp, self.shape.writes(row, field)))
-    }
-
-    /// Checks a field against what the clients remember; whether they do.
-    fn check_tracked(
-        &self,
-        record: u64,
-        field: usize,
-        stamp: u64,
-        writes: u64,
-        clients: &[&Client],
-    ) -> Result<bool, Violation> {
-        let Some(position) = self.tracked(record, field) else { return Ok(false) };
-        let key = self.key(record);
-        let memories = clients.iter().map(|client| client.tracked[position]);
-        let is_last = if stamp == LOADED {
-            memories.clone().all(|(last, _)| last == LOADED)
-        } else {
-            memories.clone().any(|(last, _)| last == stamp)
-        };
-        if !is_last {
-            let lasts: Vec<String> = memories.map(|(last, _)| describe(last)).collect();
-            return Err(Violation(format!(
-                "key {key} holds the value of {}, but the last committed writes of the workers are: {}",
-                describe(stamp),
-                lasts.join("; ")
-            )));
-        }
-        let committed: u64 = memories.map(|(_, writes)| writes).sum();
-        if self.shape.counted && writes != committed {
-            return Err(Violation(format!(
-                "key {key} has seen {writes} read-modify-writes, but {committed} have committed: updates got lost"
-            )));
-        }
-        Ok(true)
-    }
-}
-
-fn describe(stamp: u64) -> String {
-    let sequence = stamp & ((1 << WORKER_SHIFT) - 1);
-    match (stamp >> WORKER_SHIFT).checked_sub(1) {
-        Some(worker) => format!("transaction {sequence} of worker {worker}"),
-        None if stamp == LOADED => "no transaction (loaded)".into(),
-        // No transaction has such a stamp: the row was overwritten with something else.
-        None => format!("transaction {sequence} of no worker"),
-    }
 }
 
 impl<M: Machine> Workload<M> for Ycsb<M> {
@@ -382,8 +316,27 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
         if options.scan.0 > 0.0 && index == IndexKind::Hash {
             return Err("a scan (ycsb.scan above 0) needs an index with an order: use --index ordered".into());
         }
-        let YcsbOptions { records, partitions, multi_partition, multi_partitions, latest, payload, fields, .. } =
-            *options;
+        let YcsbOptions {
+            records,
+            partitions,
+            multi_partition,
+            multi_partitions,
+            latest,
+            payload,
+            fields,
+            update,
+            rmw,
+            ..
+        } = *options;
+        if update && rmw {
+            return Err("a write is an update (ycsb.update) or a read-modify-write (ycsb.rmw), not both".into());
+        }
+        if update && payload / 8 / fields < 2 {
+            return Err(format!(
+                "ycsb.update adds to the second word of a field: with ycsb.fields={fields}, ycsb.payload has to be {} or more",
+                16 * fields
+            ));
+        }
         if payload.div_ceil(8) < fields {
             return Err(format!(
                 "ycsb.fields is {fields}, and each needs 8 bytes: ycsb.payload is {payload}, and has to be {} or more",
@@ -590,6 +543,14 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
                     Some(row) => sink ^= row[first],
                     None => surprises += 1,
                 },
+                Kind::Write if self.options.update => {
+                    let word = first + 1;
+                    surprises += u64::from(!tx.update_row(
+                        &self.table,
+                        key,
+                        RowUpdate::add_to_word(&AddToWord { groups, word, value: 1 }),
+                    )?);
+                }
                 Kind::Write if self.options.rmw => match tx.modify_row(&self.table, key, groups)? {
                     Some(row) => {
                         let writes = self.shape.writes(row, field) + 1;
@@ -646,7 +607,9 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
                 Kind::Write => {
                     if let Some(position) = self.tracked(operation.record, input.field) {
                         let (last, writes) = &mut client.tracked[position];
-                        *last = input.stamp;
+                        if !self.options.update {
+                            *last = input.stamp;
+                        }
                         *writes += 1;
                     }
                 }
@@ -657,69 +620,7 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
     }
 
     fn check<P: Control<M>>(&self, engine: &Engine<P, M>, clients: &[&Client]) -> Result<Checked, Violation> {
-        if let Some(client) = clients.iter().find(|client| client.wrong > 0) {
-            return Err(Violation(format!(
-                "committed transactions of worker {} missed {} keys that were there, or found keys that were not, or not in order, or other rows than before",
-                client.worker, client.wrong
-            )));
-        }
-        let (mut row, mut expected) = (Vec::new(), Vec::new());
-        let mut tracked = 0;
-        let mut ahead = Vec::with_capacity(AHEAD);
-        for record in 0..self.options.records {
-            let key = self.key(record);
-            if record % AHEAD as u64 == 0 {
-                ahead.clear();
-                ahead.extend((record..self.options.records).take(AHEAD).map(|record| self.key(record)));
-                self.table.expect(&ahead);
-            }
-            if engine.peek(&self.table, key, &mut row).is_none() {
-                return Err(Violation(format!("key {key} was loaded, and is gone")));
-            }
-            for field in 0..self.options.fields {
-                let (stamp, writes) = self.check_field(record, field, &row, clients, &mut expected)?;
-                tracked += u64::from(self.check_tracked(record, field, stamp, writes, clients)?);
-            }
-        }
-        for client in clients {
-            for nth in 0..client.inserted {
-                let record = self.inserted_record(client, nth);
-                if engine.peek(&self.table, self.key(record), &mut row).is_none() {
-                    let (key, worker) = (self.key(record), client.worker);
-                    return Err(Violation(format!(
-                        "worker {worker} has committed an insert of key {key}, and it is gone"
-                    )));
-                }
-                let mut loaded = false;
-                for field in 0..self.options.fields {
-                    loaded |= self.check_field(record, field, &row, clients, &mut expected)?.0 == LOADED;
-                }
-                if loaded {
-                    return Err(Violation(format!("the inserted row of key {} holds no value", self.key(record))));
-                }
-            }
-            // What the next transaction would insert, or one that was given up has tried to.
-            for nth in client.inserted..client.inserted + self.options.ops as u64 {
-                let next = self.key(self.inserted_record(client, nth));
-                if engine.peek(&self.table, next, &mut row).is_some() {
-                    return Err(Violation(format!("key {next} is there, and its insert has never committed")));
-                }
-            }
-        }
-        let inserted: u64 = clients.iter().map(|client| client.inserted).sum();
-        let (mut rows, expected) = (0, self.options.records + inserted);
-        let ordered = engine.peek_all(&self.table, |_, _| rows += 1);
-        if ordered && rows != expected {
-            return Err(Violation(format!("the index lists {rows} rows, where {expected} were loaded or inserted")));
-        }
-        let listed = if ordered { ", and the index lists no others" } else { "" };
-        let counted = if self.shape.counted { " and count every write" } else { "" };
-        let what = if self.options.fields == 1 { "rows" } else { "fields" };
-        Ok(Checked(format!(
-            "{} rows hold values of committed writers, {tracked} tracked {what} the last ones{counted}, {inserted} inserted \
-             rows are there{listed}",
-            self.options.records
-        )))
+        self.check_rows(engine, clients)
     }
 }
 
@@ -809,5 +710,12 @@ mod tests {
         let error =
             <Ycsb<Native> as Workload<Native>>::validate(&options, IndexKind::Ordered).expect_err("a sum of 1.1");
         assert!(error.contains("ycsb.scan") && error.contains("ycsb.insert"), "{error}");
+        let validate = |payload, rmw| {
+            let options = YcsbOptions { payload, rmw, update: true, fields: 2, ..YcsbOptions::default() };
+            <Ycsb<Native> as Workload<Native>>::validate(&options, IndexKind::Hash)
+        };
+        assert_eq!(validate(32, false), Ok(()));
+        assert!(validate(24, false).expect_err("too short").contains("32 or more"));
+        assert!(validate(32, true).expect_err("both").contains("ycsb.rmw"));
     }
 }

@@ -22,7 +22,7 @@ impl Shape {
             words: options.payload.div_ceil(8),
             fields: options.fields,
             last_mask: u64::MAX >> (8 * spare),
-            counted: options.rmw && options.payload / 8 / options.fields >= 2,
+            counted: (options.rmw || options.update) && options.payload / 8 / options.fields >= 2,
         }
     }
 
