@@ -3,6 +3,7 @@
 //! A protocol never probes an index. The engine does, and hands it one located record at a time ([`At`]); so batched lookups,
 //! scans, misses, repeated lookups of an unlinked record, history and abort accounting are written once, for all protocols.
 
+use std::ops::Range;
 use std::ptr::NonNull;
 
 use contend_index::{Change, Leaf};
@@ -252,8 +253,8 @@ impl<M: Machine> Context<M> {
         self.began_in
     }
 
-    /// A copy of the record that the entry at this position writes, as it stands, in memory of its own: an older version, in no index.
-    /// Its metadata is for the protocol to set. What is copied of cells that the caller does not hold is of no state.
+    /// A copy of those cells of a record that the entry at this position writes, as they stand, in memory of its own: an older version, in no index.
+    /// Its metadata is for the protocol to set, and the other cells hold anything.
     ///
     /// # Errors
     /// The machine has no more memory.
@@ -269,9 +270,22 @@ impl<M: Machine> Context<M> {
         if self.scratch.len() < payload.len() {
             self.scratch.resize(payload.len(), 0);
         }
-        let scratch = &mut self.scratch[..payload.len()];
-        M::copy_out(payload, scratch);
-        M::copy_in(table.payload(copy), scratch);
+        let target = table.payload(copy);
+        let mut copy_words = |words: Range<usize>| {
+            M::copy_out(&payload[words.clone()], &mut self.scratch[words.clone()]);
+            M::copy_in(&target[words.clone()], &self.scratch[words]);
+        };
+        if table.cell_count() == 1 {
+            copy_words(0..payload.len());
+        } else {
+            // Who reads the version of a cell reads that cell's.
+            for cell in write.cell_numbers() {
+                copy_words(table.cell_words(cell));
+                if table.records_history() {
+                    copy_words(table.signature(cell)..table.signature(cell) + 1);
+                }
+            }
+        }
         Ok(OldVersion { table: NonNull::from(table), record: copy })
     }
 

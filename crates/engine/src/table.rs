@@ -246,11 +246,11 @@ impl<M: Machine> TableCore<M> {
         }
     }
 
-    /// Whether the row of a version was filled by the engine after it had been given back: in debug builds, where a protocol that
-    /// reads such a version is wrong.
-    pub fn is_poisoned(&self, record: Record<M>) -> bool {
+    /// Whether this cell's part of the row of a version was filled by the engine after it had been given back: in debug builds, where a protocol
+    /// that reads such a version is wrong.
+    pub fn is_poisoned(&self, record: Record<M>, cell: usize) -> bool {
         // Relaxed: a copy does not change while it is read.
-        self.payload(record).iter().any(|word| word.load(Ordering::Relaxed) == POISON)
+        self.payload(record)[self.cell_words(cell)].iter().any(|word| word.load(Ordering::Relaxed) == POISON)
     }
 
     /// Asks for the record's lines that an access of these columns needs.

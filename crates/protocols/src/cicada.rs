@@ -21,12 +21,12 @@
 //! **Phantoms.** A commit leaves its time at the leaves that it depends on, and checks that they have the same keys still; an insert that is older
 //! aborts.
 //!
-//! **Snapshots** (`cicada.snapshots=on`) for transactions that say beforehand that they will only read: these see the state at the boundary of the
-//! epoch before theirs ([`crate::method::clock`]), leave nothing behind, wait for nobody, and never abort.
+//! **Snapshots** (`cicada.snapshots=on`) for transactions that say beforehand that they will only read: these see the state before the oldest
+//! transaction that runs ([`crate::versions::collect`]), leave nothing behind, wait for nobody, and never abort.
 //!
 //! **Departures from the paper.** The newest version is always inline, in the record, and a version is written after all others of its cell (the
-//! authors' default). Snapshots are an epoch or two old, not some tens of
-//! microseconds: a row that is written often has as many versions more, so they are off by default. Reads that would bring a version inline are not needed.
+//! authors' default). Snapshots are off by default: who reads one may miss what its own worker has committed last. Reads that would bring a
+//! version inline are not needed.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ use contend_machine::{Atomic64, Machine, Ordering};
 
 use crate::fault::{Faults, Sound};
 use crate::method::{Clock, Clocks};
-use crate::versions::collect::{Collect, CollectOptions, Collector};
+use crate::versions::collect::{CollectOptions, Collector};
 use crate::versions::{self, Optimistic, View, read_time, stamp_of};
 
 /// What a transaction does about a cell that an older one has claimed.
@@ -64,8 +64,8 @@ options! {
         "cicada.sort" sort: bool = true, in ();
         /// Check what was read before anything is claimed as well. Not where the worker's last commits all succeeded.
         "cicada.precheck" precheck: bool = true, in ();
-        /// Let transactions that say beforehand that they will only read see a state an epoch or two old: these never abort. Old versions are
-        /// then kept for as long, whatever versions.collect says.
+        /// Let transactions that say beforehand that they will only read see the state before the oldest transaction that runs: these never
+        /// abort. Old versions are kept a little longer then, and none is overwritten (versions.overwrite).
         "cicada.snapshots" snapshots: bool = false, in ();
         /// Keep no old versions: who comes too late to read the newest one aborts (Cicada-SV).
         "cicada.single_version" single_version: bool = false, in ();
@@ -148,12 +148,9 @@ impl<M: Machine, F: Faults> Protocol<M> for Cicada<M, F> {
     };
     type Options = (CicadaOptions, CollectOptions);
 
-    fn new((options, mut collect): (CicadaOptions, CollectOptions)) -> Self {
-        if options.snapshots {
-            // A snapshot is older than the transactions that begin.
-            collect.collect = Collect::Epoch;
-        }
-        let (clocks, collector) = (Self::clocks(&options, 0), Collector::new(collect, 0));
+    fn new((options, collect): (CicadaOptions, CollectOptions)) -> Self {
+        let snapshots = options.snapshots && !options.single_version;
+        let (clocks, collector) = (Self::clocks(&options, 0), Collector::new(collect, 0, snapshots));
         Cicada { clocks, collector, options, faults: PhantomData }
     }
 }
@@ -199,8 +196,8 @@ impl<M: Machine, F: Faults> Control<M> for Cicada<M, F> {
         if let Some(low) = self.collector.begin(cx, &mut txn.claims.replaced, || clock.now()) {
             clock.begin_at(low);
         }
-        let epoch = cx.began_in();
-        txn.begin(if *reads_snapshot { clock.snapshot(epoch) } else { clock.stamp(epoch) });
+        let snapshot = Collector::snapshot(&txn.claims.replaced);
+        txn.begin(if *reads_snapshot { snapshot } else { clock.stamp(cx.began_in()) });
         self.collector.began(&txn.claims.replaced, txn.own);
         Ok(())
     }
@@ -316,7 +313,7 @@ impl<M: Machine, F: Faults> Control<M> for Cicada<M, F> {
     }
 
     fn unlink(&self, cells: Cells<M>, oldest: u64) -> Unlink {
-        versions::unlink(cells, oldest)
+        versions::unlink(cells, oldest, self.collector.seen_by_all_snapshots())
     }
 
     fn is_absent(&self, record: Record<M>) -> bool {

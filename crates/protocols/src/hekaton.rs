@@ -204,7 +204,7 @@ impl<M: Machine, F: Faults> Control<M> for Hekaton<M, F> {
     }
 
     fn unlink(&self, cells: Cells<M>, oldest: u64) -> Unlink {
-        versions::unlink(cells, oldest)
+        versions::unlink(cells, oldest, u64::MAX)
     }
 
     fn is_absent(&self, record: Record<M>) -> bool {

@@ -19,13 +19,18 @@
 //! will notice. The older versions end at `t`: of the times from `t` to the newest version there is none any more, and who should need one
 //! aborts (`version_collected`) and begins anew.
 //!
-//! **Commit point.** The end of the check.
+//! **Commit point.** The last claim. What was read is validated before cells are claimed for updates that commute: it is marked as read, and so nobody
+//! can make it wrong any more.
 //!
-//! **Waits** are of younger transactions for older ones that have claimed a cell. Those that claim a cell for updates that commute, when they have all
-//! their other claims, wait for whoever has done the same, and for nobody else; they claim in the order of addresses. So there is no cycle of waits.
+//! **Waits** are of younger transactions for older ones that have claimed a cell. Who claims cells for updates that commute has all its other
+//! claims, and nothing left to validate: it waits for those that have done the same, and for nobody else, and claims in the order of addresses.
+//! So there is no cycle of waits.
 //!
 //! **Phantoms.** A commit leaves its time at the leaves that it depends on, and checks that they have the same keys still; an insert that is older
 //! aborts. (The authors' tables compare the versions of leaves only, which lets an insert of an older transaction through.)
+//!
+//! **Snapshots** (`mvcc.snapshots=on`; the authors' read timestamp) for transactions that say beforehand that they will only read, as in
+//! [`crate::cicada`].
 //!
 //! **Departures from the paper.** A version that is more than an update is written after all others of its cell. The authors keep deltas in the chain,
 //! and compute a row when one is read, for which they mark all versions on the way; under long chains that costs more than it brings (their
@@ -52,6 +57,9 @@ options! {
     pub struct MvccOptions {
         /// Let updates that commute, and are not read, come before versions that are there already.
         "mvcc.late" late: bool = true, in ();
+        /// Let transactions that say beforehand that they will only read see the state before the oldest transaction that runs: these never
+        /// abort. Old versions are kept a little longer then, and none is overwritten (versions.overwrite).
+        "mvcc.snapshots" snapshots: bool = false, in ();
     }
 }
 
@@ -74,6 +82,8 @@ pub struct Mvcc<M: Machine, F = Sound> {
 pub struct MvccLocal<M: Machine> {
     stamps: Stamper<M>,
     txn: Optimistic<M>,
+    /// Whether it sees a snapshot, of its time.
+    reads_snapshot: bool,
 }
 
 impl<M: Machine, F: Faults> Mvcc<M, F> {
@@ -120,7 +130,8 @@ impl<M: Machine, F: Faults> Protocol<M> for Mvcc<M, F> {
 
     fn new((options, (timestamps, collect)): Self::Options) -> Self {
         let timestamps = Timestamps::new(timestamps.into(), 0);
-        Mvcc { options, timestamps, collector: Collector::new(collect, 0), faults: PhantomData }
+        let collector = Collector::new(collect, 0, options.snapshots);
+        Mvcc { options, timestamps, collector, faults: PhantomData }
     }
 }
 
@@ -144,9 +155,13 @@ impl<M: Machine, F: Faults> Control<M> for Mvcc<M, F> {
         self.options.late
     }
 
+    fn wants_declarations(&self) -> bool {
+        self.options.snapshots
+    }
+
     fn local(&self, worker: usize) -> Self::Local {
         let txn = Optimistic::new(self.collector.of_worker(worker));
-        MvccLocal { stamps: self.timestamps.of_worker(worker), txn }
+        MvccLocal { stamps: self.timestamps.of_worker(worker), txn, reads_snapshot: false }
     }
 
     fn init(&self, cells: Cells<M>, initial: Initial) {
@@ -155,10 +170,12 @@ impl<M: Machine, F: Faults> Control<M> for Mvcc<M, F> {
 
     #[inline(always)]
     fn begin(&self, cx: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
-        let MvccLocal { stamps, txn } = local;
+        let MvccLocal { stamps, txn, reads_snapshot } = local;
+        *reads_snapshot = self.options.snapshots && cx.declaration.is_read_only();
         // Whoever takes a timestamp takes a later one than the counter says now.
         self.collector.begin(cx, &mut txn.claims.replaced, || stamps.now() * LATE);
-        txn.begin(stamps.stamp() * LATE);
+        let snapshot = Collector::snapshot(&txn.claims.replaced);
+        txn.begin(if *reads_snapshot { snapshot } else { stamps.stamp() * LATE });
         self.collector.began(&txn.claims.replaced, txn.own);
         Ok(())
     }
@@ -171,8 +188,11 @@ impl<M: Machine, F: Faults> Control<M> for Mvcc<M, F> {
         at: At<'_, M>,
         columns: Projection<'_>,
     ) -> Result<Found, Abort> {
-        // A late update ends what is older.
         let view = View::at::<F>(local.txn.own);
+        if local.reads_snapshot {
+            return versions::read(cx, at, columns, view, |_| (), |_| false, |_| ());
+        }
+        // A late update ends what is older.
         local.txn.read::<F>(cx, at, columns, view, !F::TRUST_OLDER)
     }
 
@@ -185,6 +205,9 @@ impl<M: Machine, F: Faults> Control<M> for Mvcc<M, F> {
         groups: Groups,
         mode: Mode,
     ) -> Result<Found, Abort> {
+        if local.reads_snapshot {
+            return Err(Abort::new(AbortReason::Unsupported));
+        }
         let own = local.txn.own;
         let too_late = |cell: Cell<M>| {
             // Relaxed, both: a first look; the claim looks again.
@@ -204,17 +227,28 @@ impl<M: Machine, F: Faults> Control<M> for Mvcc<M, F> {
         at: At<'_, M>,
         change: &Change<M>,
     ) -> Result<(), Abort> {
+        if local.reads_snapshot {
+            // The placeholder is nobody's any more.
+            at.cells(Groups::ALL).for_each(|cell| local.txn.claims.adopt(cell, local.txn.own));
+            return Err(Abort::new(AbortReason::Unsupported));
+        }
         local.txn.inserted::<F>(cx, at, change)
     }
 
     #[inline(always)]
     fn gap(&self, cx: &mut Context<M>, local: &mut Self::Local, leaf: Leaf<M>, version: u64) -> Result<(), Abort> {
-        local.txn.gap::<F>(cx, leaf, version);
+        // What a snapshot lacks will not come: an insert is of a later time.
+        if !local.reads_snapshot {
+            local.txn.gap::<F>(cx, leaf, version);
+        }
         Ok(())
     }
 
     #[inline(always)]
     fn commit(&self, cx: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
+        if local.reads_snapshot {
+            return Ok(());
+        }
         let txn = &mut local.txn;
         if cx.writes.is_empty() {
             return txn.validate::<F>(cx);
@@ -226,6 +260,7 @@ impl<M: Machine, F: Faults> Control<M> for Mvcc<M, F> {
             any_commutes |= !commuting.is_empty();
             txn.claim::<F>(write, write.table().cells(write.record, rewritten), |other| other < own)?;
         }
+        txn.validate::<F>(cx)?;
         if any_commutes {
             cx.writes.sort();
             for rank in 0..cx.writes.len() {
@@ -237,7 +272,6 @@ impl<M: Machine, F: Faults> Control<M> for Mvcc<M, F> {
             }
         }
         txn.claims.copy(cx, &self.collector, false, own)?;
-        txn.validate::<F>(cx)?;
         for write in cx.writes.entries().iter().filter(|write| write.kind != WriteKind::Nothing) {
             let (_, rewritten) = self.divide(write);
             for cell in write.table().cells(write.record, rewritten) {
@@ -258,7 +292,7 @@ impl<M: Machine, F: Faults> Control<M> for Mvcc<M, F> {
     }
 
     fn unlink(&self, cells: Cells<M>, oldest: u64) -> Unlink {
-        versions::unlink(cells, oldest)
+        versions::unlink(cells, oldest, self.collector.seen_by_all_snapshots())
     }
 
     fn is_absent(&self, record: Record<M>) -> bool {

@@ -89,7 +89,7 @@ impl<M: Machine, F: Faults> Protocol<M> for Mvto<M, F> {
     type Options = (TimestampOptions, CollectOptions);
 
     fn new((timestamps, options): (TimestampOptions, CollectOptions)) -> Self {
-        let (timestamps, collector) = (Timestamps::new(timestamps, 0), Collector::new(options, 0));
+        let (timestamps, collector) = (Timestamps::new(timestamps, 0), Collector::new(options, 0, false));
         Mvto { timestamps, collector, faults: PhantomData }
     }
 }
@@ -225,7 +225,7 @@ impl<M: Machine, F: Faults> Control<M> for Mvto<M, F> {
     }
 
     fn unlink(&self, cells: Cells<M>, oldest: u64) -> Unlink {
-        versions::unlink(cells, oldest)
+        versions::unlink(cells, oldest, u64::MAX)
     }
 
     fn is_absent(&self, record: Record<M>) -> bool {

@@ -234,7 +234,8 @@ fn read_older<M: Machine>(
         copy(version);
         M::step("check");
         // What is absent has no row: there may be anything.
-        let is_poisoned = cfg!(debug_assertions) && older.word & ABSENT == 0 && at.table.is_poisoned(version.record);
+        let is_poisoned =
+            cfg!(debug_assertions) && older.word & ABSENT == 0 && at.table.is_poisoned(version.record, number);
         if older.is_there() {
             debug_assert!(!is_poisoned, "a version is read that has been given back");
             seen(Version::Older(cell, older));
@@ -302,8 +303,8 @@ pub(crate) fn is_claimed<M: Machine>(cell: Cell<M>, stamp: u64) -> bool {
     claim != NOBODY && claim < stamp
 }
 
-/// Marks a tombstone as unlinked, if it still is one and all have ended who were there when it was deleted.
-pub(crate) fn unlink<M: Machine>(cells: Cells<M>, oldest: u64) -> Unlink {
+/// Marks a tombstone as unlinked, if it still is one, all have ended who were there when it was deleted, and no snapshot is of a time before `seen`.
+pub(crate) fn unlink<M: Machine>(cells: Cells<M>, oldest: u64, seen: u64) -> Unlink {
     M::step("unlink");
     let release = |cell: Cell<M>| {
         // Release: as in `Claims::truncate`.
@@ -322,7 +323,7 @@ pub(crate) fn unlink<M: Machine>(cells: Cells<M>, oldest: u64) -> Unlink {
     let outcome = if word & ABSENT == 0 {
         first.word().store(word & !QUEUED, Ordering::Relaxed);
         Unlink::Alive
-    } else if deleted_in(first).load(Ordering::Relaxed) + 1 >= oldest {
+    } else if deleted_in(first).load(Ordering::Relaxed) + 1 >= oldest || stamp_of(word) >= seen {
         // Somebody may run who is older than the deletion, and must not miss the row.
         Unlink::Busy
     } else {

@@ -8,7 +8,7 @@
 //! **Boundaries.** A clock by itself says nothing about who has ended. The epochs do: the first worker that begins in an epoch sets the epoch's
 //! boundary, which no timestamp that was made before is past, and each worker's clock is past it before it makes a timestamp in that epoch. So
 //! who has a timestamp up to the boundary began in an earlier epoch; and when a worker begins in epoch `e`, all who have one up to the boundary of
-//! `e - 1` have ended. That boundary is a snapshot that nobody changes any more: what those see who only read.
+//! `e - 1` have ended.
 
 use std::sync::Arc;
 
@@ -72,7 +72,6 @@ impl<M: Machine> Clocks<M> {
             floor: 0,
             boosted: false,
             epoch: 0,
-            snapshot: 0,
         }
     }
 }
@@ -95,8 +94,6 @@ pub struct Clock<M: Machine> {
     boosted: bool,
     /// The epoch in which it was last used.
     epoch: u64,
-    /// The boundary of the epoch before.
-    snapshot: u64,
 }
 
 impl<M: Machine> Clock<M> {
@@ -139,15 +136,6 @@ impl<M: Machine> Clock<M> {
         self.floor = time / self.shared.clocks.len() as u64 + 1;
     }
 
-    /// What is final in this epoch: all who have a smaller timestamp have ended, and nobody will have one again.
-    #[inline]
-    pub fn snapshot(&mut self, epoch: u64) -> u64 {
-        if epoch != self.epoch {
-            self.stamp(epoch);
-        }
-        self.snapshot
-    }
-
     /// The transaction was aborted: the next timestamp is to be a little larger.
     pub fn boost(&mut self) {
         self.boosted = true;
@@ -182,7 +170,6 @@ impl<M: Machine> Clock<M> {
             self.synced = self.seen;
         }
         self.epoch = epoch;
-        self.snapshot = self.boundary(epoch - 1);
         let own = self.boundary(epoch);
         self.ticks = self.ticks.max(own / self.shared.clocks.len() as u64 + 1);
     }
@@ -259,11 +246,8 @@ mod tests {
         ahead.ticks += 1 << 40;
         let last = ahead.stamp(2);
         assert!(behind.stamp(2) < last, "clocks of one epoch need not agree");
-        assert!(ahead.snapshot(2) < first, "nobody had begun before");
+        assert!(first < last);
         // Whoever sets the boundary of epoch 3, it is past all that was before.
         assert!(behind.stamp(3) > last);
-        assert!(behind.snapshot(4) > last, "all of epoch 2 have ended when epoch 4 begins");
-        assert_eq!(behind.snapshot(4), ahead.snapshot(4));
-        assert!(ahead.stamp(4) > ahead.snapshot(4));
     }
 }

@@ -28,6 +28,11 @@
 //! is nobody's when it is replaced. A commit looks at the others' timestamps, and keeps no copy of such versions. Under
 //! contention, where versions are young, that is most of them. Who takes a timestamp at that moment, and is not seen, misses one.
 //!
+//! **Snapshots.** Who only reads may see the state before the oldest transaction that runs: it is final, so there is nothing to wait for, to mark or
+//! to validate. So who looks at the slots says this time as well, and a worker leaves in its slot which of these it has seen last: of old versions
+//! then those are reused that were replaced before the least of *them*, a look later. What a snapshot sees is as old as the longest of the transactions
+//! that run, and some intervals.
+//!
 //! **Orderings** are those of the engine's epochs: a worker stores its slot and then looks whether the low time is still the same, who
 //! collects reads the low time and then the slots, with a SeqCst fence between on each side. Who is not seen there sees that low time, or a later.
 //! What aggressive collection knows besides is a guess: a version that was taken out is missed, and never misread.
@@ -91,7 +96,9 @@ const TOUCH_EVERY: usize = 16;
 #[derive(Debug)]
 pub(crate) struct Collector<M: Machine> {
     options: CollectOptions,
-    /// Cycles from one low time to the next; none with epochs.
+    /// Whether there are transactions that see snapshots.
+    snapshots: bool,
+    /// Cycles from one low time to the next; none if nobody asks for them.
     interval: Option<Cycles>,
     times: CachePadded<Times<M>>,
     /// By worker.
@@ -107,8 +114,10 @@ pub(crate) struct Collector<M: Machine> {
 struct Times<M: Machine> {
     /// No transaction that begins from now on is before this time.
     low: M::U64,
-    /// Nor is any that runs before this one.
+    /// Nor is any that runs before this one; nor is, if there are snapshots, one of those.
     oldest: M::U64,
+    /// If there are snapshots: no transaction that runs is before this time. A snapshot is of the moment before.
+    running: M::U64,
     /// The core's clock when the low time was set.
     looked_at: M::U64,
 }
@@ -118,6 +127,8 @@ struct Times<M: Machine> {
 struct Slot<M: Machine> {
     /// The low time that it saw when it began its last transaction.
     low: M::U64,
+    /// If there are snapshots: that of its next ones is of the moment before this time.
+    snapshot: M::U64,
     /// Under aggressive collection, or with overwriting: the timestamp of its last transaction; 0 if it pauses.
     stamp: M::U64,
     /// Under aggressive collection: how often its transaction has missed a version.
@@ -162,6 +173,8 @@ pub(crate) struct Replaced<M: Machine> {
     collect: Collect,
     /// The low time in the worker's slot; 0 if it pauses.
     low: u64,
+    /// The time in the worker's slot of which the next snapshot is.
+    snapshot: u64,
     /// Transactions since it looked at the clock.
     begun: u32,
     /// How often the worker's transaction has missed a version.
@@ -212,13 +225,15 @@ impl<M: Machine> Replaced<M> {
 
 impl<M: Machine> Collector<M> {
     /// For workers numbered below `workers`.
-    pub(crate) fn new(options: CollectOptions, workers: usize) -> Self {
+    pub(crate) fn new(options: CollectOptions, workers: usize, snapshots: bool) -> Self {
         let word = |value| M::U64::new(value);
         let cycles = |us: u64| (us as f64 * M::cycles_per_second() / 1e6) as Cycles;
-        let slot = || CachePadded::new(Slot { low: word(PAUSED), stamp: word(0), hits: word(0) });
+        let slot =
+            || CachePadded::new(Slot { low: word(PAUSED), snapshot: word(PAUSED), stamp: word(0), hits: word(0) });
         Collector {
-            interval: (options.collect != Collect::Epoch).then(|| cycles(options.interval_us)),
-            times: CachePadded::new(Times { low: word(1), oldest: word(0), looked_at: word(0) }),
+            snapshots,
+            interval: (options.collect != Collect::Epoch || snapshots).then(|| cycles(options.interval_us)),
+            times: CachePadded::new(Times { low: word(1), oldest: word(0), running: word(0), looked_at: word(0) }),
             slots: (0..workers).map(|_| slot()).collect(),
             used: CachePadded::new(word(0)),
             long: Long {
@@ -237,7 +252,7 @@ impl<M: Machine> Collector<M> {
 
     /// The same, before anybody has begun, for so many workers.
     pub(crate) fn resized(&self, workers: usize) -> Self {
-        Self::new(self.options.clone(), workers)
+        Self::new(self.options.clone(), workers, self.snapshots)
     }
 
     /// The part of one worker.
@@ -248,6 +263,7 @@ impl<M: Machine> Collector<M> {
             worker,
             collect: self.options.collect,
             low: 0,
+            snapshot: 0,
             begun: 0,
             hits: 0,
             again: false,
@@ -285,6 +301,18 @@ impl<M: Machine> Collector<M> {
         Some(own.low)
     }
 
+    /// All that was before this time is before all snapshots that there are, and will be.
+    pub(crate) fn seen_by_all_snapshots(&self) -> u64 {
+        // Acquire: pairs with the Release of `look`.
+        if self.snapshots { self.times.oldest.load(Ordering::Acquire) } else { u64::MAX }
+    }
+
+    /// The time of which a snapshot is that the worker's transaction may see.
+    #[inline(always)]
+    pub(crate) fn snapshot(own: &Replaced<M>) -> u64 {
+        own.snapshot.saturating_sub(1)
+    }
+
     /// The transaction that the worker begins has this timestamp.
     #[inline(always)]
     pub(crate) fn began(&self, own: &Replaced<M>, stamp: u64) {
@@ -298,7 +326,7 @@ impl<M: Machine> Collector<M> {
     /// is nobody's when it is replaced at this time. The end of time, where all are to be kept.
     #[inline(always)]
     pub(super) fn all_began_before(&self, own: &Replaced<M>, stamp: u64) -> u64 {
-        if !self.options.overwrite {
+        if !self.options.overwrite || self.snapshots {
             return u64::MAX;
         }
         // Relaxed, both: a guess.
@@ -321,17 +349,26 @@ impl<M: Machine> Collector<M> {
         }
         M::step("collect");
         let low = self.times.low.load(Ordering::Acquire);
+        let snapshot = self.times.running.load(Ordering::Acquire);
         // SeqCst: pairs with the fence in `enter`.
         M::fence(Ordering::SeqCst);
         // Relaxed: ordered by the fence.
         let used = self.used.load(Ordering::Relaxed) as usize;
         let slots = &self.slots[..used];
         // Acquire: pairs with the Release stores of `enter` and `rest`: what those workers have read they have read.
-        let oldest = slots.iter().map(|slot| slot.low.load(Ordering::Acquire)).fold(low, u64::min);
+        let running = slots.iter().map(|slot| slot.low.load(Ordering::Acquire)).fold(low, u64::min);
+        let oldest = if self.snapshots {
+            slots.iter().map(|slot| slot.snapshot.load(Ordering::Acquire)).fold(snapshot, u64::min)
+        } else {
+            running
+        };
         if self.options.collect == Collect::Aggressive {
-            self.long.write(slots, low);
+            self.long.write(slots, low, self.snapshots);
         }
-        // Release, both: pair with the Acquire of `begin` and `enter`.
+        // Release, all: pair with the Acquire of `begin` and `enter`.
+        if self.snapshots {
+            self.times.running.fetch_max(running, Ordering::Release);
+        }
         self.times.oldest.fetch_max(oldest, Ordering::Release);
         self.times.low.fetch_max(now(), Ordering::Release);
     }
@@ -340,13 +377,20 @@ impl<M: Machine> Collector<M> {
     #[cold]
     fn enter(&self, cx: &mut Context<M>, own: &mut Replaced<M>) {
         loop {
+            // Acquire, both: pair with the Release of `look`.
             let low = self.times.low.load(Ordering::Acquire);
+            let snapshot = self.times.running.load(Ordering::Acquire);
             // Release: what the worker has read before it has read; pairs with the Acquire of `look`.
             self.slots[own.worker].low.store(low, Ordering::Release);
+            if self.snapshots {
+                // Release: the same.
+                self.slots[own.worker].snapshot.store(snapshot, Ordering::Release);
+            }
             // SeqCst: pairs with the fence in `look`.
             M::fence(Ordering::SeqCst);
-            if self.times.low.load(Ordering::Acquire) == low {
-                own.low = low;
+            let is_seen = !self.snapshots || self.times.running.load(Ordering::Acquire) == snapshot;
+            if is_seen && self.times.low.load(Ordering::Acquire) == low {
+                (own.low, own.snapshot) = (low, snapshot);
                 break;
             }
         }
@@ -430,14 +474,15 @@ impl<M: Machine> Collector<M> {
         own.low = 0;
         // Relaxed: as in `began`.
         self.slots[own.worker].stamp.store(0, Ordering::Relaxed);
-        // Release: as in `enter`.
+        // Release, both: as in `enter`.
+        self.slots[own.worker].snapshot.store(PAUSED, Ordering::Release);
         self.slots[own.worker].low.store(PAUSED, Ordering::Release);
     }
 }
 
 impl<M: Machine> Long<M> {
     /// Tells the transactions that began before the low time that was before this one from the others. Not if another does it now.
-    fn write(&self, slots: &[CachePadded<Slot<M>>], low: u64) {
+    fn write(&self, slots: &[CachePadded<Slot<M>>], low: u64, snapshots: bool) {
         // Relaxed in all of it: a guess; but for the edition, which says whether it was written meanwhile.
         let edition = self.edition.load(Ordering::Relaxed);
         if edition % 2 == 1
@@ -459,7 +504,8 @@ impl<M: Machine> Long<M> {
             }
             let began = slot.low.load(Ordering::Relaxed);
             if began >= previous {
-                horizon = horizon.min(began);
+                let snapshot = if snapshots { slot.snapshot.load(Ordering::Relaxed) } else { began };
+                horizon = horizon.min(began).min(snapshot);
                 continue;
             }
             let stamp = slot.stamp.load(Ordering::Relaxed);

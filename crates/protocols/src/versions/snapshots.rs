@@ -64,7 +64,7 @@ pub(crate) struct Snapshot<M: Machine> {
 
 impl<M: Machine> Snapshots<M> {
     pub(crate) fn new(options: CollectOptions) -> Self {
-        Snapshots { commits: Commits::new(), collector: Collector::new(options, 0) }
+        Snapshots { commits: Commits::new(), collector: Collector::new(options, 0, false) }
     }
 
     /// Makes room for workers numbered below `workers`, before anybody has begun.

@@ -628,21 +628,49 @@ fn without_old_versions_a_late_reader_aborts() {
     assert_eq!(outcome.map_err(|abort| abort.reason), Err(AbortReason::ReadValidation));
 }
 
-#[test]
-fn snapshots_of_cicada_are_of_the_epoch_before_and_never_abort() {
-    let mut world = World::<Cicada<Native>>::new(&[("cicada.snapshots", "on")]);
-    for value in 1..20 {
-        write(&mut world.workers[0], &world.rows, 1, value);
-        let rows = &world.rows;
-        let mut reader = world.workers[1].begin_read_only();
-        assert_eq!(see(&mut reader, rows, 1), Some(value.saturating_sub(2)), "in step {value}");
-        reader.commit().expect("it never aborts");
+fn snapshots_never_abort<P: Protocol<Native>>(option: &str, settings: &[(&str, &str)]) {
+    let settings: Vec<_> = [(option, "on"), ("versions.interval_us", "0")].iter().chain(settings).copied().collect();
+    let mut world = World::<P>::new(&settings);
+    for value in 1..40 {
+        let World { rows, workers: [writer, reader, _], .. } = &mut world;
+        let mut both = |value: u64| {
+            writer
+                .run(|tx| {
+                    for key in [1, 2] {
+                        tx.write_row(rows, key, Groups::ALL)?.expect("it is there").copy_from_slice(&[key, value]);
+                    }
+                    if tx.read_row(rows, 3, Projection::WHOLE)?.is_some() {
+                        tx.delete(rows, 3).map(|_| ())
+                    } else {
+                        tx.insert_row(rows, 3).map(|row| row.expect("it is not there").copy_from_slice(&[3, value]))
+                    }
+                })
+                .expect("nobody is in the way");
+        };
+        both(2 * value);
+        let mut snapshot = reader.begin_read_only();
+        let seen = see(&mut snapshot, rows, 1).expect("it is there");
+        both(2 * value + 1);
+        writer.collect();
+        assert_eq!(see(&mut snapshot, rows, 2), Some(seen), "of one state");
+        // Row 3 was there first, and is deleted and inserted in turns.
+        assert_eq!(see(&mut snapshot, rows, 3).is_some(), seen == 0 || seen % 2 == 1, "{seen}");
+        assert!((2 * value).saturating_sub(5) <= seen && seen <= 2 * value, "{seen} of {value}: too old");
+        snapshot.commit().expect("it never aborts");
         world.advance();
     }
     let outcome = world.workers[1].run_declared(contend_engine::Declaration::read_only, |tx| {
         tx.insert_row(&world.rows, 77).map(|row| row.is_some())
     });
     assert_eq!(outcome.map_err(|abort| abort.reason), Err(AbortReason::Unsupported));
+}
+
+#[test]
+fn snapshots_are_of_one_state_and_never_abort() {
+    for collect in ["epoch", "rapid", "aggressive"] {
+        snapshots_never_abort::<Cicada<Native>>("cicada.snapshots", &[("versions.collect", collect)]);
+        snapshots_never_abort::<Mvcc<Native>>("mvcc.snapshots", &[("versions.collect", collect)]);
+    }
 }
 
 /// The rows of a [`World`].
