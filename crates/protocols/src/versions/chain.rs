@@ -3,13 +3,13 @@
 //! A link is the address of the next older copy's cell, or 0 where there was nothing before, or odd where what is older was taken out, or never kept: above
 //! the lowest bit then the timestamp before which there was nothing.
 //!
-//! A copy says of which cell it is one, and until when it was the newest (its *end*). Both are its own for ever: of two copies that one
-//! memory holds in turn, the ends differ, as they are of different transactions. So a reader checks what a link leads to: it looks at the end before it has
+//! A copy says of which cell it is one, and until when it was the newest (its *end*). Of two copies that one
+//! memory holds in turn, the ends differ, as they are of different transactions, also where an end has been moved to an earlier time ([`end_at`]). So a reader checks what a link leads to: it looks at the end before it has
 //! read the copy and after, and where it finds another cell's copy, a later one, or none, the version that it wants has been taken out.
 //!
 //! | who changes | what, and when |
 //! | --- | --- |
-//! | who has claimed the cell | the links of its chain |
+//! | who has claimed the cell | the links of its chain, and ends, to earlier times |
 //! | the worker that replaced a version | gives its memory back, once the copy is out of the chain, or nobody can need it; by an exchange of the end for 0 |
 //! | who takes a copy out, or changes its link | sets [`PINNED`] in its end meanwhile: it stays where it is |
 

@@ -169,8 +169,8 @@ impl<M: Machine> Claims<M> {
         }
     }
 
-    /// Copies what the commit is going to overwrite, if anybody could need it; with `absent`, that there was nothing as well. Where the newest version is younger than
-    /// `stamp`, nothing is: updates are put into it.
+    /// Copies what the commit is going to overwrite, if anybody could need it; with `absent`, that there was nothing as well. Where the newest
+    /// version is younger than `stamp`, nothing is overwritten: updates are put into it.
     ///
     /// # Errors
     /// The machine has no more memory.

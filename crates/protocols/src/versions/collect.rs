@@ -156,14 +156,24 @@ struct Long<M: Machine> {
 /// A version that was replaced.
 #[derive(Debug)]
 struct Replacement<M: Machine> {
-    /// The timestamps of the version, or the oldest of its cells, and of what replaced it.
-    begin: u64,
+    /// The timestamp of what replaced it.
     end: u64,
     version: OldVersion<M>,
+    /// The epoch at that time: its lower half.
+    epoch: u32,
     /// Which groups were.
     groups: Groups,
-    /// The epoch at that time.
-    epoch: u64,
+}
+
+// Each write makes one: two to a line.
+const _: () = assert!(size_of::<Replacement<contend_machine::Native>>() == 32);
+
+/// A version that somebody has needed.
+#[derive(Debug)]
+struct Kept<M: Machine> {
+    /// The timestamp of the version, or the oldest of its cells: it is far away, and not looked at each time.
+    begin: u64,
+    version: Replacement<M>,
 }
 
 /// The versions that a worker has replaced, and that wait to be reused.
@@ -195,8 +205,7 @@ struct Sweep<M: Machine> {
     protected: u64,
     /// At most so many versions of a record are kept for the others.
     max: usize,
-    /// Versions that somebody has needed.
-    kept: Vec<Replacement<M>>,
+    kept: Vec<Kept<M>>,
     /// Where in these the next look begins, and how often it has been at the end.
     cursor: usize,
     passes: usize,
@@ -209,8 +218,7 @@ impl<M: Machine> Replaced<M> {
         if self.collect == Collect::Epoch {
             cx.retire_version(version, epoch);
         } else {
-            let begin = version.cells(groups).map(chain::begin_of).min().unwrap_or(0);
-            self.waiting.push_back(Replacement { begin, end: stamp, version, groups, epoch });
+            self.waiting.push_back(Replacement { end: stamp, version, epoch: epoch as u32, groups });
         }
     }
 
@@ -418,36 +426,37 @@ impl<M: Machine> Collector<M> {
         let mut kept = 0;
         while waiting.front().is_some_and(|first| first.end <= sweep.horizon) {
             let Some(first) = waiting.pop_front() else { break };
-            if first.end > oldest && first.epoch + 1 >= cx.began_in() {
+            if first.end > oldest && first.leads_to_its_record(cx) {
                 sweep.prune(&first);
             }
             if first.is_free(oldest) {
                 first.reuse(cx, oldest);
             } else {
                 kept += 1;
-                sweep.kept.push(first);
+                sweep.kept.push(first.keep());
             }
         }
         if sweep.kept.is_empty() {
             // What others have left is looked after when there is nothing else to do.
-            self.left.try_lock().into_iter().for_each(|mut left| sweep.kept.append(&mut left));
+            let left = self.left.try_lock().map(|mut left| std::mem::take(&mut *left)).unwrap_or_default();
+            sweep.kept.extend(left.into_iter().map(Replacement::keep));
         }
         for _ in 0..(LOOK_AGAIN_AT + 2 * kept).min(sweep.kept.len()) {
             if sweep.cursor >= sweep.kept.len() {
                 (sweep.cursor, sweep.passes) = (0, sweep.passes + 1);
             }
-            let again = &sweep.kept[sweep.cursor];
-            let is_needed = again.end > oldest && sweep.is_needed(again.begin, again.end);
+            let Kept { begin, version: again } = &sweep.kept[sweep.cursor];
+            let is_needed = again.end > oldest && sweep.is_needed(*begin, again.end);
             if is_needed && (sweep.cursor + sweep.passes) % TOUCH_EVERY != 0 {
                 // It is far away; only now and then it is looked whether another has taken it out, as one too many.
                 sweep.cursor += 1;
                 continue;
             }
-            if !is_needed && again.end > oldest && again.epoch + 1 >= cx.began_in() {
+            if !is_needed && again.end > oldest && again.leads_to_its_record(cx) {
                 sweep.prune(again);
             }
             if again.is_free(oldest) {
-                sweep.kept.swap_remove(sweep.cursor).reuse(cx, oldest);
+                sweep.kept.swap_remove(sweep.cursor).version.reuse(cx, oldest);
             } else {
                 sweep.cursor += 1;
             }
@@ -466,7 +475,7 @@ impl<M: Machine> Collector<M> {
             // Relaxed: a number.
             self.slots[own.worker].hits.store(0, Ordering::Relaxed);
             let mut left = self.left.lock();
-            left.extend(own.waiting.drain(..).chain(own.sweep.kept.drain(..)));
+            left.extend(own.waiting.drain(..).chain(own.sweep.kept.drain(..).map(|kept| kept.version)));
         } else {
             let epoch = cx.current_epoch();
             own.waiting.drain(..).for_each(|replacement| cx.retire_version(replacement.version, epoch));
@@ -578,6 +587,16 @@ impl<M: Machine> Sweep<M> {
 }
 
 impl<M: Machine> Replacement<M> {
+    fn keep(self) -> Kept<M> {
+        let begin = self.version.cells(self.groups).map(chain::begin_of).min().unwrap_or(0);
+        Kept { begin, version: self }
+    }
+
+    /// Whether its record can't have left its table, and been used for another, since it was replaced.
+    fn leads_to_its_record(&self, cx: &Context<M>) -> bool {
+        (cx.began_in() as u32).wrapping_sub(self.epoch) as i32 <= 1
+    }
+
     /// Whether none of its cells is in a chain that anybody follows so far. All who began before the oldest time have ended.
     fn is_free(&self, oldest: u64) -> bool {
         self.version
