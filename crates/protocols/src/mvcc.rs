@@ -65,6 +65,8 @@ options! {
 
 /// The timestamps of transactions are so far apart; a version takes fewer late updates than this.
 pub const LATE: u64 = 1 << 8;
+/// How often who claims a cell for updates that commute looks again: it holds others up meanwhile.
+const SPINS_MAX: u32 = 10;
 /// In a claim: it is for updates that commute.
 const COMMUTING: u64 = 1;
 
@@ -84,6 +86,8 @@ pub struct MvccLocal<M: Machine> {
     txn: Optimistic<M>,
     /// Whether it sees a snapshot, of its time.
     reads_snapshot: bool,
+    /// The cells of which it has read nothing, and that it writes by updates that commute.
+    late: Vec<Cell<M>>,
 }
 
 impl<M: Machine, F: Faults> Mvcc<M, F> {
@@ -102,7 +106,7 @@ impl<M: Machine, F: Faults> Mvcc<M, F> {
     /// Claims a cell for updates that commute.
     #[inline(always)]
     fn claim_late(txn: &mut Optimistic<M>, cell: Cell<M>) -> Result<(), Abort> {
-        let word = txn.claims.claim(cell, txn.own | COMMUTING, |other| other & COMMUTING != 0)?;
+        let word = txn.claims.claim(cell, txn.own | COMMUTING, SPINS_MAX, |other| other & COMMUTING != 0)?;
         if word & (UNLINKED | ABSENT) != 0 {
             return Err(Abort::new(AbortReason::RecordGone));
         }
@@ -110,7 +114,7 @@ impl<M: Machine, F: Faults> Mvcc<M, F> {
         let rewritten = rewritten_at(cell).load(Ordering::Relaxed);
         // SeqCst: after the claim; see `mark_read`.
         let was_read = read_time(cell).load(Ordering::SeqCst) > txn.own && !F::OVERTAKE_READS;
-        let is_full = stamp_of(word) > txn.own && (stamp_of(word) + 1) % LATE == 0;
+        let is_full = stamp_of(word) > txn.own && (stamp_of(word) + 1).is_multiple_of(LATE);
         if rewritten > txn.own || was_read || is_full {
             return Err(Abort::new(AbortReason::WriteLocked));
         }
@@ -161,7 +165,8 @@ impl<M: Machine, F: Faults> Control<M> for Mvcc<M, F> {
 
     fn local(&self, worker: usize) -> Self::Local {
         let txn = Optimistic::new(self.collector.of_worker(worker));
-        MvccLocal { stamps: self.timestamps.of_worker(worker), txn, reads_snapshot: false }
+        let stamps = self.timestamps.of_worker(worker);
+        MvccLocal { stamps, txn, reads_snapshot: false, late: Vec::with_capacity(16) }
     }
 
     fn init(&self, cells: Cells<M>, initial: Initial) {
@@ -170,7 +175,7 @@ impl<M: Machine, F: Faults> Control<M> for Mvcc<M, F> {
 
     #[inline(always)]
     fn begin(&self, cx: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
-        let MvccLocal { stamps, txn, reads_snapshot } = local;
+        let MvccLocal { stamps, txn, reads_snapshot, .. } = local;
         *reads_snapshot = self.options.snapshots && cx.declaration.is_read_only();
         // Whoever takes a timestamp takes a later one than the counter says now.
         self.collector.begin(cx, &mut txn.claims.replaced, || stamps.now() * LATE);
@@ -249,27 +254,29 @@ impl<M: Machine, F: Faults> Control<M> for Mvcc<M, F> {
         if local.reads_snapshot {
             return Ok(());
         }
-        let txn = &mut local.txn;
+        let MvccLocal { txn, late, .. } = local;
         if cx.writes.is_empty() {
             return txn.validate::<F>(cx);
         }
         let own = txn.own;
-        let mut any_commutes = false;
+        late.clear();
         for write in cx.writes.entries() {
             let (commuting, rewritten) = self.divide(write);
-            any_commutes |= !commuting.is_empty();
-            txn.claim::<F>(write, write.table().cells(write.record, rewritten), |other| other < own)?;
-        }
-        txn.validate::<F>(cx)?;
-        if any_commutes {
-            cx.writes.sort();
-            for rank in 0..cx.writes.len() {
-                let write = &cx.writes.entries()[cx.writes.sorted(rank)];
-                let (commuting, _) = self.divide(write);
-                for cell in write.table().cells(write.record, commuting) {
-                    Self::claim_late(txn, cell)?;
+            let cells = |numbers| write.table().cells(write.record, numbers);
+            txn.claim::<F>(write, cells(rewritten), |other| other < own)?;
+            for (number, cell) in commuting.into_iter().zip(cells(commuting)) {
+                if txn.has_read(cell) {
+                    // It would have to be in time anyway.
+                    txn.claim::<F>(write, cells(Groups::of(number as u32)), |other| other < own)?;
+                } else {
+                    late.push(cell);
                 }
             }
+        }
+        txn.validate::<F>(cx)?;
+        late.sort_unstable_by_key(|cell| cell.address());
+        for &cell in &*late {
+            Self::claim_late(txn, cell)?;
         }
         txn.claims.copy(cx, &self.collector, false, own)?;
         for write in cx.writes.entries().iter().filter(|write| write.kind != WriteKind::Nothing) {

@@ -34,6 +34,7 @@ use contend_machine::{Atomic64, Machine, Ordering};
 use crate::fault::{Faults, Sound};
 use crate::flags::{ABSENT, UNLINKED};
 use crate::method::timestamp::{Stamper, TimestampOptions, Timestamps};
+use crate::optimistic::WAITS_MAX;
 use crate::versions::collect::{CollectOptions, Collector};
 use crate::versions::{self, Claims, View, mark_read, read_time, stamp_of};
 
@@ -73,7 +74,7 @@ impl<M: Machine, F: Faults> Mvto<M, F> {
                 || read_time(cell).load(Ordering::SeqCst) > own && !F::OVERTAKE_READS
         };
         // Who is too late already does not wait for those before it, and lets those behind it go on.
-        let word = claims.claim(cell, own, |other| other < own && !late())?;
+        let word = claims.claim(cell, own, WAITS_MAX, |other| other < own && !late())?;
         if late() { Err(Abort::new(AbortReason::WriteLocked)) } else { Ok(word) }
     }
 }

@@ -31,13 +31,22 @@ impl<M: Machine> Claims<M> {
         Claims { cells: Vec::with_capacity(64), copies: Vec::with_capacity(16), replaced }
     }
 
-    /// Claims a cell; its word, which nobody else changes from now on. `waits` says whether who has claimed it before is to be waited for.
+    /// Claims a cell; its word, which nobody else changes from now on. `waits` says whether who has claimed it before is to be waited for, and
+    /// `waits_max` how long.
     ///
     /// # Errors
     /// Another has claimed it.
     #[inline(always)]
-    pub(crate) fn claim(&mut self, cell: Cell<M>, claim: u64, waits: impl Fn(u64) -> bool) -> Result<u64, Abort> {
+    pub(crate) fn claim(
+        &mut self,
+        cell: Cell<M>,
+        claim: u64,
+        waits_max: u32,
+        waits: impl Fn(u64) -> bool,
+    ) -> Result<u64, Abort> {
         M::step("claim");
+        // Who has no number works on the chain, and waits for nobody.
+        let waits = |other| other == UNSTAMPED || waits(other);
         let mut spin = Spin::<M>::new();
         loop {
             // SeqCst: the claim comes before the look at the youngest read (`mark_read`); and pairs with the Release of who let it go.
@@ -47,9 +56,16 @@ impl<M: Machine> Claims<M> {
                     break;
                 }
                 Err(other) if other == claim => break,
-                // Who has no number works on the chain, and waits for nobody.
-                Err(other) if (other == UNSTAMPED || waits(other)) && spin.count() <= WAITS_MAX => spin.wait(),
-                Err(_) => return Err(Abort::new(AbortReason::WriteLocked)),
+                // Who tries again takes the line from the holder: it is looked at first.
+                // Relaxed: the exchange decides.
+                Err(other) => {
+                    while claim_of(cell).load(Ordering::Relaxed) == other {
+                        if !waits(other) || spin.count() >= waits_max {
+                            return Err(Abort::new(AbortReason::WriteLocked));
+                        }
+                        spin.wait();
+                    }
+                }
             }
         }
         // Relaxed: nobody else changes it, and the exchange has made visible what is there.
@@ -62,7 +78,7 @@ impl<M: Machine> Claims<M> {
     /// Another has claimed it, or has written one.
     #[inline(always)]
     pub(crate) fn claim_since(&mut self, cell: Cell<M>, claim: u64, begin: u64) -> Result<u64, Abort> {
-        let word = self.claim(cell, claim, |_| false)?;
+        let word = self.claim(cell, claim, WAITS_MAX, |_| false)?;
         if stamp_of(word) > begin && word & UNLINKED == 0 {
             return Err(Abort::new(AbortReason::WriteLocked));
         }

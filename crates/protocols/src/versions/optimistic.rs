@@ -7,6 +7,7 @@ use contend_machine::{Atomic64, Machine, Ordering};
 
 use crate::fault::Faults;
 use crate::flags::{ABSENT, UNLINKED};
+use crate::optimistic::WAITS_MAX;
 
 use super::collect::Replaced;
 use super::{Claims, Seen, Version, View, is_current, mark_leaf, mark_read, read, read_time, stamp_of};
@@ -64,6 +65,12 @@ impl<M: Machine> Optimistic<M> {
                 Version::Older(..) => {}
             },
         )
+    }
+
+    /// Whether the transaction has read the cell.
+    #[inline(always)]
+    pub(crate) fn has_read(&self, cell: Cell<M>) -> bool {
+        self.seen.iter().any(|(seen, _)| seen.address() == cell.address())
     }
 
     /// Prepares a write, to be claimed at the commit. `too_late` is a first look whether the transaction has come too late to write a cell.
@@ -135,7 +142,7 @@ impl<M: Machine> Optimistic<M> {
         waits: impl Fn(u64) -> bool,
     ) -> Result<(), Abort> {
         for cell in cells {
-            let word = self.claims.claim(cell, self.own, &waits)?;
+            let word = self.claims.claim(cell, self.own, WAITS_MAX, &waits)?;
             if word & UNLINKED != 0 || write.needs_row() && word & ABSENT != 0 {
                 return Err(Abort::new(AbortReason::RecordGone));
             }

@@ -685,6 +685,18 @@ fn update(tx: &mut Transaction<'_, Mvcc<Native>, Native>, rows: &Rows, key: u64,
     assert_eq!(tx.update_row(rows, key, RowUpdate::new(&update)), Ok(true));
 }
 
+fn updated(worker: &mut Worker<Mvcc<Native>, Native>, rows: &Rows, by: impl Update<Sum>) {
+    let outcome = worker.run(|tx| {
+        update(tx, rows, 1, by);
+        Ok(())
+    });
+    outcome.expect("nobody is in the way");
+}
+
+fn seen(worker: &mut Worker<Mvcc<Native>, Native>, rows: &Rows) -> Option<u64> {
+    worker.run(|tx| Ok(see(tx, rows, 1))).expect("nobody is in the way")
+}
+
 fn updating_world(settings: &[(&str, &str)]) -> World<Mvcc<Native>> {
     let options = EngineOptions { commit_time_updates: true, ..EngineOptions::default() };
     World::with(settings, EngineConfig { epoch_ms: u64::MAX, options, ..EngineConfig::default() })
@@ -701,34 +713,33 @@ fn updates_that_commute_may_come_late() {
         assert_eq!(see(&mut late, rows, 2), Some(0));
         // Comes later, and overwrites what the other has read.
         for _ in 0..5 {
-            other.run(|tx| Ok(update(tx, rows, 1, Sum::SUM.add(10)))).expect("nobody is in the way");
+            updated(other, rows, Sum::SUM.add(10));
         }
         write(other, rows, 2, 7);
         late.commit().expect("a sum is a sum");
         // Who began before sees neither; who comes after, all.
         assert_eq!([1, 2].map(|key| see(&mut before, rows, key)), [Some(0), Some(0)]);
         before.commit().expect("nothing has changed at its time");
-        other.run(|tx| Ok(assert_eq!(see(tx, rows, 1), Some(51)))).expect("nobody is in the way");
+        assert_eq!(seen(other, rows), Some(51));
     }
 }
 
 #[test]
 fn an_update_is_too_late_for_who_has_read_or_rewritten_what_it_changes() {
     type Run = fn(&mut Worker<Mvcc<Native>, Native>, &Rows);
-    let reads: Run = |worker, rows| worker.run(|tx| Ok(_ = see(tx, rows, 1))).expect("nobody is in the way");
+    let reads: Run = |worker, rows| _ = seen(worker, rows);
     let writes: Run = |worker, rows| write(worker, rows, 1, 7);
-    let raises: Run =
-        |worker, rows| worker.run(|tx| Ok(update(tx, rows, 1, Sum::SUM.max(7)))).expect("nobody is in the way");
-    let adds: Run =
-        |worker, rows| worker.run(|tx| Ok(update(tx, rows, 1, Sum::SUM.add(7)))).expect("nobody is in the way");
-    let cases: [(&[(&str, &str)], &[Run], bool); 7] = [
-        (&[], &[adds], true),
-        (&[], &[reads], false),
-        (&[], &[adds, reads], false),
-        (&[], &[writes], false),
-        (&[], &[raises], false),
-        (&[], &[adds, raises, adds], false),
-        (&[("mvcc.late", "off")], &[adds], false),
+    let raises: Run = |worker, rows| updated(worker, rows, Sum::SUM.max(7));
+    let adds: Run = |worker, rows| updated(worker, rows, Sum::SUM.add(7));
+    type Case = (&'static [(&'static str, &'static str)], Vec<Run>, bool);
+    let cases: [Case; 7] = [
+        (&[], vec![adds], true),
+        (&[], vec![reads], false),
+        (&[], vec![adds, reads], false),
+        (&[], vec![writes], false),
+        (&[], vec![raises], false),
+        (&[], vec![adds, raises, adds], false),
+        (&[("mvcc.late", "off")], vec![adds], false),
     ];
     for (number, (settings, runs, commits)) in cases.into_iter().enumerate() {
         let World { ref rows, workers: [ref mut one, ref mut other, _], .. } = updating_world(settings);
@@ -747,7 +758,7 @@ fn who_needs_a_version_that_ended_early_aborts() {
     update(&mut late, rows, 1, Sum::SUM.add(1));
     // Two that began later. One has read what is changed, one has still to.
     let mut between = third.begin();
-    other.run(|tx| Ok(update(tx, rows, 1, Sum::SUM.add(10)))).expect("nobody is in the way");
+    updated(other, rows, Sum::SUM.add(10));
     let mut has_read = other.begin();
     assert_eq!(see(&mut has_read, rows, 1), Some(10));
     late.commit().expect("nobody who has read has committed");
@@ -765,8 +776,8 @@ fn a_version_takes_so_many_late_updates_and_no_more() {
     let mut workers: Vec<_> = (0..crate::mvcc::LATE + 10).map(|_| engine.worker().expect("a slot")).collect();
     let mut late: Vec<_> = workers.iter_mut().map(Worker::begin).collect();
     late.iter_mut().for_each(|tx| update(tx, rows, 1, Sum::SUM.add(1)));
-    last.run(|tx| Ok(update(tx, rows, 1, Sum::SUM.add(1000)))).expect("nobody is in the way");
+    updated(last, rows, Sum::SUM.add(1000));
     let committed = late.into_iter().map(Transaction::commit).filter(Result::is_ok).count() as u64;
     assert_eq!(committed, crate::mvcc::LATE - 1);
-    last.run(|tx| Ok(assert_eq!(see(tx, rows, 1), Some(1000 + committed)))).expect("nobody is in the way");
+    assert_eq!(seen(last, rows), Some(1000 + committed));
 }
