@@ -65,7 +65,7 @@ options! {
         /// Check what was read before anything is claimed as well. Not where the worker's last commits all succeeded.
         "cicada.precheck" precheck: bool = true, in ();
         /// Let transactions that say beforehand that they will only read see the state before the oldest transaction that runs: these never
-        /// abort. Old versions are kept a little longer then, and none is overwritten (versions.overwrite).
+        /// abort. Old versions are kept a little longer then; versions.collect=epoch is as rapid, and none is overwritten (versions.overwrite).
         "cicada.snapshots" snapshots: bool = false, in ();
         /// Keep no old versions: who comes too late to read the newest one aborts (Cicada-SV).
         "cicada.single_version" single_version: bool = false, in ();

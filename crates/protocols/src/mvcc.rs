@@ -58,7 +58,7 @@ options! {
         /// Let updates that commute, and are not read, come before versions that are there already.
         "mvcc.late" late: bool = true, in ();
         /// Let transactions that say beforehand that they will only read see the state before the oldest transaction that runs: these never
-        /// abort. Old versions are kept a little longer then, and none is overwritten (versions.overwrite).
+        /// abort. Old versions are kept a little longer then; versions.collect=epoch is as rapid, and none is overwritten (versions.overwrite).
         "mvcc.snapshots" snapshots: bool = false, in ();
     }
 }

@@ -303,7 +303,8 @@ pub(crate) fn is_claimed<M: Machine>(cell: Cell<M>, stamp: u64) -> bool {
     claim != NOBODY && claim < stamp
 }
 
-/// Marks a tombstone as unlinked, if it still is one, all have ended who were there when it was deleted, and no snapshot is of a time before `seen`.
+/// Marks a tombstone as unlinked, if it still is one, all have ended who were there when it was deleted, and no snapshot is
+/// of a time before `seen`.
 pub(crate) fn unlink<M: Machine>(cells: Cells<M>, oldest: u64, seen: u64) -> Unlink {
     M::step("unlink");
     let release = |cell: Cell<M>| {
@@ -323,7 +324,7 @@ pub(crate) fn unlink<M: Machine>(cells: Cells<M>, oldest: u64, seen: u64) -> Unl
     let outcome = if word & ABSENT == 0 {
         first.word().store(word & !QUEUED, Ordering::Relaxed);
         Unlink::Alive
-    } else if deleted_in(first).load(Ordering::Relaxed) + 1 >= oldest || stamp_of(word) >= seen {
+    } else if deleted_in(first).load(Ordering::Relaxed) + 1 >= oldest || stamp_of(word) > seen {
         // Somebody may run who is older than the deletion, and must not miss the row.
         Unlink::Busy
     } else {

@@ -30,7 +30,8 @@
 //!
 //! **Snapshots.** Who only reads may see the state before the oldest transaction that runs: it is final, so there is nothing to wait for, to mark or
 //! to validate. So who looks at the slots says this time as well, and a worker leaves in its slot which of these it has seen last: of old versions
-//! then those are reused that were replaced before the least of *them*, a look later. What a snapshot sees is as old as the longest of the transactions
+//! then those are reused that were replaced by the least of *them*, a look later; also with `versions.collect=epoch`, as of how old a snapshot is the
+//! epochs know nothing. What a snapshot sees is as old as the longest of the transactions
 //! that run, and some intervals.
 //!
 //! **Orderings** are those of the engine's epochs: a worker stores its slot and then looks whether the low time is still the same, who
@@ -92,6 +93,11 @@ const LOOK_AGAIN_AT: usize = 64;
 /// Of those that are needed still it looks at one in so many more closely.
 const TOUCH_EVERY: usize = 16;
 
+/// The moment before a time: of it a snapshot is if nobody runs who is before that time.
+fn moment_before(time: u64) -> u64 {
+    time.saturating_sub(1)
+}
+
 /// What the workers share.
 #[derive(Debug)]
 pub(crate) struct Collector<M: Machine> {
@@ -127,7 +133,7 @@ struct Times<M: Machine> {
 struct Slot<M: Machine> {
     /// The low time that it saw when it began its last transaction.
     low: M::U64,
-    /// If there are snapshots: that of its next ones is of the moment before this time.
+    /// If there are snapshots: of what time its next ones are.
     snapshot: M::U64,
     /// Under aggressive collection, or with overwriting: the timestamp of its last transaction; 0 if it pauses.
     stamp: M::U64,
@@ -183,7 +189,7 @@ pub(crate) struct Replaced<M: Machine> {
     collect: Collect,
     /// The low time in the worker's slot; 0 if it pauses.
     low: u64,
-    /// The time in the worker's slot of which the next snapshot is.
+    /// Of what time its next snapshots are, as its slot says.
     snapshot: u64,
     /// Transactions since it looked at the clock.
     begun: u32,
@@ -233,14 +239,18 @@ impl<M: Machine> Replaced<M> {
 
 impl<M: Machine> Collector<M> {
     /// For workers numbered below `workers`.
-    pub(crate) fn new(options: CollectOptions, workers: usize, snapshots: bool) -> Self {
+    pub(crate) fn new(mut options: CollectOptions, workers: usize, snapshots: bool) -> Self {
+        if snapshots && options.collect == Collect::Epoch {
+            // A snapshot may be older than the epochs say.
+            options.collect = Collect::Rapid;
+        }
         let word = |value| M::U64::new(value);
         let cycles = |us: u64| (us as f64 * M::cycles_per_second() / 1e6) as Cycles;
         let slot =
             || CachePadded::new(Slot { low: word(PAUSED), snapshot: word(PAUSED), stamp: word(0), hits: word(0) });
         Collector {
             snapshots,
-            interval: (options.collect != Collect::Epoch || snapshots).then(|| cycles(options.interval_us)),
+            interval: (options.collect != Collect::Epoch).then(|| cycles(options.interval_us)),
             times: CachePadded::new(Times { low: word(1), oldest: word(0), running: word(0), looked_at: word(0) }),
             slots: (0..workers).map(|_| slot()).collect(),
             used: CachePadded::new(word(0)),
@@ -309,16 +319,16 @@ impl<M: Machine> Collector<M> {
         Some(own.low)
     }
 
-    /// All that was before this time is before all snapshots that there are, and will be.
+    /// What was there at this time is in all snapshots that there are, and will be, or was replaced before them.
     pub(crate) fn seen_by_all_snapshots(&self) -> u64 {
         // Acquire: pairs with the Release of `look`.
         if self.snapshots { self.times.oldest.load(Ordering::Acquire) } else { u64::MAX }
     }
 
-    /// The time of which a snapshot is that the worker's transaction may see.
+    /// Of what time the snapshot is that the worker's transaction may see.
     #[inline(always)]
     pub(crate) fn snapshot(own: &Replaced<M>) -> u64 {
-        own.snapshot.saturating_sub(1)
+        own.snapshot
     }
 
     /// The transaction that the worker begins has this timestamp.
@@ -357,7 +367,7 @@ impl<M: Machine> Collector<M> {
         }
         M::step("collect");
         let low = self.times.low.load(Ordering::Acquire);
-        let snapshot = self.times.running.load(Ordering::Acquire);
+        let snapshot = moment_before(self.times.running.load(Ordering::Acquire));
         // SeqCst: pairs with the fence in `enter`.
         M::fence(Ordering::SeqCst);
         // Relaxed: ordered by the fence.
@@ -387,7 +397,8 @@ impl<M: Machine> Collector<M> {
         loop {
             // Acquire, both: pair with the Release of `look`.
             let low = self.times.low.load(Ordering::Acquire);
-            let snapshot = self.times.running.load(Ordering::Acquire);
+            let running = self.times.running.load(Ordering::Acquire);
+            let snapshot = moment_before(running);
             // Release: what the worker has read before it has read; pairs with the Acquire of `look`.
             self.slots[own.worker].low.store(low, Ordering::Release);
             if self.snapshots {
@@ -396,7 +407,7 @@ impl<M: Machine> Collector<M> {
             }
             // SeqCst: pairs with the fence in `look`.
             M::fence(Ordering::SeqCst);
-            let is_seen = !self.snapshots || self.times.running.load(Ordering::Acquire) == snapshot;
+            let is_seen = !self.snapshots || self.times.running.load(Ordering::Acquire) == running;
             if is_seen && self.times.low.load(Ordering::Acquire) == low {
                 (own.low, own.snapshot) = (low, snapshot);
                 break;
@@ -414,6 +425,11 @@ impl<M: Machine> Collector<M> {
             if let Some(first) = own.waiting.pop_front() {
                 cx.reuse_version(first.version);
             }
+        }
+        if self.snapshots
+            && let Some(mut left) = self.left.try_lock()
+        {
+            left.extract_if(.., |left| left.end <= oldest).for_each(|left| cx.reuse_version(left.version));
         }
     }
 
@@ -471,7 +487,7 @@ impl<M: Machine> Collector<M> {
 
     /// The worker pauses: what still waits others look after.
     pub(crate) fn rest(&self, cx: &mut Context<M>, own: &mut Replaced<M>) {
-        if own.collect == Collect::Aggressive {
+        if own.collect == Collect::Aggressive || self.snapshots {
             // Relaxed: a number.
             self.slots[own.worker].hits.store(0, Ordering::Relaxed);
             let mut left = self.left.lock();
