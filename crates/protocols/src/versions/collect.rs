@@ -73,7 +73,7 @@ options! {
         /// another aborts; after some such aborts what it needs is kept in any case.
         "versions.max" max: usize = 3, in 0..=1_000;
         /// Do not keep a version at all if no transaction that runs could need it, as far as is known: it is overwritten where it stands.
-        /// One that has just begun may then miss it, and aborts. Each commit looks at what every worker does: for tens of workers.
+        /// One that has just begun may then miss it, and aborts. Each commit looks at what every worker does: for few workers.
         "versions.overwrite" overwrite: bool = false, in ();
     }
 }
