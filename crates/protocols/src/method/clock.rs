@@ -15,7 +15,7 @@ use std::sync::Arc;
 use contend_machine::{Activity, Atomic64, Cycles, Machine, Ordering, Spin};
 use crossbeam_utils::CachePadded;
 
-/// Boundaries that are kept: that of the epoch before a worker's own is asked for, and nobody is more than one epoch behind.
+/// Boundaries that are kept: a worker asks for that of its own epoch, and nobody is more than one epoch behind.
 const BOUNDARIES: usize = 4;
 
 /// What the workers share.
