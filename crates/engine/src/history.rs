@@ -26,6 +26,17 @@ impl Part {
     }
 }
 
+/// How a write took its place among the versions of its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Applied {
+    /// It replaced the version that was there.
+    InOrder,
+    /// It is an update that may come before or after others that commute with it ([`crate::Update::commutes`]).
+    Commuting,
+    /// It was not: a later write had replaced the version before ([`WriteSet::omit`]).
+    Omitted,
+}
+
 /// One operation of a committed transaction. Point reads of the transaction's own writes are not among them, nor is what it did to
 /// a key that it has inserted and deleted again.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,8 +72,8 @@ pub enum Operation {
         over: Version,
         /// Whether the key was absent before.
         insert: bool,
-        /// Whether it is an update that may come before or after others that commute with it ([`crate::Update::commutes`]).
-        commutes: bool,
+        /// How it took its place.
+        applied: Applied,
         /// A fingerprint of the row; of the transaction's last write of the key only.
         value: Option<u64>,
     },
@@ -118,7 +129,7 @@ impl Recording {
         let txn = writes.txn;
         let mut operations = std::mem::take(&mut self.running);
         // Who was replaced, and the last value, which goes to the last write.
-        let mut installed: HashMap<(Part, KeyWords), (Version, Option<u64>)> = HashMap::new();
+        let mut installed: HashMap<(Part, KeyWords), (Version, Option<u64>, bool)> = HashMap::new();
         for cell in &writes.installed {
             let write = &writes.entries()[cell.position];
             let (table, key) = (write.table(), writes.key(cell.position));
@@ -129,10 +140,10 @@ impl Recording {
                 operations.push(Operation::Read { part, key, version, value });
             }
             if let Some(base) = cell.base {
-                let commutes = matches!(base, Base::Unread);
-                operations.push(Operation::Write { part, key, over: 0, insert: false, commutes, value: None });
+                let applied = if matches!(base, Base::Unread) { Applied::Commuting } else { Applied::InOrder };
+                operations.push(Operation::Write { part, key, over: 0, insert: false, applied, value: None });
             }
-            installed.insert((part, key), (cell.over, value));
+            installed.insert((part, key), (cell.over, value, cell.omitted));
         }
         operations.retain_mut(|operation| match operation {
             Operation::Scan { part, seen, .. } => {
@@ -148,10 +159,11 @@ impl Recording {
             let (Operation::Write { part, key, over, .. } | Operation::Delete { part, key, over }) = operation else {
                 continue;
             };
-            let Some((replaced, last_value)) = installed.get_mut(&(*part, *key)) else { continue };
+            let Some((replaced, last_value, omitted)) = installed.get_mut(&(*part, *key)) else { continue };
             *over = *replaced;
-            if let Operation::Write { value, .. } = operation {
+            if let Operation::Write { value, applied, .. } = operation {
                 *value = last_value.take();
+                *applied = if *omitted { Applied::Omitted } else { *applied };
             }
         }
         self.committed.push(Committed { txn, worker, operations });

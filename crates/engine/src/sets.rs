@@ -93,7 +93,7 @@ pub enum WriteKind {
     Insert,
     /// Make the record absent.
     Delete,
-    /// Nothing: the transaction deleted the row that it had inserted itself.
+    /// Nothing: the transaction deleted the row that it had inserted itself, or what it writes is omitted ([`WriteSet::omit`]).
     Nothing,
 }
 
@@ -160,6 +160,13 @@ impl<M: Machine> Write<M> {
         self.table().cell_numbers(self.merged).without(ordered)
     }
 
+    /// The numbers of the cells of which all is replaced, whatever was there.
+    #[inline(always)]
+    pub fn replaced(&self) -> Groups {
+        let whole = self.table().cell_count() > 1 || self.table().is_whole(self.image);
+        if self.kind == WriteKind::Update && whole { self.table().cell_numbers(self.image) } else { Groups::NONE }
+    }
+
     /// The cells that are written.
     #[inline(always)]
     pub fn cells(&self) -> Cells<M> {
@@ -189,6 +196,8 @@ pub(crate) struct Installed {
     pub(crate) over: Version,
     /// What updates were applied to.
     pub(crate) base: Option<Base>,
+    /// It was not installed.
+    pub(crate) omitted: bool,
 }
 
 /// What updates were applied to.
@@ -389,7 +398,7 @@ impl<M: Machine> WriteSet<M> {
             for cell in table.cell_numbers(merged).without(read) {
                 let commutes = commuting.contains(Groups::of(cell as u32));
                 let base = if commutes { Base::Unread } else { base(table, payload, cell) };
-                self.installed.push(Installed { position, cell, over: 0, base: Some(base) });
+                self.installed.push(Installed { position, cell, over: 0, base: Some(base), omitted: false });
             }
         }
         self.pending.apply(entry.updates, image);
@@ -431,6 +440,24 @@ impl<M: Machine> WriteSet<M> {
             for span in table.spans(entry.image) {
                 M::copy_in(&payload[span.words()], &image[span.words()]);
             }
+        }
+    }
+
+    /// What the entry at this position writes of a cell, all of it, is not to be installed: another write, of a transaction that comes later, has
+    /// replaced the version of this record or copy before anybody saw what came after it.
+    pub fn omit(&mut self, position: usize, cell: usize, replaced: Record<M>) {
+        let entry = &mut self.entries[position];
+        // SAFETY: as in `Write::table`; the borrow is not tied to the entry, which is changed below.
+        let table = unsafe { entry.table.as_ref() };
+        if table.records_history() {
+            // Relaxed: what was replaced does not change.
+            let over = table.payload(replaced)[table.signature(cell)].load(Ordering::Relaxed);
+            self.installed.push(Installed { position, cell, over, base: None, omitted: true });
+        }
+        let groups = if table.cell_count() == 1 { Groups::ALL } else { Groups::of(cell as u32) };
+        entry.image = entry.image.without(groups);
+        if entry.groups().is_empty() {
+            entry.kind = WriteKind::Nothing;
         }
     }
 
@@ -536,7 +563,7 @@ fn sign<W: Atomic64>(installed: &mut Vec<Installed>, position: usize, cell: usiz
     signature.store(txn, Ordering::Relaxed);
     match installed.iter_mut().find(|known| (known.position, known.cell) == (position, cell)) {
         Some(known) => known.over = over,
-        None => installed.push(Installed { position, cell, over, base: None }),
+        None => installed.push(Installed { position, cell, over, base: None, omitted: false }),
     }
 }
 

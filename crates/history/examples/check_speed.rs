@@ -6,7 +6,7 @@
 
 use std::time::Instant;
 
-use contend_history::{History, Op, Scan, State, Transaction, check, replay};
+use contend_history::{Applied, History, Op, Scan, State, Transaction, check, replay};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
@@ -69,7 +69,7 @@ fn make(transactions: u64, keys: u64, scans: u64, stale: u64) -> History {
                 let seen = if is_stale { State::Version(before[key]) } else { seen };
                 ops.push(Op::Read { item, seen, value: None });
             } else {
-                ops.push(Op::Write { item, over: seen, delete: false, commutes: false, value: None });
+                ops.push(Op::Write { item, over: seen, delete: false, applied: Applied::InOrder, value: None });
                 if versions[key] != txn {
                     before[key] = std::mem::replace(&mut versions[key], txn);
                 }

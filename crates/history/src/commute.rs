@@ -7,7 +7,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::model::{History, ItemId, Op, State};
+use crate::model::{Applied, History, ItemId, Op, State};
 
 /// An item and the transaction that wrote it.
 type Written = (ItemId, u64);
@@ -100,7 +100,7 @@ fn commuting_writes(history: &History) -> HashMap<Written, State> {
     for transaction in history.transactions() {
         for op in &transaction.ops {
             match *op {
-                Op::Write { item, over, commutes: true, .. } => {
+                Op::Write { item, over, applied: Applied::Commuting, .. } => {
                     writes.entry((item, transaction.txn)).or_insert(over);
                 }
                 Op::Write { item, .. } => _ = others.insert((item, transaction.txn)),

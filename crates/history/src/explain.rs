@@ -58,6 +58,12 @@ pub(crate) fn conflict(context: Context<'_>, class: Class, conflict: &Conflict) 
             let reason = format!("it was written over {over}, which no committed transaction left");
             Anomaly { class, name: "dirty write", steps: vec![version_step(context, version, None, reason)] }
         }
+        Conflict::Lost { version } => {
+            let version = context.order.version(*version);
+            let over = over(context, version);
+            let reason = format!("it was omitted, but no write that needs not know what was there has replaced {over}");
+            Anomaly { class, name: "lost write", steps: vec![version_step(context, version, None, reason)] }
+        }
         Conflict::InsertOverRow { version, row } => {
             let version = context.order.version(*version);
             let row = context.order.written(*row).map_or(0, |row| row.id);

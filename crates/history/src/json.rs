@@ -12,8 +12,9 @@
 //! Fields that a file may have, and that say more: of a miss `deleted_by`, of an insert `after`, of a scan `gone` (pairs of
 //! key and deleter) name the transaction whose delete left no row there, 0 if there never was one; `value` is a fingerprint
 //! of the row read or written; `"commutes":true` says of a write that it was applied without a look at what it changed, as an addition is, and
-//! that other such writes of the key may come before it or after it with the same result. Fields may come in any order; unknown ones are skipped, and so are empty lines. An empty
-//! file is a history without a transaction.
+//! that other such writes of the key may come before it or after it with the same result; `"omitted":true` that it was never applied, as the
+//! write that has replaced the version `over` comes later, and looked at nothing. Fields may come in any order; unknown ones are skipped,
+//! and so are empty lines. An empty file is a history without a transaction.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -23,7 +24,7 @@ use std::sync::Arc;
 use serde::de::{Deserialize, Deserializer, Visitor};
 use serde::{Deserialize as DeriveDeserialize, Serialize, Serializer};
 
-use crate::model::{History, ItemId, Op, Scan, State, TableId, Transaction, Value};
+use crate::model::{Applied, History, ItemId, Op, Scan, State, TableId, Transaction, Value};
 
 /// Why a file is not a history.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -69,6 +70,8 @@ struct OpField<'a> {
     delete: bool,
     #[serde(default, skip_serializing_if = "is_false")]
     commutes: bool,
+    #[serde(default, skip_serializing_if = "is_false")]
+    omitted: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     value: Option<Value>,
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
@@ -197,11 +200,18 @@ impl History {
                     return Err(format!("a write's `version` is the transaction that writes, {txn}"));
                 }
                 let over = state(over, field.after, "after")?;
-                let (delete, commutes) = (field.delete, field.commutes);
-                if commutes && (delete || over.is_absent()) {
-                    return Err("a write that `commutes` changes a row: it is no insert, and no delete".to_owned());
+                let applied = match (field.commutes, field.omitted) {
+                    (false, false) => Applied::InOrder,
+                    (true, false) => Applied::Commuting,
+                    (false, true) => Applied::Omitted,
+                    (true, true) => return Err("a write that was `omitted` is none that `commutes`".to_owned()),
+                };
+                let delete = field.delete;
+                if applied != Applied::InOrder && (delete || over.is_absent()) {
+                    let what = if field.commutes { "`commutes`" } else { "was `omitted`" };
+                    return Err(format!("a write that {what} changes a row: it is no insert, and no delete"));
                 }
-                Ok(Op::Write { item, over, delete, commutes, value: field.value.clone() })
+                Ok(Op::Write { item, over, delete, applied, value: field.value.clone() })
             }
             "scan" => self.intern_scan(table, field),
             other => Err(format!("unknown operation `{other}`: expected read, write or scan")),
@@ -241,7 +251,7 @@ impl History {
                     ..OpField::default()
                 }
             }
-            Op::Write { item, over, delete, commutes, value } => {
+            Op::Write { item, over, delete, applied, value } => {
                 let (over, after) = state_fields(*over);
                 OpField {
                     op: "write".into(),
@@ -251,7 +261,8 @@ impl History {
                     over: Some(over),
                     after,
                     delete: *delete,
-                    commutes: *commutes,
+                    commutes: *applied == Applied::Commuting,
+                    omitted: *applied == Applied::Omitted,
                     value: value.clone(),
                     ..OpField::default()
                 }

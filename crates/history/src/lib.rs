@@ -32,5 +32,5 @@ pub use anomaly::{Anomaly, Class, DependencyKind, Step};
 pub use check::{DependencyCounts, Report, check, check_up_to};
 pub use isolation::{Isolation, UnknownIsolation};
 pub use json::ParseError;
-pub use model::{History, ItemId, Op, PushError, Scan, State, TableId, Transaction, Value};
+pub use model::{Applied, History, ItemId, Op, PushError, Scan, State, TableId, Transaction, Value};
 pub use replay::{Divergence, replay, replay_to};

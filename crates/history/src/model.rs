@@ -101,6 +101,19 @@ impl fmt::Display for Value {
     }
 }
 
+/// How a write took its place among the versions of its item.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Applied {
+    /// It replaced the version that it was written over.
+    #[default]
+    InOrder,
+    /// It is an update that was applied without a look at what it changed, as an addition is: with every other such write of the item it commutes.
+    Commuting,
+    /// It was not: it came when the version that it would have replaced had been replaced already, by a write that wanted to know nothing
+    /// of what was there, and it has its place between the two. Nobody has read it.
+    Omitted,
+}
+
 /// One operation of a committed transaction.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
@@ -121,9 +134,8 @@ pub enum Op {
         over: State,
         /// Whether the write removed the row.
         delete: bool,
-        /// Whether it is an update that was applied without a look at what it changed, as an addition is: with every other such write of
-        /// the item it commutes.
-        commutes: bool,
+        /// How it took its place among the item's versions.
+        applied: Applied,
         /// The row written.
         value: Option<Value>,
     },
@@ -296,6 +308,25 @@ impl History {
     #[must_use]
     pub fn find_item(&self, table: &str, key: &str) -> Option<ItemId> {
         self.tables.iter().find(|known| &*known.name == table)?.items.get(key).copied()
+    }
+
+    /// The writes that were omitted: items and transactions, of those of which the transaction did not write another version in its place.
+    pub(crate) fn omitted(&self) -> HashSet<(ItemId, u64)> {
+        let writes = |omitted: bool| {
+            self.transactions.iter().flat_map(move |transaction| {
+                transaction.ops.iter().filter_map(move |op| match op {
+                    Op::Write { item, applied, .. } if (*applied == Applied::Omitted) == omitted => {
+                        Some((*item, transaction.txn))
+                    }
+                    _ => None,
+                })
+            })
+        };
+        let mut found: HashSet<_> = writes(true).collect();
+        if !found.is_empty() {
+            writes(false).for_each(|write| _ = found.remove(&write));
+        }
+        found
     }
 
     pub(crate) fn item_indices(&self) -> std::ops::Range<usize> {

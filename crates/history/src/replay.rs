@@ -7,7 +7,7 @@
 //! Initially the map has a row for each key of which any operation saw or overwrote version 0. Loaded rows that no operation
 //! met are not in it: no scan's range covers them, or the scan would have met them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 
 use serde::Serialize;
@@ -83,6 +83,8 @@ struct Row {
     value: Option<Value>,
     /// Whether its writer found no row.
     is_insert: bool,
+    /// Of a write that was omitted: the row that it is in the place of until the next write. To be read by nobody else.
+    instead_of: Option<Box<Row>>,
     /// The group of writes that commute of which some were the last to be applied, and how many.
     group: Option<(usize, usize)>,
 }
@@ -91,6 +93,7 @@ struct Replay<'h> {
     history: &'h History,
     keys: KeyOrder,
     commuting: Commuting,
+    omitted: HashSet<(ItemId, u64)>,
     rows: BTreeMap<RowPlace, Row>,
     /// Who may be called the deleter of a key that has no row, or had none before its row was inserted: several, if
     /// transactions inserted a row and deleted it again. 0: nobody, the key never existed; so it is by default.
@@ -124,7 +127,11 @@ impl<'h> Replay<'h> {
             }
         }
         replay.running = NOBODY;
-        Ok(replay)
+        let lost = replay.rows.iter().find(|(_, row)| row.instead_of.is_some()).map(|(&(_, _, item), _)| item);
+        match lost.map(|item| replay.lost(item)) {
+            Some((item, expected, found)) => Err(replay.divergence(None, item, expected, found)),
+            None => Ok(replay),
+        }
     }
 
     fn load(history: &'h History) -> Self {
@@ -132,6 +139,7 @@ impl<'h> Replay<'h> {
             history,
             keys: KeyOrder::new(history),
             commuting: Commuting::new(history),
+            omitted: history.omitted(),
             rows: BTreeMap::new(),
             deleters: HashMap::new(),
             last_writer: vec![0; history.item_count()],
@@ -165,7 +173,8 @@ impl<'h> Replay<'h> {
     }
 
     fn load_row(&mut self, item: ItemId) {
-        self.rows.insert(self.place(item), Row { version: 0, value: None, is_insert: false, group: None });
+        self.rows
+            .insert(self.place(item), Row { version: 0, value: None, is_insert: false, instead_of: None, group: None });
     }
 
     fn place(&self, item: ItemId) -> RowPlace {
@@ -200,7 +209,8 @@ impl<'h> Replay<'h> {
                         if is_first {
                             self.compare_overwritten(*item, *over)?;
                         }
-                        self.write(*item, *delete, value.clone());
+                        let is_omitted = self.omitted.contains(&(*item, self.running));
+                        self.write(*item, *delete, is_omitted, value.clone());
                     }
                 }
                 self.last_writer[item.index()] = self.running;
@@ -210,7 +220,7 @@ impl<'h> Replay<'h> {
         }
     }
 
-    fn write(&mut self, item: ItemId, delete: bool, value: Option<Value>) {
+    fn write(&mut self, item: ItemId, delete: bool, is_omitted: bool, value: Option<Value>) {
         let (txn, place) = (self.running, self.place(item));
         let old = self.rows.get(&place);
         let own = old.filter(|row| row.version == txn);
@@ -224,7 +234,9 @@ impl<'h> Replay<'h> {
             self.rows.remove(&place);
         } else {
             let is_insert = own.map_or(old.is_none(), |row| row.is_insert);
-            self.rows.insert(place, Row { version: txn, value, is_insert, group: None });
+            let instead_of =
+                old.filter(|_| is_omitted).map(|old| old.instead_of.clone().unwrap_or(Box::new(old.clone())));
+            self.rows.insert(place, Row { version: txn, value, is_insert, instead_of, group: None });
         }
     }
 
@@ -241,17 +253,26 @@ impl<'h> Replay<'h> {
         let row = self.rows.get(&place);
         let applied = row.and_then(|row| row.group).filter(|(of, _)| *of == number).map(|(_, applied)| applied);
         if applied.is_none() {
+            if row.is_some_and(|row| row.instead_of.is_some()) {
+                return Err(self.lost(item));
+            }
             self.compare_overwritten(item, group.base)?;
         }
         let applied = applied.unwrap_or(0) + usize::from(is_first);
         // What the last has left when all were applied.
         let value = value.filter(|_| applied == group.size && group.last == self.running);
-        self.rows.insert(place, Row { version: self.running, value, is_insert: false, group: Some((number, applied)) });
+        self.rows.insert(
+            place,
+            Row { version: self.running, value, is_insert: false, instead_of: None, group: Some((number, applied)) },
+        );
         Ok(())
     }
 
     /// Whether the row is what the transaction has left.
     fn is_version(&self, item: ItemId, row: &Row, version: u64) -> bool {
+        if row.instead_of.is_some() && self.last_writer[item.index()] != self.running {
+            return false;
+        }
         match (row.group, self.commuting.group(item, row.version)) {
             (Some((_, applied)), Some((_, group))) if self.last_writer[item.index()] != self.running => {
                 version == group.last && applied == group.size
@@ -260,8 +281,19 @@ impl<'h> Replay<'h> {
         }
     }
 
+    /// A write that was omitted, and the next is none that may replace it unseen.
+    fn lost(&self, item: ItemId) -> Difference {
+        (item, self.describe(item), "nothing of it".to_owned())
+    }
+
     fn compare_overwritten(&self, item: ItemId, over: State) -> Result<(), Difference> {
+        let row = self.rows.get(&self.place(item));
+        if let Some(before) = row.and_then(|row| row.instead_of.as_deref()) {
+            let agrees = matches!(over, State::Version(version) if self.is_version(item, before, version));
+            return if agrees { Ok(()) } else { Err((item, before.version.to_string(), over.to_string())) };
+        }
         match over {
+            _ if self.omitted.contains(&(item, self.running)) => self.compare_state(item, over),
             // Some systems call an insert over a deleted version a write over it.
             State::Version(version) if !self.rows.contains_key(&self.place(item)) => {
                 self.compare_state(item, State::deleted_by(version))

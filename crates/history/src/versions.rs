@@ -12,7 +12,7 @@
 use std::collections::HashMap;
 
 use crate::commute::Commuting;
-use crate::model::{History, ItemId, Op, State};
+use crate::model::{Applied, History, ItemId, Op, State};
 
 /// A state of an item: a version's number, or an initial state's.
 pub(crate) type StateId = u32;
@@ -39,6 +39,8 @@ pub(crate) struct Version {
     leaves_absence: bool,
     /// Whether it commutes with the version before.
     pub(crate) joins: bool,
+    /// Whether it is in its place between two versions, and in nobody's sight.
+    omitted: bool,
 }
 
 /// Links that no version order can satisfy.
@@ -47,6 +49,8 @@ pub(crate) enum Conflict {
     Unfounded { version: u32 },
     /// The versions were all written over one state (none: over absence).
     Fork { state: Option<StateId>, versions: Vec<u32> },
+    /// The version was omitted, and the state that it would have replaced was not replaced, or by a write that needs to know what was there.
+    Lost { version: u32 },
     /// The version was inserted although a row, never deleted, was there.
     InsertOverRow { version: u32, row: StateId },
 }
@@ -94,6 +98,8 @@ pub(crate) struct VersionOrder<'h> {
     successor: Vec<u32>,
     /// Further versions over one state.
     forks: HashMap<StateId, Vec<u32>>,
+    /// Versions that were omitted, by the state that they would have replaced. In `successor`, the version after that state is also after them.
+    omitted: HashMap<StateId, Vec<u32>>,
     /// States and versions certainly later, beyond `successor`.
     later: Vec<(StateId, u32)>,
     absence: Vec<Absence>,
@@ -117,15 +123,16 @@ impl<'h> VersionOrder<'h> {
         }
         let absence = vec![Absence { first: NONE, next: NONE, count: 0, ordered: true }; items];
         let (predecessor, successor) = (Vec::with_capacity(versions.len()), vec![NONE; states]);
-        let (forks, later, conflicts) = (HashMap::new(), Vec::new(), Vec::new());
+        let (forks, omitted, later, conflicts) = (HashMap::new(), HashMap::new(), Vec::new(), Vec::new());
         #[rustfmt::skip]
         let mut order = Self {
-            history, versions, offsets, loaded, predecessor, successor, forks, later, absence, conflicts,
+            history, versions, offsets, loaded, predecessor, successor, forks, omitted, later, absence, conflicts,
             ambiguous_items: 0,
         };
         order.find_predecessors();
         order.skip_empty_writes();
         order.link();
+        order.place_omitted();
         order.find_fellows();
         for item in 0..items {
             order.order_item(item);
@@ -150,11 +157,11 @@ impl<'h> VersionOrder<'h> {
         Some(from + u32::try_from(place).expect("versions are numbered in 32 bits"))
     }
 
-    /// The versions that come after the state (one, unless the links are in conflict).
+    /// The versions that come after the state with none between that is in sight (one, unless some were omitted, or the links are in conflict).
     pub(crate) fn successors(&self, state: StateId) -> impl Iterator<Item = u32> + '_ {
-        let forks = if self.forks.is_empty() { None } else { self.forks.get(&state) };
+        let more = [&self.forks, &self.omitted].map(|more| if more.is_empty() { None } else { more.get(&state) });
         let first = Some(self.successor[state as usize]).filter(|&version| version != NONE);
-        first.into_iter().chain(forks.into_iter().flatten().copied())
+        first.into_iter().chain(more.into_iter().flatten().flatten().copied())
     }
 
     /// The version that is this state, and those before it that it commutes with.
@@ -190,6 +197,7 @@ impl<'h> VersionOrder<'h> {
     /// What it says of the version order to have seen `state`, a state other than the reader's own.
     pub(crate) fn observe(&self, item: usize, state: State) -> Observed {
         let seen = |id: u64, live: bool| match self.find(item, id) {
+            Some(version) if self.version(version).omitted => Observed::Unfounded,
             Some(version) if self.version(version).leaves_absence && !live => Observed::Through(version),
             Some(version) if self.version(version).live == live => Observed::State(version),
             Some(version) if self.wrote_once(version, live) => Observed::Intermediate(version),
@@ -260,6 +268,7 @@ impl<'h> VersionOrder<'h> {
             let ops = &self.history.transactions()[version.txn as usize].ops;
             let Op::Write { over, .. } = ops[version.first_op as usize] else { unreachable!("a version is a write") };
             let of = |id, must_be_dead: bool| match self.find(item, id) {
+                Some(other) if self.version(other).omitted || version.omitted && !self.version(other).live => BROKEN,
                 Some(other) if other != index && !(must_be_dead && self.version(other).live) => other,
                 _ => BROKEN,
             };
@@ -322,7 +331,9 @@ impl<'h> VersionOrder<'h> {
                 continue;
             }
             let index = u32::try_from(index).expect("versions are numbered in 32 bits");
-            if self.successor[before as usize] == NONE {
+            if version.omitted {
+                self.omitted.entry(before).or_default().push(index);
+            } else if self.successor[before as usize] == NONE {
                 self.successor[before as usize] = index;
             } else {
                 self.absence[version.item as usize].ordered = false;
@@ -334,6 +345,24 @@ impl<'h> VersionOrder<'h> {
         for (&state, others) in forks {
             let versions = [&[self.successor[state as usize]], others.as_slice()].concat();
             self.conflicts.push(Conflict::Fork { state: Some(state), versions });
+        }
+    }
+
+    /// Finds what comes after the versions that were omitted.
+    fn place_omitted(&mut self) {
+        let mut omitted: Vec<_> =
+            self.omitted.iter().flat_map(|(&state, all)| all.iter().map(move |&v| (v, state))).collect();
+        omitted.sort_unstable();
+        for (version, state) in omitted {
+            let next = self.successor[state as usize];
+            self.successor[version as usize] = next;
+            let is_replaced = self.written(next).is_some_and(|next| {
+                let op = &self.history.transactions()[next.txn as usize].ops[next.first_op as usize];
+                !matches!(op, Op::Write { applied: Applied::Commuting, .. })
+            });
+            if !is_replaced {
+                self.conflicts.push(Conflict::Lost { version });
+            }
         }
     }
 
@@ -355,7 +384,7 @@ impl<'h> VersionOrder<'h> {
         let mut segments = Vec::new();
         let mut total = 0;
         for version in versions {
-            if self.version(version).leaves_absence {
+            if self.version(version).leaves_absence || self.version(version).omitted {
                 continue;
             }
             total += 1;
@@ -451,6 +480,7 @@ struct Chain {
 fn collect_versions(history: &History) -> (Vec<Version>, Vec<bool>) {
     let items = history.item_count();
     let mut loaded = vec![false; items];
+    let unseen = history.omitted();
     let mut versions: Vec<Version> = Vec::new();
     // By item: its latest version; it is the current transaction's if its `txn` is.
     let mut latest = vec![NONE; items];
@@ -471,8 +501,10 @@ fn collect_versions(history: &History) -> (Vec<Version>, Vec<bool>) {
                     let item = u32::try_from(index).expect("items are numbered in 32 bits");
                     let (id, live) = (transaction.txn, !delete);
                     let (first_op, last_op) = (op, op);
+                    let omitted = unseen.contains(&(ItemId::from_index(index), id));
                     let (leaves_absence, joins) = (false, false);
-                    versions.push(Version { id, txn, item, first_op, last_op, live, leaves_absence, joins });
+                    #[rustfmt::skip]
+                    versions.push(Version { id, txn, item, first_op, last_op, live, leaves_absence, joins, omitted });
                 }
             }
         }

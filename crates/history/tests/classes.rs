@@ -298,6 +298,26 @@ fn updates_that_commute_are_ordered_by_who_reads_between_them() {
 }
 
 #[test]
+fn what_was_omitted_is_between_two_versions_and_in_nobodys_sight() {
+    let clean = |transactions: [Vec<Act>; 3]| assert_eq!(check(&numbered(transactions)).anomalies, []);
+    // In whatever order they were omitted, and with others of the same place.
+    clean([vec![omitted("x", 0)], vec![read("x", 0), omitted("x", 0)], vec![write("x", 0)]]);
+    clean([vec![write("x", 0)], vec![omitted("x", 0), write("y", 0)], vec![read("y", 2), read("x", 1)]]);
+    // It comes after those who have read what it would have replaced, and before the next version.
+    let history = [vec![omitted("x", 0), write("y", 0)], vec![read("y", 1), read("x", 0)], vec![write("x", 0)]];
+    assert_worst(&numbered(history), Class::GSingle, "read skew");
+    let history = [vec![omitted("x", 0), read("y", 2)], vec![write("x", 0), write("y", 0)]];
+    assert_worst(&numbered(history), Class::G1c, "circular information flow");
+    // Who reads it has read what was never there.
+    let history = [vec![omitted("x", 0)], vec![write("x", 0)], vec![read("x", 1)]];
+    assert_worst(&numbered(history), Class::G1a, "aborted read");
+    // The next version needs not know what was there: it is not read before it is overwritten, and no update.
+    assert!(!check(&numbered([vec![omitted("x", 0)], vec![read("x", 0), write("x", 0)]])).anomalies.is_empty());
+    assert_worst(&numbered([vec![omitted("x", 0)], vec![add("x", 0)]]), Class::G0, "lost write");
+    assert_worst(&numbered([vec![omitted("x", 0)], vec![read("x", 0)]]), Class::G0, "lost write");
+}
+
+#[test]
 fn updates_that_commute_in_a_circle_are_broken() {
     assert!(!check(&numbered([vec![add("x", 2)], vec![add("x", 1)]])).anomalies.is_empty());
     assert!(!check(&numbered([vec![add("x", 0)], vec![add("x", 0)]])).anomalies.is_empty());

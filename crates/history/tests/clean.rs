@@ -2,7 +2,7 @@
 
 mod support;
 
-use contend_history::{Class, Divergence, History, Report, check, replay, replay_to};
+use contend_history::{Applied, Class, Divergence, History, Report, check, replay, replay_to};
 use support::*;
 
 #[track_caller]
@@ -84,7 +84,7 @@ fn what_is_inserted_and_deleted_at_once_leaves_nothing() {
         key: "x".into(),
         over: contend_history::State::NeverExisted,
         delete: true,
-        commutes: false,
+        applied: Applied::InOrder,
         value: None,
     };
     assert_clean(&numbered([vec![blind()], vec![blind()], vec![insert_after("x", 0)]]));

@@ -8,7 +8,7 @@ mod support;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use contend_history::{Class, History, Isolation, State, check, replay, replay_to};
+use contend_history::{Applied, Class, History, Isolation, State, check, replay, replay_to};
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
@@ -62,7 +62,51 @@ impl Serial {
             let acts = (0..length).map(|_| serial.act(txn)).collect();
             serial.transactions.push((txn, acts));
         }
+        serial.omit();
         serial
+    }
+
+    /// Has some of the writes omitted that the next transaction to touch the key has overwritten without a look.
+    fn omit(&mut self) {
+        for key in (0..self.keys).map(name) {
+            for place in 0..self.transactions.len() - 1 {
+                let (before, after) = self.transactions.split_at_mut(place + 1);
+                let (txn, acts) = before.last_mut().expect("as long as the place");
+                let Some(over) = acts.iter().find_map(|act| match act {
+                    Act::Write { key: other, over: State::Version(over), .. } if *other == key => Some(*over),
+                    _ => None,
+                }) else {
+                    continue;
+                };
+                let is_update = |act: &Act| match act {
+                    Act::Write { key: other, over, delete, .. } => *other != key || !delete && !over.is_absent(),
+                    _ => true,
+                };
+                let replaces = after.iter_mut().flat_map(|(_, acts)| acts).find_map(|act| match act {
+                    Act::Write { key: other, over, applied, .. } if *other == key => {
+                        Some((*over == State::Version(*txn) && *applied == Applied::InOrder).then_some(over))
+                    }
+                    Act::Read { key: other, .. } if *other == key => Some(None),
+                    Act::Scan { low, high, .. } => {
+                        let number = |key: &String| key.parse::<u64>().expect("keys are numbers");
+                        let covers = low.as_ref().is_none_or(|low| number(low) <= number(&key))
+                            && high.as_ref().is_none_or(|high| number(&key) <= number(high));
+                        covers.then_some(None)
+                    }
+                    _ => None,
+                });
+                if let Some(Some(replaces)) = replaces
+                    && acts.iter().all(is_update)
+                    && self.random.random_bool(0.5)
+                {
+                    *replaces = State::Version(over);
+                    acts.iter_mut().for_each(|act| match act {
+                        Act::Write { key: other, applied, .. } if *other == key => *applied = Applied::Omitted,
+                        _ => {}
+                    });
+                }
+            }
+        }
     }
 
     fn act(&mut self, txn: u64) -> Act {
@@ -91,7 +135,8 @@ impl Serial {
         let value = Some(self.values);
         self.rows.insert(key, Row { state: State::Version(txn), value: self.values, is_insert });
         let commutes = !row.state.is_absent() && self.random.random_bool(0.5);
-        Act::Write { key: name(key), over: self.told(row.state), delete: false, commutes, value }
+        let applied = if commutes { Applied::Commuting } else { Applied::InOrder };
+        Act::Write { key: name(key), over: self.told(row.state), delete: false, applied, value }
     }
 
     fn delete(&mut self, txn: u64, key: u64) -> Act {
@@ -102,7 +147,7 @@ impl Serial {
             left = self.before_insert[&key];
         }
         self.rows.insert(key, Row { state: left, value: 0, is_insert: false });
-        Act::Write { key: name(key), over: row.state, delete: true, commutes: false, value: None }
+        Act::Write { key: name(key), over: row.state, delete: true, applied: Applied::InOrder, value: None }
     }
 
     fn scan(&mut self) -> Act {
@@ -205,8 +250,13 @@ fn damage(serial: &mut Serial) -> bool {
             *seen = if choice == 0 { State::deleted_by(any(random)) } else { State::Version(any(random)) };
         }
         Act::Write { .. } if choice == 0 && length > 1 => drop(acts.remove(op)),
-        Act::Write { delete, commutes, .. } if choice == 1 => (*delete, *commutes) = (!*delete, false),
-        Act::Write { over, .. } if choice == 2 => *over = State::deleted_by(any(random)),
+        Act::Write { delete, applied, .. } if choice == 1 => (*delete, *applied) = (!*delete, Applied::InOrder),
+        Act::Write { over, applied, .. } if choice == 2 => {
+            (*over, *applied) = (State::deleted_by(any(random)), Applied::InOrder);
+        }
+        Act::Write { over: State::Version(_), delete: false, applied, .. } if random.random_bool(0.3) => {
+            *applied = if *applied == Applied::Omitted { Applied::InOrder } else { Applied::Omitted };
+        }
         Act::Write { over, .. } => *over = State::Version(any(random)),
         Act::Scan { seen, .. } if choice == 0 && !seen.is_empty() => {
             let place = random.random_range(0..seen.len());
@@ -438,7 +488,7 @@ fn run_snapshot_isolation(seed: u64, count: u64) -> History {
                     let delete = !old.is_absent() && random.random_bool(0.3);
                     let new = if delete { State::DeletedBy(*txn) } else { State::Version(*txn) };
                     own.insert(key, new);
-                    acts.push(Act::Write { key: name(key), over: old, delete, commutes: false, value: None });
+                    acts.push(Act::Write { key: name(key), over: old, delete, applied: Applied::InOrder, value: None });
                 }
                 _ => {
                     let written: Vec<u64> = (0..keys).filter(|key| own[key] != begin[key]).collect();

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use contend_engine::history::{Committed, Operation, Part};
+use contend_engine::history::{Applied, Committed, Operation, Part};
 use contend_engine::{Control, Engine, KeyWords};
-use contend_history::{History, ItemId, Op, Scan, State, TableId, Transaction, Value};
+use contend_history::{Applied as Placed, History, ItemId, Op, Scan, State, TableId, Transaction, Value};
 use contend_machine::Machine;
 
 /// A history, and how it ended.
@@ -90,16 +90,20 @@ impl<P: Control<M>, M: Machine> Convert<'_, P, M> {
             Operation::Miss { part, key, deleted_by } => {
                 Op::Read { item: self.item(*part, key), seen: State::deleted_by(*deleted_by), value: None }
             }
-            Operation::Write { part, key, over, insert, commutes, value } => Op::Write {
+            Operation::Write { part, key, over, insert, applied, value } => Op::Write {
                 item: self.item(*part, key),
                 over: if *insert { State::deleted_by(*over) } else { State::Version(*over) },
                 delete: false,
-                commutes: *commutes,
+                applied: match applied {
+                    Applied::InOrder => Placed::InOrder,
+                    Applied::Commuting => Placed::Commuting,
+                    Applied::Omitted => Placed::Omitted,
+                },
                 value: value.map(Value::Unsigned),
             },
             Operation::Delete { part, key, over } => {
                 let (item, over) = (self.item(*part, key), State::Version(*over));
-                Op::Write { item, over, delete: true, commutes: false, value: None }
+                Op::Write { item, over, delete: true, applied: Placed::InOrder, value: None }
             }
             Operation::Scan { part, low, high, seen, gone, .. } => {
                 let (low, high) = (Some(self.item(*part, low)), Some(self.item(*part, high)));

@@ -8,7 +8,7 @@ use contend_machine::{Atomic64, Machine, Ordering};
 use super::Transaction;
 use super::access::Access;
 use crate::group::Groups;
-use crate::history::{Operation, Part, Version, fingerprint};
+use crate::history::{Applied, Operation, Part, Version, fingerprint};
 use crate::protocol::{Control, Mode};
 use crate::record::Record;
 use crate::table::Table;
@@ -96,7 +96,7 @@ impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
             self.note(if mode == Mode::Delete {
                 Operation::Delete { part, key, over: 0 }
             } else {
-                Operation::Write { part, key, over: 0, insert: false, commutes: false, value: None }
+                Operation::Write { part, key, over: 0, insert: false, applied: Applied::InOrder, value: None }
             });
         }
     }
@@ -122,7 +122,7 @@ impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
     pub(super) fn record_insert<K: Key>(&mut self, table: &Table<M, K>, key: K) {
         for cell in table.cell_numbers(Groups::ALL) {
             let (part, key) = (Part::of(table, cell), key.to_words());
-            self.note(Operation::Write { part, key, over: 0, insert: true, commutes: false, value: None });
+            self.note(Operation::Write { part, key, over: 0, insert: true, applied: Applied::InOrder, value: None });
         }
     }
 

@@ -2,13 +2,13 @@
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
-use contend_history::{Class, History, Op, Report, Scan, State, Transaction, Value, check};
+use contend_history::{Applied, Class, History, Op, Report, Scan, State, Transaction, Value, check};
 
 /// An operation before its names are interned.
 #[derive(Clone, Debug)]
 pub(crate) enum Act {
     Read { key: String, seen: State, value: Option<u64> },
-    Write { key: String, over: State, delete: bool, commutes: bool, value: Option<u64> },
+    Write { key: String, over: State, delete: bool, applied: Applied, value: Option<u64> },
     Scan { low: Option<String>, high: Option<String>, seen: Vec<(String, u64)>, gone: Vec<(String, u64)> },
 }
 
@@ -29,28 +29,45 @@ pub(crate) fn miss_after(key: &str, deleter: u64) -> Act {
 }
 
 pub(crate) fn write(key: &str, over: u64) -> Act {
-    Act::Write { key: key.into(), over: State::Version(over), delete: false, commutes: false, value: None }
+    Act::Write { key: key.into(), over: State::Version(over), delete: false, applied: Applied::InOrder, value: None }
 }
 
 /// An update that commutes with others.
 pub(crate) fn add(key: &str, over: u64) -> Act {
-    Act::Write { key: key.into(), over: State::Version(over), delete: false, commutes: true, value: None }
+    Act::Write { key: key.into(), over: State::Version(over), delete: false, applied: Applied::Commuting, value: None }
+}
+
+/// A write that was omitted.
+pub(crate) fn omitted(key: &str, over: u64) -> Act {
+    Act::Write { key: key.into(), over: State::Version(over), delete: false, applied: Applied::Omitted, value: None }
 }
 
 pub(crate) fn write_value(key: &str, over: u64, value: u64) -> Act {
-    Act::Write { key: key.into(), over: State::Version(over), delete: false, commutes: false, value: Some(value) }
+    Act::Write {
+        key: key.into(),
+        over: State::Version(over),
+        delete: false,
+        applied: Applied::InOrder,
+        value: Some(value),
+    }
 }
 
 pub(crate) fn insert(key: &str) -> Act {
-    Act::Write { key: key.into(), over: State::Absent, delete: false, commutes: false, value: None }
+    Act::Write { key: key.into(), over: State::Absent, delete: false, applied: Applied::InOrder, value: None }
 }
 
 pub(crate) fn insert_after(key: &str, deleter: u64) -> Act {
-    Act::Write { key: key.into(), over: State::deleted_by(deleter), delete: false, commutes: false, value: None }
+    Act::Write {
+        key: key.into(),
+        over: State::deleted_by(deleter),
+        delete: false,
+        applied: Applied::InOrder,
+        value: None,
+    }
 }
 
 pub(crate) fn delete(key: &str, over: u64) -> Act {
-    Act::Write { key: key.into(), over: State::Version(over), delete: true, commutes: false, value: None }
+    Act::Write { key: key.into(), over: State::Version(over), delete: true, applied: Applied::InOrder, value: None }
 }
 
 pub(crate) fn scan(low: &str, high: &str, seen: &[(&str, u64)]) -> Act {
@@ -72,9 +89,9 @@ pub(crate) fn history(transactions: &[(u64, Vec<Act>)]) -> History {
                 Act::Read { key, seen, value } => {
                     Op::Read { item: history.item(table, key), seen: *seen, value: number(value) }
                 }
-                Act::Write { key, over, delete, commutes, value } => {
+                Act::Write { key, over, delete, applied, value } => {
                     let item = history.item(table, key);
-                    Op::Write { item, over: *over, delete: *delete, commutes: *commutes, value: number(value) }
+                    Op::Write { item, over: *over, delete: *delete, applied: *applied, value: number(value) }
                 }
                 Act::Scan { low, high, seen, gone } => {
                     let mut item = |key: &String| history.item(table, key);
