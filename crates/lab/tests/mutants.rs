@@ -114,6 +114,7 @@ macro_rules! mutants {
 }
 
 const SPLIT: &[(&str, &str)] = &[("cu", "on"), ("ts", "on")];
+const NWR: &[(&str, &str)] = &[("cu", "on"), ("versions.nwr", "on")];
 
 mutants! {
     Silo<Broken> {
@@ -164,6 +165,8 @@ mutants! {
         found OVERTAKE_READS, "litmus-write-skew";
         found IGNORE_PREWRITES, "litmus-write-skew";
         found FORGET_GAPS, "litmus-absent";
+        found TRUST_OLDER, "litmus-overwrites", NWR;
+        found OMIT_ANY, "litmus-overwrites", NWR;
     }
     Mvcc<Simulated, Broken> {
         found FORGET_READS, "litmus-updates", SPLIT;
@@ -172,6 +175,7 @@ mutants! {
         found REORDER_ANY, "litmus-updates", SPLIT;
         found TRUST_COMMITTED, "litmus-lost-update";
         found FORGET_GAPS, "litmus-absent";
+        found OMIT_ANY, "litmus-overwrites", NWR;
     }
     SnapshotIsolation<Simulated, Broken> {
         found FORGET_FIRST_UPDATER, "litmus-lost-update";

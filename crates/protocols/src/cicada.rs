@@ -21,8 +21,10 @@
 //! **Phantoms.** A commit leaves its time at the leaves that it depends on, and checks that they have the same keys still; an insert that is older
 //! aborts.
 //!
-//! **Snapshots** (`cicada.snapshots=on`) for transactions that say beforehand that they will only read: these see the state before the oldest
+//! **Snapshots** (`versions.snapshots=on`) for transactions that say beforehand that they will only read: these see the state before the oldest
 //! transaction that runs ([`crate::versions::collect`]), leave nothing behind, wait for nobody, and never abort.
+//!
+//! **Late writes** of whole cells are left out with `versions.nwr=on` where a later one has replaced all of the cell, and nobody has read it between.
 //!
 //! **Departures from the paper.** The newest version is always inline, in the record, and a version is written after all others of its cell (the
 //! authors' default). Snapshots are off by default: who reads one may miss what its own worker has committed last. Reads that would bring a
@@ -31,6 +33,7 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use contend_engine::sets::Write;
 use contend_engine::{
     Abort, AbortReason, At, Cell, Cells, Change, Context, Control, Found, Groups, Info, Initial, Isolation, Leaf, Mode,
     Needs, Projection, Protocol, Record, Unlink, option_choices, options,
@@ -40,7 +43,7 @@ use contend_machine::{Atomic64, Machine, Ordering};
 use crate::fault::{Faults, Sound};
 use crate::method::{Clock, Clocks};
 use crate::versions::collect::{CollectOptions, Collector};
-use crate::versions::{self, Optimistic, View, read_time, stamp_of};
+use crate::versions::{self, Optimistic, OptimisticOptions, View, read_time, stamp_of};
 
 /// What a transaction does about a cell that an older one has claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,9 +67,6 @@ options! {
         "cicada.sort" sort: bool = true, in ();
         /// Check what was read before anything is claimed as well. Not where the worker's last commits all succeeded.
         "cicada.precheck" precheck: bool = true, in ();
-        /// Let transactions that say beforehand that they will only read see the state before the oldest transaction that runs: these never
-        /// abort. Old versions are kept a little longer then; versions.collect=epoch is as rapid, and none is overwritten (versions.overwrite).
-        "cicada.snapshots" snapshots: bool = false, in ();
         /// Keep no old versions: who comes too late to read the newest one aborts (Cicada-SV).
         "cicada.single_version" single_version: bool = false, in ();
         /// By how much the next timestamp is larger after an abort, in nanoseconds.
@@ -83,6 +83,7 @@ const CALM_AFTER: u32 = 5;
 #[derive(Debug)]
 pub struct Cicada<M: Machine, F = Sound> {
     options: CicadaOptions,
+    shared: OptimisticOptions,
     clocks: Arc<Clocks<M>>,
     collector: Collector<M>,
     faults: PhantomData<fn() -> F>,
@@ -93,8 +94,6 @@ pub struct Cicada<M: Machine, F = Sound> {
 pub struct CicadaLocal<M: Machine> {
     clock: Clock<M>,
     txn: Optimistic<M>,
-    /// Whether it sees a snapshot, of its time.
-    reads_snapshot: bool,
     /// Commits since the last abort.
     calm: u32,
     /// The writes, by their newest versions' timestamps, the last first.
@@ -104,10 +103,6 @@ pub struct CicadaLocal<M: Machine> {
 impl<M: Machine, F: Faults> Cicada<M, F> {
     fn clocks(options: &CicadaOptions, workers: usize) -> Arc<Clocks<M>> {
         Clocks::new(workers, options.boost_ns, options.sync_ns)
-    }
-
-    fn wants_snapshots(&self) -> bool {
-        self.options.snapshots && !self.options.single_version
     }
 
     #[inline(always)]
@@ -120,6 +115,7 @@ impl<M: Machine, F: Faults> Cicada<M, F> {
     ) -> Result<Found, Abort> {
         let own = txn.own;
         if self.options.pending == Pending::Abort
+            && !txn.reads_snapshot
             && at.cells(columns.groups()).any(|cell| versions::is_claimed(cell, own))
         {
             return Err(Abort::new(AbortReason::ReadLocked));
@@ -134,7 +130,7 @@ impl<M: Machine, F: Faults> Cicada<M, F> {
     fn claim(&self, cx: &Context<M>, txn: &mut Optimistic<M>, position: usize) -> Result<(), Abort> {
         let write = &cx.writes.entries()[position];
         let (own, waits) = (txn.own, self.options.pending == Pending::Wait);
-        txn.claim::<F>(write, write.cells(), |other| other < own && waits)
+        txn.claim::<F>(write, position, write.cell_numbers(), |other| other < own && waits)
     }
 }
 
@@ -146,12 +142,13 @@ impl<M: Machine, F: Faults> Protocol<M> for Cicada<M, F> {
         isolation: Isolation::Serializable,
         needs: Needs::Nothing,
     };
-    type Options = (CicadaOptions, CollectOptions);
+    type Options = (CicadaOptions, (OptimisticOptions, CollectOptions));
 
-    fn new((options, collect): (CicadaOptions, CollectOptions)) -> Self {
-        let snapshots = options.snapshots && !options.single_version;
-        let (clocks, collector) = (Self::clocks(&options, 0), Collector::new(collect, 0, snapshots));
-        Cicada { clocks, collector, options, faults: PhantomData }
+    fn new((options, (shared, collect)): Self::Options) -> Self {
+        // Both need older versions.
+        let shared = if options.single_version { OptimisticOptions { snapshots: false, nwr: false } } else { shared };
+        let (clocks, collector) = (Self::clocks(&options, 0), Collector::new(collect, 0, shared.snapshots));
+        Cicada { clocks, collector, options, shared, faults: PhantomData }
     }
 }
 
@@ -172,14 +169,14 @@ impl<M: Machine, F: Faults> Control<M> for Cicada<M, F> {
     }
 
     fn wants_declarations(&self) -> bool {
-        self.wants_snapshots()
+        self.shared.snapshots
     }
 
     fn local(&self, worker: usize) -> Self::Local {
         CicadaLocal {
             clock: self.clocks.of_worker(worker),
-            txn: Optimistic::new(self.collector.of_worker(worker)),
-            reads_snapshot: false,
+            txn: Optimistic::new(self.shared.clone(), self.collector.of_worker(worker)),
+
             calm: 0,
             order: Vec::with_capacity(16),
         }
@@ -191,14 +188,11 @@ impl<M: Machine, F: Faults> Control<M> for Cicada<M, F> {
 
     #[inline(always)]
     fn begin(&self, cx: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
-        let CicadaLocal { clock, txn, reads_snapshot, .. } = local;
-        *reads_snapshot = self.wants_snapshots() && cx.declaration.is_read_only();
+        let CicadaLocal { clock, txn, .. } = local;
         if let Some(low) = self.collector.begin(cx, &mut txn.claims.replaced, || clock.now()) {
             clock.begin_at(low);
         }
-        let snapshot = Collector::snapshot(&txn.claims.replaced);
-        txn.begin(if *reads_snapshot { snapshot } else { clock.stamp(cx.began_in()) });
-        self.collector.began(&txn.claims.replaced, txn.own);
+        txn.begin(cx, &self.collector, || clock.stamp(cx.began_in()));
         Ok(())
     }
 
@@ -210,10 +204,6 @@ impl<M: Machine, F: Faults> Control<M> for Cicada<M, F> {
         at: At<'_, M>,
         columns: Projection<'_>,
     ) -> Result<Found, Abort> {
-        if local.reads_snapshot {
-            let view = View::at::<F>(local.txn.own);
-            return versions::read(cx, at, columns, view, |_| (), |_| false, |_| ());
-        }
         self.read_row(cx, &mut local.txn, at, columns)
     }
 
@@ -226,9 +216,6 @@ impl<M: Machine, F: Faults> Control<M> for Cicada<M, F> {
         groups: Groups,
         mode: Mode,
     ) -> Result<Found, Abort> {
-        if local.reads_snapshot {
-            return Err(Abort::new(AbortReason::Unsupported));
-        }
         let own = local.txn.own;
         let too_late = |cell: Cell<M>| {
             // Relaxed, both: a first look; the claim looks again.
@@ -246,28 +233,17 @@ impl<M: Machine, F: Faults> Control<M> for Cicada<M, F> {
         at: At<'_, M>,
         change: &Change<M>,
     ) -> Result<(), Abort> {
-        if local.reads_snapshot {
-            // The placeholder is nobody's any more.
-            at.cells(Groups::ALL).for_each(|cell| local.txn.claims.adopt(cell, local.txn.own));
-            return Err(Abort::new(AbortReason::Unsupported));
-        }
         local.txn.inserted::<F>(cx, at, change)
     }
 
     #[inline(always)]
     fn gap(&self, cx: &mut Context<M>, local: &mut Self::Local, leaf: Leaf<M>, version: u64) -> Result<(), Abort> {
-        // What a snapshot lacks will not come: an insert is of a later time.
-        if !local.reads_snapshot {
-            local.txn.gap::<F>(cx, leaf, version);
-        }
+        local.txn.gap::<F>(cx, leaf, version);
         Ok(())
     }
 
     #[inline(always)]
     fn commit(&self, cx: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
-        if local.reads_snapshot {
-            return Ok(());
-        }
         let CicadaLocal { txn, order, calm, .. } = local;
         let is_calm = *calm >= CALM_AFTER;
         if self.options.precheck && !is_calm && !cx.writes.is_empty() {
@@ -294,14 +270,14 @@ impl<M: Machine, F: Faults> Control<M> for Cicada<M, F> {
         }
         txn.validate::<F>(cx)?;
         if !cx.writes.is_empty() {
-            txn.claims.install_all(cx, txn.own, 0);
+            txn.install(cx, None::<fn(&Write<M>) -> Groups>);
         }
         *calm = calm.saturating_add(1);
         Ok(())
     }
 
     fn abort(&self, _: &mut Context<M>, local: &mut Self::Local, reason: AbortReason) {
-        local.txn.claims.abort(reason);
+        local.txn.abort(reason);
         if reason.is_conflict() {
             local.clock.boost();
             local.calm = 0;

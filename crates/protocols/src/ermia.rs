@@ -51,7 +51,7 @@ use crate::fault::{Faults, Sound};
 use crate::flags::UNLINKED;
 use crate::optimistic::WAITS_MAX;
 use crate::versions::collect::CollectOptions;
-use crate::versions::{self, Claims, NOBODY, Seen, Snapshot, Snapshots, UNSTAMPED, Version, View};
+use crate::versions::{self, Claims, NOBODY, Seen, Snapshot, Snapshots, UNSTAMPED, Version};
 use crate::versions::{claim_of, mark_read, older_at, read_time, stamp_of};
 
 /// The protocol.
@@ -232,33 +232,23 @@ impl<M: Machine, F: Faults> Control<M> for Ermia<M, F> {
         columns: Projection<'_>,
     ) -> Result<Found, Abort> {
         let ErmiaLocal { snapshot, seen, window } = local;
-        let begin = snapshot.begin;
-        let waits = |claim| claim <= begin && !F::IGNORE_PREWRITES;
-        let found = versions::read(
-            cx,
-            at,
-            columns,
-            View::at::<F>(begin),
-            |_| (),
-            waits,
-            |version| match version {
-                Version::Newest((_, word)) if word & UNLINKED != 0 => {}
-                Version::Newest((cell, word)) => {
-                    if !F::FORGET_CREATORS {
-                        window.comes_after(stamp_of(word));
-                    }
-                    seen.push((cell, word));
+        let found = snapshot.read::<F>(cx, at, columns, |version| match version {
+            Version::Newest((_, word)) if word & UNLINKED != 0 => {}
+            Version::Newest((cell, word)) => {
+                if !F::FORGET_CREATORS {
+                    window.comes_after(stamp_of(word));
                 }
-                Version::Older(_, copy) => {
-                    if !F::FORGET_CREATORS {
-                        window.comes_after(stamp_of(copy.word));
-                    }
-                    if !F::FORGET_SUCCESSORS {
-                        window.comes_before(copy.left);
-                    }
+                seen.push((cell, word));
+            }
+            Version::Older(_, copy) => {
+                if !F::FORGET_CREATORS {
+                    window.comes_after(stamp_of(copy.word));
                 }
-            },
-        )?;
+                if !F::FORGET_SUCCESSORS {
+                    window.comes_before(copy.left);
+                }
+            }
+        })?;
         window.test().map(|()| found)
     }
 

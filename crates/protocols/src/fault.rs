@@ -46,6 +46,8 @@ faults! {
     TRUST_OLDER,
     /// Updates may come late whether or not they commute.
     REORDER_ANY,
+    /// What comes too late is left out, whatever the writes after it wanted to know.
+    OMIT_ANY,
     /// Intervals are checked, but not moved on.
     FORGET_EXTENSION,
     /// The commit time may lie in an interval that others have read what is overwritten in.

@@ -36,7 +36,7 @@ use contend_machine::Machine;
 use crate::fault::{Faults, Sound};
 use crate::flags::UNLINKED;
 use crate::versions::collect::CollectOptions;
-use crate::versions::{self, Claims, Seen, Snapshot, Snapshots, Version, View};
+use crate::versions::{self, Claims, Seen, Snapshot, Snapshots, Version};
 
 /// The protocol.
 #[derive(Debug)]
@@ -130,21 +130,11 @@ impl<M: Machine, F: Faults> Control<M> for Hekaton<M, F> {
         columns: Projection<'_>,
     ) -> Result<Found, Abort> {
         let HekatonLocal { snapshot, seen, is_late } = local;
-        let begin = snapshot.begin;
-        let waits = |claim| claim <= begin && !F::IGNORE_PREWRITES;
-        versions::read(
-            cx,
-            at,
-            columns,
-            View::at::<F>(begin),
-            |_| (),
-            waits,
-            |version| match version {
-                Version::Newest((_, word)) if word & UNLINKED != 0 => {}
-                Version::Newest(newest) => seen.push(newest),
-                Version::Older(..) => *is_late = true,
-            },
-        )
+        snapshot.read::<F>(cx, at, columns, |version| match version {
+            Version::Newest((_, word)) if word & UNLINKED != 0 => {}
+            Version::Newest(newest) => seen.push(newest),
+            Version::Older(..) => *is_late = true,
+        })
     }
 
     #[inline(always)]

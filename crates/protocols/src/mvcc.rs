@@ -11,7 +11,7 @@
 //! **Promises** serializability, in the order of timestamps. A running transaction sees the state at its time, but for what older ones have still
 //! to commit.
 //!
-//! **Metadata.** Five words a cell: [`crate::versions`]. The fifth says when the row was last *rewritten*, by more than an update that commutes.
+//! **Metadata.** Five words a cell: [`crate::versions`]. The fifth says since when all versions are updates that commute (`Run`).
 //!
 //! **Late updates.** A transaction of time `t` finds a version that is younger. If the updates commute, nobody has read the cell at a later time than
 //! `t`, and nobody has rewritten it since, then all that came later were updates as well, and the sum is the same. So the update is put into
@@ -29,8 +29,10 @@
 //! **Phantoms.** A commit leaves its time at the leaves that it depends on, and checks that they have the same keys still; an insert that is older
 //! aborts. (The authors' tables compare the versions of leaves only, which lets an insert of an older transaction through.)
 //!
-//! **Snapshots** (`mvcc.snapshots=on`; the authors' read timestamp) for transactions that say beforehand that they will only read, as in
+//! **Snapshots** (`versions.snapshots=on`; the authors' read timestamp) for transactions that say beforehand that they will only read, as in
 //! [`crate::cicada`].
+//!
+//! **Late writes** of whole cells are left out with `versions.nwr=on`, as in [`crate::cicada`].
 //!
 //! **Departures from the paper.** A version that is more than an update is written after all others of its cell. The authors keep deltas in the chain,
 //! and compute a row when one is read, for which they mark all versions on the way; under long chains that costs more than it brings (their
@@ -50,16 +52,13 @@ use crate::fault::{Faults, Sound};
 use crate::flags::{ABSENT, UNLINKED};
 use crate::method::timestamp::{OrderedTimestampOptions, Stamper, Timestamps};
 use crate::versions::collect::{CollectOptions, Collector};
-use crate::versions::{self, Optimistic, View, read_time, rewritten_at, stamp_of};
+use crate::versions::{self, Optimistic, OptimisticOptions, Run, View, read_time, stamp_of};
 
 options! {
     /// Options of STOv2's MVCC.
     pub struct MvccOptions {
         /// Let updates that commute, and are not read, come before versions that are there already.
         "mvcc.late" late: bool = true, in ();
-        /// Let transactions that say beforehand that they will only read see the state before the oldest transaction that runs: these never
-        /// abort. Old versions are kept a little longer then; versions.collect=epoch is as rapid, and none is overwritten (versions.overwrite).
-        "mvcc.snapshots" snapshots: bool = false, in ();
     }
 }
 
@@ -74,6 +73,7 @@ const COMMUTING: u64 = 1;
 #[derive(Debug)]
 pub struct Mvcc<M: Machine, F = Sound> {
     options: MvccOptions,
+    shared: OptimisticOptions,
     timestamps: Arc<Timestamps<M>>,
     collector: Collector<M>,
     faults: PhantomData<fn() -> F>,
@@ -84,8 +84,6 @@ pub struct Mvcc<M: Machine, F = Sound> {
 pub struct MvccLocal<M: Machine> {
     stamps: Stamper<M>,
     txn: Optimistic<M>,
-    /// Whether it sees a snapshot, of its time.
-    reads_snapshot: bool,
     /// The cells of which it has read nothing, and that it writes by updates that commute.
     late: Vec<Cell<M>>,
 }
@@ -110,12 +108,11 @@ impl<M: Machine, F: Faults> Mvcc<M, F> {
         if word & (UNLINKED | ABSENT) != 0 {
             return Err(Abort::new(AbortReason::RecordGone));
         }
-        // Relaxed: the cell is claimed.
-        let rewritten = rewritten_at(cell).load(Ordering::Relaxed);
         // SeqCst: after the claim; see `mark_read`.
         let was_read = read_time(cell).load(Ordering::SeqCst) > txn.own && !F::OVERTAKE_READS;
-        let is_full = stamp_of(word) > txn.own && (stamp_of(word) + 1).is_multiple_of(LATE);
-        if rewritten > txn.own || was_read || is_full {
+        let is_late = stamp_of(word) > txn.own;
+        let is_full = (stamp_of(word) + 1).is_multiple_of(LATE);
+        if was_read || is_late && (is_full || !Run::Commuting.goes_on_since(cell, txn.own)) {
             return Err(Abort::new(AbortReason::WriteLocked));
         }
         Ok(())
@@ -130,12 +127,12 @@ impl<M: Machine, F: Faults> Protocol<M> for Mvcc<M, F> {
         isolation: Isolation::Serializable,
         needs: Needs::Nothing,
     };
-    type Options = (MvccOptions, (OrderedTimestampOptions, CollectOptions));
+    type Options = ((MvccOptions, OptimisticOptions), (OrderedTimestampOptions, CollectOptions));
 
-    fn new((options, (timestamps, collect)): Self::Options) -> Self {
+    fn new(((options, shared), (timestamps, collect)): Self::Options) -> Self {
         let timestamps = Timestamps::new(timestamps.into(), 0);
-        let collector = Collector::new(collect, 0, options.snapshots);
-        Mvcc { options, timestamps, collector, faults: PhantomData }
+        let collector = Collector::new(collect, 0, shared.snapshots);
+        Mvcc { options, shared, timestamps, collector, faults: PhantomData }
     }
 }
 
@@ -160,13 +157,13 @@ impl<M: Machine, F: Faults> Control<M> for Mvcc<M, F> {
     }
 
     fn wants_declarations(&self) -> bool {
-        self.options.snapshots
+        self.shared.snapshots
     }
 
     fn local(&self, worker: usize) -> Self::Local {
-        let txn = Optimistic::new(self.collector.of_worker(worker));
+        let txn = Optimistic::new(self.shared.clone(), self.collector.of_worker(worker));
         let stamps = self.timestamps.of_worker(worker);
-        MvccLocal { stamps, txn, reads_snapshot: false, late: Vec::with_capacity(16) }
+        MvccLocal { stamps, txn, late: Vec::with_capacity(16) }
     }
 
     fn init(&self, cells: Cells<M>, initial: Initial) {
@@ -175,13 +172,10 @@ impl<M: Machine, F: Faults> Control<M> for Mvcc<M, F> {
 
     #[inline(always)]
     fn begin(&self, cx: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
-        let MvccLocal { stamps, txn, reads_snapshot, .. } = local;
-        *reads_snapshot = self.options.snapshots && cx.declaration.is_read_only();
+        let MvccLocal { stamps, txn, .. } = local;
         // Whoever takes a timestamp takes a later one than the counter says now.
         self.collector.begin(cx, &mut txn.claims.replaced, || stamps.now() * LATE);
-        let snapshot = Collector::snapshot(&txn.claims.replaced);
-        txn.begin(if *reads_snapshot { snapshot } else { stamps.stamp() * LATE });
-        self.collector.began(&txn.claims.replaced, txn.own);
+        txn.begin(cx, &self.collector, || stamps.stamp() * LATE);
         Ok(())
     }
 
@@ -194,11 +188,8 @@ impl<M: Machine, F: Faults> Control<M> for Mvcc<M, F> {
         columns: Projection<'_>,
     ) -> Result<Found, Abort> {
         let view = View::at::<F>(local.txn.own);
-        if local.reads_snapshot {
-            return versions::read(cx, at, columns, view, |_| (), |_| false, |_| ());
-        }
         // A late update ends what is older.
-        local.txn.read::<F>(cx, at, columns, view, !F::TRUST_OLDER)
+        local.txn.read::<F>(cx, at, columns, view, self.options.late)
     }
 
     #[inline(always)]
@@ -210,9 +201,6 @@ impl<M: Machine, F: Faults> Control<M> for Mvcc<M, F> {
         groups: Groups,
         mode: Mode,
     ) -> Result<Found, Abort> {
-        if local.reads_snapshot {
-            return Err(Abort::new(AbortReason::Unsupported));
-        }
         let own = local.txn.own;
         let too_late = |cell: Cell<M>| {
             // Relaxed, both: a first look; the claim looks again.
@@ -220,7 +208,7 @@ impl<M: Machine, F: Faults> Control<M> for Mvcc<M, F> {
             mode != Mode::Merge && (stamp_of(word) > own || read > own)
         };
         let read = |txn: &mut Optimistic<M>, cx: &mut _, columns: Projection<'_>| {
-            txn.read::<F>(cx, at, columns, View::at::<F>(own), !F::TRUST_OLDER)
+            txn.read::<F>(cx, at, columns, View::at::<F>(own), self.options.late)
         };
         local.txn.write(cx, at, groups, mode, read, too_late)
     }
@@ -232,42 +220,31 @@ impl<M: Machine, F: Faults> Control<M> for Mvcc<M, F> {
         at: At<'_, M>,
         change: &Change<M>,
     ) -> Result<(), Abort> {
-        if local.reads_snapshot {
-            // The placeholder is nobody's any more.
-            at.cells(Groups::ALL).for_each(|cell| local.txn.claims.adopt(cell, local.txn.own));
-            return Err(Abort::new(AbortReason::Unsupported));
-        }
         local.txn.inserted::<F>(cx, at, change)
     }
 
     #[inline(always)]
     fn gap(&self, cx: &mut Context<M>, local: &mut Self::Local, leaf: Leaf<M>, version: u64) -> Result<(), Abort> {
-        // What a snapshot lacks will not come: an insert is of a later time.
-        if !local.reads_snapshot {
-            local.txn.gap::<F>(cx, leaf, version);
-        }
+        local.txn.gap::<F>(cx, leaf, version);
         Ok(())
     }
 
     #[inline(always)]
     fn commit(&self, cx: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
-        if local.reads_snapshot {
-            return Ok(());
-        }
         let MvccLocal { txn, late, .. } = local;
         if cx.writes.is_empty() {
             return txn.validate::<F>(cx);
         }
         let own = txn.own;
         late.clear();
-        for write in cx.writes.entries() {
+        for (position, write) in cx.writes.entries().iter().enumerate() {
             let (commuting, rewritten) = self.divide(write);
             let cells = |numbers| write.table().cells(write.record, numbers);
-            txn.claim::<F>(write, cells(rewritten), |other| other < own)?;
+            txn.claim::<F>(write, position, rewritten, |other| other < own)?;
             for (number, cell) in commuting.into_iter().zip(cells(commuting)) {
                 if txn.has_read(cell) {
                     // It would have to be in time anyway.
-                    txn.claim::<F>(write, cells(Groups::of(number as u32)), |other| other < own)?;
+                    txn.claim::<F>(write, position, Groups::of(number as u32), |other| other < own)?;
                 } else {
                     late.push(cell);
                 }
@@ -279,19 +256,12 @@ impl<M: Machine, F: Faults> Control<M> for Mvcc<M, F> {
             Self::claim_late(txn, cell)?;
         }
         txn.claims.copy(cx, &self.collector, false, own)?;
-        for write in cx.writes.entries().iter().filter(|write| write.kind != WriteKind::Nothing) {
-            let (_, rewritten) = self.divide(write);
-            for cell in write.table().cells(write.record, rewritten) {
-                // Relaxed: the cell is claimed.
-                rewritten_at(cell).store(own, Ordering::Relaxed);
-            }
-        }
-        txn.claims.install_all(cx, own, 0);
+        txn.install(cx, self.options.late.then_some(|write: &_| self.divide(write).0));
         Ok(())
     }
 
     fn abort(&self, _: &mut Context<M>, local: &mut Self::Local, reason: AbortReason) {
-        local.txn.claims.abort(reason);
+        local.txn.abort(reason);
     }
 
     fn rest(&self, cx: &mut Context<M>, local: &mut Self::Local) {

@@ -30,7 +30,7 @@ use contend_machine::Machine;
 
 use crate::fault::{Faults, Sound};
 use crate::versions::collect::CollectOptions;
-use crate::versions::{self, Snapshot, Snapshots, View};
+use crate::versions::{self, Snapshot, Snapshots};
 
 /// The protocol.
 #[derive(Debug)]
@@ -95,16 +95,7 @@ impl<M: Machine, F: Faults> Control<M> for SnapshotIsolation<M, F> {
         at: At<'_, M>,
         columns: Projection<'_>,
     ) -> Result<Found, Abort> {
-        let begin = local.0.begin;
-        versions::read(
-            cx,
-            at,
-            columns,
-            View::at::<F>(begin),
-            |_| (),
-            |claim| claim <= begin && !F::IGNORE_PREWRITES,
-            |_| (),
-        )
+        local.0.read::<F>(cx, at, columns, |_| ())
     }
 
     #[inline(always)]

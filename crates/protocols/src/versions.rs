@@ -12,10 +12,10 @@
 //! | 1 | the *claim*: who is going to write the next version; 0 if nobody is | its *end*: the timestamp of the version that replaced it |
 //! | 2 | the timestamp of the youngest read, where the protocol has use for it | what the one that replaced it has left (`ermia`) |
 //! | 3 | where the cell is in the newest copy (`versions::chain`) | in the next older one |
-//! | 4 | of a tombstone: the epoch in which it was deleted; of a row the timestamp of the last version that was more than an update (`mvcc`) | of which cell it is a copy |
+//! | 4 | of a tombstone: the epoch in which it was deleted; of a row the `Run` that the newest version belongs to, where late writes are let in | of which cell it is a copy |
 //!
-//! **A version at a time.** Versions are written in the order of their timestamps: who comes with an older one than the newest aborts. (So do
-//! Cicada by default, and DBx1000's MVCC.) A claim is a timestamp, if its transaction has one: readers that are younger wait for what
+//! **A version at a time.** Versions are written in the order of their timestamps: who comes with an older one than the newest aborts (so do
+//! Cicada by default, and DBx1000's MVCC), unless all that are newer are of its kind (`Run`), and nobody has read between. A claim is a timestamp, if its transaction has one: readers that are younger wait for what
 //! becomes of it, older ones pass. A row is overwritten only when its transaction is sure to commit.
 //!
 //! **Reuse.** A copy that was replaced by a version of time `t` is needed by who reads before `t`. Nobody else follows a link to it, so
@@ -40,6 +40,7 @@ use chain::older_than;
 pub(crate) use chain::{Older, older_at};
 pub(crate) use claims::Claims;
 pub(crate) use optimistic::Optimistic;
+pub use optimistic::OptimisticOptions;
 pub(crate) use snapshots::{Snapshot, Snapshots};
 
 /// Metadata words of a cell.
@@ -74,11 +75,41 @@ pub(crate) fn read_time<'a, M: Machine>(cell: Cell<M>) -> &'a M::U64 {
     unsafe { cell.meta(2) }
 }
 
-/// The timestamp of the last version of a row that was written with regard to what was there, as an update that commutes is not.
-#[inline(always)]
-pub(crate) fn rewritten_at<'a, M: Machine>(cell: Cell<M>) -> &'a M::U64 {
+/// What the last versions of a cell have in common, so that another of their kind may come late, and be put before them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Run {
+    /// Updates that commute.
+    Commuting,
+    /// All of the cell was replaced, whatever was there.
+    Replaced,
+}
+
+fn run_of<'a, M: Machine>(cell: Cell<M>) -> &'a M::U64 {
     // SAFETY: as above.
     unsafe { cell.meta(4) }
+}
+
+impl Run {
+    /// Whether all versions that are younger than this timestamp are of the run. The caller has claimed the cell.
+    #[inline(always)]
+    pub(crate) fn goes_on_since<M: Machine>(self, cell: Cell<M>, stamp: u64) -> bool {
+        // Relaxed: the cell is claimed.
+        let word = run_of(cell).load(Ordering::Relaxed);
+        word & 1 == self as u64 && word >> 1 < stamp
+    }
+
+    /// Notes that a version of this timestamp is installed, and of which run, if of any. The caller has claimed the cell.
+    #[inline(always)]
+    pub(crate) fn note<M: Machine>(run: Option<Run>, cell: Cell<M>, stamp: u64) {
+        // Relaxed, all: the cell is claimed.
+        let newest = stamp_of(cell.word().load(Ordering::Relaxed));
+        let before = run_of(cell).load(Ordering::Relaxed);
+        match run {
+            Some(run) if before & 1 == run as u64 => {}
+            Some(run) => run_of(cell).store(newest << 1 | run as u64, Ordering::Relaxed),
+            None => run_of(cell).store(newest.max(stamp) << 1, Ordering::Relaxed),
+        }
+    }
 }
 
 fn deleted_in<'a, M: Machine>(cell: Cell<M>) -> &'a M::U64 {

@@ -45,6 +45,8 @@ pub enum Shape {
     Groups,
     /// Sums are added to without being read, and read; and a maximum is taken, which does not commute with that.
     Updates,
+    /// Rows are replaced unread, together and alone, updated unread, and read.
+    Overwrites,
     /// Anything.
     Random,
 }
@@ -52,7 +54,7 @@ pub enum Shape {
 option_choices!(Shape {
     Counter => "counter", LostUpdate => "lost-update", WriteSkew => "write-skew", ReadOnly => "read-only",
     LongFork => "long-fork", Absent => "absent", Scans => "scans", Reinsert => "reinsert", Index => "index",
-    Abort => "abort", Groups => "groups", Updates => "updates", Random => "random",
+    Abort => "abort", Groups => "groups", Updates => "updates", Overwrites => "overwrites", Random => "random",
 });
 
 options! {
@@ -91,6 +93,7 @@ pub const INFOS: &[WorkloadInfo] = &[
     info("litmus-abort", "inserts and writes that are taken back", &[("litmus.shape", "abort")]),
     info("litmus-groups", "columns of different groups are read and changed", &[("litmus.shape", "groups")]),
     info("litmus-updates", "sums are added to unread, read, and raised", &[("litmus.shape", "updates")]),
+    info("litmus-overwrites", "rows are replaced unread, and read", &[("litmus.shape", "overwrites")]),
     info("litmus-random", "any operations on few keys", &[("litmus.shape", "random")]),
 ];
 
@@ -167,6 +170,13 @@ impl Shape {
                 &[ReadLeft(0), ModifyRight(1)],
                 &[AddLeft(0)],
                 &[ReadRight(1), RaiseLeft(0)],
+            ],
+            Shape::Overwrites => &[
+                &[Write(0), Write(1)],
+                &[Read(0), Read(1)],
+                &[Write(0)],
+                &[Read(1), Write(0), Write(1)],
+                &[AddBoth(0)],
             ],
             Shape::Random => &[],
         }

@@ -162,6 +162,19 @@ pub const METHODS: &[MethodInfo] = &[
         ],
     },
     MethodInfo {
+        name: "non-visible writes",
+        meaning: "a write is left out that comes too late, where a later one has replaced the row unseen (NWR; in one version, Thomas's rule)",
+        options: &["versions.nwr"],
+        otherwise: &[
+            (&["silo", "occ", "tictoc", "mocc"], No("a commit takes its place after the last write of what it writes")),
+            (&["si", "ermia", "hekaton"], No("a commit comes after all others, and the second to write a row aborts")),
+            (&["mvto"], No("of reads of old versions it keeps no trace: who has missed the write would not be known")),
+            (&["to"], No("what was replaced is gone: that nobody has seen it could not be proved")),
+            (LOCKING, No("locks are the order: no write comes too late")),
+            (&["*"], No("there is no order")),
+        ],
+    },
+    MethodInfo {
         name: "commit-time updates",
         meaning: "an update that is not read is applied at commit to what is there",
         options: &["cu"],

@@ -76,7 +76,7 @@ impl<M: Machine> Link<M> {
 }
 
 /// A copy as it was found in a chain.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Older<M: Machine> {
     pub(crate) cell: Cell<M>,
     /// Its word: timestamp and flags.
@@ -164,17 +164,35 @@ pub(super) fn end_at<M: Machine>(cell: Cell<M>, stamp: u64) {
         // transaction that runs.
         let Link::Copy(copy) = Link::of(older_than(cell).load(Ordering::Relaxed)) else { return };
         let Some(older) = Older::find(copy, cell, u64::MAX) else { return };
-        if older.end <= stamp {
-            return;
-        }
         M::step("end versions");
-        let begin = stamp_of(older.word);
-        if begin <= stamp {
-            // Release: as in `put`.
-            claim_of(copy).store(stamp, Ordering::Release);
-            return;
+        if stamp_of(older.word) <= stamp {
+            return shorten(&older, stamp);
         }
         take_out(cell, &older);
+    }
+}
+
+/// The version of a cell that the caller has claimed that was there at this time, which is before that of the newest one, also if it ends earlier;
+/// `None` if it has been taken out, or there was none.
+pub(super) fn begun_at<M: Machine>(cell: Cell<M>, stamp: u64) -> Option<Older<M>> {
+    let (mut from, mut before) = (cell, u64::MAX);
+    loop {
+        M::step("older version");
+        // Relaxed: as in `end_at`.
+        let Link::Copy(copy) = Link::of(older_than(from).load(Ordering::Relaxed)) else { return None };
+        let older = Older::find(copy, cell, before)?;
+        if stamp_of(older.word) <= stamp {
+            return Some(older);
+        }
+        (from, before) = (copy, stamp_of(older.word));
+    }
+}
+
+/// Has an older version of a cell that the caller has claimed end at this time, if it ends later.
+pub(super) fn shorten<M: Machine>(older: &Older<M>, stamp: u64) {
+    if older.end > stamp {
+        // Release: as in `put`.
+        claim_of(older.cell).store(stamp, Ordering::Release);
     }
 }
 

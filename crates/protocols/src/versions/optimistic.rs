@@ -2,36 +2,74 @@
 //! validate what they read at the commit.
 
 use contend_engine::sets::{Write, WriteKind};
-use contend_engine::{Abort, AbortReason, At, Cell, Cells, Change, Context, Found, Groups, Leaf, Mode, Projection};
+use contend_engine::{Abort, AbortReason, At, Cell, Change, Context, Found, Groups, Leaf, Mode, Projection, options};
 use contend_machine::{Atomic64, Machine, Ordering};
 
 use crate::fault::Faults;
 use crate::flags::{ABSENT, UNLINKED};
 use crate::optimistic::WAITS_MAX;
 
-use super::collect::Replaced;
-use super::{Claims, Seen, Version, View, is_current, mark_leaf, mark_read, read, read_time, stamp_of};
+use super::collect::{Collector, Replaced};
+use super::{
+    Claims, Older, Run, Seen, Version, View, WORDS, chain, is_current, mark_leaf, mark_read, read, read_time, stamp_of,
+};
+
+options! {
+    /// Options of protocols whose transactions have a timestamp from the beginning, and validate at the commit.
+    pub struct OptimisticOptions {
+        /// Let transactions that say beforehand that they will only read see the state before the oldest transaction that runs: these never
+        /// abort. Old versions are kept a little longer then; versions.collect=epoch is as rapid, and none is overwritten (versions.overwrite).
+        "versions.snapshots" snapshots: bool = false, in ();
+        /// Leave out what comes too late to be written, where a later write has replaced the whole row without a look at it, and nobody has
+        /// read it between (the non-visible write rule).
+        "versions.nwr" nwr: bool = false, in ();
+    }
+}
+
+/// A write of a cell that is not to be installed.
+#[derive(Debug)]
+struct Omitted<M: Machine> {
+    /// The write's position.
+    position: usize,
+    number: usize,
+    /// The version before it.
+    before: Older<M>,
+}
 
 /// A worker's transaction.
 #[derive(Debug)]
 pub(crate) struct Optimistic<M: Machine> {
+    options: OptimisticOptions,
     /// Its timestamp.
     pub(crate) own: u64,
+    /// It only reads, and what it reads is the state at its timestamp for good: it leaves nothing behind, waits for nobody, and never aborts.
+    pub(crate) reads_snapshot: bool,
     /// The versions that it has read, and that may not be the right ones any more at the commit.
     seen: Vec<Seen<M>>,
+    omitted: Vec<Omitted<M>>,
     pub(crate) claims: Claims<M>,
 }
 
 impl<M: Machine> Optimistic<M> {
-    pub(crate) fn new(replaced: Replaced<M>) -> Self {
-        Optimistic { own: 0, seen: Vec::with_capacity(64), claims: Claims::new(replaced) }
+    pub(crate) fn new(options: OptimisticOptions, replaced: Replaced<M>) -> Self {
+        Optimistic {
+            options,
+            own: 0,
+            reads_snapshot: false,
+            seen: Vec::with_capacity(64),
+            omitted: Vec::with_capacity(16),
+            claims: Claims::new(replaced),
+        }
     }
 
-    /// A transaction of this timestamp begins.
+    /// A transaction begins, after the collector has been told: at a time of its own, or, if it reads a snapshot, at that of the moment before the
+    /// oldest transaction that runs.
     #[inline(always)]
-    pub(crate) fn begin(&mut self, own: u64) {
+    pub(crate) fn begin(&mut self, cx: &Context<M>, collector: &Collector<M>, stamp: impl FnOnce() -> u64) {
         self.seen.clear();
-        self.own = own;
+        self.reads_snapshot = self.options.snapshots && cx.declaration.is_read_only();
+        self.own = if self.reads_snapshot { Collector::snapshot(&self.claims.replaced) } else { stamp() };
+        collector.began(&self.claims.replaced, self.own);
     }
 
     /// Whether the transaction has to wait for who has claimed a cell.
@@ -41,7 +79,7 @@ impl<M: Machine> Optimistic<M> {
         move |claim| claim < own && !F::IGNORE_PREWRITES
     }
 
-    /// Reads a row. `older` says whether old versions may change.
+    /// Reads a row. `older` says whether what is between older versions may change.
     #[inline(always)]
     pub(crate) fn read<F: Faults>(
         &mut self,
@@ -51,6 +89,9 @@ impl<M: Machine> Optimistic<M> {
         view: View,
         older: bool,
     ) -> Result<Found, Abort> {
+        if self.reads_snapshot {
+            return read(cx, at, columns, View::at::<F>(self.own), |_| (), |_| false, |_| ());
+        }
         let waits = self.waits::<F>();
         read(
             cx,
@@ -61,7 +102,9 @@ impl<M: Machine> Optimistic<M> {
             waits,
             |version| match version {
                 Version::Newest(seen) => self.seen.push(seen),
-                Version::Older(cell, copy) if older => self.seen.push((cell, copy.word)),
+                Version::Older(cell, copy) if (older || self.options.nwr) && !F::TRUST_OLDER => {
+                    self.seen.push((cell, copy.word))
+                }
                 Version::Older(..) => {}
             },
         )
@@ -84,6 +127,9 @@ impl<M: Machine> Optimistic<M> {
         mut read: impl FnMut(&mut Self, &mut Context<M>, Projection<'_>) -> Result<Found, Abort>,
         too_late: impl Fn(Cell<M>) -> bool,
     ) -> Result<Found, Abort> {
+        if self.reads_snapshot {
+            return Err(Abort::new(AbortReason::Unsupported));
+        }
         at.record.prefetch_to_write();
         let found = match mode {
             Mode::Blind | Mode::Merge => {
@@ -99,7 +145,8 @@ impl<M: Machine> Optimistic<M> {
             // The engine has just read that it is absent; the check will see whether it still is.
             Mode::Insert => return Ok(Found::Absent),
         };
-        if found == Found::Row && at.cells(groups).any(too_late) {
+        let may_be_omitted = mode == Mode::Blind && self.options.nwr;
+        if found == Found::Row && !may_be_omitted && at.cells(groups).any(too_late) {
             return Err(Abort::new(AbortReason::WriteLocked));
         }
         Ok(found)
@@ -119,6 +166,11 @@ impl<M: Machine> Optimistic<M> {
         at: At<'_, M>,
         change: &Change<M>,
     ) -> Result<(), Abort> {
+        if self.reads_snapshot {
+            // The placeholder is nobody's any more.
+            at.cells(Groups::ALL).for_each(|cell| self.claims.adopt(cell, self.own));
+            return Err(Abort::new(AbortReason::Unsupported));
+        }
         if self.claims.adopt_at(at, change, self.own) > self.own && !F::FORGET_GAPS {
             return Err(Abort::new(AbortReason::Phantom));
         }
@@ -128,29 +180,78 @@ impl<M: Machine> Optimistic<M> {
     /// The transaction depends on the keys of a leaf.
     #[inline(always)]
     pub(crate) fn gap<F: Faults>(&mut self, cx: &mut Context<M>, leaf: Leaf<M>, version: u64) {
-        if !F::FORGET_GAPS {
+        // What a snapshot lacks will not come: an insert is of a later time.
+        if !self.reads_snapshot && !F::FORGET_GAPS {
             cx.nodes.add(leaf, version);
         }
     }
 
-    /// Claims these cells of a write. `waits` says whether who has claimed one before is to be waited for.
+    /// Claims the cells of these numbers of the write at this position. `waits` says whether who has claimed one before is to be waited for.
     #[inline(always)]
     pub(crate) fn claim<F: Faults>(
         &mut self,
         write: &Write<M>,
-        cells: Cells<M>,
+        position: usize,
+        numbers: Groups,
         waits: impl Fn(u64) -> bool,
     ) -> Result<(), Abort> {
-        for cell in cells {
+        for (number, cell) in numbers.into_iter().zip(write.table().cells(write.record, numbers)) {
             let word = self.claims.claim(cell, self.own, WAITS_MAX, &waits)?;
             if word & UNLINKED != 0 || write.needs_row() && word & ABSENT != 0 {
                 return Err(Abort::new(AbortReason::RecordGone));
             }
             if self.is_overtaken::<F>(cell, word) {
-                return Err(Abort::new(AbortReason::WriteLocked));
+                let Some(before) = self.may_omit::<F>(write, number, cell) else {
+                    return Err(Abort::new(AbortReason::WriteLocked));
+                };
+                self.omitted.push(Omitted { position, number, before });
             }
         }
         Ok(())
+    }
+
+    /// The version that a write of the cell, which is claimed and of which the newest version is younger, would have replaced, if it can be left
+    /// out.
+    #[inline(never)]
+    fn may_omit<F: Faults>(&self, write: &Write<M>, number: usize, cell: Cell<M>) -> Option<Older<M>> {
+        let wants_to = self.options.nwr && write.replaced().contains(Groups::of(number as u32));
+        // SeqCst: after the claim; see `mark_read`. Who has read what is before or between has left a mark, or will find that what it has read
+        // ended before.
+        let was_read = read_time(cell).load(Ordering::SeqCst) > self.own && !F::OVERTAKE_READS;
+        let is_replaced = F::OMIT_ANY || Run::Replaced.goes_on_since(cell, self.own);
+        if wants_to && !was_read && is_replaced { chain::begun_at(cell, self.own) } else { None }
+    }
+
+    /// Installs all writes, after [`Claims::copy`], and gives the claims up. `late` says which cells of a write are written by updates that may
+    /// come late; none, if no updates may.
+    #[inline(always)]
+    pub(crate) fn install(&mut self, cx: &mut Context<M>, late: Option<impl Fn(&Write<M>) -> Groups>) {
+        for Omitted { position, number, before } in self.omitted.drain(..) {
+            M::step("omit");
+            chain::shorten(&before, self.own);
+            let first = before.cell.address() - (number * WORDS * size_of::<M::U64>()) as u64;
+            // SAFETY: the cell is in a copy of a record of this table, behind so many others.
+            let replaced = unsafe { cx.writes.entries()[position].table().version(first) };
+            cx.writes.omit(position, number, replaced);
+        }
+        if self.options.nwr || late.is_some() {
+            for write in cx.writes.entries().iter().filter(|write| write.kind != WriteKind::Nothing) {
+                let commuting = late.as_ref().map_or(Groups::NONE, |late| late(write));
+                let replaced = if self.options.nwr { write.replaced() } else { Groups::NONE };
+                for (number, cell) in write.cell_numbers().into_iter().zip(write.cells()) {
+                    let is_in = |cells: Groups| cells.contains(Groups::of(number as u32));
+                    let run = is_in(commuting).then_some(Run::Commuting).or(is_in(replaced).then_some(Run::Replaced));
+                    Run::note(run, cell, self.own);
+                }
+            }
+        }
+        self.claims.install_all(cx, self.own, 0);
+    }
+
+    /// The transaction has failed.
+    pub(crate) fn abort(&mut self, reason: AbortReason) {
+        self.omitted.clear();
+        self.claims.abort(reason);
     }
 
     /// What was read is read now, in the sight of all; and it has to be right still.

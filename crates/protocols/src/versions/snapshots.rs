@@ -1,11 +1,13 @@
 //! What protocols have in common whose transactions see the state at their begin.
 
-use contend_engine::{Context, Record};
+use contend_engine::{Abort, At, Context, Found, Projection, Record};
 use contend_machine::{Activity, Atomic64, Machine, Ordering};
 use crossbeam_utils::CachePadded;
 
+use crate::fault::Faults;
+
 use super::collect::{CollectOptions, Collector};
-use super::{Claims, DECIDING, UNSTAMPED};
+use super::{Claims, DECIDING, UNSTAMPED, Version, View, read};
 
 /// The one counter that orders the commits where transactions see the state at their begin.
 ///
@@ -60,6 +62,21 @@ pub(crate) struct Snapshot<M: Machine> {
     /// What the worker's claims are before the commit.
     pub(crate) claim: u64,
     pub(crate) claims: Claims<M>,
+}
+
+impl<M: Machine> Snapshot<M> {
+    /// Reads a row as it is in the snapshot. `seen` gets the versions that were read, where there was one.
+    #[inline(always)]
+    pub(crate) fn read<F: Faults>(
+        &self,
+        cx: &mut Context<M>,
+        at: At<'_, M>,
+        columns: Projection<'_>,
+        seen: impl FnMut(Version<M>),
+    ) -> Result<Found, Abort> {
+        let waits = |claim| claim <= self.begin && !F::IGNORE_PREWRITES;
+        read(cx, at, columns, View::at::<F>(self.begin), |_| (), waits, seen)
+    }
 }
 
 impl<M: Machine> Snapshots<M> {
