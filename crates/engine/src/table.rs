@@ -114,6 +114,7 @@ pub struct TableCore<M: Machine> {
     row_bytes: usize,
     row_words: usize,
     payload_words: usize,
+    expected_rows: usize,
     history: bool,
     slabs: Slabs<M>,
     /// Who deleted keys that are in the index no more; kept only if the table records history.
@@ -147,6 +148,12 @@ impl<M: Machine> TableCore<M> {
     #[inline(always)]
     pub fn row_words(&self) -> usize {
         self.row_words
+    }
+
+    /// How many rows the table was made for: of two tables, a row of the one made for fewer is wanted by more transactions.
+    #[inline(always)]
+    pub fn expected_rows(&self) -> usize {
+        self.expected_rows
     }
 
     /// How many cells a record has.
@@ -353,6 +360,7 @@ impl<M: Machine, K: Key> Table<M, K> {
                 row_bytes: spec.row_bytes,
                 row_words,
                 payload_words,
+                expected_rows: spec.expected_rows,
                 history,
                 slabs: Slabs::new(cell_count * meta_words + payload_words, alignment),
                 graves: Latched::new(BTreeMap::new()),

@@ -23,8 +23,8 @@
 //! can make it wrong any more.
 //!
 //! **Waits** are of younger transactions for older ones that have claimed a cell. Who claims cells for updates that commute has all its other
-//! claims, and nothing left to validate: it waits for those that have done the same, and for nobody else, and claims in the order of addresses.
-//! So there is no cycle of waits.
+//! claims, and nothing left to validate: it waits for those that have done the same, and for nobody else, and claims in one order: rows of
+//! small tables, which many want, last. So there is no cycle of waits.
 //!
 //! **Phantoms.** A commit leaves its time at the leaves that it depends on, and checks that they have the same keys still; an insert that is older
 //! aborts. (The authors' tables compare the versions of leaves only, which lets an insert of an older transaction through.)
@@ -38,6 +38,7 @@
 //! and compute a row when one is read, for which they mark all versions on the way; under long chains that costs more than it brings (their
 //! table of section 7: 0.62 of the throughput without). Here only updates that commute may come late, and the newest version is complete always.
 
+use std::cmp::Reverse;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -51,6 +52,7 @@ use contend_machine::{Atomic64, Machine, Ordering};
 use crate::fault::{Faults, Sound};
 use crate::flags::{ABSENT, UNLINKED};
 use crate::method::timestamp::{OrderedTimestampOptions, Stamper, Timestamps};
+use crate::optimistic::WAITS_MAX;
 use crate::versions::collect::{CollectOptions, Collector};
 use crate::versions::{self, Optimistic, OptimisticOptions, Run, View, read_time, stamp_of};
 
@@ -64,8 +66,6 @@ options! {
 
 /// The timestamps of transactions are so far apart; a version takes fewer late updates than this.
 pub const LATE: u64 = 1 << 8;
-/// How often who claims a cell for updates that commute looks again: it holds others up meanwhile.
-const SPINS_MAX: u32 = 10;
 /// In a claim: it is for updates that commute.
 const COMMUTING: u64 = 1;
 
@@ -84,8 +84,8 @@ pub struct Mvcc<M: Machine, F = Sound> {
 pub struct MvccLocal<M: Machine> {
     stamps: Stamper<M>,
     txn: Optimistic<M>,
-    /// The cells of which it has read nothing, and that it writes by updates that commute.
-    late: Vec<Cell<M>>,
+    /// The cells of which it has read nothing, and that it writes by updates that commute; and of tables of how many rows.
+    late: Vec<(usize, Cell<M>)>,
 }
 
 impl<M: Machine, F: Faults> Mvcc<M, F> {
@@ -104,7 +104,7 @@ impl<M: Machine, F: Faults> Mvcc<M, F> {
     /// Claims a cell for updates that commute.
     #[inline(always)]
     fn claim_late(txn: &mut Optimistic<M>, cell: Cell<M>) -> Result<(), Abort> {
-        let word = txn.claims.claim(cell, txn.own | COMMUTING, SPINS_MAX, |other| other & COMMUTING != 0)?;
+        let word = txn.claims.claim(cell, txn.own | COMMUTING, WAITS_MAX, |other| other & COMMUTING != 0)?;
         if word & (UNLINKED | ABSENT) != 0 {
             return Err(Abort::new(AbortReason::RecordGone));
         }
@@ -246,13 +246,14 @@ impl<M: Machine, F: Faults> Control<M> for Mvcc<M, F> {
                     // It would have to be in time anyway.
                     txn.claim::<F>(write, position, Groups::of(number as u32), |other| other < own)?;
                 } else {
-                    late.push(cell);
+                    late.push((write.table().expected_rows(), cell));
                 }
             }
         }
         txn.validate::<F>(cx)?;
-        late.sort_unstable_by_key(|cell| cell.address());
-        for &cell in &*late {
+        // What many want last: it is held while the others are waited for. Fewer rows are wanted by more.
+        late.sort_unstable_by_key(|&(rows, cell)| (Reverse(rows), cell.address()));
+        for &(_, cell) in &*late {
             Self::claim_late(txn, cell)?;
         }
         txn.claims.copy(cx, &self.collector, false, own)?;
