@@ -1,6 +1,7 @@
 //! [`Engine`]: tables, epochs and one protocol; [`Worker`]: what runs transactions; [`Loader`]: what fills tables before.
 
 use std::collections::HashMap;
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 use contend_index::{Key, KeyWords};
@@ -13,6 +14,7 @@ use crate::epoch::Epochs;
 use crate::garbage::{Corpse, Garbage};
 use crate::group::Groups;
 use crate::history::{Committed, Part, Recording, Version};
+use crate::journal::{Journal, Journals, STAMP_SHIFT};
 use crate::protocol::{Context, Control, Initial, Unlink, VersionCounts};
 use crate::sets::{NodeSet, WriteKind, WriteSet};
 use crate::slab::Arenas;
@@ -76,6 +78,7 @@ pub struct Engine<P: Control<M>, M: Machine> {
     protocol: P,
     config: EngineConfig,
     pub(crate) epochs: Epochs<M>,
+    journals: Option<Arc<dyn Journals<M>>>,
     tables: RwLock<Vec<Arc<dyn AnyTable<M>>>>,
     /// Garbage of workers that have ended, for the next that looks.
     orphans: Mutex<Vec<Garbage<M>>>,
@@ -94,7 +97,12 @@ impl<P: Control<M>, M: Machine> std::fmt::Debug for Engine<P, M> {
 
 impl<P: Control<M>, M: Machine> Engine<P, M> {
     /// An engine without tables.
-    pub fn new(mut protocol: P, config: EngineConfig) -> Arc<Self> {
+    pub fn new(protocol: P, config: EngineConfig) -> Arc<Self> {
+        Self::with_journals(protocol, config, None)
+    }
+
+    /// An engine without tables that tells a log of each commit.
+    pub fn with_journals(mut protocol: P, config: EngineConfig, journals: Option<Arc<dyn Journals<M>>>) -> Arc<Self> {
         protocol.prepare(config.workers_max, config.partitions.max(1));
         static ENGINES: Mutex<u64> = Mutex::new(0);
         let mut engines = ENGINES.lock();
@@ -105,6 +113,7 @@ impl<P: Control<M>, M: Machine> Engine<P, M> {
             protocol,
             epochs: Epochs::new(config.workers_max, interval as u64),
             config,
+            journals,
             tables: RwLock::new(Vec::new()),
             orphans: Mutex::new(Vec::new()),
             used_numbers: Mutex::new(HashMap::new()),
@@ -145,6 +154,7 @@ impl<P: Control<M>, M: Machine> Engine<P, M> {
             meta_words: self.protocol.meta_words(),
             split: self.config.options.timestamp_splitting,
             history: self.config.history,
+            stamps: self.journals.is_some(),
             alignment: self.config.options.alignment,
         };
         let table = Arc::new(Table::new(self.id, id, spec, shape));
@@ -231,11 +241,19 @@ impl<P: Control<M>, M: Machine> Engine<P, M> {
         self.worker().map(Loader)
     }
 
+    /// A loader for what the log has already. `None` as of [`Engine::loader`].
+    pub fn reloader(self: &Arc<Self>) -> Option<Loader<P, M>> {
+        let mut loader = self.loader()?;
+        loader.0.journal = None;
+        Some(loader)
+    }
+
     /// A worker. `None` if `workers_max` workers are there.
     pub fn worker(self: &Arc<Self>) -> Option<Worker<P, M>> {
         let slot = self.epochs.register()?;
         let mut writes = WriteSet::default();
         writes.reorders_updates = self.protocol.reorders_updates();
+        writes.logs = self.journals.is_some().then(|| NonNull::from(&self.epochs));
         Some(Worker {
             cx: Context {
                 worker: slot,
@@ -256,6 +274,8 @@ impl<P: Control<M>, M: Machine> Engine<P, M> {
             since_maintenance: 0,
             collected_in: 0,
             garbage: Garbage::default(),
+            journal: self.journals.as_ref().map(|journals| journals.of_worker(slot)),
+            committed_in: 0,
             recording: self.config.history.then(Recording::default),
             commits: 0,
             aborts: AbortCounts::default(),
@@ -307,6 +327,8 @@ pub struct Worker<P: Control<M>, M: Machine> {
     /// The epoch of the last collection.
     collected_in: u64,
     garbage: Garbage<M>,
+    journal: Option<Box<dyn Journal<M>>>,
+    committed_in: u64,
     pub(crate) recording: Option<Recording>,
     commits: u64,
     aborts: AbortCounts,
@@ -332,6 +354,11 @@ impl<P: Control<M>, M: Machine> Worker<P, M> {
     /// The worker's number, from 0, unique among the workers that live.
     pub fn number(&self) -> usize {
         self.cx.worker
+    }
+
+    /// The epoch in which the last transaction committed, if the engine logs. All that it depends on committed in this epoch or before.
+    pub fn committed_in(&self) -> u64 {
+        self.committed_in
     }
 
     /// Transactions committed so far.
@@ -507,7 +534,12 @@ impl<P: Control<M>, M: Machine> Worker<P, M> {
     pub(crate) fn finish_commit(&mut self) {
         self.commits += 1;
         self.queue_garbage(true);
-
+        if let Some(journal) = &mut self.journal {
+            let writes = &self.cx.writes;
+            self.committed_in =
+                if writes.logged().is_empty() { self.engine.epochs.current() } else { writes.installed_in };
+            journal.committed(self.committed_in, writes);
+        }
         if let Some(recording) = &mut self.recording {
             recording.commit(self.cx.worker, &self.cx.writes);
         }
@@ -603,10 +635,28 @@ impl<P: Control<M>, M: Machine> Loader<P, M> {
         row.resize(words.max(16), 0);
         fill(&mut row[..words]);
         M::copy_in(&table.payload(record)[..words], &row[..words]);
+        let stamp = if self.0.journal.is_some() { self.enter() << STAMP_SHIFT } else { 0 };
+        // Relaxed: the index publishes the record.
+        table.stamps(record).for_each(|word| word.store(stamp, Ordering::Relaxed));
         let new = matches!(table.insert(&mut table.run(), key, record), Placed::New(_));
         if !new {
             self.0.release(table, record);
+        } else if let Some(journal) = &mut self.0.journal {
+            self.0.committed_in = stamp >> STAMP_SHIFT;
+            journal.loaded(self.0.committed_in, table.id(), &key.to_words(), &self.0.cx.scratch[..words]);
         }
         Ok(new)
+    }
+
+    /// The epoch in which rows are loaded now: none ends before what was loaded in it is logged.
+    fn enter(&mut self) -> u64 {
+        let worker = &mut self.0;
+        worker.seen_epoch = worker.engine.epochs.refresh(worker.cx.worker, worker.seen_epoch);
+        worker.seen_epoch
+    }
+
+    /// The epoch in which the last row was loaded, if the engine logs.
+    pub fn loaded_in(&self) -> u64 {
+        self.0.committed_in
     }
 }

@@ -49,6 +49,12 @@ impl<M: Machine> Epochs<M> {
         }
     }
 
+    /// Goes on with this epoch, if it is a later one: before any worker is there.
+    pub fn begin_at(&self, epoch: u64) {
+        // Relaxed: nobody else is there.
+        self.global.fetch_max(epoch, Ordering::Relaxed);
+    }
+
     /// A slot for a new worker, which is offline. `None` if all are taken.
     pub fn register(&self) -> Option<usize> {
         let slot = self.free_slots.lock().pop()?;

@@ -33,6 +33,7 @@ mod erased;
 mod garbage;
 pub mod group;
 pub mod history;
+pub mod journal;
 pub mod options;
 pub mod protocol;
 pub mod record;

@@ -7,8 +7,10 @@ use contend_machine::{Activity, Atomic64, Machine, Ordering};
 use rustc_hash::FxHashMap;
 
 use crate::abort::{Abort, AbortReason};
+use crate::epoch::Epochs;
 use crate::group::Groups;
 use crate::history::{Version, fingerprint};
+use crate::journal::{Logged, STAMP_SHIFT, Stamp};
 use crate::record::{Cells, Record};
 use crate::table::TableCore;
 use crate::update::{Pending, PendingList, RowUpdate};
@@ -226,7 +228,15 @@ pub struct WriteSet<M: Machine> {
     pub(crate) reorders_updates: bool,
     /// What was installed, if history is recorded.
     pub(crate) installed: Vec<Installed>,
+    /// The global epoch, if the engine logs.
+    pub(crate) logs: Option<NonNull<Epochs<M>>>,
+    /// The epoch of the first install, and what was installed, if the engine logs.
+    pub(crate) installed_in: u64,
+    logged: Vec<Logged>,
 }
+
+// SAFETY: the epochs belong to the engine, which a worker keeps alive, and are `Sync`; all else is.
+unsafe impl<M: Machine> Send for WriteSet<M> {}
 
 impl<M: Machine> Default for WriteSet<M> {
     fn default() -> Self {
@@ -240,6 +250,9 @@ impl<M: Machine> Default for WriteSet<M> {
             txn: 0,
             reorders_updates: false,
             installed: Vec::new(),
+            logs: None,
+            installed_in: 0,
+            logged: Vec::new(),
         }
     }
 }
@@ -429,6 +442,11 @@ impl<M: Machine> WriteSet<M> {
                 sign(&mut self.installed, position, cell, &payload[table.signature(cell)], self.txn);
             }
         }
+        if let Some(epochs) = self.logs {
+            // SAFETY: the worker that owns this write set keeps the engine, and so the epochs.
+            self.stamp(position, unsafe { epochs.as_ref() });
+        }
+        let entry = &self.entries[position];
         if entry.kind == WriteKind::Delete {
             return;
         }
@@ -459,6 +477,32 @@ impl<M: Machine> WriteSet<M> {
         if entry.groups().is_empty() {
             entry.kind = WriteKind::Nothing;
         }
+    }
+
+    /// Counts a write of a row.
+    #[inline(never)]
+    fn stamp(&mut self, position: usize, epochs: &Epochs<M>) {
+        if self.logged.is_empty() {
+            self.installed_in = epochs.current();
+        }
+        let entry = &self.entries[position];
+        let (table, is_new) = (entry.table(), entry.fresh && entry.kind == WriteKind::Insert);
+        let cells = if entry.kind == WriteKind::Update { entry.image } else { Groups::ALL };
+        let payload = table.payload(entry.record);
+        let words = || table.cell_numbers(cells).into_iter().map(|cell| &payload[table.stamp(cell)]);
+        // Relaxed, here and below: the cells are held exclusively.
+        let last = words().map(|word| word.load(Ordering::Relaxed)).max().filter(|_| !is_new);
+        let stamp = last.map_or(0, |last| last + 1).max(self.installed_in << STAMP_SHIFT);
+        words().for_each(|word| word.store(stamp, Ordering::Relaxed));
+        match self.logged.iter_mut().find(|logged| logged.position == position) {
+            Some(logged) => logged.stamp = Stamp(stamp),
+            None => self.logged.push(Logged { position, stamp: Stamp(stamp) }),
+        }
+    }
+
+    /// What was installed, if the engine logs.
+    pub fn logged(&self) -> &[Logged] {
+        &self.logged
     }
 
     /// Appends what a cell of this number, of the record that the entry at this position writes, holds now: for a protocol that installs
@@ -534,6 +578,7 @@ impl<M: Machine> WriteSet<M> {
         self.used = 0;
         self.pending.clear();
         self.installed.clear();
+        self.logged.clear();
     }
 }
 

@@ -95,6 +95,8 @@ pub(crate) struct Shape {
     pub(crate) split: bool,
     /// Whether history is recorded.
     pub(crate) history: bool,
+    /// Whether writes are counted, for a log.
+    pub(crate) stamps: bool,
     /// Where records begin.
     pub(crate) alignment: Alignment,
 }
@@ -219,6 +221,16 @@ impl<M: Machine> TableCore<M> {
         self.row_words + cell
     }
 
+    /// Where in the payload the stamp of a cell is, if the engine logs.
+    pub(crate) fn stamp(&self, cell: usize) -> usize {
+        self.row_words + if self.history { self.cell_count } else { 0 } + cell
+    }
+
+    /// The stamps of a record's cells; none, if the engine does not log.
+    pub(crate) fn stamps(&self, record: Record<M>) -> impl Iterator<Item = &M::U64> {
+        self.payload(record)[self.stamp(0)..].iter()
+    }
+
     /// Words of a record's payload: the row, and the signatures of its cells' writers if the table records history.
     #[inline(always)]
     pub fn payload_words(&self) -> usize {
@@ -338,7 +350,7 @@ pub(crate) enum Placed<M: Machine> {
 
 impl<M: Machine, K: Key> Table<M, K> {
     pub(crate) fn new(engine: u64, id: u32, spec: &TableSpec, shape: Shape) -> Self {
-        let Shape { meta_words, split, history, alignment } = shape;
+        let Shape { meta_words, split, history, stamps, alignment } = shape;
         assert!(meta_words >= 1, "a protocol has at least one metadata word");
         assert!(spec.groups.len() <= GROUPS_MAX, "a row has at most {GROUPS_MAX} groups");
         let row_words = spec.row_bytes.div_ceil(8);
@@ -347,7 +359,7 @@ impl<M: Machine, K: Key> Table<M, K> {
             groups => groups.into(),
         };
         let cell_count = if split { groups.len() } else { 1 };
-        let payload_words = row_words + if history { cell_count } else { 0 };
+        let payload_words = row_words + cell_count * (usize::from(history) + usize::from(stamps));
         Table {
             core: TableCore {
                 engine,
