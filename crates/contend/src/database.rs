@@ -2,16 +2,20 @@
 
 use std::sync::Arc;
 
+use contend_engine::journal::Journals;
 use contend_engine::{
     Abort, AbortReason, Engine, EngineConfig, Key, Protocol, Row, TableSpec, Transaction, TypedTable,
 };
+use contend_log::{Checkpoint, Log, LogJournals, Recovered, Report};
 use contend_machine::{Machine, Native, Ordering};
 use contend_protocols::method::Backoff;
 use contend_protocols::silo::Silo;
 use parking_lot::Mutex;
 
 use crate::Table;
+use crate::builder::Builder;
 use crate::config::{Config, TableOptions};
+use crate::durable::{Durable, Ticket, schema_of};
 use crate::error::Error;
 use crate::seats::Seats;
 
@@ -33,6 +37,7 @@ struct Shared<P: Protocol<Native>> {
     creation: Mutex<()>,
     /// How often a transaction was run again.
     retries: <Native as Machine>::U64,
+    durable: Option<Durable>,
 }
 
 impl<P: Protocol<Native>> Clone for Database<P> {
@@ -77,23 +82,54 @@ impl<P: Protocol<Native>> Database<P> {
     /// let locking = Database::<NoWait>::default();
     /// ```
     pub fn with(protocol: P::Options, config: Config) -> Self {
+        Database::over(protocol, config, None)
+    }
+
+    /// A database that is to be found again, or with other options; see [`Builder`].
+    pub fn builder() -> Builder<P> {
+        Builder::default()
+    }
+
+    /// Takes a checkpoint: the log begins anew with the rows that there are. It is also done from time to time
+    /// ([`LogConfig::checkpoint_bytes`](crate::log::LogConfig)), and no transaction waits for it. `None` if the database is in memory only.
+    ///
+    /// # Errors
+    /// The disk has failed. If it was full, nothing has changed.
+    pub fn checkpoint(&self) -> Result<Option<Checkpoint>, Error> {
+        let Some(durable) = &self.shared.durable else { return Ok(None) };
+        Ok(Some(durable.log.checkpoint()?))
+    }
+
+    pub(crate) fn over(protocol: P::Options, config: Config, opened: Option<(Arc<Log>, Recovered)>) -> Self {
         let engine_config = EngineConfig {
             workers_max: config.threads_max,
             epoch_ms: config.epoch_ms,
             options: config.engine,
             ..EngineConfig::default()
         };
-        let engine = Engine::new(P::new(protocol), engine_config);
+        let journals =
+            opened.as_ref().map(|(log, _)| Arc::new(LogJournals(Arc::clone(log))) as Arc<dyn Journals<Native>>);
+        let engine = Engine::with_journals(P::new(protocol), engine_config, journals);
         let backoff = Backoff::new(config.retry, config.threads_max);
         let seats = Seats::new(Arc::clone(&engine), backoff);
         let retries = <Native as Machine>::U64::new(0);
-        Database { shared: Arc::new(Shared { engine, seats, creation: Mutex::new(()), retries }) }
+        let durable = opened.map(|(log, recovered)| {
+            engine.epochs().begin_at(log.first_epoch());
+            Durable::new(log, recovered, &engine, config.epoch_ms)
+        });
+        Database { shared: Arc::new(Shared { engine, seats, creation: Mutex::new(()), retries, durable }) }
     }
 
-    /// Creates a table with an ordered index. Rows and keys are known by the type of the result.
+    /// What was found when the database was opened; `None` if it is in memory only.
+    pub fn recovery(&self) -> Option<&Report> {
+        self.shared.durable.as_ref().map(|durable| &durable.report)
+    }
+
+    /// Creates a table with an ordered index. Rows and keys are known by the type of the result. In a database that was there before it is the
+    /// table of this name, with its rows.
     ///
     /// # Errors
-    /// There is a table of this name.
+    /// There is a table of this name; or, from before, one of other rows or keys.
     pub fn create_table<R: Row, K: Key>(&self, name: &str) -> Result<Table<R, K>, Error> {
         self.create_table_with(name, TableOptions::default())
     }
@@ -119,8 +155,20 @@ impl<P: Protocol<Native>> Database<P> {
         if self.shared.engine.table_names().contains(&name) {
             return Err(Error::TableExists { name });
         }
-        let spec = TableSpec::of::<R>(&name, options.index, options.expected_rows);
-        Ok(TypedTable::new(self.shared.engine.create_table(&spec)))
+        let Some(durable) = &self.shared.durable else {
+            let spec = TableSpec::of::<R>(&name, options.index, options.expected_rows);
+            return Ok(TypedTable::new(self.shared.engine.create_table(&spec)));
+        };
+        let rows = durable.take::<R, K>(&name, options.index)?;
+        let spec = TableSpec::of::<R>(&name, options.index, options.expected_rows.max(rows.len()));
+        let table = TypedTable::new(self.shared.engine.create_table(&spec));
+        durable.log.bind(table.id(), &schema_of::<R, K>(&name, options.index))?;
+        let limit = self.shared.engine.config().workers_max;
+        let mut loader = self.shared.engine.reloader().ok_or(Error::TooManyThreads { limit })?;
+        for (key, row) in rows {
+            loader.insert(&table, K::from_words(key), |words| words.copy_from_slice(&row))?;
+        }
+        Ok(table)
     }
 
     /// Adds rows outside any transaction, faster than transactions do; returns how many. A key that is there already
@@ -147,10 +195,15 @@ impl<P: Protocol<Native>> Database<P> {
         for (key, row) in rows {
             added += u64::from(loader.insert(table, key, |words| *R::from_words_mut(words) = row)?);
         }
+        let loaded_in = loader.loaded_in();
+        drop(loader);
+        if let Some(durable) = &self.shared.durable {
+            durable.log.wait(loaded_in)?;
+        }
         Ok(added)
     }
 
-    /// Runs a transaction: calls `body`, and commits what it did if it returns `Ok`.
+    /// Runs a transaction: calls `body`, and commits what it did if it returns `Ok`. If the database is durable, it returns when the transaction is.
     ///
     /// After a conflict with another transaction `body` is called again, as often as it takes, after a pause that
     /// grows ([`Config::retry`]). So it must not change anything outside of the transaction that a second call would
@@ -190,6 +243,19 @@ impl<P: Protocol<Native>> Database<P> {
         &self,
         body: impl FnMut(&mut Transaction<'_, P, Native>) -> Result<T, Abort>,
     ) -> Result<T, Error> {
+        self.transact_async(body)?.wait()
+    }
+
+    /// Like [`Database::transact`], but does not wait until the transaction is durable: the result does, or says whether it is. If the process ends
+    /// before, the transaction may be lost, and those with it that depend on it.
+    ///
+    /// # Errors
+    /// As of [`Database::transact`], but for what goes wrong later.
+    #[inline]
+    pub fn transact_async<T>(
+        &self,
+        body: impl FnMut(&mut Transaction<'_, P, Native>) -> Result<T, Abort>,
+    ) -> Result<Ticket<T>, Error> {
         self.run(body, |abort| abort.reason).map_err(|failure| match failure {
             Failure::Body(abort) => abort.into(),
             Failure::Database(error) => error,
@@ -244,10 +310,11 @@ impl<P: Protocol<Native>> Database<P> {
         &self,
         body: impl FnMut(&mut Transaction<'_, P, Native>) -> Result<T, E>,
     ) -> Result<T, E> {
-        self.run(body, |_| AbortReason::User).map_err(|failure| match failure {
+        let ticket = self.run(body, |_| AbortReason::User).map_err(|failure| match failure {
             Failure::Body(error) => error,
             Failure::Database(error) => error.into(),
-        })
+        })?;
+        ticket.wait().map_err(E::from)
     }
 
     /// Runs `body` until it commits or fails for good. `reason` says why an error of the body's ends the transaction,
@@ -257,7 +324,11 @@ impl<P: Protocol<Native>> Database<P> {
         &self,
         mut body: impl FnMut(&mut Transaction<'_, P, Native>) -> Result<T, E>,
         reason: impl Fn(&E) -> AbortReason,
-    ) -> Result<T, Failure<E>> {
+    ) -> Result<Ticket<T>, Failure<E>> {
+        let log = self.shared.durable.as_ref().map(|durable| &durable.log);
+        if let Some(log) = log {
+            log.check().map_err(|error| Failure::Database(error.into()))?;
+        }
         let mut taken = self.shared.seats.take().map_err(Failure::Database)?;
         let seat = &mut *taken.seat;
         loop {
@@ -266,7 +337,7 @@ impl<P: Protocol<Native>> Database<P> {
                 Ok(value) => match transaction.commit() {
                     Ok(()) => {
                         seat.retry.done();
-                        return Ok(value);
+                        return Ok(Ticket::new(value, log, seat.worker.committed_in()));
                     }
                     Err(abort) if abort.reason.is_conflict() => None,
                     Err(abort) => Some(Failure::Database(abort.into())),

@@ -1,6 +1,7 @@
 //! Why something could not be done.
 
 use contend_engine::{Abort, AbortReason, OutOfMemory};
+use contend_log::LogError;
 
 /// Why a database could not do what was asked. None of these goes away by asking again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -37,6 +38,13 @@ pub enum Error {
     /// The machine has no more memory for rows.
     #[error("the machine has no more memory for rows")]
     OutOfMemory,
+    /// A database was to be opened that is in a directory, and not durable.
+    #[error("durability is off, and there is a path: leave one of them out; valid with a path: Durability::Epoch")]
+    NotDurable,
+    /// The transaction can't be made durable, or what was made so can't be found. A transaction that has ended so may have committed or not, and
+    /// will be there after the next start or not; no other that was not durable before it is sure to be.
+    #[error(transparent)]
+    Log(#[from] LogError),
     /// Another transaction was in the way. A database tries again instead of returning this.
     #[error("another transaction was in the way ({0}): to be tried again")]
     Conflict(AbortReason),

@@ -33,6 +33,8 @@
 //! - **Transactions** are closures; what they can do is the trait [`Txn`]. [`Database::transact`] commits what the
 //!   closure did if it returns `Ok`, leaves no trace of it if it returns `Err`, and repeats it after a conflict.
 //!   [`Database::try_transact`] does the same for closures with an error type of the application's own.
+//! - **Durability**: a database that has a directory is found again ([`Database::builder`]); [`Database::transact`] returns when a transaction is
+//!   durable, [`Database::transact_async`] before.
 //! - **The protocol** that keeps transactions apart is a type parameter, [`Silo`] by default: `Database<NoWait>` locks
 //!   instead. See [`protocols`].
 //!
@@ -42,22 +44,27 @@
 // The derived code calls this crate by its name, also inside of it.
 extern crate self as contend;
 
+mod builder;
 mod config;
 mod database;
+mod durable;
 mod error;
 mod seats;
 
+pub use builder::{Builder, Durability};
 pub use config::{Config, TableOptions};
 pub use contend_derive::Row;
 pub use contend_engine::{
     Abort, AbortReason, Column, Columns, Direction, EngineOptions, Groups, IndexKind, Isolation, Key, Number, Options,
     Protocol, Row, Txn, Update, Whole,
 };
+pub use contend_log as log;
 pub use contend_machine::Native;
 pub use contend_protocols::method::{Method, RetryOptions};
 pub use contend_protocols::no_wait::NoWait;
 pub use contend_protocols::silo::Silo;
 pub use database::Database;
+pub use durable::Ticket;
 pub use error::Error;
 pub use zerocopy;
 

@@ -1,0 +1,126 @@
+//! [`Builder`]: a database with other options, or one that is to be found again.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use contend_engine::Protocol;
+use contend_log::{Directory, Disk, Log, LogConfig};
+use contend_machine::Native;
+
+use crate::Database;
+use crate::config::Config;
+use crate::error::Error;
+
+/// When a transaction is durable that has been acknowledged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// Never: the database is in memory only, and has no path.
+    Off,
+    /// At once. All that commit in one epoch are made durable together (Silo's group commit; Zheng et al.: "Fast databases with fast durability and recovery
+    /// through multicore parallelism", OSDI 2014). As long as somebody waits the next epoch begins as soon as the disk has the one before.
+    #[default]
+    Epoch,
+}
+
+/// How a database is to be opened.
+///
+/// ```
+/// use contend::{Database, Row, Table, Txn, Whole};
+///
+/// #[derive(Clone, Copy, Debug, PartialEq, Row)]
+/// #[repr(C)]
+/// struct Account { balance: i64 }
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path();
+/// let open = || -> Result<Database, contend::Error> { Database::builder().path(path).open() };
+/// let db = open()?;
+/// let accounts: Table<Account> = db.create_table("accounts")?;
+/// db.transact(|tx| tx.insert(&accounts, 7, Account { balance: 10 }))?;
+/// drop(db);
+///
+/// let db = open()?;
+/// let accounts: Table<Account> = db.create_table("accounts")?;
+/// let row = db.transact(|tx| tx.read(&accounts, 7, Whole))?;
+/// assert_eq!(row, Some(Account { balance: 10 }));
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Builder<P: Protocol<Native>> {
+    protocol: P::Options,
+    config: Config,
+    disk: Place,
+    durability: Durability,
+    log: LogConfig,
+}
+
+/// Where a database is.
+#[derive(Debug)]
+enum Place {
+    Memory,
+    Path(PathBuf),
+    Disk(Arc<dyn Disk>),
+}
+
+impl<P: Protocol<Native>> Default for Builder<P> {
+    /// A database in memory.
+    fn default() -> Self {
+        Builder {
+            protocol: P::Options::default(),
+            config: Config::default(),
+            disk: Place::Memory,
+            durability: Durability::default(),
+            log: LogConfig::default(),
+        }
+    }
+}
+
+impl<P: Protocol<Native>> Builder<P> {
+    /// The protocol's options.
+    pub fn protocol(self, protocol: P::Options) -> Self {
+        Builder { protocol, ..self }
+    }
+
+    /// What else there is to say.
+    pub fn config(self, config: Config) -> Self {
+        Builder { config, ..self }
+    }
+
+    /// The directory that the database is in. It is created if it is not there.
+    pub fn path(self, path: impl AsRef<Path>) -> Self {
+        Builder { disk: Place::Path(path.as_ref().to_owned()), ..self }
+    }
+
+    /// Instead of a directory another disk: for tests.
+    pub fn disk(self, disk: Arc<dyn Disk>) -> Self {
+        Builder { disk: Place::Disk(disk), ..self }
+    }
+
+    /// When a transaction is durable.
+    pub fn durability(self, durability: Durability) -> Self {
+        Builder { durability, ..self }
+    }
+
+    /// How long the log's files are, and how much is kept in memory before it is written. The number of workers is [`Config::threads_max`].
+    pub fn log(self, log: LogConfig) -> Self {
+        Builder { log, ..self }
+    }
+
+    /// Opens the database; with what it had, if it was there before ([`Database::recovery`]). A table is there again with
+    /// [`Database::create_table`].
+    ///
+    /// # Errors
+    /// Another process has the directory; the disk fails; or what was acknowledged is not there any more, or not as it was.
+    pub fn open(self) -> Result<Database<P>, Error> {
+        let disk: Arc<dyn Disk> = match (self.durability, self.disk) {
+            (_, Place::Memory) => return Ok(Database::over(self.protocol, self.config, None)),
+            // What is there would neither be seen nor changed, and what is done be gone: nobody wants that.
+            (Durability::Off, _) => return Err(Error::NotDurable),
+            (Durability::Epoch, Place::Path(path)) => Arc::new(Directory::open(&path)?),
+            (Durability::Epoch, Place::Disk(disk)) => disk,
+        };
+        let log = LogConfig { workers: self.config.threads_max, ..self.log };
+        let opened = Log::open(disk, log)?;
+        Ok(Database::over(self.protocol, self.config, Some(opened)))
+    }
+}

@@ -1,0 +1,184 @@
+//! Checkpoints: files of rows, in the place of the log files that led to them.
+//!
+//! A checkpoint is made of files, and not of what is in memory: the old ones are read as at a recovery, and what comes of it is written. So it is the
+//! same for every protocol and index, no transaction waits for it or sees anything of it, and what it holds was durable before. It takes as
+//! much memory as the rows do, for as long as it lasts.
+//!
+//! Files that are read hold nothing that is not durable yet; others stay, and may have older writes of the same rows, of which the stamp says so. A
+//! deletion is kept as long as a file that stays may have an older write.
+
+use contend_engine::Groups;
+use contend_engine::journal::STAMP_SHIFT;
+
+use crate::error::LogError;
+use crate::fault::Fault;
+use crate::format::{self, BLOCK_HEADER, FILE_HEADER, Write};
+use crate::log::{Log, Open};
+use crate::manifest::{Contents, Segment};
+use crate::recovery::{self, Known};
+use crate::schema::Schema;
+
+/// A block of a checkpoint has so many bytes, or a row more.
+const BLOCK_BYTES: usize = 1 << 18;
+
+/// What a checkpoint has done.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Checkpoint {
+    /// Rows that it has.
+    pub rows: u64,
+    /// Bytes of its files.
+    pub bytes: u64,
+    /// Files that it has replaced, and their bytes.
+    pub replaced: (usize, u64),
+    /// How long it took, in seconds.
+    pub seconds: f64,
+}
+
+impl Log {
+    /// Takes a checkpoint of all that is durable when it begins. Meanwhile somebody flushes ([`Log::serve`]).
+    ///
+    /// # Errors
+    /// The disk has failed, now or before. If it was full, nothing has changed, and the log goes on.
+    pub fn checkpoint(&self) -> Result<Checkpoint, LogError> {
+        let _alone = self.checkpoint.lock();
+        let last = self.begin_files();
+        // So that the manifest has the old ones as they are, also if nobody commits any more.
+        self.flush(self.durable())?;
+        self.wait(last)?;
+        self.compact()
+    }
+
+    /// The same, for who flushes by hand: what is in files that were begun before [`Log::begin_files`] was called, if all of it is durable.
+    ///
+    /// # Errors
+    /// As of [`Log::checkpoint`].
+    #[doc(hidden)]
+    pub fn checkpoint_by_hand(&self) -> Result<Checkpoint, LogError> {
+        let _alone = self.checkpoint.lock();
+        self.check()?;
+        self.compact()
+    }
+
+    /// Replaces the files that hold nothing but what is durable.
+    fn compact(&self) -> Result<Checkpoint, LogError> {
+        let began = std::time::Instant::now();
+        // In this order: a file that is not open any more is in the manifest as it will be.
+        let open = self.open_files();
+        let contents = self.manifest.lock().contents.clone();
+        let is_over = |segment: &Segment| {
+            !open.contains(&segment.number)
+                && (segment.newest() <= contents.epoch || self.has(Fault::CheckpointTooMuch))
+        };
+        let (old, staying): (Vec<_>, Vec<_>) = contents.segments.iter().cloned().partition(is_over);
+        // In the files that stay, and in those to come, all is of later epochs.
+        let first_blocks = staying.iter().filter_map(|segment| segment.blocks).map(|(first, _)| first - 1);
+        let settled = first_blocks.fold(contents.epoch, u64::min);
+        let of_old = Contents { segments: old.clone(), ..contents };
+        let tables = recovery::read_all(&*self.disk, &of_old, self.config.threads, self.config.fault)?.tables;
+        let mut output = Files { log: self, files: Vec::new(), block: vec![0; BLOCK_HEADER], rows: 0 };
+        let written = output.write_tables(&of_old.tables, tables, settled).and_then(|()| output.finish());
+        if let Err(error) = written {
+            // What was written is of no use; whether it can be removed changes nothing.
+            output.files.iter().for_each(|open| _ = self.disk.remove(&open.segment.name()));
+            return Err(error);
+        }
+        let mut manifest = self.manifest.lock();
+        let mut contents = manifest.contents.clone();
+        contents.segments.retain(|segment| old.iter().all(|old| old.number != segment.number));
+        contents.segments.extend(output.files.iter().map(|open| open.segment.clone()));
+        manifest.write(contents).map_err(|error| self.stop(error))?;
+        drop(manifest);
+        for segment in &old {
+            let name = segment.name();
+            self.disk.remove(&name).map_err(LogError::io("remove", self.disk.place(&name)))?;
+        }
+        Ok(Checkpoint {
+            rows: output.rows,
+            bytes: output.files.iter().map(|open| open.segment.bytes).sum(),
+            replaced: (old.len(), old.iter().map(|segment| segment.bytes).sum()),
+            seconds: began.elapsed().as_secs_f64(),
+        })
+    }
+}
+
+/// The files of a checkpoint.
+struct Files<'l> {
+    log: &'l Log,
+    files: Vec<Open>,
+    /// The next block: room for its header, and its body.
+    block: Vec<u8>,
+    rows: u64,
+}
+
+impl Files<'_> {
+    fn write_tables(
+        &mut self,
+        schemas: &[Schema],
+        tables: Vec<Vec<recovery::Rows>>,
+        settled: u64,
+    ) -> Result<(), LogError> {
+        for ((table, schema), shards) in (0..).zip(schemas).zip(tables) {
+            // One after the other, so that the memory of each is free again before the next.
+            for (key, known) in shards.into_iter().flatten() {
+                self.rows += u64::from(known.is_there());
+                let is_needed = known.deleted.0 >> STAMP_SHIFT > settled && !self.log.has(Fault::ForgetTombstones);
+                if known.deleted.0 > 0 && is_needed {
+                    self.put(schema, Write { table, key, stamp: known.deleted, row: None });
+                }
+                self.put_row(table, schema, key, &known);
+                if self.block.len() >= BLOCK_BYTES {
+                    self.write()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The groups that were written last by one transaction are one write.
+    fn put_row(&mut self, table: u32, schema: &Schema, key: contend_engine::KeyWords, known: &Known) {
+        let mut left = schema.all_groups();
+        while let Some(first) = left.into_iter().next() {
+            let stamp = known.stamps[first];
+            let same = left.into_iter().filter(|&group| known.stamps[group] == stamp);
+            let groups = same.fold(Groups::NONE, |groups, group| groups.union(Groups::of(group as u32)));
+            left = left.without(groups);
+            // What was deleted later, or never written.
+            if known.is_written[first] && stamp > known.deleted {
+                self.put(schema, Write { table, key, stamp, row: Some((groups, &known.row)) });
+            }
+        }
+    }
+
+    fn put(&mut self, schema: &Schema, write: Write<'_>) {
+        format::put_count(1, &mut self.block);
+        // Epoch 0: it is durable, whatever else is.
+        format::put_write(write, schema, 0, &mut self.block);
+    }
+
+    fn write(&mut self) -> Result<(), LogError> {
+        if self.block.len() == BLOCK_HEADER {
+            return Ok(());
+        }
+        let length = self.block.len() as u64;
+        if self.files.last().is_none_or(|open| !open.has_room(length)) {
+            self.files.push(self.log.begin_file(FILE_HEADER as u64 + length)?);
+        }
+        let open = self.files.last_mut().expect("there is one now");
+        format::seal(&mut self.block, 0, open.segment.salt);
+        let place = self.log.disk.place(&open.segment.name());
+        open.file.write_at(open.segment.bytes, &self.block).map_err(LogError::io("write", place))?;
+        open.segment.bytes += length;
+        self.block.truncate(BLOCK_HEADER);
+        Ok(())
+    }
+
+    /// Has all of it stay.
+    fn finish(&mut self) -> Result<(), LogError> {
+        self.write()?;
+        for open in &mut self.files {
+            open.file.sync().map_err(LogError::io("synchronise", self.log.disk.place(&open.segment.name())))?;
+        }
+        let synced = self.log.disk.sync_names();
+        synced.map_err(LogError::io("synchronise the directory of", self.log.disk.place("")))
+    }
+}

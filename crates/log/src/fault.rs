@@ -1,0 +1,45 @@
+//! Deliberate bugs, for tests of the proof: each must be found by the crash tests.
+
+/// A deliberate bug of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// What was committed is acknowledged before it is written.
+    AcknowledgeBeforeFlush,
+    /// Files are not synchronised.
+    SkipSync,
+    /// The names of new files are not.
+    SkipNames,
+    /// The buffer of one worker is left for the next flush: what depends on what it has may be durable without it.
+    FlushOutOfOrder,
+    /// An epoch counts as ended in which transactions still commit.
+    EndEpochEarly,
+    /// Of the writes of a row the one that is read last counts.
+    ReplayInFileOrder,
+    /// What was written and not durable at a crash is so after the next flush.
+    ForgetLimit,
+    /// Deletions are not replayed.
+    ForgetDeletions,
+    /// After a synchronisation has failed the next one is believed.
+    RetrySync,
+    /// A checkpoint replaces files that hold what is not durable yet, and leaves that out.
+    CheckpointTooMuch,
+    /// A checkpoint has no deletions.
+    ForgetTombstones,
+}
+
+impl Fault {
+    /// All of them.
+    pub const ALL: &[Fault] = &[
+        Fault::AcknowledgeBeforeFlush,
+        Fault::SkipSync,
+        Fault::SkipNames,
+        Fault::FlushOutOfOrder,
+        Fault::EndEpochEarly,
+        Fault::ReplayInFileOrder,
+        Fault::ForgetLimit,
+        Fault::ForgetDeletions,
+        Fault::RetrySync,
+        Fault::CheckpointTooMuch,
+        Fault::ForgetTombstones,
+    ];
+}

@@ -1,0 +1,216 @@
+//! The bytes of a log file.
+//!
+//! A file begins with a header, and goes on with blocks, one after the other. A block has what was committed by one worker in one epoch:
+//!
+//! | bytes | what |
+//! | --- | --- |
+//! | 4 | [`BLOCK`] |
+//! | 4 | how many bytes follow the block's header |
+//! | 8 | the epoch |
+//! | 8 | the file's salt: so that what another file has left on the disk is no block of this one |
+//! | 8 | XXH3 of all others, header and body |
+//!
+//! The body is transactions; each is how many rows it wrote, and these: a number of the table and the kind ([`Kind`]), the words of the key, by
+//! how much the stamp is above the first of the epoch, the groups if not all are there, and their words. Numbers are in groups of seven bits, the
+//! lowest first (LEB128); the words of rows are as they are, lowest byte first.
+
+use contend_engine::journal::{STAMP_SHIFT, Stamp};
+use contend_engine::{Groups, KeyWords};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::schema::Schema;
+
+/// The format of the files.
+pub(crate) const VERSION: u32 = 1;
+/// The first bytes of a file.
+pub(crate) const FILE: [u8; 8] = *b"contend\x01";
+/// The first bytes of a block.
+const BLOCK: u32 = u32::from_le_bytes(*b"blk\x01");
+/// Bytes of a file's header.
+pub(crate) const FILE_HEADER: usize = 32;
+/// Bytes of a block's header.
+pub(crate) const BLOCK_HEADER: usize = 32;
+
+/// What a write has done to a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// All groups are there.
+    Whole,
+    /// Some groups are there; the others are as they were.
+    Part,
+    /// The row is gone.
+    Deleted,
+}
+
+/// A row that was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Write<'a> {
+    /// The table, as the log numbers it.
+    pub(crate) table: u32,
+    pub(crate) key: KeyWords,
+    pub(crate) stamp: Stamp,
+    /// The groups that were written, and a row that has them; none: it was deleted.
+    pub(crate) row: Option<(Groups, &'a [u64])>,
+}
+
+fn put_number(mut number: u64, bytes: &mut Vec<u8>) {
+    while number >= 0x80 {
+        bytes.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+}
+
+/// Appends how many writes a transaction has.
+pub(crate) fn put_count(count: usize, bytes: &mut Vec<u8>) {
+    put_number(count as u64, bytes);
+}
+
+/// Appends a write of a transaction of this epoch.
+pub(crate) fn put_write(write: Write<'_>, schema: &Schema, epoch: u64, bytes: &mut Vec<u8>) {
+    let kind = match write.row {
+        None => Kind::Deleted,
+        Some((groups, _)) if schema.is_whole(groups) => Kind::Whole,
+        Some(_) => Kind::Part,
+    };
+    put_number(u64::from(write.table) << 2 | kind as u64, bytes);
+    write.key[..schema.key_words].iter().for_each(|&word| put_number(word, bytes));
+    put_number(write.stamp.0 - (epoch << STAMP_SHIFT), bytes);
+    let Some((groups, row)) = write.row else { return };
+    if kind == Kind::Part {
+        put_number(groups.into_iter().fold(0, |bits, group| bits | 1 << group), bytes);
+    }
+    for words in schema.words(groups) {
+        row[words].iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
+    }
+}
+
+/// Bytes that are read from the front.
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    fn number(&mut self) -> Result<u64, &'static str> {
+        let mut number = 0;
+        for shift in (0..64).step_by(7) {
+            let (&byte, rest) = self.0.split_first().ok_or("it ends within a number")?;
+            self.0 = rest;
+            let bits = u64::from(byte & 0x7f);
+            if bits << shift >> shift != bits {
+                return Err("a number is too large");
+            }
+            number |= bits << shift;
+            if byte < 0x80 {
+                return Ok(number);
+            }
+        }
+        Err("a number is too long")
+    }
+
+    fn word(&mut self) -> Result<u64, &'static str> {
+        let (word, rest) = self.0.split_first_chunk().ok_or("it ends within a row")?;
+        self.0 = rest;
+        Ok(u64::from_le_bytes(*word))
+    }
+}
+
+/// Visits the writes of a block's body; returns how many transactions it has. `schemas` are the tables, by their numbers.
+///
+/// # Errors
+/// It is not the body of a block.
+pub(crate) fn read_body(
+    epoch: u64,
+    body: &[u8],
+    schemas: &[Schema],
+    mut visit: impl FnMut(Write<'_>),
+) -> Result<u64, &'static str> {
+    let (mut reader, mut transactions) = (Reader(body), 0);
+    let mut row = Vec::new();
+    while !reader.0.is_empty() {
+        for _ in 0..reader.number()? {
+            let head = reader.number()?;
+            let table = u32::try_from(head >> 2).map_err(|_| "there is no such table")?;
+            let schema = schemas.get(table as usize).ok_or("there is no such table")?;
+            let mut key = KeyWords::default();
+            for word in &mut key[..schema.key_words] {
+                *word = reader.number()?;
+            }
+            let stamp = (epoch << STAMP_SHIFT).checked_add(reader.number()?).ok_or("a stamp is too large")?;
+            let groups = match head & 3 {
+                0 => Some(schema.all_groups()),
+                1 => {
+                    let bits = reader.number()?;
+                    let groups = (0..schema.groups.len() as u32).filter(|group| bits >> group & 1 == 1);
+                    Some(groups.fold(Groups::NONE, |all, group| all.union(Groups::of(group))))
+                }
+                2 => None,
+                _ => return Err("a write is of no known kind"),
+            };
+            row.clear();
+            row.resize(schema.row_words, 0);
+            for words in groups.into_iter().flat_map(|groups| schema.words(groups)) {
+                for word in &mut row[words] {
+                    *word = reader.word()?;
+                }
+            }
+            visit(Write { table, key, stamp: Stamp(stamp), row: groups.map(|groups| (groups, row.as_slice())) });
+        }
+        transactions += 1;
+    }
+    Ok(transactions)
+}
+
+/// The header of a file.
+pub(crate) fn file_header(salt: u64) -> [u8; FILE_HEADER] {
+    let mut header = [0; FILE_HEADER];
+    header[..8].copy_from_slice(&FILE);
+    header[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    header[16..24].copy_from_slice(&salt.to_le_bytes());
+    let sum = xxh3_64(&header[..24]);
+    header[24..].copy_from_slice(&sum.to_le_bytes());
+    header
+}
+
+/// Makes a block of `bytes`, which hold room for its header, and then its body.
+pub(crate) fn seal(bytes: &mut [u8], epoch: u64, salt: u64) {
+    let length = u32::try_from(bytes.len() - BLOCK_HEADER).expect("a block has fewer than 2^32 bytes");
+    bytes[..4].copy_from_slice(&BLOCK.to_le_bytes());
+    bytes[4..8].copy_from_slice(&length.to_le_bytes());
+    bytes[8..16].copy_from_slice(&epoch.to_le_bytes());
+    bytes[16..24].copy_from_slice(&salt.to_le_bytes());
+    let sum = checksum(bytes);
+    bytes[24..32].copy_from_slice(&sum.to_le_bytes());
+}
+
+/// Of a block, all but the place of the checksum.
+fn checksum(block: &[u8]) -> u64 {
+    let (header, body) = block.split_at(BLOCK_HEADER);
+    xxh3_64(body) ^ xxh3_64(&header[..24]).rotate_left(1)
+}
+
+/// A block.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Block<'a> {
+    pub(crate) epoch: u64,
+    pub(crate) body: &'a [u8],
+}
+
+/// The block that these bytes begin with, and the bytes behind it.
+///
+/// # Errors
+/// There is none.
+pub(crate) fn read_block(bytes: &[u8], salt: u64) -> Result<(Block<'_>, &[u8]), &'static str> {
+    let header = bytes.get(..BLOCK_HEADER).ok_or("a block is cut off")?;
+    let number = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("eight bytes"));
+    if number(0) as u32 != BLOCK {
+        return Err("no block begins here");
+    }
+    let end = BLOCK_HEADER + (number(0) >> 32) as usize;
+    let block = bytes.get(..end).ok_or("a block is cut off")?;
+    if checksum(block) != number(24) {
+        return Err("the checksum is wrong");
+    }
+    if number(16) != salt {
+        return Err("a block is of another file");
+    }
+    Ok((Block { epoch: number(8), body: &block[BLOCK_HEADER..] }, &bytes[end..]))
+}

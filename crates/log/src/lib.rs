@@ -1,0 +1,31 @@
+//! Contend's log: what was acknowledged survives a crash, and nothing else leaves a trace.
+//!
+//! | module | what it knows |
+//! | --- | --- |
+//! | [`disk`] | files, and what may be taken to hold of them |
+//! | [`faulty`] | a disk in memory that fails |
+//! | [`fault`] | deliberate bugs, for tests |
+//! | `format` | the bytes of a log file |
+//! | `manifest` | which files there are, and how far they count |
+//! | [`log`] | workers' buffers, and flushes |
+//! | [`recovery`] | from files to rows |
+//! | [`checkpoint`] | files of rows in the place of log files |
+//! | [`schema`] | what tables are made of |
+
+pub mod checkpoint;
+pub mod disk;
+pub mod error;
+pub mod fault;
+pub mod faulty;
+mod format;
+pub mod log;
+mod manifest;
+pub mod recovery;
+pub mod schema;
+
+pub use checkpoint::Checkpoint;
+pub use disk::{Directory, Disk, DiskFile};
+pub use error::LogError;
+pub use log::{Log, LogConfig, LogJournals};
+pub use recovery::{Recovered, RecoveredTable, Report};
+pub use schema::Schema;

@@ -1,0 +1,543 @@
+//! The log: what workers append, and what makes it durable.
+//!
+//! Each worker has a buffer and a file of its own (P-WAL). A flush writes the buffers, synchronises the files, and then says in the manifest how
+//! far they count, and up to which epoch; then what was committed up to that epoch is acknowledged (the epochs are Silo's group commits). Who
+//! flushes must know that no transaction will commit in that epoch any more.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use contend_engine::journal::{Journal, Journals, Logged, STAMP_SHIFT, Stamp};
+use contend_engine::sets::{WriteKind, WriteSet};
+use contend_engine::{Groups, KeyWords};
+use contend_machine::Machine;
+use crossbeam_utils::CachePadded;
+use parking_lot::{Condvar, Mutex, RwLock};
+
+use crate::disk::{Disk, DiskFile};
+use crate::error::LogError;
+use crate::fault::Fault;
+use crate::format::{self, BLOCK_HEADER, FILE_HEADER, Write};
+use crate::manifest::{self, Contents, Manifest, Segment};
+use crate::recovery::{self, Recovered};
+use crate::schema::Schema;
+
+/// What a log is to be like.
+#[derive(Clone, Debug)]
+pub struct LogConfig {
+    /// The most workers.
+    pub workers: usize,
+    /// Bytes of a file, for which there is room from the start. A block that is larger has a file of its own.
+    pub segment_bytes: u64,
+    /// A worker that has more bytes than these to be flushed writes them itself, so that memory does not grow where the disk is slow.
+    pub buffer_bytes: usize,
+    /// A checkpoint is taken when so many bytes were written since the last, or as many as that one had, if it had more.
+    pub checkpoint_bytes: u64,
+    /// Threads that read files when a log is opened.
+    pub threads: usize,
+    /// A deliberate bug, for tests of the proof.
+    pub fault: Option<Fault>,
+}
+
+impl Default for LogConfig {
+    fn default() -> Self {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        LogConfig {
+            workers: 1024,
+            segment_bytes: 64 << 20,
+            buffer_bytes: 4 << 20,
+            checkpoint_bytes: 256 << 20,
+            threads,
+            fault: None,
+        }
+    }
+}
+
+/// The log's number of a table, and what the table is made of; none, if the log does not know it.
+type Bound = Option<(u32, Arc<Schema>)>;
+
+/// What a worker has to be flushed.
+#[derive(Debug, Default)]
+struct Buffer {
+    /// Blocks that are closed but for their checksums: where they begin, and their epochs.
+    blocks: Vec<(usize, u64)>,
+    bytes: Vec<u8>,
+}
+
+impl Buffer {
+    /// Room for what was committed in this epoch.
+    fn open(&mut self, epoch: u64) -> &mut Vec<u8> {
+        if self.blocks.last().is_none_or(|&(_, last)| last != epoch) {
+            self.blocks.push((self.bytes.len(), epoch));
+            self.bytes.resize(self.bytes.len() + BLOCK_HEADER, 0);
+        }
+        &mut self.bytes
+    }
+}
+
+/// The file that a worker writes.
+#[derive(Debug)]
+pub(crate) struct Open {
+    pub(crate) file: Box<dyn DiskFile>,
+    /// As it will be in the manifest once it is synchronised.
+    pub(crate) segment: Segment,
+    capacity: u64,
+}
+
+impl Open {
+    /// Whether so many bytes more fit.
+    pub(crate) fn has_room(&self, bytes: u64) -> bool {
+        self.segment.bytes + bytes <= self.capacity
+    }
+}
+
+/// What a worker has written, and a flush has still to see to.
+#[derive(Debug, Default)]
+struct Output {
+    open: Option<Open>,
+    /// Files that are full.
+    full: Vec<Open>,
+    /// Whether there is anything that was not synchronised.
+    is_dirty: bool,
+}
+
+#[derive(Debug, Default)]
+struct Writer {
+    buffer: Mutex<Buffer>,
+    /// Taken before the buffer's.
+    output: Mutex<Output>,
+}
+
+/// The log of a database.
+#[derive(Debug)]
+pub struct Log {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) config: LogConfig,
+    writers: Box<[CachePadded<Writer>]>,
+    pub(crate) manifest: Mutex<Manifest>,
+    /// Held while a checkpoint is taken.
+    pub(crate) checkpoint: Mutex<()>,
+    /// The number of the next file.
+    next_file: AtomicU64,
+    /// By the engine's numbers of tables: the log's number, and the schema.
+    tables: RwLock<Vec<Bound>>,
+    /// All that was committed up to this epoch is durable.
+    durable: AtomicU64,
+    /// Who waits: for which epoch at the most.
+    wanted: Mutex<u64>,
+    /// Told when there is something to flush, and when something was.
+    asked: Condvar,
+    flushed: Condvar,
+    /// What has gone wrong, and whether anything has.
+    stopped: Mutex<Option<LogError>>,
+    has_stopped: AtomicBool,
+    closed: AtomicBool,
+    /// Whether there are files of which the directory is not known to know.
+    has_new_names: AtomicBool,
+    /// The largest epoch of what was written to files, and how many bytes.
+    last_written: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Log {
+    /// Opens the log of a directory, or begins one; with what it had.
+    ///
+    /// # Errors
+    /// The disk fails, or what was acknowledged is not there.
+    pub fn open(disk: Arc<dyn Disk>, config: LogConfig) -> Result<(Arc<Self>, Recovered), LogError> {
+        let (manifest, recovered) = match Manifest::open(&*disk)? {
+            None => {
+                // What somebody has left who did not get to the end.
+                if disk.names().map_err(LogError::io("list", disk.place("")))?.iter().any(|name| name == manifest::NAME)
+                {
+                    disk.remove(manifest::NAME).map_err(LogError::io("remove", disk.place(manifest::NAME)))?;
+                }
+                (Manifest::create(&*disk)?, Recovered::default())
+            }
+            Some((generation, contents)) => {
+                let recovered = recovery::recover(&*disk, &contents, config.threads, config.fault)?;
+                let mut manifest = Manifest::reopen(&*disk, generation, contents.clone())?;
+                // What was not durable now is not to be so ever.
+                let limit = |segment: &Segment| Segment {
+                    last_epoch: match config.fault {
+                        Some(Fault::ForgetLimit) => u64::MAX,
+                        _ => segment.last_epoch.min(contents.epoch),
+                    },
+                    ..segment.clone()
+                };
+                let segments = contents.segments.iter().map(limit).collect();
+                manifest.write(Contents { epoch: recovered.last_epoch, segments, ..contents })?;
+                (manifest, recovered)
+            }
+        };
+        let used = disk.names().map_err(LogError::io("list", disk.place("")))?;
+        let number = |name: &String| name.strip_prefix("log-")?.parse::<u64>().ok();
+        // What a crash has left that nobody has acknowledged, or that a checkpoint had replaced.
+        for orphan in used.iter().filter_map(number) {
+            if manifest.contents.segments.iter().all(|segment| segment.number != orphan) {
+                let name = manifest::name(orphan);
+                disk.remove(&name).map_err(LogError::io("remove", disk.place(&name)))?;
+            }
+        }
+        let numbers = used.iter().filter_map(number);
+        let log = Log {
+            next_file: AtomicU64::new(numbers.max().map_or(0, |last| last + 1)),
+            writers: (0..config.workers).map(|_| CachePadded::default()).collect(),
+            durable: AtomicU64::new(manifest.contents.epoch),
+            manifest: Mutex::new(manifest),
+            checkpoint: Mutex::new(()),
+            tables: RwLock::default(),
+            wanted: Mutex::new(0),
+            asked: Condvar::new(),
+            flushed: Condvar::new(),
+            stopped: Mutex::new(None),
+            has_stopped: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            has_new_names: AtomicBool::new(false),
+            last_written: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            disk,
+            config,
+        };
+        Ok((Arc::new(log), recovered))
+    }
+
+    /// The first epoch in which transactions may commit: later than all that there was.
+    pub fn first_epoch(&self) -> u64 {
+        self.durable() + 1
+    }
+
+    /// All that was committed up to this epoch is durable.
+    pub fn durable(&self) -> u64 {
+        // Acquire: pairs with the Release of `flush`.
+        self.durable.load(Ordering::Acquire)
+    }
+
+    /// Says that the engine's table of number `engine` is the one of this schema, which is noted for good if it is new.
+    ///
+    /// # Errors
+    /// There is a table of this name and another schema; or the disk fails.
+    pub fn bind(&self, engine: u32, schema: &Schema) -> Result<u32, LogError> {
+        self.check()?;
+        let mut manifest = self.manifest.lock();
+        let known = manifest.contents.tables.iter().position(|table| table.name == schema.name);
+        let number = match known {
+            Some(number) if manifest.contents.tables[number] == *schema => number,
+            Some(number) => {
+                let was = manifest.contents.tables[number].to_string();
+                return Err(LogError::SchemaChanged { table: schema.name.clone(), was, now: schema.to_string() });
+            }
+            None => {
+                let mut contents = manifest.contents.clone();
+                contents.tables.push(schema.clone());
+                manifest.write(contents).map_err(|error| self.stop(error))?;
+                manifest.contents.tables.len() - 1
+            }
+        };
+        let number = u32::try_from(number).expect("fewer than 2^32 tables");
+        let mut tables = self.tables.write();
+        let length = tables.len().max(engine as usize + 1);
+        tables.resize(length, None);
+        tables[engine as usize] = Some((number, Arc::new(schema.clone())));
+        Ok(number)
+    }
+
+    /// Makes all durable that was committed up to this epoch. In which, the caller knows, no transaction commits any more.
+    ///
+    /// # Errors
+    /// The disk has failed, now or before: nothing is acknowledged any more.
+    pub fn flush(&self, epoch: u64) -> Result<(), LogError> {
+        self.check()?;
+        let epoch = epoch + u64::from(self.has(Fault::EndEpochEarly));
+        if self.has(Fault::AcknowledgeBeforeFlush) {
+            self.durable.fetch_max(epoch, Ordering::Release);
+        }
+        let flushed = self.try_flush(epoch);
+        if flushed.is_err() && self.has(Fault::RetrySync) {
+            return self.try_flush(epoch);
+        }
+        flushed.map_err(|error| self.stop(error))
+    }
+
+    pub(crate) fn has(&self, fault: Fault) -> bool {
+        self.config.fault == Some(fault)
+    }
+
+    fn try_flush(&self, epoch: u64) -> Result<(), LogError> {
+        let mut manifest = self.manifest.lock();
+        let mut contents = manifest.contents.clone();
+        let mut has_written = false;
+        for (number, writer) in self.writers.iter().enumerate() {
+            if number == 0 && self.has(Fault::FlushOutOfOrder) && epoch.is_multiple_of(2) {
+                continue;
+            }
+            let output = &mut *writer.output.lock();
+            self.write(writer, output)?;
+            if !std::mem::take(&mut output.is_dirty) {
+                continue;
+            }
+            has_written = true;
+            for open in output.full.iter_mut().chain(&mut output.open) {
+                if !self.has(Fault::SkipSync) {
+                    let synced = open.file.sync();
+                    synced.map_err(LogError::io("synchronise", self.disk.place(&open.segment.name())))?;
+                }
+                match contents.segments.iter_mut().find(|segment| segment.number == open.segment.number) {
+                    Some(segment) => *segment = open.segment.clone(),
+                    None => contents.segments.push(open.segment.clone()),
+                }
+            }
+            output.full.clear();
+        }
+        // AcqRel: pairs with the Release of `begin_file`.
+        if has_written && self.has_new_names.swap(false, Ordering::AcqRel) && !self.has(Fault::SkipNames) {
+            self.disk.sync_names().map_err(LogError::io("synchronise the directory of", self.disk.place("")))?;
+        }
+        // Where the files have nothing later than the manifest says, nobody has to know after a crash how late it is.
+        // Relaxed: stored under the locks that were held above.
+        let has_later = self.last_written.load(Ordering::Relaxed) > contents.epoch;
+        if has_written || has_later && epoch > contents.epoch {
+            contents.epoch = contents.epoch.max(epoch);
+            manifest.write(contents)?;
+        }
+        // Release: pairs with the Acquire of `durable`.
+        self.durable.fetch_max(epoch, Ordering::Release);
+        drop(manifest);
+        let _wanted = self.wanted.lock();
+        self.flushed.notify_all();
+        Ok(())
+    }
+
+    /// Writes what is in a worker's buffer.
+    fn write(&self, writer: &Writer, output: &mut Output) -> Result<(), LogError> {
+        let Buffer { blocks, mut bytes } = std::mem::take(&mut *writer.buffer.lock());
+        let ends = blocks.iter().skip(1).map(|&(start, _)| start).chain([bytes.len()]).collect::<Vec<_>>();
+        for ((start, epoch), end) in blocks.into_iter().zip(ends) {
+            let block = &mut bytes[start..end];
+            let length = block.len() as u64;
+            if output.open.as_ref().is_none_or(|open| !open.has_room(length)) {
+                let new = self.begin_file(FILE_HEADER as u64 + length)?;
+                output.full.extend(output.open.replace(new));
+            }
+            let open = output.open.as_mut().expect("there is one now");
+            format::seal(block, epoch, open.segment.salt);
+            let written = open.file.write_at(open.segment.bytes, block);
+            written.map_err(LogError::io("write", self.disk.place(&open.segment.name())))?;
+            open.segment.bytes += length;
+            open.segment.blocks = Some((open.segment.blocks.map_or(epoch, |(first, _)| first), epoch));
+            output.is_dirty = true;
+            // Relaxed, both: read under the locks that are held here.
+            self.last_written.fetch_max(epoch, Ordering::Relaxed);
+            self.bytes.fetch_add(length, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// A new file, with room for this many bytes at least.
+    pub(crate) fn begin_file(&self, least: u64) -> Result<Open, LogError> {
+        // Relaxed: a number that nobody else has.
+        let number = self.next_file.fetch_add(1, Ordering::Relaxed);
+        // From the keys that the system gives every process anew.
+        let salt = RandomState::new().hash_one(number);
+        let bytes = FILE_HEADER as u64;
+        let segment = Segment { number, salt, bytes, last_epoch: u64::MAX, blocks: None };
+        let capacity = self.config.segment_bytes.max(least);
+        let place = self.disk.place(&segment.name());
+        let mut file = self.disk.create(&segment.name(), capacity).map_err(LogError::io("create", &place))?;
+        file.write_at(0, &format::file_header(salt)).map_err(LogError::io("write", &place))?;
+        // Release: pairs with the exchange of `try_flush`.
+        self.has_new_names.store(true, Ordering::Release);
+        Ok(Open { file, segment, capacity })
+    }
+
+    /// The numbers of the files that workers write to, or that no flush has seen to yet.
+    pub(crate) fn open_files(&self) -> Vec<u64> {
+        let of_writer = |writer: &CachePadded<Writer>| {
+            let output = writer.output.lock();
+            output.full.iter().chain(&output.open).map(|open| open.segment.number).collect::<Vec<_>>()
+        };
+        self.writers.iter().flat_map(of_writer).collect()
+    }
+
+    /// Has all workers begin new files with what they write next; the largest epoch of what is in the old ones.
+    #[doc(hidden)]
+    pub fn begin_files(&self) -> u64 {
+        for writer in &self.writers {
+            let output = &mut *writer.output.lock();
+            if let Some(open) = output.open.take() {
+                output.full.push(open);
+                output.is_dirty = true;
+            }
+        }
+        // Relaxed: stored under the locks that were held above.
+        self.last_written.load(Ordering::Relaxed)
+    }
+
+    /// Waits until all is durable that was committed up to this epoch.
+    ///
+    /// # Errors
+    /// It will never be known to be.
+    pub fn wait(&self, epoch: u64) -> Result<(), LogError> {
+        if self.durable() >= epoch {
+            return Ok(());
+        }
+        let mut wanted = self.wanted.lock();
+        while self.durable() < epoch {
+            self.check()?;
+            *wanted = (*wanted).max(epoch);
+            self.asked.notify_one();
+            self.flushed.wait(&mut wanted);
+        }
+        Ok(())
+    }
+
+    /// Flushes what is asked for, as soon as somebody waits for it, and from time to time what nobody waits for, until the log is closed.
+    /// `settle` moves the epoch on if it can, and says up to which no transaction commits any more.
+    pub fn serve(&self, period: Duration, mut settle: impl FnMut() -> u64) {
+        loop {
+            {
+                let mut wanted = self.wanted.lock();
+                if *wanted <= self.durable() && !self.is_closed() {
+                    self.asked.wait_for(&mut wanted, period);
+                }
+            }
+            let (is_closed, settled) = (self.is_closed(), settle());
+            if settled > self.durable() || is_closed {
+                // Who waits is told, and whoever comes later.
+                let _ = self.flush(settled);
+            } else {
+                // Somebody is in a transaction for long.
+                std::thread::sleep(Duration::from_micros(100));
+            }
+            if is_closed || self.check().is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Ends [`Log::serve`], after a last flush. Nobody may commit any more.
+    pub fn close(&self) {
+        // Release: pairs with the Acquire of `is_closed`.
+        self.closed.store(true, Ordering::Release);
+        let _wanted = self.wanted.lock();
+        self.asked.notify_all();
+    }
+
+    fn is_closed(&self) -> bool {
+        // Acquire: pairs with the Release of `close`.
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// Whether commits can still become durable.
+    ///
+    /// # Errors
+    /// The error after which nothing was acknowledged any more.
+    pub fn check(&self) -> Result<(), LogError> {
+        // Acquire: pairs with the Release of `stop`. Nearly always all that is looked at.
+        if !self.has_stopped.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let cause = self.stopped.lock().clone().expect("set before");
+        Err(LogError::Stopped { cause: Arc::new(cause) })
+    }
+
+    /// After this error nothing is acknowledged any more: what the disk has is not known. In particular a synchronisation that failed is not tried
+    /// again, as the next one would succeed, without what was lost.
+    pub(crate) fn stop(&self, error: LogError) -> LogError {
+        self.stopped.lock().get_or_insert_with(|| error.clone());
+        // Release: pairs with the Acquire of `check`.
+        self.has_stopped.store(true, Ordering::Release);
+        let _wanted = self.wanted.lock();
+        self.flushed.notify_all();
+        error
+    }
+
+    /// How it was configured.
+    pub fn config(&self) -> &LogConfig {
+        &self.config
+    }
+
+    /// Bytes that were written to files, but for checkpoints.
+    pub fn bytes(&self) -> u64 {
+        // Relaxed: a count.
+        self.bytes.load(Ordering::Relaxed)
+    }
+}
+
+/// A worker's part of a log.
+struct WorkerLog {
+    log: Arc<Log>,
+    worker: usize,
+    /// What is known of the tables, by the engine's numbers.
+    tables: Vec<Bound>,
+}
+
+impl WorkerLog {
+    /// Learns of tables that were created since, if this is one.
+    #[inline]
+    fn learn(&mut self, table: u32) {
+        if self.tables.get(table as usize).is_none_or(Option::is_none) {
+            self.tables = self.log.tables.read().clone();
+        }
+    }
+
+    fn table(&self, table: u32) -> (u32, &Schema) {
+        let (number, schema) = self.tables[table as usize].as_ref().expect("a table is bound before it is used");
+        (*number, schema)
+    }
+
+    /// Appends to the worker's buffer, and writes it if it has become too large.
+    #[inline]
+    fn append(&self, epoch: u64, put: impl FnOnce(&mut Vec<u8>)) {
+        let writer = &self.log.writers[self.worker];
+        let mut buffer = writer.buffer.lock();
+        put(buffer.open(epoch));
+        let is_full = buffer.bytes.len() > self.log.config.buffer_bytes;
+        drop(buffer);
+        if is_full {
+            let written = self.log.write(writer, &mut writer.output.lock());
+            // Who waits is told.
+            let _ = written.map_err(|error| self.log.stop(error));
+        }
+    }
+}
+
+impl<M: Machine> Journal<M> for WorkerLog {
+    fn committed(&mut self, epoch: u64, writes: &WriteSet<M>) {
+        if writes.logged().is_empty() {
+            return;
+        }
+        writes.entries().iter().for_each(|write| self.learn(write.table().id()));
+        self.append(epoch, |bytes| {
+            format::put_count(writes.logged().len(), bytes);
+            for &Logged { position, stamp } in writes.logged() {
+                let write = &writes.entries()[position];
+                let (table, schema) = self.table(write.table().id());
+                let row = (write.kind != WriteKind::Delete).then(|| (write.groups(), writes.image(position)));
+                format::put_write(Write { table, key: writes.key(position), stamp, row }, schema, epoch, bytes);
+            }
+        });
+    }
+
+    fn loaded(&mut self, epoch: u64, table: u32, key: &KeyWords, row: &[u64]) {
+        self.learn(table);
+        let (table, schema) = self.table(table);
+        self.append(epoch, |bytes| {
+            format::put_count(1, bytes);
+            let stamp = Stamp(epoch << STAMP_SHIFT);
+            format::put_write(Write { table, key: *key, stamp, row: Some((Groups::ALL, row)) }, schema, epoch, bytes);
+        });
+    }
+}
+
+/// What the engine asks for workers' logs.
+#[derive(Debug)]
+pub struct LogJournals(pub Arc<Log>);
+
+impl<M: Machine> Journals<M> for LogJournals {
+    fn of_worker(&self, worker: usize) -> Box<dyn Journal<M>> {
+        Box::new(WorkerLog { log: Arc::clone(&self.0), worker, tables: Vec::new() })
+    }
+}
