@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use contend_engine::{Engine, IndexKind, Key, Protocol, Row, TableSpec};
 use contend_log::recovery::RecoveredRow;
-use contend_log::{Log, LogError, Recovered, RecoveredTable, Report, Schema};
+use contend_log::{Log, LogError, Recovered, RecoveredTable, Report, Schema, settle};
 use contend_machine::Native;
 use parking_lot::Mutex;
 
@@ -36,11 +36,7 @@ impl Durable {
         let flusher = {
             let (log, engine) = (Arc::clone(&log), Arc::clone(engine));
             std::thread::spawn(move || {
-                log.serve(Duration::from_millis(epoch_ms), || {
-                    engine.epochs().try_advance();
-                    // Who is seen in an epoch has seen the end of those before.
-                    engine.epochs().oldest() - 1
-                });
+                log.serve(Duration::from_millis(epoch_ms), || settle(engine.epochs()));
             })
         };
         let Recovered { tables, report, .. } = recovered;

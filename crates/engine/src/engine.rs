@@ -18,7 +18,7 @@ use crate::journal::{Journal, Journals, STAMP_SHIFT};
 use crate::protocol::{Context, Control, Initial, Unlink, VersionCounts};
 use crate::sets::{NodeSet, WriteKind, WriteSet};
 use crate::slab::Arenas;
-use crate::table::{AnyTable, OutOfMemory, Placed, Shape, Table, TableSpec};
+use crate::table::{AnyTable, OutOfMemory, Placed, Shape, Table, TableShape, TableSpec};
 use crate::transaction::Transaction;
 
 /// Where records begin.
@@ -165,6 +165,11 @@ impl<P: Control<M>, M: Machine> Engine<P, M> {
     /// The tables' names, by their numbers.
     pub fn table_names(&self) -> Vec<String> {
         self.tables.read().iter().map(|table| table.core().name().to_string()).collect()
+    }
+
+    /// What the tables are made of, by their numbers.
+    pub fn shapes(&self) -> Vec<TableShape> {
+        self.tables.read().iter().map(|table| table.shape()).collect()
     }
 
     /// What has versions of its own, with names: the tables, or each of their groups of columns.

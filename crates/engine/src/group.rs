@@ -27,7 +27,7 @@ impl Groups {
 
     /// The first `count` groups.
     #[inline(always)]
-    pub(crate) const fn first(count: usize) -> Groups {
+    pub const fn first(count: usize) -> Groups {
         Groups((u16::MAX as u32 >> (GROUPS_MAX - count)) as u16)
     }
 

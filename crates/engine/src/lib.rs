@@ -57,7 +57,7 @@ pub use protocol::{
 };
 pub use record::{Cell, Cells, Record};
 pub use row::{Column, ColumnInfo, Columns, Projection, Row, Span, Whole};
-pub use table::{OutOfMemory, Table, TableCore, TableSpec, TypedTable};
+pub use table::{OutOfMemory, Table, TableCore, TableShape, TableSpec, TypedTable};
 pub use transaction::Transaction;
 pub use txn::Txn;
 pub use update::{AddToWord, Number, RowUpdate, Update};

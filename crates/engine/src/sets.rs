@@ -2,7 +2,7 @@
 
 use std::ptr::NonNull;
 
-use contend_index::{Change, Key, KeyWords, Leaf, MAX_KEY_WORDS};
+use contend_index::{Change, Key, KeyWords, Leaf};
 use contend_machine::{Activity, Atomic64, Machine, Ordering};
 use rustc_hash::FxHashMap;
 
@@ -362,12 +362,12 @@ impl<M: Machine> WriteSet<M> {
     }
 
     /// The key of the entry at this position.
+    #[inline]
     pub fn key(&self, position: usize) -> KeyWords {
         let entry = &self.entries[position];
-        let mut key = [0; MAX_KEY_WORDS];
-        let words = entry.key_words as usize;
-        key[..words].copy_from_slice(&self.arena[entry.start..entry.start + words]);
-        key
+        let words = &self.arena[entry.start..entry.start + entry.key_words as usize];
+        // A loop of one to four steps, and no call.
+        std::array::from_fn(|word| words.get(word).copied().unwrap_or(0))
     }
 
     /// The image of the entry at this position: a row of which the written groups count. After the commit they are as installed.
@@ -480,7 +480,7 @@ impl<M: Machine> WriteSet<M> {
     }
 
     /// Counts a write of a row.
-    #[inline(never)]
+    #[inline]
     fn stamp(&mut self, position: usize, epochs: &Epochs<M>) {
         if self.logged.is_empty() {
             self.installed_in = epochs.current();
@@ -494,7 +494,10 @@ impl<M: Machine> WriteSet<M> {
         let last = words().map(|word| word.load(Ordering::Relaxed)).max().filter(|_| !is_new);
         let stamp = last.map_or(0, |last| last + 1).max(self.installed_in << STAMP_SHIFT);
         words().for_each(|word| word.store(stamp, Ordering::Relaxed));
-        match self.logged.iter_mut().find(|logged| logged.position == position) {
+        // Most protocols install in order, and each entry once.
+        let is_next = self.logged.last().is_none_or(|last| last.position < position);
+        let known = if is_next { None } else { self.logged.iter_mut().find(|logged| logged.position == position) };
+        match known {
             Some(logged) => logged.stamp = Stamp(stamp),
             None => self.logged.push(Logged { position, stamp: Stamp(stamp) }),
         }

@@ -74,6 +74,21 @@ impl TableSpec {
     }
 }
 
+/// What a table is made of.
+#[derive(Clone, Debug)]
+pub struct TableShape {
+    /// Its name.
+    pub name: String,
+    /// Words of a key.
+    pub key_words: usize,
+    /// Words of a row.
+    pub row_words: usize,
+    /// The words of each group of columns.
+    pub groups: Vec<Span>,
+    /// Which index it has.
+    pub index: IndexKind,
+}
+
 /// The words of each group of `R`'s columns. A group that has no column has no words.
 fn group_spans<R: Row>() -> Vec<Span> {
     let groups = R::COLUMNS.iter().map(|column| column.group as usize + 1).max().unwrap_or(1);
@@ -508,6 +523,7 @@ pub(crate) trait AnyTable<M: Machine>: Send + Sync {
     /// Removes the record from the index if it stands there under this key, after raising its leaf's word to `time`.
     fn remove(&self, key: &KeyWords, record: Record<M>, time: u64) -> bool;
     fn bytes(&self) -> u64;
+    fn shape(&self) -> TableShape;
     /// The record under this key, absent or not.
     fn find(&self, key: &KeyWords) -> Option<Record<M>>;
     /// The key as a history names it.
@@ -540,6 +556,16 @@ impl<M: Machine, K: Key> AnyTable<M> for Table<M, K> {
 
     fn bytes(&self) -> u64 {
         (self.index.bytes() + self.slabs.bytes()) as u64
+    }
+
+    fn shape(&self) -> TableShape {
+        TableShape {
+            name: self.name.clone(),
+            key_words: K::WORDS,
+            row_words: self.row_words,
+            groups: self.groups.to_vec(),
+            index: self.index_kind(),
+        }
     }
 
     fn find(&self, key: &KeyWords) -> Option<Record<M>> {

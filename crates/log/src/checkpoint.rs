@@ -74,7 +74,7 @@ impl Log {
         let first_blocks = staying.iter().filter_map(|segment| segment.blocks).map(|(first, _)| first - 1);
         let settled = first_blocks.fold(contents.epoch, u64::min);
         let of_old = Contents { segments: old.clone(), ..contents };
-        let tables = recovery::read_all(&*self.disk, &of_old, self.config.threads, self.config.fault)?.tables;
+        let tables = recovery::read_all(&*self.disk, &of_old, self.config.threads, self.config.fault, &|_| ())?.tables;
         let mut output = Files { log: self, files: Vec::new(), block: vec![0; BLOCK_HEADER], rows: 0 };
         let written = output.write_tables(&of_old.tables, tables, settled).and_then(|()| output.finish());
         if let Err(error) = written {

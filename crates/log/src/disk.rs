@@ -86,6 +86,15 @@ pub struct Directory {
 }
 
 impl Directory {
+    /// Takes a directory that is there.
+    ///
+    /// # Errors
+    /// It is not there; and as of [`Directory::open`].
+    pub fn existing(path: &Path) -> Result<Self, LogError> {
+        std::fs::read_dir(path).map_err(LogError::io("open", path.display().to_string()))?;
+        Self::open(path)
+    }
+
     /// Takes a directory; makes it, if it is not there.
     ///
     /// # Errors

@@ -38,6 +38,12 @@ pub enum LogError {
         /// The file.
         place: String,
     },
+    /// There is no log.
+    #[error("{place} has no log")]
+    NoLog {
+        /// The directory.
+        place: String,
+    },
     /// The files are of another version of this program.
     #[error("{place} has format {found}; this program reads format {known}")]
     Version {
@@ -64,9 +70,6 @@ pub enum LogError {
         /// The error.
         cause: Arc<LogError>,
     },
-    /// The log was closed while somebody waited.
-    #[error("the database was closed before the transaction was durable")]
-    Closed,
 }
 
 impl PartialEq for LogError {

@@ -8,6 +8,7 @@
 //! | `format` | the bytes of a log file |
 //! | `manifest` | which files there are, and how far they count |
 //! | [`log`] | workers' buffers, and flushes |
+//! | [`inspect`] | looking into a log |
 //! | [`recovery`] | from files to rows |
 //! | [`checkpoint`] | files of rows in the place of log files |
 //! | [`schema`] | what tables are made of |
@@ -18,6 +19,7 @@ pub mod error;
 pub mod fault;
 pub mod faulty;
 mod format;
+pub mod inspect;
 pub mod log;
 mod manifest;
 pub mod recovery;
@@ -26,6 +28,6 @@ pub mod schema;
 pub use checkpoint::Checkpoint;
 pub use disk::{Directory, Disk, DiskFile};
 pub use error::LogError;
-pub use log::{Log, LogConfig, LogJournals};
+pub use log::{Log, LogConfig, LogJournals, settle};
 pub use recovery::{Recovered, RecoveredTable, Report};
 pub use schema::Schema;

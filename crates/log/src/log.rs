@@ -7,8 +7,9 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use contend_engine::epoch::Epochs;
 use contend_engine::journal::{Journal, Journals, Logged, STAMP_SHIFT, Stamp};
 use contend_engine::sets::{WriteKind, WriteSet};
 use contend_engine::{Groups, KeyWords};
@@ -101,6 +102,8 @@ struct Output {
     full: Vec<Open>,
     /// Whether there is anything that was not synchronised.
     is_dirty: bool,
+    /// An empty buffer, with the memory of the last.
+    spare: Buffer,
 }
 
 #[derive(Debug, Default)]
@@ -147,6 +150,18 @@ impl Log {
     /// # Errors
     /// The disk fails, or what was acknowledged is not there.
     pub fn open(disk: Arc<dyn Disk>, config: LogConfig) -> Result<(Arc<Self>, Recovered), LogError> {
+        Self::open_with(disk, config, &|_| ())
+    }
+
+    /// The same; `progress` is told of bytes that were read.
+    ///
+    /// # Errors
+    /// As of [`Log::open`].
+    pub fn open_with(
+        disk: Arc<dyn Disk>,
+        config: LogConfig,
+        progress: &(dyn Fn(u64) + Sync),
+    ) -> Result<(Arc<Self>, Recovered), LogError> {
         let (manifest, recovered) = match Manifest::open(&*disk)? {
             None => {
                 // What somebody has left who did not get to the end.
@@ -157,7 +172,7 @@ impl Log {
                 (Manifest::create(&*disk)?, Recovered::default())
             }
             Some((generation, contents)) => {
-                let recovered = recovery::recover(&*disk, &contents, config.threads, config.fault)?;
+                let recovered = recovery::recover(&*disk, &contents, config.threads, config.fault, progress)?;
                 let mut manifest = Manifest::reopen(&*disk, generation, contents.clone())?;
                 // What was not durable now is not to be so ever.
                 let limit = |segment: &Segment| Segment {
@@ -312,9 +327,10 @@ impl Log {
 
     /// Writes what is in a worker's buffer.
     fn write(&self, writer: &Writer, output: &mut Output) -> Result<(), LogError> {
-        let Buffer { blocks, mut bytes } = std::mem::take(&mut *writer.buffer.lock());
+        let spare = std::mem::take(&mut output.spare);
+        let Buffer { mut blocks, mut bytes } = std::mem::replace(&mut *writer.buffer.lock(), spare);
         let ends = blocks.iter().skip(1).map(|&(start, _)| start).chain([bytes.len()]).collect::<Vec<_>>();
-        for ((start, epoch), end) in blocks.into_iter().zip(ends) {
+        for ((start, epoch), end) in blocks.drain(..).zip(ends) {
             let block = &mut bytes[start..end];
             let length = block.len() as u64;
             if output.open.as_ref().is_none_or(|open| !open.has_room(length)) {
@@ -332,6 +348,8 @@ impl Log {
             self.last_written.fetch_max(epoch, Ordering::Relaxed);
             self.bytes.fetch_add(length, Ordering::Relaxed);
         }
+        bytes.clear();
+        output.spare = Buffer { blocks, bytes };
         Ok(())
     }
 
@@ -465,6 +483,22 @@ impl Log {
         self.bytes.load(Ordering::Relaxed)
     }
 }
+
+/// For [`Log::serve`]: moves the epoch on, if that is possible, and gives the workers a moment to be seen in it; the last epoch in which no
+/// transaction commits any more.
+pub fn settle<M: Machine>(epochs: &Epochs<M>) -> u64 {
+    epochs.try_advance();
+    let began = Instant::now();
+    // Who runs transactions is seen at the next, which takes microseconds, unless it has lost its core.
+    while epochs.oldest() < epochs.current() && began.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_micros(50));
+    }
+    // Who is seen in an epoch has seen the end of those before.
+    epochs.oldest() - 1
+}
+
+/// How long is waited for workers to be seen in a new epoch.
+const PATIENCE: Duration = Duration::from_millis(2);
 
 /// A worker's part of a log.
 struct WorkerLog {

@@ -129,9 +129,10 @@ pub(crate) fn recover(
     contents: &Contents,
     threads: usize,
     fault: Option<Fault>,
+    progress: &(dyn Fn(u64) + Sync),
 ) -> Result<Recovered, LogError> {
     let began = Instant::now();
-    let All { tables, mut report, last_epoch } = read_all(disk, contents, threads, fault)?;
+    let All { tables, mut report, last_epoch } = read_all(disk, contents, threads, fault, progress)?;
     let tables = (0..).zip(&contents.tables).zip(tables).map(|((number, schema), shards)| {
         let known = shards.into_iter().flatten().filter(|(_, known)| known.is_there());
         let rows = known.map(|(key, known)| (key, known.row)).collect();
@@ -150,6 +151,7 @@ pub(crate) fn read_all(
     contents: &Contents,
     threads: usize,
     fault: Option<Fault>,
+    progress: &(dyn Fn(u64) + Sync),
 ) -> Result<All, LogError> {
     let shards = || (0..SHARDS).map(|_| Mutex::new(Rows::default())).collect::<Vec<_>>();
     let tables: Vec<_> = contents.tables.iter().map(|_| shards()).collect();
@@ -158,7 +160,7 @@ pub(crate) fn read_all(
     let read_files = || -> Result<(), LogError> {
         // Relaxed: each number once.
         while let Some(segment) = contents.segments.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let (found, last_epoch) = read_segment(disk, contents, segment, |mut write| {
+            let (found, last_epoch) = read_segment(disk, contents, segment, |_, mut write| {
                 if fault == Some(Fault::ForgetDeletions) && write.row.is_none() {
                     return;
                 }
@@ -180,6 +182,7 @@ pub(crate) fn read_all(
                 known.apply(&write, schema);
             })?;
             let (all, last) = &mut *report.lock();
+            progress(found.bytes);
             all.files += 1;
             all.bytes += found.bytes;
             all.transactions += found.transactions;
@@ -210,7 +213,7 @@ pub(crate) fn read_segment(
     disk: &dyn Disk,
     contents: &Contents,
     segment: &Segment,
-    mut visit: impl FnMut(Write<'_>),
+    mut visit: impl FnMut(u64, Write<'_>),
 ) -> Result<(Report, u64), LogError> {
     let place = disk.place(&segment.name());
     let file = disk.open(&segment.name(), false).map_err(|error| match error.kind() {
@@ -237,7 +240,7 @@ pub(crate) fn read_segment(
         let transactions = format::read_body(block.epoch, block.body, &contents.tables, |write| {
             records += 1;
             if counts {
-                visit(write);
+                visit(block.epoch, write);
             }
         });
         let transactions = transactions.map_err(|why| damaged(offset, why.to_owned()))?;

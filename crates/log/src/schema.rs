@@ -37,7 +37,7 @@ impl Schema {
     }
 
     pub(crate) fn all_groups(&self) -> Groups {
-        (0..self.groups.len() as u32).fold(Groups::NONE, |all, group| all.union(Groups::of(group)))
+        Groups::first(self.groups.len())
     }
 
     pub(crate) fn is_whole(&self, groups: Groups) -> bool {

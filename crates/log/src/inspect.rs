@@ -1,0 +1,123 @@
+//! Looking into a log without changing it.
+
+use std::fmt;
+use std::ops::ControlFlow;
+
+use contend_engine::Groups;
+
+use crate::disk::Disk;
+use crate::error::LogError;
+use crate::format::Write;
+use crate::manifest::{self, Contents, Manifest, Segment};
+use crate::recovery::{self, Recovered};
+use crate::schema::Schema;
+
+/// A file of a log.
+#[derive(Clone, Debug)]
+pub struct LogFile {
+    /// Its number.
+    pub number: u64,
+    /// Its name.
+    pub name: String,
+    /// How many of its bytes count.
+    pub bytes: u64,
+    /// The epochs of its first block and of its last.
+    pub blocks: Option<(u64, u64)>,
+    /// Blocks of later epochs do not count.
+    pub last_epoch: u64,
+}
+
+impl LogFile {
+    fn of(segment: &Segment) -> Self {
+        let Segment { number, bytes, last_epoch, blocks, .. } = *segment;
+        LogFile { number, name: segment.name(), bytes, blocks, last_epoch }
+    }
+
+    /// What it has, in words.
+    pub fn describe(&self) -> String {
+        match self.blocks {
+            None => "of a checkpoint".to_owned(),
+            Some((first, last)) if last > self.last_epoch => {
+                format!("epochs {first} to {last}, of which those after {} were not durable", self.last_epoch)
+            }
+            Some((first, last)) => format!("epochs {first} to {last}"),
+        }
+    }
+}
+
+/// What a log has.
+#[derive(Clone, Debug)]
+pub struct Inspection {
+    /// All that was committed up to this epoch is durable.
+    pub epoch: u64,
+    /// The tables, by their numbers.
+    pub tables: Vec<Schema>,
+    /// The files.
+    pub files: Vec<LogFile>,
+}
+
+fn contents(disk: &dyn Disk) -> Result<Contents, LogError> {
+    match Manifest::open(disk)? {
+        Some((_, contents)) => Ok(contents),
+        None => Err(LogError::NoLog { place: disk.place("") }),
+    }
+}
+
+/// What a log has.
+///
+/// # Errors
+/// There is none, or it can't be read.
+pub fn inspect(disk: &dyn Disk) -> Result<Inspection, LogError> {
+    let Contents { epoch, tables, segments } = contents(disk)?;
+    Ok(Inspection { epoch, tables, files: segments.iter().map(LogFile::of).collect() })
+}
+
+/// Reads all that is durable, with so many threads, as [`crate::Log::open`] does; `progress` is told of bytes that were read.
+///
+/// # Errors
+/// There is no log, or what was acknowledged is not there.
+pub fn recover(disk: &dyn Disk, threads: usize, progress: &(dyn Fn(u64) + Sync)) -> Result<Recovered, LogError> {
+    recovery::recover(disk, &contents(disk)?, threads, None, progress)
+}
+
+/// A write of a row, to be printed.
+#[derive(Debug)]
+pub struct Shown<'a> {
+    write: Write<'a>,
+    schema: &'a Schema,
+}
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Shown { write: Write { key, stamp, row, .. }, schema } = self;
+        write!(f, "{} {:x?} stamp {}:", schema.name, &key[..schema.key_words], stamp.0)?;
+        let Some((groups, row)) = row else { return write!(f, " deleted") };
+        for group in groups.common(schema.all_groups()) {
+            let words = schema.words(Groups::of(group as u32)).flat_map(|words| &row[words]);
+            let words: Vec<_> = words.map(|word| format!("{word:x}")).collect();
+            write!(f, " group {group} = {}", words.join(" "))?;
+        }
+        Ok(())
+    }
+}
+
+/// Visits every write of a file that counts, with its epoch (0: of a checkpoint), until the visitor has seen enough.
+///
+/// # Errors
+/// The file is not there, or not as it was.
+pub fn writes(
+    disk: &dyn Disk,
+    file: u64,
+    mut visit: impl FnMut(u64, Shown<'_>) -> ControlFlow<()>,
+) -> Result<(), LogError> {
+    let contents = contents(disk)?;
+    let Some(segment) = contents.segments.iter().find(|segment| segment.number == file) else {
+        return Err(LogError::Missing { place: disk.place(&manifest::name(file)) });
+    };
+    let mut enough = false;
+    recovery::read_segment(disk, &contents, segment, |epoch, write| {
+        let schema = &contents.tables[write.table as usize];
+        enough = enough || visit(epoch, Shown { write, schema }).is_break();
+    })?;
+    Ok(())
+}
