@@ -40,6 +40,10 @@ pub(crate) enum Command {
     Plot(PlotArgs),
     /// Judge a history: is it serializable, and if not, why?
     Check(CheckArgs),
+    /// Recover a database from its folder: read what is durable, say what there is, and take a checkpoint of it.
+    Recover(RecoverArgs),
+    /// Look into a log.
+    Log(LogArgs),
     /// Measure what this machine can do at best.
     Bench(BenchArgs),
 }
@@ -114,6 +118,9 @@ pub(crate) struct RunArgs {
     /// Prove the protocol right on this workload first
     #[arg(long)]
     verify: bool,
+    /// The folder of the log, with --set log=epoch [default: one that is removed after the run]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
     /// Record who read and wrote what, judge it, and write it to this file as JSON lines; the run ends after 200,000 transactions
     #[arg(long, value_name = "FILE")]
     pub(crate) history: Option<PathBuf>,
@@ -226,6 +233,36 @@ pub(crate) struct CheckArgs {
     /// As JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RecoverArgs {
+    /// The folder of the database
+    pub(crate) dir: PathBuf,
+    /// Only look whether all is there that was acknowledged; change nothing
+    #[arg(long)]
+    pub(crate) check: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LogArgs {
+    #[command(subcommand)]
+    pub(crate) log: LogCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LogCommand {
+    /// Print what a log has: tables, files, and every write that counts
+    Dump(DumpArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DumpArgs {
+    /// The folder of the database
+    pub(crate) dir: PathBuf,
+    /// At most so many writes [default: all]
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: Option<u64>,
 }
 
 #[derive(Debug, Args)]
@@ -416,6 +453,7 @@ impl RunArgs {
                 return Err(UserError(format!("the result file compares {protocols}: choose one by --protocol")));
             }
         }
+        config.dir = self.dir.clone().or(config.dir);
         config.verify = self.verify || self.measure.from.is_some() && config.verify;
         Ok(config)
     }

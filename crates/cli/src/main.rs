@@ -46,6 +46,8 @@ fn main() -> ExitCode {
         Command::Sweep(args) => cmd::sweep::sweep(&args),
         Command::Plot(args) => cmd::sweep::plot(&args),
         Command::Check(args) => cmd::check::run(&args),
+        Command::Recover(args) => cmd::log::recover(&args),
+        Command::Log(args) => cmd::log::log(&args),
         Command::Bench(args) => cmd::bench::run(&args),
     };
     match outcome {

@@ -114,6 +114,7 @@ pub(crate) fn result(result: &ResultFile) -> String {
     text += &format!("{table}\n");
     text += &kinds(result);
     text += &versions(result);
+    text += &logs(result);
     text += &breakdowns(result);
     text += &simulations(result);
     for entry in &result.protocols {
@@ -156,6 +157,25 @@ fn versions(result: &ResultFile) -> String {
         rows += 1;
     }
     for column in 1..=VERSION_COLUMNS.len() {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    if rows == 0 { String::new() } else { format!("{table}\n") }
+}
+
+/// What the log did, of protocols that have one.
+fn logs(result: &ResultFile) -> String {
+    let mut table = table(["protocol", "log bytes of a commit", "durable after p50", "p99", "at the latest"]);
+    let mut rows = 0;
+    for entry in &result.protocols {
+        let Some(log) = entry.measured.as_ref().and_then(|measured| measured.log.as_ref()) else { continue };
+        let times = [log.durable_ns_p50, log.durable_ns_p99, log.durable_ns_max].map(show_ns);
+        let bytes = format!("{:.1}", log.bytes_per_commit);
+        table.add_row([entry.protocol.clone(), bytes].into_iter().chain(times));
+        rows += 1;
+    }
+    for column in 1..5 {
         if let Some(column) = table.column_mut(column) {
             column.set_cell_alignment(CellAlignment::Right);
         }

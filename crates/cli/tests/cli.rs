@@ -386,6 +386,45 @@ fn a_sweep_keeps_its_points_and_is_drawn_again() {
     refuses(&["sweep", "no-such.toml"], &["no-such.toml"]);
 }
 
+/// A run whose commits are durable; its log is recovered, printed, and in nobody's way.
+#[test]
+fn a_log_is_written_recovered_and_printed() {
+    let folder = TempDir::new().expect("a folder");
+    let run = |arguments: &[&str]| contend(folder.path(), arguments);
+    let durable = with_short(&["run", "ycsb-b", "--protocol", "mvcc", "--set", "log=epoch", "--dir", "log"]);
+    let output = run(&durable);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let shown = text(&output.stdout);
+    assert!(shown.contains("log bytes of a commit") && shown.contains("durable after p50"), "{shown}");
+    let again = run(&durable);
+    assert_eq!(again.status.code(), Some(2));
+    assert!(text(&again.stderr).contains("log has a log already"), "{}", text(&again.stderr));
+    for arguments in [&["recover", "log", "--check"][..], &["recover", "log"], &["recover", "log"]] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        assert!(text(&output.stdout).starts_with("recovered 1000 rows up to epoch "), "{}", text(&output.stdout));
+    }
+    let output = run(&["log", "dump", "log", "--limit", "3"]);
+    let dump = text(&output.stdout);
+    assert!(dump.contains("table 0 'usertable': keys of 1 words") && dump.contains("of a checkpoint"), "{dump}");
+    assert_eq!(dump.lines().filter(|line| line.starts_with("  epoch ")).count(), 3, "{dump}");
+    // Damage is named.
+    let name = dump.lines().find(|line| line.contains("of a checkpoint")).and_then(|line| line.split(':').next());
+    let path = folder.path().join(name.expect("a file"));
+    let mut bytes = std::fs::read(&path).expect("a file");
+    bytes[100] ^= 1;
+    std::fs::write(&path, bytes).expect("a file of one's own");
+    let output = run(&["recover", "log", "--check"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("is damaged at byte 32: the checksum is wrong"), "{}", text(&output.stderr));
+    refuses(&["recover", "no-such-folder"], &["can't open no-such-folder"]);
+    refuses(&["log", "dump", "no-such-folder"], &["can't open no-such-folder"]);
+    refuses(&["run", "--set", "log=always"], &["log", "always", "off, epoch"]);
+    refuses(&["run", "--dir", "log"], &["--dir", "--set log=epoch"]);
+    refuses(&["run", "--machine", "abyss:4", "--set", "log=epoch"], &["log=epoch", "native"]);
+    refuses(&["run", "--set", "log=epoch", "--dir", "/proc/none"], &["can't create /proc/none"]);
+}
+
 /// Every experiment of the repository can be read, and its ids are those of its file.
 #[test]
 fn the_experiments_of_the_repository_are_valid() {

@@ -13,8 +13,8 @@ use crate::config::{Entrant, LabError, RunConfig};
 use crate::environment;
 use crate::recording::Recorded;
 use crate::result::{
-    Breakdown, Check, Environment, KindResult, Measured, ProtocolResult, ResultFile, SCHEMA_VERSION, SimulationResult,
-    Spread, Verification, Versions, Window,
+    Breakdown, Check, Environment, KindResult, LogResult, Measured, ProtocolResult, ResultFile, SCHEMA_VERSION,
+    SimulationResult, Spread, Verification, Versions, Window,
 };
 use crate::verify::{verify, verify_history};
 use crate::watch::{Observer, Stop};
@@ -47,6 +47,8 @@ struct Entry {
     /// Windows so far, and what happened in all of them. Not each window's own tally: there may be thousands.
     windows: Vec<Window>,
     total: Tally,
+    /// Bytes that were written to the log in the windows, if there is one.
+    log_bytes: Option<u64>,
     simulation: Option<Simulation>,
     check: Option<Check>,
 }
@@ -266,6 +268,7 @@ impl Entry {
             windows: Vec::new(),
             total: Tally::default(),
             simulation: None,
+            log_bytes: None,
             check: None,
         })
     }
@@ -296,6 +299,9 @@ impl Entry {
         let throughput_tps = commits as f64 / count.seconds;
         self.windows.push(Window { round, seconds: count.seconds, commits, aborts, throughput_tps });
         self.total.add(&count.tally);
+        if let Some(bytes) = count.log_bytes {
+            *self.log_bytes.get_or_insert(0) += bytes;
+        }
         if let Some(window) = &count.simulation {
             let all = self.simulation.get_or_insert_default();
             all.statistics.add(&window.statistics);
@@ -380,12 +386,24 @@ impl Entry {
             memory_bytes: bed.bytes(),
             memory_bytes_per_record: self.loaded_bytes as f64 / bed.load_units().max(1) as f64,
             versions: versions(&**bed),
+            log: self.log_bytes.map(|bytes| log_result(bytes, total)),
             load_seconds: self.load_seconds,
             recorded: was_recorded,
             breakdown: breakdown(total, due(config, seconds)),
             simulation: self.simulation.map(simulation_result),
             windows: windows.clone(),
         })
+    }
+}
+
+/// What the log did in the windows.
+fn log_result(bytes: u64, total: &Tally) -> LogResult {
+    let durable = &total.durable;
+    LogResult {
+        bytes_per_commit: bytes as f64 / total.commits().max(1) as f64,
+        durable_ns_p50: durable.value_at_quantile(0.5),
+        durable_ns_p99: durable.value_at_quantile(0.99),
+        durable_ns_max: durable.max(),
     }
 }
 

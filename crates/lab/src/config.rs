@@ -1,6 +1,7 @@
 //! What is to be run, and what is wrong with it.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use contend_engine::{EngineOptions, IndexKind, Info, OptionSpec, Options, Protocol};
 use contend_machine::{Native, available_cores};
@@ -10,6 +11,7 @@ use contend_sim::{ChipOptions, Preset};
 use contend_workloads::{Declares, Workload, WorkloadInfo, WorkloadVisitor, all_workloads, with_workload};
 use serde::{Deserialize, Serialize};
 
+use crate::durable::{LogMode, LogOptions};
 use crate::machine::{ChipConfig, MachineChoice, NATIVE, SimulationOptions};
 use crate::memory::{available_bytes, show_bytes};
 
@@ -55,6 +57,9 @@ pub struct RunConfig {
     pub verify_transactions: u64,
     /// Whether it is said where the time went. Always so on a simulated chip.
     pub breakdown: bool,
+    /// The folder of the log, if there is one, of a single protocol; none: one that is removed when the run is over.
+    #[serde(default)]
+    pub dir: Option<PathBuf>,
     /// Options that differ from the defaults: what `--set` sets.
     pub settings: BTreeMap<String, String>,
 }
@@ -75,6 +80,7 @@ impl Default for RunConfig {
             verify: true,
             verify_transactions: 20_000,
             breakdown: false,
+            dir: None,
             settings: BTreeMap::new(),
         }
     }
@@ -146,6 +152,11 @@ pub fn engine_specs() -> Vec<OptionSpec> {
     EngineOptions::specs()
 }
 
+/// The options of the log.
+pub fn log_specs() -> Vec<OptionSpec> {
+    LogOptions::specs()
+}
+
 /// The options of a simulated chip.
 pub fn simulation_specs() -> Vec<OptionSpec> {
     SimulationOptions::specs()
@@ -153,7 +164,7 @@ pub fn simulation_specs() -> Vec<OptionSpec> {
 
 /// The options that an entry of a comparison may have besides its protocol's.
 fn common_specs() -> Vec<OptionSpec> {
-    [retry_specs(), engine_specs()].concat()
+    [retry_specs(), engine_specs(), log_specs()].concat()
 }
 
 /// One entry of a comparison: a protocol with its options.
@@ -293,6 +304,14 @@ impl RunConfig {
             };
             options::<RetryOptions>(&[], &entrant.settings).map_err(of_entry)?;
             options::<EngineOptions>(&[], &entrant.settings).map_err(of_entry)?;
+            let log = options::<LogOptions>(&[], &entrant.settings).map_err(of_entry)?;
+            if log.mode != LogMode::Off && self.chip.is_some() {
+                return Err(of_entry(LabError::BadInput("log=epoch needs files, and so the machine 'native'".into())));
+            }
+            if self.dir.is_some() && (log.mode == LogMode::Off || entrants.len() > 1) {
+                let why = "the folder of a log (--dir) is that of one protocol, with --set log=epoch";
+                return Err(LabError::BadInput(why.into()));
+            }
             let check = CheckProtocol(&entrant.settings);
             with_protocol::<Native, _>(&entrant.protocol, check).expect("a registered name").map_err(of_entry)?;
         }

@@ -9,6 +9,7 @@
 mod bed;
 pub mod compare;
 pub mod config;
+pub mod durable;
 mod environment;
 pub mod experiment;
 pub mod explore;

@@ -121,6 +121,8 @@ pub struct Measured {
     pub memory_bytes_per_record: f64,
     /// What became of old versions; none of protocols that keep none.
     pub versions: Option<Versions>,
+    /// What the log did; none, if there was none.
+    pub log: Option<LogResult>,
     /// How long loading took.
     pub load_seconds: f64,
     /// Whether a history was recorded meanwhile, which makes transactions slower.
@@ -156,6 +158,19 @@ pub struct KindResult {
     pub latency_ns_p999: u64,
     /// The longest that was seen.
     pub latency_ns_max: u64,
+}
+
+/// What a log did in the measured windows.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LogResult {
+    /// Bytes that were written, of each transaction that committed.
+    pub bytes_per_commit: f64,
+    /// Half of the transactions were durable so many nanoseconds after they began, or sooner; one in 16 is timed.
+    pub durable_ns_p50: u64,
+    /// 99 of 100 were.
+    pub durable_ns_p99: u64,
+    /// The longest that was seen.
+    pub durable_ns_max: u64,
 }
 
 /// What became of old versions, from loading to the end of the run.

@@ -1,7 +1,7 @@
 //! `contend list`.
 
 use contend_engine::OptionSpec;
-use contend_lab::config::{engine_specs, retry_specs, simulation_specs};
+use contend_lab::config::{engine_specs, log_specs, retry_specs, simulation_specs};
 use contend_lab::machine::machines;
 use contend_machine::Native;
 use contend_protocols::all_protocols;
@@ -75,6 +75,7 @@ fn all_options(protocol: Option<&str>) -> Vec<(String, OptionSpec)> {
     }
     add("any", retry_specs());
     add("any", engine_specs());
+    add("any", log_specs());
     add("simulated chips", simulation_specs());
     match protocol {
         None => options,

@@ -5,6 +5,7 @@ pub(crate) mod check;
 pub(crate) mod compare;
 pub(crate) mod explore;
 pub(crate) mod list;
+pub(crate) mod log;
 pub(crate) mod run;
 pub(crate) mod sweep;
 

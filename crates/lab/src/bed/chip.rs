@@ -150,7 +150,7 @@ impl<P: Control<Simulated>, W: Workload<Simulated>> Driver<P, W> for OnChip<P, W
             host_seconds: started.elapsed().as_secs_f64(),
         };
         self.check_stuck(world)?;
-        Ok(Count { seconds: (self.time - begin) as f64 / hertz, tally, simulation: Some(simulation) })
+        Ok(Count { seconds: (self.time - begin) as f64 / hertz, tally, simulation: Some(simulation), log_bytes: None })
     }
 
     fn settle(&mut self, world: &mut World<P, W, Simulated>) -> Result<(), LabError> {

@@ -68,6 +68,8 @@ pub(crate) struct Count {
     pub(crate) seconds: f64,
     pub(crate) tally: Tally,
     pub(crate) simulation: Option<Simulation>,
+    /// Bytes that were written to the log, if there is one.
+    pub(crate) log_bytes: Option<u64>,
 }
 
 /// A loaded or loadable test bed.

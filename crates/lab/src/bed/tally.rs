@@ -18,8 +18,7 @@ pub(crate) struct KindCount {
 
 impl KindCount {
     pub(crate) fn new() -> Self {
-        let latencies = Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3).expect("valid bounds");
-        KindCount { commits: 0, aborts: AbortCounts::default(), latencies }
+        KindCount { commits: 0, aborts: AbortCounts::default(), latencies: histogram() }
     }
 
     pub(crate) fn add(&mut self, other: &KindCount) {
@@ -34,10 +33,16 @@ impl KindCount {
     }
 }
 
+fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3).expect("valid bounds")
+}
+
 /// What happened, by type of transaction in the workload's order, and where the time went.
 #[derive(Clone, Debug)]
 pub(crate) struct Tally {
     pub(crate) kinds: Vec<KindCount>,
+    /// From the beginning to when it was durable, of transactions that were timed, in nanoseconds.
+    pub(crate) durable: Histogram<u64>,
     /// Of tries that committed.
     pub(crate) useful: PhaseTimes,
     /// Of tries that were aborted, and of what came between an abort and the next try.
@@ -52,12 +57,18 @@ impl Default for Tally {
 
 impl Tally {
     pub(crate) fn new(kinds: usize) -> Self {
-        Tally { kinds: vec![KindCount::new(); kinds], useful: [0; Phase::COUNT], aborted: [0; Phase::COUNT] }
+        Tally {
+            kinds: vec![KindCount::new(); kinds],
+            durable: histogram(),
+            useful: [0; Phase::COUNT],
+            aborted: [0; Phase::COUNT],
+        }
     }
 
     pub(crate) fn add(&mut self, other: &Tally) {
         self.kinds.resize_with(other.kinds.len().max(self.kinds.len()), KindCount::new);
         self.kinds.iter_mut().zip(&other.kinds).for_each(|(sum, kind)| sum.add(kind));
+        self.durable.add(&other.durable).expect("histograms of equal bounds");
         let add =
             |sum: &mut PhaseTimes, times: &PhaseTimes| sum.iter_mut().zip(times).for_each(|(sum, time)| *sum += time);
         add(&mut self.useful, &other.useful);

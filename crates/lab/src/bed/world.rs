@@ -1,18 +1,21 @@
 //! Engine, workload and workers.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use contend_engine::journal::Journals;
 use contend_engine::{
     Abort, AbortReason, Control, Engine, EngineConfig, EngineOptions, Info, Transaction, VersionCounts, Worker,
 };
+use contend_log::{Log, LogJournals};
 use contend_machine::Machine;
 use contend_protocols::method::{Backoff, Retry, RetryOptions};
 use contend_workloads::{Checked, Violation, Workload};
 
 use super::{Bed, Count, Driver, Purpose, Span, Tally};
 use crate::config::{LabError, RunConfig, options, values};
+use crate::durable::{LogMode, LogOptions, RunLog};
 use crate::recording::{Recorded, recorded};
 use crate::watch::Stop;
 
@@ -29,6 +32,8 @@ pub(crate) struct World<P: Control<M>, W: Workload<M>, M: Machine> {
     pub(crate) purpose: Purpose,
     protocol_options: BTreeMap<String, String>,
     workload_options: BTreeMap<String, String>,
+    /// After the workers, whose last commits are flushed when it goes.
+    log: Option<RunLog>,
 }
 
 /// What one worker runs with, from window to window.
@@ -38,6 +43,9 @@ pub(crate) struct Slot<P: Control<M>, W: Workload<M>, M: Machine> {
     input: W::Input,
     retry: Retry<M>,
     drawn: u64,
+    log: Option<Arc<Log>>,
+    /// Of transactions that were timed and are not durable yet: their epochs, and when they began.
+    waiting: VecDeque<(u64, u64)>,
 }
 
 /// A bed, by its types.
@@ -72,6 +80,8 @@ impl<P: Control<M>, W: Workload<M>, M: Machine> World<P, W, M> {
         let engine_options = options::<EngineOptions>(&[], settings)?;
         all_options.extend(values(&retry_options));
         all_options.extend(values(&engine_options));
+        let log_options = options::<LogOptions>(&[], settings)?;
+        all_options.extend(values(&log_options));
         // Threads that share a core, so that transactions overlap there too; a chip has cores enough.
         let overlapping = purpose == Purpose::Verify && config.chip.is_none();
         let threads = if overlapping { config.threads.max(4) } else { config.threads };
@@ -84,8 +94,23 @@ impl<P: Control<M>, W: Workload<M>, M: Machine> World<P, W, M> {
             options: engine_options,
             ..defaults
         };
-        let engine = Engine::new(protocol, engine_config);
+        let engine_config = match log_options.mode {
+            LogMode::Off => engine_config,
+            LogMode::Epoch => EngineConfig { epoch_ms: log_options.epoch_ms, ..engine_config },
+        };
+        let mut log = match log_options.mode {
+            LogMode::Off => None,
+            LogMode::Epoch => {
+                let own = config.dir.as_deref().filter(|_| purpose != Purpose::Verify);
+                Some(RunLog::create(&log_options, engine_config.workers_max, own)?)
+            }
+        };
+        let journals = log.as_ref().map(|log| Arc::new(LogJournals(Arc::clone(&log.log))) as Arc<dyn Journals<M>>);
+        let engine = Engine::with_journals(protocol, engine_config, journals);
         let workload = Arc::new(W::create(&workload_options, config.index_kind(), &engine));
+        if let Some(log) = &mut log {
+            log.begin(&engine, log_options.epoch_ms)?;
+        }
         let backoff = Backoff::new(retry_options, threads);
         let slots = (0..threads).map(|number| Slot {
             worker: engine.worker().expect("fewer threads than workers"),
@@ -93,10 +118,12 @@ impl<P: Control<M>, W: Workload<M>, M: Machine> World<P, W, M> {
             input: W::Input::default(),
             retry: backoff.retry(number, config.seed.wrapping_add(number as u64)),
             drawn: 0,
+            log: log.as_ref().map(|log| Arc::clone(&log.log)),
+            waiting: VecDeque::new(),
         });
         let slots = slots.collect();
         let workload_options = values(&workload_options);
-        Ok(World { slots, engine, workload, purpose, protocol_options: all_options, workload_options })
+        Ok(World { slots, engine, workload, purpose, protocol_options: all_options, workload_options, log })
     }
 }
 
@@ -111,7 +138,7 @@ impl<P: Control<M>, W: Workload<M>, M: Machine> Slot<P, W, M> {
         over: impl Fn() -> bool,
         mut execute: impl FnMut(&W, &mut Transaction<'_, P, M>, &mut W::Client, &W::Input) -> Result<(), Abort>,
     ) -> Result<(), AbortReason> {
-        let Slot { worker, client, input, retry, drawn } = self;
+        let Slot { worker, client, input, retry, drawn, log, waiting } = self;
         let nanoseconds = 1e9 / M::cycles_per_second();
         let end = worker.commits().saturating_add(share);
         while !over() && worker.commits() < end {
@@ -146,6 +173,15 @@ impl<P: Control<M>, W: Workload<M>, M: Machine> Slot<P, W, M> {
             if timed {
                 let taken = (M::now().wrapping_sub(start) as f64 * nanoseconds) as u64;
                 tally.borrow_mut().kinds[kind].latencies.saturating_record(taken.max(1));
+                if let Some(log) = log {
+                    waiting.push_back((worker.committed_in(), start));
+                    let (durable, now) = (log.durable(), M::now());
+                    while let Some(&(_, start)) = waiting.front().filter(|(epoch, _)| *epoch <= durable) {
+                        waiting.pop_front();
+                        let taken = (now.wrapping_sub(start) as f64 * nanoseconds) as u64;
+                        tally.borrow_mut().durable.saturating_record(taken.max(1));
+                    }
+                }
             }
         }
         Ok(())
@@ -178,7 +214,15 @@ impl<P: Control<D::Machine>, W: Workload<D::Machine>, D: Driver<P, W>> Bed for T
     }
 
     fn run(&mut self, span: Span, stop: &Stop, tick: &dyn Fn(f64)) -> Result<Count, LabError> {
-        self.driver.run(&mut self.world, span, stop, tick)
+        // What waited at the end of the last window has waited for the time between, too.
+        self.world.slots.iter_mut().for_each(|slot| slot.waiting.clear());
+        let before = self.world.log.as_ref().map(|log| log.log.bytes());
+        let mut count = self.driver.run(&mut self.world, span, stop, tick)?;
+        if let (Some(log), Some(before)) = (&self.world.log, before) {
+            let last = self.world.slots.iter().map(|slot| slot.worker.committed_in()).max();
+            count.log_bytes = Some(log.bytes_up_to(last.unwrap_or(0))? - before);
+        }
+        Ok(count)
     }
 
     fn settle(&mut self) -> Result<(), LabError> {

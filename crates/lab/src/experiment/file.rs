@@ -11,7 +11,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::X;
-use crate::config::{LabError, RunConfig, engine_specs, retry_specs, simulation_specs};
+use crate::config::{LabError, RunConfig, engine_specs, log_specs, retry_specs, simulation_specs};
 use crate::micro::Micro;
 
 /// An experiment.
@@ -335,6 +335,7 @@ fn known_options(micro: Option<Micro>) -> Vec<OptionSpec> {
     }
     all.extend(retry_specs());
     all.extend(engine_specs());
+    all.extend(log_specs());
     let of_workloads = all_workloads::<Native>().into_iter().flat_map(|(_, specs)| specs);
     let of_protocols = all_protocols::<Native>().into_iter().flat_map(|(_, specs)| specs);
     for spec in of_workloads.chain(of_protocols) {

@@ -1,0 +1,91 @@
+//! `contend recover` and `contend log`.
+
+use std::io::{self, BufWriter, Write as _};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use contend_log::{Directory, Disk, Log, LogConfig, inspect};
+
+use crate::args::{DumpArgs, LogArgs, LogCommand, RecoverArgs};
+use crate::progress::Bars;
+use crate::{Status, UserError, show};
+
+/// Bytes of a step of the bar.
+const STEP: u64 = 1 << 20;
+
+pub(crate) fn recover(args: &RecoverArgs) -> Result<Status, UserError> {
+    let directory = Arc::new(Directory::existing(&args.dir)?);
+    let bytes = inspect::inspect(&*directory)?.files.iter().map(|file| file.bytes).sum::<u64>();
+    let bars = Bars::default();
+    let observer: &(dyn contend_lab::Observer + Sync) = &bars;
+    observer.begin("reading the log", bytes.div_ceil(STEP));
+    let read = std::sync::atomic::AtomicU64::new(0);
+    let progress = |more: u64| {
+        // Relaxed: a count.
+        let before = read.fetch_add(more, std::sync::atomic::Ordering::Relaxed);
+        observer.advance((before + more) / STEP - before / STEP);
+    };
+    if args.check {
+        let recovered = inspect::recover(&*directory, LogConfig::default().threads, &progress)?;
+        observer.end();
+        show::print(&format!("{}\nnothing was changed\n", recovered.report))?;
+        return Ok(Status::Good);
+    }
+    let (log, recovered) = Log::open_with(directory, LogConfig { workers: 1, ..LogConfig::default() }, &progress)?;
+    observer.end();
+    show::print(&format!("{}\n", recovered.report))?;
+    let checkpoint = log.checkpoint_by_hand()?;
+    let (files, replaced) = checkpoint.replaced;
+    show::print(&format!(
+        "checkpoint: {} rows, {} bytes, in the place of {files} files of {replaced} bytes, in {:.3} s\n",
+        checkpoint.rows, checkpoint.bytes, checkpoint.seconds
+    ))?;
+    Ok(Status::Good)
+}
+
+pub(crate) fn log(args: &LogArgs) -> Result<Status, UserError> {
+    let LogCommand::Dump(DumpArgs { dir, limit }) = &args.log;
+    let directory = Directory::existing(dir)?;
+    let found = inspect::inspect(&directory)?;
+    let mut out = BufWriter::new(io::stdout().lock());
+    let outcome = (|| -> Result<(), DumpError> {
+        writeln!(out, "durable up to epoch {}", found.epoch)?;
+        for (number, schema) in found.tables.iter().enumerate() {
+            writeln!(out, "table {number} '{}': {schema}", schema.name)?;
+        }
+        let mut left = limit.unwrap_or(u64::MAX);
+        for file in &found.files {
+            writeln!(out, "{}: {} bytes, {}", directory.place(&file.name), file.bytes, file.describe())?;
+            let mut failure = None;
+            inspect::writes(&directory, file.number, |epoch, write| {
+                if left == 0 {
+                    return ControlFlow::Break(());
+                }
+                left -= 1;
+                match writeln!(out, "  epoch {epoch} {write}") {
+                    Ok(()) => ControlFlow::Continue(()),
+                    Err(error) => {
+                        failure = Some(error);
+                        ControlFlow::Break(())
+                    }
+                }
+            })?;
+            failure.map_or(Ok(()), Err)?;
+        }
+        Ok(out.flush()?)
+    })();
+    match outcome {
+        // Whoever has read as much as it wanted.
+        Err(DumpError::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Status::Good),
+        outcome => outcome.map(|()| Status::Good).map_err(UserError::from),
+    }
+}
+
+/// What can end a dump.
+#[derive(Debug, thiserror::Error)]
+enum DumpError {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error(transparent)]
+    Log(#[from] contend_log::LogError),
+}
