@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use contend_lab::crash::CrashConfig;
 use contend_lab::explore::ExploreConfig;
 use contend_lab::{ResultFile, RunConfig};
 
@@ -44,6 +45,11 @@ pub(crate) enum Command {
     Recover(RecoverArgs),
     /// Look into a log.
     Log(LogArgs),
+    /// Crash, recover, and look whether all is there that was acknowledged, and nothing without what it depends on.
+    ///
+    /// Each test is a few transactions in an interleaving of its own, with a log on a disk that fails: crashes at any point, torn sectors, writes in
+    /// another order, failed writes and synchronisations, a full disk. With every commit protocol, unless --set log=... names one.
+    CrashTest(CrashTestArgs),
     /// Measure what this machine can do at best.
     Bench(BenchArgs),
 }
@@ -155,6 +161,37 @@ pub(crate) struct ExploreArgs {
     /// Follow this schedule, once: which core makes how many steps, as in 0x5,1x3,0
     #[arg(long, value_name = "SCHEDULE", conflicts_with_all = ["schedules", "budget", "strategy"])]
     replay: Option<String>,
+    /// The index: hash or ordered [default: hash, unless the workload scans]
+    #[arg(long, value_name = "INDEX")]
+    index: Option<String>,
+    /// Set an option, see `contend list options`; may be repeated
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    settings: Vec<String>,
+    /// Write the results to this file as JSON, or to stdout (-), the table then going to stderr
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CrashTestArgs {
+    /// Protocols, separated by commas, or `all`; each may have options of its own, as in silo,silo+log=elr
+    #[arg(long, visible_alias = "protocols", value_name = "P", value_delimiter = ',', default_value = "all")]
+    protocol: Vec<String>,
+    /// Workloads, separated by commas, see `contend list workloads`
+    #[arg(long, visible_alias = "workloads", value_name = "W", value_delimiter = ',', default_value = "ycsb-a,tatp")]
+    workload: Vec<String>,
+    /// Tests of each protocol on each workload with each commit protocol
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    seeds: u64,
+    /// The first seed: of the interleaving, the workload, and what the disk does; each test has the next one
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Transactions of each core
+    #[arg(long, value_name = "T", default_value_t = 8)]
+    transactions: u64,
+    /// Cores, 1 to 16, besides one that flushes epochs
+    #[arg(long, value_name = "C", default_value_t = 3)]
+    cores: usize,
     /// The index: hash or ordered [default: hash, unless the workload scans]
     #[arg(long, value_name = "INDEX")]
     index: Option<String>,
@@ -385,7 +422,7 @@ fn add_settings(config: &mut RunConfig, settings: &[String]) -> Result<(), UserE
     Ok(())
 }
 
-/// The protocols that a list names.
+/// The names in a list.
 fn protocols(list: &[String]) -> Vec<String> {
     list.iter().map(|name| name.trim().to_string()).collect()
 }
@@ -397,19 +434,9 @@ impl ExploreArgs {
             [litmus] if litmus == "litmus" => {
                 contend_workloads::litmus::INFOS.iter().map(|info| info.name.to_string()).collect()
             }
-            chosen => chosen.iter().map(|name| name.trim().to_string()).collect(),
+            chosen => protocols(chosen),
         };
-        let of = |workload: String| {
-            let mut config = RunConfig {
-                workload,
-                protocols: protocols(&self.protocol),
-                index: self.index.clone(),
-                ..RunConfig::default()
-            };
-            add_settings(&mut config, &self.settings)?;
-            Ok(config)
-        };
-        workloads.into_iter().map(of).collect()
+        runs_of(workloads, &self.protocol, self.index.as_deref(), &self.settings)
     }
 
     /// How to explore.
@@ -425,6 +452,35 @@ impl ExploreArgs {
             seed: self.seed,
             replay: replay.map_err(|error| UserError(format!("--replay: {error}")))?,
         })
+    }
+}
+
+/// A configuration for each workload.
+fn runs_of(
+    workloads: Vec<String>,
+    list: &[String],
+    index: Option<&str>,
+    settings: &[String],
+) -> Result<Vec<RunConfig>, UserError> {
+    let of = |workload: String| {
+        let index = index.map(str::to_owned);
+        let mut config = RunConfig { workload, protocols: protocols(list), index, ..RunConfig::default() };
+        add_settings(&mut config, settings)?;
+        Ok(config)
+    };
+    workloads.into_iter().map(of).collect()
+}
+
+impl CrashTestArgs {
+    /// Each workload's configuration, protocols included.
+    pub(crate) fn runs(&self) -> Result<Vec<RunConfig>, UserError> {
+        runs_of(protocols(&self.workload), &self.protocol, self.index.as_deref(), &self.settings)
+    }
+
+    /// How to test.
+    pub(crate) fn config(&self) -> CrashConfig {
+        let CrashTestArgs { seeds, seed, transactions, cores, .. } = *self;
+        CrashConfig { seeds, seed, transactions, cores, ..CrashConfig::default() }
     }
 }
 

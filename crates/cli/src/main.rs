@@ -48,6 +48,7 @@ fn main() -> ExitCode {
         Command::Check(args) => cmd::check::run(&args),
         Command::Recover(args) => cmd::log::recover(&args),
         Command::Log(args) => cmd::log::log(&args),
+        Command::CrashTest(args) => cmd::crash::run(&args),
         Command::Bench(args) => cmd::bench::run(&args),
     };
     match outcome {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use contend_engine::Protocol;
-use contend_log::{Directory, Disk, Log, LogConfig};
+use contend_log::{CommitProtocol, Directory, Disk, Log, LogConfig, Release};
 use contend_machine::Native;
 
 use crate::Database;
@@ -20,6 +20,23 @@ pub enum Durability {
     /// through multicore parallelism", OSDI 2014). As long as somebody waits the next epoch begins as soon as the disk has the one before.
     #[default]
     Epoch,
+    /// At once. Each transaction is made durable by the thread that runs it, and others see it before (P-WAL's early lock release): no wait for a
+    /// common flush, where there are few threads and a device that is fast to synchronise.
+    Early,
+    /// The same, and others see it when it is durable (conservative lock release).
+    Conservative,
+}
+
+impl Durability {
+    fn commit(self) -> CommitProtocol {
+        match self {
+            Durability::Off | Durability::Epoch => CommitProtocol::Epoch,
+            Durability::Early => CommitProtocol::Workers { release: Release::Early, group: 1, lsn: true },
+            Durability::Conservative => {
+                CommitProtocol::Workers { release: Release::Conservative, group: 1, lsn: false }
+            }
+        }
+    }
 }
 
 /// How a database is to be opened.
@@ -101,7 +118,8 @@ impl<P: Protocol<Native>> Builder<P> {
         Builder { durability, ..self }
     }
 
-    /// How long the log's files are, and how much is kept in memory before it is written. The number of workers is [`Config::threads_max`].
+    /// How long the log's files are, and how much is kept in memory before it is written. The number of workers is [`Config::threads_max`], and how
+    /// commits become durable is what [`Builder::durability`] says.
     pub fn log(self, log: LogConfig) -> Self {
         Builder { log, ..self }
     }
@@ -110,16 +128,19 @@ impl<P: Protocol<Native>> Builder<P> {
     /// [`Database::create_table`].
     ///
     /// # Errors
-    /// Another process has the directory; the disk fails; or what was acknowledged is not there any more, or not as it was.
+    /// [`Durability::Conservative`] does not go with the protocol; another process has the directory; the disk fails; or what was acknowledged is not there any more, or not as it was.
     pub fn open(self) -> Result<Database<P>, Error> {
         let disk: Arc<dyn Disk> = match (self.durability, self.disk) {
             (_, Place::Memory) => return Ok(Database::over(self.protocol, self.config, None)),
             // What is there would neither be seen nor changed, and what is done be gone: nobody wants that.
             (Durability::Off, _) => return Err(Error::NotDurable),
-            (Durability::Epoch, Place::Path(path)) => Arc::new(Directory::open(&path)?),
-            (Durability::Epoch, Place::Disk(disk)) => disk,
+            (Durability::Conservative, _) if P::SHOWS_UNCOMMITTED => {
+                return Err(Error::NotConservative { protocol: P::INFO.name });
+            }
+            (_, Place::Path(path)) => Arc::new(Directory::open(&path)?),
+            (_, Place::Disk(disk)) => disk,
         };
-        let log = LogConfig { workers: self.config.threads_max, ..self.log };
+        let log = LogConfig { workers: self.config.threads_max, commit: self.durability.commit(), ..self.log };
         let opened = Log::open(disk, log)?;
         Ok(Database::over(self.protocol, self.config, Some(opened)))
     }

@@ -107,8 +107,7 @@ impl<P: Protocol<Native>> Database<P> {
             options: config.engine,
             ..EngineConfig::default()
         };
-        let journals =
-            opened.as_ref().map(|(log, _)| Arc::new(LogJournals(Arc::clone(log))) as Arc<dyn Journals<Native>>);
+        let journals = opened.as_ref().map(|(log, _)| LogJournals::new(log) as Arc<dyn Journals<Native>>);
         let engine = Engine::with_journals(P::new(protocol), engine_config, journals);
         let backoff = Backoff::new(config.retry, config.threads_max);
         let seats = Seats::new(Arc::clone(&engine), backoff);
@@ -337,7 +336,9 @@ impl<P: Protocol<Native>> Database<P> {
                 Ok(value) => match transaction.commit() {
                     Ok(()) => {
                         seat.retry.done();
-                        return Ok(Ticket::new(value, log, seat.worker.committed_in()));
+                        let worker = &mut seat.worker;
+                        let waits = log.filter(|_| !worker.is_durable(worker.ticket()));
+                        return Ok(Ticket::new(value, waits, worker.committed_in()));
                     }
                     Err(abort) if abort.reason.is_conflict() => None,
                     Err(abort) => Some(Failure::Database(abort.into())),

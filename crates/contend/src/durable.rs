@@ -129,7 +129,7 @@ pub(crate) fn schema_of<R: Row, K: Key>(name: &str, index: IndexKind) -> Schema 
 #[must_use = "the transaction may not be durable yet: `wait` says when it is"]
 pub struct Ticket<T> {
     value: T,
-    /// Where it is logged, and in which epoch; none, if nothing is.
+    /// Where it is logged, and in which epoch; none, if nothing is, or it is durable.
     logged: Option<(Arc<Log>, u64)>,
 }
 

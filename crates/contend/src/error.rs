@@ -39,8 +39,18 @@ pub enum Error {
     #[error("the machine has no more memory for rows")]
     OutOfMemory,
     /// A database was to be opened that is in a directory, and not durable.
-    #[error("durability is off, and there is a path: leave one of them out; valid with a path: Durability::Epoch")]
+    #[error(
+        "durability is off, and there is a path: leave one of them out; valid with a path: Durability::Epoch, Early, Conservative"
+    )]
     NotDurable,
+    /// Under this protocol transactions see what others have not committed yet.
+    #[error(
+        "durability is Conservative, and under {protocol} transactions see what others have not committed yet; valid: Epoch, Early"
+    )]
+    NotConservative {
+        /// The protocol's name.
+        protocol: &'static str,
+    },
     /// The transaction can't be made durable, or what was made so can't be found. A transaction that has ended so may have committed or not, and
     /// will be there after the next start or not; no other that was not durable before it is sure to be.
     #[error(transparent)]

@@ -32,6 +32,8 @@ fn builder() -> Builder<Silo> {
         .log(LogConfig { segment_bytes: 4096, ..LogConfig::default() })
 }
 
+const DURABILITIES: [Durability; 3] = [Durability::Epoch, Durability::Early, Durability::Conservative];
+
 fn all(db: &Database, table: &Table<Account>) -> Vec<(u64, Account)> {
     let scanned = db.transact(|tx| {
         let mut seen = Vec::new();
@@ -46,12 +48,23 @@ fn all(db: &Database, table: &Table<Account>) -> Vec<(u64, Account)> {
 
 #[test]
 fn what_was_there_is_there_again() {
+    for durability in DURABILITIES {
+        is_there_again(&|_| durability);
+    }
+    // Each start as it likes.
+    is_there_again(&|round| DURABILITIES[round % 3]);
+}
+
+fn is_there_again(durability: &dyn Fn(usize) -> Durability) {
     let directory = tempfile::tempdir().expect("a directory");
-    let open = || builder().path(directory.path()).open().expect("a directory of one's own");
+    let open = |round| {
+        let builder = builder().durability(durability(round as usize)).path(directory.path());
+        builder.open().expect("a directory of one's own")
+    };
     let hash = TableOptions { index: IndexKind::Hash, ..TableOptions::default() };
     let mut expected = Vec::new();
     for round in 0..4 {
-        let db = open();
+        let db = open(round);
         assert_eq!(db.recovery().expect("it is durable").rows, expected.len() as u64 * 2);
         // In another order every time.
         let tables = |first: bool| {
@@ -232,9 +245,9 @@ fn a_disk_that_fails_ends_acknowledgements() {
         Plan { capacity: (1 << 20) + 9000, ..Plan::default() },
         Plan { crash_at: Some(37), ..Plan::default() },
     ];
-    for plan in plans {
+    for (plan, durability) in plans.iter().flat_map(|plan| DURABILITIES.map(|durability| (plan, durability))) {
         let disk = FaultyDisk::new(plan.clone());
-        let db = builder().disk(Arc::new(disk.clone())).open().expect("it works still");
+        let db = builder().durability(durability).disk(Arc::new(disk.clone())).open().expect("it works still");
         let table = db.create_table::<Account, u64>("accounts").expect("it works still");
         let mut acknowledged = Vec::new();
         let error = (0..).find_map(|key| match db.transact(|tx| tx.insert(&table, key, account(1))) {
@@ -258,10 +271,12 @@ fn a_disk_that_fails_ends_acknowledgements() {
 }
 
 const CHILD: &str = "CONTEND_TEST_CHILD";
+const CHILD_DURABILITY: &str = "CONTEND_TEST_CHILD_DURABILITY";
 
 /// What the process does that is to be killed: transactions of several threads, each acknowledged by a line.
 fn child(path: &str) {
-    let db = builder().path(path).open().expect("a directory of one's own");
+    let durability: usize = std::env::var(CHILD_DURABILITY).expect("it is said").parse().expect("a number");
+    let db = builder().durability(DURABILITIES[durability]).path(path).open().expect("a directory of one's own");
     let table = db.create_table::<Account, u64>("accounts").expect("it can be");
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -291,11 +306,12 @@ fn what_was_acknowledged_survives_a_kill() {
     }
     let directory = tempfile::tempdir().expect("a directory");
     let mut acknowledged = std::collections::BTreeSet::new();
-    for round in 1..=3 {
+    for round in 1..=6 {
         let own = std::env::current_exe().expect("a program");
         let mut killed = Command::new(own)
             .args(["--exact", "what_was_acknowledged_survives_a_kill", "--nocapture"])
             .env(CHILD, directory.path())
+            .env(CHILD_DURABILITY, (round % DURABILITIES.len()).to_string())
             .stdout(Stdio::piped())
             .spawn()
             .expect("a process");
@@ -305,7 +321,7 @@ fn what_was_acknowledged_survives_a_kill() {
         };
         let mut acknowledge = acknowledge;
         let mut lines = lines.map_while(Result::ok);
-        lines.by_ref().take(60 * round).for_each(&mut acknowledge);
+        lines.by_ref().take(50 * round).for_each(&mut acknowledge);
         killed.kill().expect("it runs");
         killed.wait().expect("it has ended");
         // What it had said before it ended; the last line may be cut off.

@@ -26,6 +26,8 @@ pub enum AbortReason {
     LockTimeout,
     /// An epoch's numbers are used up; the next epoch has new ones.
     EpochExhausted,
+    /// Another holds a row until it is durable (conservative release).
+    NotDurable,
     /// The transaction's own code asked for it.
     User,
     /// A range was asked of an index that has no order, or a table of another database was used. Trying again won't help.
@@ -36,7 +38,7 @@ pub enum AbortReason {
 
 impl AbortReason {
     /// Every reason, in the order of their numbers.
-    pub const ALL: [AbortReason; 14] = [
+    pub const ALL: [AbortReason; 15] = [
         AbortReason::ReadLocked,
         AbortReason::WriteLocked,
         AbortReason::ReadValidation,
@@ -48,6 +50,7 @@ impl AbortReason {
         AbortReason::Deadlock,
         AbortReason::LockTimeout,
         AbortReason::EpochExhausted,
+        AbortReason::NotDurable,
         AbortReason::User,
         AbortReason::Unsupported,
         AbortReason::OutOfMemory,
@@ -67,6 +70,7 @@ impl AbortReason {
             AbortReason::Deadlock => "deadlock",
             AbortReason::LockTimeout => "lock_timeout",
             AbortReason::EpochExhausted => "epoch_exhausted",
+            AbortReason::NotDurable => "not_durable",
             AbortReason::User => "user",
             AbortReason::Unsupported => "unsupported",
             AbortReason::OutOfMemory => "out_of_memory",

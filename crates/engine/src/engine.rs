@@ -14,9 +14,9 @@ use crate::epoch::Epochs;
 use crate::garbage::{Corpse, Garbage};
 use crate::group::Groups;
 use crate::history::{Committed, Part, Recording, Version};
-use crate::journal::{Journal, Journals, STAMP_SHIFT};
+use crate::journal::{Journals, STAMP_SHIFT};
 use crate::protocol::{Context, Control, Initial, Unlink, VersionCounts};
-use crate::sets::{NodeSet, WriteKind, WriteSet};
+use crate::sets::{Logging, NodeSet, WriteKind, WriteSet};
 use crate::slab::Arenas;
 use crate::table::{AnyTable, OutOfMemory, Placed, Shape, Table, TableShape, TableSpec};
 use crate::transaction::Transaction;
@@ -155,6 +155,7 @@ impl<P: Control<M>, M: Machine> Engine<P, M> {
             split: self.config.options.timestamp_splitting,
             history: self.config.history,
             stamps: self.journals.is_some(),
+            holds: self.journals.as_ref().is_some_and(|journals| journals.holds_rows()),
             alignment: self.config.options.alignment,
         };
         let table = Arc::new(Table::new(self.id, id, spec, shape));
@@ -249,7 +250,7 @@ impl<P: Control<M>, M: Machine> Engine<P, M> {
     /// A loader for what the log has already. `None` as of [`Engine::loader`].
     pub fn reloader(self: &Arc<Self>) -> Option<Loader<P, M>> {
         let mut loader = self.loader()?;
-        loader.0.journal = None;
+        loader.0.cx.writes.log = None;
         Some(loader)
     }
 
@@ -258,7 +259,10 @@ impl<P: Control<M>, M: Machine> Engine<P, M> {
         let slot = self.epochs.register()?;
         let mut writes = WriteSet::default();
         writes.reorders_updates = self.protocol.reorders_updates();
-        writes.logs = self.journals.is_some().then(|| NonNull::from(&self.epochs));
+        writes.log = self
+            .journals
+            .as_ref()
+            .map(|journals| Logging { journal: journals.of_worker(slot), epochs: NonNull::from(&self.epochs) });
         Some(Worker {
             cx: Context {
                 worker: slot,
@@ -279,7 +283,6 @@ impl<P: Control<M>, M: Machine> Engine<P, M> {
             since_maintenance: 0,
             collected_in: 0,
             garbage: Garbage::default(),
-            journal: self.journals.as_ref().map(|journals| journals.of_worker(slot)),
             committed_in: 0,
             recording: self.config.history.then(Recording::default),
             commits: 0,
@@ -332,7 +335,6 @@ pub struct Worker<P: Control<M>, M: Machine> {
     /// The epoch of the last collection.
     collected_in: u64,
     garbage: Garbage<M>,
-    journal: Option<Box<dyn Journal<M>>>,
     committed_in: u64,
     pub(crate) recording: Option<Recording>,
     commits: u64,
@@ -364,6 +366,16 @@ impl<P: Control<M>, M: Machine> Worker<P, M> {
     /// The epoch in which the last transaction committed, if the engine logs. All that it depends on committed in this epoch or before.
     pub fn committed_in(&self) -> u64 {
         self.committed_in
+    }
+
+    /// What says whether the last transaction is durable, to [`Worker::is_durable`].
+    pub fn ticket(&self) -> u64 {
+        self.cx.writes.log.as_ref().map_or(0, |log| log.journal.ticket())
+    }
+
+    /// Whether the transaction of this worker is durable that had this ticket. An engine that does not log never waits for that.
+    pub fn is_durable(&mut self, ticket: u64) -> bool {
+        self.cx.writes.log.as_mut().is_none_or(|log| log.journal.is_durable(ticket))
     }
 
     /// Transactions committed so far.
@@ -449,6 +461,9 @@ impl<P: Control<M>, M: Machine> Worker<P, M> {
     /// To be called before the worker pauses: an idle worker that is not offline holds back the epoch, and with it the reuse of
     /// memory. The next transaction brings it online again.
     pub fn go_offline(&mut self) {
+        if let Some(log) = &mut self.cx.writes.log {
+            log.journal.rest();
+        }
         self.engine.protocol.rest(&mut self.cx, &mut self.local);
         self.take_replaced();
         self.engine.epochs.offline(self.cx.worker);
@@ -528,6 +543,7 @@ impl<P: Control<M>, M: Machine> Worker<P, M> {
     ) -> Result<crate::Record<M>, OutOfMemory> {
         let record = table.slabs().allocate(self.cx.arenas.of(table.id(), table.slabs())).ok_or(OutOfMemory)?;
         self.engine.protocol.init(table.cells(record, Groups::ALL), initial);
+        table.clear_log_words(record);
         Ok(record)
     }
 
@@ -539,11 +555,12 @@ impl<P: Control<M>, M: Machine> Worker<P, M> {
     pub(crate) fn finish_commit(&mut self) {
         self.commits += 1;
         self.queue_garbage(true);
-        if let Some(journal) = &mut self.journal {
-            let writes = &self.cx.writes;
+        if let Some(mut log) = self.cx.writes.log.take() {
+            let writes = &mut self.cx.writes;
             self.committed_in =
                 if writes.logged().is_empty() { self.engine.epochs.current() } else { writes.installed_in };
-            journal.committed(self.committed_in, writes);
+            log.journal.committed(self.committed_in, writes);
+            writes.log = Some(log);
         }
         if let Some(recording) = &mut self.recording {
             recording.commit(self.cx.worker, &self.cx.writes);
@@ -554,6 +571,9 @@ impl<P: Control<M>, M: Machine> Worker<P, M> {
     pub(crate) fn finish_abort(&mut self, reason: AbortReason) {
         self.aborts.add(reason);
         self.queue_garbage(false);
+        if let Some(log) = &mut self.cx.writes.log {
+            log.journal.aborted(reason);
+        }
         if let Some(recording) = &mut self.recording {
             recording.running.clear();
         }
@@ -640,15 +660,15 @@ impl<P: Control<M>, M: Machine> Loader<P, M> {
         row.resize(words.max(16), 0);
         fill(&mut row[..words]);
         M::copy_in(&table.payload(record)[..words], &row[..words]);
-        let stamp = if self.0.journal.is_some() { self.enter() << STAMP_SHIFT } else { 0 };
+        let stamp = if self.0.cx.writes.log.is_some() { self.enter() << STAMP_SHIFT } else { 0 };
         // Relaxed: the index publishes the record.
         table.stamps(record).for_each(|word| word.store(stamp, Ordering::Relaxed));
         let new = matches!(table.insert(&mut table.run(), key, record), Placed::New(_));
         if !new {
             self.0.release(table, record);
-        } else if let Some(journal) = &mut self.0.journal {
+        } else if let Some(log) = &mut self.0.cx.writes.log {
             self.0.committed_in = stamp >> STAMP_SHIFT;
-            journal.loaded(self.0.committed_in, table.id(), &key.to_words(), &self.0.cx.scratch[..words]);
+            log.journal.loaded(self.0.committed_in, table.id(), &key.to_words(), &self.0.cx.scratch[..words]);
         }
         Ok(new)
     }

@@ -5,12 +5,19 @@
 //! later at the earliest. A write counts when it is installed, while the protocol keeps all others away. So of two writes of a row the later one
 //! has the larger stamp, whatever the protocol orders its transactions by, and without a number that all share.
 //!
-//! **Epochs.** A transaction commits in the global epoch of when its first write is installed. Whoever reads that write, or writes over it, does
-//! so later, and so in the same epoch or a later one. All transactions up to an epoch are a prefix: none of them has seen one that is not.
+//! **Epochs.** A transaction commits in the global epoch of when it is sure to: when its first write is installed, or, where writes are shown
+//! before, when all that it has seen has come to this. Whoever reads such a write, or writes over it, does so later, and so in the same epoch
+//! or a later one. All transactions up to an epoch are a prefix: none of them has seen one that is not.
+//!
+//! **Release.** Protocols let a row go once its write is installed (early release). A log may want others to wait until the write is durable
+//! (conservative release): then each cell has one word more, its *hold*, in which a transaction leaves what the log makes of it. Who reads or
+//! writes a row asks the log whether it may go on, right after the protocol has said that it may: what the protocol lets see comes after the hold.
+//! So the log needs to know nothing of protocols, nor they of it.
 
 use contend_index::KeyWords;
 use contend_machine::Machine;
 
+use crate::abort::AbortReason;
 use crate::sets::WriteSet;
 
 /// How many writes a row has had, in the sense of this module.
@@ -29,18 +36,53 @@ pub struct Logged {
     pub stamp: Stamp,
 }
 
+/// What a log has left on the cells that a transaction wrote: whatever the log makes of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hold(pub u64);
+
+impl Hold {
+    /// Nobody has to wait.
+    pub const NONE: Hold = Hold(0);
+}
+
 /// A worker's log.
-pub trait Journal<M: Machine>: Send {
+pub trait Journal<M: Machine>: Send + std::fmt::Debug {
+    /// A transaction of the worker will commit, and is about to install its writes: whatever it depends on was told so before. Its epoch is
+    /// read after this. What to leave on its cells, if the engine's logs hold rows.
+    fn committing(&mut self) -> Hold;
+
     /// A transaction of the worker has committed, in this epoch. What it wrote is in [`WriteSet::logged`], with the rows as they were installed.
     /// The worker is in this epoch still, or in the one before.
     fn committed(&mut self, epoch: u64, writes: &WriteSet<M>);
 
     /// The worker has loaded a row, in this epoch, outside any transaction. Its stamp is the first of the epoch: the key has not been written in it.
     fn loaded(&mut self, epoch: u64, table: u32, key: &KeyWords, row: &[u64]);
+
+    /// Whether the worker's transactions may go on where this was left. Another that holds rows may have to be waited for, unless that
+    /// could take for ever: then they abort.
+    fn may_pass(&mut self, hold: Hold) -> bool;
+
+    /// The worker, which is installing, can't abort any more: waits until it may go on where this was left.
+    fn wait_for(&mut self, hold: Hold);
+
+    /// The worker's transaction has aborted.
+    fn aborted(&mut self, reason: AbortReason);
+
+    /// The worker pauses: nobody may have to wait for what it does next.
+    fn rest(&mut self);
+
+    /// What the worker's last transaction waits for, in the log's own count.
+    fn ticket(&self) -> u64;
+
+    /// Whether a transaction of the worker is durable.
+    fn is_durable(&mut self, ticket: u64) -> bool;
 }
 
 /// The logs of an engine's workers.
 pub trait Journals<M: Machine>: Send + Sync {
     /// The log of the worker of this number.
     fn of_worker(&self, worker: usize) -> Box<dyn Journal<M>>;
+
+    /// Whether rows are held until they are durable.
+    fn holds_rows(&self) -> bool;
 }

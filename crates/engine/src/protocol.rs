@@ -354,6 +354,8 @@ impl<M: Machine> Context<M> {
 pub trait Protocol<M: Machine>: Control<M> {
     /// Name, paper, promise.
     const INFO: Info;
+    /// Whether transactions see what others have written and not committed, so that nothing can have them wait until that is durable.
+    const SHOWS_UNCOMMITTED: bool = false;
     /// What can be tuned.
     type Options: Options;
 

@@ -10,7 +10,7 @@ use crate::abort::{Abort, AbortReason};
 use crate::epoch::Epochs;
 use crate::group::Groups;
 use crate::history::{Version, fingerprint};
-use crate::journal::{Logged, STAMP_SHIFT, Stamp};
+use crate::journal::{Hold, Journal, Logged, STAMP_SHIFT, Stamp};
 use crate::record::{Cells, Record};
 use crate::table::TableCore;
 use crate::update::{Pending, PendingList, RowUpdate};
@@ -137,6 +137,11 @@ impl<M: Machine> Write<M> {
         unsafe { self.table.as_ref() }
     }
 
+    /// Words of the key.
+    pub fn key_words(&self) -> usize {
+        self.key_words as usize
+    }
+
     /// The groups that are written.
     #[inline(always)]
     pub fn groups(&self) -> Groups {
@@ -228,15 +233,34 @@ pub struct WriteSet<M: Machine> {
     pub(crate) reorders_updates: bool,
     /// What was installed, if history is recorded.
     pub(crate) installed: Vec<Installed>,
-    /// The global epoch, if the engine logs.
-    pub(crate) logs: Option<NonNull<Epochs<M>>>,
-    /// The epoch of the first install, and what was installed, if the engine logs.
+    /// If the engine logs.
+    pub(crate) log: Option<Logging<M>>,
+    /// If the engine logs: whether it is sure that the transaction commits, and since then the epoch, and what is left on cells; and what was
+    /// installed.
+    is_sure: bool,
     pub(crate) installed_in: u64,
+    hold: Hold,
     logged: Vec<Logged>,
 }
 
-// SAFETY: the epochs belong to the engine, which a worker keeps alive, and are `Sync`; all else is.
-unsafe impl<M: Machine> Send for WriteSet<M> {}
+/// What a worker has besides if its engine logs.
+#[derive(Debug)]
+pub(crate) struct Logging<M: Machine> {
+    pub(crate) journal: Box<dyn Journal<M>>,
+    /// The engine's.
+    pub(crate) epochs: NonNull<Epochs<M>>,
+}
+
+// SAFETY: the epochs belong to the engine, which a worker keeps alive, and are `Sync`; the journal is `Send`.
+unsafe impl<M: Machine> Send for Logging<M> {}
+
+impl<M: Machine> Logging<M> {
+    /// The global epoch.
+    fn epoch(&self) -> u64 {
+        // SAFETY: the worker that owns this keeps the engine, and so the epochs.
+        unsafe { self.epochs.as_ref() }.current()
+    }
+}
 
 impl<M: Machine> Default for WriteSet<M> {
     fn default() -> Self {
@@ -250,8 +274,10 @@ impl<M: Machine> Default for WriteSet<M> {
             txn: 0,
             reorders_updates: false,
             installed: Vec::new(),
-            logs: None,
+            log: None,
+            is_sure: false,
             installed_in: 0,
+            hold: Hold::NONE,
             logged: Vec::new(),
         }
     }
@@ -422,6 +448,25 @@ impl<M: Machine> WriteSet<M> {
     /// cells exclusively, and sets their metadata afterwards.
     #[inline(always)]
     pub fn install(&mut self, position: usize) {
+        self.will_commit();
+        self.expose(position);
+    }
+
+    /// The transaction will commit: all that it depends on has come to this before. The first [`WriteSet::install`] says so as well.
+    #[inline(always)]
+    pub fn will_commit(&mut self) {
+        if !self.is_sure
+            && let Some(log) = &mut self.log
+        {
+            self.is_sure = true;
+            self.hold = log.journal.committing();
+            self.installed_in = log.epoch();
+        }
+    }
+
+    /// The same as [`WriteSet::install`], before it is sure that the transaction commits. Once it is, [`WriteSet::will_commit`] has to be called.
+    #[inline(always)]
+    pub fn expose(&mut self, position: usize) {
         let phase = M::phase();
         M::enter(phase.doing(Activity::Useful));
         self.install_row(position);
@@ -442,9 +487,8 @@ impl<M: Machine> WriteSet<M> {
                 sign(&mut self.installed, position, cell, &payload[table.signature(cell)], self.txn);
             }
         }
-        if let Some(epochs) = self.logs {
-            // SAFETY: the worker that owns this write set keeps the engine, and so the epochs.
-            self.stamp(position, unsafe { epochs.as_ref() });
+        if self.log.is_some() {
+            self.stamp(position);
         }
         let entry = &self.entries[position];
         if entry.kind == WriteKind::Delete {
@@ -479,12 +523,11 @@ impl<M: Machine> WriteSet<M> {
         }
     }
 
-    /// Counts a write of a row.
+    /// Counts a write of a row, and holds it, if rows are held.
     #[inline]
-    fn stamp(&mut self, position: usize, epochs: &Epochs<M>) {
-        if self.logged.is_empty() {
-            self.installed_in = epochs.current();
-        }
+    fn stamp(&mut self, position: usize) {
+        let Some(log) = &mut self.log else { return };
+        let epoch = if self.is_sure { self.installed_in } else { log.epoch() };
         let entry = &self.entries[position];
         let (table, is_new) = (entry.table(), entry.fresh && entry.kind == WriteKind::Insert);
         let cells = if entry.kind == WriteKind::Update { entry.image } else { Groups::ALL };
@@ -492,8 +535,16 @@ impl<M: Machine> WriteSet<M> {
         let words = || table.cell_numbers(cells).into_iter().map(|cell| &payload[table.stamp(cell)]);
         // Relaxed, here and below: the cells are held exclusively.
         let last = words().map(|word| word.load(Ordering::Relaxed)).max().filter(|_| !is_new);
-        let stamp = last.map_or(0, |last| last + 1).max(self.installed_in << STAMP_SHIFT);
+        let stamp = last.map_or(0, |last| last + 1).max(epoch << STAMP_SHIFT);
         words().for_each(|word| word.store(stamp, Ordering::Relaxed));
+        if table.holds_rows() {
+            for cell in table.cell_numbers(cells) {
+                let word = &payload[table.hold(cell)];
+                // Who locks a row before it asks has been told; but an optimistic one may have written blindly.
+                log.journal.wait_for(Hold(word.load(Ordering::Relaxed)));
+                word.store(self.hold.0, Ordering::Relaxed);
+            }
+        }
         // Most protocols install in order, and each entry once.
         let is_next = self.logged.last().is_none_or(|last| last.position < position);
         let known = if is_next { None } else { self.logged.iter_mut().find(|logged| logged.position == position) };
@@ -501,6 +552,18 @@ impl<M: Machine> WriteSet<M> {
             Some(logged) => logged.stamp = Stamp(stamp),
             None => self.logged.push(Logged { position, stamp: Stamp(stamp) }),
         }
+    }
+
+    /// Whether the worker's log lets it go on where these groups of a record were written last. The protocol has said that it may.
+    #[inline(always)]
+    pub(crate) fn may_pass(&mut self, table: &TableCore<M>, record: Record<M>, groups: Groups) -> bool {
+        let Some(Logging { journal, .. }) = &mut self.log else { return true };
+        let payload = table.payload(record);
+        // Relaxed: stored before what the protocol let see.
+        table.cell_numbers(groups).into_iter().all(|cell| {
+            let hold = Hold(payload[table.hold(cell)].load(Ordering::Relaxed));
+            hold == Hold::NONE || journal.may_pass(hold)
+        })
     }
 
     /// What was installed, if the engine logs.
@@ -582,6 +645,7 @@ impl<M: Machine> WriteSet<M> {
         self.pending.clear();
         self.installed.clear();
         self.logged.clear();
+        self.is_sure = false;
     }
 }
 

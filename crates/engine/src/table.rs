@@ -110,8 +110,9 @@ pub(crate) struct Shape {
     pub(crate) split: bool,
     /// Whether history is recorded.
     pub(crate) history: bool,
-    /// Whether writes are counted, for a log.
+    /// Whether writes are counted, for a log; and whether rows are held by it.
     pub(crate) stamps: bool,
+    pub(crate) holds: bool,
     /// Where records begin.
     pub(crate) alignment: Alignment,
 }
@@ -133,6 +134,7 @@ pub struct TableCore<M: Machine> {
     payload_words: usize,
     expected_rows: usize,
     history: bool,
+    holds: bool,
     slabs: Slabs<M>,
     /// Who deleted keys that are in the index no more; kept only if the table records history.
     graves: Latched<M, BTreeMap<KeyWords, u64>>,
@@ -210,7 +212,7 @@ impl<M: Machine> TableCore<M> {
     }
 
     /// The words of these groups, a span for each.
-    pub(crate) fn spans(&self, groups: Groups) -> impl Iterator<Item = Span> {
+    pub fn spans(&self, groups: Groups) -> impl Iterator<Item = Span> {
         self.own_groups(groups).into_iter().map(|group| self.groups[group])
     }
 
@@ -243,7 +245,25 @@ impl<M: Machine> TableCore<M> {
 
     /// The stamps of a record's cells; none, if the engine does not log.
     pub(crate) fn stamps(&self, record: Record<M>) -> impl Iterator<Item = &M::U64> {
-        self.payload(record)[self.stamp(0)..].iter()
+        self.payload(record)[self.stamp(0)..].iter().take(self.cell_count)
+    }
+
+    /// Whether rows are held until they are durable.
+    #[inline(always)]
+    pub(crate) fn holds_rows(&self) -> bool {
+        self.holds
+    }
+
+    /// Where in the payload the hold of a cell is, if rows are held.
+    pub(crate) fn hold(&self, cell: usize) -> usize {
+        self.stamp(self.cell_count) + cell
+    }
+
+    /// The cells of a new record have not been written, and nobody holds them, whatever its memory was before.
+    #[inline(always)]
+    pub(crate) fn clear_log_words(&self, record: Record<M>) {
+        // Relaxed: the index publishes the record.
+        self.payload(record)[self.stamp(0)..].iter().for_each(|word| word.store(0, Ordering::Relaxed));
     }
 
     /// Words of a record's payload: the row, and the signatures of its cells' writers if the table records history.
@@ -365,7 +385,7 @@ pub(crate) enum Placed<M: Machine> {
 
 impl<M: Machine, K: Key> Table<M, K> {
     pub(crate) fn new(engine: u64, id: u32, spec: &TableSpec, shape: Shape) -> Self {
-        let Shape { meta_words, split, history, stamps, alignment } = shape;
+        let Shape { meta_words, split, history, stamps, holds, alignment } = shape;
         assert!(meta_words >= 1, "a protocol has at least one metadata word");
         assert!(spec.groups.len() <= GROUPS_MAX, "a row has at most {GROUPS_MAX} groups");
         let row_words = spec.row_bytes.div_ceil(8);
@@ -374,7 +394,7 @@ impl<M: Machine, K: Key> Table<M, K> {
             groups => groups.into(),
         };
         let cell_count = if split { groups.len() } else { 1 };
-        let payload_words = row_words + cell_count * (usize::from(history) + usize::from(stamps));
+        let payload_words = row_words + cell_count * [history, stamps, holds].map(usize::from).iter().sum::<usize>();
         Table {
             core: TableCore {
                 engine,
@@ -389,6 +409,7 @@ impl<M: Machine, K: Key> Table<M, K> {
                 payload_words,
                 expected_rows: spec.expected_rows,
                 history,
+                holds,
                 slabs: Slabs::new(cell_count * meta_words + payload_words, alignment),
                 graves: Latched::new(BTreeMap::new()),
             },

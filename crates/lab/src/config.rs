@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use contend_engine::{EngineOptions, IndexKind, Info, OptionSpec, Options, Protocol};
+use contend_engine::{EngineOptions, IndexKind, Info, OptionSpec, OptionValue, Options, Protocol};
+use contend_log::CommitProtocol;
 use contend_machine::{Native, available_cores};
 use contend_protocols::method::{RetryOptions, why_not};
 use contend_protocols::{ProtocolVisitor, all_protocols, with_protocol};
@@ -11,7 +12,7 @@ use contend_sim::{ChipOptions, Preset};
 use contend_workloads::{Declares, Workload, WorkloadInfo, WorkloadVisitor, all_workloads, with_workload};
 use serde::{Deserialize, Serialize};
 
-use crate::durable::{LogMode, LogOptions};
+use crate::durable::LogOptions;
 use crate::machine::{ChipConfig, MachineChoice, NATIVE, SimulationOptions};
 use crate::memory::{available_bytes, show_bytes};
 
@@ -305,11 +306,10 @@ impl RunConfig {
             options::<RetryOptions>(&[], &entrant.settings).map_err(of_entry)?;
             options::<EngineOptions>(&[], &entrant.settings).map_err(of_entry)?;
             let log = options::<LogOptions>(&[], &entrant.settings).map_err(of_entry)?;
-            if log.mode != LogMode::Off && self.chip.is_some() {
-                return Err(of_entry(LabError::BadInput("log=epoch needs files, and so the machine 'native'".into())));
-            }
-            if self.dir.is_some() && (log.mode == LogMode::Off || entrants.len() > 1) {
-                let why = "the folder of a log (--dir) is that of one protocol, with --set log=epoch";
+            log.check(self.chip.is_none()).map_err(of_entry)?;
+            if self.dir.is_some() && (!log.has_files(self.chip.is_none()) || entrants.len() > 1) {
+                let why =
+                    "the folder of a log (--dir) is that of one protocol that has one, with --set log=epoch or another";
                 return Err(LabError::BadInput(why.into()));
             }
             let check = CheckProtocol(&entrant.settings);
@@ -464,7 +464,15 @@ impl ProtocolVisitor<Native> for CheckProtocol<'_> {
     type Output = Result<(), LabError>;
 
     fn visit<P: Protocol<Native>>(self) -> Self::Output {
-        options::<P::Options>(&[], self.0).map(drop)
+        options::<P::Options>(&[], self.0)?;
+        let log = options::<LogOptions>(&[], self.0)?;
+        if P::SHOWS_UNCOMMITTED && log.commit().is_some_and(CommitProtocol::holds_rows) {
+            let (name, mode) = (P::INFO.name, log.mode.show());
+            return Err(LabError::BadInput(format!(
+                "log={mode} does not go with {name}: there transactions see what others have not committed yet, and so have not made durable"
+            )));
+        }
+        Ok(())
     }
 }
 

@@ -259,10 +259,10 @@ pub fn explore_protocol<P: Protocol<Simulated>>(run: &RunConfig, config: &Explor
 }
 
 /// Makes a protocol for each execution. It is behind a pointer, so that what explores is compiled once.
-type Factory = Box<dyn Fn() -> Erased<Simulated>>;
+pub(crate) type Factory = Box<dyn Fn() -> Erased<Simulated>>;
 
 /// Makes the factory of a protocol with these options.
-struct MakeFactory<'a>(&'a BTreeMap<String, String>);
+pub(crate) struct MakeFactory<'a>(pub(crate) &'a BTreeMap<String, String>);
 
 impl ProtocolVisitor<Simulated> for MakeFactory<'_> {
     type Output = Result<Factory, LabError>;

@@ -9,6 +9,7 @@
 mod bed;
 pub mod compare;
 pub mod config;
+pub mod crash;
 pub mod durable;
 mod environment;
 pub mod experiment;

@@ -14,8 +14,8 @@ use crate::error::LogError;
 use crate::fault::Fault;
 use crate::format::{self, BLOCK_HEADER, FILE_HEADER, Write};
 use crate::log::{Log, Open};
-use crate::manifest::{Contents, Segment};
-use crate::recovery::{self, Known};
+use crate::manifest::{Contents, Segment, Tail};
+use crate::recovery::{self, All, Known, Rows};
 use crate::schema::Schema;
 
 /// A block of a checkpoint has so many bytes, or a row more.
@@ -65,8 +65,11 @@ impl Log {
         // In this order: a file that is not open any more is in the manifest as it will be.
         let open = self.open_files();
         let contents = self.manifest.lock().contents.clone();
+        // Where numbers have to be without gaps, those that a checkpoint no longer has must be known to be durable.
+        let lsn = self.durable_lsn();
         let is_over = |segment: &Segment| {
             !open.contains(&segment.number)
+                && segment.last_lsn < lsn.max(1)
                 && (segment.newest() <= contents.epoch || self.has(Fault::CheckpointTooMuch))
         };
         let (old, staying): (Vec<_>, Vec<_>) = contents.segments.iter().cloned().partition(is_over);
@@ -75,29 +78,63 @@ impl Log {
         let settled = first_blocks.fold(contents.epoch, u64::min);
         let of_old = Contents { segments: old.clone(), ..contents };
         let tables = recovery::read_all(&*self.disk, &of_old, self.config.threads, self.config.fault, &|_| ())?.tables;
-        let mut output = Files { log: self, files: Vec::new(), block: vec![0; BLOCK_HEADER], rows: 0 };
-        let written = output.write_tables(&of_old.tables, tables, settled).and_then(|()| output.finish());
-        if let Err(error) = written {
-            // What was written is of no use; whether it can be removed changes nothing.
-            output.files.iter().for_each(|open| _ = self.disk.remove(&open.segment.name()));
-            return Err(error);
-        }
+        // One after the other, so that the memory of each is free again before the next.
+        let output = self.write_checkpoint(&of_old.tables, settled, tables.into_iter())?;
         let mut manifest = self.manifest.lock();
         let mut contents = manifest.contents.clone();
+        contents.lsn = contents.lsn.max(lsn);
         contents.segments.retain(|segment| old.iter().all(|old| old.number != segment.number));
         contents.segments.extend(output.files.iter().map(|open| open.segment.clone()));
         manifest.write(contents).map_err(|error| self.stop(error))?;
         drop(manifest);
-        for segment in &old {
-            let name = segment.name();
-            self.disk.remove(&name).map_err(LogError::io("remove", self.disk.place(&name)))?;
-        }
+        self.remove(&old)?;
         Ok(Checkpoint {
             rows: output.rows,
             bytes: output.files.iter().map(|open| open.segment.bytes).sum(),
             replaced: (old.len(), old.iter().map(|segment| segment.bytes).sum()),
             seconds: began.elapsed().as_secs_f64(),
         })
+    }
+}
+
+impl Log {
+    /// Has these files hold all that is known of the rows, if not all of it was in the manifest: nothing that was behind it is looked at again.
+    pub(crate) fn replace_all(&self, all: &All, epoch: u64) -> Result<(), LogError> {
+        let mut manifest = self.manifest.lock();
+        let output = self.write_checkpoint(&manifest.contents.tables, epoch, all.tables.iter())?;
+        let segments = output.files.iter().map(|open| open.segment.clone()).collect();
+        let contents = Contents { segments, epoch, lsn: all.last.lsn + 1, ..manifest.contents.clone() };
+        let old = std::mem::take(&mut manifest.contents.segments);
+        manifest.write(contents)?;
+        drop(manifest);
+        self.remove(&old)
+    }
+
+    fn remove(&self, old: &[Segment]) -> Result<(), LogError> {
+        for segment in old {
+            let name = segment.name();
+            self.disk.remove(&name).map_err(LogError::io("remove", self.disk.place(&name)))?;
+        }
+        Ok(())
+    }
+
+    /// The files of a checkpoint of these tables, synchronised.
+    fn write_checkpoint(
+        &self,
+        schemas: &[Schema],
+        settled: u64,
+        tables: impl Iterator<Item = impl AsRef<[Rows]>>,
+    ) -> Result<Files<'_>, LogError> {
+        let mut output = Files { log: self, files: Vec::new(), block: vec![0; BLOCK_HEADER], rows: 0 };
+        let mut tables = (0..).zip(schemas).zip(tables);
+        let written = tables
+            .try_for_each(|((table, schema), shards)| output.write_table(table, schema, shards.as_ref(), settled));
+        if let Err(error) = written.and_then(|()| output.finish()) {
+            // What was written is of no use; whether it can be removed changes nothing.
+            output.files.iter().for_each(|open| _ = self.disk.remove(&open.segment.name()));
+            return Err(error);
+        }
+        Ok(output)
     }
 }
 
@@ -111,24 +148,16 @@ struct Files<'l> {
 }
 
 impl Files<'_> {
-    fn write_tables(
-        &mut self,
-        schemas: &[Schema],
-        tables: Vec<Vec<recovery::Rows>>,
-        settled: u64,
-    ) -> Result<(), LogError> {
-        for ((table, schema), shards) in (0..).zip(schemas).zip(tables) {
-            // One after the other, so that the memory of each is free again before the next.
-            for (key, known) in shards.into_iter().flatten() {
-                self.rows += u64::from(known.is_there());
-                let is_needed = known.deleted.0 >> STAMP_SHIFT > settled && !self.log.has(Fault::ForgetTombstones);
-                if known.deleted.0 > 0 && is_needed {
-                    self.put(schema, Write { table, key, stamp: known.deleted, row: None });
-                }
-                self.put_row(table, schema, key, &known);
-                if self.block.len() >= BLOCK_BYTES {
-                    self.write()?;
-                }
+    fn write_table(&mut self, table: u32, schema: &Schema, shards: &[Rows], settled: u64) -> Result<(), LogError> {
+        for (&key, known) in shards.iter().flatten() {
+            self.rows += u64::from(known.is_there());
+            let is_needed = known.deleted.0 >> STAMP_SHIFT > settled && !self.log.has(Fault::ForgetTombstones);
+            if known.deleted.0 > 0 && is_needed {
+                self.put(schema, Write { table, key, stamp: known.deleted, row: None });
+            }
+            self.put_row(table, schema, key, known);
+            if self.block.len() >= BLOCK_BYTES {
+                self.write()?;
             }
         }
         Ok(())
@@ -150,7 +179,7 @@ impl Files<'_> {
     }
 
     fn put(&mut self, schema: &Schema, write: Write<'_>) {
-        format::put_count(1, &mut self.block);
+        format::put_count(0, 1, &mut self.block);
         // Epoch 0: it is durable, whatever else is.
         format::put_write(write, schema, 0, &mut self.block);
     }
@@ -161,10 +190,10 @@ impl Files<'_> {
         }
         let length = self.block.len() as u64;
         if self.files.last().is_none_or(|open| !open.has_room(length)) {
-            self.files.push(self.log.begin_file(FILE_HEADER as u64 + length)?);
+            self.files.push(self.log.begin_file(FILE_HEADER as u64 + length, Tail::Nothing)?);
         }
         let open = self.files.last_mut().expect("there is one now");
-        format::seal(&mut self.block, 0, open.segment.salt);
+        format::seal(&mut self.block, 0, open.segment.salt, 0, 0);
         let place = self.log.disk.place(&open.segment.name());
         open.file.write_at(open.segment.bytes, &self.block).map_err(LogError::io("write", place))?;
         open.segment.bytes += length;

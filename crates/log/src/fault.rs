@@ -25,6 +25,12 @@ pub enum Fault {
     CheckpointTooMuch,
     /// A checkpoint has no deletions.
     ForgetTombstones,
+    /// With early release a commit is acknowledged when its own worker has flushed it.
+    AcknowledgeOwn,
+    /// With early release what was flushed is replayed, though a smaller LSN is missing.
+    IgnoreGaps,
+    /// With conservative release others see what is not durable.
+    IgnoreHolds,
 }
 
 impl Fault {
@@ -41,5 +47,8 @@ impl Fault {
         Fault::RetrySync,
         Fault::CheckpointTooMuch,
         Fault::ForgetTombstones,
+        Fault::AcknowledgeOwn,
+        Fault::IgnoreGaps,
+        Fault::IgnoreHolds,
     ];
 }

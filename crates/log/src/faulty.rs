@@ -34,6 +34,24 @@ impl Default for Plan {
     }
 }
 
+impl Plan {
+    /// A plan in which something goes wrong, mostly: within the first operations, or once there are some kilobytes more.
+    pub fn random(seed: u64) -> Self {
+        let mut state = State { random: seed, ..State::default() };
+        let mut chance = |below: u64| state.chance() % below;
+        let mut plan = Plan { seed: chance(u64::MAX), ..Plan::default() };
+        plan.sector = [512, 4096][chance(2) as usize];
+        let at = Some(chance(80));
+        match chance(6) {
+            0..3 => plan.crash_at = at,
+            3 => plan.write_fails_at = at,
+            4 => plan.sync_fails_at = at,
+            _ => plan.capacity = (1 << 20) + chance(6000),
+        }
+        plan
+    }
+}
+
 /// A file: what is read, what is sure to stay, and where the two may differ.
 #[derive(Clone, Debug, Default)]
 struct Contents {
@@ -56,7 +74,7 @@ impl Contents {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct State {
     plan: Plan,
     random: u64,
@@ -124,6 +142,12 @@ impl FaultyDisk {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Fails by another plan from now on, of which operations count from now.
+    pub fn fail(&self, plan: Plan) {
+        let mut state = self.state();
+        (state.random, state.operations, state.plan) = (plan.seed, 0, plan);
     }
 
     /// How many operations there were.

@@ -8,10 +8,12 @@
 //! | 4 | how many bytes follow the block's header |
 //! | 8 | the epoch |
 //! | 8 | the file's salt: so that what another file has left on the disk is no block of this one |
+//! | 8 | which flush of the worker wrote it: each begins when the one before has been synchronised |
+//! | 8 | all transactions below this LSN were durable before; 0 if the block's have none |
 //! | 8 | XXH3 of all others, header and body |
 //!
-//! The body is transactions; each is how many rows it wrote, and these: a number of the table and the kind ([`Kind`]), by how much the stamp is
-//! above the first of the epoch, the words of the key, the groups if not all are there, and their words. Numbers are in groups of seven bits, the
+//! The body is transactions; each is its LSN, if they have any, how many rows it wrote, and these: a number of the table and the kind ([`Kind`]), by how much the stamp is
+//! above the first of the epoch, or below (a number that is even, or odd), the words of the key, the groups if not all are there, and their words. Numbers are in groups of seven bits, the
 //! lowest first (LEB128); the words of keys and rows are as they are, lowest byte first.
 
 use contend_engine::journal::{STAMP_SHIFT, Stamp};
@@ -22,7 +24,7 @@ use zerocopy::IntoBytes;
 use crate::schema::Schema;
 
 /// The format of the files.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 /// The first bytes of a file.
 pub(crate) const FILE: [u8; 8] = *b"contend\x01";
 /// The first bytes of a block.
@@ -30,7 +32,7 @@ const BLOCK: u32 = u32::from_le_bytes(*b"blk\x01");
 /// Bytes of a file's header.
 pub(crate) const FILE_HEADER: usize = 32;
 /// Bytes of a block's header.
-pub(crate) const BLOCK_HEADER: usize = 32;
+pub(crate) const BLOCK_HEADER: usize = 48;
 
 /// What a write has done to a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,10 +64,22 @@ fn put_number(mut number: u64, bytes: &mut Vec<u8>) {
     bytes.push(number as u8);
 }
 
+/// Differences to both sides are small numbers, as in Protocol Buffers.
+fn zigzag(difference: u64) -> u64 {
+    difference << 1 ^ ((difference as i64) >> 63) as u64
+}
+
+fn unzigzag(number: u64) -> u64 {
+    number >> 1 ^ (number & 1).wrapping_neg()
+}
+
 const _: () = assert!(cfg!(target_endian = "little"), "words are written as they are");
 
-/// Appends how many writes a transaction has.
-pub(crate) fn put_count(count: usize, bytes: &mut Vec<u8>) {
+/// Appends how many writes a transaction has, and before that its LSN, if it has one.
+pub(crate) fn put_count(lsn: u64, count: usize, bytes: &mut Vec<u8>) {
+    if lsn > 0 {
+        put_number(lsn, bytes);
+    }
     put_number(count as u64, bytes);
 }
 
@@ -77,7 +91,7 @@ pub(crate) fn put_write(write: Write<'_>, schema: &Schema, epoch: u64, bytes: &m
         Some(_) => Kind::Part,
     };
     put_number(u64::from(write.table) << 2 | kind as u64, bytes);
-    put_number(write.stamp.0 - (epoch << STAMP_SHIFT), bytes);
+    put_number(zigzag(write.stamp.0.wrapping_sub(epoch << STAMP_SHIFT)), bytes);
     bytes.extend_from_slice(write.key[..schema.key_words].as_bytes());
     let Some((groups, row)) = write.row else { return };
     if kind == Kind::Whole {
@@ -117,24 +131,28 @@ impl Reader<'_> {
     }
 }
 
-/// Visits the writes of a block's body; returns how many transactions it has. `schemas` are the tables, by their numbers.
+/// Visits the writes of a block's body, of those transactions that `counts` wants, which gets their LSNs, or 0. `schemas` are the tables, by
+/// their numbers.
 ///
 /// # Errors
 /// It is not the body of a block.
 pub(crate) fn read_body(
-    epoch: u64,
-    body: &[u8],
+    block: Block<'_>,
     schemas: &[Schema],
+    mut counts: impl FnMut(u64) -> bool,
     mut visit: impl FnMut(Write<'_>),
-) -> Result<u64, &'static str> {
-    let (mut reader, mut transactions) = (Reader(body), 0);
+) -> Result<(), &'static str> {
+    let Block { epoch, body, durable, .. } = block;
+    let mut reader = Reader(body);
     let mut row = Vec::new();
     while !reader.0.is_empty() {
+        let lsn = if durable > 0 { reader.number()? } else { 0 };
+        let is_wanted = counts(lsn);
         for _ in 0..reader.number()? {
             let head = reader.number()?;
             let table = u32::try_from(head >> 2).map_err(|_| "there is no such table")?;
             let schema = schemas.get(table as usize).ok_or("there is no such table")?;
-            let stamp = (epoch << STAMP_SHIFT).checked_add(reader.number()?).ok_or("a stamp is too large")?;
+            let stamp = (epoch << STAMP_SHIFT).wrapping_add(unzigzag(reader.number()?));
             let mut key = KeyWords::default();
             for word in &mut key[..schema.key_words] {
                 *word = reader.word()?;
@@ -156,11 +174,12 @@ pub(crate) fn read_body(
                     *word = reader.word()?;
                 }
             }
-            visit(Write { table, key, stamp: Stamp(stamp), row: groups.map(|groups| (groups, row.as_slice())) });
+            if is_wanted {
+                visit(Write { table, key, stamp: Stamp(stamp), row: groups.map(|groups| (groups, row.as_slice())) });
+            }
         }
-        transactions += 1;
     }
-    Ok(transactions)
+    Ok(())
 }
 
 /// The header of a file.
@@ -175,26 +194,30 @@ pub(crate) fn file_header(salt: u64) -> [u8; FILE_HEADER] {
 }
 
 /// Makes a block of `bytes`, which hold room for its header, and then its body.
-pub(crate) fn seal(bytes: &mut [u8], epoch: u64, salt: u64) {
+pub(crate) fn seal(bytes: &mut [u8], epoch: u64, salt: u64, flush: u64, durable: u64) {
     let length = u32::try_from(bytes.len() - BLOCK_HEADER).expect("a block has fewer than 2^32 bytes");
     bytes[..4].copy_from_slice(&BLOCK.to_le_bytes());
     bytes[4..8].copy_from_slice(&length.to_le_bytes());
     bytes[8..16].copy_from_slice(&epoch.to_le_bytes());
     bytes[16..24].copy_from_slice(&salt.to_le_bytes());
+    bytes[24..32].copy_from_slice(&flush.to_le_bytes());
+    bytes[32..40].copy_from_slice(&durable.to_le_bytes());
     let sum = checksum(bytes);
-    bytes[24..32].copy_from_slice(&sum.to_le_bytes());
+    bytes[40..48].copy_from_slice(&sum.to_le_bytes());
 }
 
 /// Of a block, all but the place of the checksum.
 fn checksum(block: &[u8]) -> u64 {
     let (header, body) = block.split_at(BLOCK_HEADER);
-    xxh3_64(body) ^ xxh3_64(&header[..24]).rotate_left(1)
+    xxh3_64(body) ^ xxh3_64(&header[..40]).rotate_left(1)
 }
 
 /// A block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Block<'a> {
     pub(crate) epoch: u64,
+    pub(crate) flush: u64,
+    pub(crate) durable: u64,
     pub(crate) body: &'a [u8],
 }
 
@@ -210,13 +233,21 @@ pub(crate) fn read_block(bytes: &[u8], salt: u64) -> Result<(Block<'_>, &[u8]), 
     }
     let end = BLOCK_HEADER + (number(0) >> 32) as usize;
     let block = bytes.get(..end).ok_or("a block is cut off")?;
-    if checksum(block) != number(24) {
+    if checksum(block) != number(40) {
         return Err("the checksum is wrong");
     }
     if number(16) != salt {
         return Err("a block is of another file");
     }
-    Ok((Block { epoch: number(8), body: &block[BLOCK_HEADER..] }, &bytes[end..]))
+    let [epoch, flush, durable] = [8, 24, 32].map(number);
+    Ok((Block { epoch, flush, durable, body: &block[BLOCK_HEADER..] }, &bytes[end..]))
+}
+
+/// The flush that wrote the latest of the whole blocks that begin somewhere in these bytes.
+pub(crate) fn latest_flush(bytes: &[u8], salt: u64) -> Option<u64> {
+    let magic = BLOCK.to_le_bytes();
+    let begins = bytes.windows(magic.len()).enumerate().filter(|(_, window)| *window == magic);
+    begins.filter_map(|(place, _)| read_block(&bytes[place..], salt).ok()).map(|(block, _)| block.flush).max()
 }
 
 #[cfg(test)]
@@ -245,13 +276,14 @@ mod tests {
         let transactions = random.random_range(0..5);
         for _ in 0..transactions {
             let count = random.random_range(0..4);
-            put_count(count, &mut bytes);
+            put_count(0, count, &mut bytes);
             for _ in 0..count {
                 let table = random.random_range(0..schemas.len());
                 let schema = &schemas[table];
                 let mut key = KeyWords::default();
                 key[..schema.key_words].fill_with(|| random.random::<u64>() >> random.random_range(0..64));
-                let stamp = Stamp((epoch << STAMP_SHIFT) + random.random_range(0..1 << 30));
+                let stamp =
+                    Stamp((epoch << STAMP_SHIFT) + random.random_range(0..1 << 30) - random.random_range(0..epoch + 1));
                 let groups = (0..schema.groups.len()).filter(|_| random.random_bool(0.6));
                 let groups = groups.fold(Groups::NONE, |all, group| all.union(Groups::of(group as u32)));
                 let mut row = vec![0; schema.row_words];
@@ -272,15 +304,20 @@ mod tests {
             let (writes, transactions, bytes) = body(random, epoch, &schemas);
             let mut block = vec![0; BLOCK_HEADER];
             block.extend_from_slice(&bytes);
-            seal(&mut block, epoch, 77);
+            seal(&mut block, epoch, 77, 3, 0);
             block.extend_from_slice(b"more");
             let (block, behind) = read_block(&block, 77).expect("a block");
             assert_eq!((block.epoch, behind), (epoch, &b"more"[..]));
             let mut read = Vec::new();
-            let found = read_body(epoch, block.body, &schemas, |Write { table, key, stamp, row }| {
+            let mut found = 0;
+            let count = |_| {
+                found += 1;
+                true
+            };
+            let outcome = read_body(block, &schemas, count, |Write { table, key, stamp, row }| {
                 read.push((table, key, stamp, row.map(|(groups, row)| (groups, row.to_vec()))));
             });
-            assert_eq!((found, read), (Ok(transactions), writes));
+            assert_eq!((outcome, found, read), (Ok(()), transactions, writes));
         }
     }
 
@@ -301,12 +338,19 @@ mod tests {
                     _ => {}
                 }
             }
-            let outcome = read_body(epoch << random.random_range(0..40), &bytes, &schemas, |write| {
-                assert!((write.table as usize) < schemas.len());
-                if let Some((_, row)) = write.row {
-                    assert_eq!(row.len(), schemas[write.table as usize].row_words);
-                }
-            });
+            let block =
+                Block { epoch: epoch << random.random_range(0..40), flush: 0, durable: epoch % 2, body: &bytes };
+            let outcome = read_body(
+                block,
+                &schemas,
+                |_| true,
+                |write| {
+                    assert!((write.table as usize) < schemas.len());
+                    if let Some((_, row)) = write.row {
+                        assert_eq!(row.len(), schemas[write.table as usize].row_words);
+                    }
+                },
+            );
             errors.extend(outcome.err());
         }
         assert!(errors.len() >= 5, "{errors:?}");

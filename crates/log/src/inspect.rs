@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::ops::ControlFlow;
+use std::time::Instant;
 
 use contend_engine::Groups;
 
@@ -68,7 +69,7 @@ fn contents(disk: &dyn Disk) -> Result<Contents, LogError> {
 /// # Errors
 /// There is none, or it can't be read.
 pub fn inspect(disk: &dyn Disk) -> Result<Inspection, LogError> {
-    let Contents { epoch, tables, segments } = contents(disk)?;
+    let Contents { epoch, tables, segments, .. } = contents(disk)?;
     Ok(Inspection { epoch, tables, files: segments.iter().map(LogFile::of).collect() })
 }
 
@@ -77,7 +78,8 @@ pub fn inspect(disk: &dyn Disk) -> Result<Inspection, LogError> {
 /// # Errors
 /// There is no log, or what was acknowledged is not there.
 pub fn recover(disk: &dyn Disk, threads: usize, progress: &(dyn Fn(u64) + Sync)) -> Result<Recovered, LogError> {
-    recovery::recover(disk, &contents(disk)?, threads, None, progress)
+    let (began, contents) = (Instant::now(), contents(disk)?);
+    Ok(recovery::read_all(disk, &contents, threads, None, progress)?.into_rows(&contents, began))
 }
 
 /// A write of a row, to be printed.
@@ -115,7 +117,8 @@ pub fn writes(
         return Err(LogError::Missing { place: disk.place(&manifest::name(file)) });
     };
     let mut enough = false;
-    recovery::read_segment(disk, &contents, segment, |epoch, write| {
+    let durable_lsn = recovery::durable_lsn(disk, &contents)?;
+    recovery::read_segment(disk, &contents, segment, durable_lsn, None, |epoch, write| {
         let schema = &contents.tables[write.table as usize];
         enough = enough || visit(epoch, Shown { write, schema }).is_break();
     })?;

@@ -5,6 +5,8 @@
 //! | [`disk`] | files, and what may be taken to hold of them |
 //! | [`faulty`] | a disk in memory that fails |
 //! | [`fault`] | deliberate bugs, for tests |
+//! | [`commit`] | when a commit is durable, and when others see it |
+//! | [`emulated`] | a log whose device is a delay |
 //! | `format` | the bytes of a log file |
 //! | `manifest` | which files there are, and how far they count |
 //! | [`log`] | workers' buffers, and flushes |
@@ -14,7 +16,9 @@
 //! | [`schema`] | what tables are made of |
 
 pub mod checkpoint;
+pub mod commit;
 pub mod disk;
+pub mod emulated;
 pub mod error;
 pub mod fault;
 pub mod faulty;
@@ -26,7 +30,9 @@ pub mod recovery;
 pub mod schema;
 
 pub use checkpoint::Checkpoint;
+pub use commit::{CommitProtocol, Release};
 pub use disk::{Directory, Disk, DiskFile};
+pub use emulated::Emulated;
 pub use error::LogError;
 pub use log::{Log, LogConfig, LogJournals, settle};
 pub use recovery::{Recovered, RecoveredTable, Report};

@@ -3,6 +3,9 @@
 //! Each worker has a buffer and a file of its own (P-WAL). A flush writes the buffers, synchronises the files, and then says in the manifest how
 //! far they count, and up to which epoch; then what was committed up to that epoch is acknowledged (the epochs are Silo's group commits). Who
 //! flushes must know that no transaction will commit in that epoch any more.
+//!
+//! With the other commit protocols ([`crate::commit`]) workers flush their own buffers besides, and the manifest is not written: what is behind the bytes
+//! that it knows of counts as well, by the rules of [`crate::recovery`].
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -10,18 +13,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use contend_engine::epoch::Epochs;
-use contend_engine::journal::{Journal, Journals, Logged, STAMP_SHIFT, Stamp};
+use contend_engine::journal::{Hold, Journal, Journals, Logged, STAMP_SHIFT, Stamp};
 use contend_engine::sets::{WriteKind, WriteSet};
-use contend_engine::{Groups, KeyWords};
+use contend_engine::{AbortReason, Groups, KeyWords};
 use contend_machine::Machine;
 use crossbeam_utils::CachePadded;
 use parking_lot::{Condvar, Mutex, RwLock};
 
+use crate::commit::{CommitProtocol, Commits, Committer, LOADED_LSN, Release};
 use crate::disk::{Disk, DiskFile};
 use crate::error::LogError;
 use crate::fault::Fault;
 use crate::format::{self, BLOCK_HEADER, FILE_HEADER, Write};
-use crate::manifest::{self, Contents, Manifest, Segment};
+use crate::manifest::{self, Contents, Manifest, Segment, Tail};
 use crate::recovery::{self, Recovered};
 use crate::schema::Schema;
 
@@ -38,6 +42,8 @@ pub struct LogConfig {
     pub checkpoint_bytes: u64,
     /// Threads that read files when a log is opened.
     pub threads: usize,
+    /// When commits are durable, and others see them.
+    pub commit: CommitProtocol,
     /// A deliberate bug, for tests of the proof.
     pub fault: Option<Fault>,
 }
@@ -51,6 +57,7 @@ impl Default for LogConfig {
             buffer_bytes: 4 << 20,
             checkpoint_bytes: 256 << 20,
             threads,
+            commit: CommitProtocol::Epoch,
             fault: None,
         }
     }
@@ -65,6 +72,8 @@ struct Buffer {
     /// Blocks that are closed but for their checksums: where they begin, and their epochs.
     blocks: Vec<(usize, u64)>,
     bytes: Vec<u8>,
+    /// The largest LSN, or 0.
+    last_lsn: u64,
 }
 
 impl Buffer {
@@ -85,6 +94,8 @@ pub(crate) struct Open {
     /// As it will be in the manifest once it is synchronised.
     pub(crate) segment: Segment,
     capacity: u64,
+    /// Whether the manifest is known to have it.
+    is_known: bool,
 }
 
 impl Open {
@@ -100,8 +111,10 @@ struct Output {
     open: Option<Open>,
     /// Files that are full.
     full: Vec<Open>,
-    /// Whether there is anything that was not synchronised.
+    /// Whether there is anything that the manifest does not know of.
     is_dirty: bool,
+    /// How many flushes there were.
+    flushes: u64,
     /// An empty buffer, with the memory of the last.
     spare: Buffer,
 }
@@ -139,6 +152,8 @@ pub struct Log {
     closed: AtomicBool,
     /// Whether there are files of which the directory is not known to know.
     has_new_names: AtomicBool,
+    /// All below this LSN is durable.
+    lsn: AtomicU64,
     /// The largest epoch of what was written to files, and how many bytes.
     last_written: AtomicU64,
     bytes: AtomicU64,
@@ -162,17 +177,18 @@ impl Log {
         config: LogConfig,
         progress: &(dyn Fn(u64) + Sync),
     ) -> Result<(Arc<Self>, Recovered), LogError> {
-        let (manifest, recovered) = match Manifest::open(&*disk)? {
+        let (manifest, found) = match Manifest::open(&*disk)? {
             None => {
                 // What somebody has left who did not get to the end.
                 if disk.names().map_err(LogError::io("list", disk.place("")))?.iter().any(|name| name == manifest::NAME)
                 {
                     disk.remove(manifest::NAME).map_err(LogError::io("remove", disk.place(manifest::NAME)))?;
                 }
-                (Manifest::create(&*disk)?, Recovered::default())
+                (Manifest::create(&*disk)?, None)
             }
             Some((generation, contents)) => {
-                let recovered = recovery::recover(&*disk, &contents, config.threads, config.fault, progress)?;
+                let began = Instant::now();
+                let all = recovery::read_all(&*disk, &contents, config.threads, config.fault, progress)?;
                 let mut manifest = Manifest::reopen(&*disk, generation, contents.clone())?;
                 // What was not durable now is not to be so ever.
                 let limit = |segment: &Segment| Segment {
@@ -183,8 +199,11 @@ impl Log {
                     ..segment.clone()
                 };
                 let segments = contents.segments.iter().map(limit).collect();
-                manifest.write(Contents { epoch: recovered.last_epoch, segments, ..contents })?;
-                (manifest, recovered)
+                let has_tails = contents.segments.iter().any(|segment| segment.tail != Tail::Nothing);
+                if !has_tails {
+                    manifest.write(Contents { epoch: all.last.epoch, segments, ..contents.clone() })?;
+                }
+                (manifest, Some((all, contents, has_tails, began)))
             }
         };
         let used = disk.names().map_err(LogError::io("list", disk.place("")))?;
@@ -211,11 +230,22 @@ impl Log {
             has_stopped: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             has_new_names: AtomicBool::new(false),
+            lsn: AtomicU64::new(1),
             last_written: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             disk,
             config,
         };
+        let mut recovered = Recovered::default();
+        if let Some((all, contents, has_tails, began)) = found {
+            if has_tails {
+                log.replace_all(&all, all.last.epoch)?;
+            }
+            recovered = all.into_rows(&contents, began);
+        }
+        // Relaxed, both: nobody else is there.
+        log.durable.store(log.manifest.lock().contents.epoch, Ordering::Relaxed);
+        log.lsn.fetch_max(log.manifest.lock().contents.lsn, Ordering::Relaxed);
         Ok((Arc::new(log), recovered))
     }
 
@@ -294,11 +324,8 @@ impl Log {
                 continue;
             }
             has_written = true;
+            self.sync(output)?;
             for open in output.full.iter_mut().chain(&mut output.open) {
-                if !self.has(Fault::SkipSync) {
-                    let synced = open.file.sync();
-                    synced.map_err(LogError::io("synchronise", self.disk.place(&open.segment.name())))?;
-                }
                 match contents.segments.iter_mut().find(|segment| segment.number == open.segment.number) {
                     Some(segment) => *segment = open.segment.clone(),
                     None => contents.segments.push(open.segment.clone()),
@@ -325,49 +352,112 @@ impl Log {
         Ok(())
     }
 
+    /// Synchronises what was written of a worker's.
+    fn sync(&self, output: &mut Output) -> Result<(), LogError> {
+        for open in output.full.iter_mut().chain(&mut output.open) {
+            if !self.has(Fault::SkipSync) {
+                let synced = open.file.sync();
+                synced.map_err(LogError::io("synchronise", self.disk.place(&open.segment.name())))?;
+            }
+        }
+        output.flushes += 1;
+        Ok(())
+    }
+
+    /// Makes durable what is in a worker's buffer, whatever the others do.
+    fn flush_worker(&self, worker: usize) -> Result<(), LogError> {
+        self.check()?;
+        let flushed = self.try_flush_worker(&self.writers[worker]);
+        flushed.map_err(|error| self.stop(error))
+    }
+
+    fn try_flush_worker(&self, writer: &Writer) -> Result<(), LogError> {
+        {
+            let output = &mut *writer.output.lock();
+            self.write(writer, output)?;
+            if output.full.iter().chain(&output.open).all(|open| open.is_known) {
+                return self.sync(output);
+            }
+        }
+        // There is a file that recovery would not look for.
+        let mut manifest = self.manifest.lock();
+        let output = &mut *writer.output.lock();
+        self.write(writer, output)?;
+        self.sync(output)?;
+        if !self.has(Fault::SkipNames) {
+            self.disk.sync_names().map_err(LogError::io("synchronise the directory of", self.disk.place("")))?;
+        }
+        let mut contents = manifest.contents.clone();
+        for open in output.full.iter().chain(&output.open) {
+            if contents.segments.iter().all(|segment| segment.number != open.segment.number) {
+                contents.segments.push(open.segment.clone());
+            }
+        }
+        manifest.write(contents)?;
+        output.full.iter_mut().chain(&mut output.open).for_each(|open| open.is_known = true);
+        Ok(())
+    }
+
+    /// All below this LSN is durable, as far as is known.
+    pub(crate) fn durable_lsn(&self) -> u64 {
+        // Acquire: pairs with the Release of who has flushed.
+        self.lsn.load(Ordering::Acquire)
+    }
+
     /// Writes what is in a worker's buffer.
     fn write(&self, writer: &Writer, output: &mut Output) -> Result<(), LogError> {
         let spare = std::mem::take(&mut output.spare);
-        let Buffer { mut blocks, mut bytes } = std::mem::replace(&mut *writer.buffer.lock(), spare);
+        let Buffer { mut blocks, mut bytes, last_lsn } = std::mem::replace(&mut *writer.buffer.lock(), spare);
         let ends = blocks.iter().skip(1).map(|&(start, _)| start).chain([bytes.len()]).collect::<Vec<_>>();
         for ((start, epoch), end) in blocks.drain(..).zip(ends) {
             let block = &mut bytes[start..end];
             let length = block.len() as u64;
             if output.open.as_ref().is_none_or(|open| !open.has_room(length)) {
-                let new = self.begin_file(FILE_HEADER as u64 + length)?;
+                let new = self.begin_file(FILE_HEADER as u64 + length, self.tail())?;
                 output.full.extend(output.open.replace(new));
             }
             let open = output.open.as_mut().expect("there is one now");
-            format::seal(block, epoch, open.segment.salt);
+            let durable = if open.segment.tail == Tail::InOrder { self.durable_lsn() } else { 0 };
+            format::seal(block, epoch, open.segment.salt, output.flushes, durable);
             let written = open.file.write_at(open.segment.bytes, block);
             written.map_err(LogError::io("write", self.disk.place(&open.segment.name())))?;
             open.segment.bytes += length;
             open.segment.blocks = Some((open.segment.blocks.map_or(epoch, |(first, _)| first), epoch));
+            open.segment.last_lsn = open.segment.last_lsn.max(last_lsn);
             output.is_dirty = true;
             // Relaxed, both: read under the locks that are held here.
             self.last_written.fetch_max(epoch, Ordering::Relaxed);
             self.bytes.fetch_add(length, Ordering::Relaxed);
         }
         bytes.clear();
-        output.spare = Buffer { blocks, bytes };
+        output.spare = Buffer { blocks, bytes, last_lsn: 0 };
         Ok(())
     }
 
+    /// What may be behind what the manifest knows of a worker's file.
+    fn tail(&self) -> Tail {
+        match self.config.commit {
+            CommitProtocol::Epoch => Tail::Nothing,
+            CommitProtocol::Workers { release: Release::Conservative, .. } => Tail::Flushed,
+            CommitProtocol::Workers { release: Release::Early, .. } => Tail::InOrder,
+        }
+    }
+
     /// A new file, with room for this many bytes at least.
-    pub(crate) fn begin_file(&self, least: u64) -> Result<Open, LogError> {
+    pub(crate) fn begin_file(&self, least: u64, tail: Tail) -> Result<Open, LogError> {
         // Relaxed: a number that nobody else has.
         let number = self.next_file.fetch_add(1, Ordering::Relaxed);
         // From the keys that the system gives every process anew.
         let salt = RandomState::new().hash_one(number);
         let bytes = FILE_HEADER as u64;
-        let segment = Segment { number, salt, bytes, last_epoch: u64::MAX, blocks: None };
+        let segment = Segment { number, salt, bytes, last_epoch: u64::MAX, blocks: None, tail, last_lsn: 0 };
         let capacity = self.config.segment_bytes.max(least);
         let place = self.disk.place(&segment.name());
         let mut file = self.disk.create(&segment.name(), capacity).map_err(LogError::io("create", &place))?;
         file.write_at(0, &format::file_header(salt)).map_err(LogError::io("write", &place))?;
         // Release: pairs with the exchange of `try_flush`.
         self.has_new_names.store(true, Ordering::Release);
-        Ok(Open { file, segment, capacity })
+        Ok(Open { file, segment, capacity, is_known: false })
     }
 
     /// The numbers of the files that workers write to, or that no flush has seen to yet.
@@ -501,14 +591,19 @@ pub fn settle<M: Machine>(epochs: &Epochs<M>) -> u64 {
 const PATIENCE: Duration = Duration::from_millis(2);
 
 /// A worker's part of a log.
-struct WorkerLog {
+#[derive(Debug)]
+struct WorkerLog<M: Machine> {
     log: Arc<Log>,
+    commits: Arc<Commits<M>>,
+    committer: Committer<M>,
     worker: usize,
+    /// The epoch of the last commit.
+    epoch: u64,
     /// What is known of the tables, by the engine's numbers.
     tables: Vec<Bound>,
 }
 
-impl WorkerLog {
+impl<M: Machine> WorkerLog<M> {
     /// Learns of tables that were created since, if this is one.
     #[inline]
     fn learn(&mut self, table: u32) {
@@ -524,10 +619,11 @@ impl WorkerLog {
 
     /// Appends to the worker's buffer, and writes it if it has become too large.
     #[inline]
-    fn append(&self, epoch: u64, put: impl FnOnce(&mut Vec<u8>)) {
+    fn append(&self, epoch: u64, lsn: u64, put: impl FnOnce(&mut Vec<u8>)) {
         let writer = &self.log.writers[self.worker];
         let mut buffer = writer.buffer.lock();
         put(buffer.open(epoch));
+        buffer.last_lsn = lsn;
         let is_full = buffer.bytes.len() > self.log.config.buffer_bytes;
         drop(buffer);
         if is_full {
@@ -536,42 +632,125 @@ impl WorkerLog {
             let _ = written.map_err(|error| self.log.stop(error));
         }
     }
+
+    fn flushes_itself(&self) -> bool {
+        self.log.config.commit != CommitProtocol::Epoch
+    }
+
+    /// Makes durable what the worker has committed.
+    fn flush(&mut self) {
+        if self.log.has(Fault::AcknowledgeBeforeFlush) {
+            self.committer.flushed();
+        }
+        match self.log.flush_worker(self.worker) {
+            Ok(()) => self.committer.flushed(),
+            // Who asks is told by the log.
+            Err(_) => self.commits.give_up(),
+        }
+        if let Some(durable) = self.committer.durable_lsn() {
+            // Release: pairs with the Acquire of `Log::durable_lsn`.
+            self.log.lsn.fetch_max(durable, Ordering::Release);
+        }
+    }
 }
 
-impl<M: Machine> Journal<M> for WorkerLog {
+impl<M: Machine> Journal<M> for WorkerLog<M> {
+    fn committing(&mut self) -> Hold {
+        if self.flushes_itself() { self.committer.committing() } else { Hold::NONE }
+    }
+
     fn committed(&mut self, epoch: u64, writes: &WriteSet<M>) {
-        if writes.logged().is_empty() {
-            return;
+        self.epoch = epoch;
+        let has_written = !writes.logged().is_empty();
+        if has_written {
+            writes.entries().iter().for_each(|write| self.learn(write.table().id()));
+            let lsn = self.committer.lsn();
+            self.append(epoch, lsn, |bytes| {
+                format::put_count(lsn, writes.logged().len(), bytes);
+                for &Logged { position, stamp } in writes.logged() {
+                    let write = &writes.entries()[position];
+                    let (table, schema) = self.table(write.table().id());
+                    let row = (write.kind != WriteKind::Delete).then(|| (write.groups(), writes.image(position)));
+                    format::put_write(Write { table, key: writes.key(position), stamp, row }, schema, epoch, bytes);
+                }
+            });
         }
-        writes.entries().iter().for_each(|write| self.learn(write.table().id()));
-        self.append(epoch, |bytes| {
-            format::put_count(writes.logged().len(), bytes);
-            for &Logged { position, stamp } in writes.logged() {
-                let write = &writes.entries()[position];
-                let (table, schema) = self.table(write.table().id());
-                let row = (write.kind != WriteKind::Delete).then(|| (write.groups(), writes.image(position)));
-                format::put_write(Write { table, key: writes.key(position), stamp, row }, schema, epoch, bytes);
-            }
-        });
+        if self.flushes_itself() && self.committer.appended(epoch, has_written) {
+            self.flush();
+        }
     }
 
     fn loaded(&mut self, epoch: u64, table: u32, key: &KeyWords, row: &[u64]) {
         self.learn(table);
         let (table, schema) = self.table(table);
-        self.append(epoch, |bytes| {
-            format::put_count(1, bytes);
+        let lsn = if self.log.tail() == Tail::InOrder { LOADED_LSN } else { 0 };
+        self.append(epoch, lsn, |bytes| {
+            format::put_count(lsn, 1, bytes);
             let stamp = Stamp(epoch << STAMP_SHIFT);
             format::put_write(Write { table, key: *key, stamp, row: Some((Groups::ALL, row)) }, schema, epoch, bytes);
         });
+    }
+
+    fn may_pass(&mut self, hold: Hold) -> bool {
+        self.committer.may_pass(hold)
+    }
+
+    fn wait_for(&mut self, hold: Hold) {
+        let log = &self.log;
+        self.committer.wait_for(hold, |worker| log.flush_worker(worker).is_ok());
+    }
+
+    fn aborted(&mut self, reason: AbortReason) {
+        // Whoever is in the way may wait for what is held here.
+        if self.committer.holds_rows() && reason.is_conflict() && self.committer.has_unflushed() {
+            self.flush();
+        }
+    }
+
+    fn rest(&mut self) {
+        let has_loaded = || !self.log.writers[self.worker].buffer.lock().bytes.is_empty();
+        if self.flushes_itself() && (self.committer.has_unflushed() || has_loaded()) {
+            self.flush();
+        }
+    }
+
+    fn ticket(&self) -> u64 {
+        if self.flushes_itself() { self.committer.ticket() } else { self.epoch }
+    }
+
+    fn is_durable(&mut self, ticket: u64) -> bool {
+        if self.flushes_itself() { self.committer.is_durable(ticket) } else { self.log.durable() >= ticket }
     }
 }
 
 /// What the engine asks for workers' logs.
 #[derive(Debug)]
-pub struct LogJournals(pub Arc<Log>);
+pub struct LogJournals<M: Machine> {
+    log: Arc<Log>,
+    commits: Arc<Commits<M>>,
+}
 
-impl<M: Machine> Journals<M> for LogJournals {
+impl<M: Machine> LogJournals<M> {
+    /// The logs of the workers of an engine.
+    pub fn new(log: &Arc<Log>) -> Arc<Self> {
+        let commits = Commits::new(log.config.commit, log.config.workers, log.durable_lsn(), log.config.fault);
+        Arc::new(LogJournals { log: Arc::clone(log), commits: Arc::new(commits) })
+    }
+}
+
+impl<M: Machine> Journals<M> for LogJournals<M> {
     fn of_worker(&self, worker: usize) -> Box<dyn Journal<M>> {
-        Box::new(WorkerLog { log: Arc::clone(&self.0), worker, tables: Vec::new() })
+        Box::new(WorkerLog {
+            log: Arc::clone(&self.log),
+            commits: Arc::clone(&self.commits),
+            committer: Committer::new(&self.commits, worker),
+            worker,
+            epoch: 0,
+            tables: Vec::new(),
+        })
+    }
+
+    fn holds_rows(&self) -> bool {
+        self.commits.protocol().holds_rows()
     }
 }

@@ -37,6 +37,21 @@ pub(crate) struct Segment {
     pub(crate) last_epoch: u64,
     /// The epochs of its first block and of its last, between which those of the others are.
     pub(crate) blocks: Option<(u64, u64)>,
+    /// What may be behind these bytes.
+    pub(crate) tail: Tail,
+    /// The largest LSN in it, or 0.
+    pub(crate) last_lsn: u64,
+}
+
+/// What may be behind the bytes of a file that the manifest knows of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Tail {
+    /// Nothing that was acknowledged.
+    Nothing,
+    /// What was flushed was acknowledged, whatever the epoch.
+    Flushed,
+    /// The same, if all with smaller LSNs were flushed too.
+    InOrder,
 }
 
 impl Segment {
@@ -60,6 +75,8 @@ pub(crate) fn name(number: u64) -> String {
 pub(crate) struct Contents {
     /// All that was committed up to this epoch is durable.
     pub(crate) epoch: u64,
+    /// So is all below this LSN.
+    pub(crate) lsn: u64,
     /// The tables, by their numbers.
     pub(crate) tables: Vec<Schema>,
     pub(crate) segments: Vec<Segment>,

@@ -1,6 +1,10 @@
 //! From files to rows.
 //!
-//! Every block counts that the manifest says is durable, of an epoch that is; it has to be there. Of the writes of a row the one with the largest
+//! Every block counts that the manifest says is durable, of an epoch that is; it has to be there. Behind these a worker that flushes by itself
+//! may have left more ([`crate::commit`]): blocks up to the first that is not whole. There its last flush was interrupted, unless a block
+//! of a flush follows that must have come after the next; then it is damage. With LSNs they count as far as none is missing.
+//!
+//! Of the writes of a row the one with the largest
 //! stamp is the last ([`contend_engine::journal`]), so that files can be read in any order, and at once.
 
 use std::collections::hash_map::Entry;
@@ -12,11 +16,12 @@ use contend_engine::journal::Stamp;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
+use crate::commit::FIRST_LSN;
 use crate::disk::Disk;
 use crate::error::LogError;
 use crate::fault::Fault;
-use crate::format::{self, FILE_HEADER, Write};
-use crate::manifest::{Contents, Segment};
+use crate::format::{self, Block, FILE_HEADER, Write};
+use crate::manifest::{Contents, Segment, Tail};
 use crate::schema::Schema;
 
 /// What is known of a row while files are read.
@@ -107,8 +112,19 @@ pub struct Recovered {
     pub tables: Vec<RecoveredTable>,
     /// What was done.
     pub report: Report,
-    /// The largest epoch that was seen, durable or not.
-    pub(crate) last_epoch: u64,
+}
+
+/// The largest numbers that were seen.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Last {
+    pub(crate) epoch: u64,
+    pub(crate) lsn: u64,
+}
+
+impl Last {
+    fn max(self, other: Last) -> Last {
+        Last { epoch: self.epoch.max(other.epoch), lsn: self.lsn.max(other.lsn) }
+    }
 }
 
 /// Rows of one table are in so many maps, so that files that are read at once seldom meet.
@@ -119,30 +135,25 @@ pub(crate) struct All {
     /// By table, in no order.
     pub(crate) tables: Vec<Vec<Rows>>,
     report: Report,
-    /// The largest epoch that was seen, durable or not.
-    last_epoch: u64,
+    /// Of what was seen, durable or not.
+    pub(crate) last: Last,
 }
 
-/// Reads all files of a manifest, with so many threads.
-pub(crate) fn recover(
-    disk: &dyn Disk,
-    contents: &Contents,
-    threads: usize,
-    fault: Option<Fault>,
-    progress: &(dyn Fn(u64) + Sync),
-) -> Result<Recovered, LogError> {
-    let began = Instant::now();
-    let All { tables, mut report, last_epoch } = read_all(disk, contents, threads, fault, progress)?;
-    let tables = (0..).zip(&contents.tables).zip(tables).map(|((number, schema), shards)| {
-        let known = shards.into_iter().flatten().filter(|(_, known)| known.is_there());
-        let rows = known.map(|(key, known)| (key, known.row)).collect();
-        RecoveredTable { schema: schema.clone(), number, rows }
-    });
-    let tables: Vec<_> = tables.collect();
-    report.rows = tables.iter().map(|table| table.rows.len() as u64).sum();
-    report.epoch = contents.epoch;
-    report.seconds = began.elapsed().as_secs_f64();
-    Ok(Recovered { tables, report, last_epoch })
+impl All {
+    /// The rows that there are.
+    pub(crate) fn into_rows(self, contents: &Contents, began: Instant) -> Recovered {
+        let All { tables, mut report, .. } = self;
+        let tables = (0..).zip(&contents.tables).zip(tables).map(|((number, schema), shards)| {
+            let known = shards.into_iter().flatten().filter(|(_, known)| known.is_there());
+            let rows = known.map(|(key, known)| (key, known.row)).collect();
+            RecoveredTable { schema: schema.clone(), number, rows }
+        });
+        let tables: Vec<_> = tables.collect();
+        report.rows = tables.iter().map(|table| table.rows.len() as u64).sum();
+        report.epoch = contents.epoch;
+        report.seconds = began.elapsed().as_secs_f64();
+        Recovered { tables, report }
+    }
 }
 
 /// Reads all files of a manifest: the last that is known of each row.
@@ -155,12 +166,13 @@ pub(crate) fn read_all(
 ) -> Result<All, LogError> {
     let shards = || (0..SHARDS).map(|_| Mutex::new(Rows::default())).collect::<Vec<_>>();
     let tables: Vec<_> = contents.tables.iter().map(|_| shards()).collect();
-    let report = Mutex::new((Report::default(), contents.epoch));
+    let durable_lsn = durable_lsn(disk, contents)?;
+    let report = Mutex::new((Report::default(), Last { epoch: contents.epoch, lsn: contents.lsn }));
     let (next, read) = (AtomicUsize::new(0), AtomicUsize::new(1));
     let read_files = || -> Result<(), LogError> {
         // Relaxed: each number once.
         while let Some(segment) = contents.segments.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let (found, last_epoch) = read_segment(disk, contents, segment, |_, mut write| {
+            let (found, last_here) = read_segment(disk, contents, segment, durable_lsn, fault, |_, mut write| {
                 if fault == Some(Fault::ForgetDeletions) && write.row.is_none() {
                     return;
                 }
@@ -188,7 +200,7 @@ pub(crate) fn read_all(
             all.transactions += found.transactions;
             all.records += found.records;
             all.discarded += found.discarded;
-            *last = (*last).max(last_epoch);
+            *last = last.max(last_here);
         }
         Ok(())
     };
@@ -198,9 +210,9 @@ pub(crate) fn read_all(
         let outcomes = others.into_iter().map(|other| other.join().expect("reading does not panic"));
         outcomes.fold(own, |first, other| first.and(other))
     })?;
-    let (report, last_epoch) = report.into_inner();
+    let (report, last) = report.into_inner();
     let tables = tables.into_iter().map(|shards| shards.into_iter().map(Mutex::into_inner).collect()).collect();
-    Ok(All { tables, report, last_epoch })
+    Ok(All { tables, report, last })
 }
 
 fn shard_of(key: &KeyWords) -> usize {
@@ -208,49 +220,106 @@ fn shard_of(key: &KeyWords) -> usize {
     (mixed >> 32) as usize % SHARDS
 }
 
-/// Reads what is durable of a file; returns what it found, and the largest epoch.
-pub(crate) fn read_segment(
-    disk: &dyn Disk,
-    contents: &Contents,
-    segment: &Segment,
-    mut visit: impl FnMut(u64, Write<'_>),
-) -> Result<(Report, u64), LogError> {
+/// The bytes of a file that may have blocks, behind its header, and how many of them the manifest knows of.
+fn read_file(disk: &dyn Disk, segment: &Segment) -> Result<(Vec<u8>, usize), LogError> {
     let place = disk.place(&segment.name());
     let file = disk.open(&segment.name(), false).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => LogError::Missing { place: place.clone() },
         _ => LogError::io("open", &place)(error),
     })?;
-    let damaged = |offset: u64, why: String| LogError::Damaged { place: place.clone(), offset, why };
     let length = file.bytes().map_err(LogError::io("read", &place))?;
     if length < segment.bytes {
-        return Err(damaged(length, format!("it ends there, and had {} bytes", segment.bytes)));
+        let why = format!("it ends there, and had {} bytes", segment.bytes);
+        return Err(LogError::Damaged { place, offset: length, why });
     }
-    let mut bytes = vec![0; segment.bytes as usize];
+    let wanted = if segment.tail == Tail::Nothing { segment.bytes } else { length };
+    let mut bytes = vec![0; wanted as usize];
     file.read_at(0, &mut bytes).map_err(LogError::io("read", &place))?;
     if bytes[..FILE_HEADER.min(bytes.len())] != format::file_header(segment.salt) {
-        return Err(damaged(0, "it is not the file that was written".to_owned()));
+        return Err(LogError::Damaged { place, offset: 0, why: "it is not the file that was written".to_owned() });
     }
-    let mut report = Report { bytes: segment.bytes, ..Report::default() };
-    let (mut rest, mut last_epoch) = (&bytes[FILE_HEADER..], 0);
+    bytes.drain(..FILE_HEADER);
+    Ok((bytes, segment.bytes as usize - FILE_HEADER))
+}
+
+/// Visits the blocks of a file that were written and synchronised, as far as can be known; how many bytes they have.
+fn for_each_block(
+    disk: &dyn Disk,
+    segment: &Segment,
+    mut visit: impl FnMut(Block<'_>) -> Result<(), &'static str>,
+) -> Result<u64, LogError> {
+    let (bytes, known) = read_file(disk, segment)?;
+    let (mut rest, mut flush) = (&bytes[..], 0);
     while !rest.is_empty() {
-        let offset = (bytes.len() - rest.len()) as u64;
-        let (block, behind) = format::read_block(rest, segment.salt).map_err(|why| damaged(offset, why.to_owned()))?;
-        let counts = block.epoch <= contents.epoch.min(segment.last_epoch);
-        let mut records = 0;
-        let transactions = format::read_body(block.epoch, block.body, &contents.tables, |write| {
-            records += 1;
-            if counts {
-                visit(block.epoch, write);
+        let offset = bytes.len() - rest.len();
+        let damaged = |why: &str| LogError::Damaged {
+            place: disk.place(&segment.name()),
+            offset: (FILE_HEADER + offset) as u64,
+            why: why.to_owned(),
+        };
+        match format::read_block(rest, segment.salt) {
+            Ok((block, behind)) => {
+                visit(block).map_err(damaged)?;
+                (rest, flush) = (behind, block.flush);
             }
-        });
-        let transactions = transactions.map_err(|why| damaged(offset, why.to_owned()))?;
-        if counts {
-            report.transactions += transactions;
-            report.records += records;
-        } else {
-            report.discarded += transactions;
+            Err(why) if offset < known => return Err(damaged(why)),
+            // The flush after the last whole block's was interrupted, or that one was; no other had begun.
+            Err(why) => match format::latest_flush(rest, segment.salt) {
+                Some(later) if later > flush + 1 => return Err(damaged(why)),
+                _ => return Ok((FILE_HEADER + offset) as u64),
+            },
         }
-        (rest, last_epoch) = (behind, last_epoch.max(block.epoch));
     }
-    Ok((report, last_epoch))
+    Ok((FILE_HEADER + bytes.len()) as u64)
+}
+
+/// All transactions below this LSN are in the files of a manifest, or were durable before.
+pub(crate) fn durable_lsn(disk: &dyn Disk, contents: &Contents) -> Result<u64, LogError> {
+    let (mut numbers, mut known) = (Vec::new(), contents.lsn.max(FIRST_LSN));
+    for segment in contents.segments.iter().filter(|segment| segment.tail == Tail::InOrder) {
+        for_each_block(disk, segment, |block| {
+            known = known.max(block.durable);
+            let note = |lsn| {
+                numbers.push(lsn);
+                false
+            };
+            format::read_body(block, &contents.tables, note, |_| ())
+        })?;
+    }
+    numbers.sort_unstable();
+    let missing = |next, lsn: u64| if lsn > next { Err(next) } else { Ok(next.max(lsn + 1)) };
+    let (Ok(end) | Err(end)) = numbers.iter().try_fold(known, |next, &lsn| missing(next, lsn));
+    Ok(end)
+}
+
+/// Reads what is durable of a file, and all below this LSN; returns what it found, and the largest numbers.
+pub(crate) fn read_segment(
+    disk: &dyn Disk,
+    contents: &Contents,
+    segment: &Segment,
+    durable_lsn: u64,
+    fault: Option<Fault>,
+    mut visit: impl FnMut(u64, Write<'_>),
+) -> Result<(Report, Last), LogError> {
+    let (mut report, mut last) = (Report::default(), Last::default());
+    let bytes = for_each_block(disk, segment, |block| {
+        let is_durable = block.epoch <= contents.epoch.min(segment.last_epoch);
+        let counts = |lsn| match segment.tail {
+            Tail::Nothing => is_durable,
+            Tail::Flushed => true,
+            Tail::InOrder => is_durable || lsn < durable_lsn || fault == Some(Fault::IgnoreGaps),
+        };
+        last.epoch = last.epoch.max(block.epoch);
+        let tally = |lsn| {
+            last.lsn = last.lsn.max(lsn);
+            *if counts(lsn) { &mut report.transactions } else { &mut report.discarded } += 1;
+            counts(lsn)
+        };
+        format::read_body(block, &contents.tables, tally, |write| {
+            report.records += 1;
+            visit(block.epoch, write);
+        })
+    })?;
+    report.bytes = bytes;
+    Ok((report, last))
 }

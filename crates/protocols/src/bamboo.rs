@@ -131,7 +131,7 @@ impl<M: Machine, F: Faults> Bamboo<M, F> {
                 shown.push(Shown { position, cell, number, start: saved.len() });
                 cx.writes.save(position, number, &mut saved);
             }
-            cx.writes.install(position);
+            cx.writes.expose(position);
         });
         (local.saved, local.shown) = (saved, shown);
         done
@@ -176,6 +176,7 @@ impl<M: Machine, F: Faults> Bamboo<M, F> {
 }
 
 impl<M: Machine, F: Faults> Protocol<M> for Bamboo<M, F> {
+    const SHOWS_UNCOMMITTED: bool = true;
     const INFO: Info = info(
         "bamboo",
         "two-phase locking by wound-wait that retires locks early: others go on with what is not committed yet",
@@ -360,6 +361,9 @@ impl<M: Machine, F: Faults> Control<M> for Bamboo<M, F> {
         }
         self.wounds.commit_point::<F>(local.own).map_err(Abort::new)?;
         M::step("install");
+        if !local.shown.is_empty() {
+            cx.writes.will_commit();
+        }
         let mut shown = local.shown.iter().map(|shown| shown.position).peekable();
         for position in 0..cx.writes.len() {
             if shown.peek() == Some(&position) {

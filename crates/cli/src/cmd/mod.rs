@@ -3,6 +3,7 @@
 pub(crate) mod bench;
 pub(crate) mod check;
 pub(crate) mod compare;
+pub(crate) mod crash;
 pub(crate) mod explore;
 pub(crate) mod list;
 pub(crate) mod log;

@@ -27,6 +27,14 @@ pub(super) enum Call<'c> {
 }
 
 impl Call<'_> {
+    #[inline(always)]
+    fn groups(&self) -> Groups {
+        match self {
+            Call::Read(columns) => columns.groups(),
+            Call::Write(groups, _) => *groups,
+        }
+    }
+
     /// What the protocol's time goes to.
     #[inline(always)]
     fn phase(&self) -> Phase {
@@ -78,7 +86,11 @@ impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
             Call::Read(columns) => protocol.read(cx, local, at, columns),
             Call::Write(groups, mode) => protocol.write(cx, local, at, groups, mode),
         };
-        found.map_err(|abort| self.doom(abort))
+        let found = found.map_err(|abort| self.doom(abort))?;
+        if table.holds_rows() && !self.worker.cx.writes.may_pass(table, record, call.groups()) {
+            return Err(self.doom(Abort::new(AbortReason::NotDurable)));
+        }
+        Ok(found)
     }
 
     /// Calls the protocol for the record that a lookup found under the key, and again for the one that stands there later if the

@@ -4,11 +4,9 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use contend_engine::journal::Journals;
 use contend_engine::{
     Abort, AbortReason, Control, Engine, EngineConfig, EngineOptions, Info, Transaction, VersionCounts, Worker,
 };
-use contend_log::{Log, LogJournals};
 use contend_machine::Machine;
 use contend_protocols::method::{Backoff, Retry, RetryOptions};
 use contend_workloads::{Checked, Violation, Workload};
@@ -33,7 +31,7 @@ pub(crate) struct World<P: Control<M>, W: Workload<M>, M: Machine> {
     protocol_options: BTreeMap<String, String>,
     workload_options: BTreeMap<String, String>,
     /// After the workers, whose last commits are flushed when it goes.
-    log: Option<RunLog>,
+    log: Option<RunLog<M>>,
 }
 
 /// What one worker runs with, from window to window.
@@ -43,8 +41,9 @@ pub(crate) struct Slot<P: Control<M>, W: Workload<M>, M: Machine> {
     input: W::Input,
     retry: Retry<M>,
     drawn: u64,
-    log: Option<Arc<Log>>,
-    /// Of transactions that were timed and are not durable yet: their epochs, and when they began.
+    /// Whether commits are made durable.
+    logs: bool,
+    /// Of transactions that were timed and are not durable yet: their tickets, and when they began.
     waiting: VecDeque<(u64, u64)>,
 }
 
@@ -96,20 +95,14 @@ impl<P: Control<M>, W: Workload<M>, M: Machine> World<P, W, M> {
         };
         let engine_config = match log_options.mode {
             LogMode::Off => engine_config,
-            LogMode::Epoch => EngineConfig { epoch_ms: log_options.epoch_ms, ..engine_config },
+            _ => EngineConfig { epoch_ms: log_options.epoch_ms, ..engine_config },
         };
-        let mut log = match log_options.mode {
-            LogMode::Off => None,
-            LogMode::Epoch => {
-                let own = config.dir.as_deref().filter(|_| purpose != Purpose::Verify);
-                Some(RunLog::create(&log_options, engine_config.workers_max, own)?)
-            }
-        };
-        let journals = log.as_ref().map(|log| Arc::new(LogJournals(Arc::clone(&log.log))) as Arc<dyn Journals<M>>);
-        let engine = Engine::with_journals(protocol, engine_config, journals);
+        let own = config.dir.as_deref().filter(|_| purpose != Purpose::Verify);
+        let mut log = RunLog::create(&log_options, config.chip.is_none(), engine_config.workers_max, own)?;
+        let engine = Engine::with_journals(protocol, engine_config, log.as_ref().map(RunLog::journals));
         let workload = Arc::new(W::create(&workload_options, config.index_kind(), &engine));
-        if let Some(log) = &mut log {
-            log.begin(&engine, log_options.epoch_ms)?;
+        if let Some(RunLog::Files(files)) = &mut log {
+            files.begin(&engine, log_options.epoch_ms)?;
         }
         let backoff = Backoff::new(retry_options, threads);
         let slots = (0..threads).map(|number| Slot {
@@ -118,7 +111,7 @@ impl<P: Control<M>, W: Workload<M>, M: Machine> World<P, W, M> {
             input: W::Input::default(),
             retry: backoff.retry(number, config.seed.wrapping_add(number as u64)),
             drawn: 0,
-            log: log.as_ref().map(|log| Arc::clone(&log.log)),
+            logs: log.is_some(),
             waiting: VecDeque::new(),
         });
         let slots = slots.collect();
@@ -138,7 +131,7 @@ impl<P: Control<M>, W: Workload<M>, M: Machine> Slot<P, W, M> {
         over: impl Fn() -> bool,
         mut execute: impl FnMut(&W, &mut Transaction<'_, P, M>, &mut W::Client, &W::Input) -> Result<(), Abort>,
     ) -> Result<(), AbortReason> {
-        let Slot { worker, client, input, retry, drawn, log, waiting } = self;
+        let Slot { worker, client, input, retry, drawn, logs, waiting } = self;
         let nanoseconds = 1e9 / M::cycles_per_second();
         let end = worker.commits().saturating_add(share);
         while !over() && worker.commits() < end {
@@ -173,10 +166,10 @@ impl<P: Control<M>, W: Workload<M>, M: Machine> Slot<P, W, M> {
             if timed {
                 let taken = (M::now().wrapping_sub(start) as f64 * nanoseconds) as u64;
                 tally.borrow_mut().kinds[kind].latencies.saturating_record(taken.max(1));
-                if let Some(log) = log {
-                    waiting.push_back((worker.committed_in(), start));
-                    let (durable, now) = (log.durable(), M::now());
-                    while let Some(&(_, start)) = waiting.front().filter(|(epoch, _)| *epoch <= durable) {
+                if *logs {
+                    waiting.push_back((worker.ticket(), start));
+                    let now = M::now();
+                    while let Some(&(_, start)) = waiting.front().filter(|(ticket, _)| worker.is_durable(*ticket)) {
                         waiting.pop_front();
                         let taken = (now.wrapping_sub(start) as f64 * nanoseconds) as u64;
                         tally.borrow_mut().durable.saturating_record(taken.max(1));
@@ -216,7 +209,7 @@ impl<P: Control<D::Machine>, W: Workload<D::Machine>, D: Driver<P, W>> Bed for T
     fn run(&mut self, span: Span, stop: &Stop, tick: &dyn Fn(f64)) -> Result<Count, LabError> {
         // What waited at the end of the last window has waited for the time between, too.
         self.world.slots.iter_mut().for_each(|slot| slot.waiting.clear());
-        let before = self.world.log.as_ref().map(|log| log.log.bytes());
+        let before = self.world.log.as_ref().map(RunLog::bytes);
         let mut count = self.driver.run(&mut self.world, span, stop, tick)?;
         if let (Some(log), Some(before)) = (&self.world.log, before) {
             let last = self.world.slots.iter().map(|slot| slot.worker.committed_in()).max();

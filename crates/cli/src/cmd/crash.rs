@@ -1,0 +1,93 @@
+//! `contend crash-test`.
+
+use contend_lab::crash::{Crashed, crash_test, tests};
+use contend_lab::{Observer, RunConfig};
+
+use super::{Json, left_out};
+use crate::args::CrashTestArgs;
+use crate::progress::{Bars, stop_on_interrupt};
+use crate::{Status, UserError, show};
+
+pub(crate) fn run(args: &CrashTestArgs) -> Result<Status, UserError> {
+    let (runs, config) = (args.runs()?, args.config());
+    // Everything is looked at before the first is tested.
+    let mut count = 0;
+    for run in &runs {
+        left_out(run)?;
+        count += tests(run, &config)?;
+    }
+    let json = Json::new(args.json.as_deref())?;
+    let stop = stop_on_interrupt()?;
+    let bars = Bars::default();
+    let observer: &(dyn Observer + Sync) = &bars;
+    observer.begin("crashing", count);
+    let mut all = Vec::new();
+    for run in &runs {
+        let crashed = crash_test(run, &config, &stop, &|| observer.advance(1))?;
+        all.extend(crashed.into_iter().map(|crashed| (run, crashed)));
+        if stop.is_requested() {
+            break;
+        }
+    }
+    observer.end();
+    let mut text = String::new();
+    let columns =
+        ["protocol", "workload", "log", "tests", "failures", "commits", "acknowledged", "others there", "verdict"];
+    let mut table = show::table(columns);
+    for (run, crashed) in &all {
+        if let Some((seed, wrong)) = &crashed.wrong {
+            text += &format!("{} on {} with log={}: {wrong}\n", crashed.protocol, run.workload, crashed.log);
+            text += &format!("the same again: {}\n\n", again(args, run, crashed, *seed));
+        }
+        table.add_row([
+            crashed.protocol.clone(),
+            run.workload.clone(),
+            crashed.log.clone(),
+            crashed.tests.to_string(),
+            crashed.failures.to_string(),
+            crashed.commits.to_string(),
+            crashed.acknowledged.to_string(),
+            crashed.others.to_string(),
+            match (&crashed.wrong, crashed.cut) {
+                (Some((seed, _)), _) => format!("WRONG, seed {seed}"),
+                (None, 0) => "nothing is lost".into(),
+                (None, cut) => format!("nothing is lost; {cut} were cut off"),
+            },
+        ]);
+    }
+    text += &format!("{table}\n");
+    let as_json = serde_json::to_string_pretty(&all.iter().map(|(_, crashed)| crashed).collect::<Vec<_>>());
+    let as_json = as_json.expect("plain data") + "\n";
+    match json {
+        Json::Nowhere => show::print(&text)?,
+        Json::Stdout => {
+            show::complain(text.trim_end());
+            show::print(&as_json)?;
+        }
+        Json::File(target) => {
+            show::print(&text)?;
+            target.write_text(&as_json)?;
+        }
+    }
+    Ok(match () {
+        () if all.iter().any(|(_, crashed)| crashed.wrong.is_some()) => Status::CheckFailed,
+        () if stop.is_requested() => Status::Interrupted,
+        () => Status::Good,
+    })
+}
+
+/// The command that does the same again.
+fn again(args: &CrashTestArgs, run: &RunConfig, crashed: &Crashed, seed: u64) -> String {
+    let config = args.config();
+    let mut command = format!(
+        "contend crash-test --protocol {} --workload {} --cores {} --transactions {} --seed {seed} --seeds 1 --set log={}",
+        crashed.protocol, run.workload, config.cores, config.transactions, crashed.log
+    );
+    if let Some(index) = &run.index {
+        command += &format!(" --index {index}");
+    }
+    for (name, value) in run.settings.iter().filter(|(name, _)| *name != "log") {
+        command += &format!(" --set {name}={value}");
+    }
+    command
+}

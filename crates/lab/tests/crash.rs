@@ -1,0 +1,53 @@
+//! Crashes in the midst of interleaved transactions.
+
+use contend_lab::crash::{CrashConfig, Crashed, crash_test};
+use contend_lab::{RunConfig, Stop};
+use contend_log::fault::Fault;
+
+fn crash(protocol: &str, workload: &str, settings: &[(&str, &str)], config: &CrashConfig) -> Vec<Crashed> {
+    let run = RunConfig {
+        protocols: vec![protocol.to_owned()],
+        workload: workload.to_owned(),
+        settings: settings.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect(),
+        ..RunConfig::default()
+    };
+    crash_test(&run, config, &Stop::default(), &|| ()).expect("valid input")
+}
+
+/// Of every protocol with every commit protocol that goes with it.
+#[test]
+fn nothing_is_lost() {
+    for workload in ["ycsb-a", "tatp"] {
+        let all = crash("all", workload, &[], &CrashConfig { seeds: 6, ..CrashConfig::default() });
+        assert!(all.len() > 80, "{}", all.len());
+        for crashed in &all {
+            assert_eq!(crashed.wrong, None, "{} on {workload} with log={}", crashed.protocol, crashed.log);
+            assert!(crashed.cut == 0 && crashed.commits > 0, "{crashed:?}");
+        }
+        let sum = |of: fn(&Crashed) -> u64| all.iter().map(of).sum::<u64>();
+        let (failures, tests) = (sum(|crashed| crashed.failures), sum(|crashed| crashed.tests));
+        assert!(failures * 4 > tests && sum(|crashed| crashed.acknowledged) > 2 * tests, "{failures} of {tests}");
+    }
+}
+
+/// Deliberate bugs of the log are found, also those that only show where transactions are interleaved.
+#[test]
+fn mutants_are_found() {
+    let faults = [
+        (Fault::AcknowledgeBeforeFlush, "epoch"),
+        (Fault::SkipSync, "epoch"),
+        (Fault::EndEpochEarly, "epoch"),
+        (Fault::FlushOutOfOrder, "epoch"),
+        (Fault::ReplayInFileOrder, "epoch"),
+        (Fault::AcknowledgeOwn, "elr"),
+        (Fault::IgnoreGaps, "elr-group"),
+        (Fault::IgnoreHolds, "clr-group"),
+        (Fault::IgnoreHolds, "clr"),
+    ];
+    for (fault, log) in faults {
+        let config = CrashConfig { seeds: 2000, fault: Some(fault), ..CrashConfig::default() };
+        let [crashed] = &crash("silo", "ycsb-a", &[("log", log)], &config)[..] else { unreachable!("one protocol") };
+        println!("{fault:?} with log={log}: {:?}", crashed.wrong);
+        assert!(crashed.wrong.is_some(), "{fault:?} with log={log} is not found");
+    }
+}

@@ -1,0 +1,202 @@
+//! A log whose device is a delay: what commits cost on a device of a given latency, on any machine.
+//!
+//! As in the P-WAL paper (section 4): a worker's log is written to its own memory, and a flush takes so long. Devices of workers are in nobody's
+//! way, and of any bandwidth. Nothing can be recovered.
+
+use std::alloc::Layout;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering as StdOrdering};
+
+use contend_engine::journal::{Hold, Journal, Journals, Logged};
+use contend_engine::sets::{WriteKind, WriteSet};
+use contend_engine::{AbortReason, KeyWords};
+use contend_machine::{Activity, Atomic64, Machine};
+
+use crate::commit::{CommitProtocol, Commits, Committer};
+
+/// Words of a worker's buffer.
+const BUFFER_WORDS: usize = 1 << 13;
+
+/// Logs of which a flush takes a given time.
+#[derive(Debug)]
+pub struct Emulated<M: Machine> {
+    commits: Arc<Commits<M>>,
+    /// In cycles.
+    latency: u64,
+    /// Bytes that were written.
+    bytes: Arc<AtomicU64>,
+}
+
+impl<M: Machine> Emulated<M> {
+    /// Logs of so many workers on devices of this latency.
+    pub fn new(protocol: CommitProtocol, workers: usize, latency_ns: u64) -> Self {
+        let latency = (latency_ns as f64 * M::cycles_per_second() / 1e9) as u64;
+        Emulated { commits: Arc::new(Commits::new(protocol, workers, 0, None)), latency, bytes: Arc::default() }
+    }
+
+    /// Bytes that were flushed.
+    pub fn bytes(&self) -> u64 {
+        // Relaxed: a count.
+        self.bytes.load(StdOrdering::Relaxed)
+    }
+}
+
+impl<M: Machine> Journals<M> for Emulated<M> {
+    fn of_worker(&self, worker: usize) -> Box<dyn Journal<M>> {
+        Box::new(EmulatedLog {
+            committer: Committer::new(&self.commits, worker),
+            latency: self.latency,
+            buffer: Buffer::new(),
+            used: 0,
+            bytes: Arc::clone(&self.bytes),
+        })
+    }
+
+    fn holds_rows(&self) -> bool {
+        self.commits.protocol().holds_rows()
+    }
+}
+
+/// A worker's buffer, in the machine's memory, so that a simulated one knows of it.
+#[derive(Debug)]
+struct Buffer<M: Machine>(NonNull<M::U64>);
+
+impl<M: Machine> Buffer<M> {
+    const LAYOUT: Layout = match Layout::array::<M::U64>(BUFFER_WORDS) {
+        Ok(layout) => layout,
+        Err(_) => panic!("a buffer is small"),
+    };
+
+    /// None, if the machine has no more memory; then there is none for rows either, which is an error of its own.
+    fn new() -> Option<Self> {
+        let words = M::alloc(Self::LAYOUT)?.cast::<M::U64>();
+        for word in 0..BUFFER_WORDS {
+            // SAFETY: it is within the block, which is nobody else's, and aligned by its layout.
+            unsafe { words.add(word).write(M::U64::new(0)) };
+        }
+        Some(Buffer(words))
+    }
+
+    fn words(&self) -> &[M::U64] {
+        // SAFETY: as many words were initialised, and the block is there as long as `self`.
+        unsafe { std::slice::from_raw_parts(self.0.as_ptr(), BUFFER_WORDS) }
+    }
+}
+
+impl<M: Machine> Drop for Buffer<M> {
+    fn drop(&mut self) {
+        // SAFETY: it came from `alloc` with this layout, and the words need no drop.
+        unsafe { M::dealloc(self.0.cast(), Self::LAYOUT) };
+    }
+}
+
+// SAFETY: the block is owned, and its words are `Send` and `Sync`.
+unsafe impl<M: Machine> Send for Buffer<M> {}
+
+/// A worker's log.
+#[derive(Debug)]
+struct EmulatedLog<M: Machine> {
+    committer: Committer<M>,
+    latency: u64,
+    buffer: Option<Buffer<M>>,
+    /// Words since the last flush.
+    used: usize,
+    bytes: Arc<AtomicU64>,
+}
+
+impl<M: Machine> EmulatedLog<M> {
+    fn append(&mut self, words: &[u64]) {
+        let Some(buffer) = &self.buffer else { return };
+        // What is there is never read: where it is full, it begins anew.
+        for part in words.chunks(BUFFER_WORDS) {
+            if self.used % BUFFER_WORDS + part.len() > BUFFER_WORDS {
+                self.used = self.used.next_multiple_of(BUFFER_WORDS);
+            }
+            let start = self.used % BUFFER_WORDS;
+            M::copy_in(&buffer.words()[start..start + part.len()], part);
+            self.used += part.len();
+        }
+    }
+
+    fn flush(&mut self) {
+        M::step("flush");
+        // Relaxed: a count.
+        self.bytes.fetch_add(self.used as u64 * 8, StdOrdering::Relaxed);
+        let phase = M::phase();
+        M::enter(phase.doing(Activity::Wait));
+        M::idle(self.latency);
+        M::enter(phase);
+        self.used = 0;
+        self.committer.flushed();
+    }
+}
+
+impl<M: Machine> Journal<M> for EmulatedLog<M> {
+    fn committing(&mut self) -> Hold {
+        self.committer.committing()
+    }
+
+    fn committed(&mut self, epoch: u64, writes: &WriteSet<M>) {
+        let has_written = !writes.logged().is_empty();
+        if self.committer.is_of_earlier(epoch) {
+            self.flush();
+        }
+        if has_written {
+            M::step("append");
+            self.append(&[self.committer.lsn(), writes.logged().len() as u64]);
+            for &Logged { position, stamp } in writes.logged() {
+                let write = &writes.entries()[position];
+                let key = writes.key(position);
+                let head = [u64::from(write.table().id()), stamp.0];
+                self.append(&head);
+                self.append(&key[..write.key_words()]);
+                if write.kind != WriteKind::Delete {
+                    for span in write.table().spans(write.groups()) {
+                        self.append(&writes.image(position)[span.words()]);
+                    }
+                }
+            }
+        }
+        if self.committer.appended(epoch, has_written) {
+            self.flush();
+        }
+    }
+
+    fn loaded(&mut self, _: u64, _: u32, _: &KeyWords, _: &[u64]) {
+        // What is there when a run begins is taken to be durable.
+    }
+
+    fn may_pass(&mut self, hold: Hold) -> bool {
+        self.committer.may_pass(hold)
+    }
+
+    fn wait_for(&mut self, hold: Hold) {
+        let latency = self.latency;
+        self.committer.wait_for(hold, |_| {
+            M::idle(latency);
+            true
+        });
+    }
+
+    fn aborted(&mut self, reason: AbortReason) {
+        // Whoever is in the way may wait for what is held here.
+        if self.committer.holds_rows() && reason.is_conflict() && self.committer.has_unflushed() {
+            self.flush();
+        }
+    }
+
+    fn rest(&mut self) {
+        if self.committer.has_unflushed() {
+            self.flush();
+        }
+    }
+
+    fn ticket(&self) -> u64 {
+        self.committer.ticket()
+    }
+
+    fn is_durable(&mut self, ticket: u64) -> bool {
+        self.committer.is_durable(ticket)
+    }
+}
