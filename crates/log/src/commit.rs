@@ -81,6 +81,8 @@ impl CommitProtocol {
 pub(crate) const LOADED_LSN: u64 = 1;
 /// The first of a transaction.
 pub(crate) const FIRST_LSN: u64 = 2;
+/// The ticket of what will never be durable.
+const NEVER: u64 = u64::MAX;
 /// Nothing that has a number is not flushed.
 const ALL: u64 = u64::MAX;
 /// In a hold the worker's number, from 1, begins with this bit.
@@ -164,6 +166,8 @@ pub struct Committer<M: Machine> {
     last: u64,
     /// All below this number is known to be durable.
     durable: u64,
+    /// Whether it may have seen what will never be durable.
+    is_void: bool,
     /// By worker: its transactions up to this one are known to be.
     known: Box<[u64]>,
     patience: u64,
@@ -184,6 +188,7 @@ impl<M: Machine> Committer<M> {
             first: None,
             last: 0,
             durable: 0,
+            is_void: false,
             known: vec![0; if all.protocol.holds_rows() { all.slots.len() } else { 0 }].into(),
             patience: (M::cycles_per_second() * PATIENCE) as u64,
             all: Arc::clone(all),
@@ -267,7 +272,11 @@ impl<M: Machine> Committer<M> {
 
     /// What the worker's last transaction waits for.
     pub fn ticket(&self) -> u64 {
-        if self.all.protocol.waits_for_all() { self.last } else { self.appended }
+        match self.all.protocol.waits_for_all() {
+            true => self.last,
+            false if self.is_void => NEVER,
+            false => self.appended,
+        }
     }
 
     /// Whether a transaction of the worker is durable.
@@ -300,8 +309,12 @@ impl<M: Machine> Committer<M> {
         }
         // Acquire: pairs with the Release of `flushed`.
         self.known[worker] = self.all.slots[worker].flushed.load(Ordering::Acquire);
-        // Acquire: pairs with the Release of `give_up`.
-        sequence <= self.known[worker] || self.all.is_over.load(StdOrdering::Acquire)
+        if sequence <= self.known[worker] {
+            return true;
+        }
+        // Acquire: pairs with the Release of `give_up`. What it sees then may be lost, and so whatever it does from now on.
+        self.is_void |= self.all.is_over.load(StdOrdering::Acquire);
+        self.is_void
     }
 
     fn parts(hold: Hold) -> Option<(usize, u64)> {
