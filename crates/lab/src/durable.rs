@@ -76,6 +76,8 @@ options! {
         "log.group" group: u32 = 16, in 1..=10_000;
         /// Whether commits draw numbers from one counter that all workers share: auto, where recovery needs them, with elr and elr-group.
         "log.lsn" lsn: LogLsn = LogLsn::Auto, in ();
+        /// Whether files are written past the system's page cache (O_DIRECT).
+        "log.direct" direct: bool = false, in ();
         /// How long an epoch is, in milliseconds, where commits are made durable.
         "log.epoch_ms" epoch_ms: u64 = 40, in 1..=10_000;
         /// Megabytes of a log file.
@@ -224,7 +226,7 @@ impl FileLog {
             })?),
         };
         let path: PathBuf = path.or(temporary.as_ref().map(TempDir::path)).expect("one of them").to_owned();
-        let directory = Directory::open(&path).map_err(failed)?;
+        let directory = Directory::open(&path).map_err(failed)?.direct(options.direct);
         let config = LogConfig { workers, commit, segment_bytes: options.segment_mb << 20, ..LogConfig::default() };
         let (log, recovered) = Log::open(Arc::new(directory), config).map_err(failed)?;
         if !recovered.tables.is_empty() {

@@ -123,19 +123,46 @@ impl Log {
         &self,
         schemas: &[Schema],
         settled: u64,
-        tables: impl Iterator<Item = impl AsRef<[Rows]>>,
+        tables: impl Iterator<Item = impl AsRef<[Rows]> + Sync>,
     ) -> Result<Files<'_>, LogError> {
-        let mut output = Files { log: self, files: Vec::new(), block: vec![0; BLOCK_HEADER], rows: 0 };
+        // As many threads as read, each with files of its own.
+        let threads = self.config.threads.max(1);
+        let new = |_| Files { log: self, files: Vec::new(), block: vec![0; BLOCK_HEADER], rows: 0 };
+        let mut parts: Vec<_> = (0..threads).map(new).collect();
         let mut tables = (0..).zip(schemas).zip(tables);
-        let written = tables
-            .try_for_each(|((table, schema), shards)| output.write_table(table, schema, shards.as_ref(), settled));
-        if let Err(error) = written.and_then(|()| output.finish()) {
+        let written = tables.try_for_each(|((table, schema), shards)| {
+            let of_thread = |number| shards.as_ref().iter().skip(number).step_by(threads);
+            at_once(&mut parts, |number, part| part.write_table(table, schema, of_thread(number), settled))
+        });
+        let written = written.and_then(|()| at_once(&mut parts, |_, part| part.finish())).and_then(|()| {
+            self.disk.sync_names().map_err(LogError::io("synchronise the directory of", self.disk.place("")))
+        });
+        let (rows, files) = (parts.iter().map(|part| part.rows).sum(), parts.into_iter().flat_map(|part| part.files));
+        let output = Files { rows, files: files.collect(), ..new(0) };
+        if let Err(error) = written {
             // What was written is of no use; whether it can be removed changes nothing.
             output.files.iter().for_each(|open| _ = self.disk.remove(&open.segment.name()));
             return Err(error);
         }
         Ok(output)
     }
+}
+
+/// Does this with all parts at once, each on a thread of its own.
+fn at_once<T: Send>(
+    parts: &mut [T],
+    work: impl Fn(usize, &mut T) -> Result<(), LogError> + Sync,
+) -> Result<(), LogError> {
+    if let [only] = parts {
+        return work(0, only);
+    }
+    std::thread::scope(|scope| {
+        let work = &work;
+        let start = |(number, part)| scope.spawn(move || work(number, part));
+        let threads: Vec<_> = parts.iter_mut().enumerate().map(start).collect();
+        let outcomes = threads.into_iter().map(|thread| thread.join().expect("writing does not panic"));
+        outcomes.fold(Ok(()), Result::and)
+    })
 }
 
 /// The files of a checkpoint.
@@ -148,8 +175,14 @@ struct Files<'l> {
 }
 
 impl Files<'_> {
-    fn write_table(&mut self, table: u32, schema: &Schema, shards: &[Rows], settled: u64) -> Result<(), LogError> {
-        for (&key, known) in shards.iter().flatten() {
+    fn write_table<'r>(
+        &mut self,
+        table: u32,
+        schema: &Schema,
+        shards: impl Iterator<Item = &'r Rows>,
+        settled: u64,
+    ) -> Result<(), LogError> {
+        for (&key, known) in shards.flatten() {
             self.rows += u64::from(known.is_there());
             let is_needed = known.deleted.0 >> STAMP_SHIFT > settled && !self.log.has(Fault::ForgetTombstones);
             if known.deleted.0 > 0 && is_needed {
@@ -201,13 +234,12 @@ impl Files<'_> {
         Ok(())
     }
 
-    /// Has all of it stay.
+    /// Has all of it stay, but for the names.
     fn finish(&mut self) -> Result<(), LogError> {
         self.write()?;
         for open in &mut self.files {
             open.file.sync().map_err(LogError::io("synchronise", self.log.disk.place(&open.segment.name())))?;
         }
-        let synced = self.log.disk.sync_names();
-        synced.map_err(LogError::io("synchronise the directory of", self.log.disk.place("")))
+        Ok(())
     }
 }

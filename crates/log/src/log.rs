@@ -40,10 +40,12 @@ pub struct LogConfig {
     pub buffer_bytes: usize,
     /// A checkpoint is taken when so many bytes were written since the last, or as many as that one had, if it had more.
     pub checkpoint_bytes: u64,
-    /// Threads that read files when a log is opened.
+    /// Threads that read files when a log is opened, and write those of a checkpoint.
     pub threads: usize,
     /// When commits are durable, and others see them.
     pub commit: CommitProtocol,
+    /// Whether files are written past the system's page cache ([`Directory::direct`](crate::Directory::direct)); for who makes the directory.
+    pub direct: bool,
     /// A deliberate bug, for tests of the proof.
     pub fault: Option<Fault>,
 }
@@ -58,6 +60,7 @@ impl Default for LogConfig {
             checkpoint_bytes: 256 << 20,
             threads,
             commit: CommitProtocol::Epoch,
+            direct: false,
             fault: None,
         }
     }
