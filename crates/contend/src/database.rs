@@ -6,7 +6,7 @@ use contend_engine::journal::Journals;
 use contend_engine::{
     Abort, AbortReason, Engine, EngineConfig, Key, Protocol, Row, TableSpec, Transaction, TypedTable,
 };
-use contend_log::{Checkpoint, Log, LogJournals, Recovered, Report};
+use contend_log::{Checkpoint, Log, LogJournals, Recovered, RecoveredTable, Report};
 use contend_machine::{Machine, Native, Ordering};
 use contend_protocols::method::Backoff;
 use contend_protocols::silo::Silo;
@@ -158,14 +158,15 @@ impl<P: Protocol<Native>> Database<P> {
             let spec = TableSpec::of::<R>(&name, options.index, options.expected_rows);
             return Ok(TypedTable::new(self.shared.engine.create_table(&spec)));
         };
-        let rows = durable.take::<R, K>(&name, options.index)?;
-        let spec = TableSpec::of::<R>(&name, options.index, options.expected_rows.max(rows.len()));
+        let before = durable.take::<R, K>(&name, options.index)?;
+        let rows = || before.iter().flat_map(RecoveredTable::rows);
+        let spec = TableSpec::of::<R>(&name, options.index, options.expected_rows.max(rows().count()));
         let table = TypedTable::new(self.shared.engine.create_table(&spec));
         durable.log.bind(table.id(), &schema_of::<R, K>(&name, options.index))?;
         let limit = self.shared.engine.config().workers_max;
         let mut loader = self.shared.engine.reloader().ok_or(Error::TooManyThreads { limit })?;
-        for (key, row) in rows {
-            loader.insert(&table, K::from_words(key), |words| words.copy_from_slice(&row))?;
+        for (key, row) in rows() {
+            loader.insert(&table, K::from_words(*key), |words| words.copy_from_slice(row))?;
         }
         Ok(table)
     }

@@ -7,7 +7,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use contend_engine::{Engine, IndexKind, Key, Protocol, Row, TableSpec};
-use contend_log::recovery::RecoveredRow;
 use contend_log::{Log, LogError, Recovered, RecoveredTable, Report, Schema, settle};
 use contend_machine::Native;
 use parking_lot::Mutex;
@@ -56,19 +55,19 @@ impl Durable {
         }
     }
 
-    /// The rows of the table of this name, if there was one.
+    /// The table of this name, if there was one.
     ///
     /// # Errors
     /// It had other rows or keys.
-    pub(crate) fn take<R: Row, K: Key>(&self, name: &str, index: IndexKind) -> Result<Vec<RecoveredRow>, Error> {
+    pub(crate) fn take<R: Row, K: Key>(&self, name: &str, index: IndexKind) -> Result<Option<RecoveredTable>, Error> {
         let mut tables = self.tables.lock();
-        let Some(table) = tables.get(name) else { return Ok(Vec::new()) };
+        let Some(table) = tables.get(name) else { return Ok(None) };
         let now = schema_of::<R, K>(name, index);
         if table.schema != now {
             let (table, was) = (name.to_owned(), table.schema.to_string());
             return Err(LogError::SchemaChanged { table, was, now: now.to_string() }.into());
         }
-        Ok(tables.remove(name).map(|table| table.rows).unwrap_or_default())
+        Ok(tables.remove(name))
     }
 }
 

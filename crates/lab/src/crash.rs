@@ -417,8 +417,8 @@ fn found_rows(engine: &Engine<Erased<Simulated>, Simulated>, recovered: &Recover
                 1 => (0, table.schema.row_words),
                 _ => table.schema.groups[part.cell as usize],
             };
-            let of_part = |(key, row): &(KeyWords, Box<[u64]>)| ((**part, *key), Some(fingerprint(&row[start..end])));
-            cells.extend(table.rows.iter().map(of_part));
+            let of_part = |(key, row): (&KeyWords, &[u64])| ((**part, *key), Some(fingerprint(&row[start..end])));
+            cells.extend(table.rows().map(of_part));
         }
     }
     cells

@@ -182,11 +182,11 @@ impl Files<'_> {
         shards: impl Iterator<Item = &'r Rows>,
         settled: u64,
     ) -> Result<(), LogError> {
-        for (&key, known) in shards.flatten() {
+        for (&key, known) in shards.flat_map(|rows| rows.iter(schema)) {
             self.rows += u64::from(known.is_there());
-            let is_needed = known.deleted.0 >> STAMP_SHIFT > settled && !self.log.has(Fault::ForgetTombstones);
-            if known.deleted.0 > 0 && is_needed {
-                self.put(schema, Write { table, key, stamp: known.deleted, row: None });
+            let is_needed = known.deleted().0 >> STAMP_SHIFT > settled && !self.log.has(Fault::ForgetTombstones);
+            if known.deleted().0 > 0 && is_needed {
+                self.put(schema, Write { table, key, stamp: known.deleted(), row: None });
             }
             self.put_row(table, schema, key, known);
             if self.block.len() >= BLOCK_BYTES {
@@ -197,16 +197,16 @@ impl Files<'_> {
     }
 
     /// The groups that were written last by one transaction are one write.
-    fn put_row(&mut self, table: u32, schema: &Schema, key: contend_engine::KeyWords, known: &Known) {
+    fn put_row(&mut self, table: u32, schema: &Schema, key: contend_engine::KeyWords, known: Known<'_>) {
         let mut left = schema.all_groups();
         while let Some(first) = left.into_iter().next() {
-            let stamp = known.stamps[first];
-            let same = left.into_iter().filter(|&group| known.stamps[group] == stamp);
+            let written = known.written(first);
+            let same = left.into_iter().filter(|&group| known.written(group) == written);
             let groups = same.fold(Groups::NONE, |groups, group| groups.union(Groups::of(group as u32)));
             left = left.without(groups);
             // What was deleted later, or never written.
-            if known.is_written[first] && stamp > known.deleted {
-                self.put(schema, Write { table, key, stamp, row: Some((groups, &known.row)) });
+            if let Some(stamp) = written.filter(|stamp| *stamp > known.deleted()) {
+                self.put(schema, Write { table, key, stamp, row: Some((groups, known.row())) });
             }
         }
     }

@@ -24,43 +24,79 @@ use crate::format::{self, Block, FILE_HEADER, Write};
 use crate::manifest::{Contents, Segment, Tail};
 use crate::schema::Schema;
 
-/// What is known of a row while files are read.
-#[derive(Debug)]
-pub(crate) struct Known {
-    pub(crate) row: Box<[u64]>,
-    /// By group: of the last write, and whether there was one.
-    pub(crate) stamps: Box<[Stamp]>,
-    pub(crate) is_written: Box<[bool]>,
-    /// Of the last time it was deleted.
-    pub(crate) deleted: Stamp,
+/// What is known of the rows of a part of a table. There may be many, and so each is a few words of one vector: when it was deleted last; for each group
+/// the stamp of its last write, and one more (0: it was not written); and the row.
+#[derive(Debug, Default)]
+pub(crate) struct Rows {
+    /// How manieth each is.
+    numbers: FxHashMap<KeyWords, u32>,
+    words: Vec<u64>,
 }
 
-impl Known {
+/// A row of these.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known<'r> {
+    words: &'r [u64],
+    groups: usize,
+}
+
+impl Rows {
+    fn words_of_one(schema: &Schema) -> usize {
+        1 + schema.groups.len() + schema.row_words
+    }
+
     fn apply(&mut self, write: &Write<'_>, schema: &Schema) {
+        let (length, end) = (Self::words_of_one(schema), self.words.len());
+        let number = match self.numbers.entry(write.key) {
+            Entry::Occupied(entry) => *entry.get(),
+            Entry::Vacant(entry) => {
+                self.words.resize(end + length, 0);
+                *entry.insert(u32::try_from(end / length).expect("fewer than 2^32 rows of a part"))
+            }
+        };
+        let words = &mut self.words[number as usize * length..][..length];
         let Some((groups, row)) = write.row else {
-            self.deleted = self.deleted.max(write.stamp);
+            words[0] = words[0].max(write.stamp.0);
             return;
         };
-        for group in groups.into_iter().filter(|&group| group < schema.groups.len()) {
-            if self.stamps[group] <= write.stamp {
-                (self.stamps[group], self.is_written[group]) = (write.stamp, true);
-                let words = schema.groups[group].0..schema.groups[group].1;
-                self.row[words.clone()].copy_from_slice(&row[words]);
+        for group in groups.common(schema.all_groups()) {
+            if words[1 + group] <= write.stamp.0 + 1 {
+                words[1 + group] = write.stamp.0 + 1;
+                let span = schema.groups[group].0..schema.groups[group].1;
+                words[1 + schema.groups.len()..][span.clone()].copy_from_slice(&row[span]);
             }
         }
     }
 
-    pub(crate) fn is_there(&self) -> bool {
-        // An insert has all groups, and comes after the deletion, if there was one.
-        let is_later = |stamp: &Stamp| *stamp > self.deleted || self.deleted == Stamp(0);
-        self.is_written.iter().all(|&is_written| is_written) && self.stamps.iter().all(is_later)
+    /// The rows that are known, those that were deleted among them.
+    pub(crate) fn iter(&self, schema: &Schema) -> impl Iterator<Item = (&KeyWords, Known<'_>)> {
+        let (length, groups) = (Self::words_of_one(schema), schema.groups.len());
+        let known = move |number: u32| Known { words: &self.words[number as usize * length..][..length], groups };
+        self.numbers.iter().map(move |(key, number)| (key, known(*number)))
     }
 }
 
-pub(crate) type Rows = FxHashMap<KeyWords, Known>;
+impl<'r> Known<'r> {
+    /// When it was deleted last; 0, if it was not.
+    pub(crate) fn deleted(self) -> Stamp {
+        Stamp(self.words[0])
+    }
 
-/// A key, and the row under it.
-pub type RecoveredRow = (KeyWords, Box<[u64]>);
+    /// The last write of a group, if there was one.
+    pub(crate) fn written(self, group: usize) -> Option<Stamp> {
+        self.words[1 + group].checked_sub(1).map(Stamp)
+    }
+
+    pub(crate) fn row(self) -> &'r [u64] {
+        &self.words[1 + self.groups..]
+    }
+
+    pub(crate) fn is_there(self) -> bool {
+        // An insert has all groups, and comes after the deletion, if there was one.
+        let is_later = |stamp: Stamp| stamp > self.deleted() || self.deleted() == Stamp(0);
+        (0..self.groups).all(|group| self.written(group).is_some_and(is_later))
+    }
+}
 
 /// A table as it was.
 #[derive(Debug)]
@@ -69,8 +105,15 @@ pub struct RecoveredTable {
     pub schema: Schema,
     /// Its number in the log.
     pub number: u32,
+    parts: Vec<Rows>,
+}
+
+impl RecoveredTable {
     /// Keys and rows, in no order.
-    pub rows: Vec<RecoveredRow>,
+    pub fn rows(&self) -> impl Iterator<Item = (&KeyWords, &[u64])> {
+        let known = self.parts.iter().flat_map(|rows| rows.iter(&self.schema));
+        known.filter(|(_, known)| known.is_there()).map(|(key, known)| (key, known.row()))
+    }
 }
 
 /// What a recovery has done.
@@ -143,13 +186,13 @@ impl All {
     /// The rows that there are.
     pub(crate) fn into_rows(self, contents: &Contents, began: Instant) -> Recovered {
         let All { tables, mut report, .. } = self;
-        let tables = (0..).zip(&contents.tables).zip(tables).map(|((number, schema), shards)| {
-            let known = shards.into_iter().flatten().filter(|(_, known)| known.is_there());
-            let rows = known.map(|(key, known)| (key, known.row)).collect();
-            RecoveredTable { schema: schema.clone(), number, rows }
+        let tables = (0..).zip(&contents.tables).zip(tables).map(|((number, schema), shards)| RecoveredTable {
+            schema: schema.clone(),
+            number,
+            parts: shards,
         });
         let tables: Vec<_> = tables.collect();
-        report.rows = tables.iter().map(|table| table.rows.len() as u64).sum();
+        report.rows = tables.iter().map(|table: &RecoveredTable| table.rows().count() as u64).sum();
         report.epoch = contents.epoch;
         report.seconds = began.elapsed().as_secs_f64();
         Recovered { tables, report }
@@ -182,16 +225,7 @@ pub(crate) fn read_all(
                 }
                 let schema = &contents.tables[write.table as usize];
                 let mut rows = tables[write.table as usize][shard_of(&write.key)].lock();
-                let known = match rows.entry(write.key) {
-                    Entry::Occupied(entry) => entry.into_mut(),
-                    Entry::Vacant(entry) => entry.insert(Known {
-                        row: vec![0; schema.row_words].into(),
-                        stamps: vec![Stamp(0); schema.groups.len()].into(),
-                        is_written: vec![false; schema.groups.len()].into(),
-                        deleted: Stamp(0),
-                    }),
-                };
-                known.apply(&write, schema);
+                rows.apply(&write, schema);
             })?;
             let (all, last) = &mut *report.lock();
             progress(found.bytes);

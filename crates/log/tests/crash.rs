@@ -117,9 +117,9 @@ fn state_of(recovered: &Recovered) -> State {
     let mut state = State::new();
     for table in &recovered.tables {
         let number = u32::from(table.schema.name == "wide");
-        for (key, row) in &table.rows {
+        for (key, row) in table.rows() {
             let key = if number == 0 { key[0] } else { key[1] };
-            let row = (**row).try_into().expect("as many words as there are");
+            let row = row.try_into().expect("as many words as there are");
             assert_eq!(state.insert((number, key), row), None, "a key twice");
         }
     }

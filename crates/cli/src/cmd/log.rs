@@ -34,6 +34,8 @@ pub(crate) fn recover(args: &RecoverArgs) -> Result<Status, UserError> {
     let (log, recovered) = Log::open_with(directory, LogConfig { workers: 1, ..LogConfig::default() }, &progress)?;
     observer.end();
     show::print(&format!("{}\n", recovered.report))?;
+    // Its memory is needed once more.
+    drop(recovered);
     let checkpoint = log.checkpoint_by_hand()?;
     let (files, replaced) = checkpoint.replaced;
     show::print(&format!(
