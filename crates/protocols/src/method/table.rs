@@ -162,7 +162,7 @@ pub const METHODS: &[MethodInfo] = &[
         ],
     },
     MethodInfo {
-        name: "non-visible writes",
+        name: "non-visible write rule",
         meaning: "a write is left out that comes too late, where a later one has replaced the row unseen (NWR; in one version, Thomas's rule)",
         options: &["versions.nwr"],
         otherwise: &[
