@@ -20,8 +20,8 @@ pub enum Durability {
     /// through multicore parallelism", OSDI 2014). As long as somebody waits the next epoch begins as soon as the disk has the one before.
     #[default]
     Epoch,
-    /// At once. Each transaction is made durable by the thread that runs it, and others see it before (P-WAL's early lock release): no wait for a
-    /// common flush, where there are few threads and a device that is fast to synchronise.
+    /// At once. Each transaction is made durable by the thread that runs it, and others see it before (P-WAL's early lock release). There is no wait for a
+    /// common flush, unless another thread is still making durable what committed before.
     Early,
     /// The same, and others see it when it is durable (conservative lock release).
     Conservative,

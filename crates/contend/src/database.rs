@@ -247,7 +247,8 @@ impl<P: Protocol<Native>> Database<P> {
     }
 
     /// Like [`Database::transact`], but does not wait until the transaction is durable: the result does, or says whether it is. If the process ends
-    /// before, the transaction may be lost, and those with it that depend on it.
+    /// before, the transaction may be lost, and those with it that depend on it. (With [`Durability::Early`](crate::Durability) and `Conservative` the thread
+    /// itself makes it durable, before this returns.)
     ///
     /// # Errors
     /// As of [`Database::transact`], but for what goes wrong later.

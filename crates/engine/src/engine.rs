@@ -498,6 +498,12 @@ impl<P: Control<M>, M: Machine> Worker<P, M> {
             return;
         }
         let oldest = self.engine.epochs.oldest();
+        // Who finds nothing where something was deleted is not told to wait.
+        if let Some(log) = self.cx.writes.log.as_mut().filter(|_| !self.garbage.tombstones.is_empty())
+            && self.engine.journals.as_ref().is_some_and(|journals| journals.holds_rows())
+        {
+            log.journal.rest();
+        }
         for _ in 0..at_once {
             let Some(corpse) = Garbage::pop_older(&mut self.garbage.tombstones, oldest) else { break };
             self.unlink(corpse, oldest);

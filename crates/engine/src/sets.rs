@@ -516,6 +516,13 @@ impl<M: Machine> WriteSet<M> {
             let over = table.payload(replaced)[table.signature(cell)].load(Ordering::Relaxed);
             self.installed.push(Installed { position, cell, over, base: None, omitted: true });
         }
+        if table.holds_rows()
+            && let Some(log) = &mut self.log
+        {
+            // It counts on what has replaced it.
+            // Relaxed: as in `stamp`.
+            log.journal.wait_for(Hold(table.payload(entry.record)[table.hold(cell)].load(Ordering::Relaxed)));
+        }
         let groups = if table.cell_count() == 1 { Groups::ALL } else { Groups::of(cell as u32) };
         entry.image = entry.image.without(groups);
         if entry.groups().is_empty() {

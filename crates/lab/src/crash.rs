@@ -15,7 +15,7 @@ use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use contend_engine::history::{Committed, Operation, Part, fingerprint};
+use contend_engine::history::{Applied, Committed, Operation, Part, fingerprint};
 use contend_engine::journal::Journals;
 use contend_engine::{
     AbortReason, Engine, EngineConfig, EngineOptions, Erased, IndexKind, Isolation, KeyWords, Protocol, Worker,
@@ -436,6 +436,8 @@ fn explain(
     for commit in committed {
         for operation in &commit.operations {
             let (part, key, over, value) = match *operation {
+                // It has left nothing.
+                Operation::Write { applied: Applied::Omitted, .. } => continue,
                 Operation::Write { part, key, over, value, .. } => (part, key, over, value),
                 Operation::Delete { part, key, over } => (part, key, over, None),
                 _ => continue,
@@ -464,6 +466,14 @@ fn explain(
             let Some(commit) = by_number.get(&txn) else { continue };
             if there.insert(txn) {
                 open.extend(commit.operations.iter().flat_map(seen));
+                // What was left out counts on what replaced the version before it.
+                open.extend(commit.operations.iter().filter_map(|operation| match *operation {
+                    Operation::Write { applied: Applied::Omitted, part, key, over, .. } => {
+                        let link = links.get(&(part, key))?.iter().find(|(_, link)| link.over == over)?;
+                        Some(*link.0)
+                    }
+                    _ => None,
+                }));
             }
         }
     };

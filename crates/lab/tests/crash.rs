@@ -32,6 +32,26 @@ fn nothing_is_lost() {
     }
 }
 
+/// With options that change what is logged, or what is left out.
+#[test]
+fn nothing_is_lost_with_options() {
+    let options: [(&str, &[(&str, &str)]); 4] = [
+        ("silo", &[("log", "clr"), ("log.lsn", "on")]),
+        ("mvcc", &[("versions.nwr", "on")]),
+        ("cicada", &[("versions.nwr", "on"), ("ts", "on"), ("log.group", "1000")]),
+        ("mocc", &[("ts", "on")]),
+    ];
+    for (protocol, settings) in options {
+        for workload in ["ycsb-a", "litmus-overwrites"] {
+            let config = CrashConfig { seeds: 60, seed: 5, ..CrashConfig::default() };
+            for crashed in crash(protocol, workload, settings, &config) {
+                assert_eq!(crashed.wrong, None, "{protocol} {settings:?} on {workload} with log={}", crashed.log);
+                assert!(crashed.cut == 0 && crashed.commits > 0, "{crashed:?}");
+            }
+        }
+    }
+}
+
 /// Deliberate bugs of the log are found, also those that only show where transactions are interleaved.
 #[test]
 fn mutants_are_found() {

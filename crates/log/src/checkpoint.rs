@@ -62,9 +62,12 @@ impl Log {
     /// Replaces the files that hold nothing but what is durable.
     fn compact(&self) -> Result<Checkpoint, LogError> {
         let began = std::time::Instant::now();
-        // In this order: a file that is not open any more is in the manifest as it will be.
-        let open = self.open_files();
-        let contents = self.manifest.lock().contents.clone();
+        // Both while no flush goes on: a file that is not open then is in the manifest as it will be, and one that is in it and is open is not taken for
+        // one that is over.
+        let (open, contents) = {
+            let manifest = self.manifest.lock();
+            (self.open_files(), manifest.contents.clone())
+        };
         // Where numbers have to be without gaps, those that a checkpoint no longer has must be known to be durable.
         let lsn = self.durable_lsn();
         let is_over = |segment: &Segment| {
@@ -79,8 +82,10 @@ impl Log {
         let of_old = Contents { segments: old.clone(), ..contents };
         let tables = recovery::read_all(&*self.disk, &of_old, self.config.threads, self.config.fault, &|_| ())?.tables;
         // One after the other, so that the memory of each is free again before the next.
-        let output = self.write_checkpoint(&of_old.tables, settled, tables.into_iter())?;
+        let bytes = old.iter().map(|segment| segment.bytes).sum();
+        let output = self.write_checkpoint(&of_old.tables, settled, bytes, tables.into_iter())?;
         let mut manifest = self.manifest.lock();
+        self.check()?;
         let mut contents = manifest.contents.clone();
         contents.lsn = contents.lsn.max(lsn);
         contents.segments.retain(|segment| old.iter().all(|old| old.number != segment.number));
@@ -101,7 +106,8 @@ impl Log {
     /// Has these files hold all that is known of the rows, if not all of it was in the manifest: nothing that was behind it is looked at again.
     pub(crate) fn replace_all(&self, all: &All, epoch: u64) -> Result<(), LogError> {
         let mut manifest = self.manifest.lock();
-        let output = self.write_checkpoint(&manifest.contents.tables, epoch, all.tables.iter())?;
+        let bytes = manifest.contents.segments.iter().map(|segment| segment.bytes).sum();
+        let output = self.write_checkpoint(&manifest.contents.tables, epoch, bytes, all.tables.iter())?;
         let segments = output.files.iter().map(|open| open.segment.clone()).collect();
         let contents = Contents { segments, epoch, lsn: all.last.lsn + 1, ..manifest.contents.clone() };
         let old = std::mem::take(&mut manifest.contents.segments);
@@ -118,15 +124,17 @@ impl Log {
         Ok(())
     }
 
-    /// The files of a checkpoint of these tables, synchronised.
+    /// The files of a checkpoint of these tables, synchronised, in the place of so many bytes.
     fn write_checkpoint(
         &self,
         schemas: &[Schema],
         settled: u64,
+        bytes: u64,
         tables: impl Iterator<Item = impl AsRef<[Rows]> + Sync>,
     ) -> Result<Files<'_>, LogError> {
-        // As many threads as read, each with files of its own.
-        let threads = self.config.threads.max(1);
+        // As many threads as read, each with files of its own; but no more than there are files to fill.
+        let files = bytes / self.config.segment_bytes.max(1) + 1;
+        let threads = self.config.threads.clamp(1, usize::try_from(files).unwrap_or(usize::MAX));
         let new = |_| Files { log: self, files: Vec::new(), block: vec![0; BLOCK_HEADER], rows: 0 };
         let mut parts: Vec<_> = (0..threads).map(new).collect();
         let mut tables = (0..).zip(schemas).zip(tables);

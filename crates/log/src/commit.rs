@@ -158,6 +158,8 @@ pub struct Committer<M: Machine> {
     /// Its last transaction that commits with writes, and the last of these that is in the buffer.
     sequence: u64,
     appended: u64,
+    /// How many it has committed since the last flush, those that only read among them.
+    commits: u64,
     /// The last that is durable.
     flushed: u64,
     /// The least number that the transactions have that are not; none, if there are none.
@@ -184,6 +186,7 @@ impl<M: Machine> Committer<M> {
             worker,
             sequence: flushed,
             appended: flushed,
+            commits: 0,
             flushed,
             first: None,
             last: 0,
@@ -238,15 +241,18 @@ impl<M: Machine> Committer<M> {
             _ if all.protocol.waits_for_all() && !has_written => self.last = all.next.load(Ordering::SeqCst) - 1,
             _ => {}
         }
+        self.commits += 1;
+        // Who does nothing but read must not keep others from what it has written before.
+        let is_full = matches!(all.protocol, CommitProtocol::Workers { group, .. } if self.commits >= u64::from(group));
         if !has_written {
-            return false;
+            return is_full && self.has_unflushed();
         }
         self.appended = self.sequence;
         if all.protocol.holds_rows() {
             // Release: the buffer; pairs with the Acquire of `wait_for`.
             self.slot().appended.store(self.appended, Ordering::Release);
         }
-        matches!(self.all.protocol, CommitProtocol::Workers { group, .. } if self.appended - self.flushed >= u64::from(group))
+        is_full
     }
 
     /// Whether rows are held until they are durable.
@@ -261,12 +267,14 @@ impl<M: Machine> Committer<M> {
 
     /// All that the worker has in its buffer is durable.
     pub fn flushed(&mut self) {
-        self.flushed = self.appended;
+        (self.flushed, self.commits) = (self.appended, 0);
         let slot = self.slot();
         // Release, both: what is durable then; pair with the looks of who waits for it. Who has flushed it in this worker's place has said less.
         slot.flushed.store(self.flushed, Ordering::Release);
-        if self.sequence == self.appended && self.first.take().is_some() {
-            self.slot().unflushed.store(ALL, Ordering::Release);
+        if self.first.take().is_some() {
+            // What commits now has a later epoch: else this would not be flushed before it.
+            self.first = (self.sequence > self.appended).then_some(self.last + 1);
+            self.slot().unflushed.store(self.first.unwrap_or(ALL), Ordering::Release);
         }
     }
 

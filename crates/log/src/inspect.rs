@@ -20,7 +20,7 @@ pub struct LogFile {
     pub number: u64,
     /// Its name.
     pub name: String,
-    /// How many of its bytes count.
+    /// How many of its bytes the manifest knows of; there may be more, where workers flush by themselves.
     pub bytes: u64,
     /// The epochs of its first block and of its last.
     pub blocks: Option<(u64, u64)>,
@@ -55,6 +55,8 @@ pub struct Inspection {
     pub tables: Vec<Schema>,
     /// The files.
     pub files: Vec<LogFile>,
+    /// All below this LSN is durable.
+    durable_lsn: u64,
 }
 
 fn contents(disk: &dyn Disk) -> Result<Contents, LogError> {
@@ -69,8 +71,10 @@ fn contents(disk: &dyn Disk) -> Result<Contents, LogError> {
 /// # Errors
 /// There is none, or it can't be read.
 pub fn inspect(disk: &dyn Disk) -> Result<Inspection, LogError> {
-    let Contents { epoch, tables, segments, .. } = contents(disk)?;
-    Ok(Inspection { epoch, tables, files: segments.iter().map(LogFile::of).collect() })
+    let contents = contents(disk)?;
+    let durable_lsn = recovery::durable_lsn(disk, &contents)?;
+    let Contents { epoch, tables, segments, .. } = contents;
+    Ok(Inspection { epoch, tables, files: segments.iter().map(LogFile::of).collect(), durable_lsn })
 }
 
 /// Reads all that is durable, with so many threads, as [`crate::Log::open`] does; `progress` is told of bytes that were read.
@@ -109,6 +113,7 @@ impl fmt::Display for Shown<'_> {
 /// The file is not there, or not as it was.
 pub fn writes(
     disk: &dyn Disk,
+    found: &Inspection,
     file: u64,
     mut visit: impl FnMut(u64, Shown<'_>) -> ControlFlow<()>,
 ) -> Result<(), LogError> {
@@ -117,8 +122,7 @@ pub fn writes(
         return Err(LogError::Missing { place: disk.place(&manifest::name(file)) });
     };
     let mut enough = false;
-    let durable_lsn = recovery::durable_lsn(disk, &contents)?;
-    recovery::read_segment(disk, &contents, segment, durable_lsn, None, |epoch, write| {
+    recovery::read_segment(disk, &contents, segment, found.durable_lsn, None, |epoch, write| {
         let schema = &contents.tables[write.table as usize];
         enough = enough || visit(epoch, Shown { write, schema }).is_break();
     })?;

@@ -116,7 +116,8 @@ struct Output {
     full: Vec<Open>,
     /// Whether there is anything that the manifest does not know of.
     is_dirty: bool,
-    /// How many flushes there were.
+    /// Whether anything was written since the last synchronisation; and how many of these there were that had anything to do.
+    has_written: bool,
     flushes: u64,
     /// An empty buffer, with the memory of the last.
     spare: Buffer,
@@ -336,6 +337,8 @@ impl Log {
             }
             output.full.clear();
         }
+        // Somebody else's part may have failed meanwhile.
+        self.check()?;
         // AcqRel: pairs with the Release of `begin_file`.
         if has_written && self.has_new_names.swap(false, Ordering::AcqRel) && !self.has(Fault::SkipNames) {
             self.disk.sync_names().map_err(LogError::io("synchronise the directory of", self.disk.place("")))?;
@@ -355,15 +358,21 @@ impl Log {
         Ok(())
     }
 
+    /// Stops while the file is still nobody else's: whoever has it next must not synchronise it once more, which would succeed.
+    fn fail(&self, error: LogError) -> LogError {
+        if self.has(Fault::RetrySync) { error } else { self.stop(error) }
+    }
+
     /// Synchronises what was written of a worker's.
     fn sync(&self, output: &mut Output) -> Result<(), LogError> {
         for open in output.full.iter_mut().chain(&mut output.open) {
             if !self.has(Fault::SkipSync) {
                 let synced = open.file.sync();
-                synced.map_err(LogError::io("synchronise", self.disk.place(&open.segment.name())))?;
+                let synced = synced.map_err(LogError::io("synchronise", self.disk.place(&open.segment.name())));
+                synced.map_err(|error| self.fail(error))?;
             }
         }
-        output.flushes += 1;
+        output.flushes += u64::from(std::mem::take(&mut output.has_written));
         Ok(())
     }
 
@@ -409,6 +418,11 @@ impl Log {
 
     /// Writes what is in a worker's buffer.
     fn write(&self, writer: &Writer, output: &mut Output) -> Result<(), LogError> {
+        self.check()?;
+        self.try_write(writer, output).map_err(|error| self.fail(error))
+    }
+
+    fn try_write(&self, writer: &Writer, output: &mut Output) -> Result<(), LogError> {
         let spare = std::mem::take(&mut output.spare);
         let Buffer { mut blocks, mut bytes, last_lsn } = std::mem::replace(&mut *writer.buffer.lock(), spare);
         let ends = blocks.iter().skip(1).map(|&(start, _)| start).chain([bytes.len()]).collect::<Vec<_>>();
@@ -427,7 +441,7 @@ impl Log {
             open.segment.bytes += length;
             open.segment.blocks = Some((open.segment.blocks.map_or(epoch, |(first, _)| first), epoch));
             open.segment.last_lsn = open.segment.last_lsn.max(last_lsn);
-            output.is_dirty = true;
+            (output.is_dirty, output.has_written) = (true, true);
             // Relaxed, both: read under the locks that are held here.
             self.last_written.fetch_max(epoch, Ordering::Relaxed);
             self.bytes.fetch_add(length, Ordering::Relaxed);
@@ -626,7 +640,7 @@ impl<M: Machine> WorkerLog<M> {
         let writer = &self.log.writers[self.worker];
         let mut buffer = writer.buffer.lock();
         put(buffer.open(epoch));
-        buffer.last_lsn = lsn;
+        buffer.last_lsn = buffer.last_lsn.max(lsn);
         let is_full = buffer.bytes.len() > self.log.config.buffer_bytes;
         drop(buffer);
         if is_full {
@@ -667,7 +681,8 @@ impl<M: Machine> Journal<M> for WorkerLog<M> {
         let has_written = !writes.logged().is_empty();
         if has_written {
             writes.entries().iter().for_each(|write| self.learn(write.table().id()));
-            let lsn = self.committer.lsn();
+            // Where others can't see what is not durable nobody has to know the order.
+            let lsn = if self.log.tail() == Tail::InOrder { self.committer.lsn() } else { 0 };
             self.append(epoch, lsn, |bytes| {
                 format::put_count(lsn, writes.logged().len(), bytes);
                 for &Logged { position, stamp } in writes.logged() {

@@ -1,9 +1,9 @@
 //! The manifest: which files there are, and how far they count.
 //!
 //! It says up to which epoch all is durable, which tables there are, and of each file how many bytes are. What is behind them was
-//! never acknowledged, and is not looked at; what is before them was synchronised before the manifest said so, and has to be there.
+//! never acknowledged, and is not looked at, unless workers flush by themselves ([`Tail`]); what is before them was synchronised before the manifest said so, and has to be there.
 //!
-//! It is written anew with every flush, into one of two places in turns, so that one is whole at any time; and each time twice over, one copy
+//! It is written anew with every flush of an epoch, into one of two places in turns, so that one is whole at any time; and each time twice over, one copy
 //! behind the other, so that damage to one is no loss, and can be told from a write that was interrupted.
 
 use serde::{Deserialize, Serialize};

@@ -361,9 +361,11 @@ impl<M: Machine, F: Faults> Control<M> for Bamboo<M, F> {
         }
         self.wounds.commit_point::<F>(local.own).map_err(Abort::new)?;
         M::step("install");
+        // Before those can commit that have seen what is shown.
         if !local.shown.is_empty() {
             cx.writes.will_commit();
         }
+        self.wounds.decided(local.own);
         let mut shown = local.shown.iter().map(|shown| shown.position).peekable();
         for position in 0..cx.writes.len() {
             if shown.peek() == Some(&position) {

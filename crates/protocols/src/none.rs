@@ -60,6 +60,7 @@ impl NoControl {
 }
 
 impl<M: Machine> Protocol<M> for NoControl {
+    const SHOWS_UNCOMMITTED: bool = true;
     const INFO: Info = Info {
         name: "none",
         summary: "no concurrency control: the upper bound, promises nothing",

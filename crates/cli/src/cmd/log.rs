@@ -59,7 +59,7 @@ pub(crate) fn log(args: &LogArgs) -> Result<Status, UserError> {
         for file in &found.files {
             writeln!(out, "{}: {} bytes, {}", directory.place(&file.name), file.bytes, file.describe())?;
             let mut failure = None;
-            inspect::writes(&directory, file.number, |epoch, write| {
+            inspect::writes(&directory, &found, file.number, |epoch, write| {
                 if left == 0 {
                     return ControlFlow::Break(());
                 }

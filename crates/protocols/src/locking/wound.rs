@@ -1,6 +1,6 @@
 //! Wounds: how an older transaction tells a younger one to abort.
 //!
-//! A worker has one word: the number of its transaction, and whether that runs, is wounded, commits, or has ended. Wounding and passing the
+//! A worker has one word: the number of its transaction, and whether that runs, is wounded, commits, has said so, or has ended. Wounding and passing the
 //! commit point are exchanges of that word, so that one of both fails: who commits can't be wounded any more.
 
 use contend_engine::AbortReason;
@@ -14,9 +14,10 @@ use crate::fault::Faults;
 const RUNS: u64 = 0;
 const WOUNDED: u64 = 1;
 const COMMITS: u64 = 2;
-const ENDED: u64 = 3;
-const STATE: u64 = 3;
-const NUMBER_SHIFT: u32 = 2;
+const DECIDED: u64 = 3;
+const ENDED: u64 = 4;
+const STATE: u64 = 7;
+const NUMBER_SHIFT: u32 = 3;
 
 /// The workers' words.
 #[derive(Debug)]
@@ -69,11 +70,17 @@ impl<M: Machine> Wounds<M> {
     #[inline(always)]
     pub(crate) fn commit_point<F: Faults>(&self, own: Ticket) -> Result<(), AbortReason> {
         let runs = own.number << NUMBER_SHIFT | RUNS;
-        // Release: its inserts into indexes; pairs with the Acquire of `has_decided`. Relaxed: as in `wound`.
-        match self.0[own.worker].compare_exchange(runs, runs | COMMITS, Ordering::Release, Ordering::Relaxed) {
+        // Relaxed: as in `wound`.
+        match self.0[own.worker].compare_exchange(runs, runs | COMMITS, Ordering::Relaxed, Ordering::Relaxed) {
             Err(_) if !F::IGNORE_WOUNDS => Err(AbortReason::Wounded),
             _ => Ok(()),
         }
+    }
+
+    /// The caller's transaction, which has passed its commit point, lets those commit that have seen what it wrote.
+    pub(crate) fn decided(&self, own: Ticket) {
+        // Release: its inserts into indexes, and its place in the log; pairs with the Acquire of `has_decided`.
+        self.0[own.worker].store(own.number << NUMBER_SHIFT | DECIDED, Ordering::Release);
     }
 
     /// The caller's transaction has ended, and whoever it had to wound is wounded.
@@ -82,10 +89,10 @@ impl<M: Machine> Wounds<M> {
         self.0[own.worker].store(own.number << NUMBER_SHIFT | ENDED, Ordering::Release);
     }
 
-    /// Whether a transaction has passed its commit point, or ended.
+    /// Whether a transaction is sure to commit, and has said so; or has ended.
     pub(crate) fn has_decided(&self, other: Ticket) -> bool {
         // Acquire: pairs with the Releases above.
         let state = self.0[other.worker].load(Ordering::Acquire);
-        state >> NUMBER_SHIFT != other.number || matches!(state & STATE, COMMITS | ENDED)
+        state >> NUMBER_SHIFT != other.number || matches!(state & STATE, DECIDED | ENDED)
     }
 }
