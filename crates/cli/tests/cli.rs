@@ -421,8 +421,31 @@ fn a_log_is_written_recovered_and_printed() {
     refuses(&["log", "dump", "no-such-folder"], &["can't open no-such-folder"]);
     refuses(&["run", "--set", "log=always"], &["log", "always", "off, epoch"]);
     refuses(&["run", "--dir", "log"], &["--dir", "--set log=epoch"]);
-    refuses(&["run", "--machine", "abyss:4", "--set", "log=epoch"], &["log=epoch", "native"]);
+    let on_chip = ["run", "--machine", "abyss:4", "--set", "log=epoch", "--set", "log.device=file"];
+    refuses(&on_chip, &["log=epoch", "native", "log.device=emulated"]);
+    refuses(&["run", "--protocol", "bamboo", "--set", "log=clr"], &["log=clr does not go with bamboo"]);
+    refuses(&["run", "--set", "log=elr", "--set", "log.lsn=off"], &["can't be recovered", "log.device=emulated"]);
     refuses(&["run", "--set", "log=epoch", "--dir", "/proc/none"], &["can't create /proc/none"]);
+}
+
+#[test]
+fn crashes_are_tested() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let run = |arguments: &[&str]| contend(folder.path(), arguments);
+    let output = run(&["crash-test", "--protocol", "silo,bamboo", "--workload", "ycsb-a", "--seeds", "3"]);
+    let table = text(&output.stdout);
+    assert_eq!((output.status.code(), table.matches("nothing is lost").count()), (Some(0), 8), "{table}");
+    let output = run(&["crash-test", "--protocol", "silo", "--seeds", "1", "--set", "log=elr", "--json", "-"]);
+    assert_eq!(text(&output.stdout).matches("\"log\": \"elr\"").count(), 2, "{}", text(&output.stdout));
+    for (args, needs) in [
+        (["--cores", "99"], "1 to 16"),
+        (["--workload", "nope"], "unknown workload 'nope'"),
+        (["--set", "log=nope"], "off, epoch, clr"),
+    ] {
+        let output = run(&["crash-test", "--protocol", "silo", args[0], args[1]]);
+        let error = text(&output.stderr);
+        assert!(output.status.code() == Some(2) && error.contains(needs), "{error}");
+    }
 }
 
 /// Every experiment of the repository can be read, and its ids are those of its file.
