@@ -506,14 +506,12 @@ impl<M: Machine> WriteSet<M> {
     }
 
     /// What the entry at this position writes of a cell, all of it, is not to be installed: another write, of a transaction that comes later, has
-    /// replaced the version of this record or copy before anybody saw what came after it.
-    pub fn omit(&mut self, position: usize, cell: usize, replaced: Record<M>) {
+    /// replaced the version of this name ([`Table::name_of`]) before anybody saw what came after it.
+    pub fn omit(&mut self, position: usize, cell: usize, over: u64) {
         let entry = &mut self.entries[position];
         // SAFETY: as in `Write::table`; the borrow is not tied to the entry, which is changed below.
         let table = unsafe { entry.table.as_ref() };
         if table.records_history() {
-            // Relaxed: what was replaced does not change.
-            let over = table.payload(replaced)[table.signature(cell)].load(Ordering::Relaxed);
             self.installed.push(Installed { position, cell, over, base: None, omitted: true });
         }
         if table.holds_rows()

@@ -238,6 +238,15 @@ impl<M: Machine> TableCore<M> {
         self.row_words + cell
     }
 
+    /// What a history calls the version of a cell that is in this record or old version: who wrote it; 0 if the table records no history.
+    pub fn name_of(&self, record: Record<M>, cell: usize) -> u64 {
+        if !self.history {
+            return 0;
+        }
+        // Relaxed: ordered as the row is.
+        self.payload(record)[self.signature(cell)].load(Ordering::Relaxed)
+    }
+
     /// Where in the payload the stamp of a cell is, if the engine logs.
     pub(crate) fn stamp(&self, cell: usize) -> usize {
         self.row_words + if self.history { self.cell_count } else { 0 } + cell

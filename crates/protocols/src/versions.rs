@@ -4,7 +4,7 @@
 //! own, in no index. From the newest copy a chain leads to older ones. So who reads what is newest, as nearly all do, reads one place,
 //! with no pointer to follow; and a transaction that is late finds what it would have read had it been in time.
 //!
-//! **Metadata.** Five words a cell:
+//! **Metadata.** Six words a cell:
 //!
 //! | word | in a record | in a copy |
 //! | --- | --- | --- |
@@ -13,13 +13,14 @@
 //! | 2 | the timestamp of the youngest read, where the protocol has use for it | what the one that replaced it has left (`ermia`) |
 //! | 3 | where the cell is in the newest copy (`versions::chain`) | in the next older one |
 //! | 4 | of a tombstone: the epoch in which it was deleted; of a row the `Run` that the newest version belongs to, where late writes are let in | of which cell it is a copy |
+//! | 5 | where the cell is in the newest copy that is kept for those who run for long | in the next older such copy |
 //!
 //! **A version at a time.** Versions are written in the order of their timestamps: who comes with an older one than the newest aborts (so do
 //! Cicada by default, and DBx1000's MVCC), unless all that are newer are of its kind (`Run`), and nobody has read between. A claim is a timestamp, if its transaction has one: readers that are younger wait for what
 //! becomes of it, older ones pass. A row is overwritten only when its transaction is sure to commit.
 //!
 //! **Reuse.** A copy that was replaced by a version of time `t` is needed by who reads before `t`. Nobody else follows a link to it, so
-//! nothing has to be unlinked when the last of those have ended. Who can't wait for that takes it out of its chain. [`collect`] says when.
+//! nothing has to be unlinked when the last of those have ended. What few need, who run for long, is in a chain of its own. [`collect`] says when.
 
 mod chain;
 mod claims;
@@ -36,15 +37,15 @@ use crate::fault::Faults;
 use crate::flags::{self, ABSENT, LOCKED, QUEUED, UNLINKED};
 use crate::optimistic::WAITS_MAX;
 
-use chain::older_than;
 pub(crate) use chain::{Older, older_at};
+use chain::{UNBORN, kept_before, older_than};
 pub(crate) use claims::Claims;
 pub(crate) use optimistic::Optimistic;
 pub use optimistic::OptimisticOptions;
 pub(crate) use snapshots::{Snapshot, Snapshots};
 
 /// Metadata words of a cell.
-pub(crate) const WORDS: usize = 5;
+pub(crate) const WORDS: usize = 6;
 /// A version's timestamp begins with this bit of its word.
 const STAMP_SHIFT: u32 = 4;
 
@@ -64,7 +65,7 @@ pub(crate) fn stamp_of(word: u64) -> u64 {
 /// Who has claimed a cell.
 #[inline(always)]
 pub(crate) fn claim_of<'a, M: Machine>(cell: Cell<M>) -> &'a M::U64 {
-    // SAFETY: cells have five words.
+    // SAFETY: cells have six words.
     unsafe { cell.meta(1) }
 }
 
@@ -141,6 +142,7 @@ pub(crate) fn init<M: Machine>(cells: Cells<M>, initial: Initial) {
         for word in [read_time(cell), older_than(cell), deleted_in(cell)] {
             word.store(0, Ordering::Relaxed);
         }
+        kept_before(cell).store(UNBORN, Ordering::Relaxed);
         claim_of(cell).store(if held { UNSTAMPED } else { NOBODY }, Ordering::Relaxed);
         cell.word().store(flags, Ordering::Relaxed);
     });

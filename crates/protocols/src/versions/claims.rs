@@ -238,7 +238,7 @@ impl<M: Machine> Claims<M> {
             }
             let write = &cx.writes.entries()[position];
             if let Some((_, copy)) = copies.next_if(|(of, _)| *of == position) {
-                let mut copied = Groups::NONE;
+                let (mut copied, mut is_kept) = (Groups::NONE, false);
                 for ((number, cell), copy) in
                     write.cell_numbers().into_iter().zip(write.cells()).zip(copy.cells(write.groups()))
                 {
@@ -247,15 +247,15 @@ impl<M: Machine> Claims<M> {
                     if stamp_of(word) <= stamp {
                         // Relaxed: the copy is nobody else's yet.
                         copy.word().store(word & !QUEUED, Ordering::Relaxed);
-                        chain::put(copy, cell, stamp, left);
+                        is_kept |= self.replaced.put(copy, cell, stamp, left);
                         copied = copied.union(Groups::of(number as u32));
                     }
                 }
-                self.replaced.push(cx, copy, copied, stamp, epoch);
+                self.replaced.push(cx, copy, copied, stamp, epoch, is_kept);
             } else {
                 // Relaxed: the cell is claimed.
                 let is_older = |cell: &Cell<M>| stamp_of(cell.word().load(Ordering::Relaxed)) <= stamp;
-                write.cells().filter(|cell| had_row(*cell)).filter(is_older).for_each(chain::leave_gap);
+                write.cells().filter(|cell| had_row(*cell)).filter(is_older).for_each(chain::note_birth);
             }
             let write = &cx.writes.entries()[position];
             for cell in write.cells() {

@@ -15,10 +15,13 @@
 //! **Aggressive collection** (proposed, and not built, in T. Tanabe et al.: "An analysis of concurrency control protocols for in-memory
 //! databases with CCBench", VLDB 2020, section 7.3). One transaction that runs for long keeps all from being reused that is replaced meanwhile, though
 //! it can need but one version of each record. So who looks at the slots tells those that run for more than an interval, with their timestamps,
-//! from the others, of whom no one is before the *horizon*. What was replaced by the horizon is needed only by those few: it is taken out of the middle
-//! of its chain and reused, unless one of their timestamps lies between its begin and its end. (`Sweep`; the chain: `versions::chain`.)
+//! from the others, of whom no one is before the *horizon*. What was replaced by the horizon is needed only by those few: it is reused, unless one of
+//! their timestamps lies between its begin and its end. Such a version goes to a chain of its own when it is replaced, as a rule, where they find
+//! it whatever becomes of the others (`versions::chain`); what was replaced before it was known that they run for long follows when that is known, and
+//! an interval later nothing else is left. So of a record that nobody needs an old version of nothing is touched.
 //! Of each record at most `versions.max` versions are kept for them, the youngest. Who needs another finds it gone, aborts
-//! (`version_collected`), and begins anew with a fresh timestamp.
+//! (`version_collected`), and begins anew with a fresh timestamp; so does, now and then, who needs a version of a worker that was not there in time to
+//! keep it.
 //!
 //! **Nobody starves.** A worker whose transaction was hit three times in a row is *protected*, one at a time and those first that were hit most often:
 //! what its transaction needs is kept, whatever `versions.max` says, until it has ended. So of a record there are at most
@@ -40,7 +43,7 @@
 
 use std::collections::VecDeque;
 
-use contend_engine::{AbortReason, Context, Groups, OldVersion, Record, option_choices, options};
+use contend_engine::{AbortReason, Cell, Context, Groups, OldVersion, Record, option_choices, options};
 use contend_machine::{Atomic64, Cycles, Machine, Ordering};
 use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
@@ -179,6 +182,8 @@ const _: () = assert!(size_of::<Replacement<contend_machine::Native>>() == 32);
 struct Kept<M: Machine> {
     /// The timestamp of the version, or the oldest of its cells: it is far away, and not looked at each time.
     begin: u64,
+    /// Whether it is in the chain of what is kept, as far as it has to be.
+    is_safe: bool,
     version: Replacement<M>,
 }
 
@@ -205,27 +210,65 @@ pub(crate) struct Replaced<M: Machine> {
 /// A worker's part in aggressive collection.
 #[derive(Debug)]
 struct Sweep<M: Machine> {
+    /// Which edition of what is known of long transactions the worker has read last.
+    edition: u64,
     horizon: u64,
+    /// The horizon of the edition before: by now all have kept what was replaced by then, and is needed.
+    settled: u64,
     /// The timestamps of transactions that run for long, in order.
     needed: Vec<u64>,
+    /// Those that the edition before did not have.
+    fresh: Vec<u64>,
     protected: u64,
     /// At most so many versions of a record are kept for the others.
     max: usize,
     kept: Vec<Kept<M>>,
+    /// So many of these were there when they were looked at last.
+    left: usize,
     /// Where in these the next look begins, and how often it has been at the end.
     cursor: usize,
     passes: usize,
 }
 
 impl<M: Machine> Replaced<M> {
-    /// The transaction of this timestamp, which commits in this epoch, has replaced these groups of a version.
+    /// Puts a copy of the newest version of a cell, which the worker has claimed and is about to replace by one of this timestamp, into one of its
+    /// chains; `true` if it is to be kept. `left` is for those who will read it.
     #[inline(always)]
-    pub(super) fn push(&mut self, cx: &mut Context<M>, version: OldVersion<M>, groups: Groups, stamp: u64, epoch: u64) {
-        if self.collect == Collect::Epoch {
-            cx.retire_version(version, epoch);
-        } else {
-            self.waiting.push_back(Replacement { end: stamp, version, epoch: epoch as u32, groups });
+    pub(super) fn put(&self, copy: Cell<M>, cell: Cell<M>, stamp: u64, left: u64) -> bool {
+        chain::note_birth(cell);
+        let is_kept = !self.sweep.needed.is_empty() && self.sweep.keeps(chain::begin_of(copy), stamp);
+        chain::put(copy, cell, stamp, left, is_kept);
+        if is_kept {
+            self.sweep.prune_cell(cell);
         }
+        is_kept
+    }
+
+    /// The transaction of this timestamp, which commits in this epoch, has replaced these groups of a version. Some of them are kept.
+    #[inline(always)]
+    pub(super) fn push(
+        &mut self,
+        cx: &mut Context<M>,
+        version: OldVersion<M>,
+        groups: Groups,
+        stamp: u64,
+        epoch: u64,
+        is_kept: bool,
+    ) {
+        if self.collect == Collect::Epoch {
+            return cx.retire_version(version, epoch);
+        }
+        let replacement = Replacement { end: stamp, version, epoch: epoch as u32, groups };
+        if is_kept {
+            self.sweep.kept.push(Kept { is_safe: true, ..replacement.keep() });
+        } else {
+            self.waiting.push_back(replacement);
+        }
+    }
+
+    /// Whether versions that a transaction needs may be missing.
+    pub(super) fn may_lack(&self) -> bool {
+        self.collect == Collect::Aggressive
     }
 
     /// The worker's transaction aborts for this reason.
@@ -287,11 +330,15 @@ impl<M: Machine> Collector<M> {
             again: false,
             waiting: VecDeque::with_capacity(WAITING_AT_FIRST),
             sweep: Sweep {
+                edition: 0,
                 horizon: 0,
+                settled: 0,
                 needed: Vec::new(),
+                fresh: Vec::new(),
                 protected: NO_STAMP,
                 max: self.options.max,
                 kept: Vec::new(),
+                left: 0,
                 cursor: 0,
                 passes: 0,
             },
@@ -439,16 +486,14 @@ impl<M: Machine> Collector<M> {
         if !sweep.read(&self.long, oldest) {
             return;
         }
-        let mut kept = 0;
-        while waiting.front().is_some_and(|first| first.end <= sweep.horizon) {
+        if !sweep.fresh.is_empty() {
+            sweep.keep_fresh(cx, waiting);
+        }
+        while waiting.front().is_some_and(|first| first.end <= sweep.settled) {
             let Some(first) = waiting.pop_front() else { break };
-            if first.end > oldest && first.leads_to_its_record(cx) {
-                sweep.prune(&first);
-            }
             if first.is_free(oldest) {
                 first.reuse(cx, oldest);
             } else {
-                kept += 1;
                 sweep.kept.push(first.keep());
             }
         }
@@ -457,26 +502,32 @@ impl<M: Machine> Collector<M> {
             let left = self.left.try_lock().map(|mut left| std::mem::take(&mut *left)).unwrap_or_default();
             sweep.kept.extend(left.into_iter().map(Replacement::keep));
         }
-        for _ in 0..(LOOK_AGAIN_AT + 2 * kept).min(sweep.kept.len()) {
+        let added = sweep.kept.len().saturating_sub(sweep.left);
+        for _ in 0..(LOOK_AGAIN_AT + 2 * added).min(sweep.kept.len()) {
             if sweep.cursor >= sweep.kept.len() {
                 (sweep.cursor, sweep.passes) = (0, sweep.passes + 1);
             }
-            let Kept { begin, version: again } = &sweep.kept[sweep.cursor];
-            let is_needed = again.end > oldest && sweep.is_needed(*begin, again.end);
-            if is_needed && (sweep.cursor + sweep.passes) % TOUCH_EVERY != 0 {
+            let Kept { begin, is_safe, version: again } = &sweep.kept[sweep.cursor];
+            let is_old = again.end <= oldest;
+            let is_needed = !is_old && (again.end > sweep.settled || sweep.keeps(*begin, again.end));
+            if is_needed && *is_safe && (sweep.cursor + sweep.passes) % TOUCH_EVERY != 0 {
                 // It is far away; only now and then it is looked whether another has taken it out, as one too many.
                 sweep.cursor += 1;
                 continue;
             }
-            if !is_needed && again.end > oldest && again.leads_to_its_record(cx) {
-                sweep.prune(again);
+            let may_ask = !is_old && again.leads_to_its_record(cx);
+            let is_safe = *is_safe || may_ask && is_needed && again.is_kept_for(sweep);
+            if !is_needed && may_ask {
+                again.cells().filter(|copy| chain::is_kept(*copy)).for_each(|copy| sweep.prune(copy));
             }
-            if again.is_free(oldest) {
+            if if is_needed { again.is_out() } else { again.is_free(oldest) } {
                 sweep.kept.swap_remove(sweep.cursor).version.reuse(cx, oldest);
             } else {
+                sweep.kept[sweep.cursor].is_safe = is_safe;
                 sweep.cursor += 1;
             }
         }
+        sweep.left = sweep.kept.len();
     }
 
     /// How many old versions of a record's first cell are kept.
@@ -553,59 +604,123 @@ impl<M: Machine> Long<M> {
     }
 }
 
+/// Whether one of these timestamps, which are in order, is `begin` or later, and before `end`.
+#[inline(always)]
+fn lies_between(stamps: &[u64], begin: u64, end: u64) -> bool {
+    let first = stamps.partition_point(|stamp| *stamp < begin);
+    stamps.get(first).is_some_and(|stamp| *stamp < end)
+}
+
 impl<M: Machine> Sweep<M> {
     /// Learns who runs for long; `false` if it is being written.
     fn read(&mut self, long: &Long<M>, oldest: u64) -> bool {
         // Acquire: pairs with the Release of `Long::write`.
         let edition = long.edition.load(Ordering::Acquire);
-        self.horizon = long.horizon.load(Ordering::Relaxed).max(oldest);
-        self.protected = long.protected_stamp.load(Ordering::Relaxed);
-        self.needed.clear();
+        let horizon = long.horizon.load(Ordering::Relaxed);
+        let protected = long.protected_stamp.load(Ordering::Relaxed);
         let count = (long.count.load(Ordering::Relaxed) as usize).min(long.stamps.len());
-        self.needed.extend(long.stamps[..count].iter().map(|stamp| stamp.load(Ordering::Relaxed)));
+        self.fresh.clear();
+        self.fresh.extend(long.stamps[..count].iter().map(|stamp| stamp.load(Ordering::Relaxed)));
         // Acquire: the rest comes before; pairs with the Release fence of `Long::write`.
         M::fence(Ordering::Acquire);
         if edition % 2 == 1 || long.edition.load(Ordering::Relaxed) != edition {
             return false;
         }
-        self.needed.sort_unstable();
+        if edition != std::mem::replace(&mut self.edition, edition) {
+            (self.settled, self.horizon, self.protected) = (self.horizon, horizon, protected);
+            std::mem::swap(&mut self.needed, &mut self.fresh);
+            self.needed.sort_unstable();
+            // Now the former.
+            self.fresh.sort_unstable();
+            let (needed, former) = (&self.needed, std::mem::take(&mut self.fresh));
+            self.fresh.extend(needed.iter().filter(|stamp| former.binary_search(stamp).is_err()));
+        } else {
+            self.fresh.clear();
+        }
+        (self.settled, self.horizon) = (self.settled.max(oldest), self.horizon.max(oldest));
         true
     }
 
     /// Whether a transaction that runs for long sees what was the newest version from `begin` to `end`.
     #[inline(always)]
     fn is_needed(&self, begin: u64, end: u64) -> bool {
-        let first = self.needed.partition_point(|stamp| *stamp < begin);
-        self.needed.get(first).is_some_and(|stamp| *stamp < end)
+        lies_between(&self.needed, begin, end)
     }
 
     fn is_protected(&self, begin: u64, end: u64) -> bool {
         (begin..end).contains(&self.protected)
     }
 
-    /// Takes what nobody needs, or is too much, out of the chains that these copies are in.
-    fn prune(&self, of: &Replacement<M>) {
-        for copy in of.version.cells(of.groups) {
-            if !chain::is_linked(copy) {
+    /// Whether what was the newest version from `begin` to `end` is to be kept, if it is the only one of its cell.
+    #[inline(always)]
+    fn keeps(&self, begin: u64, end: u64) -> bool {
+        self.max > 0 && self.is_needed(begin, end) || self.is_protected(begin, end)
+    }
+
+    /// Says of versions of a cell, between which times they were the newest, from the younger to the older, which are to be kept.
+    fn wants(&self) -> impl FnMut(u64, u64) -> bool {
+        let mut kept = 0;
+        move |begin, end| {
+            if self.is_protected(begin, end) {
+                return true;
+            }
+            let keep = end > self.horizon || kept < self.max && self.is_needed(begin, end);
+            kept += usize::from(keep);
+            keep
+        }
+    }
+
+    /// Takes what nobody needs, or is too much, out of the chain of what is kept that this copy is in.
+    fn prune(&self, copy: Cell<M>) {
+        if chain::is_linked(copy) {
+            chain::prune(copy, self.wants());
+        }
+    }
+
+    /// The same, of a cell that the worker has claimed.
+    fn prune_cell(&self, cell: Cell<M>) {
+        chain::prune_cell(cell, None, self.wants());
+    }
+
+    /// Keeps those of the versions that wait that a transaction needs of which it was not known that it runs for long.
+    #[cold]
+    fn keep_fresh(&mut self, cx: &Context<M>, waiting: &mut VecDeque<Replacement<M>>) {
+        for _ in 0..waiting.len() {
+            let Some(version) = waiting.pop_front() else { break };
+            let needed_by = |copy, stamps: &[u64]| lies_between(stamps, chain::begin_of(copy), version.end);
+            if !version
+                .cells()
+                .any(|copy| needed_by(copy, &self.fresh) && self.keeps(chain::begin_of(copy), version.end))
+            {
+                waiting.push_back(version);
                 continue;
             }
-            let mut kept = 0;
-            chain::prune(copy, |begin, end| {
-                if end > self.horizon || self.is_protected(begin, end) {
-                    return true;
-                }
-                let keep = kept < self.max && self.is_needed(begin, end);
-                kept += usize::from(keep);
-                keep
-            });
+            let is_safe = version.leads_to_its_record(cx) && version.is_kept_for(self);
+            self.kept.push(Kept { is_safe, ..version.keep() });
         }
     }
 }
 
 impl<M: Machine> Replacement<M> {
+    fn cells(&self) -> impl Iterator<Item = Cell<M>> {
+        self.version.cells(self.groups)
+    }
+
     fn keep(self) -> Kept<M> {
-        let begin = self.version.cells(self.groups).map(chain::begin_of).min().unwrap_or(0);
-        Kept { begin, version: self }
+        let begin = self.cells().map(chain::begin_of).min().unwrap_or(0);
+        Kept { begin, is_safe: false, version: self }
+    }
+
+    /// Puts those of its cells into the chain of what is kept that are needed; `false` if another works there.
+    fn is_kept_for(&self, sweep: &Sweep<M>) -> bool {
+        let kept = self.cells().filter(|copy| chain::is_linked(*copy) && sweep.keeps(chain::begin_of(*copy), self.end));
+        let is_kept = |copy| {
+            let is_safe = chain::keep(copy);
+            sweep.prune(copy);
+            is_safe
+        };
+        // All of them, whatever becomes of the first.
+        kept.filter(|copy| !is_kept(*copy)).count() == 0
     }
 
     /// Whether its record can't have left its table, and been used for another, since it was replaced.
@@ -613,11 +728,19 @@ impl<M: Machine> Replacement<M> {
         (cx.began_in() as u32).wrapping_sub(self.epoch) as i32 <= 1
     }
 
-    /// Whether none of its cells is in a chain that anybody follows so far. All who began before the oldest time have ended.
+    /// Whether all of its cells have been taken out of their chains.
+    fn is_out(&self) -> bool {
+        self.cells().all(|copy| !chain::is_linked(copy))
+    }
+
+    /// Takes it out of use, if nobody is going to look for it where it is. Nobody needs it, and all who began before the oldest time have ended.
     fn is_free(&self, oldest: u64) -> bool {
-        self.version
-            .cells(self.groups)
-            .all(|copy| if self.end <= oldest { chain::take(copy) } else { !chain::is_linked(copy) })
+        let is_free = |copy| {
+            let is_passed = self.end > oldest && chain::is_kept(copy);
+            if is_passed { !chain::is_linked(copy) } else { chain::take(copy) }
+        };
+        // As above.
+        self.cells().filter(|copy| !is_free(*copy)).count() == 0
     }
 
     fn reuse(self, cx: &mut Context<M>, oldest: u64) {

@@ -34,6 +34,8 @@ struct Omitted<M: Machine> {
     number: usize,
     /// The version before it.
     before: Older<M>,
+    /// For a history: what that version is called.
+    over: u64,
 }
 
 /// A worker's transaction.
@@ -201,38 +203,47 @@ impl<M: Machine> Optimistic<M> {
                 return Err(Abort::new(AbortReason::RecordGone));
             }
             if self.is_overtaken::<F>(cell, word) {
-                let Some(before) = self.may_omit::<F>(write, number, cell) else {
+                let Some((before, over)) = self.may_omit::<F>(write, number, cell) else {
                     return Err(Abort::new(AbortReason::WriteLocked));
                 };
-                self.omitted.push(Omitted { position, number, before });
+                self.omitted.push(Omitted { position, number, before, over });
             }
         }
         Ok(())
     }
 
     /// The version that a write of the cell, which is claimed and of which the newest version is younger, would have replaced, if it can be left
-    /// out.
+    /// out; and what a history calls that version.
     #[inline(never)]
-    fn may_omit<F: Faults>(&self, write: &Write<M>, number: usize, cell: Cell<M>) -> Option<Older<M>> {
+    fn may_omit<F: Faults>(&self, write: &Write<M>, number: usize, cell: Cell<M>) -> Option<(Older<M>, u64)> {
         let wants_to = self.options.nwr && write.replaced().contains(Groups::of(number as u32));
         // SeqCst: after the claim; see `mark_read`. Who has read what is before or between has left a mark, or will find that what it has read
         // ended before.
         let was_read = read_time(cell).load(Ordering::SeqCst) > self.own && !F::OVERTAKE_READS;
         let is_replaced = F::OMIT_ANY || Run::Replaced.goes_on_since(cell, self.own);
-        if wants_to && !was_read && is_replaced { chain::begun_at(cell, self.own) } else { None }
+        if !wants_to || was_read || !is_replaced {
+            return None;
+        }
+        let before = if self.claims.replaced.may_lack() {
+            // What is found may not be the one before, if it does not last until then.
+            chain::older_at(cell, self.own, false).ok()?
+        } else {
+            chain::begun_at(cell, self.own)
+        }?;
+        let first = before.cell.address() - (number * WORDS * size_of::<M::U64>()) as u64;
+        // SAFETY: the cell is in a copy of a record of this table, behind so many others.
+        let over = write.table().name_of(unsafe { write.table().version(first) }, number);
+        before.is_there().then_some((before, over))
     }
 
     /// Installs all writes, after [`Claims::copy`], and gives the claims up. `late` says which cells of a write are written by updates that may
     /// come late; none, if no updates may.
     #[inline(always)]
     pub(crate) fn install(&mut self, cx: &mut Context<M>, late: Option<impl Fn(&Write<M>) -> Groups>) {
-        for Omitted { position, number, before } in self.omitted.drain(..) {
+        for Omitted { position, number, before, over } in self.omitted.drain(..) {
             M::step("omit");
             chain::shorten(&before, self.own);
-            let first = before.cell.address() - (number * WORDS * size_of::<M::U64>()) as u64;
-            // SAFETY: the cell is in a copy of a record of this table, behind so many others.
-            let replaced = unsafe { cx.writes.entries()[position].table().version(first) };
-            cx.writes.omit(position, number, replaced);
+            cx.writes.omit(position, number, over);
         }
         if self.options.nwr || late.is_some() {
             for write in cx.writes.entries().iter().filter(|write| write.kind != WriteKind::Nothing) {
