@@ -59,7 +59,7 @@ const STRATEGIES: [StrategyChoice; 2] = [StrategyChoice::Random, StrategyChoice:
 
 /// The executions that each strategy needs to find it, within a budget; what was found must replay.
 fn found<P: Protocol<Simulated>>(mutant: &Mutant) -> [String; 2] {
-    const BUDGET: u64 = 20_000;
+    const BUDGET: u64 = 100_000;
     let run = mutant.run();
     STRATEGIES.map(|strategy| {
         let config = ExploreConfig { executions: BUDGET, strategy: strategy.clone(), ..ExploreConfig::default() };
