@@ -150,9 +150,9 @@ impl Recording {
                 seen.retain(|(key, version)| *version != txn || installed.contains_key(&(*part, *key)));
                 true
             }
-            Operation::Write { part, key, .. } | Operation::Delete { part, key, .. } => {
-                installed.contains_key(&(*part, *key))
-            }
+            Operation::Write { part, key, .. } => installed.contains_key(&(*part, *key)),
+            // Who has deleted a row and inserted it again has replaced it; if that is omitted, so is the deletion.
+            Operation::Delete { part, key, .. } => installed.get(&(*part, *key)).is_some_and(|(.., omitted)| !omitted),
             Operation::Read { .. } | Operation::Miss { .. } => true,
         });
         for operation in operations.iter_mut().rev() {
@@ -161,9 +161,11 @@ impl Recording {
             };
             let Some((replaced, last_value, omitted)) = installed.get_mut(&(*part, *key)) else { continue };
             *over = *replaced;
-            if let Operation::Write { value, applied, .. } = operation {
+            if let Operation::Write { value, applied, insert, .. } = operation {
                 *value = last_value.take();
-                *applied = if *omitted { Applied::Omitted } else { *applied };
+                if *omitted {
+                    (*applied, *insert) = (Applied::Omitted, false);
+                }
             }
         }
         self.committed.push(Committed { txn, worker, operations });

@@ -94,20 +94,20 @@ impl Run {
     /// Whether all versions that are younger than this timestamp are of the run. The caller has claimed the cell.
     #[inline(always)]
     pub(crate) fn goes_on_since<M: Machine>(self, cell: Cell<M>, stamp: u64) -> bool {
-        // Relaxed, both: the cell is claimed. A tombstone has an epoch there, and no run.
+        // Relaxed: the cell is claimed. It is no tombstone, which has an epoch there: the write needs a row.
         let word = run_of(cell).load(Ordering::Relaxed);
-        word & 1 == self as u64 && word >> 1 < stamp && cell.word().load(Ordering::Relaxed) & ABSENT == 0
+        word & 1 == self as u64 && word >> 1 < stamp
     }
 
     /// Notes that a version of this timestamp is installed, and of which run, if of any. The caller has claimed the cell.
     #[inline(always)]
     pub(crate) fn note<M: Machine>(run: Option<Run>, cell: Cell<M>, stamp: u64) {
         // Relaxed, all: the cell is claimed.
-        let word = cell.word().load(Ordering::Relaxed);
-        let (newest, before) = (stamp_of(word), run_of(cell).load(Ordering::Relaxed));
+        let newest = stamp_of(cell.word().load(Ordering::Relaxed));
+        let before = run_of(cell).load(Ordering::Relaxed);
         match run {
-            // A tombstone has an epoch there, and no run.
-            Some(run) if before & 1 == run as u64 && word & ABSENT == 0 => {}
+            // Of a tombstone, no run begins with a write that needs a row.
+            Some(run) if before & 1 == run as u64 => {}
             Some(run) => run_of(cell).store(newest << 1 | run as u64, Ordering::Relaxed),
             None => run_of(cell).store(newest.max(stamp) << 1, Ordering::Relaxed),
         }

@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use contend_derive::Row;
 use contend_engine::{
-    Abort, AbortReason, Control, Declaration, Direction, Engine, Erased, Groups, IndexKind, Isolation, Projection,
-    RowUpdate, Table, TableSpec, Transaction, Txn, Update, Worker,
+    Abort, AbortReason, Control, Declaration, Direction, Engine, Erased, Groups, IndexKind, Isolation, Options,
+    Projection, Protocol, RowUpdate, Table, TableSpec, Transaction, Txn, Update, Worker,
 };
 use contend_lab::{recorded, verify_history};
 use contend_machine::{Machine, Native};
+use contend_protocols::cicada::Cicada;
+use contend_protocols::mvcc::Mvcc;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
@@ -272,6 +274,26 @@ fn concurrent_histories_keep_the_promise() {
 #[test]
 fn concurrent_histories_keep_the_promise_with_races_opened() {
     for_each_protocol::<Jitter>(&KeepsItsPromise);
+}
+
+/// Rows that are deleted and inserted, replaced and updated, under writes that are left out where nobody will see them.
+fn storms_over_omitted_writes<P: Protocol<Jitter>>() {
+    for (seed, engine) in
+        (0..25 * rounds()).flat_map(|seed| (0..ENGINE_OPTIONS.len()).map(move |engine| (seed, engine)))
+    {
+        let mut options = P::Options::default();
+        options.set("versions.nwr", "on").expect("an option");
+        let storm = Storm { index: IndexKind::Hash, threads: 3, commits: 150, keys: 8, seed, inserts: true, engine };
+        if let Err(wrong) = run_storm(Erased::new(P::new(options)), storm, P::INFO.isolation) {
+            panic!("{}: {storm:?}: {wrong}", P::INFO.name);
+        }
+    }
+}
+
+#[test]
+fn omitted_writes_break_nothing() {
+    storms_over_omitted_writes::<Cicada<Jitter>>();
+    storms_over_omitted_writes::<Mvcc<Jitter>>();
 }
 
 struct Oversubscribed;
