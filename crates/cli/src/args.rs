@@ -186,10 +186,13 @@ pub(crate) struct CrashTestArgs {
     /// The first seed: of the interleaving, the workload, and what the disk does; each test has the next one
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Transactions of each core
+    /// How often the machine crashes in a test, and goes on with what it finds, 1 to 100
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    crashes: u64,
+    /// Transactions of each core between two crashes
     #[arg(long, value_name = "T", default_value_t = 8)]
     transactions: u64,
-    /// Cores, 1 to 16, besides one that flushes epochs
+    /// Cores, 1 to 16, besides one that flushes epochs and takes checkpoints
     #[arg(long, value_name = "C", default_value_t = 3)]
     cores: usize,
     /// The index: hash or ordered [default: hash, unless the workload scans]
@@ -479,8 +482,8 @@ impl CrashTestArgs {
 
     /// How to test.
     pub(crate) fn config(&self) -> CrashConfig {
-        let CrashTestArgs { seeds, seed, transactions, cores, .. } = *self;
-        CrashConfig { seeds, seed, transactions, cores, ..CrashConfig::default() }
+        let CrashTestArgs { seeds, seed, crashes, transactions, cores, .. } = *self;
+        CrashConfig { seeds, seed, crashes, transactions, cores, ..CrashConfig::default() }
     }
 }
 

@@ -439,6 +439,7 @@ fn crashes_are_tested() {
     assert_eq!(text(&output.stdout).matches("\"log\": \"elr\"").count(), 2, "{}", text(&output.stdout));
     for (args, needs) in [
         (["--cores", "99"], "1 to 16"),
+        (["--crashes", "0"], "1 to 100"),
         (["--workload", "nope"], "unknown workload 'nope'"),
         (["--set", "log=nope"], "off, epoch, clr"),
     ] {

@@ -16,9 +16,10 @@ use crate::group::Groups;
 use crate::history::{Committed, Part, Recording, Version};
 use crate::journal::{Journals, STAMP_SHIFT};
 use crate::protocol::{Context, Control, Initial, Unlink, VersionCounts};
+use crate::record::Record;
 use crate::sets::{Logging, NodeSet, WriteKind, WriteSet};
 use crate::slab::Arenas;
-use crate::table::{AnyTable, OutOfMemory, Placed, Shape, Table, TableShape, TableSpec};
+use crate::table::{AnyTable, OutOfMemory, Placed, Shape, Table, TableCore, TableShape, TableSpec};
 use crate::transaction::Transaction;
 
 /// Where records begin.
@@ -542,11 +543,7 @@ impl<P: Control<M>, M: Machine> Worker<P, M> {
     }
 
     /// A record with the protocol's initial metadata, known to nobody else.
-    pub(crate) fn allocate<K: Key>(
-        &mut self,
-        table: &Table<M, K>,
-        initial: Initial,
-    ) -> Result<crate::Record<M>, OutOfMemory> {
+    pub(crate) fn allocate(&mut self, table: &TableCore<M>, initial: Initial) -> Result<Record<M>, OutOfMemory> {
         let record = table.slabs().allocate(self.cx.arenas.of(table.id(), table.slabs())).ok_or(OutOfMemory)?;
         self.engine.protocol.init(table.cells(record, Groups::ALL), initial);
         table.clear_log_words(record);
@@ -554,7 +551,7 @@ impl<P: Control<M>, M: Machine> Worker<P, M> {
     }
 
     /// Takes back a record that nobody else has seen.
-    pub(crate) fn release<K: Key>(&mut self, table: &Table<M, K>, record: crate::Record<M>) {
+    pub(crate) fn release(&mut self, table: &TableCore<M>, record: Record<M>) {
         self.cx.arenas.of(table.id(), table.slabs()).release(record);
     }
 
@@ -659,6 +656,26 @@ impl<P: Control<M>, M: Machine> Loader<P, M> {
         fill: impl FnOnce(&mut [u64]),
     ) -> Result<bool, OutOfMemory> {
         assert!(self.0.engine.owns(table), "table {} is of another engine", table.name());
+        let place = |record| matches!(table.insert(&mut table.run(), key, record), Placed::New(_));
+        self.put(table, &key.to_words(), place, fill)
+    }
+
+    /// The same, in the table of this number, under a key by its words: for rows of which it is not known at compile time what they are.
+    ///
+    /// # Errors
+    /// As of [`Loader::insert`].
+    pub fn insert_words(&mut self, table: u32, key: &KeyWords, row: &[u64]) -> Result<bool, OutOfMemory> {
+        let table = Arc::clone(&self.0.engine.tables.read()[table as usize]);
+        self.put(table.core(), key, |record| table.insert(key, record), |words| words.copy_from_slice(row))
+    }
+
+    fn put(
+        &mut self,
+        table: &TableCore<M>,
+        key: &KeyWords,
+        place: impl FnOnce(Record<M>) -> bool,
+        fill: impl FnOnce(&mut [u64]),
+    ) -> Result<bool, OutOfMemory> {
         let record = self.0.allocate(table, Initial::Loaded)?;
         let words = table.row_words();
         let row = &mut self.0.cx.scratch;
@@ -669,14 +686,14 @@ impl<P: Control<M>, M: Machine> Loader<P, M> {
         let stamp = if self.0.cx.writes.log.is_some() { self.enter() << STAMP_SHIFT } else { 0 };
         // Relaxed: the index publishes the record.
         table.stamps(record).for_each(|word| word.store(stamp, Ordering::Relaxed));
-        let new = matches!(table.insert(&mut table.run(), key, record), Placed::New(_));
-        if !new {
+        let is_new = place(record);
+        if !is_new {
             self.0.release(table, record);
         } else if let Some(log) = &mut self.0.cx.writes.log {
             self.0.committed_in = stamp >> STAMP_SHIFT;
-            log.journal.loaded(self.0.committed_in, table.id(), &key.to_words(), &self.0.cx.scratch[..words]);
+            log.journal.loaded(self.0.committed_in, table.id(), key, &self.0.cx.scratch[..words]);
         }
-        Ok(new)
+        Ok(is_new)
     }
 
     /// The epoch in which rows are loaded now: none ends before what was loaded in it is logged.

@@ -506,7 +506,7 @@ impl<M: Machine> WriteSet<M> {
     }
 
     /// What the entry at this position writes of a cell, all of it, is not to be installed: another write, of a transaction that comes later, has
-    /// replaced the version of this name ([`Table::name_of`]) before anybody saw what came after it.
+    /// replaced the version of this name ([`TableCore::name_of`]) before anybody saw what came after it.
     pub fn omit(&mut self, position: usize, cell: usize, over: u64) {
         let entry = &mut self.entries[position];
         // SAFETY: as in `Write::table`; the borrow is not tied to the entry, which is changed below.

@@ -556,6 +556,8 @@ pub(crate) trait AnyTable<M: Machine>: Send + Sync {
     fn shape(&self) -> TableShape;
     /// The record under this key, absent or not.
     fn find(&self, key: &KeyWords) -> Option<Record<M>>;
+    /// Has the index lead to the record under this key; `false` if there is one already.
+    fn insert(&self, key: &KeyWords, record: Record<M>) -> bool;
     /// The key as a history names it.
     fn key_name(&self, key: &KeyWords) -> String;
     /// Visits every record of the index, absent or not. Not while transactions run.
@@ -600,6 +602,10 @@ impl<M: Machine, K: Key> AnyTable<M> for Table<M, K> {
 
     fn find(&self, key: &KeyWords) -> Option<Record<M>> {
         Table::find(self, K::from_words(*key))
+    }
+
+    fn insert(&self, key: &KeyWords, record: Record<M>) -> bool {
+        matches!(Table::insert(self, &mut self.run(), K::from_words(*key), record), Placed::New(_))
     }
 
     fn key_name(&self, key: &KeyWords) -> String {

@@ -1,28 +1,29 @@
 //! Crashes: what was acknowledged is there afterwards, and what is there has all that it depends on.
 //!
 //! A test is a few transactions of a workload on a small database, one worker a core, in an order of steps that is drawn by a seed, with a log on
-//! a disk that fails by the same seed ([`contend_log::faulty`]). Then the log is opened as after a crash, twice, and what is found is compared with
-//! the history that the engine recorded.
+//! a disk that fails by the same seed ([`contend_log::faulty`]), and of which checkpoints are taken. Then the log is opened as after a crash: once by a
+//! recovery that crashes itself, and twice by others; and what is found is compared with the history that the engine recorded. With what is there
+//! it goes on: an engine with the recovered rows, more transactions, and the next crash.
 //!
-//! **What has to hold.** There has to be a set of transactions that explains all rows: it has every transaction that was acknowledged, and every one
-//! whose writes another of the set has seen, and each row is as the last of the set left it that wrote it, in the order of its versions. The least
-//! such set is looked for: first what was acknowledged; then, as long as a row differs, the next that could have left it as it is; and always what
-//! these have seen. If a row differs and nothing could have left it so, it was lost, or is there without what it depends on.
+//! **What has to hold.** There has to be a set of transactions that explains all rows (`explain`), and the workload's check has to pass. In the end
+//! the history of all transactions that are there, of before and after the crashes, is checked as any other.
+
+mod explain;
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use contend_engine::history::{Applied, Committed, Operation, Part, fingerprint};
+use contend_engine::history::Committed;
 use contend_engine::journal::Journals;
 use contend_engine::{
-    AbortReason, Engine, EngineConfig, EngineOptions, Erased, IndexKind, Isolation, KeyWords, Protocol, Worker,
+    AbortReason, Control, Engine, EngineConfig, EngineOptions, Erased, IndexKind, Isolation, Protocol, Worker,
 };
 use contend_log::fault::Fault;
-use contend_log::faulty::{FaultyDisk, Plan};
-use contend_log::{CommitProtocol, Log, LogConfig, LogError, LogJournals, Recovered};
+use contend_log::faulty::{self, FaultyDisk, Plan};
+use contend_log::{CommitProtocol, Log, LogConfig, LogError, LogJournals};
 use contend_machine::Machine;
 use contend_protocols::{ProtocolVisitor, with_protocol};
 use contend_sim::Simulated;
@@ -33,7 +34,10 @@ use serde::Serialize;
 use crate::config::{LabError, RunConfig, options};
 use crate::durable::{LogOptions, schema_of};
 use crate::explore::{Factory, MakeFactory};
+use crate::verify::verify_history;
 use crate::watch::Stop;
+
+use explain::{Cells, Past, found_rows};
 
 /// What is to be tested.
 #[derive(Clone, Debug)]
@@ -42,7 +46,9 @@ pub struct CrashConfig {
     pub seeds: u64,
     /// The first seed.
     pub seed: u64,
-    /// Transactions of each core.
+    /// How often the machine crashes in a test, and goes on with what it finds.
+    pub crashes: u64,
+    /// Transactions of each core between two crashes.
     pub transactions: u64,
     /// Cores, besides the one that flushes epochs.
     pub cores: usize,
@@ -53,7 +59,7 @@ pub struct CrashConfig {
 
 impl Default for CrashConfig {
     fn default() -> Self {
-        CrashConfig { seeds: 100, seed: 1, transactions: 8, cores: 3, fault: None }
+        CrashConfig { seeds: 100, seed: 1, crashes: 2, transactions: 8, cores: 3, fault: None }
     }
 }
 
@@ -66,8 +72,10 @@ pub struct Crashed {
     pub log: String,
     /// Tests.
     pub tests: u64,
-    /// Of these, the disk failed, or the machine crashed, while transactions ran.
+    /// How often the disk failed, or the machine crashed, while transactions ran.
     pub failures: u64,
+    /// Checkpoints that were taken while transactions ran.
+    pub checkpoints: u64,
     /// Tests that were cut off because they made too many steps.
     pub cut: u64,
     /// Transactions that committed.
@@ -76,6 +84,8 @@ pub struct Crashed {
     pub acknowledged: u64,
     /// Others that were there after the crash.
     pub others: u64,
+    /// Histories of all that was there, from the first crash to the last, that were checked.
+    pub checked: u64,
     /// The first that was wrong: its seed, and what is.
     pub wrong: Option<(u64, String)>,
 }
@@ -86,6 +96,10 @@ const STEPS_MAX: u64 = 400_000;
 const TRIES_MAX: u32 = 64;
 /// The most cores.
 pub const CORES_MAX: usize = 16;
+/// The most crashes of a test.
+pub const CRASHES_MAX: u64 = 100;
+/// Of so many flushes one begins a checkpoint.
+const CHECKPOINT_EVERY: u64 = 3;
 
 /// The names of the commit protocols.
 pub const LOGS: [&str; 5] = ["epoch", "clr", "clr-group", "elr", "elr-group"];
@@ -103,6 +117,9 @@ struct Combination {
 fn combinations(run: &RunConfig, config: &CrashConfig) -> Result<Vec<Combination>, LabError> {
     if !(1..=CORES_MAX).contains(&config.cores) {
         return Err(LabError::BadInput(format!("cores is {}; valid: 1 to {CORES_MAX}", config.cores)));
+    }
+    if !(1..=CRASHES_MAX).contains(&config.crashes) {
+        return Err(LabError::BadInput(format!("crashes is {}; valid: 1 to {CRASHES_MAX}", config.crashes)));
     }
     let mut all = Vec::new();
     for entrant in run.entrants()? {
@@ -247,34 +264,54 @@ struct Test<'a, W: Workload<Simulated>> {
     index: IndexKind,
 }
 
-/// What a transaction did to a row, or a part of one.
-#[derive(Clone, Copy, Debug)]
-struct Link {
-    /// Whose version it replaced; 0: nobody's.
-    over: u64,
-    /// The fingerprint of what it left; none: it has deleted it.
-    value: Option<u64>,
-}
-
-type Cells = BTreeMap<(Part, KeyWords), Option<u64>>;
+type ErasedEngine = Arc<Engine<Erased<Simulated>, Simulated>>;
 
 impl<W: Workload<Simulated>> Test<'_, W> {
     /// One test; what is wrong, if anything is.
     fn crash(&mut self, seed: u64, crashed: &mut Crashed) -> Result<Result<(), String>, LabError> {
-        let CrashConfig { cores, transactions, fault, .. } = *self.tests.config;
-        let disk = FaultyDisk::new(Plan::default());
+        let (mut disk, mut past) = (FaultyDisk::new(Plan::default()), Past::default());
+        for crash in 0..self.tests.config.crashes {
+            // Far apart, so that no test does what another does in its second part.
+            let seed = seed.wrapping_add(crash << 32);
+            match self.live(&disk, crash, seed, &mut past, crashed)? {
+                Ok(Some(after)) => disk = after,
+                // Of what was cut off nothing is known.
+                Ok(None) => return Ok(Ok(())),
+                Err(wrong) if crash == 0 => return Ok(Err(wrong)),
+                Err(wrong) => return Ok(Err(format!("after {crash} crashes: {wrong}"))),
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    fn open(&self, disk: &FaultyDisk) -> Result<(Arc<Log>, contend_log::Recovered), LogError> {
         // Short files, and buffers that overflow.
-        let log_config = LogConfig {
-            workers: cores + 2,
+        let config = LogConfig {
+            workers: self.tests.config.cores + 2,
             segment_bytes: 4 << 10,
             buffer_bytes: 1 << 10,
             threads: 1,
             commit: self.tests.protocol,
-            fault,
+            fault: self.tests.config.fault,
             ..LogConfig::default()
         };
-        let open = |disk: &FaultyDisk| Log::open(Arc::new(disk.clone()), log_config.clone());
-        let (log, _) = open(&disk)?;
+        Log::open(Arc::new(disk.clone()), config)
+    }
+
+    /// Goes on with what a disk has, up to the next crash; what the disk has then, or what is wrong.
+    fn live(
+        &mut self,
+        disk: &FaultyDisk,
+        number: u64,
+        seed: u64,
+        past: &mut Past,
+        crashed: &mut Crashed,
+    ) -> Result<Result<Option<FaultyDisk>, String>, LabError> {
+        let CrashConfig { cores, crashes, transactions, .. } = *self.tests.config;
+        let (log, recovered) = match self.open(disk) {
+            Ok(opened) => opened,
+            Err(error) => return Ok(Err(format!("it can't be opened to go on: {error}"))),
+        };
         let engine_config = EngineConfig {
             workers_max: cores + 2,
             epoch_ms: u64::MAX,
@@ -283,45 +320,80 @@ impl<W: Workload<Simulated>> Test<'_, W> {
             options: self.engine_options.clone(),
         };
         let journals = LogJournals::new(&log) as Arc<dyn Journals<Simulated>>;
-        let engine = Engine::with_journals((self.factory)(), engine_config, Some(journals));
+        let engine: ErasedEngine = Engine::with_journals((self.factory)(), engine_config, Some(journals));
         engine.epochs().begin_at(log.first_epoch());
         let workload = Arc::new(W::create(&self.workload_options, self.index, &engine));
         for (number, shape) in (0..).zip(engine.shapes()) {
             log.bind(number, &schema_of(shape))?;
         }
-        let mut loader = engine.loader().expect("room for it");
-        let loaded = workload.load(&mut loader, 0, 1, &mut |_| ControlFlow::Continue(()));
-        loaded.map_err(|error| LabError::BadInput(format!("loading: {error}")))?;
-        drop(loader);
-        engine.epochs().try_advance();
-        log.flush(engine.epochs().oldest() - 1)?;
-        let first = match open(&disk.after_crash(Plan::default())) {
-            Ok((_, recovered)) => found_rows(&engine, &recovered),
-            Err(error) => return Ok(Err(format!("it can't be opened after loading: {error}"))),
-        };
+        if number == 0 {
+            let mut loader = engine.loader().expect("room for it");
+            let loaded = workload.load(&mut loader, 0, 1, &mut |_| ControlFlow::Continue(()));
+            loaded.map_err(|error| LabError::BadInput(format!("loading: {error}")))?;
+            drop(loader);
+            engine.epochs().try_advance();
+            log.flush(engine.epochs().oldest() - 1)?;
+            match self.open(&disk.after_crash(Plan::default())) {
+                Ok((_, recovered)) => past.rows = found_rows(&engine, &recovered),
+                Err(error) => return Ok(Err(format!("it can't be opened after loading: {error}"))),
+            }
+        } else {
+            let mut loader = engine.reloader().expect("room for it");
+            for table in &recovered.tables {
+                for (key, row) in table.rows() {
+                    // The numbers are the same: the tables are bound in their order.
+                    let inserted = loader.insert_words(table.number, key, row);
+                    inserted.map_err(|error| LabError::BadInput(format!("loading: {error}")))?;
+                }
+            }
+            drop(loader);
+            if self.isolation().keeps_invariants()
+                && let Err(violation) = workload.check(&engine, &[])
+            {
+                return Ok(Err(format!("the workload's check failed: {violation}")));
+            }
+        }
         // What is loaded is there; now things go wrong.
-        disk.fail(Plan::random(seed));
+        let plan = Plan::random(seed);
+        // What it has already leaves no less room.
+        disk.fail(Plan { capacity: (plan.capacity - faulty::ROOM).saturating_add(disk.bytes()), ..plan });
         let left = Rc::new(RefCell::new(Left::default()));
         let ended = Rc::new(Cell::new(0));
         let mut bodies: Vec<Box<dyn FnOnce()>> = Vec::new();
         for core in 0..cores {
             let worker = engine.worker().expect("room for it");
-            let client = workload.client(core, cores, seed);
+            // Nobody who was there before the crash: what is unique to them is not to come again.
+            let client = workload.client(core + number as usize * cores, cores * crashes as usize, seed);
             let (workload, left, ended) = (Arc::clone(&workload), Rc::clone(&left), Rc::clone(&ended));
             bodies.push(Box::new(move || {
                 run_core::<W>(transactions, &workload, worker, client, &left);
                 ended.set(ended.get() + 1);
             }));
         }
+        let checkpoints = Rc::new(Cell::new(0));
         {
             let (log, engine, ended) = (Arc::clone(&log), Arc::clone(&engine), Rc::clone(&ended));
+            let checkpoints = Rc::clone(&checkpoints);
             bodies.push(Box::new(move || {
+                let mut flushes = seed;
                 while ended.get() < cores {
                     Simulated::step("flush the epoch");
                     engine.epochs().try_advance();
                     let settled = engine.epochs().oldest() - 1;
-                    if settled > log.durable() && log.flush(settled).is_err() {
-                        return;
+                    if settled > log.durable() {
+                        flushes += 1;
+                        let takes_checkpoint = flushes.is_multiple_of(CHECKPOINT_EVERY);
+                        if takes_checkpoint {
+                            log.begin_files();
+                        }
+                        if log.flush(settled).is_err() {
+                            return;
+                        }
+                        Simulated::step("take a checkpoint");
+                        if takes_checkpoint {
+                            // If the disk is full, it goes on without one.
+                            checkpoints.set(checkpoints.get() + u64::from(log.checkpoint_by_hand().is_ok()));
+                        }
                     }
                     Simulated::pause();
                 }
@@ -337,10 +409,11 @@ impl<W: Workload<Simulated>> Test<'_, W> {
         }
         if execution.cut {
             crashed.cut += 1;
-            return Ok(Ok(()));
+            return Ok(Ok(None));
         }
         crashed.failures += u64::from(log.check().is_err());
-        let (mut committed, mut acknowledged) = (Vec::new(), BTreeSet::new());
+        crashed.checkpoints += checkpoints.get();
+        let (mut committed, mut acknowledged): (Vec<Committed>, _) = (Vec::new(), BTreeSet::new());
         for (mut worker, tickets) in workers {
             let durable = tickets.into_iter().filter(|(_, ticket)| worker.is_durable(*ticket)).map(|(txn, _)| txn);
             acknowledged.extend(durable.collect::<Vec<_>>());
@@ -351,19 +424,49 @@ impl<W: Workload<Simulated>> Test<'_, W> {
         crashed.commits += committed.len() as u64;
         crashed.acknowledged += acknowledged.len() as u64;
         let after = disk.after_crash(Plan::default());
-        let recovered = match open(&after) {
-            Ok((_, recovered)) => recovered,
-            Err(error) => return Ok(Err(format!("it can't be opened after the crash: {error}"))),
+        let found = match self.recover(&after, &engine, seed) {
+            Ok(found) => found,
+            Err(wrong) => return Ok(Err(wrong)),
         };
-        match open(&after.after_crash(Plan::default())) {
-            Ok((_, again)) if found_rows(&engine, &again) == found_rows(&engine, &recovered) => {}
-            Ok(_) => return Ok(Err("a second recovery finds something else".into())),
-            Err(error) => return Ok(Err(format!("it can't be opened a second time: {error}"))),
+        let there = match past.explain(committed, &acknowledged, found) {
+            Ok(there) => there,
+            Err(wrong) => return Ok(Err(wrong)),
+        };
+        crashed.others += (there - acknowledged.len()) as u64;
+        if number + 1 == crashes
+            && let Some(recorded) = past.recorded(&engine)
+        {
+            crashed.checked += 1;
+            let verification = verify_history(&recorded, self.isolation());
+            if !verification.passed {
+                let explanation = verification.explanation.unwrap_or_default();
+                return Ok(Err(format!("what is there is {}: {explanation}", verification.verdict)));
+            }
         }
-        let found = found_rows(&engine, &recovered);
-        Ok(explain(&committed, &acknowledged, &first, &found).map(|there| {
-            crashed.others += (there - acknowledged.len()) as u64;
-        }))
+        Ok(Ok(Some(after)))
+    }
+
+    fn isolation(&self) -> Isolation {
+        (self.factory)().info().isolation
+    }
+
+    /// What is found on a disk after a crash: by a recovery that crashes, by one that does not, and by another after that.
+    fn recover(&self, disk: &FaultyDisk, engine: &ErasedEngine, seed: u64) -> Result<Cells, String> {
+        let open = |disk: &FaultyDisk, which: &str| match self.open(disk) {
+            Ok((_, recovered)) => Ok(found_rows(engine, &recovered)),
+            Err(error) => Err(format!("it can't be opened {which}: {error}")),
+        };
+        let torn = disk.after_crash(Plan { capacity: u64::MAX, ..Plan::random(!seed) });
+        // It may get to its end.
+        let _ = self.open(&torn);
+        let after_torn = open(&torn.after_crash(Plan::default()), "after a recovery that crashed")?;
+        let found = open(disk, "after the crash")?;
+        let again = open(&disk.after_crash(Plan::default()), "a second time")?;
+        match () {
+            () if again != found => Err("a second recovery finds something else".into()),
+            () if after_torn != found => Err("a recovery after one that crashed finds something else".into()),
+            () => Ok(found),
+        }
     }
 }
 
@@ -404,123 +507,6 @@ fn run_core<W: Workload<Simulated>>(
     }
     worker.go_offline();
     left.borrow_mut().workers.push((worker, tickets));
-}
-
-/// All rows that were recovered, in the parts that the engine knows of.
-fn found_rows(engine: &Engine<Erased<Simulated>, Simulated>, recovered: &Recovered) -> Cells {
-    let parts: Vec<Part> = engine.parts().into_iter().map(|(part, _)| part).collect();
-    let mut cells = Cells::new();
-    for table in &recovered.tables {
-        let own: Vec<&Part> = parts.iter().filter(|part| part.table == table.number).collect();
-        for part in &own {
-            let (start, end) = match own.len() {
-                1 => (0, table.schema.row_words),
-                _ => table.schema.groups[part.cell as usize],
-            };
-            let of_part = |(key, row): (&KeyWords, &[u64])| ((**part, *key), Some(fingerprint(&row[start..end])));
-            cells.extend(table.rows().map(of_part));
-        }
-    }
-    cells
-}
-
-/// How many transactions explain what was found.
-fn explain(
-    committed: &[Committed],
-    acknowledged: &BTreeSet<u64>,
-    first: &Cells,
-    found: &Cells,
-) -> Result<usize, String> {
-    let by_number: HashMap<u64, &Committed> = committed.iter().map(|commit| (commit.txn, commit)).collect();
-    let mut links: BTreeMap<(Part, KeyWords), HashMap<u64, Link>> = BTreeMap::new();
-    for commit in committed {
-        for operation in &commit.operations {
-            let (part, key, over, value) = match *operation {
-                // It has left nothing.
-                Operation::Write { applied: Applied::Omitted, .. } => continue,
-                Operation::Write { part, key, over, value, .. } => (part, key, over, value),
-                Operation::Delete { part, key, over } => (part, key, over, None),
-                _ => continue,
-            };
-            // The last of a transaction's writes of a row has its value.
-            links.entry((part, key)).or_default().insert(commit.txn, Link { over, value });
-        }
-    }
-    // The versions of each row, in their order.
-    let chains: BTreeMap<_, Vec<(u64, Option<u64>)>> = links
-        .iter()
-        .map(|(place, links)| {
-            let next: HashMap<u64, u64> = links.iter().map(|(txn, link)| (link.over, *txn)).collect();
-            let mut at = 0;
-            let chain = std::iter::from_fn(|| {
-                at = *next.get(&at)?;
-                Some((at, links[&at].value))
-            });
-            (*place, chain.take(links.len()).collect())
-        })
-        .collect();
-    let mut there = BTreeSet::new();
-    let add = |there: &mut BTreeSet<u64>, txn: u64| {
-        let mut open = vec![txn];
-        while let Some(txn) = open.pop() {
-            let Some(commit) = by_number.get(&txn) else { continue };
-            if there.insert(txn) {
-                open.extend(commit.operations.iter().flat_map(seen));
-                // What was left out counts on what replaced the version before it.
-                open.extend(commit.operations.iter().filter_map(|operation| match *operation {
-                    Operation::Write { applied: Applied::Omitted, part, key, over, .. } => {
-                        let link = links.get(&(part, key))?.iter().find(|(_, link)| link.over == over)?;
-                        Some(*link.0)
-                    }
-                    _ => None,
-                }));
-            }
-        }
-    };
-    acknowledged.iter().for_each(|txn| add(&mut there, *txn));
-    loop {
-        let mut missing = None;
-        for place in first.keys().chain(chains.keys()).chain(found.keys()) {
-            let chain = chains.get(place).map_or(&[][..], Vec::as_slice);
-            let last = chain.iter().rposition(|(txn, _)| there.contains(txn));
-            let expected = match last {
-                Some(last) => chain[last].1,
-                None => first.get(place).copied().flatten(),
-            };
-            let value = found.get(place).copied().flatten();
-            if value == expected {
-                continue;
-            }
-            let from = last.map_or(0, |last| last + 1);
-            match chain[from..].iter().find(|(_, left)| *left == value) {
-                Some((txn, _)) => missing = Some(*txn),
-                None => {
-                    let (part, key) = place;
-                    let who = last.map_or("loading".to_owned(), |last| format!("transaction {}", chain[last].0));
-                    let what = if value.is_none() { "is not there" } else { "is another" };
-                    return Err(format!(
-                        "row {key:x?} of table {} {what}: {who} left it, which was acknowledged, or is seen by what is there; \
-                         acknowledged were {acknowledged:?}, there are {there:?}",
-                        part.table
-                    ));
-                }
-            }
-        }
-        match missing {
-            Some(txn) => add(&mut there, txn),
-            None => return Ok(there.len()),
-        }
-    }
-}
-
-/// Whose versions an operation has seen.
-fn seen(operation: &Operation) -> Vec<u64> {
-    match operation {
-        Operation::Read { version, .. } => vec![*version],
-        Operation::Miss { deleted_by, .. } => vec![*deleted_by],
-        Operation::Scan { seen, gone, .. } => seen.iter().chain(gone).map(|(_, version)| *version).collect(),
-        Operation::Write { .. } | Operation::Delete { .. } => Vec::new(),
-    }
 }
 
 impl From<LogError> for LabError {

@@ -27,8 +27,12 @@ fn nothing_is_lost() {
         let sum = |of: fn(&Crashed) -> u64| all.iter().map(of).sum::<u64>();
         let (failures, tests) = (sum(|crashed| crashed.failures), sum(|crashed| crashed.tests));
         let acknowledged = sum(|crashed| crashed.acknowledged);
-        println!("{workload}: {tests} tests, {failures} failures, {acknowledged} acknowledged");
+        let (checkpoints, checked) = (sum(|crashed| crashed.checkpoints), sum(|crashed| crashed.checked));
+        println!(
+            "{workload}: {tests} tests, {failures} failures, {acknowledged} acknowledged, {checkpoints} checkpoints, {checked} histories"
+        );
         assert!(failures * 8 > tests && acknowledged > 2 * tests, "{failures} of {tests}, {acknowledged}");
+        assert!(checkpoints > tests && checked == tests, "{checkpoints} checkpoints, {checked} histories of {tests}");
     }
 }
 
@@ -61,7 +65,7 @@ fn mutants_are_found() {
         (Fault::EndEpochEarly, "epoch"),
         (Fault::FlushOutOfOrder, "epoch"),
         (Fault::ReplayInFileOrder, "epoch"),
-        (Fault::AcknowledgeOwn, "elr"),
+        (Fault::AcknowledgeOwn, "elr-group"),
         (Fault::IgnoreGaps, "elr-group"),
         (Fault::IgnoreHolds, "clr-group"),
         (Fault::IgnoreHolds, "clr"),

@@ -34,6 +34,9 @@ impl Default for Plan {
     }
 }
 
+/// A disk that becomes full by a plan at random has room for so many bytes, and some kilobytes.
+pub const ROOM: u64 = 1 << 20;
+
 impl Plan {
     /// A plan in which something goes wrong, mostly: within the first operations, or once there are some kilobytes more.
     pub fn random(seed: u64) -> Self {
@@ -46,7 +49,7 @@ impl Plan {
             0..3 => plan.crash_at = at,
             3 => plan.write_fails_at = at,
             4 => plan.sync_fails_at = at,
-            _ => plan.capacity = (1 << 20) + chance(6000),
+            _ => plan.capacity = ROOM + chance(6000),
         }
         plan
     }
@@ -179,6 +182,11 @@ impl FaultyDisk {
         let random = plan.seed;
         let names_stay = names.clone();
         FaultyDisk(Arc::new(Mutex::new(State { plan, random, operations: 0, files, names, names_stay })))
+    }
+
+    /// Bytes of all files.
+    pub fn bytes(&self) -> u64 {
+        self.state().bytes()
     }
 
     /// The bytes of a file.

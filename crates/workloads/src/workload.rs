@@ -137,7 +137,8 @@ pub trait Workload<M: Machine>: Sized + Send + Sync + 'static {
     /// The transaction has committed.
     fn committed(&self, client: &mut Self::Client, input: &Self::Input);
 
-    /// Checks the tables against what the clients remember, when no transaction runs.
+    /// Checks the tables against what the clients remember, when no transaction runs. With no clients, only what holds whatever has committed: after a
+    /// crash, when nobody remembers.
     ///
     /// # Errors
     /// Something is not as it must be after a serializable execution of what was committed.

@@ -31,9 +31,19 @@ pub(crate) fn run(args: &CrashTestArgs) -> Result<Status, UserError> {
     }
     observer.end();
     let mut text = String::new();
-    let columns =
-        ["protocol", "workload", "log", "tests", "failures", "commits", "acknowledged", "others there", "verdict"];
-    let mut table = show::table(columns);
+    let mut table = show::table([
+        "protocol",
+        "workload",
+        "log",
+        "tests",
+        "failures",
+        "checkpoints",
+        "commits",
+        "acknowledged",
+        "others there",
+        "histories checked",
+        "verdict",
+    ]);
     for (run, crashed) in &all {
         if let Some((seed, wrong)) = &crashed.wrong {
             text += &format!("{} on {} with log={}: {wrong}\n", crashed.protocol, run.workload, crashed.log);
@@ -45,9 +55,11 @@ pub(crate) fn run(args: &CrashTestArgs) -> Result<Status, UserError> {
             crashed.log.clone(),
             crashed.tests.to_string(),
             crashed.failures.to_string(),
+            crashed.checkpoints.to_string(),
             crashed.commits.to_string(),
             crashed.acknowledged.to_string(),
             crashed.others.to_string(),
+            crashed.checked.to_string(),
             match (&crashed.wrong, crashed.cut) {
                 (Some((seed, _)), _) => format!("WRONG, seed {seed}"),
                 (None, 0) => "nothing is lost".into(),
@@ -80,8 +92,8 @@ pub(crate) fn run(args: &CrashTestArgs) -> Result<Status, UserError> {
 fn again(args: &CrashTestArgs, run: &RunConfig, crashed: &Crashed, seed: u64) -> String {
     let config = args.config();
     let mut command = format!(
-        "contend crash-test --protocol {} --workload {} --cores {} --transactions {} --seed {seed} --seeds 1 --set log={}",
-        crashed.protocol, run.workload, config.cores, config.transactions, crashed.log
+        "contend crash-test --protocol {} --workload {} --cores {} --crashes {} --transactions {} --seed {seed} --seeds 1 --set log={}",
+        crashed.protocol, run.workload, config.cores, config.crashes, config.transactions, crashed.log
     );
     if let Some(index) = &run.index {
         command += &format!(" --index {index}");
