@@ -166,7 +166,7 @@ impl<P: Protocol<Native>> Database<P> {
         let limit = self.shared.engine.config().workers_max;
         let mut loader = self.shared.engine.reloader().ok_or(Error::TooManyThreads { limit })?;
         for (key, row) in rows() {
-            loader.insert(&table, K::from_words(*key), |words| words.copy_from_slice(row))?;
+            loader.insert(&table, K::from_words(key), |words| words.copy_from_slice(row))?;
         }
         Ok(table)
     }

@@ -342,7 +342,7 @@ impl<W: Workload<Simulated>> Test<'_, W> {
             for table in &recovered.tables {
                 for (key, row) in table.rows() {
                     // The numbers are the same: the tables are bound in their order.
-                    let inserted = loader.insert_words(table.number, key, row);
+                    let inserted = loader.insert_words(table.number, &key, row);
                     inserted.map_err(|error| LabError::BadInput(format!("loading: {error}")))?;
                 }
             }

@@ -15,7 +15,8 @@ use crate::fault::Fault;
 use crate::format::{self, BLOCK_HEADER, FILE_HEADER, Write};
 use crate::log::{Log, Open};
 use crate::manifest::{Contents, Segment, Tail};
-use crate::recovery::{self, All, Known, Rows};
+use crate::recovery::{self, All};
+use crate::rows::{Known, Rows};
 use crate::schema::Schema;
 
 /// A block of a checkpoint has so many bytes, or a row more.
@@ -138,8 +139,8 @@ impl Log {
         let new = |_| Files { log: self, files: Vec::new(), block: vec![0; BLOCK_HEADER], rows: 0 };
         let mut parts: Vec<_> = (0..threads).map(new).collect();
         let mut tables = (0..).zip(schemas).zip(tables);
-        let written = tables.try_for_each(|((table, schema), shards)| {
-            let of_thread = |number| shards.as_ref().iter().skip(number).step_by(threads);
+        let written = tables.try_for_each(|((table, schema), rows)| {
+            let of_thread = |number| rows.as_ref().iter().skip(number).step_by(threads);
             at_once(&mut parts, |number, part| part.write_table(table, schema, of_thread(number), settled))
         });
         let written = written.and_then(|()| at_once(&mut parts, |_, part| part.finish())).and_then(|()| {
@@ -187,10 +188,10 @@ impl Files<'_> {
         &mut self,
         table: u32,
         schema: &Schema,
-        shards: impl Iterator<Item = &'r Rows>,
+        parts: impl Iterator<Item = &'r Rows>,
         settled: u64,
     ) -> Result<(), LogError> {
-        for (&key, known) in shards.flat_map(|rows| rows.iter(schema)) {
+        for (key, known) in parts.flat_map(|rows| rows.iter(schema)) {
             self.rows += u64::from(known.is_there());
             let is_needed = known.deleted().0 >> STAMP_SHIFT > settled && !self.log.has(Fault::ForgetTombstones);
             if known.deleted().0 > 0 && is_needed {

@@ -12,6 +12,7 @@
 //! | [`log`] | workers' buffers, and flushes |
 //! | [`inspect`] | looking into a log |
 //! | [`recovery`] | from files to rows |
+//! | `rows` | the rows, as far as they are known |
 //! | [`checkpoint`] | files of rows in the place of log files |
 //! | [`schema`] | what tables are made of |
 
@@ -27,6 +28,7 @@ pub mod inspect;
 pub mod log;
 mod manifest;
 pub mod recovery;
+mod rows;
 pub mod schema;
 
 pub use checkpoint::Checkpoint;

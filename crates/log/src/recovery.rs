@@ -7,14 +7,12 @@
 //! Of the writes of a row the one with the largest
 //! stamp is the last ([`contend_engine::journal`]), so that files can be read in any order, and at once.
 
-use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use contend_engine::KeyWords;
 use contend_engine::journal::Stamp;
 use parking_lot::Mutex;
-use rustc_hash::FxHashMap;
 
 use crate::commit::FIRST_LSN;
 use crate::disk::Disk;
@@ -22,81 +20,8 @@ use crate::error::LogError;
 use crate::fault::Fault;
 use crate::format::{self, Block, FILE_HEADER, Write};
 use crate::manifest::{Contents, Segment, Tail};
+use crate::rows::{PARTS, Reader, Rows};
 use crate::schema::Schema;
-
-/// What is known of the rows of a part of a table. There may be many, and so each is a few words of one vector: when it was deleted last; for each group
-/// the stamp of its last write, and one more (0: it was not written); and the row.
-#[derive(Debug, Default)]
-pub(crate) struct Rows {
-    /// How manieth each is.
-    numbers: FxHashMap<KeyWords, u32>,
-    words: Vec<u64>,
-}
-
-/// A row of these.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Known<'r> {
-    words: &'r [u64],
-    groups: usize,
-}
-
-impl Rows {
-    fn words_of_one(schema: &Schema) -> usize {
-        1 + schema.groups.len() + schema.row_words
-    }
-
-    fn apply(&mut self, write: &Write<'_>, schema: &Schema) {
-        let (length, end) = (Self::words_of_one(schema), self.words.len());
-        let number = match self.numbers.entry(write.key) {
-            Entry::Occupied(entry) => *entry.get(),
-            Entry::Vacant(entry) => {
-                self.words.resize(end + length, 0);
-                *entry.insert(u32::try_from(end / length).expect("fewer than 2^32 rows of a part"))
-            }
-        };
-        let words = &mut self.words[number as usize * length..][..length];
-        let Some((groups, row)) = write.row else {
-            words[0] = words[0].max(write.stamp.0);
-            return;
-        };
-        for group in groups.common(schema.all_groups()) {
-            if words[1 + group] <= write.stamp.0 + 1 {
-                words[1 + group] = write.stamp.0 + 1;
-                let span = schema.groups[group].0..schema.groups[group].1;
-                words[1 + schema.groups.len()..][span.clone()].copy_from_slice(&row[span]);
-            }
-        }
-    }
-
-    /// The rows that are known, those that were deleted among them.
-    pub(crate) fn iter(&self, schema: &Schema) -> impl Iterator<Item = (&KeyWords, Known<'_>)> {
-        let (length, groups) = (Self::words_of_one(schema), schema.groups.len());
-        let known = move |number: u32| Known { words: &self.words[number as usize * length..][..length], groups };
-        self.numbers.iter().map(move |(key, number)| (key, known(*number)))
-    }
-}
-
-impl<'r> Known<'r> {
-    /// When it was deleted last; 0, if it was not.
-    pub(crate) fn deleted(self) -> Stamp {
-        Stamp(self.words[0])
-    }
-
-    /// The last write of a group, if there was one.
-    pub(crate) fn written(self, group: usize) -> Option<Stamp> {
-        self.words[1 + group].checked_sub(1).map(Stamp)
-    }
-
-    pub(crate) fn row(self) -> &'r [u64] {
-        &self.words[1 + self.groups..]
-    }
-
-    pub(crate) fn is_there(self) -> bool {
-        // An insert has all groups, and comes after the deletion, if there was one.
-        let is_later = |stamp: Stamp| stamp > self.deleted() || self.deleted() == Stamp(0);
-        (0..self.groups).all(|group| self.written(group).is_some_and(is_later))
-    }
-}
 
 /// A table as it was.
 #[derive(Debug)]
@@ -110,7 +35,7 @@ pub struct RecoveredTable {
 
 impl RecoveredTable {
     /// Keys and rows, in no order.
-    pub fn rows(&self) -> impl Iterator<Item = (&KeyWords, &[u64])> {
+    pub fn rows(&self) -> impl Iterator<Item = (KeyWords, &[u64])> {
         let known = self.parts.iter().flat_map(|rows| rows.iter(&self.schema));
         known.filter(|(_, known)| known.is_there()).map(|(key, known)| (key, known.row()))
     }
@@ -170,9 +95,6 @@ impl Last {
     }
 }
 
-/// Rows of one table are in so many maps, so that files that are read at once seldom meet.
-const SHARDS: usize = 64;
-
 /// What files had.
 pub(crate) struct All {
     /// By table, in no order.
@@ -186,10 +108,10 @@ impl All {
     /// The rows that there are.
     pub(crate) fn into_rows(self, contents: &Contents, began: Instant) -> Recovered {
         let All { tables, mut report, .. } = self;
-        let tables = (0..).zip(&contents.tables).zip(tables).map(|((number, schema), shards)| RecoveredTable {
+        let tables = (0..).zip(&contents.tables).zip(tables).map(|((number, schema), parts)| RecoveredTable {
             schema: schema.clone(),
             number,
-            parts: shards,
+            parts,
         });
         let tables: Vec<_> = tables.collect();
         report.rows = tables.iter().map(|table: &RecoveredTable| table.rows().count() as u64).sum();
@@ -207,12 +129,13 @@ pub(crate) fn read_all(
     fault: Option<Fault>,
     progress: &(dyn Fn(u64) + Sync),
 ) -> Result<All, LogError> {
-    let shards = || (0..SHARDS).map(|_| Mutex::new(Rows::default())).collect::<Vec<_>>();
-    let tables: Vec<_> = contents.tables.iter().map(|_| shards()).collect();
+    let parts = || (0..PARTS).map(|_| Mutex::new(Rows::default())).collect::<Vec<_>>();
+    let tables: Vec<_> = contents.tables.iter().map(|_| parts()).collect();
     let durable_lsn = durable_lsn(disk, contents)?;
     let report = Mutex::new((Report::default(), Last { epoch: contents.epoch, lsn: contents.lsn }));
     let (next, read) = (AtomicUsize::new(0), AtomicUsize::new(1));
     let read_files = || -> Result<(), LogError> {
+        let mut reader = Reader::new(&contents.tables, &tables);
         // Relaxed: each number once.
         while let Some(segment) = contents.segments.get(next.fetch_add(1, Ordering::Relaxed)) {
             let (found, last_here) = read_segment(disk, contents, segment, durable_lsn, fault, |_, mut write| {
@@ -223,9 +146,7 @@ pub(crate) fn read_all(
                     // Relaxed: each number once.
                     write.stamp = Stamp(read.fetch_add(1, Ordering::Relaxed) as u64);
                 }
-                let schema = &contents.tables[write.table as usize];
-                let mut rows = tables[write.table as usize][shard_of(&write.key)].lock();
-                rows.apply(&write, schema);
+                reader.add(&write);
             })?;
             let (all, last) = &mut *report.lock();
             progress(found.bytes);
@@ -236,6 +157,7 @@ pub(crate) fn read_all(
             all.discarded += found.discarded;
             *last = last.max(last_here);
         }
+        reader.finish();
         Ok(())
     };
     std::thread::scope(|scope| {
@@ -245,13 +167,8 @@ pub(crate) fn read_all(
         outcomes.fold(own, |first, other| first.and(other))
     })?;
     let (report, last) = report.into_inner();
-    let tables = tables.into_iter().map(|shards| shards.into_iter().map(Mutex::into_inner).collect()).collect();
+    let tables = tables.into_iter().map(|parts| parts.into_iter().map(Mutex::into_inner).collect()).collect();
     Ok(All { tables, report, last })
-}
-
-fn shard_of(key: &KeyWords) -> usize {
-    let mixed = key.iter().fold(0u64, |mixed, word| (mixed ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31));
-    (mixed >> 32) as usize % SHARDS
 }
 
 /// The bytes of a file that may have blocks, behind its header, and how many of them the manifest knows of.

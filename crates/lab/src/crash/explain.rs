@@ -64,7 +64,7 @@ pub(super) fn found_rows(engine: &Engine<Erased<Simulated>, Simulated>, recovere
                 1 => (0, table.schema.row_words),
                 _ => table.schema.groups[part.cell as usize],
             };
-            let of_part = |(key, row): (&KeyWords, &[u64])| ((**part, *key), Some(fingerprint(&row[start..end])));
+            let of_part = |(key, row): (KeyWords, &[u64])| ((**part, key), Some(fingerprint(&row[start..end])));
             cells.extend(table.rows().map(of_part));
         }
     }
