@@ -155,7 +155,7 @@ impl<P: Control<M>, M: Machine> Engine<P, M> {
             meta_words: self.protocol.meta_words(),
             split: self.config.options.timestamp_splitting,
             history: self.config.history,
-            stamps: self.journals.is_some(),
+            stamps: self.journals.is_some() && !self.protocol.stamps_commits(),
             holds: self.journals.as_ref().is_some_and(|journals| journals.holds_rows()),
             alignment: self.config.options.alignment,
         };

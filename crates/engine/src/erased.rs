@@ -37,6 +37,7 @@ trait Behind<M: Machine>: Send + Sync {
     fn prepare(&mut self, workers: usize, partitions: usize);
     fn wants_declarations(&self) -> bool;
     fn reorders_updates(&self) -> bool;
+    fn stamps_commits(&self) -> bool;
     fn local(&self, worker: usize) -> AnyLocal;
     fn init(&self, cells: Cells<M>, initial: Initial);
     fn begin(&self, cx: &mut Context<M>, local: &mut AnyLocal) -> Result<(), Abort>;
@@ -99,6 +100,10 @@ macro_rules! forward {
                 Control::reorders_updates(self)
             }
 
+            fn stamps_commits(&self) -> bool {
+                Control::stamps_commits(self)
+            }
+
             fn local(&self, worker: usize) -> AnyLocal {
                 Box::new(Control::local(self, worker))
             }
@@ -145,6 +150,10 @@ macro_rules! forward {
 
             fn reorders_updates(&self) -> bool {
                 self.0.reorders_updates()
+            }
+
+            fn stamps_commits(&self) -> bool {
+                self.0.stamps_commits()
             }
 
             fn local(&self, worker: usize) -> AnyLocal {

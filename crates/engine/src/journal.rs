@@ -5,6 +5,10 @@
 //! later at the earliest. A write counts when it is installed, while the protocol keeps all others away. So of two writes of a row the later one
 //! has the larger stamp, whatever the protocol orders its transactions by, and without a number that all share.
 //!
+//! A protocol's own numbers will do as well if they are like that ([`crate::Control::stamps_commits`]); then there is no such word. Silo's TIDs are: they
+//! have the epoch above them, which a new log begins later, and grow from write to write of a record. So are MOCC's, which are the same. The timestamps
+//! of the others are not: they begin anew with each engine, as counters and clocks do, or (TicToc) have no epoch.
+//!
 //! **Epochs.** A transaction commits in the global epoch of when it is sure to: when its first write is installed, or, where writes are shown
 //! before, when all that it has seen has come to this. Whoever reads such a write, or writes over it, does so later, and so in the same epoch
 //! or a later one. All transactions up to an epoch are a prefix: none of them has seen one that is not.
@@ -25,7 +29,7 @@ use crate::sets::WriteSet;
 pub struct Stamp(pub u64);
 
 /// The stamps of an epoch begin at its number times two to the power of this.
-pub const STAMP_SHIFT: u32 = 24;
+pub const STAMP_SHIFT: u32 = 28;
 
 /// A write of a transaction that has committed.
 #[derive(Clone, Copy, Debug)]

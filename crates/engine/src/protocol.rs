@@ -394,6 +394,12 @@ pub trait Control<M: Machine>: Sized + Send + Sync + 'static {
         self.info().needs != Needs::Nothing
     }
 
+    /// Whether it says how its writes of a row are ordered ([`crate::sets::WriteSet::set_stamp`]), so that a log need not count them
+    /// ([`crate::journal`]).
+    fn stamps_commits(&self) -> bool {
+        false
+    }
+
     /// Whether updates that commute ([`crate::Update::commutes`]) may be applied in another order than that of the transactions. A recorded
     /// history then says of them that they do, and not what they were applied to.
     fn reorders_updates(&self) -> bool {

@@ -239,6 +239,8 @@ pub struct WriteSet<M: Machine> {
     /// installed.
     is_sure: bool,
     pub(crate) installed_in: u64,
+    /// Its stamp, if the protocol has one.
+    own_stamp: Option<Stamp>,
     hold: Hold,
     logged: Vec<Logged>,
 }
@@ -277,6 +279,7 @@ impl<M: Machine> Default for WriteSet<M> {
             log: None,
             is_sure: false,
             installed_in: 0,
+            own_stamp: None,
             hold: Hold::NONE,
             logged: Vec::new(),
         }
@@ -460,8 +463,15 @@ impl<M: Machine> WriteSet<M> {
         {
             self.is_sure = true;
             self.hold = log.journal.committing();
-            self.installed_in = log.epoch();
+            self.installed_in = self.own_stamp.map_or_else(|| log.epoch(), |stamp| stamp.0 >> STAMP_SHIFT);
         }
+    }
+
+    /// Of a protocol that stamps its commits itself, before the first install: this stamp is larger than those of all writes so far of the cells that are
+    /// written, and has its epoch above it ([`STAMP_SHIFT`](crate::journal::STAMP_SHIFT)), in which all commit, or later, who see what is installed.
+    #[inline(always)]
+    pub fn set_stamp(&mut self, stamp: Stamp) {
+        self.own_stamp = Some(stamp);
     }
 
     /// The same as [`WriteSet::install`], before it is sure that the transaction commits. Once it is, [`WriteSet::will_commit`] has to be called.
@@ -532,16 +542,22 @@ impl<M: Machine> WriteSet<M> {
     #[inline]
     fn stamp(&mut self, position: usize) {
         let Some(log) = &mut self.log else { return };
-        let epoch = if self.is_sure { self.installed_in } else { log.epoch() };
         let entry = &self.entries[position];
-        let (table, is_new) = (entry.table(), entry.fresh && entry.kind == WriteKind::Insert);
+        let table = entry.table();
         let cells = if entry.kind == WriteKind::Update { entry.image } else { Groups::ALL };
         let payload = table.payload(entry.record);
-        let words = || table.cell_numbers(cells).into_iter().map(|cell| &payload[table.stamp(cell)]);
-        // Relaxed, here and below: the cells are held exclusively.
-        let last = words().map(|word| word.load(Ordering::Relaxed)).max().filter(|_| !is_new);
-        let stamp = last.map_or(0, |last| last + 1).max(epoch << STAMP_SHIFT);
-        words().for_each(|word| word.store(stamp, Ordering::Relaxed));
+        let stamp = if table.counts_writes() {
+            let epoch = if self.is_sure { self.installed_in } else { log.epoch() };
+            let is_new = entry.fresh && entry.kind == WriteKind::Insert;
+            let words = || table.cell_numbers(cells).into_iter().map(|cell| &payload[table.stamp(cell)]);
+            // Relaxed, here and below: the cells are held exclusively.
+            let last = words().map(|word| word.load(Ordering::Relaxed)).max().filter(|_| !is_new);
+            let stamp = last.map_or(0, |last| last + 1).max(epoch << STAMP_SHIFT);
+            words().for_each(|word| word.store(stamp, Ordering::Relaxed));
+            Stamp(stamp)
+        } else {
+            self.own_stamp.expect("the protocol has said which")
+        };
         if table.holds_rows() {
             for cell in table.cell_numbers(cells) {
                 let word = &payload[table.hold(cell)];
@@ -554,8 +570,8 @@ impl<M: Machine> WriteSet<M> {
         let is_next = self.logged.last().is_none_or(|last| last.position < position);
         let known = if is_next { None } else { self.logged.iter_mut().find(|logged| logged.position == position) };
         match known {
-            Some(logged) => logged.stamp = Stamp(stamp),
-            None => self.logged.push(Logged { position, stamp: Stamp(stamp) }),
+            Some(logged) => logged.stamp = stamp,
+            None => self.logged.push(Logged { position, stamp }),
         }
     }
 
@@ -651,6 +667,7 @@ impl<M: Machine> WriteSet<M> {
         self.installed.clear();
         self.logged.clear();
         self.is_sure = false;
+        self.own_stamp = None;
     }
 }
 

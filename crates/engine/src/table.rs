@@ -134,6 +134,7 @@ pub struct TableCore<M: Machine> {
     payload_words: usize,
     expected_rows: usize,
     history: bool,
+    stamps: bool,
     holds: bool,
     slabs: Slabs<M>,
     /// Who deleted keys that are in the index no more; kept only if the table records history.
@@ -247,14 +248,20 @@ impl<M: Machine> TableCore<M> {
         self.payload(record)[self.signature(cell)].load(Ordering::Relaxed)
     }
 
-    /// Where in the payload the stamp of a cell is, if the engine logs.
+    /// Whether the writes of each cell are counted, in a word behind the row.
+    #[inline(always)]
+    pub(crate) fn counts_writes(&self) -> bool {
+        self.stamps
+    }
+
+    /// Where in the payload the stamp of a cell is, if its writes are counted.
     pub(crate) fn stamp(&self, cell: usize) -> usize {
         self.row_words + if self.history { self.cell_count } else { 0 } + cell
     }
 
-    /// The stamps of a record's cells; none, if the engine does not log.
+    /// The stamps of a record's cells; none, if their writes are not counted.
     pub(crate) fn stamps(&self, record: Record<M>) -> impl Iterator<Item = &M::U64> {
-        self.payload(record)[self.stamp(0)..].iter().take(self.cell_count)
+        self.payload(record)[self.stamp(0)..].iter().take(if self.stamps { self.cell_count } else { 0 })
     }
 
     /// Whether rows are held until they are durable.
@@ -265,7 +272,7 @@ impl<M: Machine> TableCore<M> {
 
     /// Where in the payload the hold of a cell is, if rows are held.
     pub(crate) fn hold(&self, cell: usize) -> usize {
-        self.stamp(self.cell_count) + cell
+        self.stamp(if self.stamps { self.cell_count } else { 0 }) + cell
     }
 
     /// The cells of a new record have not been written, and nobody holds them, whatever its memory was before.
@@ -418,6 +425,7 @@ impl<M: Machine, K: Key> Table<M, K> {
                 payload_words,
                 expected_rows: spec.expected_rows,
                 history,
+                stamps,
                 holds,
                 slabs: Slabs::new(cell_count * meta_words + payload_words, alignment),
                 graves: Latched::new(BTreeMap::new()),

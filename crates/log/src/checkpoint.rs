@@ -223,7 +223,7 @@ impl Files<'_> {
     fn put(&mut self, schema: &Schema, write: Write<'_>) {
         format::put_count(0, 1, &mut self.block);
         // Epoch 0: it is durable, whatever else is.
-        format::put_write(write, schema, 0, &mut self.block);
+        format::put_write(write, schema, format::first_stamp(0), &mut self.block);
     }
 
     fn write(&mut self) -> Result<(), LogError> {

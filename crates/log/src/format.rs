@@ -12,9 +12,10 @@
 //! | 8 | all transactions below this LSN were durable before; 0 if the block's have none |
 //! | 8 | XXH3 of all others, header and body |
 //!
-//! The body is transactions; each is its LSN, if they have any, how many rows it wrote, and these: a number of the table and the kind ([`Kind`]), by how much the stamp is
-//! above the first of the epoch, or below (a number that is even, or odd), the words of the key, the groups if not all are there, and their words. Numbers are in groups of seven bits, the
-//! lowest first (LEB128); the words of keys and rows are as they are, lowest byte first.
+//! The body is transactions; each is its LSN, if they have any, how many rows it wrote, and these: a number of the table and the kind ([`Kind`]), by how much
+//! the stamp is above the last one's (the first's: above the first of the epoch), or below (a number that is even, or odd), the words of the key, the groups
+//! if not all are there, and their words. Numbers are in groups of seven bits, the lowest first (LEB128); the words of keys and rows are as they are, lowest
+//! byte first.
 
 use contend_engine::journal::{STAMP_SHIFT, Stamp};
 use contend_engine::{Groups, KeyWords};
@@ -24,7 +25,7 @@ use zerocopy::IntoBytes;
 use crate::schema::Schema;
 
 /// The format of the files.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 /// The first bytes of a file.
 pub(crate) const FILE: [u8; 8] = *b"contend\x01";
 /// The first bytes of a block.
@@ -83,15 +84,20 @@ pub(crate) fn put_count(lsn: u64, count: usize, bytes: &mut Vec<u8>) {
     put_number(count as u64, bytes);
 }
 
-/// Appends a write of a transaction of this epoch.
-pub(crate) fn put_write(write: Write<'_>, schema: &Schema, epoch: u64, bytes: &mut Vec<u8>) {
+/// What the first stamp of a transaction of this epoch is compared with.
+pub(crate) fn first_stamp(epoch: u64) -> Stamp {
+    Stamp(epoch << STAMP_SHIFT)
+}
+
+/// Appends a write of a transaction, after one of the stamp `last`, if it is not the first.
+pub(crate) fn put_write(write: Write<'_>, schema: &Schema, last: Stamp, bytes: &mut Vec<u8>) {
     let kind = match write.row {
         None => Kind::Deleted,
         Some((groups, _)) if schema.is_whole(groups) => Kind::Whole,
         Some(_) => Kind::Part,
     };
     put_number(u64::from(write.table) << 2 | kind as u64, bytes);
-    put_number(zigzag(write.stamp.0.wrapping_sub(epoch << STAMP_SHIFT)), bytes);
+    put_number(zigzag(write.stamp.0.wrapping_sub(last.0)), bytes);
     bytes.extend_from_slice(write.key[..schema.key_words].as_bytes());
     let Some((groups, row)) = write.row else { return };
     if kind == Kind::Whole {
@@ -148,11 +154,12 @@ pub(crate) fn read_body(
     while !reader.0.is_empty() {
         let lsn = if durable > 0 { reader.number()? } else { 0 };
         let is_wanted = counts(lsn);
+        let mut last = first_stamp(epoch);
         for _ in 0..reader.number()? {
             let head = reader.number()?;
             let table = u32::try_from(head >> 2).map_err(|_| "there is no such table")?;
             let schema = schemas.get(table as usize).ok_or("there is no such table")?;
-            let stamp = (epoch << STAMP_SHIFT).wrapping_add(unzigzag(reader.number()?));
+            last = Stamp(last.0.wrapping_add(unzigzag(reader.number()?)));
             let mut key = KeyWords::default();
             for word in &mut key[..schema.key_words] {
                 *word = reader.word()?;
@@ -175,7 +182,7 @@ pub(crate) fn read_body(
                 }
             }
             if is_wanted {
-                visit(Write { table, key, stamp: Stamp(stamp), row: groups.map(|groups| (groups, row.as_slice())) });
+                visit(Write { table, key, stamp: last, row: groups.map(|groups| (groups, row.as_slice())) });
             }
         }
     }
@@ -277,6 +284,7 @@ mod tests {
         for _ in 0..transactions {
             let count = random.random_range(0..4);
             put_count(0, count, &mut bytes);
+            let mut last = first_stamp(epoch);
             for _ in 0..count {
                 let table = random.random_range(0..schemas.len());
                 let schema = &schemas[table];
@@ -290,7 +298,8 @@ mod tests {
                 schema.words(groups).flatten().for_each(|word| row[word] = random.random());
                 let row = (!groups.is_empty()).then_some((groups, row));
                 let shown = row.as_ref().map(|(groups, row)| (*groups, row.as_slice()));
-                put_write(Write { table: table as u32, key, stamp, row: shown }, schema, epoch, &mut bytes);
+                put_write(Write { table: table as u32, key, stamp, row: shown }, schema, last, &mut bytes);
+                last = stamp;
                 writes.push((table as u32, key, stamp, row));
             }
         }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use contend_engine::epoch::Epochs;
-use contend_engine::journal::{Hold, Journal, Journals, Logged, STAMP_SHIFT, Stamp};
+use contend_engine::journal::{Hold, Journal, Journals, Logged};
 use contend_engine::sets::{WriteKind, WriteSet};
 use contend_engine::{AbortReason, Groups, KeyWords};
 use contend_machine::Machine;
@@ -685,11 +685,13 @@ impl<M: Machine> Journal<M> for WorkerLog<M> {
             let lsn = if self.log.tail() == Tail::InOrder { self.committer.lsn() } else { 0 };
             self.append(epoch, lsn, |bytes| {
                 format::put_count(lsn, writes.logged().len(), bytes);
+                let mut last = format::first_stamp(epoch);
                 for &Logged { position, stamp } in writes.logged() {
                     let write = &writes.entries()[position];
                     let (table, schema) = self.table(write.table().id());
                     let row = (write.kind != WriteKind::Delete).then(|| (write.groups(), writes.image(position)));
-                    format::put_write(Write { table, key: writes.key(position), stamp, row }, schema, epoch, bytes);
+                    format::put_write(Write { table, key: writes.key(position), stamp, row }, schema, last, bytes);
+                    last = stamp;
                 }
             });
         }
@@ -704,8 +706,8 @@ impl<M: Machine> Journal<M> for WorkerLog<M> {
         let lsn = if self.log.tail() == Tail::InOrder { LOADED_LSN } else { 0 };
         self.append(epoch, lsn, |bytes| {
             format::put_count(lsn, 1, bytes);
-            let stamp = Stamp(epoch << STAMP_SHIFT);
-            format::put_write(Write { table, key: *key, stamp, row: Some((Groups::ALL, row)) }, schema, epoch, bytes);
+            let stamp = format::first_stamp(epoch);
+            format::put_write(Write { table, key: *key, stamp, row: Some((Groups::ALL, row)) }, schema, stamp, bytes);
         });
     }
 

@@ -229,6 +229,10 @@ impl<M: Machine, F: Faults> Control<M> for Mocc<F> {
         2
     }
 
+    fn stamps_commits(&self) -> bool {
+        true
+    }
+
     fn local(&self, worker: usize) -> MoccLocal<M> {
         let (held, suspects) = (Vec::with_capacity(64), Vec::with_capacity(64));
         let random = (worker as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -324,7 +328,7 @@ impl<M: Machine, F: Faults> Control<M> for Mocc<F> {
         if !cx.writes.is_empty() {
             let newest = local.footprint.newest_read().max(local.overwritten).max(local.last);
             let version = optimistic::next_tid(newest, epoch)?;
-            optimistic::install_all(cx, |cx, position| cx.writes.entries()[position].cells(), version);
+            optimistic::install_as_tid(cx, |cx, position| cx.writes.entries()[position].cells(), version);
             local.last = version;
         }
         M::step("release");

@@ -6,6 +6,7 @@
 //!
 //! Lock and queued bit are not part of what a reader observes; the rest is. A write of some columns writes their cells only.
 
+use contend_engine::journal::{STAMP_SHIFT, Stamp};
 use contend_engine::sets::WriteKind;
 use contend_engine::{
     Abort, AbortReason, At, Cell, Cells, Context, Found, GROUPS_MAX, Groups, Initial, Mode, Projection, Record, Unlink,
@@ -235,8 +236,23 @@ pub(crate) const EPOCH_SHIFT: u32 = 32;
 /// The epoch has no more.
 #[inline(always)]
 pub(crate) fn next_tid(newest: u64, epoch: u64) -> Result<u64, Abort> {
-    let version = (newest + (1 << VERSION_SHIFT)).max(epoch << EPOCH_SHIFT);
+    // What was loaded in the epoch is older.
+    let version = (newest + (1 << VERSION_SHIFT)).max(epoch << EPOCH_SHIFT | 1 << VERSION_SHIFT);
     if version >> EPOCH_SHIFT == epoch { Ok(version) } else { Err(Abort::new(AbortReason::EpochExhausted)) }
+}
+
+const _: () = assert!(EPOCH_SHIFT - VERSION_SHIFT == STAMP_SHIFT, "a TID without its flags is a stamp");
+
+/// Installs every write, whose cells are locked, and unlocks them, with this TID as their version: among the records of a key TIDs grow from write to
+/// write, as the next record is of a later epoch than the last.
+#[inline(always)]
+pub(crate) fn install_as_tid<M: Machine>(
+    cx: &mut Context<M>,
+    cells_of: impl Fn(&Context<M>, usize) -> Cells<M>,
+    tid: u64,
+) {
+    cx.writes.set_stamp(Stamp(tid >> VERSION_SHIFT));
+    install_all(cx, cells_of, tid);
 }
 
 /// Installs every write, whose cells are locked, and unlocks them, with new versions.

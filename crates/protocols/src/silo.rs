@@ -181,6 +181,10 @@ impl<M: Machine, F: Faults> Control<M> for Silo<F> {
         self.options.snapshots
     }
 
+    fn stamps_commits(&self) -> bool {
+        true
+    }
+
     fn local(&self, _: usize) -> SiloLocal<M> {
         SiloLocal::default()
     }
@@ -297,7 +301,7 @@ impl<M: Machine, F: Faults> Control<M> for Silo<F> {
         if let Some(snapshots) = self.snapshots() {
             snapshots.keep(cx, &mut local.copies, version)?;
         }
-        optimistic::install_all(cx, Self::cells_of, version);
+        optimistic::install_as_tid(cx, Self::cells_of, version);
         local.last = version;
         Ok(())
     }
