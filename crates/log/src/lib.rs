@@ -24,6 +24,8 @@ pub mod error;
 pub mod fault;
 pub mod faulty;
 mod format;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod inspect;
 pub mod log;
 mod manifest;

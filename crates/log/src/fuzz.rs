@@ -1,0 +1,120 @@
+//! For a fuzzer: a log of any bytes.
+
+use std::sync::Arc;
+
+use crate::disk::Disk;
+use crate::error::LogError;
+use crate::faulty::{FaultyDisk, Plan};
+use crate::format::{self, BLOCK_HEADER};
+use crate::inspect;
+use crate::log::{Log, LogConfig};
+use crate::manifest::{Contents, Manifest, Segment, Tail};
+use crate::schema::Schema;
+
+/// The tables of the log.
+fn schemas() -> Vec<Schema> {
+    let schema = |name: &str, key_words, groups: &[(usize, usize)]| Schema {
+        name: name.to_owned(),
+        key_words,
+        row_words: groups.last().map_or(0, |group| group.1),
+        groups: groups.to_vec(),
+        ordered: true,
+        columns: String::new(),
+    };
+    vec![schema("a", 1, &[(0, 1)]), schema("b", 4, &[(0, 2), (2, 5), (5, 6)]), schema("c", 2, &[(0, 0)])]
+}
+
+/// Makes a log of which the first bytes say what its file is like, and the others what is in its block, with a checksum that is right; and what is
+/// behind that. Reads it in all ways that there are, and says whether it could be opened.
+///
+/// # Errors
+/// It could not be read, or be gone on with.
+pub fn read(bytes: &[u8]) -> Result<(), LogError> {
+    let Some((&[shape, split], rest)) = bytes.split_first_chunk() else { return Ok(()) };
+    let (body, behind) = rest.split_at(rest.len() * usize::from(split) / 256);
+    let (number, salt, epoch) = (0, 77, 1 + u64::from(shape >> 4));
+    let mut block = vec![0; BLOCK_HEADER];
+    block.extend_from_slice(body);
+    format::seal(&mut block, epoch, salt, 1, u64::from(shape >> 2 & 1));
+    let mut file = format::file_header(salt).to_vec();
+    file.extend(block);
+    let tail = [Tail::Nothing, Tail::Flushed, Tail::InOrder, Tail::InOrder][usize::from(shape & 3)];
+    let known = file.len() as u64;
+    file.extend_from_slice(behind);
+    let segment =
+        Segment { number, salt, bytes: known, last_epoch: u64::MAX, blocks: Some((epoch, epoch)), tail, last_lsn: 9 };
+    let disk = FaultyDisk::new(Plan::default());
+    let mut manifest = Manifest::create(&disk)?;
+    let io = |what| LogError::io(what, disk.place(&segment.name()));
+    let mut written = disk.create(&segment.name(), file.len() as u64).map_err(io("create"))?;
+    written.write_at(0, &file).map_err(io("write"))?;
+    written.sync().map_err(io("synchronise"))?;
+    manifest.write(Contents { tables: schemas(), segments: vec![segment.clone()], epoch: 5, ..Contents::default() })?;
+    let found = inspect::inspect(&disk)?;
+    inspect::writes(&disk, &found, number, |_, shown| {
+        assert!(!shown.to_string().is_empty());
+        std::ops::ControlFlow::Continue(())
+    })?;
+    let recovered = inspect::recover(&disk, 1, &|_| ())?;
+    let rows = |tables: &[crate::RecoveredTable]| tables.iter().map(|table| table.rows().count()).sum::<usize>();
+    let config = LogConfig { workers: 1, threads: 1, segment_bytes: 1 << 12, ..LogConfig::default() };
+    let (log, again) = Log::open(Arc::new(disk.clone()), config.clone())?;
+    assert_eq!(rows(&again.tables), rows(&recovered.tables));
+    log.checkpoint_by_hand()?;
+    drop(log);
+    let (_, after) = Log::open(Arc::new(disk), config)?;
+    assert_eq!(rows(&after.tables), rows(&recovered.tables));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use contend_engine::journal::Stamp;
+    use contend_engine::{Groups, KeyWords};
+    use rand::rngs::SmallRng;
+    use rand::{Rng, SeedableRng};
+
+    use super::*;
+
+    /// Of a body that is right, some bytes are others: it is read, or refused, and never more than that.
+    #[test]
+    fn any_log_can_be_read() {
+        let (schemas, random) = (schemas(), &mut SmallRng::seed_from_u64(3));
+        let (mut opened, mut refused) = (0, 0);
+        for _ in 0..3000 {
+            let shape: u8 = random.random();
+            let mut bytes = vec![shape, random.random_range(100..=255)];
+            for _ in 0..random.random_range(0..6) {
+                let lsn = if shape & 4 != 0 { random.random_range(1..9) } else { 0 };
+                format::put_count(lsn, 1, &mut bytes);
+                let table = random.random_range(0..schemas.len());
+                let mut key = KeyWords::default();
+                key[..schemas[table].key_words].fill(random.random_range(0..3));
+                let row = vec![7; schemas[table].row_words];
+                let row = random.random_bool(0.7).then_some((Groups::ALL, &row[..]));
+                let first = format::first_stamp(1 + u64::from(shape >> 4));
+                let stamp = Stamp(first.0 + random.random_range(0..5));
+                format::put_write(
+                    format::Write { table: table as u32, key, stamp, row },
+                    &schemas[table],
+                    first,
+                    &mut bytes,
+                );
+            }
+            for _ in 0..random.random_range(0..3) {
+                let place = random.random_range(2..=bytes.len());
+                if place < bytes.len() && random.random_bool(0.5) {
+                    bytes[place] ^= 1 << random.random_range(0..8);
+                } else {
+                    bytes.insert(place, random.random());
+                }
+            }
+            match read(&bytes) {
+                Ok(()) => opened += 1,
+                Err(LogError::Damaged { .. }) => refused += 1,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert!(opened > 300 && refused > 300, "{opened} opened, {refused} refused");
+    }
+}
