@@ -468,7 +468,7 @@ impl<M: Machine> WriteSet<M> {
     }
 
     /// Of a protocol that stamps its commits itself, before the first install: this stamp is larger than those of all writes so far of the cells that are
-    /// written, and has its epoch above it ([`STAMP_SHIFT`](crate::journal::STAMP_SHIFT)), in which all commit, or later, who see what is installed.
+    /// written, and has its epoch above it ([`STAMP_SHIFT`]), in which all commit, or later, who see what is installed.
     #[inline(always)]
     pub fn set_stamp(&mut self, stamp: Stamp) {
         self.own_stamp = Some(stamp);
