@@ -12,7 +12,7 @@ use contend_engine::journal::STAMP_SHIFT;
 
 use crate::error::LogError;
 use crate::fault::Fault;
-use crate::format::{self, BLOCK_HEADER, FILE_HEADER, Write};
+use crate::format::{self, BLOCK_HEADER, Write};
 use crate::log::{Log, Open};
 use crate::manifest::{Contents, Segment, Tail};
 use crate::recovery::{self, All};
@@ -232,7 +232,7 @@ impl Files<'_> {
         }
         let length = self.block.len() as u64;
         if self.files.last().is_none_or(|open| !open.has_room(length)) {
-            self.files.push(self.log.begin_file(FILE_HEADER as u64 + length, Tail::Nothing)?);
+            self.files.push(self.log.begin_file(length, Tail::Nothing)?);
         }
         let open = self.files.last_mut().expect("there is one now");
         format::seal(&mut self.block, 0, open.segment.salt, 0, 0);

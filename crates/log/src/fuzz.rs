@@ -36,7 +36,7 @@ pub fn read(bytes: &[u8]) -> Result<(), LogError> {
     let mut block = vec![0; BLOCK_HEADER];
     block.extend_from_slice(body);
     format::seal(&mut block, epoch, salt, 1, u64::from(shape >> 2 & 1));
-    let mut file = format::file_header(salt).to_vec();
+    let mut file = format::file_header(salt, &format::schemas_as_bytes(&schemas()));
     file.extend(block);
     let tail = [Tail::Nothing, Tail::Flushed, Tail::InOrder, Tail::InOrder][usize::from(shape & 3)];
     let known = file.len() as u64;

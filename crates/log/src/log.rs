@@ -24,7 +24,7 @@ use crate::commit::{CommitProtocol, Commits, Committer, LOADED_LSN, Release};
 use crate::disk::{Disk, DiskFile};
 use crate::error::LogError;
 use crate::fault::Fault;
-use crate::format::{self, BLOCK_HEADER, FILE_HEADER, Write};
+use crate::format::{self, BLOCK_HEADER, Write};
 use crate::manifest::{self, Contents, Manifest, Segment, Tail};
 use crate::recovery::{self, Recovered};
 use crate::schema::Schema;
@@ -141,6 +141,8 @@ pub struct Log {
     pub(crate) checkpoint: Mutex<()>,
     /// The number of the next file.
     next_file: AtomicU64,
+    /// All tables, as the header of a file has them.
+    schemas: Mutex<Vec<u8>>,
     /// By the engine's numbers of tables: the log's number, and the schema.
     tables: RwLock<Vec<Bound>>,
     /// All that was committed up to this epoch is durable.
@@ -224,6 +226,7 @@ impl Log {
             next_file: AtomicU64::new(numbers.max().map_or(0, |last| last + 1)),
             writers: (0..config.workers).map(|_| CachePadded::default()).collect(),
             durable: AtomicU64::new(manifest.contents.epoch),
+            schemas: Mutex::new(format::schemas_as_bytes(&manifest.contents.tables)),
             manifest: Mutex::new(manifest),
             checkpoint: Mutex::new(()),
             tables: RwLock::default(),
@@ -282,6 +285,7 @@ impl Log {
                 let mut contents = manifest.contents.clone();
                 contents.tables.push(schema.clone());
                 manifest.write(contents).map_err(|error| self.stop(error))?;
+                *self.schemas.lock() = format::schemas_as_bytes(&manifest.contents.tables);
                 manifest.contents.tables.len() - 1
             }
         };
@@ -430,7 +434,7 @@ impl Log {
             let block = &mut bytes[start..end];
             let length = block.len() as u64;
             if output.open.as_ref().is_none_or(|open| !open.has_room(length)) {
-                let new = self.begin_file(FILE_HEADER as u64 + length, self.tail())?;
+                let new = self.begin_file(length, self.tail())?;
                 output.full.extend(output.open.replace(new));
             }
             let open = output.open.as_mut().expect("there is one now");
@@ -460,18 +464,19 @@ impl Log {
         }
     }
 
-    /// A new file, with room for this many bytes at least.
-    pub(crate) fn begin_file(&self, least: u64, tail: Tail) -> Result<Open, LogError> {
+    /// A new file, with room for a block of this many bytes at least.
+    pub(crate) fn begin_file(&self, block: u64, tail: Tail) -> Result<Open, LogError> {
         // Relaxed: a number that nobody else has.
         let number = self.next_file.fetch_add(1, Ordering::Relaxed);
         // From the keys that the system gives every process anew.
         let salt = RandomState::new().hash_one(number);
-        let bytes = FILE_HEADER as u64;
+        let header = format::file_header(salt, &self.schemas.lock());
+        let bytes = header.len() as u64;
         let segment = Segment { number, salt, bytes, last_epoch: u64::MAX, blocks: None, tail, last_lsn: 0 };
-        let capacity = self.config.segment_bytes.max(least);
+        let capacity = self.config.segment_bytes.max(bytes + block);
         let place = self.disk.place(&segment.name());
         let mut file = self.disk.create(&segment.name(), capacity).map_err(LogError::io("create", &place))?;
-        file.write_at(0, &format::file_header(salt)).map_err(LogError::io("write", &place))?;
+        file.write_at(0, &header).map_err(LogError::io("write", &place))?;
         // Release: pairs with the exchange of `try_flush`.
         self.has_new_names.store(true, Ordering::Release);
         Ok(Open { file, segment, capacity, is_known: false })

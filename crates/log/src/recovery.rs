@@ -18,7 +18,7 @@ use crate::commit::FIRST_LSN;
 use crate::disk::Disk;
 use crate::error::LogError;
 use crate::fault::Fault;
-use crate::format::{self, Block, FILE_HEADER, Write};
+use crate::format::{self, Block, Write};
 use crate::manifest::{Contents, Segment, Tail};
 use crate::rows::{PARTS, Reader, Rows};
 use crate::schema::Schema;
@@ -171,8 +171,8 @@ pub(crate) fn read_all(
     Ok(All { tables, report, last })
 }
 
-/// The bytes of a file that may have blocks, behind its header, and how many of them the manifest knows of.
-fn read_file(disk: &dyn Disk, segment: &Segment) -> Result<(Vec<u8>, usize), LogError> {
+/// The bytes of a file that may have blocks, and how long the header is before them.
+fn read_file(disk: &dyn Disk, tables: &[Schema], segment: &Segment) -> Result<(Vec<u8>, usize), LogError> {
     let place = disk.place(&segment.name());
     let file = disk.open(&segment.name(), false).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => LogError::Missing { place: place.clone() },
@@ -186,26 +186,25 @@ fn read_file(disk: &dyn Disk, segment: &Segment) -> Result<(Vec<u8>, usize), Log
     let wanted = if segment.tail == Tail::Nothing { segment.bytes } else { length };
     let mut bytes = vec![0; wanted as usize];
     file.read_at(0, &mut bytes).map_err(LogError::io("read", &place))?;
-    if bytes[..FILE_HEADER.min(bytes.len())] != format::file_header(segment.salt) {
-        return Err(LogError::Damaged { place, offset: 0, why: "it is not the file that was written".to_owned() });
-    }
-    bytes.drain(..FILE_HEADER);
-    Ok((bytes, segment.bytes as usize - FILE_HEADER))
+    let header = format::read_file_header(&bytes, segment.salt, tables);
+    let header = header.map_err(|why| LogError::Damaged { place, offset: 0, why: why.to_owned() })?;
+    Ok((bytes, header))
 }
 
 /// Visits the blocks of a file that were written and synchronised, as far as can be known; how many bytes they have.
 fn for_each_block(
     disk: &dyn Disk,
+    tables: &[Schema],
     segment: &Segment,
     mut visit: impl FnMut(Block<'_>) -> Result<(), &'static str>,
 ) -> Result<u64, LogError> {
-    let (bytes, known) = read_file(disk, segment)?;
-    let (mut rest, mut flush) = (&bytes[..], 0);
+    let (bytes, header) = read_file(disk, tables, segment)?;
+    let (mut rest, mut flush) = (&bytes[header..], 0);
     while !rest.is_empty() {
         let offset = bytes.len() - rest.len();
         let damaged = |why: &str| LogError::Damaged {
             place: disk.place(&segment.name()),
-            offset: (FILE_HEADER + offset) as u64,
+            offset: offset as u64,
             why: why.to_owned(),
         };
         match format::read_block(rest, segment.salt) {
@@ -213,22 +212,22 @@ fn for_each_block(
                 visit(block).map_err(damaged)?;
                 (rest, flush) = (behind, block.flush);
             }
-            Err(why) if offset < known => return Err(damaged(why)),
+            Err(why) if (offset as u64) < segment.bytes => return Err(damaged(why)),
             // The flush after the last whole block's was interrupted, or that one was; no other had begun.
             Err(why) => match format::latest_flush(rest, segment.salt) {
                 Some(later) if later > flush + 1 => return Err(damaged(why)),
-                _ => return Ok((FILE_HEADER + offset) as u64),
+                _ => return Ok(offset as u64),
             },
         }
     }
-    Ok((FILE_HEADER + bytes.len()) as u64)
+    Ok(bytes.len() as u64)
 }
 
 /// All transactions below this LSN are in the files of a manifest, or were durable before.
 pub(crate) fn durable_lsn(disk: &dyn Disk, contents: &Contents) -> Result<u64, LogError> {
     let (mut numbers, mut known) = (Vec::new(), contents.lsn.max(FIRST_LSN));
     for segment in contents.segments.iter().filter(|segment| segment.tail == Tail::InOrder) {
-        for_each_block(disk, segment, |block| {
+        for_each_block(disk, &contents.tables, segment, |block| {
             known = known.max(block.durable);
             let note = |lsn| {
                 numbers.push(lsn);
@@ -253,7 +252,7 @@ pub(crate) fn read_segment(
     mut visit: impl FnMut(u64, Write<'_>),
 ) -> Result<(Report, Last), LogError> {
     let (mut report, mut last) = (Report::default(), Last::default());
-    let bytes = for_each_block(disk, segment, |block| {
+    let bytes = for_each_block(disk, &contents.tables, segment, |block| {
         let is_durable = block.epoch <= contents.epoch.min(segment.last_epoch);
         let counts = |lsn| match segment.tail {
             Tail::Nothing => is_durable,
