@@ -411,12 +411,16 @@ fn a_log_is_written_recovered_and_printed() {
     // Damage is named.
     let name = dump.lines().find(|line| line.contains("of a checkpoint")).and_then(|line| line.split(':').next());
     let path = folder.path().join(name.expect("a file"));
-    let mut bytes = std::fs::read(&path).expect("a file");
-    bytes[100] ^= 1;
-    std::fs::write(&path, bytes).expect("a file of one's own");
-    let output = run(&["recover", "log", "--check"]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("is damaged at byte 32: the checksum is wrong"), "{}", text(&output.stderr));
+    let bytes = std::fs::read(&path).expect("a file");
+    for (place, why) in [(100, "byte 0: the checksum of its tables is wrong"), (2000, ": the checksum is wrong")] {
+        let mut damaged = bytes.clone();
+        damaged[place] ^= 1;
+        std::fs::write(&path, damaged).expect("a file of one's own");
+        let output = run(&["recover", "log", "--check"]);
+        assert_eq!(output.status.code(), Some(2));
+        let error = text(&output.stderr);
+        assert!(error.contains("is damaged at ") && error.contains(why), "{error}");
+    }
     refuses(&["recover", "no-such-folder"], &["can't open no-such-folder"]);
     refuses(&["log", "dump", "no-such-folder"], &["can't open no-such-folder"]);
     refuses(&["run", "--set", "log=always"], &["log", "always", "off, epoch"]);
