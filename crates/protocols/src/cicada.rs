@@ -12,7 +12,7 @@
 //! **Promises** serializability, in the order of timestamps. A running transaction sees the state at its time, but for what older ones have still
 //! to commit.
 //!
-//! **Metadata.** Five words a cell: [`crate::versions`].
+//! **Metadata.** Six words a cell: [`crate::versions`].
 //!
 //! **Commit point.** The end of the check.
 //!

@@ -12,7 +12,7 @@
 //!
 //! **Promises** serializability; and a running transaction sees one state only, that of its begin.
 //!
-//! **Metadata.** Five words a cell: [`crate::versions`]. The time of the youngest read is that of the youngest *commit* that read the newest
+//! **Metadata.** Six words a cell: [`crate::versions`]. The time of the youngest read is that of the youngest *commit* that read the newest
 //! version (the paper's pstamp); a copy has its successor's timestamp and π (its sstamp).
 //!
 //! **Commit.** As in `si`, a writer says in its claims that it is about to take its timestamp c; then it says there which. For each version that

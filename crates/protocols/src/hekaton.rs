@@ -10,7 +10,7 @@
 //!
 //! **Promises** serializability, in the order of timestamps; and a running transaction sees one state only, that of its begin.
 //!
-//! **Metadata.** Five words a cell: [`crate::versions`]. The time of reads is not used: reads leave nothing behind.
+//! **Metadata.** Six words a cell: [`crate::versions`]. The time of reads is not used: reads leave nothing behind.
 //!
 //! **Commit.** A writer says in its claims that it is about to take its timestamp, takes it, says which, and then looks at what it read: who has
 //! claimed that with an earlier timestamp is waited for; who has none yet will have a later one.

@@ -11,7 +11,7 @@
 //! **Promises** serializability, in the order of timestamps. A running transaction sees the state at its time, but for what older ones have still
 //! to commit.
 //!
-//! **Metadata.** Five words a cell: [`crate::versions`]. The fifth says since when all versions are updates that commute (`Run`).
+//! **Metadata.** Six words a cell: [`crate::versions`]. The fifth says since when all versions are updates that commute (`Run`).
 //!
 //! **Late updates.** A transaction of time `t` finds a version that is younger. If the updates commute, nobody has read the cell at a later time than
 //! `t`, and nobody has rewritten it since, then all that came later were updates as well, and the sum is the same. So the update is put into

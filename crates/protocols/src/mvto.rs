@@ -10,7 +10,7 @@
 //!
 //! **Promises** serializability, in the order of timestamps; and a running transaction sees one state only.
 //!
-//! **Metadata.** Five words a cell: [`crate::versions`].
+//! **Metadata.** Six words a cell: [`crate::versions`].
 //!
 //! **Commit point.** The first install. Nothing is validated: what is claimed can't fail any more.
 //!

@@ -8,7 +8,7 @@
 //!
 //! **Promises** snapshot isolation: no lost update, no fractured read; write skew and the read-only anomaly can happen.
 //!
-//! **Metadata.** Five words a cell: [`crate::versions`]. The time of reads is not used.
+//! **Metadata.** Six words a cell: [`crate::versions`]. The time of reads is not used.
 //!
 //! **Which state.** One counter has the timestamp of the last commit. A transaction that began at time `b` sees the commits up to `b`, also
 //! those that are still installing: it waits for them ([`crate::versions`]). (The codes of CCBench take the largest timestamp that was given as the begin and do not wait; a transaction then sees a part of a commit.)
