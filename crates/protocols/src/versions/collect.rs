@@ -192,6 +192,8 @@ struct Kept<M: Machine> {
 pub(crate) struct Replaced<M: Machine> {
     worker: usize,
     collect: Collect,
+    /// Whether versions that were not kept, or given back early, may be missing between others.
+    may_lack: bool,
     /// The low time in the worker's slot; 0 if it pauses.
     low: u64,
     /// Of what time its next snapshots are, as its slot says.
@@ -268,7 +270,7 @@ impl<M: Machine> Replaced<M> {
 
     /// Whether versions that a transaction needs may be missing.
     pub(super) fn may_lack(&self) -> bool {
-        self.collect == Collect::Aggressive
+        self.may_lack
     }
 
     /// The worker's transaction aborts for this reason.
@@ -323,6 +325,7 @@ impl<M: Machine> Collector<M> {
         Replaced {
             worker,
             collect: self.options.collect,
+            may_lack: self.options.collect == Collect::Aggressive || self.options.overwrite,
             low: 0,
             snapshot: 0,
             begun: 0,
