@@ -283,6 +283,7 @@ fn storms_over_omitted_writes<P: Protocol<Jitter>>() {
     {
         let mut options = P::Options::default();
         options.set("versions.nwr", "on").expect("an option");
+        options.set("versions.overwrite", ["on", "off"][seed as usize % 2]).expect("an option");
         let storm = Storm { index: IndexKind::Hash, threads: 3, commits: 150, keys: 8, seed, inserts: true, engine };
         if let Err(wrong) = run_storm(Erased::new(P::new(options)), storm, P::INFO.isolation) {
             panic!("{}: {storm:?}: {wrong}", P::INFO.name);
