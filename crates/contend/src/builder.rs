@@ -137,7 +137,7 @@ impl<P: Protocol<Native>> Builder<P> {
             (Durability::Conservative, _) if P::SHOWS_UNCOMMITTED => {
                 return Err(Error::NotConservative { protocol: P::INFO.name });
             }
-            (_, Place::Path(path)) => Arc::new(Directory::open(&path)?.direct(self.log.direct)),
+            (_, Place::Path(path)) => Arc::new(Directory::open(&path)?.direct(self.log.direct).uring(self.log.uring)),
             (_, Place::Disk(disk)) => disk,
         };
         let log = LogConfig { workers: self.config.threads_max, commit: self.durability.commit(), ..self.log };

@@ -147,6 +147,11 @@ impl<P: Control<M>, M: Machine> Engine<P, M> {
         table.engine() == self.id
     }
 
+    /// Whether updates that commute are logged by what they add.
+    fn logs_additions(&self) -> bool {
+        self.config.options.commit_time_updates
+    }
+
     /// Creates a table.
     pub fn create_table<K: Key>(&self, spec: &TableSpec) -> Arc<Table<M, K>> {
         let mut tables = self.tables.write();
@@ -155,7 +160,8 @@ impl<P: Control<M>, M: Machine> Engine<P, M> {
             meta_words: self.protocol.meta_words(),
             split: self.config.options.timestamp_splitting,
             history: self.config.history,
-            stamps: self.journals.is_some() && !self.protocol.stamps_commits(),
+            // What is added to a row leaves it the stamp that it has.
+            stamps: self.journals.is_some() && (self.logs_additions() || !self.protocol.stamps_commits()),
             holds: self.journals.as_ref().is_some_and(|journals| journals.holds_rows()),
             alignment: self.config.options.alignment,
         };
@@ -260,10 +266,11 @@ impl<P: Control<M>, M: Machine> Engine<P, M> {
         let slot = self.epochs.register()?;
         let mut writes = WriteSet::default();
         writes.reorders_updates = self.protocol.reorders_updates();
-        writes.log = self
-            .journals
-            .as_ref()
-            .map(|journals| Logging { journal: journals.of_worker(slot), epochs: NonNull::from(&self.epochs) });
+        writes.log = self.journals.as_ref().map(|journals| Logging {
+            journal: journals.of_worker(slot),
+            adds: self.logs_additions(),
+            epochs: NonNull::from(&self.epochs),
+        });
         Some(Worker {
             cx: Context {
                 worker: slot,

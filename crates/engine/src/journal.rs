@@ -5,6 +5,11 @@
 //! later at the earliest. A write counts when it is installed, while the protocol keeps all others away. So of two writes of a row the later one
 //! has the larger stamp, whatever the protocol orders its transactions by, and without a number that all share.
 //!
+//! **Additions.** Updates that commute ([`crate::Update::commutes`]) leave the stamp as it is: what is logged of them is by how much each word has
+//! changed, and which stamp the row has that they were added to. So they are in no order among themselves, and what a row is in the end is what was
+//! written with its stamp, and the sum of all that was added to that. A log that has some of the updates has all that came before them, so whatever such an
+//! update does, what it has made of one word is the difference to what the last has left.
+//!
 //! A protocol's own numbers will do as well if they are like that ([`crate::Control::stamps_commits`]); then there is no such word. Silo's TIDs are: they
 //! have the epoch above them, which a new log begins later, and grow from write to write of a record. So are MOCC's, which are the same. The timestamps
 //! of the others are not: they begin anew with each engine, as counters and clocks do, or (TicToc) have no epoch.
@@ -31,6 +36,22 @@ pub struct Stamp(pub u64);
 /// The stamps of an epoch begin at its number times two to the power of this.
 pub const STAMP_SHIFT: u32 = 28;
 
+impl Stamp {
+    /// The epoch that it has above it.
+    pub fn epoch(self) -> u64 {
+        self.0 >> STAMP_SHIFT
+    }
+}
+
+/// What an update has done to a word of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Addition {
+    /// Which word.
+    pub word: u32,
+    /// What was added to it; it wraps around.
+    pub by: u64,
+}
+
 /// A write of a transaction that has committed.
 #[derive(Clone, Copy, Debug)]
 pub struct Logged {
@@ -38,6 +59,8 @@ pub struct Logged {
     pub position: usize,
     /// The stamp of the row that it left.
     pub stamp: Stamp,
+    /// Where its additions are, if it was logged by them: their first, and the one behind the last.
+    pub(crate) additions: Option<(usize, usize)>,
 }
 
 /// What a log has left on the cells that a transaction wrote: whatever the log makes of it.

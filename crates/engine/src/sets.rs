@@ -10,7 +10,7 @@ use crate::abort::{Abort, AbortReason};
 use crate::epoch::Epochs;
 use crate::group::Groups;
 use crate::history::{Version, fingerprint};
-use crate::journal::{Hold, Journal, Logged, STAMP_SHIFT, Stamp};
+use crate::journal::{Addition, Hold, Journal, Logged, STAMP_SHIFT, Stamp};
 use crate::record::{Cells, Record};
 use crate::table::TableCore;
 use crate::update::{Pending, PendingList, RowUpdate};
@@ -119,6 +119,8 @@ pub struct Write<M: Machine> {
     merged: Groups,
     ordered: Groups,
     updates: PendingList,
+    /// Nothing was written but by updates at commit, which commute and have been applied.
+    is_sum: bool,
     table: NonNull<TableCore<M>>,
     /// Where the key's words and then the image's words begin in the arena.
     start: usize,
@@ -243,12 +245,18 @@ pub struct WriteSet<M: Machine> {
     own_stamp: Option<Stamp>,
     hold: Hold,
     logged: Vec<Logged>,
+    additions: Vec<Addition>,
 }
+
+/// In a row's stamp: who has written it was not sure to commit. It may have taken back what it wrote, but not the stamp, which nothing is added to then.
+const UNSURE: u64 = 1 << 63;
 
 /// What a worker has besides if its engine logs.
 #[derive(Debug)]
 pub(crate) struct Logging<M: Machine> {
     pub(crate) journal: Box<dyn Journal<M>>,
+    /// Whether updates that commute are logged by what they add.
+    pub(crate) adds: bool,
     /// The engine's.
     pub(crate) epochs: NonNull<Epochs<M>>,
 }
@@ -282,6 +290,7 @@ impl<M: Machine> Default for WriteSet<M> {
             own_stamp: None,
             hold: Hold::NONE,
             logged: Vec::new(),
+            additions: Vec::new(),
         }
     }
 }
@@ -312,6 +321,7 @@ impl<M: Machine> WriteSet<M> {
             merged: Groups::NONE,
             ordered: Groups::NONE,
             updates: None,
+            is_sum: false,
             table: NonNull::from(table),
             start,
             key_words: K::WORDS as u32,
@@ -424,6 +434,7 @@ impl<M: Machine> WriteSet<M> {
         if entry.merged.is_empty() {
             return;
         }
+        entry.is_sum = entry.kind == WriteKind::Update && entry.image.is_empty() && entry.ordered.is_empty();
         let commuting = if self.reorders_updates { entry.commuting() } else { Groups::NONE };
         let merged = std::mem::replace(&mut entry.merged, Groups::NONE);
         // SAFETY: as in `Write::table`; the borrow is not tied to the entry, which is changed below.
@@ -544,22 +555,41 @@ impl<M: Machine> WriteSet<M> {
         let Some(log) = &mut self.log else { return };
         let entry = &self.entries[position];
         let table = entry.table();
-        let cells = if entry.kind == WriteKind::Update { entry.image } else { Groups::ALL };
+        let groups = if entry.kind == WriteKind::Update { entry.image } else { Groups::ALL };
         let payload = table.payload(entry.record);
+        let mut additions = None;
         let stamp = if table.counts_writes() {
             let epoch = if self.is_sure { self.installed_in } else { log.epoch() };
             let is_new = entry.fresh && entry.kind == WriteKind::Insert;
-            let words = || table.cell_numbers(cells).into_iter().map(|cell| &payload[table.stamp(cell)]);
+            let words = || table.own_groups(groups).into_iter().map(|group| &payload[table.stamp(group)]);
             // Relaxed, here and below: the cells are held exclusively.
-            let last = words().map(|word| word.load(Ordering::Relaxed)).max().filter(|_| !is_new);
-            let stamp = last.map_or(0, |last| last + 1).max(epoch << STAMP_SHIFT);
-            words().for_each(|word| word.store(stamp, Ordering::Relaxed));
-            Stamp(stamp)
+            let stamps = || words().map(|word| word.load(Ordering::Relaxed));
+            let last = stamps().map(|stamp| stamp & !UNSURE).max().filter(|_| !is_new).unwrap_or(0);
+            // What was there when the log was opened has no stamp: it is not known which one it had.
+            let is_logged = last > 0 && stamps().all(|stamp| stamp == last);
+            if log.adds && self.is_sure && entry.is_sum && is_logged {
+                let first = self.additions.len();
+                let start = entry.start + entry.key_words as usize;
+                let image = &self.arena[start..start + table.row_words()];
+                for word in table.spans(groups).flat_map(|span| span.words()) {
+                    let by = image[word].wrapping_sub(payload[word].load(Ordering::Relaxed));
+                    if by != 0 {
+                        self.additions.push(Addition { word: word as u32, by });
+                    }
+                }
+                additions = Some((first, self.additions.len()));
+                Stamp(last)
+            } else {
+                let stamp = (last + 1).max(epoch << STAMP_SHIFT);
+                let unsure = if self.is_sure { 0 } else { UNSURE };
+                words().for_each(|word| word.store(stamp | unsure, Ordering::Relaxed));
+                Stamp(stamp)
+            }
         } else {
             self.own_stamp.expect("the protocol has said which")
         };
         if table.holds_rows() {
-            for cell in table.cell_numbers(cells) {
+            for cell in table.cell_numbers(groups) {
                 let word = &payload[table.hold(cell)];
                 // Who locks a row before it asks has been told; but an optimistic one may have written blindly.
                 log.journal.wait_for(Hold(word.load(Ordering::Relaxed)));
@@ -570,8 +600,8 @@ impl<M: Machine> WriteSet<M> {
         let is_next = self.logged.last().is_none_or(|last| last.position < position);
         let known = if is_next { None } else { self.logged.iter_mut().find(|logged| logged.position == position) };
         match known {
-            Some(logged) => logged.stamp = stamp,
-            None => self.logged.push(Logged { position, stamp }),
+            Some(logged) => (logged.stamp, logged.additions) = (stamp, additions),
+            None => self.logged.push(Logged { position, stamp, additions }),
         }
     }
 
@@ -585,6 +615,11 @@ impl<M: Machine> WriteSet<M> {
             let hold = Hold(payload[table.hold(cell)].load(Ordering::Relaxed));
             hold == Hold::NONE || journal.may_pass(hold)
         })
+    }
+
+    /// What a write has added to the row, if that is how it is logged.
+    pub fn additions(&self, logged: &Logged) -> Option<&[Addition]> {
+        logged.additions.map(|(first, end)| &self.additions[first..end])
     }
 
     /// What was installed, if the engine logs.
@@ -666,6 +701,7 @@ impl<M: Machine> WriteSet<M> {
         self.pending.clear();
         self.installed.clear();
         self.logged.clear();
+        self.additions.clear();
         self.is_sure = false;
         self.own_stamp = None;
     }

@@ -248,20 +248,25 @@ impl<M: Machine> TableCore<M> {
         self.payload(record)[self.signature(cell)].load(Ordering::Relaxed)
     }
 
-    /// Whether the writes of each cell are counted, in a word behind the row.
+    /// Whether the writes of each group are counted, in a word behind the row.
     #[inline(always)]
     pub(crate) fn counts_writes(&self) -> bool {
         self.stamps
     }
 
-    /// Where in the payload the stamp of a cell is, if its writes are counted.
-    pub(crate) fn stamp(&self, cell: usize) -> usize {
-        self.row_words + if self.history { self.cell_count } else { 0 } + cell
+    /// Where in the payload the stamp of a group is, if its writes are counted.
+    pub(crate) fn stamp(&self, group: usize) -> usize {
+        self.row_words + if self.history { self.cell_count } else { 0 } + group
     }
 
-    /// The stamps of a record's cells; none, if their writes are not counted.
+    /// How many stamps a record has.
+    fn stamp_count(&self) -> usize {
+        if self.stamps { self.groups.len() } else { 0 }
+    }
+
+    /// The stamps of a record's groups; none, if their writes are not counted.
     pub(crate) fn stamps(&self, record: Record<M>) -> impl Iterator<Item = &M::U64> {
-        self.payload(record)[self.stamp(0)..].iter().take(if self.stamps { self.cell_count } else { 0 })
+        self.payload(record)[self.stamp(0)..].iter().take(self.stamp_count())
     }
 
     /// Whether rows are held until they are durable.
@@ -272,7 +277,7 @@ impl<M: Machine> TableCore<M> {
 
     /// Where in the payload the hold of a cell is, if rows are held.
     pub(crate) fn hold(&self, cell: usize) -> usize {
-        self.stamp(if self.stamps { self.cell_count } else { 0 }) + cell
+        self.stamp(self.stamp_count()) + cell
     }
 
     /// The cells of a new record have not been written, and nobody holds them, whatever its memory was before.
@@ -410,7 +415,8 @@ impl<M: Machine, K: Key> Table<M, K> {
             groups => groups.into(),
         };
         let cell_count = if split { groups.len() } else { 1 };
-        let payload_words = row_words + cell_count * [history, stamps, holds].map(usize::from).iter().sum::<usize>();
+        let stamp_count = if stamps { groups.len() } else { 0 };
+        let payload_words = row_words + cell_count * (usize::from(history) + usize::from(holds)) + stamp_count;
         Table {
             core: TableCore {
                 engine,

@@ -78,6 +78,8 @@ options! {
         "log.lsn" lsn: LogLsn = LogLsn::Auto, in ();
         /// Whether files are written past the system's page cache (O_DIRECT).
         "log.direct" direct: bool = false, in ();
+        /// Whether files are written and synchronised together through io_uring, where the kernel has it, or one after the other by plain calls.
+        "log.uring" uring: bool = true, in ();
         /// How long an epoch is, in milliseconds, where commits are made durable.
         "log.epoch_ms" epoch_ms: u64 = 40, in 1..=10_000;
         /// Megabytes of a log file.
@@ -226,7 +228,7 @@ impl FileLog {
             })?),
         };
         let path: PathBuf = path.or(temporary.as_ref().map(TempDir::path)).expect("one of them").to_owned();
-        let directory = Directory::open(&path).map_err(failed)?.direct(options.direct);
+        let directory = Directory::open(&path).map_err(failed)?.direct(options.direct).uring(options.uring);
         let config = LogConfig { workers, commit, segment_bytes: options.segment_mb << 20, ..LogConfig::default() };
         let (log, recovered) = Log::open(Arc::new(directory), config).map_err(failed)?;
         if !recovered.tables.is_empty() {

@@ -39,14 +39,17 @@ fn nothing_is_lost() {
 /// With options that change what is logged, or what is left out.
 #[test]
 fn nothing_is_lost_with_options() {
-    let options: [(&str, &[(&str, &str)]); 4] = [
+    let options: [(&str, &[(&str, &str)]); 7] = [
         ("silo", &[("log", "clr"), ("log.lsn", "on")]),
         ("mvcc", &[("versions.nwr", "on")]),
         ("cicada", &[("versions.nwr", "on"), ("ts", "on"), ("log.group", "1000")]),
         ("mocc", &[("ts", "on")]),
+        ("silo", &[("cu", "on"), ("ts", "on")]),
+        ("mvcc", &[("cu", "on"), ("log", "elr-group")]),
+        ("bamboo", &[("cu", "on")]),
     ];
     for (protocol, settings) in options {
-        for workload in ["ycsb-a", "litmus-overwrites"] {
+        for workload in ["ycsb-a", "litmus-overwrites", "litmus-updates"] {
             let config = CrashConfig { seeds: 60, seed: 5, ..CrashConfig::default() };
             for crashed in crash(protocol, workload, settings, &config) {
                 assert_eq!(crashed.wrong, None, "{protocol} {settings:?} on {workload} with log={}", crashed.log);
@@ -60,6 +63,8 @@ fn nothing_is_lost_with_options() {
 #[test]
 fn mutants_are_found() {
     let faults = [
+        (Fault::ForgetAdditions, "epoch"),
+        (Fault::ForgetSums, "epoch"),
         (Fault::AcknowledgeBeforeFlush, "epoch"),
         (Fault::SkipSync, "epoch"),
         (Fault::EndEpochEarly, "epoch"),
@@ -72,7 +77,11 @@ fn mutants_are_found() {
     ];
     for (fault, log) in faults {
         let config = CrashConfig { seeds: 2000, fault: Some(fault), ..CrashConfig::default() };
-        let [crashed] = &crash("silo", "ycsb-a", &[("log", log)], &config)[..] else { unreachable!("one protocol") };
+        let (workload, settings): (_, &[(&str, &str)]) = match fault {
+            Fault::ForgetAdditions | Fault::ForgetSums => ("litmus-updates", &[("log", log), ("cu", "on")]),
+            _ => ("ycsb-a", &[("log", log)]),
+        };
+        let [crashed] = &crash("silo", workload, settings, &config)[..] else { unreachable!("one protocol") };
         println!("{fault:?} with log={log}: {:?}", crashed.wrong);
         assert!(crashed.wrong.is_some(), "{fault:?} with log={log} is not found");
     }

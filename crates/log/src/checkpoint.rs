@@ -8,11 +8,11 @@
 //! deletion is kept as long as a file that stays may have an older write.
 
 use contend_engine::Groups;
-use contend_engine::journal::STAMP_SHIFT;
+use contend_engine::journal::Addition;
 
 use crate::error::LogError;
 use crate::fault::Fault;
-use crate::format::{self, BLOCK_HEADER, Write};
+use crate::format::{self, BLOCK_HEADER, Change, Write};
 use crate::log::{Log, Open};
 use crate::manifest::{Contents, Segment, Tail};
 use crate::recovery::{self, All};
@@ -193,9 +193,9 @@ impl Files<'_> {
     ) -> Result<(), LogError> {
         for (key, known) in parts.flat_map(|rows| rows.iter(schema)) {
             self.rows += u64::from(known.is_there());
-            let is_needed = known.deleted().0 >> STAMP_SHIFT > settled && !self.log.has(Fault::ForgetTombstones);
+            let is_needed = known.deleted().epoch() > settled && !self.log.has(Fault::ForgetTombstones);
             if known.deleted().0 > 0 && is_needed {
-                self.put(schema, Write { table, key, stamp: known.deleted(), row: None });
+                self.put(schema, Write { table, key, stamp: known.deleted(), change: Change::Delete });
             }
             self.put_row(table, schema, key, known);
             if self.block.len() >= BLOCK_BYTES {
@@ -210,20 +210,31 @@ impl Files<'_> {
         let mut left = schema.all_groups();
         while let Some(first) = left.into_iter().next() {
             let written = known.written(first);
-            let same = left.into_iter().filter(|&group| known.written(group) == written);
+            let is_sum = known.is_sum(first);
+            let same = left.into_iter();
+            let same = same.filter(|&group| known.written(group) == written && known.is_sum(group) == is_sum);
             let groups = same.fold(Groups::NONE, |groups, group| groups.union(Groups::of(group as u32)));
             left = left.without(groups);
             // What was deleted later, or never written.
-            if let Some(stamp) = written.filter(|stamp| *stamp > known.deleted()) {
-                self.put(schema, Write { table, key, stamp, row: Some((groups, known.row())) });
+            let Some(stamp) = written.filter(|stamp| *stamp > known.deleted()) else { continue };
+            if !is_sum {
+                self.put(schema, Write { table, key, stamp, change: Change::Put(groups, known.row()) });
+                continue;
             }
+            if self.log.has(Fault::ForgetSums) {
+                continue;
+            }
+            // What was added to is in a file that stays, or will be in one that is to come.
+            let words = schema.words(groups).flatten();
+            let additions: Vec<_> = words.map(|word| Addition { word: word as u32, by: known.row()[word] }).collect();
+            self.put(schema, Write { table, key, stamp, change: Change::Add(&additions) });
         }
     }
 
     fn put(&mut self, schema: &Schema, write: Write<'_>) {
         format::put_count(0, 1, &mut self.block);
         // Epoch 0: it is durable, whatever else is.
-        format::put_write(write, schema, format::first_stamp(0), &mut self.block);
+        format::put_write(write, schema, 0, format::first_stamp(0), &mut self.block);
     }
 
     fn write(&mut self) -> Result<(), LogError> {

@@ -28,7 +28,6 @@
 //! and begins anew (P-WAL's algorithm 5).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering as StdOrdering};
 
 use contend_engine::journal::Hold;
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
@@ -111,7 +110,7 @@ pub struct Commits<M: Machine> {
     /// Workers from this number on have not been there yet.
     used: CachePadded<M::U64>,
     /// Nothing becomes durable any more: there is nothing to wait for.
-    is_over: AtomicBool,
+    is_over: M::U64,
 }
 
 impl<M: Machine> Commits<M> {
@@ -126,7 +125,7 @@ impl<M: Machine> Commits<M> {
             fault,
             slots: (0..workers).map(|_| slot()).collect(),
             used: CachePadded::new(M::U64::new(0)),
-            is_over: AtomicBool::new(false),
+            is_over: M::U64::new(0),
         }
     }
 
@@ -138,7 +137,7 @@ impl<M: Machine> Commits<M> {
     /// The disk has failed: nobody waits any more for what will never be durable.
     pub fn give_up(&self) {
         // Release: pairs with the Acquire of `Committer::is_known_durable`.
-        self.is_over.store(true, StdOrdering::Release);
+        self.is_over.store(1, Ordering::Release);
     }
 
     /// All numbers below this one are flushed, or will never be used; `end` is not reached yet, or, of LSNs, is the next.
@@ -321,7 +320,7 @@ impl<M: Machine> Committer<M> {
             return true;
         }
         // Acquire: pairs with the Release of `give_up`. What it sees then may be lost, and so whatever it does from now on.
-        self.is_void |= self.all.is_over.load(StdOrdering::Acquire);
+        self.is_void |= self.all.is_over.load(Ordering::Acquire) != 0;
         self.is_void
     }
 

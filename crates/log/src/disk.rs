@@ -6,12 +6,14 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::error::LogError;
+use crate::uring::{Ring, Unsynced};
 
 /// A directory of files.
 pub trait Disk: Send + Sync + std::fmt::Debug {
@@ -45,6 +47,15 @@ pub trait Disk: Send + Sync + std::fmt::Debug {
     /// It can't be said that they will.
     fn sync_names(&self) -> io::Result<()>;
 
+    /// Has what was written to these files stay, as [`DiskFile::sync`] does, perhaps at once.
+    ///
+    /// # Errors
+    /// Which of the files it is of which it can't be said what stays, and why. Others may be such as well.
+    fn sync(&self, files: &mut [&mut dyn DiskFile]) -> Result<(), (usize, io::Error)> {
+        let outcomes = files.iter_mut().map(|file| file.sync());
+        outcomes.enumerate().try_for_each(|(number, outcome)| outcome.map_err(|error| (number, error)))
+    }
+
     /// Where it is, for people.
     fn place(&self, name: &str) -> String;
 }
@@ -62,6 +73,14 @@ pub trait DiskFile: Send + std::fmt::Debug {
     /// # Errors
     /// It can't be said what stays: of all that was written since the last time, anything may be lost.
     fn sync(&mut self) -> io::Result<()>;
+
+    /// What [`DiskFile::sync`] would do, for who does it for several files at once; none: nobody else can.
+    fn unsynced(&self) -> Option<Unsynced<'_>> {
+        None
+    }
+
+    /// What [`DiskFile::unsynced`] has named was done, or has failed.
+    fn synced(&mut self, _is_done: bool) {}
 
     /// How many bytes it has.
     ///
@@ -85,6 +104,8 @@ pub struct Directory {
     path: PathBuf,
     /// Whether files are written past the system's page cache.
     direct: bool,
+    /// By which files are synchronised at once, if the kernel has it.
+    ring: Option<Ring>,
     /// Unlocked when it is closed, at the latest by the end of the process.
     _lock: File,
 }
@@ -109,7 +130,7 @@ impl Directory {
         let lock = OpenOptions::new().create(true).truncate(false).write(true).open(path.join(LOCK));
         let lock = lock.map_err(LogError::io("write to", &place))?;
         match lock.try_lock() {
-            Ok(()) => Ok(Directory { path: path.to_owned(), direct: false, _lock: lock }),
+            Ok(()) => Ok(Directory { path: path.to_owned(), direct: false, ring: Ring::new(), _lock: lock }),
             Err(TryLockError::WouldBlock) => Err(LogError::InUse { place }),
             Err(TryLockError::Error(error)) => Err(LogError::io("lock", &place)(error)),
         }
@@ -121,6 +142,12 @@ impl Directory {
     /// and pages that are not full are written again with the next. Not all file systems can.
     pub fn direct(self, direct: bool) -> Self {
         Directory { direct, ..self }
+    }
+
+    /// Whether files are written and synchronised at once through io_uring, where the kernel has it, or one after the other by plain calls of the
+    /// system. It is, unless this is said.
+    pub fn uring(self, uring: bool) -> Self {
+        Directory { ring: self.ring.filter(|_| uring), ..self }
     }
 
     fn open_to_write(
@@ -140,7 +167,9 @@ impl Directory {
         })?;
         // Behind this there are zeros.
         let end = if is_new { 0 } else { file.metadata()?.len() };
-        Ok((file.try_clone()?, Box::new(DirectFile { file, end, last: None })))
+        let keeps = self.ring.is_some();
+        let direct = DirectFile { file: file.try_clone()?, end, start: 0, pages: Vec::new(), is_behind: false, keeps };
+        Ok((file, Box::new(direct)))
     }
 }
 
@@ -178,6 +207,30 @@ impl Disk for Directory {
         File::open(&self.path)?.sync_all()
     }
 
+    fn sync(&self, files: &mut [&mut dyn DiskFile]) -> Result<(), (usize, io::Error)> {
+        let mut outcomes: Vec<_> = files.iter().map(|_| Ok(false)).collect();
+        if let Some(ring) = &self.ring {
+            let (numbers, all): (Vec<_>, Vec<_>) =
+                files.iter().enumerate().filter_map(|(number, file)| Some((number, file.unsynced()?))).unzip();
+            // Where there is one thing to do the system does it without a ring's threads.
+            if all.len() > 1 || all.iter().any(|file| !file.bytes.is_empty()) {
+                for (number, outcome) in numbers.into_iter().zip(ring.sync(&all)) {
+                    outcomes[number] = outcome;
+                }
+            }
+        }
+        // Whatever has failed, a file that was written is to know that it was.
+        let mut first = Ok(());
+        for (number, (file, outcome)) in files.iter_mut().zip(outcomes).enumerate() {
+            if !matches!(outcome, Ok(false)) {
+                file.synced(outcome.is_ok());
+            }
+            let outcome = outcome.and_then(|is_done| if is_done { Ok(()) } else { file.sync() });
+            first = first.and(outcome.map_err(|error| (number, error)));
+        }
+        first
+    }
+
     fn place(&self, name: &str) -> String {
         self.path.join(name).display().to_string()
     }
@@ -190,6 +243,10 @@ impl DiskFile for File {
 
     fn sync(&mut self) -> io::Result<()> {
         self.sync_data()
+    }
+
+    fn unsynced(&self) -> Option<Unsynced<'_>> {
+        Some(Unsynced { file: self.as_fd(), offset: 0, bytes: &[] })
     }
 
     fn bytes(&self) -> io::Result<u64> {
@@ -208,6 +265,9 @@ const PAGE: u64 = 4096;
 #[repr(C, align(4096))]
 struct Page([u8; PAGE as usize]);
 
+/// A file keeps fewer pages than these until it is synchronised.
+const KEPT: usize = 1024;
+
 const EMPTY: Page = Page([0; PAGE as usize]);
 
 /// A file that is written past the page cache.
@@ -216,23 +276,35 @@ struct DirectFile {
     file: File,
     /// Behind this there is nothing but zeros.
     end: u64,
-    /// The last page that was written, and where it is: the next write mostly goes on in it.
-    last: Option<(u64, Box<Page>)>,
+    /// The pages that were written last, from `start` on; the next write mostly goes on in the last of them. If the file has them, there is only that.
+    start: u64,
+    pages: Vec<Page>,
+    /// Whether the file does not have the pages yet.
+    is_behind: bool,
+    /// Whether what is written is kept until the file is synchronised, so that both are done together.
+    keeps: bool,
 }
 
 impl DirectFile {
-    /// The page at this place as it is.
+    /// The page at this place as it is to be.
     fn page(&self, start: u64) -> io::Result<Page> {
-        let mut page = EMPTY;
-        match &self.last {
-            Some((at, last)) if *at == start => page = **last,
-            _ if start < self.end => {
-                // It may be the last of the file, and not whole: the rest is zeros.
-                FileExt::read_at(&self.file, &mut page.0, start)?;
-            }
-            _ => {}
+        let known = start.checked_sub(self.start).and_then(|distance| self.pages.get((distance / PAGE) as usize));
+        let mut page = known.copied().unwrap_or(EMPTY);
+        if known.is_none() && start < self.end {
+            // It may be the last of the file, and not whole: the rest is zeros.
+            FileExt::read_at(&self.file, &mut page.0, start)?;
         }
         Ok(page)
+    }
+
+    /// Has the file have the pages.
+    fn write_pages(&mut self) -> io::Result<()> {
+        if self.is_behind {
+            let written = self.file.write_all_at(self.pages.as_bytes(), self.start);
+            self.synced(written.is_ok());
+            written?;
+        }
+        Ok(())
     }
 }
 
@@ -243,23 +315,41 @@ impl DiskFile for DirectFile {
         }
         let (start, end) = (offset / PAGE * PAGE, offset + bytes.len() as u64);
         let last = (end - 1) / PAGE * PAGE;
-        let mut pages = vec![EMPTY; ((last - start) / PAGE) as usize + 1];
+        let (first_page, last_page) = (self.page(start)?, self.page(last)?);
+        let known = self.start..self.start + self.pages.len() as u64 * PAGE + 1;
+        if self.pages.is_empty() || !known.contains(&start) {
+            self.write_pages()?;
+            self.pages.clear();
+            self.start = start;
+        }
+        let (first, count) = (((start - self.start) / PAGE) as usize, ((last - self.start) / PAGE) as usize + 1);
+        self.pages.resize(count.max(self.pages.len()), EMPTY);
         // Of the pages in between all is written.
-        let count = pages.len();
-        pages[count - 1] = self.page(last)?;
-        pages[0] = self.page(start)?;
-        let begin = (offset - start) as usize;
-        pages.as_mut_bytes()[begin..begin + bytes.len()].copy_from_slice(bytes);
-        // If only a part of it gets there, nobody knows which.
-        self.last = None;
+        self.pages[first] = first_page;
+        self.pages[count - 1] = last_page;
+        let begin = (offset - self.start) as usize;
+        self.pages.as_mut_bytes()[begin..begin + bytes.len()].copy_from_slice(bytes);
         self.end = self.end.max(end);
-        self.file.write_all_at(pages.as_bytes(), start)?;
-        self.last = Some((last, Box::new(pages[count - 1])));
-        Ok(())
+        self.is_behind = true;
+        if self.keeps && self.pages.len() < KEPT { Ok(()) } else { self.write_pages() }
     }
 
     fn sync(&mut self) -> io::Result<()> {
+        self.write_pages()?;
         self.file.sync_data()
+    }
+
+    fn unsynced(&self) -> Option<Unsynced<'_>> {
+        let bytes = if self.is_behind { self.pages.as_bytes() } else { &[] };
+        Some(Unsynced { file: self.file.as_fd(), offset: self.start, bytes })
+    }
+
+    fn synced(&mut self, is_done: bool) {
+        self.is_behind = false;
+        // If only a part of it got there, nobody knows which.
+        let old = if is_done { self.pages.len().saturating_sub(1) } else { self.pages.len() };
+        self.pages.drain(..old);
+        self.start += old as u64 * PAGE;
     }
 
     fn bytes(&self) -> io::Result<u64> {
@@ -294,9 +384,9 @@ mod tests {
     fn a_file_is_what_was_written() {
         // Where files are built there is a file system of the usual kind.
         let here = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).expect("a directory");
-        for direct in [false, true] {
-            let path = here.path().join(format!("direct-{direct}"));
-            let directory = Directory::open(&path).expect("a directory").direct(direct);
+        for (direct, uring) in [(false, false), (false, true), (true, false), (true, true)] {
+            let path = here.path().join(format!("direct-{direct}-{uring}"));
+            let directory = Directory::open(&path).expect("a directory").direct(direct).uring(uring);
             let mut file = match directory.create("file", 100_000) {
                 Ok(file) => file,
                 Err(error) if direct && error.kind() == io::ErrorKind::InvalidInput => {
@@ -309,6 +399,7 @@ mod tests {
             let mut at = 0;
             for round in 0..300 {
                 if round % 50 == 49 {
+                    file.sync().expect("a disk that works");
                     drop(file);
                     file = directory.open("file", true).expect("it is there");
                 }
@@ -321,12 +412,15 @@ mod tests {
                 file.write_at(at as u64, &bytes).expect("a disk that works");
                 expected[at..at + length].copy_from_slice(&bytes);
                 at += length;
-                file.sync().expect("a disk that works");
+                if random.random_bool(0.8) {
+                    directory.sync(&mut [&mut *file]).expect("a disk that works");
+                }
                 let from = random.random_range(0..expected.len());
                 let mut read = vec![0; random.random_range(0..expected.len() - from)];
                 file.read_at(from as u64, &mut read).expect("it is there");
-                assert!(read == expected[from..from + read.len()], "direct {direct}, round {round}");
+                assert!(read == expected[from..from + read.len()], "direct {direct}, uring {uring}, round {round}");
             }
+            file.sync().expect("a disk that works");
             let mut all = vec![0; expected.len()];
             directory.open("file", false).and_then(|file| file.read_at(0, &mut all)).expect("it is there");
             assert!(all == expected);

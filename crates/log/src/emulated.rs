@@ -145,13 +145,16 @@ impl<M: Machine> Journal<M> for EmulatedLog<M> {
         if has_written {
             M::step("append");
             self.append(&[self.committer.lsn(), writes.logged().len() as u64]);
-            for &Logged { position, stamp } in writes.logged() {
+            for logged in writes.logged() {
+                let &Logged { position, stamp, .. } = logged;
                 let write = &writes.entries()[position];
                 let key = writes.key(position);
                 let head = [u64::from(write.table().id()), stamp.0];
                 self.append(&head);
                 self.append(&key[..write.key_words()]);
-                if write.kind != WriteKind::Delete {
+                if let Some(additions) = writes.additions(logged) {
+                    additions.iter().for_each(|added| self.append(&[u64::from(added.word), added.by]));
+                } else if write.kind != WriteKind::Delete {
                     for span in write.table().spans(write.groups()) {
                         self.append(&writes.image(position)[span.words()]);
                     }

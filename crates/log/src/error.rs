@@ -38,6 +38,14 @@ pub enum LogError {
         /// The file.
         place: String,
     },
+    /// What was changed is not there.
+    #[error("the log has changes of the row {key} of table '{table}', and not the row; nothing is opened")]
+    Incomplete {
+        /// The table.
+        table: String,
+        /// The words of the key.
+        key: String,
+    },
     /// There is no log.
     #[error("{place} has no log")]
     NoLog {

@@ -19,6 +19,10 @@ pub enum Fault {
     ForgetLimit,
     /// Deletions are not replayed.
     ForgetDeletions,
+    /// What was added is not replayed.
+    ForgetAdditions,
+    /// A checkpoint has nothing of rows of which what was added to is elsewhere.
+    ForgetSums,
     /// After a synchronisation has failed the next one is believed.
     RetrySync,
     /// A checkpoint replaces files that hold what is not durable yet, and leaves that out.
@@ -44,6 +48,8 @@ impl Fault {
         Fault::ReplayInFileOrder,
         Fault::ForgetLimit,
         Fault::ForgetDeletions,
+        Fault::ForgetAdditions,
+        Fault::ForgetSums,
         Fault::RetrySync,
         Fault::CheckpointTooMuch,
         Fault::ForgetTombstones,

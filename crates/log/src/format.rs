@@ -16,10 +16,12 @@
 //!
 //! The body is transactions; each is its LSN, if they have any, how many rows it wrote, and these: a number of the table and the kind ([`Kind`]), by how much
 //! the stamp is above the last one's (the first's: above the first of the epoch), or below (a number that is even, or odd), the words of the key, the groups
-//! if not all are there, and their words. Numbers are in groups of seven bits, the lowest first (LEB128); the words of keys and rows are as they are, lowest
+//! if not all are there, and their words. What was only added to ([`contend_engine::journal`]) has, in the place of the difference, by how many epochs its
+//! stamp is older than the block, and the rest of the stamp; and after the key how many words, and each one's number and what was added, as a difference to
+//! both sides. Numbers are in groups of seven bits, the lowest first (LEB128); the words of keys and rows are as they are, lowest
 //! byte first.
 
-use contend_engine::journal::{STAMP_SHIFT, Stamp};
+use contend_engine::journal::{Addition, STAMP_SHIFT, Stamp};
 use contend_engine::{Groups, KeyWords};
 use xxhash_rust::xxh3::xxh3_64;
 use zerocopy::IntoBytes;
@@ -27,7 +29,7 @@ use zerocopy::IntoBytes;
 use crate::schema::Schema;
 
 /// The format of the files.
-pub(crate) const VERSION: u32 = 4;
+pub(crate) const VERSION: u32 = 5;
 /// The first bytes of a file.
 pub(crate) const FILE: [u8; 8] = *b"contend\x01";
 /// The first bytes of a block.
@@ -46,6 +48,19 @@ enum Kind {
     Part,
     /// The row is gone.
     Deleted,
+    /// Words are larger by so much.
+    Added,
+}
+
+/// What has become of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change<'a> {
+    /// These groups are as they are in this row.
+    Put(Groups, &'a [u64]),
+    /// This was added to what the stamp is of.
+    Add(&'a [Addition]),
+    /// The row is gone.
+    Delete,
 }
 
 /// A row that was written.
@@ -55,8 +70,7 @@ pub(crate) struct Write<'a> {
     pub(crate) table: u32,
     pub(crate) key: KeyWords,
     pub(crate) stamp: Stamp,
-    /// The groups that were written, and a row that has them; none: it was deleted.
-    pub(crate) row: Option<(Groups, &'a [u64])>,
+    pub(crate) change: Change<'a>,
 }
 
 fn put_number(mut number: u64, bytes: &mut Vec<u8>) {
@@ -66,6 +80,12 @@ fn put_number(mut number: u64, bytes: &mut Vec<u8>) {
     }
     bytes.push(number as u8);
 }
+
+/// No stamp is larger: they have their epochs above them.
+const STAMP_MAX: u64 = u64::MAX >> 2;
+
+/// The part of a stamp that counts, below its epoch.
+const STAMP_MASK: u64 = (1 << STAMP_SHIFT) - 1;
 
 /// Differences to both sides are small numbers, as in Protocol Buffers.
 fn zigzag(difference: u64) -> u64 {
@@ -91,24 +111,43 @@ pub(crate) fn first_stamp(epoch: u64) -> Stamp {
     Stamp(epoch << STAMP_SHIFT)
 }
 
-/// Appends a write of a transaction, after one of the stamp `last`, if it is not the first.
-pub(crate) fn put_write(write: Write<'_>, schema: &Schema, last: Stamp, bytes: &mut Vec<u8>) {
-    let kind = match write.row {
-        None => Kind::Deleted,
-        Some((groups, _)) if schema.is_whole(groups) => Kind::Whole,
-        Some(_) => Kind::Part,
+/// Appends a write of a transaction of this epoch, after one of the stamp `last`, if it is not the first; the
+/// one that the next is after.
+pub(crate) fn put_write(write: Write<'_>, schema: &Schema, epoch: u64, last: Stamp, bytes: &mut Vec<u8>) -> Stamp {
+    let kind = match write.change {
+        Change::Delete => Kind::Deleted,
+        Change::Add(_) => Kind::Added,
+        Change::Put(groups, _) if schema.is_whole(groups) => Kind::Whole,
+        Change::Put(..) => Kind::Part,
     };
     put_number(u64::from(write.table) << 2 | kind as u64, bytes);
-    put_number(zigzag(write.stamp.0.wrapping_sub(last.0)), bytes);
+    if kind == Kind::Added {
+        // It may be far from all others of the transaction.
+        put_number(zigzag(epoch.wrapping_sub(write.stamp.epoch())), bytes);
+        put_number(write.stamp.0 & STAMP_MASK, bytes);
+    } else {
+        put_number(zigzag(write.stamp.0.wrapping_sub(last.0)), bytes);
+    }
     bytes.extend_from_slice(write.key[..schema.key_words].as_bytes());
-    let Some((groups, row)) = write.row else { return };
-    if kind == Kind::Whole {
-        return bytes.extend_from_slice(row[..schema.row_words].as_bytes());
+    match write.change {
+        Change::Delete => {}
+        Change::Put(_, row) if kind == Kind::Whole => bytes.extend_from_slice(row[..schema.row_words].as_bytes()),
+        Change::Put(groups, row) => {
+            put_number(groups.into_iter().fold(0, |bits, group| bits | 1 << group), bytes);
+            for words in schema.words(groups) {
+                bytes.extend_from_slice(row[words].as_bytes());
+            }
+        }
+        Change::Add(additions) => {
+            put_number(additions.len() as u64, bytes);
+            for addition in additions {
+                put_number(u64::from(addition.word), bytes);
+                put_number(zigzag(addition.by), bytes);
+            }
+            return last;
+        }
     }
-    put_number(groups.into_iter().fold(0, |bits, group| bits | 1 << group), bytes);
-    for words in schema.words(groups) {
-        bytes.extend_from_slice(row[words].as_bytes());
-    }
+    write.stamp
 }
 
 /// Bytes that are read from the front.
@@ -152,7 +191,7 @@ pub(crate) fn read_body(
 ) -> Result<(), &'static str> {
     let Block { epoch, body, durable, .. } = block;
     let mut reader = Reader(body);
-    let mut row = Vec::new();
+    let (mut row, mut additions) = (Vec::new(), Vec::new());
     while !reader.0.is_empty() {
         let lsn = if durable > 0 { reader.number()? } else { 0 };
         let is_wanted = counts(lsn);
@@ -161,7 +200,20 @@ pub(crate) fn read_body(
             let head = reader.number()?;
             let table = u32::try_from(head >> 2).map_err(|_| "there is no such table")?;
             let schema = schemas.get(table as usize).ok_or("there is no such table")?;
-            last = Stamp(last.0.wrapping_add(unzigzag(reader.number()?)));
+            let stamp = if head & 3 == Kind::Added as u64 {
+                let epoch = epoch.wrapping_sub(unzigzag(reader.number()?));
+                let counted = reader.number()?;
+                if counted > STAMP_MASK || epoch > STAMP_MAX >> STAMP_SHIFT {
+                    return Err("there is no such stamp");
+                }
+                Stamp(epoch << STAMP_SHIFT | counted)
+            } else {
+                last = Stamp(last.0.wrapping_add(unzigzag(reader.number()?)));
+                last
+            };
+            if stamp.0 > STAMP_MAX {
+                return Err("there is no such stamp");
+            }
             let mut key = KeyWords::default();
             for word in &mut key[..schema.key_words] {
                 *word = reader.word()?;
@@ -173,8 +225,7 @@ pub(crate) fn read_body(
                     let groups = (0..schema.groups.len() as u32).filter(|group| bits >> group & 1 == 1);
                     Some(groups.fold(Groups::NONE, |all, group| all.union(Groups::of(group))))
                 }
-                2 => None,
-                _ => return Err("a write is of no known kind"),
+                _ => None,
             };
             row.clear();
             row.resize(schema.row_words, 0);
@@ -183,8 +234,22 @@ pub(crate) fn read_body(
                     *word = reader.word()?;
                 }
             }
+            additions.clear();
+            if head & 3 == Kind::Added as u64 {
+                for _ in 0..reader.number()? {
+                    let word = reader.number()?;
+                    let word = u32::try_from(word).ok().filter(|&word| (word as usize) < schema.row_words);
+                    let by = unzigzag(reader.number()?);
+                    additions.push(Addition { word: word.ok_or("there is no such word")?, by });
+                }
+            }
+            let change = match groups {
+                Some(groups) => Change::Put(groups, &row),
+                None if head & 3 == Kind::Deleted as u64 => Change::Delete,
+                None => Change::Add(&additions),
+            };
             if is_wanted {
-                visit(Write { table, key, stamp: last, row: groups.map(|groups| (groups, row.as_slice())) });
+                visit(Write { table, key, stamp, change });
             }
         }
     }
@@ -312,7 +377,7 @@ mod tests {
         vec![schema(1, &[(0, 1)]), schema(4, &[(0, 2), (2, 5), (5, 6)]), schema(2, &[(0, 0)])]
     }
 
-    type Owned = (u32, KeyWords, Stamp, Option<(Groups, Vec<u64>)>);
+    type Owned = (u32, KeyWords, Stamp, Option<(Groups, Vec<u64>)>, Vec<Addition>);
 
     /// Some transactions, and the body that they make.
     fn body(random: &mut SmallRng, epoch: u64, schemas: &[Schema]) -> (Vec<Owned>, u64, Vec<u8>) {
@@ -334,10 +399,20 @@ mod tests {
                 let mut row = vec![0; schema.row_words];
                 schema.words(groups).flatten().for_each(|word| row[word] = random.random());
                 let row = (!groups.is_empty()).then_some((groups, row));
-                let shown = row.as_ref().map(|(groups, row)| (*groups, row.as_slice()));
-                put_write(Write { table: table as u32, key, stamp, row: shown }, schema, last, &mut bytes);
-                last = stamp;
-                writes.push((table as u32, key, stamp, row));
+                let mut additions = Vec::new();
+                if row.is_none() && schema.row_words > 0 && random.random_bool(0.5) {
+                    additions.resize_with(random.random_range(1..4), || Addition {
+                        word: random.random_range(0..schema.row_words) as u32,
+                        by: (random.random::<u64>() as i64 >> random.random_range(0..64)) as u64,
+                    });
+                }
+                let change = match &row {
+                    Some((groups, row)) => Change::Put(*groups, row),
+                    None if additions.is_empty() => Change::Delete,
+                    None => Change::Add(&additions),
+                };
+                last = put_write(Write { table: table as u32, key, stamp, change }, schema, epoch, last, &mut bytes);
+                writes.push((table as u32, key, stamp, row, additions));
             }
         }
         (writes, transactions, bytes)
@@ -379,8 +454,13 @@ mod tests {
                 found += 1;
                 true
             };
-            let outcome = read_body(block, &schemas, count, |Write { table, key, stamp, row }| {
-                read.push((table, key, stamp, row.map(|(groups, row)| (groups, row.to_vec()))));
+            let outcome = read_body(block, &schemas, count, |Write { table, key, stamp, change }| {
+                let (row, additions) = match change {
+                    Change::Put(groups, row) => (Some((groups, row.to_vec())), Vec::new()),
+                    Change::Add(additions) => (None, additions.to_vec()),
+                    Change::Delete => (None, Vec::new()),
+                };
+                read.push((table, key, stamp, row, additions));
             });
             assert_eq!((outcome, found, read), (Ok(()), transactions, writes));
         }
@@ -411,8 +491,11 @@ mod tests {
                 |_| true,
                 |write| {
                     assert!((write.table as usize) < schemas.len());
-                    if let Some((_, row)) = write.row {
-                        assert_eq!(row.len(), schemas[write.table as usize].row_words);
+                    let words = schemas[write.table as usize].row_words;
+                    match write.change {
+                        Change::Put(_, row) => assert_eq!(row.len(), words),
+                        Change::Add(additions) => assert!(additions.iter().all(|added| (added.word as usize) < words)),
+                        Change::Delete => {}
                     }
                 },
             );

@@ -69,12 +69,13 @@ pub fn read(bytes: &[u8]) -> Result<(), LogError> {
 
 #[cfg(test)]
 mod tests {
-    use contend_engine::journal::Stamp;
+    use contend_engine::journal::{Addition, Stamp};
     use contend_engine::{Groups, KeyWords};
     use rand::rngs::SmallRng;
     use rand::{Rng, SeedableRng};
 
     use super::*;
+    use crate::format::Change;
 
     /// Of a body that is right, some bytes are others: it is read, or refused, and never more than that.
     #[test]
@@ -91,12 +92,18 @@ mod tests {
                 let mut key = KeyWords::default();
                 key[..schemas[table].key_words].fill(random.random_range(0..3));
                 let row = vec![7; schemas[table].row_words];
-                let row = random.random_bool(0.7).then_some((Groups::ALL, &row[..]));
+                let additions = [Addition { word: 0, by: 5 }];
+                let change = match random.random_range(0..10) {
+                    0..6 => Change::Put(Groups::ALL, &row),
+                    6..8 if !row.is_empty() => Change::Add(&additions),
+                    _ => Change::Delete,
+                };
                 let first = format::first_stamp(1 + u64::from(shape >> 4));
                 let stamp = Stamp(first.0 + random.random_range(0..5));
                 format::put_write(
-                    format::Write { table: table as u32, key, stamp, row },
+                    format::Write { table: table as u32, key, stamp, change },
                     &schemas[table],
+                    first.epoch(),
                     first,
                     &mut bytes,
                 );
@@ -111,7 +118,7 @@ mod tests {
             }
             match read(&bytes) {
                 Ok(()) => opened += 1,
-                Err(LogError::Damaged { .. }) => refused += 1,
+                Err(LogError::Damaged { .. } | LogError::Incomplete { .. }) => refused += 1,
                 Err(error) => panic!("{error}"),
             }
         }

@@ -8,7 +8,7 @@ use contend_engine::Groups;
 
 use crate::disk::Disk;
 use crate::error::LogError;
-use crate::format::Write;
+use crate::format::{Change, Write};
 use crate::manifest::{self, Contents, Manifest, Segment};
 use crate::recovery::{self, Recovered};
 use crate::schema::Schema;
@@ -83,7 +83,9 @@ pub fn inspect(disk: &dyn Disk) -> Result<Inspection, LogError> {
 /// There is no log, or what was acknowledged is not there.
 pub fn recover(disk: &dyn Disk, threads: usize, progress: &(dyn Fn(u64) + Sync)) -> Result<Recovered, LogError> {
     let (began, contents) = (Instant::now(), contents(disk)?);
-    Ok(recovery::read_all(disk, &contents, threads, None, progress)?.into_rows(&contents, began))
+    let all = recovery::read_all(disk, &contents, threads, None, progress)?;
+    all.check(&contents)?;
+    Ok(all.into_rows(&contents, began))
 }
 
 /// A write of a row, to be printed.
@@ -95,9 +97,15 @@ pub struct Shown<'a> {
 
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Shown { write: Write { key, stamp, row, .. }, schema } = self;
+        let Shown { write: Write { key, stamp, change, .. }, schema } = self;
         write!(f, "{} {:x?} stamp {}:", schema.name, &key[..schema.key_words], stamp.0)?;
-        let Some((groups, row)) = row else { return write!(f, " deleted") };
+        let (groups, row) = match change {
+            Change::Put(groups, row) => (groups, row),
+            Change::Delete => return write!(f, " deleted"),
+            Change::Add(additions) => {
+                return additions.iter().try_for_each(|added| write!(f, " word {} + {:x}", added.word, added.by));
+            }
+        };
         for group in groups.common(schema.all_groups()) {
             let words = schema.words(Groups::of(group as u32)).flat_map(|words| &row[words]);
             let words: Vec<_> = words.map(|word| format!("{word:x}")).collect();

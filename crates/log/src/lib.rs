@@ -15,6 +15,7 @@
 //! | `rows` | the rows, as far as they are known |
 //! | [`checkpoint`] | files of rows in the place of log files |
 //! | [`schema`] | what tables are made of |
+//! | [`uring`] | files that are synchronised at once |
 
 pub mod checkpoint;
 pub mod commit;
@@ -32,6 +33,7 @@ mod manifest;
 pub mod recovery;
 mod rows;
 pub mod schema;
+pub mod uring;
 
 pub use checkpoint::Checkpoint;
 pub use commit::{CommitProtocol, Release};

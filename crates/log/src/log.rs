@@ -24,7 +24,7 @@ use crate::commit::{CommitProtocol, Commits, Committer, LOADED_LSN, Release};
 use crate::disk::{Disk, DiskFile};
 use crate::error::LogError;
 use crate::fault::Fault;
-use crate::format::{self, BLOCK_HEADER, Write};
+use crate::format::{self, BLOCK_HEADER, Change, Write};
 use crate::manifest::{self, Contents, Manifest, Segment, Tail};
 use crate::recovery::{self, Recovered};
 use crate::schema::Schema;
@@ -46,6 +46,8 @@ pub struct LogConfig {
     pub commit: CommitProtocol,
     /// Whether files are written past the system's page cache ([`Directory::direct`](crate::Directory::direct)); for who makes the directory.
     pub direct: bool,
+    /// Whether they are written through io_uring ([`Directory::uring`](crate::Directory::uring)); for the same.
+    pub uring: bool,
     /// A deliberate bug, for tests of the proof.
     pub fault: Option<Fault>,
 }
@@ -61,6 +63,7 @@ impl Default for LogConfig {
             threads,
             commit: CommitProtocol::Epoch,
             direct: false,
+            uring: true,
             fault: None,
         }
     }
@@ -195,6 +198,7 @@ impl Log {
             Some((generation, contents)) => {
                 let began = Instant::now();
                 let all = recovery::read_all(&*disk, &contents, config.threads, config.fault, progress)?;
+                all.check(&contents)?;
                 let mut manifest = Manifest::reopen(&*disk, generation, contents.clone())?;
                 // What was not durable now is not to be so ever.
                 let limit = |segment: &Segment| Segment {
@@ -321,18 +325,22 @@ impl Log {
     fn try_flush(&self, epoch: u64) -> Result<(), LogError> {
         let mut manifest = self.manifest.lock();
         let mut contents = manifest.contents.clone();
-        let mut has_written = false;
+        // What has to be synchronised, and is nobody else's until it is.
+        let mut dirty = Vec::new();
         for (number, writer) in self.writers.iter().enumerate() {
             if number == 0 && self.has(Fault::FlushOutOfOrder) && epoch.is_multiple_of(2) {
                 continue;
             }
-            let output = &mut *writer.output.lock();
-            self.write(writer, output)?;
-            if !std::mem::take(&mut output.is_dirty) {
-                continue;
+            let mut output = writer.output.lock();
+            self.write(writer, &mut output)?;
+            if std::mem::take(&mut output.is_dirty) {
+                dirty.push(output);
             }
-            has_written = true;
-            self.sync(output)?;
+        }
+        self.sync(dirty.iter_mut().map(|output| &mut **output))?;
+        let has_written = !dirty.is_empty();
+        for mut output in dirty {
+            let output = &mut *output;
             for open in output.full.iter_mut().chain(&mut output.open) {
                 match contents.segments.iter_mut().find(|segment| segment.number == open.segment.number) {
                     Some(segment) => *segment = open.segment.clone(),
@@ -367,17 +375,21 @@ impl Log {
         if self.has(Fault::RetrySync) { error } else { self.stop(error) }
     }
 
-    /// Synchronises what was written of a worker's.
-    fn sync(&self, output: &mut Output) -> Result<(), LogError> {
-        for open in output.full.iter_mut().chain(&mut output.open) {
-            if !self.has(Fault::SkipSync) {
-                let synced = open.file.sync();
-                let synced = synced.map_err(LogError::io("synchronise", self.disk.place(&open.segment.name())));
-                synced.map_err(|error| self.fail(error))?;
+    /// Synchronises what was written of workers'.
+    fn sync<'o>(&self, outputs: impl Iterator<Item = &'o mut Output>) -> Result<(), LogError> {
+        let (mut files, mut names): (Vec<&mut dyn DiskFile>, _) = (Vec::new(), Vec::new());
+        for output in outputs {
+            output.flushes += u64::from(std::mem::take(&mut output.has_written));
+            for open in output.full.iter_mut().chain(&mut output.open) {
+                names.push(open.segment.name());
+                files.push(&mut *open.file);
             }
         }
-        output.flushes += u64::from(std::mem::take(&mut output.has_written));
-        Ok(())
+        if self.has(Fault::SkipSync) {
+            return Ok(());
+        }
+        let synced = self.disk.sync(&mut files);
+        synced.map_err(|(file, error)| self.fail(LogError::io("synchronise", self.disk.place(&names[file]))(error)))
     }
 
     /// Makes durable what is in a worker's buffer, whatever the others do.
@@ -392,14 +404,14 @@ impl Log {
             let output = &mut *writer.output.lock();
             self.write(writer, output)?;
             if output.full.iter().chain(&output.open).all(|open| open.is_known) {
-                return self.sync(output);
+                return self.sync(std::iter::once(output));
             }
         }
         // There is a file that recovery would not look for.
         let mut manifest = self.manifest.lock();
         let output = &mut *writer.output.lock();
         self.write(writer, output)?;
-        self.sync(output)?;
+        self.sync(std::iter::once(&mut *output))?;
         if !self.has(Fault::SkipNames) {
             self.disk.sync_names().map_err(LogError::io("synchronise the directory of", self.disk.place("")))?;
         }
@@ -691,12 +703,17 @@ impl<M: Machine> Journal<M> for WorkerLog<M> {
             self.append(epoch, lsn, |bytes| {
                 format::put_count(lsn, writes.logged().len(), bytes);
                 let mut last = format::first_stamp(epoch);
-                for &Logged { position, stamp } in writes.logged() {
+                for logged in writes.logged() {
+                    let &Logged { position, stamp, .. } = logged;
                     let write = &writes.entries()[position];
                     let (table, schema) = self.table(write.table().id());
-                    let row = (write.kind != WriteKind::Delete).then(|| (write.groups(), writes.image(position)));
-                    format::put_write(Write { table, key: writes.key(position), stamp, row }, schema, last, bytes);
-                    last = stamp;
+                    let change = match writes.additions(logged) {
+                        Some(additions) => Change::Add(additions),
+                        None if write.kind == WriteKind::Delete => Change::Delete,
+                        None => Change::Put(write.groups(), writes.image(position)),
+                    };
+                    let key = writes.key(position);
+                    last = format::put_write(Write { table, key, stamp, change }, schema, epoch, last, bytes);
                 }
             });
         }
@@ -712,7 +729,8 @@ impl<M: Machine> Journal<M> for WorkerLog<M> {
         self.append(epoch, lsn, |bytes| {
             format::put_count(lsn, 1, bytes);
             let stamp = format::first_stamp(epoch);
-            format::put_write(Write { table, key: *key, stamp, row: Some((Groups::ALL, row)) }, schema, stamp, bytes);
+            let change = Change::Put(Groups::ALL, row);
+            format::put_write(Write { table, key: *key, stamp, change }, schema, epoch, stamp, bytes);
         });
     }
 

@@ -18,7 +18,7 @@ use crate::commit::FIRST_LSN;
 use crate::disk::Disk;
 use crate::error::LogError;
 use crate::fault::Fault;
-use crate::format::{self, Block, Write};
+use crate::format::{self, Block, Change, Write};
 use crate::manifest::{Contents, Segment, Tail};
 use crate::rows::{PARTS, Reader, Rows};
 use crate::schema::Schema;
@@ -105,6 +105,21 @@ pub(crate) struct All {
 }
 
 impl All {
+    /// Whether there is all that something was added to.
+    ///
+    /// # Errors
+    /// It is not: a file is not as it was.
+    pub(crate) fn check(&self, contents: &Contents) -> Result<(), LogError> {
+        for (schema, parts) in contents.tables.iter().zip(&self.tables) {
+            let mut rows = parts.iter().flat_map(|rows| rows.iter(schema));
+            if let Some((key, _)) = rows.find(|(_, known)| known.lacks_base()) {
+                let key = format!("{:x?}", &key[..schema.key_words]);
+                return Err(LogError::Incomplete { table: schema.name.clone(), key });
+            }
+        }
+        Ok(())
+    }
+
     /// The rows that there are.
     pub(crate) fn into_rows(self, contents: &Contents, began: Instant) -> Recovered {
         let All { tables, mut report, .. } = self;
@@ -139,7 +154,10 @@ pub(crate) fn read_all(
         // Relaxed: each number once.
         while let Some(segment) = contents.segments.get(next.fetch_add(1, Ordering::Relaxed)) {
             let (found, last_here) = read_segment(disk, contents, segment, durable_lsn, fault, |_, mut write| {
-                if fault == Some(Fault::ForgetDeletions) && write.row.is_none() {
+                if fault == Some(Fault::ForgetDeletions) && write.change == Change::Delete {
+                    return;
+                }
+                if fault == Some(Fault::ForgetAdditions) && matches!(write.change, Change::Add(_)) {
                     return;
                 }
                 if fault == Some(Fault::ReplayInFileOrder) {

@@ -9,7 +9,7 @@ use contend_engine::{Groups, KeyWords};
 use contend_machine::{Machine, Native};
 use parking_lot::Mutex;
 
-use crate::format::Write;
+use crate::format::{Change, Write};
 use crate::schema::Schema;
 
 /// A table is in so many parts, so that threads seldom meet.
@@ -30,8 +30,11 @@ fn part_of(hash: u64) -> usize {
 
 const _: () = assert!(PARTS == 1 << (64 - 58));
 
+/// Set in the stamp of a group of which is known what was added to it, and not to what.
+const SUM: u64 = 1 << 63;
+
 /// The rows of a part of a table. Of each: the key; when it was deleted last; for each group the stamp of its last write, and one more (0: it was not
-/// written); and the row.
+/// written), and perhaps [`SUM`]; and the row.
 #[derive(Debug, Default)]
 pub(crate) struct Rows {
     /// At a key's hash, or behind it, its number, and one more; 0: there is none. At most half of them are used.
@@ -112,9 +115,15 @@ impl Rows {
             known[0] = known[0].max(written[0]);
             let rows = 1 + schema.groups.len();
             for (group, &(start, end)) in schema.groups.iter().enumerate() {
-                if written[1 + group] > 0 && known[1 + group] <= written[1 + group] {
-                    known[1 + group] = written[1 + group];
-                    known[rows + start..rows + end].copy_from_slice(&written[rows + start..rows + end]);
+                let (old, new) = (known[1 + group], written[1 + group]);
+                let (known_words, words) = (&mut known[rows + start..rows + end], &written[rows + start..rows + end]);
+                if new & !SUM > old & !SUM || new == old && new & SUM == 0 {
+                    known[1 + group] = new;
+                    known[rows + start..rows + end].copy_from_slice(words);
+                } else if new & !SUM == old & !SUM {
+                    // One of them is a sum, or both.
+                    known_words.iter_mut().zip(words).for_each(|(known, by)| *known = known.wrapping_add(*by));
+                    known[1 + group] = old & new;
                 }
             }
         }
@@ -139,7 +148,17 @@ impl<'r> Known<'r> {
 
     /// The last write of a group, if there was one.
     pub(crate) fn written(self, group: usize) -> Option<Stamp> {
-        self.words[1 + group].checked_sub(1).map(Stamp)
+        (self.words[1 + group] & !SUM).checked_sub(1).map(Stamp)
+    }
+
+    /// Whether it is known of a group only what was added since that write.
+    pub(crate) fn is_sum(self, group: usize) -> bool {
+        self.words[1 + group] & SUM != 0
+    }
+
+    /// Whether there is a sum, and what was added to is not there, nor deleted.
+    pub(crate) fn lacks_base(self) -> bool {
+        (0..self.groups).any(|group| self.is_sum(group) && self.written(group) > Some(self.deleted()))
     }
 
     pub(crate) fn row(self) -> &'r [u64] {
@@ -149,7 +168,7 @@ impl<'r> Known<'r> {
     pub(crate) fn is_there(self) -> bool {
         // An insert has all groups, and comes after the deletion, if there was one.
         let is_later = |stamp: Stamp| stamp > self.deleted() || self.deleted() == Stamp(0);
-        (0..self.groups).all(|group| self.written(group).is_some_and(is_later))
+        (0..self.groups).all(|group| !self.is_sum(group) && self.written(group).is_some_and(is_later))
     }
 }
 
@@ -183,15 +202,25 @@ impl<'t> Reader<'t> {
         let pending = &mut self.pending[table][part_of(hash)];
         pending.hashes.push(hash);
         pending.words.extend_from_slice(key);
-        let begin = pending.words.len();
-        pending.words.push(if write.row.is_none() { write.stamp.0 } else { 0 });
-        let groups = write.row.map_or(Groups::NONE, |(groups, _)| groups);
+        let (deleted, groups, sum) = match write.change {
+            Change::Delete => (write.stamp.0, Groups::NONE, 0),
+            Change::Put(groups, _) => (0, groups, 0),
+            Change::Add(additions) => (0, schema.groups_of(additions.iter().map(|added| added.word as usize)), SUM),
+        };
+        pending.words.push(deleted);
         let stamps = (0..schema.groups.len() as u32)
-            .map(|group| if groups.contains(Groups::of(group)) { write.stamp.0 + 1 } else { 0 });
+            .map(|group| if groups.contains(Groups::of(group)) { (write.stamp.0 + 1) | sum } else { 0 });
         pending.words.extend(stamps);
-        match write.row {
-            Some((_, row)) => pending.words.extend_from_slice(&row[..schema.row_words]),
-            None => pending.words.resize(begin + 1 + schema.groups.len() + schema.row_words, 0),
+        let row = pending.words.len();
+        match write.change {
+            Change::Put(_, words) => pending.words.extend_from_slice(&words[..schema.row_words]),
+            _ => pending.words.resize(row + schema.row_words, 0),
+        }
+        if let Change::Add(additions) = write.change {
+            for added in additions {
+                let word = &mut pending.words[row + added.word as usize];
+                *word = word.wrapping_add(added.by);
+            }
         }
         if pending.hashes.len() == TOGETHER {
             self.tables[table][part_of(hash)].lock().apply(pending, schema);
@@ -218,9 +247,18 @@ mod tests {
     use rand::seq::SliceRandom;
     use rand::{Rng, SeedableRng};
 
+    use contend_engine::journal::Addition;
+
     use super::*;
 
-    /// Writes in any order, of whole rows, parts, and deletions: the last of each part counts.
+    #[derive(Clone, Copy)]
+    enum Kind {
+        Put(Groups),
+        Add(Addition),
+        Delete,
+    }
+
+    /// Writes in any order, of whole rows, parts, and deletions: the last of each part counts, and what was added to it.
     #[test]
     fn the_last_write_of_each_group_counts() {
         let schema = Schema {
@@ -233,22 +271,39 @@ mod tests {
         };
         let random = &mut SmallRng::seed_from_u64(1);
         for rows in [1, 40, 3000] {
-            let mut writes: Vec<(KeyWords, u64, Option<Groups>)> = (1..4 * rows)
-                .map(|stamp| {
-                    let groups = [Some(Groups::ALL), Some(Groups::of(0)), Some(Groups::of(1)), None];
-                    ([7, random.random_range(0..rows), 0, 0], stamp, groups[random.random_range(0..4)])
-                })
-                .collect();
-            // By key: when it was deleted last, and of each group the last stamp.
-            let mut expected: BTreeMap<KeyWords, (u64, [u64; 2])> = BTreeMap::new();
-            for &(key, stamp, groups) in &writes {
-                let (deleted, written) = expected.entry(key).or_default();
-                match groups {
-                    None => *deleted = stamp,
-                    Some(groups) => {
-                        groups.common(Groups::first(2)).into_iter().for_each(|group| written[group] = stamp)
+            // By key: when it was deleted last, of each group the last stamp, and what was added to each word since.
+            let mut expected: BTreeMap<KeyWords, (u64, [u64; 2], [u64; 3])> = BTreeMap::new();
+            let mut writes = Vec::new();
+            for stamp in 1..8 * rows {
+                let key = [7, random.random_range(0..rows), 0, 0];
+                let (deleted, written, added) = expected.entry(key).or_default();
+                let mut put = |groups: Groups| {
+                    for group in groups.common(Groups::first(2)) {
+                        written[group] = stamp;
+                        added[schema.groups[group].0..schema.groups[group].1].fill(0);
                     }
-                }
+                    Kind::Put(groups)
+                };
+                let kind = match random.random_range(0..8) {
+                    0 => put(Groups::ALL),
+                    1 => put(Groups::of(0)),
+                    2 => put(Groups::of(1)),
+                    3 => {
+                        *deleted = stamp;
+                        Kind::Delete
+                    }
+                    _ => {
+                        let word = random.random_range(0..3);
+                        let of = written[word.min(1)];
+                        if of > 0 {
+                            let by = random.random();
+                            added[word] = added[word].wrapping_add(by);
+                            writes.push((key, of, Kind::Add(Addition { word: word as u32, by })));
+                        }
+                        continue;
+                    }
+                };
+                writes.push((key, stamp, kind));
             }
             writes.shuffle(random);
             let schemas = [schema.clone()];
@@ -256,27 +311,74 @@ mod tests {
             let half = writes.len() / 2;
             for writes in [&writes[..half], &writes[half..]] {
                 let mut reader = Reader::new(&schemas, &tables);
-                for &(key, stamp, groups) in writes {
+                for &(key, stamp, kind) in writes {
                     // As it is read: of groups that were not written there is nothing.
-                    let [first, second] =
-                        [0, 1].map(|group| u64::from(groups.is_some_and(|all| all.contains(Groups::of(group)))));
-                    let row = [first * stamp, second * stamp, second * stamp];
-                    let row = groups.map(|groups| (groups, &row[..]));
-                    reader.add(&Write { table: 0, key, stamp: Stamp(stamp), row });
+                    let mut row = [0; 3];
+                    let additions;
+                    let change = match kind {
+                        Kind::Put(groups) => {
+                            schema.words(groups).flatten().for_each(|word| row[word] = stamp);
+                            Change::Put(groups, &row)
+                        }
+                        Kind::Delete => Change::Delete,
+                        Kind::Add(addition) => {
+                            additions = [addition];
+                            Change::Add(&additions)
+                        }
+                    };
+                    reader.add(&Write { table: 0, key, stamp: Stamp(stamp), change });
                 }
                 reader.finish();
             }
-            let mut found = BTreeMap::new();
+            let mut found = 0;
             for part in &tables[0] {
                 for (key, known) in part.lock().iter(&schema) {
+                    let (deleted, expected, added) = expected[&key];
                     let written = [0, 1].map(|group| known.written(group).map_or(0, |stamp| stamp.0));
-                    assert_eq!(known.row(), [written[0], written[1], written[1]]);
-                    let is_there = written.iter().all(|stamp| *stamp > known.deleted().0);
-                    assert_eq!(known.is_there(), is_there);
-                    assert_eq!(found.insert(key, (known.deleted().0, written)), None);
+                    assert_eq!((known.deleted().0, written), (deleted, expected));
+                    let row = [0, 1, 2].map(|word: usize| written[word.min(1)].wrapping_add(added[word]));
+                    assert_eq!(known.row(), row);
+                    assert!(!known.lacks_base());
+                    assert_eq!(known.is_there(), written.iter().all(|stamp| *stamp > deleted));
+                    found += 1;
                 }
             }
-            assert_eq!(found, expected);
+            let there = |(deleted, written, _): &&(u64, [u64; 2], [u64; 3])| *deleted > 0 || *written != [0, 0];
+            assert_eq!(found, expected.values().filter(there).count());
         }
+    }
+
+    /// What was added to something that is not there is noticed, unless the row was deleted later.
+    #[test]
+    fn what_was_added_to_is_missed() {
+        let schema = Schema {
+            name: "t".to_owned(),
+            key_words: 1,
+            row_words: 2,
+            groups: vec![(0, 2)],
+            ordered: true,
+            columns: String::new(),
+        };
+        let additions = [Addition { word: 1, by: 5 }];
+        let known = |writes: &[(u64, Change<'_>)]| {
+            let (schemas, tables) = ([schema.clone()], [(0..PARTS).map(|_| Mutex::default()).collect::<Vec<_>>()]);
+            let mut reader = Reader::new(&schemas, &tables);
+            for &(stamp, change) in writes {
+                reader.add(&Write { table: 0, key: KeyWords::default(), stamp: Stamp(stamp), change });
+            }
+            reader.finish();
+            let mut rows = tables[0].iter().flat_map(|part| {
+                let part = part.lock();
+                part.iter(&schema).map(|(_, row)| (row.is_there(), row.lacks_base())).collect::<Vec<_>>()
+            });
+            rows.next().expect("there is a row")
+        };
+        let (add, put) = (Change::Add(&additions), Change::Put(Groups::ALL, &[1, 2]));
+        assert_eq!(known(&[(3, add)]), (false, true));
+        assert_eq!(known(&[(3, add), (2, put)]), (false, true));
+        assert_eq!(known(&[(3, add), (3, put)]), (true, false));
+        assert_eq!(known(&[(3, add), (4, put)]), (true, false));
+        assert_eq!(known(&[(3, add), (4, Change::Delete)]), (false, false));
+        assert_eq!(known(&[(3, add), (2, Change::Delete)]), (false, true));
     }
 }

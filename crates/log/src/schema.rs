@@ -44,6 +44,14 @@ impl Schema {
         groups.contains(self.all_groups())
     }
 
+    /// The groups that have these words.
+    pub(crate) fn groups_of(&self, words: impl Iterator<Item = usize>) -> Groups {
+        words.fold(Groups::NONE, |all, word| {
+            let group = self.groups.iter().position(|&(start, end)| (start..end).contains(&word));
+            group.map_or(all, |group| all.union(Groups::of(group as u32)))
+        })
+    }
+
     /// The words of these groups.
     pub(crate) fn words(&self, groups: Groups) -> impl Iterator<Item = Range<usize>> {
         let groups = groups.common(self.all_groups());

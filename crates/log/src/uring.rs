@@ -1,0 +1,190 @@
+//! Many files are synchronised at once, through io_uring, where the kernel has it.
+//!
+//! A flush has a file of each worker to write and to synchronise. One after the other each waits for the device; a ring is given all of them by one
+//! call of the system, and the device sees them together.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use io_uring::types::{Fd, FsyncFlags};
+use io_uring::{IoUring, opcode, squeue};
+use parking_lot::Mutex;
+
+/// What has to be done to a file so that what was written to it stays.
+#[derive(Clone, Copy, Debug)]
+pub struct Unsynced<'f> {
+    /// The file.
+    pub file: BorrowedFd<'f>,
+    /// Where the bytes go that are to be written before.
+    pub offset: u64,
+    /// These bytes; none, if the system has all.
+    pub bytes: &'f [u8],
+}
+
+/// Files that are given to the kernel at a time; each has two entries, a write and a synchronisation.
+const FILES: usize = 64;
+
+/// A ring, as long as it works.
+pub(crate) struct Ring(Mutex<Option<IoUring>>);
+
+impl std::fmt::Debug for Ring {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Ring")
+    }
+}
+
+/// What the kernel has said of a file: the result of its write, and of its synchronisation.
+#[derive(Clone, Copy, Debug, Default)]
+struct Said {
+    written: Option<i32>,
+    synced: Option<i32>,
+}
+
+impl Said {
+    /// Whether all was done. It was not, and nothing of it has failed, if only a part of the bytes were written, or the kernel has not been asked.
+    fn outcome(self, file: &Unsynced<'_>) -> io::Result<bool> {
+        let is_whole = match self.written {
+            _ if file.bytes.is_empty() => true,
+            None => false,
+            Some(error) if error < 0 => return Err(io::Error::from_raw_os_error(-error)),
+            Some(count) => count as usize == file.bytes.len(),
+        };
+        match self.synced {
+            // After a write that was not whole it is not begun.
+            Some(error) if error < 0 && is_whole => Err(io::Error::from_raw_os_error(-error)),
+            Some(_) => Ok(is_whole),
+            None => Ok(false),
+        }
+    }
+}
+
+impl Ring {
+    /// A ring; none, if the kernel has none, or may not give one.
+    pub(crate) fn new() -> Option<Self> {
+        let ring = IoUring::new(2 * FILES as u32).ok()?;
+        Some(Ring(Mutex::new(Some(ring))))
+    }
+
+    /// Writes and synchronises these files. Of each: whether that was done, or has still to be.
+    pub(crate) fn sync(&self, files: &[Unsynced<'_>]) -> Vec<io::Result<bool>> {
+        let mut ring = self.0.lock();
+        files.chunks(FILES).flat_map(|files| Self::sync_some(&mut ring, files)).collect()
+    }
+
+    fn sync_some(place: &mut Option<IoUring>, files: &[Unsynced<'_>]) -> Vec<io::Result<bool>> {
+        let mut said = vec![Said::default(); files.len()];
+        let outcomes = |said: &[Said]| said.iter().zip(files).map(|(said, file)| said.outcome(file)).collect();
+        let Some(ring) = place else { return outcomes(&said) };
+        let mut asked = 0;
+        for (number, file) in (0..).zip(files) {
+            let fd = Fd(file.file.as_raw_fd());
+            // More than any buffer has: left to who can write it in parts.
+            let Ok(length) = u32::try_from(file.bytes.len()) else { continue };
+            let write = opcode::Write::new(fd, file.bytes.as_ptr(), length).offset(file.offset).build();
+            let write = write.flags(squeue::Flags::IO_LINK).user_data(2 * number);
+            let sync = opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build().user_data(2 * number + 1);
+            let entries = [write, sync];
+            let entries = if length > 0 { &entries[..] } else { &entries[1..] };
+            // SAFETY: file and bytes are borrowed until this function returns; it does so, and nothing in it panics, when the kernel has said of all that
+            // it has taken that it is done.
+            let pushed = unsafe { ring.submission().push_multiple(entries) };
+            pushed.expect("there is room for all");
+            asked += entries.len();
+        }
+        let mut done = 0;
+        while done < asked {
+            let submitted = ring.submit_and_wait(asked - done);
+            for entry in ring.completion() {
+                let said = &mut said[entry.user_data() as usize / 2];
+                let place = if entry.user_data() % 2 == 0 { &mut said.written } else { &mut said.synced };
+                *place = Some(entry.result());
+                done += 1;
+            }
+            let Err(error) = submitted else { continue };
+            if error.kind() == io::ErrorKind::Interrupted {
+                continue;
+            }
+            // The kernel does not take them all, for want of memory. What it has taken it finishes.
+            let left = ring.submission().len();
+            if done + left == asked {
+                // The rest is done without it, and all that comes later.
+                *place = None;
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_micros(100));
+        }
+        outcomes(&said)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    fn unsynced(file: &File, bytes: &'static [u8]) -> Unsynced<'static> {
+        // SAFETY: the files of these tests are open as long as they last.
+        let file = unsafe { BorrowedFd::borrow_raw(file.as_fd().as_raw_fd()) };
+        Unsynced { file, offset: 3, bytes }
+    }
+
+    #[test]
+    fn more_files_than_a_ring_has_room_for() {
+        let Some(ring) = Ring::new() else { return };
+        let here = tempfile::tempdir().expect("a directory");
+        let path = |number: usize| here.path().join(number.to_string());
+        let files: Vec<File> =
+            (0..3 * FILES + 1).map(|number| File::create(path(number)).expect("a new file")).collect();
+        let all: Vec<_> = files.iter().map(|file| unsynced(file, b"bytes")).collect();
+        for _ in 0..3 {
+            assert!(ring.sync(&all).into_iter().all(|outcome| outcome.expect("a disk that works")));
+        }
+        for number in 0..files.len() {
+            assert_eq!(std::fs::read(path(number)).expect("it is there"), b"\0\0\0bytes");
+        }
+    }
+
+    /// An error is that of its own file, and hides in no other's.
+    #[test]
+    fn each_file_has_its_own_outcome() {
+        let Some(ring) = Ring::new() else { return };
+        let here = tempfile::tempdir().expect("a directory");
+        let path = here.path().join("file");
+        let good = File::create(&path).expect("a new file");
+        // It can't be written to.
+        let bad = File::open(&path).expect("it is there");
+        // And this can be written to, but not synchronised; and this is always full.
+        let (_, pipe) = std::io::pipe().expect("a pipe");
+        // SAFETY: it lasts as long as the test.
+        let pipe = unsafe { BorrowedFd::borrow_raw(pipe.as_fd().as_raw_fd()) };
+        let full = File::options().write(true).open("/dev/full").expect("Linux has it");
+        let all = [
+            unsynced(&good, b"1"),
+            unsynced(&bad, b"2"),
+            unsynced(&good, b""),
+            Unsynced { file: pipe, offset: 0, bytes: b"" },
+            unsynced(&full, b"3"),
+            unsynced(&good, b"123"),
+        ];
+        let outcomes = ring.sync(&all).into_iter().map(|outcome| outcome.map_err(|error| error.raw_os_error()));
+        let errors = [rustix::io::Errno::BADF, rustix::io::Errno::INVAL, rustix::io::Errno::NOSPC];
+        let [bad, no_sync, full] = errors.map(|error| Err(Some(error.raw_os_error())));
+        assert_eq!(outcomes.collect::<Vec<_>>(), [Ok(true), bad, Ok(true), no_sync, full, Ok(true)]);
+    }
+
+    #[test]
+    fn what_is_not_whole_is_not_done() {
+        let here = tempfile::tempfile().expect("a file");
+        let file = unsynced(&here, b"four");
+        let canceled = Some(-rustix::io::Errno::CANCELED.raw_os_error());
+        let outcome = |written, synced| Said { written, synced }.outcome(&file).ok();
+        assert_eq!(outcome(Some(4), Some(0)), Some(true));
+        assert_eq!(outcome(Some(3), canceled), Some(false));
+        assert_eq!(outcome(None, None), Some(false));
+        assert_eq!(outcome(Some(4), None), Some(false));
+        assert_eq!(outcome(Some(4), Some(-5)), None);
+        assert_eq!(outcome(Some(-5), canceled), None);
+    }
+}
