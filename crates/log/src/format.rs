@@ -15,21 +15,20 @@
 //! | 8 | XXH3 of all others, header and body |
 //!
 //! The body is transactions; each is its LSN, if they have any, how many rows it wrote, and these: a number of the table and the kind ([`Kind`]), by how much
-//! the stamp is above the last one's (the first's: above the first of the epoch), or below (a number that is even, or odd), the words of the key, the groups
-//! if not all are there, and their words. What was only added to ([`contend_engine::journal`]) has, in the place of the difference, by how many epochs its
+//! the stamp is above the last one's (the first's: above the first of the epoch), or below (a number that is even, or odd), the groups if not all are there, and the words
+//! of the key and of the groups. What was only added to ([`contend_engine::journal`]) has, in the place of the difference, by how many epochs its
 //! stamp is older than the block, and the rest of the stamp; and after the key how many words, and each one's number and what was added, as a difference to
-//! both sides. Numbers are in groups of seven bits, the lowest first (LEB128); the words of keys and rows are as they are, lowest
-//! byte first.
+//! both sides. Numbers are in groups of seven bits, the lowest first (LEB128). Of words only the bytes up to the highest that is not 0
+//! are there, lowest first; before each two words is a byte that says how many these are ([`Packer`]).
 
 use contend_engine::journal::{Addition, STAMP_SHIFT, Stamp};
 use contend_engine::{Groups, KeyWords};
 use xxhash_rust::xxh3::xxh3_64;
-use zerocopy::IntoBytes;
 
 use crate::schema::Schema;
 
 /// The format of the files.
-pub(crate) const VERSION: u32 = 5;
+pub(crate) const VERSION: u32 = 6;
 /// The first bytes of a file.
 pub(crate) const FILE: [u8; 8] = *b"contend\x01";
 /// The first bytes of a block.
@@ -96,8 +95,6 @@ fn unzigzag(number: u64) -> u64 {
     number >> 1 ^ (number & 1).wrapping_neg()
 }
 
-const _: () = assert!(cfg!(target_endian = "little"), "words are written as they are");
-
 /// Appends how many writes a transaction has, and before that its LSN, if it has one.
 pub(crate) fn put_count(lsn: u64, count: usize, bytes: &mut Vec<u8>) {
     if lsn > 0 {
@@ -128,16 +125,20 @@ pub(crate) fn put_write(write: Write<'_>, schema: &Schema, epoch: u64, last: Sta
     } else {
         put_number(zigzag(write.stamp.0.wrapping_sub(last.0)), bytes);
     }
-    bytes.extend_from_slice(write.key[..schema.key_words].as_bytes());
-    match write.change {
-        Change::Delete => {}
-        Change::Put(_, row) if kind == Kind::Whole => bytes.extend_from_slice(row[..schema.row_words].as_bytes()),
-        Change::Put(groups, row) => {
-            put_number(groups.into_iter().fold(0, |bits, group| bits | 1 << group), bytes);
-            for words in schema.words(groups) {
-                bytes.extend_from_slice(row[words].as_bytes());
-            }
+    if let (Kind::Part, Change::Put(groups, _)) = (kind, write.change) {
+        put_number(groups.into_iter().fold(0, |bits, group| bits | 1 << group), bytes);
+    }
+    let mut packer = Packer::new(bytes, schema.key_words + schema.row_words);
+    packer.put(&write.key[..schema.key_words]);
+    if let Change::Put(groups, row) = write.change {
+        match kind {
+            Kind::Whole => packer.put(&row[..schema.row_words]),
+            _ => schema.words(groups).for_each(|words| packer.put(&row[words])),
         }
+    }
+    packer.finish();
+    match write.change {
+        Change::Delete | Change::Put(..) => {}
         Change::Add(additions) => {
             put_number(additions.len() as u64, bytes);
             for addition in additions {
@@ -148,6 +149,47 @@ pub(crate) fn put_write(write: Write<'_>, schema: &Schema, epoch: u64, last: Sta
         }
     }
     write.stamp
+}
+
+/// Appends words, without the bytes above the highest that is not 0. Before each two stands a byte: how many bytes the first has, and, in the upper
+/// half, how many the second.
+struct Packer<'b> {
+    bytes: &'b mut Vec<u8>,
+    /// Where the next byte goes.
+    end: usize,
+    /// Where the byte is of the last word, if it is the first of two.
+    open: Option<usize>,
+}
+
+impl<'b> Packer<'b> {
+    /// There are so many words at most.
+    fn new(bytes: &'b mut Vec<u8>, words: usize) -> Self {
+        let end = bytes.len();
+        bytes.resize(end + 9 * words, 0);
+        Packer { bytes, end, open: None }
+    }
+
+    #[inline(always)]
+    fn put(&mut self, words: &[u64]) {
+        for &word in words {
+            let length = 8 - word.leading_zeros() as usize / 8;
+            match self.open.take() {
+                Some(place) => self.bytes[place] |= (length as u8) << 4,
+                None => {
+                    self.bytes[self.end] = length as u8;
+                    self.open = Some(self.end);
+                    self.end += 1;
+                }
+            }
+            // What is too much is overwritten by the next, or cut off: there is room for 9 bytes a word.
+            self.bytes[self.end..self.end + 8].copy_from_slice(&word.to_le_bytes());
+            self.end += length;
+        }
+    }
+
+    fn finish(self) {
+        self.bytes.truncate(self.end);
+    }
 }
 
 /// Bytes that are read from the front.
@@ -171,10 +213,30 @@ impl Reader<'_> {
         Err("a number is too long")
     }
 
-    fn word(&mut self) -> Result<u64, &'static str> {
-        let (word, rest) = self.0.split_first_chunk().ok_or("it ends within a key or a row")?;
+    /// A word, as [`Packer`] puts it; `lengths` has the byte of the first of two for the second.
+    #[inline(always)]
+    fn word(&mut self, lengths: &mut Option<u8>) -> Result<u64, &'static str> {
+        const CUT: &str = "it ends within a key or a row";
+        let length = match lengths.take() {
+            Some(both) => both >> 4,
+            None => {
+                let (&both, rest) = self.0.split_first().ok_or(CUT)?;
+                (self.0, *lengths) = (rest, Some(both));
+                both & 15
+            }
+        };
+        let length = usize::from(length);
+        if length > 8 {
+            return Err("a word is too long");
+        }
+        let (own, rest) = self.0.split_at_checked(length).ok_or(CUT)?;
+        let word = match self.0.first_chunk() {
+            // All are read, and what is too much is cleared.
+            Some(all) if length > 0 => u64::from_le_bytes(*all) & u64::MAX >> (64 - 8 * length),
+            _ => own.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte)),
+        };
         self.0 = rest;
-        Ok(u64::from_le_bytes(*word))
+        Ok(word)
     }
 }
 
@@ -214,10 +276,6 @@ pub(crate) fn read_body(
             if stamp.0 > STAMP_MAX {
                 return Err("there is no such stamp");
             }
-            let mut key = KeyWords::default();
-            for word in &mut key[..schema.key_words] {
-                *word = reader.word()?;
-            }
             let groups = match head & 3 {
                 0 => Some(schema.all_groups()),
                 1 => {
@@ -227,11 +285,15 @@ pub(crate) fn read_body(
                 }
                 _ => None,
             };
+            let (mut key, mut lengths) = (KeyWords::default(), None);
+            for word in &mut key[..schema.key_words] {
+                *word = reader.word(&mut lengths)?;
+            }
             row.clear();
             row.resize(schema.row_words, 0);
             for words in groups.into_iter().flat_map(|groups| schema.words(groups)) {
                 for word in &mut row[words] {
-                    *word = reader.word()?;
+                    *word = reader.word(&mut lengths)?;
                 }
             }
             additions.clear();
