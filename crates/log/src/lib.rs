@@ -40,6 +40,6 @@ pub use commit::{CommitProtocol, Release};
 pub use disk::{Directory, Disk, DiskFile};
 pub use emulated::Emulated;
 pub use error::LogError;
-pub use log::{Log, LogConfig, LogJournals, settle};
+pub use log::{Log, LogConfig, LogJournals, Settled, settle};
 pub use recovery::{Recovered, RecoveredTable, Report};
 pub use schema::Schema;

@@ -537,15 +537,19 @@ impl Log {
 
     /// Flushes what is asked for, as soon as somebody waits for it, and from time to time what nobody waits for, until the log is closed.
     /// `settle` moves the epoch on if it can, and says up to which no transaction commits any more.
-    pub fn serve(&self, period: Duration, mut settle: impl FnMut() -> u64) {
+    pub fn serve(&self, period: Duration, mut settle: impl FnMut() -> Settled) {
+        let mut is_behind = false;
         loop {
             {
                 let mut wanted = self.wanted.lock();
                 if *wanted <= self.durable() && !self.is_closed() {
-                    self.asked.wait_for(&mut wanted, period);
+                    // What was committed before is not to wait for a period more because somebody had just lost its core.
+                    self.asked.wait_for(&mut wanted, if is_behind { period.min(PATIENCE) } else { period });
                 }
             }
-            let (is_closed, settled) = (self.is_closed(), settle());
+            let is_closed = self.is_closed();
+            let Settled { epoch: settled, current } = settle();
+            is_behind = settled + 1 < current;
             if settled > self.durable() || is_closed {
                 // Who waits is told, and whoever comes later.
                 let _ = self.flush(settled);
@@ -608,9 +612,17 @@ impl Log {
     }
 }
 
-/// For [`Log::serve`]: moves the epoch on, if that is possible, and gives the workers a moment to be seen in it; the last epoch in which no
-/// transaction commits any more.
-pub fn settle<M: Machine>(epochs: &Epochs<M>) -> u64 {
+/// What [`settle`] has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settled {
+    /// The last epoch in which no transaction commits any more.
+    pub epoch: u64,
+    /// The one that there is.
+    pub current: u64,
+}
+
+/// For [`Log::serve`]: moves the epoch on, if that is possible, and gives the workers a moment to be seen in it.
+pub fn settle<M: Machine>(epochs: &Epochs<M>) -> Settled {
     epochs.try_advance();
     let began = Instant::now();
     // Who runs transactions is seen at the next, which takes microseconds, unless it has lost its core.
@@ -618,7 +630,7 @@ pub fn settle<M: Machine>(epochs: &Epochs<M>) -> u64 {
         std::thread::sleep(Duration::from_micros(50));
     }
     // Who is seen in an epoch has seen the end of those before.
-    epochs.oldest() - 1
+    Settled { epoch: epochs.oldest() - 1, current: epochs.current() }
 }
 
 /// How long is waited for workers to be seen in a new epoch.
