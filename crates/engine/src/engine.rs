@@ -17,7 +17,7 @@ use crate::history::{Committed, Part, Recording, Version};
 use crate::journal::{Journals, STAMP_SHIFT};
 use crate::protocol::{Context, Control, Initial, Unlink, VersionCounts};
 use crate::record::Record;
-use crate::sets::{Logging, NodeSet, WriteKind, WriteSet};
+use crate::sets::{Logging, NodeSet, UNSURE, WriteKind, WriteSet};
 use crate::slab::Arenas;
 use crate::table::{AnyTable, OutOfMemory, Placed, Shape, Table, TableCore, TableShape, TableSpec};
 use crate::transaction::Transaction;
@@ -691,8 +691,9 @@ impl<P: Control<M>, M: Machine> Loader<P, M> {
         fill(&mut row[..words]);
         M::copy_in(&table.payload(record)[..words], &row[..words]);
         let stamp = if self.0.cx.writes.log.is_some() { self.enter() << STAMP_SHIFT } else { 0 };
+        // Nothing is added to it before it was written: the loader's log may be durable later than who does so.
         // Relaxed: the index publishes the record.
-        table.stamps(record).for_each(|word| word.store(stamp, Ordering::Relaxed));
+        table.stamps(record).for_each(|word| word.store(stamp | UNSURE, Ordering::Relaxed));
         let is_new = place(record);
         if !is_new {
             self.0.release(table, record);

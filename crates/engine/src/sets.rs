@@ -249,7 +249,7 @@ pub struct WriteSet<M: Machine> {
 }
 
 /// In a row's stamp: who has written it was not sure to commit. It may have taken back what it wrote, but not the stamp, which nothing is added to then.
-const UNSURE: u64 = 1 << 63;
+pub(crate) const UNSURE: u64 = 1 << 63;
 
 /// What a worker has besides if its engine logs.
 #[derive(Debug)]

@@ -487,7 +487,7 @@ impl<M: Machine, K: Key> Table<M, K> {
             // One critical section with `remove`, so that the record is signed by whoever deleted the key last.
             return self.graves.with(|graves| {
                 let deleter = graves.get(&key.to_words()).copied().unwrap_or(0);
-                for signature in &self.payload(record)[self.row_words..] {
+                for signature in &self.payload(record)[self.row_words..][..self.cell_count] {
                     // Relaxed: the record is private until the index publishes it.
                     signature.store(deleter, Ordering::Relaxed);
                 }

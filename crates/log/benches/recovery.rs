@@ -4,7 +4,7 @@
 //! crash; and takes a checkpoint. It prints records and rows per second and thread. `CONTEND_ROWS` says how many rows (1 million), `CONTEND_DIR` where
 //! (a folder of the system's; `/dev/shm` is memory), `CONTEND_THREADS` how many threads (the machine's).
 //!
-//! `-- --test`, or `cargo test --benches`, only shows that it runs.
+//! `cargo test --benches` only shows that it runs.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -25,7 +25,7 @@ fn setting<T: std::str::FromStr>(name: &str) -> Option<T> {
 }
 
 fn main() {
-    let is_test = std::env::args().any(|argument| argument == "--test");
+    let is_test = std::env::args().all(|argument| argument != "--bench");
     let rows: u64 = if is_test { 1000 } else { setting("CONTEND_ROWS").unwrap_or(1_000_000) };
     let config = LogConfig { workers: WORKERS as usize, ..LogConfig::default() };
     let config = LogConfig { threads: setting("CONTEND_THREADS").unwrap_or(config.threads), ..config };

@@ -46,7 +46,7 @@ impl Log {
         // So that the manifest has the old ones as they are, also if nobody commits any more.
         self.flush(self.durable())?;
         self.wait(last)?;
-        self.compact()
+        self.compact(true)
     }
 
     /// The same, for who flushes by hand: what is in files that were begun before [`Log::begin_files`] was called, if all of it is durable.
@@ -57,11 +57,11 @@ impl Log {
     pub fn checkpoint_by_hand(&self) -> Result<Checkpoint, LogError> {
         let _alone = self.checkpoint.lock();
         self.check()?;
-        self.compact()
+        self.compact(false)
     }
 
-    /// Replaces the files that hold nothing but what is durable.
-    fn compact(&self) -> Result<Checkpoint, LogError> {
+    /// Replaces the files that hold nothing but what is durable; with `behind`, while others have work that comes first.
+    fn compact(&self, behind: bool) -> Result<Checkpoint, LogError> {
         let began = std::time::Instant::now();
         // Both while no flush goes on: a file that is not open then is in the manifest as it will be, and one that is in it and is open is not taken for
         // one that is over.
@@ -81,10 +81,14 @@ impl Log {
         let first_blocks = staying.iter().filter_map(|segment| segment.blocks).map(|(first, _)| first - 1);
         let settled = first_blocks.fold(contents.epoch, u64::min);
         let of_old = Contents { segments: old.clone(), ..contents };
-        let tables = recovery::read_all(&*self.disk, &of_old, self.config.threads, self.config.fault, &|_| ())?.tables;
-        // One after the other, so that the memory of each is free again before the next.
-        let bytes = old.iter().map(|segment| segment.bytes).sum();
-        let output = self.write_checkpoint(&of_old.tables, settled, bytes, tables.into_iter())?;
+        let rewrite = || {
+            let all = recovery::read_all(&*self.disk, &of_old, self.config.threads, self.config.fault, &|_| ())?;
+            // One after the other, so that the memory of each is free again before the next.
+            let bytes = old.iter().map(|segment| segment.bytes).sum();
+            self.write_checkpoint(&of_old.tables, settled, bytes, all.tables.into_iter())
+        };
+        // What others wait for is done before it and after it.
+        let output = if behind { at_low_priority(rewrite) } else { rewrite() }?;
         let mut manifest = self.manifest.lock();
         self.check()?;
         let mut contents = manifest.contents.clone();
@@ -144,7 +148,10 @@ impl Log {
             at_once(&mut parts, |number, part| part.write_table(table, schema, of_thread(number), settled))
         });
         let written = written.and_then(|()| at_once(&mut parts, |_, part| part.finish())).and_then(|()| {
-            self.disk.sync_names().map_err(LogError::io("synchronise the directory of", self.disk.place("")))
+            let synced = self.disk.sync_names();
+            // The next one would succeed, and other files may have been new as well.
+            let stop = |error| self.stop(LogError::io("synchronise the directory of", self.disk.place(""))(error));
+            synced.map_err(stop)
         });
         let (rows, files) = (parts.iter().map(|part| part.rows).sum(), parts.into_iter().flat_map(|part| part.files));
         let output = Files { rows, files: files.collect(), ..new(0) };
@@ -155,6 +162,19 @@ impl Log {
         }
         Ok(output)
     }
+}
+
+/// How much less of a core a checkpoint gets than others who want it: a third of what each of them has, by the weights of Linux.
+const NICE: i32 = 5;
+
+/// Does this in a thread that comes behind all others. Those that it makes do so as well.
+fn at_low_priority<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    let work = || {
+        // Where this is not allowed it takes the time that it takes.
+        let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE);
+        work()
+    };
+    std::thread::scope(|scope| scope.spawn(work).join().expect("a checkpoint does not panic"))
 }
 
 /// Does this with all parts at once, each on a thread of its own.

@@ -212,8 +212,8 @@ impl Disk for Directory {
         if let Some(ring) = &self.ring {
             let (numbers, all): (Vec<_>, Vec<_>) =
                 files.iter().enumerate().filter_map(|(number, file)| Some((number, file.unsynced()?))).unzip();
-            // Where there is one thing to do the system does it without a ring's threads.
-            if all.len() > 1 || all.iter().any(|file| !file.bytes.is_empty()) {
+            // One file needs no ring, which others would have to wait for.
+            if all.len() > 1 {
                 for (number, outcome) in numbers.into_iter().zip(ring.sync(&all)) {
                     outcomes[number] = outcome;
                 }

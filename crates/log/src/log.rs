@@ -325,22 +325,7 @@ impl Log {
     fn try_flush(&self, epoch: u64) -> Result<(), LogError> {
         let mut manifest = self.manifest.lock();
         let mut contents = manifest.contents.clone();
-        // What has to be synchronised, and is nobody else's until it is.
-        let mut dirty = Vec::new();
-        for (number, writer) in self.writers.iter().enumerate() {
-            if number == 0 && self.has(Fault::FlushOutOfOrder) && epoch.is_multiple_of(2) {
-                continue;
-            }
-            let mut output = writer.output.lock();
-            self.write(writer, &mut output)?;
-            if std::mem::take(&mut output.is_dirty) {
-                dirty.push(output);
-            }
-        }
-        self.sync(dirty.iter_mut().map(|output| &mut **output))?;
-        let has_written = !dirty.is_empty();
-        for mut output in dirty {
-            let output = &mut *output;
+        let mut note = |output: &mut Output| {
             for open in output.full.iter_mut().chain(&mut output.open) {
                 match contents.segments.iter_mut().find(|segment| segment.number == open.segment.number) {
                     Some(segment) => *segment = open.segment.clone(),
@@ -348,7 +333,30 @@ impl Log {
                 }
             }
             output.full.clear();
+        };
+        // What is to be synchronised together, and is nobody else's until it is.
+        let (mut dirty, mut has_written) = (Vec::new(), false);
+        for (number, writer) in self.writers.iter().enumerate() {
+            if number == 0 && self.has(Fault::FlushOutOfOrder) && epoch.is_multiple_of(2) {
+                continue;
+            }
+            let mut output = writer.output.lock();
+            self.write(writer, &mut output)?;
+            if !std::mem::take(&mut output.is_dirty) {
+                continue;
+            }
+            has_written = true;
+            if self.config.commit == CommitProtocol::Epoch {
+                dirty.push(output);
+            } else {
+                // Its worker does this itself, and is not to wait for that of all.
+                self.sync(std::iter::once(&mut *output))?;
+                note(&mut output);
+            }
         }
+        self.sync(dirty.iter_mut().map(|output| &mut **output))?;
+        dirty.iter_mut().for_each(|output| note(output));
+        drop(dirty);
         // Somebody else's part may have failed meanwhile.
         self.check()?;
         // AcqRel: pairs with the Release of `begin_file`.
@@ -441,6 +449,8 @@ impl Log {
     fn try_write(&self, writer: &Writer, output: &mut Output) -> Result<(), LogError> {
         let spare = std::mem::take(&mut output.spare);
         let Buffer { mut blocks, mut bytes, last_lsn } = std::mem::replace(&mut *writer.buffer.lock(), spare);
+        // Who goes on after a failure, as what it has begun can't end otherwise, may have appended what depends on something that was lost.
+        self.check()?;
         let ends = blocks.iter().skip(1).map(|&(start, _)| start).chain([bytes.len()]).collect::<Vec<_>>();
         for ((start, epoch), end) in blocks.drain(..).zip(ends) {
             let block = &mut bytes[start..end];
@@ -538,18 +548,22 @@ impl Log {
     /// Flushes what is asked for, as soon as somebody waits for it, and from time to time what nobody waits for, until the log is closed.
     /// `settle` moves the epoch on if it can, and says up to which no transaction commits any more.
     pub fn serve(&self, period: Duration, mut settle: impl FnMut() -> Settled) {
-        let mut is_behind = false;
+        let mut pause = period;
         loop {
             {
                 let mut wanted = self.wanted.lock();
                 if *wanted <= self.durable() && !self.is_closed() {
-                    // What was committed before is not to wait for a period more because somebody had just lost its core.
-                    self.asked.wait_for(&mut wanted, if is_behind { period.min(PATIENCE) } else { period });
+                    self.asked.wait_for(&mut wanted, pause);
                 }
             }
             let is_closed = self.is_closed();
             let Settled { epoch: settled, current } = settle();
-            is_behind = settled + 1 < current;
+            // What was committed before is not to wait for a period more because somebody had just lost its core.
+            pause = match settled + 1 < current {
+                true if pause < period => period.min(2 * pause),
+                true => period.min(PATIENCE),
+                false => period,
+            };
             if settled > self.durable() || is_closed {
                 // Who waits is told, and whoever comes later.
                 let _ = self.flush(settled);

@@ -7,8 +7,9 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use io_uring::types::{Fd, FsyncFlags};
-use io_uring::{IoUring, opcode, squeue};
+use io_uring::{IoUring, Probe, opcode, squeue};
 use parking_lot::Mutex;
+use rustix::io::Errno;
 
 /// What has to be done to a file so that what was written to it stays.
 #[derive(Clone, Copy, Debug)]
@@ -41,20 +42,20 @@ struct Said {
 }
 
 impl Said {
-    /// Whether all was done. It was not, and nothing of it has failed, if only a part of the bytes were written, or the kernel has not been asked.
+    /// Whether all was done. It was not, and nothing of it has failed, if only a part of the bytes were written, or something was not begun.
     fn outcome(self, file: &Unsynced<'_>) -> io::Result<bool> {
-        let is_whole = match self.written {
-            _ if file.bytes.is_empty() => true,
-            None => false,
-            Some(error) if error < 0 => return Err(io::Error::from_raw_os_error(-error)),
-            Some(count) => count as usize == file.bytes.len(),
-        };
-        match self.synced {
-            // After a write that was not whole it is not begun.
-            Some(error) if error < 0 && is_whole => Err(io::Error::from_raw_os_error(-error)),
-            Some(_) => Ok(is_whole),
-            None => Ok(false),
+        let counts = [(!file.bytes.is_empty()).then_some((self.written, file.bytes.len())), Some((self.synced, 0))];
+        for (result, wanted) in counts.into_iter().flatten() {
+            match result {
+                Some(count) if count as usize == wanted => {}
+                // After a write that was not whole the rest is not begun; nor is anything where the kernel lacks a thread for it.
+                Some(error) if error < 0 && error != -Errno::CANCELED.raw_os_error() => {
+                    return Err(io::Error::from_raw_os_error(-error));
+                }
+                _ => return Ok(false),
+            }
         }
+        Ok(true)
     }
 }
 
@@ -62,7 +63,11 @@ impl Ring {
     /// A ring; none, if the kernel has none, or may not give one.
     pub(crate) fn new() -> Option<Self> {
         let ring = IoUring::new(2 * FILES as u32).ok()?;
-        Some(Ring(Mutex::new(Some(ring))))
+        // A ring of Linux 5.1 knows no writes of this kind.
+        let mut known = Probe::new();
+        ring.submitter().register_probe(&mut known).ok()?;
+        let knows = known.is_supported(opcode::Write::CODE) && known.is_supported(opcode::Fsync::CODE);
+        knows.then(|| Ring(Mutex::new(Some(ring))))
     }
 
     /// Writes and synchronises these files. Of each: whether that was done, or has still to be.
@@ -73,9 +78,8 @@ impl Ring {
 
     fn sync_some(place: &mut Option<IoUring>, files: &[Unsynced<'_>]) -> Vec<io::Result<bool>> {
         let mut said = vec![Said::default(); files.len()];
-        let outcomes = |said: &[Said]| said.iter().zip(files).map(|(said, file)| said.outcome(file)).collect();
-        let Some(ring) = place else { return outcomes(&said) };
-        let mut asked = 0;
+        let Some(ring) = place else { return files.iter().map(|_| Ok(false)).collect() };
+        let (mut asked, mut is_cut) = (0, false);
         for (number, file) in (0..).zip(files) {
             let fd = Fd(file.file.as_raw_fd());
             // More than any buffer has: left to who can write it in parts.
@@ -100,12 +104,14 @@ impl Ring {
                 *place = Some(entry.result());
                 done += 1;
             }
+            // The kernel has not taken them all, for want of memory. A synchronisation may have been parted from its write then, and be done before it.
+            let left = ring.submission().len();
+            is_cut |= left > 0;
             let Err(error) = submitted else { continue };
             if error.kind() == io::ErrorKind::Interrupted {
                 continue;
             }
-            // The kernel does not take them all, for want of memory. What it has taken it finishes.
-            let left = ring.submission().len();
+            // What it has taken it finishes.
             if done + left == asked {
                 // The rest is done without it, and all that comes later.
                 *place = None;
@@ -113,7 +119,8 @@ impl Ring {
             }
             std::thread::sleep(std::time::Duration::from_micros(100));
         }
-        outcomes(&said)
+        let outcomes = said.iter().zip(files).map(|(said, file)| said.outcome(file));
+        outcomes.map(|outcome| outcome.map(|is_done| is_done && !is_cut)).collect()
     }
 }
 
@@ -169,7 +176,7 @@ mod tests {
             unsynced(&good, b"123"),
         ];
         let outcomes = ring.sync(&all).into_iter().map(|outcome| outcome.map_err(|error| error.raw_os_error()));
-        let errors = [rustix::io::Errno::BADF, rustix::io::Errno::INVAL, rustix::io::Errno::NOSPC];
+        let errors = [Errno::BADF, Errno::INVAL, Errno::NOSPC];
         let [bad, no_sync, full] = errors.map(|error| Err(Some(error.raw_os_error())));
         assert_eq!(outcomes.collect::<Vec<_>>(), [Ok(true), bad, Ok(true), no_sync, full, Ok(true)]);
     }
@@ -178,10 +185,12 @@ mod tests {
     fn what_is_not_whole_is_not_done() {
         let here = tempfile::tempfile().expect("a file");
         let file = unsynced(&here, b"four");
-        let canceled = Some(-rustix::io::Errno::CANCELED.raw_os_error());
+        let canceled = Some(-Errno::CANCELED.raw_os_error());
         let outcome = |written, synced| Said { written, synced }.outcome(&file).ok();
         assert_eq!(outcome(Some(4), Some(0)), Some(true));
         assert_eq!(outcome(Some(3), canceled), Some(false));
+        assert_eq!(outcome(Some(4), canceled), Some(false));
+        assert_eq!(outcome(canceled, canceled), Some(false));
         assert_eq!(outcome(None, None), Some(false));
         assert_eq!(outcome(Some(4), None), Some(false));
         assert_eq!(outcome(Some(4), Some(-5)), None);
