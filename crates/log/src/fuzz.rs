@@ -41,8 +41,16 @@ pub fn read(bytes: &[u8]) -> Result<(), LogError> {
     let tail = [Tail::Nothing, Tail::Flushed, Tail::InOrder, Tail::InOrder][usize::from(shape & 3)];
     let known = file.len() as u64;
     file.extend_from_slice(behind);
-    let segment =
-        Segment { number, salt, bytes: known, last_epoch: u64::MAX, blocks: Some((epoch, epoch)), tail, last_lsn: 9 };
+    let segment = Segment {
+        number,
+        salt,
+        bytes: known,
+        capacity: file.len() as u64,
+        last_epoch: u64::MAX,
+        blocks: Some((epoch, epoch)),
+        tail,
+        last_lsn: 9,
+    };
     let disk = FaultyDisk::new(Plan::default());
     let mut manifest = Manifest::create(&disk)?;
     let io = |what| LogError::io(what, disk.place(&segment.name()));

@@ -99,7 +99,6 @@ pub(crate) struct Open {
     pub(crate) file: Box<dyn DiskFile>,
     /// As it will be in the manifest once it is synchronised.
     pub(crate) segment: Segment,
-    capacity: u64,
     /// Whether the manifest is known to have it.
     is_known: bool,
 }
@@ -107,7 +106,7 @@ pub(crate) struct Open {
 impl Open {
     /// Whether so many bytes more fit.
     pub(crate) fn has_room(&self, bytes: u64) -> bool {
-        self.segment.bytes + bytes <= self.capacity
+        self.segment.bytes + bytes <= self.segment.capacity
     }
 }
 
@@ -494,14 +493,14 @@ impl Log {
         let salt = RandomState::new().hash_one(number);
         let header = format::file_header(salt, &self.schemas.lock());
         let bytes = header.len() as u64;
-        let segment = Segment { number, salt, bytes, last_epoch: u64::MAX, blocks: None, tail, last_lsn: 0 };
         let capacity = self.config.segment_bytes.max(bytes + block);
+        let segment = Segment { number, salt, bytes, capacity, last_epoch: u64::MAX, blocks: None, tail, last_lsn: 0 };
         let place = self.disk.place(&segment.name());
         let mut file = self.disk.create(&segment.name(), capacity).map_err(LogError::io("create", &place))?;
         file.write_at(0, &header).map_err(LogError::io("write", &place))?;
         // Release: pairs with the exchange of `try_flush`.
         self.has_new_names.store(true, Ordering::Release);
-        Ok(Open { file, segment, capacity, is_known: false })
+        Ok(Open { file, segment, is_known: false })
     }
 
     /// The numbers of the files that workers write to, or that no flush has seen to yet.

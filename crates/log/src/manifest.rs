@@ -33,6 +33,8 @@ pub(crate) struct Segment {
     pub(crate) salt: u64,
     /// How many bytes were synchronised, the header among them.
     pub(crate) bytes: u64,
+    /// How long it was made: it is never shorter.
+    pub(crate) capacity: u64,
     /// Blocks of later epochs do not count: a crash came before they were durable.
     pub(crate) last_epoch: u64,
     /// The epochs of its first block and of its last, between which those of the others are.

@@ -197,8 +197,10 @@ fn read_file(disk: &dyn Disk, tables: &[Schema], segment: &Segment) -> Result<(V
         _ => LogError::io("open", &place)(error),
     })?;
     let length = file.bytes().map_err(LogError::io("read", &place))?;
-    if length < segment.bytes {
-        let why = format!("it ends there, and had {} bytes", segment.bytes);
+    // Where the manifest does not know how far the file counts, nothing may be gone of it.
+    let needed = if segment.tail == Tail::Nothing { segment.bytes } else { segment.capacity.max(segment.bytes) };
+    if length < needed {
+        let why = format!("it ends there, and had {needed} bytes");
         return Err(LogError::Damaged { place, offset: length, why });
     }
     let wanted = if segment.tail == Tail::Nothing { segment.bytes } else { length };

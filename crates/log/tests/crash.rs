@@ -521,23 +521,59 @@ fn every_mutant_is_found() {
     }
 }
 
-/// A log of some epochs and files, and the states there were.
-fn log_of_some_epochs(disk: &FaultyDisk) -> State {
+/// A log of some epochs and files, and the state in the end, all of which is durable.
+fn log_of_some_epochs(disk: &FaultyDisk, commit: CommitProtocol) -> State {
     let random = &mut SmallRng::seed_from_u64(1);
-    let mut world = World::open(disk, silo(), EngineOptions::default(), (EPOCH, None)).expect("a disk that works");
+    let mut world = World::open(disk, silo(), EngineOptions::default(), (commit, None)).expect("a disk that works");
     for _ in 0..30 {
         world.transact(random);
         world.advance();
-        world.flush().expect("a disk that works");
+        if commit == EPOCH {
+            world.flush().expect("a disk that works");
+        }
     }
+    world.workers.iter_mut().for_each(Worker::go_offline);
     std::mem::take(&mut world.state)
+}
+
+/// A file that is cut off at any byte of its last two blocks.
+#[test]
+fn a_file_that_is_cut_off_is_missed() {
+    for commit in [EPOCH, workers(Release::Early, 2), workers(Release::Conservative, 2)] {
+        let disk = FaultyDisk::new(Plan::default());
+        let last = log_of_some_epochs(&disk, commit);
+        assert_eq!(
+            Log::open(Arc::new(disk.after_crash(Plan::default())), config(commit, None))
+                .map(|(_, found)| state_of(&found)),
+            Ok(last)
+        );
+        let mut cuts = 0;
+        for name in disk.names().expect("a disk that works").iter().filter(|name| name.starts_with("log-")) {
+            let bytes = disk.contents(name).expect("it is there");
+            let blocks: Vec<usize> = (0..bytes.len()).filter(|&place| bytes[place..].starts_with(b"blk\x01")).collect();
+            let end = bytes.iter().rposition(|&byte| byte != 0).expect("it has a header") + 1;
+            let start = blocks[blocks.len().saturating_sub(2)];
+            for place in start..end {
+                let damaged = disk.after_crash(Plan::default());
+                damaged.damage(name, bytes[..place].to_vec());
+                match Log::open(Arc::new(damaged), config(commit, None)) {
+                    Err(LogError::Damaged { place: file, offset, .. }) => {
+                        assert_eq!((file, offset), (name.clone(), place as u64))
+                    }
+                    other => panic!("{commit:?}, {name} cut off at byte {place}: {other:?}"),
+                }
+                cuts += 1;
+            }
+        }
+        assert!(cuts > 1000, "{cuts}");
+    }
 }
 
 /// A file that is cut off, or in which a bit is wrong, is noticed, or it does not matter: nothing that was acknowledged is ever not there.
 #[test]
 fn damage_is_noticed_or_does_no_harm() {
     let disk = FaultyDisk::new(Plan::default());
-    let last = &log_of_some_epochs(&disk);
+    let last = &log_of_some_epochs(&disk, EPOCH);
     let (mut harmless, mut noticed) = (0, 0);
     let mut try_with = |name: &str, bytes: Vec<u8>, what: String| {
         let damaged = disk.after_crash(Plan::default());
@@ -576,7 +612,7 @@ fn damage_is_noticed_or_does_no_harm() {
 #[test]
 fn a_file_that_is_not_there_is_missed() {
     let disk = FaultyDisk::new(Plan::default());
-    log_of_some_epochs(&disk);
+    log_of_some_epochs(&disk, EPOCH);
     for name in disk.names().expect("a disk that works") {
         let other = disk.after_crash(Plan::default());
         other.remove(&name).expect("it is there");
