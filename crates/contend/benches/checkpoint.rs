@@ -25,7 +25,7 @@ fn setting<T: std::str::FromStr>(name: &str) -> Option<T> {
 fn main() {
     let is_test = std::env::args().all(|argument| argument != "--bench");
     let rows: u64 = if is_test { 1000 } else { setting("CONTEND_ROWS").unwrap_or(1_000_000) };
-    let (rounds, pause) = if is_test { (1, Duration::from_millis(20)) } else { (7, Duration::from_secs(1)) };
+    let (rounds, pause) = if is_test { (1, Duration::from_millis(20)) } else { (5, Duration::from_secs(1)) };
     let folder = match setting::<String>("CONTEND_DIR") {
         Some(place) => tempfile::tempdir_in(place),
         None => tempfile::tempdir(),

@@ -81,13 +81,14 @@ impl Log {
         let first_blocks = staying.iter().filter_map(|segment| segment.blocks).map(|(first, _)| first - 1);
         let settled = first_blocks.fold(contents.epoch, u64::min);
         let of_old = Contents { segments: old.clone(), ..contents };
+        let bytes: u64 = old.iter().map(|segment| segment.bytes).sum();
         let rewrite = || {
             let all = recovery::read_all(&*self.disk, &of_old, self.config.threads, self.config.fault, &|_| ())?;
             // One after the other, so that the memory of each is free again before the next.
-            let bytes = old.iter().map(|segment| segment.bytes).sum();
             self.write_checkpoint(&of_old.tables, settled, bytes, all.tables.into_iter())
         };
-        // What others wait for is done before it and after it.
+        // What others wait for is done before it and after it. Where the log grows faster than what comes behind can follow, it has to be done as soon.
+        let behind = behind && bytes < self.config.checkpoint_bytes.saturating_mul(OVERDUE);
         let output = if behind { at_low_priority(rewrite) } else { rewrite() }?;
         let mut manifest = self.manifest.lock();
         self.check()?;
@@ -101,7 +102,7 @@ impl Log {
         Ok(Checkpoint {
             rows: output.rows,
             bytes: output.files.iter().map(|open| open.segment.bytes).sum(),
-            replaced: (old.len(), old.iter().map(|segment| segment.bytes).sum()),
+            replaced: (old.len(), bytes),
             seconds: began.elapsed().as_secs_f64(),
         })
     }
@@ -166,6 +167,9 @@ impl Log {
 
 /// How much less of a core a checkpoint gets than others who want it: a third of what each of them has, by the weights of Linux.
 const NICE: i32 = 5;
+
+/// A checkpoint comes behind nobody when there are so many times the bytes after which one is taken.
+const OVERDUE: u64 = 4;
 
 /// Does this in a thread that comes behind all others. Those that it makes do so as well.
 fn at_low_priority<T: Send>(work: impl FnOnce() -> T + Send) -> T {
