@@ -15,11 +15,11 @@
 //! | 8 | XXH3 of all others, header and body |
 //!
 //! The body is transactions; each is its LSN, if they have any, how many rows it wrote, and these: a number of the table and the kind ([`Kind`]), by how much
-//! the stamp is above the last one's (the first's: above the first of the epoch), or below (a number that is even, or odd), the groups if not all are there, and the words
-//! of the key and of the groups. What was only added to ([`contend_engine::journal`]) has, in the place of the difference, by how many epochs its
+//! the stamp is above the last one's (the first's: above the first of the epoch), or below (a number that is even, or odd), the groups if not all are there, the words
+//! of the key, and those of the row, or of each group. What was only added to ([`contend_engine::journal`]) has, in the place of the difference, by how many epochs its
 //! stamp is older than the block, and the rest of the stamp; and after the key how many words, and each one's number and what was added, as a difference to
 //! both sides. Numbers are in groups of seven bits, the lowest first (LEB128). Of words only the bytes up to the highest that is not 0
-//! are there, lowest first; before each two words is a byte that says how many these are ([`Packer`]).
+//! are there, lowest first; before each two words is a byte that says how many these are ([`put_words`]).
 
 use contend_engine::journal::{Addition, STAMP_SHIFT, Stamp};
 use contend_engine::{Groups, KeyWords};
@@ -128,17 +128,11 @@ pub(crate) fn put_write(write: Write<'_>, schema: &Schema, epoch: u64, last: Sta
     if let (Kind::Part, Change::Put(groups, _)) = (kind, write.change) {
         put_number(groups.into_iter().fold(0, |bits, group| bits | 1 << group), bytes);
     }
-    let mut packer = Packer::new(bytes, schema.key_words + schema.row_words);
-    packer.put(&write.key[..schema.key_words]);
-    if let Change::Put(groups, row) = write.change {
-        match kind {
-            Kind::Whole => packer.put(&row[..schema.row_words]),
-            _ => schema.words(groups).for_each(|words| packer.put(&row[words])),
-        }
-    }
-    packer.finish();
+    put_words(&write.key[..schema.key_words], bytes);
     match write.change {
-        Change::Delete | Change::Put(..) => {}
+        Change::Delete => {}
+        Change::Put(_, row) if kind == Kind::Whole => put_words(&row[..schema.row_words], bytes),
+        Change::Put(groups, row) => schema.words(groups).for_each(|words| put_words(&row[words], bytes)),
         Change::Add(additions) => {
             put_number(additions.len() as u64, bytes);
             for addition in additions {
@@ -153,43 +147,22 @@ pub(crate) fn put_write(write: Write<'_>, schema: &Schema, epoch: u64, last: Sta
 
 /// Appends words, without the bytes above the highest that is not 0. Before each two stands a byte: how many bytes the first has, and, in the upper
 /// half, how many the second.
-struct Packer<'b> {
-    bytes: &'b mut Vec<u8>,
-    /// Where the next byte goes.
-    end: usize,
-    /// Where the byte is of the last word, if it is the first of two.
-    open: Option<usize>,
-}
-
-impl<'b> Packer<'b> {
-    /// There are so many words at most.
-    fn new(bytes: &'b mut Vec<u8>, words: usize) -> Self {
-        let end = bytes.len();
-        bytes.resize(end + 9 * words, 0);
-        Packer { bytes, end, open: None }
+#[inline]
+fn put_words(words: &[u64], bytes: &mut Vec<u8>) {
+    let start = bytes.len();
+    // What is too much of a word is overwritten by the next, or cut off in the end.
+    bytes.resize(start + 9 * words.len() + 8, 0);
+    let (room, mut end) = (&mut bytes[start..], 0);
+    for pair in words.chunks(2) {
+        let (first, second) = (pair[0], pair.get(1).copied().unwrap_or(0));
+        let [own, other] = [first, second].map(|word| 8 - word.leading_zeros() as usize / 8);
+        let place = &mut room[end..end + 17];
+        place[0] = (own | other << 4) as u8;
+        place[1..9].copy_from_slice(&first.to_le_bytes());
+        place[1 + own..9 + own].copy_from_slice(&second.to_le_bytes());
+        end += 1 + own + other;
     }
-
-    #[inline(always)]
-    fn put(&mut self, words: &[u64]) {
-        for &word in words {
-            let length = 8 - word.leading_zeros() as usize / 8;
-            match self.open.take() {
-                Some(place) => self.bytes[place] |= (length as u8) << 4,
-                None => {
-                    self.bytes[self.end] = length as u8;
-                    self.open = Some(self.end);
-                    self.end += 1;
-                }
-            }
-            // What is too much is overwritten by the next, or cut off: there is room for 9 bytes a word.
-            self.bytes[self.end..self.end + 8].copy_from_slice(&word.to_le_bytes());
-            self.end += length;
-        }
-    }
-
-    fn finish(self) {
-        self.bytes.truncate(self.end);
-    }
+    bytes.truncate(start + end);
 }
 
 /// Bytes that are read from the front.
@@ -213,18 +186,24 @@ impl Reader<'_> {
         Err("a number is too long")
     }
 
-    /// A word, as [`Packer`] puts it; `lengths` has the byte of the first of two for the second.
-    #[inline(always)]
-    fn word(&mut self, lengths: &mut Option<u8>) -> Result<u64, &'static str> {
-        const CUT: &str = "it ends within a key or a row";
-        let length = match lengths.take() {
-            Some(both) => both >> 4,
-            None => {
-                let (&both, rest) = self.0.split_first().ok_or(CUT)?;
-                (self.0, *lengths) = (rest, Some(both));
-                both & 15
+    /// Fills these words, as [`put_words`] puts them.
+    #[inline]
+    fn words(&mut self, words: &mut [u64]) -> Result<(), &'static str> {
+        for pair in words.chunks_mut(2) {
+            let (&lengths, rest) = self.0.split_first().ok_or(CUT)?;
+            self.0 = rest;
+            pair[0] = self.word(lengths & 15)?;
+            match pair.get_mut(1) {
+                Some(second) => *second = self.word(lengths >> 4)?,
+                None if lengths >> 4 > 0 => return Err("there are more words than a key or a row has"),
+                None => {}
             }
-        };
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn word(&mut self, length: u8) -> Result<u64, &'static str> {
         let length = usize::from(length);
         if length > 8 {
             return Err("a word is too long");
@@ -239,6 +218,8 @@ impl Reader<'_> {
         Ok(word)
     }
 }
+
+const CUT: &str = "it ends within a key or a row";
 
 /// Visits the writes of a block's body, of those transactions that `counts` wants, which gets their LSNs, or 0. `schemas` are the tables, by
 /// their numbers.
@@ -285,16 +266,14 @@ pub(crate) fn read_body(
                 }
                 _ => None,
             };
-            let (mut key, mut lengths) = (KeyWords::default(), None);
-            for word in &mut key[..schema.key_words] {
-                *word = reader.word(&mut lengths)?;
-            }
+            let mut key = KeyWords::default();
+            reader.words(&mut key[..schema.key_words])?;
             row.clear();
             row.resize(schema.row_words, 0);
-            for words in groups.into_iter().flat_map(|groups| schema.words(groups)) {
-                for word in &mut row[words] {
-                    *word = reader.word(&mut lengths)?;
-                }
+            match groups {
+                Some(_) if head & 3 == Kind::Whole as u64 => reader.words(&mut row)?,
+                Some(groups) => schema.words(groups).try_for_each(|words| reader.words(&mut row[words]))?,
+                None => {}
             }
             additions.clear();
             if head & 3 == Kind::Added as u64 {
