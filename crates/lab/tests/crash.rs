@@ -50,7 +50,7 @@ fn nothing_is_lost_with_options() {
     ];
     for (protocol, settings) in options {
         for workload in ["ycsb-a", "litmus-overwrites", "litmus-updates"] {
-            let config = CrashConfig { seeds: 60, seed: 5, ..CrashConfig::default() };
+            let config = CrashConfig { seeds: 24, seed: 5, ..CrashConfig::default() };
             for crashed in crash(protocol, workload, settings, &config) {
                 assert_eq!(crashed.wrong, None, "{protocol} {settings:?} on {workload} with log={}", crashed.log);
                 assert!(crashed.cut == 0 && crashed.commits > 0, "{crashed:?}");
