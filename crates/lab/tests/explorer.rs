@@ -15,7 +15,7 @@ fn on(workload: &str, settings: &[(&str, &str)]) -> RunConfig {
 fn no_registered_protocol_breaks_its_promise() {
     for info in litmus::INFOS {
         for strategy in STRATEGIES {
-            let config = ExploreConfig { executions: 1000, strategy: strategy.clone(), ..ExploreConfig::default() };
+            let config = ExploreConfig { executions: 500, strategy: strategy.clone(), ..ExploreConfig::default() };
             for settings in [&[][..], &[("cu", "on"), ("ts", "on")]] {
                 for explored in explore(&on(info.name, settings), &config, &Stop::default()).expect("valid") {
                     assert!(!explored.violated, "{strategy} {explored:#?}");
