@@ -1,6 +1,6 @@
 //! What a log is told: who has committed, and what it wrote.
 //!
-//! **Stamps.** A row of a table that is logged has a word that counts its writes. It grows with each, and is never below the first of the epoch in
+//! **Stamps.** A row of a table that is logged has a word for each group of columns that counts its writes. It grows with each, and is never below the first of the epoch in
 //! which the row is written, so that it also grows from a row to the next one of its key: a key that was deleted gets a new record two epochs
 //! later at the earliest. A write counts when it is installed, while the protocol keeps all others away. So of two writes of a row the later one
 //! has the larger stamp, whatever the protocol orders its transactions by, and without a number that all share.
@@ -10,7 +10,7 @@
 //! written with its stamp, and the sum of all that was added to that. A log that has some of the updates has all that came before them, so whatever such an
 //! update does, what it has made of one word is the difference to what the last has left.
 //!
-//! A protocol's own numbers will do as well if they are like that ([`crate::Control::stamps_commits`]); then there is no such word. Silo's TIDs are: they
+//! A protocol's own numbers will do as well if they are like that ([`crate::Control::stamps_commits`]); then there is no such word, unless additions need one that they leave as it is. Silo's TIDs are: they
 //! have the epoch above them, which a new log begins later, and grow from write to write of a record. So are MOCC's, which are the same. The timestamps
 //! of the others are not: they begin anew with each engine, as counters and clocks do, or (TicToc) have no epoch.
 //!
