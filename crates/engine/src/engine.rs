@@ -567,8 +567,7 @@ impl<P: Control<M>, M: Machine> Worker<P, M> {
         self.queue_garbage(true);
         if let Some(mut log) = self.cx.writes.log.take() {
             let writes = &mut self.cx.writes;
-            self.committed_in =
-                if writes.logged().is_empty() { self.engine.epochs.current() } else { writes.installed_in };
+            self.committed_in = writes.installed_in().unwrap_or_else(|| self.engine.epochs.current());
             log.journal.committed(self.committed_in, writes);
             writes.log = Some(log);
         }

@@ -10,6 +10,7 @@
 //! | `format` | the bytes of a log file |
 //! | `manifest` | which files there are, and how far they count |
 //! | [`log`] | workers' buffers, and flushes |
+//! | [`worker`] | what the engine's commits have to do with them |
 //! | [`inspect`] | looking into a log |
 //! | [`recovery`] | from files to rows |
 //! | `rows` | the rows, as far as they are known |
@@ -34,12 +35,14 @@ pub mod recovery;
 mod rows;
 pub mod schema;
 pub mod uring;
+pub mod worker;
 
 pub use checkpoint::Checkpoint;
 pub use commit::{CommitProtocol, Release};
 pub use disk::{Directory, Disk, DiskFile};
 pub use emulated::Emulated;
 pub use error::LogError;
-pub use log::{Log, LogConfig, LogJournals, Settled, settle};
+pub use log::{Log, LogConfig, Settled, settle};
 pub use recovery::{Recovered, RecoveredTable, Report};
 pub use schema::Schema;
+pub use worker::LogJournals;

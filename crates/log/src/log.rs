@@ -13,18 +13,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use contend_engine::epoch::Epochs;
-use contend_engine::journal::{Hold, Journal, Journals, Logged};
-use contend_engine::sets::{WriteKind, WriteSet};
-use contend_engine::{AbortReason, Groups, KeyWords};
 use contend_machine::Machine;
 use crossbeam_utils::CachePadded;
 use parking_lot::{Condvar, Mutex, RwLock};
 
-use crate::commit::{CommitProtocol, Commits, Committer, LOADED_LSN, Release};
+use crate::commit::{CommitProtocol, Release};
 use crate::disk::{Disk, DiskFile};
 use crate::error::LogError;
 use crate::fault::Fault;
-use crate::format::{self, BLOCK_HEADER, Change, Write};
+use crate::format::{self, BLOCK_HEADER};
 use crate::manifest::{self, Contents, Manifest, Segment, Tail};
 use crate::recovery::{self, Recovered};
 use crate::schema::Schema;
@@ -70,7 +67,7 @@ impl Default for LogConfig {
 }
 
 /// The log's number of a table, and what the table is made of; none, if the log does not know it.
-type Bound = Option<(u32, Arc<Schema>)>;
+pub(crate) type Bound = Option<(u32, Arc<Schema>)>;
 
 /// What a worker has to be flushed.
 #[derive(Debug, Default)]
@@ -300,6 +297,32 @@ impl Log {
         Ok(number)
     }
 
+    /// What is known of the tables, by the engine's numbers.
+    pub(crate) fn tables(&self) -> Vec<Bound> {
+        self.tables.read().clone()
+    }
+
+    /// Appends to a worker's buffer, and writes it if it has become too large.
+    #[inline]
+    pub(crate) fn append(&self, worker: usize, epoch: u64, lsn: u64, put: impl FnOnce(&mut Vec<u8>)) {
+        let writer = &self.writers[worker];
+        let mut buffer = writer.buffer.lock();
+        put(buffer.open(epoch));
+        buffer.last_lsn = buffer.last_lsn.max(lsn);
+        let is_full = buffer.bytes.len() > self.config.buffer_bytes;
+        drop(buffer);
+        if is_full {
+            let written = self.write(writer, &mut writer.output.lock());
+            // Who waits is told.
+            let _ = written.map_err(|error| self.stop(error));
+        }
+    }
+
+    /// Whether there is anything in a worker's buffer.
+    pub(crate) fn has_buffered(&self, worker: usize) -> bool {
+        !self.writers[worker].buffer.lock().bytes.is_empty()
+    }
+
     /// Makes all durable that was committed up to this epoch. In which, the caller knows, no transaction commits any more.
     ///
     /// # Errors
@@ -400,7 +423,7 @@ impl Log {
     }
 
     /// Makes durable what is in a worker's buffer, whatever the others do.
-    fn flush_worker(&self, worker: usize) -> Result<(), LogError> {
+    pub(crate) fn flush_worker(&self, worker: usize) -> Result<(), LogError> {
         self.check()?;
         let flushed = self.try_flush_worker(&self.writers[worker]);
         flushed.map_err(|error| self.stop(error))
@@ -435,8 +458,14 @@ impl Log {
 
     /// All below this LSN is durable, as far as is known.
     pub(crate) fn durable_lsn(&self) -> u64 {
-        // Acquire: pairs with the Release of who has flushed.
+        // Acquire: pairs with the Release of `note_durable_lsn`.
         self.lsn.load(Ordering::Acquire)
+    }
+
+    /// Who has flushed says so.
+    pub(crate) fn note_durable_lsn(&self, lsn: u64) {
+        // Release: pairs with the Acquire of `durable_lsn`.
+        self.lsn.fetch_max(lsn, Ordering::Release);
     }
 
     /// Writes what is in a worker's buffer.
@@ -477,7 +506,7 @@ impl Log {
     }
 
     /// What may be behind what the manifest knows of a worker's file.
-    fn tail(&self) -> Tail {
+    pub(crate) fn tail(&self) -> Tail {
         match self.config.commit {
             CommitProtocol::Epoch => Tail::Nothing,
             CommitProtocol::Workers { release: Release::Conservative, .. } => Tail::Flushed,
@@ -648,177 +677,3 @@ pub fn settle<M: Machine>(epochs: &Epochs<M>) -> Settled {
 
 /// How long is waited for workers to be seen in a new epoch.
 const PATIENCE: Duration = Duration::from_millis(2);
-
-/// A worker's part of a log.
-#[derive(Debug)]
-struct WorkerLog<M: Machine> {
-    log: Arc<Log>,
-    commits: Arc<Commits<M>>,
-    committer: Committer<M>,
-    worker: usize,
-    /// The epoch of the last commit.
-    epoch: u64,
-    /// What is known of the tables, by the engine's numbers.
-    tables: Vec<Bound>,
-}
-
-impl<M: Machine> WorkerLog<M> {
-    /// Learns of tables that were created since, if this is one.
-    #[inline]
-    fn learn(&mut self, table: u32) {
-        if self.tables.get(table as usize).is_none_or(Option::is_none) {
-            self.tables = self.log.tables.read().clone();
-        }
-    }
-
-    fn table(&self, table: u32) -> (u32, &Schema) {
-        let (number, schema) = self.tables[table as usize].as_ref().expect("a table is bound before it is used");
-        (*number, schema)
-    }
-
-    /// Appends to the worker's buffer, and writes it if it has become too large.
-    #[inline]
-    fn append(&self, epoch: u64, lsn: u64, put: impl FnOnce(&mut Vec<u8>)) {
-        let writer = &self.log.writers[self.worker];
-        let mut buffer = writer.buffer.lock();
-        put(buffer.open(epoch));
-        buffer.last_lsn = buffer.last_lsn.max(lsn);
-        let is_full = buffer.bytes.len() > self.log.config.buffer_bytes;
-        drop(buffer);
-        if is_full {
-            let written = self.log.write(writer, &mut writer.output.lock());
-            // Who waits is told.
-            let _ = written.map_err(|error| self.log.stop(error));
-        }
-    }
-
-    fn flushes_itself(&self) -> bool {
-        self.log.config.commit != CommitProtocol::Epoch
-    }
-
-    /// Makes durable what the worker has committed.
-    fn flush(&mut self) {
-        if self.log.has(Fault::AcknowledgeBeforeFlush) {
-            self.committer.flushed();
-        }
-        match self.log.flush_worker(self.worker) {
-            Ok(()) => self.committer.flushed(),
-            // Who asks is told by the log.
-            Err(_) => self.commits.give_up(),
-        }
-        if let Some(durable) = self.committer.durable_lsn() {
-            // Release: pairs with the Acquire of `Log::durable_lsn`.
-            self.log.lsn.fetch_max(durable, Ordering::Release);
-        }
-    }
-}
-
-impl<M: Machine> Journal<M> for WorkerLog<M> {
-    fn committing(&mut self) -> Hold {
-        if self.flushes_itself() { self.committer.committing() } else { Hold::NONE }
-    }
-
-    fn committed(&mut self, epoch: u64, writes: &WriteSet<M>) {
-        self.epoch = epoch;
-        let has_written = !writes.logged().is_empty();
-        if has_written {
-            writes.entries().iter().for_each(|write| self.learn(write.table().id()));
-            // Where others can't see what is not durable nobody has to know the order.
-            let lsn = if self.log.tail() == Tail::InOrder { self.committer.lsn() } else { 0 };
-            self.append(epoch, lsn, |bytes| {
-                format::put_count(lsn, writes.logged().len(), bytes);
-                let mut last = format::first_stamp(epoch);
-                for logged in writes.logged() {
-                    let &Logged { position, stamp, .. } = logged;
-                    let write = &writes.entries()[position];
-                    let (table, schema) = self.table(write.table().id());
-                    let change = match writes.additions(logged) {
-                        Some(additions) => Change::Add(additions),
-                        None if write.kind == WriteKind::Delete => Change::Delete,
-                        None => Change::Put(write.groups(), writes.image(position)),
-                    };
-                    let key = writes.key(position);
-                    last = format::put_write(Write { table, key, stamp, change }, schema, epoch, last, bytes);
-                }
-            });
-        }
-        if self.flushes_itself() && self.committer.appended(epoch, has_written) {
-            self.flush();
-        }
-    }
-
-    fn loaded(&mut self, epoch: u64, table: u32, key: &KeyWords, row: &[u64]) {
-        self.learn(table);
-        let (table, schema) = self.table(table);
-        let lsn = if self.log.tail() == Tail::InOrder { LOADED_LSN } else { 0 };
-        self.append(epoch, lsn, |bytes| {
-            format::put_count(lsn, 1, bytes);
-            let stamp = format::first_stamp(epoch);
-            let change = Change::Put(Groups::ALL, row);
-            format::put_write(Write { table, key: *key, stamp, change }, schema, epoch, stamp, bytes);
-        });
-    }
-
-    fn may_pass(&mut self, hold: Hold) -> bool {
-        self.committer.may_pass(hold)
-    }
-
-    fn wait_for(&mut self, hold: Hold) {
-        let log = &self.log;
-        self.committer.wait_for(hold, |worker| log.flush_worker(worker).is_ok());
-    }
-
-    fn aborted(&mut self, reason: AbortReason) {
-        // Whoever is in the way may wait for what is held here.
-        if self.committer.holds_rows() && reason.is_conflict() && self.committer.has_unflushed() {
-            self.flush();
-        }
-    }
-
-    fn rest(&mut self) {
-        let has_loaded = || !self.log.writers[self.worker].buffer.lock().bytes.is_empty();
-        if self.flushes_itself() && (self.committer.has_unflushed() || has_loaded()) {
-            self.flush();
-        }
-    }
-
-    fn ticket(&self) -> u64 {
-        if self.flushes_itself() { self.committer.ticket() } else { self.epoch }
-    }
-
-    fn is_durable(&mut self, ticket: u64) -> bool {
-        if self.flushes_itself() { self.committer.is_durable(ticket) } else { self.log.durable() >= ticket }
-    }
-}
-
-/// What the engine asks for workers' logs.
-#[derive(Debug)]
-pub struct LogJournals<M: Machine> {
-    log: Arc<Log>,
-    commits: Arc<Commits<M>>,
-}
-
-impl<M: Machine> LogJournals<M> {
-    /// The logs of the workers of an engine.
-    pub fn new(log: &Arc<Log>) -> Arc<Self> {
-        let commits = Commits::new(log.config.commit, log.config.workers, log.durable_lsn(), log.config.fault);
-        Arc::new(LogJournals { log: Arc::clone(log), commits: Arc::new(commits) })
-    }
-}
-
-impl<M: Machine> Journals<M> for LogJournals<M> {
-    fn of_worker(&self, worker: usize) -> Box<dyn Journal<M>> {
-        Box::new(WorkerLog {
-            log: Arc::clone(&self.log),
-            commits: Arc::clone(&self.commits),
-            committer: Committer::new(&self.commits, worker),
-            worker,
-            epoch: 0,
-            tables: Vec::new(),
-        })
-    }
-
-    fn holds_rows(&self) -> bool {
-        self.commits.protocol().holds_rows()
-    }
-}

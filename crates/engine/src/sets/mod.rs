@@ -1,90 +1,24 @@
-//! Parts that protocols are made of: the write set, the node set, and a map from records to positions.
+//! Parts that protocols are made of: the write set, the node set, and a map from addresses to positions.
+
+mod address_map;
+mod logged;
+mod node_set;
 
 use std::ptr::NonNull;
 
-use contend_index::{Change, Key, KeyWords, Leaf};
+use contend_index::{Key, KeyWords};
 use contend_machine::{Activity, Atomic64, Machine, Ordering};
-use rustc_hash::FxHashMap;
 
-use crate::abort::{Abort, AbortReason};
-use crate::epoch::Epochs;
+pub use self::address_map::AddressMap;
+use self::logged::LoggedWrites;
+pub(crate) use self::logged::{Logging, UNSURE};
+pub use self::node_set::NodeSet;
 use crate::group::Groups;
 use crate::history::{Version, fingerprint};
-use crate::journal::{Addition, Hold, Journal, Logged, STAMP_SHIFT, Stamp};
+use crate::journal::Hold;
 use crate::record::{Cells, Record};
 use crate::table::TableCore;
 use crate::update::{Pending, PendingList, RowUpdate};
-
-/// Up to this many entries a set is searched from end to end; above, by hashing.
-const LINEAR_MAX: usize = 16;
-
-/// From addresses, of records or of cells, to positions in a list of the owner's. One bit an address in a 64-bit Bloom filter
-/// answers most lookups of an address that is not there, without a look at the list.
-#[derive(Debug)]
-pub struct AddressMap {
-    filter: u64,
-    addresses: Vec<u64>,
-    hashed: FxHashMap<u64, u32>,
-}
-
-impl Default for AddressMap {
-    fn default() -> Self {
-        AddressMap { filter: 0, addresses: Vec::with_capacity(LINEAR_MAX), hashed: FxHashMap::default() }
-    }
-}
-
-impl AddressMap {
-    #[inline(always)]
-    fn bit(address: u64) -> u64 {
-        // The top 6 bits of a multiplicative hash (Knuth, TAOCP volume 3, section 6.4).
-        1 << (address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58)
-    }
-
-    /// The address's position, if it is there.
-    #[inline(always)]
-    pub fn find(&self, address: u64) -> Option<usize> {
-        if self.filter & Self::bit(address) == 0 { None } else { self.search(address) }
-    }
-
-    #[inline(never)]
-    fn search(&self, address: u64) -> Option<usize> {
-        if self.addresses.len() <= LINEAR_MAX {
-            self.addresses.iter().position(|&other| other == address)
-        } else {
-            self.hashed.get(&address).map(|&position| position as usize)
-        }
-    }
-
-    /// Appends an address that is not there yet; returns its position.
-    #[inline(always)]
-    pub fn push(&mut self, address: u64) -> usize {
-        let position = self.addresses.len();
-        self.filter |= Self::bit(address);
-        self.addresses.push(address);
-        if position >= LINEAR_MAX {
-            self.push_hashed(position);
-        }
-        position
-    }
-
-    #[cold]
-    fn push_hashed(&mut self, position: usize) {
-        let first = if position == LINEAR_MAX { 0 } else { position };
-        for position in first..=position {
-            self.hashed.insert(self.addresses[position], position as u32);
-        }
-    }
-
-    /// Forgets all addresses; keeps the memory.
-    #[inline(always)]
-    pub fn clear(&mut self) {
-        if self.addresses.len() > LINEAR_MAX {
-            self.hashed.clear();
-        }
-        self.filter = 0;
-        self.addresses.clear();
-    }
-}
 
 /// What a write will do at commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -237,39 +171,7 @@ pub struct WriteSet<M: Machine> {
     pub(crate) installed: Vec<Installed>,
     /// If the engine logs.
     pub(crate) log: Option<Logging<M>>,
-    /// If the engine logs: whether it is sure that the transaction commits, and since then the epoch, and what is left on cells; and what was
-    /// installed.
-    is_sure: bool,
-    pub(crate) installed_in: u64,
-    /// Its stamp, if the protocol has one.
-    own_stamp: Option<Stamp>,
-    hold: Hold,
-    logged: Vec<Logged>,
-    additions: Vec<Addition>,
-}
-
-/// In a row's stamp: who has written it was not sure to commit. It may have taken back what it wrote, but not the stamp, which nothing is added to then.
-pub(crate) const UNSURE: u64 = 1 << 63;
-
-/// What a worker has besides if its engine logs.
-#[derive(Debug)]
-pub(crate) struct Logging<M: Machine> {
-    pub(crate) journal: Box<dyn Journal<M>>,
-    /// Whether updates that commute are logged by what they add.
-    pub(crate) adds: bool,
-    /// The engine's.
-    pub(crate) epochs: NonNull<Epochs<M>>,
-}
-
-// SAFETY: the epochs belong to the engine, which a worker keeps alive, and are `Sync`; the journal is `Send`.
-unsafe impl<M: Machine> Send for Logging<M> {}
-
-impl<M: Machine> Logging<M> {
-    /// The global epoch.
-    fn epoch(&self) -> u64 {
-        // SAFETY: the worker that owns this keeps the engine, and so the epochs.
-        unsafe { self.epochs.as_ref() }.current()
-    }
+    logged: LoggedWrites,
 }
 
 impl<M: Machine> Default for WriteSet<M> {
@@ -285,12 +187,7 @@ impl<M: Machine> Default for WriteSet<M> {
             reorders_updates: false,
             installed: Vec::new(),
             log: None,
-            is_sure: false,
-            installed_in: 0,
-            own_stamp: None,
-            hold: Hold::NONE,
-            logged: Vec::new(),
-            additions: Vec::new(),
+            logged: LoggedWrites::default(),
         }
     }
 }
@@ -466,25 +363,6 @@ impl<M: Machine> WriteSet<M> {
         self.expose(position);
     }
 
-    /// The transaction will commit: all that it depends on has come to this before. The first [`WriteSet::install`] says so as well.
-    #[inline(always)]
-    pub fn will_commit(&mut self) {
-        if !self.is_sure
-            && let Some(log) = &mut self.log
-        {
-            self.is_sure = true;
-            self.hold = log.journal.committing();
-            self.installed_in = self.own_stamp.map_or_else(|| log.epoch(), |stamp| stamp.0 >> STAMP_SHIFT);
-        }
-    }
-
-    /// Of a protocol that stamps its commits itself, before the first install: this stamp is larger than those of all writes so far of the cells that are
-    /// written, and has its epoch above it ([`STAMP_SHIFT`]), in which all commit, or later, who see what is installed.
-    #[inline(always)]
-    pub fn set_stamp(&mut self, stamp: Stamp) {
-        self.own_stamp = Some(stamp);
-    }
-
     /// The same as [`WriteSet::install`], before it is sure that the transaction commits. Once it is, [`WriteSet::will_commit`] has to be called.
     #[inline(always)]
     pub fn expose(&mut self, position: usize) {
@@ -547,84 +425,6 @@ impl<M: Machine> WriteSet<M> {
         if entry.groups().is_empty() {
             entry.kind = WriteKind::Nothing;
         }
-    }
-
-    /// Counts a write of a row, and holds it, if rows are held.
-    #[inline]
-    fn stamp(&mut self, position: usize) {
-        let Some(log) = &mut self.log else { return };
-        let entry = &self.entries[position];
-        let table = entry.table();
-        let groups = if entry.kind == WriteKind::Update { entry.image } else { Groups::ALL };
-        let payload = table.payload(entry.record);
-        let mut additions = None;
-        let stamp = if table.counts_writes() {
-            let epoch = if self.is_sure { self.installed_in } else { log.epoch() };
-            let is_new = entry.fresh && entry.kind == WriteKind::Insert;
-            let words = || table.own_groups(groups).into_iter().map(|group| &payload[table.stamp(group)]);
-            // Relaxed, here and below: the cells are held exclusively.
-            let stamps = || words().map(|word| word.load(Ordering::Relaxed));
-            let last = stamps().map(|stamp| stamp & !UNSURE).max().filter(|_| !is_new).unwrap_or(0);
-            // What was there when the log was opened has no stamp: it is not known which one it had.
-            let is_logged = last > 0 && stamps().all(|stamp| stamp == last);
-            if log.adds && self.is_sure && entry.is_sum && is_logged {
-                let first = self.additions.len();
-                let start = entry.start + entry.key_words as usize;
-                let image = &self.arena[start..start + table.row_words()];
-                for word in table.spans(groups).flat_map(|span| span.words()) {
-                    let by = image[word].wrapping_sub(payload[word].load(Ordering::Relaxed));
-                    if by != 0 {
-                        self.additions.push(Addition { word: word as u32, by });
-                    }
-                }
-                additions = Some((first, self.additions.len()));
-                Stamp(last)
-            } else {
-                let stamp = (last + 1).max(epoch << STAMP_SHIFT);
-                let unsure = if self.is_sure { 0 } else { UNSURE };
-                words().for_each(|word| word.store(stamp | unsure, Ordering::Relaxed));
-                Stamp(stamp)
-            }
-        } else {
-            self.own_stamp.expect("the protocol has said which")
-        };
-        if table.holds_rows() {
-            for cell in table.cell_numbers(groups) {
-                let word = &payload[table.hold(cell)];
-                // Who locks a row before it asks has been told; but an optimistic one may have written blindly.
-                log.journal.wait_for(Hold(word.load(Ordering::Relaxed)));
-                word.store(self.hold.0, Ordering::Relaxed);
-            }
-        }
-        // Most protocols install in order, and each entry once.
-        let is_next = self.logged.last().is_none_or(|last| last.position < position);
-        let known = if is_next { None } else { self.logged.iter_mut().find(|logged| logged.position == position) };
-        match known {
-            Some(logged) => (logged.stamp, logged.additions) = (stamp, additions),
-            None => self.logged.push(Logged { position, stamp, additions }),
-        }
-    }
-
-    /// Whether the worker's log lets it go on where these groups of a record were written last. The protocol has said that it may.
-    #[inline(always)]
-    pub(crate) fn may_pass(&mut self, table: &TableCore<M>, record: Record<M>, groups: Groups) -> bool {
-        let Some(Logging { journal, .. }) = &mut self.log else { return true };
-        let payload = table.payload(record);
-        // Relaxed: stored before what the protocol let see.
-        table.cell_numbers(groups).into_iter().all(|cell| {
-            let hold = Hold(payload[table.hold(cell)].load(Ordering::Relaxed));
-            hold == Hold::NONE || journal.may_pass(hold)
-        })
-    }
-
-    /// What a write has added to the row, if that is how it is logged.
-    pub fn additions(&self, logged: &Logged) -> Option<&[Addition]> {
-        logged.additions.map(|(first, end)| &self.additions[first..end])
-    }
-
-    /// What was installed, if the engine logs.
-    pub fn logged(&self) -> &[Logged] {
-        &self.logged
     }
 
     /// Appends what a cell of this number, of the record that the entry at this position writes, holds now: for a protocol that installs
@@ -701,9 +501,6 @@ impl<M: Machine> WriteSet<M> {
         self.pending.clear();
         self.installed.clear();
         self.logged.clear();
-        self.additions.clear();
-        self.is_sure = false;
-        self.own_stamp = None;
     }
 }
 
@@ -734,81 +531,5 @@ fn sign<W: Atomic64>(installed: &mut Vec<Installed>, position: usize, cell: usiz
     match installed.iter_mut().find(|known| (known.position, known.cell) == (position, cell)) {
         Some(known) => known.over = over,
         None => installed.push(Installed { position, cell, over, base: None, omitted: false }),
-    }
-}
-
-/// The leaves that a transaction's scans and misses observed (Silo, section 4.6).
-#[derive(Debug)]
-pub struct NodeSet<M: Machine> {
-    leaves: Vec<(Leaf<M>, u64)>,
-}
-
-impl<M: Machine> Default for NodeSet<M> {
-    fn default() -> Self {
-        NodeSet { leaves: Vec::with_capacity(16) }
-    }
-}
-
-impl<M: Machine> NodeSet<M> {
-    /// Adds a leaf with the version that was observed. A leaf observed at two versions fails validation.
-    #[inline(always)]
-    pub fn add(&mut self, leaf: Leaf<M>, version: u64) {
-        self.leaves.push((leaf, version));
-    }
-
-    /// Carries the transaction's own insert over into what it observed before.
-    ///
-    /// # Errors
-    /// Somebody else changed the leaf between.
-    pub fn follow(&mut self, change: &Change<M>) -> Result<(), Abort> {
-        let mut observed = false;
-        for (leaf, version) in &mut self.leaves {
-            if *leaf == change.leaf {
-                if *version != change.before {
-                    return Err(Abort::new(AbortReason::Phantom));
-                }
-                *version = change.after;
-                observed = true;
-            }
-        }
-        if let (true, Some((leaf, version))) = (observed, change.split) {
-            self.leaves.push((leaf, version));
-        }
-        Ok(())
-    }
-
-    /// Checks that no observed leaf has changed its set of keys.
-    ///
-    /// # Errors
-    /// One has.
-    #[inline(always)]
-    pub fn validate(&self) -> Result<(), Abort> {
-        if self.leaves.iter().all(|&(leaf, version)| leaf.version() == version) {
-            Ok(())
-        } else {
-            Err(Abort::new(AbortReason::Phantom))
-        }
-    }
-
-    /// The leaves that were observed, some more than once, each with its version.
-    pub fn observed(&self) -> impl Iterator<Item = (Leaf<M>, u64)> + '_ {
-        self.leaves.iter().copied()
-    }
-
-    /// The leaves that were observed, some more than once.
-    pub fn leaves(&self) -> impl Iterator<Item = Leaf<M>> + '_ {
-        self.leaves.iter().map(|&(leaf, _)| leaf)
-    }
-
-    /// Whether no leaf was observed.
-    #[inline(always)]
-    pub fn is_empty(&self) -> bool {
-        self.leaves.is_empty()
-    }
-
-    /// Forgets all leaves; keeps the memory.
-    #[inline(always)]
-    pub(crate) fn clear(&mut self) {
-        self.leaves.clear();
     }
 }

@@ -1,0 +1,74 @@
+//! From addresses to positions in a list.
+
+use rustc_hash::FxHashMap;
+
+/// Up to this many entries a set is searched from end to end; above, by hashing.
+const LINEAR_MAX: usize = 16;
+
+/// From addresses, of records or of cells, to positions in a list of the owner's. One bit an address in a 64-bit Bloom filter
+/// answers most lookups of an address that is not there, without a look at the list.
+#[derive(Debug)]
+pub struct AddressMap {
+    filter: u64,
+    addresses: Vec<u64>,
+    hashed: FxHashMap<u64, u32>,
+}
+
+impl Default for AddressMap {
+    fn default() -> Self {
+        AddressMap { filter: 0, addresses: Vec::with_capacity(LINEAR_MAX), hashed: FxHashMap::default() }
+    }
+}
+
+impl AddressMap {
+    #[inline(always)]
+    fn bit(address: u64) -> u64 {
+        // The top 6 bits of a multiplicative hash (Knuth, TAOCP volume 3, section 6.4).
+        1 << (address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58)
+    }
+
+    /// The address's position, if it is there.
+    #[inline(always)]
+    pub fn find(&self, address: u64) -> Option<usize> {
+        if self.filter & Self::bit(address) == 0 { None } else { self.search(address) }
+    }
+
+    #[inline(never)]
+    fn search(&self, address: u64) -> Option<usize> {
+        if self.addresses.len() <= LINEAR_MAX {
+            self.addresses.iter().position(|&other| other == address)
+        } else {
+            self.hashed.get(&address).map(|&position| position as usize)
+        }
+    }
+
+    /// Appends an address that is not there yet; returns its position.
+    #[inline(always)]
+    pub fn push(&mut self, address: u64) -> usize {
+        let position = self.addresses.len();
+        self.filter |= Self::bit(address);
+        self.addresses.push(address);
+        if position >= LINEAR_MAX {
+            self.push_hashed(position);
+        }
+        position
+    }
+
+    #[cold]
+    fn push_hashed(&mut self, position: usize) {
+        let first = if position == LINEAR_MAX { 0 } else { position };
+        for position in first..=position {
+            self.hashed.insert(self.addresses[position], position as u32);
+        }
+    }
+
+    /// Forgets all addresses; keeps the memory.
+    #[inline(always)]
+    pub fn clear(&mut self) {
+        if self.addresses.len() > LINEAR_MAX {
+            self.hashed.clear();
+        }
+        self.filter = 0;
+        self.addresses.clear();
+    }
+}

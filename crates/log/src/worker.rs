@@ -1,0 +1,172 @@
+//! A worker's part of a log: what the engine's commits have to do with it.
+
+use std::sync::Arc;
+
+use contend_engine::journal::{Hold, Journal, Journals, Logged};
+use contend_engine::sets::{WriteKind, WriteSet};
+use contend_engine::{AbortReason, Groups, KeyWords};
+use contend_machine::Machine;
+
+use crate::commit::{CommitProtocol, Commits, Committer, LOADED_LSN};
+use crate::fault::Fault;
+use crate::format::{self, Change, Write};
+use crate::log::{Bound, Log};
+use crate::manifest::Tail;
+use crate::schema::Schema;
+
+/// A worker's part of a log.
+#[derive(Debug)]
+struct WorkerLog<M: Machine> {
+    log: Arc<Log>,
+    commits: Arc<Commits<M>>,
+    committer: Committer<M>,
+    worker: usize,
+    /// The epoch of the last commit.
+    epoch: u64,
+    /// What is known of the tables, by the engine's numbers.
+    tables: Vec<Bound>,
+}
+
+impl<M: Machine> WorkerLog<M> {
+    /// Learns of tables that were created since, if this is one.
+    #[inline]
+    fn learn(&mut self, table: u32) {
+        if self.tables.get(table as usize).is_none_or(Option::is_none) {
+            self.tables = self.log.tables();
+        }
+    }
+
+    fn table(&self, table: u32) -> (u32, &Schema) {
+        let (number, schema) = self.tables[table as usize].as_ref().expect("a table is bound before it is used");
+        (*number, schema)
+    }
+
+    fn flushes_itself(&self) -> bool {
+        self.log.config.commit != CommitProtocol::Epoch
+    }
+
+    /// Makes durable what the worker has committed.
+    fn flush(&mut self) {
+        if self.log.has(Fault::AcknowledgeBeforeFlush) {
+            self.committer.flushed();
+        }
+        match self.log.flush_worker(self.worker) {
+            Ok(()) => self.committer.flushed(),
+            // Who asks is told by the log.
+            Err(_) => self.commits.give_up(),
+        }
+        if let Some(durable) = self.committer.durable_lsn() {
+            self.log.note_durable_lsn(durable);
+        }
+    }
+}
+
+impl<M: Machine> Journal<M> for WorkerLog<M> {
+    fn committing(&mut self) -> Hold {
+        if self.flushes_itself() { self.committer.committing() } else { Hold::NONE }
+    }
+
+    fn committed(&mut self, epoch: u64, writes: &WriteSet<M>) {
+        self.epoch = epoch;
+        let has_written = !writes.logged().is_empty();
+        if has_written {
+            writes.entries().iter().for_each(|write| self.learn(write.table().id()));
+            // Where others can't see what is not durable nobody has to know the order.
+            let lsn = if self.log.tail() == Tail::InOrder { self.committer.lsn() } else { 0 };
+            self.log.append(self.worker, epoch, lsn, |bytes| {
+                format::put_count(lsn, writes.logged().len(), bytes);
+                let mut last = format::first_stamp(epoch);
+                for logged in writes.logged() {
+                    let &Logged { position, stamp, .. } = logged;
+                    let write = &writes.entries()[position];
+                    let (table, schema) = self.table(write.table().id());
+                    let change = match writes.additions(logged) {
+                        Some(additions) => Change::Add(additions),
+                        None if write.kind == WriteKind::Delete => Change::Delete,
+                        None => Change::Put(write.groups(), writes.image(position)),
+                    };
+                    let key = writes.key(position);
+                    last = format::put_write(Write { table, key, stamp, change }, schema, epoch, last, bytes);
+                }
+            });
+        }
+        if self.flushes_itself() && self.committer.appended(epoch, has_written) {
+            self.flush();
+        }
+    }
+
+    fn loaded(&mut self, epoch: u64, table: u32, key: &KeyWords, row: &[u64]) {
+        self.learn(table);
+        let (table, schema) = self.table(table);
+        let lsn = if self.log.tail() == Tail::InOrder { LOADED_LSN } else { 0 };
+        self.log.append(self.worker, epoch, lsn, |bytes| {
+            format::put_count(lsn, 1, bytes);
+            let stamp = format::first_stamp(epoch);
+            let change = Change::Put(Groups::ALL, row);
+            format::put_write(Write { table, key: *key, stamp, change }, schema, epoch, stamp, bytes);
+        });
+    }
+
+    fn may_pass(&mut self, hold: Hold) -> bool {
+        self.committer.may_pass(hold)
+    }
+
+    fn wait_for(&mut self, hold: Hold) {
+        let log = &self.log;
+        self.committer.wait_for(hold, |worker| log.flush_worker(worker).is_ok());
+    }
+
+    fn aborted(&mut self, reason: AbortReason) {
+        // Whoever is in the way may wait for what is held here.
+        if self.committer.holds_rows() && reason.is_conflict() && self.committer.has_unflushed() {
+            self.flush();
+        }
+    }
+
+    fn rest(&mut self) {
+        let has_loaded = || self.log.has_buffered(self.worker);
+        if self.flushes_itself() && (self.committer.has_unflushed() || has_loaded()) {
+            self.flush();
+        }
+    }
+
+    fn ticket(&self) -> u64 {
+        if self.flushes_itself() { self.committer.ticket() } else { self.epoch }
+    }
+
+    fn is_durable(&mut self, ticket: u64) -> bool {
+        if self.flushes_itself() { self.committer.is_durable(ticket) } else { self.log.durable() >= ticket }
+    }
+}
+
+/// What the engine asks for workers' logs.
+#[derive(Debug)]
+pub struct LogJournals<M: Machine> {
+    log: Arc<Log>,
+    commits: Arc<Commits<M>>,
+}
+
+impl<M: Machine> LogJournals<M> {
+    /// The logs of the workers of an engine.
+    pub fn new(log: &Arc<Log>) -> Arc<Self> {
+        let commits = Commits::new(log.config.commit, log.config.workers, log.durable_lsn(), log.config.fault);
+        Arc::new(LogJournals { log: Arc::clone(log), commits: Arc::new(commits) })
+    }
+}
+
+impl<M: Machine> Journals<M> for LogJournals<M> {
+    fn of_worker(&self, worker: usize) -> Box<dyn Journal<M>> {
+        Box::new(WorkerLog {
+            log: Arc::clone(&self.log),
+            commits: Arc::clone(&self.commits),
+            committer: Committer::new(&self.commits, worker),
+            worker,
+            epoch: 0,
+            tables: Vec::new(),
+        })
+    }
+
+    fn holds_rows(&self) -> bool {
+        self.commits.protocol().holds_rows()
+    }
+}
