@@ -17,7 +17,7 @@ use crate::uring::{Ring, Unsynced};
 
 /// A directory of files.
 pub trait Disk: Send + Sync + std::fmt::Debug {
-    /// Creates a file of zeros, of this many bytes, for which there is room then.
+    /// Creates a file of zeros, of this many bytes, for which there is room then, unless the files are in memory anyway.
     ///
     /// # Errors
     /// There is a file of this name, or no room for it.
@@ -177,8 +177,14 @@ impl Disk for Directory {
     fn create(&self, name: &str, bytes: u64) -> io::Result<Box<dyn DiskFile>> {
         let (file, opened) =
             self.open_to_write(OpenOptions::new().create_new(true).read(true).write(true), name, true)?;
-        // So that a log that goes on finds its disk full when it begins a file, and not in the midst.
-        rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, bytes.next_multiple_of(PAGE))?;
+        let bytes = bytes.next_multiple_of(PAGE);
+        if is_in_memory(&file)? {
+            // What is reserved there is cleared at once, for as long as it takes to write it.
+            file.set_len(bytes)?;
+        } else {
+            // So that a log that goes on finds its disk full when it begins a file, and not in the midst.
+            rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, bytes)?;
+        }
         Ok(opened)
     }
 
@@ -234,6 +240,13 @@ impl Disk for Directory {
     fn place(&self, name: &str) -> String {
         self.path.join(name).display().to_string()
     }
+}
+
+/// Whether the file system of this file has no disk.
+fn is_in_memory(file: &File) -> io::Result<bool> {
+    /// As `statfs(2)` names tmpfs.
+    const TMPFS: u32 = 0x0102_1994;
+    Ok(rustix::fs::fstatfs(file)?.f_type as u32 == TMPFS)
 }
 
 impl DiskFile for File {

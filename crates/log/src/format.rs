@@ -19,7 +19,7 @@
 //! of the key, and those of the row, or of each group. What was only added to ([`contend_engine::journal`]) has, in the place of the difference, by how many epochs its
 //! stamp is older than the block, and the rest of the stamp; and after the key how many words, and each one's number and what was added, as a difference to
 //! both sides. Numbers are in groups of seven bits, the lowest first (LEB128). Of words only the bytes up to the highest that is not 0
-//! are there, lowest first; before each two words is a byte that says how many these are ([`put_words`]).
+//! are there, lowest first; before each two words is a byte that says how many these are ([`Room::words`]).
 
 use contend_engine::journal::{Addition, STAMP_SHIFT, Stamp};
 use contend_engine::{Groups, KeyWords};
@@ -72,12 +72,57 @@ pub(crate) struct Write<'a> {
     pub(crate) change: Change<'a>,
 }
 
-fn put_number(mut number: u64, bytes: &mut Vec<u8>) {
-    while number >= 0x80 {
-        bytes.push(number as u8 | 0x80);
-        number >>= 7;
+/// Room behind what was written, which is made once for all that a write needs.
+struct Room<'a> {
+    bytes: &'a mut [u8],
+    used: usize,
+}
+
+/// The most bytes that a number has.
+const NUMBER_MAX: usize = 10;
+/// More than the bytes that a word has, those that say how many there are, and those that are written beyond its end.
+const WORD_MAX: usize = 9;
+
+impl Room<'_> {
+    #[inline(always)]
+    fn number(&mut self, mut number: u64) {
+        while number >= 0x80 {
+            self.bytes[self.used] = number as u8 | 0x80;
+            self.used += 1;
+            number >>= 7;
+        }
+        self.bytes[self.used] = number as u8;
+        self.used += 1;
     }
-    bytes.push(number as u8);
+
+    /// Words, without the bytes above the highest that is not 0. Before each two stands a byte: how many bytes the first has, and, in the upper
+    /// half, how many the second.
+    #[inline(always)]
+    fn words(&mut self, words: &[u64]) {
+        let (pairs, last) = words.as_chunks::<2>();
+        for &[first, second] in pairs {
+            let place = &mut self.bytes[self.used..self.used + 2 * WORD_MAX];
+            let (own, other) = (length_of(first), length_of(second));
+            place[0] = (own | other << 4) as u8;
+            // What is too much of a word is overwritten by what comes next, or cut off in the end.
+            place[1..9].copy_from_slice(&first.to_le_bytes());
+            place[1 + own..9 + own].copy_from_slice(&second.to_le_bytes());
+            self.used += 1 + own + other;
+        }
+        if let &[word] = last {
+            let place = &mut self.bytes[self.used..self.used + WORD_MAX];
+            let own = length_of(word);
+            place[0] = own as u8;
+            place[1..9].copy_from_slice(&word.to_le_bytes());
+            self.used += 1 + own;
+        }
+    }
+}
+
+/// The bytes of a word up to the highest that is not 0.
+#[inline(always)]
+fn length_of(word: u64) -> usize {
+    8 - word.leading_zeros() as usize / 8
 }
 
 /// No stamp is larger: they have their epochs above them.
@@ -97,10 +142,23 @@ fn unzigzag(number: u64) -> u64 {
 
 /// Appends how many writes a transaction has, and before that its LSN, if it has one.
 pub(crate) fn put_count(lsn: u64, count: usize, bytes: &mut Vec<u8>) {
-    if lsn > 0 {
-        put_number(lsn, bytes);
-    }
-    put_number(count as u64, bytes);
+    append(2 * NUMBER_MAX, bytes, |room| {
+        if lsn > 0 {
+            room.number(lsn);
+        }
+        room.number(count as u64);
+    });
+}
+
+/// Appends so many bytes at the most.
+#[inline(always)]
+fn append(most: usize, bytes: &mut Vec<u8>, put: impl FnOnce(&mut Room<'_>)) {
+    let start = bytes.len();
+    bytes.resize(start + most, 0);
+    let mut room = Room { bytes: &mut bytes[start..], used: 0 };
+    put(&mut room);
+    let used = room.used;
+    bytes.truncate(start + used);
 }
 
 /// What the first stamp of a transaction of this epoch is compared with.
@@ -117,52 +175,35 @@ pub(crate) fn put_write(write: Write<'_>, schema: &Schema, epoch: u64, last: Sta
         Change::Put(groups, _) if schema.is_whole(groups) => Kind::Whole,
         Change::Put(..) => Kind::Part,
     };
-    put_number(u64::from(write.table) << 2 | kind as u64, bytes);
-    if kind == Kind::Added {
-        // It may be far from all others of the transaction.
-        put_number(zigzag(epoch.wrapping_sub(write.stamp.epoch())), bytes);
-        put_number(write.stamp.0 & STAMP_MASK, bytes);
-    } else {
-        put_number(zigzag(write.stamp.0.wrapping_sub(last.0)), bytes);
-    }
-    if let (Kind::Part, Change::Put(groups, _)) = (kind, write.change) {
-        put_number(groups.into_iter().fold(0, |bits, group| bits | 1 << group), bytes);
-    }
-    put_words(&write.key[..schema.key_words], bytes);
-    match write.change {
-        Change::Delete => {}
-        Change::Put(_, row) if kind == Kind::Whole => put_words(&row[..schema.row_words], bytes),
-        Change::Put(groups, row) => schema.words(groups).for_each(|words| put_words(&row[words], bytes)),
-        Change::Add(additions) => {
-            put_number(additions.len() as u64, bytes);
-            for addition in additions {
-                put_number(u64::from(addition.word), bytes);
-                put_number(zigzag(addition.by), bytes);
-            }
-            return last;
+    let additions = if let Change::Add(additions) = write.change { additions } else { &[] };
+    let most = 5 * NUMBER_MAX + WORD_MAX * (schema.key_words + schema.row_words) + 2 * NUMBER_MAX * additions.len();
+    append(most, bytes, |room| {
+        room.number(u64::from(write.table) << 2 | kind as u64);
+        if kind == Kind::Added {
+            // It may be far from all others of the transaction.
+            room.number(zigzag(epoch.wrapping_sub(write.stamp.epoch())));
+            room.number(write.stamp.0 & STAMP_MASK);
+        } else {
+            room.number(zigzag(write.stamp.0.wrapping_sub(last.0)));
         }
-    }
-    write.stamp
-}
-
-/// Appends words, without the bytes above the highest that is not 0. Before each two stands a byte: how many bytes the first has, and, in the upper
-/// half, how many the second.
-#[inline]
-fn put_words(words: &[u64], bytes: &mut Vec<u8>) {
-    let start = bytes.len();
-    // What is too much of a word is overwritten by the next, or cut off in the end.
-    bytes.resize(start + 9 * words.len() + 8, 0);
-    let (room, mut end) = (&mut bytes[start..], 0);
-    for pair in words.chunks(2) {
-        let (first, second) = (pair[0], pair.get(1).copied().unwrap_or(0));
-        let [own, other] = [first, second].map(|word| 8 - word.leading_zeros() as usize / 8);
-        let place = &mut room[end..end + 17];
-        place[0] = (own | other << 4) as u8;
-        place[1..9].copy_from_slice(&first.to_le_bytes());
-        place[1 + own..9 + own].copy_from_slice(&second.to_le_bytes());
-        end += 1 + own + other;
-    }
-    bytes.truncate(start + end);
+        if let (Kind::Part, Change::Put(groups, _)) = (kind, write.change) {
+            room.number(groups.into_iter().fold(0, |bits, group| bits | 1 << group));
+        }
+        room.words(&write.key[..schema.key_words]);
+        match write.change {
+            Change::Delete => {}
+            Change::Put(_, row) if kind == Kind::Whole => room.words(&row[..schema.row_words]),
+            Change::Put(groups, row) => schema.words(groups).for_each(|words| room.words(&row[words])),
+            Change::Add(_) => {
+                room.number(additions.len() as u64);
+                for addition in additions {
+                    room.number(u64::from(addition.word));
+                    room.number(zigzag(addition.by));
+                }
+            }
+        }
+    });
+    if kind == Kind::Added { last } else { write.stamp }
 }
 
 /// Bytes that are read from the front.
@@ -186,7 +227,7 @@ impl Reader<'_> {
         Err("a number is too long")
     }
 
-    /// Fills these words, as [`put_words`] puts them.
+    /// Fills these words, as [`Room::words`] puts them.
     #[inline]
     fn words(&mut self, words: &mut [u64]) -> Result<(), &'static str> {
         for pair in words.chunks_mut(2) {

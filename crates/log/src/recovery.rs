@@ -250,7 +250,9 @@ pub(crate) fn durable_lsn(disk: &dyn Disk, contents: &Contents) -> Result<u64, L
         for_each_block(disk, &contents.tables, segment, |block| {
             known = known.max(block.durable);
             let note = |lsn| {
-                numbers.push(lsn);
+                if lsn >= known {
+                    numbers.push(lsn);
+                }
                 false
             };
             format::read_body(block, &contents.tables, note, |_| ())
