@@ -360,7 +360,11 @@ fn leads_to<M: Machine>(cell: Cell<M>, copy: Cell<M>) -> bool {
 pub(super) fn keep<M: Machine>(own: Cell<M>) -> bool {
     M::step("keep version");
     let put_between = |cell: Cell<M>| {
-        if !leads_to(cell, own) {
+        // If nothing is younger but the newest version, no copy has to be looked at: they are far away.
+        // Relaxed, all: the cell is claimed, and has not had it taken out.
+        let is_last = older_than(cell).load(Ordering::Relaxed) == own.value()
+            && end_of(own, Ordering::Relaxed) == stamp_of(cell.word().load(Ordering::Relaxed));
+        if !is_last && !leads_to(cell, own) {
             // Nor may anybody find it again: it may end too late ([`end_at`]).
             // Release: as in `Older::release`.
             claim_of(own).store(NOBODY, Ordering::Release);
@@ -372,7 +376,7 @@ pub(super) fn keep<M: Machine>(own: Cell<M>) -> bool {
             // Relaxed: who has claimed the cell changes the links, if the copy is what it was.
             let beyond = link.load(Ordering::Relaxed);
             match Link::of(beyond) {
-                Link::Copy(copy) => match Older::find(copy, cell, before) {
+                Link::Copy(copy) if !is_last => match Older::find(copy, cell, before) {
                     Some(older) if stamp_of(older.word) > begin => (from, before) = (Some(older), stamp_of(older.word)),
                     _ => break (link, beyond),
                 },

@@ -19,6 +19,8 @@
 //! their timestamps lies between its begin and its end. Such a version goes to a chain of its own when it is replaced, as a rule, where they find
 //! it whatever becomes of the others (`versions::chain`); what was replaced before it was known that they run for long follows when that is known, and
 //! an interval later nothing else is left. So of a record that nobody needs an old version of nothing is touched.
+//! One of them that is not needed any more waits for some looks, as a rule until all have ended who ran then: its record is far away, and need not
+//! be touched then.
 //! Of each record at most `versions.max` versions are kept for them, the youngest. Who needs another finds it gone, aborts
 //! (`version_collected`), and begins anew with a fresh timestamp; so does, now and then, who needs a version of a worker that was not there in time to
 //! keep it.
@@ -93,6 +95,8 @@ const NO_STAMP: u64 = u64::MAX;
 const PATIENCE: u64 = 3;
 /// Of the versions that are kept a worker looks at so many when it looks at all, besides two for each that it has begun to keep.
 const LOOK_AGAIN_AT: usize = 64;
+/// Those that are not needed any more stay for so many looks.
+const SPARED_MAX: u32 = 2;
 /// Of those that are needed still it looks at one in so many more closely.
 const TOUCH_EVERY: usize = 16;
 
@@ -184,6 +188,8 @@ struct Kept<M: Machine> {
     begin: u64,
     /// Whether it is in the chain of what is kept, as far as it has to be.
     is_safe: bool,
+    /// How often it was not needed any more when it was looked at.
+    spared: u32,
     version: Replacement<M>,
 }
 
@@ -240,7 +246,7 @@ impl<M: Machine> Replaced<M> {
         chain::note_birth(cell);
         let is_kept = !self.sweep.needed.is_empty() && self.sweep.keeps(chain::begin_of(copy), stamp);
         chain::put(copy, cell, stamp, left, is_kept);
-        if is_kept {
+        if is_kept && self.sweep.may_be_crowded(chain::begin_of(copy)) {
             self.sweep.prune_cell(cell);
         }
         is_kept
@@ -510,11 +516,17 @@ impl<M: Machine> Collector<M> {
             if sweep.cursor >= sweep.kept.len() {
                 (sweep.cursor, sweep.passes) = (0, sweep.passes + 1);
             }
-            let Kept { begin, is_safe, version: again } = &sweep.kept[sweep.cursor];
+            let Kept { begin, is_safe, spared, version: again } = &sweep.kept[sweep.cursor];
             let is_old = again.end <= oldest;
             let is_needed = !is_old && (again.end > sweep.settled || sweep.keeps(*begin, again.end));
             if is_needed && *is_safe && (sweep.cursor + sweep.passes) % TOUCH_EVERY != 0 {
                 // It is far away; only now and then it is looked whether another has taken it out, as one too many.
+                sweep.cursor += 1;
+                continue;
+            }
+            if !is_needed && !is_old && *spared < SPARED_MAX {
+                // If those who were there have ended soon as well, its record need not be touched: that may be far away.
+                sweep.kept[sweep.cursor].spared += 1;
                 sweep.cursor += 1;
                 continue;
             }
@@ -660,6 +672,12 @@ impl<M: Machine> Sweep<M> {
         self.max > 0 && self.is_needed(begin, end) || self.is_protected(begin, end)
     }
 
+    /// Whether there may be versions of a cell, older than this one, that somebody needs: as a rule nobody does, and their lines are far away.
+    #[inline(always)]
+    fn may_be_crowded(&self, begin: u64) -> bool {
+        self.needed.first().is_some_and(|oldest| *oldest < begin)
+    }
+
     /// Says of versions of a cell, between which times they were the newest, from the younger to the older, which are to be kept.
     fn wants(&self) -> impl FnMut(u64, u64) -> bool {
         let mut kept = 0;
@@ -711,7 +729,7 @@ impl<M: Machine> Replacement<M> {
 
     fn keep(self) -> Kept<M> {
         let begin = self.cells().map(chain::begin_of).min().unwrap_or(0);
-        Kept { begin, is_safe: false, version: self }
+        Kept { begin, is_safe: false, spared: 0, version: self }
     }
 
     /// Puts those of its cells into the chain of what is kept that are needed; `false` if another works there.
@@ -719,7 +737,9 @@ impl<M: Machine> Replacement<M> {
         let kept = self.cells().filter(|copy| chain::is_linked(*copy) && sweep.keeps(chain::begin_of(*copy), self.end));
         let is_kept = |copy| {
             let is_safe = chain::keep(copy);
-            sweep.prune(copy);
+            if sweep.may_be_crowded(chain::begin_of(copy)) {
+                sweep.prune(copy);
+            }
             is_safe
         };
         // All of them, whatever becomes of the first.
