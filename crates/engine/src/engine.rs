@@ -598,10 +598,11 @@ impl<P: Control<M>, M: Machine> Worker<P, M> {
 
     #[inline(always)]
     fn take_replaced(&mut self) {
-        for (version, epoch) in self.cx.replaced.drain(..) {
+        for &(version, epoch) in &self.cx.replaced {
             let (record, table) = (version.record, version.table().id());
             self.garbage.versions.push_back(Corpse { record, table, key: KeyWords::default(), epoch });
         }
+        self.cx.replaced.clear();
     }
 
     /// Queues the tombstones that this transaction has made: what it deleted, and placeholders that got no row.

@@ -330,18 +330,16 @@ impl<M: Machine> Context<M> {
         match columns.words() {
             // All of it, with the signatures, whatever was asked for.
             _ if table.records_history() => M::copy_out(payload, &mut self.scratch[..payload.len()]),
-            Some(spans) => self.copy_spans(payload, spans.iter().copied()),
+            Some(spans) => spans.iter().for_each(|span| self.copy_span(payload, *span)),
             None if table.is_whole(columns.groups()) => M::copy_out(payload, &mut self.scratch[..payload.len()]),
-            None => self.copy_spans(payload, table.spans(columns.groups())),
+            None => table.spans(columns.groups()).for_each(|span| self.copy_span(payload, span)),
         }
         M::enter(phase);
     }
 
     #[inline(always)]
-    fn copy_spans(&mut self, payload: &[M::U64], spans: impl Iterator<Item = Span>) {
-        for span in spans {
-            M::copy_out(&payload[span.words()], &mut self.scratch[span.words()]);
-        }
+    fn copy_span(&mut self, payload: &[M::U64], span: Span) {
+        M::copy_out(&payload[span.words()], &mut self.scratch[span.words()]);
     }
 
     #[cold]

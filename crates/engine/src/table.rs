@@ -341,7 +341,7 @@ impl<M: Machine> TableCore<M> {
         match columns.words() {
             None if self.is_whole(columns.groups()) => Self::prefetch_words(first, WORDS_PER_LINE..words),
             None => self.spans(columns.groups()).for_each(ask),
-            Some(spans) => spans.iter().copied().for_each(ask),
+            Some(spans) => spans.iter().for_each(|span| ask(*span)),
         }
     }
 

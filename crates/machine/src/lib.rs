@@ -155,25 +155,22 @@ pub trait Machine: Copy + std::fmt::Debug + Send + Sync + 'static {
     /// whether the copy is one state. Copies `to.len()` words.
     #[inline(always)]
     fn copy_out(from: &[Self::U64], to: &mut [u64]) {
-        if let ([from], [to]) = (from, &mut *to) {
-            // Rows of one word are common, and a loop around one word costs a twelfth of such a transaction.
-            // Relaxed: as below.
-            *to = from.load(Ordering::Relaxed);
-            return;
-        }
-        for (to, from) in to.iter_mut().zip(from) {
+        // Not zipped: that is no call only where crates are optimised together.
+        let from = &from[..to.len()];
+        for (word, to) in to.iter_mut().enumerate() {
             // Relaxed: the protocol orders the payload, by the word it checks before and after (0.2 of a seqlock: an
             // Acquire fence between the last payload load and the second load of the version word).
-            *to = from.load(Ordering::Relaxed);
+            *to = from[word].load(Ordering::Relaxed);
         }
     }
 
     /// Copies a payload into shared memory, word by word, relaxed. The caller holds the record's lock.
     #[inline(always)]
     fn copy_in(to: &[Self::U64], from: &[u64]) {
-        for (to, from) in to.iter().zip(from) {
+        let to = &to[..from.len()];
+        for (word, from) in from.iter().enumerate() {
             // Relaxed: published by the Release store that unlocks the record.
-            to.store(*from, Ordering::Relaxed);
+            to[word].store(*from, Ordering::Relaxed);
         }
     }
 

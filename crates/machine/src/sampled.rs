@@ -51,21 +51,27 @@ impl SampledThread {
     }
 }
 
+/// Something of the calling thread's. `LocalKey::with` is not marked to be inlined, and would be a call.
+#[inline(always)]
+fn with_this<R>(act: impl FnOnce(&ThreadPhase) -> R) -> R {
+    THIS.try_with(act).expect("what has no destructor is there as long as the thread")
+}
+
 #[inline(always)]
 pub(crate) fn enter(phase: Phase) {
     // Relaxed: read by whoever samples, at any time.
-    THIS.with(|this| this.now.store(phase.number() as u8, Ordering::Relaxed));
+    with_this(|this| this.now.store(phase.number() as u8, Ordering::Relaxed));
 }
 
 #[inline(always)]
 pub(crate) fn phase() -> Phase {
     // Relaxed: written by this thread only.
-    THIS.with(|this| Phase::from_byte(this.now.load(Ordering::Relaxed)))
+    with_this(|this| Phase::from_byte(this.now.load(Ordering::Relaxed)))
 }
 
 #[inline(always)]
 pub(crate) fn take_times(into: &mut PhaseTimes) {
-    THIS.with(|this| {
+    with_this(|this| {
         // Relaxed: as in `sample`.
         if this.sampled.load(Ordering::Relaxed) != 0 {
             this.sampled.store(0, Ordering::Relaxed);

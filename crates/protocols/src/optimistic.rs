@@ -219,7 +219,7 @@ impl<M: Machine> Footprint<M> {
     pub(crate) fn unlock_all(&mut self) {
         M::step("unlock");
         // A record's first cell last, as in `install_all`.
-        for cell in self.locked.drain(..).rev() {
+        while let Some(cell) = self.locked.pop() {
             let word = cell.word();
             // Relaxed: nobody else changes the word of a locked cell. Release: as any unlock.
             word.store(word.load(Ordering::Relaxed) & !LOCKED, Ordering::Release);

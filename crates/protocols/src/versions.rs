@@ -119,6 +119,7 @@ fn deleted_in<'a, M: Machine>(cell: Cell<M>) -> &'a M::U64 {
     unsafe { cell.meta(4) }
 }
 
+#[inline(always)]
 fn cell_of<M: Machine>(at: At<'_, M>, number: usize) -> Cell<M> {
     if at.table.cell_count() == 1 {
         return at.record.first_cell();
@@ -180,6 +181,7 @@ impl View {
 
 /// Reads a row as it is at a timestamp. `mark` is called with a cell before it is known that the newest version is the one, and `waits` says
 /// whether who made this claim has to be waited for. `seen` gets the versions that were read, where there was one.
+#[expect(clippy::redundant_closure, reason = "calls by references to closures are not inlined")]
 #[inline(always)]
 pub(crate) fn read<M: Machine>(
     cx: &mut Context<M>,
@@ -195,12 +197,14 @@ pub(crate) fn read<M: Machine>(
     let mut all = 0;
     for number in at.table.cell_numbers(columns.groups()) {
         let copy = |at: At<'_, M>| if single { cx.copy_row(at, columns) } else { cx.copy_cell(at, number) };
-        all |= read_cell(at, number, view, &mark, &waits, copy, &mut seen)?;
+        let (mark, waits) = (|cell: Cell<M>| mark(cell), |claim| waits(claim));
+        all |= read_cell(at, number, view, mark, waits, copy, |version| seen(version))?;
     }
     Ok(flags::found(all))
 }
 
 /// Has the version of a cell copied that is there at a timestamp; its word.
+#[expect(clippy::redundant_closure, reason = "calls by references to closures are not inlined")]
 #[inline(always)]
 fn read_cell<M: Machine>(
     at: At<'_, M>,
@@ -215,7 +219,7 @@ fn read_cell<M: Machine>(
     let mut spin = Spin::<M>::new();
     loop {
         // Before the mark: who waits must not make those abort for whom it waits, nor those who come between.
-        settle(cell, &waits, &mut spin)?;
+        settle(cell, |claim| waits(claim), &mut spin)?;
         // Acquire: pairs with the Release of `install_all`; row and copies are at least as new as the word.
         let word = cell.word().load(Ordering::Acquire);
         if stamp_of(word) > view.stamp && word & UNLINKED == 0 {

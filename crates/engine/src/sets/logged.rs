@@ -94,12 +94,18 @@ impl<M: Machine> WriteSet<M> {
         let stamp = if table.counts_writes() {
             let epoch = if known.is_sure { known.epoch } else { log.epoch() };
             let is_new = entry.fresh && entry.kind == WriteKind::Insert;
-            let words = || table.own_groups(groups).into_iter().map(|group| &payload[table.stamp(group)]);
-            // Relaxed, here and below: the cells are held exclusively.
-            let stamps = || words().map(|word| word.load(Ordering::Relaxed));
-            let last = stamps().map(|stamp| stamp & !UNSURE).max().filter(|_| !is_new).unwrap_or(0);
+            let own = table.own_groups(groups);
+            let (mut last, mut least, mut unsure) = (0, u64::MAX, false);
+            for group in own {
+                // Relaxed, here and below: the cells are held exclusively.
+                let stamp = payload[table.stamp(group)].load(Ordering::Relaxed);
+                (last, least, unsure) = (last.max(stamp & !UNSURE), least.min(stamp), unsure | (stamp & UNSURE != 0));
+            }
             // What was there when the log was opened has no stamp: it is not known which one it had.
-            let is_logged = last > 0 && stamps().all(|stamp| stamp == last);
+            let is_logged = !is_new && !unsure && last > 0 && least == last;
+            if is_new {
+                last = 0;
+            }
             if log.adds && known.is_sure && entry.is_sum && is_logged {
                 let first = known.additions.len();
                 let start = entry.start + entry.key_words as usize;
@@ -115,7 +121,9 @@ impl<M: Machine> WriteSet<M> {
             } else {
                 let stamp = (last + 1).max(epoch << STAMP_SHIFT);
                 let unsure = if known.is_sure { 0 } else { UNSURE };
-                words().for_each(|word| word.store(stamp | unsure, Ordering::Relaxed));
+                for group in own {
+                    payload[table.stamp(group)].store(stamp | unsure, Ordering::Relaxed);
+                }
                 Stamp(stamp)
             }
         } else {

@@ -163,16 +163,17 @@ impl<M: Machine, K: Key> HashIndex<M, K> {
         for (chunk, batch) in keys.chunks(BATCH).enumerate() {
             // Relaxed: only a hint; `search` reads it again.
             let extent = Extent(self.extent.load(Ordering::Relaxed));
-            for (hash, key) in hashes.iter_mut().zip(batch) {
-                *hash = key.hash();
-                let (segment, index) = self.segment(*hash, extent);
+            for (position, key) in batch.iter().enumerate() {
+                let hash = key.hash();
+                hashes[position] = hash;
+                let (segment, index) = self.segment(hash, extent);
                 let head = self.segments[segment].bucket_hint(index, Shape::<K>::WORDS);
                 for line in 0..Shape::<K>::LINES {
                     M::prefetch(head.wrapping_add(line * crate::pool::LINE));
                 }
             }
-            for (position, (key, hash)) in batch.iter().zip(hashes).enumerate() {
-                let (place, value) = self.search(hash, &key.to_words());
+            for (position, key) in batch.iter().enumerate() {
+                let (place, value) = self.search(hashes[position], &key.to_words());
                 found(chunk * BATCH + position, place.lookup(value));
             }
         }

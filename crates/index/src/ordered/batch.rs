@@ -64,17 +64,25 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
         });
         let descents = &mut descents[..keys.len()];
         for level in (0..height).rev() {
-            for descent in descents.iter_mut().filter(|descent| !descent.lost) {
-                descent.search(self.inner(descent.next), |rank| rank.min(I - 1));
+            // Not filtered: that would be a call each, as crates are not optimised together.
+            for descent in descents.iter_mut() {
+                if !descent.lost {
+                    descent.search(self.inner(descent.next), |rank| rank.min(I - 1));
+                }
             }
-            for descent in descents.iter_mut().filter(|descent| !descent.lost) {
-                self.step(descent, level == 0);
+            for descent in descents.iter_mut() {
+                if !descent.lost {
+                    self.step(descent, level == 0);
+                }
             }
         }
-        for descent in descents.iter_mut().filter(|descent| !descent.lost) {
-            descent.search(self.leaf(descent.next), |rank| rank.saturating_sub(1).min(L - 1));
+        for descent in descents.iter_mut() {
+            if !descent.lost {
+                descent.search(self.leaf(descent.next), |rank| rank.saturating_sub(1).min(L - 1));
+            }
         }
-        for (i, (descent, key)) in descents.iter().zip(keys).enumerate() {
+        for (i, key) in keys.iter().enumerate() {
+            let descent = &descents[i];
             if !descent.lost {
                 let leaf = self.leaf(descent.next);
                 let value = leaf.value_at_rank(&descent.key, descent.rank.min(L));

@@ -180,6 +180,7 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
 }
 
 /// The key before `key`, which is not the smallest.
+#[inline]
 fn before<K: Key>(mut key: KeyWords) -> KeyWords {
     for word in key[..K::WORDS].iter_mut().rev() {
         let borrow = *word == 0;

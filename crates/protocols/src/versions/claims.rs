@@ -125,10 +125,11 @@ impl<M: Machine> Claims<M> {
     /// Gives up all claims but the first so many.
     #[inline(always)]
     fn truncate(&mut self, len: usize) {
-        for cell in self.cells.drain(len..) {
+        for cell in &self.cells[len..] {
             // Release: pairs with the exchange of the next claim.
-            claim_of(cell).store(NOBODY, Ordering::Release);
+            claim_of(*cell).store(NOBODY, Ordering::Release);
         }
+        self.cells.truncate(len);
     }
 
     /// The cells that are claimed.
@@ -201,7 +202,10 @@ impl<M: Machine> Claims<M> {
         M::step("copy versions");
         let began = collector.all_began_before(&self.replaced, stamp);
         // Of a commit that failed after it had copied; nobody has seen them.
-        self.copies.drain(..).for_each(|(_, copy)| cx.reuse_version(copy));
+        for &(_, copy) in &self.copies {
+            cx.reuse_version(copy);
+        }
+        self.copies.clear();
         for position in 0..cx.writes.len() {
             let write = &cx.writes.entries()[position];
             // What never had a row is as absent as a chain that ends; but a history wants to know who deleted the key before.
@@ -230,14 +234,15 @@ impl<M: Machine> Claims<M> {
         M::step("install");
         // Not before the epoch in which anybody begins who could still miss what is deleted here: it is loaded under the claims.
         let epoch = cx.current_epoch();
-        let mut copies = self.copies.drain(..).peekable();
+        let mut next = 0;
         for position in 0..cx.writes.len() {
             let kind = cx.writes.entries()[position].kind;
             if kind == WriteKind::Nothing {
                 continue;
             }
             let write = &cx.writes.entries()[position];
-            if let Some((_, copy)) = copies.next_if(|(of, _)| *of == position) {
+            if let Some((_, copy)) = self.copies.get(next).copied().filter(|(of, _)| *of == position) {
+                next += 1;
                 let (mut copied, mut is_kept) = (Groups::NONE, false);
                 for ((number, cell), copy) in
                     write.cell_numbers().into_iter().zip(write.cells()).zip(copy.cells(write.groups()))
@@ -293,7 +298,7 @@ impl<M: Machine> Claims<M> {
                 cell.word().store(stamp << STAMP_SHIFT | flags, Ordering::Release);
             }
         }
-        drop(copies);
+        self.copies.clear();
         self.release();
     }
 }

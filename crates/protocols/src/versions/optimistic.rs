@@ -189,6 +189,7 @@ impl<M: Machine> Optimistic<M> {
     }
 
     /// Claims the cells of these numbers of the write at this position. `waits` says whether who has claimed one before is to be waited for.
+    #[expect(clippy::redundant_closure, reason = "calls by references to closures are not inlined")]
     #[inline(always)]
     pub(crate) fn claim<F: Faults>(
         &mut self,
@@ -198,7 +199,7 @@ impl<M: Machine> Optimistic<M> {
         waits: impl Fn(u64) -> bool,
     ) -> Result<(), Abort> {
         for (number, cell) in numbers.into_iter().zip(write.table().cells(write.record, numbers)) {
-            let word = self.claims.claim(cell, self.own, WAITS_MAX, &waits)?;
+            let word = self.claims.claim(cell, self.own, WAITS_MAX, |claim| waits(claim))?;
             if word & UNLINKED != 0 || write.needs_row() && word & ABSENT != 0 {
                 return Err(Abort::new(AbortReason::RecordGone));
             }
@@ -240,10 +241,12 @@ impl<M: Machine> Optimistic<M> {
     /// come late; none, if no updates may.
     #[inline(always)]
     pub(crate) fn install(&mut self, cx: &mut Context<M>, late: Option<impl Fn(&Write<M>) -> Groups>) {
-        for Omitted { position, number, before, over } in self.omitted.drain(..) {
-            M::step("omit");
-            chain::shorten(&before, self.own);
-            cx.writes.omit(position, number, over);
+        if !self.omitted.is_empty() {
+            for Omitted { position, number, before, over } in self.omitted.drain(..) {
+                M::step("omit");
+                chain::shorten(&before, self.own);
+                cx.writes.omit(position, number, over);
+            }
         }
         if self.options.nwr || late.is_some() {
             for write in cx.writes.entries().iter().filter(|write| write.kind != WriteKind::Nothing) {
