@@ -21,6 +21,8 @@
 //! both sides. Numbers are in groups of seven bits, the lowest first (LEB128). Of words only the bytes up to the highest that is not 0
 //! are there, lowest first; before each two words is a byte that says how many these are ([`Room::words`]).
 
+use std::mem::MaybeUninit;
+
 use contend_engine::journal::{Addition, STAMP_SHIFT, Stamp};
 use contend_engine::{Groups, KeyWords};
 use xxhash_rust::xxh3::xxh3_64;
@@ -72,9 +74,10 @@ pub(crate) struct Write<'a> {
     pub(crate) change: Change<'a>,
 }
 
-/// Room behind what was written, which is made once for all that a write needs.
+/// Room behind what was written, which is made once for all that a write needs. It is not cleared: that took as long as what is put into it.
 struct Room<'a> {
-    bytes: &'a mut [u8],
+    bytes: &'a mut [MaybeUninit<u8>],
+    /// All before this were written.
     used: usize,
 }
 
@@ -85,14 +88,27 @@ const WORD_MAX: usize = 9;
 
 impl Room<'_> {
     #[inline(always)]
+    fn byte(&mut self, byte: u8) {
+        self.bytes[self.used].write(byte);
+        self.used += 1;
+    }
+
+    /// Puts the first so many bytes of a word. What is too much is overwritten by what comes next, or cut off in the end.
+    #[inline(always)]
+    fn word(&mut self, word: u64, length: usize) {
+        let place = &mut self.bytes[self.used..self.used + 8];
+        // SAFETY: there are as many bytes, and any will do.
+        unsafe { place.as_mut_ptr().cast::<[u8; 8]>().write(word.to_le_bytes()) };
+        self.used += length;
+    }
+
+    #[inline(always)]
     fn number(&mut self, mut number: u64) {
         while number >= 0x80 {
-            self.bytes[self.used] = number as u8 | 0x80;
-            self.used += 1;
+            self.byte(number as u8 | 0x80);
             number >>= 7;
         }
-        self.bytes[self.used] = number as u8;
-        self.used += 1;
+        self.byte(number as u8);
     }
 
     /// Words, without the bytes above the highest that is not 0. Before each two stands a byte: how many bytes the first has, and, in the upper
@@ -101,20 +117,15 @@ impl Room<'_> {
     fn words(&mut self, words: &[u64]) {
         let (pairs, last) = words.as_chunks::<2>();
         for &[first, second] in pairs {
-            let place = &mut self.bytes[self.used..self.used + 2 * WORD_MAX];
             let (own, other) = (length_of(first), length_of(second));
-            place[0] = (own | other << 4) as u8;
-            // What is too much of a word is overwritten by what comes next, or cut off in the end.
-            place[1..9].copy_from_slice(&first.to_le_bytes());
-            place[1 + own..9 + own].copy_from_slice(&second.to_le_bytes());
-            self.used += 1 + own + other;
+            self.byte((own | other << 4) as u8);
+            self.word(first, own);
+            self.word(second, other);
         }
         if let &[word] = last {
-            let place = &mut self.bytes[self.used..self.used + WORD_MAX];
             let own = length_of(word);
-            place[0] = own as u8;
-            place[1..9].copy_from_slice(&word.to_le_bytes());
-            self.used += 1 + own;
+            self.byte(own as u8);
+            self.word(word, own);
         }
     }
 }
@@ -153,12 +164,12 @@ pub(crate) fn put_count(lsn: u64, count: usize, bytes: &mut Vec<u8>) {
 /// Appends so many bytes at the most.
 #[inline(always)]
 fn append(most: usize, bytes: &mut Vec<u8>, put: impl FnOnce(&mut Room<'_>)) {
-    let start = bytes.len();
-    bytes.resize(start + most, 0);
-    let mut room = Room { bytes: &mut bytes[start..], used: 0 };
+    bytes.reserve(most);
+    let mut room = Room { bytes: &mut bytes.spare_capacity_mut()[..most], used: 0 };
     put(&mut room);
     let used = room.used;
-    bytes.truncate(start + used);
+    // SAFETY: so many were written, and there is room for them.
+    unsafe { bytes.set_len(bytes.len() + used) };
 }
 
 /// What the first stamp of a transaction of this epoch is compared with.
