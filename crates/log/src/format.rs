@@ -74,7 +74,7 @@ pub(crate) struct Write<'a> {
     pub(crate) change: Change<'a>,
 }
 
-/// Room behind what was written, which is made once for all that a write needs. It is not cleared: that took as long as what is put into it.
+/// Room behind what was written, which is made once for all that a write needs, and is not cleared before it is filled.
 struct Room<'a> {
     bytes: &'a mut [MaybeUninit<u8>],
     /// All before this were written.
@@ -97,7 +97,7 @@ impl Room<'_> {
     #[inline(always)]
     fn word(&mut self, word: u64, length: usize) {
         let place = &mut self.bytes[self.used..self.used + 8];
-        // SAFETY: there are as many bytes, and any will do.
+        // SAFETY: the place has eight bytes, which need no alignment.
         unsafe { place.as_mut_ptr().cast::<[u8; 8]>().write(word.to_le_bytes()) };
         self.used += length;
     }
@@ -168,7 +168,7 @@ fn append(most: usize, bytes: &mut Vec<u8>, put: impl FnOnce(&mut Room<'_>)) {
     let mut room = Room { bytes: &mut bytes.spare_capacity_mut()[..most], used: 0 };
     put(&mut room);
     let used = room.used;
-    // SAFETY: so many were written, and there is room for them.
+    // SAFETY: so many behind the old length were written ([`Room::used`]), in the capacity that was reserved.
     unsafe { bytes.set_len(bytes.len() + used) };
 }
 
