@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use contend_index::{Key, KeyWords};
+use contend_index::{Key, KeyWords, key_of};
 use contend_machine::{Activity, Atomic64, Machine, Operation, Ordering, Phase};
 use parking_lot::{Mutex, RwLock};
 
@@ -624,7 +624,7 @@ impl<P: Control<M>, M: Machine> Worker<P, M> {
         let corpse = Corpse {
             record: write.record,
             table: write.table().id(),
-            key: self.cx.writes.key(position),
+            key: key_of(self.cx.writes.key(position)),
             epoch: self.engine.epochs.current(),
         };
         self.garbage.tombstones.push_back(corpse);

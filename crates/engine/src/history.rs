@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use contend_index::KeyWords;
+use contend_index::{KeyWords, key_of};
 use contend_machine::Machine;
 
 use crate::sets::{Base, WriteKind, WriteSet};
@@ -132,7 +132,7 @@ impl Recording {
         let mut installed: HashMap<(Part, KeyWords), (Version, Option<u64>, bool)> = HashMap::new();
         for cell in &writes.installed {
             let write = &writes.entries()[cell.position];
-            let (table, key) = (write.table(), writes.key(cell.position));
+            let (table, key) = (write.table(), key_of(writes.key(cell.position)));
             let part = Part::of(table, cell.cell);
             let value = (write.kind != WriteKind::Delete)
                 .then(|| fingerprint(&writes.image(cell.position)[table.cell_words(cell.cell)]));

@@ -46,7 +46,7 @@ pub mod txn;
 pub mod update;
 
 pub use abort::{Abort, AbortReason};
-pub use contend_index::{Change, Direction, IndexKind, Key, KeyWords, Leaf, MAX_KEY_WORDS};
+pub use contend_index::{Change, Direction, IndexKind, Key, KeyWords, Leaf, MAX_KEY_WORDS, key_of};
 pub use declaration::{Declaration, Needs};
 pub use engine::{Alignment, Engine, EngineConfig, EngineOptions, Loader, Worker};
 pub use erased::Erased;

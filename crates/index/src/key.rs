@@ -8,6 +8,13 @@ pub const MAX_KEY_WORDS: usize = 4;
 /// A key as words; the first [`Key::WORDS`] count, the others are 0. Compares like the key.
 pub type KeyWords = [u64; MAX_KEY_WORDS];
 
+/// A key of these words, of which there may be fewer than [`MAX_KEY_WORDS`].
+#[inline]
+pub fn key_of(words: &[u64]) -> KeyWords {
+    // A loop of one to four steps, and no call.
+    std::array::from_fn(|word| words.get(word).copied().unwrap_or(0))
+}
+
 /// A fixed-size key. Its words, compared one after the other as unsigned integers, order like the key itself.
 pub trait Key: Copy + Ord + Debug + Send + Sync + 'static {
     /// Words of a key, `1..=MAX_KEY_WORDS`.

@@ -21,7 +21,7 @@ mod ordered;
 mod pool;
 
 pub use hash::HashIndex;
-pub use key::{Key, KeyWords, MAX_KEY_WORDS};
+pub use key::{Key, KeyWords, MAX_KEY_WORDS, key_of};
 use ordered::Near;
 pub use ordered::OrderedIndex;
 

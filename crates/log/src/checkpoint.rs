@@ -230,7 +230,7 @@ impl Files<'_> {
     }
 
     /// The groups that were written last by one transaction are one write.
-    fn put_row(&mut self, table: u32, schema: &Schema, key: contend_engine::KeyWords, known: Known<'_>) {
+    fn put_row(&mut self, table: u32, schema: &Schema, key: &[u64], known: Known<'_>) {
         let mut left = schema.all_groups();
         while let Some(first) = left.into_iter().next() {
             let written = known.written(first);
@@ -256,9 +256,8 @@ impl Files<'_> {
     }
 
     fn put(&mut self, schema: &Schema, write: Write<'_>) {
-        format::put_count(0, 1, &mut self.block);
         // Epoch 0: it is durable, whatever else is.
-        format::put_write(write, schema, 0, format::first_stamp(0), &mut self.block);
+        format::put_transaction(0, 0, std::iter::once((write, schema)), &mut self.block);
     }
 
     fn write(&mut self) -> Result<(), LogError> {

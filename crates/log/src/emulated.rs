@@ -148,10 +148,9 @@ impl<M: Machine> Journal<M> for EmulatedLog<M> {
             for logged in writes.logged() {
                 let &Logged { position, stamp, .. } = logged;
                 let write = &writes.entries()[position];
-                let key = writes.key(position);
                 let head = [u64::from(write.table().id()), stamp.0];
                 self.append(&head);
-                self.append(&key[..write.key_words()]);
+                self.append(writes.key(position));
                 if let Some(additions) = writes.additions(logged) {
                     additions.iter().for_each(|added| self.append(&[u64::from(added.word), added.by]));
                 } else if write.kind != WriteKind::Delete {

@@ -77,8 +77,8 @@ pub fn read(bytes: &[u8]) -> Result<(), LogError> {
 
 #[cfg(test)]
 mod tests {
+    use contend_engine::Groups;
     use contend_engine::journal::{Addition, Stamp};
-    use contend_engine::{Groups, KeyWords};
     use rand::rngs::SmallRng;
     use rand::{Rng, SeedableRng};
 
@@ -95,10 +95,8 @@ mod tests {
             let mut bytes = vec![shape, random.random_range(100..=255)];
             for _ in 0..random.random_range(0..6) {
                 let lsn = if shape & 4 != 0 { random.random_range(1..9) } else { 0 };
-                format::put_count(lsn, 1, &mut bytes);
                 let table = random.random_range(0..schemas.len());
-                let mut key = KeyWords::default();
-                key[..schemas[table].key_words].fill(random.random_range(0..3));
+                let key = vec![random.random_range(0..3); schemas[table].key_words];
                 let row = vec![7; schemas[table].row_words];
                 let additions = [Addition { word: 0, by: 5 }];
                 let change = match random.random_range(0..10) {
@@ -106,15 +104,10 @@ mod tests {
                     6..8 if !row.is_empty() => Change::Add(&additions),
                     _ => Change::Delete,
                 };
-                let first = format::first_stamp(1 + u64::from(shape >> 4));
-                let stamp = Stamp(first.0 + random.random_range(0..5));
-                format::put_write(
-                    format::Write { table: table as u32, key, stamp, change },
-                    &schemas[table],
-                    first.epoch(),
-                    first,
-                    &mut bytes,
-                );
+                let epoch = 1 + u64::from(shape >> 4);
+                let stamp = Stamp(format::first_stamp(epoch).0 + random.random_range(0..5));
+                let write = format::Write { table: table as u32, key: &key, stamp, change };
+                format::put_transaction(lsn, epoch, std::iter::once((write, &schemas[table])), &mut bytes);
             }
             for _ in 0..random.random_range(0..3) {
                 let place = random.random_range(2..=bytes.len());

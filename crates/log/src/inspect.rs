@@ -98,7 +98,7 @@ pub struct Shown<'a> {
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Shown { write: Write { key, stamp, change, .. }, schema } = self;
-        write!(f, "{} {:x?} stamp {}:", schema.name, &key[..schema.key_words], stamp.0)?;
+        write!(f, "{} {key:x?} stamp {}:", schema.name, stamp.0)?;
         let (groups, row) = match change {
             Change::Put(groups, row) => (groups, row),
             Change::Delete => return write!(f, " deleted"),

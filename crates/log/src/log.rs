@@ -81,6 +81,7 @@ struct Buffer {
 
 impl Buffer {
     /// Room for what was committed in this epoch.
+    #[inline]
     fn open(&mut self, epoch: u64) -> &mut Vec<u8> {
         if self.blocks.last().is_none_or(|&(_, last)| last != epoch) {
             self.blocks.push((self.bytes.len(), epoch));
@@ -144,6 +145,8 @@ pub struct Log {
     schemas: Mutex<Vec<u8>>,
     /// By the engine's numbers of tables: the log's number, and the schema.
     tables: RwLock<Vec<Bound>>,
+    /// How often a table was put there.
+    bound: AtomicU64,
     /// All that was committed up to this epoch is durable.
     durable: AtomicU64,
     /// Who waits: for which epoch at the most.
@@ -230,6 +233,7 @@ impl Log {
             manifest: Mutex::new(manifest),
             checkpoint: Mutex::new(()),
             tables: RwLock::default(),
+            bound: AtomicU64::new(0),
             wanted: Mutex::new(0),
             asked: Condvar::new(),
             flushed: Condvar::new(),
@@ -294,7 +298,16 @@ impl Log {
         let length = tables.len().max(engine as usize + 1);
         tables.resize(length, None);
         tables[engine as usize] = Some((number, Arc::new(schema.clone())));
+        // Relaxed: who uses the table has been handed it after this.
+        self.bound.fetch_add(1, Ordering::Relaxed);
         Ok(number)
+    }
+
+    /// How many tables were bound: who knows of fewer asks for [`Log::tables`].
+    #[inline]
+    pub(crate) fn bound(&self) -> u64 {
+        // Relaxed: see `bind`.
+        self.bound.load(Ordering::Relaxed)
     }
 
     /// What is known of the tables, by the engine's numbers.

@@ -10,8 +10,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use contend_engine::KeyWords;
 use contend_engine::journal::Stamp;
+use contend_engine::{KeyWords, key_of};
 use parking_lot::Mutex;
 
 use crate::commit::FIRST_LSN;
@@ -37,7 +37,7 @@ impl RecoveredTable {
     /// Keys and rows, in no order.
     pub fn rows(&self) -> impl Iterator<Item = (KeyWords, &[u64])> {
         let known = self.parts.iter().flat_map(|rows| rows.iter(&self.schema));
-        known.filter(|(_, known)| known.is_there()).map(|(key, known)| (key, known.row()))
+        known.filter(|(_, known)| known.is_there()).map(|(key, known)| (key_of(key), known.row()))
     }
 }
 

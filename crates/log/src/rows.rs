@@ -4,8 +4,8 @@
 //! each time. So writes are kept until there are some for the same part of a table: then the memory of all is asked for before the first is
 //! looked at, and the wait is one.
 
+use contend_engine::Groups;
 use contend_engine::journal::Stamp;
-use contend_engine::{Groups, KeyWords};
 use contend_machine::{Machine, Native};
 use parking_lot::Mutex;
 
@@ -129,13 +129,12 @@ impl Rows {
         }
     }
 
-    /// The rows that are known, those that were deleted among them.
-    pub(crate) fn iter(&self, schema: &Schema) -> impl Iterator<Item = (KeyWords, Known<'_>)> {
+    /// The rows that are known, with their keys, those that were deleted among them.
+    pub(crate) fn iter(&self, schema: &Schema) -> impl Iterator<Item = (&[u64], Known<'_>)> {
         let (key_words, groups) = (schema.key_words, schema.groups.len());
         self.words.chunks_exact(words_of_one(schema)).map(move |words| {
-            let mut key = KeyWords::default();
-            key[..key_words].copy_from_slice(&words[..key_words]);
-            (key, Known { words: &words[key_words..], groups })
+            let (key, words) = words.split_at(key_words);
+            (key, Known { words, groups })
         })
     }
 }
@@ -197,7 +196,7 @@ impl<'t> Reader<'t> {
     pub(crate) fn add(&mut self, write: &Write<'_>) {
         let table = write.table as usize;
         let schema = &self.schemas[table];
-        let key = &write.key[..schema.key_words];
+        let key = write.key;
         let hash = hash_of(key);
         let pending = &mut self.pending[table][part_of(hash)];
         pending.hashes.push(hash);
@@ -272,10 +271,10 @@ mod tests {
         let random = &mut SmallRng::seed_from_u64(1);
         for rows in [1, 40, 3000] {
             // By key: when it was deleted last, of each group the last stamp, and what was added to each word since.
-            let mut expected: BTreeMap<KeyWords, (u64, [u64; 2], [u64; 3])> = BTreeMap::new();
+            let mut expected: BTreeMap<[u64; 2], (u64, [u64; 2], [u64; 3])> = BTreeMap::new();
             let mut writes = Vec::new();
             for stamp in 1..8 * rows {
-                let key = [7, random.random_range(0..rows), 0, 0];
+                let key = [7, random.random_range(0..rows)];
                 let (deleted, written, added) = expected.entry(key).or_default();
                 let mut put = |groups: Groups| {
                     for group in groups.common(Groups::first(2)) {
@@ -326,14 +325,14 @@ mod tests {
                             Change::Add(&additions)
                         }
                     };
-                    reader.add(&Write { table: 0, key, stamp: Stamp(stamp), change });
+                    reader.add(&Write { table: 0, key: &key, stamp: Stamp(stamp), change });
                 }
                 reader.finish();
             }
             let mut found = 0;
             for part in &tables[0] {
                 for (key, known) in part.lock().iter(&schema) {
-                    let (deleted, expected, added) = expected[&key];
+                    let (deleted, expected, added) = expected[key];
                     let written = [0, 1].map(|group| known.written(group).map_or(0, |stamp| stamp.0));
                     assert_eq!((known.deleted().0, written), (deleted, expected));
                     let row = [0, 1, 2].map(|word: usize| written[word.min(1)].wrapping_add(added[word]));
@@ -364,7 +363,7 @@ mod tests {
             let (schemas, tables) = ([schema.clone()], [(0..PARTS).map(|_| Mutex::default()).collect::<Vec<_>>()]);
             let mut reader = Reader::new(&schemas, &tables);
             for &(stamp, change) in writes {
-                reader.add(&Write { table: 0, key: KeyWords::default(), stamp: Stamp(stamp), change });
+                reader.add(&Write { table: 0, key: &[0], stamp: Stamp(stamp), change });
             }
             reader.finish();
             let mut rows = tables[0].iter().flat_map(|part| {

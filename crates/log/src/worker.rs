@@ -23,22 +23,26 @@ struct WorkerLog<M: Machine> {
     worker: usize,
     /// The epoch of the last commit.
     epoch: u64,
-    /// What is known of the tables, by the engine's numbers.
+    /// What is known of the tables, by the engine's numbers; and how many the log had bound then.
     tables: Vec<Bound>,
+    bound: u64,
+}
+
+/// The log's number of a table, by the engine's.
+#[inline(always)]
+fn table_of(tables: &[Bound], table: u32) -> (u32, &Schema) {
+    let (number, schema) = tables[table as usize].as_ref().expect("a table is bound before it is used");
+    (*number, schema)
 }
 
 impl<M: Machine> WorkerLog<M> {
-    /// Learns of tables that were created since, if this is one.
+    /// Learns of the tables that were created since.
     #[inline]
-    fn learn(&mut self, table: u32) {
-        if self.tables.get(table as usize).is_none_or(Option::is_none) {
-            self.tables = self.log.tables();
+    fn learn(&mut self) {
+        let bound = self.log.bound();
+        if self.bound != bound {
+            (self.tables, self.bound) = (self.log.tables(), bound);
         }
-    }
-
-    fn table(&self, table: u32) -> (u32, &Schema) {
-        let (number, schema) = self.tables[table as usize].as_ref().expect("a table is bound before it is used");
-        (*number, schema)
     }
 
     fn flushes_itself(&self) -> bool {
@@ -70,25 +74,21 @@ impl<M: Machine> Journal<M> for WorkerLog<M> {
         self.epoch = epoch;
         let has_written = !writes.logged().is_empty();
         if has_written {
-            writes.entries().iter().for_each(|write| self.learn(write.table().id()));
+            self.learn();
             // Where others can't see what is not durable nobody has to know the order.
             let lsn = if self.log.tail() == Tail::InOrder { self.committer.lsn() } else { 0 };
-            self.log.append(self.worker, epoch, lsn, |bytes| {
-                format::put_count(lsn, writes.logged().len(), bytes);
-                let mut last = format::first_stamp(epoch);
-                for logged in writes.logged() {
-                    let &Logged { position, stamp, .. } = logged;
-                    let write = &writes.entries()[position];
-                    let (table, schema) = self.table(write.table().id());
-                    let change = match writes.additions(logged) {
-                        Some(additions) => Change::Add(additions),
-                        None if write.kind == WriteKind::Delete => Change::Delete,
-                        None => Change::Put(write.groups(), writes.image(position)),
-                    };
-                    let key = writes.key(position);
-                    last = format::put_write(Write { table, key, stamp, change }, schema, epoch, last, bytes);
-                }
+            let logged = writes.logged().iter().map(|logged| {
+                let &Logged { position, stamp, .. } = logged;
+                let write = &writes.entries()[position];
+                let (table, schema) = table_of(&self.tables, write.table().id());
+                let change = match writes.additions(logged) {
+                    Some(additions) => Change::Add(additions),
+                    None if write.kind == WriteKind::Delete => Change::Delete,
+                    None => Change::Put(write.groups(), writes.image(position)),
+                };
+                (Write { table, key: writes.key(position), stamp, change }, schema)
             });
+            self.log.append(self.worker, epoch, lsn, |bytes| format::put_transaction(lsn, epoch, logged, bytes));
         }
         if self.flushes_itself() && self.committer.appended(epoch, has_written) {
             self.flush();
@@ -96,15 +96,13 @@ impl<M: Machine> Journal<M> for WorkerLog<M> {
     }
 
     fn loaded(&mut self, epoch: u64, table: u32, key: &KeyWords, row: &[u64]) {
-        self.learn(table);
-        let (table, schema) = self.table(table);
+        self.learn();
+        let (table, schema) = table_of(&self.tables, table);
         let lsn = if self.log.tail() == Tail::InOrder { LOADED_LSN } else { 0 };
-        self.log.append(self.worker, epoch, lsn, |bytes| {
-            format::put_count(lsn, 1, bytes);
-            let stamp = format::first_stamp(epoch);
-            let change = Change::Put(Groups::ALL, row);
-            format::put_write(Write { table, key: *key, stamp, change }, schema, epoch, stamp, bytes);
-        });
+        let (key, stamp) = (&key[..schema.key_words], format::first_stamp(epoch));
+        let write = Write { table, key, stamp, change: Change::Put(Groups::ALL, row) };
+        let writes = std::iter::once((write, schema));
+        self.log.append(self.worker, epoch, lsn, |bytes| format::put_transaction(lsn, epoch, writes, bytes));
     }
 
     fn may_pass(&mut self, hold: Hold) -> bool {
@@ -163,6 +161,7 @@ impl<M: Machine> Journals<M> for LogJournals<M> {
             worker,
             epoch: 0,
             tables: Vec::new(),
+            bound: 0,
         })
     }
 

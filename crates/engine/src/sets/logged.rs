@@ -159,11 +159,13 @@ impl<M: Machine> WriteSet<M> {
     }
 
     /// What a write has added to the row, if that is how it is logged.
+    #[inline(always)]
     pub fn additions(&self, logged: &Logged) -> Option<&[Addition]> {
         logged.additions.map(|(first, end)| &self.logged.additions[first..end])
     }
 
     /// What was installed, if the engine logs.
+    #[inline(always)]
     pub fn logged(&self) -> &[Logged] {
         &self.logged.writes
     }

@@ -6,7 +6,7 @@ mod node_set;
 
 use std::ptr::NonNull;
 
-use contend_index::{Key, KeyWords};
+use contend_index::Key;
 use contend_machine::{Activity, Atomic64, Machine, Ordering};
 
 pub use self::address_map::AddressMap;
@@ -71,11 +71,6 @@ impl<M: Machine> Write<M> {
         // SAFETY: the engine keeps its tables as long as it lives, a transaction keeps the engine, and `Transaction` admits only
         // tables of its engine.
         unsafe { self.table.as_ref() }
-    }
-
-    /// Words of the key.
-    pub fn key_words(&self) -> usize {
-        self.key_words as usize
     }
 
     /// The groups that are written.
@@ -297,13 +292,11 @@ impl<M: Machine> WriteSet<M> {
         }
     }
 
-    /// The key of the entry at this position.
-    #[inline]
-    pub fn key(&self, position: usize) -> KeyWords {
+    /// The words of the key of the entry at this position.
+    #[inline(always)]
+    pub fn key(&self, position: usize) -> &[u64] {
         let entry = &self.entries[position];
-        let words = &self.arena[entry.start..entry.start + entry.key_words as usize];
-        // A loop of one to four steps, and no call.
-        std::array::from_fn(|word| words.get(word).copied().unwrap_or(0))
+        &self.arena[entry.start..entry.start + entry.key_words as usize]
     }
 
     /// The image of the entry at this position: a row of which the written groups count. After the commit they are as installed.
