@@ -33,7 +33,8 @@ pub struct LogConfig {
     pub workers: usize,
     /// Bytes of a file, for which there is room from the start. A block that is larger has a file of its own.
     pub segment_bytes: u64,
-    /// A worker that has more bytes than these to be flushed writes them itself, so that memory does not grow where the disk is slow.
+    /// A worker that has more bytes than these to be flushed writes them itself: while they are in its cache, and so that who flushes has little
+    /// to write, and memory does not grow where the disk is slow.
     pub buffer_bytes: usize,
     /// A checkpoint is taken when so many bytes were written since the last, or as many as that one had, if it had more.
     pub checkpoint_bytes: u64,
@@ -55,7 +56,7 @@ impl Default for LogConfig {
         LogConfig {
             workers: 1024,
             segment_bytes: 64 << 20,
-            buffer_bytes: 4 << 20,
+            buffer_bytes: 256 << 10,
             checkpoint_bytes: 256 << 20,
             threads,
             commit: CommitProtocol::Epoch,
