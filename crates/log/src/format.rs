@@ -14,12 +14,13 @@
 //! | 8 | all transactions below this LSN were durable before; 0 if the block's have none |
 //! | 8 | XXH3 of all others, header and body |
 //!
-//! The body is transactions; each is its LSN, if they have any, how many rows it wrote, and these: a number of the table and the kind ([`Kind`]), by how much
-//! the stamp is above the last one's (the first's: above the first of the epoch), or below (a number that is even, or odd), the groups if not all are there, the words
-//! of the key, and those of the row, or of each group. What was only added to ([`contend_engine::journal`]) has, in the place of the difference, by how many epochs its
-//! stamp is older than the block, and the rest of the stamp; and after the key how many words, and each one's number and what was added, as a difference to
-//! both sides. Numbers are in groups of seven bits, the lowest first (LEB128). Of words only the bytes up to the highest that is not 0
-//! are there, lowest first; before each two words is a byte that says how many these are ([`Room::words`]).
+//! The body is transactions; each is its LSN, if they have any, how many rows it wrote, and these: a number of the table, whether the stamp is
+//! that of the last one (the first's: the first of the epoch), and the kind ([`Kind`]); if it is another, by how much it is above that one, or below (a number that is
+//! even, or odd); the groups if not all are there; the words of the key, and those of the row, or of these groups. What was only added to ([`contend_engine::journal`]) has,
+//! in the place of the difference, by how many epochs its stamp is older than the block, and the rest of the stamp; and after the key how many words, and
+//! each one's number and what was added, as a difference to both sides. Numbers are in groups of seven bits, the lowest first (LEB128). Of words only the
+//! bytes up to the highest that is not 0 are there, lowest first; before each two words of a write is a byte that says how many these are
+//! ([`Room::words`]).
 
 use std::mem::MaybeUninit;
 
@@ -30,7 +31,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::schema::Schema;
 
 /// The format of the files.
-pub(crate) const VERSION: u32 = 6;
+pub(crate) const VERSION: u32 = 7;
 /// The first bytes of a file.
 pub(crate) const FILE: [u8; 8] = *b"contend\x01";
 /// The first bytes of a block.
@@ -52,6 +53,10 @@ enum Kind {
     /// Words are larger by so much.
     Added,
 }
+
+/// In a write's first number: the bits of the kind, and those below the table.
+const KIND_BITS: u32 = 2;
+const HEAD_BITS: u32 = KIND_BITS + 1;
 
 /// What has become of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,17 +125,34 @@ impl<'a> Room<'a> {
     }
 
     /// Words, without the bytes above the highest that is not 0. Before each two stands a byte: how many bytes the first has, and, in the upper
-    /// half, how many the second.
+    /// half, how many the second. `odd` is the word before them that has none beside it; the one that is left over.
     #[inline(always)]
-    fn words(&mut self, words: &[u64]) {
+    fn words(&mut self, odd: Option<u64>, words: &[u64]) -> Option<u64> {
+        let words = match (odd, words) {
+            (None, all) => all,
+            (Some(first), &[second, ref rest @ ..]) => {
+                self.two_words(first, second);
+                rest
+            }
+            (odd, []) => return odd,
+        };
         let (pairs, last) = words.as_chunks::<2>();
-        for &[first, second] in pairs {
-            let (own, other) = (length_of(first), length_of(second));
-            self.byte((own | other << 4) as u8);
-            self.word(first, own);
-            self.word(second, other);
-        }
-        if let &[word] = last {
+        pairs.iter().for_each(|&[first, second]| self.two_words(first, second));
+        last.first().copied()
+    }
+
+    #[inline(always)]
+    fn two_words(&mut self, first: u64, second: u64) {
+        let (own, other) = (length_of(first), length_of(second));
+        self.byte((own | other << 4) as u8);
+        self.word(first, own);
+        self.word(second, other);
+    }
+
+    /// The last word, if it has none beside it.
+    #[inline(always)]
+    fn last_word(&mut self, odd: Option<u64>) {
+        if let Some(word) = odd {
             let own = length_of(word);
             self.byte(own as u8);
             self.word(word, own);
@@ -214,33 +236,35 @@ fn put_writes<'a>(
         let additions = if let Change::Add(additions) = write.change { additions } else { &[] };
         let most = 5 * NUMBER_MAX + WORD_MAX * (schema.key_words + schema.row_words) + 2 * NUMBER_MAX * additions.len();
         let mut room = Room::behind(bytes, most);
-        room.number(u64::from(write.table) << 2 | kind as u64);
+        let is_same = kind != Kind::Added && write.stamp == last;
+        room.number(u64::from(write.table) << HEAD_BITS | u64::from(is_same) << KIND_BITS | kind as u64);
         if kind == Kind::Added {
             // It may be far from all others of the transaction.
             room.number(zigzag(epoch.wrapping_sub(write.stamp.epoch())));
             room.number(write.stamp.0 & STAMP_MASK);
-        } else {
+        } else if !is_same {
             room.number(zigzag(write.stamp.0.wrapping_sub(last.0)));
             last = write.stamp;
         }
         if let (Kind::Part, Change::Put(groups, _)) = (kind, write.change) {
             room.number(groups.into_iter().fold(0, |bits, group| bits | 1 << group));
         }
-        room.words(write.key);
+        let mut odd = room.words(None, write.key);
         match write.change {
-            Change::Delete => {}
-            Change::Put(_, row) if kind == Kind::Whole => room.words(&row[..schema.row_words]),
+            Change::Put(_, row) if kind == Kind::Whole => odd = room.words(odd, &row[..schema.row_words]),
             Change::Put(groups, row) => {
                 for words in schema.words(groups) {
-                    room.words(&row[words]);
+                    odd = room.words(odd, &row[words]);
                 }
             }
-            Change::Add(_) => {
-                room.number(additions.len() as u64);
-                for addition in additions {
-                    room.number(u64::from(addition.word));
-                    room.number(zigzag(addition.by));
-                }
+            Change::Delete | Change::Add(_) => {}
+        }
+        room.last_word(odd);
+        if kind == Kind::Added {
+            room.number(additions.len() as u64);
+            for addition in additions {
+                room.number(u64::from(addition.word));
+                room.number(zigzag(addition.by));
             }
         }
         let used = room.used;
@@ -275,18 +299,20 @@ impl Reader<'_> {
         Err("a number is too long")
     }
 
-    /// Fills these words, as [`Room::words`] puts them.
+    /// Fills these words, as [`Room::words`] puts them. `next` is how many bytes the first has, if that is known; and then that of the one after them.
     #[inline]
-    fn words(&mut self, words: &mut [u64]) -> Result<(), &'static str> {
-        for pair in words.chunks_mut(2) {
-            let (&lengths, rest) = self.0.split_first().ok_or(CUT)?;
-            self.0 = rest;
-            pair[0] = self.word(lengths & 15)?;
-            match pair.get_mut(1) {
-                Some(second) => *second = self.word(lengths >> 4)?,
-                None if lengths >> 4 > 0 => return Err("there are more words than a key or a row has"),
-                None => {}
-            }
+    fn words(&mut self, next: &mut Option<u8>, words: &mut [u64]) -> Result<(), &'static str> {
+        for word in words {
+            let length = match next.take() {
+                Some(length) => length,
+                None => {
+                    let (&lengths, rest) = self.0.split_first().ok_or(CUT)?;
+                    self.0 = rest;
+                    *next = Some(lengths >> 4);
+                    lengths & 15
+                }
+            };
+            *word = self.word(length)?;
         }
         Ok(())
     }
@@ -330,9 +356,10 @@ pub(crate) fn read_body(
         let mut last = first_stamp(epoch);
         for _ in 0..reader.number()? {
             let head = reader.number()?;
-            let table = u32::try_from(head >> 2).map_err(|_| "there is no such table")?;
+            let table = u32::try_from(head >> HEAD_BITS).map_err(|_| "there is no such table")?;
             let schema = schemas.get(table as usize).ok_or("there is no such table")?;
-            let stamp = if head & 3 == Kind::Added as u64 {
+            let (kind, is_same) = (head & ((1 << KIND_BITS) - 1), head >> KIND_BITS & 1 == 1);
+            let stamp = if kind == Kind::Added as u64 {
                 let epoch = epoch.wrapping_sub(unzigzag(reader.number()?));
                 let counted = reader.number()?;
                 if counted > STAMP_MASK || epoch > STAMP_MAX >> STAMP_SHIFT {
@@ -340,13 +367,15 @@ pub(crate) fn read_body(
                 }
                 Stamp(epoch << STAMP_SHIFT | counted)
             } else {
-                last = Stamp(last.0.wrapping_add(unzigzag(reader.number()?)));
+                if !is_same {
+                    last = Stamp(last.0.wrapping_add(unzigzag(reader.number()?)));
+                }
                 last
             };
             if stamp.0 > STAMP_MAX {
                 return Err("there is no such stamp");
             }
-            let groups = match head & 3 {
+            let groups = match kind {
                 0 => Some(schema.all_groups()),
                 1 => {
                     let bits = reader.number()?;
@@ -356,16 +385,20 @@ pub(crate) fn read_body(
                 _ => None,
             };
             let mut key = KeyWords::default();
-            reader.words(&mut key[..schema.key_words])?;
+            let mut next = None;
+            reader.words(&mut next, &mut key[..schema.key_words])?;
             row.clear();
             row.resize(schema.row_words, 0);
             match groups {
-                Some(_) if head & 3 == Kind::Whole as u64 => reader.words(&mut row)?,
-                Some(groups) => schema.words(groups).try_for_each(|words| reader.words(&mut row[words]))?,
+                Some(_) if kind == Kind::Whole as u64 => reader.words(&mut next, &mut row)?,
+                Some(groups) => schema.words(groups).try_for_each(|words| reader.words(&mut next, &mut row[words]))?,
                 None => {}
             }
+            if next.is_some_and(|length| length > 0) {
+                return Err("there are more words than a key and a row have");
+            }
             additions.clear();
-            if head & 3 == Kind::Added as u64 {
+            if kind == Kind::Added as u64 {
                 for _ in 0..reader.number()? {
                     let word = reader.number()?;
                     let word = u32::try_from(word).ok().filter(|&word| (word as usize) < schema.row_words);
@@ -375,7 +408,7 @@ pub(crate) fn read_body(
             }
             let change = match groups {
                 Some(groups) => Change::Put(groups, &row),
-                None if head & 3 == Kind::Deleted as u64 => Change::Delete,
+                None if kind == Kind::Deleted as u64 => Change::Delete,
                 None => Change::Add(&additions),
             };
             if is_wanted {
