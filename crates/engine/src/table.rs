@@ -213,6 +213,7 @@ impl<M: Machine> TableCore<M> {
     }
 
     /// The words of these groups, a span for each.
+    #[inline(always)]
     pub fn spans(&self, groups: Groups) -> impl Iterator<Item = Span> {
         self.own_groups(groups).into_iter().map(|group| self.groups[group])
     }
@@ -225,7 +226,7 @@ impl<M: Machine> TableCore<M> {
 
     /// Whether these are all groups that the rows have.
     #[inline(always)]
-    pub(crate) fn is_whole(&self, groups: Groups) -> bool {
+    pub fn is_whole(&self, groups: Groups) -> bool {
         groups.contains(Groups::first(self.groups.len()))
     }
 

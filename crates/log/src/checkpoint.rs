@@ -17,7 +17,7 @@ use crate::log::{Log, Open};
 use crate::manifest::{Contents, Segment, Tail};
 use crate::recovery::{self, All};
 use crate::rows::{Known, Rows};
-use crate::schema::Schema;
+use crate::schema::{Form, Schema};
 
 /// A block of a checkpoint has so many bytes, or a row more.
 const BLOCK_BYTES: usize = 1 << 18;

@@ -25,10 +25,11 @@
 use std::mem::MaybeUninit;
 
 use contend_engine::journal::{Addition, STAMP_SHIFT, Stamp};
+
 use contend_engine::{Groups, KeyWords};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::schema::Schema;
+use crate::schema::{Form, Schema};
 
 /// The format of the files.
 pub(crate) const VERSION: u32 = 7;
@@ -61,7 +62,7 @@ const HEAD_BITS: u32 = KIND_BITS + 1;
 /// What has become of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change<'a> {
-    /// These groups are as they are in this row.
+    /// These groups are as they are in this row, which has all words of its table's rows.
     Put(Groups, &'a [u64]),
     /// This was added to what the stamp is of.
     Add(&'a [Addition]),
@@ -181,11 +182,11 @@ fn unzigzag(number: u64) -> u64 {
     number >> 1 ^ (number & 1).wrapping_neg()
 }
 
-/// Appends a transaction of this epoch: its LSN, if it has one, and its writes, each with the schema of its table.
-pub(crate) fn put_transaction<'a>(
+/// Appends a transaction of this epoch: its LSN, if it has one, and its writes, each with the form of its table's rows.
+pub(crate) fn put_transaction<'a, F: Form + 'a>(
     lsn: u64,
     epoch: u64,
-    writes: impl ExactSizeIterator<Item = (Write<'a>, &'a Schema)>,
+    writes: impl ExactSizeIterator<Item = (Write<'a>, &'a F)>,
     bytes: &mut Vec<u8>,
 ) {
     // Every commit comes through here, and much of that is to ask how many bytes a word has. BSR, by which all x86-64 can tell, takes several
@@ -193,10 +194,10 @@ pub(crate) fn put_transaction<'a>(
     #[cfg(target_arch = "x86_64")]
     {
         #[target_feature(enable = "lzcnt")]
-        fn with_lzcnt<'a>(
+        fn with_lzcnt<'a, F: Form + 'a>(
             lsn: u64,
             epoch: u64,
-            writes: impl ExactSizeIterator<Item = (Write<'a>, &'a Schema)>,
+            writes: impl ExactSizeIterator<Item = (Write<'a>, &'a F)>,
             bytes: &mut Vec<u8>,
         ) {
             put_writes(lsn, epoch, writes, bytes);
@@ -211,10 +212,10 @@ pub(crate) fn put_transaction<'a>(
 
 /// See [`put_transaction`].
 #[inline(always)]
-fn put_writes<'a>(
+fn put_writes<'a, F: Form + 'a>(
     lsn: u64,
     epoch: u64,
-    writes: impl ExactSizeIterator<Item = (Write<'a>, &'a Schema)>,
+    writes: impl ExactSizeIterator<Item = (Write<'a>, &'a F)>,
     bytes: &mut Vec<u8>,
 ) {
     let mut room = Room::behind(bytes, 2 * NUMBER_MAX);
@@ -226,15 +227,19 @@ fn put_writes<'a>(
     // SAFETY: so many behind the old length were written ([`Room::used`]), in the capacity that was reserved.
     unsafe { bytes.set_len(bytes.len() + used) };
     let mut last = first_stamp(epoch);
-    for (write, schema) in writes {
+    for (write, form) in writes {
         let kind = match write.change {
             Change::Delete => Kind::Deleted,
             Change::Add(_) => Kind::Added,
-            Change::Put(groups, _) if schema.is_whole(groups) => Kind::Whole,
+            Change::Put(groups, _) if form.is_whole(groups) => Kind::Whole,
             Change::Put(..) => Kind::Part,
         };
-        let additions = if let Change::Add(additions) = write.change { additions } else { &[] };
-        let most = 5 * NUMBER_MAX + WORD_MAX * (schema.key_words + schema.row_words) + 2 * NUMBER_MAX * additions.len();
+        let (row, additions): (&[u64], &[Addition]) = match write.change {
+            Change::Put(_, row) => (row, &[]),
+            Change::Add(additions) => (&[], additions),
+            Change::Delete => (&[], &[]),
+        };
+        let most = 5 * NUMBER_MAX + WORD_MAX * (write.key.len() + row.len()) + 2 * NUMBER_MAX * additions.len();
         let mut room = Room::behind(bytes, most);
         let is_same = kind != Kind::Added && write.stamp == last;
         room.number(u64::from(write.table) << HEAD_BITS | u64::from(is_same) << KIND_BITS | kind as u64);
@@ -251,9 +256,9 @@ fn put_writes<'a>(
         }
         let mut odd = room.words(None, write.key);
         match write.change {
-            Change::Put(_, row) if kind == Kind::Whole => odd = room.words(odd, &row[..schema.row_words]),
-            Change::Put(groups, row) => {
-                for words in schema.words(groups) {
+            Change::Put(..) if kind == Kind::Whole => odd = room.words(odd, row),
+            Change::Put(groups, _) => {
+                for words in form.words(groups) {
                     odd = room.words(odd, &row[words]);
                 }
             }

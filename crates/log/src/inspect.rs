@@ -11,7 +11,7 @@ use crate::error::LogError;
 use crate::format::{Change, Write};
 use crate::manifest::{self, Contents, Manifest, Segment};
 use crate::recovery::{self, Recovered};
-use crate::schema::Schema;
+use crate::schema::{Form, Schema};
 
 /// A file of a log.
 #[derive(Clone, Debug)]

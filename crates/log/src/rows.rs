@@ -249,6 +249,7 @@ mod tests {
     use contend_engine::journal::Addition;
 
     use super::*;
+    use crate::schema::Form;
 
     #[derive(Clone, Copy)]
     enum Kind {

@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use contend_engine::{Groups, IndexKind};
+use contend_engine::{Groups, IndexKind, Span, TableCore};
+use contend_machine::Machine;
 use serde::{Deserialize, Serialize};
 
 /// A table, as a log knows it.
@@ -40,10 +41,6 @@ impl Schema {
         Groups::first(self.groups.len())
     }
 
-    pub(crate) fn is_whole(&self, groups: Groups) -> bool {
-        groups.contains(self.all_groups())
-    }
-
     /// The groups that have these words.
     pub(crate) fn groups_of(&self, words: impl Iterator<Item = usize>) -> Groups {
         words.fold(Groups::NONE, |all, word| {
@@ -51,9 +48,37 @@ impl Schema {
             group.map_or(all, |group| all.union(Groups::of(group as u32)))
         })
     }
+}
+
+/// What rows are made of, for who writes some of their groups: a [`Schema`], or the table itself, which is in the caches of who has just written to it.
+pub(crate) trait Form {
+    /// Whether these are all groups that the rows have.
+    fn is_whole(&self, groups: Groups) -> bool;
 
     /// The words of these groups.
-    pub(crate) fn words(&self, groups: Groups) -> impl Iterator<Item = Range<usize>> {
+    fn words(&self, groups: Groups) -> impl Iterator<Item = Range<usize>>;
+}
+
+impl<M: Machine> Form for TableCore<M> {
+    #[inline(always)]
+    fn is_whole(&self, groups: Groups) -> bool {
+        TableCore::is_whole(self, groups)
+    }
+
+    #[inline(always)]
+    fn words(&self, groups: Groups) -> impl Iterator<Item = Range<usize>> {
+        self.spans(groups).map(Span::words)
+    }
+}
+
+impl Form for Schema {
+    #[inline(always)]
+    fn is_whole(&self, groups: Groups) -> bool {
+        groups.contains(self.all_groups())
+    }
+
+    #[inline(always)]
+    fn words(&self, groups: Groups) -> impl Iterator<Item = Range<usize>> {
         let groups = groups.common(self.all_groups());
         groups.into_iter().map(|group| self.groups[group].0..self.groups[group].1)
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use contend_engine::journal::{Hold, Journal, Journals, Logged};
 use contend_engine::sets::{WriteKind, WriteSet};
-use contend_engine::{AbortReason, Groups, KeyWords};
+use contend_engine::{AbortReason, Groups, KeyWords, TableCore};
 use contend_machine::Machine;
 
 use crate::commit::{CommitProtocol, Commits, Committer, LOADED_LSN};
@@ -23,17 +23,46 @@ struct WorkerLog<M: Machine> {
     worker: usize,
     /// The epoch of the last commit.
     epoch: u64,
-    /// What is known of the tables, by the engine's numbers; and how many the log had bound then.
+    /// The tables, by the engine's numbers; and how many the log had bound then.
     tables: Vec<Bound>,
     bound: u64,
 }
 
-/// The log's number of a table, by the engine's.
+/// The log's number of a table, by the engine's, and what it is made of.
 #[inline(always)]
-fn table_of(tables: &[Bound], table: u32) -> (u32, &Schema) {
-    let (number, schema) = tables[table as usize].as_ref().expect("a table is bound before it is used");
-    (*number, schema)
+fn bound(tables: &[Bound], table: u32) -> &(u32, Arc<Schema>) {
+    tables[table as usize].as_ref().expect("a table is bound before it is used")
 }
+
+/// What a transaction has written.
+struct Writes<'a, M: Machine> {
+    set: &'a WriteSet<M>,
+    logged: std::slice::Iter<'a, Logged>,
+    tables: &'a [Bound],
+}
+
+impl<'a, M: Machine> Iterator for Writes<'a, M> {
+    type Item = (Write<'a>, &'a TableCore<M>);
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Self::Item> {
+        let logged = self.logged.next()?;
+        let entry = &self.set.entries()[logged.position];
+        let change = match self.set.additions(logged) {
+            Some(additions) => Change::Add(additions),
+            None if entry.kind == WriteKind::Delete => Change::Delete,
+            None => Change::Put(entry.groups(), self.set.image(logged.position)),
+        };
+        let (table, key) = (bound(self.tables, entry.table().id()).0, self.set.key(logged.position));
+        Some((Write { table, key, stamp: logged.stamp, change }, entry.table()))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.logged.size_hint()
+    }
+}
+
+impl<M: Machine> ExactSizeIterator for Writes<'_, M> {}
 
 impl<M: Machine> WorkerLog<M> {
     /// Learns of the tables that were created since.
@@ -77,17 +106,7 @@ impl<M: Machine> Journal<M> for WorkerLog<M> {
             self.learn();
             // Where others can't see what is not durable nobody has to know the order.
             let lsn = if self.log.tail() == Tail::InOrder { self.committer.lsn() } else { 0 };
-            let logged = writes.logged().iter().map(|logged| {
-                let &Logged { position, stamp, .. } = logged;
-                let write = &writes.entries()[position];
-                let (table, schema) = table_of(&self.tables, write.table().id());
-                let change = match writes.additions(logged) {
-                    Some(additions) => Change::Add(additions),
-                    None if write.kind == WriteKind::Delete => Change::Delete,
-                    None => Change::Put(write.groups(), writes.image(position)),
-                };
-                (Write { table, key: writes.key(position), stamp, change }, schema)
-            });
+            let logged = Writes { set: writes, logged: writes.logged().iter(), tables: &self.tables };
             self.log.append(self.worker, epoch, lsn, |bytes| format::put_transaction(lsn, epoch, logged, bytes));
         }
         if self.flushes_itself() && self.committer.appended(epoch, has_written) {
@@ -97,11 +116,11 @@ impl<M: Machine> Journal<M> for WorkerLog<M> {
 
     fn loaded(&mut self, epoch: u64, table: u32, key: &KeyWords, row: &[u64]) {
         self.learn();
-        let (table, schema) = table_of(&self.tables, table);
+        let (table, schema) = bound(&self.tables, table);
         let lsn = if self.log.tail() == Tail::InOrder { LOADED_LSN } else { 0 };
         let (key, stamp) = (&key[..schema.key_words], format::first_stamp(epoch));
-        let write = Write { table, key, stamp, change: Change::Put(Groups::ALL, row) };
-        let writes = std::iter::once((write, schema));
+        let write = Write { table: *table, key, stamp, change: Change::Put(Groups::ALL, row) };
+        let writes = std::iter::once((write, &**schema));
         self.log.append(self.worker, epoch, lsn, |bytes| format::put_transaction(lsn, epoch, writes, bytes));
     }
 
