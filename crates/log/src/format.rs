@@ -25,7 +25,6 @@
 use std::mem::MaybeUninit;
 
 use contend_engine::journal::{Addition, STAMP_SHIFT, Stamp};
-
 use contend_engine::{Groups, KeyWords};
 use xxhash_rust::xxh3::xxh3_64;
 
