@@ -169,6 +169,9 @@ fn length_of(word: u64) -> usize {
 /// No stamp is larger: they have their epochs above them.
 const STAMP_MAX: u64 = u64::MAX >> 2;
 
+/// No LSN is larger, nor is the number of a flush: they count from 1, and one more is always a number.
+const COUNT_MAX: u64 = u64::MAX >> 2;
+
 /// The part of a stamp that counts, below its epoch.
 const STAMP_MASK: u64 = (1 << STAMP_SHIFT) - 1;
 
@@ -356,6 +359,9 @@ pub(crate) fn read_body(
     let (mut row, mut additions) = (Vec::new(), Vec::new());
     while !reader.0.is_empty() {
         let lsn = if durable > 0 { reader.number()? } else { 0 };
+        if lsn > COUNT_MAX {
+            return Err("there is no such LSN");
+        }
         let is_wanted = counts(lsn);
         let mut last = first_stamp(epoch);
         for _ in 0..reader.number()? {
@@ -516,6 +522,9 @@ pub(crate) fn read_block(bytes: &[u8], salt: u64) -> Result<(Block<'_>, &[u8]), 
         return Err("a block is of another file");
     }
     let [epoch, flush, durable] = [8, 24, 32].map(number);
+    if epoch > STAMP_MAX >> STAMP_SHIFT || flush > COUNT_MAX || durable > COUNT_MAX {
+        return Err("there is no such epoch, flush or LSN");
+    }
     Ok((Block { epoch, flush, durable, body: &block[BLOCK_HEADER..] }, &bytes[end..]))
 }
 

@@ -94,7 +94,11 @@ mod tests {
             let shape: u8 = random.random();
             let mut bytes = vec![shape, random.random_range(100..=255)];
             for _ in 0..random.random_range(0..6) {
-                let lsn = if shape & 4 != 0 { random.random_range(1..9) } else { 0 };
+                let lsn = match shape & 4 {
+                    0 => 0,
+                    _ if random.random_bool(0.1) => u64::MAX >> random.random_range(0..3),
+                    _ => random.random_range(1..9),
+                };
                 let table = random.random_range(0..schemas.len());
                 let key = vec![random.random_range(0..3); schemas[table].key_words];
                 let row = vec![7; schemas[table].row_words];
