@@ -11,11 +11,12 @@ use parking_lot::{Mutex, RwLock};
 use crate::abort::{Abort, AbortCounts, AbortReason};
 use crate::declaration::Declaration;
 use crate::epoch::Epochs;
+use crate::fault::Fault;
 use crate::garbage::{Corpse, Garbage};
 use crate::group::Groups;
 use crate::history::{Committed, Part, Recording, Version};
-use crate::journal::{Journals, STAMP_SHIFT};
-use crate::protocol::{Context, Control, Initial, Unlink, VersionCounts};
+use crate::journal::{Journals, STAMP_SHIFT, Stamp};
+use crate::protocol::{At, Context, Control, Initial, Tombstone, Unlink, VersionCounts};
 use crate::record::Record;
 use crate::sets::{Logging, NodeSet, UNSURE, WriteKind, WriteSet};
 use crate::slab::Arenas;
@@ -59,6 +60,9 @@ pub struct EngineConfig {
     pub partitions: usize,
     /// What can be chosen for a run.
     pub options: EngineOptions,
+    /// A deliberate bug, for tests of the proof.
+    #[doc(hidden)]
+    pub fault: Option<Fault>,
 }
 
 impl Default for EngineConfig {
@@ -69,6 +73,7 @@ impl Default for EngineConfig {
             history: false,
             partitions: 1,
             options: EngineOptions::default(),
+            fault: None,
         }
     }
 }
@@ -531,12 +536,21 @@ impl<P: Control<M>, M: Machine> Worker<P, M> {
     }
 
     fn unlink(&mut self, mut corpse: Corpse<M>, oldest: u64) {
-        let cells = self.engine.tables.read()[corpse.table as usize].core().cells(corpse.record, Groups::ALL);
-        match self.engine.protocol.unlink(cells, oldest) {
+        let tables = self.engine.tables.read();
+        let table = &tables[corpse.table as usize];
+        let at = At { table: table.core(), record: corpse.record };
+        let tombstone = Tombstone { at, oldest, fault: self.engine.config.fault };
+        match self.engine.protocol.unlink(tombstone) {
             Unlink::Alive => {}
-            Unlink::Busy => self.garbage.tombstones.push_back(corpse),
+            Unlink::Busy => {
+                // Behind the others, which are older, so that the queue stays in the order of its epochs.
+                corpse.epoch = self.engine.epochs.current();
+                self.garbage.tombstones.push_back(corpse);
+            }
             Unlink::Marked { time } => {
-                let removed = self.engine.tables.read()[corpse.table as usize].remove(&corpse.key, corpse.record, time);
+                debug_assert!(tombstone.stamp_is_over(), "the key's next record would get smaller stamps");
+                table.core().note_unlinked(corpse.record);
+                let removed = table.remove(&corpse.key, corpse.record, time);
                 debug_assert!(removed, "a marked tombstone stands under its key");
                 corpse.epoch = self.engine.epochs.current();
                 self.garbage.unlinked.push_back(corpse);
@@ -691,6 +705,9 @@ impl<P: Control<M>, M: Machine> Loader<P, M> {
         fill(&mut row[..words]);
         M::copy_in(&table.payload(record)[..words], &row[..words]);
         let stamp = if self.0.cx.writes.log.is_some() { self.enter() << STAMP_SHIFT } else { 0 };
+        if stamp > 0 {
+            table.check_first_stamp(Stamp(stamp));
+        }
         // Nothing is added to it before it was written: the loader's log may be durable later than who does so.
         // Relaxed: the index publishes the record.
         table.stamps(record).for_each(|word| word.store(stamp | UNSURE, Ordering::Relaxed));

@@ -7,7 +7,7 @@ use contend_machine::Machine;
 
 use crate::abort::{Abort, AbortReason};
 use crate::group::Groups;
-use crate::protocol::{At, Context, Control, Found, Info, Initial, Mode, Protocol, Unlink};
+use crate::protocol::{At, Context, Control, Found, Info, Initial, Mode, Protocol, Tombstone, Unlink};
 use crate::record::{Cells, Record};
 use crate::row::Projection;
 
@@ -68,7 +68,7 @@ trait Behind<M: Machine>: Send + Sync {
     fn commit(&self, cx: &mut Context<M>, local: &mut AnyLocal) -> Result<(), Abort>;
     fn abort(&self, cx: &mut Context<M>, local: &mut AnyLocal, reason: AbortReason);
     fn rest(&self, cx: &mut Context<M>, local: &mut AnyLocal);
-    fn unlink(&self, cells: Cells<M>, oldest: u64) -> Unlink;
+    fn unlink(&self, tombstone: Tombstone<'_, M>) -> Unlink;
     fn is_absent(&self, record: Record<M>) -> bool;
     fn older_versions(&self, record: Record<M>) -> u64;
 }
@@ -112,8 +112,8 @@ macro_rules! forward {
                 Control::init(self, cells, initial);
             }
 
-            fn unlink(&self, cells: Cells<M>, oldest: u64) -> Unlink {
-                Control::unlink(self, cells, oldest)
+            fn unlink(&self, tombstone: Tombstone<'_, M>) -> Unlink {
+                Control::unlink(self, tombstone)
             }
 
             fn is_absent(&self, record: Record<M>) -> bool {
@@ -164,8 +164,8 @@ macro_rules! forward {
                 self.0.init(cells, initial);
             }
 
-            fn unlink(&self, cells: Cells<M>, oldest: u64) -> Unlink {
-                self.0.unlink(cells, oldest)
+            fn unlink(&self, tombstone: Tombstone<'_, M>) -> Unlink {
+                self.0.unlink(tombstone)
             }
 
             fn is_absent(&self, record: Record<M>) -> bool {

@@ -1,8 +1,10 @@
 //! What a log is told: who has committed, and what it wrote.
 //!
 //! **Stamps.** A row of a table that is logged has a word for each group of columns that counts its writes. It grows with each, and is never below the first of the epoch in
-//! which the row is written, so that it also grows from a row to the next one of its key: a key that was deleted gets a new record two epochs
-//! later at the earliest. A write counts when it is installed, while the protocol keeps all others away. So of two writes of a row the later one
+//! which the row is written. It also grows from a record to the next one of its key, because a tombstone leaves the index only when the epoch of its stamp
+//! is over ([`crate::Tombstone::stamp_is_over`]): the epoch above the stamp is smaller than that of every transaction that runs then. How long the tombstone has been
+//! queued says nothing about that, because it may have got a row in the queue, and have been deleted again. Debug builds check it where a record gets its first stamp, and a
+//! reader of the log can check it by the order of inserts and deletions. A write counts when it is installed, while the protocol keeps all others away. So of two writes of a row the later one
 //! has the larger stamp, whatever the protocol orders its transactions by, and without a number that all share.
 //!
 //! **Additions.** Updates that commute ([`crate::Update::commutes`]) leave the stamp as it is: what is logged of them is by how much each word has
@@ -11,7 +13,7 @@
 //! update does, what it has made of one word is the difference to what the last has left.
 //!
 //! A protocol's own numbers will do as well if they are like that ([`crate::Control::stamps_commits`]); then there is no such word, unless additions need one that they leave as it is. Silo's TIDs are: they
-//! have the epoch above them, which a new log begins later, and grow from write to write of a record. So are MOCC's, which are the same. The timestamps
+//! have the epoch above them, which a new log begins later, grow from write to write of a record, and their tombstones wait for the end of the TID's epoch. So are MOCC's, which are the same. The timestamps
 //! of the others are not: they begin anew with each engine, as counters and clocks do, or (TicToc) have no epoch.
 //!
 //! **Epochs.** A transaction commits in the global epoch of when it is sure to: when its first write is installed, or, where writes are shown

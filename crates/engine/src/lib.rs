@@ -30,6 +30,8 @@ pub mod declaration;
 pub mod engine;
 pub mod epoch;
 mod erased;
+#[doc(hidden)]
+pub mod fault;
 mod garbage;
 pub mod group;
 pub mod history;
@@ -53,7 +55,7 @@ pub use erased::Erased;
 pub use group::{GROUPS_MAX, Groups};
 pub use options::{OptionError, OptionSpec, OptionValue, Options};
 pub use protocol::{
-    At, Context, Control, Found, Info, Initial, Isolation, Mode, OldVersion, Protocol, Unlink, VersionCounts,
+    At, Context, Control, Found, Info, Initial, Isolation, Mode, OldVersion, Protocol, Tombstone, Unlink, VersionCounts,
 };
 pub use record::{Cell, Cells, Record};
 pub use row::{Column, ColumnInfo, Columns, Projection, Row, Span, Whole};

@@ -11,6 +11,7 @@ use contend_machine::{Activity, Machine};
 
 use crate::abort::{Abort, AbortReason};
 use crate::declaration::{Declaration, Needs};
+use crate::fault::Fault;
 use crate::group::Groups;
 use crate::options::Options;
 use crate::record::{Cell, Cells, Record};
@@ -127,6 +128,37 @@ impl<M: Machine> At<'_, M> {
     }
 }
 
+/// A tombstone that is to leave its index.
+#[derive(Clone, Copy, Debug)]
+pub struct Tombstone<'a, M: Machine> {
+    pub(crate) at: At<'a, M>,
+    pub(crate) oldest: u64,
+    pub(crate) fault: Option<Fault>,
+}
+
+impl<M: Machine> Tombstone<'_, M> {
+    /// All cells of the record.
+    pub fn cells(self) -> Cells<M> {
+        self.at.cells(Groups::ALL)
+    }
+
+    /// No transaction runs that began before this epoch.
+    pub fn oldest(self) -> u64 {
+        self.oldest
+    }
+
+    /// Whether this epoch, in which the record was deleted, is over: every transaction that inserts the key anew commits in a later one.
+    pub fn is_over(self, epoch: u64) -> bool {
+        epoch < self.oldest || self.fault == Some(Fault::UnlinkYoung)
+    }
+
+    /// Whether the epoch of the deletion's stamp is over, so that the next record of the key gets larger stamps ([`crate::journal`]). It is
+    /// always true where writes have no stamps. The answer holds as long as the protocol keeps writers of the record away.
+    pub fn stamp_is_over(self) -> bool {
+        self.is_over(self.at.table.newest_stamp(self.at.record).epoch())
+    }
+}
+
 /// What became of a tombstone that was to be unlinked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unlink {
@@ -137,7 +169,7 @@ pub enum Unlink {
     },
     /// It has a row again, and needs no collecting until it is deleted again.
     Alive,
-    /// Somebody works on it: try again later.
+    /// A transaction works on it, or it is too young: it is tried again two epochs later.
     Busy,
 }
 
@@ -488,9 +520,10 @@ pub trait Control<M: Machine>: Sized + Send + Sync + 'static {
         let _ = (cx, local);
     }
 
-    /// Marks a tombstone, of which these are all cells, as unlinked, if it still is one, so that it can leave the index. No transaction
-    /// runs that began before epoch `oldest`. It was queued two epochs before that; but may have got a row, and been deleted again, since.
-    fn unlink(&self, cells: Cells<M>, oldest: u64) -> Unlink;
+    /// Marks a tombstone as unlinked, if it still is one, so that it can leave the index. It was queued two epochs before
+    /// [`Tombstone::oldest`], but may have got a row since, and been deleted again. A tombstone of an epoch that is not over stays
+    /// ([`Tombstone::stamp_is_over`]): the answer is [`Unlink::Busy`].
+    fn unlink(&self, tombstone: Tombstone<'_, M>) -> Unlink;
 
     /// Whether the record has no row, asked when no transaction runs.
     fn is_absent(&self, record: Record<M>) -> bool;

@@ -10,8 +10,10 @@ use contend_machine::{Atomic64, Latched, Machine, Ordering, Spin};
 
 use crate::engine::{Alignment, EngineOptions};
 use crate::group::{GROUPS_MAX, Groups};
+use crate::journal::Stamp;
 use crate::record::{Cells, Record};
 use crate::row::{Projection, Row, Span};
+use crate::sets::UNSURE;
 use crate::slab::{Slabs, slot_words};
 
 /// The machine has no more memory for records.
@@ -137,6 +139,9 @@ pub struct TableCore<M: Machine> {
     stamps: bool,
     holds: bool,
     slabs: Slabs<M>,
+    /// In debug builds, the largest stamp of a tombstone that has left the index. It is a word of the host, because a check must not change what is
+    /// simulated.
+    unlinked: std::sync::atomic::AtomicU64,
     /// Who deleted keys that are in the index no more; kept only if the table records history.
     graves: Latched<M, BTreeMap<KeyWords, u64>>,
 }
@@ -268,6 +273,35 @@ impl<M: Machine> TableCore<M> {
     /// The stamps of a record's groups; none, if their writes are not counted.
     pub(crate) fn stamps(&self, record: Record<M>) -> impl Iterator<Item = &M::U64> {
         self.payload(record)[self.stamp(0)..].iter().take(self.stamp_count())
+    }
+
+    /// The newest stamp of a record's groups; 0, if writes have no stamps.
+    pub(crate) fn newest_stamp(&self, record: Record<M>) -> Stamp {
+        // Relaxed: the protocol keeps writers away.
+        let stamps = self.stamps(record).map(|word| word.load(Ordering::Relaxed) & !UNSURE);
+        Stamp(stamps.max().unwrap_or(0))
+    }
+
+    /// Notes that a tombstone is about to leave the index, for [`TableCore::check_first_stamp`].
+    pub(crate) fn note_unlinked(&self, record: Record<M>) {
+        if cfg!(debug_assertions) {
+            // Relaxed: the index's latch comes between this and the next record of the key.
+            self.unlinked.fetch_max(self.newest_stamp(record).0, std::sync::atomic::Ordering::Relaxed);
+        }
+    }
+
+    /// Checks, in debug builds, that the first stamp of a record is larger than those of all tombstones that have left the index, and so larger than
+    /// those of the key's last record ([`crate::journal`]).
+    #[inline(always)]
+    pub(crate) fn check_first_stamp(&self, stamp: Stamp) {
+        if cfg!(debug_assertions) && self.stamps {
+            // Relaxed: as in `note_unlinked`.
+            let unlinked = self.unlinked.load(std::sync::atomic::Ordering::Relaxed);
+            assert!(
+                stamp.0 > unlinked,
+                "a new record has stamp {stamp:?}, and one that has left the index {unlinked:#x}"
+            );
+        }
     }
 
     /// Whether rows are held until they are durable.
@@ -435,6 +469,7 @@ impl<M: Machine, K: Key> Table<M, K> {
                 stamps,
                 holds,
                 slabs: Slabs::new(cell_count * meta_words + payload_words, alignment),
+                unlinked: std::sync::atomic::AtomicU64::new(0),
                 graves: Latched::new(BTreeMap::new()),
             },
             index: Index::new(spec.index, spec.expected_rows, spec.apart),

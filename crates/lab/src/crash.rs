@@ -55,11 +55,14 @@ pub struct CrashConfig {
     /// A deliberate bug of the log, for tests of these tests.
     #[doc(hidden)]
     pub fault: Option<Fault>,
+    /// The same of the engine.
+    #[doc(hidden)]
+    pub engine_fault: Option<contend_engine::fault::Fault>,
 }
 
 impl Default for CrashConfig {
     fn default() -> Self {
-        CrashConfig { seeds: 100, seed: 1, crashes: 2, transactions: 8, cores: 3, fault: None }
+        CrashConfig { seeds: 100, seed: 1, crashes: 2, transactions: 8, cores: 3, fault: None, engine_fault: None }
     }
 }
 
@@ -292,6 +295,7 @@ impl<W: Workload<Simulated>> Test<'_, W> {
             buffer_bytes: 1 << 10,
             threads: 1,
             commit: self.tests.protocol,
+            checks_order: true,
             fault: self.tests.config.fault,
             ..LogConfig::default()
         };
@@ -318,6 +322,7 @@ impl<W: Workload<Simulated>> Test<'_, W> {
             history: true,
             partitions: W::declares(&self.workload_options).partitions.unwrap_or(1),
             options: self.engine_options.clone(),
+            fault: self.tests.config.engine_fault,
         };
         let journals = LogJournals::new(&log) as Arc<dyn Journals<Simulated>>;
         let engine: ErasedEngine = Engine::with_journals((self.factory)(), engine_config, Some(journals));

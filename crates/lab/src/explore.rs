@@ -456,6 +456,7 @@ impl<W: Workload<Simulated>> Exploration<W> {
             history: true,
             partitions: W::declares(&self.workload_options).partitions.unwrap_or(1),
             options: self.engine_options.clone(),
+            ..EngineConfig::default()
         };
         let engine = Engine::new((self.protocol)(), config);
         let workload = Arc::new(W::create(&self.workload_options, self.index, &engine));

@@ -83,7 +83,7 @@ impl Log {
         let of_old = Contents { segments: old.clone(), ..contents };
         let bytes: u64 = old.iter().map(|segment| segment.bytes).sum();
         let rewrite = || {
-            let all = recovery::read_all(&*self.disk, &of_old, self.config.threads, self.config.fault, &|_| ())?;
+            let all = recovery::read_all(&*self.disk, &of_old, self.config.threads, false, self.config.fault, &|_| ())?;
             // One after the other, so that the memory of each is free again before the next.
             self.write_checkpoint(&of_old.tables, settled, bytes, all.tables.into_iter())
         };
@@ -217,7 +217,9 @@ impl Files<'_> {
     ) -> Result<(), LogError> {
         for (key, known) in parts.flat_map(|rows| rows.iter(schema)) {
             self.rows += u64::from(known.is_there());
-            let is_needed = known.deleted().epoch() > settled && !self.log.has(Fault::ForgetTombstones);
+            // A file that stays may have an older write if it has commits of the deletion's epoch, or of the one after: a protocol that shows rows before
+            // it commits takes their stamps in the epoch before that of its commit, at the earliest.
+            let is_needed = known.deleted().epoch() + 1 > settled && !self.log.has(Fault::ForgetTombstones);
             if known.deleted().0 > 0 && is_needed {
                 self.put(schema, Write { table, key, stamp: known.deleted(), change: Change::Delete });
             }

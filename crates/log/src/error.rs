@@ -46,6 +46,16 @@ pub enum LogError {
         /// The words of the key.
         key: String,
     },
+    /// The writes of a row are in an order in which they can't have happened.
+    #[error("the log has the writes of the row {key} of table '{table}' in a wrong order: {why}; nothing is opened")]
+    Disorder {
+        /// The table.
+        table: String,
+        /// The words of the key.
+        key: String,
+        /// What is wrong.
+        why: String,
+    },
     /// There is no log.
     #[error("{place} has no log")]
     NoLog {

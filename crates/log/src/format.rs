@@ -31,7 +31,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::schema::{Form, Schema};
 
 /// The format of the files.
-pub(crate) const VERSION: u32 = 7;
+pub(crate) const VERSION: u32 = 8;
 /// The first bytes of a file.
 pub(crate) const FILE: [u8; 8] = *b"contend\x01";
 /// The first bytes of a block.
@@ -52,15 +52,25 @@ enum Kind {
     Deleted,
     /// Words are larger by so much.
     Added,
+    /// All groups are there, of a row that was not there before.
+    Inserted,
 }
 
+const WHOLE: u64 = Kind::Whole as u64;
+const PART: u64 = Kind::Part as u64;
+const DELETED: u64 = Kind::Deleted as u64;
+const ADDED: u64 = Kind::Added as u64;
+const INSERTED: u64 = Kind::Inserted as u64;
+
 /// In a write's first number: the bits of the kind, and those below the table.
-const KIND_BITS: u32 = 2;
+const KIND_BITS: u32 = 3;
 const HEAD_BITS: u32 = KIND_BITS + 1;
 
 /// What has become of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change<'a> {
+    /// There was no row, and now there is this one. A checkpoint says [`Change::Put`]: what was there before it is not known any more.
+    Insert(&'a [u64]),
     /// These groups are as they are in this row, which has all words of its table's rows.
     Put(Groups, &'a [u64]),
     /// This was added to what the stamp is of.
@@ -233,11 +243,12 @@ fn put_writes<'a, F: Form + 'a>(
         let kind = match write.change {
             Change::Delete => Kind::Deleted,
             Change::Add(_) => Kind::Added,
+            Change::Insert(_) => Kind::Inserted,
             Change::Put(groups, _) if form.is_whole(groups) => Kind::Whole,
             Change::Put(..) => Kind::Part,
         };
         let (row, additions): (&[u64], &[Addition]) = match write.change {
-            Change::Put(_, row) => (row, &[]),
+            Change::Insert(row) | Change::Put(_, row) => (row, &[]),
             Change::Add(additions) => (&[], additions),
             Change::Delete => (&[], &[]),
         };
@@ -258,6 +269,7 @@ fn put_writes<'a, F: Form + 'a>(
         }
         let mut odd = room.words(None, write.key);
         match write.change {
+            Change::Insert(_) => odd = room.words(odd, row),
             Change::Put(..) if kind == Kind::Whole => odd = room.words(odd, row),
             Change::Put(groups, _) => {
                 for words in form.words(groups) {
@@ -369,7 +381,7 @@ pub(crate) fn read_body(
             let table = u32::try_from(head >> HEAD_BITS).map_err(|_| "there is no such table")?;
             let schema = schemas.get(table as usize).ok_or("there is no such table")?;
             let (kind, is_same) = (head & ((1 << KIND_BITS) - 1), head >> KIND_BITS & 1 == 1);
-            let stamp = if kind == Kind::Added as u64 {
+            let stamp = if kind == ADDED {
                 let epoch = epoch.wrapping_sub(unzigzag(reader.number()?));
                 let counted = reader.number()?;
                 if counted > STAMP_MASK || epoch > STAMP_MAX >> STAMP_SHIFT {
@@ -386,13 +398,14 @@ pub(crate) fn read_body(
                 return Err("there is no such stamp");
             }
             let groups = match kind {
-                0 => Some(schema.all_groups()),
-                1 => {
+                WHOLE | INSERTED => Some(schema.all_groups()),
+                PART => {
                     let bits = reader.number()?;
                     let groups = (0..schema.groups.len() as u32).filter(|group| bits >> group & 1 == 1);
                     Some(groups.fold(Groups::NONE, |all, group| all.union(Groups::of(group))))
                 }
-                _ => None,
+                DELETED | ADDED => None,
+                _ => return Err("there is no such kind of write"),
             };
             let mut key = KeyWords::default();
             let mut next = None;
@@ -400,7 +413,7 @@ pub(crate) fn read_body(
             row.clear();
             row.resize(schema.row_words, 0);
             match groups {
-                Some(_) if kind == Kind::Whole as u64 => reader.words(&mut next, &mut row)?,
+                Some(_) if kind != PART => reader.words(&mut next, &mut row)?,
                 Some(groups) => schema.words(groups).try_for_each(|words| reader.words(&mut next, &mut row[words]))?,
                 None => {}
             }
@@ -408,7 +421,7 @@ pub(crate) fn read_body(
                 return Err("there are more words than a key and a row have");
             }
             additions.clear();
-            if kind == Kind::Added as u64 {
+            if kind == ADDED {
                 for _ in 0..reader.number()? {
                     let word = reader.number()?;
                     let word = u32::try_from(word).ok().filter(|&word| (word as usize) < schema.row_words);
@@ -417,8 +430,9 @@ pub(crate) fn read_body(
                 }
             }
             let change = match groups {
+                Some(_) if kind == INSERTED => Change::Insert(&row),
                 Some(groups) => Change::Put(groups, &row),
-                None if kind == Kind::Deleted as u64 => Change::Delete,
+                None if kind == DELETED => Change::Delete,
                 None => Change::Add(&additions),
             };
             if is_wanted {
@@ -572,6 +586,7 @@ mod tests {
                     Stamp((epoch << STAMP_SHIFT) + random.random_range(0..1 << 30) - random.random_range(0..epoch + 1));
                 let groups = (0..schema.groups.len()).filter(|_| random.random_bool(0.6));
                 let groups = groups.fold(Groups::NONE, |all, group| all.union(Groups::of(group as u32)));
+                let groups = if random.random_bool(0.2) { Groups::ALL } else { groups };
                 let mut row = vec![0; schema.row_words];
                 schema.words(groups).flatten().for_each(|word| row[word] = random.random());
                 let row = (!groups.is_empty()).then_some((groups, row));
@@ -586,6 +601,8 @@ mod tests {
             }
             let own = writes[first..].iter().map(|(table, key, stamp, row, additions): &Owned| {
                 let change = match row {
+                    // Some of them are new.
+                    Some((Groups::ALL, row)) => Change::Insert(row),
                     Some((groups, row)) => Change::Put(*groups, row),
                     None if additions.is_empty() => Change::Delete,
                     None => Change::Add(additions),
@@ -635,6 +652,7 @@ mod tests {
             };
             let outcome = read_body(block, &schemas, count, |Write { table, key, stamp, change }| {
                 let (row, additions) = match change {
+                    Change::Insert(row) => (Some((Groups::ALL, row.to_vec())), Vec::new()),
                     Change::Put(groups, row) => (Some((groups, row.to_vec())), Vec::new()),
                     Change::Add(additions) => (None, additions.to_vec()),
                     Change::Delete => (None, Vec::new()),
@@ -672,7 +690,7 @@ mod tests {
                     assert!((write.table as usize) < schemas.len());
                     let words = schemas[write.table as usize].row_words;
                     match write.change {
-                        Change::Put(_, row) => assert_eq!(row.len(), words),
+                        Change::Insert(row) | Change::Put(_, row) => assert_eq!(row.len(), words),
                         Change::Add(additions) => assert!(additions.iter().all(|added| (added.word as usize) < words)),
                         Change::Delete => {}
                     }

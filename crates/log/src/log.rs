@@ -46,6 +46,8 @@ pub struct LogConfig {
     pub direct: bool,
     /// Whether they are written through io_uring ([`Directory::uring`](crate::Directory::uring)); for the same.
     pub uring: bool,
+    /// Whether opening a log checks that the writes of each row can have happened in the order of their stamps. It keeps 24 bytes of each write for that.
+    pub checks_order: bool,
     /// A deliberate bug, for tests of the proof.
     pub fault: Option<Fault>,
 }
@@ -62,6 +64,7 @@ impl Default for LogConfig {
             commit: CommitProtocol::Epoch,
             direct: false,
             uring: true,
+            checks_order: false,
             fault: None,
         }
     }
@@ -197,7 +200,8 @@ impl Log {
             }
             Some((generation, contents)) => {
                 let began = Instant::now();
-                let all = recovery::read_all(&*disk, &contents, config.threads, config.fault, progress)?;
+                let traces = config.checks_order;
+                let mut all = recovery::read_all(&*disk, &contents, config.threads, traces, config.fault, progress)?;
                 all.check(&contents)?;
                 let mut manifest = Manifest::reopen(&*disk, generation, contents.clone())?;
                 // What was not durable now is not to be so ever.

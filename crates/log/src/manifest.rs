@@ -61,6 +61,11 @@ impl Segment {
         name(self.number)
     }
 
+    /// Whether it has rows of a checkpoint, and not what workers wrote: their blocks have epochs.
+    pub(crate) fn is_of_checkpoint(&self) -> bool {
+        self.blocks.is_none() && self.tail == Tail::Nothing
+    }
+
     /// The largest epoch of its blocks that count.
     pub(crate) fn newest(&self) -> u64 {
         self.blocks.map_or(0, |(_, last)| last).min(self.last_epoch)

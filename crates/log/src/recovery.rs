@@ -105,16 +105,21 @@ pub(crate) struct All {
 }
 
 impl All {
-    /// Whether there is all that something was added to.
+    /// Whether there is all that something was added to; and, if writes were traced, whether those of each row can have happened in the order of
+    /// their stamps.
     ///
     /// # Errors
-    /// It is not: a file is not as it was.
-    pub(crate) fn check(&self, contents: &Contents) -> Result<(), LogError> {
-        for (schema, parts) in contents.tables.iter().zip(&self.tables) {
+    /// It is not: a file is not as it was, or was wrong from the start.
+    pub(crate) fn check(&mut self, contents: &Contents) -> Result<(), LogError> {
+        let key_of = |schema: &Schema, key: &[u64]| format!("{:x?}", &key[..schema.key_words]);
+        let begins_empty = contents.segments.iter().all(|segment| !segment.is_of_checkpoint());
+        for (schema, parts) in contents.tables.iter().zip(&mut self.tables) {
+            if let Some((key, why)) = parts.iter_mut().find_map(|rows| rows.find_disorder(schema, begins_empty)) {
+                return Err(LogError::Disorder { table: schema.name.clone(), key: key_of(schema, key), why });
+            }
             let mut rows = parts.iter().flat_map(|rows| rows.iter(schema));
             if let Some((key, _)) = rows.find(|(_, known)| known.lacks_base()) {
-                let key = format!("{:x?}", &key[..schema.key_words]);
-                return Err(LogError::Incomplete { table: schema.name.clone(), key });
+                return Err(LogError::Incomplete { table: schema.name.clone(), key: key_of(schema, key) });
             }
         }
         Ok(())
@@ -136,11 +141,12 @@ impl All {
     }
 }
 
-/// Reads all files of a manifest: the last that is known of each row.
+/// Reads all files of a manifest: the last that is known of each row. With `traces` all writes are kept as well, 24 bytes each, for [`All::check`].
 pub(crate) fn read_all(
     disk: &dyn Disk,
     contents: &Contents,
     threads: usize,
+    traces: bool,
     fault: Option<Fault>,
     progress: &(dyn Fn(u64) + Sync),
 ) -> Result<All, LogError> {
@@ -150,10 +156,10 @@ pub(crate) fn read_all(
     let report = Mutex::new((Report::default(), Last { epoch: contents.epoch, lsn: contents.lsn }));
     let (next, read) = (AtomicUsize::new(0), AtomicUsize::new(1));
     let read_files = || -> Result<(), LogError> {
-        let mut reader = Reader::new(&contents.tables, &tables);
+        let mut reader = Reader::new(&contents.tables, &tables, traces);
         // Relaxed: each number once.
         while let Some(segment) = contents.segments.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let (found, last_here) = read_segment(disk, contents, segment, durable_lsn, fault, |_, mut write| {
+            let (found, last_here) = read_segment(disk, contents, segment, durable_lsn, fault, |epoch, mut write| {
                 if fault == Some(Fault::ForgetDeletions) && write.change == Change::Delete {
                     return;
                 }
@@ -164,7 +170,7 @@ pub(crate) fn read_all(
                     // Relaxed: each number once.
                     write.stamp = Stamp(read.fetch_add(1, Ordering::Relaxed) as u64);
                 }
-                reader.add(&write);
+                reader.add(epoch, &write);
             })?;
             let (all, last) = &mut *report.lock();
             progress(found.bytes);

@@ -41,6 +41,48 @@ pub(crate) struct Rows {
     slots: Vec<u32>,
     count: usize,
     words: Vec<u64>,
+    /// All writes, if their order is to be checked.
+    traced: Vec<Traced>,
+}
+
+/// A write, as far as the order of a row's writes is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Traced {
+    /// The row's number.
+    number: u32,
+    stamp: u64,
+    step: Step,
+}
+
+/// What a write means for the order. Of writes with one stamp those that add to the row come last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Step {
+    /// There was no row, and now there is one.
+    Insert,
+    /// There was a row, and there is one still.
+    Update,
+    /// There was a row, and now there is none.
+    Delete,
+    /// A checkpoint's row, or part of a row: what was there before it is not known any more.
+    Kept,
+    /// A checkpoint's deletion: likewise.
+    Gone,
+    /// There was a row, and there is one still.
+    Add,
+}
+
+impl Step {
+    /// `epoch` is that of the write's block; 0: of a checkpoint.
+    fn of(change: &Change<'_>, epoch: u64) -> Self {
+        match change {
+            Change::Delete if epoch == 0 => Step::Gone,
+            Change::Put(..) | Change::Add(_) if epoch == 0 => Step::Kept,
+            Change::Insert(_) => Step::Insert,
+            Change::Put(..) => Step::Update,
+            Change::Delete => Step::Delete,
+            Change::Add(_) => Step::Add,
+        }
+    }
 }
 
 /// A row of these.
@@ -104,9 +146,13 @@ impl Rows {
                 Native::prefetch_to_write(&raw const self.words[number * length]);
             }
         }
+        let mut steps = writes.steps.iter();
         for (&hash, write) in writes.hashes.iter().zip(writes.words.chunks_exact(length)) {
             let (key, written) = write.split_at(schema.key_words);
             let (number, is_new) = self.number(hash, key, length);
+            if let Some(&(stamp, step)) = steps.next() {
+                self.traced.push(Traced { number: number as u32, stamp: stamp.0, step });
+            }
             if is_new {
                 self.words.extend_from_slice(write);
                 continue;
@@ -129,6 +175,19 @@ impl Rows {
         }
     }
 
+    /// Whether the writes of each row, by their stamps, can have happened: an insert where there is no row, all else where there is one. If not, the
+    /// key's words, and what is wrong. `begins_empty` says that the log has all writes since there were no rows. The writes must have been traced.
+    ///
+    /// Only the order that inserts and deletions are in with all other writes of a row is looked at: the stamps of two groups of columns are
+    /// in no order.
+    pub(crate) fn find_disorder(&mut self, schema: &Schema, begins_empty: bool) -> Option<(&[u64], String)> {
+        let mut traced = std::mem::take(&mut self.traced);
+        traced.sort_unstable();
+        let mut rows = traced.chunk_by(|one, other| one.number == other.number);
+        let (number, why) = rows.find_map(|row| Some((row[0].number, disorder(row, begins_empty)?)))?;
+        Some((&self.words[number as usize * words_of_one(schema)..][..schema.key_words], why))
+    }
+
     /// The rows that are known, with their keys, those that were deleted among them.
     pub(crate) fn iter(&self, schema: &Schema) -> impl Iterator<Item = (&[u64], Known<'_>)> {
         let (key_words, groups) = (schema.key_words, schema.groups.len());
@@ -137,6 +196,31 @@ impl Rows {
             (key, Known { words, groups })
         })
     }
+}
+
+/// What is wrong with the order of a row's writes.
+fn disorder(writes: &[Traced], begins_empty: bool) -> Option<String> {
+    // Of the writes before a checkpoint's some are not known any more.
+    let is_of_checkpoint = |write: &Traced| matches!(write.step, Step::Kept | Step::Gone);
+    let (mut is_there, first) = match writes.iter().rposition(is_of_checkpoint) {
+        Some(last) => (Some(writes[last].step == Step::Kept), last + 1),
+        None if begins_empty => (Some(false), 0),
+        None => (None, 0),
+    };
+    for &Traced { stamp, step, .. } in &writes[first..] {
+        let (needs, leaves) = match step {
+            Step::Insert => (false, true),
+            Step::Update | Step::Add => (true, true),
+            Step::Delete => (true, false),
+            Step::Kept | Step::Gone => unreachable!("the last of these came before"),
+        };
+        if is_there.is_some_and(|is_there| is_there != needs) {
+            let was = if is_there == Some(true) { "a row" } else { "no row" };
+            return Some(format!("by their stamps, one that is of the kind '{step:?}' (stamp {stamp}) finds {was}"));
+        }
+        is_there = Some(leaves);
+    }
+    None
 }
 
 impl<'r> Known<'r> {
@@ -176,6 +260,8 @@ impl<'r> Known<'r> {
 struct Pending {
     hashes: Vec<u64>,
     words: Vec<u64>,
+    /// If the order of writes is to be checked.
+    steps: Vec<(Stamp, Step)>,
 }
 
 /// What a thread has read, and not applied yet.
@@ -185,15 +271,18 @@ pub(crate) struct Reader<'t> {
     tables: &'t [Vec<Mutex<Rows>>],
     /// By table, and part.
     pending: Vec<Vec<Pending>>,
+    /// Whether all writes are kept, for [`Rows::find_disorder`].
+    traces: bool,
 }
 
 impl<'t> Reader<'t> {
-    pub(crate) fn new(schemas: &'t [Schema], tables: &'t [Vec<Mutex<Rows>>]) -> Self {
+    pub(crate) fn new(schemas: &'t [Schema], tables: &'t [Vec<Mutex<Rows>>], traces: bool) -> Self {
         let parts = |_| (0..PARTS).map(|_| Pending::default()).collect();
-        Reader { schemas, tables, pending: tables.iter().map(parts).collect() }
+        Reader { schemas, tables, pending: tables.iter().map(parts).collect(), traces }
     }
 
-    pub(crate) fn add(&mut self, write: &Write<'_>) {
+    /// Takes a write of a block of this epoch; 0: of a checkpoint.
+    pub(crate) fn add(&mut self, epoch: u64, write: &Write<'_>) {
         let table = write.table as usize;
         let schema = &self.schemas[table];
         let key = write.key;
@@ -201,8 +290,12 @@ impl<'t> Reader<'t> {
         let pending = &mut self.pending[table][part_of(hash)];
         pending.hashes.push(hash);
         pending.words.extend_from_slice(key);
+        if self.traces {
+            pending.steps.push((write.stamp, Step::of(&write.change, epoch)));
+        }
         let (deleted, groups, sum) = match write.change {
             Change::Delete => (write.stamp.0, Groups::NONE, 0),
+            Change::Insert(_) => (0, Groups::ALL, 0),
             Change::Put(groups, _) => (0, groups, 0),
             Change::Add(additions) => (0, schema.groups_of(additions.iter().map(|added| added.word as usize)), SUM),
         };
@@ -212,7 +305,9 @@ impl<'t> Reader<'t> {
         pending.words.extend(stamps);
         let row = pending.words.len();
         match write.change {
-            Change::Put(_, words) => pending.words.extend_from_slice(&words[..schema.row_words]),
+            Change::Insert(words) | Change::Put(_, words) => {
+                pending.words.extend_from_slice(&words[..schema.row_words])
+            }
             _ => pending.words.resize(row + schema.row_words, 0),
         }
         if let Change::Add(additions) = write.change {
@@ -225,6 +320,7 @@ impl<'t> Reader<'t> {
             self.tables[table][part_of(hash)].lock().apply(pending, schema);
             pending.hashes.clear();
             pending.words.clear();
+            pending.steps.clear();
         }
     }
 
@@ -310,7 +406,7 @@ mod tests {
             let tables = [(0..PARTS).map(|_| Mutex::default()).collect::<Vec<_>>()];
             let half = writes.len() / 2;
             for writes in [&writes[..half], &writes[half..]] {
-                let mut reader = Reader::new(&schemas, &tables);
+                let mut reader = Reader::new(&schemas, &tables, false);
                 for &(key, stamp, kind) in writes {
                     // As it is read: of groups that were not written there is nothing.
                     let mut row = [0; 3];
@@ -326,7 +422,7 @@ mod tests {
                             Change::Add(&additions)
                         }
                     };
-                    reader.add(&Write { table: 0, key: &key, stamp: Stamp(stamp), change });
+                    reader.add(1, &Write { table: 0, key: &key, stamp: Stamp(stamp), change });
                 }
                 reader.finish();
             }
@@ -348,6 +444,33 @@ mod tests {
         }
     }
 
+    /// Of every row the writes are an insert, updates, a deletion, and so on. An order in which one of these is not possible is noticed, and no other.
+    #[test]
+    fn an_order_that_can_not_be_is_noticed() {
+        use Step::{Add, Delete, Gone, Insert, Kept, Update};
+        let order = |steps: &[Step], begins_empty| {
+            let traced = |(stamp, &step)| Traced { number: 0, stamp, step };
+            disorder(&(1..).zip(steps).map(traced).collect::<Vec<_>>(), begins_empty).is_none()
+        };
+        for right in [
+            &[][..],
+            &[Insert],
+            &[Insert, Update, Add, Delete, Insert, Delete],
+            &[Delete, Insert, Kept],
+            &[Insert, Insert, Gone, Insert, Add],
+            &[Update, Delete, Delete, Kept, Delete],
+        ] {
+            assert!(order(right, true), "{right:?}");
+        }
+        for wrong in [&[Insert, Insert][..], &[Insert, Delete, Delete], &[Insert, Delete, Update], &[Kept, Insert]] {
+            assert!(!order(wrong, true) && !order(wrong, false), "{wrong:?}");
+        }
+        // What a log begins with that does not have all writes is not known.
+        for later in [&[Update, Delete, Insert][..], &[Delete], &[Add]] {
+            assert!(order(later, false) && !order(later, true), "{later:?}");
+        }
+    }
+
     /// What was added to something that is not there is noticed, unless the row was deleted later.
     #[test]
     fn what_was_added_to_is_missed() {
@@ -362,9 +485,9 @@ mod tests {
         let additions = [Addition { word: 1, by: 5 }];
         let known = |writes: &[(u64, Change<'_>)]| {
             let (schemas, tables) = ([schema.clone()], [(0..PARTS).map(|_| Mutex::default()).collect::<Vec<_>>()]);
-            let mut reader = Reader::new(&schemas, &tables);
+            let mut reader = Reader::new(&schemas, &tables, false);
             for &(stamp, change) in writes {
-                reader.add(&Write { table: 0, key: &[0], stamp: Stamp(stamp), change });
+                reader.add(1, &Write { table: 0, key: &[0], stamp: Stamp(stamp), change });
             }
             reader.finish();
             let mut rows = tables[0].iter().flat_map(|part| {

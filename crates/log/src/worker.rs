@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use contend_engine::journal::{Hold, Journal, Journals, Logged};
 use contend_engine::sets::{WriteKind, WriteSet};
-use contend_engine::{AbortReason, Groups, KeyWords, TableCore};
+use contend_engine::{AbortReason, KeyWords, TableCore};
 use contend_machine::Machine;
 
 use crate::commit::{CommitProtocol, Commits, Committer, LOADED_LSN};
@@ -51,6 +51,7 @@ impl<'a, M: Machine> Iterator for Writes<'a, M> {
         let change = match self.set.additions(logged) {
             Some(additions) => Change::Add(additions),
             None if entry.kind == WriteKind::Delete => Change::Delete,
+            None if entry.kind == WriteKind::Insert => Change::Insert(self.set.image(logged.position)),
             None => Change::Put(entry.groups(), self.set.image(logged.position)),
         };
         let (table, key) = (bound(self.tables, entry.table().id()).0, self.set.key(logged.position));
@@ -119,7 +120,7 @@ impl<M: Machine> Journal<M> for WorkerLog<M> {
         let (table, schema) = bound(&self.tables, table);
         let lsn = if self.log.tail() == Tail::InOrder { LOADED_LSN } else { 0 };
         let (key, stamp) = (&key[..schema.key_words], format::first_stamp(epoch));
-        let write = Write { table: *table, key, stamp, change: Change::Put(Groups::ALL, row) };
+        let write = Write { table: *table, key, stamp, change: Change::Insert(row) };
         let writes = std::iter::once((write, &**schema));
         self.log.append(self.worker, epoch, lsn, |bytes| format::put_transaction(lsn, epoch, writes, bytes));
     }

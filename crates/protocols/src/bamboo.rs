@@ -45,7 +45,7 @@ use std::sync::Arc;
 use contend_engine::sets::{AddressMap, WriteKind};
 use contend_engine::{
     Abort, AbortReason, At, Cell, Cells, Change, Context, Control, Found, Groups, Info, Initial, Leaf, Mode,
-    Projection, Protocol, Record, Unlink,
+    Projection, Protocol, Record, Tombstone, Unlink,
 };
 use contend_machine::{Machine, Ordering, Spin};
 
@@ -390,8 +390,8 @@ impl<M: Machine, F: Faults> Control<M> for Bamboo<M, F> {
         self.end(local, !reason.is_conflict());
     }
 
-    fn unlink(&self, cells: Cells<M>, _: u64) -> Unlink {
-        flags::unlink_held(cells, list::seize, list::let_go)
+    fn unlink(&self, tombstone: Tombstone<'_, M>) -> Unlink {
+        flags::unlink_held(tombstone, list::seize, list::let_go)
     }
 
     fn is_absent(&self, record: Record<M>) -> bool {

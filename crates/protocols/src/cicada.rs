@@ -36,7 +36,7 @@ use std::sync::Arc;
 use contend_engine::sets::Write;
 use contend_engine::{
     Abort, AbortReason, At, Cell, Cells, Change, Context, Control, Found, Groups, Info, Initial, Isolation, Leaf, Mode,
-    Needs, Projection, Protocol, Record, Unlink, option_choices, options,
+    Needs, Projection, Protocol, Record, Tombstone, Unlink, option_choices, options,
 };
 use contend_machine::{Atomic64, Machine, Ordering};
 
@@ -288,8 +288,8 @@ impl<M: Machine, F: Faults> Control<M> for Cicada<M, F> {
         self.collector.rest(cx, &mut local.txn.claims.replaced);
     }
 
-    fn unlink(&self, cells: Cells<M>, oldest: u64) -> Unlink {
-        versions::unlink(cells, oldest, self.collector.seen_by_all_snapshots())
+    fn unlink(&self, tombstone: Tombstone<'_, M>) -> Unlink {
+        versions::unlink(tombstone, self.collector.seen_by_all_snapshots())
     }
 
     fn is_absent(&self, record: Record<M>) -> bool {

@@ -42,7 +42,7 @@ use std::marker::PhantomData;
 use contend_engine::sets::WriteKind;
 use contend_engine::{
     Abort, AbortReason, At, Cells, Change, Context, Control, Found, Groups, Info, Initial, Isolation, Leaf, Mode,
-    Needs, Projection, Protocol, Record, Unlink,
+    Needs, Projection, Protocol, Record, Tombstone, Unlink,
 };
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
 use crossbeam_utils::CachePadded;
@@ -322,11 +322,11 @@ impl<M: Machine, F: Faults> Control<M> for Ermia<M, F> {
         self.snapshots.rest(cx, &mut local.snapshot);
     }
 
-    fn unlink(&self, cells: Cells<M>, oldest: u64) -> Unlink {
-        let deleted = cells.clone().next().map_or(0, |cell| stamp_of(cell.word().load(Ordering::Relaxed)));
+    fn unlink(&self, tombstone: Tombstone<'_, M>) -> Unlink {
+        let deleted = tombstone.cells().next().map_or(0, |cell| stamp_of(cell.word().load(Ordering::Relaxed)));
         // Relaxed: the leaf's version publishes it; see `gap`. Should the tombstone stay, it costs a little precision.
         self.unlinked.fetch_max(deleted, Ordering::Relaxed);
-        versions::unlink(cells, oldest, u64::MAX)
+        versions::unlink(tombstone, u64::MAX)
     }
 
     fn is_absent(&self, record: Record<M>) -> bool {

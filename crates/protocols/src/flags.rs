@@ -10,7 +10,7 @@
 //! An insert or a delete changes all cells of a record, so that each tells whether there is a row.
 
 use contend_engine::sets::WriteKind;
-use contend_engine::{Cell, Cells, Context, Found, Initial, Unlink};
+use contend_engine::{Cell, Cells, Context, Found, Initial, Tombstone, Unlink};
 use contend_machine::Machine;
 
 pub(crate) const LOCKED: u64 = 1;
@@ -69,30 +69,29 @@ pub(crate) fn install_held<M: Machine>(
     }
 }
 
-/// Marks a tombstone as unlinked, if it still is one. `seize` holds a cell exclusively, if it can be had at once, and says its flags;
+/// Marks a tombstone as unlinked, if it still is one and old enough. `seize` holds a cell exclusively, if it can be had at once, and says its flags;
 /// `let_go` ends that, clears flags and sets others.
 pub(crate) fn unlink_held<M: Machine>(
-    cells: Cells<M>,
+    tombstone: Tombstone<'_, M>,
     seize: impl Fn(Cell<M>) -> Option<u64>,
     let_go: impl Fn(Cell<M>, u64, u64),
 ) -> Unlink {
     M::step("unlink");
     // All cells are held for a moment: a reader of any of them may rely on the key's absence.
-    let mut outcome = Unlink::Marked { time: 0 };
+    let cells = tombstone.cells();
+    let mut is_absent = true;
     for (number, cell) in cells.clone().enumerate() {
         let Some(flags) = seize(cell) else {
             cells.take(number).for_each(|cell| let_go(cell, 0, 0));
             return Unlink::Busy;
         };
-        if flags & ABSENT == 0 {
-            outcome = Unlink::Alive;
-        }
+        is_absent &= flags & ABSENT != 0;
     }
-    for cell in cells {
-        match outcome {
-            Unlink::Marked { .. } => let_go(cell, 0, UNLINKED),
-            _ => let_go(cell, QUEUED, 0),
-        }
-    }
+    let (outcome, clear, set) = match is_absent {
+        false => (Unlink::Alive, QUEUED, 0),
+        true if tombstone.stamp_is_over() => (Unlink::Marked { time: 0 }, 0, UNLINKED),
+        true => (Unlink::Busy, 0, 0),
+    };
+    cells.for_each(|cell| let_go(cell, clear, set));
     outcome
 }

@@ -29,7 +29,7 @@ use std::marker::PhantomData;
 
 use contend_engine::{
     Abort, AbortReason, At, Cells, Change, Context, Control, Found, Groups, Info, Initial, Isolation, Leaf, Mode,
-    Needs, Projection, Protocol, Record, Unlink,
+    Needs, Projection, Protocol, Record, Tombstone, Unlink,
 };
 use contend_machine::Machine;
 
@@ -193,8 +193,8 @@ impl<M: Machine, F: Faults> Control<M> for Hekaton<M, F> {
         self.snapshots.rest(cx, &mut local.snapshot);
     }
 
-    fn unlink(&self, cells: Cells<M>, oldest: u64) -> Unlink {
-        versions::unlink(cells, oldest, u64::MAX)
+    fn unlink(&self, tombstone: Tombstone<'_, M>) -> Unlink {
+        versions::unlink(tombstone, u64::MAX)
     }
 
     fn is_absent(&self, record: Record<M>) -> bool {

@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 use contend_engine::{
     Abort, AbortReason, At, Cell, Cells, Change, Context, Control, Found, Groups, Info, Initial, Leaf, Mode, Needs,
-    Projection, Protocol, Record, Unlink, options,
+    Projection, Protocol, Record, Tombstone, Unlink, options,
 };
 use contend_machine::{Atomic64, Block, Machine, Ordering};
 
@@ -232,8 +232,8 @@ impl<M: Machine, F: Faults> Control<M> for HStore<M, F> {
         self.release(local, !reason.is_conflict());
     }
 
-    fn unlink(&self, cells: Cells<M>, _: u64) -> Unlink {
-        optimistic::unlink(cells, |_| true)
+    fn unlink(&self, tombstone: Tombstone<'_, M>) -> Unlink {
+        optimistic::unlink(tombstone, |_| true)
     }
 
     fn is_absent(&self, record: Record<M>) -> bool {

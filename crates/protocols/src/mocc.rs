@@ -39,7 +39,7 @@ use std::marker::PhantomData;
 
 use contend_engine::{
     Abort, AbortReason, At, Cell, Cells, Change, Context, Control, Found, Groups, Info, Initial, Isolation, Leaf, Mode,
-    Needs, Projection, Protocol, Record, Unlink, options,
+    Needs, Projection, Protocol, Record, Tombstone, Unlink, options,
 };
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
 
@@ -350,8 +350,8 @@ impl<M: Machine, F: Faults> Control<M> for Mocc<F> {
         local.held.drain(..).for_each(|(cell, exclusive)| Self::unlock(cell, exclusive));
     }
 
-    fn unlink(&self, cells: Cells<M>, _: u64) -> Unlink {
-        optimistic::unlink(cells, |_| true)
+    fn unlink(&self, tombstone: Tombstone<'_, M>) -> Unlink {
+        optimistic::unlink(tombstone, |word| tombstone.is_over(optimistic::epoch_of(word)))
     }
 
     fn is_absent(&self, record: Record<M>) -> bool {

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use contend_engine::sets::WriteKind;
 use contend_engine::{
     Abort, AbortReason, At, Cell, Cells, Change, Context, Control, Found, Groups, Info, Initial, Isolation, Leaf, Mode,
-    Needs, Projection, Protocol, Record, Unlink,
+    Needs, Projection, Protocol, Record, Tombstone, Unlink,
 };
 use contend_machine::{Atomic64, Machine, Ordering};
 
@@ -225,8 +225,8 @@ impl<M: Machine, F: Faults> Control<M> for Mvto<M, F> {
         self.collector.rest(cx, &mut local.claims.replaced);
     }
 
-    fn unlink(&self, cells: Cells<M>, oldest: u64) -> Unlink {
-        versions::unlink(cells, oldest, u64::MAX)
+    fn unlink(&self, tombstone: Tombstone<'_, M>) -> Unlink {
+        versions::unlink(tombstone, u64::MAX)
     }
 
     fn is_absent(&self, record: Record<M>) -> bool {

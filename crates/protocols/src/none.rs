@@ -22,7 +22,7 @@
 use contend_engine::sets::WriteKind;
 use contend_engine::{
     Abort, AbortReason, At, Cell, Cells, Change, Context, Control, Found, Groups, Info, Initial, Isolation, Leaf, Mode,
-    Needs, Projection, Protocol, Record, Unlink, options,
+    Needs, Projection, Protocol, Record, Tombstone, Unlink, options,
 };
 use contend_machine::{Atomic64, Machine, Ordering};
 
@@ -154,11 +154,15 @@ impl<M: Machine> Control<M> for NoControl {
 
     fn abort(&self, _: &mut Context<M>, _: &mut (), _: AbortReason) {}
 
-    fn unlink(&self, mut cells: Cells<M>, _: u64) -> Unlink {
+    fn unlink(&self, tombstone: Tombstone<'_, M>) -> Unlink {
+        let mut cells = tombstone.cells();
         let Some(first) = cells.next() else { return Unlink::Busy };
         // Relaxed: the exchange decides.
         let flags = first.word().load(Ordering::Relaxed);
         let (new, outcome) = if flags & ABSENT != 0 {
+            if !tombstone.stamp_is_over() {
+                return Unlink::Busy;
+            }
             (flags | UNLINKED, Unlink::Marked { time: 0 })
         } else {
             (flags & !QUEUED, Unlink::Alive)

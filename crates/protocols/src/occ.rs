@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use contend_engine::{
     Abort, AbortReason, At, Cell, Cells, Change, Context, Control, Found, Groups, Info, Initial, Isolation, Leaf, Mode,
-    Needs, Projection, Protocol, Record, Unlink,
+    Needs, Projection, Protocol, Record, Tombstone, Unlink,
 };
 use contend_machine::{Atomic64, Machine, Ordering};
 
@@ -226,8 +226,8 @@ impl<M: Machine, F: Faults> Control<M> for Occ<M, F> {
         local.footprint.unlock_all();
     }
 
-    fn unlink(&self, cells: Cells<M>, _: u64) -> Unlink {
-        optimistic::unlink(cells, |_| true)
+    fn unlink(&self, tombstone: Tombstone<'_, M>) -> Unlink {
+        optimistic::unlink(tombstone, |_| true)
     }
 
     fn is_absent(&self, record: Record<M>) -> bool {

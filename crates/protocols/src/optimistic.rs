@@ -9,7 +9,8 @@
 use contend_engine::journal::{STAMP_SHIFT, Stamp};
 use contend_engine::sets::WriteKind;
 use contend_engine::{
-    Abort, AbortReason, At, Cell, Cells, Context, Found, GROUPS_MAX, Groups, Initial, Mode, Projection, Record, Unlink,
+    Abort, AbortReason, At, Cell, Cells, Context, Found, GROUPS_MAX, Groups, Initial, Mode, Projection, Record,
+    Tombstone, Unlink,
 };
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
 
@@ -230,6 +231,12 @@ impl<M: Machine> Footprint<M> {
 /// Where a TID has its epoch; below is the number in it (Silo's paper, section 4.2).
 pub(crate) const EPOCH_SHIFT: u32 = 32;
 
+/// The epoch of a word whose version is a TID.
+#[inline(always)]
+pub(crate) fn epoch_of(word: u64) -> u64 {
+    word >> EPOCH_SHIFT
+}
+
 /// A TID larger than all these versions, in this epoch.
 ///
 /// # Errors
@@ -244,7 +251,7 @@ pub(crate) fn next_tid(newest: u64, epoch: u64) -> Result<u64, Abort> {
 const _: () = assert!(EPOCH_SHIFT - VERSION_SHIFT == STAMP_SHIFT, "a TID without its flags is a stamp");
 
 /// Installs every write, whose cells are locked, and unlocks them, with this TID as their version: among the records of a key TIDs grow from write to
-/// write, as the next record is of a later epoch than the last.
+/// write, because a tombstone leaves the index only when the epoch of its TID is over ([`unlink`]).
 #[inline(always)]
 pub(crate) fn install_as_tid<M: Machine>(
     cx: &mut Context<M>,
@@ -305,13 +312,14 @@ pub(crate) fn init<M: Machine>(cells: Cells<M>, initial: Initial, placeholder: u
     }
 }
 
-/// Marks a tombstone as unlinked, if it still is one, and `may_go` says so of its word.
-pub(crate) fn unlink<M: Machine>(mut cells: Cells<M>, may_go: impl Fn(u64) -> bool) -> Unlink {
+/// Marks a tombstone as unlinked, if it still is one, it is old enough, and `may_go` says so of its word.
+pub(crate) fn unlink<M: Machine>(tombstone: Tombstone<'_, M>, may_go: impl Fn(u64) -> bool) -> Unlink {
     M::step("unlink");
+    let mut cells = tombstone.cells();
     let Some(first) = cells.next() else { return Unlink::Busy };
-    // Relaxed: the exchange decides.
-    let word = first.word().load(Ordering::Relaxed);
-    if word & LOCKED != 0 || word & ABSENT != 0 && !may_go(word) {
+    // Acquire: pairs with the Release of `install_all`; the stamp is at least as new as the word. If it is newer, the exchange fails.
+    let word = first.word().load(Ordering::Acquire);
+    if word & LOCKED != 0 || word & ABSENT != 0 && !(tombstone.stamp_is_over() && may_go(word)) {
         return Unlink::Busy;
     }
     let (new, outcome) = if word & ABSENT != 0 {

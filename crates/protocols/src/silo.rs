@@ -40,7 +40,7 @@ use std::marker::PhantomData;
 
 use contend_engine::{
     Abort, AbortReason, At, Cells, Change, Context, Control, Found, Groups, Info, Initial, Isolation, Leaf, Mode,
-    Needs, Projection, Protocol, Record, Unlink, option_choices, options,
+    Needs, Projection, Protocol, Record, Tombstone, Unlink, option_choices, options,
 };
 use contend_machine::{Atomic64, Machine, Ordering};
 
@@ -310,8 +310,12 @@ impl<M: Machine, F: Faults> Control<M> for Silo<F> {
         local.footprint.unlock_all();
     }
 
-    fn unlink(&self, cells: Cells<M>, oldest: u64) -> Unlink {
-        optimistic::unlink(cells, |word| self.snapshots().is_none_or(|snapshots| snapshots.lets_unlink(word, oldest)))
+    fn unlink(&self, tombstone: Tombstone<'_, M>) -> Unlink {
+        optimistic::unlink(tombstone, |word| match self.snapshots() {
+            None => tombstone.is_over(optimistic::epoch_of(word)),
+            // That is later.
+            Some(snapshots) => snapshots.lets_unlink(word, tombstone.oldest()),
+        })
     }
 
     fn is_absent(&self, record: Record<M>) -> bool {

@@ -39,7 +39,7 @@ use std::marker::PhantomData;
 use contend_engine::sets::WriteKind;
 use contend_engine::{
     Abort, AbortReason, At, Cell, Cells, Change, Context, Control, Found, Groups, Info, Initial, Isolation, Leaf, Mode,
-    Needs, Projection, Protocol, Record, Unlink, option_choices, options,
+    Needs, Projection, Protocol, Record, Tombstone, Unlink, option_choices, options,
 };
 use contend_machine::{Atomic64, Machine, Ordering};
 
@@ -369,11 +369,12 @@ impl<M: Machine, F: Faults> Control<M> for TicToc<F> {
         local.footprint.unlock_all();
     }
 
-    fn unlink(&self, cells: Cells<M>, _: u64) -> Unlink {
-        match optimistic::unlink(cells.clone(), |_| true) {
+    fn unlink(&self, tombstone: Tombstone<'_, M>) -> Unlink {
+        match optimistic::unlink(tombstone, |_| true) {
             Unlink::Marked { .. } => {
                 // Nobody moves the interval of what is unlinked. Acquire: pairs with the AcqRel of who did before.
-                let read_up_to = cells.map(|cell| rts(cell.word().load(Ordering::Acquire) & !UNLINKED)).max();
+                let read_up_to =
+                    tombstone.cells().map(|cell| rts(cell.word().load(Ordering::Acquire) & !UNLINKED)).max();
                 Unlink::Marked { time: read_up_to.filter(|_| !F::FORGET_TIMES_OF_LEAVES).unwrap_or(0) }
             }
             other => other,

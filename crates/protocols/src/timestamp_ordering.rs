@@ -36,7 +36,7 @@ use std::sync::Arc;
 use contend_engine::sets::WriteKind;
 use contend_engine::{
     Abort, AbortReason, At, Cell, Cells, Change, Context, Control, Found, GROUPS_MAX, Groups, Info, Initial, Isolation,
-    Leaf, Mode, Needs, Projection, Protocol, Record, Unlink,
+    Leaf, Mode, Needs, Projection, Protocol, Record, Tombstone, Unlink,
 };
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
 
@@ -352,8 +352,9 @@ impl<M: Machine, F: Faults> Control<M> for TimestampOrdering<M, F> {
         self.withdraw(local);
     }
 
-    fn unlink(&self, cells: Cells<M>, oldest: u64) -> Unlink {
+    fn unlink(&self, tombstone: Tombstone<'_, M>) -> Unlink {
         M::step("unlink");
+        let cells = tombstone.cells();
         let mut words = [0; GROUPS_MAX];
         cells.clone().zip(&mut words).for_each(|(cell, word)| *word = latch(cell));
         // Relaxed: under the latch.
@@ -364,7 +365,7 @@ impl<M: Machine, F: Faults> Control<M> for TimestampOrdering<M, F> {
             _ if announced => Unlink::Busy,
             0 => Unlink::Alive,
             // Somebody may run who is older than the deletion, and must not miss the row.
-            _ if (words[0] >> EPOCH_SHIFT) + 1 >= oldest => Unlink::Busy,
+            _ if (words[0] >> EPOCH_SHIFT) + 1 >= tombstone.oldest() || !tombstone.stamp_is_over() => Unlink::Busy,
             // Its readers live on in the leaf: who inserts the key anew must come after them.
             _ => Unlink::Marked { time: cells.clone().map(read).max().unwrap_or(0) },
         };

@@ -30,7 +30,9 @@ mod snapshots;
 #[cfg(test)]
 mod tests;
 
-use contend_engine::{Abort, AbortReason, At, Cell, Cells, Context, Found, Groups, Initial, Leaf, Projection, Unlink};
+use contend_engine::{
+    Abort, AbortReason, At, Cell, Cells, Context, Found, Groups, Initial, Leaf, Projection, Tombstone, Unlink,
+};
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
 
 use crate::fault::Faults;
@@ -343,8 +345,9 @@ pub(crate) fn is_claimed<M: Machine>(cell: Cell<M>, stamp: u64) -> bool {
 
 /// Marks a tombstone as unlinked, if it still is one, all have ended who were there when it was deleted, and no snapshot is
 /// of a time before `seen`.
-pub(crate) fn unlink<M: Machine>(cells: Cells<M>, oldest: u64, seen: u64) -> Unlink {
+pub(crate) fn unlink<M: Machine>(tombstone: Tombstone<'_, M>, seen: u64) -> Unlink {
     M::step("unlink");
+    let cells = tombstone.cells();
     let release = |cell: Cell<M>| {
         // Release: as in `Claims::truncate`.
         claim_of(cell).store(NOBODY, Ordering::Release);
@@ -362,8 +365,11 @@ pub(crate) fn unlink<M: Machine>(cells: Cells<M>, oldest: u64, seen: u64) -> Unl
     let outcome = if word & ABSENT == 0 {
         first.word().store(word & !QUEUED, Ordering::Relaxed);
         Unlink::Alive
-    } else if deleted_in(first).load(Ordering::Relaxed) + 1 >= oldest || stamp_of(word) > seen {
-        // Somebody may run who is older than the deletion, and must not miss the row.
+    } else if deleted_in(first).load(Ordering::Relaxed) + 1 >= tombstone.oldest()
+        || stamp_of(word) > seen
+        || !tombstone.stamp_is_over()
+    {
+        // A transaction may run that is older than the deletion, and must not miss the row.
         Unlink::Busy
     } else {
         for cell in cells.clone() {

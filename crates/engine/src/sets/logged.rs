@@ -44,8 +44,9 @@ pub(super) struct LoggedWrites {
     hold: Hold,
     /// The stamp, if the protocol has one.
     own_stamp: Option<Stamp>,
-    /// What was installed.
+    /// What was installed, and one more than the largest position among it.
     writes: Vec<Logged>,
+    end: usize,
     additions: Vec<Addition>,
 }
 
@@ -55,6 +56,7 @@ impl LoggedWrites {
     pub(super) fn clear(&mut self) {
         self.writes.clear();
         self.additions.clear();
+        self.end = 0;
         self.is_sure = false;
         self.own_stamp = None;
     }
@@ -120,6 +122,9 @@ impl<M: Machine> WriteSet<M> {
                 Stamp(last)
             } else {
                 let stamp = (last + 1).max(epoch << STAMP_SHIFT);
+                if last == 0 {
+                    table.check_first_stamp(Stamp(stamp));
+                }
                 let unsure = if known.is_sure { 0 } else { UNSURE };
                 for group in own {
                     payload[table.stamp(group)].store(stamp | unsure, Ordering::Relaxed);
@@ -137,8 +142,9 @@ impl<M: Machine> WriteSet<M> {
                 word.store(known.hold.0, Ordering::Relaxed);
             }
         }
-        // Most protocols install in order, and each entry once.
-        let is_next = known.writes.last().is_none_or(|last| last.position < position);
+        // Most protocols install in order, and each entry once. One that shows rows before it commits may take a row back, and install it once more.
+        let is_next = position >= known.end;
+        known.end = known.end.max(position + 1);
         let again = if is_next { None } else { known.writes.iter_mut().find(|logged| logged.position == position) };
         match again {
             Some(logged) => (logged.stamp, logged.additions) = (stamp, additions),

@@ -31,7 +31,7 @@ pub mod wound;
 use contend_engine::sets::AddressMap;
 use contend_engine::{
     Abort, AbortReason, At, Cell, Cells, Change, Context, Control, Found, Groups, Info, Initial, Isolation, Leaf, Mode,
-    Needs, Options, Projection, Protocol, Record, Unlink,
+    Needs, Options, Projection, Protocol, Record, Tombstone, Unlink,
 };
 use contend_machine::{Machine, Ordering};
 
@@ -418,8 +418,8 @@ impl<M: Machine, L: Locks<M>> Control<M> for TwoPhase<L> {
         self.release_all(local, !reason.is_conflict());
     }
 
-    fn unlink(&self, cells: Cells<M>, _: u64) -> Unlink {
-        flags::unlink_held(cells, L::seize, L::let_go)
+    fn unlink(&self, tombstone: Tombstone<'_, M>) -> Unlink {
+        flags::unlink_held(tombstone, L::seize, L::let_go)
     }
 
     fn is_absent(&self, record: Record<M>) -> bool {

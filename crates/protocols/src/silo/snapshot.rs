@@ -15,7 +15,7 @@ use contend_engine::{Abort, AbortReason, At, Cell, Cells, Context, Found, Groups
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
 
 use crate::flags::{self, ABSENT, LOCKED, QUEUED, UNLINKED};
-use crate::optimistic::{EPOCH_SHIFT, VERSION_SHIFT, WAITS_MAX};
+use crate::optimistic::{VERSION_SHIFT, WAITS_MAX, epoch_of};
 
 /// The newest copy of a cell, or of a copy.
 fn older_than<'a, M: Machine>(cell: Cell<M>) -> &'a M::U64 {
@@ -27,10 +27,6 @@ fn older_than<'a, M: Machine>(cell: Cell<M>) -> &'a M::U64 {
 pub(super) fn forget_copies<M: Machine>(cell: Cell<M>) {
     // Relaxed: the index publishes the record.
     older_than(cell).store(0, Ordering::Relaxed);
-}
-
-fn epoch_of(word: u64) -> u64 {
-    word >> EPOCH_SHIFT
 }
 
 fn cell_of<M: Machine>(at: At<'_, M>, number: usize) -> Cell<M> {
