@@ -505,7 +505,7 @@ pub trait Control<M: Machine>: Sized + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Commits: installs each write by [`WriteSet::install`].
+    /// Commits: has the updates applied by [`WriteSet::apply_updates`], which may panic, and then installs each write by [`WriteSet::install`].
     ///
     /// # Errors
     /// The transaction has to abort; nothing was installed.

@@ -393,6 +393,12 @@ impl Pending {
         }
     }
 
+    /// Whether no update waits, nor has waited.
+    #[inline(always)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.updates.is_empty()
+    }
+
     #[inline(always)]
     pub(crate) fn clear(&mut self) {
         self.updates.clear();

@@ -359,6 +359,8 @@ impl<M: Machine, F: Faults> Control<M> for Bamboo<M, F> {
             M::fence(Ordering::SeqCst);
             cx.nodes.validate()?;
         }
+        // Before others are told that the transaction commits.
+        cx.writes.apply_updates();
         self.wounds.commit_point::<F>(local.own).map_err(Abort::new)?;
         M::step("install");
         // Before those can commit that have seen what is shown.

@@ -216,6 +216,7 @@ impl<M: Machine, F: Faults> Control<M> for HStore<M, F> {
         if F::RELEASE_BEFORE_INSTALL {
             self.release(local, true);
         }
+        cx.writes.apply_updates();
         M::step("install");
         for position in 0..cx.writes.len() {
             flags::install_held(cx, position, |cell, clear, set| {

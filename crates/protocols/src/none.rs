@@ -129,6 +129,7 @@ impl<M: Machine> Control<M> for NoControl {
 
     #[inline(always)]
     fn commit(&self, cx: &mut Context<M>, _: &mut ()) -> Result<(), Abort> {
+        cx.writes.apply_updates();
         M::step("install");
         for position in 0..cx.writes.len() {
             let write = &cx.writes.entries()[position];

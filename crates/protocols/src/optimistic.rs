@@ -269,6 +269,7 @@ pub(crate) fn install_all<M: Machine>(
     cells_of: impl Fn(&Context<M>, usize) -> Cells<M>,
     version: u64,
 ) {
+    cx.writes.apply_updates();
     M::step("install");
     for position in 0..cx.writes.len() {
         let cells = cells_of(cx, position);

@@ -298,6 +298,7 @@ impl<M: Machine, F: Faults> Control<M> for Silo<F> {
         // Phase 3: install.
         let older = (!F::FORGET_OLDER_TIDS).then(|| local.footprint.newest_read().max(local.overwritten));
         let version = optimistic::next_tid(older.unwrap_or(0).max(local.last), epoch)?;
+        cx.writes.apply_updates();
         if let Some(snapshots) = self.snapshots() {
             snapshots.keep(cx, &mut local.copies, version)?;
         }

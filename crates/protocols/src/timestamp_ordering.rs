@@ -308,6 +308,7 @@ impl<M: Machine, F: Faults> Control<M> for TimestampOrdering<M, F> {
                 return Err(Abort::new(AbortReason::RecordGone));
             }
         }
+        cx.writes.apply_updates();
         M::step("install");
         // Not before the epoch in which anybody begins who could still miss what is deleted here: it is loaded under what was announced.
         let epoch = cx.current_epoch();

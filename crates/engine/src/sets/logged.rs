@@ -90,7 +90,7 @@ impl<M: Machine> WriteSet<M> {
         let known = &mut self.logged;
         let entry = &self.entries[position];
         let table = entry.table();
-        let groups = if entry.kind == WriteKind::Update { entry.image } else { Groups::ALL };
+        let groups = if entry.kind == WriteKind::Update { entry.groups() } else { Groups::ALL };
         let payload = table.payload(entry.record);
         let mut additions = None;
         let stamp = if table.counts_writes() {

@@ -53,6 +53,8 @@ pub struct Write<M: Machine> {
     merged: Groups,
     ordered: Groups,
     updates: PendingList,
+    /// The updates have been applied: the image holds their groups as well.
+    applied: bool,
     /// Nothing was written but by updates at commit, which commute and have been applied.
     is_sum: bool,
     table: NonNull<TableCore<M>>,
@@ -213,6 +215,7 @@ impl<M: Machine> WriteSet<M> {
             merged: Groups::NONE,
             ordered: Groups::NONE,
             updates: None,
+            applied: false,
             is_sum: false,
             table: NonNull::from(table),
             start,
@@ -316,17 +319,26 @@ impl<M: Machine> WriteSet<M> {
         &mut self.arena[start..end]
     }
 
-    /// Applies the updates of the entry at this position to the record's row as it stands, in the image. The caller holds the cells
-    /// exclusively, and has [`WriteSet::install`] follow before it gives them back; `install` calls this itself.
+    /// Applies all updates that have waited for the commit, each to its record's row as it stands, in the image. The caller holds all cells
+    /// that updates change exclusively, and keeps them until [`WriteSet::install`] has written the images. An update is the application's code, and may
+    /// panic: so this comes before anything that an abort could not undo, and then the transaction leaves no trace.
+    #[inline(always)]
+    pub fn apply_updates(&mut self) {
+        if !self.pending.is_empty() {
+            (0..self.entries.len()).for_each(|position| self.merge(position));
+        }
+    }
+
+    /// The same, of the entry at this position alone.
     #[inline(always)]
     pub fn merge(&mut self, position: usize) {
         let entry = &mut self.entries[position];
-        if entry.merged.is_empty() {
+        if entry.merged.is_empty() || entry.applied {
             return;
         }
         entry.is_sum = entry.kind == WriteKind::Update && entry.image.is_empty() && entry.ordered.is_empty();
         let commuting = if self.reorders_updates { entry.commuting() } else { Groups::NONE };
-        let merged = std::mem::replace(&mut entry.merged, Groups::NONE);
+        let merged = entry.merged;
         // SAFETY: as in `Write::table`; the borrow is not tied to the entry, which is changed below.
         let table = unsafe { entry.table.as_ref() };
         let payload = table.payload(entry.record);
@@ -345,11 +357,11 @@ impl<M: Machine> WriteSet<M> {
             }
         }
         self.pending.apply(entry.updates, image);
-        entry.image = entry.image.union(merged);
+        entry.applied = true;
     }
 
-    /// Writes the entry's image, or a deletion, into the record's payload, after its updates were applied. The caller holds the
-    /// cells exclusively, and sets their metadata afterwards.
+    /// Writes the entry's image, or a deletion, into the record's payload. The caller has had all updates applied
+    /// ([`WriteSet::apply_updates`]), holds the cells exclusively, and sets their metadata afterwards.
     #[inline(always)]
     pub fn install(&mut self, position: usize) {
         self.will_commit();
@@ -367,15 +379,15 @@ impl<M: Machine> WriteSet<M> {
 
     #[inline(always)]
     fn install_row(&mut self, position: usize) {
-        self.merge(position);
         let entry = &mut self.entries[position];
+        debug_assert!(entry.merged.is_empty() || entry.applied, "updates are applied before anything is installed");
         // SAFETY: as in `Write::table`; the borrow is not tied to the entry, which is changed below.
         let table = unsafe { entry.table.as_ref() };
         let payload = table.payload(entry.record);
         if table.records_history() {
             let start = entry.start + entry.key_words as usize;
             complete(table, entry, payload, &mut self.arena[start..start + table.row_words()]);
-            for cell in table.cell_numbers(entry.image) {
+            for cell in table.cell_numbers(entry.groups()) {
                 sign(&mut self.installed, position, cell, &payload[table.signature(cell)], self.txn);
             }
         }
@@ -388,10 +400,10 @@ impl<M: Machine> WriteSet<M> {
         }
         let start = entry.start + entry.key_words as usize;
         let image = &self.arena[start..start + table.row_words()];
-        if table.is_whole(entry.image) {
+        if table.is_whole(entry.groups()) {
             M::copy_in(&payload[..image.len()], image);
         } else {
-            for span in table.spans(entry.image) {
+            for span in table.spans(entry.groups()) {
                 M::copy_in(&payload[span.words()], &image[span.words()]);
             }
         }
@@ -509,7 +521,7 @@ fn base<M: Machine>(table: &TableCore<M>, payload: &[M::U64], cell: usize) -> Ba
 #[cold]
 fn complete<M: Machine>(table: &TableCore<M>, entry: &Write<M>, payload: &[M::U64], image: &mut [u64]) {
     if entry.kind == WriteKind::Update && table.cell_count() == 1 {
-        for span in table.spans(Groups::ALL.without(entry.image)) {
+        for span in table.spans(Groups::ALL.without(entry.groups())) {
             M::copy_out(&payload[span.words()], &mut image[span.words()]);
         }
     }

@@ -400,6 +400,7 @@ impl<M: Machine, L: Locks<M>> Control<M> for TwoPhase<L> {
             M::fence(Ordering::SeqCst);
             cx.nodes.validate()?;
         }
+        cx.writes.apply_updates();
         self.locks.commit_point(&mut local.locks)?;
         M::step("install");
         for position in 0..cx.writes.len() {

@@ -231,6 +231,7 @@ impl<M: Machine> Claims<M> {
     /// has missed: these are put into that version, which becomes a little younger thereby, and what is older ends before them.
     #[inline(always)]
     pub(crate) fn install_all(&mut self, cx: &mut Context<M>, stamp: u64, left: u64) {
+        cx.writes.apply_updates();
         M::step("install");
         // Not before the epoch in which anybody begins who could still miss what is deleted here: it is loaded under the claims.
         let epoch = cx.current_epoch();

@@ -241,6 +241,7 @@ impl<M: Machine> Optimistic<M> {
     /// come late; none, if no updates may.
     #[inline(always)]
     pub(crate) fn install(&mut self, cx: &mut Context<M>, late: Option<impl Fn(&Write<M>) -> Groups>) {
+        cx.writes.apply_updates();
         if !self.omitted.is_empty() {
             for Omitted { position, number, before, over } in self.omitted.drain(..) {
                 M::step("omit");

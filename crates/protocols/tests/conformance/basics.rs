@@ -1,15 +1,19 @@
 //! Boundary keys, empty ranges, limits, projections, aborts that leave no trace, rows of any length, misuse.
 
 use std::ops::ControlFlow;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use contend_engine::{
-    Abort, AbortReason, Control, Direction, Erased, Groups, IndexKind, Key, Projection, Span, Table, Transaction, Txn,
-    Worker,
+    Abort, AbortReason, Control, Direction, Erased, Groups, IndexKind, Key, Projection, RowUpdate, Span, Table,
+    Transaction, Txn, Update, Worker,
 };
 use contend_machine::Native;
 
-use crate::support::{INDEXES, ProtocolTest, engine, for_each_protocol, for_no_control, table};
+use crate::support::{
+    ENGINE_OPTIONS, INDEXES, Pair, ProtocolTest, Triple, engine, engine_with, for_each_protocol, for_no_control, pairs,
+    table,
+};
 
 /// Runs a test for all protocols, `none` included: a single transaction is right under it, too.
 fn for_all(test: &impl ProtocolTest<Native>) {
@@ -290,4 +294,110 @@ impl ProtocolTest<Native> for MemoryPlateaus {
 #[test]
 fn what_is_deleted_is_used_again() {
     for_all(&MemoryPlateaus);
+}
+
+/// An update that panics when it is applied, as arithmetic that overflows does in a debug build.
+#[derive(Clone, Copy)]
+struct Panics;
+
+impl Update<Pair> for Panics {
+    fn groups(&self) -> Groups {
+        Groups::FIRST
+    }
+
+    fn apply(&self, _: &mut Pair) {
+        // Not by `panic!`, which would print what nobody needs to read.
+        std::panic::resume_unwind(Box::new("an update has panicked"));
+    }
+}
+
+/// Runs a transaction while no other does. A worker whose timestamps are older than those of what another has done last may come too late at first.
+fn until_in_time<T>(
+    worker: &mut Worker<Erased<Native>, Native>,
+    mut body: impl FnMut(&mut Transaction<'_, Erased<Native>, Native>) -> Result<T, Abort>,
+) -> Result<T, Abort> {
+    for _ in 0..100 {
+        match worker.run(&mut body) {
+            Err(abort) if abort.reason.is_conflict() => {}
+            outcome => return outcome,
+        }
+    }
+    worker.run(body)
+}
+
+struct UpdatesThatPanic;
+
+impl UpdatesThatPanic {
+    /// A transaction of all kinds of writes, of which the update at place `bomb` panics; whether it did so at its commit.
+    fn transact(worker: &mut Worker<Erased<Native>, Native>, rows: &Table<Native, u64>, bomb: usize) -> bool {
+        let mut body_has_ended = false;
+        let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| {
+            until_in_time(worker, |tx| {
+                body_has_ended = false;
+                for place in 0..6 {
+                    if place == bomb {
+                        tx.update_row(rows, 6, RowUpdate::new(&Panics))?;
+                    }
+                    match place {
+                        0 => _ = tx.update_row(rows, 0, RowUpdate::new(&Pair::LEFT.add(1)))?,
+                        1 => tx.modify_row(rows, 1, Groups::ALL)?.expect("it is there").fill(77),
+                        2 => assert!(tx.delete(rows, 2)?),
+                        3 => tx.insert_row(rows, 9)?.expect("it is new").fill(99),
+                        4 => _ = tx.update_row(rows, 4, RowUpdate::new(&Triple))?,
+                        _ => tx.write_row(rows, 5, Groups::ALL)?.expect("it is there").fill(55),
+                    }
+                }
+                body_has_ended = true;
+                Ok(())
+            })
+        }));
+        assert!(outcome.is_err(), "the update before place {bomb} does not panic: {outcome:?}");
+        body_has_ended
+    }
+}
+
+impl ProtocolTest<Native> for UpdatesThatPanic {
+    fn run(&self, name: &str, make: &dyn Fn() -> Erased<Native>) {
+        for options in ENGINE_OPTIONS {
+            let deferred = options.commit_time_updates;
+            let engine = engine_with::<_, Native>(make(), true, options);
+            let rows = pairs(&engine, "t", IndexKind::Ordered);
+            let mut workers = [(); 2].map(|()| engine.worker().expect("a free slot"));
+            insert_all(&mut workers[0], &rows, &[0, 1, 2, 3, 4, 5, 6]);
+            for bomb in 0..6 {
+                let at_commit = Self::transact(&mut workers[0], &rows, bomb);
+                assert_eq!(at_commit, deferred, "{name}, {bomb}: updates wait for the commit, or do not");
+                // No row has changed, and none is locked: for another worker, and for the one whose transaction has panicked.
+                for worker in &mut workers {
+                    let mut seen = Vec::new();
+                    let all = until_in_time(worker, |tx| {
+                        seen.clear();
+                        tx.scan_rows(&rows, 0..=u64::MAX, 99, Direction::Forward, Projection::WHOLE, |key, row| {
+                            seen.push((key, row.to_vec()));
+                            ControlFlow::Continue(())
+                        })
+                    });
+                    assert_eq!(all, Ok(7), "{name}, with the update that panics before place {bomb}");
+                    assert!(
+                        (0..).zip(1..).zip(&seen).all(|((key, value), row)| *row == (key, vec![value; 2])),
+                        "{seen:?}"
+                    );
+                    let written = until_in_time(worker, |tx| {
+                        (0..7).try_for_each(|key| {
+                            tx.modify_row(&rows, key, Groups::ALL)?.expect("it is there").fill(key + 1);
+                            Ok(())
+                        })?;
+                        tx.insert_row(&rows, 9)?.expect("it is not there").fill(1);
+                        tx.delete(&rows, 9)
+                    });
+                    assert_eq!(written, Ok(true), "{name}: a lock is left");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn an_update_that_panics_leaves_no_trace() {
+    for_all(&UpdatesThatPanic);
 }
