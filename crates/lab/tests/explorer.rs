@@ -56,3 +56,21 @@ fn locks_of_mocc_that_are_always_taken_break_nothing() {
         }
     }
 }
+
+#[test]
+fn who_holds_one_lock_only_is_in_no_deadlock() {
+    let settings = [
+        ("ycsb.records", "1"),
+        ("ycsb.ops", "1"),
+        ("ycsb.read", "0"),
+        ("dldetect.timeout_us", "10000000"),
+        ("dldetect.every", "1"),
+    ];
+    for strategy in STRATEGIES {
+        let config = ExploreConfig { executions: 1000, transactions: 3, strategy, ..ExploreConfig::default() };
+        let run = RunConfig { protocols: vec!["2pl-dldetect".into()], ..on("ycsb-a", &settings) };
+        for explored in explore(&run, &config, &Stop::default()).expect("valid") {
+            assert_eq!((explored.aborts, explored.livelocks), (0, 0), "{explored:#?}");
+        }
+    }
+}

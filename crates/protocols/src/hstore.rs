@@ -284,7 +284,13 @@ impl<M: Machine, F: Faults> Policy<M> for YoungWait<M, F> {
         new.stamp < old.stamp
     }
 
-    fn may_wait(&self, _: &mut YoungWaitLocal<M>, own: Ticket, mut in_the_way: impl Iterator<Item = Ticket>) -> bool {
+    fn may_wait(
+        &self,
+        _: &mut YoungWaitLocal<M>,
+        own: Ticket,
+        _: Cell<M>,
+        mut in_the_way: impl Iterator<Item = Ticket>,
+    ) -> bool {
         in_the_way.all(|other| other.stamp < own.stamp)
     }
 

@@ -19,7 +19,7 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use contend_engine::{AbortReason, Info};
+use contend_engine::{AbortReason, Cell, Info};
 use contend_machine::Machine;
 
 use crate::fault::{Faults, Sound};
@@ -77,7 +77,13 @@ impl<M: Machine, F: Faults> Policy<M> for OldWait<M, F> {
         new.stamp > old.stamp
     }
 
-    fn may_wait(&self, _: &mut OldWaitLocal<M>, own: Ticket, mut in_the_way: impl Iterator<Item = Ticket>) -> bool {
+    fn may_wait(
+        &self,
+        _: &mut OldWaitLocal<M>,
+        own: Ticket,
+        _: Cell<M>,
+        mut in_the_way: impl Iterator<Item = Ticket>,
+    ) -> bool {
         in_the_way.all(|other| own.stamp < other.stamp)
     }
 

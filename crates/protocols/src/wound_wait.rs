@@ -18,7 +18,7 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use contend_engine::{AbortReason, Info};
+use contend_engine::{AbortReason, Cell, Info};
 use contend_machine::Machine;
 
 use crate::fault::{Faults, Sound};
@@ -86,7 +86,13 @@ impl<M: Machine, F: Faults> Policy<M> for OldWound<M, F> {
         new.stamp < old.stamp
     }
 
-    fn may_wait(&self, _: &mut OldWoundLocal<M>, own: Ticket, in_the_way: impl Iterator<Item = Ticket>) -> bool {
+    fn may_wait(
+        &self,
+        _: &mut OldWoundLocal<M>,
+        own: Ticket,
+        _: Cell<M>,
+        in_the_way: impl Iterator<Item = Ticket>,
+    ) -> bool {
         in_the_way.filter(|other| own.stamp < other.stamp).for_each(|other| self.wounds.wound(other));
         true
     }

@@ -40,8 +40,14 @@ pub trait Policy<M: Machine>: Send + Sync + 'static {
     /// Whether a request that comes stands before one that waits.
     fn goes_before(&self, new: Ticket, old: Ticket) -> bool;
 
-    /// A request can't be granted at once, because of these: holders, and those who wait before it. Whether it may wait.
-    fn may_wait(&self, local: &mut Self::Local, own: Ticket, because_of: impl Iterator<Item = Ticket>) -> bool;
+    /// A request of a cell can't be granted at once, because of these: holders, and those who wait before it. Whether it may wait.
+    fn may_wait(
+        &self,
+        local: &mut Self::Local,
+        own: Ticket,
+        cell: Cell<M>,
+        because_of: impl Iterator<Item = Ticket>,
+    ) -> bool;
 
     /// It has waited, `waits` times. `look` shows who stands next before it now, or, if nobody does, who holds the cell: without the latch,
     /// which the many that wait would take from those that could let them go. What it shows may be a mixture of times.
@@ -127,6 +133,19 @@ impl<M: Machine> Latched<M> {
     }
 }
 
+/// Whether a transaction of the worker `waiter` waits for the cell at this moment, and one of `other`'s is in its way: both of them.
+pub(crate) fn waits_for<M: Machine>(cell: Cell<M>, waiter: usize, other: usize) -> Option<(Ticket, Ticket)> {
+    let latched = Latched::new(cell);
+    let request = latched.all(List::Waiters).find(|request| request.ticket().worker == waiter);
+    let both = request.and_then(|request| {
+        let own = request.ticket();
+        let mut in_the_way = latched.in_the_way(own, request.is_exclusive(), request, false);
+        in_the_way.find(|ticket| ticket.worker == other).map(|other| (own, other))
+    });
+    latched.release();
+    both
+}
+
 /// Locks with queues, under this policy.
 #[derive(Debug)]
 pub struct Queues<M: Machine, P> {
@@ -153,7 +172,7 @@ impl<M: Machine, P: Policy<M>> Queues<M, P> {
     ) -> Result<(), AbortReason> {
         let (own, cell, exclusive) = (local.own, latched.cell(), request.is_exclusive());
         let in_the_way = latched.in_the_way(own, exclusive, request, P::NEAREST);
-        let may_wait = self.policy.may_wait(&mut local.policy, own, in_the_way) || P::Faults::WAIT_ANYWAY;
+        let may_wait = self.policy.may_wait(&mut local.policy, own, cell, in_the_way) || P::Faults::WAIT_ANYWAY;
         if !may_wait {
             latched.remove_waiter(request);
         }
