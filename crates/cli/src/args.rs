@@ -149,10 +149,10 @@ pub(crate) struct ExploreArgs {
     /// How the next core is chosen: random, pct:DEPTH, or exhaustive:PREEMPTIONS
     #[arg(long, value_name = "S", default_value = "random")]
     strategy: String,
-    /// Transactions of each core
-    #[arg(long, value_name = "T", default_value_t = 2)]
-    transactions: u64,
-    /// Cores, 1 to 64 [default: as many as the workload has programs, or 3]
+    /// Transactions of each core [default: as many as the litmus test is made for, or 2]
+    #[arg(long, value_name = "T")]
+    transactions: Option<u64>,
+    /// Cores, 1 to 64 [default: as many as the litmus test is made for, or 3]
     #[arg(long, value_name = "C")]
     cores: Option<usize>,
     /// Seed of the choices and of the workload; each execution has the next one

@@ -3,7 +3,7 @@
 //! An execution is a few transactions of a workload on a small database, one worker a core, in an order of steps that a strategy chooses. Its
 //! history is judged like any other. One that is wrong is replayed with fewer and fewer switches between cores, as long as it stays wrong.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashSet};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::ops::ControlFlow;
@@ -12,6 +12,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use contend_engine::epoch::Epochs;
 use contend_engine::history::Part;
 use contend_engine::{
     AbortReason, Control, Engine, EngineConfig, EngineOptions, Erased, Info, Isolation, KeyWords, Protocol, Worker,
@@ -22,7 +23,7 @@ use contend_sim::Simulated;
 use contend_sim::explorer::{
     Execution, Exhaustive, Explorer, Pct, Random, Replay, Schedule, Step, StepKind, Strategy, shrink,
 };
-use contend_workloads::litmus;
+use contend_workloads::litmus::{self, Extent};
 use contend_workloads::{Workload, WorkloadInfo, WorkloadVisitor, with_workload};
 use serde::Serialize;
 
@@ -80,9 +81,9 @@ pub struct ExploreConfig {
     pub budget: Option<Duration>,
     /// How cores are chosen.
     pub strategy: StrategyChoice,
-    /// Transactions of each core.
-    pub transactions: u64,
-    /// Cores; none: as many as the workload has programs, or three.
+    /// Transactions of each core; none: as many as the litmus test is made for, or two.
+    pub transactions: Option<u64>,
+    /// Cores; none: as many as the litmus test is made for, or three.
     pub cores: Option<usize>,
     /// Seed of the strategy and of the workload; each execution has the next one.
     pub seed: u64,
@@ -96,7 +97,7 @@ impl Default for ExploreConfig {
             executions: 10_000,
             budget: None,
             strategy: StrategyChoice::Random,
-            transactions: 2,
+            transactions: None,
             cores: None,
             seed: 1,
             replay: None,
@@ -142,7 +143,7 @@ pub struct Found {
 pub struct ShownStep {
     /// Its number, from 1.
     pub number: u64,
-    /// Who.
+    /// Who; the core after the last is nobody's: there the epochs pass.
     pub core: usize,
     /// What.
     pub text: String,
@@ -159,6 +160,8 @@ pub struct Explored {
     pub isolation: String,
     /// Cores.
     pub cores: usize,
+    /// Transactions of each core.
+    pub transactions: u64,
     /// Executions.
     pub executions: u64,
     /// Of those, the ones that made their steps in an order that no other had.
@@ -335,8 +338,10 @@ struct Judged {
 impl<W: Workload<Simulated>> Exploration<W> {
     fn new(make: OfWorkload<'_>, info: WorkloadInfo, protocol: Factory) -> Result<Self, LabError> {
         let OfWorkload { run, name, settings, config, .. } = make;
-        let cores = config.cores.unwrap_or_else(|| litmus::programs(info.name).map_or(3, |programs| programs.max(2)));
-        let explorer = Explorer::new(cores, STEPS_MAX).map_err(|error| LabError::BadInput(error.to_string()))?;
+        let extent = litmus::extent(info.name).unwrap_or(Extent { workers: 3, transactions: 2 });
+        let cores = config.cores.unwrap_or(extent.workers);
+        // One more, where the epochs pass.
+        let explorer = Explorer::new(cores + 1, STEPS_MAX).map_err(|error| LabError::BadInput(error.to_string()))?;
         Ok(Exploration {
             name: name.into(),
             workload_name: info.name.into(),
@@ -346,7 +351,7 @@ impl<W: Workload<Simulated>> Exploration<W> {
             workload_options: W::for_verification(&options::<W::Options>(info.preset, settings)?),
             index: run.index_kind(),
             cores,
-            transactions: config.transactions,
+            transactions: config.transactions.unwrap_or(extent.transactions),
             explorer,
         })
     }
@@ -358,6 +363,7 @@ impl<W: Workload<Simulated>> Exploration<W> {
             workload: self.workload_name.clone(),
             isolation: self.info.isolation.name().into(),
             cores: self.cores,
+            transactions: self.transactions,
             executions: 0,
             distinct: 0,
             livelocks: 0,
@@ -451,8 +457,8 @@ impl<W: Workload<Simulated>> Exploration<W> {
         let config = EngineConfig {
             // One for the loader.
             workers_max: self.cores + 1,
-            // So that what is dead is collected in between.
-            epoch_ms: 0,
+            // They pass as the schedule says.
+            epoch_ms: u64::MAX,
             history: true,
             partitions: W::declares(&self.workload_options).partitions.unwrap_or(1),
             options: self.engine_options.clone(),
@@ -466,17 +472,22 @@ impl<W: Workload<Simulated>> Exploration<W> {
             .map_err(|error| LabError::BadInput(format!("loading: {error}")))?;
         drop(loader);
         let left = Rc::new(RefCell::new(Left::<W> { workers: Vec::new(), aborts: 0, stuck: None }));
+        let running = Rc::new(Cell::new(self.cores));
         let bodies = (0..self.cores).map(|core| {
             let worker = engine.worker().expect("room for it");
             let client = workload.client(core, self.cores, seed);
-            let (engine, workload, left) = (Arc::clone(&engine), Arc::clone(&workload), Rc::clone(&left));
-            let transactions = self.transactions;
-            Box::new(move || run_core::<W>(core, transactions, &engine, &workload, worker, client, &left))
-                as Box<dyn FnOnce()>
+            let (workload, left) = (Arc::clone(&workload), Rc::clone(&left));
+            let (transactions, running) = (self.transactions, Rc::clone(&running));
+            Box::new(move || {
+                run_core::<W>(core, transactions, &workload, worker, client, &left);
+                running.set(running.get() - 1);
+            }) as Box<dyn FnOnce()>
         });
         let bodies = bodies.collect();
+        let (others, passing) = (Rc::clone(&running), Arc::clone(&engine));
+        let epochs = Box::new(move || pass_epochs(passing.epochs(), &others));
         strategy.begin(self.cores);
-        let execution = self.explorer.execute(bodies, strategy, traced);
+        let execution = self.explorer.execute_beside(bodies, Some(epochs), strategy, traced);
         // Bodies that were cut off have it still.
         let mut left = left.replace(Left { workers: Vec::new(), aborts: 0, stuck: None });
         if let Some(reason) = left.stuck {
@@ -512,7 +523,6 @@ impl<W: Workload<Simulated>> Exploration<W> {
 fn run_core<W: Workload<Simulated>>(
     core: usize,
     transactions: u64,
-    engine: &Engine<Erased<Simulated>, Simulated>,
     workload: &W,
     mut worker: ErasedWorker,
     mut client: W::Client,
@@ -540,15 +550,26 @@ fn run_core<W: Workload<Simulated>>(
                 }
             }
         }
-        // Some collect what is dead between their transactions, so that reuse of memory is explored, too.
+        // Who rests holds back no epoch: so some are seen from one transaction to the next, and some miss any number of them.
         if (core as u64 + transaction).is_multiple_of(2) {
-            Simulated::step("collect");
-            engine.epochs().try_advance();
-            worker.collect();
+            Simulated::step("rest");
+            worker.go_offline();
+            Simulated::pause();
         }
+        Simulated::step("collect");
+        worker.collect();
     }
     worker.go_offline();
     left.borrow_mut().workers.push((core, worker, client));
+}
+
+/// In the background: lets epochs pass, one at a time, as long as others run.
+pub(crate) fn pass_epochs(epochs: &Epochs<Simulated>, others: &Cell<usize>) {
+    while others.get() > 0 {
+        Simulated::step("epoch passes");
+        epochs.try_advance();
+        Simulated::pause();
+    }
 }
 
 /// Where the records of these keys are.

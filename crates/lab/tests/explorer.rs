@@ -74,3 +74,22 @@ fn who_holds_one_lock_only_is_in_no_deadlock() {
         }
     }
 }
+
+/// Snapshots that no transaction may tear, and rows that are unlinked and reused under an index of either kind.
+#[test]
+fn epochs_that_pass_in_the_midst_break_nothing() {
+    let rows = |config: RunConfig, index: &str| RunConfig { index: Some(index.into()), ..config };
+    let protocol = |config: RunConfig, name: &str| RunConfig { protocols: vec![name.into()], ..config };
+    let config = ExploreConfig { executions: 1000, ..ExploreConfig::default() };
+    let mut runs: Vec<RunConfig> = litmus::INFOS
+        .iter()
+        .flat_map(|info| [[].as_slice(), &[("ts", "on")]].map(|more| (info, more)))
+        .map(|(info, more)| protocol(on(info.name, &[&[("silo.snapshots", "on")], more].concat()), "silo"))
+        .collect();
+    runs.extend(["litmus-rebirth", "litmus-absent"].map(|name| rows(on(name, &[]), "ordered")));
+    for run in runs {
+        for explored in explore(&run, &config, &Stop::default()).expect("valid") {
+            assert!(!explored.violated && explored.livelocks == 0, "{explored:#?}");
+        }
+    }
+}

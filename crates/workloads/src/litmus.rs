@@ -1,6 +1,7 @@
 //! Litmus tests: a handful of transactions on a handful of rows, each shape made for one anomaly.
 //!
-//! Worker `w` runs program `w` of its shape, modulo the number of programs, again and again. What is wrong shows in the history; they are for
+//! Worker `w` runs program `w` of its shape, modulo the number of programs, again and again; or, where a test needs some transactions of each, the
+//! programs in turns, from `w` on. What is wrong shows in the history; they are for
 //! an explorer of interleavings, which runs a few transactions of each worker in many orders. `litmus-random` draws its transactions: any
 //! operations on few keys.
 //!
@@ -47,6 +48,18 @@ pub enum Shape {
     Updates,
     /// Rows are replaced unread, together and alone, updated unread, and read.
     Overwrites,
+    /// Rows are written alone and together, and read by transactions that say that they only read: of the end of an epoch, with some protocols.
+    Snapshot,
+    /// Rows come and go, and are read by transactions that say that they only read.
+    SnapshotRows,
+    /// Keys are missed and scanned in a leaf of an ordered index that is full, and inserts split it.
+    Split,
+    /// A leaf of an ordered index loses its last rows, and its range goes to another, where keys are missed, scanned and inserted.
+    Merge,
+    /// Rows die and come again, so that records are unlinked and reused where epochs pass.
+    Rebirth,
+    /// The same, with a second table by which the row is looked up.
+    RebirthIndex,
     /// Anything.
     Random,
 }
@@ -54,7 +67,9 @@ pub enum Shape {
 option_choices!(Shape {
     Counter => "counter", LostUpdate => "lost-update", WriteSkew => "write-skew", ReadOnly => "read-only",
     LongFork => "long-fork", Absent => "absent", Scans => "scans", Reinsert => "reinsert", Index => "index",
-    Abort => "abort", Groups => "groups", Updates => "updates", Overwrites => "overwrites", Random => "random",
+    Abort => "abort", Groups => "groups", Updates => "updates", Overwrites => "overwrites", Snapshot => "snapshot",
+    SnapshotRows => "snapshot-rows", Split => "split", Merge => "merge", Rebirth => "rebirth",
+    RebirthIndex => "rebirth-index", Random => "random",
 });
 
 options! {
@@ -94,6 +109,16 @@ pub const INFOS: &[WorkloadInfo] = &[
     info("litmus-groups", "columns of different groups are read and changed", &[("litmus.shape", "groups")]),
     info("litmus-updates", "sums are added to unread, read, and raised", &[("litmus.shape", "updates")]),
     info("litmus-overwrites", "rows are replaced unread, and read", &[("litmus.shape", "overwrites")]),
+    info("litmus-snapshot", "rows are written, and read by who only reads", &[("litmus.shape", "snapshot")]),
+    info(
+        "litmus-snapshot-rows",
+        "rows come and go, and are read by who only reads",
+        &[("litmus.shape", "snapshot-rows")],
+    ),
+    info("litmus-split", "keys are missed and scanned while inserts split a leaf", &[("litmus.shape", "split")]),
+    info("litmus-merge", "a leaf is emptied, and its range goes to another", &[("litmus.shape", "merge")]),
+    info("litmus-rebirth", "rows die, are collected, and come again", &[("litmus.shape", "rebirth")]),
+    info("litmus-rebirth-index", "the same with a secondary index", &[("litmus.shape", "rebirth-index")]),
     info("litmus-random", "any operations on few keys", &[("litmus.shape", "random")]),
 ];
 
@@ -131,8 +156,10 @@ use Step::{
 /// Partitions of the keys, by their remainders.
 const PARTITIONS: u64 = 2;
 
-/// Keys of the first table that have a row in the beginning.
-const LOADED: std::ops::Range<u64> = 0..2;
+/// Keys of both tables that have a row in the beginning.
+const LOADED: u64 = 2;
+/// Keys of a leaf of an ordered index that is full, when they are inserted in order.
+const LEAF: u64 = 24;
 /// A key of it that has none, and two more in a range.
 const ABSENT: u64 = 10;
 
@@ -178,17 +205,82 @@ impl Shape {
                 &[Read(1), Write(0), Write(1)],
                 &[AddBoth(0)],
             ],
+            Shape::Snapshot => {
+                &[&[Write(0)], &[Read(0), Read(1)], &[Read(0), Modify(1)], &[Read(1), Read(0)], &[Write(0), Write(1)]]
+            }
+            Shape::SnapshotRows => {
+                &[&[Delete(0), Modify(1)], &[Read(0), Read(1)], &[Insert(0), Modify(1)], &[Scan(0, 5)]]
+            }
+            // Even keys up to 46 have rows, all in one leaf. After the split 24 is the first of the right one.
+            Shape::Split => &[
+                &[Read(33), Insert(1)],
+                &[Read(1), Insert(33)],
+                &[Scan(20, 34), Insert(3)],
+                &[Read(3), Insert(21), Read(35)],
+            ],
+            // Even keys up to 50 have rows, the last two in a leaf of their own.
+            Shape::Merge => &[
+                &[Delete(48), Delete(50)],
+                &[Read(49), Insert(51)],
+                &[Read(51), Insert(49)],
+                &[Scan(45, 52), Modify(0)],
+                &[Delete(49), Delete(51)],
+            ],
+            Shape::Rebirth => &[
+                &[Delete(0), Insert(2)],
+                &[Read(2), Insert(0)],
+                &[Modify(0), Delete(2)],
+                &[Read(0), Batch(1, 2)],
+                &[Write(2), Modify(1), Delete(0)],
+                &[Insert(0), Write(1)],
+            ],
+            Shape::RebirthIndex => &[
+                &[Delete(0), DeleteOther(0)],
+                &[ScanOther(0, 9), Read(0)],
+                &[Insert(0), InsertOther(0)],
+                &[Modify(0), DeleteOther(0), InsertOther(5)],
+                &[ScanOther(0, 9), Modify(0)],
+                &[Delete(0), DeleteOther(5)],
+            ],
             Shape::Random => &[],
+        }
+    }
+
+    /// Whether each worker runs all programs in turns, beginning with its own: in tests that need some transactions of each, one after the other.
+    fn takes_turns(self) -> bool {
+        use Shape::{Merge, Rebirth, RebirthIndex, Snapshot, SnapshotRows, Split};
+        matches!(self, Snapshot | SnapshotRows | Split | Merge | Rebirth | RebirthIndex)
+    }
+
+    /// Keys of the first table that have a row in the beginning: so many, and the distance from one to the next.
+    fn loaded(self) -> (u64, u64) {
+        match self {
+            Shape::Split => (LEAF, 2),
+            Shape::Merge => (LEAF + 2, 2),
+            _ => (LOADED, 1),
         }
     }
 }
 
-/// How many workers it takes to run every program of the test of this name; `None` if there is none, or it is random.
-pub fn programs(name: &str) -> Option<usize> {
+/// How many workers show what a litmus test is made for, and how many transactions of each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Workers.
+    pub workers: usize,
+    /// Transactions of each.
+    pub transactions: u64,
+}
+
+/// The extent of the test of this name; `None` if there is none, or it is random.
+pub fn extent(name: &str) -> Option<Extent> {
     let info = INFOS.iter().find(|info| info.name == name)?;
     let (_, shape) = info.preset.first()?;
     let shape = <Shape as contend_engine::OptionValue>::parse(shape, &())?;
-    Some(shape.programs().len()).filter(|programs| *programs > 0)
+    match shape.programs().len() {
+        0 => None,
+        _ if shape.takes_turns() => Some(Extent { workers: 3, transactions: 3 }),
+        programs => Some(Extent { workers: programs.max(2), transactions: 2 }),
+    }
 }
 
 #[derive(Clone, Copy, Debug, Row)]
@@ -215,6 +307,8 @@ pub struct Input(Vec<Step>);
 pub struct Client {
     worker: usize,
     random: Random,
+    /// Inputs drawn.
+    drawn: usize,
     commits: u64,
 }
 
@@ -228,9 +322,12 @@ pub struct Litmus<M: Machine> {
 }
 
 impl<M: Machine> Litmus<M> {
-    /// Keys that have a row in the beginning.
-    fn loaded(&self) -> std::ops::Range<u64> {
-        if self.options.shape == Shape::Random { 0..self.options.keys.div_ceil(2) } else { LOADED }
+    /// Keys of both tables that have a row in the beginning: so many, and the distance from one to the next.
+    fn loaded(&self) -> [(u64, u64); 2] {
+        match self.options.shape {
+            Shape::Random => [(self.options.keys.div_ceil(2), 1); 2],
+            shape => [shape.loaded(), (LOADED, 1)],
+        }
     }
 
     fn draw(&self, random: &mut Random, input: &mut Input) {
@@ -287,7 +384,7 @@ impl<M: Machine> Workload<M> for Litmus<M> {
     }
 
     fn load_units(&self) -> u64 {
-        2 * self.loaded().end
+        self.loaded().iter().map(|(count, _)| count).sum()
     }
 
     fn for_verification(options: &LitmusOptions) -> LitmusOptions {
@@ -302,9 +399,9 @@ impl<M: Machine> Workload<M> for Litmus<M> {
         done: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Result<(), OutOfMemory> {
         if part == 0 {
-            for key in self.loaded() {
-                for table in [&self.items, &self.others] {
-                    loader.insert(table, key, |_| ())?;
+            for ((count, distance), table) in self.loaded().into_iter().zip([&self.items, &self.others]) {
+                for key in 0..count {
+                    loader.insert(table, key * distance, |_| ())?;
                 }
             }
             let _ = done(self.load_units());
@@ -313,7 +410,7 @@ impl<M: Machine> Workload<M> for Litmus<M> {
     }
 
     fn client(&self, worker: usize, _: usize, seed: u64) -> Client {
-        Client { worker, random: Random::new(seed, worker as u64), commits: 0 }
+        Client { worker, random: Random::new(seed, worker as u64), drawn: 0, commits: 0 }
     }
 
     fn next(&self, client: &mut Client, input: &mut Input) {
@@ -321,8 +418,12 @@ impl<M: Machine> Workload<M> for Litmus<M> {
         let programs = self.options.shape.programs();
         match programs.len() {
             0 => self.draw(&mut client.random, input),
-            count => input.0.extend_from_slice(programs[client.worker % count]),
+            count => {
+                let turn = if self.options.shape.takes_turns() { client.drawn } else { 0 };
+                input.0.extend_from_slice(programs[(client.worker + turn) % count]);
+            }
         }
+        client.drawn += 1;
     }
 
     fn kind(&self, _: &Input) -> usize {

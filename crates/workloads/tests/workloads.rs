@@ -279,8 +279,10 @@ impl WorkloadVisitor<Native> for RunsRight {
         };
         let run = Run { settings, index: self.0, workers: 3, transactions: 1500, fault: Fault::None };
         if W::validate(&run.options::<W>(info.preset), self.0).is_err() {
-            let scans = ["ycsb-e", "litmus-scans", "litmus-reinsert", "litmus-index"];
-            assert!(scans.contains(&info.name) && self.0 == IndexKind::Hash, "{}: only scans need an order", info.name);
+            let scans = ["ycsb-e", "litmus-scans", "litmus-reinsert", "litmus-index", "litmus-snapshot-rows"];
+            let more = ["litmus-split", "litmus-merge", "litmus-rebirth-index"];
+            let scans = scans.contains(&info.name) || more.contains(&info.name);
+            assert!(scans && self.0 == IndexKind::Hash, "{}: only scans need an order", info.name);
             return;
         }
         run.go::<W, Silo>(info.preset).unwrap_or_else(|violation| panic!("{} under silo: {violation}", info.name));

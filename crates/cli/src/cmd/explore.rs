@@ -30,7 +30,7 @@ pub(crate) fn run(args: &ExploreArgs) -> Result<Status, UserError> {
     for (number, task) in tasks.iter().enumerate() {
         let config = ExploreConfig { budget: share(tasks.len() - number, started.elapsed()), ..config.clone() };
         for explored in explore(task, &config, &stop)? {
-            let command = explored.found.as_ref().map(|found| replay_command(task, &config, &explored, found));
+            let command = explored.found.as_ref().map(|found| replay_command(task, &explored, found));
             all.push((explored, command.unwrap_or_default()));
         }
         bars.advance(1);
@@ -65,10 +65,10 @@ pub(crate) fn run(args: &ExploreArgs) -> Result<Status, UserError> {
 }
 
 /// The command that does the same again.
-fn replay_command(task: &RunConfig, config: &ExploreConfig, explored: &Explored, found: &Found) -> String {
+fn replay_command(task: &RunConfig, explored: &Explored, found: &Found) -> String {
     let mut command = format!(
         "contend explore --protocol {} --workload {} --cores {} --transactions {} --seed {}",
-        explored.protocol, explored.workload, explored.cores, config.transactions, found.seed
+        explored.protocol, explored.workload, explored.cores, explored.transactions, found.seed
     );
     if let Some(index) = &task.index {
         command += &format!(" --index {index}");
@@ -88,10 +88,11 @@ fn violation(explored: &Explored, found: &Found, command: &str) -> String {
     if let Some(explanation) = &found.explanation {
         text += &format!("{explanation}\n");
     }
-    let columns: Vec<String> = (0..explored.cores).map(|core| format!("core {core}")).collect();
+    let mut columns: Vec<String> = (0..explored.cores).map(|core| format!("core {core}")).collect();
+    columns.push("epochs".into());
     let mut table = show::table(["step"].into_iter().chain(columns.iter().map(String::as_str)));
     for step in &found.steps {
-        let cells = (0..explored.cores).map(|core| if core == step.core { step.text.clone() } else { String::new() });
+        let cells = (0..columns.len()).map(|core| if core == step.core { step.text.clone() } else { String::new() });
         table.add_row([step.number.to_string()].into_iter().chain(cells));
     }
     format!("{text}{table}\nthe same again: {command}\n\n")

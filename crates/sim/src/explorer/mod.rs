@@ -64,8 +64,10 @@ struct Core {
 pub struct Explorer {
     cores: Vec<Core>,
     stacks: Vec<OneOfMany>,
-    /// Cores that have not ended, in order.
+    /// Cores that have not ended, in order, without the one in the background.
     runnable: Vec<usize>,
+    /// The core in the background, as long as others run.
+    background: Option<usize>,
     running: usize,
     /// The core that is to go on when the running one has suspended itself.
     next: usize,
@@ -99,6 +101,7 @@ impl Explorer {
             cores: Vec::with_capacity(cores),
             stacks,
             runnable: Vec::new(),
+            background: None,
             running: 0,
             next: 0,
             strategy: std::ptr::null_mut::<Random>() as *mut dyn Strategy,
@@ -119,7 +122,26 @@ impl Explorer {
         strategy: &mut (dyn Strategy + 'static),
         traced: bool,
     ) -> Execution {
-        self.runnable = (0..bodies.len()).collect();
+        self.execute_beside(bodies, None, strategy, traced)
+    }
+
+    /// The same, with one more body in the background, on the core after the others. It does its work bit by bit, and waits
+    /// ([`contend_machine::Machine::pause`]) after each bit; a strategy lets it go on at some steps of the others. It has to see by itself
+    /// that they have ended, and to end then.
+    ///
+    /// # Panics
+    /// As [`Explorer::execute`].
+    pub fn execute_beside(
+        &mut self,
+        mut bodies: Vec<Box<dyn FnOnce()>>,
+        background: Option<Box<dyn FnOnce()>>,
+        strategy: &mut (dyn Strategy + 'static),
+        traced: bool,
+    ) -> Execution {
+        self.runnable.clear();
+        self.runnable.extend(0..bodies.len());
+        self.background = background.is_some().then_some(bodies.len());
+        bodies.extend(background);
         (self.schedule, self.steps) = (Schedule::default(), 0);
         self.trace = traced.then(Vec::new);
         self.strategy = strategy;
@@ -173,7 +195,15 @@ impl Explorer {
                 CoroutineResult::Return(()) => {
                     explorer.stacks.push(coroutine.into_stack());
                     explorer.runnable.retain(|other| *other != core);
-                    (!explorer.runnable.is_empty()).then(|| explorer.choose(None, false))
+                    if explorer.background == Some(core) {
+                        explorer.background = None;
+                    }
+                    match explorer.background {
+                        // Nobody is left but the core in the background, which ends now.
+                        Some(background) if explorer.runnable.is_empty() => Some(background),
+                        None if explorer.runnable.is_empty() => None,
+                        _ => Some(explorer.choose(None, false)),
+                    }
                 }
             });
             match next {
@@ -184,10 +214,14 @@ impl Explorer {
     }
 
     fn choose(&mut self, running: Option<usize>, waits: bool) -> usize {
-        let choice = Choice { running, waits, runnable: &self.runnable, step: self.steps };
+        if let (Some(background), true) = (self.background, self.runnable.is_empty()) {
+            return background;
+        }
+        let Explorer { runnable, background, steps: step, .. } = self;
+        let choice = Choice { running, waits, runnable, background: *background, step: *step };
         // SAFETY: the strategy is borrowed by `execute`, which is under way, and by nobody else.
         let chosen = unsafe { (*self.strategy).choose(&choice) };
-        debug_assert!(self.runnable.contains(&chosen), "core {chosen} has ended");
+        debug_assert!(self.runnable.contains(&chosen) || self.background == Some(chosen), "core {chosen} has ended");
         self.schedule.push(chosen);
         chosen
     }
@@ -302,6 +336,47 @@ mod tests {
             }
         }
         assert_eq!(executions, 2, "either core first");
+    }
+
+    #[test]
+    fn every_strategy_lets_the_core_in_the_background_come_between_and_replays_it() {
+        let run = |explorer: &mut Explorer, strategy: &mut (dyn Strategy + 'static)| {
+            let (word, left) = (Rc::new(Word::new(0)), Rc::new(Cell::new(2)));
+            let seen = Rc::new(Cell::new(0));
+            let look = || {
+                let (word, left, seen) = (Rc::clone(&word), Rc::clone(&left), Rc::clone(&seen));
+                Box::new(move || {
+                    let before = word.load(Ordering::Relaxed);
+                    seen.set(seen.get() + word.load(Ordering::Relaxed) - before);
+                    left.set(left.get() - 1);
+                }) as Box<dyn FnOnce()>
+            };
+            let (ticks, others) = (Rc::clone(&word), Rc::clone(&left));
+            let background = Box::new(move || {
+                while others.get() > 0 {
+                    ticks.fetch_add(1, Ordering::Relaxed);
+                    Simulated::pause();
+                }
+            });
+            strategy.begin(2);
+            let execution = explorer.execute_beside(vec![look(), look()], Some(background), strategy, true);
+            assert!(!execution.cut);
+            (execution, seen.get())
+        };
+        let mut explorer = Explorer::new(3, 1000).expect("stacks");
+        let strategies: Vec<Box<dyn Strategy>> =
+            vec![Box::new(Random::new(1)), Box::new(Pct::new(2, 1)), Box::new(Exhaustive::new(1))];
+        for mut strategy in strategies {
+            let between = (0..300).find_map(|_| {
+                let (execution, seen) = run(&mut explorer, &mut *strategy);
+                (seen > 0).then_some((execution, seen))
+            });
+            let (execution, seen) = between.expect("it comes between two loads");
+            let again = run(&mut explorer, &mut Replay::new(execution.schedule.clone()));
+            assert_eq!((again.0.trace, again.1), (execution.trace, seen));
+            let mut nothing = Replay::new(Schedule::default());
+            assert_eq!(run(&mut explorer, &mut nothing).1, 0, "nobody has to let it go on");
+        }
     }
 
     #[test]

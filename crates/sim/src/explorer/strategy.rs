@@ -9,13 +9,20 @@ pub struct Choice<'a> {
     pub running: Option<usize>,
     /// Whether the running core waits for another: to let it go on is pointless.
     pub waits: bool,
-    /// The cores that have not ended, in order.
+    /// The cores that have not ended, in order, without the one in the background.
     pub runnable: &'a [usize],
+    /// A core that does its work bit by bit beside the others, and waits after each bit, if there is one. No strategy has to let it go on.
+    pub background: Option<usize>,
     /// Steps made so far.
     pub step: u64,
 }
 
 impl Choice<'_> {
+    /// Whether the core in the background runs, and has begun what it does.
+    fn is_behind(&self) -> bool {
+        self.running.is_some() && self.running == self.background && !self.waits
+    }
+
     /// The next core after the running one, round and round; the running one if it is alone.
     fn another(&self) -> usize {
         let after = |core: usize| self.runnable.iter().copied().find(|other| *other > core);
@@ -51,35 +58,53 @@ impl Numbers {
     }
 
     fn below(&mut self, bound: usize) -> usize {
-        ((u128::from(self.next()) * bound as u128) >> 64) as usize
+        below(self.next(), bound)
     }
 }
 
-/// Any core, at random. How often cores are switched is drawn anew for each execution: from at every access to at every 32nd.
+/// A number below the bound, by the upper bits of one that was drawn.
+fn below(drawn: u64, bound: usize) -> usize {
+    ((u128::from(drawn) * bound as u128) >> 64) as usize
+}
+
+/// Any core, at random. How often cores are switched is drawn anew for each execution: from at every access to at every 32nd. So is how often
+/// the core in the background is let go on: never, or at every 8th access, to at every 64th.
 #[derive(Debug)]
 pub struct Random {
     numbers: Numbers,
     /// One in two to the power of this many accesses.
     rarely: u32,
+    /// The same, of the core in the background.
+    behind: Option<u32>,
 }
 
 impl Random {
     /// The same seed makes the same choices.
     pub fn new(seed: u64) -> Self {
-        Random { numbers: Numbers(seed), rarely: 0 }
+        Random { numbers: Numbers(seed), rarely: 0, behind: None }
     }
 }
 
 impl Strategy for Random {
     fn begin(&mut self, _: usize) {
-        self.rarely = self.numbers.below(6) as u32;
+        let drawn = self.numbers.next();
+        self.rarely = below(drawn, 6) as u32;
+        self.behind = [None, Some(3), Some(4), Some(5), Some(6)][drawn as usize % 5];
     }
 
     fn choose(&mut self, choice: &Choice<'_>) -> usize {
+        if let (Some(background), Some(behind)) = (choice.background, self.behind)
+            && choice.running != choice.background
+            && self.numbers.next() & ((1 << behind) - 1) == 0
+        {
+            return background;
+        }
         match choice.running {
             Some(running) if !choice.waits && self.numbers.next() & ((1 << self.rarely) - 1) != 0 => running,
             Some(running) if choice.waits && choice.runnable.len() > 1 => {
-                let position = choice.runnable.iter().position(|core| *core == running).unwrap_or(0);
+                let Some(position) = choice.runnable.iter().position(|core| *core == running) else {
+                    return choice.runnable[self.numbers.below(choice.runnable.len())];
+                };
                 let other = self.numbers.below(choice.runnable.len() - 1);
                 choice.runnable[if other < position { other } else { other + 1 }]
             }
@@ -90,14 +115,18 @@ impl Strategy for Random {
 
 /// Probabilistic concurrency testing (S. Burckhardt, P. Kothari, M. Musuvathi, S. Nagarakatte, ASPLOS 2010): cores have random priorities,
 /// the highest goes on; at `depth - 1` random steps the running core's falls below all others. It finds a bug that takes `depth` ordered
-/// events with a probability that does not depend on how many other steps there are between.
+/// events with a probability that does not depend on how many other steps there are between. The core in the background goes on at up to
+/// six random steps.
 #[derive(Debug)]
 pub struct Pct {
     numbers: Numbers,
+    behind: Numbers,
     depth: usize,
     priorities: Vec<i64>,
     /// Steps at which a priority falls.
     changes: Vec<u64>,
+    /// Steps at which the core in the background goes on.
+    turns: Vec<u64>,
     lowest: i64,
     /// Steps of the running execution so far, which is where the next one's changes are drawn from.
     steps: u64,
@@ -106,24 +135,49 @@ pub struct Pct {
 impl Pct {
     /// For bugs of this depth: at least 1.
     pub fn new(depth: usize, seed: u64) -> Self {
-        Pct { numbers: Numbers(seed), depth, priorities: Vec::new(), changes: Vec::new(), lowest: 0, steps: 1 }
+        Pct {
+            numbers: Numbers(seed),
+            behind: Numbers(!seed),
+            depth,
+            priorities: Vec::new(),
+            changes: Vec::new(),
+            turns: Vec::new(),
+            lowest: 0,
+            steps: 1,
+        }
     }
 }
 
+/// The most turns of the core in the background.
+const TURNS_MAX: usize = 6;
+
 impl Strategy for Pct {
     fn begin(&mut self, cores: usize) {
-        self.priorities = (0..cores as i64).collect();
+        self.priorities.clear();
+        self.priorities.extend(0..cores as i64);
         for position in (1..cores).rev() {
             self.priorities.swap(position, self.numbers.below(position + 1));
         }
         self.lowest = 0;
         let steps = std::mem::replace(&mut self.steps, 1) as usize;
-        self.changes = (1..self.depth).map(|_| self.numbers.below(steps) as u64).collect();
+        self.changes.clear();
+        self.changes.extend((1..self.depth).map(|_| self.numbers.below(steps) as u64));
+        self.turns.clear();
+        self.turns.extend((0..self.behind.below(TURNS_MAX + 1)).map(|_| self.behind.below(steps) as u64));
     }
 
     fn choose(&mut self, choice: &Choice<'_>) -> usize {
         self.steps = self.steps.max(choice.step);
-        if let Some(running) = choice.running {
+        if let Some(background) = choice.background {
+            if choice.is_behind() {
+                return background;
+            }
+            if let Some(turn) = self.turns.iter().position(|step| *step == choice.step) {
+                self.turns.swap_remove(turn);
+                return background;
+            }
+        }
+        if let Some(running) = choice.running.filter(|running| Some(*running) != choice.background) {
             let change = self.changes.iter().position(|step| *step == choice.step);
             // Each change once: who goes on instead is at the same step.
             if let Some(change) = change {
@@ -140,11 +194,13 @@ impl Strategy for Pct {
 }
 
 /// All interleavings with at most so many preemptions (M. Musuvathi, S. Qadeer, PLDI 2007), each once. A switch from a core that waits or has
-/// ended is no preemption.
+/// ended is no preemption; one to the core in the background always is, and when that one waits, the core goes on that it has interrupted.
 #[derive(Debug)]
 pub struct Exhaustive {
     preemptions_max: usize,
     preemptions: usize,
+    /// The core that the one in the background has interrupted.
+    interrupted: Option<usize>,
     /// The choices of the last execution: what could be chosen, and what was.
     path: Vec<(Vec<usize>, usize)>,
     /// Choices of the running execution.
@@ -156,7 +212,8 @@ pub struct Exhaustive {
 impl Exhaustive {
     /// With at most so many preemptions.
     pub fn new(preemptions_max: usize) -> Self {
-        Exhaustive { preemptions_max, preemptions: 0, path: Vec::new(), made: 0, begun: false, exhausted: false }
+        let (path, interrupted) = (Vec::new(), None);
+        Exhaustive { preemptions_max, preemptions: 0, interrupted, path, made: 0, begun: false, exhausted: false }
     }
 
     fn has_more(&self) -> bool {
@@ -175,27 +232,36 @@ impl Strategy for Exhaustive {
                 None => self.exhausted = true,
             }
         }
-        (self.begun, self.made, self.preemptions) = (true, 0, 0);
+        (self.begun, self.made, self.preemptions, self.interrupted) = (true, 0, 0, None);
     }
 
     fn choose(&mut self, choice: &Choice<'_>) -> usize {
         if self.made == self.path.len() {
+            let may = self.preemptions < self.preemptions_max;
+            let behind = choice.background.filter(|_| may);
             let options = match choice.running {
                 Some(running) if !choice.waits => {
-                    let others = choice.runnable.iter().copied().filter(|core| *core != running);
-                    let may = self.preemptions < self.preemptions_max;
+                    let others = choice.runnable.iter().copied().chain(behind).filter(|core| *core != running);
                     std::iter::once(running).chain(others.filter(|_| may)).collect()
                 }
                 // Those that wait for each other take turns: to try all orders of waiting would never end.
-                Some(_) => vec![choice.another()],
-                None => choice.runnable.to_vec(),
+                Some(running) => {
+                    let interrupted = self.interrupted.filter(|_| Some(running) == choice.background);
+                    let goes_on = interrupted.filter(|core| choice.runnable.contains(core));
+                    vec![goes_on.unwrap_or_else(|| choice.another())]
+                }
+                None => choice.runnable.iter().copied().chain(behind).collect(),
             };
             self.path.push((options, 0));
         }
         let (options, taken) = &self.path[self.made];
         self.made += 1;
         let chosen = options[*taken];
-        if choice.running.is_some_and(|running| !choice.waits && chosen != running) {
+        let is_behind = Some(chosen) == choice.background && choice.running != Some(chosen);
+        if is_behind {
+            self.interrupted = choice.running;
+        }
+        if is_behind || choice.running.is_some_and(|running| !choice.waits && chosen != running) {
             self.preemptions += 1;
         }
         chosen
@@ -228,7 +294,7 @@ impl Strategy for Replay {
 
     fn choose(&mut self, choice: &Choice<'_>) -> usize {
         while let Some(&(core, steps)) = self.schedule.segments().get(self.segment) {
-            if self.made < steps && choice.runnable.contains(&core) {
+            if self.made < steps && (choice.runnable.contains(&core) || choice.background == Some(core)) {
                 self.made += 1;
                 return core;
             }
