@@ -6,6 +6,7 @@
 //!   the shortest cycle as the evidence. It takes time near linear in the number of operations.
 //! - [`replay`] runs the transactions again, one at a time, in a serial order that the checker found, and compares every
 //!   result. It shares nothing with the checker but the data model, so a fault of one is not a fault of the other.
+//! - [`Quick`] proves a short history serializable, or says nothing: for those who have millions of them.
 //!
 //! The source of the definitions: Atul Adya, Barbara Liskov, Patrick O'Neil, "Generalized Isolation Level Definitions",
 //! ICDE 2000, and Adya's thesis (MIT, 1999).
@@ -25,6 +26,7 @@ mod isolation;
 mod json;
 mod key_order;
 mod model;
+mod quick;
 mod replay;
 mod versions;
 
@@ -33,4 +35,5 @@ pub use check::{DependencyCounts, Report, check, check_up_to};
 pub use isolation::{Isolation, UnknownIsolation};
 pub use json::ParseError;
 pub use model::{Applied, History, ItemId, Op, PushError, Scan, State, TableId, Transaction, Value};
+pub use quick::Quick;
 pub use replay::{Divergence, replay, replay_to};

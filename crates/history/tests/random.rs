@@ -5,10 +5,10 @@
 
 mod support;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use contend_history::{Applied, Class, History, Isolation, State, check, replay, replay_to};
+use contend_history::{Applied, Class, History, Isolation, Op, Quick, State, Value, check, replay, replay_to};
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
@@ -341,6 +341,118 @@ fn a_history_that_some_order_explains_is_never_reported() {
             assert!(!is_serializable(&history), "seed {seed}: {report}\n{}", dump_acts(&serial.transactions));
         }
     }
+}
+
+/// Whether the quick proof succeeds; the final state as it should be.
+fn is_proved(quick: &mut Quick, history: &History, final_state: &[(String, String, u64)]) -> bool {
+    let number = |item| history.item_key(item).parse::<u64>().expect("keys are numbers");
+    let value = |value: &Option<Value>| match value {
+        Some(Value::Unsigned(value)) => Some(*value),
+        _ => None,
+    };
+    let all_ops = || history.transactions().iter().flat_map(|transaction| &transaction.ops);
+    let met: Vec<_> = all_ops()
+        .flat_map(|op| match op {
+            Op::Read { item, .. } | Op::Write { item, .. } => vec![*item],
+            Op::Scan(scan) => scan.seen.iter().chain(&scan.gone).map(|(item, _)| *item).collect(),
+        })
+        .collect();
+    let bounds = all_ops().flat_map(|op| match op {
+        Op::Scan(scan) => scan.low.into_iter().chain(scan.high).collect(),
+        _ => vec![],
+    });
+    let items: BTreeSet<_> = bounds.chain(met.iter().copied()).collect();
+    let mut names = BTreeMap::new();
+    quick.clear();
+    for transaction in history.transactions() {
+        quick.transaction(transaction.txn);
+        let mut own = vec![];
+        for op in &transaction.ops {
+            match op {
+                Op::Read { item, seen, value: read } => {
+                    names.insert(item.index(), number(*item));
+                    quick.read(item.index(), *seen, value(read));
+                }
+                Op::Write { applied: Applied::Omitted, .. } => quick.give_up(),
+                Op::Write { item, over, delete, value: written, .. } => {
+                    names.insert(item.index(), number(*item));
+                    own.push(*item);
+                    quick.write(item.index(), *over, *delete, value(written));
+                }
+                Op::Scan(scan) => {
+                    let seen = scan.seen.iter().map(|&(item, by)| (item, State::Version(by)));
+                    let all: Vec<_> =
+                        seen.chain(scan.gone.iter().map(|&(item, by)| (item, State::deleted_by(by)))).collect();
+                    for &(item, state) in &all {
+                        let covers = scan.low.is_none_or(|low| number(low) <= number(item))
+                            && scan.high.is_none_or(|high| number(item) <= number(high));
+                        let twice = all.iter().filter(|(other, _)| *other == item).count() > 1;
+                        if !covers || twice {
+                            quick.give_up();
+                        }
+                        names.insert(item.index(), number(item));
+                        quick.read(item.index(), state, None);
+                    }
+                    // What a scan does not name it has not found: never, where nobody else has.
+                    for item in items.iter().copied().filter(|item| all.iter().all(|(other, _)| other != item)) {
+                        let covers = scan.low.is_none_or(|low| number(low) <= number(item))
+                            && scan.high.is_none_or(|high| number(item) <= number(high));
+                        if covers {
+                            names.insert(item.index(), number(item));
+                            let state = match own.contains(&item) {
+                                true => State::DeletedBy(transaction.txn),
+                                false if met.contains(&item) => State::Absent,
+                                false => State::NeverExisted,
+                            };
+                            quick.read(item.index(), state, None);
+                        }
+                    }
+                }
+            }
+        }
+    }
+    quick.is_proved(|item| {
+        let key = names[&item].to_string();
+        final_state.iter().find(|(_, other, _)| *other == key).map(|(_, _, version)| *version)
+    })
+}
+
+/// What the quick proof proves, the checker and the replay find right; and of what is right it proves nearly everything.
+#[test]
+fn the_quick_proof_never_contradicts_the_checker() {
+    let (mut quick, mut proved, mut clean, mut broken) = (Quick::default(), 0, 0, 0);
+    for seed in seeds(20_000) {
+        let mut serial = Serial::run(seed, 2 + seed as usize % 8, 1 + seed % 6, true);
+        let mut final_state = serial.final_state();
+        for _ in 0..seed % 3 {
+            damage(&mut serial);
+        }
+        let met = |key: &String| {
+            let is_of =
+                |act: &Act| matches!(act, Act::Read { key: other, .. } | Act::Write { key: other, .. } if other == key);
+            serial.transactions.iter().any(|(_, acts)| acts.iter().any(is_of))
+        };
+        if let Some(place) = final_state.iter().position(|(_, key, _)| met(key)).filter(|_| seed % 7 == 6) {
+            // A row that is lost, or another's.
+            match seed % 2 {
+                0 => _ = final_state.remove(place),
+                _ => final_state[place].2 += 1,
+            }
+        }
+        let history = serial.shuffled();
+        // As a recorder says it: of the keys that the history names.
+        final_state.retain(|(table, key, _)| history.find_item(table, key).is_some());
+        let report = check(&history);
+        let is_right = report.anomalies.is_empty()
+            && report.serial_order().is_some_and(|order| replay_to(&history, order, final_state.clone()).is_ok());
+        let is_proved = is_proved(&mut quick, &history, &final_state);
+        assert!(is_right || !is_proved, "seed {seed}: {report}\n{}", dump_acts(&serial.transactions));
+        (proved, clean) = (proved + usize::from(is_proved), clean + usize::from(is_right));
+        broken += usize::from(!is_right);
+    }
+    println!("{proved} proved of {clean} that are right; {broken} are not");
+    let enough = broken > 2000 && proved * 3 > clean;
+    assert!(enough || std::env::var("HISTORY_SEED").is_ok(), "{proved} of {clean} right, {broken} not");
 }
 
 /// What is certain to be noticed: the final state lacks a lost write, and in the order of execution the replay notices
