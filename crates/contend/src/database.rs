@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use contend_engine::journal::Journals;
 use contend_engine::{
-    Abort, AbortReason, Engine, EngineConfig, Key, Protocol, Row, TableSpec, Transaction, TypedTable,
+    Abort, AbortReason, Engine, EngineConfig, Key, Protocol, Row, TableSpec, Transaction, Txn, TypedTable,
 };
 use contend_log::{Checkpoint, Log, LogJournals, Recovered, RecoveredTable, Report};
 use contend_machine::{Machine, Native, Ordering};
@@ -17,7 +17,10 @@ use crate::builder::Builder;
 use crate::config::{Config, TableOptions};
 use crate::durable::{Durable, Ticket, schema_of};
 use crate::error::Error;
-use crate::seats::Seats;
+use crate::seats::{Seats, Taken};
+
+/// So many rows [`Database::load`] adds in a transaction.
+const LOADED_AT_ONCE: usize = 1024;
 
 /// Tables in memory, changed by transactions under the protocol `P`.
 ///
@@ -94,8 +97,12 @@ impl<P: Protocol<Native>> Database<P> {
     /// ([`LogConfig::checkpoint_bytes`](crate::log::LogConfig)), and no transaction waits for it. `None` if the database is in memory only.
     ///
     /// # Errors
-    /// The disk has failed. If it was full, nothing has changed.
+    /// The disk has failed; if it was full, nothing has changed. Or the thread is in a transaction, which a checkpoint would wait for
+    /// ([`Error::Nested`]).
     pub fn checkpoint(&self) -> Result<Option<Checkpoint>, Error> {
+        if self.shared.seats.is_taken() {
+            return Err(Error::Nested);
+        }
         let Some(durable) = &self.shared.durable else { return Ok(None) };
         Ok(Some(durable.log.checkpoint()?))
     }
@@ -110,7 +117,7 @@ impl<P: Protocol<Native>> Database<P> {
         let journals = opened.as_ref().map(|(log, _)| LogJournals::new(log) as Arc<dyn Journals<Native>>);
         let engine = Engine::with_journals(P::new(protocol), engine_config, journals);
         let backoff = Backoff::new(config.retry, config.threads_max);
-        let seats = Seats::new(Arc::clone(&engine), backoff);
+        let seats = Seats::new(Arc::clone(&engine), backoff, opened.as_ref().map(|(log, _)| Arc::clone(log)));
         let retries = <Native as Machine>::U64::new(0);
         let durable = opened.map(|(log, recovered)| {
             engine.epochs().begin_at(log.first_epoch());
@@ -171,35 +178,56 @@ impl<P: Protocol<Native>> Database<P> {
         Ok(table)
     }
 
-    /// Adds rows outside any transaction, faster than transactions do; returns how many. A key that is there already
-    /// keeps its row.
+    /// Adds rows, in transactions of 1,024 rows each; returns how many. A key that is there already keeps its row. If the database is
+    /// durable, it returns when all of them are.
     ///
-    /// For tables that nobody uses yet: transactions that run at the same time are not kept apart from this. Several
-    /// threads may load at once.
+    /// Other transactions may run at the same time, also on this table, and several threads may load at once: a load is as many transactions one
+    /// after the other, each of which others see as a whole. No transaction runs while `rows` is asked for the next row, so an iterator that is slow,
+    /// or waits, is in nobody's way. If it panics, what it has returned since the last transaction is not added, and the panic goes on.
     ///
     /// # Errors
-    /// There is no more memory, the table is of another database, or [`Config::threads_max`] is reached. The rows
-    /// added until then stay.
+    /// There is no more memory, the disk has failed, the table is of another database, or [`Config::threads_max`] is reached. What was added until
+    /// then stays. [`Error::Nested`] if the thread is in a transaction of this database; what `rows` itself asks of this database is refused so as
+    /// well, and the load goes on.
     pub fn load<R: Row, K: Key>(
         &self,
         table: &Table<R, K>,
         rows: impl IntoIterator<Item = (K, R)>,
     ) -> Result<u64, Error> {
-        let engine = &self.shared.engine;
-        if !engine.owns(table) {
+        if !self.shared.engine.owns(table) {
             return Err(Error::ForeignTable { name: table.name().to_string() });
         }
-        let limit = engine.config().workers_max;
-        let mut loader = engine.loader().ok_or(Error::TooManyThreads { limit })?;
-        let mut added = 0;
-        for (key, row) in rows {
-            added += u64::from(loader.insert(table, key, |words| *R::from_words_mut(words) = row)?);
+        let mut taken = self.shared.seats.take()?;
+        let (mut rows, mut keys, mut values) = (rows.into_iter(), Vec::new(), Vec::new());
+        let (mut added, mut last) = (0, None);
+        loop {
+            for (key, value) in rows.by_ref().take(LOADED_AT_ONCE) {
+                keys.push(key);
+                values.push(value);
+            }
+            if keys.is_empty() {
+                break;
+            }
+            let insert = |tx: &mut Transaction<'_, P, Native>| {
+                let mut new = 0;
+                tx.insert_rows(table, &keys, |position, words| {
+                    if let Some(words) = words {
+                        *R::from_words_mut(words) = values[position];
+                        new += 1;
+                    }
+                })?;
+                Ok(new)
+            };
+            let ticket = self.run(&mut taken, insert, |abort: &Abort| abort.reason).map_err(Error::from)?;
+            taken.seat.worker.go_offline();
+            added += ticket.peek();
+            last = Some(ticket);
+            keys.clear();
+            values.clear();
         }
-        let loaded_in = loader.loaded_in();
-        drop(loader);
-        if let Some(durable) = &self.shared.durable {
-            durable.log.wait(loaded_in)?;
-        }
+        drop(taken);
+        // What was committed before is durable then, too.
+        last.map_or(Ok(0), Ticket::wait)?;
         Ok(added)
     }
 
@@ -257,10 +285,8 @@ impl<P: Protocol<Native>> Database<P> {
         &self,
         body: impl FnMut(&mut Transaction<'_, P, Native>) -> Result<T, Abort>,
     ) -> Result<Ticket<T>, Error> {
-        self.run(body, |abort| abort.reason).map_err(|failure| match failure {
-            Failure::Body(abort) => abort.into(),
-            Failure::Database(error) => error,
-        })
+        let mut taken = self.shared.seats.take()?;
+        self.run(&mut taken, body, |abort| abort.reason).map_err(Error::from)
     }
 
     /// Like [`Database::transact`], for a body with an error type of the application's own.
@@ -311,10 +337,12 @@ impl<P: Protocol<Native>> Database<P> {
         &self,
         body: impl FnMut(&mut Transaction<'_, P, Native>) -> Result<T, E>,
     ) -> Result<T, E> {
-        let ticket = self.run(body, |_| AbortReason::User).map_err(|failure| match failure {
+        let mut taken = self.shared.seats.take()?;
+        let ticket = self.run(&mut taken, body, |_| AbortReason::User).map_err(|failure| match failure {
             Failure::Body(error) => error,
             Failure::Database(error) => error.into(),
         })?;
+        drop(taken);
         ticket.wait().map_err(E::from)
     }
 
@@ -323,6 +351,7 @@ impl<P: Protocol<Native>> Database<P> {
     #[inline]
     fn run<T, E>(
         &self,
+        taken: &mut Taken<'_, P>,
         mut body: impl FnMut(&mut Transaction<'_, P, Native>) -> Result<T, E>,
         reason: impl Fn(&E) -> AbortReason,
     ) -> Result<Ticket<T>, Failure<E>> {
@@ -330,7 +359,6 @@ impl<P: Protocol<Native>> Database<P> {
         if let Some(log) = log {
             log.check().map_err(|error| Failure::Database(error.into()))?;
         }
-        let mut taken = self.shared.seats.take().map_err(Failure::Database)?;
         let seat = &mut *taken.seat;
         loop {
             let mut transaction = seat.worker.begin();
@@ -379,4 +407,13 @@ enum Failure<E> {
     Body(E),
     /// This was in the way.
     Database(Error),
+}
+
+impl From<Failure<Abort>> for Error {
+    fn from(failure: Failure<Abort>) -> Self {
+        match failure {
+            Failure::Body(abort) => abort.into(),
+            Failure::Database(error) => error,
+        }
+    }
 }

@@ -12,6 +12,7 @@ use contend_machine::Native;
 use parking_lot::Mutex;
 
 use crate::error::Error;
+use crate::seats::is_in_transaction;
 
 /// The log of a database.
 pub(crate) struct Durable {
@@ -147,12 +148,18 @@ impl<T> Ticket<T> {
         self.logged.as_ref().is_none_or(|(log, epoch)| log.durable() >= *epoch)
     }
 
-    /// What the transaction has returned, once it is durable. Not to be called within a transaction.
+    /// What the transaction has returned, once it is durable.
     ///
     /// # Errors
-    /// It will never be known to be durable.
+    /// It will never be known to be durable; or it is not yet, and the thread is in a transaction of this database, or loads rows into it, for the end of
+    /// which the log would wait in its turn ([`Error::Nested`]).
     pub fn wait(self) -> Result<T, Error> {
-        if let Some((log, epoch)) = self.logged {
+        if let Some((log, epoch)) = self.logged
+            && log.durable() < epoch
+        {
+            if is_in_transaction(&log) {
+                return Err(Error::Nested);
+            }
             log.wait(epoch)?;
         }
         Ok(self.value)

@@ -10,9 +10,11 @@ pub enum Error {
     /// The transaction's own code ended it, by [`Txn::cancel`](crate::Txn::cancel).
     #[error("the transaction was cancelled by its own code")]
     Cancelled,
-    /// The thread is in a transaction of this database already. Pass the outer transaction on instead of starting
-    /// another.
-    #[error("this thread is in a transaction of this database already: pass `tx` on instead of starting another")]
+    /// The thread is in a transaction of this database already, or loads rows into it. Pass the outer transaction on instead of starting
+    /// another; what waits for transactions to end has to wait until this one has.
+    #[error(
+        "this thread is in a transaction of this database already, or loads rows into it: pass `tx` on instead of starting another"
+    )]
     Nested,
     /// As many threads as the database was made for have used it and have not ended.
     #[error("the database was made for {limit} threads at one time, which are there: set `Config::threads_max` higher")]

@@ -14,6 +14,7 @@ use std::cell::{RefCell, RefMut};
 use std::sync::{Arc, Weak};
 
 use contend_engine::{Engine, Protocol, Worker};
+use contend_log::Log;
 use contend_machine::Native;
 use contend_protocols::method::{Backoff, Retry};
 use parking_lot::Mutex;
@@ -35,14 +36,25 @@ pub(crate) struct Seat<P: Protocol<Native>> {
 pub(crate) struct Seats<P: Protocol<Native>> {
     engine: Arc<Engine<P, Native>>,
     backoff: Arc<Backoff<Native>>,
+    /// The log of the database.
+    log: Option<Arc<Log>>,
     of_threads: ThreadLocal<RefCell<Option<Seat<P>>>>,
     /// Seats of threads that have ended.
     idle: Mutex<Vec<Seat<P>>>,
 }
 
 impl<P: Protocol<Native>> Seats<P> {
-    pub(crate) fn new(engine: Arc<Engine<P, Native>>, backoff: Arc<Backoff<Native>>) -> Arc<Self> {
-        Arc::new(Seats { engine, backoff, of_threads: ThreadLocal::new(), idle: Mutex::new(Vec::new()) })
+    pub(crate) fn new(
+        engine: Arc<Engine<P, Native>>,
+        backoff: Arc<Backoff<Native>>,
+        log: Option<Arc<Log>>,
+    ) -> Arc<Self> {
+        Arc::new(Seats { engine, backoff, log, of_threads: ThreadLocal::new(), idle: Mutex::new(Vec::new()) })
+    }
+
+    /// Whether this thread sits there now: it is in a transaction, or loads.
+    pub(crate) fn is_taken(&self) -> bool {
+        self.of_threads.get().is_some_and(|seat| seat.try_borrow().is_err())
     }
 
     /// This thread's seat, until the result is dropped.
@@ -66,7 +78,7 @@ impl<P: Protocol<Native>> Seats<P> {
             Some(seat) => seat,
             None => self.new_seat()?,
         };
-        at_thread_end(Arc::downgrade(self) as Weak<dyn ThreadEnd>);
+        at_thread_end(Arc::downgrade(self) as Weak<dyn Known>);
         Ok(seat)
     }
 
@@ -106,12 +118,20 @@ impl<P: Protocol<Native>> Drop for Taken<'_, P> {
     }
 }
 
-/// To be told when a thread ends, on that thread.
-trait ThreadEnd {
+/// The seats of a database, whatever its protocol, as a thread knows them that has one there.
+trait Known {
+    /// The thread ends; called on that thread.
     fn thread_ends(&self);
+
+    /// Whether the thread sits there now, and the database has this log.
+    fn is_taken_for(&self, log: &Arc<Log>) -> bool;
 }
 
-impl<P: Protocol<Native>> ThreadEnd for Seats<P> {
+impl<P: Protocol<Native>> Known for Seats<P> {
+    fn is_taken_for(&self, log: &Arc<Log>) -> bool {
+        self.log.as_ref().is_some_and(|own| Arc::ptr_eq(own, log)) && self.is_taken()
+    }
+
     fn thread_ends(&self) {
         // The order in which a thread's locals are dropped is not promised. If the thread's number is gone already
         // there is nothing to be found here, and the seat waits, as it is, for the thread that gets the number next.
@@ -122,7 +142,7 @@ impl<P: Protocol<Native>> ThreadEnd for Seats<P> {
 }
 
 /// The databases of which this thread has a seat.
-struct Seated(RefCell<Vec<Weak<dyn ThreadEnd>>>);
+struct Seated(RefCell<Vec<Weak<dyn Known>>>);
 
 impl Drop for Seated {
     fn drop(&mut self) {
@@ -138,7 +158,14 @@ thread_local! {
     static SEATED: Seated = const { Seated(RefCell::new(Vec::new())) };
 }
 
-fn at_thread_end(seats: Weak<dyn ThreadEnd>) {
+/// Whether this thread is in a transaction of the database that has this log, or loads into it.
+pub(crate) fn is_in_transaction(log: &Arc<Log>) -> bool {
+    let is_taken = |seats: &Weak<dyn Known>| seats.upgrade().is_some_and(|seats| seats.is_taken_for(log));
+    // A thread that ends is in no transaction.
+    SEATED.try_with(|seated| seated.0.borrow().iter().any(is_taken)).unwrap_or(false)
+}
+
+fn at_thread_end(seats: Weak<dyn Known>) {
     // The thread may be ending now, and one of its locals use a database: then nobody is told, which does no harm; see
     // above.
     let _ = SEATED.try_with(|seated| {

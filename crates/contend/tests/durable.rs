@@ -340,3 +340,184 @@ fn what_was_acknowledged_survives_a_kill() {
     }
     assert!(acknowledged.len() > 300);
 }
+
+/// A thread that loads from a slow iterator, which ends when the others have made durable what they commit meanwhile.
+#[test]
+fn a_slow_load_is_in_nobodys_way() {
+    for durability in DURABILITIES {
+        let directory = tempfile::tempdir().expect("a directory");
+        let open = || builder().durability(durability).path(directory.path()).open().expect("a directory of one's own");
+        let db = open();
+        let table = db.create_table::<Account, u64>("accounts").expect("a new name");
+        let (to_writer, from_loader) = std::sync::mpsc::channel();
+        let (to_loader, from_writer) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            let (db, table) = (&db, &table);
+            scope.spawn(move || {
+                for step in from_loader {
+                    // Each of these returns when it is durable, while the loader waits for it.
+                    assert_eq!(db.transact(|tx| tx.insert(table, 1 << 32 | step, account(1))), Ok(true));
+                    assert!(db.checkpoint().is_ok());
+                    to_loader.send(()).expect("it waits");
+                }
+            });
+            let rows = (0..3000).map(|key| {
+                if key % 500 == 0 {
+                    to_writer.send(key).expect("it is there");
+                    from_writer.recv().expect("nobody is in its way");
+                }
+                (key, account(7))
+            });
+            assert_eq!(db.load(table, rows), Ok(3000));
+            drop(to_writer);
+        });
+        let expected = all(&db, &table);
+        assert_eq!(expected.len(), 3006);
+        drop((db, table));
+        let db = open();
+        assert_eq!(all(&db, &db.create_table::<Account, u64>("accounts").expect("it is there")), expected);
+    }
+}
+
+/// All that would wait for the end of the transaction that it is in.
+#[test]
+fn what_would_wait_for_itself_is_refused() {
+    for durability in DURABILITIES {
+        let directory = tempfile::tempdir().expect("a directory");
+        let open = || builder().durability(durability).path(directory.path()).open().expect("a directory of one's own");
+        let db = open();
+        let table = db.create_table::<Account, u64>("accounts").expect("a new name");
+        let asks = |is_loading: bool| {
+            assert_eq!(db.load(&table, [(50, account(0))]), Err(Error::Nested));
+            assert_eq!(db.transact(|tx| tx.insert(&table, 51, account(0))), Err(Error::Nested));
+            assert_eq!(db.transact_async(|_| Ok(())).map(|_| ()), Err(Error::Nested));
+            assert_eq!(db.checkpoint().map(|_| ()), Err(Error::Nested), "loading: {is_loading}");
+        };
+        // Another database is nobody's concern.
+        let other_directory = tempfile::tempdir().expect("a directory");
+        let other = builder().path(other_directory.path()).open().expect("a directory of one's own");
+        let others = other.create_table::<Account, u64>("accounts").expect("a new name");
+        let mut before = Some(db.transact_async(|tx| tx.insert(&table, 1, account(1))).expect("nobody is in the way"));
+        let done = db.transact(|tx| {
+            asks(false);
+            if let Some(ticket) = before.take() {
+                let is_durable = ticket.is_durable();
+                let waited = ticket.wait();
+                assert!(waited == Err(Error::Nested) || is_durable && waited == Ok(true));
+            }
+            assert_eq!(other.transact(|tx| tx.insert(&others, 1, account(1))), Ok(true));
+            // This waits for nobody.
+            let name = format!("made within {durability:?}");
+            assert!(db.create_table::<Account, u64>(&name).is_ok());
+            tx.insert(&table, 2, account(2))
+        });
+        assert_eq!(done, Ok(true));
+        let ticket = std::cell::Cell::new(Some(
+            db.transact_async(|tx| tx.insert(&table, 3, account(3))).expect("nobody is in the way"),
+        ));
+        let rows = (10..1500).map(|key| {
+            if key % 500 == 10 {
+                asks(true);
+            }
+            if let Some(ticket) = ticket.take() {
+                let is_durable = ticket.is_durable();
+                assert!(is_durable || ticket.wait() == Err(Error::Nested));
+            }
+            (key, account(4))
+        });
+        assert_eq!(db.load(&table, rows), Ok(1490));
+        assert!(db.checkpoint().is_ok());
+        let expected = all(&db, &table);
+        assert_eq!(expected.len(), 1493);
+        drop((db, table));
+        let db = open();
+        assert_eq!(all(&db, &db.create_table::<Account, u64>("accounts").expect("it is there")), expected);
+    }
+}
+
+/// Rows that are loaded while threads insert, change and delete the same keys: each key has in the end what was committed last, also after reopening.
+#[test]
+fn a_load_beside_transactions_loses_nothing() {
+    for durability in DURABILITIES {
+        let directory = tempfile::tempdir().expect("a directory");
+        let config = Config { threads_max: 8, epoch_ms: 1, ..Config::default() };
+        let open = || {
+            let builder = builder().config(config.clone()).durability(durability).path(directory.path());
+            builder.open().expect("a directory of one's own")
+        };
+        let mut before = Vec::new();
+        for round in 0..3 {
+            let db = open();
+            let table = db.create_table::<Account, u64>("accounts").expect("one of this name");
+            assert_eq!(all(&db, &table), before);
+            // How many more inserts than deletes of each key were acknowledged: what was there, and what was loaded.
+            let balance = [(); 64].map(|()| std::sync::atomic::AtomicI64::new(0));
+            before.iter().for_each(|(key, _)| _ = balance[*key as usize].fetch_add(1, Ordering::Relaxed));
+            let loaded = std::thread::scope(|scope| {
+                for thread in 0..2u64 {
+                    let (db, table, balance) = (&db, &table, &balance);
+                    scope.spawn(move || {
+                        for i in 0..200u64 {
+                            let key = i.wrapping_mul(0x9e37_79b9_7f4a_7c15 + thread) >> 58;
+                            let change = db.transact_async(|tx| {
+                                if tx.delete(table, key)? {
+                                    return Ok(-1);
+                                }
+                                tx.insert(table, key, account(i as i64))?;
+                                Ok(1)
+                            });
+                            // Relaxed: read when all have ended.
+                            balance[key as usize].fetch_add(*change.expect("a disk").peek(), Ordering::Relaxed);
+                        }
+                    });
+                }
+                let loads = [0, 1].map(|_| {
+                    let (db, table) = (&db, &table);
+                    scope.spawn(move || {
+                        (0..20)
+                            .map(|_| db.load(table, (0..64).map(|key| (key, account(-1)))).expect("a disk"))
+                            .sum::<u64>()
+                    })
+                });
+                loads.map(|load| load.join().expect("no panic")).iter().sum::<u64>()
+            });
+            let rows = all(&db, &table);
+            let counted: i64 = balance.iter().map(|balance| balance.load(Ordering::Relaxed)).sum();
+            assert_eq!(counted + loaded as i64, rows.len() as i64, "round {round}, {durability:?}");
+            before = rows;
+        }
+    }
+}
+
+/// A key that was deleted in this very epoch, unlinked or not, and is loaded again.
+#[test]
+fn a_deleted_key_is_loaded_again() {
+    for durability in DURABILITIES {
+        let directory = tempfile::tempdir().expect("a directory");
+        let config = Config { threads_max: 4, epoch_ms: 1, ..Config::default() };
+        let open = || {
+            let builder = builder().config(config.clone()).durability(durability).path(directory.path());
+            builder.open().expect("a directory of one's own")
+        };
+        let db = open();
+        let table = db.create_table::<Account, u64>("accounts").expect("a new name");
+        let mut now = 0;
+        assert_eq!(db.load(&table, (0..200).map(|key| (key, account(now)))), Ok(200));
+        for round in 0..7 {
+            for key in 0..200 {
+                let deleted = db.transact_async(|tx| tx.delete(&table, key));
+                assert!(*deleted.expect("a disk that works").peek());
+            }
+            // Now and then old tombstones are unlinked meanwhile, now and then not.
+            for _ in 0..(round % 3) * 200 {
+                drop(db.transact_async(|tx| tx.read(&table, 0, Whole)).expect("a disk that works"));
+            }
+            now = round;
+            assert_eq!(db.load(&table, (0..200).map(|key| (key, account(now)))), Ok(200), "in round {round}");
+        }
+        drop((db, table));
+        let db = open();
+        let table = db.create_table::<Account, u64>("accounts").expect("it is there");
+        assert_eq!(all(&db, &table), (0..200).map(|key| (key, account(now))).collect::<Vec<_>>());
+    }
+}

@@ -57,7 +57,7 @@ macro_rules! under_each_protocol {
 
 under_each_protocol! {
     operations own_writes errors_roll_back conflicts_by_hand panics scans byte_keys
-    nested foreign_tables hash_tables_have_no_ranges loading
+    nested foreign_tables hash_tables_have_no_ranges loading loads_of_odd_iterators
 }
 
 fn operations<P: Protocol<Native>>() {
@@ -279,6 +279,50 @@ fn loading<P: Protocol<Native>>() {
     assert!(db.bytes() > 0);
     let again: Result<Table<Account>, Error> = db.create_table("accounts");
     assert_eq!(again.expect_err("the name is taken"), Error::TableExists { name: "accounts".into() });
+}
+
+fn loads_of_odd_iterators<P: Protocol<Native>>() {
+    let (db, accounts) = bank::<P>();
+    // What it has returned before it panics is added up to the last transaction.
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        let rows = (100..)
+            .map(|key| if key < 3000 { (key, account(1)) } else { std::panic::resume_unwind(Box::new("on purpose")) });
+        db.load(&accounts, rows)
+    }));
+    assert!(panicked.is_err());
+    let after = balances(&db, &accounts, Direction::Forward);
+    assert!(after.len() > 1000 && after.len() < 2910, "{} rows", after.len());
+    assert_eq!(
+        after,
+        (0..10).chain(100..).map(|key| (key, if key < 10 { 100 } else { 1 })).take(after.len()).collect::<Vec<_>>()
+    );
+    // One without end, until there is an error.
+    let other = bank::<P>().1;
+    assert_eq!(
+        db.load(&other, (0..).map(|key| (key, account(1)))),
+        Err(Error::ForeignTable { name: "accounts".into() })
+    );
+    assert_eq!(db.load(&accounts, []), Ok(0));
+    // What was deleted a moment ago is absent.
+    assert_eq!(db.transact(|tx| tx.delete(&accounts, 3)), Ok(true));
+    assert_eq!(db.load(&accounts, [(3, account(33))]), Ok(1));
+    assert_eq!(db.transact(|tx| tx.read(&accounts, 3, Account::BALANCE)), Ok(Some(33)));
+    // The thread loads, and can do nothing else meanwhile.
+    let nested = db.load(
+        &accounts,
+        (20..23).map(|key| {
+            assert_eq!(db.load(&accounts, [(30, account(0))]), Err(Error::Nested));
+            assert_eq!(db.transact(|_| Ok(())), Err(Error::Nested));
+            (key, account(2))
+        }),
+    );
+    assert_eq!(nested, Ok(3));
+    let within = db.transact(|tx| {
+        assert_eq!(db.load(&accounts, [(31, account(0))]), Err(Error::Nested));
+        assert_eq!(db.checkpoint().map(|_| ()), Err(Error::Nested));
+        tx.read(&accounts, 20, Account::BALANCE)
+    });
+    assert_eq!(within, Ok(Some(2)));
 }
 
 #[test]
