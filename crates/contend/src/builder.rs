@@ -80,10 +80,10 @@ enum Place {
 }
 
 impl<P: Protocol<Native>> Default for Builder<P> {
-    /// A database in memory.
+    /// A database in memory, with snapshots if the protocol can have any ([`Database::read`]).
     fn default() -> Self {
         Builder {
-            protocol: P::Options::default(),
+            protocol: P::options_with_snapshots(),
             config: Config::default(),
             disk: Place::Memory,
             durability: Durability::default(),
@@ -93,7 +93,7 @@ impl<P: Protocol<Native>> Default for Builder<P> {
 }
 
 impl<P: Protocol<Native>> Builder<P> {
-    /// The protocol's options.
+    /// The protocol's options, as they are: its defaults have no snapshots, if these are an option.
     pub fn protocol(self, protocol: P::Options) -> Self {
         Builder { protocol, ..self }
     }

@@ -9,6 +9,7 @@ use contend_engine::{
 use contend_log::{Checkpoint, Log, LogJournals, Recovered, RecoveredTable, Report};
 use contend_machine::{Machine, Native, Ordering};
 use contend_protocols::method::Backoff;
+use contend_protocols::protocols_with_snapshots;
 use contend_protocols::silo::Silo;
 use parking_lot::Mutex;
 
@@ -18,6 +19,7 @@ use crate::config::{Config, TableOptions};
 use crate::durable::{Durable, Ticket, schema_of};
 use crate::error::Error;
 use crate::seats::{Seats, Taken};
+use crate::snapshot::Snapshot;
 
 /// So many rows [`Database::load`] adds in a transaction.
 const LOADED_AT_ONCE: usize = 1024;
@@ -66,14 +68,15 @@ impl Database {
 }
 
 impl<P: Protocol<Native>> Default for Database<P> {
-    /// A database without tables, under `P` with its default options.
+    /// A database without tables, under `P` with its default options, and with snapshots if it can have any ([`Database::read`]).
     fn default() -> Self {
-        Database::with(P::Options::default(), Config::default())
+        Database::with(P::options_with_snapshots(), Config::default())
     }
 }
 
 impl<P: Protocol<Native>> Database<P> {
-    /// A database without tables.
+    /// A database without tables, under a protocol with these options, as they are: [`Database::builder`] is for who has another configuration, and no
+    /// options of the protocol to set.
     ///
     /// ```
     /// use contend::protocols::{SiloOptions, Wait};
@@ -346,6 +349,83 @@ impl<P: Protocol<Native>> Database<P> {
         ticket.wait().map_err(E::from)
     }
 
+    /// Reads a state of the database: calls `body` once, with a [`Snapshot`] of all tables as they were at one moment between transactions.
+    ///
+    /// Whatever others write meanwhile, and however long it takes, `body` never has to be repeated, nobody waits for it, and nobody aborts because
+    /// of it. Only memory of rows that are deleted or overwritten meanwhile is not reused before it ends. It may wait for commits that are under way, but for no
+    /// transaction that is still running, once it has begun.
+    ///
+    /// **Which state.** All that this thread has committed or loaded before is in it. For that the thread waits at the beginning until the transactions have
+    /// ended that ran beside its last commit, a moment as a rule. Of what other threads have committed all is in it that is older than two epochs
+    /// ([`Config::epoch_ms`], 80 ms by default) and than all transactions that are running; what is younger is in it or not, but of two transactions of which one has
+    /// seen the other's writes never the later one alone. If the database is durable, what was read is durable when `read` returns.
+    ///
+    /// ```
+    /// # use std::ops::ControlFlow;
+    /// # use contend::{Database, Direction, Error, Row, Table};
+    /// # #[derive(Clone, Copy, Row)]
+    /// # #[repr(C)]
+    /// # struct Account { balance: i64 }
+    /// # let db = Database::new();
+    /// # let accounts: Table<Account> = db.create_table("accounts")?;
+    /// # db.load(&accounts, (0..10).map(|id| (id, Account { balance: 10 })))?;
+    /// let sum = db.read(|snapshot| {
+    ///     let mut sum = 0;
+    ///     snapshot.scan(&accounts, 0..=u64::MAX, usize::MAX, Direction::Forward, Account::BALANCE, |_, balance| {
+    ///         sum += balance;
+    ///         ControlFlow::Continue(())
+    ///     })?;
+    ///     Ok(sum)
+    /// });
+    /// assert_eq!(sum, Ok(100));
+    /// # Ok::<_, Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NoSnapshots`] if the protocol has none ([`Database::reads_snapshots`]); [`Error::Nested`] within a transaction, another read, or a
+    /// load; [`Error::Cancelled`] if `body` returned what [`Snapshot::cancel`] made; [`Error::Unsupported`] for what can't be read.
+    pub fn read<T>(&self, body: impl FnOnce(&mut Snapshot<'_, P>) -> Result<T, Abort>) -> Result<T, Error> {
+        self.read_in(body).map_err(Error::from)
+    }
+
+    /// Like [`Database::read`], for a body with an error type of the application's own.
+    ///
+    /// # Errors
+    /// What `body` returned; or, made into an `E`, what [`Database::read`] returns.
+    pub fn try_read<T, E: From<Error>>(&self, body: impl FnOnce(&mut Snapshot<'_, P>) -> Result<T, E>) -> Result<T, E> {
+        self.read_in(body).map_err(|failure| match failure {
+            Failure::Body(error) => error,
+            Failure::Database(error) => error.into(),
+        })
+    }
+
+    /// Whether [`Database::read`] can read snapshots: under [`Silo`] and the multi-version protocols, unless their options say otherwise.
+    pub fn reads_snapshots(&self) -> bool {
+        self.shared.engine.protocol().reads_snapshots()
+    }
+
+    fn read_in<T, E>(&self, body: impl FnOnce(&mut Snapshot<'_, P>) -> Result<T, E>) -> Result<T, Failure<E>> {
+        let log = self.shared.durable.as_ref().map(|durable| &durable.log);
+        if let Some(log) = log {
+            log.check().map_err(|error| Failure::Database(error.into()))?;
+        }
+        let mut taken = self.shared.seats.take().map_err(Failure::Database)?;
+        let worker = &mut taken.seat.worker;
+        let Some(transaction) = worker.begin_snapshot() else {
+            return Err(Failure::Database(no_snapshots::<P>()));
+        };
+        let value = {
+            let mut snapshot = Snapshot(transaction);
+            let value = body(&mut snapshot).map_err(Failure::Body)?;
+            snapshot.0.commit().map_err(|abort| Failure::Database(abort.into()))?;
+            value
+        };
+        let waits = log.filter(|_| !worker.is_durable(worker.ticket()));
+        let ticket = Ticket::new(value, waits, worker.committed_in());
+        drop(taken);
+        ticket.wait().map_err(Failure::Database)
+    }
+
     /// Runs `body` until it commits or fails for good. `reason` says why an error of the body's ends the transaction,
     /// if nothing has ended it before.
     #[inline]
@@ -399,6 +479,18 @@ impl<P: Protocol<Native>> Database<P> {
     pub fn bytes(&self) -> u64 {
         self.shared.engine.bytes()
     }
+}
+
+/// Why no snapshot can be read, and what can be done about it.
+fn no_snapshots<P: Protocol<Native>>() -> Error {
+    let valid = P::SNAPSHOTS.map_or_else(
+        || {
+            let protocols = protocols_with_snapshots::<Native>();
+            protocols.into_iter().map(|(name, _)| name).collect::<Vec<_>>().join(", ")
+        },
+        str::to_owned,
+    );
+    Error::NoSnapshots { protocol: P::INFO.name, valid }
 }
 
 /// Why [`Database::run`] has given up.

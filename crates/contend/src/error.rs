@@ -16,6 +16,14 @@ pub enum Error {
         "this thread is in a transaction of this database already, or loads rows into it: pass `tx` on instead of starting another"
     )]
     Nested,
+    /// Under this protocol, as it is set, no snapshot can be read.
+    #[error("under {protocol}, as it is set, no snapshot can be read; valid: {valid}")]
+    NoSnapshots {
+        /// The protocol's name.
+        protocol: &'static str,
+        /// The protocol's options with which one can be; or, if there are none, the protocols under which one can be.
+        valid: String,
+    },
     /// As many threads as the database was made for have used it and have not ended.
     #[error("the database was made for {limit} threads at one time, which are there: set `Config::threads_max` higher")]
     TooManyThreads {

@@ -33,6 +33,7 @@
 //! - **Transactions** are closures; what they can do is the trait [`Txn`]. [`Database::transact`] commits what the
 //!   closure did if it returns `Ok`, leaves no trace of it if it returns `Err`, and repeats it after a conflict.
 //!   [`Database::try_transact`] does the same for closures with an error type of the application's own.
+//! - **Long reads**: [`Database::read`] sees one state of the database, as it was a moment ago, and never aborts, whatever others write.
 //! - **Durability**: a database that has a directory is found again ([`Database::builder`]); [`Database::transact`] returns when a transaction is
 //!   durable, [`Database::transact_async`] before.
 //! - **The protocol** that keeps transactions apart is a type parameter, [`Silo`] by default: `Database<NoWait>` locks
@@ -50,6 +51,7 @@ mod database;
 mod durable;
 mod error;
 mod seats;
+mod snapshot;
 
 pub use builder::{Builder, Durability};
 pub use config::{Config, TableOptions};
@@ -66,18 +68,27 @@ pub use contend_protocols::silo::Silo;
 pub use database::Database;
 pub use durable::Ticket;
 pub use error::Error;
+pub use snapshot::Snapshot;
 pub use zerocopy;
 
 /// The protocols, and what can be set of each.
 pub mod protocols {
+    pub use contend_protocols::cicada::{Cicada, CicadaOptions};
     pub use contend_protocols::deadlock_detection::{DeadlockDetection, DeadlockOptions};
+    pub use contend_protocols::ermia::Ermia;
+    pub use contend_protocols::hekaton::Hekaton;
     pub use contend_protocols::method::timestamp::{OrderedTimestampOptions, TimestampOptions};
     pub use contend_protocols::mocc::{Mocc, MoccOptions};
+    pub use contend_protocols::mvcc::{Mvcc, MvccOptions};
+    pub use contend_protocols::mvto::Mvto;
     pub use contend_protocols::no_wait::{NoWait, NoWaitOptions};
     pub use contend_protocols::none::{NoControl, NoControlOptions};
     pub use contend_protocols::occ::Occ;
     pub use contend_protocols::silo::{Silo, SiloOptions, Wait};
+    pub use contend_protocols::snapshot_isolation::SnapshotIsolation;
     pub use contend_protocols::tictoc::{TicToc, TicTocOptions, Wait as TicTocWait};
+    pub use contend_protocols::versions::collect::{Collect, CollectOptions};
+    pub use contend_protocols::versions::{OptimisticOptions, SnapshotOptions};
     pub use contend_protocols::wait_die::WaitDie;
     pub use contend_protocols::wound_wait::WoundWait;
 }

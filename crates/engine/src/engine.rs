@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use contend_index::{Key, KeyWords, key_of};
-use contend_machine::{Activity, Atomic64, Machine, Operation, Ordering, Phase};
+use contend_machine::{Activity, Atomic64, Machine, Operation, Ordering, Phase, Spin};
 use parking_lot::{Mutex, RwLock};
 
 use crate::abort::{Abort, AbortCounts, AbortReason};
@@ -440,6 +440,46 @@ impl<P: Control<M>, M: Machine> Worker<P, M> {
     /// Begins a transaction that will only read: with some protocols, of a state some epochs old, and then it never aborts.
     pub fn begin_read_only(&mut self) -> Transaction<'_, P, M> {
         self.begin_declared(Declaration::read_only)
+    }
+
+    /// Begins a transaction that sees a snapshot with all that this worker has committed, and must not write. It never aborts; nobody waits for it, or
+    /// aborts because of it; and however long it takes, it holds back no epoch, only the reuse of memory. What others have committed is
+    /// in it if that is some epochs ago. `None` if the protocol, as it is set, has no snapshots ([`Control::reads_snapshots`]).
+    ///
+    /// Waits for the transactions that ran beside the worker's last commit, and are still running.
+    pub fn begin_snapshot(&mut self) -> Option<Transaction<'_, P, M>> {
+        if !self.engine.protocol.reads_snapshots() {
+            return None;
+        }
+        M::step("begin");
+        self.since_maintenance += 1;
+        if self.since_maintenance >= MAINTENANCE_EVERY {
+            self.maintain();
+        }
+        // A snapshot is two epochs old, which is long where nobody else is there to move the epoch on.
+        if self.engine.epochs.maybe_advance(M::now()) {
+            self.engine.epochs.try_advance();
+        }
+        self.next_txn += 1;
+        self.cx.writes.txn = self.next_txn * self.engine.config.workers_max as u64 + self.cx.worker as u64;
+        // The next transaction is another: what is declared now is cleared then, whether the protocol asks or not.
+        self.asks = true;
+        let mut spin = Spin::<M>::new();
+        let begun = loop {
+            self.cx.began_in = self.engine.epochs.enter_reading(self.cx.worker);
+            self.seen_epoch = Epochs::<M>::NOT_SEEN;
+            self.cx.declaration.clear();
+            self.cx.declaration.read_only();
+            let begun = self.engine.protocol.begin(&mut self.cx, &mut self.local);
+            if begun.is_err() || self.engine.protocol.sees_own_commits(&mut self.cx, &mut self.local) {
+                break begun;
+            }
+            self.engine.protocol.abort(&mut self.cx, &mut self.local, AbortReason::User);
+            self.go_offline();
+            self.engine.epochs.try_advance();
+            spin.wait();
+        };
+        Some(Transaction::new(self, begun.err().map(|abort| abort.reason)))
     }
 
     /// Runs a transaction once: commits if `body` returns `Ok`.

@@ -11,6 +11,9 @@
 //! **Reuse.** What was unlinked while the global epoch was `e` can be reached only by transactions that began in `e` or before.
 //! It is reused once every online worker is past `e + 1`: one epoch more than needed, as slack.
 //!
+//! **Who only reads** a snapshot says so in its slot: it commits nothing, so it holds back the reuse of memory, and no epoch, however long it takes. A slot
+//! of such a worker may be any number of epochs behind.
+//!
 //! **Orderings.** Going online is Dekker's pattern: a worker stores its slot and then reads shared pointers; the collector has
 //! unlinked a pointer and then reads the slots. Each side has a SeqCst fence between, so at least one sees the other.
 
@@ -20,6 +23,9 @@ use parking_lot::Mutex;
 
 /// In a slot: this worker is offline and holds nothing.
 const OFFLINE: u64 = u64::MAX;
+
+/// In a slot, beside the epoch: this worker commits nothing.
+const READS: u64 = 1 << 63;
 
 /// The first epoch. Not 0, so that a difference of two epochs never underflows.
 const FIRST: u64 = 2;
@@ -85,10 +91,20 @@ impl<M: Machine> Epochs<M> {
 
     #[cold]
     fn enter(&self, slot: usize) -> u64 {
+        self.enter_as(slot, 0)
+    }
+
+    /// The worker begins a transaction that commits nothing, and holds back no epoch until it refreshes again or goes offline; the epoch in which it
+    /// begins. What [`Epochs::refresh`] returned before is void.
+    pub fn enter_reading(&self, slot: usize) -> u64 {
+        self.enter_as(slot, READS)
+    }
+
+    fn enter_as(&self, slot: usize, mark: u64) -> u64 {
         loop {
             let now = self.current();
             // Release: what the worker did with memory of the former epoch comes before; pairs with the Acquire of `oldest`.
-            self.slots[slot].store(now, Ordering::Release);
+            self.slots[slot].store(now | mark, Ordering::Release);
             // SeqCst: pairs with the fence in `oldest` and `try_advance` (the module comment's Dekker pattern).
             M::fence(Ordering::SeqCst);
             if self.current() == now {
@@ -109,13 +125,23 @@ impl<M: Machine> Epochs<M> {
 
     /// The oldest epoch that an online worker was seen in; the global one if none is online.
     pub fn oldest(&self) -> u64 {
+        self.least(|slot| slot & !READS)
+    }
+
+    /// The oldest epoch in which a transaction can commit still.
+    pub fn oldest_to_commit(&self) -> u64 {
+        // A slot with the mark is later than every epoch.
+        self.least(|slot| slot)
+    }
+
+    fn least(&self, epoch: impl Fn(u64) -> u64) -> u64 {
         let global = self.current();
         // SeqCst: pairs with the fence in `enter`.
         M::fence(Ordering::SeqCst);
         // Relaxed: ordered by the fence.
         let taken = self.taken_below.load(Ordering::Relaxed) as usize;
         // Acquire: pairs with the Release stores of `enter` and `offline`.
-        self.slots[..taken].iter().map(|slot| slot.load(Ordering::Acquire)).fold(global, u64::min)
+        self.slots[..taken].iter().map(|slot| epoch(slot.load(Ordering::Acquire))).fold(global, u64::min)
     }
 
     /// Whether what was unlinked in epoch `unlinked` may be reused.
@@ -123,21 +149,19 @@ impl<M: Machine> Epochs<M> {
         self.oldest() > unlinked + 1
     }
 
-    /// Advances the epoch if the interval has passed and every online worker was seen in the current one.
-    pub fn maybe_advance(&self, now: Cycles) {
+    /// Advances the epoch if the interval has passed and every online worker that can commit was seen in the current one; says whether it did.
+    pub fn maybe_advance(&self, now: Cycles) -> bool {
         // Relaxed: a hint about time; the exchange below decides who tries.
         let tried_at = self.tried_at.load(Ordering::Relaxed);
-        if now.wrapping_sub(tried_at) >= self.interval
+        now.wrapping_sub(tried_at) >= self.interval
             && self.tried_at.compare_exchange(tried_at, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-        {
-            self.try_advance();
-        }
+            && self.try_advance()
     }
 
-    /// Advances the epoch if every online worker was seen in the current one; says whether it did.
+    /// Advances the epoch if every online worker that can commit was seen in the current one; says whether it did.
     pub fn try_advance(&self) -> bool {
         let global = self.current();
-        self.oldest() == global
+        self.oldest_to_commit() == global
             // AcqRel: the Release pairs with the Acquire of `current`: who sees the new epoch sees what came before it.
             && self.global.compare_exchange(global, global + 1, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
@@ -172,6 +196,28 @@ mod tests {
         epochs.refresh(b, second);
         assert!(epochs.is_reusable(start));
         assert!(!epochs.is_reusable(second));
+    }
+
+    #[test]
+    fn who_only_reads_holds_back_memory_and_no_epoch() {
+        let epochs = Epochs::<Native>::new(2, 0);
+        let (reader, writer) = (epochs.register().expect("a slot"), epochs.register().expect("a slot"));
+        let began = epochs.enter_reading(reader);
+        for epoch in began + 1..began + 9 {
+            assert!(epochs.try_advance());
+            assert_eq!((epochs.current(), epochs.oldest(), epochs.oldest_to_commit()), (epoch, began, epoch));
+            assert!(!epochs.is_reusable(began) && !epochs.is_reusable(began - 1));
+        }
+        epochs.refresh(writer, Epochs::<Native>::NOT_SEEN);
+        assert!(epochs.try_advance());
+        assert!(!epochs.try_advance(), "who may commit holds it back");
+        epochs.offline(reader);
+        assert!(epochs.is_reusable(began));
+        // The same slot for both, in turns.
+        let again = epochs.enter_reading(writer);
+        assert!(epochs.try_advance());
+        assert_eq!(epochs.refresh(writer, Epochs::<Native>::NOT_SEEN), again + 1);
+        assert!(epochs.try_advance() && !epochs.try_advance());
     }
 
     #[test]

@@ -38,6 +38,8 @@ trait Behind<M: Machine>: Send + Sync {
     fn wants_declarations(&self) -> bool;
     fn reorders_updates(&self) -> bool;
     fn stamps_commits(&self) -> bool;
+    fn reads_snapshots(&self) -> bool;
+    fn sees_own_commits(&self, cx: &mut Context<M>, local: &mut AnyLocal) -> bool;
     fn local(&self, worker: usize) -> AnyLocal;
     fn init(&self, cells: Cells<M>, initial: Initial);
     fn begin(&self, cx: &mut Context<M>, local: &mut AnyLocal) -> Result<(), Abort>;
@@ -104,6 +106,10 @@ macro_rules! forward {
                 Control::stamps_commits(self)
             }
 
+            fn reads_snapshots(&self) -> bool {
+                Control::reads_snapshots(self)
+            }
+
             fn local(&self, worker: usize) -> AnyLocal {
                 Box::new(Control::local(self, worker))
             }
@@ -156,6 +162,10 @@ macro_rules! forward {
                 self.0.stamps_commits()
             }
 
+            fn reads_snapshots(&self) -> bool {
+                self.0.reads_snapshots()
+            }
+
             fn local(&self, worker: usize) -> AnyLocal {
                 self.0.local(worker)
             }
@@ -184,6 +194,7 @@ macro_rules! forward {
 }
 
 forward! {
+    sees_own_commits() -> bool;
     begin() -> Result<(), Abort>;
     read(at: At<'_, M>, columns: Projection<'_>) -> Result<Found, Abort>;
     write(at: At<'_, M>, groups: Groups, mode: Mode) -> Result<Found, Abort>;

@@ -386,8 +386,15 @@ pub trait Protocol<M: Machine>: Control<M> {
     const INFO: Info;
     /// Whether transactions see what others have written and not committed, so that nothing can have them wait until that is durable.
     const SHOWS_UNCOMMITTED: bool = false;
+    /// With which options a transaction can read a snapshot ([`Control::reads_snapshots`]); none, if with no options.
+    const SNAPSHOTS: Option<&'static str> = None;
     /// What can be tuned.
     type Options: Options;
+
+    /// The defaults, but with snapshots, if there can be any.
+    fn options_with_snapshots() -> Self::Options {
+        Self::Options::default()
+    }
 
     /// The protocol's shared state.
     fn new(options: Self::Options) -> Self;
@@ -422,6 +429,18 @@ pub trait Control<M: Machine>: Sized + Send + Sync + 'static {
     /// Whether the protocol wants to be told what a transaction says of itself: [`Context::declaration`].
     fn wants_declarations(&self) -> bool {
         self.info().needs != Needs::Nothing
+    }
+
+    /// Whether, with the options that it has, a transaction that says beforehand that it will only read sees a snapshot: then it never aborts, nobody
+    /// waits for it or aborts because of it, and it waits for nobody but commits that are under way.
+    fn reads_snapshots(&self) -> bool {
+        false
+    }
+
+    /// Of a transaction that has begun, and sees a snapshot: whether that has all that its worker has committed.
+    fn sees_own_commits(&self, cx: &mut Context<M>, local: &mut Self::Local) -> bool {
+        let _ = (cx, local);
+        true
     }
 
     /// Whether it says how its writes of a row are ordered ([`crate::sets::WriteSet::set_stamp`]), so that a log need not count them

@@ -67,7 +67,7 @@ fn who_holds_one_lock_only_is_in_no_deadlock() {
         ("dldetect.every", "1"),
     ];
     for strategy in STRATEGIES {
-        let config = ExploreConfig { executions: 1000, transactions: 3, strategy, ..ExploreConfig::default() };
+        let config = ExploreConfig { executions: 1000, transactions: Some(3), strategy, ..ExploreConfig::default() };
         let run = RunConfig { protocols: vec!["2pl-dldetect".into()], ..on("ycsb-a", &settings) };
         for explored in explore(&run, &config, &Stop::default()).expect("valid") {
             assert_eq!((explored.aborts, explored.livelocks), (0, 0), "{explored:#?}");

@@ -686,11 +686,11 @@ pub fn settle<M: Machine>(epochs: &Epochs<M>) -> Settled {
     epochs.try_advance();
     let began = Instant::now();
     // Who runs transactions is seen at the next, which takes microseconds, unless it has lost its core.
-    while epochs.oldest() < epochs.current() && began.elapsed() < PATIENCE {
+    while epochs.oldest_to_commit() < epochs.current() && began.elapsed() < PATIENCE {
         std::thread::sleep(Duration::from_micros(50));
     }
     // Who is seen in an epoch has seen the end of those before.
-    Settled { epoch: epochs.oldest() - 1, current: epochs.current() }
+    Settled { epoch: epochs.oldest_to_commit() - 1, current: epochs.current() }
 }
 
 /// How long is waited for workers to be seen in a new epoch.

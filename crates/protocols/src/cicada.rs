@@ -142,7 +142,14 @@ impl<M: Machine, F: Faults> Protocol<M> for Cicada<M, F> {
         isolation: Isolation::Serializable,
         needs: Needs::Nothing,
     };
+    const SNAPSHOTS: Option<&'static str> =
+        Some("versions.snapshots=on, versions.nwr=off, cicada.single_version=off, versions.collect=rapid or epoch");
     type Options = (CicadaOptions, (OptimisticOptions, CollectOptions));
+
+    fn options_with_snapshots() -> Self::Options {
+        let shared = OptimisticOptions { snapshots: true, ..OptimisticOptions::default() };
+        (CicadaOptions::default(), (shared, CollectOptions::default()))
+    }
 
     fn new((options, (shared, collect)): Self::Options) -> Self {
         // Both need older versions.
@@ -172,6 +179,14 @@ impl<M: Machine, F: Faults> Control<M> for Cicada<M, F> {
         self.shared.snapshots
     }
 
+    fn reads_snapshots(&self) -> bool {
+        self.shared.snapshots && !self.shared.nwr && self.collector.keeps_all()
+    }
+
+    fn sees_own_commits(&self, _: &mut Context<M>, local: &mut Self::Local) -> bool {
+        local.txn.sees_own_commits()
+    }
+
     fn local(&self, worker: usize) -> Self::Local {
         CicadaLocal {
             clock: self.clocks.of_worker(worker),
@@ -189,10 +204,16 @@ impl<M: Machine, F: Faults> Control<M> for Cicada<M, F> {
     #[inline(always)]
     fn begin(&self, cx: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
         let CicadaLocal { clock, txn, .. } = local;
+        if txn.wants_snapshot(cx) {
+            let epoch = cx.began_in();
+            // The clock moves on when it is asked for a timestamp.
+            txn.begin_snapshot(cx, &self.collector, || clock.stamp(epoch));
+            return Ok(());
+        }
         if let Some(low) = self.collector.begin(cx, &mut txn.claims.replaced, || clock.now()) {
             clock.begin_at(low);
         }
-        txn.begin(cx, &self.collector, || clock.stamp(cx.began_in()));
+        txn.begin(&self.collector, || clock.stamp(cx.began_in()));
         Ok(())
     }
 

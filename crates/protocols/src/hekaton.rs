@@ -15,6 +15,8 @@
 //! **Commit.** A writer says in its claims that it is about to take its timestamp, takes it, says which, and then looks at what it read: who has
 //! claimed that with an earlier timestamp is waited for; who has none yet will have a later one.
 //!
+//! **Snapshots.** A transaction that says beforehand that it will only read waits for commits as long as they take, and never aborts.
+//!
 //! **Commit point.** The end of the check.
 //!
 //! **Waits** are of readers for writers that have decided to commit, and of these for such as have earlier timestamps: no cycle.
@@ -83,10 +85,11 @@ impl<M: Machine, F: Faults> Protocol<M> for Hekaton<M, F> {
         isolation: Isolation::Serializable,
         needs: Needs::Nothing,
     };
+    const SNAPSHOTS: Option<&'static str> = Some("versions.collect=rapid or epoch, versions.overwrite=off");
     type Options = CollectOptions;
 
     fn new(options: CollectOptions) -> Self {
-        Hekaton { snapshots: Snapshots::new(options), faults: PhantomData }
+        Hekaton { snapshots: Snapshots::new(options, false), faults: PhantomData }
     }
 }
 
@@ -99,6 +102,14 @@ impl<M: Machine, F: Faults> Control<M> for Hekaton<M, F> {
 
     fn meta_words(&self) -> usize {
         versions::WORDS
+    }
+
+    fn reads_snapshots(&self) -> bool {
+        self.snapshots.collector.keeps_all()
+    }
+
+    fn sees_own_commits(&self, _: &mut Context<M>, local: &mut Self::Local) -> bool {
+        Snapshots::sees_own_commits(&local.snapshot)
     }
 
     fn prepare(&mut self, workers: usize, _: usize) {
@@ -130,7 +141,10 @@ impl<M: Machine, F: Faults> Control<M> for Hekaton<M, F> {
         columns: Projection<'_>,
     ) -> Result<Found, Abort> {
         let HekatonLocal { snapshot, seen, is_late } = local;
+        let is_unchecked = snapshot.reads_only;
         snapshot.read::<F>(cx, at, columns, |version| match version {
+            // Nothing will be checked.
+            _ if is_unchecked => {}
             Version::Newest((_, word)) if word & UNLINKED != 0 => {}
             Version::Newest(newest) => seen.push(newest),
             Version::Older(..) => *is_late = true,
@@ -147,7 +161,10 @@ impl<M: Machine, F: Faults> Control<M> for Hekaton<M, F> {
         mode: Mode,
     ) -> Result<Found, Abort> {
         let HekatonLocal { snapshot, seen, .. } = local;
-        let Snapshot { begin, claim: own, ref mut claims } = *snapshot;
+        let Snapshot { begin, claim: own, ref mut claims, reads_only, .. } = *snapshot;
+        if reads_only {
+            return Err(Abort::new(AbortReason::Unsupported));
+        }
         let claim = |claims: &mut Claims<M>, cell| claims.claim_since(cell, own, begin);
         claims.write(cx, at, groups, mode, claim, |missed| seen.push(missed))
     }
@@ -159,14 +176,17 @@ impl<M: Machine, F: Faults> Control<M> for Hekaton<M, F> {
         at: At<'_, M>,
         change: &Change<M>,
     ) -> Result<(), Abort> {
-        let Snapshot { claim, ref mut claims, .. } = local.snapshot;
+        let Snapshot { claim, ref mut claims, reads_only, .. } = local.snapshot;
         at.cells(Groups::ALL).for_each(|cell| claims.adopt(cell, claim));
+        if reads_only {
+            return Err(Abort::new(AbortReason::Unsupported));
+        }
         cx.nodes.follow(change)
     }
 
     #[inline(always)]
-    fn gap(&self, cx: &mut Context<M>, _: &mut Self::Local, leaf: Leaf<M>, version: u64) -> Result<(), Abort> {
-        if !F::FORGET_GAPS {
+    fn gap(&self, cx: &mut Context<M>, local: &mut Self::Local, leaf: Leaf<M>, version: u64) -> Result<(), Abort> {
+        if !F::FORGET_GAPS && !local.snapshot.reads_only {
             cx.nodes.add(leaf, version);
         }
         Ok(())

@@ -32,4 +32,4 @@ pub mod versions;
 pub mod wait_die;
 pub mod wound_wait;
 
-pub use registry::{ProtocolVisitor, all_protocols, with_protocol};
+pub use registry::{ProtocolVisitor, all_protocols, protocols_with_snapshots, with_protocol};

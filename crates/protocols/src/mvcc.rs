@@ -127,7 +127,15 @@ impl<M: Machine, F: Faults> Protocol<M> for Mvcc<M, F> {
         isolation: Isolation::Serializable,
         needs: Needs::Nothing,
     };
+    const SNAPSHOTS: Option<&'static str> =
+        Some("versions.snapshots=on, mvcc.late=off, versions.nwr=off, versions.collect=rapid or epoch");
     type Options = ((MvccOptions, OptimisticOptions), (OrderedTimestampOptions, CollectOptions));
+
+    fn options_with_snapshots() -> Self::Options {
+        let shared = OptimisticOptions { snapshots: true, ..OptimisticOptions::default() };
+        // What comes late leaves no version of the time between.
+        ((MvccOptions { late: false }, shared), <(OrderedTimestampOptions, CollectOptions)>::default())
+    }
 
     fn new(((options, shared), (timestamps, collect)): Self::Options) -> Self {
         let timestamps = Timestamps::new(timestamps.into(), 0);
@@ -160,6 +168,14 @@ impl<M: Machine, F: Faults> Control<M> for Mvcc<M, F> {
         self.shared.snapshots
     }
 
+    fn reads_snapshots(&self) -> bool {
+        self.shared.snapshots && !self.shared.nwr && !self.options.late && self.collector.keeps_all()
+    }
+
+    fn sees_own_commits(&self, _: &mut Context<M>, local: &mut Self::Local) -> bool {
+        local.txn.sees_own_commits()
+    }
+
     fn local(&self, worker: usize) -> Self::Local {
         let txn = Optimistic::new(self.shared.clone(), self.collector.of_worker(worker));
         let stamps = self.timestamps.of_worker(worker);
@@ -173,9 +189,13 @@ impl<M: Machine, F: Faults> Control<M> for Mvcc<M, F> {
     #[inline(always)]
     fn begin(&self, cx: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
         let MvccLocal { stamps, txn, .. } = local;
+        if txn.wants_snapshot(cx) {
+            txn.begin_snapshot(cx, &self.collector, || stamps.now() * LATE);
+            return Ok(());
+        }
         // Whoever takes a timestamp takes a later one than the counter says now.
         self.collector.begin(cx, &mut txn.claims.replaced, || stamps.now() * LATE);
-        txn.begin(cx, &self.collector, || stamps.stamp() * LATE);
+        txn.begin(&self.collector, || stamps.stamp() * LATE);
         Ok(())
     }
 

@@ -19,6 +19,9 @@
 //! **Phantoms.** A leaf has the timestamp of its youngest reader, by a scan or a miss; an insert that is older aborts. A tombstone leaves the
 //! index when all transactions have ended that ran in the epoch of the deletion: those that begin later have later timestamps.
 //!
+//! **Snapshots** (`versions.snapshots=on`) for transactions that say beforehand that they will only read: these see the state before the oldest
+//! transaction that runs, leave no timestamp behind, wait for nobody, and never abort.
+//!
 //! **Departures from the paper.** A version is written after all others of its cell, not between two: as in DBx1000. No queue of writers.
 
 use std::marker::PhantomData;
@@ -36,7 +39,7 @@ use crate::flags::{ABSENT, UNLINKED};
 use crate::method::timestamp::{Stamper, TimestampOptions, Timestamps};
 use crate::optimistic::WAITS_MAX;
 use crate::versions::collect::{CollectOptions, Collector};
-use crate::versions::{self, Claims, View, mark_read, read_time, stamp_of};
+use crate::versions::{self, Claims, SnapshotOptions, View, mark_read, read_time, stamp_of};
 
 /// The protocol.
 #[derive(Debug)]
@@ -54,6 +57,8 @@ pub struct MvtoLocal<M: Machine> {
     epoch: u64,
     /// The transaction's timestamp.
     own: u64,
+    /// It only reads, and what it reads is the state at its timestamp for good.
+    reads_snapshot: bool,
     claims: Claims<M>,
 }
 
@@ -87,10 +92,15 @@ impl<M: Machine, F: Faults> Protocol<M> for Mvto<M, F> {
         isolation: Isolation::Serializable,
         needs: Needs::Nothing,
     };
-    type Options = (TimestampOptions, CollectOptions);
+    const SNAPSHOTS: Option<&'static str> = Some("versions.snapshots=on, versions.collect=rapid or epoch");
+    type Options = (TimestampOptions, (SnapshotOptions, CollectOptions));
 
-    fn new((timestamps, options): (TimestampOptions, CollectOptions)) -> Self {
-        let (timestamps, collector) = (Timestamps::new(timestamps, 0), Collector::new(options, 0, false));
+    fn options_with_snapshots() -> Self::Options {
+        (TimestampOptions::default(), (SnapshotOptions { snapshots: true }, CollectOptions::default()))
+    }
+
+    fn new((timestamps, (own, collect)): Self::Options) -> Self {
+        let (timestamps, collector) = (Timestamps::new(timestamps, 0), Collector::new(collect, 0, own.snapshots));
         Mvto { timestamps, collector, faults: PhantomData }
     }
 }
@@ -111,9 +121,21 @@ impl<M: Machine, F: Faults> Control<M> for Mvto<M, F> {
         self.collector = self.collector.resized(workers);
     }
 
+    fn wants_declarations(&self) -> bool {
+        self.collector.has_snapshots()
+    }
+
+    fn reads_snapshots(&self) -> bool {
+        self.collector.has_snapshots() && self.collector.keeps_all()
+    }
+
+    fn sees_own_commits(&self, _: &mut Context<M>, local: &mut Self::Local) -> bool {
+        local.reads_snapshot && local.claims.last <= local.own
+    }
+
     fn local(&self, worker: usize) -> Self::Local {
         let claims = Claims::new(self.collector.of_worker(worker));
-        MvtoLocal { stamps: self.timestamps.of_worker(worker), epoch: 0, own: 0, claims }
+        MvtoLocal { stamps: self.timestamps.of_worker(worker), epoch: 0, own: 0, reads_snapshot: false, claims }
     }
 
     fn init(&self, cells: Cells<M>, initial: Initial) {
@@ -122,6 +144,13 @@ impl<M: Machine, F: Faults> Control<M> for Mvto<M, F> {
 
     #[inline(always)]
     fn begin(&self, cx: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
+        local.reads_snapshot = self.collector.has_snapshots() && cx.declaration.is_read_only();
+        if local.reads_snapshot {
+            let MvtoLocal { stamps, claims, own, .. } = local;
+            *own = self.collector.begin_snapshot(cx, &mut claims.replaced, claims.last, || stamps.now());
+            self.collector.began(&claims.replaced, *own);
+            return Ok(());
+        }
         let epoch = cx.current_epoch();
         if epoch != local.epoch {
             // Timestamps of a batch that is old may be older than tombstones that are gone.
@@ -145,6 +174,9 @@ impl<M: Machine, F: Faults> Control<M> for Mvto<M, F> {
         columns: Projection<'_>,
     ) -> Result<Found, Abort> {
         let own = local.own;
+        if local.reads_snapshot {
+            return versions::read(cx, at, columns, View::at::<F>(own), |_| (), |_| false, |_| ());
+        }
         let waits = |claim| claim < own && !F::IGNORE_PREWRITES;
         versions::read(cx, at, columns, View::at::<F>(own), |cell| Self::mark(cell, own), waits, |_| ())
     }
@@ -158,6 +190,9 @@ impl<M: Machine, F: Faults> Control<M> for Mvto<M, F> {
         groups: Groups,
         mode: Mode,
     ) -> Result<Found, Abort> {
+        if local.reads_snapshot {
+            return Err(Abort::new(AbortReason::Unsupported));
+        }
         if mode == Mode::Merge {
             // Relaxed: a first look; the commit claims the cells, and looks again.
             let gone = |cell: Cell<M>| cell.word().load(Ordering::Relaxed) & (ABSENT | UNLINKED) != 0;
@@ -179,7 +214,11 @@ impl<M: Machine, F: Faults> Control<M> for Mvto<M, F> {
         at: At<'_, M>,
         change: &Change<M>,
     ) -> Result<(), Abort> {
-        if local.claims.adopt_at(at, change, local.own) > local.own && !F::FORGET_GAPS {
+        let missed = local.claims.adopt_at(at, change, local.own);
+        if local.reads_snapshot {
+            return Err(Abort::new(AbortReason::Unsupported));
+        }
+        if missed > local.own && !F::FORGET_GAPS {
             return Err(Abort::new(AbortReason::Phantom));
         }
         Ok(())
@@ -187,7 +226,8 @@ impl<M: Machine, F: Faults> Control<M> for Mvto<M, F> {
 
     #[inline(always)]
     fn gap(&self, _: &mut Context<M>, local: &mut Self::Local, leaf: Leaf<M>, version: u64) -> Result<(), Abort> {
-        if F::FORGET_GAPS { Ok(()) } else { versions::mark_leaf(leaf, version, local.own) }
+        // What a snapshot lacks will not come: an insert is of a later time.
+        if F::FORGET_GAPS || local.reads_snapshot { Ok(()) } else { versions::mark_leaf(leaf, version, local.own) }
     }
 
     #[inline(always)]
@@ -226,7 +266,7 @@ impl<M: Machine, F: Faults> Control<M> for Mvto<M, F> {
     }
 
     fn unlink(&self, tombstone: Tombstone<'_, M>) -> Unlink {
-        versions::unlink(tombstone, u64::MAX)
+        versions::unlink(tombstone, self.collector.seen_by_all_snapshots())
     }
 
     fn is_absent(&self, record: Record<M>) -> bool {

@@ -47,7 +47,7 @@ use contend_machine::{Atomic64, Machine, Ordering};
 use crate::fault::{Faults, Sound};
 use crate::flags::{ABSENT, LOCKED};
 use crate::method::ReadPhaseOptions;
-use crate::optimistic::{self, FLAGS, Footprint, OWN, WAITS_MAX, observed};
+use crate::optimistic::{self, EPOCH_SHIFT, FLAGS, Footprint, OWN, WAITS_MAX, observed};
 use snapshot::Snapshots;
 
 /// What a committing writer does about a lock that another holds.
@@ -159,7 +159,12 @@ impl<M: Machine, F: Faults> Protocol<M> for Silo<F> {
         isolation: Isolation::Serializable,
         needs: Needs::Nothing,
     };
+    const SNAPSHOTS: Option<&'static str> = Some("silo.snapshots=on");
     type Options = (SiloOptions, ReadPhaseOptions);
+
+    fn options_with_snapshots() -> Self::Options {
+        (SiloOptions { snapshots: true, ..SiloOptions::default() }, ReadPhaseOptions::default())
+    }
 
     fn new((options, read_phase): Self::Options) -> Self {
         Silo { options, read_phase, faults: PhantomData }
@@ -183,6 +188,14 @@ impl<M: Machine, F: Faults> Control<M> for Silo<F> {
 
     fn stamps_commits(&self) -> bool {
         true
+    }
+
+    fn reads_snapshots(&self) -> bool {
+        self.options.snapshots
+    }
+
+    fn sees_own_commits(&self, _: &mut Context<M>, local: &mut Self::Local) -> bool {
+        local.snapshot.is_some_and(|snapshot| local.last >> EPOCH_SHIFT <= snapshot)
     }
 
     fn local(&self, _: usize) -> SiloLocal<M> {

@@ -13,6 +13,8 @@
 //! **Which state.** One counter has the timestamp of the last commit. A transaction that began at time `b` sees the commits up to `b`, also
 //! those that are still installing: it waits for them ([`crate::versions`]). (The codes of CCBench take the largest timestamp that was given as the begin and do not wait; a transaction then sees a part of a commit.)
 //!
+//! **Snapshots.** A transaction that says beforehand that it will only read waits for commits as long as they take, and never aborts.
+//!
 //! **Commit point.** The timestamp.
 //!
 //! **Waits** are of readers for writers that have decided, who wait for nobody.
@@ -51,10 +53,11 @@ impl<M: Machine, F: Faults> Protocol<M> for SnapshotIsolation<M, F> {
         isolation: Isolation::Snapshot,
         needs: Needs::Nothing,
     };
+    const SNAPSHOTS: Option<&'static str> = Some("versions.collect=rapid or epoch, versions.overwrite=off");
     type Options = CollectOptions;
 
     fn new(options: CollectOptions) -> Self {
-        SnapshotIsolation { snapshots: Snapshots::new(options), faults: PhantomData }
+        SnapshotIsolation { snapshots: Snapshots::new(options, false), faults: PhantomData }
     }
 }
 
@@ -67,6 +70,14 @@ impl<M: Machine, F: Faults> Control<M> for SnapshotIsolation<M, F> {
 
     fn meta_words(&self) -> usize {
         versions::WORDS
+    }
+
+    fn reads_snapshots(&self) -> bool {
+        self.snapshots.collector.keeps_all()
+    }
+
+    fn sees_own_commits(&self, _: &mut Context<M>, local: &mut Self::Local) -> bool {
+        Snapshots::sees_own_commits(&local.0)
     }
 
     fn prepare(&mut self, workers: usize, _: usize) {
@@ -107,14 +118,17 @@ impl<M: Machine, F: Faults> Control<M> for SnapshotIsolation<M, F> {
         groups: Groups,
         mode: Mode,
     ) -> Result<Found, Abort> {
-        let Snapshot { begin, claim: own, ref mut claims } = local.0;
+        let Snapshot { begin, claim: own, ref mut claims, reads_only, .. } = local.0;
+        if reads_only {
+            return Err(Abort::new(AbortReason::Unsupported));
+        }
         let begin = if F::FORGET_FIRST_UPDATER { u64::MAX } else { begin };
         claims.write(cx, at, groups, mode, |claims, cell| claims.claim_since(cell, own, begin), |_| ())
     }
 
     fn inserted(&self, _: &mut Context<M>, local: &mut Self::Local, at: At<'_, M>, _: &Change<M>) -> Result<(), Abort> {
         at.cells(Groups::ALL).for_each(|cell| local.0.claims.adopt(cell, local.0.claim));
-        Ok(())
+        if local.0.reads_only { Err(Abort::new(AbortReason::Unsupported)) } else { Ok(()) }
     }
 
     #[inline(always)]

@@ -44,6 +44,7 @@ use chain::{UNBORN, kept_before, older_than};
 pub(crate) use claims::Claims;
 pub(crate) use optimistic::Optimistic;
 pub use optimistic::OptimisticOptions;
+pub use snapshots::SnapshotOptions;
 pub(crate) use snapshots::{Snapshot, Snapshots};
 
 /// Metadata words of a cell.
@@ -168,6 +169,8 @@ pub(crate) struct View {
     pub(crate) stamp: u64,
     /// There are no older versions: who needs one aborts.
     pub(crate) newest_only: bool,
+    /// The reader waits for commits as long as they take, instead of giving up some time.
+    pub(crate) is_patient: bool,
     /// A deliberate bug: that a version has been taken out is not seen where there is an older one.
     pub(crate) ignore_gaps: bool,
 }
@@ -177,7 +180,7 @@ impl View {
     #[inline(always)]
     pub(crate) fn at<F: Faults>(stamp: u64) -> Self {
         // Who does not wait for a version of its time comes upon a gap where that is going to be.
-        View { stamp, newest_only: false, ignore_gaps: F::IGNORE_GAPS || F::IGNORE_PREWRITES }
+        View { stamp, newest_only: false, is_patient: false, ignore_gaps: F::IGNORE_GAPS || F::IGNORE_PREWRITES }
     }
 }
 
@@ -221,7 +224,7 @@ fn read_cell<M: Machine>(
     let mut spin = Spin::<M>::new();
     loop {
         // Before the mark: who waits must not make those abort for whom it waits, nor those who come between.
-        settle(cell, |claim| waits(claim), &mut spin)?;
+        settle(cell, |claim| waits(claim), &mut spin, view.is_patient)?;
         // Acquire: pairs with the Release of `install_all`; row and copies are at least as new as the word.
         let word = cell.word().load(Ordering::Acquire);
         if stamp_of(word) > view.stamp && word & UNLINKED == 0 {
@@ -291,7 +294,7 @@ pub(crate) fn is_current<M: Machine>(
     stamp: u64,
     waits: impl Fn(u64) -> bool,
 ) -> Result<bool, Abort> {
-    settle(cell, waits, &mut Spin::new())?;
+    settle(cell, waits, &mut Spin::new(), false)?;
     // Acquire: pairs with the Release of `install_all`: the copies are at least as new as the word.
     let mut now = cell.word().load(Ordering::Acquire);
     if stamp_of(now) > stamp {
@@ -304,16 +307,21 @@ pub(crate) fn is_current<M: Machine>(
 /// Waits for those who have claimed a cell and have to be waited for.
 ///
 /// # Errors
-/// They take too long.
+/// They take too long, and the caller is not patient.
 #[inline(always)]
-fn settle<M: Machine>(cell: Cell<M>, waits: impl Fn(u64) -> bool, spin: &mut Spin<M>) -> Result<(), Abort> {
+fn settle<M: Machine>(
+    cell: Cell<M>,
+    waits: impl Fn(u64) -> bool,
+    spin: &mut Spin<M>,
+    is_patient: bool,
+) -> Result<(), Abort> {
     loop {
         // SeqCst: after a mark that was made before; pairs with `Claims::claim`, see `mark_read`.
         let claim = claim_of(cell).load(Ordering::SeqCst);
         if claim == NOBODY || !waits(claim) {
             return Ok(());
         }
-        if spin.count() > WAITS_MAX {
+        if spin.count() > WAITS_MAX && !is_patient {
             return Err(Abort::new(AbortReason::LockTimeout));
         }
         spin.wait();

@@ -164,6 +164,16 @@ impl<M: Machine> WriteSet<M> {
         })
     }
 
+    /// Waits until the worker's log lets it go on there.
+    pub(crate) fn wait_for_holds(&mut self, table: &TableCore<M>, record: Record<M>, groups: Groups) {
+        let Some(Logging { journal, .. }) = &mut self.log else { return };
+        let payload = table.payload(record);
+        for cell in table.cell_numbers(groups) {
+            // Relaxed: as in `may_pass`.
+            journal.wait_for(Hold(payload[table.hold(cell)].load(Ordering::Relaxed)));
+        }
+    }
+
     /// What a write has added to the row, if that is how it is logged.
     #[inline(always)]
     pub fn additions(&self, logged: &Logged) -> Option<&[Addition]> {

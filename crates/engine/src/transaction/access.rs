@@ -5,6 +5,7 @@ use contend_machine::{Activity, Machine, Operation, Phase, Spin};
 
 use super::Transaction;
 use crate::abort::{Abort, AbortReason};
+use crate::engine::Worker;
 use crate::group::Groups;
 use crate::protocol::{At, Control, Found, Initial, Mode};
 use crate::record::Record;
@@ -87,10 +88,21 @@ impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
             Call::Write(groups, mode) => protocol.write(cx, local, at, groups, mode),
         };
         let found = found.map_err(|abort| self.doom(abort))?;
-        if table.holds_rows() && !self.worker.cx.writes.may_pass(table, record, call.groups()) {
+        if table.holds_rows() && !self.may_pass(table, record, call.groups()) {
             return Err(self.doom(Abort::new(AbortReason::NotDurable)));
         }
         Ok(found)
+    }
+
+    /// Whether the log lets the transaction go on where these groups of a record were written last.
+    fn may_pass<K: Key>(&mut self, table: &Table<M, K>, record: Record<M>, groups: Groups) -> bool {
+        let Worker { cx, engine, .. } = &mut *self.worker;
+        if cx.declaration.is_read_only() && engine.protocol().reads_snapshots() {
+            // It holds nothing for which others could wait, and must not abort.
+            cx.writes.wait_for_holds(table, record, groups);
+            return true;
+        }
+        cx.writes.may_pass(table, record, groups)
     }
 
     /// Calls the protocol for the record that a lookup found under the key, and again for the one that stands there later if the

@@ -11,11 +11,11 @@
 //! the epoch two after the first snapshot from `e` on. A tombstone stays in the index as long.
 
 use contend_engine::sets::WriteKind;
-use contend_engine::{Abort, AbortReason, At, Cell, Cells, Context, Found, Groups, Projection, Record};
+use contend_engine::{Abort, At, Cell, Cells, Context, Found, Groups, Projection, Record};
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
 
 use crate::flags::{self, ABSENT, LOCKED, QUEUED, UNLINKED};
-use crate::optimistic::{VERSION_SHIFT, WAITS_MAX, epoch_of};
+use crate::optimistic::{VERSION_SHIFT, epoch_of};
 
 /// The newest copy of a cell, or of a copy.
 fn older_than<'a, M: Machine>(cell: Cell<M>) -> &'a M::U64 {
@@ -113,14 +113,14 @@ impl Snapshots {
         M::step("read snapshot");
         let mut all = 0;
         for number in at.table.cell_numbers(columns.groups()) {
-            all |= Self::read_cell(cx, at, number, snapshot)?;
+            all |= Self::read_cell(cx, at, number, snapshot);
         }
         // What is out of the index was deleted before all snapshots that anybody sees.
         Ok(flags::found(all & !UNLINKED))
     }
 
     /// Reads a cell; its flags.
-    fn read_cell<M: Machine>(cx: &mut Context<M>, at: At<'_, M>, number: usize, snapshot: u64) -> Result<u64, Abort> {
+    fn read_cell<M: Machine>(cx: &mut Context<M>, at: At<'_, M>, number: usize, snapshot: u64) -> u64 {
         let mut cell = cell_of(at, number);
         let mut spin = Spin::<M>::new();
         loop {
@@ -135,20 +135,17 @@ impl Snapshots {
                 M::fence(Ordering::Acquire);
                 // Relaxed: ordered by the fence.
                 if cell.word().load(Ordering::Relaxed) & !QUEUED == word & !QUEUED {
-                    return Ok(word);
+                    return word;
                 }
             }
-            // A write phase, after which there is a copy.
-            if spin.count() > WAITS_MAX {
-                return Err(Abort::new(AbortReason::ReadLocked));
-            }
+            // A commit, after which there is a copy, and which waits for nobody who reads a snapshot.
             spin.wait();
         }
         loop {
             // Acquire: pairs with the Release of `keep`.
             let address = older_than(cell).load(Ordering::Acquire);
             if address == 0 {
-                return Ok(ABSENT);
+                return ABSENT;
             }
             // SAFETY: `keep` has put a copy there, of this table; and what a snapshot needs, and what is newer, is not reused before those
             // who see it have ended.
@@ -158,7 +155,7 @@ impl Snapshots {
             let word = cell.word().load(Ordering::Relaxed);
             if epoch_of(word) <= snapshot {
                 cx.copy_cell(copy, number);
-                return Ok(word);
+                return word;
             }
         }
     }

@@ -24,11 +24,13 @@ pub(crate) struct Claims<M: Machine> {
     /// What the commit overwrites: copies, and of which writes.
     copies: Vec<(usize, OldVersion<M>)>,
     pub(crate) replaced: Replaced<M>,
+    /// The timestamp of the worker's last commit.
+    pub(crate) last: u64,
 }
 
 impl<M: Machine> Claims<M> {
     pub(crate) fn new(replaced: Replaced<M>) -> Self {
-        Claims { cells: Vec::with_capacity(64), copies: Vec::with_capacity(16), replaced }
+        Claims { cells: Vec::with_capacity(64), copies: Vec::with_capacity(16), replaced, last: 0 }
     }
 
     /// Claims a cell; its word, which nobody else changes from now on. `waits` says whether who has claimed it before is to be waited for, and
@@ -300,6 +302,7 @@ impl<M: Machine> Claims<M> {
             }
         }
         self.copies.clear();
+        self.last = stamp;
         self.release();
     }
 }

@@ -37,13 +37,14 @@
 //! to validate. So who looks at the slots says this time as well, and a worker leaves in its slot which of these it has seen last: of old versions
 //! then those are reused that were replaced by the least of *them*, a look later; also with `versions.collect=epoch`, as of how old a snapshot is the
 //! epochs know nothing. What a snapshot sees is as old as the longest of the transactions
-//! that run, and some intervals.
+//! that run, and some intervals. A transaction that reads a snapshot has no timestamp, and is none of those that run.
 //!
 //! **Orderings** are those of the engine's epochs: a worker stores its slot and then looks whether the low time is still the same, who
 //! collects reads the low time and then the slots, with a SeqCst fence between on each side. Who is not seen there sees that low time, or a later.
 //! What aggressive collection knows besides is a guess: a version that was taken out is missed, and never misread.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use contend_engine::{AbortReason, Cell, Context, Groups, OldVersion, Record, option_choices, options};
 use contend_machine::{Atomic64, Cycles, Machine, Ordering};
@@ -119,9 +120,11 @@ pub(crate) struct Collector<M: Machine> {
     /// Workers from this number on have not been there yet.
     used: CachePadded<M::U64>,
     long: Long<M>,
-    /// What workers have left that are not there any more.
-    left: Mutex<Vec<Replacement<M>>>,
+    left: Arc<Left<M>>,
 }
+
+/// What workers have left that are not there any more, each in the order in which it was replaced.
+type Left<M> = Mutex<Vec<VecDeque<Replacement<M>>>>;
 
 #[derive(Debug)]
 struct Times<M: Machine> {
@@ -213,6 +216,16 @@ pub(crate) struct Replaced<M: Machine> {
     /// In the order in which they were replaced.
     waiting: VecDeque<Replacement<M>>,
     sweep: Sweep<M>,
+    /// Where the worker leaves what still waits when it ends.
+    left: Arc<Left<M>>,
+}
+
+impl<M: Machine> Drop for Replaced<M> {
+    fn drop(&mut self) {
+        if !self.waiting.is_empty() {
+            self.left.lock().push(std::mem::take(&mut self.waiting));
+        }
+    }
 }
 
 /// A worker's part in aggressive collection.
@@ -314,7 +327,7 @@ impl<M: Machine> Collector<M> {
                 count: word(0),
                 stamps: (0..workers).map(|_| word(0)).collect(),
             },
-            left: Mutex::new(Vec::new()),
+            left: Arc::new(Mutex::new(Vec::new())),
             options,
         }
     }
@@ -351,7 +364,65 @@ impl<M: Machine> Collector<M> {
                 cursor: 0,
                 passes: 0,
             },
+            left: Arc::clone(&self.left),
         }
+    }
+
+    /// Whether there are transactions that see snapshots.
+    pub(crate) fn has_snapshots(&self) -> bool {
+        self.snapshots
+    }
+
+    /// Whether all versions are kept that a transaction could need.
+    pub(crate) fn keeps_all(&self) -> bool {
+        self.options.collect != Collect::Aggressive && (self.snapshots || !self.options.overwrite)
+    }
+
+    /// The worker begins a transaction that sees the state before the oldest one that runs, but for others like it: of what time. Later than
+    /// `last`, if none runs that is not later than that. `now` is as in [`Collector::begin`].
+    pub(crate) fn begin_snapshot(
+        &self,
+        cx: &mut Context<M>,
+        own: &mut Replaced<M>,
+        last: u64,
+        mut now: impl FnMut() -> u64,
+    ) -> u64 {
+        // Release: as in `rest`. The worker's last transaction is over.
+        self.slots[own.worker].low.store(PAUSED, Ordering::Release);
+        // Acquire: pairs with the Release of `look`.
+        let is_late = || moment_before(self.times.running.load(Ordering::Acquire)) < last;
+        let has_looked = self.interval.is_some_and(|interval| self.look(interval, &mut now)) || is_late();
+        if has_looked {
+            // What one look has said the time is, no transaction is before at the next.
+            let _ = self.look(0, &mut now) && is_late() && self.look(0, &mut now);
+        }
+        self.enter(cx, own);
+        if has_looked {
+            self.take_left(cx);
+        }
+        // Release: as above. It has no timestamp that others' snapshots would have to be before.
+        self.slots[own.worker].low.store(PAUSED, Ordering::Release);
+        own.low = 0;
+        own.snapshot
+    }
+
+    /// Reuses what workers have left that are not there any more.
+    fn take_left(&self, cx: &mut Context<M>) {
+        if self.options.collect == Collect::Aggressive {
+            // They are looked after one by one (`sweep`).
+            return;
+        }
+        // Acquire: pairs with the Release of `look`.
+        let oldest = self.times.oldest.load(Ordering::Acquire);
+        let Some(mut left) = self.left.try_lock() else { return };
+        for waiting in left.iter_mut() {
+            while waiting.front().is_some_and(|first| first.end <= oldest) {
+                if let Some(first) = waiting.pop_front() {
+                    cx.reuse_version(first.version);
+                }
+            }
+        }
+        left.retain(|waiting| !waiting.is_empty());
     }
 
     /// The worker begins a transaction, which has no timestamp yet. `now` says a time that no timestamp is before that is taken after. Returned
@@ -365,7 +436,9 @@ impl<M: Machine> Collector<M> {
         own.begun += 1;
         if own.begun >= LOOK_EVERY || interval == 0 {
             own.begun = 0;
-            self.look(interval, now);
+            if self.look(interval, now) && self.snapshots {
+                self.take_left(cx);
+            }
         }
         // Acquire: pairs with the Release of `look`: the transaction's timestamp comes after.
         if self.times.low.load(Ordering::Acquire) == own.low {
@@ -379,12 +452,6 @@ impl<M: Machine> Collector<M> {
     pub(crate) fn seen_by_all_snapshots(&self) -> u64 {
         // Acquire: pairs with the Release of `look`.
         if self.snapshots { self.times.oldest.load(Ordering::Acquire) } else { u64::MAX }
-    }
-
-    /// Of what time the snapshot is that the worker's transaction may see.
-    #[inline(always)]
-    pub(crate) fn snapshot(own: &Replaced<M>) -> u64 {
-        own.snapshot
     }
 
     /// The transaction that the worker begins has this timestamp.
@@ -410,16 +477,16 @@ impl<M: Machine> Collector<M> {
         stamps.filter(|other| (1..stamp).contains(other)).max().map_or(0, |latest| latest + 1)
     }
 
-    /// Sets a new low time, if it is time, and looks at the slots.
+    /// Sets a new low time, if it is time, and looks at the slots; says whether it did.
     #[inline]
-    fn look(&self, interval: Cycles, now: impl FnOnce() -> u64) {
+    fn look(&self, interval: Cycles, now: impl FnOnce() -> u64) -> bool {
         let at = M::now();
         // Relaxed: the exchange decides who does it.
         let looked_at = self.times.looked_at.load(Ordering::Relaxed);
         if at.wrapping_sub(looked_at) < interval
             || self.times.looked_at.compare_exchange(looked_at, at, Ordering::Relaxed, Ordering::Relaxed).is_err()
         {
-            return;
+            return false;
         }
         M::step("collect");
         let low = self.times.low.load(Ordering::Acquire);
@@ -445,6 +512,7 @@ impl<M: Machine> Collector<M> {
         }
         self.times.oldest.fetch_max(oldest, Ordering::Release);
         self.times.low.fetch_max(now(), Ordering::Release);
+        true
     }
 
     /// Leaves the low time in the worker's slot, and reuses what nobody can need.
@@ -482,11 +550,6 @@ impl<M: Machine> Collector<M> {
                 cx.reuse_version(first.version);
             }
         }
-        if self.snapshots
-            && let Some(mut left) = self.left.try_lock()
-        {
-            left.extract_if(.., |left| left.end <= oldest).for_each(|left| cx.reuse_version(left.version));
-        }
     }
 
     /// Reuses what is older than all that run; and of the rest what is older than all but the long transactions, and not needed by these.
@@ -509,7 +572,7 @@ impl<M: Machine> Collector<M> {
         if sweep.kept.is_empty() {
             // What others have left is looked after when there is nothing else to do.
             let left = self.left.try_lock().map(|mut left| std::mem::take(&mut *left)).unwrap_or_default();
-            sweep.kept.extend(left.into_iter().map(Replacement::keep));
+            sweep.kept.extend(left.into_iter().flatten().map(Replacement::keep));
         }
         let added = sweep.kept.len().saturating_sub(sweep.left);
         for _ in 0..(LOOK_AGAIN_AT + 2 * added).min(sweep.kept.len()) {
@@ -551,14 +614,18 @@ impl<M: Machine> Collector<M> {
         chain::length(record.first_cell(), self.times.oldest.load(Ordering::Relaxed))
     }
 
-    /// The worker pauses: what still waits others look after.
+    /// The worker pauses: what still waits others look after; or, if as of what somebody may see the epochs know nothing, the worker itself when it goes
+    /// on, or others when it has ended.
     pub(crate) fn rest(&self, cx: &mut Context<M>, own: &mut Replaced<M>) {
-        if own.collect == Collect::Aggressive || self.snapshots {
+        if own.collect == Collect::Aggressive {
             // Relaxed: a number.
             self.slots[own.worker].hits.store(0, Ordering::Relaxed);
-            let mut left = self.left.lock();
-            left.extend(own.waiting.drain(..).chain(own.sweep.kept.drain(..).map(|kept| kept.version)));
-        } else {
+            let waiting = own.waiting.drain(..).chain(own.sweep.kept.drain(..).map(|kept| kept.version));
+            let waiting = waiting.collect::<VecDeque<_>>();
+            if !waiting.is_empty() {
+                self.left.lock().push(waiting);
+            }
+        } else if !self.snapshots {
             let epoch = cx.current_epoch();
             own.waiting.drain(..).for_each(|replacement| cx.retire_version(replacement.version, epoch));
         }

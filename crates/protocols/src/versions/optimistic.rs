@@ -64,13 +64,31 @@ impl<M: Machine> Optimistic<M> {
         }
     }
 
-    /// A transaction begins, after the collector has been told: at a time of its own, or, if it reads a snapshot, at that of the moment before the
-    /// oldest transaction that runs.
+    /// Whether the transaction that begins is to see a snapshot.
     #[inline(always)]
-    pub(crate) fn begin(&mut self, cx: &Context<M>, collector: &Collector<M>, stamp: impl FnOnce() -> u64) {
+    pub(crate) fn wants_snapshot(&self, cx: &Context<M>) -> bool {
+        self.options.snapshots && cx.declaration.is_read_only()
+    }
+
+    /// It begins, at the moment before the oldest transaction that runs. `now` is as in [`Collector::begin_snapshot`].
+    pub(crate) fn begin_snapshot(&mut self, cx: &mut Context<M>, collector: &Collector<M>, now: impl FnMut() -> u64) {
         self.seen.clear();
-        self.reads_snapshot = self.options.snapshots && cx.declaration.is_read_only();
-        self.own = if self.reads_snapshot { Collector::snapshot(&self.claims.replaced) } else { stamp() };
+        self.reads_snapshot = true;
+        self.own = collector.begin_snapshot(cx, &mut self.claims.replaced, self.claims.last, now);
+        collector.began(&self.claims.replaced, self.own);
+    }
+
+    /// Whether the snapshot of a transaction has all that its worker has committed.
+    pub(crate) fn sees_own_commits(&self) -> bool {
+        self.reads_snapshot && self.claims.last <= self.own
+    }
+
+    /// A transaction begins at a time of its own, after the collector has been told.
+    #[inline(always)]
+    pub(crate) fn begin(&mut self, collector: &Collector<M>, stamp: impl FnOnce() -> u64) {
+        self.seen.clear();
+        self.reads_snapshot = false;
+        self.own = stamp();
         collector.began(&self.claims.replaced, self.own);
     }
 

@@ -1,6 +1,6 @@
 //! What protocols have in common whose transactions see the state at their begin.
 
-use contend_engine::{Abort, At, Context, Found, Projection, Record};
+use contend_engine::{Abort, At, Context, Found, Projection, Record, options};
 use contend_machine::{Activity, Atomic64, Machine, Ordering};
 use crossbeam_utils::CachePadded;
 
@@ -8,6 +8,15 @@ use crate::fault::Faults;
 
 use super::collect::{CollectOptions, Collector};
 use super::{Claims, DECIDING, UNSTAMPED, Version, View, read};
+
+options! {
+    /// Whether there are snapshots, for protocols that have no other options.
+    pub struct SnapshotOptions {
+        /// Let transactions that say beforehand that they will only read see the state before the oldest transaction that runs: these never
+        /// abort. Old versions are kept a little longer then; versions.collect=epoch is as rapid, and none is overwritten (versions.overwrite).
+        "versions.snapshots" snapshots: bool = false, in ();
+    }
+}
 
 /// The one counter that orders the commits where transactions see the state at their begin.
 ///
@@ -59,6 +68,10 @@ pub(crate) struct Snapshots<M: Machine> {
 pub(crate) struct Snapshot<M: Machine> {
     /// The last commit that the transaction sees.
     pub(crate) begin: u64,
+    /// It only reads, and must not abort.
+    pub(crate) reads_only: bool,
+    /// And all that it sees was there before the oldest transaction that runs.
+    is_final: bool,
     /// What the worker's claims are before the commit.
     pub(crate) claim: u64,
     pub(crate) claims: Claims<M>,
@@ -74,14 +87,16 @@ impl<M: Machine> Snapshot<M> {
         columns: Projection<'_>,
         seen: impl FnMut(Version<M>),
     ) -> Result<Found, Abort> {
-        let waits = |claim| claim <= self.begin && !F::IGNORE_PREWRITES;
-        read(cx, at, columns, View::at::<F>(self.begin), |_| (), waits, seen)
+        let waits = |claim| claim <= self.begin && !self.is_final && !F::IGNORE_PREWRITES;
+        let view = View { is_patient: self.reads_only, ..View::at::<F>(self.begin) };
+        read(cx, at, columns, view, |_| (), waits, seen)
     }
 }
 
 impl<M: Machine> Snapshots<M> {
-    pub(crate) fn new(options: CollectOptions) -> Self {
-        Snapshots { commits: Commits::new(), collector: Collector::new(options, 0, false) }
+    /// With `are_final`, transactions that only read see the state before the oldest one that runs.
+    pub(crate) fn new(options: CollectOptions, are_final: bool) -> Self {
+        Snapshots { commits: Commits::new(), collector: Collector::new(options, 0, are_final) }
     }
 
     /// Makes room for workers numbered below `workers`, before anybody has begun.
@@ -91,15 +106,29 @@ impl<M: Machine> Snapshots<M> {
 
     pub(crate) fn of_worker(&self, worker: usize) -> Snapshot<M> {
         let claims = Claims::new(self.collector.of_worker(worker));
-        Snapshot { begin: 0, claim: UNSTAMPED | (worker as u64 + 1), claims }
+        Snapshot { begin: 0, reads_only: false, is_final: false, claim: UNSTAMPED | (worker as u64 + 1), claims }
     }
 
     /// A transaction begins.
     #[inline(always)]
     pub(crate) fn begin(&self, cx: &mut Context<M>, own: &mut Snapshot<M>) {
+        own.reads_only = cx.declaration.is_read_only();
+        own.is_final = own.reads_only && self.collector.has_snapshots();
+        if own.is_final {
+            // A transaction that begins at a time sees the commits of that time: a snapshot of the moment before is one commit older than need be.
+            let last = own.claims.last.saturating_sub(1);
+            let before = self.collector.begin_snapshot(cx, &mut own.claims.replaced, last, || self.commits.last());
+            own.begin = before + 1;
+            return;
+        }
         self.collector.begin(cx, &mut own.claims.replaced, || self.commits.last());
         own.begin = self.commits.last();
         self.collector.began(&own.claims.replaced, own.begin);
+    }
+
+    /// Whether the snapshot of a transaction has all that its worker has committed.
+    pub(crate) fn sees_own_commits(own: &Snapshot<M>) -> bool {
+        own.claims.last <= own.begin
     }
 
     /// How many old versions of a record's first cell are kept.

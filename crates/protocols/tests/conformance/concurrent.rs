@@ -179,6 +179,16 @@ fn work<P: Control<M>, M: Machine>(worker: &mut Worker<P, M>, rows: &Table<M, u6
         let transaction = SmallRng::seed_from_u64(random.random());
         let operations = random.random_range(1..7);
         let only_reads = random.random_range(0..4) == 0;
+        // Where there are snapshots, some of those that only read see one, the others the newest state.
+        if only_reads
+            && operations % 2 == 0
+            && let Some(mut snapshot) = worker.begin_snapshot()
+        {
+            let mut random = transaction.clone();
+            let seen = (0..operations).try_for_each(|_| reading(&mut snapshot, rows, storm, &mut random));
+            seen.and_then(|()| snapshot.commit()).expect("a snapshot never aborts");
+            continue;
+        }
         loop {
             // The same transaction again, until it commits.
             let mut random = transaction.clone();

@@ -50,7 +50,13 @@ impl<M: Machine, T: ProtocolTest<M>> ProtocolVisitor<M> for Visit<'_, T> {
     type Output = ();
 
     fn visit<P: Protocol<M>>(self) {
-        for (label, options) in variants::<P::Options>() {
+        let mut variants = variants::<P::Options>();
+        let reads_snapshots = |options: &P::Options| P::new(options.clone()).reads_snapshots();
+        assert_eq!(reads_snapshots(&P::options_with_snapshots()), P::SNAPSHOTS.is_some());
+        if P::SNAPSHOTS.is_some() && !variants.iter().any(|(_, options)| reads_snapshots(options)) {
+            variants.push((" with snapshots".to_owned(), P::options_with_snapshots()));
+        }
+        for (label, options) in variants {
             let name = format!("{}{label}", self.info.name);
             // Erased: the tests and the engine below them are compiled once, not once a protocol.
             self.test.run(&name, &|| Erased::new(P::new(options.clone())));
