@@ -454,6 +454,7 @@ impl ExploreArgs {
             cores: self.cores,
             seed: self.seed,
             replay: replay.map_err(|error| UserError(format!("--replay: {error}")))?,
+            ..ExploreConfig::default()
         })
     }
 }

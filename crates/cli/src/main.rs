@@ -12,8 +12,9 @@ use clap::Parser;
 
 use args::{Cli, Command};
 
+/// The explorer of interleavings takes back what an execution has done.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: contend_lab::Rewindable<mimalloc::MiMalloc> = contend_lab::Rewindable(mimalloc::MiMalloc);
 
 /// What went wrong, for a person; the exit status is 2.
 #[derive(Debug)]

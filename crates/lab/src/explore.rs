@@ -5,7 +5,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashSet};
-use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::str::FromStr;
@@ -20,6 +20,7 @@ use contend_engine::{
 use contend_machine::Machine;
 use contend_protocols::{ProtocolVisitor, with_protocol};
 use contend_sim::Simulated;
+use contend_sim::checkpoint::{Checkpoint, Region};
 use contend_sim::explorer::{
     Execution, Exhaustive, Explorer, Pct, Random, Replay, Schedule, Step, StepKind, Strategy, shrink,
 };
@@ -28,6 +29,7 @@ use contend_workloads::{Workload, WorkloadInfo, WorkloadVisitor, with_workload};
 use serde::Serialize;
 
 use crate::config::{LabError, RunConfig, options};
+use crate::proof::Proof;
 use crate::recording::recorded_parts;
 use crate::verify::verify_history;
 use crate::watch::Stop;
@@ -89,6 +91,9 @@ pub struct ExploreConfig {
     pub seed: u64,
     /// Follow this schedule, once, instead.
     pub replay: Option<Schedule>,
+    /// Build everything anew for each execution, and judge each by the checker: slow, for tests of what is otherwise taken back and proved quickly.
+    #[doc(hidden)]
+    pub anew: bool,
 }
 
 impl Default for ExploreConfig {
@@ -101,6 +106,7 @@ impl Default for ExploreConfig {
             cores: None,
             seed: 1,
             replay: None,
+            anew: false,
         }
     }
 }
@@ -111,8 +117,11 @@ pub const CORES_MAX: usize = 64;
 const STEPS_MAX: u64 = 100_000;
 /// A core whose transaction aborts more often gives it up.
 const TRIES_MAX: u32 = 64;
-/// No more executions after so many that were cut off, whose memory is not freed.
+/// No more executions after so many that were cut off: of such a protocol enough is known, and what it runs on, if built anew, is not freed.
 const LIVELOCKS_MAX: u64 = 100;
+
+/// Different schedules are counted up to this number: more would not fit into memory in a night.
+const SEEN_MAX: usize = 1 << 22;
 
 /// Executions that shrinking may take.
 const SHRINKS_MAX: u64 = 5_000;
@@ -164,7 +173,7 @@ pub struct Explored {
     pub transactions: u64,
     /// Executions.
     pub executions: u64,
-    /// Of those, the ones that made their steps in an order that no other had.
+    /// Of those, the ones that made their steps in an order that no other had; counted up to 2^22.
     pub distinct: u64,
     /// Executions that were cut off.
     pub livelocks: u64,
@@ -310,16 +319,38 @@ struct Exploration<W: Workload<Simulated>> {
     cores: usize,
     transactions: u64,
     explorer: Explorer,
+    proof: Proof,
+    /// Whether every execution is judged by the checker.
+    checks_all: bool,
+    kept: Option<Kept<W>>,
 }
 
 type ErasedWorker = Worker<Erased<Simulated>, Simulated>;
 
-/// What the workers of an execution leave behind.
-struct Left<W: Workload<Simulated>> {
-    workers: Vec<(usize, ErasedWorker, W::Client)>,
-    aborts: u64,
+/// What an execution runs on.
+struct Setup<W: Workload<Simulated>> {
+    engine: Arc<Engine<Erased<Simulated>, Simulated>>,
+    workload: W,
+    seats: Vec<RefCell<Seat<W>>>,
+    /// Cores that have not ended.
+    running: Cell<usize>,
+    aborts: Cell<u64>,
     /// An abort that will not go away.
-    stuck: Option<AbortReason>,
+    stuck: Cell<Option<AbortReason>>,
+}
+
+/// A core's.
+struct Seat<W: Workload<Simulated>> {
+    worker: ErasedWorker,
+    client: W::Client,
+    input: W::Input,
+}
+
+/// A setup that is taken back to how it was built after each execution. Its parts go in this order.
+struct Kept<W: Workload<Simulated>> {
+    setup: Rc<Setup<W>>,
+    checkpoint: Checkpoint,
+    region: Region,
 }
 
 /// An execution, judged.
@@ -353,6 +384,9 @@ impl<W: Workload<Simulated>> Exploration<W> {
             cores,
             transactions: config.transactions.unwrap_or(extent.transactions),
             explorer,
+            proof: Proof::default(),
+            checks_all: config.anew,
+            kept: None,
         })
     }
 
@@ -386,8 +420,10 @@ impl<W: Workload<Simulated>> Exploration<W> {
         let executions = if config.replay.is_some() { 1 } else { config.executions };
         // All ways of one input are tried before the next.
         let one_input = matches!(config.strategy, StrategyChoice::Exhaustive(_)) || config.replay.is_some();
-        let mut seen = HashSet::new();
-        let hasher = BuildHasherDefault::<DefaultHasher>::default();
+        let mut seen = HashSet::<u64, BuildHasherDefault<Mixed>>::default();
+        if !config.anew {
+            self.keep();
+        }
         while explored.executions < executions && !stop.is_requested() {
             if config.budget.is_some_and(|budget| started.elapsed() >= budget) {
                 break;
@@ -395,7 +431,9 @@ impl<W: Workload<Simulated>> Exploration<W> {
             let seed = if one_input { config.seed } else { config.seed.wrapping_add(explored.executions) };
             let judged = self.execute(&mut *strategy, seed, config.replay.is_some())?;
             explored.executions += 1;
-            seen.insert(hasher.hash_one(&judged.execution.schedule));
+            if seen.len() < SEEN_MAX {
+                seen.insert(judged.execution.schedule.fingerprint());
+            }
             explored.livelocks += u64::from(judged.execution.cut);
             explored.steps += judged.execution.steps;
             explored.commits += judged.commits;
@@ -448,12 +486,16 @@ impl<W: Workload<Simulated>> Exploration<W> {
         })
     }
 
-    fn execute(
-        &mut self,
-        strategy: &mut (dyn Strategy + 'static),
-        seed: u64,
-        traced: bool,
-    ) -> Result<Judged, LabError> {
+    /// Builds what executions run on, once, if it can be taken back to how it was built.
+    fn keep(&mut self) {
+        let Some(region) = Region::new() else { return };
+        // What is wrong is told by who builds anew.
+        let Some(setup) = region.run(|| self.build().ok().map(Rc::new)) else { return };
+        self.explorer.takes_back();
+        self.kept = Some(Kept { setup, checkpoint: region.checkpoint(), region });
+    }
+
+    fn build(&self) -> Result<Setup<W>, LabError> {
         let config = EngineConfig {
             // One for the loader.
             workers_max: self.cores + 1,
@@ -465,86 +507,146 @@ impl<W: Workload<Simulated>> Exploration<W> {
             ..EngineConfig::default()
         };
         let engine = Engine::new((self.protocol)(), config);
-        let workload = Arc::new(W::create(&self.workload_options, self.index, &engine));
+        let workload = W::create(&self.workload_options, self.index, &engine);
         let mut loader = engine.loader().expect("room for it");
         workload
             .load(&mut loader, 0, 1, &mut |_| ControlFlow::Continue(()))
             .map_err(|error| LabError::BadInput(format!("loading: {error}")))?;
         drop(loader);
-        let left = Rc::new(RefCell::new(Left::<W> { workers: Vec::new(), aborts: 0, stuck: None }));
-        let running = Rc::new(Cell::new(self.cores));
-        let bodies = (0..self.cores).map(|core| {
+        let seats = (0..self.cores).map(|core| {
             let worker = engine.worker().expect("room for it");
-            let client = workload.client(core, self.cores, seed);
-            let (workload, left) = (Arc::clone(&workload), Rc::clone(&left));
-            let (transactions, running) = (self.transactions, Rc::clone(&running));
+            let client = workload.client(core, self.cores, 0);
+            RefCell::new(Seat { worker, client, input: W::Input::default() })
+        });
+        let seats = seats.collect();
+        let running = Cell::new(self.cores);
+        Ok(Setup { engine, workload, seats, running, aborts: Cell::new(0), stuck: Cell::new(None) })
+    }
+
+    fn execute(
+        &mut self,
+        strategy: &mut (dyn Strategy + 'static),
+        seed: u64,
+        traced: bool,
+    ) -> Result<Judged, LabError> {
+        let Some(kept) = self.kept.take() else {
+            let setup = Rc::new(self.build()?);
+            let bodies = self.bodies(&setup, seed);
+            return self.execute_on(&setup, bodies, strategy, traced);
+        };
+        let bodies = kept.region.run(|| self.bodies(&kept.setup, seed));
+        let judged = self.execute_on(&kept.setup, bodies, strategy, traced);
+        // SAFETY: the bodies have ended, or are forgotten; what was judged has no part in it, and nobody has borrowed of the setup.
+        unsafe { kept.checkpoint.restore(&mut self.explorer) };
+        self.kept = Some(kept);
+        judged
+    }
+
+    /// What the cores do, and, last, what passes the epochs.
+    fn bodies(&self, setup: &Rc<Setup<W>>, seed: u64) -> Vec<Box<dyn FnOnce()>> {
+        let cores = (0..self.cores).map(|core| {
+            setup.seats[core].borrow_mut().client = setup.workload.client(core, self.cores, seed);
+            let (setup, transactions) = (Rc::clone(setup), self.transactions);
             Box::new(move || {
-                run_core::<W>(core, transactions, &workload, worker, client, &left);
-                running.set(running.get() - 1);
+                run_core(core, transactions, &setup);
+                setup.running.set(setup.running.get() - 1);
             }) as Box<dyn FnOnce()>
         });
-        let bodies = bodies.collect();
-        let (others, passing) = (Rc::clone(&running), Arc::clone(&engine));
-        let epochs = Box::new(move || pass_epochs(passing.epochs(), &others));
+        let passing = Rc::clone(setup);
+        let epochs = Box::new(move || pass_epochs(passing.engine.epochs(), &passing.running)) as Box<dyn FnOnce()>;
+        cores.chain([epochs]).collect()
+    }
+
+    fn execute_on(
+        &mut self,
+        setup: &Setup<W>,
+        mut bodies: Vec<Box<dyn FnOnce()>>,
+        strategy: &mut (dyn Strategy + 'static),
+        traced: bool,
+    ) -> Result<Judged, LabError> {
+        let epochs = bodies.pop();
         strategy.begin(self.cores);
-        let execution = self.explorer.execute_beside(bodies, Some(epochs), strategy, traced);
-        // Bodies that were cut off have it still.
-        let mut left = left.replace(Left { workers: Vec::new(), aborts: 0, stuck: None });
-        if let Some(reason) = left.stuck {
+        let execution = self.explorer.execute_beside(bodies, epochs, strategy, traced);
+        if let Some(reason) = setup.stuck.get() {
             return Err(LabError::BadInput(format!(
                 "{} could not go on: transactions abort by {reason}",
                 self.info.name
             )));
         }
-        left.workers.sort_by_key(|(core, ..)| *core);
-        let committed: Vec<_> = left.workers.iter_mut().flat_map(|(_, worker, _)| worker.take_history()).collect();
-        let commits = committed.len() as u64;
-        let (recorded, keys) = recorded_parts(&engine, committed);
-        let (mut wrong, mut permitted) = (None, None);
+        // Bodies that were cut off have their seats still.
+        let ended = setup.seats.iter().filter_map(|seat| seat.try_borrow_mut().ok());
+        let committed: Vec<_> = ended.flat_map(|mut seat| seat.worker.take_history()).collect();
+        let (commits, aborts) = (committed.len() as u64, setup.aborts.get());
+        let (mut wrong, mut permitted, mut places) = (None, None, Vec::new());
         // Of an execution that was cut off nothing is known but that it was.
-        if !execution.cut {
-            let verification = verify_history(&recorded, self.info.isolation);
-            let clients: Vec<&W::Client> = left.workers.iter().map(|(_, _, client)| client).collect();
-            let promises = self.info.isolation != Isolation::None;
-            if !verification.passed || !promises && verification.anomaly.is_some() {
-                wrong = Some((verification.verdict, verification.explanation));
-            } else if let Some(anomaly) = verification.anomaly {
-                permitted = Some(anomaly);
-            } else if let Err(violation) = workload.check(&engine, &clients) {
+        let is_proved = !execution.cut && !self.checks_all && !traced && self.proof.succeeds(&setup.engine, &committed);
+        let mut invariant = is_proved;
+        if !is_proved {
+            let (recorded, keys) = recorded_parts(&setup.engine, committed);
+            if !execution.cut {
+                let verification = verify_history(&recorded, self.info.isolation);
+                let promises = self.info.isolation != Isolation::None;
+                if !verification.passed || !promises && verification.anomaly.is_some() {
+                    wrong = Some((verification.verdict, verification.explanation));
+                } else if let Some(anomaly) = verification.anomaly {
+                    permitted = Some(anomaly);
+                } else {
+                    invariant = true;
+                }
+            }
+            if traced {
+                places = self::places(&setup.engine, &keys);
+            }
+        }
+        if invariant {
+            let seats: Vec<_> = setup.seats.iter().map(RefCell::borrow).collect();
+            let clients: Vec<&W::Client> = seats.iter().map(|seat| &seat.client).collect();
+            if let Err(violation) = setup.workload.check(&setup.engine, &clients) {
                 wrong = Some((format!("the workload's check failed: {violation}"), None));
             }
         }
-        let places = if traced { places(&engine, &keys) } else { Vec::new() };
-        Ok(Judged { execution, commits, aborts: left.aborts, wrong, permitted, places })
+        Ok(Judged { execution, commits, aborts, wrong, permitted, places })
+    }
+}
+
+/// Of what is a hash already.
+#[derive(Default)]
+struct Mixed(u64);
+
+impl Hasher for Mixed {
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("only numbers are hashed");
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = number;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
     }
 }
 
 /// What a core does in an execution.
-fn run_core<W: Workload<Simulated>>(
-    core: usize,
-    transactions: u64,
-    workload: &W,
-    mut worker: ErasedWorker,
-    mut client: W::Client,
-    left: &RefCell<Left<W>>,
-) {
-    let mut input = W::Input::default();
+fn run_core<W: Workload<Simulated>>(core: usize, transactions: u64, setup: &Setup<W>) {
+    let workload = &setup.workload;
+    let Seat { worker, client, input } = &mut *setup.seats[core].borrow_mut();
     for transaction in 0..transactions {
-        workload.next(&mut client, &mut input);
+        workload.next(client, input);
         for _ in 0..TRIES_MAX {
-            let declare = |declaration: &mut _| workload.declare(&input, declaration);
-            match worker.run_declared(declare, |tx| workload.execute(tx, &mut client, &input)) {
+            let declare = |declaration: &mut _| workload.declare(input, declaration);
+            match worker.run_declared(declare, |tx| workload.execute(tx, client, input)) {
                 Ok(()) => {
-                    workload.committed(&mut client, &input);
+                    workload.committed(client, input);
                     break;
                 }
                 Err(abort) if abort.reason == AbortReason::User => break,
                 Err(abort) if !abort.reason.is_conflict() => {
-                    left.borrow_mut().stuck = Some(abort.reason);
+                    setup.stuck.set(Some(abort.reason));
                     return;
                 }
                 Err(_) => {
-                    left.borrow_mut().aborts += 1;
+                    setup.aborts.set(setup.aborts.get() + 1);
                     Simulated::step("try again");
                     Simulated::pause();
                 }
@@ -560,7 +662,6 @@ fn run_core<W: Workload<Simulated>>(
         worker.collect();
     }
     worker.go_offline();
-    left.borrow_mut().workers.push((core, worker, client));
 }
 
 /// In the background: lets epochs pass, one at a time, as long as others run.

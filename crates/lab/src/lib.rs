@@ -19,6 +19,7 @@ pub mod limit;
 pub mod machine;
 mod memory;
 pub mod micro;
+mod proof;
 pub mod recording;
 pub mod report;
 pub mod result;
@@ -29,6 +30,7 @@ mod watch;
 
 pub use compare::{Outcome, compare, record};
 pub use config::{LabError, RunConfig};
+pub use contend_sim::checkpoint::Rewindable;
 pub use recording::{Recorded, recorded};
 pub use result::{ProtocolResult, ResultFile};
 pub use verify::verify_history;

@@ -1,8 +1,11 @@
 //! The explorer on protocols that are right: they stay right.
 
-use contend_lab::explore::{ExploreConfig, StrategyChoice, explore};
+use contend_lab::explore::{ExploreConfig, Explored, StrategyChoice, explore};
 use contend_lab::{RunConfig, Stop};
 use contend_workloads::litmus;
+
+#[global_allocator]
+static ALLOCATOR: contend_lab::Rewindable<std::alloc::System> = contend_lab::Rewindable(std::alloc::System);
 
 const STRATEGIES: [StrategyChoice; 3] = [StrategyChoice::Random, StrategyChoice::Pct(3), StrategyChoice::Exhaustive(2)];
 
@@ -90,6 +93,27 @@ fn epochs_that_pass_in_the_midst_break_nothing() {
     for run in runs {
         for explored in explore(&run, &config, &Stop::default()).expect("valid") {
             assert!(!explored.violated && explored.livelocks == 0, "{explored:#?}");
+        }
+    }
+}
+
+/// An engine that is taken back to how it was built does what a new one does, step by step, and the quick proof overlooks nothing.
+#[test]
+fn executions_that_are_taken_back_are_those_that_are_built_anew() {
+    for info in litmus::INFOS {
+        let config = ExploreConfig { executions: 40, ..ExploreConfig::default() };
+        let anew = ExploreConfig { anew: true, ..config.clone() };
+        for settings in [&[][..], &[("cu", "on"), ("ts", "on")]] {
+            let run = on(info.name, settings);
+            let [one, other] = [&config, &anew].map(|config| explore(&run, config, &Stop::default()).expect("valid"));
+            for (one, other) in one.into_iter().zip(other) {
+                let told = |explored: &Explored| {
+                    let Explored { executions, distinct, livelocks, steps, commits, aborts, permitted, .. } = *explored;
+                    let found = explored.found.as_ref().map(|found| (found.schedule.clone(), found.steps.clone()));
+                    ([executions, distinct, livelocks, steps, commits, aborts, permitted], found)
+                };
+                assert_eq!(told(&one), told(&other), "{} on {}", one.protocol, one.workload);
+            }
         }
     }
 }

@@ -28,6 +28,9 @@ use contend_protocols::wait_die::WaitDie;
 use contend_protocols::wound_wait::WoundWait;
 use contend_sim::Simulated;
 
+#[global_allocator]
+static ALLOCATOR: contend_lab::Rewindable<std::alloc::System> = contend_lab::Rewindable(std::alloc::System);
+
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/mutants.md");
 
 /// A broken protocol, and how it is shown to be.

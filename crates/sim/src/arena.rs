@@ -125,3 +125,38 @@ pub(crate) fn extent() -> Option<Extent> {
         Some(Extent { start, used: arena.used, capacity: arena.range.bytes() })
     })
 }
+
+/// How much of this thread's simulated memory is in use.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark {
+    used: usize,
+    blocks: usize,
+}
+
+/// How much is in use now.
+pub(crate) fn mark() -> Mark {
+    ARENA.with_borrow(|arena| match arena {
+        Some(Arena { used, blocks, .. }) => Mark { used: *used, blocks: *blocks },
+        None => Mark { used: 0, blocks: 0 },
+    })
+}
+
+/// What was handed out since is handed out again.
+pub(crate) fn rewind(to: Mark) {
+    ARENA.with_borrow_mut(|arena| {
+        if let Some(arena) = arena {
+            (arena.used, arena.blocks) = (to.used, to.blocks);
+        }
+    });
+}
+
+/// What is in use of it. Nobody changes it meanwhile.
+pub(crate) fn bytes() -> &'static [u8] {
+    match extent() {
+        // SAFETY: the range is there as long as the thread, which is that of whoever looks, and is mapped as zeros.
+        Some(extent) => unsafe {
+            std::slice::from_raw_parts(std::ptr::with_exposed_provenance(extent.start), extent.used)
+        },
+        None => &[],
+    }
+}

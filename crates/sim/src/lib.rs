@@ -13,6 +13,7 @@
 //! What this crate must not know: protocols, records, indexes.
 
 mod arena;
+pub mod checkpoint;
 pub mod chip;
 pub mod explorer;
 mod machine;

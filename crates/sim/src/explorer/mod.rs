@@ -8,6 +8,7 @@ mod strategy;
 
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
+use crate::checkpoint::allocate_inside;
 use crate::chip::ChipError;
 use crate::machine::set_hertz;
 use crate::stack::{OneOfMany, stacks};
@@ -73,9 +74,13 @@ pub struct Explorer {
     next: usize,
     strategy: *mut dyn Strategy,
     schedule: Schedule,
+    /// Segments of the last schedule.
+    segments: usize,
     steps: u64,
     steps_max: u64,
     trace: Option<Vec<Step>>,
+    /// Words that bodies have changed, each with what it held before, if they are to be taken back; and bodies allocate in the region.
+    changed: Option<Vec<(usize, u64)>>,
 }
 
 impl std::fmt::Debug for Explorer {
@@ -106,10 +111,26 @@ impl Explorer {
             next: 0,
             strategy: std::ptr::null_mut::<Random>() as *mut dyn Strategy,
             schedule: Schedule::default(),
+            segments: 0,
             steps: 0,
             steps_max,
             trace: None,
+            changed: None,
         })
+    }
+
+    /// From now on what bodies do is taken back ([`crate::checkpoint`]): the machine's words that they change are noted, and what they allocate is in
+    /// this thread's region.
+    pub fn takes_back(&mut self) {
+        self.changed = Some(Vec::new());
+    }
+
+    /// Gives the words that were changed what they held before.
+    pub(crate) fn take_back(&mut self) {
+        for (address, value) in self.changed.iter_mut().flat_map(|changed| changed.drain(..).rev()) {
+            // SAFETY: a word that a body had just before it changed it. The machine's memory is there as long as the thread, and nobody else is there.
+            unsafe { std::ptr::with_exposed_provenance_mut::<u64>(address).write(value) };
+        }
     }
 
     /// Runs the bodies to their ends, or until there were too many steps.
@@ -142,7 +163,8 @@ impl Explorer {
         self.runnable.extend(0..bodies.len());
         self.background = background.is_some().then_some(bodies.len());
         bodies.extend(background);
-        (self.schedule, self.steps) = (Schedule::default(), 0);
+        (self.schedule, self.steps) = (Schedule::with_room_of(self.segments), 0);
+        let inside = self.changed.is_some();
         self.trace = traced.then(Vec::new);
         self.strategy = strategy;
         self.cores.clear();
@@ -153,7 +175,9 @@ impl Explorer {
             let coroutine = Coroutine::with_stack(stack, move |yielder, ()| {
                 // SAFETY: the cores stay in place until all coroutines have ended: their number is below the vector's capacity.
                 unsafe { (*core).yielder = yielder };
+                allocate_inside(inside);
                 body();
+                allocate_inside(false);
             });
             self.cores.last_mut().expect("just added").coroutine = Some(coroutine);
         }
@@ -168,6 +192,7 @@ impl Explorer {
                 self.stacks.push(coroutine.into_stack());
             }
         }
+        self.segments = self.schedule.segments().len();
         Execution {
             schedule: std::mem::take(&mut self.schedule),
             steps: self.steps,
@@ -227,6 +252,8 @@ impl Explorer {
     }
 
     fn step_to_come(explorer: Handle<Explorer>, kind: StepKind, address: usize) {
+        // What the explorer remembers is not taken back.
+        let inside = allocate_inside(false);
         let yielder = explorer.with(|explorer| {
             let core = explorer.running;
             explorer.next = explorer.choose(Some(core), kind == StepKind::Pause);
@@ -243,7 +270,12 @@ impl Explorer {
                 let core = explorer.running;
                 trace.push(Step { core, kind, name: explorer.cores[core].name, address });
             }
+            if let (Some(changed), StepKind::Store | StepKind::Update) = (&mut explorer.changed, kind) {
+                // SAFETY: the word that is going to be changed, by this thread.
+                changed.push((address, unsafe { std::ptr::with_exposed_provenance::<u64>(address).read() }));
+            }
         });
+        allocate_inside(inside);
     }
 
     pub(crate) fn access(explorer: Handle<Explorer>, address: usize, access: Access) {

@@ -23,6 +23,19 @@ impl Schedule {
         self.0.len().saturating_sub(1)
     }
 
+    /// Nothing yet, with room for so many segments.
+    pub(crate) fn with_room_of(segments: usize) -> Self {
+        Schedule(Vec::with_capacity(segments))
+    }
+
+    /// A number that is the same for equal schedules, and hardly ever for others.
+    pub fn fingerprint(&self) -> u64 {
+        let mixed = self.0.iter().fold(0, |hash: u64, (core, times)| {
+            (hash.rotate_left(5) ^ (*core as u64) << 32 ^ times).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        });
+        mixed ^ mixed >> 32
+    }
+
     pub(crate) fn push(&mut self, core: usize) {
         self.push_many(core, 1);
     }
