@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use contend::log::LogConfig;
-use contend::protocols::{Cicada, Collect, Ermia, Hekaton, Mvcc, Mvto, SnapshotIsolation, TicToc};
+use contend::protocols::{Cicada, Collect, CollectOptions, Ermia, Hekaton, Mvcc, Mvto, SnapshotIsolation, TicToc};
 use contend::{
     Abort, Builder, Config, Database, Direction, Durability, EngineOptions, Error, Native, NoWait, Protocol, Row, Silo,
     Snapshot, Table, Txn, Whole,
@@ -404,8 +404,7 @@ fn who_has_no_snapshots_says_what_has() {
     assert!(refused(&explicit).ends_with("valid: silo.snapshots=on"));
     let explicit = Database::<Silo>::builder().protocol(Default::default()).open().expect("it is in memory");
     assert!(refused(&explicit).ends_with("valid: silo.snapshots=on"));
-    let mut lossy = <Hekaton<Native> as Protocol<Native>>::Options::default();
-    lossy.collect = Collect::Aggressive;
+    let lossy = CollectOptions { collect: Collect::Aggressive, ..CollectOptions::default() };
     let lossy = Database::<Hekaton<Native>>::with(lossy, Config::default());
     assert!(refused(&lossy).contains("versions.collect=rapid"));
     assert!(Database::new().reads_snapshots());
