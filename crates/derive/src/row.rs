@@ -272,6 +272,7 @@ fn implementation(row: &Ident, columns: &[Column], private: &TokenStream) -> Tok
                 offset: ::core::mem::offset_of!(#row, #ident),
                 size: ::core::mem::size_of::<#field_type>(),
                 group: #group,
+                type_path: ::core::any::type_name::<#field_type>,
             }
         }
     });

@@ -34,11 +34,13 @@ pub enum AbortReason {
     Unsupported,
     /// The machine has no more memory for records. Trying again won't help.
     OutOfMemory,
+    /// The transaction writes more than a log takes at once. Trying again won't help.
+    TooLarge,
 }
 
 impl AbortReason {
     /// Every reason, in the order of their numbers.
-    pub const ALL: [AbortReason; 15] = [
+    pub const ALL: [AbortReason; 16] = [
         AbortReason::ReadLocked,
         AbortReason::WriteLocked,
         AbortReason::ReadValidation,
@@ -54,6 +56,7 @@ impl AbortReason {
         AbortReason::User,
         AbortReason::Unsupported,
         AbortReason::OutOfMemory,
+        AbortReason::TooLarge,
     ];
 
     /// The reason's name in results.
@@ -74,12 +77,14 @@ impl AbortReason {
             AbortReason::User => "user",
             AbortReason::Unsupported => "unsupported",
             AbortReason::OutOfMemory => "out_of_memory",
+            AbortReason::TooLarge => "too_large",
         }
     }
 
     /// Whether the same transaction may succeed when tried again: true of conflicts with others, false of the rest.
     pub fn is_conflict(self) -> bool {
-        !matches!(self, AbortReason::User | AbortReason::Unsupported | AbortReason::OutOfMemory)
+        use AbortReason::{OutOfMemory, TooLarge, Unsupported, User};
+        !matches!(self, User | Unsupported | OutOfMemory | TooLarge)
     }
 }
 

@@ -50,7 +50,7 @@ crate::options! {
 /// What an engine is to be like.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EngineConfig {
-    /// The most workers and loaders at one time.
+    /// The most workers and loaders at one time: 1 to [`EngineConfig::WORKERS_MAX`].
     pub workers_max: usize,
     /// The shortest time between two epochs, in milliseconds. Silo's paper and CCBench use 40.
     pub epoch_ms: u64,
@@ -63,6 +63,11 @@ pub struct EngineConfig {
     /// A deliberate bug, for tests of the proof.
     #[doc(hidden)]
     pub fault: Option<Fault>,
+}
+
+impl EngineConfig {
+    /// No engine has more workers: a lock has 14 bits for how many hold it.
+    pub const WORKERS_MAX: usize = (1 << 14) - 1;
 }
 
 impl Default for EngineConfig {
@@ -271,10 +276,10 @@ impl<P: Control<M>, M: Machine> Engine<P, M> {
         let slot = self.epochs.register()?;
         let mut writes = WriteSet::default();
         writes.reorders_updates = self.protocol.reorders_updates();
-        writes.log = self.journals.as_ref().map(|journals| Logging {
-            journal: journals.of_worker(slot),
-            adds: self.logs_additions(),
-            epochs: NonNull::from(&self.epochs),
+        writes.log = self.journals.as_ref().map(|journals| {
+            let journal = journals.of_worker(slot);
+            let (words_max, epochs) = (journal.words_max(), NonNull::from(&self.epochs));
+            Logging { journal, words_max, adds: self.logs_additions(), epochs }
         });
         Some(Worker {
             cx: Context {

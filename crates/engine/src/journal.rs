@@ -76,6 +76,11 @@ impl Hold {
 
 /// A worker's log.
 pub trait Journal<M: Machine>: Send + std::fmt::Debug {
+    /// The most words, of keys and rows, that a transaction may write: another aborts ([`AbortReason::TooLarge`]) before anything of it is installed.
+    fn words_max(&self) -> usize {
+        usize::MAX
+    }
+
     /// A transaction of the worker will commit, and is about to install its writes: whatever it depends on was told so before. Its epoch is
     /// read after this. What to leave on its cells, if the engine's logs hold rows.
     fn committing(&mut self) -> Hold;

@@ -58,7 +58,7 @@ pub use protocol::{
     At, Context, Control, Found, Info, Initial, Isolation, Mode, OldVersion, Protocol, Tombstone, Unlink, VersionCounts,
 };
 pub use record::{Cell, Cells, Record};
-pub use row::{Column, ColumnInfo, Columns, Projection, Row, Span, Whole};
+pub use row::{Column, ColumnInfo, Columns, Projection, Row, Span, Whole, type_name_of};
 pub use table::{OutOfMemory, Table, TableCore, TableShape, TableSpec, TypedTable};
 pub use transaction::Transaction;
 pub use txn::Txn;

@@ -11,7 +11,7 @@ use std::marker::PhantomData;
 use crate::group::Groups;
 
 /// What a table knows of a column at run time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct ColumnInfo {
     /// The column's name.
     pub name: &'static str,
@@ -21,6 +21,35 @@ pub struct ColumnInfo {
     pub size: usize,
     /// The group whose version covers it when versions are kept by group.
     pub group: u32,
+    /// [`std::any::type_name`] of the column's type.
+    pub type_path: fn() -> &'static str,
+}
+
+impl ColumnInfo {
+    /// The name of the column's type, as of [`type_name_of`].
+    pub fn type_name(&self) -> String {
+        without_modules((self.type_path)())
+    }
+}
+
+/// The name of a type by which a database knows it again: `i64`, `[u8; 16]`, `Money`. It is the same on all platforms, and through aliases. The modules that
+/// the type is in are left out, so that it may move between them; two types of one name are then not told apart, nor is what a type of one's own is made of.
+pub fn type_name_of<T>() -> String {
+    without_modules(std::any::type_name::<T>())
+}
+
+/// What is left of `a::b::Name<c::Other>` is `Name<Other>`.
+fn without_modules(path: &str) -> String {
+    let is_of_path = |letter: char| letter.is_alphanumeric() || letter == '_' || letter == ':';
+    let mut short = String::with_capacity(path.len());
+    let mut rest = path;
+    while let Some(first) = rest.chars().next() {
+        let end = rest.find(|letter| is_of_path(letter) != is_of_path(first)).unwrap_or(rest.len());
+        let (run, behind) = rest.split_at(end);
+        short.push_str(if is_of_path(first) { run.rsplit("::").next().unwrap_or(run) } else { run });
+        rest = behind;
+    }
+    short
 }
 
 /// A row: plain data with named columns. Derive it.
@@ -325,4 +354,20 @@ tuple_of_columns! {
     (A 0 B 1 C 2 D 3 E 4 F 5)
     (A 0 B 1 C 2 D 3 E 4 F 5 G 6)
     (A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_type_is_known_without_its_modules() {
+        struct Money<T>(std::marker::PhantomData<T>);
+        type Alias = u64;
+        assert_eq!(type_name_of::<i64>(), "i64");
+        assert_eq!(type_name_of::<Alias>(), "u64");
+        assert_eq!(type_name_of::<[[u8; 16]; 2]>(), "[[u8; 16]; 2]");
+        assert_eq!(type_name_of::<Money<std::num::Wrapping<i32>>>(), "Money<Wrapping<i32>>");
+        assert_eq!(type_name_of::<(u64, [Money<u8>; 3])>(), "(u64, [Money<u8>; 3])");
+    }
 }

@@ -18,6 +18,8 @@ pub(crate) const UNSURE: u64 = 1 << 63;
 #[derive(Debug)]
 pub(crate) struct Logging<M: Machine> {
     pub(crate) journal: Box<dyn Journal<M>>,
+    /// What it takes at once ([`Journal::words_max`]).
+    pub(crate) words_max: usize,
     /// Whether updates that commute are logged by what they add.
     pub(crate) adds: bool,
     /// The engine's.
@@ -81,6 +83,12 @@ impl<M: Machine> WriteSet<M> {
     #[inline(always)]
     pub fn set_stamp(&mut self, stamp: Stamp) {
         self.logged.own_stamp = Some(stamp);
+    }
+
+    /// Whether the worker's log, if it has one, takes as much at once.
+    #[inline(always)]
+    pub(crate) fn fits_log(&self) -> bool {
+        self.log.as_ref().is_none_or(|log| self.used <= log.words_max)
     }
 
     /// Counts a write of a row, and holds it, if rows are held.

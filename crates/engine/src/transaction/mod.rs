@@ -63,6 +63,7 @@ impl<'w, P: Control<M>, M: Machine> Transaction<'w, P, M> {
         M::step("commit");
         let outcome = match self.doomed {
             Some(reason) => Err(Abort::new(reason)),
+            None if !self.worker.cx.writes.fits_log() => Err(Abort::new(AbortReason::TooLarge)),
             None => self.worker.engine.protocol().commit(&mut self.worker.cx, &mut self.worker.local),
         };
         match outcome {

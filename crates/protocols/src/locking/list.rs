@@ -19,7 +19,7 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use contend_engine::{AbortReason, Cell};
+use contend_engine::{AbortReason, Cell, EngineConfig};
 use contend_machine::{Atomic64, Block, Machine, Ordering, Spin};
 use parking_lot::Mutex;
 
@@ -31,6 +31,7 @@ const WAITING: u64 = 1 << 5;
 /// One holder.
 const HOLDER: u64 = 1 << 8;
 pub(crate) const HOLDERS_MAX: u64 = (1 << 14) - 1;
+const _: () = assert!(EngineConfig::WORKERS_MAX as u64 <= HOLDERS_MAX);
 const FIRST_SHIFT: u32 = 22;
 /// Bits of a request's address that are 0: it is a line's.
 const LINE_BITS: u32 = 6;
