@@ -412,7 +412,7 @@ fn a_log_is_written_recovered_and_printed() {
     let name = dump.lines().find(|line| line.contains("of a checkpoint")).and_then(|line| line.split(':').next());
     let path = folder.path().join(name.expect("a file"));
     let bytes = std::fs::read(&path).expect("a file");
-    for (place, why) in [(100, "byte 0: the checksum of its tables is wrong"), (2000, ": the checksum is wrong")] {
+    for (place, why) in [(30, "byte 0: the checksum of its header is wrong"), (2000, ": the checksum is wrong")] {
         let mut damaged = bytes.clone();
         damaged[place] ^= 1;
         std::fs::write(&path, damaged).expect("a file of one's own");
@@ -420,6 +420,39 @@ fn a_log_is_written_recovered_and_printed() {
         assert_eq!(output.status.code(), Some(2));
         let error = text(&output.stderr);
         assert!(error.contains("is damaged at ") && error.contains(why), "{error}");
+    }
+    std::fs::write(&path, bytes).expect("a file of one's own");
+    // To read it nothing has to be writable, and nothing is changed; the checkpoint is as long as what it holds.
+    let of_files = || {
+        let entries =
+            std::fs::read_dir(folder.path().join("log")).expect("a folder").map(|entry| entry.expect("a file"));
+        let mut files: Vec<_> = entries.map(|file| (file.path(), file.metadata().expect("a file").len())).collect();
+        files.sort();
+        files
+    };
+    let before = of_files();
+    let total: u64 = before.iter().map(|(_, bytes)| bytes).sum();
+    assert!(total < 500_000, "{before:?}");
+    let allow = |file: u32, folder_mode: u32| {
+        use std::os::unix::fs::PermissionsExt;
+        let set = |path: &Path, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode));
+        before.iter().for_each(|(path, _)| set(path, file).expect("a file of one's own"));
+        set(&folder.path().join("log"), folder_mode).expect("a folder of one's own");
+    };
+    allow(0o400, 0o500);
+    for arguments in [&["recover", "log", "--check"][..], &["log", "dump", "log", "--limit", "3"]] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    }
+    allow(0o600, 0o700);
+    assert_eq!(of_files(), before);
+    // Where there is no log none is begun.
+    std::fs::create_dir(folder.path().join("empty")).expect("a new folder");
+    for arguments in [&["recover", "empty"][..], &["recover", "empty", "--check"], &["log", "dump", "empty"]] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(text(&output.stderr).contains("empty/ has no log"), "{}", text(&output.stderr));
+        assert_eq!(std::fs::read_dir(folder.path().join("empty")).expect("it is there").count(), 0);
     }
     refuses(&["recover", "no-such-folder"], &["can't open no-such-folder"]);
     refuses(&["log", "dump", "no-such-folder"], &["can't open no-such-folder"]);

@@ -6,6 +6,8 @@
 //!
 //! Files that are read hold nothing that is not durable yet; others stay, and may have older writes of the same rows, of which the stamp says so. A
 //! deletion is kept as long as a file that stays may have an older write.
+//!
+//! Small files are put together in the same way when there are many ([`Log::merge`]): each opening of a log leaves one a thread.
 
 use contend_engine::Groups;
 use contend_engine::journal::Addition;
@@ -15,7 +17,7 @@ use crate::fault::Fault;
 use crate::format::{self, BLOCK_HEADER, Change, Write};
 use crate::log::{Log, Open};
 use crate::manifest::{Contents, Segment, Tail};
-use crate::recovery::{self, All};
+use crate::recovery;
 use crate::rows::{Known, Rows};
 use crate::schema::{Form, Schema};
 
@@ -46,7 +48,7 @@ impl Log {
         // So that the manifest has the old ones as they are, also if nobody commits any more.
         self.flush(self.durable())?;
         self.wait(last)?;
-        self.compact(true)
+        self.compact(true, |_| true)
     }
 
     /// The same, for who flushes by hand: what is in files that were begun before [`Log::begin_files`] was called, if all of it is durable.
@@ -57,11 +59,35 @@ impl Log {
     pub fn checkpoint_by_hand(&self) -> Result<Checkpoint, LogError> {
         let _alone = self.checkpoint.lock();
         self.check()?;
-        self.compact(false)
+        self.compact(false, |_| true)
     }
 
-    /// Replaces the files that hold nothing but what is durable; with `behind`, while others have work that comes first.
-    fn compact(&self, behind: bool) -> Result<Checkpoint, LogError> {
+    /// Puts small files that nobody writes to any more together, if there are many of them; the others stay.
+    ///
+    /// # Errors
+    /// As of [`Log::checkpoint`].
+    pub fn merge(&self) -> Result<(), LogError> {
+        let is_small = |segment: &Segment| segment.bytes < self.config.segment_bytes / 2;
+        if self.manifest.lock().contents.segments.iter().filter(|segment| is_small(segment)).count()
+            <= self.config.small_files
+        {
+            return Ok(());
+        }
+        let _alone = self.checkpoint.lock();
+        self.check()?;
+        let (open, segments) = {
+            let manifest = self.manifest.lock();
+            (self.open_files(), manifest.contents.segments.clone())
+        };
+        let of_nobody = |segment: &&Segment| is_small(segment) && !open.contains(&segment.number);
+        if segments.iter().filter(of_nobody).count() > self.config.small_files {
+            self.compact(true, is_small)?;
+        }
+        Ok(())
+    }
+
+    /// Replaces those of the files that hold nothing but what is durable; with `behind`, while others have work that comes first.
+    fn compact(&self, behind: bool, which: impl Fn(&Segment) -> bool) -> Result<Checkpoint, LogError> {
         let began = std::time::Instant::now();
         // Both while no flush goes on: a file that is not open then is in the manifest as it will be, and one that is in it and is open is not taken for
         // one that is over.
@@ -72,13 +98,14 @@ impl Log {
         // Where numbers have to be without gaps, those that a checkpoint no longer has must be known to be durable.
         let lsn = self.durable_lsn();
         let is_over = |segment: &Segment| {
-            !open.contains(&segment.number)
+            which(segment)
+                && !open.contains(&segment.number)
                 && segment.last_lsn < lsn.max(1)
                 && (segment.newest() <= contents.epoch || self.has(Fault::CheckpointTooMuch))
         };
         let (old, staying): (Vec<_>, Vec<_>) = contents.segments.iter().cloned().partition(is_over);
-        // In the files that stay, and in those to come, all is of later epochs.
-        let first_blocks = staying.iter().filter_map(|segment| segment.blocks).map(|(first, _)| first - 1);
+        // In the files that stay, and in those to come, all is of later epochs. What is of a checkpoint may be of any.
+        let first_blocks = staying.iter().map(|segment| segment.blocks.map_or(0, |(first, _)| first - 1));
         let settled = first_blocks.fold(contents.epoch, u64::min);
         let of_old = Contents { segments: old.clone(), ..contents };
         let bytes: u64 = old.iter().map(|segment| segment.bytes).sum();
@@ -89,19 +116,20 @@ impl Log {
         };
         // What others wait for is done before it and after it. Where the log grows faster than what comes behind can follow, it has to be done as soon.
         let behind = behind && bytes < self.config.checkpoint_bytes.saturating_mul(OVERDUE);
-        let output = if behind { at_low_priority(rewrite) } else { rewrite() }?;
+        let Written { files, rows } = if behind { at_low_priority(rewrite) } else { rewrite() }?;
         let mut manifest = self.manifest.lock();
         self.check()?;
         let mut contents = manifest.contents.clone();
         contents.lsn = contents.lsn.max(lsn);
         contents.segments.retain(|segment| old.iter().all(|old| old.number != segment.number));
-        contents.segments.extend(output.files.iter().map(|open| open.segment.clone()));
-        manifest.write(contents).map_err(|error| self.stop(error))?;
+        contents.segments.extend_from_slice(&files);
+        manifest.make_room(&*self.disk, None, contents.segments.len()).inspect_err(|_| self.discard(&files))?;
+        manifest.write(&*self.disk, contents).map_err(|error| self.stop(error))?;
         drop(manifest);
         self.remove(&old)?;
         Ok(Checkpoint {
-            rows: output.rows,
-            bytes: output.files.iter().map(|open| open.segment.bytes).sum(),
+            rows,
+            bytes: files.iter().map(|segment| segment.bytes).sum(),
             replaced: (old.len(), bytes),
             seconds: began.elapsed().as_secs_f64(),
         })
@@ -109,25 +137,17 @@ impl Log {
 }
 
 impl Log {
-    /// Has these files hold all that is known of the rows, if not all of it was in the manifest: nothing that was behind it is looked at again.
-    pub(crate) fn replace_all(&self, all: &All, epoch: u64) -> Result<(), LogError> {
-        let mut manifest = self.manifest.lock();
-        let bytes = manifest.contents.segments.iter().map(|segment| segment.bytes).sum();
-        let output = self.write_checkpoint(&manifest.contents.tables, epoch, bytes, all.tables.iter())?;
-        let segments = output.files.iter().map(|open| open.segment.clone()).collect();
-        let contents = Contents { segments, epoch, lsn: all.last.lsn + 1, ..manifest.contents.clone() };
-        let old = std::mem::take(&mut manifest.contents.segments);
-        manifest.write(contents)?;
-        drop(manifest);
-        self.remove(&old)
-    }
-
     fn remove(&self, old: &[Segment]) -> Result<(), LogError> {
         for segment in old {
             let name = segment.name();
             self.disk.remove(&name).map_err(LogError::io("remove", self.disk.place(&name)))?;
         }
         Ok(())
+    }
+
+    /// Removes what was written and is of no use; whether that is possible changes nothing.
+    fn discard(&self, files: &[Segment]) {
+        files.iter().for_each(|segment| _ = self.disk.remove(&segment.name()));
     }
 
     /// The files of a checkpoint of these tables, synchronised, in the place of so many bytes.
@@ -137,11 +157,11 @@ impl Log {
         settled: u64,
         bytes: u64,
         tables: impl Iterator<Item = impl AsRef<[Rows]> + Sync>,
-    ) -> Result<Files<'_>, LogError> {
+    ) -> Result<Written, LogError> {
         // As many threads as read, each with files of its own; but no more than there are files to fill.
         let files = bytes / self.config.segment_bytes.max(1) + 1;
         let threads = self.config.threads.clamp(1, usize::try_from(files).unwrap_or(usize::MAX));
-        let new = |_| Files { log: self, files: Vec::new(), block: vec![0; BLOCK_HEADER], rows: 0 };
+        let new = |_| Files { log: self, open: None, full: Vec::new(), block: vec![0; BLOCK_HEADER], rows: 0 };
         let mut parts: Vec<_> = (0..threads).map(new).collect();
         let mut tables = (0..).zip(schemas).zip(tables);
         let written = tables.try_for_each(|((table, schema), rows)| {
@@ -154,15 +174,18 @@ impl Log {
             let stop = |error| self.stop(LogError::io("synchronise the directory of", self.disk.place(""))(error));
             synced.map_err(stop)
         });
-        let (rows, files) = (parts.iter().map(|part| part.rows).sum(), parts.into_iter().flat_map(|part| part.files));
-        let output = Files { rows, files: files.collect(), ..new(0) };
-        if let Err(error) = written {
-            // What was written is of no use; whether it can be removed changes nothing.
-            output.files.iter().for_each(|open| _ = self.disk.remove(&open.segment.name()));
-            return Err(error);
-        }
-        Ok(output)
+        let rows = parts.iter().map(|part| part.rows).sum();
+        let segments = |part: Files<'_>| part.full.into_iter().chain(part.open.map(|open| open.segment));
+        let files: Vec<_> = parts.into_iter().flat_map(segments).collect();
+        written.inspect_err(|_| self.discard(&files))?;
+        Ok(Written { files, rows })
     }
+}
+
+/// What a checkpoint has written.
+struct Written {
+    files: Vec<Segment>,
+    rows: u64,
 }
 
 /// How much less of a core a checkpoint gets than others who want it: a third of what each of them has, by the weights of Linux.
@@ -201,7 +224,9 @@ fn at_once<T: Send>(
 /// The files of a checkpoint.
 struct Files<'l> {
     log: &'l Log,
-    files: Vec<Open>,
+    /// The one that is written; and those that are full, and synchronised.
+    open: Option<Open>,
+    full: Vec<Segment>,
     /// The next block: room for its header, and its body.
     block: Vec<u8>,
     rows: u64,
@@ -267,10 +292,14 @@ impl Files<'_> {
             return Ok(());
         }
         let length = self.block.len() as u64;
-        if self.files.last().is_none_or(|open| !open.has_room(length)) {
-            self.files.push(self.log.begin_file(length, Tail::Nothing)?);
+        if self.open.as_ref().is_some_and(|open| open.segment.bytes + length > self.log.config.segment_bytes) {
+            self.end_file()?;
         }
-        let open = self.files.last_mut().expect("there is one now");
+        let open = match &mut self.open {
+            Some(open) => open,
+            // It is as long as what is written to it.
+            none => none.insert(self.log.begin_file(0, Tail::Nothing)?),
+        };
         format::seal(&mut self.block, 0, open.segment.salt, 0, 0);
         let place = self.log.disk.place(&open.segment.name());
         open.file.write_at(open.segment.bytes, &self.block).map_err(LogError::io("write", place))?;
@@ -279,12 +308,18 @@ impl Files<'_> {
         Ok(())
     }
 
-    /// Has all of it stay, but for the names.
+    /// Has all of the file stay, but for its name.
+    fn end_file(&mut self) -> Result<(), LogError> {
+        let Some(mut open) = self.open.take() else { return Ok(()) };
+        open.end();
+        let synced = open.file.sync();
+        let place = self.log.disk.place(&open.segment.name());
+        self.full.push(open.segment);
+        synced.map_err(LogError::io("synchronise", place))
+    }
+
     fn finish(&mut self) -> Result<(), LogError> {
         self.write()?;
-        for open in &mut self.files {
-            open.file.sync().map_err(LogError::io("synchronise", self.log.disk.place(&open.segment.name())))?;
-        }
-        Ok(())
+        self.end_file()
     }
 }

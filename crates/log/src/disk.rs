@@ -35,6 +35,12 @@ pub trait Disk: Send + Sync + std::fmt::Debug {
     /// There is none of this name, or it can't be removed.
     fn remove(&self, name: &str) -> io::Result<()>;
 
+    /// Gives a file the name of another, which it replaces: after a crash the name is that of the one or of the other.
+    ///
+    /// # Errors
+    /// Which of the two the name is that of is not known.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+
     /// The names of the files, in their order.
     ///
     /// # Errors
@@ -82,6 +88,12 @@ pub trait DiskFile: Send + std::fmt::Debug {
     /// What [`DiskFile::unsynced`] has named was done, or has failed.
     fn synced(&mut self, _is_done: bool) {}
 
+    /// Makes it as short as this, for one that is not written any more. After a crash it may be as long as before.
+    ///
+    /// # Errors
+    /// It is as long as before.
+    fn truncate(&mut self, bytes: u64) -> io::Result<()>;
+
     /// How many bytes it has.
     ///
     /// # Errors
@@ -102,39 +114,60 @@ const LOCK: &str = "lock";
 #[derive(Debug)]
 pub struct Directory {
     path: PathBuf,
+    /// Whether anything may be changed.
+    writes: bool,
     /// Whether files are written past the system's page cache.
     direct: bool,
     /// By which files are synchronised at once, if the kernel has it.
     ring: Option<Ring>,
-    /// Unlocked when it is closed, at the latest by the end of the process.
-    _lock: File,
+    /// Unlocked when it is closed, at the latest by the end of the process. None, if nobody has ever owned the directory, and it is only read.
+    _lock: Option<File>,
 }
 
 impl Directory {
-    /// Takes a directory that is there.
+    /// Takes a directory that is there to read it, beside others who do so. Nothing in it is changed or created, so that it and its files need not be
+    /// writable.
     ///
     /// # Errors
-    /// It is not there; and as of [`Directory::open`].
-    pub fn existing(path: &Path) -> Result<Self, LogError> {
-        std::fs::read_dir(path).map_err(LogError::io("open", path.display().to_string()))?;
-        Self::open(path)
+    /// It is not there, or can't be read; or somebody owns it.
+    pub fn read_only(path: &Path) -> Result<Self, LogError> {
+        let place = path.display().to_string();
+        std::fs::read_dir(path).map_err(LogError::io("open", &place))?;
+        let lock = match File::open(path.join(LOCK)) {
+            Ok(lock) => Some(lock),
+            // Whoever owns the directory has made it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(LogError::io("read the lock of", place)(error)),
+        };
+        locked(lock.as_ref().map_or(Ok(()), File::try_lock_shared), &place)?;
+        Ok(Directory { path: path.to_owned(), writes: false, direct: false, ring: None, _lock: lock })
     }
 
     /// Takes a directory; makes it, if it is not there.
     ///
     /// # Errors
-    /// Another process has it, or it can't be made, or be written to.
+    /// Another process has it, or reads it; or it can't be made, or be written to.
     pub fn open(path: &Path) -> Result<Self, LogError> {
         let place = path.display().to_string();
         std::fs::create_dir_all(path).map_err(LogError::io("create", &place))?;
         let lock = OpenOptions::new().create(true).truncate(false).write(true).open(path.join(LOCK));
         let lock = lock.map_err(LogError::io("write to", &place))?;
-        match lock.try_lock() {
-            Ok(()) => Ok(Directory { path: path.to_owned(), direct: false, ring: Ring::new(), _lock: lock }),
-            Err(TryLockError::WouldBlock) => Err(LogError::InUse { place }),
-            Err(TryLockError::Error(error)) => Err(LogError::io("lock", &place)(error)),
-        }
+        locked(lock.try_lock(), &place)?;
+        Ok(Directory { path: path.to_owned(), writes: true, direct: false, ring: Ring::new(), _lock: Some(lock) })
     }
+
+    /// Whether it may be changed.
+    fn check(&self) -> io::Result<()> {
+        if self.writes { Ok(()) } else { Err(io::ErrorKind::ReadOnlyFilesystem.into()) }
+    }
+}
+
+/// What it means that the lock of the directory at this place was taken, or not.
+fn locked(outcome: Result<(), TryLockError>, place: &str) -> Result<(), LogError> {
+    outcome.map_err(|error| match error {
+        TryLockError::WouldBlock => LogError::InUse { place: place.to_owned() },
+        TryLockError::Error(error) => LogError::io("lock", place)(error),
+    })
 }
 
 impl Directory {
@@ -175,15 +208,21 @@ impl Directory {
 
 impl Disk for Directory {
     fn create(&self, name: &str, bytes: u64) -> io::Result<Box<dyn DiskFile>> {
+        self.check()?;
         let (file, opened) =
             self.open_to_write(OpenOptions::new().create_new(true).read(true).write(true), name, true)?;
         let bytes = bytes.next_multiple_of(PAGE);
+        if bytes == 0 {
+            return Ok(opened);
+        }
         if is_in_memory(&file)? {
             // What is reserved there is cleared at once, for as long as it takes to write it.
             file.set_len(bytes)?;
         } else {
             // So that a log that goes on finds its disk full when it begins a file, and not in the midst.
-            rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, bytes)?;
+            let room = rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, bytes);
+            // A name without room is of use to nobody.
+            room.inspect_err(|_| _ = self.remove(name))?;
         }
         Ok(opened)
     }
@@ -192,11 +231,18 @@ impl Disk for Directory {
         if !writes {
             return Ok(Box::new(File::open(self.path.join(name))?));
         }
+        self.check()?;
         Ok(self.open_to_write(OpenOptions::new().read(true).write(true), name, false)?.1)
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
+        self.check()?;
         std::fs::remove_file(self.path.join(name))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.check()?;
+        std::fs::rename(self.path.join(from), self.path.join(to))
     }
 
     fn names(&self) -> io::Result<Vec<String>> {
@@ -260,6 +306,10 @@ impl DiskFile for File {
 
     fn unsynced(&self) -> Option<Unsynced<'_>> {
         Some(Unsynced { file: self.as_fd(), offset: 0, bytes: &[] })
+    }
+
+    fn truncate(&mut self, bytes: u64) -> io::Result<()> {
+        self.set_len(bytes)
     }
 
     fn bytes(&self) -> io::Result<u64> {
@@ -363,6 +413,13 @@ impl DiskFile for DirectFile {
         let old = if is_done { self.pages.len().saturating_sub(1) } else { self.pages.len() };
         self.pages.drain(..old);
         self.start += old as u64 * PAGE;
+    }
+
+    fn truncate(&mut self, bytes: u64) -> io::Result<()> {
+        self.write_pages()?;
+        self.pages.clear();
+        self.end = self.end.min(bytes);
+        self.file.set_len(bytes)
     }
 
     fn bytes(&self) -> io::Result<u64> {

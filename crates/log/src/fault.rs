@@ -33,6 +33,10 @@ pub enum Fault {
     AcknowledgeOwn,
     /// With early release what was flushed is replayed, though a smaller LSN is missing.
     IgnoreGaps,
+    /// With early release what was discarded, as a smaller LSN was missing, is replayed at the next recovery.
+    ForgetGap,
+    /// What workers have flushed by themselves is not synchronised when a log is opened: the process may have ended before that, and the machine may crash later.
+    SkipTails,
     /// With conservative release others see what is not durable.
     IgnoreHolds,
 }
@@ -55,6 +59,8 @@ impl Fault {
         Fault::ForgetTombstones,
         Fault::AcknowledgeOwn,
         Fault::IgnoreGaps,
+        Fault::ForgetGap,
+        Fault::SkipTails,
         Fault::IgnoreHolds,
     ];
 }

@@ -19,9 +19,9 @@ pub struct Plan {
     pub sector: usize,
     /// The operation from which on nothing happens any more, and everything fails: the machine has crashed.
     pub crash_at: Option<u64>,
-    /// The write that fails, with a part of it written.
+    /// The first write from this operation on fails, with a part of it written.
     pub write_fails_at: Option<u64>,
-    /// The synchronisation, of a file or of names, that fails; what it should have kept may be lost.
+    /// The first synchronisation from this operation on, of a file or of names, fails; what it should have kept may be lost.
     pub sync_fails_at: Option<u64>,
     /// The most bytes of all files together.
     pub capacity: u64,
@@ -35,7 +35,7 @@ impl Default for Plan {
 }
 
 /// A disk that becomes full by a plan at random has room for so many bytes, and some kilobytes.
-pub const ROOM: u64 = 1 << 20;
+pub const ROOM: u64 = 1 << 16;
 
 impl Plan {
     /// A plan in which something goes wrong, mostly: within the first operations, or once there are some kilobytes more.
@@ -66,6 +66,13 @@ struct Contents {
 impl Contents {
     fn of(bytes: Vec<u8>) -> Self {
         Contents { stays: bytes.clone(), now: bytes, differ: Vec::new() }
+    }
+
+    /// Cuts it off.
+    fn truncate(&mut self, length: usize) {
+        self.now.truncate(length);
+        self.differ.iter_mut().for_each(|place| place.end = place.end.min(length));
+        self.differ.retain(|place| !place.is_empty());
     }
 
     /// All that was written stays.
@@ -115,10 +122,10 @@ impl State {
     /// Of what was written to a file, some sectors stay.
     fn tear(&mut self, file: usize) {
         let mut contents = std::mem::take(&mut self.files[file]);
-        if contents.stays.len() < contents.now.len() && !self.chance().is_multiple_of(4) {
+        if contents.stays.len() != contents.now.len() && !self.chance().is_multiple_of(4) {
             contents.stays.resize(contents.now.len(), 0);
         }
-        let (sector, length) = (self.plan.sector, contents.stays.len());
+        let (sector, length) = (self.plan.sector, contents.stays.len().min(contents.now.len()));
         let sectors = |place: &Range<usize>| place.start / sector..place.end.div_ceil(sector);
         let written: BTreeSet<usize> = contents.differ.iter().flat_map(sectors).collect();
         for start in written.into_iter().map(|number| number * sector).filter(|&start| start < length) {
@@ -211,7 +218,7 @@ impl Disk for FaultyDisk {
         if state.names.contains_key(name) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
-        if state.bytes() + bytes > state.plan.capacity {
+        if bytes > 0 && state.bytes() + bytes > state.plan.capacity {
             return Err(io::ErrorKind::StorageFull.into());
         }
         let length = usize::try_from(bytes).map_err(io::Error::other)?;
@@ -233,6 +240,15 @@ impl Disk for FaultyDisk {
         state.names.remove(name).map(|_| ()).ok_or(io::ErrorKind::NotFound.into())
     }
 
+    /// After a crash the new name is that of either file, whatever the old name is, which may be there or not.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let mut state = self.state();
+        state.operate()?;
+        let file = state.names.remove(from).ok_or(io::ErrorKind::NotFound)?;
+        state.names.insert(to.to_owned(), file);
+        Ok(())
+    }
+
     fn names(&self) -> io::Result<Vec<String>> {
         Ok(self.state().names.keys().cloned().collect())
     }
@@ -240,7 +256,7 @@ impl Disk for FaultyDisk {
     fn sync_names(&self) -> io::Result<()> {
         let mut state = self.state();
         let number = state.operate()?;
-        if state.plan.sync_fails_at == Some(number) {
+        if state.plan.sync_fails_at.take_if(|at| number >= *at).is_some() {
             return Err(io::Error::other("names could not be synchronised"));
         }
         state.names_stay = state.names.clone();
@@ -262,12 +278,12 @@ impl DiskFile for FaultyFile {
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let mut state = self.disk.state();
         let number = state.operate()?;
-        let fails = state.plan.write_fails_at == Some(number);
+        let fails = state.plan.write_fails_at.take_if(|at| number >= *at).is_some();
         let length = if fails { state.chance() as usize % (bytes.len() + 1) } else { bytes.len() };
         let start = usize::try_from(offset).map_err(io::Error::other)?;
         let end = start + length;
         let grown = end.saturating_sub(state.files[self.file].now.len()) as u64;
-        if state.bytes() + grown > state.plan.capacity {
+        if grown > 0 && state.bytes() + grown > state.plan.capacity {
             return Err(io::ErrorKind::StorageFull.into());
         }
         let contents = &mut state.files[self.file];
@@ -280,13 +296,20 @@ impl DiskFile for FaultyFile {
     fn sync(&mut self) -> io::Result<()> {
         let mut state = self.disk.state();
         let number = state.operate()?;
-        if state.plan.sync_fails_at == Some(number) {
+        if state.plan.sync_fails_at.take_if(|at| number >= *at).is_some() {
             // What could not be written is dropped, and nobody will hear of it again.
             state.tear(self.file);
             state.files[self.file].differ.clear();
             return Err(io::Error::other("a file could not be synchronised"));
         }
         state.files[self.file].keep();
+        Ok(())
+    }
+
+    fn truncate(&mut self, bytes: u64) -> io::Result<()> {
+        let mut state = self.disk.state();
+        state.operate()?;
+        state.files[self.file].truncate(usize::try_from(bytes).map_err(io::Error::other)?);
         Ok(())
     }
 

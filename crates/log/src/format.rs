@@ -1,7 +1,7 @@
 //! The bytes of a log file.
 //!
-//! A file begins with a header: [`FILE`], the format's number, how many bytes the tables' schemas have, the file's salt, XXH3 of the schemas, and XXH3 of
-//! all that; then the schemas, as JSON, of the tables that there were when the file was begun. It goes on with blocks, one after the other. A block has what
+//! A file begins with a header: [`FILE`], the format's number, how many tables there were when the file was begun, the file's salt, the checksum of these tables
+//! ([`Tables`]), and XXH3 of all that. It goes on with blocks, one after the other. A block has what
 //! was committed by one worker in one epoch:
 //!
 //! | bytes | what |
@@ -28,6 +28,7 @@ use contend_engine::journal::{Addition, STAMP_SHIFT, Stamp};
 use contend_engine::{Groups, KeyWords};
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::manifest::Tables;
 use crate::schema::{Form, Schema};
 
 /// The format of the files.
@@ -36,8 +37,8 @@ pub(crate) const VERSION: u32 = 8;
 pub(crate) const FILE: [u8; 8] = *b"contend\x01";
 /// The first bytes of a block.
 const BLOCK: u32 = u32::from_le_bytes(*b"blk\x01");
-/// Bytes of a file's header, but for the schemas.
-const FILE_HEADER: usize = 40;
+/// Bytes of a file's header.
+pub(crate) const FILE_HEADER: usize = 40;
 /// Bytes of a block's header.
 pub(crate) const BLOCK_HEADER: usize = 48;
 
@@ -170,6 +171,11 @@ impl<'a> Room<'a> {
     }
 }
 
+/// No transaction has more bytes than so many times the words of the keys and rows that it writes, and of these each write has one at least. A word that
+/// something was added to is two numbers.
+pub(crate) const WORD_BYTES_MAX: usize = 7 * NUMBER_MAX + 1;
+const _: () = assert!(2 * NUMBER_MAX >= WORD_MAX);
+
 /// The bytes of a word up to the highest that is not 0.
 #[inline(always)]
 fn length_of(word: u64) -> usize {
@@ -252,6 +258,7 @@ fn put_writes<'a, F: Form + 'a>(
             Change::Add(additions) => (&[], additions),
             Change::Delete => (&[], &[]),
         };
+        // A key has a word at least: no more than `WORD_BYTES_MAX` for each of the words that the write has in memory.
         let most = 5 * NUMBER_MAX + WORD_MAX * (write.key.len() + row.len()) + 2 * NUMBER_MAX * additions.len();
         let mut room = Room::behind(bytes, most);
         let is_same = kind != Kind::Added && write.stamp == last;
@@ -443,31 +450,25 @@ pub(crate) fn read_body(
     Ok(())
 }
 
-/// Tables as they stand in the header of a file.
-pub(crate) fn schemas_as_bytes(tables: &[Schema]) -> Vec<u8> {
-    serde_json::to_vec(tables).expect("numbers and names have a form in JSON")
-}
-
-/// The header of a file that is begun when there are these tables ([`schemas_as_bytes`]).
-pub(crate) fn file_header(salt: u64, schemas: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(schemas.len()).expect("schemas have fewer than 2^32 bytes");
-    let mut header = vec![0; FILE_HEADER];
+/// The header of a file that is begun when there are so many tables, of this checksum.
+pub(crate) fn file_header(salt: u64, (count, tables): (usize, u64)) -> [u8; FILE_HEADER] {
+    let count = u32::try_from(count).expect("fewer than 2^32 tables");
+    let mut header = [0; FILE_HEADER];
     header[..8].copy_from_slice(&FILE);
     header[8..12].copy_from_slice(&VERSION.to_le_bytes());
-    header[12..16].copy_from_slice(&length.to_le_bytes());
+    header[12..16].copy_from_slice(&count.to_le_bytes());
     header[16..24].copy_from_slice(&salt.to_le_bytes());
-    header[24..32].copy_from_slice(&xxh3_64(schemas).to_le_bytes());
+    header[24..32].copy_from_slice(&tables.to_le_bytes());
     let sum = xxh3_64(&header[..32]);
     header[32..].copy_from_slice(&sum.to_le_bytes());
-    header.extend_from_slice(schemas);
     header
 }
 
-/// How long the header is of a file of this salt that begins with these bytes, if it is one of a log of these tables.
+/// Whether a file of this salt that begins with these bytes is one of a log of these tables.
 ///
 /// # Errors
 /// It is not.
-pub(crate) fn read_file_header(bytes: &[u8], salt: u64, tables: &[Schema]) -> Result<usize, &'static str> {
+pub(crate) fn read_file_header(bytes: &[u8], salt: u64, tables: &Tables) -> Result<(), &'static str> {
     let fixed = bytes.get(..FILE_HEADER).ok_or("its header is cut off")?;
     let number = |at: usize| u64::from_le_bytes(fixed[at..at + 8].try_into().expect("eight bytes"));
     if fixed[..8] != FILE || number(16) != salt {
@@ -479,14 +480,9 @@ pub(crate) fn read_file_header(bytes: &[u8], salt: u64, tables: &[Schema]) -> Re
     if number(8) as u32 != VERSION {
         return Err("it has another format");
     }
-    let end = FILE_HEADER + (number(8) >> 32) as usize;
-    let schemas = bytes.get(FILE_HEADER..end).ok_or("its header is cut off")?;
-    if number(24) != xxh3_64(schemas) {
-        return Err("the checksum of its tables is wrong");
-    }
     // Others may have come later.
-    let own: Vec<Schema> = serde_json::from_slice(schemas).map_err(|_| "its tables can't be read")?;
-    if tables.starts_with(&own) { Ok(end) } else { Err("its tables are others") }
+    let own = tables.sum((number(8) >> 32) as usize);
+    if own == Some(number(24)) { Ok(()) } else { Err("its tables are others") }
 }
 
 /// Makes a block of `bytes`, which hold room for its header, and then its body.
@@ -616,18 +612,20 @@ mod tests {
 
     #[test]
     fn a_header_knows_its_tables() {
-        let tables = schemas();
-        let header = file_header(7, &schemas_as_bytes(&tables[..2]));
+        let tables = Tables::of(schemas());
+        let header = file_header(7, Tables::of(schemas()[..2].to_vec()).count());
         let longer = [&header[..], b"more"].concat();
-        assert_eq!(read_file_header(&longer, 7, &tables), Ok(header.len()));
-        assert_eq!(read_file_header(&header, 7, &tables[..2]), Ok(header.len()));
-        let reversed: Vec<_> = tables.iter().rev().cloned().collect();
+        assert_eq!(read_file_header(&longer, 7, &tables), Ok(()));
+        assert_eq!(read_file_header(&header, 7, &Tables::of(schemas()[..2].to_vec())), Ok(()));
+        assert_eq!(read_file_header(&file_header(7, (0, 0)), 7, &tables), Ok(()));
+        let reversed = Tables::of(schemas().into_iter().rev().collect());
         assert_eq!(read_file_header(&header, 7, &reversed), Err("its tables are others"));
-        assert_eq!(read_file_header(&header, 7, &tables[..1]), Err("its tables are others"));
+        let fewer = Tables::of(schemas()[..1].to_vec());
+        assert_eq!(read_file_header(&header, 7, &fewer), Err("its tables are others"));
         assert_eq!(read_file_header(&header, 8, &tables), Err("it is not the file that was written"));
         for place in 0..header.len() {
             assert!(read_file_header(&header[..place], 7, &tables).is_err(), "cut off at {place}");
-            let mut damaged = header.clone();
+            let mut damaged = header;
             damaged[place] ^= 1;
             assert!(read_file_header(&damaged, 7, &tables).is_err(), "damaged at {place}");
         }

@@ -8,7 +8,7 @@ use crate::faulty::{FaultyDisk, Plan};
 use crate::format::{self, BLOCK_HEADER};
 use crate::inspect;
 use crate::log::{Log, LogConfig};
-use crate::manifest::{Contents, Manifest, Segment, Tail};
+use crate::manifest::{Contents, Manifest, Segment, Tables, Tail};
 use crate::schema::Schema;
 
 /// The tables of the log.
@@ -36,7 +36,7 @@ pub fn read(bytes: &[u8]) -> Result<(), LogError> {
     let mut block = vec![0; BLOCK_HEADER];
     block.extend_from_slice(body);
     format::seal(&mut block, epoch, salt, 1, u64::from(shape >> 2 & 1));
-    let mut file = format::file_header(salt, &format::schemas_as_bytes(&schemas()));
+    let mut file = format::file_header(salt, Tables::of(schemas()).count()).to_vec();
     file.extend(block);
     let tail = [Tail::Nothing, Tail::Flushed, Tail::InOrder, Tail::InOrder][usize::from(shape & 3)];
     let known = file.len() as u64;
@@ -47,6 +47,7 @@ pub fn read(bytes: &[u8]) -> Result<(), LogError> {
         bytes: known,
         capacity: file.len() as u64,
         last_epoch: u64::MAX,
+        end_lsn: 0,
         blocks: Some((epoch, epoch)),
         tail,
         last_lsn: 9,
@@ -57,7 +58,9 @@ pub fn read(bytes: &[u8]) -> Result<(), LogError> {
     let mut written = disk.create(&segment.name(), file.len() as u64).map_err(io("create"))?;
     written.write_at(0, &file).map_err(io("write"))?;
     written.sync().map_err(io("synchronise"))?;
-    manifest.write(Contents { tables: schemas(), segments: vec![segment.clone()], epoch: 5, ..Contents::default() })?;
+    schemas().iter().try_for_each(|schema| manifest.add_table(schema))?;
+    let contents = Contents { segments: vec![segment.clone()], epoch: 5, ..manifest.contents.clone() };
+    manifest.write(&disk, contents)?;
     let found = inspect::inspect(&disk)?;
     inspect::writes(&disk, &found, number, |_, shown| {
         assert!(!shown.to_string().is_empty());

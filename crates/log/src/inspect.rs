@@ -61,7 +61,7 @@ pub struct Inspection {
 
 fn contents(disk: &dyn Disk) -> Result<Contents, LogError> {
     match Manifest::open(disk)? {
-        Some((_, contents)) => Ok(contents),
+        Some(found) => Ok(found.contents),
         None => Err(LogError::NoLog { place: disk.place("") }),
     }
 }
@@ -74,7 +74,7 @@ pub fn inspect(disk: &dyn Disk) -> Result<Inspection, LogError> {
     let contents = contents(disk)?;
     let durable_lsn = recovery::durable_lsn(disk, &contents)?;
     let Contents { epoch, tables, segments, .. } = contents;
-    Ok(Inspection { epoch, tables, files: segments.iter().map(LogFile::of).collect(), durable_lsn })
+    Ok(Inspection { epoch, tables: tables.to_vec(), files: segments.iter().map(LogFile::of).collect(), durable_lsn })
 }
 
 /// Reads all that is durable, with so many threads, as [`crate::Log::open`] does, and checks besides that the writes of each row can have happened in

@@ -21,8 +21,8 @@ use crate::commit::{CommitProtocol, Release};
 use crate::disk::{Disk, DiskFile};
 use crate::error::LogError;
 use crate::fault::Fault;
-use crate::format::{self, BLOCK_HEADER};
-use crate::manifest::{self, Contents, Manifest, Segment, Tail};
+use crate::format::{self, BLOCK_HEADER, FILE_HEADER};
+use crate::manifest::{self, Manifest, Segment, Tail};
 use crate::recovery::{self, Recovered};
 use crate::schema::Schema;
 
@@ -31,13 +31,20 @@ use crate::schema::Schema;
 pub struct LogConfig {
     /// The most workers.
     pub workers: usize,
-    /// Bytes of a file, for which there is room from the start. A block that is larger has a file of its own.
+    /// The most bytes of a file, for which there is room from the start. A worker's first file has [`FIRST_SEGMENT_BYTES`], if that is less, and each has
+    /// twice as many as the one before. A file that is full, or over when the log is closed, is cut off behind what it holds. A block that is
+    /// larger has a file of its own.
     pub segment_bytes: u64,
     /// A worker that has more bytes than these to be flushed writes them itself: while they are in its cache, and so that who flushes has little
     /// to write, and memory does not grow where the disk is slow.
     pub buffer_bytes: usize,
+    /// The most bytes of keys and rows that one transaction may write, in memory: another is refused before anything of it is done. No larger than
+    /// [`TRANSACTION_BYTES_MAX`], which it is unless another is asked for: a block of the log has 32 bits for its length.
+    pub transaction_bytes: usize,
     /// A checkpoint is taken when so many bytes were written since the last, or as many as that one had, if it had more.
     pub checkpoint_bytes: u64,
+    /// Small files are put together when there are more of them ([`Log::merge`]).
+    pub small_files: usize,
     /// Threads that read files when a log is opened, and write those of a checkpoint.
     pub threads: usize,
     /// When commits are durable, and others see them.
@@ -52,6 +59,20 @@ pub struct LogConfig {
     pub fault: Option<Fault>,
 }
 
+/// Bytes of a worker's first file: most threads of an application write little.
+pub const FIRST_SEGMENT_BYTES: u64 = 16 << 10;
+
+/// See [`LogConfig::transaction_bytes`]: 256 MiB.
+pub const TRANSACTION_BYTES_MAX: usize = 256 << 20;
+
+/// A buffer is not let grow larger, whatever is asked for: what a transaction adds to it is one block with what was there.
+const BUFFER_BYTES_MAX: usize = 1 << 30;
+
+const _: () = assert!(
+    BUFFER_BYTES_MAX + TRANSACTION_BYTES_MAX / 8 * format::WORD_BYTES_MAX < u32::MAX as usize - format::BLOCK_HEADER,
+    "a block has room for the largest transaction"
+);
+
 impl Default for LogConfig {
     fn default() -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -59,7 +80,9 @@ impl Default for LogConfig {
             workers: 1024,
             segment_bytes: 64 << 20,
             buffer_bytes: 256 << 10,
+            transaction_bytes: TRANSACTION_BYTES_MAX,
             checkpoint_bytes: 256 << 20,
+            small_files: 64,
             threads,
             commit: CommitProtocol::Epoch,
             direct: false,
@@ -106,6 +129,16 @@ pub(crate) struct Open {
 }
 
 impl Open {
+    /// Nothing more is written to it. Once the manifest says so it may be trimmed.
+    pub(crate) fn end(&mut self) {
+        self.segment.capacity = self.segment.bytes;
+    }
+
+    /// Cuts it off behind what it holds. It may stay as long as it is: if that can't be done, or a crash undoes it.
+    fn trim(&mut self) {
+        let _ = self.file.truncate(self.segment.bytes);
+    }
+
     /// Whether so many bytes more fit.
     pub(crate) fn has_room(&self, bytes: u64) -> bool {
         self.segment.bytes + bytes <= self.segment.capacity
@@ -118,6 +151,8 @@ struct Output {
     open: Option<Open>,
     /// Files that are full.
     full: Vec<Open>,
+    /// Files that were begun.
+    begun: u32,
     /// Whether there is anything that the manifest does not know of.
     is_dirty: bool,
     /// Whether anything was written since the last synchronisation; and how many of these there were that had anything to do.
@@ -145,8 +180,8 @@ pub struct Log {
     pub(crate) checkpoint: Mutex<()>,
     /// The number of the next file.
     next_file: AtomicU64,
-    /// All tables, as the header of a file has them.
-    schemas: Mutex<Vec<u8>>,
+    /// How many tables there are, and their checksum, as the header of a file has them.
+    known_tables: Mutex<(usize, u64)>,
     /// By the engine's numbers of tables: the log's number, and the schema.
     tables: RwLock<Vec<Bound>>,
     /// How often a table was put there.
@@ -190,34 +225,22 @@ impl Log {
         progress: &(dyn Fn(u64) + Sync),
     ) -> Result<(Arc<Self>, Recovered), LogError> {
         let (manifest, found) = match Manifest::open(&*disk)? {
-            None => {
-                // What somebody has left who did not get to the end.
-                if disk.names().map_err(LogError::io("list", disk.place("")))?.iter().any(|name| name == manifest::NAME)
-                {
-                    disk.remove(manifest::NAME).map_err(LogError::io("remove", disk.place(manifest::NAME)))?;
-                }
-                (Manifest::create(&*disk)?, None)
-            }
-            Some((generation, contents)) => {
+            None => (Manifest::create(&*disk)?, None),
+            Some(found) => {
                 let began = Instant::now();
+                let before = found.contents.clone();
                 let traces = config.checks_order;
-                let mut all = recovery::read_all(&*disk, &contents, config.threads, traces, config.fault, progress)?;
-                all.check(&contents)?;
-                let mut manifest = Manifest::reopen(&*disk, generation, contents.clone())?;
-                // What was not durable now is not to be so ever.
-                let limit = |segment: &Segment| Segment {
-                    last_epoch: match config.fault {
-                        Some(Fault::ForgetLimit) => u64::MAX,
-                        _ => segment.last_epoch.min(contents.epoch),
-                    },
-                    ..segment.clone()
-                };
-                let segments = contents.segments.iter().map(limit).collect();
-                let has_tails = contents.segments.iter().any(|segment| segment.tail != Tail::Nothing);
-                if !has_tails {
-                    manifest.write(Contents { epoch: all.last.epoch, segments, ..contents.clone() })?;
-                }
-                (manifest, Some((all, contents, has_tails, began)))
+                let mut all = recovery::read_all(&*disk, &before, config.threads, traces, config.fault, progress)?;
+                all.check(&before)?;
+                // Nothing of it was known to the manifest, and perhaps not to the disk.
+                let skips = config.fault == Some(Fault::SkipTails);
+                let has_tail = |segment: &Segment| segment.tail != Tail::Nothing && !skips;
+                recovery::sync(&*disk, before.segments.iter().filter(|segment| has_tail(segment)))?;
+                let mut manifest = Manifest::reopen(&*disk, found)?;
+                // What was not durable now is not to be so ever, and what was is so without being looked for.
+                manifest.write(&*disk, all.settled(&before))?;
+                recovery::trim(&*disk, &all.longer);
+                (manifest, Some((all, before, began)))
             }
         };
         let used = disk.names().map_err(LogError::io("list", disk.place("")))?;
@@ -229,12 +252,15 @@ impl Log {
                 disk.remove(&name).map_err(LogError::io("remove", disk.place(&name)))?;
             }
         }
+        if used.iter().any(|name| name == manifest::NEXT) {
+            disk.remove(manifest::NEXT).map_err(LogError::io("remove", disk.place(manifest::NEXT)))?;
+        }
         let numbers = used.iter().filter_map(number);
         let log = Log {
             next_file: AtomicU64::new(numbers.max().map_or(0, |last| last + 1)),
             writers: (0..config.workers).map(|_| CachePadded::default()).collect(),
             durable: AtomicU64::new(manifest.contents.epoch),
-            schemas: Mutex::new(format::schemas_as_bytes(&manifest.contents.tables)),
+            known_tables: Mutex::new(manifest.contents.tables.count()),
             manifest: Mutex::new(manifest),
             checkpoint: Mutex::new(()),
             tables: RwLock::default(),
@@ -252,15 +278,8 @@ impl Log {
             disk,
             config,
         };
-        let mut recovered = Recovered::default();
-        if let Some((all, contents, has_tails, began)) = found {
-            if has_tails {
-                log.replace_all(&all, all.last.epoch)?;
-            }
-            recovered = all.into_rows(&contents, began);
-        }
-        // Relaxed, both: nobody else is there.
-        log.durable.store(log.manifest.lock().contents.epoch, Ordering::Relaxed);
+        let recovered = found.map(|(all, before, began)| all.into_rows(&before, began)).unwrap_or_default();
+        // Relaxed: nobody else is there.
         log.lsn.fetch_max(log.manifest.lock().contents.lsn, Ordering::Relaxed);
         Ok((Arc::new(log), recovered))
     }
@@ -276,11 +295,11 @@ impl Log {
         self.durable.load(Ordering::Acquire)
     }
 
-    /// Says that the engine's table of number `engine` is the one of this schema, which is noted for good if it is new.
+    /// Notes a table for good, if it is new; its number.
     ///
     /// # Errors
-    /// There is a table of this name and another schema; or the disk fails.
-    pub fn bind(&self, engine: u32, schema: &Schema) -> Result<u32, LogError> {
+    /// There is a table of this name and another schema, or the disk has no room for one more: then the log goes on without it. Or the disk fails.
+    pub fn add_table(&self, schema: &Schema) -> Result<u32, LogError> {
         self.check()?;
         let mut manifest = self.manifest.lock();
         let known = manifest.contents.tables.iter().position(|table| table.name == schema.name);
@@ -291,14 +310,22 @@ impl Log {
                 return Err(LogError::SchemaChanged { table: schema.name.clone(), was, now: schema.to_string() });
             }
             None => {
-                let mut contents = manifest.contents.clone();
-                contents.tables.push(schema.clone());
-                manifest.write(contents).map_err(|error| self.stop(error))?;
-                *self.schemas.lock() = format::schemas_as_bytes(&manifest.contents.tables);
+                let files = manifest.contents.segments.len();
+                manifest.make_room(&*self.disk, Some(schema), files)?;
+                manifest.add_table(schema).map_err(|error| self.stop(error))?;
+                *self.known_tables.lock() = manifest.contents.tables.count();
                 manifest.contents.tables.len() - 1
             }
         };
-        let number = u32::try_from(number).expect("fewer than 2^32 tables");
+        Ok(u32::try_from(number).expect("fewer than 2^32 tables"))
+    }
+
+    /// Says that the engine's table of number `engine` is the one of this schema, which is noted for good if it is new.
+    ///
+    /// # Errors
+    /// As of [`Log::add_table`].
+    pub fn bind(&self, engine: u32, schema: &Schema) -> Result<u32, LogError> {
+        let number = self.add_table(schema)?;
         let mut tables = self.tables.write();
         let length = tables.len().max(engine as usize + 1);
         tables.resize(length, None);
@@ -327,7 +354,7 @@ impl Log {
         let mut buffer = writer.buffer.lock();
         put(buffer.open(epoch));
         buffer.last_lsn = buffer.last_lsn.max(lsn);
-        let is_full = buffer.bytes.len() > self.config.buffer_bytes;
+        let is_full = buffer.bytes.len() > self.config.buffer_bytes.min(BUFFER_BYTES_MAX);
         drop(buffer);
         if is_full {
             let written = self.write(writer, &mut writer.output.lock());
@@ -365,14 +392,13 @@ impl Log {
     fn try_flush(&self, epoch: u64) -> Result<(), LogError> {
         let mut manifest = self.manifest.lock();
         let mut contents = manifest.contents.clone();
+        let mut full = Vec::new();
         let mut note = |output: &mut Output| {
-            for open in output.full.iter_mut().chain(&mut output.open) {
-                match contents.segments.iter_mut().find(|segment| segment.number == open.segment.number) {
-                    Some(segment) => *segment = open.segment.clone(),
-                    None => contents.segments.push(open.segment.clone()),
-                }
+            output.full.iter_mut().for_each(Open::end);
+            for open in output.full.iter().chain(&output.open) {
+                contents.put(&open.segment);
             }
-            output.full.clear();
+            full.append(&mut output.full);
         };
         // What is to be synchronised together, and is nobody else's until it is.
         let (mut dirty, mut has_written) = (Vec::new(), false);
@@ -408,8 +434,9 @@ impl Log {
         let has_later = self.last_written.load(Ordering::Relaxed) > contents.epoch;
         if has_written || has_later && epoch > contents.epoch {
             contents.epoch = contents.epoch.max(epoch);
-            manifest.write(contents)?;
+            manifest.write(&*self.disk, contents)?;
         }
+        full.iter_mut().for_each(Open::trim);
         // Release: pairs with the Acquire of `durable`.
         self.durable.fetch_max(epoch, Ordering::Release);
         drop(manifest);
@@ -464,12 +491,10 @@ impl Log {
             self.disk.sync_names().map_err(LogError::io("synchronise the directory of", self.disk.place("")))?;
         }
         let mut contents = manifest.contents.clone();
-        for open in output.full.iter().chain(&output.open) {
-            if contents.segments.iter().all(|segment| segment.number != open.segment.number) {
-                contents.segments.push(open.segment.clone());
-            }
+        for open in output.full.iter().chain(&output.open).filter(|open| !open.is_known) {
+            contents.put(&open.segment);
         }
-        manifest.write(contents)?;
+        manifest.write(&*self.disk, contents)?;
         output.full.iter_mut().chain(&mut output.open).for_each(|open| open.is_known = true);
         Ok(())
     }
@@ -502,7 +527,9 @@ impl Log {
             let block = &mut bytes[start..end];
             let length = block.len() as u64;
             if output.open.as_ref().is_none_or(|open| !open.has_room(length)) {
-                let new = self.begin_file(length, self.tail())?;
+                let room = FIRST_SEGMENT_BYTES.saturating_mul(1 << output.begun.min(32)).min(self.config.segment_bytes);
+                let new = self.begin_file(room.max(FILE_HEADER as u64 + length), self.tail())?;
+                output.begun += 1;
                 output.full.extend(output.open.replace(new));
             }
             let open = output.open.as_mut().expect("there is one now");
@@ -532,19 +559,19 @@ impl Log {
         }
     }
 
-    /// A new file, with room for a block of this many bytes at least.
-    pub(crate) fn begin_file(&self, block: u64, tail: Tail) -> Result<Open, LogError> {
+    /// A new file, with room for so many bytes.
+    pub(crate) fn begin_file(&self, capacity: u64, tail: Tail) -> Result<Open, LogError> {
         // Relaxed: a number that nobody else has.
         let number = self.next_file.fetch_add(1, Ordering::Relaxed);
         // From the keys that the system gives every process anew.
         let salt = RandomState::new().hash_one(number);
-        let header = format::file_header(salt, &self.schemas.lock());
-        let bytes = header.len() as u64;
-        let capacity = self.config.segment_bytes.max(bytes + block);
-        let segment = Segment { number, salt, bytes, capacity, last_epoch: u64::MAX, blocks: None, tail, last_lsn: 0 };
+        let header = format::file_header(salt, *self.known_tables.lock());
+        let segment = Segment { number, salt, bytes: header.len() as u64, capacity, tail, ..Segment::EMPTY };
         let place = self.disk.place(&segment.name());
         let mut file = self.disk.create(&segment.name(), capacity).map_err(LogError::io("create", &place))?;
-        file.write_at(0, &header).map_err(LogError::io("write", &place))?;
+        let written = file.write_at(0, &header).map_err(LogError::io("write", &place));
+        // A file without a header is of use to nobody.
+        written.inspect_err(|_| _ = self.disk.remove(&segment.name()))?;
         // Release: pairs with the exchange of `try_flush`.
         self.has_new_names.store(true, Ordering::Release);
         Ok(Open { file, segment, is_known: false })
@@ -617,13 +644,41 @@ impl Log {
                 // Somebody is in a transaction for long.
                 std::thread::sleep(Duration::from_micros(100));
             }
+            if is_closed && self.check().is_ok() {
+                let _ = self.finish().map_err(|error| self.stop(error));
+            }
             if is_closed || self.check().is_err() {
                 return;
             }
         }
     }
 
-    /// Ends [`Log::serve`], after a last flush. Nobody may commit any more.
+    /// After the last flush: files are as long as what they hold, and the next who opens them has nothing to look for behind it.
+    fn finish(&self) -> Result<(), LogError> {
+        let mut manifest = self.manifest.lock();
+        let (mut contents, mut over) = (manifest.contents.clone(), Vec::new());
+        for writer in &self.writers {
+            let output = &mut *writer.output.lock();
+            if output.is_dirty || !writer.buffer.lock().bytes.is_empty() {
+                // Somebody has committed since.
+                return Ok(());
+            }
+            over.extend(output.full.drain(..).chain(output.open.take()));
+        }
+        for open in &mut over {
+            open.end();
+            contents.put(&open.segment);
+        }
+        // What is of a later epoch counts for what it is behind.
+        if contents.segments.iter().all(|segment| segment.newest() <= contents.epoch) {
+            contents.segments.iter_mut().for_each(|segment| segment.tail = Tail::Nothing);
+        }
+        manifest.write(&*self.disk, contents)?;
+        over.iter_mut().for_each(Open::trim);
+        Ok(())
+    }
+
+    /// Ends [`Log::serve`], after a last flush; files are trimmed then. Nobody may commit any more.
     pub fn close(&self) {
         // Release: pairs with the Acquire of `is_closed`.
         self.closed.store(true, Ordering::Release);

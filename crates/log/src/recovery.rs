@@ -2,7 +2,9 @@
 //!
 //! Every block counts that the manifest says is durable, of an epoch that is; it has to be there. Behind these a worker that flushes by itself
 //! may have left more ([`crate::commit`]): blocks up to the first that is not whole. There its last flush was interrupted, unless a block
-//! of a flush follows that must have come after the next; then it is damage. With LSNs they count as far as none is missing.
+//! of a flush follows that must have come after the next; then it is damage. With LSNs they count as far as none is missing. When the log is opened the manifest is told
+//! what was found, and so nothing of that is decided a second time, when there may be more: all that takes is a write of the manifest, for which there is room also
+//! on a full disk.
 //!
 //! Of the writes of a row the one with the largest
 //! stamp is the last ([`contend_engine::journal`]), so that files can be read in any order, and at once.
@@ -18,8 +20,8 @@ use crate::commit::FIRST_LSN;
 use crate::disk::Disk;
 use crate::error::LogError;
 use crate::fault::Fault;
-use crate::format::{self, Block, Change, Write};
-use crate::manifest::{Contents, Segment, Tail};
+use crate::format::{self, Block, Change, FILE_HEADER, Write};
+use crate::manifest::{Contents, Segment, Tables, Tail};
 use crate::rows::{PARTS, Reader, Rows};
 use crate::schema::Schema;
 
@@ -102,6 +104,10 @@ pub(crate) struct All {
     report: Report,
     /// Of what was seen, durable or not.
     pub(crate) last: Last,
+    /// The files, as they count from now on.
+    segments: Vec<Segment>,
+    /// Those that are longer than what counts of them.
+    pub(crate) longer: Vec<Segment>,
 }
 
 impl All {
@@ -125,10 +131,16 @@ impl All {
         Ok(())
     }
 
+    /// What the manifest has to say so that the files of this one hold what was found, and that only, whatever comes later.
+    pub(crate) fn settled(&self, contents: &Contents) -> Contents {
+        let Last { epoch, lsn } = self.last;
+        Contents { epoch, lsn: lsn + 1, segments: self.segments.clone(), ..contents.clone() }
+    }
+
     /// The rows that there are.
     pub(crate) fn into_rows(self, contents: &Contents, began: Instant) -> Recovered {
         let All { tables, mut report, .. } = self;
-        let tables = (0..).zip(&contents.tables).zip(tables).map(|((number, schema), parts)| RecoveredTable {
+        let tables = (0..).zip(contents.tables.iter()).zip(tables).map(|((number, schema), parts)| RecoveredTable {
             schema: schema.clone(),
             number,
             parts,
@@ -153,26 +165,30 @@ pub(crate) fn read_all(
     let parts = || (0..PARTS).map(|_| Mutex::new(Rows::default())).collect::<Vec<_>>();
     let tables: Vec<_> = contents.tables.iter().map(|_| parts()).collect();
     let durable_lsn = durable_lsn(disk, contents)?;
-    let report = Mutex::new((Report::default(), Last { epoch: contents.epoch, lsn: contents.lsn }));
+    let last = Last { epoch: contents.epoch, lsn: contents.lsn.saturating_sub(1) };
+    let report = Mutex::new((Report::default(), last, contents.segments.clone(), Vec::new()));
     let (next, read) = (AtomicUsize::new(0), AtomicUsize::new(1));
     let read_files = || -> Result<(), LogError> {
         let mut reader = Reader::new(&contents.tables, &tables, traces);
         // Relaxed: each number once.
-        while let Some(segment) = contents.segments.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let (found, last_here) = read_segment(disk, contents, segment, durable_lsn, fault, |epoch, mut write| {
-                if fault == Some(Fault::ForgetDeletions) && write.change == Change::Delete {
-                    return;
-                }
-                if fault == Some(Fault::ForgetAdditions) && matches!(write.change, Change::Add(_)) {
-                    return;
-                }
-                if fault == Some(Fault::ReplayInFileOrder) {
-                    // Relaxed: each number once.
-                    write.stamp = Stamp(read.fetch_add(1, Ordering::Relaxed) as u64);
-                }
-                reader.add(epoch, &write);
-            })?;
-            let (all, last) = &mut *report.lock();
+        while let Some((number, segment)) =
+            Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|number| Some((number, contents.segments.get(number)?)))
+        {
+            let Read { report: found, last: last_here, segment, is_longer } =
+                read_segment(disk, contents, segment, durable_lsn, fault, |epoch, mut write| {
+                    if fault == Some(Fault::ForgetDeletions) && write.change == Change::Delete {
+                        return;
+                    }
+                    if fault == Some(Fault::ForgetAdditions) && matches!(write.change, Change::Add(_)) {
+                        return;
+                    }
+                    if fault == Some(Fault::ReplayInFileOrder) {
+                        // Relaxed: each number once.
+                        write.stamp = Stamp(read.fetch_add(1, Ordering::Relaxed) as u64);
+                    }
+                    reader.add(epoch, &write);
+                })?;
+            let (all, last, segments, longer) = &mut *report.lock();
             progress(found.bytes);
             all.files += 1;
             all.bytes += found.bytes;
@@ -180,6 +196,8 @@ pub(crate) fn read_all(
             all.records += found.records;
             all.discarded += found.discarded;
             *last = last.max(last_here);
+            longer.extend(is_longer.then(|| segment.clone()));
+            segments[number] = segment;
         }
         reader.finish();
         Ok(())
@@ -190,13 +208,36 @@ pub(crate) fn read_all(
         let outcomes = others.into_iter().map(|other| other.join().expect("reading does not panic"));
         outcomes.fold(own, |first, other| first.and(other))
     })?;
-    let (report, last) = report.into_inner();
+    let (report, last, segments, longer) = report.into_inner();
     let tables = tables.into_iter().map(|parts| parts.into_iter().map(Mutex::into_inner).collect()).collect();
-    Ok(All { tables, report, last })
+    Ok(All { tables, report, last, segments, longer })
 }
 
-/// The bytes of a file that may have blocks, and how long the header is before them.
-fn read_file(disk: &dyn Disk, tables: &[Schema], segment: &Segment) -> Result<(Vec<u8>, usize), LogError> {
+/// Has all stay that these files have.
+pub(crate) fn sync<'s>(disk: &dyn Disk, segments: impl Iterator<Item = &'s Segment>) -> Result<(), LogError> {
+    let segments: Vec<_> = segments.collect();
+    // No more at once than a process may have open.
+    for segments in segments.chunks(64) {
+        let open = |segment: &&Segment| {
+            disk.open(&segment.name(), true).map_err(LogError::io("open", disk.place(&segment.name())))
+        };
+        let mut files = segments.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+        let mut files: Vec<_> = files.iter_mut().map(|file| &mut **file as _).collect();
+        let failed = |(file, error): (usize, _)| LogError::io("synchronise", disk.place(&segments[file].name()))(error);
+        disk.sync(&mut files).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// Cuts these files off behind what the manifest says that they hold. They may stay as long as they are.
+pub(crate) fn trim(disk: &dyn Disk, segments: &[Segment]) {
+    for segment in segments {
+        let _ = disk.open(&segment.name(), true).and_then(|mut file| file.truncate(segment.bytes));
+    }
+}
+
+/// The bytes of a file that may have blocks, behind its header; and how long it is.
+fn read_file(disk: &dyn Disk, tables: &Tables, segment: &Segment) -> Result<(Vec<u8>, u64), LogError> {
     let place = disk.place(&segment.name());
     let file = disk.open(&segment.name(), false).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => LogError::Missing { place: place.clone() },
@@ -213,19 +254,29 @@ fn read_file(disk: &dyn Disk, tables: &[Schema], segment: &Segment) -> Result<(V
     let mut bytes = vec![0; wanted as usize];
     file.read_at(0, &mut bytes).map_err(LogError::io("read", &place))?;
     let header = format::read_file_header(&bytes, segment.salt, tables);
-    let header = header.map_err(|why| LogError::Damaged { place, offset: 0, why: why.to_owned() })?;
-    Ok((bytes, header))
+    header.map_err(|why| LogError::Damaged { place, offset: 0, why: why.to_owned() })?;
+    Ok((bytes, length))
 }
 
-/// Visits the blocks of a file that were written and synchronised, as far as can be known; how many bytes they have.
+/// What a file has.
+struct Extent {
+    /// Up to the end of the last block that was written and synchronised, as far as can be known.
+    bytes: u64,
+    /// The epochs of its first block and of its last.
+    blocks: Option<(u64, u64)>,
+    /// How long it is.
+    length: u64,
+}
+
+/// Visits the blocks of a file that were written and synchronised, as far as can be known.
 fn for_each_block(
     disk: &dyn Disk,
-    tables: &[Schema],
+    tables: &Tables,
     segment: &Segment,
     mut visit: impl FnMut(Block<'_>) -> Result<(), &'static str>,
-) -> Result<u64, LogError> {
-    let (bytes, header) = read_file(disk, tables, segment)?;
-    let (mut rest, mut flush) = (&bytes[header..], 0);
+) -> Result<Extent, LogError> {
+    let (bytes, length) = read_file(disk, tables, segment)?;
+    let (mut rest, mut flush, mut blocks) = (&bytes[FILE_HEADER..], 0, None);
     while !rest.is_empty() {
         let offset = bytes.len() - rest.len();
         let damaged = |why: &str| LogError::Damaged {
@@ -237,16 +288,17 @@ fn for_each_block(
             Ok((block, behind)) => {
                 visit(block).map_err(damaged)?;
                 (rest, flush) = (behind, block.flush);
+                blocks = Some((blocks.map_or(block.epoch, |(first, _)| first), block.epoch));
             }
             Err(why) if (offset as u64) < segment.bytes => return Err(damaged(why)),
             // The flush after the last whole block's was interrupted, or that one was; no other had begun.
             Err(why) => match format::latest_flush(rest, segment.salt) {
                 Some(later) if later > flush + 1 => return Err(damaged(why)),
-                _ => return Ok(offset as u64),
+                _ => return Ok(Extent { bytes: offset as u64, blocks, length }),
             },
         }
     }
-    Ok(bytes.len() as u64)
+    Ok(Extent { bytes: bytes.len() as u64, blocks, length })
 }
 
 /// All transactions below this LSN are in the files of a manifest, or were durable before.
@@ -270,7 +322,18 @@ pub(crate) fn durable_lsn(disk: &dyn Disk, contents: &Contents) -> Result<u64, L
     Ok(end)
 }
 
-/// Reads what is durable of a file, and all below this LSN; returns what it found, and the largest numbers.
+/// What was read of a file.
+pub(crate) struct Read {
+    report: Report,
+    /// The largest numbers.
+    last: Last,
+    /// As it counts from now on: what was found, and nothing that may be behind it.
+    segment: Segment,
+    /// Whether it is longer than that.
+    is_longer: bool,
+}
+
+/// Reads what is durable of a file, and all below this LSN.
 pub(crate) fn read_segment(
     disk: &dyn Disk,
     contents: &Contents,
@@ -278,12 +341,12 @@ pub(crate) fn read_segment(
     durable_lsn: u64,
     fault: Option<Fault>,
     mut visit: impl FnMut(u64, Write<'_>),
-) -> Result<(Report, Last), LogError> {
+) -> Result<Read, LogError> {
     let (mut report, mut last) = (Report::default(), Last::default());
-    let bytes = for_each_block(disk, &contents.tables, segment, |block| {
+    let extent = for_each_block(disk, &contents.tables, segment, |block| {
         let is_durable = block.epoch <= contents.epoch.min(segment.last_epoch);
         let counts = |lsn| match segment.tail {
-            Tail::Nothing => is_durable,
+            Tail::Nothing => is_durable || lsn < segment.end_lsn,
             Tail::Flushed => true,
             Tail::InOrder => is_durable || lsn < durable_lsn || fault == Some(Fault::IgnoreGaps),
         };
@@ -298,6 +361,19 @@ pub(crate) fn read_segment(
             visit(block.epoch, write);
         })
     })?;
+    let Extent { bytes, blocks, length } = extent;
     report.bytes = bytes;
-    Ok((report, last))
+    let settled = match segment.tail {
+        Tail::Nothing => segment.clone(),
+        Tail::Flushed => Segment { blocks, ..segment.clone() },
+        Tail::InOrder if fault == Some(Fault::ForgetGap) => Segment { blocks, end_lsn: u64::MAX, ..segment.clone() },
+        Tail::InOrder => Segment { blocks, end_lsn: durable_lsn, ..segment.clone() },
+    };
+    let last_epoch = match (segment.tail, fault) {
+        (Tail::Flushed, _) | (_, Some(Fault::ForgetLimit)) => u64::MAX,
+        _ => segment.last_epoch.min(contents.epoch),
+    };
+    let last_lsn = settled.last_lsn.max(last.lsn);
+    let segment = Segment { bytes, capacity: bytes, last_epoch, tail: Tail::Nothing, last_lsn, ..settled };
+    Ok(Read { report, last, segment, is_longer: length > bytes })
 }

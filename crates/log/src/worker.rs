@@ -10,7 +10,7 @@ use contend_machine::Machine;
 use crate::commit::{CommitProtocol, Commits, Committer, LOADED_LSN};
 use crate::fault::Fault;
 use crate::format::{self, Change, Write};
-use crate::log::{Bound, Log};
+use crate::log::{Bound, Log, TRANSACTION_BYTES_MAX};
 use crate::manifest::Tail;
 use crate::schema::Schema;
 
@@ -96,6 +96,10 @@ impl<M: Machine> WorkerLog<M> {
 }
 
 impl<M: Machine> Journal<M> for WorkerLog<M> {
+    fn words_max(&self) -> usize {
+        self.log.config.transaction_bytes.min(TRANSACTION_BYTES_MAX) / 8
+    }
+
     fn committing(&mut self) -> Hold {
         if self.flushes_itself() { self.committer.committing() } else { Hold::NONE }
     }

@@ -14,7 +14,7 @@ use contend_engine::{
 };
 use contend_log::fault::Fault;
 use contend_log::faulty::{FaultyDisk, Plan};
-use contend_log::{CommitProtocol, Disk, Log, LogConfig, LogError, LogJournals, Recovered, Release, Schema};
+use contend_log::{CommitProtocol, Disk, Log, LogConfig, LogError, LogJournals, Recovered, Release, Schema, Settled};
 use contend_machine::Native;
 use contend_protocols::{ProtocolVisitor, all_protocols, with_protocol};
 use rand::rngs::SmallRng;
@@ -143,6 +143,7 @@ fn config(commit: CommitProtocol, fault: Option<Fault>) -> LogConfig {
         segment_bytes: 700,
         buffer_bytes: 300,
         checkpoint_bytes: 0,
+        small_files: 3,
         threads: 1,
         commit,
         checks_order: true,
@@ -291,6 +292,15 @@ impl World {
         self.log.checkpoint_by_hand().map(|_| ())
     }
 
+    /// Ends as a process does that closes its database.
+    fn close(&mut self) {
+        self.advance();
+        let epochs = self.engine.epochs();
+        self.log.close();
+        let settled = || Settled { epoch: epochs.oldest() - 1, current: epochs.current() };
+        self.log.serve(std::time::Duration::ZERO, settled);
+    }
+
     fn flush(&self) -> Result<(), LogError> {
         self.log.flush(self.engine.epochs().oldest() - 1)
     }
@@ -421,16 +431,28 @@ fn crash_and_recover(
             if random.random_bool(0.05) && world.checkpoint(random).is_err() {
                 break;
             }
+            if random.random_bool(0.1) && world.log.merge().is_err() {
+                break;
+            }
         }
-        if random.random_bool(0.3) {
-            world.advance();
-            let _ = world.flush();
+        match random.random_range(0..10) {
+            0..3 => {
+                world.advance();
+                let _ = world.flush();
+            }
+            3..5 => world.close(),
+            _ => {}
         }
         world.acknowledge();
         before = Some((std::mem::take(&mut world.found.1), std::mem::take(&mut world.commits)));
         drop(world);
         let next = if random.random_bool(0.3) { Plan::default() } else { plan(random) };
-        disk = disk.after_crash(next);
+        if random.random_bool(0.3) {
+            // Only the process has crashed, and the next finds what it has written; the machine may crash later.
+            disk.fail(next);
+        } else {
+            disk = disk.after_crash(next);
+        }
     }
     acknowledged
 }
@@ -542,8 +564,9 @@ fn every_mutant_is_found() {
     hide_panics_of_mutants();
     for &fault in Fault::ALL {
         let protocol = match fault {
-            Fault::AcknowledgeOwn | Fault::IgnoreGaps => workers(Release::Early, 4),
+            Fault::AcknowledgeOwn | Fault::IgnoreGaps | Fault::ForgetGap => workers(Release::Early, 4),
             Fault::IgnoreHolds => workers(Release::Conservative, 4),
+            Fault::SkipTails => workers(Release::Conservative, 1),
             _ => EPOCH,
         };
         let search = move || {
@@ -648,7 +671,7 @@ fn unlinking_in_the_epoch_of_the_stamp_is_found() {
 fn log_of_some_epochs(disk: &FaultyDisk, commit: CommitProtocol) -> State {
     let random = &mut SmallRng::seed_from_u64(1);
     let mut world = World::open(disk, silo(), EngineOptions::default(), (commit, None)).expect("a disk that works");
-    for _ in 0..30 {
+    for _ in 0..60 {
         world.transact(random);
         world.advance();
         if commit == EPOCH {

@@ -14,8 +14,8 @@ use crate::{Status, UserError, show};
 const STEP: u64 = 1 << 20;
 
 pub(crate) fn recover(args: &RecoverArgs) -> Result<Status, UserError> {
-    let directory = Arc::new(Directory::existing(&args.dir)?);
-    let bytes = inspect::inspect(&*directory)?.files.iter().map(|file| file.bytes).sum::<u64>();
+    let directory = Directory::read_only(&args.dir)?;
+    let bytes = inspect::inspect(&directory)?.files.iter().map(|file| file.bytes).sum::<u64>();
     let bars = Bars::default();
     let observer: &(dyn contend_lab::Observer + Sync) = &bars;
     observer.begin("reading the log", bytes.div_ceil(STEP));
@@ -26,11 +26,14 @@ pub(crate) fn recover(args: &RecoverArgs) -> Result<Status, UserError> {
         observer.advance((before + more) / STEP - before / STEP);
     };
     if args.check {
-        let recovered = inspect::recover(&*directory, LogConfig::default().threads, &progress)?;
+        let recovered = inspect::recover(&directory, LogConfig::default().threads, &progress)?;
         observer.end();
         show::print(&format!("{}\nnothing was changed\n", recovered.report))?;
         return Ok(Status::Good);
     }
+    // There is a log, so that none is begun here.
+    drop(directory);
+    let directory = Arc::new(Directory::open(&args.dir)?);
     let (log, recovered) = Log::open_with(directory, LogConfig { workers: 1, ..LogConfig::default() }, &progress)?;
     observer.end();
     show::print(&format!("{}\n", recovered.report))?;
@@ -47,7 +50,7 @@ pub(crate) fn recover(args: &RecoverArgs) -> Result<Status, UserError> {
 
 pub(crate) fn log(args: &LogArgs) -> Result<Status, UserError> {
     let LogCommand::Dump(DumpArgs { dir, limit }) = &args.log;
-    let directory = Directory::existing(dir)?;
+    let directory = Directory::read_only(dir)?;
     let found = inspect::inspect(&directory)?;
     let mut out = BufWriter::new(io::stdout().lock());
     let outcome = (|| -> Result<(), DumpError> {
