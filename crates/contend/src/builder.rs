@@ -128,8 +128,9 @@ impl<P: Protocol<Native>> Builder<P> {
     /// [`Database::create_table`].
     ///
     /// # Errors
-    /// [`Durability::Conservative`] does not go with the protocol; another process has the directory; the disk fails; or what was acknowledged is not there any more, or not as it was.
+    /// It can't be made for [`Config::threads_max`] threads; [`Durability::Conservative`] does not go with the protocol; another process has the directory; the disk fails; or what was acknowledged is not there any more, or not as it was.
     pub fn open(self) -> Result<Database<P>, Error> {
+        self.config.check()?;
         let disk: Arc<dyn Disk> = match (self.durability, self.disk) {
             (_, Place::Memory) => return Ok(Database::over(self.protocol, self.config, None)),
             // What is there would neither be seen nor changed, and what is done be gone: nobody wants that.

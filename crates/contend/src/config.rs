@@ -3,10 +3,12 @@
 use contend_engine::{EngineConfig, EngineOptions, IndexKind};
 use contend_protocols::method::{Method, RetryOptions};
 
+use crate::error::Error;
+
 /// What a database is to be like, apart from its protocol.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// The most threads that use the database at one time. A thread counts from its first transaction until it ends.
+    /// The most threads that use the database at one time: 1 to 16,383. A thread counts from its first transaction until it ends.
     pub threads_max: usize,
     /// The shortest time between two epochs, in milliseconds. The memory of deleted rows is reused after about four of
     /// them.
@@ -15,6 +17,17 @@ pub struct Config {
     pub retry: RetryOptions,
     /// What is done for every protocol: commit-time updates and timestamp splitting, both on.
     pub engine: EngineOptions,
+}
+
+impl Config {
+    /// Whether a database can be like that.
+    ///
+    /// # Errors
+    /// It can't.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let (asked, most) = (self.threads_max, EngineConfig::WORKERS_MAX);
+        if (1..=most).contains(&asked) { Ok(()) } else { Err(Error::ThreadsMax { asked, most }) }
+    }
 }
 
 impl Default for Config {

@@ -70,7 +70,7 @@ impl Database {
 impl<P: Protocol<Native>> Default for Database<P> {
     /// A database without tables, under `P` with its default options, and with snapshots if it can have any ([`Database::read`]).
     fn default() -> Self {
-        Database::with(P::options_with_snapshots(), Config::default())
+        Database::over(P::options_with_snapshots(), Config::default(), None)
     }
 }
 
@@ -84,11 +84,16 @@ impl<P: Protocol<Native>> Database<P> {
     ///
     /// // Its own options, and those of the read phase.
     /// let options = (SiloOptions { wait: Wait::Wait, ..Default::default() }, Default::default());
-    /// let patient = Database::<Silo>::with(options, Config::default());
+    /// let patient = Database::<Silo>::with(options, Config::default())?;
     /// let locking = Database::<NoWait>::default();
+    /// # Ok::<_, contend::Error>(())
     /// ```
-    pub fn with(protocol: P::Options, config: Config) -> Self {
-        Database::over(protocol, config, None)
+    ///
+    /// # Errors
+    /// It can't be made for [`Config::threads_max`] threads.
+    pub fn with(protocol: P::Options, config: Config) -> Result<Self, Error> {
+        config.check()?;
+        Ok(Database::over(protocol, config, None))
     }
 
     /// A database that is to be found again, or with other options; see [`Builder`].
@@ -168,11 +173,14 @@ impl<P: Protocol<Native>> Database<P> {
             let spec = TableSpec::of::<R>(&name, options.index, options.expected_rows);
             return Ok(TypedTable::new(self.shared.engine.create_table(&spec)));
         };
+        let schema = schema_of::<R, K>(&name, options.index);
         let before = durable.take::<R, K>(&name, options.index)?;
+        // One for which there is no room is to leave nothing behind.
+        durable.log.add_table(&schema)?;
         let rows = || before.iter().flat_map(RecoveredTable::rows);
         let spec = TableSpec::of::<R>(&name, options.index, options.expected_rows.max(rows().count()));
         let table = TypedTable::new(self.shared.engine.create_table(&spec));
-        durable.log.bind(table.id(), &schema_of::<R, K>(&name, options.index))?;
+        durable.log.bind(table.id(), &schema)?;
         let limit = self.shared.engine.config().workers_max;
         let mut loader = self.shared.engine.reloader().ok_or(Error::TooManyThreads { limit })?;
         for (key, row) in rows() {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use contend_engine::{Engine, IndexKind, Key, Protocol, Row, TableSpec};
+use contend_engine::{Engine, IndexKind, Key, Protocol, Row, TableSpec, type_name_of};
 use contend_log::{Log, LogError, Recovered, RecoveredTable, Report, Schema, settle};
 use contend_machine::Native;
 use parking_lot::Mutex;
@@ -93,8 +93,13 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 fn take_checkpoints(log: &Log, is_over: &AtomicBool) {
     let (mut before, mut last) = (log.bytes(), 0);
-    // Acquire: pairs with the Release of the drop.
-    while !is_over.load(Ordering::Acquire) {
+    loop {
+        // Also of a database that is closed at once: others like it have left the files. What an error means is said below.
+        let _ = log.merge();
+        // Acquire: pairs with the Release of the drop.
+        if is_over.load(Ordering::Acquire) {
+            return;
+        }
         if log.bytes() - before < log.config().checkpoint_bytes.max(last) {
             std::thread::park_timeout(LOOK_EVERY);
             continue;
@@ -117,9 +122,12 @@ pub(crate) fn schema_of<R: Row, K: Key>(name: &str, index: IndexKind) -> Schema 
     if groups.is_empty() {
         groups.push((0, row_words));
     }
-    let columns =
-        R::COLUMNS.iter().map(|column| format!("{} {}..{}", column.name, column.offset, column.offset + column.size));
-    let columns = columns.collect::<Vec<_>>().join(", ");
+    let key = format!("key {}", type_name_of::<K>());
+    let columns = R::COLUMNS.iter().map(|column| {
+        let (start, end) = (column.offset, column.offset + column.size);
+        format!("{} {} {start}..{end}", column.name, column.type_name())
+    });
+    let columns = std::iter::once(key).chain(columns).collect::<Vec<_>>().join(", ");
     let ordered = index == IndexKind::Ordered;
     Schema { name: name.to_owned(), key_words: K::WORDS, row_words, groups, ordered, columns }
 }

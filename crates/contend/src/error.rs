@@ -30,6 +30,14 @@ pub enum Error {
         /// [`Config::threads_max`](crate::Config::threads_max).
         limit: usize,
     },
+    /// A database can't be made for so many threads.
+    #[error("a database is made for 1 to {most} threads at one time, and `Config::threads_max` is {asked}")]
+    ThreadsMax {
+        /// [`Config::threads_max`](crate::Config::threads_max).
+        asked: usize,
+        /// The largest value that it may have.
+        most: usize,
+    },
     /// The database has a table of this name.
     #[error("the database has a table '{name}' already")]
     TableExists {
@@ -48,6 +56,12 @@ pub enum Error {
     /// The machine has no more memory for rows.
     #[error("the machine has no more memory for rows")]
     OutOfMemory,
+    /// The transaction writes more than the log takes at once ([`LogConfig::transaction_bytes`](crate::log::LogConfig)). Nothing of it was done.
+    #[error(
+        "the transaction writes more keys and rows than the log takes at once, and nothing of it was done: make several of it, or set \
+         `LogConfig::transaction_bytes` higher"
+    )]
+    TooLarge,
     /// A database was to be opened that is in a directory, and not durable.
     #[error(
         "durability is off, and there is a path: leave one of them out; valid with a path: Durability::Epoch, Early, Conservative"
@@ -76,6 +90,7 @@ impl From<Abort> for Error {
             AbortReason::User => Error::Cancelled,
             AbortReason::Unsupported => Error::Unsupported,
             AbortReason::OutOfMemory => Error::OutOfMemory,
+            AbortReason::TooLarge => Error::TooLarge,
             reason => Error::Conflict(reason),
         }
     }

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use contend::log::faulty::{FaultyDisk, Plan};
+use contend::log::faulty::{FaultyDisk, Plan, ROOM};
 use contend::log::{LogConfig, LogError};
 use contend::{
     Builder, Config, Database, Direction, Durability, Error, IndexKind, NoWait, Row, Silo, Table, TableOptions, Txn,
@@ -232,7 +232,7 @@ fn checkpoints_are_taken_while_transactions_run() {
             .expect("a directory")
             .map(|entry| entry.expect("a file").metadata().expect("a file").len())
             .sum();
-        assert!(bytes < (1 << 20) + 40_000, "{bytes} bytes");
+        assert!(bytes < ROOM + 40_000, "{bytes} bytes");
     }
 }
 
@@ -242,7 +242,7 @@ fn a_disk_that_fails_ends_acknowledgements() {
     let plans: [Plan; 4] = [
         Plan { sync_fails_at: Some(40), ..Plan::default() },
         Plan { write_fails_at: Some(41), ..Plan::default() },
-        Plan { capacity: (1 << 20) + 9000, ..Plan::default() },
+        Plan { capacity: ROOM + 9000, ..Plan::default() },
         Plan { crash_at: Some(37), ..Plan::default() },
     ];
     for (plan, durability) in plans.iter().flat_map(|plan| DURABILITIES.map(|durability| (plan, durability))) {

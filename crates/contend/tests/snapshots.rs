@@ -400,12 +400,12 @@ fn who_has_no_snapshots_says_what_has() {
     assert!(refused(&Database::<NoWait>::default()).ends_with(all));
     assert!(refused(&Database::<TicToc>::default()).starts_with("under tictoc, as it is set"));
     // Options that are given are taken as given.
-    let explicit = Database::<Silo>::with(Default::default(), Config::default());
+    let explicit = Database::<Silo>::with(Default::default(), Config::default()).expect("it is in memory");
     assert!(refused(&explicit).ends_with("valid: silo.snapshots=on"));
     let explicit = Database::<Silo>::builder().protocol(Default::default()).open().expect("it is in memory");
     assert!(refused(&explicit).ends_with("valid: silo.snapshots=on"));
     let lossy = CollectOptions { collect: Collect::Aggressive, ..CollectOptions::default() };
-    let lossy = Database::<Hekaton<Native>>::with(lossy, Config::default());
+    let lossy = Database::<Hekaton<Native>>::with(lossy, Config::default()).expect("it is in memory");
     assert!(refused(&lossy).contains("versions.collect=rapid"));
     assert!(Database::new().reads_snapshots());
     assert!(Database::<Silo>::builder().open().expect("it is in memory").reads_snapshots());

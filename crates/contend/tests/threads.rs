@@ -18,7 +18,7 @@ struct Counter {
 
 /// Epochs that pass fast, so that memory comes back within a test.
 fn database<P: Protocol<Native>>() -> Database<P> {
-    Database::with(P::Options::default(), Config { epoch_ms: 1, ..Config::default() })
+    Database::with(P::Options::default(), Config { epoch_ms: 1, ..Config::default() }).expect("threads for it")
 }
 
 fn one_counter<P: Protocol<Native>>() {
@@ -124,7 +124,8 @@ fn units_are_kept_no_wait() {
 /// Many more threads than may be there at one time, one after the other.
 #[test]
 fn seats_of_ended_threads_are_taken_again() {
-    let db = Database::<Silo>::with(Default::default(), Config { threads_max: 3, ..Config::default() });
+    let db = Database::<Silo>::with(Default::default(), Config { threads_max: 3, ..Config::default() })
+        .expect("threads for it");
     let counters: Table<Counter> = db.create_table("counters").expect("a new name");
     for round in 0..50 {
         thread::scope(|scope| {

@@ -327,7 +327,8 @@ fn loads_of_odd_iterators<P: Protocol<Native>>() {
 
 #[test]
 fn errors_say_what_to_do() {
-    let db = Database::<Silo>::with(Default::default(), Config { threads_max: 1, ..Config::default() });
+    let db = Database::<Silo>::with(Default::default(), Config { threads_max: 1, ..Config::default() })
+        .expect("threads for it");
     assert_eq!(db.transact(|_| Ok(())), Ok(()));
     let second = std::thread::scope(|scope| scope.spawn(|| db.transact(|_| Ok(()))).join().expect("no panic"));
     assert_eq!(second, Err(Error::TooManyThreads { limit: 1 }));
