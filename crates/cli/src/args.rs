@@ -1,11 +1,13 @@
 //! The arguments.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use contend_lab::config::index_kind;
 use contend_lab::crash::CrashConfig;
 use contend_lab::explore::ExploreConfig;
+use contend_lab::kill::{KillConfig, Scale};
 use contend_lab::{ResultFile, RunConfig};
 
 use crate::UserError;
@@ -50,6 +52,17 @@ pub(crate) enum Command {
     /// Each test is a few transactions in an interleaving of its own, with a log on a disk that fails: crashes at any point, torn sectors, writes in
     /// another order, failed writes and synchronisations, a full disk. With every commit protocol, unless --set log=... names one.
     CrashTest(CrashTestArgs),
+    /// Kill processes that run transactions, and look whether all is there that they had acknowledged.
+    ///
+    /// Each process opens the directory that the last one left, and its threads insert, delete and change the rows of the same few keys, with real files,
+    /// until it is killed (SIGKILL) at a random moment. Commit-time updates and timestamp splitting differ from process to process, unless
+    /// --set cu=..., ts=... say otherwise.
+    KillTest(KillTestArgs),
+    /// The process that `kill-test` kills.
+    #[command(hide = true)]
+    KillChild(KillChildArgs),
+    /// Run each protocol for long while rows come and go, and look whether memory stays as it is.
+    Soak(SoakArgs),
     /// Measure what this machine can do at best.
     Bench(BenchArgs),
 }
@@ -195,6 +208,77 @@ pub(crate) struct CrashTestArgs {
     /// Cores, 1 to 16, besides one that flushes epochs and takes checkpoints
     #[arg(long, value_name = "C", default_value_t = 3)]
     cores: usize,
+    /// The index: hash or ordered [default: hash, unless the workload scans]
+    #[arg(long, value_name = "INDEX")]
+    index: Option<String>,
+    /// Set an option, see `contend list options`; may be repeated
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    settings: Vec<String>,
+    /// Write the results to this file as JSON, or to stdout (-), the table then going to stderr
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct KillTestArgs {
+    /// Protocols, separated by commas, or `all`; each may have options of its own, as in silo,silo+cu=on
+    #[arg(long, visible_alias = "protocols", value_name = "P", value_delimiter = ',', default_value = "all")]
+    protocol: Vec<String>,
+    /// When transactions are durable, separated by commas: epoch, early, conservative
+    #[arg(long, value_name = "D", value_delimiter = ',', default_value = "epoch,early,conservative")]
+    durability: Vec<String>,
+    /// Processes that are killed, of each protocol with each durability
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    kills: u64,
+    /// Let all protocols and durabilities take turns in one directory
+    #[arg(long)]
+    mixed: bool,
+    /// Keys of the rows that come and go, 2 to 1000000
+    #[arg(long, value_name = "K", default_value_t = 4)]
+    keys: u64,
+    /// Threads of a process, 1 to 256
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    threads: u64,
+    /// The longest life of a process, in milliseconds, 1 to 60000
+    #[arg(long, value_name = "MS", default_value_t = 100)]
+    life_ms: u64,
+    /// Seed of the transactions, and of when processes are killed; what the threads make of it is not drawn
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// The index: hash or ordered
+    #[arg(long, value_name = "INDEX", default_value = "ordered")]
+    index: String,
+    /// Set an option, see `contend list options`; may be repeated
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    settings: Vec<String>,
+    /// The folder that the databases go to; one that is broken stays there [default: a temporary one]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+    /// Write the results to this file as JSON, or to stdout (-), the table then going to stderr
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct KillChildArgs {
+    /// A life, as JSON
+    pub(crate) life: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SoakArgs {
+    /// Protocols, separated by commas, or `all`; each may have options of its own, as in mvcc,mvcc+cu=on
+    #[arg(long, visible_alias = "protocols", value_name = "P", value_delimiter = ',', default_value = "all")]
+    protocol: Vec<String>,
+    /// A workload or preset, see `contend list workloads`; the default has 1000 keys, unless --set litmus.keys=... says otherwise
+    #[arg(long, value_name = "W", default_value = "litmus-births")]
+    workload: String,
+    /// How long each protocol runs, in seconds
+    #[arg(long, value_name = "S", default_value_t = 60.0)]
+    pub(crate) seconds: f64,
+    /// Worker threads, 1 to 1000
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    threads: usize,
     /// The index: hash or ordered [default: hash, unless the workload scans]
     #[arg(long, value_name = "INDEX")]
     index: Option<String>,
@@ -485,6 +569,37 @@ impl CrashTestArgs {
     pub(crate) fn config(&self) -> CrashConfig {
         let CrashTestArgs { seeds, seed, crashes, transactions, cores, .. } = *self;
         CrashConfig { seeds, seed, crashes, transactions, cores, ..CrashConfig::default() }
+    }
+}
+
+impl KillTestArgs {
+    /// Protocols and settings.
+    pub(crate) fn run(&self) -> Result<RunConfig, UserError> {
+        // The workload is the test's own; this one every protocol can run.
+        let mut runs = runs_of(vec!["litmus-births".into()], &self.protocol, None, &self.settings)?;
+        Ok(runs.remove(0))
+    }
+
+    /// How to test, in this folder.
+    pub(crate) fn config(&self, directory: &Path) -> Result<KillConfig, UserError> {
+        let KillTestArgs { kills, mixed, keys, threads, life_ms, seed, .. } = *self;
+        let ordered = index_kind(&self.index)? == index_kind("ordered")?;
+        let (durabilities, directory) = (self.durability.clone(), directory.to_owned());
+        let scale = Scale { keys, threads, seed, ordered };
+        Ok(KillConfig { kills, durabilities, mixed, scale, life_ms, directory })
+    }
+}
+
+impl SoakArgs {
+    /// The configuration that the flags ask for.
+    pub(crate) fn run(&self) -> Result<RunConfig, UserError> {
+        let mut runs = runs_of(vec![self.workload.clone()], &self.protocol, self.index.as_deref(), &self.settings)?;
+        let mut run = runs.remove(0);
+        run.threads = self.threads;
+        if self.workload.starts_with("litmus") {
+            run.settings.entry("litmus.keys".into()).or_insert_with(|| "1000".into());
+        }
+        Ok(run)
     }
 }
 

@@ -50,6 +50,9 @@ fn main() -> ExitCode {
         Command::Recover(args) => cmd::log::recover(&args),
         Command::Log(args) => cmd::log::log(&args),
         Command::CrashTest(args) => cmd::crash::run(&args),
+        Command::KillTest(args) => cmd::kill::run(&args),
+        Command::KillChild(args) => cmd::kill::child(&args),
+        Command::Soak(args) => cmd::soak::run(&args),
         Command::Bench(args) => cmd::bench::run(&args),
     };
     match outcome {

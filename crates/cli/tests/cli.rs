@@ -486,6 +486,53 @@ fn crashes_are_tested() {
     }
 }
 
+/// Real processes are killed, each protocol in turn on what the one before has left; nothing is lost.
+#[test]
+fn processes_are_killed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let run = |arguments: &[&str]| contend(folder.path(), arguments);
+    let output = run(&["kill-test", "--protocol", "silo,tictoc", "--kills", "6", "--life-ms", "60", "--dir", "kills"]);
+    let table = text(&output.stdout);
+    assert_eq!((output.status.code(), table.matches("nothing is lost").count()), (Some(0), 6), "{table}");
+    let left = std::fs::read_dir(folder.path().join("kills")).expect("the folder").count();
+    assert_eq!(left, 0, "databases that are right are removed");
+    let output = run(&["kill-test", "--mixed", "--kills", "24", "--life-ms", "120", "--json", "-"]);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("json");
+    assert_eq!(
+        (output.status.code(), &json[0]["kills"], &json[0]["wrong"]),
+        (Some(0), &24.into(), &().into()),
+        "{json}"
+    );
+    assert!(json[0]["acknowledged"].as_u64() > Some(0), "{json}");
+    for (args, needs) in [
+        (["--durability", "always"], "valid: epoch, early, conservative"),
+        (["--keys", "1"], "2 to 1000000"),
+        (["--threads", "0"], "1 to 256"),
+        (["--life-ms", "0"], "1 to 60000"),
+        (["--protocol", "nope"], "unknown protocol 'nope'"),
+        (["--index", "nope"], "hash, ordered"),
+    ] {
+        let output = run(&["kill-test", args[0], args[1]]);
+        let error = text(&output.stderr);
+        assert!(output.status.code() == Some(2) && error.contains(needs), "{error}");
+    }
+}
+
+#[test]
+fn memory_is_watched() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let output = contend(folder.path(), &["soak", "--protocol", "silo", "--threads", "4", "--seconds", "1"]);
+    // One second says nothing about growth.
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("silo"), "{}", text(&output.stdout));
+    let output = contend(folder.path(), &["soak", "--seconds", "0"]);
+    assert!(
+        output.status.code() == Some(2) && text(&output.stderr).contains("valid: 1 to"),
+        "{}",
+        text(&output.stderr)
+    );
+}
+
 /// Every experiment of the repository can be read, and its ids are those of its file.
 #[test]
 fn the_experiments_of_the_repository_are_valid() {

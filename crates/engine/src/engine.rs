@@ -411,6 +411,11 @@ impl<P: Control<M>, M: Machine> Worker<P, M> {
         &self.cx.versions
     }
 
+    /// Deleted records that wait at this worker until they leave their index, or until their memory is free to be used again.
+    pub fn tombstones(&self) -> usize {
+        self.garbage.tombstones.len() + self.garbage.unlinked.len()
+    }
+
     /// What was recorded so far, handed over. Empty if the engine records no history.
     pub fn take_history(&mut self) -> Vec<Committed> {
         self.recording.as_mut().map(|recording| std::mem::take(&mut recording.committed)).unwrap_or_default()
@@ -605,7 +610,10 @@ impl<P: Control<M>, M: Machine> Worker<P, M> {
 
     fn release_of(&mut self, table: u32, record: crate::Record<M>) {
         let tables = self.engine.tables.read();
-        self.cx.arenas.of(table, tables[table as usize].core().slabs()).release(record);
+        let slabs = tables[table as usize].core().slabs();
+        let arena = self.cx.arenas.of(table, slabs);
+        arena.release(record);
+        slabs.share(arena);
     }
 
     /// A record with the protocol's initial metadata, known to nobody else.

@@ -17,6 +17,9 @@ const CHUNK_BYTES_MIN: usize = 16 << 10;
 /// An arena's list of free records has room for so many from the start: more than the old versions that a worker makes until they are collected, so
 /// that it need not grow later.
 const FREE_AT_FIRST: usize = 1024;
+/// An arena with this many free records gives half of them away: rows that one worker inserts and another deletes would otherwise pile up at
+/// the one, while the other takes new memory.
+const FREE_MAX: usize = 8 << 10;
 /// Two huge pages: with more, much of an arena's last chunk would be empty.
 const CHUNK_BYTES_MAX: usize = 4 << 20;
 const HUGE_PAGE: usize = 2 << 20;
@@ -130,6 +133,14 @@ impl<M: Machine> Slabs<M> {
         self.idle.lock().push(arena);
     }
 
+    /// Gives free records of an arena that has many to workers that have none.
+    pub(crate) fn share(&self, arena: &mut Arena<M>) {
+        if arena.free.len() >= FREE_MAX {
+            let free = arena.free.split_off(FREE_MAX / 2);
+            self.park(Arena { free, ..Arena::new() });
+        }
+    }
+
     /// A record whose words hold anything. `None` when the machine has no more memory.
     #[inline]
     pub(crate) fn allocate(&self, arena: &mut Arena<M>) -> Option<Record<M>> {
@@ -156,7 +167,7 @@ impl<M: Machine> Slabs<M> {
 
     #[cold]
     fn refill(&self, arena: &mut Arena<M>) -> Option<()> {
-        // What workers that have ended left over comes first.
+        // What workers that have ended left over, or others gave away, comes first.
         if let Some(parked) = self.idle.lock().pop() {
             let chunk_bytes = arena.chunk_bytes.max(parked.chunk_bytes);
             *arena = Arena { chunk_bytes, ..parked };
@@ -186,5 +197,27 @@ impl<M: Machine> Drop for Slabs<M> {
             // SAFETY: allocated by `refill` with this layout; whoever used a record has also kept the table.
             unsafe { M::dealloc(chunk.block, chunk.layout) };
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contend_machine::Native;
+
+    #[test]
+    fn records_return_to_the_worker_that_needs_them() {
+        let slabs = Slabs::<Native>::new(4, Alignment::Packed);
+        let (mut inserts, mut deletes) = (slabs.arena(), slabs.arena());
+        let mut pass = |records: usize| {
+            for _ in 0..records {
+                let record = slabs.allocate(&mut inserts).expect("memory");
+                deletes.release(record);
+                slabs.share(&mut deletes);
+            }
+            slabs.bytes()
+        };
+        let at_first = pass(4 * FREE_MAX);
+        assert_eq!(pass(100 * FREE_MAX), at_first, "one worker's records are free, and another takes new ones");
     }
 }

@@ -1,43 +1,45 @@
 //! Crashes: what was acknowledged is there afterwards, and what is there has all that it depends on.
 //!
 //! A test is a few transactions of a workload on a small database, one worker a core, in an order of steps that is drawn by a seed, with a log on
-//! a disk that fails by the same seed ([`contend_log::faulty`]), and of which checkpoints are taken. Then the log is opened as after a crash: once by a
+//! a disk that fails by the same seed ([`contend_log::faulty`]), and of which checkpoints are taken. Epochs pass in the middle of transactions, and
+//! workers collect tombstones between them. Index, commit-time updates and timestamp splitting are drawn, unless they are given. Then the log is opened as after a crash: once by a
 //! recovery that crashes itself, and twice by others; and what is found is compared with the history that the engine recorded. With what is there
 //! it goes on: an engine with the recovered rows, more transactions, and the next crash.
 //!
 //! **What has to hold.** There has to be a set of transactions that explains all rows (`explain`), and the workload's check has to pass. In the end
 //! the history of all transactions that are there, of before and after the crashes, is checked as any other.
 
+mod cores;
 mod explain;
+mod habits;
 
-use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use contend_engine::history::Committed;
 use contend_engine::journal::Journals;
-use contend_engine::{
-    AbortReason, Control, Engine, EngineConfig, EngineOptions, Erased, IndexKind, Isolation, Protocol, Worker,
-};
+use contend_engine::{Control, Engine, EngineConfig, IndexKind, Isolation, Protocol};
 use contend_log::fault::Fault;
 use contend_log::faulty::{self, FaultyDisk, Plan};
 use contend_log::{CommitProtocol, Log, LogConfig, LogError, LogJournals};
-use contend_machine::Machine;
 use contend_protocols::{ProtocolVisitor, with_protocol};
 use contend_sim::Simulated;
 use contend_sim::explorer::{Explorer, Random, Strategy};
 use contend_workloads::{Workload, WorkloadInfo, WorkloadVisitor, with_workload};
 use serde::Serialize;
 
-use crate::config::{LabError, RunConfig, options};
+use crate::config::{LabError, RunConfig, index_kind, options};
+use crate::dice::Dice;
 use crate::durable::{LogOptions, schema_of};
 use crate::explore::{Factory, MakeFactory};
 use crate::verify::verify_history;
 use crate::watch::Stop;
 
+use cores::{ErasedEngine, Finished, Moment, Shared, Transactions};
 use explain::{Cells, Past, found_rows};
+use habits::Habits;
 
 /// What is to be tested.
 #[derive(Clone, Debug)]
@@ -79,6 +81,8 @@ pub struct Crashed {
     pub failures: u64,
     /// Checkpoints that were taken while transactions ran.
     pub checkpoints: u64,
+    /// Moments between two flushes of which it was looked what a crash would have left.
+    pub moments: u64,
     /// Tests that were cut off because they made too many steps.
     pub cut: u64,
     /// Transactions that committed.
@@ -95,14 +99,12 @@ pub struct Crashed {
 
 /// An execution of more steps is cut off.
 const STEPS_MAX: u64 = 400_000;
-/// A core whose transaction aborts more often gives it up.
-const TRIES_MAX: u32 = 64;
 /// The most cores.
 pub const CORES_MAX: usize = 16;
 /// The most crashes of a test.
 pub const CRASHES_MAX: u64 = 100;
-/// Of so many flushes one begins a checkpoint.
-const CHECKPOINT_EVERY: u64 = 3;
+/// A test of this many transactions of each core meets its crash within the operations of [`Plan::random`]; a longer one has more.
+const SHORT: u64 = 8;
 
 /// The names of the commit protocols.
 pub const LOGS: [&str; 5] = ["epoch", "clr", "clr-group", "elr", "elr-group"];
@@ -165,6 +167,7 @@ pub fn crash_test(
     stop: &Stop,
     progress: &(dyn Fn() + Sync),
 ) -> Result<Vec<Crashed>, LabError> {
+    let index = run.index.as_deref().map(index_kind).transpose()?;
     let run = run.validated()?;
     let mut all = Vec::new();
     for Combination { protocol, name, log, commit, settings } in combinations(&run, config)? {
@@ -177,7 +180,7 @@ pub fn crash_test(
             let one = move || {
                 let factory = with_protocol::<Simulated, _>(protocol, MakeFactory(settings));
                 let factory = factory.expect("the configuration is validated")?;
-                let tests = Tests { run, name, log, settings, protocol: commit, config, stop, progress };
+                let tests = Tests { name, log, settings, protocol: commit, config, index, stop, progress };
                 with_workload::<Simulated, _>(&run.workload, OnWorkload { tests, factory }).transpose()
             };
             scope.spawn(one).join().expect("a test does not panic")
@@ -200,12 +203,13 @@ impl ProtocolVisitor<Simulated> for Promises {
 
 #[derive(Clone, Copy)]
 struct Tests<'a> {
-    run: &'a RunConfig,
     name: &'a str,
     log: &'a str,
     settings: &'a BTreeMap<String, String>,
     protocol: CommitProtocol,
     config: &'a CrashConfig,
+    /// The index that was asked for.
+    index: Option<IndexKind>,
     stop: &'a Stop,
     progress: &'a (dyn Fn() + Sync),
 }
@@ -221,14 +225,12 @@ impl WorkloadVisitor<Simulated> for OnWorkload<'_> {
     fn visit<W: Workload<Simulated>>(self, info: WorkloadInfo) -> Self::Output {
         let OnWorkload { tests, factory } = self;
         let Tests { name, log, config, stop, .. } = tests;
-        let explorer = Explorer::new(config.cores + 1, STEPS_MAX);
+        let explorer = Explorer::new(config.cores + 2, STEPS_MAX);
         let mut test = Test::<W> {
             tests,
             factory,
             explorer: explorer.map_err(|error| LabError::BadInput(error.to_string()))?,
-            engine_options: options::<EngineOptions>(&[], tests.settings)?,
             workload_options: W::for_verification(&options::<W::Options>(info.preset, tests.settings)?),
-            index: tests.run.index_kind(),
         };
         let mut crashed = Crashed { protocol: name.into(), log: log.into(), ..Crashed::default() };
         for seed in (config.seed..).take(usize::try_from(config.seeds).unwrap_or(usize::MAX)) {
@@ -247,36 +249,22 @@ impl WorkloadVisitor<Simulated> for OnWorkload<'_> {
     }
 }
 
-type ErasedWorker = Worker<Erased<Simulated>, Simulated>;
-
-/// What the workers of a test leave behind.
-#[derive(Default)]
-struct Left {
-    /// With the numbers and tickets of their transactions.
-    workers: Vec<(ErasedWorker, Vec<(u64, u64)>)>,
-    /// An abort that will not go away.
-    stuck: Option<AbortReason>,
-}
-
 struct Test<'a, W: Workload<Simulated>> {
     tests: Tests<'a>,
     factory: Factory,
     explorer: Explorer,
-    engine_options: EngineOptions,
     workload_options: W::Options,
-    index: IndexKind,
 }
-
-type ErasedEngine = Arc<Engine<Erased<Simulated>, Simulated>>;
 
 impl<W: Workload<Simulated>> Test<'_, W> {
     /// One test; what is wrong, if anything is.
     fn crash(&mut self, seed: u64, crashed: &mut Crashed) -> Result<Result<(), String>, LabError> {
+        let habits = Habits::draw::<W>(seed, self.tests.index, self.tests.settings, &self.workload_options)?;
         let (mut disk, mut past) = (FaultyDisk::new(Plan::default()), Past::default());
         for crash in 0..self.tests.config.crashes {
             // Far apart, so that no test does what another does in its second part.
             let seed = seed.wrapping_add(crash << 32);
-            match self.live(&disk, crash, seed, &mut past, crashed)? {
+            match self.live(&disk, crash, seed, &habits, &mut past, crashed)? {
                 Ok(Some(after)) => disk = after,
                 // Of what was cut off nothing is known.
                 Ok(None) => return Ok(Ok(())),
@@ -308,10 +296,13 @@ impl<W: Workload<Simulated>> Test<'_, W> {
         disk: &FaultyDisk,
         number: u64,
         seed: u64,
+        habits: &Habits,
         past: &mut Past,
         crashed: &mut Crashed,
     ) -> Result<Result<Option<FaultyDisk>, String>, LabError> {
         let CrashConfig { cores, crashes, transactions, .. } = *self.tests.config;
+        let mut dice = Dice::new(seed);
+        let habits = habits.of_life(&mut dice);
         let (log, recovered) = match self.open(disk) {
             Ok(opened) => opened,
             Err(error) => return Ok(Err(format!("it can't be opened to go on: {error}"))),
@@ -321,13 +312,13 @@ impl<W: Workload<Simulated>> Test<'_, W> {
             epoch_ms: u64::MAX,
             history: true,
             partitions: W::declares(&self.workload_options).partitions.unwrap_or(1),
-            options: self.engine_options.clone(),
+            options: habits.engine.clone(),
             fault: self.tests.config.engine_fault,
         };
         let journals = LogJournals::new(&log) as Arc<dyn Journals<Simulated>>;
-        let engine: ErasedEngine = Engine::with_journals((self.factory)(), engine_config, Some(journals));
+        let engine: Arc<ErasedEngine> = Engine::with_journals((self.factory)(), engine_config, Some(journals));
         engine.epochs().begin_at(log.first_epoch());
-        let workload = Arc::new(W::create(&self.workload_options, self.index, &engine));
+        let workload = Arc::new(W::create(&self.workload_options, habits.index, &engine));
         for (number, shape) in (0..).zip(engine.shapes()) {
             log.bind(number, &schema_of(shape))?;
         }
@@ -359,56 +350,43 @@ impl<W: Workload<Simulated>> Test<'_, W> {
             }
         }
         // What is loaded is there; now things go wrong.
-        let plan = Plan::random(seed);
+        let mut plan = Plan::random(seed);
+        let stretch = transactions.div_ceil(SHORT).max(1);
+        for at in [&mut plan.crash_at, &mut plan.write_fails_at, &mut plan.sync_fails_at].into_iter().flatten() {
+            *at = *at * stretch + dice.below(stretch);
+        }
         // What it has already leaves no less room.
         disk.fail(Plan { capacity: (plan.capacity - faulty::ROOM).saturating_add(disk.bytes()), ..plan });
-        let left = Rc::new(RefCell::new(Left::default()));
-        let ended = Rc::new(Cell::new(0));
+        let shared = Rc::new(Shared::default());
+        shared.running.set(cores);
         let mut bodies: Vec<Box<dyn FnOnce()>> = Vec::new();
         for core in 0..cores {
-            let worker = engine.worker().expect("room for it");
-            // Nobody who was there before the crash: what is unique to them is not to come again.
-            let client = workload.client(core + number as usize * cores, cores * crashes as usize, seed);
-            let (workload, left, ended) = (Arc::clone(&workload), Rc::clone(&left), Rc::clone(&ended));
-            bodies.push(Box::new(move || {
-                run_core::<W>(transactions, &workload, worker, client, &left);
-                ended.set(ended.get() + 1);
-            }));
+            let core = Transactions {
+                count: transactions,
+                habits: habits.clone(),
+                dice: Dice::new(dice.next()),
+                log: Arc::clone(&log),
+                worker: engine.worker().expect("room for it"),
+                // Nobody who was there before the crash: what is unique to them is not to come again.
+                client: workload.client(core + number as usize * cores, cores * crashes as usize, seed),
+                workload: Arc::clone(&workload),
+            };
+            let shared = Rc::clone(&shared);
+            bodies.push(Box::new(move || core.run(&shared)));
         }
-        let checkpoints = Rc::new(Cell::new(0));
         {
-            let (log, engine, ended) = (Arc::clone(&log), Arc::clone(&engine), Rc::clone(&ended));
-            let checkpoints = Rc::clone(&checkpoints);
-            bodies.push(Box::new(move || {
-                let mut flushes = seed;
-                while ended.get() < cores {
-                    Simulated::step("flush the epoch");
-                    engine.epochs().try_advance();
-                    let settled = engine.epochs().oldest() - 1;
-                    if settled > log.durable() {
-                        flushes += 1;
-                        let takes_checkpoint = flushes.is_multiple_of(CHECKPOINT_EVERY);
-                        if takes_checkpoint {
-                            log.begin_files();
-                        }
-                        if log.flush(settled).is_err() {
-                            return;
-                        }
-                        Simulated::step("take a checkpoint");
-                        if takes_checkpoint {
-                            // If the disk is full, it goes on without one.
-                            checkpoints.set(checkpoints.get() + u64::from(log.checkpoint_by_hand().is_ok()));
-                        }
-                    }
-                    Simulated::pause();
-                }
-            }));
+            let (log, engine, shared) = (Arc::clone(&log), Arc::clone(&engine), Rc::clone(&shared));
+            let (disk, habits, mut dice) = (disk.clone(), habits.clone(), Dice::new(dice.next()));
+            bodies.push(Box::new(move || cores::flush(&engine, &log, &disk, &habits, &mut dice, &shared)));
+        }
+        if let Some(pauses) = habits.epoch_pauses {
+            let (engine, shared) = (Arc::clone(&engine), Rc::clone(&shared));
+            bodies.push(Box::new(move || cores::advance(&engine, pauses, &shared)));
         }
         let mut strategy = Random::new(seed);
-        strategy.begin(cores + 1);
+        strategy.begin(bodies.len());
         let execution = self.explorer.execute(bodies, &mut strategy, false);
-        let Left { workers, stuck } = left.take();
-        if let Some(reason) = stuck {
+        if let Some(reason) = shared.stuck.get() {
             let name = self.tests.name;
             return Err(LabError::BadInput(format!("{name} could not go on: transactions abort by {reason}")));
         }
@@ -417,17 +395,27 @@ impl<W: Workload<Simulated>> Test<'_, W> {
             return Ok(Ok(None));
         }
         crashed.failures += u64::from(log.check().is_err());
-        crashed.checkpoints += checkpoints.get();
-        let (mut committed, mut acknowledged): (Vec<Committed>, _) = (Vec::new(), BTreeSet::new());
-        for (mut worker, tickets) in workers {
-            let durable = tickets.into_iter().filter(|(_, ticket)| worker.is_durable(*ticket)).map(|(txn, _)| txn);
-            acknowledged.extend(durable.collect::<Vec<_>>());
+        crashed.checkpoints += shared.checkpoints.get();
+        let (mut committed, mut acknowledged): (Vec<Committed>, _) = (Vec::new(), shared.acknowledged.take());
+        for Finished { mut worker, waiting } in shared.finished.take() {
+            let durable = waiting.iter().filter(|ticket| ticket.is_durable(&mut worker, &log));
+            acknowledged.extend(durable.map(|ticket| ticket.txn));
             committed.extend(worker.take_history());
             // What it does at its end comes too late.
             disk.fail(Plan { crash_at: Some(0), ..Plan::default() });
         }
         crashed.commits += committed.len() as u64;
         crashed.acknowledged += acknowledged.len() as u64;
+        for Moment { disk, acknowledged } in shared.moments.take() {
+            crashed.moments += 1;
+            let outcome = match self.open(&disk) {
+                Ok((_, recovered)) => past.explains(&committed, &acknowledged, &found_rows(&engine, &recovered)),
+                Err(error) => Err(format!("it can't be opened: {error}")),
+            };
+            if let Err(wrong) = outcome {
+                return Ok(Err(format!("after a crash between two flushes: {wrong}")));
+            }
+        }
         let after = disk.after_crash(Plan::default());
         let found = match self.recover(&after, &engine, seed) {
             Ok(found) => found,
@@ -473,45 +461,6 @@ impl<W: Workload<Simulated>> Test<'_, W> {
             () => Ok(found),
         }
     }
-}
-
-fn run_core<W: Workload<Simulated>>(
-    transactions: u64,
-    workload: &W,
-    mut worker: ErasedWorker,
-    mut client: W::Client,
-    left: &RefCell<Left>,
-) {
-    let (mut input, mut tickets) = (W::Input::default(), Vec::new());
-    for _ in 0..transactions {
-        workload.next(&mut client, &mut input);
-        for _ in 0..TRIES_MAX {
-            let mut number = 0;
-            let declare = |declaration: &mut _| workload.declare(&input, declaration);
-            let outcome = worker.run_declared(declare, |tx| {
-                number = tx.number();
-                workload.execute(tx, &mut client, &input)
-            });
-            match outcome {
-                Ok(()) => {
-                    workload.committed(&mut client, &input);
-                    tickets.push((number, worker.ticket()));
-                    break;
-                }
-                Err(abort) if abort.reason == AbortReason::User => break,
-                Err(abort) if !abort.reason.is_conflict() => {
-                    left.borrow_mut().stuck = Some(abort.reason);
-                    return;
-                }
-                Err(_) => {
-                    Simulated::step("try again");
-                    Simulated::pause();
-                }
-            }
-        }
-    }
-    worker.go_offline();
-    left.borrow_mut().workers.push((worker, tickets));
 }
 
 impl From<LogError> for LabError {

@@ -25,8 +25,17 @@ pub(crate) fn total_bytes() -> Option<u64> {
     meminfo("MemTotal:")
 }
 
+/// Bytes of this process that are in memory. `None` if the kernel does not say.
+pub(crate) fn resident_bytes() -> Option<u64> {
+    field_of("/proc/self/status", "VmRSS:")
+}
+
 fn meminfo(field: &str) -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    field_of("/proc/meminfo", field)
+}
+
+fn field_of(file: &str, field: &str) -> Option<u64> {
+    let text = std::fs::read_to_string(file).ok()?;
     let line = text.lines().find(|line| line.starts_with(field))?;
     line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kib| kib << 10)
 }

@@ -86,3 +86,15 @@ fn mutants_are_found() {
         assert!(crashed.wrong.is_some(), "{fault:?} with log={log} is not found");
     }
 }
+
+/// Rows of few keys come and go while epochs pass and tombstones are collected, under every protocol with every commit protocol.
+#[test]
+fn rows_come_and_go() {
+    let config = CrashConfig { seeds: 24, seed: 5, transactions: 24, ..CrashConfig::default() };
+    let all = crash("all", "litmus-births", &[], &config);
+    assert!(all.len() > 80, "{}", all.len());
+    for crashed in &all {
+        assert_eq!(crashed.wrong, None, "{} with log={}", crashed.protocol, crashed.log);
+        assert!(crashed.cut == 0 && crashed.commits > 0, "{crashed:?}");
+    }
+}

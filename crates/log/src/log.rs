@@ -738,12 +738,18 @@ pub struct Settled {
 
 /// For [`Log::serve`]: moves the epoch on, if that is possible, and gives the workers a moment to be seen in it.
 pub fn settle<M: Machine>(epochs: &Epochs<M>) -> Settled {
-    epochs.try_advance();
     let began = Instant::now();
-    // Who runs transactions is seen at the next, which takes microseconds, unless it has lost its core.
-    while epochs.oldest_to_commit() < epochs.current() && began.elapsed() < PATIENCE {
+    settle_while(epochs, || {
         std::thread::sleep(Duration::from_micros(50));
-    }
+        began.elapsed() < PATIENCE
+    })
+}
+
+/// Like [`settle`], on a machine that has no threads: `wait` lets the workers go on, and says whether to wait once more.
+pub fn settle_while<M: Machine>(epochs: &Epochs<M>, mut wait: impl FnMut() -> bool) -> Settled {
+    epochs.try_advance();
+    // A worker that runs transactions is seen at its next one, which takes microseconds, unless it has lost its core.
+    while epochs.oldest_to_commit() < epochs.current() && wait() {}
     // Who is seen in an epoch has seen the end of those before.
     Settled { epoch: epochs.oldest_to_commit() - 1, current: epochs.current() }
 }

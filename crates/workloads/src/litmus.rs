@@ -60,6 +60,8 @@ pub enum Shape {
     Rebirth,
     /// The same, with a second table by which the row is looked up.
     RebirthIndex,
+    /// Rows of few keys are inserted and deleted, again and again.
+    Births,
     /// Anything.
     Random,
 }
@@ -69,7 +71,7 @@ option_choices!(Shape {
     LongFork => "long-fork", Absent => "absent", Scans => "scans", Reinsert => "reinsert", Index => "index",
     Abort => "abort", Groups => "groups", Updates => "updates", Overwrites => "overwrites", Snapshot => "snapshot",
     SnapshotRows => "snapshot-rows", Split => "split", Merge => "merge", Rebirth => "rebirth",
-    RebirthIndex => "rebirth-index", Random => "random",
+    RebirthIndex => "rebirth-index", Births => "births", Random => "random",
 });
 
 options! {
@@ -77,9 +79,9 @@ options! {
     pub struct LitmusOptions {
         /// Which test.
         "litmus.shape" shape: Shape = Shape::Random, in ();
-        /// Random tests: keys that operations are on; half of them have a row in the beginning.
+        /// `random` and `births`: keys that operations are on; half of them have a row in the beginning.
         "litmus.keys" keys: u64 = 4, in 1..=1_000;
-        /// Random tests: the most operations of a transaction.
+        /// `random` and `births`: the most operations of a transaction.
         "litmus.operations" operations: u64 = 4, in 1..=100;
     }
 }
@@ -119,6 +121,11 @@ pub const INFOS: &[WorkloadInfo] = &[
     info("litmus-merge", "a leaf is emptied, and its range goes to another", &[("litmus.shape", "merge")]),
     info("litmus-rebirth", "rows die, are collected, and come again", &[("litmus.shape", "rebirth")]),
     info("litmus-rebirth-index", "the same with a secondary index", &[("litmus.shape", "rebirth-index")]),
+    info(
+        "litmus-births",
+        "rows of few keys are inserted and deleted, again and again",
+        &[("litmus.shape", "births"), ("litmus.keys", "4"), ("litmus.operations", "2")],
+    ),
     info("litmus-random", "any operations on few keys", &[("litmus.shape", "random")]),
 ];
 
@@ -242,7 +249,7 @@ impl Shape {
                 &[ScanOther(0, 9), Modify(0)],
                 &[Delete(0), DeleteOther(5)],
             ],
-            Shape::Random => &[],
+            Shape::Births | Shape::Random => &[],
         }
     }
 
@@ -325,8 +332,24 @@ impl<M: Machine> Litmus<M> {
     /// Keys of both tables that have a row in the beginning: so many, and the distance from one to the next.
     fn loaded(&self) -> [(u64, u64); 2] {
         match self.options.shape {
-            Shape::Random => [(self.options.keys.div_ceil(2), 1); 2],
+            Shape::Births | Shape::Random => [(self.options.keys.div_ceil(2), 1); 2],
             shape => [shape.loaded(), (LOADED, 1)],
+        }
+    }
+
+    fn draw_births(&self, random: &mut Random, input: &mut Input) {
+        for _ in 0..random.uniform(1, self.options.operations) {
+            let key = random.uniform(0, self.options.keys - 1);
+            input.0.push(match random.uniform(0, 15) {
+                0..=4 => Insert(key),
+                5..=9 => Delete(key),
+                10 => Write(key),
+                11 => Modify(key),
+                12 => AddLeft(key),
+                13 => AddBoth(key),
+                14 if random.happens(0.3) => Cancel,
+                _ => Read(key),
+            });
         }
     }
 
@@ -417,6 +440,7 @@ impl<M: Machine> Workload<M> for Litmus<M> {
         input.0.clear();
         let programs = self.options.shape.programs();
         match programs.len() {
+            0 if self.options.shape == Shape::Births => self.draw_births(&mut client.random, input),
             0 => self.draw(&mut client.random, input),
             count => {
                 let turn = if self.options.shape.takes_turns() { client.drawn } else { 0 };
@@ -465,7 +489,11 @@ impl<M: Machine> Workload<M> for Litmus<M> {
     fn execute<T: Txn<Machine = M>>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<(), Abort> {
         let (items, others) = (&self.items, &self.others);
         // Each write says whose it is.
-        let mark = client.worker as i64 + 1;
+        let mut mark = client.worker as i64 + 1;
+        // A row that comes back must differ from the one that was deleted.
+        if self.options.shape == Shape::Births {
+            mark += (client.commits as i64) << 16;
+        }
         let row = Item { left: mark, right: mark };
         let on = |_: u64, _: Item| ControlFlow::Continue(());
         for step in &input.0 {

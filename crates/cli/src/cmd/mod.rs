@@ -5,9 +5,11 @@ pub(crate) mod check;
 pub(crate) mod compare;
 pub(crate) mod crash;
 pub(crate) mod explore;
+pub(crate) mod kill;
 pub(crate) mod list;
 pub(crate) mod log;
 pub(crate) mod run;
+pub(crate) mod soak;
 pub(crate) mod sweep;
 
 use std::path::Path;

@@ -96,6 +96,8 @@ pub(crate) trait Bed {
     fn versions(&self) -> VersionCounts;
     /// Of how many records so many old versions are kept: [`contend_engine::Engine::version_chains`].
     fn version_chains(&self) -> Vec<u64>;
+    /// Deleted records whose memory is not free to be used again.
+    fn tombstones(&self) -> u64;
     /// The workload's own check.
     fn check(&self) -> Result<Checked, Violation>;
     /// What was recorded since the last call.

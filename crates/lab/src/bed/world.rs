@@ -232,6 +232,10 @@ impl<P: Control<D::Machine>, W: Workload<D::Machine>, D: Driver<P, W>> Bed for T
         sum
     }
 
+    fn tombstones(&self) -> u64 {
+        self.world.slots.iter().map(|slot| slot.worker.tombstones() as u64).sum()
+    }
+
     fn version_chains(&self) -> Vec<u64> {
         self.world.engine.version_chains()
     }

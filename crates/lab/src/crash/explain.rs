@@ -160,6 +160,19 @@ impl Past {
         Ok(count)
     }
 
+    /// Whether what would have been found at a moment before is explained by some of those that have committed in the end.
+    ///
+    /// # Errors
+    /// Nothing explains it.
+    pub(super) fn explains(
+        &self,
+        committed: &[Committed],
+        acknowledged: &BTreeSet<Version>,
+        found: &Cells,
+    ) -> Result<(), String> {
+        self.find(&Writes::of(committed), committed, acknowledged, found).map(|_| ())
+    }
+
     /// The transactions that are there.
     fn find(
         &self,

@@ -1,0 +1,95 @@
+//! `contend kill-test`, and the process that it kills.
+
+use std::path::Path;
+use std::process::Command;
+
+use contend_lab::kill::{Killed, Life, kill_test, kills, live};
+use contend_lab::{LabError, Observer};
+
+use super::{Json, left_out};
+use crate::args::{KillChildArgs, KillTestArgs};
+use crate::progress::{Bars, stop_on_interrupt};
+use crate::{Status, UserError, show};
+
+/// Runs until it is killed.
+pub(crate) fn child(args: &KillChildArgs) -> Result<Status, UserError> {
+    // Ctrl-C goes to all of a terminal: this process ends when its parent says so.
+    ctrlc::set_handler(|| ())?;
+    let life: Life = serde_json::from_str(&args.life)?;
+    live(&life)?;
+    Ok(Status::Good)
+}
+
+fn command(life: &Life) -> Result<Command, LabError> {
+    let own = std::env::current_exe();
+    let own = own.map_err(|error| LabError::BadInput(format!("this program is not found: {error}")))?;
+    let mut command = Command::new(own);
+    command.arg("kill-child").arg(serde_json::to_string(life).expect("plain data"));
+    Ok(command)
+}
+
+pub(crate) fn run(args: &KillTestArgs) -> Result<Status, UserError> {
+    let run = args.run()?;
+    left_out(&run)?;
+    let directory = match &args.dir {
+        Some(directory) => directory.clone(),
+        None => std::env::temp_dir().join(format!("contend-kill-test-{}", std::process::id())),
+    };
+    let config = args.config(&directory)?;
+    let count = kills(&run, &config)?;
+    let json = Json::new(args.json.as_deref())?;
+    let stop = stop_on_interrupt()?;
+    let bars = Bars::default();
+    bars.begin("killing", count);
+    let all = kill_test(&run, &config, &command, &stop, &|| bars.advance(1));
+    bars.end();
+    if args.dir.is_none() {
+        // It stays if there is anything left in it: a database that is broken.
+        let _ = std::fs::remove_dir(&directory);
+    }
+    let all = all?;
+    let text = table(&all);
+    let as_json = serde_json::to_string_pretty(&all).expect("plain data") + "\n";
+    match json {
+        Json::Nowhere => show::print(&text)?,
+        Json::Stdout => {
+            show::complain(text.trim_end());
+            show::print(&as_json)?;
+        }
+        Json::File(target) => {
+            show::print(&text)?;
+            target.write_text(&as_json)?;
+        }
+    }
+    Ok(match () {
+        () if all.iter().any(|killed| killed.wrong.is_some()) => Status::CheckFailed,
+        () if stop.is_requested() => Status::Interrupted,
+        () => Status::Good,
+    })
+}
+
+fn table(all: &[Killed]) -> String {
+    let mut text = String::new();
+    let mut table = show::table(["protocol", "durability", "kills", "acknowledged", "others there", "verdict"]);
+    for killed in all {
+        let Killed { protocol, durability, kills, acknowledged, others, wrong } = killed;
+        if let Some((wrong, directory)) = wrong {
+            text += &format!("{protocol}, {durability}: {wrong}\n{}\n\n", kept(directory));
+        }
+        table.add_row([
+            protocol.clone(),
+            durability.clone(),
+            kills.to_string(),
+            acknowledged.to_string(),
+            others.to_string(),
+            if wrong.is_some() { "WRONG".into() } else { "nothing is lost".into() },
+        ]);
+    }
+    text += &format!("{table}\n");
+    text
+}
+
+fn kept(directory: &Path) -> String {
+    let directory = directory.display();
+    format!("the database is kept in {directory}; `contend log dump {directory}` shows its log")
+}
