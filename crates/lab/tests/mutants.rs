@@ -117,6 +117,8 @@ macro_rules! mutants {
 }
 
 const SPLIT: &[(&str, &str)] = &[("cu", "on"), ("ts", "on")];
+/// Waits are not ended by their limit.
+const PATIENT: &[(&str, &str)] = &[("dldetect.timeout_us", "10000000")];
 const NWR: &[(&str, &str)] = &[("cu", "on"), ("versions.nwr", "on")];
 
 mutants! {
@@ -227,7 +229,7 @@ mutants! {
         found RELEASE_SHARED_EARLY, "litmus-write-skew";
         found IGNORE_READERS, "litmus-write-skew";
         found FORGET_GAPS, "litmus-absent";
-        stands_still WAIT_ANYWAY, "litmus-write-skew";
+        stands_still WAIT_ANYWAY, "litmus-write-skew", PATIENT;
     }
     Ordered<Broken> {
         found RELEASE_SHARED_EARLY, "litmus-long-fork";

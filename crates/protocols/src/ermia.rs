@@ -33,10 +33,6 @@
 //! **Phantoms.** A commit leaves its time at the leaves that it depends on, and checks that they have the same keys still; who inserts comes after
 //! what it finds there. A tombstone that leaves the index leaves its time, too.
 //!
-//! **Snapshots** (`versions.snapshots=on`) for transactions that say beforehand that they will only read: these see the state before the oldest
-//! transaction that runs. Nobody is concurrent with both such a snapshot and a commit that it has, and so it is in no cycle (a *safe snapshot*: D. Ports, K.
-//! Grittner, "Serializable snapshot isolation in PostgreSQL", VLDB 2012): no window is kept, and no time left.
-//!
 //! **Departures from the papers.** There is no table of transactions and no set of readers for each version: the claims tell of a writer
 //! what that table would, and a reader that a writer may have missed makes the writer's test itself. So any number of workers can read a
 //! row. A transaction that only reads takes the time of the last commit as its own, instead of a new one.
@@ -55,7 +51,7 @@ use crate::fault::{Faults, Sound};
 use crate::flags::UNLINKED;
 use crate::optimistic::WAITS_MAX;
 use crate::versions::collect::CollectOptions;
-use crate::versions::{self, Claims, NOBODY, Seen, Snapshot, SnapshotOptions, Snapshots, UNSTAMPED, Version};
+use crate::versions::{self, Claims, NOBODY, Seen, Snapshot, Snapshots, UNSTAMPED, Version};
 use crate::versions::{claim_of, mark_read, older_at, read_time, stamp_of};
 
 /// The protocol.
@@ -189,16 +185,11 @@ impl<M: Machine, F: Faults> Protocol<M> for Ermia<M, F> {
         isolation: Isolation::Serializable,
         needs: Needs::Nothing,
     };
-    const SNAPSHOTS: Option<&'static str> = Some("versions.snapshots=on, versions.collect=rapid or epoch");
-    type Options = (SnapshotOptions, CollectOptions);
+    type Options = CollectOptions;
 
-    fn options_with_snapshots() -> Self::Options {
-        (SnapshotOptions { snapshots: true }, CollectOptions::default())
-    }
-
-    fn new((own, collect): Self::Options) -> Self {
+    fn new(options: CollectOptions) -> Self {
         Ermia {
-            snapshots: Snapshots::new(collect, own.snapshots),
+            snapshots: Snapshots::new(options, false),
             unlinked: CachePadded::new(M::U64::new(0)),
             faults: PhantomData,
         }
@@ -218,18 +209,6 @@ impl<M: Machine, F: Faults> Control<M> for Ermia<M, F> {
 
     fn prepare(&mut self, workers: usize, _: usize) {
         self.snapshots.prepare(workers);
-    }
-
-    fn wants_declarations(&self) -> bool {
-        self.snapshots.collector.has_snapshots()
-    }
-
-    fn reads_snapshots(&self) -> bool {
-        self.snapshots.collector.has_snapshots() && self.snapshots.collector.keeps_all()
-    }
-
-    fn sees_own_commits(&self, _: &mut Context<M>, local: &mut Self::Local) -> bool {
-        Snapshots::sees_own_commits(&local.snapshot)
     }
 
     fn local(&self, worker: usize) -> Self::Local {
@@ -257,9 +236,6 @@ impl<M: Machine, F: Faults> Control<M> for Ermia<M, F> {
         columns: Projection<'_>,
     ) -> Result<Found, Abort> {
         let ErmiaLocal { snapshot, seen, window } = local;
-        if snapshot.reads_only {
-            return snapshot.read::<F>(cx, at, columns, |_| ());
-        }
         let found = snapshot.read::<F>(cx, at, columns, |version| match version {
             Version::Newest((_, word)) if word & UNLINKED != 0 => {}
             Version::Newest((cell, word)) => {
@@ -290,10 +266,7 @@ impl<M: Machine, F: Faults> Control<M> for Ermia<M, F> {
         mode: Mode,
     ) -> Result<Found, Abort> {
         let ErmiaLocal { snapshot, seen, window } = local;
-        let Snapshot { begin, claim: own, ref mut claims, reads_only, .. } = *snapshot;
-        if reads_only {
-            return Err(Abort::new(AbortReason::Unsupported));
-        }
+        let Snapshot { begin, claim: own, ref mut claims, .. } = *snapshot;
         let claim = |claims: &mut Claims<M>, cell| {
             let word = claims.claim_since(cell, own, begin)?;
             window.comes_after(stamp_of(word));
@@ -312,9 +285,6 @@ impl<M: Machine, F: Faults> Control<M> for Ermia<M, F> {
     ) -> Result<(), Abort> {
         let claim = local.snapshot.claim;
         let missed = local.snapshot.claims.adopt_at(at, change, claim);
-        if local.snapshot.reads_only {
-            return Err(Abort::new(AbortReason::Unsupported));
-        }
         if !F::FORGET_GAPS {
             local.window.comes_after(missed);
         }
@@ -323,10 +293,6 @@ impl<M: Machine, F: Faults> Control<M> for Ermia<M, F> {
 
     #[inline(always)]
     fn gap(&self, cx: &mut Context<M>, local: &mut Self::Local, leaf: Leaf<M>, version: u64) -> Result<(), Abort> {
-        if local.snapshot.reads_only {
-            // What a snapshot lacks will not come: an insert is of a later time.
-            return Ok(());
-        }
         if !F::FORGET_GAPS {
             cx.nodes.add(leaf, version);
         }
@@ -337,9 +303,6 @@ impl<M: Machine, F: Faults> Control<M> for Ermia<M, F> {
 
     #[inline(always)]
     fn commit(&self, cx: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
-        if local.snapshot.reads_only {
-            return Ok(());
-        }
         if cx.writes.is_empty() {
             let stamp = self.snapshots.commits.last();
             // After the commit of that time, and before the next.
@@ -367,7 +330,7 @@ impl<M: Machine, F: Faults> Control<M> for Ermia<M, F> {
         let deleted = tombstone.cells().next().map_or(0, |cell| stamp_of(cell.word().load(Ordering::Relaxed)));
         // Relaxed: the leaf's version publishes it; see `gap`. Should the tombstone stay, it costs a little precision.
         self.unlinked.fetch_max(deleted, Ordering::Relaxed);
-        versions::unlink(tombstone, self.snapshots.collector.seen_by_all_snapshots())
+        versions::unlink(tombstone, u64::MAX)
     }
 
     fn is_absent(&self, record: Record<M>) -> bool {
