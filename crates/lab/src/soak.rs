@@ -1,7 +1,7 @@
 //! Whether memory stays as it is while rows come and go for long.
 //!
 //! A run is divided into windows. Resident memory is sampled all the time; what the engine knows of its own memory after each window. Memory is flat if
-//! the last quarter of the run has no more of it than the third, by medians, with some room for chance ([`grows`]): the first half is for tables,
+//! the last quarter of the run has no more of it than the third, by medians, with some room for chance (`grows`): the first half is for tables,
 //! free lists and queues to come to their size.
 
 use std::cell::RefCell;

@@ -1,7 +1,7 @@
 //! Processes that are killed: whether what they had acknowledged is there afterwards.
 //!
 //! A process runs transactions on a directory and says which of them are durable ([`live`]). It is killed at a random moment (SIGKILL), also while it opens
-//! the directory. Then the log is read, and what is found is checked ([`store`]); and another process goes on in the same directory, also
+//! the directory. Then the log is read, and what is found is checked (`store`); and another process goes on in the same directory, also
 //! with other options, until it is killed.
 
 mod child;
