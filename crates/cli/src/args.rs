@@ -239,7 +239,7 @@ pub(crate) struct KillTestArgs {
     /// Threads of a process, 1 to 256
     #[arg(long, value_name = "N", default_value_t = 4)]
     threads: u64,
-    /// The longest life of a process, in milliseconds, 1 to 60000
+    /// The longest life of a process after its first acknowledgement, in milliseconds, 1 to 60000
     #[arg(long, value_name = "MS", default_value_t = 100)]
     life_ms: u64,
     /// Seed of the transactions, and of when processes are killed; what the threads make of it is not drawn

@@ -82,7 +82,11 @@ fn table(all: &[Killed]) -> String {
             kills.to_string(),
             acknowledged.to_string(),
             others.to_string(),
-            if wrong.is_some() { "WRONG".into() } else { "nothing is lost".into() },
+            match wrong {
+                Some(_) => "WRONG".into(),
+                None if *acknowledged == 0 => "nothing was acknowledged".into(),
+                None => "nothing is lost".into(),
+            },
         ]);
     }
     text += &format!("{table}\n");

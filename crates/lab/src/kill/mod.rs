@@ -12,6 +12,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use contend_engine::{Isolation, Protocol};
@@ -40,7 +41,7 @@ pub struct KillConfig {
     pub mixed: bool,
     /// What is changed; its seed drives all chance.
     pub scale: Scale,
-    /// The longest life of a process, in milliseconds.
+    /// The longest life of a process after its first acknowledgement, in milliseconds.
     pub life_ms: u64,
     /// The directory that the databases go to, one each.
     pub directory: PathBuf,
@@ -65,6 +66,11 @@ pub struct Killed {
     /// What is wrong, and the directory in which it is.
     pub wrong: Option<(String, PathBuf)>,
 }
+
+/// One of this many processes is killed at any moment from its start on; the others after their first acknowledgement.
+const KILLED_EARLY: u64 = 8;
+/// A process that is silent for longer does not go on.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Who may run in a directory.
 #[derive(Clone, Debug)]
@@ -200,7 +206,7 @@ impl Test<'_> {
             let life =
                 Life { directory: directory.to_owned(), protocol: entry.protocol.clone(), settings, scale, seed };
             let pause = Duration::from_micros(dice.below(self.config.life_ms * 1000));
-            let lines = match self.kill(&life, pause)? {
+            let lines = match self.kill(&life, !dice.one_in(KILLED_EARLY), pause)? {
                 Ok(lines) => lines,
                 Err(wrong) => return Ok(Err(format!("process {number}: {wrong}"))),
             };
@@ -231,17 +237,24 @@ impl Test<'_> {
         Ok(Ok(()))
     }
 
-    /// Runs a process and kills it after a while; what it has said: threads, and their last transactions that are durable.
-    fn kill(&self, life: &Life, pause: Duration) -> Result<Result<Vec<(usize, u64)>, String>, LabError> {
+    /// Runs a process and kills it after a while; with `waits` not before it has acknowledged a transaction. Returns what it has said: threads, and their
+    /// last transactions that are durable.
+    fn kill(&self, life: &Life, waits: bool, pause: Duration) -> Result<Result<Vec<(usize, u64)>, String>, LabError> {
         let failed = |error: std::io::Error| LabError::BadInput(format!("a process can't be run: {error}"));
         let mut child = (self.command)(life)?.stdout(Stdio::piped()).spawn().map_err(failed)?;
         let mut output = child.stdout.take().expect("it is piped");
+        let (speaks, heard) = mpsc::channel();
         let listener = std::thread::spawn(move || {
-            let mut text = String::new();
+            let (mut text, mut part) = (Vec::new(), [0; 4096]);
             // A pipe that fails has no more to say.
-            let _ = output.read_to_string(&mut text);
-            text
+            while let Ok(bytes @ 1..) = output.read(&mut part) {
+                text.extend_from_slice(&part[..bytes]);
+                // The other end is needed for the first word only.
+                let _ = speaks.send(());
+            }
+            String::from_utf8_lossy(&text).into_owned()
         });
+        let is_silent = waits && heard.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout);
         std::thread::sleep(pause);
         let ended = child.try_wait().map_err(failed)?;
         if ended.is_none() {
@@ -252,6 +265,9 @@ impl Test<'_> {
         let text = listener.join().unwrap_or_default();
         if let Some(ended) = ended.or_else(|| status.code().is_some().then_some(status)) {
             return Ok(Err(format!("it ended by itself, {ended}")));
+        }
+        if is_silent {
+            return Ok(Err(format!("it has acknowledged nothing in {} seconds", PATIENCE.as_secs())));
         }
         // A line that was cut off says nothing.
         let lines = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')?.split_once(' '));
