@@ -12,7 +12,7 @@ use crate::abort::{Abort, AbortCounts, AbortReason};
 use crate::declaration::Declaration;
 use crate::epoch::Epochs;
 use crate::fault::Fault;
-use crate::garbage::{Corpse, Garbage};
+use crate::garbage::{Corpse, Garbage, trim_queue};
 use crate::group::Groups;
 use crate::history::{Committed, Part, Recording, Version};
 use crate::journal::{Journals, STAMP_SHIFT, Stamp};
@@ -583,6 +583,9 @@ impl<P: Control<M>, M: Machine> Worker<P, M> {
             }
             self.release_of(version.table, version.record);
         }
+        trim_queue(&mut self.garbage.tombstones);
+        trim_queue(&mut self.garbage.unlinked);
+        trim_queue(&mut self.garbage.versions);
     }
 
     fn unlink(&mut self, mut corpse: Corpse<M>, oldest: u64) {

@@ -21,6 +21,23 @@ pub(crate) struct Corpse<M: Machine> {
     pub(crate) epoch: u64,
 }
 
+/// A queue with room for more than this is given back what it does not need.
+const ROOM_MAX: usize = 16 << 10;
+
+/// Gives back most of a queue's memory if it has had many more entries than it has now. While one thread has lost its core in the middle of a
+/// transaction, the others' queues grow by whatever they replace, and each would keep that memory for ever.
+#[inline(always)]
+pub fn trim_queue<T>(queue: &mut VecDeque<T>) {
+    if queue.capacity() > ROOM_MAX && queue.len() < queue.capacity() / 8 {
+        shrink(queue);
+    }
+}
+
+#[cold]
+fn shrink<T>(queue: &mut VecDeque<T>) {
+    queue.shrink_to(queue.capacity() / 4);
+}
+
 /// One worker's garbage, oldest first.
 pub(crate) struct Garbage<M: Machine> {
     pub(crate) tombstones: VecDeque<Corpse<M>>,
@@ -54,5 +71,24 @@ impl<M: Machine> Garbage<M> {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.tombstones.is_empty() && self.unlinked.is_empty() && self.versions.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_that_was_long_gives_its_memory_back_and_keeps_its_entries() {
+        let mut queue: VecDeque<usize> = (0..1_000_000).collect();
+        while queue.len() > 10 {
+            queue.pop_front();
+            trim_queue(&mut queue);
+        }
+        assert!(queue.capacity() <= ROOM_MAX, "{}", queue.capacity());
+        assert!(queue.into_iter().eq(999_990..1_000_000));
+        let mut short: VecDeque<usize> = VecDeque::with_capacity(1024);
+        trim_queue(&mut short);
+        assert_eq!(short.capacity(), 1024, "what is short stays as it is");
     }
 }

@@ -52,6 +52,7 @@ pub use contend_index::{Change, Direction, IndexKind, Key, KeyWords, Leaf, MAX_K
 pub use declaration::{Declaration, Needs};
 pub use engine::{Alignment, Engine, EngineConfig, EngineOptions, Loader, Worker};
 pub use erased::Erased;
+pub use garbage::trim_queue;
 pub use group::{GROUPS_MAX, Groups};
 pub use options::{OptionError, OptionSpec, OptionValue, Options};
 pub use protocol::{

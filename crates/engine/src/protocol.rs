@@ -333,7 +333,9 @@ impl<M: Machine> Context<M> {
         let table = version.table();
         table.poison(version.record);
         self.versions.gone(table.slabs().slot_bytes());
-        self.arenas.of(table.id(), table.slabs()).release(version.record);
+        let arena = self.arenas.of(table.id(), table.slabs());
+        arena.release(version.record);
+        table.slabs().share(arena);
     }
 
     /// Copies a cell's part of a row to [`Context::scratch`], and its writer's number if history is recorded.

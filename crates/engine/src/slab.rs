@@ -134,11 +134,18 @@ impl<M: Machine> Slabs<M> {
     }
 
     /// Gives free records of an arena that has many to workers that have none.
+    #[inline(always)]
     pub(crate) fn share(&self, arena: &mut Arena<M>) {
         if arena.free.len() >= FREE_MAX {
-            let free = arena.free.split_off(FREE_MAX / 2);
-            self.park(Arena { free, ..Arena::new() });
+            self.give_away(arena);
         }
+    }
+
+    #[cold]
+    fn give_away(&self, arena: &mut Arena<M>) {
+        // Those that were used last are in the cache: they stay.
+        let free = arena.free.drain(..FREE_MAX / 2).collect();
+        self.park(Arena { free, ..Arena::new() });
     }
 
     /// A record whose words hold anything. `None` when the machine has no more memory.

@@ -46,7 +46,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use contend_engine::{AbortReason, Cell, Context, Groups, OldVersion, Record, option_choices, options};
+use contend_engine::{AbortReason, Cell, Context, Groups, OldVersion, Record, option_choices, options, trim_queue};
 use contend_machine::{Atomic64, Cycles, Machine, Ordering};
 use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
@@ -550,6 +550,7 @@ impl<M: Machine> Collector<M> {
                 cx.reuse_version(first.version);
             }
         }
+        trim_queue(&mut own.waiting);
     }
 
     /// Reuses what is older than all that run; and of the rest what is older than all but the long transactions, and not needed by these.
@@ -606,6 +607,7 @@ impl<M: Machine> Collector<M> {
             }
         }
         sweep.left = sweep.kept.len();
+        trim_queue(waiting);
     }
 
     /// How many old versions of a record's first cell are kept.
