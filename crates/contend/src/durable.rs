@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use contend_engine::{Engine, IndexKind, Key, Protocol, Row, TableSpec, type_name_of};
-use contend_log::{Log, LogError, Recovered, RecoveredTable, Report, Schema, settle};
+use contend_log::{Log, LogError, Recovered, RecoveredTable, Report, Schema};
 use contend_machine::Native;
 use parking_lot::Mutex;
 
@@ -36,7 +36,7 @@ impl Durable {
         let flusher = {
             let (log, engine) = (Arc::clone(&log), Arc::clone(engine));
             std::thread::spawn(move || {
-                log.serve(Duration::from_millis(epoch_ms), || settle(engine.epochs()));
+                log.serve(Duration::from_millis(epoch_ms), || log.settle(engine.epochs()));
             })
         };
         let Recovered { tables, report, .. } = recovered;

@@ -285,7 +285,7 @@ impl<P: Control<M>, M: Machine> Engine<P, M> {
             cx: Context {
                 worker: slot,
                 writes,
-                nodes: NodeSet::default(),
+                nodes: NodeSet::new(self.config.fault),
                 scratch: vec![0; 16],
                 declaration: Declaration::new(self.protocol.info().needs),
                 began_in: 0,
@@ -605,6 +605,10 @@ impl<P: Control<M>, M: Machine> Worker<P, M> {
                 table.core().note_unlinked(corpse.record);
                 let removed = table.remove(&corpse.key, corpse.record, time);
                 debug_assert!(removed, "a marked tombstone stands under its key");
+                if self.engine.config.fault == Some(Fault::ReuseEarly) {
+                    drop(tables);
+                    return self.release_of(corpse.table, corpse.record);
+                }
                 corpse.epoch = self.engine.epochs.current();
                 self.garbage.unlinked.push_back(corpse);
             }
@@ -678,6 +682,9 @@ impl<P: Control<M>, M: Machine> Worker<P, M> {
     /// Queues the tombstones that this transaction has made: what it deleted, and placeholders that got no row.
     #[inline(always)]
     fn queue_garbage(&mut self, committed: bool) {
+        if !committed && self.engine.config.fault == Some(Fault::ForgetAborted) {
+            return;
+        }
         for position in 0..self.cx.writes.len() {
             let write = &self.cx.writes.entries()[position];
             let made_tombstone =

@@ -1,9 +1,8 @@
 //! What a recorded transaction did: raw material for a history, kept by its worker.
 
-use std::collections::HashMap;
-
 use contend_index::{KeyWords, key_of};
 use contend_machine::Machine;
+use rustc_hash::FxHashMap;
 
 use crate::sets::{Base, WriteKind, WriteSet};
 use crate::table::TableCore;
@@ -129,7 +128,7 @@ impl Recording {
         let txn = writes.txn;
         let mut operations = std::mem::take(&mut self.running);
         // Who was replaced, and the last value, which goes to the last write.
-        let mut installed: HashMap<(Part, KeyWords), (Version, Option<u64>, bool)> = HashMap::new();
+        let mut installed: FxHashMap<(Part, KeyWords), (Version, Option<u64>, bool)> = FxHashMap::default();
         for cell in &writes.installed {
             let write = &writes.entries()[cell.position];
             let (table, key) = (write.table(), key_of(writes.key(cell.position)));

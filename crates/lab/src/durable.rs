@@ -7,9 +7,7 @@ use std::time::Duration;
 
 use contend_engine::journal::Journals;
 use contend_engine::{Control, Engine, IndexKind, OptionValue, TableShape, option_choices, options};
-use contend_log::{
-    CommitProtocol, Directory, Emulated, Log, LogConfig, LogError, LogJournals, Release, Schema, settle,
-};
+use contend_log::{CommitProtocol, Directory, Emulated, Log, LogConfig, LogError, LogJournals, Release, Schema};
 use contend_machine::Machine;
 use tempfile::TempDir;
 
@@ -250,7 +248,7 @@ impl FileLog {
         }
         let (log, engine) = (Arc::clone(&self.log), Arc::clone(engine));
         self.flusher = Some(std::thread::spawn(move || {
-            log.serve(Duration::from_millis(epoch_ms), || settle(engine.epochs()));
+            log.serve(Duration::from_millis(epoch_ms), || log.settle(engine.epochs()));
         }));
         Ok(())
     }

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use contend_engine::epoch::Epochs;
+use contend_engine::fault::Fault;
 use contend_engine::history::Part;
 use contend_engine::{
     AbortReason, Control, Engine, EngineConfig, EngineOptions, Erased, Info, Isolation, KeyWords, Protocol, Worker,
@@ -94,6 +95,9 @@ pub struct ExploreConfig {
     /// Build everything anew for each execution, and judge each by the checker: slow, for tests of what is otherwise taken back and proved quickly.
     #[doc(hidden)]
     pub anew: bool,
+    /// A deliberate bug of the engine, for tests of the explorer.
+    #[doc(hidden)]
+    pub fault: Option<Fault>,
 }
 
 impl Default for ExploreConfig {
@@ -107,6 +111,7 @@ impl Default for ExploreConfig {
             seed: 1,
             replay: None,
             anew: false,
+            fault: None,
         }
     }
 }
@@ -322,6 +327,7 @@ struct Exploration<W: Workload<Simulated>> {
     proof: Proof,
     /// Whether every execution is judged by the checker.
     checks_all: bool,
+    fault: Option<Fault>,
     kept: Option<Kept<W>>,
 }
 
@@ -386,6 +392,7 @@ impl<W: Workload<Simulated>> Exploration<W> {
             explorer,
             proof: Proof::default(),
             checks_all: config.anew,
+            fault: config.fault,
             kept: None,
         })
     }
@@ -504,6 +511,7 @@ impl<W: Workload<Simulated>> Exploration<W> {
             history: true,
             partitions: W::declares(&self.workload_options).partitions.unwrap_or(1),
             options: self.engine_options.clone(),
+            fault: self.fault,
             ..EngineConfig::default()
         };
         let engine = Engine::new((self.protocol)(), config);

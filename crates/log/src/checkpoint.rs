@@ -244,7 +244,9 @@ impl Files<'_> {
             self.rows += u64::from(known.is_there());
             // A file that stays may have an older write if it has commits of the deletion's epoch, or of the one after: a protocol that shows rows before
             // it commits takes their stamps in the epoch before that of its commit, at the earliest.
-            let is_needed = known.deleted().epoch() + 1 > settled && !self.log.has(Fault::ForgetTombstones);
+            // (The second is slack: who deletes a row that was shown commits after the one that has shown it, and takes its stamp then.)
+            let last = settled + u64::from(self.log.has(Fault::ForgetLastTombstones));
+            let is_needed = known.deleted().epoch() + 1 > last && !self.log.has(Fault::ForgetTombstones);
             if known.deleted().0 > 0 && is_needed {
                 self.put(schema, Write { table, key, stamp: known.deleted(), change: Change::Delete });
             }

@@ -142,10 +142,20 @@ impl<M: Machine> Commits<M> {
 
     /// All numbers below this one are flushed, or will never be used; `end` is not reached yet, or, of LSNs, is the next.
     fn durable_below(&self, end: Option<u64>) -> u64 {
-        // SeqCst, all: see the module's text.
+        if self.fault == Some(Fault::SlotsBeforeCounter) {
+            let least = self.unflushed();
+            return end.unwrap_or_else(|| self.next.load(Ordering::SeqCst)).min(least);
+        }
+        // SeqCst, as in `unflushed`: see the module's text.
         let end = end.unwrap_or_else(|| self.next.load(Ordering::SeqCst));
+        end.min(self.unflushed())
+    }
+
+    /// The least number that a worker may have used and not flushed; [`ALL`] if there is none.
+    fn unflushed(&self) -> u64 {
+        // SeqCst, both: see the module's text.
         let used = self.used.load(Ordering::SeqCst) as usize;
-        self.slots[..used].iter().map(|slot| slot.unflushed.load(Ordering::SeqCst)).fold(end, u64::min)
+        self.slots[..used].iter().map(|slot| slot.unflushed.load(Ordering::SeqCst)).fold(ALL, u64::min)
     }
 }
 

@@ -1,8 +1,34 @@
 //! Deliberate bugs, for tests of the proof: each must be found by the crash tests.
 
-/// A deliberate bug of a log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+macro_rules! faults {
+    ($(#[doc = $doc:literal] $name:ident,)*) => {
+        /// A deliberate bug of a log.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Fault {
+            $(#[doc = $doc] $name,)*
+        }
+
+        impl Fault {
+            /// All of them.
+            pub const ALL: &[Fault] = &[$(Fault::$name,)*];
+
+            /// What it is.
+            pub fn meaning(self) -> &'static str {
+                match self {
+                    $(Fault::$name => $doc.trim_ascii(),)*
+                }
+            }
+        }
+    };
+}
+
+faults! {
+    /// An epoch counts as ended while workers are in it: the one that they were seen in last, and not the one before.
+    SettleRunning,
+    /// With early release it is looked what workers have not flushed before it is looked which LSN is next.
+    SlotsBeforeCounter,
+    /// A checkpoint leaves out deletions of the last epoch of which files that stay may have older writes.
+    ForgetLastTombstones,
     /// What was committed is acknowledged before it is written.
     AcknowledgeBeforeFlush,
     /// Files are not synchronised.
@@ -39,28 +65,4 @@ pub enum Fault {
     SkipTails,
     /// With conservative release others see what is not durable.
     IgnoreHolds,
-}
-
-impl Fault {
-    /// All of them.
-    pub const ALL: &[Fault] = &[
-        Fault::AcknowledgeBeforeFlush,
-        Fault::SkipSync,
-        Fault::SkipNames,
-        Fault::FlushOutOfOrder,
-        Fault::EndEpochEarly,
-        Fault::ReplayInFileOrder,
-        Fault::ForgetLimit,
-        Fault::ForgetDeletions,
-        Fault::ForgetAdditions,
-        Fault::ForgetSums,
-        Fault::RetrySync,
-        Fault::CheckpointTooMuch,
-        Fault::ForgetTombstones,
-        Fault::AcknowledgeOwn,
-        Fault::IgnoreGaps,
-        Fault::ForgetGap,
-        Fault::SkipTails,
-        Fault::IgnoreHolds,
-    ];
 }

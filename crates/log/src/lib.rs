@@ -42,7 +42,7 @@ pub use commit::{CommitProtocol, Release};
 pub use disk::{Directory, Disk, DiskFile};
 pub use emulated::Emulated;
 pub use error::LogError;
-pub use log::{FIRST_SEGMENT_BYTES, Log, LogConfig, Settled, TRANSACTION_BYTES_MAX, settle, settle_while};
+pub use log::{FIRST_SEGMENT_BYTES, Log, LogConfig, Settled, TRANSACTION_BYTES_MAX};
 pub use recovery::{Recovered, RecoveredTable, Report};
 pub use schema::Schema;
 pub use worker::LogJournals;

@@ -653,6 +653,25 @@ impl Log {
         }
     }
 
+    /// For [`Log::serve`]: moves the epoch on, if that is possible, and gives the workers a moment to be seen in it.
+    pub fn settle<M: Machine>(&self, epochs: &Epochs<M>) -> Settled {
+        let began = Instant::now();
+        self.settle_while(epochs, || {
+            std::thread::sleep(Duration::from_micros(50));
+            began.elapsed() < PATIENCE
+        })
+    }
+
+    /// Like [`Log::settle`], on a machine that has no threads: `wait` lets the workers go on, and says whether to wait once more.
+    pub fn settle_while<M: Machine>(&self, epochs: &Epochs<M>, mut wait: impl FnMut() -> bool) -> Settled {
+        epochs.try_advance();
+        // A worker that runs transactions is seen at its next one, which takes microseconds, unless it has lost its core.
+        while epochs.oldest_to_commit() < epochs.current() && wait() {}
+        // A worker that is seen in an epoch has seen the end of those before.
+        let running = u64::from(!self.has(Fault::SettleRunning));
+        Settled { epoch: epochs.oldest_to_commit() - running, current: epochs.current() }
+    }
+
     /// After the last flush: files are as long as what they hold, and the next who opens them has nothing to look for behind it.
     fn finish(&self) -> Result<(), LogError> {
         let mut manifest = self.manifest.lock();
@@ -727,31 +746,13 @@ impl Log {
     }
 }
 
-/// What [`settle`] has come to.
+/// What [`Log::settle`] has come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settled {
     /// The last epoch in which no transaction commits any more.
     pub epoch: u64,
     /// The one that there is.
     pub current: u64,
-}
-
-/// For [`Log::serve`]: moves the epoch on, if that is possible, and gives the workers a moment to be seen in it.
-pub fn settle<M: Machine>(epochs: &Epochs<M>) -> Settled {
-    let began = Instant::now();
-    settle_while(epochs, || {
-        std::thread::sleep(Duration::from_micros(50));
-        began.elapsed() < PATIENCE
-    })
-}
-
-/// Like [`settle`], on a machine that has no threads: `wait` lets the workers go on, and says whether to wait once more.
-pub fn settle_while<M: Machine>(epochs: &Epochs<M>, mut wait: impl FnMut() -> bool) -> Settled {
-    epochs.try_advance();
-    // A worker that runs transactions is seen at its next one, which takes microseconds, unless it has lost its core.
-    while epochs.oldest_to_commit() < epochs.current() && wait() {}
-    // Who is seen in an epoch has seen the end of those before.
-    Settled { epoch: epochs.oldest_to_commit() - 1, current: epochs.current() }
 }
 
 /// How long is waited for workers to be seen in a new epoch.

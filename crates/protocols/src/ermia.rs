@@ -330,7 +330,7 @@ impl<M: Machine, F: Faults> Control<M> for Ermia<M, F> {
         let deleted = tombstone.cells().next().map_or(0, |cell| stamp_of(cell.word().load(Ordering::Relaxed)));
         // Relaxed: the leaf's version publishes it; see `gap`. Should the tombstone stay, it costs a little precision.
         self.unlinked.fetch_max(deleted, Ordering::Relaxed);
-        versions::unlink(tombstone, u64::MAX)
+        versions::unlink::<M, F>(tombstone, u64::MAX)
     }
 
     fn is_absent(&self, record: Record<M>) -> bool {

@@ -32,6 +32,22 @@ faults! {
     MERGE_BEFORE_LOCK,
     /// A commit's TID need not be larger than those it has read and overwritten: one record can have one TID twice.
     FORGET_OLDER_TIDS,
+    /// The epoch of a commit is loaded before its locks are taken.
+    EPOCH_BEFORE_LOCKS,
+    /// A snapshot is at the end of the epoch in which its reader begins: others still commit in it.
+    SNAPSHOT_OF_RUNNING_EPOCH,
+    /// A snapshot is at the end of the epoch before that in which its reader begins.
+    SNAPSHOT_OF_LAST_EPOCH,
+    /// A tombstone leaves its index two epochs before the last snapshot has ended that shows its row.
+    FORGET_SNAPSHOTS_OF_TOMBSTONES,
+    /// A tombstone leaves its index though a transaction has locked it.
+    UNLINK_LOCKED,
+    /// A tombstone leaves its index though a transaction may run that began before the deletion.
+    FORGET_AGE_OF_TOMBSTONES,
+    /// A tombstone leaves its index one epoch earlier.
+    UNLINK_EARLY,
+    /// A tombstone that leaves its index does not leave behind when it was read last.
+    FORGET_READERS_OF_TOMBSTONES,
     /// The second timestamp is taken before the locks.
     STAMP_BEFORE_LOCKS,
     /// Records that were only read are not locked.
@@ -54,6 +70,8 @@ faults! {
     OVERWRITE_READ_INTERVALS,
     /// Leaves are only checked for the same keys, as in Silo.
     FORGET_TIMES_OF_LEAVES,
+    /// An insert that splits a leaf does not ask up to which time the right half was read.
+    FORGET_TIMES_OF_SPLITS,
     /// A read leaves no timestamp.
     FORGET_READS,
     /// A read does not wait for an older write that is announced.
@@ -72,6 +90,8 @@ faults! {
     RELEASE_SHARED_EARLY,
     /// An exclusive lock is granted while others read, and not waited for to end.
     IGNORE_READERS,
+    /// Leaves are validated before the locks of updates are taken.
+    VALIDATE_BEFORE_LOCKS,
     /// Rows are locked in the order in which they were declared, and waited for in any.
     LOCK_AS_DECLARED,
     /// Of several partitions only the first is held.

@@ -214,7 +214,7 @@ impl<M: Machine, F: Faults> Control<M> for Hekaton<M, F> {
     }
 
     fn unlink(&self, tombstone: Tombstone<'_, M>) -> Unlink {
-        versions::unlink(tombstone, u64::MAX)
+        versions::unlink::<M, F>(tombstone, u64::MAX)
     }
 
     fn is_absent(&self, record: Record<M>) -> bool {

@@ -351,7 +351,7 @@ impl<M: Machine, F: Faults> Control<M> for Mocc<F> {
     }
 
     fn unlink(&self, tombstone: Tombstone<'_, M>) -> Unlink {
-        optimistic::unlink(tombstone, |word| tombstone.is_over(optimistic::epoch_of(word)))
+        optimistic::unlink::<M, F>(tombstone, |word| tombstone.is_over(optimistic::epoch_of(word)))
     }
 
     fn is_absent(&self, record: Record<M>) -> bool {

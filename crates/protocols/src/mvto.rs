@@ -266,7 +266,7 @@ impl<M: Machine, F: Faults> Control<M> for Mvto<M, F> {
     }
 
     fn unlink(&self, tombstone: Tombstone<'_, M>) -> Unlink {
-        versions::unlink(tombstone, self.collector.seen_by_all_snapshots())
+        versions::unlink::<M, F>(tombstone, self.collector.seen_by_all_snapshots())
     }
 
     fn is_absent(&self, record: Record<M>) -> bool {

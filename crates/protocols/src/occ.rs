@@ -227,7 +227,7 @@ impl<M: Machine, F: Faults> Control<M> for Occ<M, F> {
     }
 
     fn unlink(&self, tombstone: Tombstone<'_, M>) -> Unlink {
-        optimistic::unlink(tombstone, |_| true)
+        optimistic::unlink::<M, F>(tombstone, |_| true)
     }
 
     fn is_absent(&self, record: Record<M>) -> bool {

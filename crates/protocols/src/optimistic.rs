@@ -14,6 +14,7 @@ use contend_engine::{
 };
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
 
+use crate::fault::Faults;
 use crate::flags::{self, ABSENT, LOCKED, QUEUED, UNLINKED};
 
 /// In an observation, of which the queued bit is no part: the lock that validation finds is this transaction's.
@@ -314,13 +315,13 @@ pub(crate) fn init<M: Machine>(cells: Cells<M>, initial: Initial, placeholder: u
 }
 
 /// Marks a tombstone as unlinked, if it still is one, it is old enough, and `may_go` says so of its word.
-pub(crate) fn unlink<M: Machine>(tombstone: Tombstone<'_, M>, may_go: impl Fn(u64) -> bool) -> Unlink {
+pub(crate) fn unlink<M: Machine, F: Faults>(tombstone: Tombstone<'_, M>, may_go: impl Fn(u64) -> bool) -> Unlink {
     M::step("unlink");
     let mut cells = tombstone.cells();
     let Some(first) = cells.next() else { return Unlink::Busy };
     // Acquire: pairs with the Release of `install_all`; the stamp is at least as new as the word. If it is newer, the exchange fails.
     let word = first.word().load(Ordering::Acquire);
-    if word & LOCKED != 0 || word & ABSENT != 0 && !(tombstone.stamp_is_over() && may_go(word)) {
+    if word & LOCKED != 0 && !F::UNLINK_LOCKED || word & ABSENT != 0 && !(tombstone.stamp_is_over() && may_go(word)) {
         return Unlink::Busy;
     }
     let (new, outcome) = if word & ABSENT != 0 {

@@ -214,7 +214,10 @@ impl<M: Machine, F: Faults> Control<M> for Silo<F> {
         local.footprint.clear();
         local.overwritten = 0;
         local.snapshot = match self.snapshots() {
-            Some(snapshots) if cx.declaration.is_read_only() => Some(snapshots.seen_from(cx.began_in())),
+            Some(snapshots) if cx.declaration.is_read_only() => {
+                let late = if F::SNAPSHOT_OF_RUNNING_EPOCH { 2 } else { u64::from(F::SNAPSHOT_OF_LAST_EPOCH) };
+                Some(snapshots.seen_from(cx.began_in() + late))
+            }
             _ => None,
         };
         Ok(())
@@ -278,6 +281,7 @@ impl<M: Machine, F: Faults> Control<M> for Silo<F> {
         if cx.writes.is_empty() {
             return Self::validate(cx, &mut local.footprint);
         }
+        let early = if F::EPOCH_BEFORE_LOCKS { cx.current_epoch() } else { 0 };
         // Phase 1: lock what is written.
         M::step("lock");
         let waits = self.options.wait == Wait::Wait;
@@ -305,7 +309,7 @@ impl<M: Machine, F: Faults> Control<M> for Silo<F> {
         // `Footprint::observe`.
         M::fence(Ordering::SeqCst);
         M::step("epoch");
-        let epoch = cx.current_epoch();
+        let epoch = if F::EPOCH_BEFORE_LOCKS { early } else { cx.current_epoch() };
         // Phase 2: check what was read.
         Self::validate(cx, &mut local.footprint)?;
         // Phase 3: install.
@@ -325,10 +329,11 @@ impl<M: Machine, F: Faults> Control<M> for Silo<F> {
     }
 
     fn unlink(&self, tombstone: Tombstone<'_, M>) -> Unlink {
-        optimistic::unlink(tombstone, |word| match self.snapshots() {
+        let oldest = tombstone.oldest() + if F::FORGET_SNAPSHOTS_OF_TOMBSTONES { 2 } else { 0 };
+        optimistic::unlink::<M, F>(tombstone, |word| match self.snapshots() {
             None => tombstone.is_over(optimistic::epoch_of(word)),
             // That is later.
-            Some(snapshots) => snapshots.lets_unlink(word, tombstone.oldest()),
+            Some(snapshots) => snapshots.lets_unlink(word, oldest),
         })
     }
 

@@ -301,9 +301,12 @@ impl<M: Machine, F: Faults> Control<M> for TicToc<F> {
         at: At<'_, M>,
         change: &Change<M>,
     ) -> Result<(), Abort> {
+        // Of a leaf that was split both halves have the time that it had. Who has read the right half since has found the placeholder there, or nothing
+        // where that is: so to look at it as well is for clarity, and the fault does no harm.
         // SeqCst: the insert comes before the look at the leaves' times; pairs with the fence of `validate`.
         M::fence(Ordering::SeqCst);
-        let leaves = [change.leaf].into_iter().chain(change.split.map(|(leaf, _)| leaf));
+        let split = change.split.filter(|_| !F::FORGET_TIMES_OF_SPLITS);
+        let leaves = [change.leaf].into_iter().chain(split.map(|(leaf, _)| leaf));
         // Relaxed: ordered by the fence.
         let read_up_to = leaves.map(|leaf| leaf.word().load(Ordering::Relaxed)).max().unwrap_or(0);
         let begin = if F::FORGET_TIMES_OF_LEAVES { 0 } else { read_up_to };
@@ -370,12 +373,16 @@ impl<M: Machine, F: Faults> Control<M> for TicToc<F> {
     }
 
     fn unlink(&self, tombstone: Tombstone<'_, M>) -> Unlink {
-        match optimistic::unlink(tombstone, |_| true) {
+        match optimistic::unlink::<M, F>(tombstone, |_| true) {
             Unlink::Marked { .. } => {
                 // Nobody moves the interval of what is unlinked. Acquire: pairs with the AcqRel of who did before.
                 let read_up_to =
                     tombstone.cells().map(|cell| rts(cell.word().load(Ordering::Acquire) & !UNLINKED)).max();
-                Unlink::Marked { time: read_up_to.filter(|_| !F::FORGET_TIMES_OF_LEAVES).unwrap_or(0) }
+                Unlink::Marked {
+                    time: read_up_to
+                        .filter(|_| !F::FORGET_TIMES_OF_LEAVES && !F::FORGET_READERS_OF_TOMBSTONES)
+                        .unwrap_or(0),
+                }
             }
             other => other,
         }

@@ -44,6 +44,7 @@ use crate::fault::{Faults, Sound};
 use crate::flags::{self, ABSENT, LOCKED, QUEUED, UNLINKED};
 use crate::method::timestamp::{Stamper, TimestampOptions, Timestamps};
 use crate::optimistic::{FLAGS, VERSION_SHIFT as EPOCH_SHIFT, WAITS_MAX};
+use crate::versions;
 use cell::{Answer, Times, Want, ask, latch, times, unlatch};
 
 /// The protocol.
@@ -365,9 +366,10 @@ impl<M: Machine, F: Faults> Control<M> for TimestampOrdering<M, F> {
         let outcome = match words[0] & ABSENT {
             _ if announced => Unlink::Busy,
             0 => Unlink::Alive,
-            // Somebody may run who is older than the deletion, and must not miss the row.
-            _ if (words[0] >> EPOCH_SHIFT) + 1 >= tombstone.oldest() || !tombstone.stamp_is_over() => Unlink::Busy,
+            _ if versions::is_young::<F>(words[0] >> EPOCH_SHIFT, tombstone.oldest()) => Unlink::Busy,
+            _ if !tombstone.stamp_is_over() => Unlink::Busy,
             // Its readers live on in the leaf: who inserts the key anew must come after them.
+            _ if F::FORGET_READERS_OF_TOMBSTONES => Unlink::Marked { time: 0 },
             _ => Unlink::Marked { time: cells.clone().map(read).max().unwrap_or(0) },
         };
         for (cell, word) in cells.zip(words) {

@@ -351,9 +351,15 @@ pub(crate) fn is_claimed<M: Machine>(cell: Cell<M>, stamp: u64) -> bool {
     claim != NOBODY && claim < stamp
 }
 
+/// Whether a transaction may run that is older than a deletion in this epoch, and must not miss the row. Who begins in a later epoch gets a later
+/// timestamp, so one epoch more is slack: whoever deletes has its timestamp when it loads the epoch.
+pub(crate) fn is_young<F: Faults>(deleted_in: u64, oldest: u64) -> bool {
+    deleted_in + u64::from(!F::UNLINK_EARLY) >= oldest && !F::FORGET_AGE_OF_TOMBSTONES
+}
+
 /// Marks a tombstone as unlinked, if it still is one, all have ended who were there when it was deleted, and no snapshot is
 /// of a time before `seen`.
-pub(crate) fn unlink<M: Machine>(tombstone: Tombstone<'_, M>, seen: u64) -> Unlink {
+pub(crate) fn unlink<M: Machine, F: Faults>(tombstone: Tombstone<'_, M>, seen: u64) -> Unlink {
     M::step("unlink");
     let cells = tombstone.cells();
     let release = |cell: Cell<M>| {
@@ -373,11 +379,10 @@ pub(crate) fn unlink<M: Machine>(tombstone: Tombstone<'_, M>, seen: u64) -> Unli
     let outcome = if word & ABSENT == 0 {
         first.word().store(word & !QUEUED, Ordering::Relaxed);
         Unlink::Alive
-    } else if deleted_in(first).load(Ordering::Relaxed) + 1 >= tombstone.oldest()
+    } else if is_young::<F>(deleted_in(first).load(Ordering::Relaxed), tombstone.oldest())
         || stamp_of(word) > seen
         || !tombstone.stamp_is_over()
     {
-        // A transaction may run that is older than the deletion, and must not miss the row.
         Unlink::Busy
     } else {
         for cell in cells.clone() {
@@ -386,6 +391,7 @@ pub(crate) fn unlink<M: Machine>(tombstone: Tombstone<'_, M>, seen: u64) -> Unli
         }
         // Its readers live on in the leaf: who inserts the key anew must come after them.
         let readers = cells.clone().map(|cell| read_time(cell).load(Ordering::SeqCst)).max().unwrap_or(0);
+        let readers = if F::FORGET_READERS_OF_TOMBSTONES { 0 } else { readers };
         Unlink::Marked { time: readers.max(stamp_of(word)) }
     };
     cells.for_each(release);

@@ -127,6 +127,15 @@ pub(crate) fn allocate_inside(inside: bool) -> bool {
     INSIDE.replace(inside)
 }
 
+/// Does something; what it allocates is in no region.
+#[cold]
+pub(crate) fn outside<R>(body: impl FnOnce() -> R) -> R {
+    let inside = allocate_inside(false);
+    let result = body();
+    allocate_inside(inside);
+    result
+}
+
 /// A range of addresses in which one thread allocates what is to be taken back.
 #[derive(Debug)]
 pub struct Region {

@@ -21,8 +21,8 @@ pub struct Simulated;
 #[repr(transparent)]
 pub struct SimulatedWord(AtomicU64);
 
-/// An access is to come: it is charged, and other cores may run before it.
-#[inline]
+/// An access is to come: it is charged, and other cores may run before it. The one call of each access: what follows is inlined here.
+#[inline(never)]
 fn watch(address: usize, access: Access) {
     match watcher() {
         Watcher::Nobody => {}

@@ -46,6 +46,8 @@ pub enum Shape {
     Groups,
     /// Sums are added to without being read, and read; and a maximum is taken, which does not commute with that.
     Updates,
+    /// A key is missed and a sum added to without being read, while the sum is read and the key inserted.
+    LateUpdates,
     /// Rows are replaced unread, together and alone, updated unread, and read.
     Overwrites,
     /// Rows are written alone and together, and read by transactions that say that they only read: of the end of an epoch, with some protocols.
@@ -69,7 +71,8 @@ pub enum Shape {
 option_choices!(Shape {
     Counter => "counter", LostUpdate => "lost-update", WriteSkew => "write-skew", ReadOnly => "read-only",
     LongFork => "long-fork", Absent => "absent", Scans => "scans", Reinsert => "reinsert", Index => "index",
-    Abort => "abort", Groups => "groups", Updates => "updates", Overwrites => "overwrites", Snapshot => "snapshot",
+    Abort => "abort", Groups => "groups", Updates => "updates",
+    LateUpdates => "late-updates", Overwrites => "overwrites", Snapshot => "snapshot",
     SnapshotRows => "snapshot-rows", Split => "split", Merge => "merge", Rebirth => "rebirth",
     RebirthIndex => "rebirth-index", Births => "births", Random => "random",
 });
@@ -110,6 +113,11 @@ pub const INFOS: &[WorkloadInfo] = &[
     info("litmus-abort", "inserts and writes that are taken back", &[("litmus.shape", "abort")]),
     info("litmus-groups", "columns of different groups are read and changed", &[("litmus.shape", "groups")]),
     info("litmus-updates", "sums are added to unread, read, and raised", &[("litmus.shape", "updates")]),
+    info(
+        "litmus-late-updates",
+        "a key is missed and a sum added to, while the sum is read and the key inserted",
+        &[("litmus.shape", "late-updates")],
+    ),
     info("litmus-overwrites", "rows are replaced unread, and read", &[("litmus.shape", "overwrites")]),
     info("litmus-snapshot", "rows are written, and read by who only reads", &[("litmus.shape", "snapshot")]),
     info(
@@ -205,6 +213,9 @@ impl Shape {
                 &[AddLeft(0)],
                 &[ReadRight(1), RaiseLeft(0)],
             ],
+            Shape::LateUpdates => {
+                &[&[Read(ABSENT), AddLeft(0)], &[Read(0), Insert(ABSENT)], &[Delete(ABSENT), Modify(0)]]
+            }
             Shape::Overwrites => &[
                 &[Write(0), Write(1)],
                 &[Read(0), Read(1)],
@@ -224,6 +235,8 @@ impl Shape {
                 &[Read(1), Insert(33)],
                 &[Scan(20, 34), Insert(3)],
                 &[Read(3), Insert(21), Read(35)],
+                &[Read(33), Insert(1), Modify(0)],
+                &[Read(0), Insert(33)],
             ],
             // Even keys up to 50 have rows, the last two in a leaf of their own.
             Shape::Merge => &[
@@ -253,8 +266,8 @@ impl Shape {
         }
     }
 
-    /// Whether each worker runs all programs in turns, beginning with its own: in tests that need some transactions of each, one after the other.
-    fn takes_turns(self) -> bool {
+    /// Whether each worker draws which program it runs next: in tests that need some transactions, one after the other, in many combinations.
+    fn draws_programs(self) -> bool {
         use Shape::{Merge, Rebirth, RebirthIndex, Snapshot, SnapshotRows, Split};
         matches!(self, Snapshot | SnapshotRows | Split | Merge | Rebirth | RebirthIndex)
     }
@@ -285,7 +298,7 @@ pub fn extent(name: &str) -> Option<Extent> {
     let shape = <Shape as contend_engine::OptionValue>::parse(shape, &())?;
     match shape.programs().len() {
         0 => None,
-        _ if shape.takes_turns() => Some(Extent { workers: 3, transactions: 3 }),
+        _ if shape.draws_programs() => Some(Extent { workers: 3, transactions: 3 }),
         programs => Some(Extent { workers: programs.max(2), transactions: 2 }),
     }
 }
@@ -314,8 +327,6 @@ pub struct Input(Vec<Step>);
 pub struct Client {
     worker: usize,
     random: Random,
-    /// Inputs drawn.
-    drawn: usize,
     commits: u64,
 }
 
@@ -433,7 +444,7 @@ impl<M: Machine> Workload<M> for Litmus<M> {
     }
 
     fn client(&self, worker: usize, _: usize, seed: u64) -> Client {
-        Client { worker, random: Random::new(seed, worker as u64), drawn: 0, commits: 0 }
+        Client { worker, random: Random::new(seed, worker as u64), commits: 0 }
     }
 
     fn next(&self, client: &mut Client, input: &mut Input) {
@@ -443,11 +454,13 @@ impl<M: Machine> Workload<M> for Litmus<M> {
             0 if self.options.shape == Shape::Births => self.draw_births(&mut client.random, input),
             0 => self.draw(&mut client.random, input),
             count => {
-                let turn = if self.options.shape.takes_turns() { client.drawn } else { 0 };
-                input.0.extend_from_slice(programs[(client.worker + turn) % count]);
+                let program = match self.options.shape.draws_programs() {
+                    true => client.random.uniform(0, count as u64 - 1) as usize,
+                    false => client.worker % count,
+                };
+                input.0.extend_from_slice(programs[program]);
             }
         }
-        client.drawn += 1;
     }
 
     fn kind(&self, _: &Input) -> usize {

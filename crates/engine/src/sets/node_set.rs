@@ -4,20 +4,20 @@ use contend_index::{Change, Leaf};
 use contend_machine::Machine;
 
 use crate::abort::{Abort, AbortReason};
+use crate::fault::Fault;
 
 /// The leaves that a transaction's scans and misses observed (Silo, section 4.6).
 #[derive(Debug)]
 pub struct NodeSet<M: Machine> {
     leaves: Vec<(Leaf<M>, u64)>,
-}
-
-impl<M: Machine> Default for NodeSet<M> {
-    fn default() -> Self {
-        NodeSet { leaves: Vec::with_capacity(16) }
-    }
+    fault: Option<Fault>,
 }
 
 impl<M: Machine> NodeSet<M> {
+    pub(crate) fn new(fault: Option<Fault>) -> Self {
+        NodeSet { leaves: Vec::with_capacity(16), fault }
+    }
+
     /// Adds a leaf with the version that was observed. A leaf observed at two versions fails validation.
     #[inline(always)]
     pub fn add(&mut self, leaf: Leaf<M>, version: u64) {
@@ -39,7 +39,9 @@ impl<M: Machine> NodeSet<M> {
                 observed = true;
             }
         }
-        if let (true, Some((leaf, version))) = (observed, change.split) {
+        if let (true, Some((leaf, version))) = (observed, change.split)
+            && self.fault != Some(Fault::ForgetSplits)
+        {
             self.leaves.push((leaf, version));
         }
         Ok(())
@@ -76,7 +78,7 @@ impl<M: Machine> NodeSet<M> {
 
     /// Forgets all leaves; keeps the memory.
     #[inline(always)]
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.leaves.clear();
     }
 }

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use contend_engine::{AbortReason, Engine, Erased, Worker};
+use contend_log::Log;
 use contend_log::faulty::{FaultyDisk, Plan};
-use contend_log::{Log, settle_while};
 use contend_machine::Machine;
 use contend_sim::Simulated;
 use contend_workloads::Workload;
@@ -174,7 +174,7 @@ pub(super) fn flush(
     while shared.go_on(habits.flush_pauses) {
         Simulated::step("flush the epoch");
         let mut waits = 0;
-        let settled = settle_while(engine.epochs(), || {
+        let settled = log.settle_while(engine.epochs(), || {
             waits += 1;
             Simulated::pause();
             waits < WAITS_MAX

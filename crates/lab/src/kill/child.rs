@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use contend_engine::journal::Journals;
 use contend_engine::{AbortReason, Engine, EngineConfig, EngineOptions, Erased, Protocol, Worker};
-use contend_log::{Directory, Log, LogConfig, LogJournals, settle};
+use contend_log::{Directory, Log, LogConfig, LogJournals};
 use contend_machine::Native;
 use contend_protocols::method::{Backoff, Method, RetryOptions};
 use contend_protocols::{ProtocolVisitor, with_protocol};
@@ -104,7 +104,7 @@ pub fn live(life: &Life) -> Result<(), LabError> {
     let backoff = Backoff::new(RetryOptions { backoff: Method::Exponential, ..RetryOptions::default() }, workers);
     let (rests, checkpoint_ms) = (dice.one_in(2), 1 + dice.below(40));
     std::thread::scope(|scope| {
-        scope.spawn(|| log.serve(Duration::from_millis(epoch_ms), || settle(engine.epochs())));
+        scope.spawn(|| log.serve(Duration::from_millis(epoch_ms), || log.settle(engine.epochs())));
         scope.spawn(|| {
             // If the disk fails the threads that commit say so.
             while log.check().is_ok() {

@@ -392,6 +392,10 @@ impl<M: Machine, L: Locks<M>> Control<M> for TwoPhase<L> {
 
     #[inline(always)]
     fn commit(&self, cx: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
+        if L::Faults::VALIDATE_BEFORE_LOCKS {
+            cx.nodes.validate()?;
+            cx.nodes.clear();
+        }
         self.hold_merged(cx, local)?;
         if !cx.nodes.is_empty() {
             M::step("validate");
@@ -420,6 +424,10 @@ impl<M: Machine, L: Locks<M>> Control<M> for TwoPhase<L> {
     }
 
     fn unlink(&self, tombstone: Tombstone<'_, M>) -> Unlink {
+        if L::Faults::UNLINK_LOCKED {
+            let change = |cell, clear, set| _ = L::set_flags(cell, clear, set);
+            return flags::unlink_held(tombstone, |cell| Some(L::flags(cell)), change);
+        }
         flags::unlink_held(tombstone, L::seize, L::let_go)
     }
 

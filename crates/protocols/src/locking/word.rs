@@ -86,7 +86,7 @@ pub(crate) fn flags<M: Machine>(cell: Cell<M>) -> u64 {
 pub(crate) fn set_flags<M: Machine, F: Faults>(cell: Cell<M>, clear: u64, set: u64) -> u64 {
     // Relaxed, all of them: `unlock` publishes the word.
     let before = cell.word().load(Ordering::Relaxed);
-    if F::IGNORE_READERS {
+    if F::IGNORE_READERS || F::UNLINK_LOCKED {
         cell.word().fetch_and(!clear, Ordering::Relaxed);
         cell.word().fetch_or(set, Ordering::Relaxed);
     } else {

@@ -4,6 +4,9 @@
 //! commit in `e - 2` or before any more: the state at the end of that epoch is final. Of all epochs only every `silo.snapshot_epochs`-th
 //! has a snapshot at its end.
 //!
+//! (The state at the end of `e - 1` is final, too: who commits in that epoch had all its locks when it loaded it, which was before `e` began, and a
+//! reader waits for locked cells. The paper, and this code, have an epoch more.)
+//!
 //! **Versions.** A commit that overwrites a cell keeps a copy of it if a snapshot lies between the old version's epoch and its own. A cell's
 //! second word leads to the newest copy, and so on from copy to copy: each begins with the cell's word as it was.
 //!

@@ -4,9 +4,10 @@ use std::ops::ControlFlow;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use contend_engine::fault::Fault;
 use contend_engine::{
-    Abort, AbortReason, Control, Direction, Erased, Groups, IndexKind, Key, Projection, RowUpdate, Span, Table,
-    Transaction, Txn, Update, Worker,
+    Abort, AbortReason, Control, Direction, Engine, EngineConfig, Erased, Groups, IndexKind, Key, Projection, Protocol,
+    RowUpdate, Span, Table, Transaction, Txn, Update, Worker,
 };
 use contend_machine::Native;
 
@@ -102,6 +103,92 @@ impl ProtocolTest<Native> for Boundaries {
 #[test]
 fn keys_at_the_ends_are_keys_like_all_others() {
     for_all(&Boundaries);
+}
+
+/// The records that stand in the indexes, tombstones among them.
+fn records(engine: &Engine<Erased<Native>, Native>) -> u64 {
+    engine.version_chains().iter().sum()
+}
+
+/// Rows are inserted, some of them in vain, and deleted, again and again.
+struct AllDead(Option<Fault>);
+
+impl AllDead {
+    /// The records that stand in the index in the end.
+    fn leftovers(&self, protocol: Erased<Native>, index: IndexKind) -> u64 {
+        let config = EngineConfig { workers_max: 4, epoch_ms: u64::MAX, fault: self.0, ..EngineConfig::default() };
+        let engine = Engine::new(protocol, config);
+        let rows: Arc<Table<Native, u64>> = table(&engine, "t", index, 8);
+        let mut workers = [(); 2].map(|()| engine.worker().expect("a free slot"));
+        for round in 0..20 {
+            for key in 0..40 {
+                // The same keys again and again, and keys that never come back.
+                let key = if key % 2 == 0 { key } else { round * 1000 + key };
+                // Memory goes to the worker that collects, which inserts in the next round.
+                let [first, second] = &mut workers;
+                let (one, other) = if round % 2 == 0 { (first, second) } else { (second, first) };
+                let insert = |tx: &mut Transaction<'_, _, _>| {
+                    // A worker whose time is earlier may see the row of the last round still.
+                    let Some(row) = tx.insert_row(&rows, key)? else {
+                        return Err(Abort::new(AbortReason::ReadValidation));
+                    };
+                    row[0] = key;
+                    if key % 3 == 0 { Err(tx.cancel()) } else { Ok(()) }
+                };
+                let ended =
+                    |outcome: &Result<(), Abort>| outcome.is_ok() || *outcome == Err(Abort::new(AbortReason::User));
+                let inserted = (0..100_000).map(|_| one.run(insert)).find(ended);
+                assert_eq!(inserted.map(|outcome| outcome.is_ok()), Some(key % 3 != 0));
+                if key % 3 != 0 {
+                    // Timestamps of two workers may come in any order: who is too old tries again, or does not see the row yet.
+                    assert!(
+                        (0..100_000).any(|_| other.run(|tx| tx.delete(&rows, key)) == Ok(true)),
+                        "no row to delete"
+                    );
+                }
+            }
+            // Four epochs; with snapshots also until the workers have looked how far these are.
+            for _ in 0..self.patience() {
+                for worker in &mut workers {
+                    worker.run(|tx| tx.read_row(&rows, 0, Projection::WHOLE).map(drop)).expect("no conflict");
+                    worker.go_offline();
+                }
+                assert!(engine.epochs().try_advance());
+                workers.iter_mut().for_each(Worker::collect);
+                if records(&engine) == 0 {
+                    break;
+                }
+            }
+        }
+        records(&engine)
+    }
+
+    /// In so many epochs all that is dead has to be gone.
+    fn patience(&self) -> u64 {
+        if self.0.is_none() { 1_000_000 } else { 10 }
+    }
+}
+
+impl ProtocolTest<Native> for AllDead {
+    fn run(&self, name: &str, make: &dyn Fn() -> Erased<Native>) {
+        for index in INDEXES {
+            assert_eq!(self.leftovers(make(), index), 0, "{name}: tombstones stay in the index");
+        }
+    }
+}
+
+#[test]
+fn all_that_is_dead_is_collected() {
+    for_all(&AllDead(None));
+}
+
+/// The control: a deliberate bug of the engine leaves records behind.
+#[test]
+fn what_is_not_collected_is_noticed() {
+    let silo = || Erased::new(<contend_protocols::silo::Silo as Protocol<Native>>::new(Default::default()));
+    for index in INDEXES {
+        assert!(AllDead(Some(Fault::ForgetAborted)).leftovers(silo(), index) > 0, "aborted inserts were collected");
+    }
 }
 
 struct RowLengths;

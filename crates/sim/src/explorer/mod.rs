@@ -8,7 +8,7 @@ mod strategy;
 
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
-use crate::checkpoint::allocate_inside;
+use crate::checkpoint::{allocate_inside, outside};
 use crate::chip::ChipError;
 use crate::machine::set_hertz;
 use crate::stack::{OneOfMany, stacks};
@@ -74,6 +74,9 @@ pub struct Explorer {
     next: usize,
     strategy: *mut dyn Strategy,
     schedule: Schedule,
+    /// At so many of the next choices the running core goes on without the strategy being asked; of so many that it was allowed.
+    stays: u64,
+    allowed: u64,
     /// Segments of the last schedule.
     segments: usize,
     steps: u64,
@@ -111,6 +114,8 @@ impl Explorer {
             next: 0,
             strategy: std::ptr::null_mut::<Random>() as *mut dyn Strategy,
             schedule: Schedule::default(),
+            stays: 0,
+            allowed: 0,
             segments: 0,
             steps: 0,
             steps_max,
@@ -164,6 +169,7 @@ impl Explorer {
         self.background = background.is_some().then_some(bodies.len());
         bodies.extend(background);
         (self.schedule, self.steps) = (Schedule::with_room_of(self.segments), 0);
+        (self.stays, self.allowed) = (0, 0);
         let inside = self.changed.is_some();
         self.trace = traced.then(Vec::new);
         self.strategy = strategy;
@@ -192,6 +198,8 @@ impl Explorer {
                 self.stacks.push(coroutine.into_stack());
             }
         }
+        self.note_stays();
+        strategy.end(self.steps);
         self.segments = self.schedule.segments().len();
         Execution {
             schedule: std::mem::take(&mut self.schedule),
@@ -218,6 +226,7 @@ impl Explorer {
                     Some(explorer.next)
                 }
                 CoroutineResult::Return(()) => {
+                    explorer.note_stays();
                     explorer.stacks.push(coroutine.into_stack());
                     explorer.runnable.retain(|other| *other != core);
                     if explorer.background == Some(core) {
@@ -238,21 +247,58 @@ impl Explorer {
         }
     }
 
+    /// Adds to the schedule the choices for which the strategy was not asked.
+    fn note_stays(&mut self) {
+        self.schedule.push_again(self.allowed - self.stays);
+        (self.stays, self.allowed) = (0, 0);
+    }
+
     fn choose(&mut self, running: Option<usize>, waits: bool) -> usize {
+        self.note_stays();
         if let (Some(background), true) = (self.background, self.runnable.is_empty()) {
             return background;
         }
         let Explorer { runnable, background, steps: step, .. } = self;
         let choice = Choice { running, waits, runnable, background: *background, step: *step };
         // SAFETY: the strategy is borrowed by `execute`, which is under way, and by nobody else.
-        let chosen = unsafe { (*self.strategy).choose(&choice) };
+        let strategy = unsafe { &mut *self.strategy };
+        let chosen = strategy.choose(&choice);
+        self.stays = strategy.stays();
+        self.allowed = self.stays;
         debug_assert!(self.runnable.contains(&chosen) || self.background == Some(chosen), "core {chosen} has ended");
         self.schedule.push(chosen);
         chosen
     }
 
+    #[inline]
     fn step_to_come(explorer: Handle<Explorer>, kind: StepKind, address: usize) {
-        // What the explorer remembers is not taken back.
+        let is_asked = explorer.with(|explorer| {
+            let stays = explorer.stays > 0 && kind != StepKind::Pause && explorer.steps < explorer.steps_max;
+            explorer.stays -= u64::from(stays);
+            !stays
+        });
+        if is_asked {
+            Self::choice_to_come(explorer, kind);
+        }
+        explorer.with(|explorer| {
+            explorer.steps += 1;
+            if explorer.trace.is_some() {
+                explorer.note_step(kind, address);
+            }
+            if let (Some(changed), StepKind::Store | StepKind::Update) = (&mut explorer.changed, kind) {
+                if changed.len() == changed.capacity() {
+                    outside(|| changed.reserve(1));
+                }
+                // SAFETY: the word that is going to be changed, by this thread.
+                changed.push((address, unsafe { std::ptr::with_exposed_provenance::<u64>(address).read() }));
+            }
+        });
+    }
+
+    /// Lets the strategy choose; returns when the running core goes on.
+    #[inline(never)]
+    fn choice_to_come(explorer: Handle<Explorer>, kind: StepKind) {
+        // What the explorer remembers is not taken back; nor is it what others do meanwhile.
         let inside = allocate_inside(false);
         let yielder = explorer.with(|explorer| {
             let core = explorer.running;
@@ -264,18 +310,16 @@ impl Explorer {
             // SAFETY: the core that runs has set its yielder when it began.
             unsafe { suspend(yielder) };
         }
-        explorer.with(|explorer| {
-            explorer.steps += 1;
-            if let Some(trace) = &mut explorer.trace {
-                let core = explorer.running;
-                trace.push(Step { core, kind, name: explorer.cores[core].name, address });
-            }
-            if let (Some(changed), StepKind::Store | StepKind::Update) = (&mut explorer.changed, kind) {
-                // SAFETY: the word that is going to be changed, by this thread.
-                changed.push((address, unsafe { std::ptr::with_exposed_provenance::<u64>(address).read() }));
-            }
-        });
         allocate_inside(inside);
+    }
+
+    #[cold]
+    fn note_step(&mut self, kind: StepKind, address: usize) {
+        let core = self.running;
+        let step = Step { core, kind, name: self.cores[core].name, address };
+        if let Some(trace) = &mut self.trace {
+            outside(|| trace.push(step));
+        }
     }
 
     pub(crate) fn access(explorer: Handle<Explorer>, address: usize, access: Access) {

@@ -40,6 +40,13 @@ impl Schedule {
         self.push_many(core, 1);
     }
 
+    /// The core that was pushed last makes so many choices more.
+    pub(crate) fn push_again(&mut self, times: u64) {
+        if let Some((_, count)) = self.0.last_mut() {
+            *count += times;
+        }
+    }
+
     fn push_many(&mut self, core: usize, times: u64) {
         match self.0.last_mut() {
             Some((last, count)) if *last == core => *count += times,

@@ -38,6 +38,16 @@ pub trait Strategy {
     /// The core that goes on: one of those that can.
     fn choose(&mut self, choice: &Choice<'_>) -> usize;
 
+    /// At how many of the next choices the core that was just chosen goes on, as long as it does not wait: the strategy is not asked there.
+    fn stays(&mut self) -> u64 {
+        0
+    }
+
+    /// The execution has ended, after so many steps.
+    fn end(&mut self, steps: u64) {
+        let _ = steps;
+    }
+
     /// Whether there is nothing left to try.
     fn is_exhausted(&self) -> bool {
         false
@@ -67,49 +77,87 @@ fn below(drawn: u64, bound: usize) -> usize {
     ((u128::from(drawn) * bound as u128) >> 64) as usize
 }
 
-/// Any core, at random. How often cores are switched is drawn anew for each execution: from at every access to at every 32nd. So is how often
-/// the core in the background is let go on: never, or at every 8th access, to at every 64th.
+/// Any core, at random, after a random number of accesses. How often cores are switched is drawn anew for each execution: from at every access to
+/// at every 32nd, on average. So is how often the core in the background is let go on: never, or at every 8th access, to at every 64th.
 #[derive(Debug)]
 pub struct Random {
     numbers: Numbers,
-    /// One in two to the power of this many accesses.
-    rarely: u32,
+    /// After how many accesses cores are switched.
+    switch: Gaps,
     /// The same, of the core in the background.
-    behind: Option<u32>,
+    behind: Option<Gaps>,
+    /// Accesses until that one goes on.
+    until_behind: u64,
+    /// The core in the background was chosen.
+    is_behind: bool,
+}
+
+/// How many accesses lie between two events: from 0 to twice the mean, with the same probability.
+#[derive(Clone, Copy, Debug)]
+struct Gaps {
+    bound: usize,
+}
+
+impl Gaps {
+    /// An event at one in two to the power of `rarely` accesses.
+    fn one_in(rarely: usize) -> Gaps {
+        Gaps { bound: (2 << rarely) - 1 }
+    }
+
+    fn draw(self, numbers: &mut Numbers) -> u64 {
+        numbers.below(self.bound) as u64
+    }
 }
 
 impl Random {
     /// The same seed makes the same choices.
     pub fn new(seed: u64) -> Self {
-        Random { numbers: Numbers(seed), rarely: 0, behind: None }
+        let switch = Gaps::one_in(0);
+        Random { numbers: Numbers(seed), switch, behind: None, until_behind: u64::MAX, is_behind: false }
+    }
+
+    fn draw_behind(&mut self) {
+        self.until_behind = self.behind.map_or(u64::MAX, |gaps| gaps.draw(&mut self.numbers));
     }
 }
 
 impl Strategy for Random {
     fn begin(&mut self, _: usize) {
         let drawn = self.numbers.next();
-        self.rarely = below(drawn, 6) as u32;
-        self.behind = [None, Some(3), Some(4), Some(5), Some(6)][drawn as usize % 5];
+        self.switch = Gaps::one_in(below(drawn, 6));
+        self.behind = [None, Some(3), Some(4), Some(5), Some(6)][drawn as usize % 5].map(Gaps::one_in);
+        self.draw_behind();
     }
 
     fn choose(&mut self, choice: &Choice<'_>) -> usize {
-        if let (Some(background), Some(behind)) = (choice.background, self.behind)
+        if let Some(background) = choice.background
             && choice.running != choice.background
-            && self.numbers.next() & ((1 << behind) - 1) == 0
+            && self.until_behind == 0
         {
+            self.draw_behind();
+            self.is_behind = true;
             return background;
         }
-        match choice.running {
-            Some(running) if !choice.waits && self.numbers.next() & ((1 << self.rarely) - 1) != 0 => running,
-            Some(running) if choice.waits && choice.runnable.len() > 1 => {
-                let Some(position) = choice.runnable.iter().position(|core| *core == running) else {
-                    return choice.runnable[self.numbers.below(choice.runnable.len())];
-                };
+        self.is_behind = false;
+        let running = choice.running.filter(|_| choice.waits && choice.runnable.len() > 1);
+        match running.and_then(|running| choice.runnable.iter().position(|core| *core == running)) {
+            Some(waits) => {
                 let other = self.numbers.below(choice.runnable.len() - 1);
-                choice.runnable[if other < position { other } else { other + 1 }]
+                choice.runnable[if other < waits { other } else { other + 1 }]
             }
-            _ => choice.runnable[self.numbers.below(choice.runnable.len())],
+            None => choice.runnable[self.numbers.below(choice.runnable.len())],
         }
+    }
+
+    fn stays(&mut self) -> u64 {
+        let stays = self.switch.draw(&mut self.numbers);
+        if self.is_behind {
+            return stays;
+        }
+        // Whichever comes first.
+        let stays = stays.min(self.until_behind);
+        self.until_behind = self.until_behind.saturating_sub(stays.max(1));
+        stays
     }
 }
 
@@ -128,7 +176,9 @@ pub struct Pct {
     /// Steps at which the core in the background goes on.
     turns: Vec<u64>,
     lowest: i64,
-    /// Steps of the running execution so far, which is where the next one's changes are drawn from.
+    /// The step that was chosen for last.
+    step: u64,
+    /// Steps of the last execution, among which the next one's changes are drawn.
     steps: u64,
 }
 
@@ -143,6 +193,7 @@ impl Pct {
             changes: Vec::new(),
             turns: Vec::new(),
             lowest: 0,
+            step: 0,
             steps: 1,
         }
     }
@@ -159,7 +210,7 @@ impl Strategy for Pct {
             self.priorities.swap(position, self.numbers.below(position + 1));
         }
         self.lowest = 0;
-        let steps = std::mem::replace(&mut self.steps, 1) as usize;
+        let steps = self.steps as usize;
         self.changes.clear();
         self.changes.extend((1..self.depth).map(|_| self.numbers.below(steps) as u64));
         self.turns.clear();
@@ -167,7 +218,7 @@ impl Strategy for Pct {
     }
 
     fn choose(&mut self, choice: &Choice<'_>) -> usize {
-        self.steps = self.steps.max(choice.step);
+        self.step = choice.step;
         if let Some(background) = choice.background {
             if choice.is_behind() {
                 return background;
@@ -190,6 +241,15 @@ impl Strategy for Pct {
         }
         let highest = choice.runnable.iter().copied().max_by_key(|core| self.priorities[*core]);
         highest.expect("a core that has not ended")
+    }
+
+    fn stays(&mut self) -> u64 {
+        let events = self.changes.iter().chain(&self.turns).filter(|step| **step > self.step);
+        events.min().map_or(u64::MAX, |step| step - self.step - 1)
+    }
+
+    fn end(&mut self, steps: u64) {
+        self.steps = steps.max(1);
     }
 }
 
