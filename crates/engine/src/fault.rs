@@ -5,4 +5,8 @@
 pub enum Fault {
     /// A tombstone leaves its index before the epoch of its stamp is over: the next record of the key may get smaller stamps.
     UnlinkYoung,
+    /// Workers begin transactions though the gate is closed: nobody is protected.
+    PassClosedGate,
+    /// A worker that has closed the gate never opens it.
+    KeepGateClosed,
 }

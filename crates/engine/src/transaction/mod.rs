@@ -162,6 +162,8 @@ impl<P: Control<M>, M: Machine> Drop for Transaction<'_, P, M> {
     fn drop(&mut self) {
         if !self.finished {
             self.end(self.doomed.unwrap_or(AbortReason::User));
+            // Nobody has said that it is tried again: a panic may have ended it.
+            self.worker.end_protection();
         }
     }
 }

@@ -32,7 +32,7 @@ fn world<P: Protocol<Native>, F: Faults>(
 }
 
 const SPLIT: EngineOptions =
-    EngineOptions { commit_time_updates: true, timestamp_splitting: true, alignment: Alignment::Packed };
+    EngineOptions { commit_time_updates: true, timestamp_splitting: true, alignment: Alignment::Packed, protect_after: 0 };
 
 #[test]
 fn conditions_hold_after_runs_of_four_threads() {
