@@ -79,10 +79,11 @@ fn who_holds_one_lock_only_is_in_no_deadlock() {
     }
 }
 
-/// The most tries of a transaction that is protected after one conflict: the one that conflicts, and the one that runs alone.
+/// The most tries of a transaction that is protected after one conflict, where nothing is deleted: the one that conflicts, and the one that runs alone.
 const TRIES: u32 = 2;
 
-/// Whoever has met a conflict runs alone, and so commits, under every protocol and in every interleaving.
+/// Whoever has met a conflict runs alone, and so commits, under every protocol and in every interleaving. Each other worker may disturb it once more: when
+/// the gate is closed it may be collecting what was deleted, which is outside of transactions. And Cicada's clocks may differ by one more try.
 #[test]
 fn a_protected_transaction_commits() {
     for info in litmus::INFOS {
@@ -91,30 +92,32 @@ fn a_protected_transaction_commits() {
             for settings in [&[("protect", "1")][..], &[("protect", "1"), ("cu", "on"), ("ts", "on")]] {
                 for explored in explore(&on(info.name, settings), &config, &Stop::default()).expect("valid") {
                     assert!(!explored.violated && explored.livelocks == 0, "{strategy} {explored:#?}");
-                    assert!(explored.tries <= TRIES, "{strategy} {explored:#?}");
+                    assert!(explored.tries < TRIES + explored.cores as u32, "{strategy} {explored:#?}");
                 }
             }
         }
     }
 }
 
-/// The same of who writes what another has written, with a gate that is broken.
-fn with_a_broken_gate(fault: Fault) -> Explored {
+/// Three that write one row, with a gate that may be broken.
+fn through_a_gate(fault: Option<Fault>) -> Explored {
     let run = RunConfig { protocols: vec!["silo".into()], ..on("litmus-lost-update", &[("protect", "1")]) };
-    let config = ExploreConfig { executions: 1000, cores: Some(3), fault: Some(fault), ..ExploreConfig::default() };
+    let config = ExploreConfig { executions: 1000, cores: Some(3), fault, ..ExploreConfig::default() };
     explore(&run, &config, &Stop::default()).expect("valid").remove(0)
 }
 
 #[test]
 fn who_begins_at_a_closed_gate_is_found() {
-    let explored = with_a_broken_gate(Fault::PassClosedGate);
+    let explored = through_a_gate(None);
+    assert_eq!((explored.tries, explored.livelocks), (TRIES, 0), "{explored:#?}");
+    let explored = through_a_gate(Some(Fault::PassClosedGate));
     assert!(!explored.violated && explored.livelocks == 0, "progress is all that the gate is for: {explored:#?}");
     assert!(explored.tries > TRIES, "{explored:#?}");
 }
 
 #[test]
 fn a_gate_that_stays_closed_is_found() {
-    let explored = with_a_broken_gate(Fault::KeepGateClosed);
+    let explored = through_a_gate(Some(Fault::KeepGateClosed));
     assert!(explored.livelocks > 0, "{explored:#?}");
 }
 
