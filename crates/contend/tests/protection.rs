@@ -7,13 +7,17 @@ use std::thread;
 
 use contend::log::LogConfig;
 use contend::protocols::{
-    Bamboo, Cicada, DeadlockDetection, Ermia, HStore, Hekaton, Mocc, Mvcc, Mvto, Occ, Ordered, SnapshotIsolation,
-    TicToc, TimestampOrdering, WaitDie, WoundWait,
+    Cicada, DeadlockDetection, Ermia, Hekaton, Mocc, Mvcc, Mvto, Occ, SnapshotIsolation, TicToc, WaitDie, WoundWait,
 };
 use contend::{
     Abort, AbortReason, Config, Database, Durability, EngineOptions, Error, Native, NoWait, Protocol, Row, Silo, Table,
     Txn,
 };
+
+use contend_protocols::bamboo::Bamboo;
+use contend_protocols::hstore::HStore;
+use contend_protocols::ordered::Ordered;
+use contend_protocols::timestamp_ordering::TimestampOrdering;
 
 #[derive(Clone, Copy, Debug, PartialEq, Row)]
 #[repr(C)]
@@ -157,7 +161,9 @@ fn two_long_ones_both_commit<P: Protocol<Native>>() {
             for _ in 0..2 {
                 scope.spawn(|| {
                     start.wait();
-                    (0..10).for_each(|_| drop(read_all_and_write(&db, &accounts, ROWS)));
+                    for _ in 0..10 {
+                        read_all_and_write(&db, &accounts, ROWS);
+                    }
                 });
             }
         });
