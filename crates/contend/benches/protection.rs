@@ -1,4 +1,4 @@
-//! What protection brings a long transaction, and what it costs those who write beside it.
+//! Protection of a long transaction: its tries and its time, and the cost to the short transactions beside it.
 //!
 //! `cargo bench -p contend --bench protection` has one thread read 20,000 rows and write one, again and again, and two threads move something between two
 //! rows, under each protocol: with protection as is the default, and without. It prints a row of a table for each: how many of the long transactions have

@@ -5,8 +5,8 @@ use contend_protocols::method::{Method, RetryOptions};
 
 use crate::error::Error;
 
-/// Conflicts in a row after which a transaction is protected. So many are rare among short transactions that wait after each, and take a long one
-/// no longer than about ten times what it takes alone.
+/// A transaction is protected after so many conflicts in a row. Short transactions rarely meet so many, as they wait after each. A long transaction loses
+/// about ten times the time that it takes alone.
 const PROTECT_AFTER: u32 = 10;
 
 /// What a database is to be like, apart from its protocol.
@@ -21,11 +21,11 @@ pub struct Config {
     pub retry: RetryOptions,
     /// What is done for every protocol: commit-time updates and timestamp splitting, both on; and protection, after 10 conflicts in a row.
     ///
-    /// A transaction that has met [`EngineOptions::protect_after`] conflicts in a row is protected: no other begins until it has committed, or is given
-    /// up. Those that run already end, and it waits for them. So it commits, under every protocol, however many others there are; meanwhile the others
-    /// wait, and so does each of them for as long as the longest of those that run. [`Database::read`](crate::Database::read) is not held up. With 0
-    /// no transaction is protected: then one that reads thousands of rows and writes may never commit beside others that write what it reads. Note that
-    /// `EngineOptions::default()` has 0 here, as all that is off by default when protocols are measured.
+    /// A transaction that has met [`EngineOptions::protect_after`] conflicts in a row is protected: no other transaction begins until it has committed,
+    /// or is given up. The transactions that run already go on to their ends, and it waits for them. So it commits, under every protocol, however many
+    /// others there are. The price is that all others wait, for as long as it and the longest of those that ran. [`Database::read`](crate::Database::read)
+    /// does not wait. With 0 no transaction is protected: then a transaction that reads thousands of rows and writes may never commit. Note that
+    /// `EngineOptions::default()` has 0 here, because protocols are measured as published.
     pub engine: EngineOptions,
 }
 

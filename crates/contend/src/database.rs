@@ -248,9 +248,9 @@ impl<P: Protocol<Native>> Database<P> {
     /// grows ([`Config::retry`]). So it must not change anything outside of the transaction that a second call would
     /// notice.
     ///
-    /// After some conflicts in a row the transaction is *protected* ([`Config::engine`]): no other begins until it has committed, or is given up.
-    /// So one that is long commits too, beside any number of short ones. `body` must not wait for a transaction of another thread: that one may be
-    /// waiting for this one to end.
+    /// After ten conflicts in a row the transaction is *protected* ([`Config::engine`]): no other transaction begins until it has committed, or is given
+    /// up. So a long transaction commits too, beside any number of short ones. `body` must not wait for a transaction of another thread, which may
+    /// wait for this one to end.
     ///
     /// Protocols that validate at the end, as [`Silo`] does, let a transaction that is going to abort see rows of
     /// different states. No `Ok` comes of that, but such a transaction may get to a panic, to a loop without end, or to

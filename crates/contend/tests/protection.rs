@@ -1,4 +1,4 @@
-//! Long transactions beside short ones: each commits after a few tries, under every protocol; and whatever becomes of one that is protected, others go on.
+//! Long transactions beside short ones: each commits after a few tries, under every protocol. However a protected one ends, others go on.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Barrier;
@@ -25,8 +25,7 @@ struct Account {
     balance: u64,
 }
 
-/// Tries of a protected transaction, at most: those before it is protected, and some that those who were running disturbed. Only what runs when the gate
-/// is closed can do so.
+/// The most tries of a transaction: those before it is protected, and some that other transactions disturbed that had begun before.
 fn tries_max() -> u64 {
     u64::from(Config::default().engine.protect_after) + 16
 }
@@ -132,7 +131,7 @@ under_each_protocol! {
     hstore HStore<Native>,
 }
 
-/// What an application did not get to: 20,000 rows read and one written, beside two writers.
+/// A transaction that reads 20,000 rows and writes one, beside two writers.
 fn long_transactions_commit<P: Protocol<Native>>() {
     const ROWS: u64 = 20_000;
     let db = Database::<P>::with(P::Options::default(), config()).expect("it is in memory");
@@ -143,7 +142,7 @@ fn long_transactions_commit<P: Protocol<Native>>() {
             // Each adds one; moves leave the sum as it is.
             assert_eq!(sum, ROWS * 1000 + written, "{}", P::INFO.name);
         }
-        // Who has waited goes on.
+        // The writers that have waited go on.
         let end = moves.load(Ordering::Relaxed) + 10;
         while moves.load(Ordering::Relaxed) < end {
             thread::yield_now();
@@ -171,7 +170,7 @@ fn two_long_ones_both_commit<P: Protocol<Native>>() {
     assert_eq!(read_all_and_write(&db, &accounts, ROWS).0, ROWS * 1000 + 20);
 }
 
-/// Of a transaction that conflicts until it is protected, and then ends as `end` says.
+/// A transaction conflicts until it is protected, and then ends as `end` says.
 fn starve_and_end<P: Protocol<Native>>(
     db: &Database<P>,
     accounts: &Table<Account>,
@@ -190,7 +189,7 @@ fn others_go_on_after_a_panic<P: Protocol<Native>>() {
     let accounts = accounts(&db, 10);
     let others_go_on = |balance| {
         thread::scope(|scope| {
-            // Threads that are new, and know of nothing, and this one.
+            // A new thread, and then this one.
             scope.spawn(|| {
                 let seen = db.transact(|tx| {
                     tx.modify(&accounts, 1, |row| row.balance += 1)?;
@@ -212,7 +211,7 @@ fn others_go_on_after_a_panic<P: Protocol<Native>>() {
     let unsupported = starve_and_end(&db, &accounts, || Err(Abort::new(AbortReason::Unsupported)));
     assert!(unsupported.is_err());
     others_go_on(1000);
-    // What is refused within a transaction is refused within one that is protected.
+    // A protected transaction refuses the same calls as others do.
     let nested = starve_and_end(&db, &accounts, || {
         assert_eq!(db.transact(|_| Ok(())), Err(Error::Nested));
         assert_eq!(db.load(&accounts, [(2, Account { balance: 7 })]), Err(Error::Nested));
@@ -221,7 +220,7 @@ fn others_go_on_after_a_panic<P: Protocol<Native>>() {
     });
     assert_eq!(nested, Ok(()));
     others_go_on(1100);
-    // Whose error hides that it was a conflict is tried again, and who panics because of one is not.
+    // An error of the body's own ends the transaction at its first try.
     let mut tries = 0;
     let hidden: Result<(), Error> = db.try_transact(|tx| {
         tries += 1;
@@ -230,7 +229,7 @@ fn others_go_on_after_a_panic<P: Protocol<Native>>() {
     });
     assert_eq!((hidden, tries), (Err(Error::Cancelled), 1));
     others_go_on(1100);
-    // A thread that ends after it was protected, and one in the midst of it.
+    // A thread ends after its transaction was protected, and another in the midst of it.
     thread::scope(|scope| {
         scope.spawn(|| starve_and_end(&db, &accounts, || Ok(())).expect("it commits"));
     });
@@ -265,7 +264,7 @@ fn it_works_when_it_is_durable<P: Protocol<Native>>() {
                 }
                 assert_eq!(read_all_and_write(&db, &before, ROWS).0, ROWS * 1000 + written);
             }
-            // What a thread that waits has committed is durable, and so is the protected one's when it is acknowledged.
+            // Writers that wait at the gate hold back neither a flush nor this acknowledgement.
             starve_and_end(&db, &before, || Ok(())).expect("it commits");
         });
         drop((before, db));
@@ -275,7 +274,7 @@ fn it_works_when_it_is_durable<P: Protocol<Native>>() {
     }
 }
 
-/// With 0 nobody is protected.
+/// With 0 no transaction is protected.
 #[test]
 fn it_can_be_turned_off() {
     let engine = EngineOptions { protect_after: 0, ..Config::default().engine };

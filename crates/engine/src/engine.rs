@@ -367,7 +367,7 @@ pub struct Worker<P: Control<M>, M: Machine> {
     protect_after: u32,
     /// Whether this worker keeps the gate closed ([`Epochs::close`]).
     is_protected: bool,
-    /// Conflicts in a row, and what `commits` was then: who commits need not write here.
+    /// Conflicts in a row, and the value of `commits` at the first of them. So a commit need not write here.
     conflicts: u32,
     commits_before: u64,
     pub(crate) engine: Arc<Engine<P, M>>,
@@ -387,8 +387,8 @@ const MAINTENANCE_EVERY: u32 = 32;
 /// Tombstones looked at in one maintenance, besides two for each that was made since the last: a transaction waits no longer
 /// for it than the worker's own deletes deserve.
 const COLLECT_AT_ONCE: usize = 256;
-/// So long, in seconds, a protected transaction waits for those that run before it tries. They may be of workers that pause and have not said so, for
-/// which one can't wait.
+/// A protected transaction waits at most so long, in seconds, for the transactions that run. Their workers may pause and not have said so, and such a
+/// worker can't be waited for.
 const PATIENCE: f64 = 0.1;
 
 impl<P: Control<M>, M: Machine> Worker<P, M> {
@@ -480,7 +480,7 @@ impl<P: Control<M>, M: Machine> Worker<P, M> {
             return None;
         }
         M::step("begin");
-        // Who reads a snapshot is in nobody's way, and is not to keep others waiting.
+        // A snapshot needs no protection, and others must not wait for it.
         self.end_protection();
         self.since_maintenance += 1;
         if self.since_maintenance >= MAINTENANCE_EVERY {
@@ -564,7 +564,7 @@ impl<P: Control<M>, M: Machine> Worker<P, M> {
     fn enter(&mut self) {
         if !self.is_protected && self.is_starving() {
             M::step("close the gate");
-            // What waits for this worker must not wait until it has the gate.
+            // Others may have to wait for this worker, and it may have to wait for the gate.
             self.rest();
             self.engine.epochs.close();
             self.is_protected = true;
@@ -593,7 +593,7 @@ impl<P: Control<M>, M: Machine> Worker<P, M> {
         }
     }
 
-    /// Waits until no other worker runs a transaction that can commit. Whoever was seen to have ended does not begin another: the gate is closed.
+    /// Waits until no other worker runs a transaction that can commit. A worker that was seen offline begins no other, as the gate is closed.
     fn wait_for_others(&self) {
         if self.engine.config.fault == Some(Fault::PassClosedGate) {
             return;
@@ -653,7 +653,7 @@ impl<P: Control<M>, M: Machine> Worker<P, M> {
 
     /// Takes old tombstones out of the indexes, and reuses the memory of those taken out before.
     ///
-    /// Not while another worker's transaction is protected: what leaves an index may be a conflict to it.
+    /// It does nothing while another worker's transaction is protected: a record that leaves its index may be a conflict to that transaction.
     #[cold]
     pub fn collect(&mut self) {
         if self.engine.epochs.is_closed() && !self.is_protected {

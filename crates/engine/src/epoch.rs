@@ -14,14 +14,14 @@
 //! **Who only reads** a snapshot says so in its slot: it commits nothing, so it holds back the reuse of memory, and no epoch, however long it takes. A slot
 //! of such a worker may be any number of epochs behind.
 //!
-//! **The gate.** A transaction that starves may close it: then no other worker begins one ([`Epochs::enter_if_open`]), and those that run end, so that
-//! the one is alone soon. The gate is a bit of the global epoch's word, which every worker compares with what it saw last. So who begins looks at
-//! nothing more than before, and only what is a changed epoch to it anyway leads it to the gate. Nothing that is right depends on the gate: it keeps
-//! promises of progress only. Those who want it queue by tickets.
+//! **The gate.** The worker of a transaction that starves may close it. Then no other worker begins a transaction ([`Epochs::enter_if_open`]), those that
+//! run end, and the one is alone. The gate is a bit of the global epoch's word, which every worker compares with the epoch that it saw last. So a
+//! closed gate is to it like a changed epoch, and an open gate costs nothing. The gate serves progress only: no protocol relies on it to be right. Workers
+//! that want it queue by tickets.
 //!
 //! **Orderings.** Going online is Dekker's pattern: a worker stores its slot and then reads shared pointers; the collector has
-//! unlinked a pointer and then reads the slots. Each side has a SeqCst fence between, so at least one sees the other. The same holds of who goes
-//! online and who has closed the gate.
+//! unlinked a pointer and then reads the slots. Each side has a SeqCst fence between, so at least one sees the other. A worker that goes
+//! online and one that has closed the gate see each other in the same way.
 
 use contend_machine::{Atomic64, Cycles, Machine, Ordering, Spin};
 use crossbeam_utils::CachePadded;
@@ -42,7 +42,7 @@ const FIRST: u64 = 2;
 /// The global epoch and every worker's.
 pub struct Epochs<M: Machine> {
     global: CachePadded<M::U64>,
-    /// The next ticket for the gate, and the one whose turn it is: who draws one closes the gate, and opens it again.
+    /// The next ticket for the gate, and the one whose turn it is. The worker whose turn it is closes the gate, and opens it again.
     next_ticket: CachePadded<M::U64>,
     turn: CachePadded<M::U64>,
     /// When the epoch was last advanced, or the advance last tried.
@@ -102,7 +102,7 @@ impl<M: Machine> Epochs<M> {
         self.global.load(Ordering::Acquire)
     }
 
-    /// Whether the worker that was seen in this epoch last would be seen in it again, and the gate is open: then it may begin, and need not say so.
+    /// Whether the epoch is still this one, and the gate is open. A worker that was seen in this epoch last may then begin, and need not say so.
     #[inline(always)]
     pub fn is_as_seen(&self, local: u64) -> bool {
         self.word() == local
@@ -123,7 +123,7 @@ impl<M: Machine> Epochs<M> {
                 return None;
             }
             self.show(slot, now);
-            // Both the epoch and the gate are as they were: who has closed it since sees the slot.
+            // The gate was open after the slot was stored: a worker that closes it now sees the slot.
             if self.is_as_seen(now) {
                 return Some(now);
             }
@@ -167,9 +167,9 @@ impl<M: Machine> Epochs<M> {
         while self.turn.load(Ordering::Acquire) != ticket {
             spin.wait();
         }
-        // AcqRel: who sees the bit sees the epoch that was there, as in `try_advance`.
+        // AcqRel: a worker that sees the bit sees all that came before the epoch beside it, as in `try_advance`.
         self.global.fetch_or(CLOSED, Ordering::AcqRel);
-        // SeqCst: pairs with the fence in `show`. Who was not seen online sees the gate closed.
+        // SeqCst: pairs with the fence in `show`. A worker whose slot is not seen online sees the gate closed.
         M::fence(Ordering::SeqCst);
     }
 
@@ -192,8 +192,8 @@ impl<M: Machine> Epochs<M> {
         self.slots[slot].load(Ordering::Acquire) & READS == 0
     }
 
-    /// Slots from this one on are of nobody.
-    pub fn slots_taken(&self) -> usize {
+    /// Slots from this one on were never taken.
+    pub(crate) fn slots_taken(&self) -> usize {
         // Relaxed: ordered by the fence of `close`, as in `least`.
         self.taken_below.load(Ordering::Relaxed) as usize
     }
@@ -328,16 +328,16 @@ mod tests {
         assert!(epochs.is_as_seen(seen) && epochs.may_commit(other) && !epochs.may_commit(alone));
         epochs.close();
         assert!(epochs.is_closed() && !epochs.is_as_seen(seen));
-        // The epoch is what it was, to all who ask.
+        // The epoch is as before, for all questions.
         assert_eq!((epochs.current(), epochs.oldest(), epochs.oldest_to_commit()), (seen, seen, seen));
         assert_eq!(epochs.enter_if_open(other), None);
-        // Epochs pass, as soon as who waits is offline; the gate stays closed.
+        // Epochs pass as soon as the worker that waits is offline; the gate stays closed.
         assert!(epochs.try_advance() && !epochs.try_advance());
         epochs.offline(other);
         assert!(!epochs.may_commit(other) && epochs.try_advance());
         assert!(epochs.is_closed() && epochs.current() == seen + 2);
         assert_eq!((epochs.enter_if_open(other), epochs.may_commit(other)), (None, false));
-        // Who has closed it, and who only reads, need no gate.
+        // The worker that has closed it, and one that only reads, need no open gate.
         assert_eq!(epochs.refresh(alone, Epochs::<Native>::NOT_SEEN), seen + 2);
         assert_eq!(epochs.refresh(alone, seen + 2), seen + 2);
         assert_eq!(epochs.enter_reading(reader), seen + 2);

@@ -82,8 +82,8 @@ fn who_holds_one_lock_only_is_in_no_deadlock() {
 /// The most tries of a transaction that is protected after one conflict, where nothing is deleted: the one that conflicts, and the one that runs alone.
 const TRIES: u32 = 2;
 
-/// Whoever has met a conflict runs alone, and so commits, under every protocol and in every interleaving. Each other worker may disturb it once more: when
-/// the gate is closed it may be collecting what was deleted, which is outside of transactions. And Cicada's clocks may differ by one more try.
+/// A transaction that has met a conflict runs alone, and so commits, under every protocol and in every interleaving. Each other worker may disturb it once
+/// more: it may be collecting deleted rows when the gate is closed. And the difference of two of Cicada's clocks may cost one more try.
 #[test]
 fn a_protected_transaction_commits() {
     for info in litmus::INFOS {

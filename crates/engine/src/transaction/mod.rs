@@ -162,7 +162,7 @@ impl<P: Control<M>, M: Machine> Drop for Transaction<'_, P, M> {
     fn drop(&mut self) {
         if !self.finished {
             self.end(self.doomed.unwrap_or(AbortReason::User));
-            // Nobody has said that it is tried again: a panic may have ended it.
+            // A panic may have ended it, and then it is not tried again.
             self.worker.end_protection();
         }
     }
