@@ -519,7 +519,6 @@ impl<W: Workload<Simulated>> Exploration<W> {
             partitions: W::declares(&self.workload_options).partitions.unwrap_or(1),
             options: self.engine_options.clone(),
             fault: self.fault,
-            ..EngineConfig::default()
         };
         let engine = Engine::new((self.protocol)(), config);
         let workload = W::create(&self.workload_options, self.index, &engine);
