@@ -88,7 +88,7 @@ const TRIES: u32 = 2;
 fn a_protected_transaction_commits() {
     for info in litmus::INFOS {
         for strategy in STRATEGIES {
-            let config = ExploreConfig { executions: 300, strategy: strategy.clone(), ..ExploreConfig::default() };
+            let config = ExploreConfig { executions: 150, strategy: strategy.clone(), ..ExploreConfig::default() };
             for settings in [&[("protect", "1")][..], &[("protect", "1"), ("cu", "on"), ("ts", "on")]] {
                 for explored in explore(&on(info.name, settings), &config, &Stop::default()).expect("valid") {
                     assert!(!explored.violated && explored.livelocks == 0, "{strategy} {explored:#?}");
