@@ -248,6 +248,10 @@ impl<P: Protocol<Native>> Database<P> {
     /// grows ([`Config::retry`]). So it must not change anything outside of the transaction that a second call would
     /// notice.
     ///
+    /// After ten conflicts in a row the transaction is *protected* ([`Config::engine`]): no other transaction begins until it has committed, or is given
+    /// up. So a long transaction commits too, beside any number of short ones. `body` must not wait for a transaction of another thread, which may
+    /// wait for this one to end.
+    ///
     /// Protocols that validate at the end, as [`Silo`] does, let a transaction that is going to abort see rows of
     /// different states. No `Ok` comes of that, but such a transaction may get to a panic, to a loop without end, or to
     /// an `Err` by a decision of its own. Where a refusal rests on several rows, make it a value: an `Ok` of a
@@ -471,9 +475,13 @@ impl<P: Protocol<Native>> Database<P> {
                 seat.retry.done();
                 return Err(failure);
             }
+            // All others wait for a transaction that is protected: it is tried again at once.
+            let is_protected = seat.worker.is_protected();
             // Relaxed: a count, read by people. Shared by all threads, but only on the way from an abort to a wait.
             self.shared.retries.fetch_add(1, Ordering::Relaxed);
-            seat.retry.aborted();
+            if !is_protected {
+                seat.retry.aborted();
+            }
         }
     }
 

@@ -44,6 +44,8 @@ crate::options! {
         "ts" timestamp_splitting: bool = false, in ();
         /// Where records begin: as many in a cache line as fit, or each in lines of its own.
         "align" alignment: Alignment = Alignment::Packed, in ();
+        /// Protection: after so many conflicts in a row a worker's transaction runs alone; 0: never. No other transaction begins until it has committed.
+        "protect" protect_after: u32 = 0, in 0..=1_000_000;
     }
 }
 
@@ -305,6 +307,10 @@ impl<P: Control<M>, M: Machine> Engine<P, M> {
             recording: self.config.history.then(Recording::default),
             commits: 0,
             aborts: AbortCounts::default(),
+            protect_after: self.config.options.protect_after,
+            is_protected: false,
+            conflicts: 0,
+            commits_before: 0,
             engine: Arc::clone(self),
         })
     }
@@ -357,6 +363,13 @@ pub struct Worker<P: Control<M>, M: Machine> {
     pub(crate) recording: Option<Recording>,
     commits: u64,
     aborts: AbortCounts,
+    /// After so many conflicts in a row a transaction is protected; 0: never.
+    protect_after: u32,
+    /// Whether this worker keeps the gate closed ([`Epochs::close`]).
+    is_protected: bool,
+    /// Conflicts in a row, and the value of `commits` at the first of them. So a commit need not write here.
+    conflicts: u32,
+    commits_before: u64,
     pub(crate) engine: Arc<Engine<P, M>>,
 }
 
@@ -374,6 +387,9 @@ const MAINTENANCE_EVERY: u32 = 32;
 /// Tombstones looked at in one maintenance, besides two for each that was made since the last: a transaction waits no longer
 /// for it than the worker's own deletes deserve.
 const COLLECT_AT_ONCE: usize = 256;
+/// A protected transaction waits at most so long, in seconds, for the transactions that run. Their workers may pause and not have said so, and such a
+/// worker can't be waited for.
+const PATIENCE: f64 = 0.1;
 
 impl<P: Control<M>, M: Machine> Worker<P, M> {
     /// The worker's number, from 0, unique among the workers that live.
@@ -435,7 +451,9 @@ impl<P: Control<M>, M: Machine> Worker<P, M> {
         if self.since_maintenance >= MAINTENANCE_EVERY {
             self.maintain();
         }
-        self.seen_epoch = self.engine.epochs.refresh(self.cx.worker, self.seen_epoch);
+        if !self.engine.epochs.is_as_seen(self.seen_epoch) {
+            self.enter();
+        }
         self.next_txn += 1;
         self.cx.writes.txn = self.next_txn * self.engine.config.workers_max as u64 + self.cx.worker as u64;
         self.cx.began_in = self.seen_epoch;
@@ -462,6 +480,8 @@ impl<P: Control<M>, M: Machine> Worker<P, M> {
             return None;
         }
         M::step("begin");
+        // A snapshot needs no protection, and others must not wait for it.
+        self.end_protection();
         self.since_maintenance += 1;
         if self.since_maintenance >= MAINTENANCE_EVERY {
             self.maintain();
@@ -522,8 +542,92 @@ impl<P: Control<M>, M: Machine> Worker<P, M> {
     }
 
     /// To be called before the worker pauses: an idle worker that is not offline holds back the epoch, and with it the reuse of
-    /// memory. The next transaction brings it online again.
+    /// memory; and one whose transaction is protected keeps all others waiting. The next transaction brings it online again.
     pub fn go_offline(&mut self) {
+        self.rest();
+        self.end_protection();
+    }
+
+    /// Whether the worker's transaction is protected: it has aborted [`EngineOptions::protect_after`] times in a row, and no other transaction begins
+    /// until it has committed, is given up (an abort that is no conflict, or [`Transaction`] dropped), or the worker goes offline.
+    pub fn is_protected(&self) -> bool {
+        self.is_protected
+    }
+
+    /// Whether the next transaction is to be protected.
+    fn is_starving(&self) -> bool {
+        self.protect_after > 0 && self.conflicts >= self.protect_after && self.commits == self.commits_before
+    }
+
+    /// The epoch has changed, the gate is closed, or the worker was offline: it waits at the gate, or closes it, or just begins.
+    #[cold]
+    fn enter(&mut self) {
+        if !self.is_protected && self.is_starving() {
+            M::step("close the gate");
+            // Others may have to wait for this worker, and it may have to wait for the gate.
+            self.rest();
+            self.engine.epochs.close();
+            self.is_protected = true;
+        }
+        if self.is_protected {
+            self.rest();
+            self.wait_for_others();
+            self.seen_epoch = self.engine.epochs.refresh(self.cx.worker, self.seen_epoch);
+            return;
+        }
+        loop {
+            if let Some(epoch) = self.engine.epochs.enter_if_open(self.cx.worker) {
+                self.seen_epoch = epoch;
+                return;
+            }
+            if self.engine.config.fault == Some(Fault::PassClosedGate) {
+                self.seen_epoch = self.engine.epochs.refresh(self.cx.worker, self.seen_epoch);
+                return;
+            }
+            self.rest();
+            M::step("wait at the gate");
+            let mut spin = Spin::<M>::new();
+            while self.engine.epochs.is_closed() {
+                spin.wait();
+            }
+        }
+    }
+
+    /// Waits until no other worker runs a transaction that can commit. A worker that was seen offline begins no other, as the gate is closed.
+    fn wait_for_others(&self) {
+        if self.engine.config.fault == Some(Fault::PassClosedGate) {
+            return;
+        }
+        M::step("wait for others");
+        let epochs = &self.engine.epochs;
+        let (mut spin, began) = (Spin::<M>::new(), M::now());
+        let patience = (M::cycles_per_second() * PATIENCE) as u64;
+        for slot in 0..epochs.slots_taken() {
+            while epochs.may_commit(slot) && M::now().wrapping_sub(began) < patience {
+                spin.wait();
+            }
+        }
+    }
+
+    /// Lets others begin again, if the worker's transaction was protected.
+    #[inline(always)]
+    pub(crate) fn end_protection(&mut self) {
+        if self.is_protected {
+            self.open_gate();
+        }
+    }
+
+    #[cold]
+    fn open_gate(&mut self) {
+        M::step("open the gate");
+        self.is_protected = false;
+        if self.engine.config.fault != Some(Fault::KeepGateClosed) {
+            self.engine.epochs.open();
+        }
+    }
+
+    /// Nobody has to wait for the worker.
+    fn rest(&mut self) {
         if let Some(log) = &mut self.cx.writes.log {
             log.journal.rest();
         }
@@ -548,8 +652,13 @@ impl<P: Control<M>, M: Machine> Worker<P, M> {
     }
 
     /// Takes old tombstones out of the indexes, and reuses the memory of those taken out before.
+    ///
+    /// It does nothing while another worker's transaction is protected: a record that leaves its index may be a conflict to that transaction.
     #[cold]
     pub fn collect(&mut self) {
+        if self.engine.epochs.is_closed() && !self.is_protected {
+            return;
+        }
         if let Some(orphan) = self.engine.orphans.lock().pop() {
             self.garbage.tombstones.extend(orphan.tombstones);
             self.garbage.unlinked.extend(orphan.unlinked);
@@ -649,6 +758,7 @@ impl<P: Control<M>, M: Machine> Worker<P, M> {
             recording.commit(self.cx.worker, &self.cx.writes);
         }
         self.clear();
+        self.end_protection();
     }
 
     pub(crate) fn finish_abort(&mut self, reason: AbortReason) {
@@ -661,6 +771,24 @@ impl<P: Control<M>, M: Machine> Worker<P, M> {
             recording.running.clear();
         }
         self.clear();
+        if self.protect_after > 0 {
+            self.count_conflict(reason.is_conflict());
+        }
+    }
+
+    /// The transaction has aborted, by a conflict or because it was given up.
+    fn count_conflict(&mut self, is_conflict: bool) {
+        if !is_conflict || self.commits != self.commits_before {
+            (self.conflicts, self.commits_before) = (0, self.commits);
+        }
+        if !is_conflict {
+            return self.end_protection();
+        }
+        self.conflicts = self.conflicts.saturating_add(1);
+        if self.is_starving() {
+            // The next try begins where the gate is closed.
+            self.seen_epoch = Epochs::<M>::NOT_SEEN;
+        }
     }
 
     #[inline(always)]

@@ -14,10 +14,16 @@
 //! **Who only reads** a snapshot says so in its slot: it commits nothing, so it holds back the reuse of memory, and no epoch, however long it takes. A slot
 //! of such a worker may be any number of epochs behind.
 //!
+//! **The gate.** The worker of a transaction that starves may close it. Then no other worker begins a transaction ([`Epochs::enter_if_open`]), those that
+//! run end, and the one is alone. The gate is a bit of the global epoch's word, which every worker compares with the epoch that it saw last. So a
+//! closed gate is to it like a changed epoch, and an open gate costs nothing. The gate serves progress only: no protocol relies on it to be right. Workers
+//! that want it queue by tickets.
+//!
 //! **Orderings.** Going online is Dekker's pattern: a worker stores its slot and then reads shared pointers; the collector has
-//! unlinked a pointer and then reads the slots. Each side has a SeqCst fence between, so at least one sees the other.
+//! unlinked a pointer and then reads the slots. Each side has a SeqCst fence between, so at least one sees the other. A worker that goes
+//! online and one that has closed the gate see each other in the same way.
 
-use contend_machine::{Atomic64, Cycles, Machine, Ordering};
+use contend_machine::{Atomic64, Cycles, Machine, Ordering, Spin};
 use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
 
@@ -27,12 +33,18 @@ const OFFLINE: u64 = u64::MAX;
 /// In a slot, beside the epoch: this worker commits nothing.
 const READS: u64 = 1 << 63;
 
+/// In the global epoch's word, beside the epoch: the gate is closed.
+const CLOSED: u64 = 1 << 63;
+
 /// The first epoch. Not 0, so that a difference of two epochs never underflows.
 const FIRST: u64 = 2;
 
 /// The global epoch and every worker's.
 pub struct Epochs<M: Machine> {
     global: CachePadded<M::U64>,
+    /// The next ticket for the gate, and the one whose turn it is. The worker whose turn it is closes the gate, and opens it again.
+    next_ticket: CachePadded<M::U64>,
+    turn: CachePadded<M::U64>,
     /// When the epoch was last advanced, or the advance last tried.
     tried_at: CachePadded<M::U64>,
     slots: Box<[CachePadded<M::U64>]>,
@@ -47,6 +59,8 @@ impl<M: Machine> Epochs<M> {
     pub fn new(workers: usize, interval: Cycles) -> Self {
         Epochs {
             global: CachePadded::new(M::U64::new(FIRST)),
+            next_ticket: CachePadded::new(M::U64::new(0)),
+            turn: CachePadded::new(M::U64::new(0)),
             tried_at: CachePadded::new(M::U64::new(0)),
             slots: (0..workers).map(|_| CachePadded::new(M::U64::new(OFFLINE))).collect(),
             taken_below: CachePadded::new(M::U64::new(0)),
@@ -78,15 +92,42 @@ impl<M: Machine> Epochs<M> {
     /// The global epoch.
     #[inline(always)]
     pub fn current(&self) -> u64 {
+        self.word() & !CLOSED
+    }
+
+    /// The global epoch, with the gate.
+    #[inline(always)]
+    fn word(&self) -> u64 {
         // Acquire: pairs with the Release of `try_advance`.
         self.global.load(Ordering::Acquire)
     }
 
-    /// The worker begins a transaction: whatever it held before, it holds no more. `local` is what this returned last.
+    /// Whether the epoch is still this one, and the gate is open. A worker that was seen in this epoch last may then begin, and need not say so.
+    #[inline(always)]
+    pub fn is_as_seen(&self, local: u64) -> bool {
+        self.word() == local
+    }
+
+    /// The worker begins a transaction, or loads, whether the gate is open or not: whatever it held before, it holds no more. `local` is what this
+    /// returned last.
     #[inline(always)]
     pub fn refresh(&self, slot: usize, local: u64) -> u64 {
-        let now = self.current();
-        if now == local { local } else { self.enter(slot) }
+        if self.is_as_seen(local) { local } else { self.enter(slot) }
+    }
+
+    /// The worker begins a transaction, if the gate is open: the epoch in which it does. `None`: it is to go offline, and to wait until the gate is open.
+    pub fn enter_if_open(&self, slot: usize) -> Option<u64> {
+        loop {
+            let now = self.word();
+            if now & CLOSED != 0 {
+                return None;
+            }
+            self.show(slot, now);
+            // The gate was open after the slot was stored: a worker that closes it now sees the slot.
+            if self.is_as_seen(now) {
+                return Some(now);
+            }
+        }
     }
 
     #[cold]
@@ -103,14 +144,58 @@ impl<M: Machine> Epochs<M> {
     fn enter_as(&self, slot: usize, mark: u64) -> u64 {
         loop {
             let now = self.current();
-            // Release: what the worker did with memory of the former epoch comes before; pairs with the Acquire of `oldest`.
-            self.slots[slot].store(now | mark, Ordering::Release);
-            // SeqCst: pairs with the fence in `oldest` and `try_advance` (the module comment's Dekker pattern).
-            M::fence(Ordering::SeqCst);
+            self.show(slot, now | mark);
             if self.current() == now {
                 return now;
             }
         }
+    }
+
+    fn show(&self, slot: usize, seen: u64) {
+        // Release: what the worker did with memory of the former epoch comes before; pairs with the Acquire of `oldest`.
+        self.slots[slot].store(seen, Ordering::Release);
+        // SeqCst: pairs with the fence in `oldest`, `try_advance` and `close` (the module comment's Dekker pattern).
+        M::fence(Ordering::SeqCst);
+    }
+
+    /// Waits until no other worker has the gate, and closes it. The worker is to be offline, and in no transaction.
+    pub fn close(&self) {
+        // Relaxed: tickets are in an order of their own.
+        let ticket = self.next_ticket.fetch_add(1, Ordering::Relaxed);
+        let mut spin = Spin::<M>::new();
+        // Acquire: pairs with the Release in `open`.
+        while self.turn.load(Ordering::Acquire) != ticket {
+            spin.wait();
+        }
+        // AcqRel: a worker that sees the bit sees all that came before the epoch beside it, as in `try_advance`.
+        self.global.fetch_or(CLOSED, Ordering::AcqRel);
+        // SeqCst: pairs with the fence in `show`. A worker whose slot is not seen online sees the gate closed.
+        M::fence(Ordering::SeqCst);
+    }
+
+    /// Opens the gate, which this worker has closed.
+    pub fn open(&self) {
+        // AcqRel: as in `close`.
+        self.global.fetch_and(!CLOSED, Ordering::AcqRel);
+        // Release: the gate is open before the next closes it; pairs with the Acquire in `close`.
+        self.turn.fetch_add(1, Ordering::Release);
+    }
+
+    /// Whether the gate is closed.
+    pub fn is_closed(&self) -> bool {
+        self.word() & CLOSED != 0
+    }
+
+    /// Whether a worker runs, or may be about to run, a transaction that can commit; offline workers and those that only read do not.
+    pub fn may_commit(&self, slot: usize) -> bool {
+        // Acquire: pairs with the Release stores of `show` and `offline`. A slot with the mark, or offline, is later than every epoch.
+        self.slots[slot].load(Ordering::Acquire) & READS == 0
+    }
+
+    /// Slots from this one on were never taken.
+    pub(crate) fn slots_taken(&self) -> usize {
+        // Relaxed: ordered by the fence of `close`, as in `least`.
+        self.taken_below.load(Ordering::Relaxed) as usize
     }
 
     /// The worker holds nothing, and does not hold the epoch back until it refreshes again. What `refresh` returned before
@@ -160,16 +245,30 @@ impl<M: Machine> Epochs<M> {
 
     /// Advances the epoch if every online worker that can commit was seen in the current one; says whether it did.
     pub fn try_advance(&self) -> bool {
-        let global = self.current();
-        self.oldest_to_commit() == global
-            // AcqRel: the Release pairs with the Acquire of `current`: who sees the new epoch sees what came before it.
-            && self.global.compare_exchange(global, global + 1, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        let mut word = self.word();
+        let global = word & !CLOSED;
+        if self.oldest_to_commit() != global {
+            return false;
+        }
+        // AcqRel: the Release pairs with the Acquire of `word`: who sees the new epoch sees what came before it.
+        while let Err(found) = self.global.compare_exchange(word, word + 1, Ordering::AcqRel, Ordering::Relaxed) {
+            if found & !CLOSED != global {
+                return false;
+            }
+            // The gate was closed or opened meanwhile.
+            word = found;
+        }
+        true
     }
 }
 
 impl<M: Machine> std::fmt::Debug for Epochs<M> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Epochs").field("global", &self.current()).field("oldest", &self.oldest()).finish()
+        f.debug_struct("Epochs")
+            .field("global", &self.current())
+            .field("oldest", &self.oldest())
+            .field("closed", &self.is_closed())
+            .finish_non_exhaustive()
     }
 }
 
@@ -218,6 +317,65 @@ mod tests {
         assert!(epochs.try_advance());
         assert_eq!(epochs.refresh(writer, Epochs::<Native>::NOT_SEEN), again + 1);
         assert!(epochs.try_advance() && !epochs.try_advance());
+    }
+
+    #[test]
+    fn a_closed_gate_holds_back_who_begins_and_nothing_else() {
+        let epochs = Epochs::<Native>::new(3, 0);
+        let [alone, other, reader] = [(); 3].map(|()| epochs.register().expect("a slot"));
+        assert_eq!(epochs.slots_taken(), 3);
+        let seen = epochs.enter_if_open(other).expect("it is open");
+        assert!(epochs.is_as_seen(seen) && epochs.may_commit(other) && !epochs.may_commit(alone));
+        epochs.close();
+        assert!(epochs.is_closed() && !epochs.is_as_seen(seen));
+        // The epoch is as before, for all questions.
+        assert_eq!((epochs.current(), epochs.oldest(), epochs.oldest_to_commit()), (seen, seen, seen));
+        assert_eq!(epochs.enter_if_open(other), None);
+        // Epochs pass as soon as the worker that waits is offline; the gate stays closed.
+        assert!(epochs.try_advance() && !epochs.try_advance());
+        epochs.offline(other);
+        assert!(!epochs.may_commit(other) && epochs.try_advance());
+        assert!(epochs.is_closed() && epochs.current() == seen + 2);
+        assert_eq!((epochs.enter_if_open(other), epochs.may_commit(other)), (None, false));
+        // The worker that has closed it, and one that only reads, need no open gate.
+        assert_eq!(epochs.refresh(alone, Epochs::<Native>::NOT_SEEN), seen + 2);
+        assert_eq!(epochs.refresh(alone, seen + 2), seen + 2);
+        assert_eq!(epochs.enter_reading(reader), seen + 2);
+        assert!(epochs.may_commit(alone) && !epochs.may_commit(reader));
+        assert!(format!("{epochs:?}").contains("closed: true"));
+        epochs.open();
+        assert!(!epochs.is_closed() && epochs.is_as_seen(seen + 2));
+        assert_eq!(epochs.enter_if_open(other), Some(seen + 2));
+        epochs.close();
+        assert!(epochs.is_closed());
+    }
+
+    #[test]
+    fn the_gate_is_of_one_at_a_time_while_epochs_pass() {
+        const TURNS: u64 = 2_000;
+        let epochs = Epochs::<Native>::new(1, 0);
+        let inside = <Native as Machine>::U64::new(0);
+        let first = epochs.current();
+        let advanced: u64 = std::thread::scope(|scope| {
+            let all = [(); 3].map(|()| {
+                scope.spawn(|| {
+                    let mut advanced = 0;
+                    for _ in 0..TURNS {
+                        epochs.close();
+                        assert_eq!(inside.fetch_add(1, Ordering::Relaxed), 0);
+                        advanced += u64::from(epochs.try_advance());
+                        assert!(epochs.is_closed());
+                        inside.fetch_sub(1, Ordering::Relaxed);
+                        epochs.open();
+                        advanced += u64::from(epochs.try_advance());
+                    }
+                    advanced
+                })
+            });
+            all.into_iter().map(|thread| thread.join().expect("no panic")).sum()
+        });
+        assert_eq!(epochs.current(), first + advanced);
+        assert!(!epochs.is_closed() && advanced >= TURNS);
     }
 
     #[test]

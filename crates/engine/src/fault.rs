@@ -1,8 +1,31 @@
 //! Deliberate bugs of the engine, for tests of the proof. All are looked at on cold paths only.
 
-/// A deliberate bug.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+/// Declares an enumeration of deliberate bugs, each with its meaning.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! faults {
+    ($(#[doc = $doc:literal] $name:ident,)*) => {
+        /// A deliberate bug.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Fault {
+            $(#[doc = $doc] $name,)*
+        }
+
+        impl Fault {
+            /// All of them.
+            pub const ALL: &[Fault] = &[$(Fault::$name,)*];
+
+            /// What it is.
+            pub fn meaning(self) -> &'static str {
+                match self {
+                    $(Fault::$name => $doc.trim_ascii(),)*
+                }
+            }
+        }
+    };
+}
+
+faults! {
     /// A tombstone leaves its index before the epoch of its stamp is over: the next record of the key may get smaller stamps.
     UnlinkYoung,
     /// The memory of a record is reused as soon as the record has left its index, not two epochs later.
@@ -11,17 +34,8 @@ pub enum Fault {
     ForgetAborted,
     /// An insert that has split a leaf which the transaction has observed carries over what it observed to the left half alone.
     ForgetSplits,
-}
-
-impl Fault {
-    /// All of them, with what they are.
-    pub const ALL: &[(Fault, &str)] = &[
-        (Fault::UnlinkYoung, "A tombstone leaves its index before the epoch of its stamp is over."),
-        (Fault::ReuseEarly, "The memory of a record is reused as soon as the record has left its index."),
-        (Fault::ForgetAborted, "Placeholders whose inserts have aborted are left in their index."),
-        (
-            Fault::ForgetSplits,
-            "Of a leaf that the transaction has observed, and its insert has split, the right half is forgotten.",
-        ),
-    ];
+    /// Workers begin transactions though the gate is closed: nobody is protected.
+    PassClosedGate,
+    /// A worker that has closed the gate never opens it.
+    KeepGateClosed,
 }

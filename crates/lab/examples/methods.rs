@@ -12,6 +12,9 @@ use contend_machine::Native;
 use contend_protocols::all_protocols;
 use contend_protocols::method::{METHODS, MethodInfo, Otherwise, RetryOptions};
 
+/// What is measured of protection on a host, by the bench that it names: printed after the method's table.
+const PROTECTION: &str = include_str!("protection.md");
+
 /// Workloads of little and of much contention.
 type Pair = [(&'static str, &'static [(&'static str, &'static str)]); 2];
 
@@ -29,6 +32,7 @@ const NUMBERS: &[(&str, &str)] = &[
     ("mocc.hot", "0"),
     ("dldetect.timeout_us", "100"),
     ("dldetect.timeout_us", "0"),
+    ("protect", "10"),
     ("versions.interval_us", "0"),
     ("versions.interval_us", "10"),
 ];
@@ -160,6 +164,9 @@ fn print(protocols: &[(Info, Vec<OptionSpec>)], common: &[OptionSpec], effects: 
                 }
                 _ => {}
             }
+        }
+        if method.options.contains(&"protect") {
+            println!("\n{}", PROTECTION.trim_end());
         }
         if !reasons.is_empty() {
             println!("\nThe others:\n\n{}", reasons.join("\n"));

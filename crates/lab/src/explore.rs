@@ -95,7 +95,7 @@ pub struct ExploreConfig {
     /// Build everything anew for each execution, and judge each by the checker: slow, for tests of what is otherwise taken back and proved quickly.
     #[doc(hidden)]
     pub anew: bool,
-    /// A deliberate bug of the engine, for tests of the explorer.
+    /// A deliberate bug of the engine, for tests of the proof.
     #[doc(hidden)]
     pub fault: Option<Fault>,
 }
@@ -188,6 +188,8 @@ pub struct Explored {
     pub commits: u64,
     /// Tries that were aborted by a conflict.
     pub aborts: u64,
+    /// The most tries that a transaction took.
+    pub tries: u32,
     /// Whether everything was tried that the strategy can try.
     pub exhausted: bool,
     /// How long it took.
@@ -341,6 +343,8 @@ struct Setup<W: Workload<Simulated>> {
     /// Cores that have not ended.
     running: Cell<usize>,
     aborts: Cell<u64>,
+    /// The most tries of a transaction.
+    tries: Cell<u32>,
     /// An abort that will not go away.
     stuck: Cell<Option<AbortReason>>,
 }
@@ -364,6 +368,7 @@ struct Judged {
     execution: Execution,
     commits: u64,
     aborts: u64,
+    tries: u32,
     /// What is wrong, and the explanation.
     wrong: Option<(String, Option<String>)>,
     /// An anomaly that the promise allows.
@@ -411,6 +416,7 @@ impl<W: Workload<Simulated>> Exploration<W> {
             steps: 0,
             commits: 0,
             aborts: 0,
+            tries: 0,
             exhausted: false,
             seconds: 0.0,
             violated: false,
@@ -445,6 +451,7 @@ impl<W: Workload<Simulated>> Exploration<W> {
             explored.steps += judged.execution.steps;
             explored.commits += judged.commits;
             explored.aborts += judged.aborts;
+            explored.tries = explored.tries.max(judged.tries);
             explored.permitted += u64::from(judged.permitted.is_some());
             if explored.permits.is_none() {
                 explored.permits.clone_from(&judged.permitted);
@@ -512,7 +519,6 @@ impl<W: Workload<Simulated>> Exploration<W> {
             partitions: W::declares(&self.workload_options).partitions.unwrap_or(1),
             options: self.engine_options.clone(),
             fault: self.fault,
-            ..EngineConfig::default()
         };
         let engine = Engine::new((self.protocol)(), config);
         let workload = W::create(&self.workload_options, self.index, &engine);
@@ -528,7 +534,8 @@ impl<W: Workload<Simulated>> Exploration<W> {
         });
         let seats = seats.collect();
         let running = Cell::new(self.cores);
-        Ok(Setup { engine, workload, seats, running, aborts: Cell::new(0), stuck: Cell::new(None) })
+        let (aborts, tries) = (Cell::new(0), Cell::new(0));
+        Ok(Setup { engine, workload, seats, running, aborts, tries, stuck: Cell::new(None) })
     }
 
     fn execute(
@@ -584,7 +591,7 @@ impl<W: Workload<Simulated>> Exploration<W> {
         // Bodies that were cut off have their seats still.
         let ended = setup.seats.iter().filter_map(|seat| seat.try_borrow_mut().ok());
         let committed: Vec<_> = ended.flat_map(|mut seat| seat.worker.take_history()).collect();
-        let (commits, aborts) = (committed.len() as u64, setup.aborts.get());
+        let (commits, aborts, tries) = (committed.len() as u64, setup.aborts.get(), setup.tries.get());
         let (mut wrong, mut permitted, mut places) = (None, None, Vec::new());
         // Of an execution that was cut off nothing is known but that it was.
         let is_proved = !execution.cut && !self.checks_all && !traced && self.proof.succeeds(&setup.engine, &committed);
@@ -613,7 +620,7 @@ impl<W: Workload<Simulated>> Exploration<W> {
                 wrong = Some((format!("the workload's check failed: {violation}"), None));
             }
         }
-        Ok(Judged { execution, commits, aborts, wrong, permitted, places })
+        Ok(Judged { execution, commits, aborts, tries, wrong, permitted, places })
     }
 }
 
@@ -641,7 +648,8 @@ fn run_core<W: Workload<Simulated>>(core: usize, transactions: u64, setup: &Setu
     let Seat { worker, client, input } = &mut *setup.seats[core].borrow_mut();
     for transaction in 0..transactions {
         workload.next(client, input);
-        for _ in 0..TRIES_MAX {
+        for tries in 1..=TRIES_MAX {
+            setup.tries.set(setup.tries.get().max(tries));
             let declare = |declaration: &mut _| workload.declare(input, declaration);
             match worker.run_declared(declare, |tx| workload.execute(tx, client, input)) {
                 Ok(()) => {

@@ -1,5 +1,6 @@
 //! The explorer on protocols that are right: they stay right.
 
+use contend_engine::fault::Fault;
 use contend_lab::explore::{ExploreConfig, Explored, StrategyChoice, explore};
 use contend_lab::{RunConfig, Stop};
 use contend_workloads::litmus;
@@ -76,6 +77,48 @@ fn who_holds_one_lock_only_is_in_no_deadlock() {
             assert_eq!((explored.aborts, explored.livelocks), (0, 0), "{explored:#?}");
         }
     }
+}
+
+/// The most tries of a transaction that is protected after one conflict, where nothing is deleted: the one that conflicts, and the one that runs alone.
+const TRIES: u32 = 2;
+
+/// A transaction that has met a conflict runs alone, and so commits, under every protocol and in every interleaving. Each other worker may disturb it once
+/// more: it may be collecting deleted rows when the gate is closed. And the difference of two of Cicada's clocks may cost one more try.
+#[test]
+fn a_protected_transaction_commits() {
+    for info in litmus::INFOS {
+        for strategy in STRATEGIES {
+            let config = ExploreConfig { executions: 150, strategy: strategy.clone(), ..ExploreConfig::default() };
+            for settings in [&[("protect", "1")][..], &[("protect", "1"), ("cu", "on"), ("ts", "on")]] {
+                for explored in explore(&on(info.name, settings), &config, &Stop::default()).expect("valid") {
+                    assert!(!explored.violated && explored.livelocks == 0, "{strategy} {explored:#?}");
+                    assert!(explored.tries < TRIES + explored.cores as u32, "{strategy} {explored:#?}");
+                }
+            }
+        }
+    }
+}
+
+/// Three that write one row, with a gate that may be broken.
+fn through_a_gate(fault: Option<Fault>) -> Explored {
+    let run = RunConfig { protocols: vec!["silo".into()], ..on("litmus-lost-update", &[("protect", "1")]) };
+    let config = ExploreConfig { executions: 1000, cores: Some(3), fault, ..ExploreConfig::default() };
+    explore(&run, &config, &Stop::default()).expect("valid").remove(0)
+}
+
+#[test]
+fn who_begins_at_a_closed_gate_is_found() {
+    let explored = through_a_gate(None);
+    assert_eq!((explored.tries, explored.livelocks), (TRIES, 0), "{explored:#?}");
+    let explored = through_a_gate(Some(Fault::PassClosedGate));
+    assert!(!explored.violated && explored.livelocks == 0, "progress is all that the gate is for: {explored:#?}");
+    assert!(explored.tries > TRIES, "{explored:#?}");
+}
+
+#[test]
+fn a_gate_that_stays_closed_is_found() {
+    let explored = through_a_gate(Some(Fault::KeepGateClosed));
+    assert!(explored.livelocks > 0, "{explored:#?}");
 }
 
 /// Snapshots that no transaction may tear, and rows that are unlinked and reused under an index of either kind.

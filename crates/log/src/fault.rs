@@ -1,28 +1,6 @@
 //! Deliberate bugs, for tests of the proof: each must be found by the crash tests.
 
-macro_rules! faults {
-    ($(#[doc = $doc:literal] $name:ident,)*) => {
-        /// A deliberate bug of a log.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Fault {
-            $(#[doc = $doc] $name,)*
-        }
-
-        impl Fault {
-            /// All of them.
-            pub const ALL: &[Fault] = &[$(Fault::$name,)*];
-
-            /// What it is.
-            pub fn meaning(self) -> &'static str {
-                match self {
-                    $(Fault::$name => $doc.trim_ascii(),)*
-                }
-            }
-        }
-    };
-}
-
-faults! {
+contend_engine::faults! {
     /// An epoch counts as ended while workers are in it: the one that they were seen in last, and not the one before.
     SettleRunning,
     /// With early release it is looked what workers have not flushed before it is looked which LSN is next.

@@ -162,6 +162,8 @@ impl<P: Control<M>, M: Machine> Drop for Transaction<'_, P, M> {
     fn drop(&mut self) {
         if !self.finished {
             self.end(self.doomed.unwrap_or(AbortReason::User));
+            // A panic may have ended it, and then it is not tried again.
+            self.worker.end_protection();
         }
     }
 }

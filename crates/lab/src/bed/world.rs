@@ -151,7 +151,8 @@ impl<P: Control<M>, W: Workload<M>, M: Machine> Slot<P, W, M> {
                     break;
                 };
                 tally.borrow_mut().kinds[kind].aborts.add(abort.reason);
-                if abort.reason.is_conflict() && !over() {
+                // All others wait for a transaction that is protected.
+                if abort.reason.is_conflict() && !over() && !worker.is_protected() {
                     retry.aborted();
                 }
                 M::take_times(&mut tally.borrow_mut().aborted);

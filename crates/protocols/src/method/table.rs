@@ -192,6 +192,12 @@ pub const METHODS: &[MethodInfo] = &[
         options: &["align"],
         otherwise: &[],
     },
+    MethodInfo {
+        name: "protection",
+        meaning: "after so many conflicts in a row a transaction runs alone: others begin when it has committed",
+        options: &["protect"],
+        otherwise: &[],
+    },
 ];
 
 impl MethodInfo {

@@ -5,6 +5,7 @@
 //! - [`basics`]: boundary keys, empty ranges, limits, aborts that leave no trace, rows of any length;
 //! - [`concurrent`]: random transactions on real threads, their histories checked and replayed;
 //! - [`liveness`]: progress of many threads on few records;
+//! - [`protection`]: transactions that would starve commit, and leave nobody waiting;
 //! - [`mutants`]: deliberate bugs, each of which one of these has to find; and `none`, which must fail.
 //!
 //! `CONTEND_ROUNDS=100` multiplies the random part: `CONTEND_ROUNDS=100 cargo test --release -p contend-protocols --test conformance`.
@@ -16,5 +17,6 @@ mod jitter;
 mod liveness;
 mod mutants;
 mod own_reads;
+mod protection;
 mod schedules;
 mod support;

@@ -81,7 +81,7 @@ pub(crate) fn variants<O: Options>() -> Vec<(String, O)> {
 /// Every choice of what the engine does for all protocols.
 pub(crate) const ENGINE_OPTIONS: [EngineOptions; 4] = {
     const fn of(commit_time_updates: bool, timestamp_splitting: bool) -> EngineOptions {
-        EngineOptions { commit_time_updates, timestamp_splitting, alignment: Alignment::Packed }
+        EngineOptions { commit_time_updates, timestamp_splitting, alignment: Alignment::Packed, protect_after: 0 }
     }
     [of(false, false), of(true, true), of(true, false), of(false, true)]
 };

@@ -31,8 +31,12 @@ fn world<P: Protocol<Native>, F: Faults>(
     world_with(options, engine_options, parts)
 }
 
-const SPLIT: EngineOptions =
-    EngineOptions { commit_time_updates: true, timestamp_splitting: true, alignment: Alignment::Packed };
+const SPLIT: EngineOptions = EngineOptions {
+    commit_time_updates: true,
+    timestamp_splitting: true,
+    alignment: Alignment::Packed,
+    protect_after: 0,
+};
 
 #[test]
 fn conditions_hold_after_runs_of_four_threads() {
