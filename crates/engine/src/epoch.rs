@@ -82,6 +82,14 @@ impl<M: Machine> Epochs<M> {
         self.global.load(Ordering::Acquire)
     }
 
+    /// The global epoch, by a load that has its place in the one order of all that is sequentially consistent; the instruction is that of
+    /// [`Epochs::current`].
+    #[inline(always)]
+    pub fn current_in_order(&self) -> u64 {
+        // SeqCst: as the caller says; and what `current` says.
+        self.global.load(Ordering::SeqCst)
+    }
+
     /// The worker begins a transaction: whatever it held before, it holds no more. `local` is what this returned last.
     #[inline(always)]
     pub fn refresh(&self, slot: usize, local: u64) -> u64 {

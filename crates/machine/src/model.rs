@@ -1,10 +1,17 @@
 //! [`Loom`]: a machine whose memory is loom's model of C11 (`RUSTFLAGS="--cfg loom"`), so that the code that runs is the code that is
 //! checked. Inside `loom::model` only.
 //!
-//! Loom tries the interleavings, and which older values a load may see. Of accesses that are sequentially consistent it keeps only Acquire
-//! and Release, so a word adds the fence behind a store that makes it come before later loads, and the fence before a load. That
-//! is stronger than C11 in one respect: such an access orders the thread's other accesses as well. A model whose subject is what
-//! surrounds these accesses needs weaker ones.
+//! Loom tries the interleavings, and which older values a load may see. Three things are added, without which it would try too little or claim too
+//! much.
+//!
+//! **Sequential consistency.** Of accesses that are sequentially consistent loom keeps Acquire and Release, and their one order only for fences. So
+//! there is a fence before such a load where the thread has made such a store before. That is what two threads need that each store and
+//! then look at what the other has stored, and both accesses have to be sequentially consistent for it. It is stronger than C11 in that it orders
+//! the accesses around as well. That two loads of one thread are in order is a rarer need: [`Loom::order_loads`].
+//!
+//! **Which comes first.** See `LoomWord::take_turn`.
+//!
+//! **Addresses** are the same in all executions: see `Memory`.
 
 use std::alloc::Layout;
 use std::cell::{Cell, OnceCell};
@@ -26,6 +33,23 @@ pub struct LoomWord(AtomicU64);
 loom::lazy_static! {
     /// Conditions on which nobody waits: see [`LoomWord::take_turn`].
     static ref TURNS: [Condvar; 64] = std::array::from_fn(|_| Condvar::new());
+}
+
+loom::thread_local! {
+    /// Whether this thread of the model has made a sequentially consistent store, and no fence since.
+    static STORED: Cell<bool> = Cell::new(false);
+}
+
+thread_local! {
+    static ORDERS_LOADS: Cell<bool> = const { Cell::new(false) };
+}
+
+impl Loom {
+    /// From now on there is a fence before each sequentially consistent load, in the models that the caller runs: for those in which a thread
+    /// makes two such loads, and their order matters. A fence that is missing elsewhere may be hidden by it.
+    pub fn order_loads() {
+        ORDERS_LOADS.set(true);
+    }
 }
 
 /// Runs `body`, within which loom tries nothing.
@@ -52,8 +76,9 @@ impl LoomWord {
     }
 
     fn modify(&self, order: Ordering, modify: impl FnOnce(&AtomicU64, Ordering) -> u64) -> u64 {
+        Self::before_load(order);
         let before = self.change(order, modify);
-        Self::fence_for(order);
+        Self::after_store(order);
         before
     }
 
@@ -62,10 +87,15 @@ impl LoomWord {
         if order == Ordering::SeqCst { of_seq_cst } else { order }
     }
 
-    /// The fence before a load of this order, and behind a store.
-    fn fence_for(order: Ordering) {
-        if order == Ordering::SeqCst {
+    fn before_load(order: Ordering) {
+        if order == Ordering::SeqCst && (STORED.with(Cell::take) || ORDERS_LOADS.get()) {
             fence(Ordering::SeqCst);
+        }
+    }
+
+    fn after_store(order: Ordering) {
+        if order == Ordering::SeqCst {
+            STORED.with(|stored| stored.set(true));
         }
     }
 }
@@ -77,7 +107,7 @@ impl Atomic64 for LoomWord {
         LoomWord(AtomicU64::new(value))
     }
     fn load(&self, order: Ordering) -> u64 {
-        Self::fence_for(order);
+        Self::before_load(order);
         let value = self.0.load(Self::kept(order, Ordering::Acquire));
         // Afterwards: which values the load can see has to be tried.
         at_once(|| self.take_turn());
@@ -85,17 +115,17 @@ impl Atomic64 for LoomWord {
     }
     fn store(&self, value: u64, order: Ordering) {
         self.change(Self::kept(order, Ordering::Release), |word, order| word.store(value, order));
-        Self::fence_for(order);
+        Self::after_store(order);
     }
     fn swap(&self, value: u64, order: Ordering) -> u64 {
         self.modify(order, |word, order| word.swap(value, order))
     }
     fn compare_exchange(&self, current: u64, new: u64, success: Ordering, failure: Ordering) -> Result<u64, u64> {
-        Self::fence_for(failure);
+        Self::before_load(success);
         let failed = Self::kept(failure, Ordering::Acquire);
         let exchanged = self.change(success, |word, success| word.compare_exchange(current, new, success, failed));
         if exchanged.is_ok() {
-            Self::fence_for(success);
+            Self::after_store(success);
         }
         exchanged
     }

@@ -43,7 +43,7 @@ use contend_engine::{
 };
 use contend_machine::{Atomic64, Machine, Ordering};
 
-use crate::fault::{Faults, Sound};
+use crate::fault::{Faults, Sound, dekker_fence};
 use crate::flags::{ABSENT, LOCKED, QUEUED, UNLINKED};
 use crate::method::{ReadPhaseOptions, pass};
 use crate::optimistic::{self, Footprint, OWN, WAITS_MAX};
@@ -218,7 +218,7 @@ impl<F: Faults> TicToc<F> {
             }
         }
         // SeqCst: the times come before the look at the keys (`Leaf::word`).
-        M::fence(Ordering::SeqCst);
+        dekker_fence::<M, F>();
         cx.nodes.validate()
     }
 }
@@ -302,7 +302,7 @@ impl<M: Machine, F: Faults> Control<M> for TicToc<F> {
         change: &Change<M>,
     ) -> Result<(), Abort> {
         // SeqCst: the insert comes before the look at the leaves' times; pairs with the fence of `validate`.
-        M::fence(Ordering::SeqCst);
+        dekker_fence::<M, F>();
         let leaves = [change.leaf].into_iter().chain(change.split.map(|(leaf, _)| leaf));
         // Relaxed: ordered by the fence.
         let read_up_to = leaves.map(|leaf| leaf.word().load(Ordering::Relaxed)).max().unwrap_or(0);
@@ -343,7 +343,7 @@ impl<M: Machine, F: Faults> Control<M> for TicToc<F> {
         // SeqCst: the locks come before the loads of validation, in one order for all (two transactions that each read what the
         // other writes: at least one sees the other's lock). And they come before the stores to the rows; pairs with the fence of
         // `Footprint::observe`.
-        M::fence(Ordering::SeqCst);
+        dekker_fence::<M, F>();
         let time = local.time.max(free_after + 1);
         self.validate(cx, local, time)?;
         if self.options.history {
