@@ -102,6 +102,14 @@ impl<M: Machine> Epochs<M> {
         self.global.load(Ordering::Acquire)
     }
 
+    /// The global epoch, by a load that has its place in the one order of all that is sequentially consistent; the instruction is that of
+    /// [`Epochs::current`].
+    #[inline(always)]
+    pub fn current_in_order(&self) -> u64 {
+        // SeqCst: as the caller says; and what `current` says.
+        self.global.load(Ordering::SeqCst) & !CLOSED
+    }
+
     /// Whether the epoch is still this one, and the gate is open. A worker that was seen in this epoch last may then begin, and need not say so.
     #[inline(always)]
     pub fn is_as_seen(&self, local: u64) -> bool {

@@ -278,6 +278,13 @@ impl<M: Machine> Context<M> {
         unsafe { &*self.epoch }.current()
     }
 
+    /// The global epoch, as [`Epochs::current_in_order`] loads it: for commits that are ordered by their epochs.
+    #[inline(always)]
+    pub fn epoch_in_order(&self) -> u64 {
+        // SAFETY: as in `current_epoch`.
+        unsafe { &*self.epoch }.current_in_order()
+    }
+
     /// The epoch that the worker was seen in when the transaction began. The global epoch is at most one later; and no
     /// transaction runs any more that could commit in an epoch before the one before it.
     #[inline(always)]

@@ -74,9 +74,15 @@ impl<M: Machine> Leaf<M> {
     /// with an observed version says whether the set of keys is the same still.
     #[inline(always)]
     pub fn version(self) -> u64 {
+        self.version_as(Ordering::Acquire)
+    }
+
+    /// The version now, by a load of this order, Acquire or stronger.
+    #[inline(always)]
+    pub fn version_as(self, order: Ordering) -> u64 {
         // SAFETY: valid by the contract of `new`.
-        // Acquire: pairs with the Release that ends a change of the leaf.
-        unsafe { self.version.as_ref() }.load(Ordering::Acquire)
+        // Acquire at least: pairs with the Release that ends a change of the leaf.
+        unsafe { self.version.as_ref() }.load(order)
     }
 
     /// The protocol's word. 0 in a leaf that no protocol has touched.

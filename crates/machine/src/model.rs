@@ -1,11 +1,24 @@
 //! [`Loom`]: a machine whose memory is loom's model of C11 (`RUSTFLAGS="--cfg loom"`), so that the code that runs is the code that is
 //! checked. Inside `loom::model` only.
 //!
-//! Loom tries the interleavings, and which older values a load may see. Its fences of sequential consistency are weaker than C11's in
-//! places, so it may report what can't happen, but does not hide what can.
+//! Loom tries the interleavings, and which older values a load may see. Three things are added, without which it would try too little or claim too
+//! much.
+//!
+//! **Sequential consistency.** Of accesses that are sequentially consistent loom keeps Acquire and Release, and their one order only for fences. So
+//! there is a fence before such a load where the thread has made such a store before. That is what two threads need that each store and
+//! then look at what the other has stored, and both accesses have to be sequentially consistent for it. It is stronger than C11 in that it orders
+//! the accesses around as well. That two loads of one thread are in order is a rarer need: [`Loom::order_loads`].
+//!
+//! **Which comes first.** See `LoomWord::take_turn`.
+//!
+//! **Addresses** are the same in all executions: see `Memory`.
 
 use std::alloc::Layout;
+use std::cell::{Cell, OnceCell};
 use std::ptr::NonNull;
+
+use loom::sync::Condvar;
+use loom::sync::atomic::{AtomicU64, fence};
 
 use crate::{Atomic64, Cycles, Machine, Ordering};
 
@@ -15,38 +28,121 @@ pub struct Loom;
 
 /// A word of it.
 #[derive(Debug)]
-pub struct LoomWord(loom::sync::atomic::AtomicU64);
+pub struct LoomWord(AtomicU64);
+
+loom::lazy_static! {
+    /// Conditions on which nobody waits: see [`LoomWord::take_turn`].
+    static ref TURNS: [Condvar; 64] = std::array::from_fn(|_| Condvar::new());
+}
+
+loom::thread_local! {
+    /// Whether this thread of the model has made a sequentially consistent store, and no fence since.
+    static STORED: Cell<bool> = Cell::new(false);
+}
+
+thread_local! {
+    static ORDERS_LOADS: Cell<bool> = const { Cell::new(false) };
+}
+
+impl Loom {
+    /// From now on there is a fence before each sequentially consistent load, in the models that the caller runs: for those in which a thread
+    /// makes two such loads, and their order matters. A fence that is missing elsewhere may be hidden by it.
+    pub fn order_loads() {
+        ORDERS_LOADS.set(true);
+    }
+}
+
+/// Runs `body`, within which loom tries nothing.
+fn at_once<R>(body: impl FnOnce() -> R) -> R {
+    loom::stop_exploring();
+    let result = body();
+    loom::explore();
+    result
+}
+
+impl LoomWord {
+    /// Tells loom that it matters who comes first to the word. Loom itself takes two loads to be in any order, but remembers only the last
+    /// access of a word: a thread that loads it, and stores to it then, hides that another has loaded it before, and that the store could
+    /// have come before that. To notify a condition is an access that no other is in any order with, and that orders nothing in memory.
+    /// Words may share a condition: there is only more to try then.
+    fn take_turn(&self) {
+        let hash = (std::ptr::from_ref(self) as u64 >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        TURNS[(hash >> 58) as usize].notify_one();
+    }
+
+    fn change<R>(&self, order: Ordering, change: impl FnOnce(&AtomicU64, Ordering) -> R) -> R {
+        self.take_turn();
+        at_once(|| change(&self.0, Self::kept(order, Ordering::AcqRel)))
+    }
+
+    fn modify(&self, order: Ordering, modify: impl FnOnce(&AtomicU64, Ordering) -> u64) -> u64 {
+        Self::before_load(order);
+        let before = self.change(order, modify);
+        Self::after_store(order);
+        before
+    }
+
+    /// What loom itself keeps of an order.
+    fn kept(order: Ordering, of_seq_cst: Ordering) -> Ordering {
+        if order == Ordering::SeqCst { of_seq_cst } else { order }
+    }
+
+    fn before_load(order: Ordering) {
+        if order == Ordering::SeqCst && (STORED.with(Cell::take) || ORDERS_LOADS.get()) {
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    fn after_store(order: Ordering) {
+        if order == Ordering::SeqCst {
+            STORED.with(|stored| stored.set(true));
+        }
+    }
+}
 
 impl Atomic64 for LoomWord {
     fn new(value: u64) -> Self {
-        LoomWord(loom::sync::atomic::AtomicU64::new(value))
+        // Made before any thread is, they order nothing.
+        let _ = &TURNS[0];
+        LoomWord(AtomicU64::new(value))
     }
     fn load(&self, order: Ordering) -> u64 {
-        self.0.load(order)
+        Self::before_load(order);
+        let value = self.0.load(Self::kept(order, Ordering::Acquire));
+        // Afterwards: which values the load can see has to be tried.
+        at_once(|| self.take_turn());
+        value
     }
     fn store(&self, value: u64, order: Ordering) {
-        self.0.store(value, order);
+        self.change(Self::kept(order, Ordering::Release), |word, order| word.store(value, order));
+        Self::after_store(order);
     }
     fn swap(&self, value: u64, order: Ordering) -> u64 {
-        self.0.swap(value, order)
+        self.modify(order, |word, order| word.swap(value, order))
     }
     fn compare_exchange(&self, current: u64, new: u64, success: Ordering, failure: Ordering) -> Result<u64, u64> {
-        self.0.compare_exchange(current, new, success, failure)
+        Self::before_load(success);
+        let failed = Self::kept(failure, Ordering::Acquire);
+        let exchanged = self.change(success, |word, success| word.compare_exchange(current, new, success, failed));
+        if exchanged.is_ok() {
+            Self::after_store(success);
+        }
+        exchanged
     }
     fn fetch_add(&self, value: u64, order: Ordering) -> u64 {
-        self.0.fetch_add(value, order)
+        self.modify(order, |word, order| word.fetch_add(value, order))
     }
     fn fetch_sub(&self, value: u64, order: Ordering) -> u64 {
-        self.0.fetch_sub(value, order)
+        self.modify(order, |word, order| word.fetch_sub(value, order))
     }
     fn fetch_or(&self, value: u64, order: Ordering) -> u64 {
-        self.0.fetch_or(value, order)
+        self.modify(order, |word, order| word.fetch_or(value, order))
     }
     fn fetch_and(&self, value: u64, order: Ordering) -> u64 {
-        self.0.fetch_and(value, order)
+        self.modify(order, |word, order| word.fetch_and(value, order))
     }
     fn fetch_max(&self, value: u64, order: Ordering) -> u64 {
-        self.0.fetch_max(value, order)
+        self.modify(order, |word, order| word.fetch_max(value, order))
     }
 }
 
@@ -55,7 +151,7 @@ impl Machine for Loom {
     const NAME: &'static str = "loom";
 
     fn fence(order: Ordering) {
-        loom::sync::atomic::fence(order);
+        fence(order);
     }
     fn now() -> Cycles {
         0
@@ -74,11 +170,64 @@ impl Machine for Loom {
     }
     fn prefetch<T>(_: *const T) {}
     fn alloc(layout: Layout) -> Option<NonNull<u8>> {
-        // SAFETY: every caller asks for at least one byte.
-        NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) })
+        MEMORY.with(|memory| memory.take(layout))
     }
-    unsafe fn dealloc(block: NonNull<u8>, layout: Layout) {
-        // SAFETY: as the caller promises; `alloc` took it from here.
-        unsafe { std::alloc::dealloc(block.as_ptr(), layout) };
+    unsafe fn dealloc(_: NonNull<u8>, _: Layout) {
+        MEMORY.with(Memory::give_back);
+    }
+}
+
+/// What the models of a thread allocate from: all of an execution runs on one thread. Executions have to be alike, and an address may decide
+/// what is done, such as in which order locks are taken. So the same calls get the same addresses.
+struct Memory {
+    region: OnceCell<NonNull<u8>>,
+    /// Bytes in use, and blocks.
+    used: Cell<usize>,
+    blocks: Cell<usize>,
+}
+
+const REGION: usize = 64 << 20;
+const ALIGNMENT: usize = 2 << 20;
+
+thread_local! {
+    static MEMORY: Memory = const { Memory { region: OnceCell::new(), used: Cell::new(0), blocks: Cell::new(0) } };
+}
+
+impl Memory {
+    fn layout() -> Layout {
+        Layout::from_size_align(REGION, ALIGNMENT).expect("a power of two")
+    }
+
+    fn take(&self, layout: Layout) -> Option<NonNull<u8>> {
+        let region = *self.region.get_or_init(|| {
+            // SAFETY: the layout is not empty.
+            let region = unsafe { std::alloc::alloc(Self::layout()) };
+            NonNull::new(region).unwrap_or_else(|| std::alloc::handle_alloc_error(Self::layout()))
+        });
+        let begin = self.used.get().next_multiple_of(layout.align());
+        if layout.align() > ALIGNMENT || begin + layout.size() > REGION {
+            return None;
+        }
+        self.used.set(begin + layout.size());
+        self.blocks.set(self.blocks.get() + 1);
+        // SAFETY: inside the region.
+        Some(unsafe { region.add(begin) })
+    }
+
+    /// When the last block comes back the execution is over, and the next begins anew.
+    fn give_back(&self) {
+        self.blocks.set(self.blocks.get() - 1);
+        if self.blocks.get() == 0 {
+            self.used.set(0);
+        }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if let Some(region) = self.region.get() {
+            // SAFETY: it came from `alloc` with this layout, and the thread's models have ended.
+            unsafe { std::alloc::dealloc(region.as_ptr(), Self::layout()) };
+        }
     }
 }

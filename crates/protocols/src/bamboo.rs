@@ -47,9 +47,9 @@ use contend_engine::{
     Abort, AbortReason, At, Cell, Cells, Change, Context, Control, Found, Groups, Info, Initial, Leaf, Mode,
     Projection, Protocol, Record, Tombstone, Unlink,
 };
-use contend_machine::{Machine, Ordering, Spin};
+use contend_machine::{Machine, Spin};
 
-use crate::fault::{Faults, Sound};
+use crate::fault::{Faults, Sound, dekker_fence};
 use crate::flags::{self, ABSENT, UNLINKED};
 use crate::locking::list::{self, Kept, Latched, Pool, Request, Requests, Ticket, WAITS_MAX};
 use crate::locking::wound::Wounds;
@@ -356,7 +356,7 @@ impl<M: Machine, F: Faults> Control<M> for Bamboo<M, F> {
         if !cx.nodes.is_empty() {
             M::step("validate");
             // SeqCst: own inserts into the index come before the look at others' leaves. Pairs with itself.
-            M::fence(Ordering::SeqCst);
+            dekker_fence::<M, F>();
             cx.nodes.validate()?;
         }
         // Before others are told that the transaction commits.

@@ -3,6 +3,8 @@
 //! A protocol is generic over [`Faults`], all of which are off in [`Sound`], and so cost nothing. A test turns one on to show that the
 //! conformance suite, the history checker or the explorer would find it. A protocol looks at those that it could have.
 
+use contend_machine::{Machine, Ordering};
+
 macro_rules! faults {
     ($($(#[doc = $doc:literal])+ $name:ident,)*) => {
         /// Deliberate bugs, each off here.
@@ -108,6 +110,21 @@ faults! {
     FORGET_PREDECESSORS,
     /// Who aborts leaves those alone that have read from it.
     FORGET_DEPENDENTS,
+    /// The fences are missing by which, of two transactions, at least one sees what the other does. Only a model checker of weak memory finds
+    /// that.
+    FORGET_FENCES,
+    /// A commit loads the epoch, and validates, in an order that not all need agree on: another that must come later may have an earlier epoch.
+    /// Only a model checker of weak memory finds that.
+    FORGET_ORDER_OF_EPOCHS,
+}
+
+/// Between what a transaction does in the sight of all and its look at what others do, where two do so crosswise: one of the two sees the other.
+#[inline(always)]
+pub(crate) fn dekker_fence<M: Machine, F: Faults>() {
+    if !F::FORGET_FENCES {
+        // SeqCst: pairs with itself; the callers say what comes before it and what after.
+        M::fence(Ordering::SeqCst);
+    }
 }
 
 /// No fault: the protocol as published.

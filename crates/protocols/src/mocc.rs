@@ -43,7 +43,7 @@ use contend_engine::{
 };
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
 
-use crate::fault::{Faults, Sound};
+use crate::fault::{Faults, Sound, dekker_fence};
 use crate::flags::{ABSENT, LOCKED};
 use crate::method::ReadPhaseOptions;
 use crate::optimistic::{self, FLAGS, Footprint, OWN, WAITS_MAX, observed};
@@ -189,8 +189,9 @@ impl<F: Faults> Mocc<F> {
         let mut valid = true;
         for read in 0..local.footprint.reads.len() {
             let (cell, observation) = local.footprint.reads[read];
-            // Acquire: validation comes before the writes; and no load of it before the load of the epoch.
-            let now = cell.word().load(Ordering::Acquire);
+            // SeqCst: in one order with the load of the epoch ([`optimistic::order_of_epochs`]). Acquire, in it: validation comes before the
+            // writes.
+            let now = cell.word().load(optimistic::order_of_epochs::<F>());
             let locked_by_other = now & LOCKED != 0 && observation & OWN == 0 && !local.footprint.has_locked(cell);
             let changed = observed(now) != observation & !OWN || locked_by_other && !F::IGNORE_LOCKS_IN_VALIDATION;
             if changed && !F::TRUST_LOCKS {
@@ -199,7 +200,11 @@ impl<F: Faults> Mocc<F> {
                 valid = false;
             }
         }
-        if valid { cx.nodes.validate() } else { Err(Abort::new(AbortReason::ReadValidation)) }
+        if valid {
+            cx.nodes.validate_as(optimistic::order_of_epochs::<F>())
+        } else {
+            Err(Abort::new(AbortReason::ReadValidation))
+        }
     }
 }
 
@@ -319,9 +324,9 @@ impl<M: Machine, F: Faults> Control<M> for Mocc<F> {
         }
         // SeqCst: as in Silo, the locks come before the loads of validation and the stores to the rows. Pairs with itself, and with
         // the fence of `Footprint::observe`.
-        M::fence(Ordering::SeqCst);
+        dekker_fence::<M, F>();
         M::step("epoch");
-        let epoch = cx.current_epoch();
+        let epoch = optimistic::epoch_of_commit::<M, F>(cx);
         // Phase 2: check what was read.
         Self::validate(cx, local)?;
         // Phase 3: install, under a TID larger than all that was read and overwritten, and than the worker's last.

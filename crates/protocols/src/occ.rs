@@ -32,7 +32,7 @@ use contend_engine::{
 };
 use contend_machine::{Atomic64, Machine, Ordering};
 
-use crate::fault::{Faults, Sound};
+use crate::fault::{Faults, Sound, dekker_fence};
 use crate::flags::{ABSENT, LOCKED};
 use crate::method::ReadPhaseOptions;
 use crate::method::timestamp::{OrderedTimestampOptions, Stamper, Timestamps};
@@ -199,7 +199,7 @@ impl<M: Machine, F: Faults> Control<M> for Occ<M, F> {
         }
         // SeqCst: the locks come before the stores to the rows; pairs with the fence of `Footprint::observe`. And own inserts into the
         // index come before the look at others' leaves; pairs with itself.
-        M::fence(Ordering::SeqCst);
+        dekker_fence::<M, F>();
         M::step("validate");
         cx.nodes.validate()?;
         if !F::STAMP_BEFORE_LOCKS {

@@ -229,6 +229,26 @@ impl<M: Machine> Footprint<M> {
     }
 }
 
+/// The order of the loads of the epoch, and of those that validate, where the epoch orders commits.
+///
+/// A commit of a later epoch must not have to come before one of an earlier. Who reads or overwrites what a commit wrote has its epoch or a later
+/// one, because the load of the epoch comes after. But two commits may be ordered by what one of them did not see: T1 has read a word (or the
+/// version of a leaf) and T2 changes it. T2 locks the word, passes its fence, and loads the epoch. T1 loads the epoch, and then, validating, the
+/// word, without the lock. Were T2's epoch the earlier, then these would each come before the next, in the order of all that is sequentially
+/// consistent: T1's load of the epoch, its load of the word, which does not see the lock; T2's fence, which comes after the lock; and T1's load of the
+/// epoch, which sees a later one than T2, after its fence. So all but the lock have to be SeqCst; loads of this order are the same
+/// instructions as those of Acquire, on x86-64 and aarch64.
+#[inline(always)]
+pub(crate) fn order_of_epochs<F: Faults>() -> Ordering {
+    if F::FORGET_ORDER_OF_EPOCHS { Ordering::Acquire } else { Ordering::SeqCst }
+}
+
+/// The epoch of a commit that holds its locks, and has passed its fence: see [`order_of_epochs`].
+#[inline(always)]
+pub(crate) fn epoch_of_commit<M: Machine, F: Faults>(cx: &Context<M>) -> u64 {
+    if F::FORGET_ORDER_OF_EPOCHS { cx.current_epoch() } else { cx.epoch_in_order() }
+}
+
 /// Where a TID has its epoch; below is the number in it (Silo's paper, section 4.2).
 pub(crate) const EPOCH_SHIFT: u32 = 32;
 

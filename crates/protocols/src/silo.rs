@@ -42,9 +42,9 @@ use contend_engine::{
     Abort, AbortReason, At, Cells, Change, Context, Control, Found, Groups, Info, Initial, Isolation, Leaf, Mode,
     Needs, Projection, Protocol, Record, Tombstone, Unlink, option_choices, options,
 };
-use contend_machine::{Atomic64, Machine, Ordering};
+use contend_machine::{Atomic64, Machine};
 
-use crate::fault::{Faults, Sound};
+use crate::fault::{Faults, Sound, dekker_fence};
 use crate::flags::{ABSENT, LOCKED};
 use crate::method::ReadPhaseOptions;
 use crate::optimistic::{self, EPOCH_SHIFT, FLAGS, Footprint, OWN, WAITS_MAX, observed};
@@ -124,8 +124,9 @@ impl<F: Faults> Silo<F> {
         M::step("validate");
         for read in 0..footprint.reads.len() {
             let (cell, observation) = footprint.reads[read];
-            // Acquire: validation comes before the writes; and no load of it before the load of the epoch.
-            let now = cell.word().load(Ordering::Acquire);
+            // SeqCst: in one order with the load of the epoch ([`optimistic::order_of_epochs`]). Acquire, in it: validation comes before the
+            // writes.
+            let now = cell.word().load(optimistic::order_of_epochs::<F>());
             if F::SKIP_VALIDATION_OF_WRITTEN && footprint.has_locked(cell)
                 || F::FORGET_READ_ONLY && !footprint.has_locked(cell)
             {
@@ -139,7 +140,7 @@ impl<F: Faults> Silo<F> {
                 return Err(Abort::new(AbortReason::ReadValidation));
             }
         }
-        cx.nodes.validate()
+        cx.nodes.validate_as(optimistic::order_of_epochs::<F>())
     }
 
     fn snapshots(&self) -> Option<Snapshots> {
@@ -307,9 +308,9 @@ impl<M: Machine, F: Faults> Control<M> for Silo<F> {
         // SeqCst: the locks come before the loads of validation, in one order for all (two transactions that each read what the
         // other writes: at least one sees the other's lock). And they come before the stores to the rows; pairs with the fence of
         // `Footprint::observe`.
-        M::fence(Ordering::SeqCst);
+        dekker_fence::<M, F>();
         M::step("epoch");
-        let epoch = if F::EPOCH_BEFORE_LOCKS { early } else { cx.current_epoch() };
+        let epoch = if F::EPOCH_BEFORE_LOCKS { early } else { optimistic::epoch_of_commit::<M, F>(cx) };
         // Phase 2: check what was read.
         Self::validate(cx, &mut local.footprint)?;
         // Phase 3: install.

@@ -43,7 +43,7 @@ use contend_engine::{
 };
 use contend_machine::{Atomic64, Machine, Ordering};
 
-use crate::fault::{Faults, Sound};
+use crate::fault::{Faults, Sound, dekker_fence};
 use crate::flags::{ABSENT, LOCKED, QUEUED, UNLINKED};
 use crate::method::{ReadPhaseOptions, pass};
 use crate::optimistic::{self, Footprint, OWN, WAITS_MAX};
@@ -218,7 +218,7 @@ impl<F: Faults> TicToc<F> {
             }
         }
         // SeqCst: the times come before the look at the keys (`Leaf::word`).
-        M::fence(Ordering::SeqCst);
+        dekker_fence::<M, F>();
         cx.nodes.validate()
     }
 }
@@ -304,7 +304,7 @@ impl<M: Machine, F: Faults> Control<M> for TicToc<F> {
         // Of a leaf that was split both halves have the time that it had. Who has read the right half since has found the placeholder there, or nothing
         // where that is: so to look at it as well is for clarity, and the fault does no harm.
         // SeqCst: the insert comes before the look at the leaves' times; pairs with the fence of `validate`.
-        M::fence(Ordering::SeqCst);
+        dekker_fence::<M, F>();
         let split = change.split.filter(|_| !F::FORGET_TIMES_OF_SPLITS);
         let leaves = [change.leaf].into_iter().chain(split.map(|(leaf, _)| leaf));
         // Relaxed: ordered by the fence.
@@ -346,7 +346,7 @@ impl<M: Machine, F: Faults> Control<M> for TicToc<F> {
         // SeqCst: the locks come before the loads of validation, in one order for all (two transactions that each read what the
         // other writes: at least one sees the other's lock). And they come before the stores to the rows; pairs with the fence of
         // `Footprint::observe`.
-        M::fence(Ordering::SeqCst);
+        dekker_fence::<M, F>();
         let time = local.time.max(free_after + 1);
         self.validate(cx, local, time)?;
         if self.options.history {

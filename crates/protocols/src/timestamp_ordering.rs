@@ -40,7 +40,7 @@ use contend_engine::{
 };
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
 
-use crate::fault::{Faults, Sound};
+use crate::fault::{Faults, Sound, dekker_fence};
 use crate::flags::{self, ABSENT, LOCKED, QUEUED, UNLINKED};
 use crate::method::timestamp::{Stamper, TimestampOptions, Timestamps};
 use crate::optimistic::{FLAGS, VERSION_SHIFT as EPOCH_SHIFT, WAITS_MAX};
@@ -263,7 +263,7 @@ impl<M: Machine, F: Faults> Control<M> for TimestampOrdering<M, F> {
         change: &Change<M>,
     ) -> Result<(), Abort> {
         // SeqCst: the insert comes before the look at the leaves' times; pairs with the fence of `gap`.
-        M::fence(Ordering::SeqCst);
+        dekker_fence::<M, F>();
         let leaves = [change.leaf].into_iter().chain(change.split.map(|(leaf, _)| leaf));
         // Relaxed: ordered by the fence.
         let read_at = leaves.map(|leaf| leaf.word().load(Ordering::Relaxed)).max().unwrap_or(0);
@@ -288,7 +288,7 @@ impl<M: Machine, F: Faults> Control<M> for TimestampOrdering<M, F> {
             leaf.word().fetch_max(local.own, Ordering::Relaxed);
         }
         // SeqCst: the time comes before the look at the keys (`Leaf::word`).
-        M::fence(Ordering::SeqCst);
+        dekker_fence::<M, F>();
         if leaf.version() == version { Ok(()) } else { Err(Abort::new(AbortReason::Phantom)) }
     }
 

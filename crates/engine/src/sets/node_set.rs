@@ -1,7 +1,7 @@
 //! What a transaction has seen of the index.
 
 use contend_index::{Change, Leaf};
-use contend_machine::Machine;
+use contend_machine::{Machine, Ordering};
 
 use crate::abort::{Abort, AbortReason};
 use crate::fault::Fault;
@@ -53,7 +53,16 @@ impl<M: Machine> NodeSet<M> {
     /// One has.
     #[inline(always)]
     pub fn validate(&self) -> Result<(), Abort> {
-        if self.leaves.iter().all(|&(leaf, version)| leaf.version() == version) {
+        self.validate_as(Ordering::Acquire)
+    }
+
+    /// As [`NodeSet::validate`], by loads of this order, Acquire or stronger.
+    ///
+    /// # Errors
+    /// One has.
+    #[inline(always)]
+    pub fn validate_as(&self, order: Ordering) -> Result<(), Abort> {
+        if self.leaves.iter().all(|&(leaf, version)| leaf.version_as(order) == version) {
             Ok(())
         } else {
             Err(Abort::new(AbortReason::Phantom))

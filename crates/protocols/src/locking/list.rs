@@ -455,8 +455,8 @@ impl<M: Machine> Latched<M> {
 /// Requests of workers that have ended, for others. Their memory is there as long as the locks.
 pub(crate) type Pool<M> = Arc<Mutex<Vec<Block<M, Request<M>>>>>;
 
-/// Requests that a worker makes at once.
-const REQUESTS: usize = 32;
+/// Requests that a worker makes at once. A model checker looks at all words there are again and again: few.
+const REQUESTS: usize = if cfg!(loom) { 4 } else { 32 };
 
 /// A worker's requests, of which the running transaction uses the first.
 pub(crate) struct Requests<M: Machine> {

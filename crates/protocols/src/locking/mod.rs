@@ -33,9 +33,9 @@ use contend_engine::{
     Abort, AbortReason, At, Cell, Cells, Change, Context, Control, Found, Groups, Info, Initial, Isolation, Leaf, Mode,
     Needs, Options, Projection, Protocol, Record, Tombstone, Unlink,
 };
-use contend_machine::{Machine, Ordering};
+use contend_machine::Machine;
 
-use crate::fault::Faults;
+use crate::fault::{Faults, dekker_fence};
 use crate::flags::{self, ABSENT, QUEUED, UNLINKED};
 
 /// The flags of a cell that is held: a lock's own are elsewhere in the word.
@@ -401,7 +401,7 @@ impl<M: Machine, L: Locks<M>> Control<M> for TwoPhase<L> {
             M::step("validate");
             // SeqCst: own inserts into the index come before the look at others' leaves (two transactions, each inserting
             // where the other has scanned: at least one sees the other's insert). Pairs with itself.
-            M::fence(Ordering::SeqCst);
+            dekker_fence::<M, L::Faults>();
             cx.nodes.validate()?;
         }
         cx.writes.apply_updates();

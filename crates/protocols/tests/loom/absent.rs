@@ -1,0 +1,175 @@
+//! Keys that are absent: node sets, and times of leaves.
+
+use std::ops::ControlFlow;
+
+use contend_engine::{Abort, Direction, IndexKind, Projection, Protocol, Txn};
+use contend_machine::Loom;
+use contend_protocols::bamboo::Bamboo;
+use contend_protocols::cicada::Cicada;
+use contend_protocols::fault::Faults;
+use contend_protocols::mvto::Mvto;
+use contend_protocols::no_wait::NoWait;
+use contend_protocols::occ::Occ;
+use contend_protocols::silo::Silo;
+use contend_protocols::tictoc::TicToc;
+use contend_protocols::timestamp_ordering::TimestampOrdering;
+use contend_protocols::wound_wait::WoundWait;
+
+use crate::world::{Rows, Tx, World, explore, insert, read, write};
+
+/// What is there: the first leaf is full, and the second has room.
+const KEYS: &[u64] = &[10, 20, 30];
+/// Would split the first leaf, and go to the second.
+const SPLITS: u64 = 15;
+const FITS: u64 = 35;
+
+/// Each misses what the other inserts: not both may commit. `misses` looks for a key.
+fn crossed_inserts_by<P: Protocol<Loom>>(
+    index: IndexKind,
+    misses: fn(&mut Tx<'_, P>, &Rows, u64) -> Result<bool, Abort>,
+) {
+    let mut world = World::<P>::new(index, 1, KEYS);
+    let (mine, theirs) = world.both(
+        move |tx, rows| {
+            let missed = misses(tx, rows, SPLITS)?;
+            insert(tx, rows, FITS, 1).map(|_| missed)
+        },
+        move |tx, rows| {
+            let missed = misses(tx, rows, FITS)?;
+            insert(tx, rows, SPLITS, 1).map(|_| missed)
+        },
+    );
+    assert!(!(mine == Ok(true) && theirs == Ok(true)), "stale absence: both have committed on it");
+}
+
+fn is_absent<P: Protocol<Loom>>(tx: &mut Tx<'_, P>, rows: &Rows, key: u64) -> Result<bool, Abort> {
+    Ok(read(tx, rows, key)?.is_none())
+}
+
+fn is_not_in_scan<P: Protocol<Loom>>(tx: &mut Tx<'_, P>, rows: &Rows, key: u64) -> Result<bool, Abort> {
+    let goes_on = |_: u64, _: &[u64]| ControlFlow::Continue(());
+    let range = key - 1..=key + 1;
+    Ok(tx.scan_rows(rows, range, 2, Direction::Forward, Projection::WHOLE, goes_on)? == 0)
+}
+
+fn crossed_inserts<P: Protocol<Loom>>() {
+    crossed_inserts_by::<P>(IndexKind::Ordered, is_absent);
+}
+
+fn crossed_inserts_hashed<P: Protocol<Loom>>() {
+    crossed_inserts_by::<P>(IndexKind::Hash, is_absent);
+}
+
+fn crossed_scans<P: Protocol<Loom>>() {
+    crossed_inserts_by::<P>(IndexKind::Ordered, is_not_in_scan);
+}
+
+/// One misses a key and writes a row, the other inserts the key, into a leaf that splits, and reads the row: it has seen the write, or the key
+/// was seen, or not both commit.
+fn miss_and_write<P: Protocol<Loom>>() {
+    let mut world = World::<P>::new(IndexKind::Ordered, 1, KEYS);
+    miss_and_write_in(&mut world);
+}
+
+fn miss_and_write_in<P: Protocol<Loom>>(world: &mut World<P>) {
+    let (mine, theirs) = world.both(
+        |tx, rows| {
+            let is_old = read(tx, rows, 30)? == Some(0);
+            insert(tx, rows, SPLITS, 1).map(|_| is_old)
+        },
+        |tx, rows| {
+            let missed = is_absent(tx, rows, SPLITS)?;
+            write(tx, rows, 30, 1).map(|()| missed)
+        },
+    );
+    assert!(!(mine == Ok(true) && theirs == Ok(true)), "stale absence: each must come before the other");
+}
+
+/// The same, when the row was read at a later time than it was written: who reads it need not commit later than who overwrites it.
+fn miss_and_write_late<P: Protocol<Loom>>() {
+    miss_and_write_late_in::<P>(IndexKind::Ordered);
+}
+
+fn miss_and_write_late_hashed<P: Protocol<Loom>>() {
+    miss_and_write_late_in::<P>(IndexKind::Hash);
+}
+
+fn miss_and_write_late_in<P: Protocol<Loom>>(index: IndexKind) {
+    let mut world = World::<P>::new(index, 1, KEYS);
+    for _ in 0..2 {
+        let outcome = world.first.run(|tx| write(tx, &world.rows, 10, 0));
+        outcome.expect("nobody else is there");
+    }
+    let outcome = world.first.run(|tx| {
+        read(tx, &world.rows, 10)?;
+        read(tx, &world.rows, 30).map(drop)
+    });
+    outcome.expect("nobody else is there");
+    miss_and_write_in(&mut world);
+}
+
+macro_rules! caught {
+    ($name:ident, $preemptions:literal, $scenario:ident::<$protocol:ty>, $($fault:ident),+) => {
+        #[test]
+        #[should_panic(expected = "stale absence")]
+        fn $name() {
+            struct Broken;
+            impl Faults for Broken {
+                $(const $fault: bool = true;)+
+            }
+            explore($preemptions, $scenario::<$protocol>);
+        }
+    };
+}
+
+macro_rules! holds {
+    ($name:ident, $preemptions:literal, $scenario:ident::<$protocol:ty>) => {
+        #[test]
+        fn $name() {
+            explore($preemptions, $scenario::<$protocol>);
+        }
+    };
+}
+
+mod node_sets {
+    use super::*;
+
+    holds!(silo, 1, crossed_inserts::<Silo>);
+    holds!(silo_hashed, 2, crossed_inserts_hashed::<Silo>);
+    holds!(silo_scans, 1, crossed_scans::<Silo>);
+    holds!(silo_beside_a_split, 1, miss_and_write::<Silo>);
+    holds!(nowait, 2, crossed_inserts::<NoWait>);
+    holds!(nowait_hashed, 2, crossed_inserts_hashed::<NoWait>);
+    holds!(nowait_scans, 2, crossed_scans::<NoWait>);
+    holds!(nowait_beside_a_split, 2, miss_and_write::<NoWait>);
+    holds!(woundwait, 1, crossed_inserts::<WoundWait<Loom>>);
+    holds!(bamboo, 1, crossed_inserts::<Bamboo<Loom>>);
+    holds!(occ, 1, crossed_inserts::<Occ<Loom>>);
+    caught!(silo_that_forgets_gaps, 1, crossed_inserts::<Silo<Broken>>, FORGET_GAPS);
+    caught!(silo_without_fence, 1, crossed_inserts::<Silo<Broken>>, FORGET_FENCES);
+    caught!(silo_without_fence_hashed, 1, crossed_inserts_hashed::<Silo<Broken>>, FORGET_FENCES);
+    caught!(nowait_that_forgets_gaps, 1, crossed_inserts::<NoWait<Broken>>, FORGET_GAPS);
+    caught!(nowait_without_fence, 1, crossed_inserts::<NoWait<Broken>>, FORGET_FENCES);
+    caught!(nowait_without_fence_scans, 1, crossed_scans::<NoWait<Broken>>, FORGET_FENCES);
+    caught!(woundwait_without_fence, 1, crossed_inserts::<WoundWait<Loom, Broken>>, FORGET_FENCES);
+    caught!(bamboo_without_fence, 1, crossed_inserts::<Bamboo<Loom, Broken>>, FORGET_FENCES);
+    caught!(occ_without_fence, 1, crossed_inserts::<Occ<Loom, Broken>>, FORGET_FENCES);
+}
+
+mod times_of_leaves {
+    use super::*;
+
+    holds!(tictoc, 1, crossed_inserts::<TicToc>);
+    holds!(tictoc_beside_a_split, 1, miss_and_write::<TicToc>);
+    holds!(tictoc_in_another_order, 1, miss_and_write_late::<TicToc>);
+    holds!(tictoc_in_another_order_hashed, 2, miss_and_write_late_hashed::<TicToc>);
+    holds!(mvto, 1, crossed_inserts::<Mvto<Loom>>);
+    holds!(cicada, 1, crossed_inserts::<Cicada<Loom>>);
+    holds!(to, 2, crossed_inserts::<TimestampOrdering<Loom>>);
+    caught!(tictoc_without_fences, 1, miss_and_write_late::<TicToc<Broken>>, FORGET_FENCES);
+    caught!(tictoc_that_forgets_times, 2, miss_and_write_late::<TicToc<Broken>>, FORGET_TIMES_OF_LEAVES);
+    caught!(tictoc_that_forgets_times_hashed, 2, miss_and_write_late_hashed::<TicToc<Broken>>, FORGET_TIMES_OF_LEAVES);
+    caught!(mvto_that_forgets_gaps, 1, crossed_inserts::<Mvto<Loom, Broken>>, FORGET_GAPS);
+    caught!(cicada_that_forgets_gaps, 1, crossed_inserts::<Cicada<Loom, Broken>>, FORGET_GAPS);
+    caught!(to_without_fences, 1, crossed_inserts::<TimestampOrdering<Loom, Broken>>, FORGET_FENCES);
+}

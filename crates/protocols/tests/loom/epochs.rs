@@ -1,0 +1,115 @@
+//! The order of epochs: a commit that must come before another has no later epoch.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use contend_engine::journal::{Hold, Journal, Journals};
+use contend_engine::sets::WriteSet;
+use contend_engine::{AbortReason, Engine, EngineConfig, IndexKind, KeyWords, Protocol};
+use contend_machine::Loom;
+use contend_protocols::fault::Faults;
+use contend_protocols::mocc::Mocc;
+use contend_protocols::silo::Silo;
+use loom::thread;
+
+use crate::world::{self, World, read, write};
+
+/// A log that keeps the epochs of each worker's last commit; 0 if there is none.
+#[derive(Clone, Debug, Default)]
+struct Epochs(Arc<[AtomicU64; 2]>);
+
+#[derive(Debug)]
+struct Of(Epochs, usize);
+
+impl Journals<Loom> for Epochs {
+    fn of_worker(&self, worker: usize) -> Box<dyn Journal<Loom>> {
+        Box::new(Of(self.clone(), worker))
+    }
+    fn holds_rows(&self) -> bool {
+        false
+    }
+}
+
+impl Journal<Loom> for Of {
+    fn committing(&mut self) -> Hold {
+        Hold::NONE
+    }
+    fn committed(&mut self, epoch: u64, _: &WriteSet<Loom>) {
+        // Relaxed: read when all threads have ended.
+        self.0.0[self.1].store(epoch, Ordering::Relaxed);
+    }
+    fn loaded(&mut self, _: u64, _: u32, _: &KeyWords, _: &[u64]) {}
+    fn may_pass(&mut self, _: Hold) -> bool {
+        true
+    }
+    fn wait_for(&mut self, _: Hold) {}
+    fn aborted(&mut self, _: AbortReason) {}
+    fn rest(&mut self) {}
+    fn ticket(&self) -> u64 {
+        0
+    }
+    fn is_durable(&mut self, _: u64) -> bool {
+        false
+    }
+}
+
+/// The first worker reads what the second overwrites, and writes another row. If it has not seen the new row, it comes before. A third thread advances
+/// the epoch.
+fn overwritten_reads<P: Protocol<Loom>>() {
+    let epochs = Epochs::default();
+    let config = EngineConfig { workers_max: 2, epoch_ms: 40, ..EngineConfig::default() };
+    let engine = Engine::with_journals(P::new(P::Options::default()), config, Some(Arc::new(epochs.clone())));
+    let mut world = World::with(engine, IndexKind::Hash, 1, &[1, 2]);
+    // From now on both are in the first epoch.
+    for worker in [&mut world.first, world.second.as_mut().expect("not lent")] {
+        worker.run(|_| Ok(())).expect("it does nothing");
+    }
+    let engine = Arc::clone(&world.engine);
+    let advancing = thread::spawn(move || engine.epochs().try_advance());
+    let (mine, theirs) = world.both(
+        |tx, rows| {
+            let seen = read(tx, rows, 1)?;
+            write(tx, rows, 2, 1).map(|()| seen)
+        },
+        |tx, rows| write(tx, rows, 1, 1).map(|()| None),
+    );
+    advancing.join().expect("no panic");
+    if mine == Ok(Some(0)) && theirs.is_ok() {
+        // Relaxed: all threads have ended.
+        let [before, after] = [0, 1].map(|worker| epochs.0[worker].load(Ordering::Relaxed));
+        assert!(before <= after, "who comes first has the later epoch: {before} and {after}");
+    }
+}
+
+/// What is to be shown rests on the order of two loads.
+fn explore(check: fn()) {
+    Loom::order_loads();
+    world::explore(2, check);
+}
+
+#[test]
+fn silo_orders_epochs() {
+    explore(overwritten_reads::<Silo>);
+}
+
+#[test]
+fn mocc_orders_epochs() {
+    explore(overwritten_reads::<Mocc>);
+}
+
+struct Broken;
+impl Faults for Broken {
+    const FORGET_ORDER_OF_EPOCHS: bool = true;
+}
+
+#[test]
+#[should_panic(expected = "has the later epoch")]
+fn silo_that_forgets_the_order() {
+    explore(overwritten_reads::<Silo<Broken>>);
+}
+
+#[test]
+#[should_panic(expected = "has the later epoch")]
+fn mocc_that_forgets_the_order() {
+    explore(overwritten_reads::<Mocc<Broken>>);
+}

@@ -1,0 +1,188 @@
+//! Rows that are there: each protocol's locks, marks and validations.
+
+use contend_engine::{Abort, Groups, IndexKind, Projection, Protocol, Txn};
+use contend_machine::Loom;
+use contend_protocols::bamboo::Bamboo;
+use contend_protocols::cicada::Cicada;
+use contend_protocols::ermia::Ermia;
+use contend_protocols::fault::Faults;
+use contend_protocols::hekaton::Hekaton;
+use contend_protocols::mocc::Mocc;
+use contend_protocols::mvcc::Mvcc;
+use contend_protocols::mvto::Mvto;
+use contend_protocols::no_wait::NoWait;
+use contend_protocols::occ::Occ;
+use contend_protocols::silo::Silo;
+use contend_protocols::snapshot_isolation::SnapshotIsolation;
+use contend_protocols::tictoc::TicToc;
+use contend_protocols::timestamp_ordering::TimestampOrdering;
+use contend_protocols::wait_die::WaitDie;
+use contend_protocols::wound_wait::WoundWait;
+
+use crate::world::{Rows, Tx, World, explore, read, write};
+
+/// One writes a row of two words, the other reads it: what it commits to is whole.
+fn whole_rows<P: Protocol<Loom>>() {
+    let mut world = World::<P>::new(IndexKind::Hash, 2, &[1]);
+    let (seen, _) = world.both(
+        |tx, rows| Ok(tx.read_row(rows, 1, Projection::WHOLE)?.map(<[u64]>::to_vec).expect("loaded")),
+        |tx, rows| write(tx, rows, 1, 5).map(|()| Vec::new()),
+    );
+    if let Ok(row) = seen {
+        assert!(row == [0, 0] || row == [5, 5], "a torn row: {row:?}");
+    }
+}
+
+/// Each reads what the other writes: not both may commit having seen the old row.
+fn write_skew<P: Protocol<Loom>>() {
+    let mut world = World::<P>::new(IndexKind::Hash, 1, &[1, 2]);
+    let (mine, theirs) = world.both(
+        |tx, rows| {
+            let seen = read(tx, rows, 1)?;
+            write(tx, rows, 2, 1).map(|()| seen)
+        },
+        |tx, rows| {
+            let seen = read(tx, rows, 2)?;
+            write(tx, rows, 1, 1).map(|()| seen)
+        },
+    );
+    assert!(!(mine == Ok(Some(0)) && theirs == Ok(Some(0))), "write skew: both have committed on the old rows");
+}
+
+/// Both add 1 to a row, in one access.
+fn lost_addition<P: Protocol<Loom>>() {
+    lost_by::<P>(|tx, rows| {
+        tx.modify_row(rows, 1, Groups::ALL)?.expect("loaded")[0] += 1;
+        Ok(())
+    });
+}
+
+/// Both read a row, and then write what they have read and 1 more.
+fn lost_update<P: Protocol<Loom>>() {
+    lost_by::<P>(|tx, rows| {
+        let seen = read(tx, rows, 1)?.expect("loaded");
+        write(tx, rows, 1, seen + 1)
+    });
+}
+
+fn lost_by<P: Protocol<Loom>>(add: fn(&mut Tx<'_, P>, &Rows) -> Result<(), Abort>) {
+    let mut world = World::<P>::new(IndexKind::Hash, 1, &[1]);
+    let (mine, theirs) = world.both(add, add);
+    let committed = u64::from(mine.is_ok()) + u64::from(theirs.is_ok());
+    assert_eq!(world.row(1), Some(committed), "a lost update: {mine:?} and {theirs:?}");
+}
+
+/// One writes, and gives it up; the other reads: nothing of that is seen.
+fn dirty_read<P: Protocol<Loom>>() {
+    let mut world = World::<P>::new(IndexKind::Hash, 1, &[1, 2]);
+    let (seen, _) = world.both(
+        |tx, rows| read(tx, rows, 1),
+        |tx, rows| {
+            tx.modify_row(rows, 1, Groups::ALL)?.expect("loaded")[0] = 5;
+            // Another access, at which what was written may be shown.
+            read(tx, rows, 2)?;
+            Err(tx.cancel())
+        },
+    );
+    assert!(seen.is_err() || seen == Ok(Some(0)), "a dirty read: {seen:?}");
+}
+
+/// What a model is to find: an impossible outcome, by a broken protocol.
+macro_rules! caught {
+    ($name:ident, $message:literal, $preemptions:literal, $scenario:ident::<$protocol:ty>, $($fault:ident),+) => {
+        #[test]
+        #[should_panic(expected = $message)]
+        fn $name() {
+            struct Broken;
+            impl Faults for Broken {
+                $(const $fault: bool = true;)+
+            }
+            explore($preemptions, $scenario::<$protocol>);
+        }
+    };
+}
+
+macro_rules! holds {
+    ($name:ident, $preemptions:literal, $scenario:ident::<$protocol:ty>) => {
+        #[test]
+        fn $name() {
+            explore($preemptions, $scenario::<$protocol>);
+        }
+    };
+}
+
+mod optimistic {
+    use super::*;
+
+    holds!(silo_reads_whole_rows, 2, whole_rows::<Silo>);
+    holds!(silo_has_no_write_skew, 2, write_skew::<Silo>);
+    holds!(silo_loses_no_update, 2, lost_update::<Silo>);
+    holds!(mocc_has_no_write_skew, 2, write_skew::<Mocc>);
+    holds!(tictoc_reads_whole_rows, 2, whole_rows::<TicToc>);
+    holds!(tictoc_has_no_write_skew, 2, write_skew::<TicToc>);
+    holds!(tictoc_loses_no_update, 2, lost_update::<TicToc>);
+    holds!(occ_reads_whole_rows, 2, whole_rows::<Occ<Loom>>);
+    holds!(occ_has_no_write_skew, 2, write_skew::<Occ<Loom>>);
+    caught!(silo_that_ignores_locks, "write skew", 2, write_skew::<Silo<Broken>>, IGNORE_LOCKS_IN_VALIDATION);
+    caught!(silo_without_fence, "write skew", 2, write_skew::<Silo<Broken>>, FORGET_FENCES);
+    caught!(silo_whose_rows_come_first, "torn", 2, whole_rows::<Silo<Broken>>, FORGET_FENCES);
+    caught!(mocc_without_fence, "write skew", 2, write_skew::<Mocc<Broken>>, FORGET_FENCES);
+    caught!(tictoc_whose_rows_come_first, "torn", 2, whole_rows::<TicToc<Broken>>, FORGET_FENCES);
+    caught!(tictoc_that_ignores_locks, "write skew", 2, write_skew::<TicToc<Broken>>, IGNORE_LOCKS_IN_VALIDATION);
+    caught!(occ_whose_rows_come_first, "torn", 2, whole_rows::<Occ<Loom, Broken>>, FORGET_FENCES);
+    caught!(occ_that_locks_only_what_it_writes, "write skew", 2, write_skew::<Occ<Loom, Broken>>, LOCK_ONLY_WRITTEN);
+}
+
+mod versions {
+    use super::*;
+
+    holds!(mvto_reads_whole_rows, 2, whole_rows::<Mvto<Loom>>);
+    holds!(mvto_has_no_write_skew, 2, write_skew::<Mvto<Loom>>);
+    holds!(mvto_loses_no_update, 2, lost_update::<Mvto<Loom>>);
+    holds!(cicada_has_no_write_skew, 2, write_skew::<Cicada<Loom>>);
+    holds!(cicada_loses_no_update, 2, lost_update::<Cicada<Loom>>);
+    holds!(mvcc_has_no_write_skew, 2, write_skew::<Mvcc<Loom>>);
+    holds!(ermia_has_no_write_skew, 2, write_skew::<Ermia<Loom>>);
+    holds!(hekaton_has_no_write_skew, 2, write_skew::<Hekaton<Loom>>);
+    holds!(si_loses_no_update, 2, lost_update::<SnapshotIsolation<Loom>>);
+    holds!(to_has_no_write_skew, 2, write_skew::<TimestampOrdering<Loom>>);
+    caught!(mvto_that_forgets_reads, "write skew", 2, write_skew::<Mvto<Loom, Broken>>, FORGET_READS);
+    caught!(mvto_that_overtakes_reads, "write skew", 2, write_skew::<Mvto<Loom, Broken>>, OVERTAKE_READS);
+    caught!(mvto_that_does_not_wait, "write skew", 2, write_skew::<Mvto<Loom, Broken>>, IGNORE_PREWRITES);
+    caught!(cicada_that_forgets_reads, "write skew", 2, write_skew::<Cicada<Loom, Broken>>, FORGET_READS);
+    caught!(
+        cicada_that_trusts_what_is_committed,
+        "lost update",
+        2,
+        lost_update::<Cicada<Loom, Broken>>,
+        TRUST_COMMITTED
+    );
+    caught!(mvcc_that_trusts_what_is_committed, "lost update", 2, lost_update::<Mvcc<Loom, Broken>>, TRUST_COMMITTED);
+    caught!(ermia_that_forgets_reads, "write skew", 2, write_skew::<Ermia<Loom, Broken>>, FORGET_READS);
+    caught!(hekaton_that_forgets_reads, "write skew", 2, write_skew::<Hekaton<Loom, Broken>>, FORGET_READ_ONLY);
+    caught!(si_that_overwrites, "lost update", 2, lost_update::<SnapshotIsolation<Loom, Broken>>, FORGET_FIRST_UPDATER);
+    caught!(to_that_forgets_reads, "write skew", 2, write_skew::<TimestampOrdering<Loom, Broken>>, FORGET_READS);
+}
+
+mod locks {
+    use super::*;
+
+    holds!(nowait_has_no_write_skew, 2, write_skew::<NoWait>);
+    holds!(nowait_loses_no_update, 2, lost_update::<NoWait>);
+    holds!(nowait_loses_no_addition, 2, lost_addition::<NoWait>);
+    holds!(waitdie_has_no_write_skew, 2, write_skew::<WaitDie<Loom>>);
+    holds!(waitdie_loses_no_update, 2, lost_update::<WaitDie<Loom>>);
+    holds!(waitdie_loses_no_addition, 2, lost_addition::<WaitDie<Loom>>);
+    holds!(woundwait_has_no_write_skew, 2, write_skew::<WoundWait<Loom>>);
+    holds!(woundwait_loses_no_update, 2, lost_update::<WoundWait<Loom>>);
+    holds!(woundwait_loses_no_addition, 2, lost_addition::<WoundWait<Loom>>);
+    holds!(bamboo_has_no_write_skew, 2, write_skew::<Bamboo<Loom>>);
+    holds!(bamboo_loses_no_update, 2, lost_update::<Bamboo<Loom>>);
+    holds!(bamboo_loses_no_addition, 2, lost_addition::<Bamboo<Loom>>);
+    holds!(bamboo_has_no_dirty_read, 2, dirty_read::<Bamboo<Loom>>);
+    caught!(nowait_that_ignores_readers, "write skew", 2, write_skew::<NoWait<Broken>>, IGNORE_READERS);
+    caught!(waitdie_that_ignores_readers, "write skew", 2, write_skew::<WaitDie<Loom, Broken>>, IGNORE_READERS);
+    caught!(woundwait_that_ignores_readers, "write skew", 2, write_skew::<WoundWait<Loom, Broken>>, IGNORE_READERS);
+    caught!(bamboo_that_ignores_readers, "write skew", 2, write_skew::<Bamboo<Loom, Broken>>, IGNORE_READERS);
+    caught!(bamboo_that_waits_for_nobody, "dirty read", 2, dirty_read::<Bamboo<Loom, Broken>>, FORGET_PREDECESSORS);
+}

@@ -1,0 +1,103 @@
+//! What the models begin with.
+
+use std::sync::Arc;
+
+use contend_engine::{
+    Abort, Engine, EngineConfig, Groups, IndexKind, Projection, Protocol, Table, TableSpec, Transaction, Txn, Worker,
+};
+use contend_machine::Loom;
+use loom::thread;
+
+/// Tries all executions with so many preemptions.
+pub(crate) fn explore(preemptions: usize, check: impl Fn() + Sync + Send + 'static) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(preemptions);
+    model.max_branches = 100_000;
+    model.check(check);
+}
+
+pub(crate) type Rows = Arc<Table<Loom, u64>>;
+pub(crate) type Tx<'a, P> = Transaction<'a, P, Loom>;
+
+/// An engine with two workers and a table.
+pub(crate) struct World<P: Protocol<Loom>> {
+    pub(crate) engine: Arc<Engine<P, Loom>>,
+    pub(crate) first: Worker<P, Loom>,
+    /// `None` while another thread has it.
+    pub(crate) second: Option<Worker<P, Loom>>,
+    pub(crate) rows: Rows,
+}
+
+impl<P: Protocol<Loom>> World<P> {
+    /// Rows of so many words, all 0, under these keys.
+    pub(crate) fn new(index: IndexKind, words: usize, keys: &[u64]) -> Self {
+        Self::of(P::Options::default(), index, words, keys)
+    }
+
+    /// With these options.
+    pub(crate) fn of(options: P::Options, index: IndexKind, words: usize, keys: &[u64]) -> Self {
+        let config = EngineConfig { workers_max: 2, epoch_ms: 40, ..EngineConfig::default() };
+        Self::with(Engine::new(P::new(options), config), index, words, keys)
+    }
+
+    /// In this engine.
+    pub(crate) fn with(engine: Arc<Engine<P, Loom>>, index: IndexKind, words: usize, keys: &[u64]) -> Self {
+        let rows: Rows = engine.create_table(&TableSpec::of_bytes("t", index, words * 8, 1));
+        let mut loader = engine.loader().expect("a slot");
+        for &key in keys {
+            assert!(loader.insert(&rows, key, |row| row.fill(0)).expect("memory"));
+        }
+        drop(loader);
+        let [first, second] = [(); 2].map(|()| engine.worker().expect("a slot"));
+        World { engine, first, second: Some(second), rows }
+    }
+
+    /// Runs a transaction of the first worker, and meanwhile one of the second; what came of them.
+    pub(crate) fn both<R: Send + 'static>(
+        &mut self,
+        first: impl FnOnce(&mut Tx<'_, P>, &Rows) -> Result<R, Abort>,
+        second: impl FnOnce(&mut Tx<'_, P>, &Rows) -> Result<R, Abort> + Send + 'static,
+    ) -> (Result<R, Abort>, Result<R, Abort>) {
+        let rows = Arc::clone(&self.rows);
+        self.beside(|worker, rows| worker.run(|tx| first(tx, rows)), move |worker| worker.run(|tx| second(tx, &rows)))
+    }
+
+    /// Has the first worker do something, and meanwhile the second.
+    pub(crate) fn beside<R, S: Send + 'static>(
+        &mut self,
+        first: impl FnOnce(&mut Worker<P, Loom>, &Rows) -> R,
+        second: impl FnOnce(&mut Worker<P, Loom>) -> S + Send + 'static,
+    ) -> (R, S) {
+        let mut theirs = self.second.take().expect("put back");
+        let other = thread::spawn(move || {
+            let outcome = second(&mut theirs);
+            (theirs, outcome)
+        });
+        let first = first(&mut self.first, &self.rows);
+        let (theirs, second) = other.join().expect("no panic");
+        self.second = Some(theirs);
+        (first, second)
+    }
+
+    /// The row under a key, when both are done.
+    pub(crate) fn row(&mut self, key: u64) -> Option<u64> {
+        let rows = Arc::clone(&self.rows);
+        self.first.run(|tx| read(tx, &rows, key)).expect("nobody else is there")
+    }
+}
+
+/// The first word of a row.
+pub(crate) fn read<P: Protocol<Loom>>(tx: &mut Tx<'_, P>, rows: &Rows, key: u64) -> Result<Option<u64>, Abort> {
+    Ok(tx.read_row(rows, key, Projection::WHOLE)?.map(|row| row[0]))
+}
+
+/// Fills a row that is there.
+pub(crate) fn write<P: Protocol<Loom>>(tx: &mut Tx<'_, P>, rows: &Rows, key: u64, value: u64) -> Result<(), Abort> {
+    tx.write_row(rows, key, Groups::ALL)?.expect("loaded").fill(value);
+    Ok(())
+}
+
+/// Inserts a row; whether there was none.
+pub(crate) fn insert<P: Protocol<Loom>>(tx: &mut Tx<'_, P>, rows: &Rows, key: u64, value: u64) -> Result<bool, Abort> {
+    Ok(tx.insert_row(rows, key)?.map(|row| row.fill(value)).is_some())
+}
