@@ -326,8 +326,8 @@ fn with_engine<P: Protocol<Simulated>>(engine: EngineFault, workload: &'static s
 fn engine_mutants() -> Vec<Mutant> {
     use EngineFault::{ForgetSplits, ReuseEarly};
     vec![
-        with_engine::<Silo>(ReuseEarly, "litmus-rebirth"),
-        with_engine::<NoWait>(ReuseEarly, "litmus-rebirth"),
+        with_engine::<Silo>(ReuseEarly, "litmus-moves"),
+        with_engine::<NoWait>(ReuseEarly, "litmus-moves"),
         with_engine::<Silo>(ForgetSplits, "litmus-split"),
         with_engine::<NoWait>(ForgetSplits, "litmus-split"),
     ]

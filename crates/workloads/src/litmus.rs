@@ -60,7 +60,9 @@ pub enum Shape {
     Merge,
     /// Rows die and come again, so that records are unlinked and reused where epochs pass.
     Rebirth,
-    /// The same, with a second table by which the row is looked up.
+    /// A row moves from key to key, so that the memory of one key's record is reused for another's.
+    Moves,
+    /// Rebirth, with a second table by which the row is looked up.
     RebirthIndex,
     /// Rows of few keys are inserted and deleted, again and again.
     Births,
@@ -73,7 +75,7 @@ option_choices!(Shape {
     LongFork => "long-fork", Absent => "absent", Scans => "scans", Reinsert => "reinsert", Index => "index",
     Abort => "abort", Groups => "groups", Updates => "updates",
     LateUpdates => "late-updates", Overwrites => "overwrites", Snapshot => "snapshot",
-    SnapshotRows => "snapshot-rows", Split => "split", Merge => "merge", Rebirth => "rebirth",
+    SnapshotRows => "snapshot-rows", Split => "split", Merge => "merge", Rebirth => "rebirth", Moves => "moves",
     RebirthIndex => "rebirth-index", Births => "births", Random => "random",
 });
 
@@ -128,7 +130,16 @@ pub const INFOS: &[WorkloadInfo] = &[
     info("litmus-split", "keys are missed and scanned while inserts split a leaf", &[("litmus.shape", "split")]),
     info("litmus-merge", "a leaf is emptied, and its range goes to another", &[("litmus.shape", "merge")]),
     info("litmus-rebirth", "rows die, are collected, and come again", &[("litmus.shape", "rebirth")]),
-    info("litmus-rebirth-index", "the same with a secondary index", &[("litmus.shape", "rebirth-index")]),
+    info(
+        "litmus-moves",
+        "a row moves from key to key, so that the memory of one key's record is reused for another's",
+        &[("litmus.shape", "moves")],
+    ),
+    info(
+        "litmus-rebirth-index",
+        "rows die and come again, with a secondary index",
+        &[("litmus.shape", "rebirth-index")],
+    ),
     info(
         "litmus-births",
         "rows of few keys are inserted and deleted, again and again",
@@ -254,6 +265,13 @@ impl Shape {
                 &[Write(2), Modify(1), Delete(0)],
                 &[Insert(0), Write(1)],
             ],
+            Shape::Moves => &[
+                &[Delete(0), Insert(8)],
+                &[Delete(8), Insert(9)],
+                &[Delete(9), Insert(0)],
+                &[Read(0), Read(8), Read(9)],
+                &[Batch(9, 0), Modify(8)],
+            ],
             Shape::RebirthIndex => &[
                 &[Delete(0), DeleteOther(0)],
                 &[ScanOther(0, 9), Read(0)],
@@ -268,8 +286,8 @@ impl Shape {
 
     /// Whether each worker draws which program it runs next: in tests that need some transactions, one after the other, in many combinations.
     fn draws_programs(self) -> bool {
-        use Shape::{Merge, Rebirth, RebirthIndex, Snapshot, SnapshotRows, Split};
-        matches!(self, Snapshot | SnapshotRows | Split | Merge | Rebirth | RebirthIndex)
+        use Shape::{Merge, Moves, Rebirth, RebirthIndex, Snapshot, SnapshotRows, Split};
+        matches!(self, Snapshot | SnapshotRows | Split | Merge | Moves | Rebirth | RebirthIndex)
     }
 
     /// Keys of the first table that have a row in the beginning: so many, and the distance from one to the next.
