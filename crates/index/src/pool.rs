@@ -102,10 +102,16 @@ impl<M: Machine> Pool<M> {
         }
     }
 
+    #[cfg_attr(loom, expect(clippy::modulo_one, reason = "there is one stripe only"))]
+    #[inline(always)]
+    fn stripe_of(hint: usize) -> usize {
+        hint % STRIPES
+    }
+
     /// A slot. All its words are initialised; they hold 0, or what they held when the slot was freed, but for the link word.
     /// `hint` spreads callers over stripes.
     pub(crate) fn alloc(&self, hint: usize) -> NonNull<M::U64> {
-        let own = hint % STRIPES;
+        let own = Self::stripe_of(hint);
         if let Some(slot) = self.stripes[own].with(|stripe| self.take_free(stripe).or_else(|| self.take_fresh(stripe)))
         {
             return slot;
@@ -127,7 +133,7 @@ impl<M: Machine> Pool<M> {
     pub(crate) fn free(&self, slot: NonNull<M::U64>, hint: usize) {
         // SAFETY: a slot has `slot_words` words, more than `link`.
         let link = unsafe { slot.add(self.link).as_ref() };
-        self.stripes[hint % STRIPES].with(|stripe| {
+        self.stripes[Self::stripe_of(hint)].with(|stripe| {
             // Relaxed: the list is read under the latch only.
             link.store(stripe.free.expose_provenance() as u64, Ordering::Relaxed);
             stripe.free = slot.as_ptr();
