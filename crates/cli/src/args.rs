@@ -303,6 +303,10 @@ pub(crate) struct SweepArgs {
     /// The folder that points and pages go to, a folder each; what is there already is not run again
     #[arg(long, value_name = "DIR", default_value = "sweep")]
     pub(crate) out: PathBuf,
+    /// Seeds from each of which every simulated point is run, 1 to 100: those of a folder's points are kept, and the missing ones added
+    /// [default: as many as the experiment says, or 1]
+    #[arg(long, value_name = "N")]
+    pub(crate) seeds: Option<usize>,
     /// Simulated points that are run at once [default: the cores of this machine]
     #[arg(long, value_name = "N")]
     pub(crate) jobs: Option<usize>,

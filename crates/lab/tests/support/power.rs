@@ -4,24 +4,25 @@
 use contend_lab::paired::{self, Judged};
 
 /// How a machine behaves that is shared with others.
-pub struct Machine {
+pub(crate) struct Machine {
     /// Standard deviation of a window's own noise, as a fraction.
-    pub noise: f64,
+    pub(crate) noise: f64,
     /// One window in so many loses a fifth: something else ran.
-    pub hiccup_every: f64,
+    pub(crate) hiccup_every: f64,
     /// Standard deviation of the slow drift, which windows that are near each other have in common.
-    pub drift: f64,
+    pub(crate) drift: f64,
     /// Windows after which the drift is another.
-    pub memory: f64,
+    pub(crate) memory: f64,
     /// One window in so many is the last before the whole machine gets slower, or faster again, by three tenths.
-    pub step_every: f64,
+    pub(crate) step_every: f64,
 }
 
 /// A machine like the virtual ones that Contend is developed on, when nothing else runs in them.
-pub const SHARED: Machine = Machine { noise: 0.03, hiccup_every: 50.0, drift: 0.10, memory: 100.0, step_every: 300.0 };
+pub(crate) const SHARED: Machine =
+    Machine { noise: 0.03, hiccup_every: 50.0, drift: 0.10, memory: 100.0, step_every: 300.0 };
 
 /// SplitMix64 (Steele, Lea, Flood 2014).
-pub struct Random(pub u64);
+struct Random(u64);
 
 impl Random {
     fn unit(&mut self) -> f64 {
@@ -39,7 +40,7 @@ impl Random {
 }
 
 /// Rounds of entries of these true speeds, until all is told or the rounds are used up, as `compare` has them: all entries are ranked.
-pub fn compared(machine: &Machine, speeds: &[f64], rounds_most: usize, seed: u64) -> (Judged, usize) {
+pub(crate) fn compared(machine: &Machine, speeds: &[f64], rounds_most: usize, seed: u64) -> (Judged, usize) {
     let mut random = Random(seed);
     let looks = paired::looks(speeds.len(), rounds_most);
     let ranked = vec![true; speeds.len()];
@@ -66,7 +67,7 @@ pub fn compared(machine: &Machine, speeds: &[f64], rounds_most: usize, seed: u64
 }
 
 /// In how many of so many comparisons of equal entries any two are told apart.
-pub fn told_of_equals(machine: &Machine, entries: usize, rounds_most: usize, comparisons: u64) -> u64 {
+pub(crate) fn told_of_equals(machine: &Machine, entries: usize, rounds_most: usize, comparisons: u64) -> u64 {
     let wrong = |seed: &u64| {
         let (judged, _) = compared(machine, &vec![1.0; entries], rounds_most, *seed);
         judged.groups.iter().any(|group| *group != Some(1))
@@ -76,7 +77,12 @@ pub fn told_of_equals(machine: &Machine, entries: usize, rounds_most: usize, com
 
 /// In how many of so many comparisons the last entry is told to be slower than the first, that all others are 5 % slower than; and the mean
 /// of the rounds that this took.
-pub fn told_of_five_percent(machine: &Machine, entries: usize, rounds_most: usize, comparisons: u64) -> (u64, f64) {
+pub(crate) fn told_of_five_percent(
+    machine: &Machine,
+    entries: usize,
+    rounds_most: usize,
+    comparisons: u64,
+) -> (u64, f64) {
     let mut speeds = vec![0.95; entries];
     speeds[0] = 1.0;
     let (mut told, mut rounds) = (0, 0);
