@@ -154,12 +154,7 @@ fn told_apart(result: &ResultFile) -> String {
         "limit" => "no more rounds were allowed (--windows)",
         _ => "it was stopped",
     };
-    format!(
-        "ratios by {} rounds, with {:.0} % confidence for all {} pairs together; a group is not told apart from its first; {ended}\n",
-        comparison.rounds,
-        comparison.confidence * 100.0,
-        comparison.pairs
-    )
+    format!("{}; a group is not told apart from its first; {ended}\n", comparison.basis())
 }
 
 /// What came out by type of transaction, where there is more than one.

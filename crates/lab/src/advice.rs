@@ -79,10 +79,12 @@ fn group<'a>(ranked: &[Ranked<'a>]) -> Vec<Ranked<'a>> {
 fn too_few(result: &ResultFile) -> String {
     let Some(comparison) = &result.comparison else { return String::new() };
     let needed = paired::rounds_min(1.0 - comparison.confidence_each);
-    format!(
-        "{} rounds tell nothing: between {} pairs of entries {needed} or more are needed (--windows)",
-        comparison.rounds, comparison.pairs
-    )
+    let pairs = if comparison.pairs == 1 {
+        "one pair of entries needs".into()
+    } else {
+        format!("{} pairs of entries need", comparison.pairs)
+    };
+    format!("{} rounds tell nothing: {pairs} {needed} or more (--windows)", comparison.rounds)
 }
 
 /// "a, b and c", or the first of them and how many more.

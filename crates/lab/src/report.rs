@@ -168,13 +168,8 @@ fn ranking(result: &ResultFile) -> String {
 /// How entries were told apart, and what to make of it.
 fn recommendation(result: &ResultFile) -> String {
     let Some(comparison) = &result.comparison else { return String::new() };
-    let mut text = format!(
-        "<p class=\"soft\">Ratios by {} rounds, with {:.0} % confidence for all {} pairs together. A group is not told apart from its \
-         first.</p><ul>",
-        comparison.rounds,
-        comparison.confidence * 100.0,
-        comparison.pairs
-    );
+    let mut text =
+        format!("<p class=\"soft\">A group is not told apart from its first: {}.</p><ul>", escape(&comparison.basis()));
     for line in &result.recommendation {
         let _ = write!(text, "<li>{}</li>", escape(line));
     }

@@ -58,6 +58,17 @@ pub struct Comparison {
     pub ended: String,
 }
 
+impl Comparison {
+    /// On how many rounds the ratios rest, and how sure they are, in words.
+    pub fn basis(&self) -> String {
+        let pairs = match self.pairs {
+            1 => String::new(),
+            pairs => format!(" for all {pairs} pairs together"),
+        };
+        format!("ratios by {} rounds, with {:.0} % confidence{pairs}", self.rounds, self.confidence * 100.0)
+    }
+}
+
 /// On what a run ran.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Environment {

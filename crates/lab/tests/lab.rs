@@ -141,7 +141,7 @@ fn every_protocol_is_compared_verified_and_ranked() {
 fn rounds_end_when_all_is_told() {
     let mut config = small("ycsb-a");
     (config.verify, config.window_seconds, config.windows) = (false, 0.02, 400);
-    config.protocols = ["silo", "silo+read_phase.extension=constant+read_phase.ns=200000"].map(String::from).to_vec();
+    config.protocols = ["silo", "silo+read_phase.extension=fixed+read_phase.ns=200000"].map(String::from).to_vec();
     let result = compare(&config, &Stop::default(), &Silent).expect("a result");
     let comparison = result.comparison.as_ref().expect("a comparison");
     assert_eq!((comparison.ended.as_str(), comparison.first.as_deref()), ("told", Some("silo")), "{}", result.finding);
