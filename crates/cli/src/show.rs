@@ -3,7 +3,9 @@
 use std::io::{ErrorKind, Write};
 
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
+use contend_lab::advice::show_share;
 use contend_lab::compare::show_rate;
+use contend_lab::paired::Ratio;
 use contend_lab::report::{KIND_COLUMNS, VERSION_COLUMNS, kind_cells, show_bytes, show_ns, version_cells};
 use contend_lab::{ProtocolResult, ResultFile, RunConfig};
 
@@ -51,6 +53,9 @@ pub(crate) fn command(result: &ResultFile, verb: &str) -> String {
     command += &format!(" --index {}", config.index.as_deref().unwrap_or("hash"));
     command += &format!(" --threads {} --seconds {}", config.threads, config.window_seconds);
     command += &format!(" --windows {} --warmup {} --seed {}", config.windows, config.warmup_seconds, config.seed);
+    if let Some(precision) = config.precision {
+        command += &format!(" --precision {}%", (precision * 1e6).round() / 1e4);
+    }
     match (verb, config.verify) {
         ("run", true) => command += " --verify",
         ("compare", false) => command += " --no-verify",
@@ -88,7 +93,7 @@ pub(crate) fn result(result: &ResultFile) -> String {
             config.threads,
             environment.cores,
             environment.cpu_model,
-            config.windows,
+            result.comparison.as_ref().map_or(config.windows, |comparison| comparison.rounds),
             config.window_seconds
         ),
     };
@@ -101,10 +106,20 @@ pub(crate) fn result(result: &ResultFile) -> String {
             config.threads, environment.cores
         );
     }
-    let mut table =
-        table(["#", "protocol", "median /s", "min..max /s", "of none", "aborts", "p50", "p99", "memory", "verified"]);
-    for (rank, entry) in result.protocols.iter().enumerate() {
-        table.add_row(row(rank + 1, entry));
+    let mut table = table([
+        "group",
+        "protocol",
+        "median /s",
+        "of the first",
+        "of none",
+        "aborts",
+        "p50",
+        "p99",
+        "memory",
+        "verified",
+    ]);
+    for entry in &result.protocols {
+        table.add_row(row(result, entry));
     }
     for column in [2, 3, 4, 6, 7, 8] {
         if let Some(column) = table.column_mut(column) {
@@ -123,8 +138,23 @@ pub(crate) fn result(result: &ResultFile) -> String {
     if result.partial {
         text += "PARTIAL: the run was stopped before its end; the figures are of the windows until then.\n";
     }
+    text += &told_apart(result);
     text += &format!("{}\n", result.finding);
+    for line in &result.recommendation {
+        text += &format!("- {line}\n");
+    }
     text
+}
+
+/// How entries were told apart.
+fn told_apart(result: &ResultFile) -> String {
+    let Some(comparison) = &result.comparison else { return String::new() };
+    let ended = match comparison.ended.as_str() {
+        "told" => "all is told that was asked",
+        "limit" => "no more rounds were allowed (--windows)",
+        _ => "it was stopped",
+    };
+    format!("{}; a group is not told apart from its first; {ended}\n", comparison.basis())
 }
 
 /// What came out by type of transaction, where there is more than one.
@@ -239,8 +269,15 @@ fn huge_pages(granted: u64, advised: u64) -> String {
     }
 }
 
-fn row(rank: usize, entry: &ProtocolResult) -> Vec<Cell> {
-    let mut cells = vec![rank.to_string(), entry.protocol.clone()];
+fn row(result: &ResultFile, entry: &ProtocolResult) -> Vec<Cell> {
+    let group = entry.measured.as_ref().and_then(|measured| measured.group);
+    let mut cells = vec![group.map_or("-".into(), |group| group.to_string()), entry.protocol.clone()];
+    let first = result.comparison.as_ref().and_then(|comparison| comparison.first.as_ref());
+    let share = |ratio: &Option<Ratio>, is_it: bool| match ratio {
+        Some(ratio) => show_share(ratio),
+        None if is_it => "100 %".into(),
+        None => "-".into(),
+    };
     match &entry.measured {
         Some(measured) => {
             let spread = measured.throughput_tps;
@@ -251,8 +288,8 @@ fn row(rank: usize, entry: &ProtocolResult) -> Vec<Cell> {
             }
             cells.extend([
                 show_rate(spread.median),
-                format!("{}..{}", show_rate(spread.min), show_rate(spread.max)),
-                measured.share_of_none.map_or("-".into(), |share| format!("{:.0} %", share * 100.0)),
+                share(&measured.to_first, first == Some(&entry.protocol)),
+                share(&measured.to_none, entry.protocol == "none"),
                 aborts,
                 show_ns(measured.latency_ns_p50),
                 show_ns(measured.latency_ns_p99),

@@ -152,6 +152,52 @@ fn compare_writes_its_report_and_runs_again_from_it() {
     assert!(text(&again.stderr).contains("silo"), "the table goes to stderr");
 }
 
+/// What is plainly slower is in a group of its own, the rounds end there, and the first is recommended; few rounds tell nothing.
+#[test]
+fn a_comparison_tells_groups_and_what_to_take() {
+    for precision in ["3", "0%", "-3%", "70%", "x%", "nan%", ""] {
+        refuses(&["compare", "--precision", precision], &["--precision", "as in 3%; valid: 0.1% to 50%"]);
+    }
+    refuses(&["compare", "--protocols", "silo", "--precision", "3%"], &["silo is alone", "two protocols or more"]);
+    refuses(&["compare", "--machine", "abyss:4", "--precision", "3%"], &["precision", "native", "--windows"]);
+    let folder = TempDir::new().expect("a folder");
+    let slow = "silo,silo+read_phase.extension=fixed+read_phase.ns=300000";
+    let compare = |windows: &str, more: &[&str]| {
+        let mut arguments = vec!["compare", "--no-verify", "--seconds", "0.02", "--warmup", "0", "--threads", "2"];
+        arguments.extend(["--set", "ycsb.records=1k", "--protocols", slow, "--windows", windows]);
+        let output = contend(folder.path(), &[&arguments[..], more].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let shown = compare("400", &[]);
+    for part in
+        ["of the first", "all is told that was asked", "silo is the fastest: ", "- Take silo on ycsb-a with 2 threads"]
+    {
+        assert!(shown.contains(part), "'{part}' is not in: {shown}");
+    }
+    for part in [
+        "rounds, with 95 % confidence; ",
+        "- silo costs: ",
+        "- Not tested: ",
+        "ycsb.theta other than",
+        "- To try next: ",
+    ] {
+        assert!(shown.contains(part), "'{part}' is not in: {shown}");
+    }
+    let json: Value =
+        serde_json::from_str(&std::fs::read_to_string(folder.path().join("results.json")).expect("results"))
+            .expect("JSON");
+    assert_eq!((&json["comparison"]["ended"], &json["comparison"]["first"]), (&"told".into(), &"silo".into()));
+    let of_slow = &json["protocols"][1]["measured"];
+    assert_eq!((&of_slow["group"], &of_slow["to_first"]["told_apart"]), (&2.into(), &true.into()));
+    assert!(of_slow["windows"].as_array().expect("a list").len() < 400);
+    let few = compare("2", &["--precision", "1%"]);
+    assert!(few.contains("2 rounds tell nothing: one pair of entries needs 6 or more"), "{few}");
+    assert!(!few.contains("Take silo"), "{few}");
+    let page = std::fs::read_to_string(folder.path().join("report.html")).expect("the report");
+    assert!(page.contains("--windows 2") && page.contains("--precision 1%"), "the command that does the same");
+}
+
 #[test]
 fn more_threads_than_cores_are_allowed_and_said() {
     let folder = TempDir::new().expect("a folder");
@@ -382,8 +428,51 @@ fn a_sweep_keeps_its_points_and_is_drawn_again() {
     let other = run(&["sweep", "tiny.toml", "--out", "out"]);
     assert_eq!(other.status.code(), Some(2));
     assert!(text(&other.stderr).contains("to start afresh"), "{}", text(&other.stderr));
+    refuses(&["sweep", "tiny.toml", "--seeds", "0"], &["seeds is 0; valid: 1 to 100"]);
+    refuses(&["sweep", "tiny.toml", "--seeds", "101"], &["seeds is 101; valid: 1 to 100"]);
+    refuses(&["sweep", "tiny.toml", "--seeds", "x"], &["--seeds", "'x'"]);
     refuses(&["plot", "."], &["no results of contend sweep"]);
     refuses(&["sweep", "no-such.toml"], &["no-such.toml"]);
+}
+
+/// Transactions in windows so short that hardly any commits.
+const FEW: &str = r#"
+id = "few"
+title = "Few commits"
+question = "q"
+source = "s"
+[run]
+workload = "ycsb"
+machine = "abyss"
+seconds = 2e-5
+warmup = 0.0
+windows = 1
+[run.set]
+"ycsb.records" = "1000"
+[[axis]]
+name = "threads"
+values = [1, 2]
+[[series]]
+name = "Silo"
+protocol = "silo"
+[[assertion]]
+id = "few.1"
+paper = "two are faster"
+holds = 'T("Silo",2) > T("Silo",1)'
+"#;
+
+#[test]
+fn what_few_commits_decide_is_not_told_and_seeds_are_added() {
+    let folder = TempDir::new().expect("a folder");
+    std::fs::write(folder.path().join("few.toml"), FEW).expect("written");
+    let run = |arguments: &[&str]| text(&contend(folder.path(), arguments).stdout);
+    let first = run(&["sweep", "few.toml", "--out", "out"]);
+    assert!(first.contains("commits, and 200 are needed: ") && first.contains("1 not told"), "{first}");
+    let more = run(&["sweep", "few.toml", "--out", "out", "--seeds", "3"]);
+    assert!(more.contains("4 points measured, 2 kept"), "{more}");
+    let table = std::fs::read_to_string(folder.path().join("out/few/points.csv")).expect("the table");
+    let seeds = table.lines().skip(1).map(|line| line.rsplit(',').nth(1));
+    assert!(seeds.clone().count() == 2 && seeds.clone().all(|seeds| seeds == Some("3")), "{table}");
 }
 
 /// A run whose commits are durable; its log is recovered, printed, and in nobody's way.

@@ -1,4 +1,4 @@
-//! The main job: several protocols on one workload, proved right, measured in turns, ranked.
+//! The main job: several protocols on one workload, proved right, measured in turns, told apart.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -8,13 +8,15 @@ use contend_engine::abort::AbortCounts;
 use contend_engine::{AbortReason, Isolation};
 use contend_machine::{Activity, Operation, Phase};
 
+use crate::advice::{finding, recommendation};
 use crate::bed::{Bed, Count, KindCount, Purpose, SAMPLE_EVERY, Simulation, Span, Tally, bed};
-use crate::config::{Entrant, LabError, RunConfig};
+use crate::config::{Entrant, LabError, RunConfig, WARMUP_AGAIN};
 use crate::environment;
+use crate::paired::{self, Judged, Look};
 use crate::recording::Recorded;
 use crate::result::{
-    Breakdown, Check, Environment, KindResult, LogResult, Measured, ProtocolResult, ResultFile, SCHEMA_VERSION,
-    SimulationResult, Spread, Verification, Versions, Window,
+    Breakdown, Check, Comparison, Environment, KindResult, LogResult, Measured, ProtocolResult, ResultFile,
+    SCHEMA_VERSION, SimulationResult, Spread, Verification, Versions, Window,
 };
 use crate::verify::{verify, verify_history};
 use crate::watch::{Observer, Stop};
@@ -80,17 +82,11 @@ fn run(config: &RunConfig, purpose: Purpose, stop: &Stop, observer: &dyn Observe
         SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs());
     let start = Instant::now();
     let entrants = config.entrants()?;
-    let Part { environment, options, mut protocols, recorded } = match config.chip {
+    let Part { environment, options, mut protocols, recorded, ended } = match config.chip {
         None => run_part(&config, &entrants, purpose, stop, observer)?,
         Some(_) => run_simulated(&config, &entrants, purpose, stop, observer)?,
     };
-    let upper_bound = protocols.iter().find(|result| result.protocol == UPPER_BOUND).and_then(median);
-    for result in &mut protocols {
-        if let (Some(measured), Some(upper_bound)) = (&mut result.measured, upper_bound) {
-            measured.share_of_none = Some(measured.throughput_tps.median / upper_bound);
-        }
-    }
-    protocols.sort_by(|a, b| median(b).unwrap_or(-1.0).total_cmp(&median(a).unwrap_or(-1.0)));
+    let comparison = tell_apart(&mut protocols, ended, config.windows);
     let mut result = ResultFile {
         schema_version: SCHEMA_VERSION,
         partial: stop.is_requested(),
@@ -101,10 +97,90 @@ fn run(config: &RunConfig, purpose: Purpose, stop: &Stop, observer: &dyn Observe
         environment,
         config,
         protocols,
+        comparison,
         finding: String::new(),
+        recommendation: Vec::new(),
     };
     result.finding = finding(&result);
+    result.recommendation = recommendation(&result);
     Ok(Outcome { result, recorded })
+}
+
+/// Why measuring ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Ended {
+    /// All was told that was asked, at this look.
+    Told(Look),
+    /// After the last round that was allowed.
+    Limit,
+    /// Before that, by the user, or because memory ran short.
+    Stopped,
+}
+
+/// Puts the entries that have figures in order, says what each reaches of the first and of the upper bound, and how that is known.
+fn tell_apart(protocols: &mut [ProtocolResult], ended: Ended, rounds_most: usize) -> Option<Comparison> {
+    // Entries without figures come last.
+    protocols.sort_by_key(|result| result.measured.is_none());
+    let measured: Vec<&ProtocolResult> = protocols.iter().filter(|result| result.measured.is_some()).collect();
+    let windows = measured.iter().filter_map(|result| result.measured.as_ref()).map(|measured| &measured.windows[..]);
+    let rates = rates_by_round(&windows.collect::<Vec<_>>());
+    let names: Vec<String> = measured.iter().map(|result| result.protocol.clone()).collect();
+    let (entries, rounds) = (names.len(), rates.first().map_or(0, Vec::len));
+    if rounds == 0 {
+        let median = |result: &ProtocolResult| result.measured.as_ref().map(|measured| measured.throughput_tps.median);
+        protocols.sort_by(|a, b| median(b).unwrap_or(-1.0).total_cmp(&median(a).unwrap_or(-1.0)));
+        return None;
+    }
+    let look = match ended {
+        Ended::Told(look) => look,
+        Ended::Limit | Ended::Stopped => *paired::looks(entries, rounds_most).last().expect("there is a last look"),
+    };
+    let judged = judged(&measured, &rates, look.error);
+    for (entry, result) in protocols.iter_mut().filter(|result| result.measured.is_some()).enumerate() {
+        if let Some(measured) = &mut result.measured {
+            measured.group = judged.groups[entry];
+            measured.to_first = judged.to_first[entry];
+            measured.to_none = judged.to_bound[entry];
+        }
+    }
+    let place = |name: &String| {
+        let entry = names.iter().position(|other| other == name);
+        entry.and_then(|entry| judged.order.iter().position(|other| *other == entry)).unwrap_or(usize::MAX)
+    };
+    protocols.sort_by_key(|result| place(&result.protocol));
+    (entries > 1).then(|| Comparison {
+        first: judged.first.map(|first| names[first].clone()),
+        rounds,
+        pairs: paired::pairs(entries),
+        confidence: 1.0 - paired::ERROR,
+        confidence_each: 1.0 - look.error,
+        ended: match ended {
+            Ended::Told(_) => "told",
+            Ended::Limit => "limit",
+            Ended::Stopped => "stopped",
+        }
+        .into(),
+    })
+}
+
+fn judged(entries: &[&ProtocolResult], rates: &[Vec<f64>], error: f64) -> Judged {
+    let is_ranked: Vec<bool> = entries.iter().map(|entry| entry.isolation != Isolation::None.name()).collect();
+    let bound = entries.iter().position(|entry| entry.protocol == UPPER_BOUND);
+    paired::judge(rates, &is_ranked, bound, error)
+}
+
+/// What each entry reached in the rounds in which all of them had a window. A window without a commit counts as half a commit: no more is
+/// known of it than that it had less than one.
+fn rates_by_round(entries: &[&[Window]]) -> Vec<Vec<f64>> {
+    let mut by_round: Vec<BTreeMap<usize, f64>> = Vec::new();
+    for windows in entries {
+        let rate = |window: &Window| (window.commits as f64).max(0.5) / window.seconds;
+        by_round.push(windows.iter().map(|window| (window.round, rate(window))).collect());
+    }
+    let Some(first) = by_round.first() else { return Vec::new() };
+    let common: Vec<usize> =
+        first.keys().copied().filter(|round| by_round.iter().all(|rates| rates.contains_key(round))).collect();
+    by_round.iter().map(|rates| common.iter().map(|round| rates[round]).collect()).collect()
 }
 
 /// Some entries, run.
@@ -113,6 +189,7 @@ struct Part {
     options: BTreeMap<String, String>,
     protocols: Vec<ProtocolResult>,
     recorded: Option<Recorded>,
+    ended: Ended,
 }
 
 /// Verifies, loads, measures and checks these entries, windows in turns.
@@ -138,7 +215,7 @@ fn run_part(
         return Err(LabError::Stopped);
     }
     let environment = environment::here(config);
-    measure(config, &mut entries, purpose, stop, observer)?;
+    let ended = measure(config, &mut entries, purpose, stop, observer)?;
     for entry in &mut entries {
         entry.settle()?;
     }
@@ -151,7 +228,7 @@ fn run_part(
     }
     let options = entries.iter().find_map(|entry| entry.bed.as_ref()).map(|bed| bed.workload_options());
     let protocols = entries.into_iter().map(|entry| entry.finish(config, purpose == Purpose::Record)).collect();
-    Ok(Part { environment, options: options.unwrap_or_default(), protocols, recorded })
+    Ok(Part { environment, options: options.unwrap_or_default(), protocols, recorded, ended })
 }
 
 /// The same on a simulated chip: one entry after the other, each on a fresh chip. Time is simulated, so no machine gets slower meanwhile; and
@@ -172,34 +249,38 @@ fn run_simulated(
         });
         match (part, &mut all) {
             (Ok(part), None) => all = Some(part),
-            (Ok(part), Some(all)) => all.protocols.extend(part.protocols),
-            (Err(LabError::Stopped), Some(_)) => break,
+            (Ok(part), Some(all)) => {
+                all.protocols.extend(part.protocols);
+                all.ended = part.ended;
+            }
+            (Err(LabError::Stopped), Some(all)) => {
+                all.ended = Ended::Stopped;
+                break;
+            }
             (Err(error), _) => return Err(error),
         }
     }
     all.ok_or(LabError::Stopped)
 }
 
-fn median(result: &ProtocolResult) -> Option<f64> {
-    result.measured.as_ref().map(|measured| measured.throughput_tps.median)
-}
-
-/// Rounds of windows, a protocol each, in an order that rotates from round to round.
+/// Rounds of windows, a protocol each, in an order that is drawn for each round; until all is told that was asked, or no more are allowed.
 fn measure(
     config: &RunConfig,
     entries: &mut [Entry],
     purpose: Purpose,
     stop: &Stop,
     observer: &dyn Observer,
-) -> Result<(), LabError> {
+) -> Result<Ended, LabError> {
     // A warm-up would fill the history before the first window.
     let warmup = if purpose == Purpose::Record { 0.0 } else { config.warmup_seconds };
     let window = config.window_seconds;
     // A simulation stands still between its windows, so it needs no second warm-up.
-    let again = if config.chip.is_some() { 0.0 } else { warmup / 10.0 };
-    let runs = entries.iter().filter(|entry| !entry.refused()).count() as f64;
+    let again = if config.chip.is_some() { 0.0 } else { warmup * WARMUP_AGAIN };
+    let runs = entries.iter().filter(|entry| !entry.refused()).count();
+    // Entries that are simulated run one after the other: there is nothing to be told yet.
+    let looks = if runs > 1 { paired::looks(runs, config.windows) } else { Vec::new() };
     let windows = config.windows as f64;
-    let seconds = runs * (windows * window + warmup + (windows - 1.0) * again);
+    let seconds = runs as f64 * (windows * window + warmup + (windows - 1.0) * again);
     observer.begin("measuring", PROGRESS_UNITS);
     let (passed, shown) = (Cell::new(0.0), Cell::new(0));
     let progress = |more: f64| {
@@ -209,8 +290,8 @@ fn measure(
     };
     let mut left = (purpose == Purpose::Record).then_some(RECORDED_MAX);
     for round in 0..config.windows {
-        for turn in 0..entries.len() {
-            let entry = &mut entries[(round + turn) % entries.len()];
+        for turn in paired::turns(entries.len(), round, config.seed) {
+            let entry = &mut entries[turn];
             if entry.refused() {
                 continue;
             }
@@ -226,12 +307,27 @@ fn measure(
             }
             if stop.is_requested() || left == Some(0) {
                 observer.end();
-                return Ok(());
+                return Ok(Ended::Stopped);
             }
+        }
+        // After the last round there is nothing left to decide.
+        let look = looks.iter().find(|look| look.rounds == round + 1 && look.rounds < config.windows);
+        if let Some(look) = look.filter(|look| is_told(entries, config.precision, look.error)) {
+            observer.end();
+            return Ok(Ended::Told(*look));
         }
     }
     observer.end();
-    Ok(())
+    Ok(Ended::Limit)
+}
+
+/// Whether the rounds so far tell what was asked.
+fn is_told(entries: &[Entry], precision: Option<f64>, error: f64) -> bool {
+    let running: Vec<&Entry> = entries.iter().filter(|entry| !entry.refused()).collect();
+    let rates = rates_by_round(&running.iter().map(|entry| &entry.windows[..]).collect::<Vec<_>>());
+    let is_ranked: Vec<bool> = running.iter().map(|entry| entry.isolation != Isolation::None).collect();
+    let bound = running.iter().position(|entry| entry.protocol == UPPER_BOUND);
+    paired::judge(&rates, &is_ranked, bound, error).is_told(precision)
 }
 
 /// Runs for so many seconds, or until there is no room left in the history.
@@ -366,7 +462,9 @@ impl Entry {
         let (commits, aborts) = (all.commits, all.aborts.conflicts());
         Some(Measured {
             throughput_tps,
-            share_of_none: None,
+            group: None,
+            to_first: None,
+            to_none: None,
             commits,
             aborts,
             abort_rate: abort_rate(commits, aborts),
@@ -489,44 +587,6 @@ fn kind_result(kind: &str, count: &KindCount) -> KindResult {
         latency_ns_p999: samples.value_at_quantile(0.999),
         latency_ns_max: samples.max(),
     }
-}
-
-/// What to make of a result: honest about ranges that overlap and checks that failed.
-fn finding(result: &ResultFile) -> String {
-    let failed: Vec<&str> =
-        result.protocols.iter().filter(|entry| entry.failed()).map(|entry| entry.protocol.as_str()).collect();
-    let mut text = if failed.is_empty() { String::new() } else { format!("Wrong: {}. ", failed.join(", ")) };
-    let mut ranked = result.protocols.iter().filter_map(|entry| {
-        let promises = entry.isolation != Isolation::None.name();
-        entry.measured.as_ref().filter(|_| promises).map(|measured| (entry.protocol.as_str(), measured))
-    });
-    let Some((best, measured)) = ranked.next() else {
-        return text + "No protocol that promises anything has a figure.";
-    };
-    let unverified = if result.config.verify { "" } else { " (not verified: no verification pass was asked for)" };
-    match ranked.next() {
-        None => {
-            text += &format!("{best} commits {} a second{unverified}", show_rate(measured.throughput_tps.median));
-        }
-        Some((second, other)) => {
-            let ratio = measured.throughput_tps.median / other.throughput_tps.median;
-            if measured.throughput_tps.overlaps(&other.throughput_tps) {
-                text += &format!(
-                    "{best} and {second} are not told apart: {best} has {ratio:.2} x the median of {second}, but their ranges \
-                     overlap{unverified}"
-                );
-            } else {
-                text += &format!("{best} is the fastest: {ratio:.2} x {second}{unverified}");
-            }
-        }
-    }
-    if let Some(share) = measured.share_of_none {
-        text += &format!(
-            "; {best} reaches {:.0} % of what this engine does without any concurrency control",
-            share * 100.0
-        );
-    }
-    text + "."
 }
 
 /// A rate, in millions or thousands.

@@ -46,9 +46,14 @@ pub struct RunConfig {
     pub threads: usize,
     /// Length of a measuring window, in seconds.
     pub window_seconds: f64,
-    /// Measuring windows of each protocol.
+    /// The most measuring windows of each protocol: a comparison ends earlier if all is told that was asked.
     pub windows: usize,
-    /// What a protocol runs unmeasured before its first window, in seconds; a tenth of it before each further one.
+    /// To what each ratio is to be known, up or down, as a fraction (0.03: to 3 %). None: a comparison asks which protocols are slower than
+    /// the first.
+    // Left out where there is none, so that points that were measured before there was a precision stay those of their experiment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub precision: Option<f64>,
+    /// What a protocol runs unmeasured before its first window, in seconds; [`WARMUP_AGAIN`] of it before each further one.
     pub warmup_seconds: f64,
     /// Seed of all random choices.
     pub seed: u64,
@@ -74,8 +79,9 @@ impl Default for RunConfig {
             machine: NATIVE.into(),
             chip: None,
             threads: available_cores().len(),
-            window_seconds: 1.0,
-            windows: 5,
+            window_seconds: 0.1,
+            windows: WINDOWS,
+            precision: None,
             warmup_seconds: 0.5,
             seed: 42,
             verify: true,
@@ -91,12 +97,25 @@ impl Default for RunConfig {
 pub const ALL: &str = "all";
 /// The most threads of a run on the host.
 pub const THREADS_MAX: usize = 1000;
+/// Windows of each protocol, at most: with 18 protocols 40 rounds take 95 seconds.
+pub const WINDOWS: usize = 40;
+/// The same where a precision is asked for.
+pub const WINDOWS_PRECISE: usize = 400;
+/// The same on a simulated chip.
+const SIMULATED_WINDOWS: usize = 20;
+/// What is warmed up before each window but the first, as a part of the first warm-up. The tables were in use a round ago: it is the caches
+/// that another protocol has filled since.
+pub const WARMUP_AGAIN: f64 = 0.04;
 /// Length of a window on a simulated chip: some transactions of each of a thousand cores.
-const SIMULATED_SECONDS: f64 = 0.0002;
+const SIMULATED_SECONDS: f64 = 0.0001;
 /// Length of a warm-up there: contended throughput falls for that long (METHODOLOGY.md).
 const SIMULATED_WARMUP_SECONDS: f64 = 0.0005;
 /// The most seconds of a window.
 pub const SECONDS_MAX: f64 = 86_400.0;
+/// The finest precision that can be asked for.
+pub const PRECISION_MIN: f64 = 0.001;
+/// The coarsest.
+pub const PRECISION_MAX: f64 = 0.5;
 /// The most windows.
 pub const WINDOWS_MAX: usize = 10_000;
 
@@ -210,11 +229,13 @@ impl RunConfig {
             Some(chip) => {
                 self.threads = cores.unwrap_or_else(|| chip.threads_max());
                 (self.window_seconds, self.warmup_seconds) = (SIMULATED_SECONDS, SIMULATED_WARMUP_SECONDS);
+                self.windows = SIMULATED_WINDOWS;
             }
             None => {
                 let native = RunConfig::default();
                 self.threads = native.threads;
                 (self.window_seconds, self.warmup_seconds) = (native.window_seconds, native.warmup_seconds);
+                self.windows = native.windows;
             }
         }
         self.chip = chip;
@@ -291,6 +312,12 @@ impl RunConfig {
             config.protocols = names.filter(|name| !refused.iter().any(|(refused, _)| refused == name)).collect();
         }
         let entrants = config.entrants()?;
+        if self.precision.is_some() && entrants.len() < 2 {
+            let entry = config.protocols.join(", ");
+            return Err(LabError::BadInput(format!(
+                "a precision is of ratios between protocols, and {entry} is alone; valid: two protocols or more"
+            )));
+        }
         config.check_setting_names(workload_specs, &protocols, &entrants)?;
         if self.chip.is_some() {
             options::<SimulationOptions>(&[], &self.settings)?;
@@ -370,6 +397,17 @@ impl RunConfig {
             Some(chip) => in_range(&format!("threads on {}", chip.name), self.threads, chip.threads_max())?,
         }
         in_range("windows", self.windows, WINDOWS_MAX)?;
+        if let Some(precision) = self.precision
+            && !(PRECISION_MIN..=PRECISION_MAX).contains(&precision)
+        {
+            let [given, least, most] = [precision, PRECISION_MIN, PRECISION_MAX].map(|part| (part * 1e6).round() / 1e4);
+            return Err(LabError::BadInput(format!("precision is {given} %; valid: {least} % to {most} %")));
+        }
+        if self.precision.is_some() && self.chip.is_some() {
+            return Err(LabError::BadInput(
+                "a precision is of turns on this machine (native): a simulation is exact, and has as many windows as --windows says".into(),
+            ));
+        }
         if self.verify_transactions == 0 {
             return Err(LabError::BadInput("transactions to verify are 0; valid: 1 or more".into()));
         }
@@ -572,6 +610,15 @@ mod tests {
             (|c| c.windows = 0, &["windows is 0"]),
             (|c| c.window_seconds = f64::NAN, &["seconds is NaN", "0.001"]),
             (|c| c.warmup_seconds = -1.0, &["warmup is -1"]),
+            (|c| c.precision = Some(0.7), &["precision is 70 %", "0.1 % to 50 %"]),
+            (|c| c.precision = Some(f64::NAN), &["precision is NaN %"]),
+            (
+                |c| {
+                    c.precision = Some(0.03);
+                    c.protocols = vec!["silo".into()];
+                },
+                &["precision", "silo is alone", "two protocols"],
+            ),
             (|c| c.index = Some("btree".into()), &["btree", "hash, ordered"]),
             (|c| set(c, "ycsb.thta", "0.5"), &["ycsb.thta", "ycsb.theta", "silo.wait", "retry.backoff"]),
             (|c| set(c, "ycsb.theta", "1"), &["ycsb.theta", "'1'", "below 1"]),

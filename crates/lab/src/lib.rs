@@ -6,6 +6,7 @@
 //!
 //! What this crate must not know: arguments, terminals, exit codes.
 
+pub mod advice;
 mod bed;
 pub mod compare;
 pub mod config;
@@ -21,6 +22,7 @@ pub mod limit;
 pub mod machine;
 mod memory;
 pub mod micro;
+pub mod paired;
 mod proof;
 pub mod recording;
 pub mod report;

@@ -2,8 +2,10 @@
 
 use std::fmt::Write;
 
+use crate::advice::show_share;
 use crate::compare::show_rate;
 pub use crate::memory::show_bytes;
+use crate::paired::Ratio;
 use crate::result::{Breakdown, KindResult, Measured, ProtocolResult, ResultFile, Versions};
 
 /// The whole page. `command` runs the same again.
@@ -11,6 +13,7 @@ pub fn html(result: &ResultFile, command: &str) -> String {
     let mut page = String::new();
     page += &header(result);
     page += &ranking(result);
+    page += &recommendation(result);
     page += &figure(
         "Throughput",
         "Committed transactions a second: median, and the range over all windows.",
@@ -123,22 +126,25 @@ fn header(result: &ResultFile) -> String {
 }
 
 fn ranking(result: &ResultFile) -> String {
-    let mut text = String::from("<div class=\"scroll\"><table><thead><tr><th>#</th><th class=\"l\">protocol</th>");
-    for column in ["median /s", "min", "max", "of none", "aborts", "p50", "p99", "memory", "B/record"] {
+    let mut text = String::from("<div class=\"scroll\"><table><thead><tr><th>group</th><th class=\"l\">protocol</th>");
+    for column in ["median /s", "min", "max", "of the first", "of none", "aborts", "p50", "p99", "memory", "B/record"] {
         let _ = write!(text, "<th>{column}</th>");
     }
     text += "<th class=\"l\">verified</th></tr></thead><tbody>\n";
-    for (rank, entry) in result.protocols.iter().enumerate() {
-        let _ = write!(text, "<tr><td>{}</td><td class=\"l\"><b>{}</b></td>", rank + 1, escape(&entry.protocol));
+    for entry in &result.protocols {
+        let group = entry.measured.as_ref().and_then(|measured| measured.group);
+        let group = group.map_or("–".into(), |group| group.to_string());
+        let _ = write!(text, "<tr><td>{group}</td><td class=\"l\"><b>{}</b></td>", escape(&entry.protocol));
         match &entry.measured {
             Some(measured) => {
                 let spread = measured.throughput_tps;
-                let share = measured.share_of_none.map_or("–".into(), |share| format!("{:.0} %", share * 100.0));
+                let share = |ratio: &Option<Ratio>| ratio.as_ref().map_or("–".into(), show_share);
                 let cells = [
                     show_rate(spread.median),
                     show_rate(spread.min),
                     show_rate(spread.max),
-                    share,
+                    share(&measured.to_first),
+                    share(&measured.to_none),
                     format!("{:.1} %", measured.abort_rate * 100.0),
                     show_ns(measured.latency_ns_p50),
                     show_ns(measured.latency_ns_p99),
@@ -150,13 +156,24 @@ fn ranking(result: &ResultFile) -> String {
                 });
             }
             None => {
-                text += "<td colspan=\"9\" class=\"l bad\">no figures: a check failed, or it was stopped before</td>"
+                text += "<td colspan=\"10\" class=\"l bad\">no figures: a check failed, or it was stopped before</td>"
             }
         }
         let (class, verdict) = verdict(entry);
         let _ = writeln!(text, "<td class=\"l {class}\">{}</td></tr>", escape(&verdict));
     }
     text + "</tbody></table></div>\n"
+}
+
+/// How entries were told apart, and what to make of it.
+fn recommendation(result: &ResultFile) -> String {
+    let Some(comparison) = &result.comparison else { return String::new() };
+    let mut text =
+        format!("<p class=\"soft\">A group is not told apart from its first: {}.</p><ul>", escape(&comparison.basis()));
+    for line in &result.recommendation {
+        let _ = write!(text, "<li>{}</li>", escape(line));
+    }
+    text + "</ul>\n"
 }
 
 /// A class of style, and the verdict in a few words.

@@ -6,10 +6,11 @@ use contend_sim::Statistics;
 use serde::{Deserialize, Serialize};
 
 use crate::config::{LabError, RunConfig};
+pub use crate::paired::Ratio;
 pub use crate::stats::Spread;
 
 /// The version of this schema. It rises when a field changes its meaning.
-pub const SCHEMA_VERSION: u32 = 3;
+pub const SCHEMA_VERSION: u32 = 4;
 
 /// A whole result file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -32,8 +33,40 @@ pub struct ResultFile {
     pub environment: Environment,
     /// What came out, the fastest protocol first; those without a figure last.
     pub protocols: Vec<ProtocolResult>,
+    /// How protocols were told apart; none if there were fewer than two, or no round in which all had a window.
+    pub comparison: Option<Comparison>,
     /// What to make of it, in a sentence or two.
     pub finding: String,
+    /// What to take, what is as good, what each costs, what to try next, and what was not tested: a sentence or two each.
+    pub recommendation: Vec<String>,
+}
+
+/// How the entries of a comparison were told apart: by their ratios in each round.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// The entry that all others are compared with: the fastest of those that promise something.
+    pub first: Option<String>,
+    /// Rounds in which all entries had a window.
+    pub rounds: usize,
+    /// Pairs of entries, for all of which the intervals hold together.
+    pub pairs: usize,
+    /// The probability with which they do: of equal entries no two are told apart.
+    pub confidence: f64,
+    /// The confidence of each interval by itself.
+    pub confidence_each: f64,
+    /// Why no more rounds were measured: `told` (all that was asked), `limit` (no more were allowed), or `stopped`.
+    pub ended: String,
+}
+
+impl Comparison {
+    /// On how many rounds the ratios rest, and how sure they are, in words.
+    pub fn basis(&self) -> String {
+        let pairs = match self.pairs {
+            1 => String::new(),
+            pairs => format!(" for all {pairs} pairs together"),
+        };
+        format!("ratios by {} rounds, with {:.0} % confidence{pairs}", self.rounds, self.confidence * 100.0)
+    }
 }
 
 /// On what a run ran.
@@ -93,8 +126,13 @@ impl ProtocolResult {
 pub struct Measured {
     /// Committed transactions a second, over the windows.
     pub throughput_tps: Spread,
-    /// The median throughput as a share of that of `none`, the upper bound, in the same run.
-    pub share_of_none: Option<f64>,
+    /// The group, from 1, of an entry that promises something: in the first are the first and all that are not told apart from it; in the
+    /// second the fastest of the others, and all of them that are not told apart from that; and so on.
+    pub group: Option<usize>,
+    /// The throughput in parts of that of the comparison's first, by rounds.
+    pub to_first: Option<Ratio>,
+    /// The throughput in parts of that of `none`, the upper bound, by rounds.
+    pub to_none: Option<Ratio>,
     /// Transactions that committed, in all windows.
     pub commits: u64,
     /// Tries that were aborted by a conflict, in all windows.

@@ -24,11 +24,6 @@ impl Spread {
             if values.len().is_multiple_of(2) { (values[middle - 1] + values[middle]) / 2.0 } else { values[middle] };
         Some(Spread { median, min, max })
     }
-
-    /// Whether the two ranges have a value in common.
-    pub fn overlaps(&self, other: &Spread) -> bool {
-        self.min <= other.max && other.min <= self.max
-    }
 }
 
 #[cfg(test)]
@@ -41,12 +36,5 @@ mod tests {
         assert_eq!(Spread::of([3.0]), Some(Spread { median: 3.0, min: 3.0, max: 3.0 }));
         assert_eq!(Spread::of([9.0, 1.0, 4.0]), Some(Spread { median: 4.0, min: 1.0, max: 9.0 }));
         assert_eq!(Spread::of([9.0, 1.0, 4.0, 2.0]), Some(Spread { median: 3.0, min: 1.0, max: 9.0 }));
-    }
-
-    #[test]
-    fn ranges_that_touch_overlap() {
-        let [a, b, c] = [[1.0, 2.0], [2.0, 3.0], [2.5, 4.0]].map(|range| Spread::of(range).expect("two values"));
-        assert!(a.overlaps(&b) && b.overlaps(&a) && b.overlaps(&c));
-        assert!(!a.overlaps(&c) && !c.overlaps(&a));
     }
 }

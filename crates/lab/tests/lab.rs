@@ -106,18 +106,20 @@ fn every_protocol_is_compared_verified_and_ranked() {
         let result = compare(&small(workload), &Stop::default(), &Silent).expect("a result");
         assert!(!result.failed() && !result.partial, "{workload}: {result:?}");
         assert_eq!(result.protocols.len(), small(workload).validated().expect("valid").protocols.len());
-        let medians: Vec<f64> = result
-            .protocols
-            .iter()
-            .map(|entry| entry.measured.as_ref().expect("figures").throughput_tps.median)
-            .collect();
-        assert!(medians.is_sorted_by(|a, b| a >= b) && medians.iter().all(|median| *median > 0.0), "{medians:?}");
+        let comparison = result.comparison.as_ref().expect("a comparison");
+        assert_eq!((comparison.rounds, comparison.ended.as_str()), (2, "limit"));
+        assert_eq!(comparison.pairs, result.protocols.len() * (result.protocols.len() - 1) / 2);
+        assert!(result.finding.contains("2 rounds tell nothing"), "{}", result.finding);
         for entry in &result.protocols {
             let (measured, verification) = (entry.measured.as_ref().unwrap(), entry.verification.as_ref().unwrap());
             assert_eq!(measured.windows.len(), 2);
             // How many depends on the host: a pass that is slow ends early.
             assert!(verification.transactions > 0, "{}", entry.protocol);
-            assert!(measured.share_of_none.is_some() && measured.memory_bytes > 0 && measured.latency_ns_p50 > 0);
+            assert!(measured.throughput_tps.median > 0.0);
+            assert_eq!(measured.to_none.is_some(), entry.protocol != "none");
+            assert_eq!(measured.to_first.is_some(), Some(&entry.protocol) != comparison.first.as_ref());
+            assert_eq!(measured.group, (entry.protocol != "none").then_some(1), "two rounds tell nobody apart");
+            assert!(measured.memory_bytes > 0 && measured.latency_ns_p50 > 0);
             assert!(
                 measured.latency_ns_p50 <= measured.latency_ns_p99
                     && measured.latency_ns_p99 <= measured.latency_ns_max
@@ -132,6 +134,25 @@ fn every_protocol_is_compared_verified_and_ranked() {
         }
         assert!(!page.contains("<script") && !page.contains("http"), "the report needs nothing from elsewhere");
     }
+}
+
+/// What is plainly slower is told apart, and then no more rounds are measured than that takes.
+#[test]
+fn rounds_end_when_all_is_told() {
+    let mut config = small("ycsb-a");
+    (config.verify, config.window_seconds, config.windows) = (false, 0.02, 400);
+    config.protocols = ["silo", "silo+read_phase.extension=fixed+read_phase.ns=200000"].map(String::from).to_vec();
+    let result = compare(&config, &Stop::default(), &Silent).expect("a result");
+    let comparison = result.comparison.as_ref().expect("a comparison");
+    assert_eq!((comparison.ended.as_str(), comparison.first.as_deref()), ("told", Some("silo")), "{}", result.finding);
+    assert!(comparison.rounds < 400, "{comparison:?}");
+    let [first, second] = [0, 1].map(|place| result.protocols[place].measured.as_ref().expect("figures"));
+    assert_eq!((first.group, second.group), (Some(1), Some(2)));
+    assert_eq!(first.windows.len(), comparison.rounds);
+    assert!(second.to_first.is_some_and(|ratio| ratio.is_slower() && ratio.ratio < 0.5), "{:?}", second.to_first);
+    assert!(result.finding.starts_with("silo is the fastest: "), "{}", result.finding);
+    assert!(result.recommendation[0].starts_with("Take silo on ycsb-a with 2 threads on this machine: "), "{result:?}");
+    assert!(result.recommendation.iter().any(|line| line.starts_with("Not tested: ")), "{result:?}");
 }
 
 #[test]
@@ -264,7 +285,13 @@ fn the_schema_is_documented() {
     logged.protocols = vec!["silo".into()];
     logged.settings.insert("log".into(), "epoch".into());
     let mut fields = std::collections::BTreeSet::new();
-    for config in [simulated("ycsb-a", "abyss:2"), logged] {
+    let precise = RunConfig {
+        verify: false,
+        protocols: vec!["silo".into(), "none".into()],
+        precision: Some(0.5),
+        ..small("ycsb-a")
+    };
+    for config in [simulated("ycsb-a", "abyss:2"), logged, precise] {
         let result = compare(&config, &Stop::default(), &Silent).expect("a result");
         let json: serde_json::Value = serde_json::from_str(&result.to_json()).expect("JSON");
         collect(&json, &mut fields);

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use contend_lab::experiment::{
-    Curves, Experiment, Folder, Judgement, Swept, Verdict, index, judge, kept, page, published_svg, svg, sweep as run,
-    verdict_table,
+    Curves, Experiment, Folder, Judgement, SEEDS_MAX, Swept, Verdict, index, judge, kept, page, published_svg, svg,
+    sweep as run, verdict_table,
 };
 use contend_machine::available_cores;
 
@@ -21,12 +21,18 @@ pub(crate) fn sweep(args: &SweepArgs) -> Result<Status, UserError> {
     if !(1..=1024).contains(&jobs) {
         return Err(UserError(format!("jobs is {jobs}; valid: 1 to 1024")));
     }
+    if let Some(seeds) = args.seeds.filter(|seeds| !(1..=SEEDS_MAX).contains(seeds)) {
+        return Err(UserError(format!("seeds is {seeds}; valid: 1 to {SEEDS_MAX}")));
+    }
     // Every file is read before the first point is run.
     let mut experiments = Vec::new();
     for path in &args.files {
         let (experiment, text) = read(path)?;
         if experiments.iter().any(|(other, _): &(Experiment, String)| other.id == experiment.id) {
             return Err(UserError(format!("{}: there is another experiment of id {}", path.display(), experiment.id)));
+        }
+        if let Some(seeds) = args.seeds {
+            experiment.check_seeds(seeds)?;
         }
         experiments.push((experiment, text));
     }
@@ -43,7 +49,7 @@ pub(crate) fn sweep(args: &SweepArgs) -> Result<Status, UserError> {
             show::complain(&format!("{} of {}: {}", number + 1, experiments.len(), experiment.id));
         }
         let folder = Folder::new(out, experiment);
-        let swept = run(experiment, &folder, jobs, &stop, &bars)?;
+        let swept = run(experiment, &folder, jobs, args.seeds, &stop, &bars)?;
         Target::new(&folder.path().join(EXPERIMENT))?.write_text(text)?;
         missing += swept.missing;
         judged.push((experiment.clone(), deliver(experiment, &folder, &swept)?));
@@ -136,9 +142,10 @@ fn finish(out: &Path, judged: &[(Experiment, Vec<Judgement>)]) -> Result<(), Use
         judged.iter().flat_map(|(_, judgements)| judgements).filter(|judgement| judgement.verdict == verdict).count()
     };
     show::print(&format!(
-        "{} hold, {} fail, {} wait for protocols, {} unclear · page: {}\n",
+        "{} hold, {} fail, {} not told, {} wait for protocols, {} unclear · page: {}\n",
         count(Verdict::Holds),
         count(Verdict::Fails),
+        count(Verdict::NotTold),
         count(Verdict::Waits),
         count(Verdict::Unclear),
         target.path().display()
@@ -149,7 +156,7 @@ fn finish(out: &Path, judged: &[(Experiment, Vec<Judgement>)]) -> Result<(), Use
 fn csv(curves: &Curves) -> String {
     let mut text = String::from(
         "series,x,throughput_per_second_median,throughput_per_second_min,throughput_per_second_max,abort_rate,latency_ns_p50,\
-         latency_ns_p99,last_level_miss_ratio,useful,abort,timestamp,index,wait,manager\n",
+         latency_ns_p99,last_level_miss_ratio,useful,abort,timestamp,index,wait,manager,seeds,commits\n",
     );
     let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
     for point in curves.values().flatten() {
@@ -170,6 +177,9 @@ fn csv(curves: &Curves) -> String {
             Some(breakdown) => breakdown.categories().iter().for_each(|(_, share)| text += &format!(",{share}")),
             None => text += ",,,,,,",
         }
+        // Operations of a micro-benchmark are no commits.
+        let commits = point.commits.map(|commits| commits.to_string()).unwrap_or_default();
+        text += &format!(",{},{commits}", point.seeds.len().max(1));
         text += "\n";
     }
     text

@@ -14,6 +14,10 @@
 //! | `rank_corr(u, v)` | Spearman's correlation of two lists |
 //! | `median(u)` | the median of a list |
 //!
+//! Where points have several seeds, an expression is judged by the points of each seed: what holds from one seed and not from another is
+//! not told. Neither is what a throughput decides that rests on fewer than [`COMMITS_MIN`] commits: what would come out otherwise if that
+//! throughput were nothing, or that of so many commits.
+//!
 //! For all and for some: `S.all(|s| T(s, 64) > T(s, 1))`, `X.some(|x| ...)`. A call for a point that is not there is an error, and the
 //! assertion is not judged.
 
@@ -33,6 +37,8 @@ pub enum Verdict {
     Holds,
     /// It does not.
     Fails,
+    /// Seeds differ about it, or too few commits decide it.
+    NotTold,
     /// It is about series that are not there yet.
     Waits,
     /// It could not be evaluated.
@@ -45,6 +51,7 @@ impl Verdict {
         match self {
             Verdict::Holds => "holds",
             Verdict::Fails => "FAILS",
+            Verdict::NotTold => "not told",
             Verdict::Waits => "waits",
             Verdict::Unclear => "UNCLEAR",
         }
@@ -68,6 +75,10 @@ pub struct Judgement {
     pub why: String,
 }
 
+/// The fewest commits that a throughput rests on that decides an assertion: then chance makes it wrong by 7 % (one standard deviation).
+pub const COMMITS_MIN: u64 = 200;
+/// Throughputs of too few commits that are tried both ways: all combinations of so many.
+const WEAK_MAX: usize = 6;
 /// Numbers that are shown at most.
 const NUMBERS_MAX: usize = 12;
 
@@ -77,9 +88,15 @@ type Value = Result<f64, Box<EvalAltResult>>;
 struct Looked {
     curves: Curves,
     numbers: RefCell<Vec<(String, f64)>>,
+    /// Throughputs that were looked at and rest on too few commits, as places in the curves.
+    weak: RefCell<Vec<(String, usize)>>,
 }
 
 impl Looked {
+    fn new(curves: Curves) -> Rc<Looked> {
+        Rc::new(Looked { curves, numbers: RefCell::default(), weak: RefCell::default() })
+    }
+
     fn point(&self, series: &str, x: &Dynamic) -> Result<&Measurement, Box<EvalAltResult>> {
         let curve = self.curves.get(series).ok_or_else(|| format!("there is no series '{series}'"))?;
         let wanted = x.as_float().ok().or_else(|| x.as_int().ok().map(|x| x as f64));
@@ -101,6 +118,14 @@ impl Looked {
 
     fn metric(&self, metric: &str, series: &str, x: &Dynamic) -> Value {
         let point = self.point(series, x)?;
+        if metric == "T" && point.commits.is_some_and(|commits| commits < COMMITS_MIN) {
+            let place = self.curves[series].iter().position(|other| std::ptr::eq(other, point));
+            let place = (series.to_string(), place.expect("it is one of them"));
+            let mut weak = self.weak.borrow_mut();
+            if !weak.contains(&place) {
+                weak.push(place);
+            }
+        }
         let value = match metric {
             "T" => point.throughput.median,
             "A" => point.abort_rate,
@@ -190,7 +215,7 @@ fn judge_one(assertion: &Assertion, series: &[&str], curves: &Curves) -> Judgeme
     if !missing.is_empty() {
         return judgement(Verdict::Waits, format!("for {}", missing.join(", ")));
     }
-    let looked = Rc::new(Looked { curves: curves.clone(), numbers: RefCell::new(Vec::new()) });
+    let looked = Looked::new(curves.clone());
     let outcome = evaluate(&assertion.holds, series, &looked);
     let numbers = looked.numbers.borrow();
     let shown: Vec<String> =
@@ -198,11 +223,52 @@ fn judge_one(assertion: &Assertion, series: &[&str], curves: &Curves) -> Judgeme
     let more =
         if numbers.len() > NUMBERS_MAX { format!(", and {} more", numbers.len() - NUMBERS_MAX) } else { String::new() };
     let shown = format!("{}{more}", shown.join(", "));
-    match outcome {
-        Ok(true) => judgement(Verdict::Holds, shown),
-        Ok(false) => judgement(Verdict::Fails, shown),
-        Err(error) => judgement(Verdict::Unclear, error.to_string()),
+    let holds = match outcome {
+        Ok(holds) => holds,
+        Err(error) => return judgement(Verdict::Unclear, error.to_string()),
+    };
+    match doubt(&assertion.holds, series, curves, &looked.weak.borrow(), holds) {
+        Some(doubt) => judgement(Verdict::NotTold, format!("{doubt}: {shown}")),
+        None if holds => judgement(Verdict::Holds, shown),
+        None => judgement(Verdict::Fails, shown),
     }
+}
+
+/// Why it is not told whether an assertion holds that does, or does not, by the points as they are; none if it is told.
+fn doubt(expression: &str, series: &[&str], curves: &Curves, weak: &[(String, usize)], holds: bool) -> Option<String> {
+    let is_same =
+        |curves: Curves| matches!(evaluate(expression, series, &Looked::new(curves)), Ok(same) if same == holds);
+    let seeds = curves.values().flatten().map(|point| point.seeds.len()).max().unwrap_or(0);
+    let agree = (0..seeds).filter(|seed| is_same(of_seed(curves, *seed))).count();
+    if agree < seeds {
+        let holding = if holds { agree } else { seeds - agree };
+        return Some(format!("it holds from {holding} of {seeds} seeds"));
+    }
+    let (name, place) = weak.first()?;
+    let point = &curves[name][*place];
+    let few = || {
+        let commits = point.commits.unwrap_or(0);
+        format!("T({name},{}) rests on {commits} commits, and {COMMITS_MIN} are needed", point.x)
+    };
+    if weak.len() > WEAK_MAX {
+        return Some(format!("{}, as {} more", few(), weak.len() - 1));
+    }
+    let otherwise = |choice: u32| {
+        let mut curves = curves.clone();
+        for (number, (name, place)) in weak.iter().enumerate() {
+            let point = &mut curves.get_mut(name).expect("it was looked at")[*place];
+            let is_many = choice >> number & 1 == 1;
+            point.throughput.median = if is_many { point.throughput_of_one * COMMITS_MIN as f64 } else { 0.0 };
+        }
+        !is_same(curves)
+    };
+    (0..1u32 << weak.len()).any(otherwise).then(few)
+}
+
+/// The points of one seed; of points that have not so many, all.
+fn of_seed(curves: &Curves, seed: usize) -> Curves {
+    let point = |point: &Measurement| point.seeds.get(seed).unwrap_or(point).clone();
+    curves.iter().map(|(name, points)| (name.clone(), points.iter().map(point).collect())).collect()
 }
 
 /// Four digits, whatever the size.
@@ -310,6 +376,10 @@ mod tests {
             accesses: 0,
             host_seconds: 0.0,
             verified: None,
+            seed: None,
+            commits: None,
+            throughput_of_one: 1.0,
+            seeds: Vec::new(),
         };
         let curve = |name: &str, values: [f64; 3]| {
             let points = [1, 2, 4].into_iter().zip(values).map(|(x, value)| point(name, x, value)).collect();
@@ -319,6 +389,10 @@ mod tests {
     }
 
     fn verdict(expression: &str) -> (Verdict, String) {
+        verdict_of(expression, &curves())
+    }
+
+    fn verdict_of(expression: &str, curves: &Curves) -> (Verdict, String) {
         let assertion = Assertion {
             id: "a".into(),
             paper: String::new(),
@@ -326,8 +400,41 @@ mod tests {
             waits_for: Vec::new(),
             why: String::new(),
         };
-        let judged = judge_one(&assertion, &["hump", "up"], &curves());
+        let judged = judge_one(&assertion, &["hump", "up"], curves);
         (judged.verdict, judged.numbers)
+    }
+
+    #[test]
+    fn what_seeds_differ_about_is_not_told() {
+        let mut curves = curves();
+        // T(up,2) is 20 in the middle, and 10 from the third seed; T(hump,1) is 10 and has no seeds.
+        let of = |throughput: f64| {
+            let point = curves["up"][1].clone();
+            Measurement { throughput: Spread { median: throughput, min: throughput, max: throughput }, ..point }
+        };
+        let seeds = vec![of(20.0), of(30.0), of(10.0)];
+        curves.get_mut("up").expect("a curve")[1].seeds = seeds;
+        let (told, why) = verdict_of(r#"T("up",2) > T("hump",1)"#, &curves);
+        assert_eq!(told, Verdict::NotTold);
+        assert!(why.starts_with("it holds from 2 of 3 seeds: T(up,2) = 20"), "{why}");
+        assert_eq!(verdict_of(r#"T("up",2) < T("hump",1)"#, &curves).1.get(..27), Some("it holds from 0 of 3 seeds:"));
+        assert_eq!(verdict_of(r#"T("up",2) >= T("hump",1)"#, &curves).0, Verdict::Holds);
+        assert_eq!(verdict_of(r#"T("up",2) > 2*T("up",4)"#, &curves).0, Verdict::Fails);
+    }
+
+    #[test]
+    fn few_commits_decide_nothing() {
+        let mut curves = curves();
+        // Ten commits were a throughput of 10; 200 would be one of 200.
+        curves.get_mut("up").expect("a curve")[0].commits = Some(10);
+        let (told, why) = verdict_of(r#"T("up",1) < T("up",2)"#, &curves);
+        assert_eq!(told, Verdict::NotTold);
+        assert!(why.starts_with("T(up,1) rests on 10 commits, and 200 are needed: "), "{why}");
+        assert_eq!(verdict_of(r#"T("up",1) < T("up",2)*20.0"#, &curves).0, Verdict::Holds, "it does not decide this");
+        assert_eq!(verdict_of(r#"T("up",1) > T("up",2)*20.0"#, &curves).0, Verdict::Fails);
+        assert_eq!(verdict_of(r#"T("up",2) < T("up",4)"#, &curves).0, Verdict::Holds, "it is not looked at");
+        curves.get_mut("up").expect("a curve")[0].commits = Some(200);
+        assert_eq!(verdict_of(r#"T("up",1) < T("up",2)"#, &curves).0, Verdict::Holds);
     }
 
     #[test]

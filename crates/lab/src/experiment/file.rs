@@ -78,6 +78,8 @@ pub struct Run {
     pub warmup: Option<f64>,
     /// Seed.
     pub seed: Option<u64>,
+    /// From how many seeds each simulated point is run: `seed`, and the next ones.
+    pub seeds: Option<usize>,
     /// Whether each point is proved right first.
     pub verify: bool,
     /// Options.
@@ -195,6 +197,8 @@ pub struct Point {
 }
 
 const AXES: [&str; 6] = ["threads", "machine", "workload", "protocol", "index", "seed"];
+/// The most seeds of a point.
+pub const SEEDS_MAX: usize = 100;
 /// The most points of an experiment.
 const POINTS_MAX: usize = 10_000;
 
@@ -228,9 +232,29 @@ impl Experiment {
                 return Err(bad(format!("line {line}, column {column}: unknown axis '{name}'; valid: {valid}")));
             }
         }
+        if let Some(seeds) = experiment.run.seeds {
+            experiment.check_seeds(seeds).map_err(|error| bad(format!("run.{error}")))?;
+        }
         // So that what is wrong is said before anything is run.
         experiment.points().map_err(|error| bad(error.to_string()))?;
         Ok(experiment)
+    }
+
+    /// Whether each point can be run from so many seeds.
+    ///
+    /// # Errors
+    /// There are none or too many, or the seed is what an axis varies.
+    pub fn check_seeds(&self, seeds: usize) -> Result<(), LabError> {
+        if !(1..=SEEDS_MAX).contains(&seeds) {
+            return Err(LabError::BadInput(format!("seeds is {seeds}; valid: 1 to {SEEDS_MAX}")));
+        }
+        if seeds > 1 && self.axis.iter().any(|axis| axis.name.get_ref() == "seed") {
+            return Err(LabError::BadInput(format!(
+                "seeds is {seeds}, and experiment {} has an axis of seeds; valid: 1, or no such axis",
+                self.id
+            )));
+        }
+        Ok(())
     }
 
     /// The points that it asks for, curve by curve.

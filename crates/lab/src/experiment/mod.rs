@@ -20,8 +20,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::result::{Breakdown, Spread};
 
-pub use assertion::{Judgement, Verdict, judge};
-pub use file::{Assertion, Experiment, Point, Published};
+pub use assertion::{COMMITS_MIN, Judgement, Verdict, judge};
+pub use file::{Assertion, Experiment, Point, Published, SEEDS_MAX};
 pub use page::{index, page, verdict_table};
 pub use plot::{published_svg, svg};
 pub use sweep::{Folder, Swept, kept, sweep};
@@ -85,7 +85,51 @@ pub struct Measurement {
     pub host_seconds: f64,
     /// What the verification pass said, if there was one.
     pub verified: Option<String>,
+    /// The seed; none of points that were measured before there were several, and of those that are not simulated.
+    #[serde(default)]
+    pub seed: Option<u64>,
+    /// Commits in all windows, over all seeds; none of operations that are no transactions, and of old points.
+    #[serde(default)]
+    pub commits: Option<u64>,
+    /// The throughput that one commit in all windows together would have been.
+    #[serde(default)]
+    pub throughput_of_one: f64,
+    /// The same point from each seed, if there are several: then the throughput is the median of theirs, from the least to the greatest.
+    #[serde(skip)]
+    pub seeds: Vec<Measurement>,
 }
 
 /// All measurements of an experiment, by series and in the order of x.
 pub type Curves = BTreeMap<String, Vec<Measurement>>;
+
+impl Measurement {
+    /// One point from several seeds: what is counted is added up, and of all else there is the median.
+    fn merged(seeds: Vec<Measurement>) -> Option<Measurement> {
+        let first = seeds.first()?;
+        if seeds.len() == 1 {
+            return seeds.into_iter().next();
+        }
+        let median = |of: &dyn Fn(&Measurement) -> Option<f64>| Spread::of(seeds.iter().filter_map(of));
+        let middle = |of: &dyn Fn(&Measurement) -> Option<f64>| median(of).map(|spread| spread.median);
+        let latency =
+            |of: &dyn Fn(&Measurement) -> u64| middle(&|point| Some(of(point) as f64)).map_or(0, |ns| ns as u64);
+        Some(Measurement {
+            throughput: median(&|point| Some(point.throughput.median))?,
+            abort_rate: middle(&|point| Some(point.abort_rate))?,
+            latency_ns_p50: latency(&|point| point.latency_ns_p50),
+            latency_ns_p99: latency(&|point| point.latency_ns_p99),
+            last_level_misses: middle(&|point| point.last_level_misses),
+            accesses: seeds.iter().map(|point| point.accesses).sum(),
+            host_seconds: seeds.iter().map(|point| point.host_seconds).sum(),
+            commits: seeds.iter().map(|point| point.commits).sum(),
+            throughput_of_one: 1.0 / seeds.iter().map(|point| 1.0 / point.throughput_of_one).sum::<f64>(),
+            seed: None,
+            // Shares of one seed sum to 1, and medians of several need not.
+            breakdown: first.breakdown.clone(),
+            series: first.series.clone(),
+            x: first.x.clone(),
+            verified: first.verified.clone(),
+            seeds,
+        })
+    }
+}

@@ -67,7 +67,7 @@ fn verdicts(judgements: &[Judgement]) -> String {
         let class = match judgement.verdict {
             Verdict::Holds => "good",
             Verdict::Fails | Verdict::Unclear => "bad",
-            Verdict::Waits => "soft",
+            Verdict::NotTold | Verdict::Waits => "soft",
         };
         text += &format!(
             "<tr><td class=\"l\">{}</td><td class=\"l {class}\">{}</td><td class=\"l\">{}</td><td class=\"l\">{}</td></tr>",
@@ -104,9 +104,10 @@ pub fn verdict_table(experiments: &[(Experiment, Vec<Judgement>)]) -> String {
     let all = || experiments.iter().flat_map(|(_, judgements)| judgements);
     let count = |verdict: Verdict| all().filter(|one| one.verdict == verdict).count();
     let (holds, fails, waits) = (count(Verdict::Holds), count(Verdict::Fails), count(Verdict::Waits));
-    let judged = holds + fails + count(Verdict::Unclear);
+    let not_told = count(Verdict::NotTold);
+    let judged = holds + fails + not_told + count(Verdict::Unclear);
     let mut text = format!(
-        "Of {judged} assertions {holds} hold ({:.0} %); {waits} more wait for protocols that are not there yet.\n",
+        "Of {judged} assertions {holds} hold ({:.0} %), and {not_told} are not told; {waits} more wait for protocols that are not there yet.\n",
         100.0 * holds as f64 / judged.max(1) as f64
     );
     for (experiment, judgements) in experiments {
@@ -132,16 +133,17 @@ pub fn verdict_table(experiments: &[(Experiment, Vec<Judgement>)]) -> String {
 pub fn index(experiments: &[(Experiment, Vec<Judgement>)]) -> String {
     let mut body = String::from(
         "<h1>contend sweep</h1><p class=\"finding\">Experiments</p><div class=\"scroll\"><table><tr><th class=\"l\">experiment</th>\
-         <th class=\"l\">question</th><th>hold</th><th>fail</th><th>wait</th></tr>",
+         <th class=\"l\">question</th><th>hold</th><th>fail</th><th>not told</th><th>wait</th></tr>",
     );
     for (experiment, judgements) in experiments {
         let count = |verdicts: &[Verdict]| judgements.iter().filter(|one| verdicts.contains(&one.verdict)).count();
         body += &format!(
-            "<tr><td class=\"l\"><a href=\"{0}/index.html\">{0}</a></td><td class=\"l\">{1}</td><td>{2}</td><td>{3}</td><td>{4}</td></tr>",
+            "<tr><td class=\"l\"><a href=\"{0}/index.html\">{0}</a></td><td class=\"l\">{1}</td><td>{2}</td><td>{3}</td><td>{4}</td><td>{5}</td></tr>",
             escape(&experiment.id),
             escape(&experiment.question),
             count(&[Verdict::Holds]),
             count(&[Verdict::Fails, Verdict::Unclear]),
+            count(&[Verdict::NotTold]),
             count(&[Verdict::Waits])
         );
     }

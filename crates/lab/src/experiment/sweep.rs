@@ -131,7 +131,8 @@ impl Folder {
     }
 }
 
-/// Measures the points that are missing: simulated ones on `jobs` threads of the host at once, native ones alone.
+/// Measures the points that are missing: simulated ones on `jobs` threads of the host at once, from `seeds` seeds each or as many as the
+/// experiment says; native ones alone.
 ///
 /// # Errors
 /// A point can't be measured, or can't be kept.
@@ -139,12 +140,21 @@ pub fn sweep(
     experiment: &Experiment,
     folder: &Folder,
     jobs: usize,
+    seeds: Option<usize>,
     stop: &Stop,
     observer: &dyn Observer,
 ) -> Result<Swept, LabError> {
+    let seeds = seeds.or(experiment.run.seeds).unwrap_or(1);
+    experiment.check_seeds(seeds)?;
     let kept = folder.points(experiment)?;
-    let all = experiment.points()?;
-    let is_kept = |point: &Point| kept.iter().any(|old| old.series == point.series && old.x == point.x);
+    let points = experiment.points()?;
+    let all: Vec<Point> = points.iter().flat_map(|point| from_seeds(point, seeds)).collect();
+    // A point that was kept without its seed is that of the first one.
+    let is_kept = |point: &Point| {
+        let seed = |old: &Measurement| old.seed.is_none_or(|seed| seed == point.config.seed);
+        let is_first = points.iter().any(|first| is_same(first, point) && first.config.seed == point.config.seed);
+        kept.iter().any(|old| old.is_of(point) && seed(old) && (old.seed.is_some() || is_first))
+    };
     let (simulated, native): (Vec<Point>, Vec<Point>) =
         all.iter().filter(|point| !is_kept(point)).cloned().partition(|point| point.config.chip.is_some());
     let file = Mutex::new(folder.open(experiment)?);
@@ -198,8 +208,9 @@ pub fn sweep(
         return Err(error);
     }
     let new = new.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
-    let (kept_count, measured) = (kept.len(), new.len());
-    let curves = curves(&all, kept.into_iter().chain(new));
+    let kept_count = all.iter().filter(|point| is_kept(point)).count();
+    let measured = new.len();
+    let curves = curves(&points, kept.into_iter().chain(new));
     Ok(Swept { curves, kept: kept_count, measured, missing: all.len() - kept_count - measured })
 }
 
@@ -210,8 +221,31 @@ pub fn sweep(
 pub fn kept(experiment: &Experiment, folder: &Folder) -> Result<Swept, LabError> {
     let kept = folder.points(experiment)?;
     let all = experiment.points()?;
-    let count = kept.len();
-    Ok(Swept { curves: curves(&all, kept), kept: count, measured: 0, missing: all.len() - count })
+    let (count, missing) = (kept.len(), all.iter().filter(|point| !kept.iter().any(|old| old.is_of(point))).count());
+    Ok(Swept { curves: curves(&all, kept), kept: count, measured: 0, missing })
+}
+
+/// The point from each seed; a native one as it is, as no seed decides what it measures.
+fn from_seeds(point: &Point, seeds: usize) -> Vec<Point> {
+    let seeds = if point.config.chip.is_some() { seeds as u64 } else { 1 };
+    let from = |seed: u64| {
+        let mut point = point.clone();
+        point.config.seed = point.config.seed.wrapping_add(seed);
+        point
+    };
+    (0..seeds).map(from).collect()
+}
+
+/// Whether two points differ by their seeds at most.
+fn is_same(a: &Point, b: &Point) -> bool {
+    a.series == b.series && a.x == b.x
+}
+
+impl Measurement {
+    /// Whether it is one of this point, from whatever seed.
+    fn is_of(&self, point: &Point) -> bool {
+        self.series == point.series && self.x == point.x
+    }
 }
 
 /// The measurements by series, in the order in which the experiment asks for them.
@@ -219,9 +253,13 @@ pub(crate) fn curves(points: &[Point], measured: impl IntoIterator<Item = Measur
     let mut left: Vec<Measurement> = measured.into_iter().collect();
     let mut curves = Curves::new();
     for point in points {
-        let is_it = |measurement: &Measurement| measurement.series == point.series && measurement.x == point.x;
-        if let Some(position) = left.iter().position(is_it) {
-            curves.entry(point.series.clone()).or_default().push(left.swap_remove(position));
+        let (mut of_point, others): (Vec<_>, Vec<_>) =
+            left.into_iter().partition(|measurement| measurement.is_of(point));
+        left = others;
+        // Threads of the host finish in any order.
+        of_point.sort_by_key(|measurement| measurement.seed);
+        if let Some(measurement) = Measurement::merged(of_point) {
+            curves.entry(point.series.clone()).or_default().push(measurement);
         }
     }
     curves
@@ -230,6 +268,7 @@ pub(crate) fn curves(points: &[Point], measured: impl IntoIterator<Item = Measur
 /// Measures one point.
 fn measure(point: &Point, stop: &Stop) -> Result<Measurement, LabError> {
     let (series, x): (String, X) = (point.series.clone(), point.x.clone());
+    let seed = point.config.chip.is_some().then_some(point.config.seed);
     if let Some(one) = point.micro {
         let result = micro(&point.config, one, stop)?;
         return Ok(Measurement {
@@ -244,6 +283,10 @@ fn measure(point: &Point, stop: &Stop) -> Result<Measurement, LabError> {
             accesses: 0,
             host_seconds: 0.0,
             verified: None,
+            seed,
+            commits: None,
+            throughput_of_one: 0.0,
+            seeds: Vec::new(),
         });
     }
     let mut result = compare(&point.config, stop, &Silent)?;
@@ -275,12 +318,17 @@ fn measure(point: &Point, stop: &Stop) -> Result<Measurement, LabError> {
         accesses: simulation.map_or(0, |simulation| simulation.statistics.accesses),
         host_seconds: simulation.map_or(0.0, |simulation| simulation.host_seconds),
         verified: entry.verification.as_ref().map(|pass| pass.verdict.clone()),
+        seed,
+        commits: Some(measured.commits),
+        throughput_of_one: point.factor / measured.windows.iter().map(|window| window.seconds).sum::<f64>(),
+        seeds: Vec::new(),
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::result::Spread;
 
     const TEXT: &str = r#"
 id = "tiny"
@@ -313,19 +361,47 @@ holds = 'T("add",1) > T("add",4)'
         let out = tempfile::tempdir().expect("a folder");
         let experiment = tiny(TEXT);
         let folder = Folder::new(out.path(), &experiment);
-        let first = sweep(&experiment, &folder, 2, &Stop::default(), &Silent).expect("a sweep");
+        let first = sweep(&experiment, &folder, 2, None, &Stop::default(), &Silent).expect("a sweep");
         assert_eq!((first.kept, first.measured, first.missing), (0, 3, 0));
         // As if it had been killed while it wrote the last point.
         let text = fs::read_to_string(folder.file()).expect("points");
         let broken = &text[..text.len() - 20];
         fs::write(folder.file(), broken).expect("written");
-        let second = sweep(&experiment, &folder, 2, &Stop::default(), &Silent).expect("a sweep");
+        let second = sweep(&experiment, &folder, 2, None, &Stop::default(), &Silent).expect("a sweep");
         assert_eq!((second.kept, second.measured, second.missing), (2, 1, 0));
         assert_eq!(second.curves, first.curves, "simulated points are the same again");
-        let third = sweep(&experiment, &folder, 2, &Stop::default(), &Silent).expect("a sweep");
+        let third = sweep(&experiment, &folder, 2, None, &Stop::default(), &Silent).expect("a sweep");
         assert_eq!((third.kept, third.measured), (3, 0));
         assert_eq!(super::super::judge(&experiment, &third.curves)[0].verdict, super::super::Verdict::Holds);
         assert!(super::super::svg(&experiment, &third.curves).expect("drawn").contains("<svg"));
+    }
+
+    #[test]
+    fn further_seeds_are_added_to_those_that_are_there() {
+        let out = tempfile::tempdir().expect("a folder");
+        let experiment = tiny(TEXT);
+        let folder = Folder::new(out.path(), &experiment);
+        let sweep = |seeds| sweep(&experiment, &folder, 2, seeds, &Stop::default(), &Silent).expect("a sweep");
+        assert_eq!(sweep(None).measured, 3);
+        let three = sweep(Some(3));
+        assert_eq!((three.kept, three.measured, three.missing), (3, 6, 0));
+        for point in three.curves.values().flatten() {
+            let seeds: Vec<_> = point.seeds.iter().map(|one| one.seed).collect();
+            assert_eq!(seeds, [Some(42), Some(43), Some(44)]);
+            let of_seeds = Spread::of(point.seeds.iter().map(|one| one.throughput.median));
+            assert_eq!(Some(point.throughput), of_seeds, "the range is that of the seeds");
+        }
+        assert_eq!(kept(&experiment, &folder).expect("points").curves, three.curves);
+        assert_eq!((sweep(Some(2)).kept, sweep(Some(2)).measured), (6, 0));
+        let of_axis =
+            TEXT.replace("name = \"threads\"", "name = \"seed\"").replace("windows = 1", "windows = 1\nseeds = 2");
+        for (text, part) in [
+            (of_axis, "axis of seeds"),
+            (TEXT.replace("windows = 1", "windows = 1\nseeds = 0"), "run.seeds is 0; valid: 1 to 100"),
+        ] {
+            let error = Experiment::from_toml("tiny.toml", &text).expect_err("bad").to_string();
+            assert!(error.contains(part), "{error}");
+        }
     }
 
     #[test]
@@ -344,9 +420,9 @@ holds = 'T("add",1) > T("add",4)'
         let out = tempfile::tempdir().expect("a folder");
         let experiment = tiny(TEXT);
         let folder = Folder::new(out.path(), &experiment);
-        sweep(&experiment, &folder, 1, &Stop::default(), &Silent).expect("a sweep");
+        sweep(&experiment, &folder, 1, None, &Stop::default(), &Silent).expect("a sweep");
         let other = tiny(&TEXT.replace("seconds = 1e-5", "seconds = 2e-5"));
-        let error = sweep(&other, &folder, 1, &Stop::default(), &Silent).expect_err("others").to_string();
+        let error = sweep(&other, &folder, 1, None, &Stop::default(), &Silent).expect_err("others").to_string();
         assert!(error.contains("start afresh") && error.contains("tiny") && error.contains("--out"), "{error}");
     }
 }
