@@ -275,8 +275,11 @@ fn details(entry: &ProtocolResult, is_alone: bool) -> String {
     let mut text = String::new();
     let is_told = |verification: &&Verification| !verification.passed || is_alone && verification.anomaly.is_some();
     if let Some(verification) = entry.verification.as_ref().filter(is_told) {
-        let allowed = if verification.passed { ", which its promise allows" } else { "" };
-        text += &format!("{}: {}{allowed}\n", entry.protocol, verification.verdict);
+        let what = match &verification.anomaly {
+            Some(anomaly) if verification.passed => format!("found {anomaly}, which its promise allows"),
+            _ => verification.verdict.clone(),
+        };
+        text += &format!("{}: {what}\n", entry.protocol);
         if let Some(explanation) = &verification.explanation {
             text += &format!("{explanation}\n");
         }

@@ -1,7 +1,11 @@
 //! Histories of Elle: what is inferred from the values that clients saw, what is found, and what is refused.
 
+use std::collections::BTreeMap;
+
 use contend_history::elle::{Inferred, Workload};
 use contend_history::{Class, Isolation};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
 
 use Workload::{ListAppend, Register};
 
@@ -140,5 +144,51 @@ fn what_is_no_history_of_elle_is_refused_with_its_place() {
         for part in parts {
             assert!(error.contains(part), "{text}: '{part}' is not in: {error}");
         }
+    }
+}
+
+/// A history of transactions that ran one after the other, some of which aborted, or ended in a way that nobody knows.
+fn serial_run(workload: Workload, seed: u64) -> String {
+    let mut random = SmallRng::seed_from_u64(seed);
+    let mut state: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    let (mut text, mut next) = (String::new(), 0);
+    for process in 0..60 {
+        let (mut after, mut ops) = (state.clone(), String::new());
+        let end = ["ok", "ok", "ok", "ok", "fail", "info"][random.random_range(0..6)];
+        for _ in 0..random.random_range(1..5) {
+            let key = random.random_range(0..4);
+            let values = after.entry(key).or_default();
+            if random.random_bool(0.5) {
+                next += 1;
+                values.push(next);
+                ops += &format!("[{} {key} {next}]", if workload == ListAppend { ":append" } else { ":w" });
+            } else if end != "ok" {
+                ops += &format!("[:r {key} nil]");
+            } else if workload == ListAppend {
+                ops += &format!("[:r {key} {values:?}]");
+            } else {
+                let last = values.last().map_or("nil".to_owned(), u32::to_string);
+                ops += &format!("[:r {key} {last}]");
+            }
+        }
+        if end == "ok" || end == "info" && random.random_bool(0.5) {
+            state = after;
+        }
+        text += &format!("{{:type :{end}, :process {process}, :f :txn, :value [{ops}]}}\n");
+    }
+    text
+}
+
+#[test]
+fn in_what_ran_serially_nothing_is_found() {
+    for workload in [ListAppend, Register] {
+        let (mut read, mut overwritten) = (0, 0);
+        for seed in 0..300 {
+            let text = serial_run(workload, seed);
+            let report = Inferred::read(&text, workload).expect("a history").check();
+            assert!(report.anomalies.is_empty(), "{workload:?}, seed {seed}: {report}\n{text}");
+            (read, overwritten) = (read + report.dependencies.wr, overwritten + report.dependencies.rw);
+        }
+        assert!(read > 0 && overwritten > 0, "{workload:?}: without dependencies there is nothing to be found");
     }
 }

@@ -13,7 +13,9 @@ const TRANSACTIONS_MAX: usize = 8;
 const WIDTH: f64 = 640.0;
 const HEIGHT: f64 = 320.0;
 const CIRCLE: f64 = 95.0;
-const NODE: f64 = 24.0;
+const NODE: f64 = 30.0;
+/// How long an arrow's head is, and half as wide.
+const HEAD: f64 = 9.0;
 
 /// The edges of an anomaly that is a cycle; none of another.
 pub(crate) fn edges(anomaly: &Anomaly) -> Vec<CycleEdge> {
@@ -57,11 +59,17 @@ pub(crate) fn svg(cycle: &[CycleEdge]) -> String {
             let length = (bend_x - x).hypot(bend_y - y);
             (x + (bend_x - x) / length * by, y + (bend_y - y) / length * by)
         };
-        let ((x1, y1), (x2, y2)) = (off(from_x, from_y, NODE), off(to_x, to_y, NODE + 8.0));
+        let ((x1, y1), (x2, y2)) = (off(from_x, from_y, NODE), off(to_x, to_y, NODE + HEAD));
+        let (tip_x, tip_y) = off(to_x, to_y, NODE);
+        let (wing_x, wing_y) = ((tip_y - y2) / 2.0, (x2 - tip_x) / 2.0);
         let _ = write!(
             arrows,
-            "<path d=\"M{x1:.1} {y1:.1}Q{bend_x:.1} {bend_y:.1} {x2:.1} {y2:.1}\" fill=\"none\" stroke=\"currentColor\" \
-             marker-end=\"url(#arrow)\"/>"
+            "<path d=\"M{x1:.1} {y1:.1}Q{bend_x:.1} {bend_y:.1} {x2:.1} {y2:.1}\" fill=\"none\" stroke=\"currentColor\"/>\
+             <path d=\"M{tip_x:.1} {tip_y:.1}L{:.1} {:.1}L{:.1} {:.1}Z\" fill=\"currentColor\"/>",
+            x2 + wing_x,
+            y2 + wing_y,
+            x2 - wing_x,
+            y2 - wing_y
         );
         let (label_x, label_y) = (
             (from_x + to_x) / 4.0 + bend_x / 2.0 + out_x * 12.0,
@@ -81,16 +89,14 @@ pub(crate) fn svg(cycle: &[CycleEdge]) -> String {
         let _ = write!(
             nodes,
             "<circle cx=\"{from_x:.1}\" cy=\"{from_y:.1}\" r=\"{NODE}\" fill=\"none\" stroke=\"currentColor\"/>\
-             <text x=\"{from_x:.1}\" y=\"{:.1}\" text-anchor=\"middle\" font-size=\"13\" fill=\"currentColor\">T{}</text>",
+             <text x=\"{from_x:.1}\" y=\"{:.1}\" text-anchor=\"middle\" font-size=\"11\" fill=\"currentColor\">T{}</text>",
             from_y + 4.5,
             edge.from
         );
     }
     let words: Vec<String> = cycle.iter().map(|edge| edge.reason.clone()).collect();
     format!(
-        "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{0}\" style=\"max-width:{WIDTH}px\"><title>{0}</title><defs><marker \
-         id=\"arrow\" viewBox=\"0 0 8 8\" refX=\"1\" refY=\"4\" markerWidth=\"8\" markerHeight=\"8\" orient=\"auto\"><path d=\"M0 0L8 4L0 8Z\" \
-         fill=\"currentColor\"/></marker></defs>{arrows}{nodes}</svg>",
+        "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{0}\" style=\"max-width:{WIDTH}px\"><title>{0}</title>{arrows}{nodes}</svg>",
         escape(&format!("A cycle of dependencies: {}", words.join("; ")))
     )
 }
@@ -115,7 +121,7 @@ mod tests {
         for count in [2, 3, TRANSACTIONS_MAX as u64] {
             let picture = svg(&ring(count));
             assert_eq!(picture.matches("<circle").count(), count as usize);
-            assert_eq!(picture.matches("marker-end").count(), count as usize);
+            assert_eq!(picture.matches("Z\"").count(), count as usize);
             for number in 0..count {
                 let parts =
                     [format!(">T{}<", number + 1), format!("rw &lt;t&gt;/{number}<"), format!("reason {number}")];

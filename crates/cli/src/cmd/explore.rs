@@ -90,9 +90,13 @@ fn replay_command(task: &RunConfig, explored: &Explored, found: &Found) -> Strin
 
 /// What happened, step by step.
 fn interleaving(explored: &Explored, found: &Found, command: &str) -> String {
+    let shrunk = match found.switches_found {
+        switches if switches == found.switches => String::new(),
+        switches => format!(", shrunk from {switches}"),
+    };
     let mut text = format!(
-        "{} on {}: {} (execution {}; {} switches between cores, shrunk from {})\n",
-        explored.protocol, explored.workload, found.verdict, found.executions, found.switches, found.switches_found
+        "{} on {}: {} (execution {}; {} switches between cores{shrunk})\n",
+        explored.protocol, explored.workload, found.verdict, found.executions, found.switches
     );
     if let Some(explanation) = &found.explanation {
         text += &format!("{explanation}\n");
