@@ -179,6 +179,10 @@ pub(crate) struct ExploreArgs {
     /// Follow this schedule, once: which core makes how many steps, as in 0x5,1x3,0
     #[arg(long, value_name = "SCHEDULE", conflicts_with_all = ["schedules", "budget", "strategy"])]
     replay: Option<String>,
+    /// Show an interleaving of each protocol on each workload step by step, also where nothing is wrong. Without it one is shown that
+    /// is wrong, and, of a single protocol on a single workload, one with an anomaly that its promise allows
+    #[arg(long)]
+    pub(crate) show: bool,
     /// The index: hash or ordered [default: hash, unless the workload scans]
     #[arg(long, value_name = "INDEX")]
     index: Option<String>,
@@ -367,10 +371,36 @@ pub(crate) enum What {
     Machines,
 }
 
+/// What `contend check --help` says of the formats. docs/history.md says it at length.
+const HISTORY_HELP: &str = r#"A line of a history (--format contend) is a committed transaction, with the versions that it saw:
+
+  {"txn":7,"worker":0,"ops":[{"op":"read","table":"t","key":"x","version":3},
+                             {"op":"write","table":"t","key":"x","version":7,"over":3},
+                             {"op":"scan","table":"t","low":"a","high":"k","seen":[["b",3]]}]}
+
+  (on one line). A version is the number of the transaction that wrote it: 0 was loaded, null is no row. `over` is the version
+  that a write replaced, null of an insert; `"delete":true` is a delete. A scan's bounds are part of it; null is no bound.
+
+An operation of a history of Elle is a map:
+
+  {:type :ok, :process 0, :f :txn, :value [[:append x 1] [:r y [1 2]]]}      elle-append
+  {"type":"ok","process":0,"f":"txn","value":[["w","x",1],["r","y",2]]}      elle-register
+
+  Its versions are inferred from the values: each value is written once. An anomaly that is found is one; none found is no proof, since the
+  order of appends that nobody read, and of most writes of registers, is unknown.
+
+Exit status: 0, the level is kept; 1, it is not; 2, the file can't be read as a history. All fields, and what can be concluded:
+docs/history.md."#;
+
 #[derive(Debug, Args)]
+#[command(after_long_help = HISTORY_HELP)]
 pub(crate) struct CheckArgs {
-    /// A history: JSON lines, one committed transaction a line; - is stdin
+    /// A history; - is stdin
     pub(crate) history: PathBuf,
+    /// What it is: contend (JSON lines, one committed transaction a line), elle-append or elle-register (list-append and rw-register
+    /// histories of Jepsen and elle-cli, as EDN or JSON)
+    #[arg(long, value_name = "FORMAT", default_value = "contend")]
+    pub(crate) format: String,
     /// The level to judge by: none, read-uncommitted, read-committed, snapshot, serializable
     #[arg(long, value_name = "LEVEL", default_value = "serializable")]
     pub(crate) isolation: String,

@@ -7,6 +7,7 @@ use contend_lab::advice::show_share;
 use contend_lab::compare::show_rate;
 use contend_lab::paired::Ratio;
 use contend_lab::report::{KIND_COLUMNS, VERSION_COLUMNS, kind_cells, show_bytes, show_ns, version_cells};
+use contend_lab::result::Verification;
 use contend_lab::{ProtocolResult, ResultFile, RunConfig};
 
 use crate::UserError;
@@ -133,7 +134,7 @@ pub(crate) fn result(result: &ResultFile) -> String {
     text += &breakdowns(result);
     text += &simulations(result);
     for entry in &result.protocols {
-        text += &details(entry);
+        text += &details(entry, result.protocols.len() == 1);
     }
     if result.partial {
         text += "PARTIAL: the run was stopped before its end; the figures are of the windows until then.\n";
@@ -306,11 +307,16 @@ fn row(result: &ResultFile, entry: &ProtocolResult) -> Vec<Cell> {
     cells.into_iter().map(Cell::new).collect()
 }
 
-/// What a person should read of a failed check.
-fn details(entry: &ProtocolResult) -> String {
+/// What a person should read of a failed check; and, of a protocol that runs alone, of an anomaly that its promise allows.
+fn details(entry: &ProtocolResult, is_alone: bool) -> String {
     let mut text = String::new();
-    if let Some(verification) = entry.verification.as_ref().filter(|verification| !verification.passed) {
-        text += &format!("{}: {}\n", entry.protocol, verification.verdict);
+    let is_told = |verification: &&Verification| !verification.passed || is_alone && verification.anomaly.is_some();
+    if let Some(verification) = entry.verification.as_ref().filter(is_told) {
+        let what = match &verification.anomaly {
+            Some(anomaly) if verification.passed => format!("found {anomaly}, which its promise allows"),
+            _ => verification.verdict.clone(),
+        };
+        text += &format!("{}: {what}\n", entry.protocol);
         if let Some(explanation) = &verification.explanation {
             text += &format!("{explanation}\n");
         }

@@ -238,7 +238,7 @@ fn a_lost_update_is_explained() {
     let output = contend(folder.path(), &["check", "lost.jsonl"]);
     let stdout = text(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{stdout}");
-    for part in ["G-single", "t/x", "T1", "T2", "serializable: NO"] {
+    for part in ["G-single", "T1 --[rw t/x]--> T2 --[ww t/x]--> T1", "serializable: NO"] {
         assert!(stdout.contains(part), "'{part}' is not in: {stdout}");
     }
     let output = contend(folder.path(), &["check", "lost.jsonl", "--isolation", "read-committed", "--json"]);
@@ -371,6 +371,124 @@ fn an_exploration_ends_with_its_table_and_a_found_schedule_replays() {
     let shown = text(&output.stdout);
     assert!(shown.contains(found["verdict"].as_str().expect("a verdict")), "{shown}");
     assert!(shown.contains("core 0") && shown.contains("item[0]") && shown.contains("--replay"), "{shown}");
+}
+
+#[test]
+fn what_is_found_is_shown_step_by_step_with_the_command_that_replays_it() {
+    let folder = TempDir::new().expect("a folder");
+    for (protocol, workload, verdict, cycle) in [
+        (
+            "none",
+            "litmus-lost-update",
+            "none on litmus-lost-update: promises nothing: found G-single",
+            "lost update, a cycle",
+        ),
+        ("si", "litmus-write-skew", "si on litmus-write-skew: G2-item, which snapshot allows", "write skew, a cycle"),
+    ] {
+        let output = contend(folder.path(), &["explore", "--protocol", protocol, "--workload", workload]);
+        let shown = text(&output.stdout);
+        assert_eq!(output.status.code(), Some(0), "a promise is kept: {shown}");
+        for part in [verdict, cycle, "--[rw item/", "core 0", "core 1", "item[0]", "shrunk from", "the same again:"] {
+            assert!(shown.contains(part), "'{part}' is not in: {shown}");
+        }
+        let command = shown.lines().find_map(|line| line.strip_prefix("the same again: contend ")).expect("a command");
+        let replayed = contend(folder.path(), &command.split(' ').collect::<Vec<_>>());
+        let again = text(&replayed.stdout);
+        let steps =
+            |text: &str| text.lines().filter(|line| line.contains("item[")).map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(replayed.status.code(), Some(0));
+        assert!(again.contains(verdict), "{again}");
+        assert_eq!(steps(&again), steps(&shown), "the same steps");
+    }
+    // Where nothing is wrong there is nothing to show, unless somebody asks.
+    let sound = ["explore", "--protocol", "silo", "--workload", "litmus-write-skew", "--schedules", "50"];
+    let shown = text(&contend(folder.path(), &sound).stdout);
+    assert!(shown.contains("nothing wrong found") && !shown.contains("the same again"), "{shown}");
+    let shown = text(&contend(folder.path(), &[&sound[..], &["--show"]].concat()).stdout);
+    for part in ["silo on litmus-write-skew: nothing wrong (execution 1;", "core 0", "the same again:", "--replay"] {
+        assert!(shown.contains(part), "'{part}' is not in: {shown}");
+    }
+    // Of several, only with --show.
+    let many = ["explore", "--protocol", "none,si", "--workload", "litmus-write-skew", "--schedules", "50"];
+    let shown = text(&contend(folder.path(), &many).stdout);
+    assert!(!shown.contains("the same again"), "{shown}");
+    let shown = text(&contend(folder.path(), &[&many[..], &["--show"]].concat()).stdout);
+    assert_eq!(shown.matches("the same again").count(), 2, "{shown}");
+    refuses(&["explore", "--show", "all"], &["all"]);
+}
+
+#[test]
+fn an_anomaly_that_is_allowed_is_drawn_by_a_run_and_in_the_report() {
+    let folder = TempDir::new().expect("a folder");
+    let hot = ["--seconds", "0.01", "--windows", "1", "--warmup", "0", "--threads", "4", "--set", "ycsb.records=20"];
+    let run = [&["run", "ycsb-f", "--protocol", "si", "--verify"][..], &hot].concat();
+    let output = contend(folder.path(), &run);
+    let shown = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "its promise is kept: {shown}");
+    assert!(
+        shown.contains("si: found G2") && shown.contains("which its promise allows\n") && shown.contains("--> T"),
+        "{shown}"
+    );
+    let compare = [&["compare", "ycsb-f", "--protocols", "si", "--out", "out"][..], &hot].concat();
+    let output = contend(folder.path(), &compare);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let page = std::fs::read_to_string(folder.path().join("out/report.html")).expect("a report");
+    assert!(page.contains("A cycle of dependencies: T") && page.contains("--&gt; T"), "the cycle is in the report");
+}
+
+#[test]
+fn histories_of_elle_are_checked() {
+    let folder = TempDir::new().expect("a folder");
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).expect("a file");
+    write(
+        "skew.edn",
+        "{:type :ok, :process 0, :f :txn, :value [[:r x []] [:append y 1]]}
+         {:type :ok, :process 1, :f :txn, :value [[:r y []] [:append x 1]]}
+         {:type :ok, :process 1, :f :txn, :value [[:r x [1]] [:r y [1]]]}",
+    );
+    let output = contend(folder.path(), &["check", "--format", "elle-append", "skew.edn"]);
+    let shown = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{shown}");
+    for part in ["G2-item: write skew", "T1 --[rw list/", "serializable: NO", "3 committed", "None shown is no proof"] {
+        assert!(shown.contains(part), "'{part}' is not in: {shown}");
+    }
+    let snapshot = ["check", "--format", "elle-append", "skew.edn", "--isolation", "snapshot", "--json"];
+    let output = contend(folder.path(), &snapshot);
+    let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!((output.status.code(), &json["kept"]), (Some(0), &Value::Bool(true)));
+    assert!(json["inferred"].as_array().is_some_and(|notes| notes.len() == 3), "{json}");
+
+    write(
+        "good.json",
+        r#"[{"type":"ok","process":0,"value":[["w","x",1]]},{"type":"ok","process":1,"value":[["r","x",1]]}]"#,
+    );
+    let output = contend(folder.path(), &["check", "--format", "elle-register", "good.json"]);
+    let shown = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{shown}");
+    assert!(
+        shown.contains("serializable: nothing found against it") && !shown.contains("serializable: yes"),
+        "{shown}"
+    );
+
+    for (arguments, parts) in [
+        (
+            ["elle-append", "good.json"],
+            &["good.json: operation 1: unknown operation 'w' (of --format elle-register)"][..],
+        ),
+        (["elle-list", "good.json"], &["unknown format 'elle-list'", "contend, elle-append, elle-register"]),
+        (["contend", "skew.edn"], &["skew.edn: line 1"]),
+        (["elle-append", "none.edn"], &["none.edn"]),
+        (["elle-append", "/dev/null"], &["/dev/null: no transaction is in it"]),
+    ] {
+        let output = contend(folder.path(), &["check", "--format", arguments[0], arguments[1]]);
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}");
+        assert!(output.stdout.is_empty() && parts.iter().all(|part| stderr.contains(part)), "{arguments:?}: {stderr}");
+    }
+    let help = text(&contend(folder.path(), &["check", "--help"]).stdout);
+    for part in ["elle-append", "docs/history.md", "\"over\":3", "Exit status"] {
+        assert!(help.contains(part), "'{part}' is not in: {help}");
+    }
 }
 
 /// A sweep of one counter on a chip.

@@ -88,8 +88,8 @@ pub mod protocols {
     pub use contend_protocols::snapshot_isolation::SnapshotIsolation;
     pub use contend_protocols::tictoc::{TicToc, TicTocOptions, Wait as TicTocWait};
     pub use contend_protocols::versions::collect::{Collect, CollectOptions};
-    pub use contend_protocols::versions::{OptimisticOptions, SnapshotOptions};
-    pub use contend_protocols::wait_die::WaitDie;
+    pub use contend_protocols::versions::{Counted, CounterOptions, OptimisticOptions, SnapshotOptions};
+    pub use contend_protocols::wait_die::{WaitDie, WaitDieOptions};
     pub use contend_protocols::wound_wait::WoundWait;
 }
 

@@ -148,6 +148,30 @@ pub struct Anomaly {
     pub steps: Vec<Step>,
 }
 
+/// A line of a drawing is broken before it is longer than so many characters.
+const LINE_MAX: usize = 100;
+
+impl Anomaly {
+    /// The cycle in a line: which transaction has to come after which, and by what.
+    fn draw(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut length = 0;
+        for (number, step) in self.steps.iter().enumerate() {
+            let next = self.steps[(number + 1) % self.steps.len()].txn;
+            let kind = step.dependency.map_or("", DependencyKind::name);
+            let arrow = format!(" --[{kind} {}/{}]--> T{next}", step.table, step.key);
+            let arrow_length = arrow.chars().count();
+            if number == 0 || length + arrow_length > LINE_MAX {
+                let begin = format!("  T{}", step.txn);
+                write!(f, "\n{begin}")?;
+                length = begin.len();
+            }
+            f.write_str(&arrow)?;
+            length += arrow_length;
+        }
+        Ok(())
+    }
+}
+
 const HEADINGS: [&str; 6] = ["transaction", "operation", "key", "version", "edge", "why"];
 
 impl fmt::Display for Anomaly {
@@ -160,6 +184,7 @@ impl fmt::Display for Anomaly {
                 ", a cycle of {} transactions (each comes after the one above, the first after the last)",
                 self.steps.len()
             )?;
+            self.draw(f)?;
         }
         let rows: Vec<[String; 6]> = self.steps.iter().map(row).collect();
         let width = |column: usize| {

@@ -28,6 +28,9 @@ use crate::key_order::KeyOrder;
 use crate::model::History;
 use crate::versions::{Conflict, VersionOrder};
 
+/// How many anomalies are explained, unless somebody asks for more.
+const EXPLAINED: usize = 10;
+
 /// How many dependencies of each kind a history has. One transaction may depend on another in several ways; each counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DependencyCounts {
@@ -77,9 +80,26 @@ pub struct Report {
     pub ambiguous_items: usize,
     #[serde(skip)]
     order: Option<Vec<usize>>,
+    /// Whether the versions were inferred, and so none found is no proof.
+    #[serde(skip)]
+    is_inferred: bool,
 }
 
 impl Report {
+    /// The report of a history whose versions were inferred, with what was found meanwhile.
+    pub(crate) fn with_inferred(mut self, found: &[Anomaly]) -> Self {
+        self.is_inferred = true;
+        if !found.is_empty() {
+            let limit = self.anomalies.len().max(EXPLAINED);
+            self.anomalies_met += found.len();
+            self.anomalies.extend_from_slice(found);
+            self.anomalies.sort_by_key(|anomaly| anomaly.class);
+            self.anomalies.truncate(limit);
+            self.order = None;
+        }
+        self
+    }
+
     /// The most severe anomaly that the level forbids.
     #[must_use]
     pub fn violates(&self, level: Isolation) -> Option<&Anomaly> {
@@ -108,6 +128,9 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { transactions, operations, dependencies: counts, .. } = self;
         match self.anomalies.first() {
+            None if self.is_inferred => {
+                write!(f, "nothing found: {transactions} transactions, {operations} operations on versions, 0 cycles")?;
+            }
             None => write!(f, "serializable: {transactions} transactions, {operations} operations, 0 cycles")?,
             Some(worst) => write!(
                 f,
@@ -134,7 +157,7 @@ impl fmt::Display for Report {
 /// If the history has 2^32 transactions, versions, scans or dependencies.
 #[must_use]
 pub fn check(history: &History) -> Report {
-    check_up_to(history, 10)
+    check_up_to(history, EXPLAINED)
 }
 
 /// Checks a history, and explains at most `limit` anomalies (at least one).
@@ -194,6 +217,7 @@ fn check_kinds(history: &History, limit: usize, keep: impl Fn(DependencyKind) ->
         ambiguous_reads,
         ambiguous_items: order.ambiguous_items,
         order: is_acyclic.then_some(serial),
+        is_inferred: false,
     }
 }
 

@@ -20,6 +20,7 @@ mod check;
 mod commute;
 mod cycles;
 mod dependencies;
+pub mod elle;
 mod explain;
 mod graph;
 mod isolation;

@@ -75,6 +75,17 @@ impl std::fmt::Display for StrategyChoice {
     }
 }
 
+/// Which executions are shown step by step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Show {
+    /// One that is wrong.
+    Wrong,
+    /// One with an anomaly that the promise allows as well.
+    Allowed,
+    /// If there is neither, the first.
+    Any,
+}
+
 /// What is to be explored.
 #[derive(Clone, Debug)]
 pub struct ExploreConfig {
@@ -92,6 +103,8 @@ pub struct ExploreConfig {
     pub seed: u64,
     /// Follow this schedule, once, instead.
     pub replay: Option<Schedule>,
+    /// What is shown step by step, besides what is wrong.
+    pub show: Show,
     /// Build everything anew for each execution, and judge each by the checker: slow, for tests of what is otherwise taken back and proved quickly.
     #[doc(hidden)]
     pub anew: bool,
@@ -110,6 +123,7 @@ impl Default for ExploreConfig {
             cores: None,
             seed: 1,
             replay: None,
+            show: Show::Wrong,
             anew: false,
             fault: None,
         }
@@ -202,6 +216,9 @@ pub struct Explored {
     pub permits: Option<String>,
     /// The first that was wrong.
     pub found: Option<Found>,
+    /// If none was: what was asked to be shown, the first with an anomaly that the promise allows, or the first of all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shown: Option<Found>,
 }
 
 impl Explored {
@@ -363,16 +380,19 @@ struct Kept<W: Workload<Simulated>> {
     region: Region,
 }
 
+/// What is to be said of an execution, in one line, and the explanation.
+type Told = (String, Option<String>);
+
 /// An execution, judged.
 struct Judged {
     execution: Execution,
     commits: u64,
     aborts: u64,
     tries: u32,
-    /// What is wrong, and the explanation.
-    wrong: Option<(String, Option<String>)>,
+    /// What is wrong.
+    wrong: Option<Told>,
     /// An anomaly that the promise allows.
-    permitted: Option<String>,
+    permitted: Option<Told>,
     /// Records by address: first word, words, name.
     places: Vec<(usize, usize, String)>,
 }
@@ -423,6 +443,7 @@ impl<W: Workload<Simulated>> Exploration<W> {
             permitted: 0,
             permits: None,
             found: None,
+            shown: None,
         };
         let mut strategy: Box<dyn Strategy> = match (&config.replay, &config.strategy) {
             (Some(schedule), _) => Box::new(Replay::new(schedule.clone())),
@@ -434,6 +455,7 @@ impl<W: Workload<Simulated>> Exploration<W> {
         // All ways of one input are tried before the next.
         let one_input = matches!(config.strategy, StrategyChoice::Exhaustive(_)) || config.replay.is_some();
         let mut seen = HashSet::<u64, BuildHasherDefault<Mixed>>::default();
+        let mut to_show = None;
         if !config.anew {
             self.keep();
         }
@@ -453,13 +475,23 @@ impl<W: Workload<Simulated>> Exploration<W> {
             explored.aborts += judged.aborts;
             explored.tries = explored.tries.max(judged.tries);
             explored.permitted += u64::from(judged.permitted.is_some());
-            if explored.permits.is_none() {
-                explored.permits.clone_from(&judged.permitted);
+            let is_first = judged.permitted.is_some() && explored.permits.is_none();
+            if is_first {
+                explored.permits = judged.permitted.as_ref().map(|(anomaly, _)| anomaly.clone());
             }
             if judged.wrong.is_some() {
                 explored.violated = self.info.isolation != Isolation::None;
-                explored.found = Some(self.shrink(judged, seed, explored.executions)?);
+                let found = judged.execution.schedule;
+                explored.found = Some(self.shrink(&found, seed, explored.executions, |judged| judged.wrong)?);
                 break;
+            }
+            let wanted = match config.show {
+                Show::Wrong => false,
+                Show::Allowed => is_first,
+                Show::Any => is_first || explored.executions == 1,
+            };
+            if wanted && !judged.execution.cut {
+                to_show = Some((judged.execution.schedule, seed, explored.executions));
             }
             if explored.livelocks == LIVELOCKS_MAX {
                 break;
@@ -469,14 +501,31 @@ impl<W: Workload<Simulated>> Exploration<W> {
                 break;
             }
         }
+        if let (Some((schedule, seed, number)), None) = (to_show, &explored.found) {
+            let isolation = self.info.isolation.name();
+            explored.shown = Some(if explored.permits.is_some() {
+                let allowed = |judged: Judged| {
+                    let (anomaly, explanation) = judged.permitted?;
+                    Some((format!("{anomaly}, which {isolation} allows"), explanation))
+                };
+                self.shrink(&schedule, seed, number, allowed)?
+            } else {
+                self.tell(&schedule, &schedule, seed, number, |_| Some(("nothing wrong".into(), None)))?
+            });
+        }
         explored.distinct = seen.len() as u64;
         explored.seconds = started.elapsed().as_secs_f64();
         Ok(explored)
     }
 
-    /// Spares as many switches as can be, and tells what happens then.
-    fn shrink(&mut self, judged: Judged, seed: u64, executions: u64) -> Result<Found, LabError> {
-        let found = judged.execution.schedule;
+    /// Spares as many switches as can be, and tells what happens then. `anomaly` says what has to be there still.
+    fn shrink(
+        &mut self,
+        found: &Schedule,
+        seed: u64,
+        executions: u64,
+        anomaly: impl Fn(Judged) -> Option<Told>,
+    ) -> Result<Found, LabError> {
         let mut tries = 0;
         let short = shrink(found.clone(), |schedule| {
             tries += 1;
@@ -484,19 +533,34 @@ impl<W: Workload<Simulated>> Exploration<W> {
                 return None;
             }
             let judged = self.execute(&mut Replay::new(schedule.clone()), seed, false).ok()?;
-            judged.wrong.map(|_| judged.execution.schedule)
+            let schedule = judged.execution.schedule.clone();
+            anomaly(judged).map(|_| schedule)
         });
-        let judged = self.execute(&mut Replay::new(short), seed, true)?;
-        let (verdict, explanation) = judged.wrong.expect("the same schedule does the same");
+        self.tell(found, &short, seed, executions, anomaly)
+    }
+
+    /// Tells what happens under a schedule that was found, in a shorter one.
+    fn tell(
+        &mut self,
+        found: &Schedule,
+        short: &Schedule,
+        seed: u64,
+        executions: u64,
+        anomaly: impl Fn(Judged) -> Option<Told>,
+    ) -> Result<Found, LabError> {
+        let judged = self.execute(&mut Replay::new(short.clone()), seed, true)?;
+        let (switches, schedule) = (judged.execution.schedule.switches(), judged.execution.schedule.to_string());
+        let steps = show_steps(&judged.execution.trace, &judged.places);
+        let (verdict, explanation) = anomaly(judged).expect("the same schedule does the same");
         Ok(Found {
             verdict,
             explanation,
             executions,
             switches_found: found.switches(),
-            switches: judged.execution.schedule.switches(),
+            switches,
             seed,
-            schedule: judged.execution.schedule.to_string(),
-            steps: show_steps(&judged.execution.trace, &judged.places),
+            schedule,
+            steps,
         })
     }
 
@@ -604,7 +668,7 @@ impl<W: Workload<Simulated>> Exploration<W> {
                 if !verification.passed || !promises && verification.anomaly.is_some() {
                     wrong = Some((verification.verdict, verification.explanation));
                 } else if let Some(anomaly) = verification.anomaly {
-                    permitted = Some(anomaly);
+                    permitted = Some((anomaly, verification.explanation));
                 } else {
                     invariant = true;
                 }

@@ -11,6 +11,7 @@ mod bed;
 pub mod compare;
 pub mod config;
 pub mod crash;
+mod cycle;
 mod dice;
 pub mod durable;
 mod environment;

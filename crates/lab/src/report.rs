@@ -588,7 +588,8 @@ fn proof(result: &ResultFile) -> String {
         if let Some(explanation) =
             entry.verification.as_ref().and_then(|verification| verification.explanation.as_ref())
         {
-            let _ = write!(text, "<pre>{}</pre>", escape(explanation));
+            let drawn = entry.verification.as_ref().map_or_else(String::new, |it| crate::cycle::svg(&it.cycle));
+            let _ = write!(text, "{drawn}<pre>{}</pre>", escape(explanation));
         }
         text += "</dd>\n";
     }

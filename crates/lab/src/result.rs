@@ -312,6 +312,24 @@ pub struct Verification {
     pub anomaly: Option<String>,
     /// The anomaly, told step by step.
     pub explanation: Option<String>,
+    /// If the anomaly is a cycle, its edges: each transaction has to come after the one before, the first after the last.
+    #[serde(default)]
+    pub cycle: Vec<CycleEdge>,
+}
+
+/// A dependency of one transaction on another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CycleEdge {
+    /// The transaction that comes first.
+    pub from: u64,
+    /// The one that depends on it.
+    pub to: u64,
+    /// How: `ww`, `wr`, `rw`, `predicate wr` or `predicate rw`.
+    pub dependency: String,
+    /// Of which table and key.
+    pub key: String,
+    /// Why, in words.
+    pub reason: String,
 }
 
 /// What a workload's own check said.

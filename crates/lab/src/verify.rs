@@ -76,12 +76,14 @@ pub fn verify_history(recorded: &Recorded, isolation: Isolation) -> Verification
         aborts: 0,
         anomaly: worst.map(|anomaly| anomaly.class.to_string()),
         explanation: worst.map(ToString::to_string),
+        cycle: worst.map(crate::cycle::edges).unwrap_or_default(),
     };
     let transactions = report.transactions;
     if let Some(anomaly) = report.violates(level) {
         verification.passed = false;
         verification.verdict = format!("not {level}: {} in {transactions} transactions", anomaly.class);
         verification.explanation = Some(anomaly.to_string());
+        verification.cycle = crate::cycle::edges(anomaly);
         return verification;
     }
     if isolation == Isolation::None {

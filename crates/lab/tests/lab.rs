@@ -309,7 +309,8 @@ fn collect(value: &serde_json::Value, fields: &mut std::collections::BTreeSet<St
         serde_json::Value::Object(object) => {
             for (name, value) in object {
                 fields.insert(name.clone());
-                if !["options", "settings", "aborts_by_reason", "chip", "operations"].contains(&name.as_str()) {
+                if !["options", "settings", "aborts_by_reason", "chip", "operations", "cycle"].contains(&name.as_str())
+                {
                     collect(value, fields);
                 }
             }

@@ -35,7 +35,8 @@
 //!
 //! **Departures from the papers.** There is no table of transactions and no set of readers for each version: the claims tell of a writer
 //! what that table would, and a reader that a writer may have missed makes the writer's test itself. So any number of workers can read a
-//! row. A transaction that only reads takes the time of the last commit as its own, instead of a new one.
+//! row. A transaction that only reads takes the time of the last commit as its own, instead of a new one, unless `snapshot.counter` says
+//! otherwise: `commits` is what CCBench's does.
 
 use std::marker::PhantomData;
 
@@ -51,7 +52,7 @@ use crate::fault::{Faults, Sound};
 use crate::flags::UNLINKED;
 use crate::optimistic::WAITS_MAX;
 use crate::versions::collect::CollectOptions;
-use crate::versions::{self, Claims, NOBODY, Seen, Snapshot, Snapshots, UNSTAMPED, Version};
+use crate::versions::{self, Claims, CounterOptions, NOBODY, Seen, Snapshot, Snapshots, UNSTAMPED, Version};
 use crate::versions::{claim_of, mark_read, older_at, read_time, stamp_of};
 
 /// The protocol.
@@ -185,11 +186,11 @@ impl<M: Machine, F: Faults> Protocol<M> for Ermia<M, F> {
         isolation: Isolation::Serializable,
         needs: Needs::Nothing,
     };
-    type Options = CollectOptions;
+    type Options = (CounterOptions, CollectOptions);
 
-    fn new(options: CollectOptions) -> Self {
+    fn new((counter, collect): Self::Options) -> Self {
         Ermia {
-            snapshots: Snapshots::new(options, false),
+            snapshots: Snapshots::counting(collect, false, counter.counter),
             unlinked: CachePadded::new(M::U64::new(0)),
             faults: PhantomData,
         }
@@ -304,6 +305,10 @@ impl<M: Machine, F: Faults> Control<M> for Ermia<M, F> {
     #[inline(always)]
     fn commit(&self, cx: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
         if cx.writes.is_empty() {
+            if let Some(stamp) = self.snapshots.commits.stamp_reader() {
+                local.window.comes_before(stamp);
+                return Self::close(cx, local, local.snapshot.claim, stamp);
+            }
             let stamp = self.snapshots.commits.last();
             // After the commit of that time, and before the next.
             local.window.comes_before(stamp + 1);

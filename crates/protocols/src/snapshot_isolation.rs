@@ -13,6 +13,10 @@
 //! **Which state.** One counter has the timestamp of the last commit. A transaction that began at time `b` sees the commits up to `b`, also
 //! those that are still installing: it waits for them ([`crate::versions`]). (The codes of CCBench take the largest timestamp that was given as the begin and do not wait; a transaction then sees a part of a commit.)
 //!
+//! **The counter.** A transaction that only reads looks at it once, and does not add to it. CCBench's adds at the commit, and, as it is built with
+//! `CCTR_TW`, at the begin as well: `snapshot.counter=begins` does the same. (With `CCTR_ON` a begin there asks every thread for its last
+//! commit instead, which is not built here.)
+//!
 //! **Snapshots.** A transaction that says beforehand that it will only read waits for commits as long as they take, and never aborts.
 //!
 //! **Commit point.** The timestamp.
@@ -32,7 +36,7 @@ use contend_machine::Machine;
 
 use crate::fault::{Faults, Sound};
 use crate::versions::collect::CollectOptions;
-use crate::versions::{self, Snapshot, Snapshots};
+use crate::versions::{self, CounterOptions, Snapshot, Snapshots};
 
 /// The protocol.
 #[derive(Debug)]
@@ -54,10 +58,10 @@ impl<M: Machine, F: Faults> Protocol<M> for SnapshotIsolation<M, F> {
         needs: Needs::Nothing,
     };
     const SNAPSHOTS: Option<&'static str> = Some("versions.collect=rapid or epoch, versions.overwrite=off");
-    type Options = CollectOptions;
+    type Options = (CounterOptions, CollectOptions);
 
-    fn new(options: CollectOptions) -> Self {
-        SnapshotIsolation { snapshots: Snapshots::new(options, false), faults: PhantomData }
+    fn new((counter, collect): Self::Options) -> Self {
+        SnapshotIsolation { snapshots: Snapshots::counting(collect, false, counter.counter), faults: PhantomData }
     }
 }
 
@@ -140,6 +144,8 @@ impl<M: Machine, F: Faults> Control<M> for SnapshotIsolation<M, F> {
     #[inline(always)]
     fn commit(&self, cx: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
         if cx.writes.is_empty() {
+            // Nothing is done with it: it is taken for what it costs.
+            self.snapshots.commits.stamp_reader();
             return Ok(());
         }
         let claims = &mut local.0.claims;

@@ -44,7 +44,7 @@ use chain::{UNBORN, kept_before, older_than};
 pub(crate) use claims::Claims;
 pub(crate) use optimistic::Optimistic;
 pub use optimistic::OptimisticOptions;
-pub use snapshots::SnapshotOptions;
+pub use snapshots::{Counted, CounterOptions, SnapshotOptions};
 pub(crate) use snapshots::{Snapshot, Snapshots};
 
 /// Metadata words of a cell.

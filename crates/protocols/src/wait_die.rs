@@ -19,7 +19,7 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use contend_engine::{AbortReason, Cell, Info};
+use contend_engine::{AbortReason, Cell, Info, options};
 use contend_machine::Machine;
 
 use crate::fault::{Faults, Sound};
@@ -28,12 +28,21 @@ use crate::locking::queue::{Policy, Queues};
 use crate::locking::{TwoPhase, info};
 use crate::method::timestamp::{KeptStamp, TimestampOptions, Timestamps};
 
+options! {
+    /// Options of wait-die.
+    pub struct WaitDieOptions {
+        /// Let a request that is younger than all that wait go by them, if the holders leave room for it, as in DBx1000. Off: it dies.
+        "waitdie.overtake" overtake: bool = true, in ();
+    }
+}
+
 /// The protocol.
 pub type WaitDie<M, F = Sound> = TwoPhase<Queues<M, OldWait<M, F>>>;
 
 /// Its policy.
 #[derive(Debug)]
 pub struct OldWait<M: Machine, F> {
+    options: WaitDieOptions,
     timestamps: Arc<Timestamps<M>>,
     faults: PhantomData<fn() -> F>,
 }
@@ -51,12 +60,12 @@ impl<M: Machine, F: Faults> Policy<M> for OldWait<M, F> {
         "two-phase locking: the older of two waits, the younger aborts",
         "Rosenkrantz, Stearns, Lewis: System level concurrency control for distributed database systems, TODS 1978",
     );
-    type Options = TimestampOptions;
+    type Options = (WaitDieOptions, TimestampOptions);
     type Faults = F;
     type Local = OldWaitLocal<M>;
 
-    fn new(options: TimestampOptions) -> Self {
-        OldWait { timestamps: Timestamps::new(options, 0), faults: PhantomData }
+    fn new((options, timestamps): Self::Options) -> Self {
+        OldWait { options, timestamps: Timestamps::new(timestamps, 0), faults: PhantomData }
     }
 
     fn prepare(&mut self, workers: usize) {
@@ -75,6 +84,11 @@ impl<M: Machine, F: Faults> Policy<M> for OldWait<M, F> {
     #[inline(always)]
     fn goes_before(&self, new: Ticket, old: Ticket) -> bool {
         new.stamp > old.stamp
+    }
+
+    #[inline(always)]
+    fn may_overtake(&self) -> bool {
+        self.options.overtake
     }
 
     fn may_wait(
@@ -105,10 +119,58 @@ impl<M: Machine, F: Faults> Policy<M> for OldWait<M, F> {
 
 #[cfg(test)]
 mod tests {
-    use contend_engine::{Abort, AbortReason, Engine, EngineConfig, Groups, IndexKind, Protocol, TableSpec, Txn};
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use contend_engine::{
+        Abort, AbortReason, Engine, EngineConfig, Groups, IndexKind, Projection, Protocol, TableSpec, Txn,
+    };
     use contend_machine::Native;
 
-    use super::WaitDie;
+    use super::{WaitDie, WaitDieOptions};
+
+    /// Reads of a record that another reads, by one that is younger than a third that waits to write it; whether one of them died.
+    fn a_young_reader_dies(overtake: bool, reads: usize) -> bool {
+        let protocol = WaitDie::<Native>::new((WaitDieOptions { overtake }, Default::default()));
+        let engine = Engine::new(protocol, EngineConfig::default());
+        let rows = engine.create_table::<u64>(&TableSpec::of_bytes("t", IndexKind::Hash, 8, 16));
+        let mut loader = engine.loader().expect("a free slot");
+        assert!(loader.insert(&rows, 1, |row| row[0] = 0).expect("memory"));
+        drop(loader);
+        let [mut reader, mut writer, mut young] = [(); 3].map(|()| engine.worker().expect("a free slot"));
+        let (begun, held) = (AtomicBool::new(false), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            let written = scope.spawn(|| {
+                writer.run(|tx| {
+                    begun.store(true, Ordering::Release);
+                    while !held.load(Ordering::Acquire) {
+                        std::thread::yield_now();
+                    }
+                    tx.modify_row(&rows, 1, Groups::ALL).map(|row| assert!(row.is_some()))
+                })
+            });
+            while !begun.load(Ordering::Acquire) {
+                std::thread::yield_now();
+            }
+            let mut first = reader.begin();
+            assert!(first.read_row(&rows, 1, Projection::WHOLE).expect("nobody else is there").is_some());
+            held.store(true, Ordering::Release);
+            let died = (0..reads).any(|_| {
+                std::thread::yield_now();
+                let read = young.run(|tx| tx.read_row(&rows, 1, Projection::WHOLE).map(|_| ()));
+                read.is_err_and(|abort| abort.reason == AbortReason::ReadLocked)
+            });
+            first.commit().expect("it holds its lock");
+            written.join().expect("no panic").expect("the oldest does not die");
+            died
+        })
+    }
+
+    #[test]
+    fn who_is_younger_goes_by_an_older_one_that_waits_only_if_it_may() {
+        assert!(!a_young_reader_dies(true, 1_000));
+        // At once when the older one waits.
+        assert!(a_young_reader_dies(false, 10_000_000));
+    }
 
     #[test]
     fn a_transaction_that_cancels_itself_leaves_its_age_to_nobody() {

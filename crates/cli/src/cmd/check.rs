@@ -4,21 +4,36 @@ use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
-use contend_history::{History, Isolation, check, replay};
+use contend_history::elle::{Inferred, Workload};
+use contend_history::{History, Isolation, Report, check, replay};
 
 use crate::args::CheckArgs;
 use crate::{Status, UserError, show};
 
 pub(crate) fn run(args: &CheckArgs) -> Result<Status, UserError> {
     let level: Isolation = args.isolation.parse().map_err(|error| UserError(format!("--isolation: {error}")))?;
+    let workload = match args.format.as_str() {
+        "contend" => None,
+        "elle-append" => Some(Workload::ListAppend),
+        "elle-register" => Some(Workload::Register),
+        other => {
+            let valid = "contend, elle-append, elle-register";
+            return Err(UserError(format!("--format: unknown format '{other}'; valid: {valid}")));
+        }
+    };
     let name = args.history.display();
     let source: Box<dyn Read> = if args.history == Path::new("-") {
         Box::new(std::io::stdin().lock())
     } else {
         Box::new(File::open(&args.history).map_err(|error| UserError(format!("{name}: {error}")))?)
     };
-    let history =
-        History::read_json_lines(BufReader::new(source)).map_err(|error| UserError(format!("{name}: {error}")))?;
+    let refused = |error: String| UserError(format!("{name}: {error}"));
+    if let Some(workload) = workload {
+        let text = std::io::read_to_string(source).map_err(|error| refused(error.to_string()))?;
+        let inferred = Inferred::read(&text, workload).map_err(refused)?;
+        return inferred_verdict(args, level, &inferred);
+    }
+    let history = History::read_json_lines(BufReader::new(source)).map_err(|error| refused(error.to_string()))?;
     let report = check(&history);
     let mut kept = report.violates(level).is_none();
     let mut verdict = format!("{level}: {}", if kept { "yes" } else { "NO" });
@@ -41,6 +56,25 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Status, UserError> {
         show::print(&format!("{json:#}\n"))?;
     } else {
         show::print(&format!("{report}\n\n{verdict}\n"))?;
+    }
+    Ok(if kept { Status::Good } else { Status::CheckFailed })
+}
+
+/// Judges a history whose versions were inferred.
+fn inferred_verdict(args: &CheckArgs, level: Isolation, inferred: &Inferred) -> Result<Status, UserError> {
+    let report: Report = inferred.check();
+    let kept = report.violates(level).is_none();
+    if args.json {
+        let json = serde_json::json!({
+            "isolation": level.to_string(),
+            "kept": kept,
+            "report": report,
+            "inferred": inferred.notes(),
+        });
+        show::print(&format!("{json:#}\n"))?;
+    } else {
+        let verdict = if kept { "nothing found against it" } else { "NO" };
+        show::print(&format!("{report}\n\n{}\n\n{level}: {verdict}\n", inferred.notes().join("\n")))?;
     }
     Ok(if kept { Status::Good } else { Status::CheckFailed })
 }

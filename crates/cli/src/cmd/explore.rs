@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use contend_lab::explore::{ExploreConfig, Explored, Found, explore};
+use contend_lab::explore::{ExploreConfig, Explored, Found, Show, explore};
 use contend_lab::{Observer, RunConfig};
 
 use super::{Json, left_out};
@@ -20,6 +20,13 @@ pub(crate) fn run(args: &ExploreArgs) -> Result<Status, UserError> {
             tasks.push(RunConfig { protocols: vec![protocol.clone()], ..run.clone() });
         }
     }
+    // Of many, what is allowed would bury what is wrong.
+    let show = match () {
+        () if args.show => Show::Any,
+        () if tasks.len() == 1 => Show::Allowed,
+        () => Show::Wrong,
+    };
+    let config = ExploreConfig { show, ..config };
     let json = Json::new(args.json.as_deref())?;
     let stop = stop_on_interrupt()?;
     let bars = Bars::default();
@@ -30,7 +37,8 @@ pub(crate) fn run(args: &ExploreArgs) -> Result<Status, UserError> {
     for (number, task) in tasks.iter().enumerate() {
         let config = ExploreConfig { budget: share(tasks.len() - number, started.elapsed()), ..config.clone() };
         for explored in explore(task, &config, &stop)? {
-            let command = explored.found.as_ref().map(|found| replay_command(task, &explored, found));
+            let found = explored.found.as_ref().or(explored.shown.as_ref());
+            let command = found.map(|found| replay_command(task, &explored, found));
             all.push((explored, command.unwrap_or_default()));
         }
         bars.advance(1);
@@ -41,8 +49,9 @@ pub(crate) fn run(args: &ExploreArgs) -> Result<Status, UserError> {
     bars.end();
     let mut text = String::new();
     for (explored, command) in &all {
-        if let Some(found) = explored.found.as_ref().filter(|_| explored.violated || config.replay.is_some()) {
-            text += &violation(explored, found, command);
+        let found = explored.found.as_ref().filter(|_| explored.violated || show != Show::Wrong);
+        if let Some(found) = found.or(explored.shown.as_ref()) {
+            text += &interleaving(explored, found, command);
         }
     }
     text += &table(&all.iter().map(|(explored, _)| explored).collect::<Vec<_>>());
@@ -79,11 +88,15 @@ fn replay_command(task: &RunConfig, explored: &Explored, found: &Found) -> Strin
     format!("{command} --replay {}", found.schedule)
 }
 
-/// What went wrong, step by step.
-fn violation(explored: &Explored, found: &Found, command: &str) -> String {
+/// What happened, step by step.
+fn interleaving(explored: &Explored, found: &Found, command: &str) -> String {
+    let shrunk = match found.switches_found {
+        switches if switches == found.switches => String::new(),
+        switches => format!(", shrunk from {switches}"),
+    };
     let mut text = format!(
-        "{} on {}: {} (execution {}; {} switches between cores, shrunk from {})\n",
-        explored.protocol, explored.workload, found.verdict, found.executions, found.switches, found.switches_found
+        "{} on {}: {} (execution {}; {} switches between cores{shrunk})\n",
+        explored.protocol, explored.workload, found.verdict, found.executions, found.switches
     );
     if let Some(explanation) = &found.explanation {
         text += &format!("{explanation}\n");

@@ -40,6 +40,11 @@ pub trait Policy<M: Machine>: Send + Sync + 'static {
     /// Whether a request that comes stands before one that waits.
     fn goes_before(&self, new: Ticket, old: Ticket) -> bool;
 
+    /// Whether a request that comes is granted what the holders leave room for, although others wait behind it.
+    fn may_overtake(&self) -> bool {
+        true
+    }
+
     /// A request of a cell can't be granted at once, because of these: holders, and those who wait before it. Whether it may wait.
     fn may_wait(
         &self,
@@ -244,6 +249,13 @@ impl<M: Machine, P: Policy<M>> Locks<M> for Queues<M, P> {
         }
         let is_first = latched.add_waiter_in_order(&request, |other| self.policy.goes_before(own, other));
         if is_first && latched.has_room::<P::Faults>(held == Held::Exclusive) {
+            if !self.policy.may_overtake() && latched.all(List::Waiters).nth(1).is_some() {
+                latched.remove_waiter(&request);
+                latched.release();
+                local.requests.give_back();
+                let exclusive = held == Held::Exclusive;
+                return Err(Abort::new(if exclusive { AbortReason::WriteLocked } else { AbortReason::ReadLocked }));
+            }
             latched.grant_first();
             let flags = latched.word & FLAGS;
             latched.release();

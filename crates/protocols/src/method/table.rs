@@ -36,13 +36,10 @@ pub const METHODS: &[MethodInfo] = &[
     MethodInfo {
         name: "wait policy",
         meaning: "what becomes of a lock that another holds: wait, a moment, or not at all",
-        options: &["silo.wait", "tictoc.wait", "cicada.pending", "dldetect.timeout_us"],
+        options: &["silo.wait", "tictoc.wait", "cicada.pending", "dldetect.timeout_us", "waitdie.overtake"],
         otherwise: &[
             (&["2pl-nowait"], No("it never waits: that is the protocol")),
-            (
-                &["2pl-waitdie", "2pl-woundwait", "bamboo", "hstore", "to", "mvto", "mvcc"],
-                No("who waits follows from the timestamps"),
-            ),
+            (&["2pl-woundwait", "bamboo", "hstore", "to", "mvto", "mvcc"], No("who waits follows from the timestamps")),
             (&["si", "ermia", "hekaton"], No("a reader waits for commits only, and the second to write a row aborts")),
             (&["2pl-ordered"], No("it waits for what is in order: that is the protocol")),
             (&["occ", "mocc"], No("locks are taken in one order, so that waiting is safe and an abort gains nothing")),
@@ -74,13 +71,13 @@ pub const METHODS: &[MethodInfo] = &[
     },
     MethodInfo {
         name: "timestamp source",
-        meaning: "a counter under a mutex or added to atomically, in batches, a clock, hardware",
-        options: &["timestamp.source", "timestamp.batch"],
+        meaning: "a counter under a mutex or added to atomically, in batches, a clock, hardware; and who adds to it",
+        options: &["timestamp.source", "timestamp.batch", "snapshot.counter"],
         otherwise: &[
             (&["silo", "mocc"], No("ordering is decentral: TIDs are computed from what was read, and the epoch")),
             (&["tictoc"], No("ordering is decentral: times are computed from what was read and written")),
             (&["cicada"], No("each worker has a clock of its own: that is the protocol")),
-            (&["si", "ermia", "hekaton"], No("begins and commits are ordered by one counter")),
+            (&["hekaton"], No("begins and commits are ordered by one counter")),
             (&["*"], No("there are no timestamps")),
         ],
     },

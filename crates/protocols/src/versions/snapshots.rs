@@ -1,6 +1,6 @@
 //! What protocols have in common whose transactions see the state at their begin.
 
-use contend_engine::{Abort, At, Context, Found, Projection, Record, options};
+use contend_engine::{Abort, At, Context, Found, Projection, Record, option_choices, options};
 use contend_machine::{Activity, Atomic64, Machine, Ordering};
 use crossbeam_utils::CachePadded;
 
@@ -18,6 +18,28 @@ options! {
     }
 }
 
+/// Which transactions add to the counter that orders the commits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counted {
+    /// Commits that write: all others only look at it.
+    Writers,
+    /// Every commit.
+    Commits,
+    /// Every begin and every commit.
+    Begins,
+}
+
+option_choices!(Counted { Writers => "writers", Commits => "commits", Begins => "begins" });
+
+options! {
+    /// Options of the counter that orders the commits.
+    pub struct CounterOptions {
+        /// What adds to the counter that orders commits: commits that write, every commit (ERMIA in CCBench), or every begin and every commit (SI in
+        /// CCBench with `CCTR_TW`). The last two cost transactions that only read what they cost there: the counter's line, once or twice.
+        "snapshot.counter" counter: Counted = Counted::Writers, in ();
+    }
+}
+
 /// The one counter that orders the commits where transactions see the state at their begin.
 ///
 /// A transaction that began at time `b` sees the commits up to `b`, also those that are still installing: a committing writer says so in its
@@ -27,11 +49,12 @@ options! {
 pub(crate) struct Commits<M: Machine> {
     /// The timestamp of the last.
     last: CachePadded<M::U64>,
+    counted: Counted,
 }
 
 impl<M: Machine> Commits<M> {
-    pub(crate) fn new() -> Self {
-        Commits { last: CachePadded::new(M::U64::new(DECIDING)) }
+    fn new(counted: Counted) -> Self {
+        Commits { last: CachePadded::new(M::U64::new(DECIDING)), counted }
     }
 
     /// The timestamp of the last commit.
@@ -45,13 +68,31 @@ impl<M: Machine> Commits<M> {
     #[inline(always)]
     pub(crate) fn stamp(&self, claims: &Claims<M>) -> u64 {
         claims.say(DECIDING);
+        let stamp = self.next();
+        claims.say(stamp);
+        stamp
+    }
+
+    /// The timestamp at which a transaction begins.
+    #[inline(always)]
+    fn begin(&self) -> u64 {
+        if self.counted == Counted::Begins { self.next() } else { self.last() }
+    }
+
+    /// The timestamp of the commit of a transaction that has written nothing, if it takes one of its own.
+    #[inline(always)]
+    pub(crate) fn stamp_reader(&self) -> Option<u64> {
+        (self.counted != Counted::Writers).then(|| self.next())
+    }
+
+    #[inline(always)]
+    fn next(&self) -> u64 {
         let phase = M::phase();
         M::enter(phase.doing(Activity::Timestamp));
         M::step("timestamp");
         // SeqCst: comes after what the claims say; see `last`.
         let stamp = self.last.fetch_add(1, Ordering::SeqCst) + 1;
         M::enter(phase);
-        claims.say(stamp);
         stamp
     }
 }
@@ -96,7 +137,12 @@ impl<M: Machine> Snapshot<M> {
 impl<M: Machine> Snapshots<M> {
     /// With `are_final`, transactions that only read see the state before the oldest one that runs.
     pub(crate) fn new(options: CollectOptions, are_final: bool) -> Self {
-        Snapshots { commits: Commits::new(), collector: Collector::new(options, 0, are_final) }
+        Self::counting(options, are_final, Counted::Writers)
+    }
+
+    /// The same, where so many add to the counter.
+    pub(crate) fn counting(options: CollectOptions, are_final: bool, counted: Counted) -> Self {
+        Snapshots { commits: Commits::new(counted), collector: Collector::new(options, 0, are_final) }
     }
 
     /// Makes room for workers numbered below `workers`, before anybody has begun.
@@ -122,7 +168,7 @@ impl<M: Machine> Snapshots<M> {
             return;
         }
         self.collector.begin(cx, &mut own.claims.replaced, || self.commits.last());
-        own.begin = self.commits.last();
+        own.begin = self.commits.begin();
         self.collector.began(&own.claims.replaced, own.begin);
     }
 
