@@ -11,6 +11,7 @@ pub mod compare;
 pub mod config;
 pub mod crash;
 mod dice;
+pub mod diff;
 pub mod durable;
 mod environment;
 pub mod experiment;
