@@ -11,14 +11,22 @@ use crate::{Status, UserError, show};
 
 pub(crate) fn run(args: &CheckArgs) -> Result<Status, UserError> {
     let level: Isolation = args.isolation.parse().map_err(|error| UserError(format!("--isolation: {error}")))?;
-    let name = args.history.display();
-    let source: Box<dyn Read> = if args.history == Path::new("-") {
+    let is_stdin = args.history == Path::new("-");
+    let name = if is_stdin { "standard input".into() } else { args.history.display().to_string() };
+    let source: Box<dyn Read> = if is_stdin {
         Box::new(std::io::stdin().lock())
     } else {
         Box::new(File::open(&args.history).map_err(|error| UserError(format!("{name}: {error}")))?)
     };
     let history =
         History::read_json_lines(BufReader::new(source)).map_err(|error| UserError(format!("{name}: {error}")))?;
+    // Of nothing everything is true.
+    if history.transactions().iter().all(|transaction| transaction.ops.is_empty()) {
+        let count = history.transactions().len();
+        let what =
+            if count == 0 { "no transaction".into() } else { format!("{count} transactions without an operation") };
+        return Err(UserError(format!("{name}: {what}; a history has a committed transaction a line, as JSON")));
+    }
     let report = check(&history);
     let mut kept = report.violates(level).is_none();
     let mut verdict = format!("{level}: {}", if kept { "yes" } else { "NO" });

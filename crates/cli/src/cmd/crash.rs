@@ -44,6 +44,16 @@ pub(crate) fn run(args: &CrashTestArgs) -> Result<Status, UserError> {
         "others there",
         "histories checked",
         "verdict",
+    ])
+    .numbers(3..11)
+    .spare(&[
+        "checkpoints",
+        "moments",
+        "others there",
+        "histories checked",
+        "failures",
+        "acknowledged",
+        "commits",
     ]);
     for (run, crashed) in &all {
         if let Some((seed, wrong)) = &crashed.wrong {
@@ -64,6 +74,7 @@ pub(crate) fn run(args: &CrashTestArgs) -> Result<Status, UserError> {
             crashed.checked.to_string(),
             match (&crashed.wrong, crashed.cut) {
                 (Some((seed, _)), _) => format!("WRONG, seed {seed}"),
+                _ if crashed.is_vacuous() => "NOTHING TESTED: nothing committed, or all was cut off".into(),
                 (None, 0) => "nothing is lost".into(),
                 (None, cut) => format!("nothing is lost; {cut} were cut off"),
             },
@@ -86,6 +97,7 @@ pub(crate) fn run(args: &CrashTestArgs) -> Result<Status, UserError> {
     Ok(match () {
         () if all.iter().any(|(_, crashed)| crashed.wrong.is_some()) => Status::CheckFailed,
         () if stop.is_requested() => Status::Interrupted,
+        () if all.iter().any(|(_, crashed)| crashed.is_vacuous()) => Status::CheckFailed,
         () => Status::Good,
     })
 }

@@ -64,13 +64,16 @@ pub(crate) fn run(args: &KillTestArgs) -> Result<Status, UserError> {
     Ok(match () {
         () if all.iter().any(|killed| killed.wrong.is_some()) => Status::CheckFailed,
         () if stop.is_requested() => Status::Interrupted,
+        () if all.iter().any(|killed| killed.acknowledged == 0) => Status::CheckFailed,
         () => Status::Good,
     })
 }
 
 fn table(all: &[Killed]) -> String {
     let mut text = String::new();
-    let mut table = show::table(["protocol", "durability", "kills", "acknowledged", "others there", "verdict"]);
+    let mut table = show::table(["protocol", "durability", "kills", "acknowledged", "others there", "verdict"])
+        .numbers(2..5)
+        .spare(&["others there", "kills"]);
     for killed in all {
         let Killed { protocol, durability, kills, acknowledged, others, wrong } = killed;
         if let Some((wrong, directory)) = wrong {
@@ -84,7 +87,7 @@ fn table(all: &[Killed]) -> String {
             others.to_string(),
             match wrong {
                 Some(_) => "WRONG".into(),
-                None if *acknowledged == 0 => "nothing was acknowledged".into(),
+                None if *acknowledged == 0 => "NOTHING TESTED: nothing was acknowledged".into(),
                 None => "nothing is lost".into(),
             },
         ]);
