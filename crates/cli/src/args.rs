@@ -297,7 +297,7 @@ pub(crate) struct KillTestArgs {
     kills: u64,
     /// Let all protocols and durabilities take turns in one directory
     #[arg(long)]
-    mixed: bool,
+    pub(crate) mixed: bool,
     /// Keys of the rows that come and go, 2 to 1000000
     #[arg(long, value_name = "K", default_value_t = 4, value_parser = whole::<u64>)]
     keys: u64,
@@ -558,10 +558,14 @@ pub(crate) fn command() -> clap::Command {
 
 /// The result in a file, or in the folder of a run.
 pub(crate) fn read_result(path: &Path) -> Result<ResultFile, UserError> {
-    let inside = path.join(RESULT_FILE);
-    let path = if path.is_dir() { &inside } else { path };
-    let text = std::fs::read_to_string(path).map_err(|error| UserError(format!("{}: {error}", path.display())))?;
+    let path = result_path(path);
+    let text = std::fs::read_to_string(&path).map_err(|error| UserError(format!("{}: {error}", path.display())))?;
     ResultFile::from_json(&text).map_err(|error| UserError(format!("{}: {error}", path.display())))
+}
+
+/// The file of a result that is named by it, or by the folder of its run.
+pub(crate) fn result_path(path: &Path) -> PathBuf {
+    if path.is_dir() { path.join(RESULT_FILE) } else { path.to_path_buf() }
 }
 
 /// The result in the folder of a run.

@@ -160,6 +160,9 @@ fn what_can_not_be_told_is_not_passed() {
     assert_eq!(output.status.code(), Some(2));
     let stderr = text(&output.stderr);
     assert!(stderr.contains("no entry in common: the first has silo, tictoc, the second mvcc"), "{stderr}");
+    let output = diff("./a.json", &[]);
+    assert_eq!(output.status.code(), Some(2), "with itself everything agrees");
+    assert!(text(&output.stderr).contains("a.json and ./a.json are the same result"), "{}", text(&output.stderr));
     refuses(&["diff"], &["<FIRST>", "<SECOND>"]);
     refuses(&["diff", "x.json", "y.json"], &["error: x.json: No such file"]);
     refuses(&["diff", ".", "."], &["error: ./results.json: No such file"]);

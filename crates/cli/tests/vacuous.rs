@@ -56,6 +56,17 @@ fn crash_tests_of_nothing_are_bad_input() {
     refuses(&["crash-test", "--protocol", "none"], &["there is nothing to test: none promises nothing"]);
 }
 
+/// One that can't be tested beside one that can.
+#[test]
+fn what_is_left_out_of_a_crash_test_is_said() {
+    let folder = TempDir::new().expect("a folder");
+    let arguments =
+        ["crash-test", "--protocol", "none,silo", "--workload", "ycsb-a", "--seeds", "1", "--set", "log=elr"];
+    let output = contend(folder.path(), &arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
+    assert_eq!(text(&output.stderr), "left out: none promises nothing, or not with this log\n");
+}
+
 #[test]
 fn kill_tests_of_nothing_are_bad_input() {
     refuses(&["kill-test", "--kills", "0"], &["kills is 0; valid: 1 or more"]);

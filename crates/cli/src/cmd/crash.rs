@@ -1,5 +1,6 @@
 //! `contend crash-test`.
 
+use contend_lab::config::ALL;
 use contend_lab::crash::{Crashed, crash_test, tests};
 use contend_lab::{Observer, RunConfig};
 
@@ -30,6 +31,14 @@ pub(crate) fn run(args: &CrashTestArgs) -> Result<Status, UserError> {
         }
     }
     observer.end();
+    if !stop.is_requested() {
+        for run in runs.iter().filter(|run| run.protocols != [ALL]) {
+            let is_tested = |name: &String| all.iter().any(|(_, crashed)| crashed.protocol == *name);
+            for name in run.protocols.iter().filter(|name| !is_tested(name)) {
+                show::complain(&format!("left out: {name} promises nothing, or not with this log"));
+            }
+        }
+    }
     let mut text = String::new();
     let mut table = show::table([
         "protocol",

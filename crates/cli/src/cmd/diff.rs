@@ -3,11 +3,20 @@
 use contend_lab::compare::show_rate;
 use contend_lab::diff::{Diff, EntryDiff, diff};
 
-use crate::args::{DiffArgs, read_result};
+use crate::args::{DiffArgs, read_result, result_path};
 use crate::{Status, UserError, show};
 
 pub(crate) fn run(args: &DiffArgs) -> Result<Status, UserError> {
     let (first, second) = (read_result(&args.first)?, read_result(&args.second)?);
+    // `latest` may lead to the other one.
+    let is_one = match (result_path(&args.first).canonicalize(), result_path(&args.second).canonicalize()) {
+        (Ok(first), Ok(second)) => first == second,
+        _ => false,
+    };
+    if is_one {
+        let (first, second) = (args.first.display(), args.second.display());
+        return Err(UserError(format!("{first} and {second} are the same result; valid: two results")));
+    }
     let diff = diff(&first, &second)?;
     if args.json {
         show::print(&format!("{}\n", serde_json::to_string_pretty(&diff).expect("plain data")))?;

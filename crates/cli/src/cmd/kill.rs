@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
+use contend_lab::config::ALL;
 use contend_lab::kill::{Killed, Life, kill_test, kills, live};
 use contend_lab::{LabError, Observer};
 
@@ -48,6 +49,12 @@ pub(crate) fn run(args: &KillTestArgs) -> Result<Status, UserError> {
         let _ = std::fs::remove_dir(&directory);
     }
     let all = all?;
+    if !args.mixed && !stop.is_requested() && run.protocols != [ALL] {
+        let is_tested = |name: &String| all.iter().any(|killed| killed.protocol == *name);
+        for name in run.protocols.iter().filter(|name| !is_tested(name)) {
+            show::complain(&format!("left out: {name} promises nothing, or not with this durability"));
+        }
+    }
     let text = table(&all);
     let as_json = serde_json::to_string_pretty(&all).expect("plain data") + "\n";
     match json {
