@@ -1,10 +1,12 @@
 //! The arguments.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
-use contend_lab::config::{PRECISION_MAX, PRECISION_MIN, WINDOWS_PRECISE, index_kind};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use contend_engine::OptionValue;
+use contend_lab::config::{ALL, PRECISION_MAX, PRECISION_MIN, WINDOWS_PRECISE, index_kind};
 use contend_lab::crash::CrashConfig;
 use contend_lab::explore::ExploreConfig;
 use contend_lab::kill::{KillConfig, Scale};
@@ -30,6 +32,12 @@ pub(crate) enum Command {
     Compare(CompareArgs),
     /// Run one protocol on a workload.
     Run(RunArgs),
+    /// Compare two results, entry by entry: what is faster or slower than it was, and by how much, with intervals.
+    ///
+    /// The intervals are of 95 %, from the ratios of all windows of the second result to all of the first (Hodges and Lehmann), and need four
+    /// windows of each, or three of five. What else was different of the two runs is listed; that the machine was slower or faster meanwhile is
+    /// in no interval.
+    Diff(DiffArgs),
     /// List protocols, workloads, options and indexes.
     List(ListArgs),
     /// Look for an interleaving of a few transactions under which a protocol breaks its promise, and show it.
@@ -38,8 +46,12 @@ pub(crate) enum Command {
     /// orderings of memory are not (METHODOLOGY.md has the commands of a model checker and a sanitizer for those).
     Explore(ExploreArgs),
     /// Run experiments from files: every point that is not there yet; then the figures, and a verdict on each assertion.
+    ///
+    /// The exit status is 1 if an assertion fails that --allow does not name, or can't be evaluated.
     Sweep(SweepArgs),
     /// Draw the figures of a sweep again, and judge its assertions, without running anything.
+    ///
+    /// The exit status is 1 if an assertion fails that --allow does not name, or can't be evaluated.
     Plot(PlotArgs),
     /// Judge a history: is it serializable, and if not, why?
     Check(CheckArgs),
@@ -65,6 +77,49 @@ pub(crate) enum Command {
     Soak(SoakArgs),
     /// Measure what this machine can do at best.
     Bench(BenchArgs),
+    /// Print what makes a shell complete verbs and flags; in bash, zsh and fish also protocols, workloads, options and machines.
+    ///
+    /// bash: `contend completions bash > ~/.local/share/bash-completion/completions/contend`. zsh: `contend completions zsh > DIR/_contend`, with
+    /// a DIR of $fpath. fish: `contend completions fish > ~/.config/fish/completions/contend.fish`.
+    Completions(CompletionsArgs),
+    /// Print a manual page, or write all of them: `contend man run | man -l -`.
+    Man(ManArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DiffArgs {
+    /// The first result: a file, or the folder of a run
+    pub(crate) first: PathBuf,
+    /// The second result, which is faster or slower than the first
+    pub(crate) second: PathBuf,
+    /// Exit with status 1 if an entry is told to be slower, and by more than this; or if there is an entry of which that can't be told
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    pub(crate) fail_if_slower: Option<f64>,
+    /// As JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// A part, written as a percentage.
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').and_then(|number| number.trim_end().parse::<f64>().ok());
+    let valid = number.filter(|number| (0.0..100.0).contains(number));
+    valid.map(|number| number / 100.0).ok_or_else(|| "valid: a percentage from 0% on, below 100%, as in 5%".into())
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// The verb [default: the page of contend itself]
+    pub(crate) verb: Option<String>,
+    /// Write the pages of contend and of all verbs to this folder
+    #[arg(long, value_name = "DIR", conflicts_with = "verb")]
+    pub(crate) out: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -76,17 +131,17 @@ pub(crate) struct MeasureArgs {
     #[arg(long, value_name = "MACHINE")]
     machine: Option<String>,
     /// Worker threads, 1 to 1000 [default: the cores of the machine]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>)]
     threads: Option<usize>,
     /// Length of a measuring window, in seconds [default: 0.1; simulated: 0.0001]
     #[arg(long, value_name = "S")]
     seconds: Option<f64>,
     /// Committed transactions by which a protocol is proved right [default: 20000]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>)]
     verify_transactions: Option<u64>,
     /// The most measuring windows of each protocol; a comparison ends earlier if all is told that was asked [default: 40; with
     /// --precision 400; simulated: 20]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>)]
     windows: Option<usize>,
     /// Unmeasured time before a protocol's first window, in seconds; a twenty-fifth of it before each further one [default: 0.5;
     /// simulated: 0.0005, once]
@@ -102,7 +157,7 @@ pub(crate) struct MeasureArgs {
     #[arg(long)]
     breakdown: bool,
     /// Seed of all random choices [default: 42]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>)]
     seed: Option<u64>,
     /// Run the configuration of a result file again; other flags override it
     #[arg(long, value_name = "RESULT.json")]
@@ -110,6 +165,12 @@ pub(crate) struct MeasureArgs {
     /// Write the result to this file as JSON, or to stdout (-), the table then going to stderr
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+    /// Write the figures to this file as comma-separated values, an entry a line, or to stdout (-), the table then going to stderr
+    #[arg(long, value_name = "FILE")]
+    pub(crate) csv: Option<PathBuf>,
+    /// Write the distribution of each entry's latencies to this folder, as ENTRY.hgrm: text that HdrHistogram's tools plot
+    #[arg(long, value_name = "DIR")]
+    pub(crate) hdr: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -118,7 +179,7 @@ pub(crate) struct CompareArgs {
     pub(crate) measure: MeasureArgs,
     /// Protocols, separated by commas, or `all`; each may set options for itself only, as in silo,silo+cu=on+ts=on or, short,
     /// silo,silo+cu+ts [default: all]
-    #[arg(long, value_name = "A,B,...", value_delimiter = ',')]
+    #[arg(long, visible_alias = "protocol", value_name = "A,B,...", value_delimiter = ',')]
     protocols: Vec<String>,
     /// Measure at once, without proving the protocols right first
     #[arg(long)]
@@ -127,17 +188,21 @@ pub(crate) struct CompareArgs {
     /// apart from the first
     #[arg(long, value_name = "P%", value_parser = parse_precision, allow_hyphen_values = true)]
     precision: Option<f64>,
-    /// The folder that report.html and results.json go to
-    #[arg(long, value_name = "DIR", default_value = ".")]
-    pub(crate) out: PathBuf,
+    /// The folder that report.html and results.json go to [default: a new one, contend-results/TIME-WORKLOAD, to which
+    /// contend-results/latest leads]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Overwrite what is in the folder of --out
+    #[arg(long, requires = "out")]
+    pub(crate) force: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) measure: MeasureArgs,
-    /// The protocol, see `contend list protocols` [default: silo]
-    #[arg(long, value_name = "P")]
+    /// The protocol, see `contend list protocols`; it may have options of its own, as in silo+cu+ts [default: silo]
+    #[arg(long, visible_alias = "protocols", value_name = "P")]
     protocol: Option<String>,
     /// Prove the protocol right on this workload first
     #[arg(long)]
@@ -159,7 +224,7 @@ pub(crate) struct ExploreArgs {
     #[arg(long, visible_alias = "workloads", value_name = "W", value_delimiter = ',', default_value = "litmus")]
     workload: Vec<String>,
     /// The most executions of each protocol on each workload [default: 10000; with --budget no limit]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>)]
     schedules: Option<u64>,
     /// The time of all together, shared evenly: seconds, or with a unit as in 60s, 10m, 1h
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
@@ -168,13 +233,13 @@ pub(crate) struct ExploreArgs {
     #[arg(long, value_name = "S", default_value = "random")]
     strategy: String,
     /// Transactions of each core [default: as many as the litmus test is made for, or 2]
-    #[arg(long, value_name = "T")]
+    #[arg(long, value_name = "T", value_parser = whole::<u64>)]
     transactions: Option<u64>,
     /// Cores, 1 to 64 [default: as many as the litmus test is made for, or 3]
-    #[arg(long, value_name = "C")]
+    #[arg(long, value_name = "C", value_parser = whole::<usize>)]
     cores: Option<usize>,
     /// Seed of the choices and of the workload; each execution has the next one
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u64>)]
     seed: u64,
     /// Follow this schedule, once: which core makes how many steps, as in 0x5,1x3,0
     #[arg(long, value_name = "SCHEDULE", conflicts_with_all = ["schedules", "budget", "strategy"])]
@@ -203,19 +268,19 @@ pub(crate) struct CrashTestArgs {
     #[arg(long, visible_alias = "workloads", value_name = "W", value_delimiter = ',', default_value = "ycsb-a,tatp")]
     workload: Vec<String>,
     /// Tests of each protocol on each workload with each commit protocol
-    #[arg(long, value_name = "N", default_value_t = 100)]
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = whole::<u64>)]
     seeds: u64,
     /// The first seed: of the interleaving, the workload, and what the disk does; each test has the next one
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u64>)]
     seed: u64,
     /// How often the machine crashes in a test, and goes on with what it finds, 1 to 100
-    #[arg(long, value_name = "N", default_value_t = 2)]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = whole::<u64>)]
     crashes: u64,
     /// Transactions of each core between two crashes
-    #[arg(long, value_name = "T", default_value_t = 8)]
+    #[arg(long, value_name = "T", default_value_t = 8, value_parser = whole::<u64>)]
     transactions: u64,
     /// Cores, 1 to 16, besides one that flushes epochs and takes checkpoints
-    #[arg(long, value_name = "C", default_value_t = 3)]
+    #[arg(long, value_name = "C", default_value_t = 3, value_parser = whole::<usize>)]
     cores: usize,
     /// The index: hash or ordered [default: hash, unless the workload scans]
     #[arg(long, value_name = "INDEX")]
@@ -237,22 +302,22 @@ pub(crate) struct KillTestArgs {
     #[arg(long, value_name = "D", value_delimiter = ',', default_value = "epoch,early,conservative")]
     durability: Vec<String>,
     /// Processes that are killed, of each protocol with each durability
-    #[arg(long, value_name = "N", default_value_t = 20)]
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = whole::<u64>)]
     kills: u64,
     /// Let all protocols and durabilities take turns in one directory
     #[arg(long)]
-    mixed: bool,
+    pub(crate) mixed: bool,
     /// Keys of the rows that come and go, 2 to 1000000
-    #[arg(long, value_name = "K", default_value_t = 4)]
+    #[arg(long, value_name = "K", default_value_t = 4, value_parser = whole::<u64>)]
     keys: u64,
     /// Threads of a process, 1 to 256
-    #[arg(long, value_name = "N", default_value_t = 4)]
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = whole::<u64>)]
     threads: u64,
     /// The longest life of a process after its first acknowledgement, in milliseconds, 1 to 60000
-    #[arg(long, value_name = "MS", default_value_t = 100)]
+    #[arg(long, value_name = "MS", default_value_t = 100, value_parser = whole::<u64>)]
     life_ms: u64,
     /// Seed of the transactions, and of when processes are killed; what the threads make of it is not drawn
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u64>)]
     seed: u64,
     /// The index: hash or ordered
     #[arg(long, value_name = "INDEX", default_value = "ordered")]
@@ -286,7 +351,7 @@ pub(crate) struct SoakArgs {
     #[arg(long, value_name = "S", default_value_t = 60.0)]
     pub(crate) seconds: f64,
     /// Worker threads, 1 to 1000
-    #[arg(long, value_name = "N", default_value_t = 16)]
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = whole::<usize>)]
     threads: usize,
     /// The index: hash or ordered [default: hash, unless the workload scans]
     #[arg(long, value_name = "INDEX")]
@@ -312,8 +377,11 @@ pub(crate) struct SweepArgs {
     #[arg(long, value_name = "N")]
     pub(crate) seeds: Option<usize>,
     /// Simulated points that are run at once [default: the cores of this machine]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>)]
     pub(crate) jobs: Option<usize>,
+    /// Ids of assertions that are known to fail, one a line: they don't make the exit status 1
+    #[arg(long, value_name = "FILE")]
+    pub(crate) allow: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -321,6 +389,18 @@ pub(crate) struct PlotArgs {
     /// The folder of a sweep (its --out)
     #[arg(value_name = "RESULTS")]
     pub(crate) results: PathBuf,
+    /// Ids of assertions that are known to fail, one a line: they don't make the exit status 1
+    #[arg(long, value_name = "FILE")]
+    pub(crate) allow: Option<PathBuf>,
+}
+
+/// A whole number, as options take it.
+fn whole<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
+    let number = u64::parse(text, &(0..=u64::MAX)).and_then(|number| T::try_from(number).ok());
+    number.ok_or_else(|| match text.strip_prefix('-').map(str::parse::<f64>) {
+        Some(Ok(_)) => "it is below 0; valid: a whole number, such as 8, 10k or 1e6".into(),
+        _ => "it is no whole number, or too large a one; valid: digits, such as 8, 10k or 1e6".into(),
+    })
 }
 
 /// A percentage, as a fraction.
@@ -435,7 +515,7 @@ pub(crate) struct DumpArgs {
     /// The folder of the database
     pub(crate) dir: PathBuf,
     /// At most so many writes [default: all]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>)]
     pub(crate) limit: Option<u64>,
 }
 
@@ -463,13 +543,13 @@ pub(crate) struct MicroArgs {
     #[arg(long, value_name = "MACHINE", default_value = "native")]
     machine: String,
     /// The most threads [default: those of the machine]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>)]
     threads: Option<usize>,
     /// Length of a window, in seconds [default: 0.3; simulated: 0.0002]
     #[arg(long, value_name = "S")]
     seconds: Option<f64>,
     /// Windows
-    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = whole::<usize>)]
     windows: usize,
     /// Set an option; may be repeated
     #[arg(long = "set", value_name = "NAME=VALUE")]
@@ -498,10 +578,10 @@ impl MicroArgs {
 #[derive(Debug, Args)]
 pub(crate) struct LimitArgs {
     /// Threads, 1 to 1000 [default: the cores of this machine]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>)]
     pub(crate) threads: Option<usize>,
     /// Rounds; figures are their median, least and greatest
-    #[arg(long, value_name = "N", default_value_t = 5)]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = whole::<usize>)]
     pub(crate) rounds: usize,
     /// Length of one measurement, in seconds
     #[arg(long, value_name = "S", default_value_t = 0.3)]
@@ -514,18 +594,39 @@ pub(crate) struct LimitArgs {
     pub(crate) json: bool,
 }
 
+/// The command line. A value may begin with `-`, so that one that is below 0 is called that, and not a flag.
+pub(crate) fn command() -> clap::Command {
+    fn numbers(command: clap::Command) -> clap::Command {
+        let takes = |argument: clap::Arg| match argument.get_action().takes_values() {
+            true => argument.allow_negative_numbers(true),
+            false => argument,
+        };
+        command.mut_args(takes).mut_subcommands(numbers)
+    }
+    numbers(Cli::command())
+}
+
+/// The result in a file, or in the folder of a run.
+pub(crate) fn read_result(path: &Path) -> Result<ResultFile, UserError> {
+    let path = result_path(path);
+    let text = std::fs::read_to_string(&path).map_err(|error| UserError(format!("{}: {error}", path.display())))?;
+    ResultFile::from_json(&text).map_err(|error| UserError(format!("{}: {error}", path.display())))
+}
+
+/// The file of a result that is named by it, or by the folder of its run.
+pub(crate) fn result_path(path: &Path) -> PathBuf {
+    if path.is_dir() { path.join(RESULT_FILE) } else { path.to_path_buf() }
+}
+
+/// The result in the folder of a run.
+pub(crate) const RESULT_FILE: &str = "results.json";
+
 impl MeasureArgs {
     /// The configuration that the flags ask for, protocols apart.
     fn config(&self) -> Result<RunConfig, UserError> {
         let mut config = match &self.from {
             None => RunConfig::default(),
-            Some(path) => {
-                let text = std::fs::read_to_string(path)
-                    .map_err(|error| UserError(format!("--from {}: {error}", path.display())))?;
-                let file = ResultFile::from_json(&text)
-                    .map_err(|error| UserError(format!("--from {}: {error}", path.display())))?;
-                file.config
-            }
+            Some(path) => read_result(path).map_err(|UserError(error)| UserError(format!("--from {error}")))?.config,
         };
         if let Some(workload) = &self.workload {
             config.workload.clone_from(workload);
@@ -550,11 +651,16 @@ impl MeasureArgs {
 
 /// Puts what `--set` sets into a configuration.
 fn add_settings(config: &mut RunConfig, settings: &[String]) -> Result<(), UserError> {
+    let mut said: BTreeMap<&str, &str> = BTreeMap::new();
     for setting in settings {
         let Some((name, value)) = setting.split_once('=') else {
             return Err(UserError(format!("--set takes NAME=VALUE, not '{setting}'")));
         };
-        config.settings.insert(name.trim().into(), value.trim().into());
+        let (name, value) = (name.trim(), value.trim());
+        if let Some(other) = said.insert(name, value).filter(|other| *other != value) {
+            return Err(UserError(format!("--set {name} is there twice, with {other} and with {value}; valid: once")));
+        }
+        config.settings.insert(name.into(), value.into());
     }
     Ok(())
 }
@@ -674,6 +780,11 @@ impl RunArgs {
     pub(crate) fn config(&self) -> Result<RunConfig, UserError> {
         let mut config = self.measure.config()?;
         match &self.protocol {
+            Some(protocol) if protocol.contains(',') || protocol.trim() == ALL => {
+                return Err(UserError(format!(
+                    "run takes one protocol, not '{protocol}'; contend compare takes several"
+                )));
+            }
             Some(protocol) => config.protocols = vec![protocol.clone()],
             None if self.measure.from.is_none() => config.protocols = vec!["silo".into()],
             None if config.protocols.len() == 1 => {}

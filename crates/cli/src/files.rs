@@ -3,8 +3,9 @@
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
-use crate::UserError;
+use crate::{UserError, show};
 
 /// A file to be written later.
 #[derive(Debug)]
@@ -60,6 +61,96 @@ impl Target {
     /// Writes text.
     pub(crate) fn write_text(&self, text: &str) -> Result<(), UserError> {
         self.write(|file| file.write_all(text.as_bytes()))
+    }
+}
+
+/// Where the results of runs go that name no folder.
+const RESULTS: &str = "contend-results";
+/// The name that leads to the last of them.
+const LATEST: &str = "latest";
+/// Runs that may begin in one second.
+const NAMES_MAX: usize = 1000;
+
+/// The folder of a run's files. If nothing comes of the run, folders that were made for it are removed again.
+#[derive(Debug)]
+pub(crate) struct RunFolder {
+    path: PathBuf,
+    /// Folders that were not there, the innermost first.
+    made: Vec<PathBuf>,
+    /// Whether `latest` is to lead to it.
+    is_latest: bool,
+}
+
+impl RunFolder {
+    /// The folder that was asked for, in which none of these files may be there already unless they are to be overwritten; or a new one, named by
+    /// the time and the workload.
+    pub(crate) fn new(asked: Option<&Path>, force: bool, workload: &str, files: &[&str]) -> Result<Self, UserError> {
+        let Some(path) = asked else { return Self::named(workload) };
+        if !force && let Some(file) = files.iter().find(|file| path.join(file).exists()) {
+            return Err(UserError(format!(
+                "{} is there already; --force overwrites it, and another --out keeps it",
+                path.join(file).display()
+            )));
+        }
+        let missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
+        let made = path.ancestors().take_while(missing).map(Path::to_path_buf).collect();
+        folder(path)?;
+        Ok(RunFolder { path: path.to_path_buf(), made, is_latest: false })
+    }
+
+    fn named(workload: &str) -> Result<Self, UserError> {
+        let results = Path::new(RESULTS);
+        let was_there = results.exists();
+        folder(results)?;
+        // Colons are for clocks, not for names of files.
+        let now = humantime::format_rfc3339_seconds(SystemTime::now()).to_string().replace(':', "-");
+        let names = (1..=NAMES_MAX).map(|number| match number {
+            1 => results.join(format!("{now}-{workload}")),
+            _ => results.join(format!("{now}-{workload}-{number}")),
+        });
+        for path in names {
+            match fs::create_dir(&path) {
+                Ok(()) => {
+                    let outer = (!was_there).then(|| results.to_path_buf());
+                    let made = [path.clone()].into_iter().chain(outer).collect();
+                    return Ok(RunFolder { path, made, is_latest: true });
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(UserError(format!("can't make the folder {}: {error}", path.display()))),
+            }
+        }
+        Err(UserError(format!("{RESULTS} has {NAMES_MAX} results of this second")))
+    }
+
+    /// A file in it, to be written later.
+    pub(crate) fn file(&self, name: &str) -> Result<Target, UserError> {
+        Target::new(&self.path.join(name))
+    }
+
+    /// Lets `latest` lead here, now that the files are there; says so if it can't.
+    pub(crate) fn finish(&self) {
+        if !self.is_latest {
+            return;
+        }
+        let latest = Path::new(RESULTS).join(LATEST);
+        let is_ours = fs::symlink_metadata(&latest).map_or(true, |data| data.file_type().is_symlink());
+        let part = Path::new(RESULTS).join(format!("{LATEST}.{}.part", std::process::id()));
+        let linked = match is_ours {
+            true => std::os::unix::fs::symlink(self.path.file_name().unwrap_or_default(), &part)
+                .and_then(|()| fs::rename(&part, &latest)),
+            false => Err(std::io::Error::other("it is no link")),
+        };
+        if let Err(error) = linked {
+            let _ = fs::remove_file(&part);
+            show::complain(&format!("note: {} does not lead to this result: {error}", latest.display()));
+        }
+    }
+}
+
+impl Drop for RunFolder {
+    fn drop(&mut self) {
+        // One that is not empty stays.
+        self.made.iter().for_each(|path| drop(fs::remove_dir(path)));
     }
 }
 

@@ -5,10 +5,11 @@ mod cmd;
 mod files;
 mod progress;
 mod show;
+mod table;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::FromArgMatches;
 
 use args::{Cli, Command};
 
@@ -38,10 +39,20 @@ enum Status {
 }
 
 fn main() -> ExitCode {
-    // Clap's own errors end with status 2, too.
-    let outcome = match Cli::parse().command {
+    // With a handler, a write beyond the limit of a file's size is an error that names the file; without, it ends the process.
+    let unused = std::sync::Arc::default();
+    if let Err(error) = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, unused) {
+        show::complain(&format!("note: a limit of file sizes will end this process: {error}"));
+    }
+    let parsed = args::command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
+    let command = match parsed {
+        Ok(Cli { command }) => command,
+        Err(error) => return refuse_arguments(&error),
+    };
+    let outcome = match command {
         Command::Run(args) => cmd::run::run(&args),
         Command::Compare(args) => cmd::compare::run(&args),
+        Command::Diff(args) => cmd::diff::run(&args),
         Command::List(args) => cmd::list::run(&args),
         Command::Explore(args) => cmd::explore::run(&args),
         Command::Sweep(args) => cmd::sweep::sweep(&args),
@@ -54,6 +65,8 @@ fn main() -> ExitCode {
         Command::KillChild(args) => cmd::kill::child(&args),
         Command::Soak(args) => cmd::soak::run(&args),
         Command::Bench(args) => cmd::bench::run(&args),
+        Command::Completions(args) => cmd::shell::completions(&args),
+        Command::Man(args) => cmd::shell::man(&args),
     };
     match outcome {
         Ok(Status::Good) => ExitCode::SUCCESS,
@@ -61,8 +74,26 @@ fn main() -> ExitCode {
         // The convention of shells: 128 and the signal's number.
         Ok(Status::Interrupted) => ExitCode::from(130),
         Err(UserError(message)) => {
-            show::complain(&format!("error: {message}"));
+            show::complain(&show::shortened(&format!("error: {message}")));
             ExitCode::from(2)
         }
     }
+}
+
+/// Says what is wrong with the arguments, or shows the help that they ask for.
+fn refuse_arguments(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        let shown = error.print();
+        return if shown.is_ok() { ExitCode::SUCCESS } else { ExitCode::from(2) };
+    }
+    let rendered = error.render();
+    let is_long = std::env::args_os().any(|argument| argument.len() > show::LONG);
+    // Only what is shortened loses its colours.
+    if is_long {
+        show::complain(show::shortened(&rendered.to_string()).trim_end());
+    } else {
+        // There is nobody to tell if that fails.
+        let _ = error.print();
+    }
+    ExitCode::from(2)
 }

@@ -2,15 +2,17 @@
 
 use std::io::{ErrorKind, Write};
 
-use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 use contend_lab::advice::show_share;
 use contend_lab::compare::show_rate;
 use contend_lab::paired::Ratio;
-use contend_lab::report::{KIND_COLUMNS, VERSION_COLUMNS, kind_cells, show_bytes, show_ns, version_cells};
+use contend_lab::report::{
+    KIND_COLUMNS, VERSION_COLUMNS, kind_cells, show_bytes, show_latency, show_ns, version_cells,
+};
 use contend_lab::result::Verification;
 use contend_lab::{ProtocolResult, ResultFile, RunConfig};
 
 use crate::UserError;
+use crate::table::Table;
 
 /// Prints to stdout. That a reader has gone away is no error: it has seen enough.
 pub(crate) fn print(text: &str) -> Result<(), UserError> {
@@ -28,18 +30,36 @@ pub(crate) fn complain(line: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{line}");
 }
 
-/// Columns of text where stdout is no terminal that has a width of its own.
-const WIDTH: u16 = 160;
+/// Characters of an argument that are repeated in a message at most.
+pub(crate) const LONG: usize = 200;
+
+/// A message in which each argument of this process, and each other word, that is very long is cut.
+pub(crate) fn shortened(message: &str) -> String {
+    let cut = |text: &str| {
+        let begin: String = text.chars().take(LONG / 2).collect();
+        format!("{begin}... ({} characters)", text.chars().count())
+    };
+    let mut message = message.to_owned();
+    for argument in std::env::args_os().filter(|argument| argument.len() > LONG) {
+        // What is named may be a value behind a flag or an option's name, and have lost the blanks around it.
+        let argument = argument.to_string_lossy();
+        let value = argument.split_once('=').map(|(_, value)| value);
+        for part in [Some(&*argument), Some(argument.trim()), value, value.map(str::trim)].into_iter().flatten() {
+            if part.chars().count() > LONG {
+                message = message.replace(part, &cut(part));
+            }
+        }
+    }
+    let words = message.split_inclusive(char::is_whitespace).map(|word| match word.chars().count() > 2 * LONG {
+        true => format!("{}{}", cut(word.trim_end()), &word[word.trim_end().len()..]),
+        false => word.to_owned(),
+    });
+    words.collect()
+}
 
 /// A table with these columns.
 pub(crate) fn table<'a>(columns: impl IntoIterator<Item = &'a str>) -> Table {
-    let mut table = Table::new();
-    table.load_preset(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_header(columns);
-    if !table.is_tty() {
-        table.set_width(WIDTH);
-    }
-    table
+    Table::new(columns)
 }
 
 /// The command that runs the same again.
@@ -107,27 +127,22 @@ pub(crate) fn result(result: &ResultFile) -> String {
             config.threads, environment.cores
         );
     }
-    let mut table = table([
-        "group",
-        "protocol",
-        "median /s",
-        "of the first",
+    let columns =
+        ["group", "protocol", "median /s", "of the first", "of none", "aborts", "p50", "p99", "memory", "verified"];
+    let mut table = table(columns).numbers([2, 3, 4, 6, 7, 8]).solid([0, 5]).spare(&[
+        "memory",
+        "p50",
         "of none",
         "aborts",
-        "p50",
         "p99",
-        "memory",
+        "of the first",
         "verified",
     ]);
     for entry in &result.protocols {
         table.add_row(row(result, entry));
     }
-    for column in [2, 3, 4, 6, 7, 8] {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
     text += &format!("{table}\n");
+    text += &latencies(result);
     text += &kinds(result);
     text += &versions(result);
     text += &logs(result);
@@ -158,9 +173,26 @@ fn told_apart(result: &ResultFile) -> String {
     format!("{}; a group is not told apart from its first; {ended}\n", comparison.basis())
 }
 
+/// How long transactions took.
+fn latencies(result: &ResultFile) -> String {
+    let columns = ["latency of", "p50", "p90", "p95", "p99", "p99.9", "max"];
+    let mut table = table(columns).numbers(1..columns.len()).spare(&["p95", "p90", "p99.9"]);
+    let mut rows = 0;
+    for entry in &result.protocols {
+        let Some(measured) = &entry.measured else { continue };
+        let [p50, p90, p95] = [measured.latency_ns_p50, measured.latency_ns_p90, measured.latency_ns_p95];
+        let [p99, p999, max] = [measured.latency_ns_p99, measured.latency_ns_p999, measured.latency_ns_max];
+        let cells = [p50, p90, p95, p99, p999, max].map(show_latency);
+        table.add_row([entry.protocol.clone()].into_iter().chain(cells));
+        rows += 1;
+    }
+    if rows == 0 { String::new() } else { format!("{table}\n") }
+}
+
 /// What came out by type of transaction, where there is more than one.
 fn kinds(result: &ResultFile) -> String {
-    let mut table = table(["protocol", "type"].into_iter().chain(KIND_COLUMNS));
+    let mut table =
+        table(["protocol", "type"].into_iter().chain(KIND_COLUMNS)).numbers(2..2 + KIND_COLUMNS.len()).spare_behind(3);
     let mut rows = 0;
     for entry in &result.protocols {
         let Some(measured) = entry.measured.as_ref().filter(|measured| measured.kinds.len() > 1) else { continue };
@@ -170,46 +202,33 @@ fn kinds(result: &ResultFile) -> String {
             rows += 1;
         }
     }
-    for column in 2..2 + KIND_COLUMNS.len() {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
     if rows == 0 { String::new() } else { format!("{table}\n") }
 }
 
 /// What became of old versions, of protocols that keep some.
 fn versions(result: &ResultFile) -> String {
-    let mut table = table(["protocol"].into_iter().chain(VERSION_COLUMNS));
+    let mut table =
+        table(["protocol"].into_iter().chain(VERSION_COLUMNS)).numbers(1..=VERSION_COLUMNS.len()).spare_behind(2);
     let mut rows = 0;
     for entry in &result.protocols {
         let Some(versions) = entry.measured.as_ref().and_then(|measured| measured.versions.as_ref()) else { continue };
         table.add_row([entry.protocol.clone()].into_iter().chain(version_cells(versions)));
         rows += 1;
     }
-    for column in 1..=VERSION_COLUMNS.len() {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
     if rows == 0 { String::new() } else { format!("{table}\n") }
 }
 
 /// What the log did, of protocols that have one.
 fn logs(result: &ResultFile) -> String {
-    let mut table = table(["protocol", "log bytes of a commit", "durable after p50", "p99", "at the latest"]);
+    let columns = ["protocol", "log bytes of a commit", "durable after p50", "p99", "at the latest"];
+    let mut table = table(columns).numbers(1..columns.len()).spare_behind(2);
     let mut rows = 0;
     for entry in &result.protocols {
         let Some(log) = entry.measured.as_ref().and_then(|measured| measured.log.as_ref()) else { continue };
-        let times = [log.durable_ns_p50, log.durable_ns_p99, log.durable_ns_max].map(show_ns);
+        let times = [log.durable_ns_p50, log.durable_ns_p99, log.durable_ns_max].map(show_latency);
         let bytes = format!("{:.1}", log.bytes_per_commit);
         table.add_row([entry.protocol.clone(), bytes].into_iter().chain(times));
         rows += 1;
-    }
-    for column in 1..5 {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
     }
     if rows == 0 { String::new() } else { format!("{table}\n") }
 }
@@ -220,7 +239,10 @@ fn breakdowns(result: &ResultFile) -> String {
     let Some(first) = result.protocols.iter().find_map(of) else { return String::new() };
     let operations: Vec<String> = OPERATIONS.map(|name| format!("({name})")).to_vec();
     let names = first.categories().map(|(name, _)| name);
-    let mut table = table(["time of"].into_iter().chain(names).chain(operations.iter().map(String::as_str)));
+    let columns: Vec<&str> =
+        ["time of"].into_iter().chain(names).chain(operations.iter().map(String::as_str)).collect();
+    let count = columns.len();
+    let mut table = table(columns).numbers(1..count).spare_behind(2);
     let percent = |share: f64| format!("{:.1} %", share * 100.0);
     for entry in &result.protocols {
         let Some(breakdown) = of(entry) else { continue };
@@ -270,7 +292,7 @@ fn huge_pages(granted: u64, advised: u64) -> String {
     }
 }
 
-fn row(result: &ResultFile, entry: &ProtocolResult) -> Vec<Cell> {
+fn row(result: &ResultFile, entry: &ProtocolResult) -> Vec<String> {
     let group = entry.measured.as_ref().and_then(|measured| measured.group);
     let mut cells = vec![group.map_or("-".into(), |group| group.to_string()), entry.protocol.clone()];
     let first = result.comparison.as_ref().and_then(|comparison| comparison.first.as_ref());
@@ -282,8 +304,9 @@ fn row(result: &ResultFile, entry: &ProtocolResult) -> Vec<Cell> {
     match &entry.measured {
         Some(measured) => {
             let spread = measured.throughput_tps;
-            let mut aborts = format!("{:.1} %", measured.abort_rate * 100.0);
-            let tries = (measured.commits + measured.aborts_by_reason.values().sum::<u64>()).max(1) as f64;
+            let tries = measured.commits + measured.aborts_by_reason.values().sum::<u64>();
+            let mut aborts = if tries == 0 { "-".into() } else { format!("{:.1} %", measured.abort_rate * 100.0) };
+            let tries = tries.max(1) as f64;
             for (reason, count) in &measured.aborts_by_reason {
                 aborts += &format!("\n{reason} {:.1} %", *count as f64 / tries * 100.0);
             }
@@ -292,8 +315,8 @@ fn row(result: &ResultFile, entry: &ProtocolResult) -> Vec<Cell> {
                 share(&measured.to_first, first == Some(&entry.protocol)),
                 share(&measured.to_none, entry.protocol == "none"),
                 aborts,
-                show_ns(measured.latency_ns_p50),
-                show_ns(measured.latency_ns_p99),
+                show_latency(measured.latency_ns_p50),
+                show_latency(measured.latency_ns_p99),
                 format!("{}\n{:.0} B/record", show_bytes(measured.memory_bytes), measured.memory_bytes_per_record),
             ]);
         }
@@ -304,7 +327,7 @@ fn row(result: &ResultFile, entry: &ProtocolResult) -> Vec<Cell> {
         Some(verification) => verification.verdict.clone(),
         None => "not verified".into(),
     });
-    cells.into_iter().map(Cell::new).collect()
+    cells
 }
 
 /// What a person should read of a failed check; and, of a protocol that runs alone, of an anomaly that its promise allows.

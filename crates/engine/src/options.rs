@@ -104,7 +104,8 @@ pub trait OptionValue: Sized {
     fn show(&self) -> String;
 }
 
-/// A whole number: digits, `_` between them, and k, M or G behind for a factor of 1,000, 1,000,000 or 1,000,000,000.
+/// A whole number: digits, `_` between them, and k, M or G behind for a factor of 1,000, 1,000,000 or 1,000,000,000; or with a power of
+/// ten, as in `1e6` and `2.5e3`.
 fn parse_whole(text: &str) -> Option<u64> {
     let (digits, factor) = match text.as_bytes().last()? {
         b'k' | b'K' => (&text[..text.len() - 1], 1_000),
@@ -115,7 +116,25 @@ fn parse_whole(text: &str) -> Option<u64> {
     if !digits.starts_with(|first: char| first.is_ascii_digit()) {
         return None;
     }
-    digits.replace('_', "").parse::<u64>().ok()?.checked_mul(factor)
+    let digits = digits.replace('_', "");
+    match digits.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) if factor == 1 && !exponent.starts_with('+') => {
+            parse_power(mantissa, exponent.parse().ok()?)
+        }
+        _ => digits.parse::<u64>().ok()?.checked_mul(factor),
+    }
+}
+
+/// `mantissa` times ten to the `exponent`, if that is a whole number. Exact, as a floating-point number would not be.
+fn parse_power(mantissa: &str, exponent: u32) -> Option<u64> {
+    let (whole, part) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let part = part.trim_end_matches('0');
+    let zeros = exponent.checked_sub(u32::try_from(part.len()).ok()?)?;
+    // No sign inside.
+    if !part.bytes().all(|digit| digit.is_ascii_digit()) {
+        return None;
+    }
+    format!("{whole}{part}").parse::<u64>().ok()?.checked_mul(10u64.checked_pow(zeros)?)
 }
 
 macro_rules! whole_number_option {
@@ -128,7 +147,7 @@ macro_rules! whole_number_option {
             }
 
             fn describe(range: &Self::Range) -> String {
-                format!("a whole number from {} to {} (k, M, G allowed)", range.start(), range.end())
+                format!("a whole number from {} to {} (k, M, G, 1e6 allowed)", range.start(), range.end())
             }
 
             fn show(&self) -> String {
@@ -327,7 +346,14 @@ mod tests {
     fn whole_numbers_take_factors_and_refuse_the_rest() {
         assert_eq!(parse_whole("10M"), Some(10_000_000));
         assert_eq!(parse_whole("1_000"), Some(1000));
-        for text in ["", "k", "-1", "+1", "1.5", "1x", "_1", "99999999999G"] {
+        for (text, value) in
+            [("1e6", 1_000_000), ("1E0", 1), ("2.5e3", 2500), ("2.50e1", 25), ("18e18", 18_000_000_000_000_000_000)]
+        {
+            assert_eq!(parse_whole(text), Some(value), "{text:?}");
+        }
+        assert_eq!(u64::parse("1e6", &(0..=u64::MAX)), u64::parse("1M", &(0..=u64::MAX)));
+        let strange = ["1e", "e6", "1e-3", "1.5e0", "1e20", "1e+3", "1.-5e3", "1.e", "1e6k", "1e99999999999"];
+        for text in ["", "k", "-1", "+1", "1.5", "1x", "_1", "99999999999G"].into_iter().chain(strange) {
             assert_eq!(parse_whole(text), None, "{text:?}");
         }
     }

@@ -15,7 +15,7 @@ use crate::environment;
 use crate::paired::{self, Judged, Look};
 use crate::recording::Recorded;
 use crate::result::{
-    Breakdown, Check, Comparison, Environment, KindResult, LogResult, Measured, ProtocolResult, ResultFile,
+    Breakdown, Bucket, Check, Comparison, Environment, KindResult, LogResult, Measured, ProtocolResult, ResultFile,
     SCHEMA_VERSION, SimulationResult, Spread, Verification, Versions, Window,
 };
 use crate::verify::{verify, verify_history};
@@ -470,9 +470,16 @@ impl Entry {
             abort_rate: abort_rate(commits, aborts),
             aborts_by_reason: by_reason(&all.aborts),
             latency_ns_p50: all.latencies.value_at_quantile(0.5),
+            latency_ns_p90: all.latencies.value_at_quantile(0.9),
+            latency_ns_p95: all.latencies.value_at_quantile(0.95),
             latency_ns_p99: all.latencies.value_at_quantile(0.99),
             latency_ns_p999: all.latencies.value_at_quantile(0.999),
             latency_ns_max: all.latencies.max(),
+            latencies: all
+                .latencies
+                .iter_recorded()
+                .map(|value| Bucket { ns: value.value_iterated_to(), count: value.count_at_value() })
+                .collect(),
             kinds: bed
                 .kinds()
                 .iter()
@@ -583,6 +590,8 @@ fn kind_result(kind: &str, count: &KindCount) -> KindResult {
         aborts_by_reason: by_reason(&count.aborts),
         samples: samples.len(),
         latency_ns_p50: samples.value_at_quantile(0.5),
+        latency_ns_p90: samples.value_at_quantile(0.9),
+        latency_ns_p95: samples.value_at_quantile(0.95),
         latency_ns_p99: samples.value_at_quantile(0.99),
         latency_ns_p999: samples.value_at_quantile(0.999),
         latency_ns_max: samples.max(),

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use contend_engine::{EngineOptions, IndexKind, Info, OptionSpec, OptionValue, Options, Protocol};
 use contend_log::CommitProtocol;
 use contend_machine::{Native, available_cores};
-use contend_protocols::method::{RetryOptions, why_not};
+use contend_protocols::method::{Method, RetryOptions, why_not};
 use contend_protocols::{ProtocolVisitor, all_protocols, with_protocol};
 use contend_sim::{ChipOptions, Preset};
 use contend_workloads::{Declares, Workload, WorkloadInfo, WorkloadVisitor, all_workloads, with_workload};
@@ -141,7 +141,23 @@ pub fn index_name(index: IndexKind) -> &'static str {
 
 fn unknown<'a>(what: &str, name: &str, valid: impl IntoIterator<Item = &'a str>) -> LabError {
     let valid: Vec<&str> = valid.into_iter().collect();
-    LabError::BadInput(format!("unknown {what} '{name}'; valid: {}", valid.join(", ")))
+    let meant = similar(name, &valid).map_or(String::new(), |meant| format!("; did you mean '{meant}'?"));
+    LabError::BadInput(format!("unknown {what} '{name}'{meant}; valid: {}", valid.join(", ")))
+}
+
+/// How alike two names are of which one may be a slip of the other, 0 to 1.
+const ALIKE: f64 = 0.85;
+
+/// What was probably meant by a name: an option without its prefix, or the most similar name.
+fn similar<'a>(name: &str, valid: &[&'a str]) -> Option<&'a str> {
+    let tail = |option: &'a str| option.rsplit_once('.').map_or(option, |(_, tail)| tail);
+    if let Some(option) = valid.iter().copied().find(|option| !name.is_empty() && tail(option) == name) {
+        return Some(option);
+    }
+    let has_prefix = name.contains('.');
+    let score = |option: &'a str| strsim::jaro_winkler(if has_prefix { option } else { tail(option) }, name);
+    let best = valid.iter().copied().map(|option| (score(option), option)).max_by(|a, b| a.0.total_cmp(&b.0));
+    best.filter(|(score, _)| *score >= ALIKE).map(|(_, option)| option)
 }
 
 /// Sets those of the settings that this group of options has, after the preset's.
@@ -330,7 +346,8 @@ impl RunConfig {
                 }
                 error => error,
             };
-            options::<RetryOptions>(&[], &entrant.settings).map_err(of_entry)?;
+            let retry = options::<RetryOptions>(&[], &entrant.settings).map_err(of_entry)?;
+            check_retry(&retry, entrant.settings.contains_key("retry.max_us")).map_err(of_entry)?;
             options::<EngineOptions>(&[], &entrant.settings).map_err(of_entry)?;
             let log = options::<LogOptions>(&[], &entrant.settings).map_err(of_entry)?;
             log.check(self.chip.is_none()).map_err(of_entry)?;
@@ -450,7 +467,25 @@ impl RunConfig {
                     )));
                 }
                 [] if has(workload, name) || has(&others, name) => {}
+                [] if has(&simulation_specs(), name) => {
+                    return Err(LabError::BadInput(format!(
+                        "option '{name}' is of simulated chips, and the machine is native; valid with --machine CHIP only"
+                    )));
+                }
                 [] => {
+                    let mut owners: Vec<&str> = all_workloads::<Native>()
+                        .into_iter()
+                        .filter(|(_, specs)| has(specs, name))
+                        .map(|(info, _)| info.name.split('-').next().unwrap_or(info.name))
+                        .collect();
+                    owners.dedup();
+                    if !owners.is_empty() {
+                        return Err(LabError::BadInput(format!(
+                            "option '{name}' is of the workload {}, which does not run here (chosen: {})",
+                            owners.join(", "),
+                            self.workload
+                        )));
+                    }
                     let of_protocols =
                         protocols.iter().filter(|(info, _)| is_chosen(info.name)).flat_map(|(_, specs)| specs);
                     let valid = workload.iter().chain(of_protocols).chain(&others).map(|spec| spec.name);
@@ -494,6 +529,18 @@ impl RunConfig {
             _ => Ok(()),
         }
     }
+}
+
+/// The first bound has to be below the largest, where both are in force. `is_set` says whether somebody has asked for the largest.
+fn check_retry(retry: &RetryOptions, is_set: bool) -> Result<(), LabError> {
+    let RetryOptions { backoff, min_us, max_us } = *retry;
+    let is_used = is_set || matches!(backoff, Method::Exponential | Method::Adaptive);
+    if is_used && max_us < min_us {
+        return Err(LabError::BadInput(format!(
+            "retry.max_us is {max_us} and retry.min_us is {min_us}; valid: retry.max_us from retry.min_us on"
+        )));
+    }
+    Ok(())
 }
 
 struct CheckProtocol<'a>(&'a BTreeMap<String, String>);
@@ -590,6 +637,15 @@ mod tests {
     }
 
     #[test]
+    fn a_fixed_wait_has_no_largest_bound() {
+        let fixed = |config: &mut RunConfig| {
+            set(config, "retry.backoff", "fixed");
+            set(config, "retry.min_us", "2k");
+        };
+        with(fixed).expect("2 ms, whatever the bound is that exponential backoff would have");
+    }
+
+    #[test]
     fn all_are_those_that_can() {
         let on = |workload: &str| with(|config| config.workload = workload.into()).expect("valid").protocols;
         let (rows, no_rows) = (on("bank"), on("tpcc"));
@@ -624,7 +680,25 @@ mod tests {
             (|c| set(c, "ycsb.theta", "1"), &["ycsb.theta", "'1'", "below 1"]),
             (|c| set(c, "ycsb.records", "0"), &["ycsb.records", "'0'", "from 1"]),
             (|c| set(c, "silo.wait", "maybe"), &["silo.wait", "maybe", "wait, spin, nowait"]),
-            (|c| set(c, "bank.accounts", "5"), &["bank.accounts", "ycsb.records"]),
+            (|c| set(c, "bank.accounts", "5"), &["bank.accounts", "of the workload bank, which", "(chosen: ycsb-a)"]),
+            (|c| set(c, "chip.lookahead", "5"), &["chip.lookahead", "simulated chips", "--machine"]),
+            (|c| set(c, "theta", "0.5"), &["unknown option 'theta'; did you mean 'ycsb.theta'?"]),
+            (|c| set(c, "thta", "0.5"), &["unknown option 'thta'; did you mean 'ycsb.theta'?"]),
+            (|c| set(c, "wait", "nowait"), &["did you mean 'silo.wait'?"]),
+            (|c| set(c, "", "5"), &["unknown option ''; valid: "]),
+            (|c| set(c, "xyzzy", "5"), &["unknown option 'xyzzy'; valid: "]),
+            (|c| c.protocols = vec!["sillo".into()], &["unknown protocol 'sillo'; did you mean 'silo'?"]),
+            (
+                |c| {
+                    set(c, "retry.min_us", "100");
+                    set(c, "retry.max_us", "10");
+                },
+                &["retry.max_us is 10 and retry.min_us is 100", "from retry.min_us on"],
+            ),
+            (
+                |c| c.protocols = vec!["silo+retry.backoff=exponential+retry.min_us=2k".into()],
+                &["'silo+retry.backoff=exponential+retry.min_us=2k'", "retry.max_us is 1000 and retry.min_us is 2000"],
+            ),
             (|c| c.protocols = vec!["silo".into(), "silo+wait".into()], &["option of silo", "wait", "silo.wait", "cu"]),
             (|c| c.protocols = vec!["2pl-nowait+silo.wait=wait".into()], &["silo.wait", "2pl-nowait", "never waits"]),
             (|c| c.protocols = vec!["silo+silo.wait=perhaps".into()], &["silo.wait", "perhaps", "nowait"]),

@@ -97,10 +97,19 @@ pub struct Crashed {
     pub wrong: Option<(u64, String)>,
 }
 
+impl Crashed {
+    /// Whether nothing was tested: every test was cut off, or no transaction committed. That nothing is lost then says nothing.
+    pub fn is_vacuous(&self) -> bool {
+        self.wrong.is_none() && (self.tests == self.cut || self.commits == 0)
+    }
+}
+
 /// An execution of more steps is cut off.
 const STEPS_MAX: u64 = 400_000;
 /// The most cores.
 pub const CORES_MAX: usize = 16;
+/// The most transactions of a core between two crashes.
+pub const TRANSACTIONS_MAX: u64 = 10_000;
 /// The most crashes of a test.
 pub const CRASHES_MAX: u64 = 100;
 /// A test of this many transactions of each core meets its crash within the operations of [`Plan::random`]; a longer one has more.
@@ -126,9 +135,23 @@ fn combinations(run: &RunConfig, config: &CrashConfig) -> Result<Vec<Combination
     if !(1..=CRASHES_MAX).contains(&config.crashes) {
         return Err(LabError::BadInput(format!("crashes is {}; valid: 1 to {CRASHES_MAX}", config.crashes)));
     }
+    if config.seeds == 0 {
+        return Err(LabError::BadInput("seeds is 0; valid: 1 or more".into()));
+    }
+    if !(1..=TRANSACTIONS_MAX).contains(&config.transactions) {
+        let transactions = config.transactions;
+        return Err(LabError::BadInput(format!("transactions is {transactions}; valid: 1 to {TRANSACTIONS_MAX}")));
+    }
     let mut all = Vec::new();
     for entrant in run.entrants()? {
-        let named = entrant.settings.get("log").filter(|log| *log != "off");
+        if entrant.settings.get("log").is_some_and(|log| log == "off") {
+            return Err(LabError::BadInput(format!(
+                "'{}' has log=off, and without a log a crash loses all; valid: {}, or none of them named: then each is tested",
+                entrant.name,
+                LOGS.join(", ")
+            )));
+        }
+        let named = entrant.settings.get("log");
         for log in LOGS.into_iter().filter(|log| named.is_none_or(|named| named == log)) {
             let mut settings = entrant.settings.clone();
             settings.insert("log".into(), log.into());
@@ -144,6 +167,12 @@ fn combinations(run: &RunConfig, config: &CrashConfig) -> Result<Vec<Combination
                 all.push(Combination { protocol, name, log, commit, settings });
             }
         }
+    }
+    if all.is_empty() {
+        return Err(LabError::BadInput(format!(
+            "there is nothing to test: {} promises nothing, or not with this log",
+            run.protocols.join(", ")
+        )));
     }
     Ok(all)
 }

@@ -132,6 +132,8 @@ impl Default for ExploreConfig {
 
 /// The most cores.
 pub const CORES_MAX: usize = 64;
+/// The most transactions of a core.
+pub const TRANSACTIONS_MAX: u64 = 1000;
 /// An execution of more steps is cut off: transactions that wait for one another for ever.
 const STEPS_MAX: u64 = 100_000;
 /// A core whose transaction aborts more often gives it up.
@@ -221,12 +223,47 @@ pub struct Explored {
     pub shown: Option<Found>,
 }
 
+impl ExploreConfig {
+    /// Checks that there is something to do.
+    ///
+    /// # Errors
+    /// The first number that is out of range, with the range.
+    pub fn check(&self) -> Result<(), LabError> {
+        let refuse = |message: String| Err(LabError::BadInput(message));
+        match self {
+            Self { executions: 0, .. } => refuse("schedules is 0; valid: 1 or more".into()),
+            Self { budget: Some(Duration::ZERO), .. } => {
+                refuse("budget is 0; valid: more than 0, as in 60s or 10m".into())
+            }
+            Self { transactions: Some(transactions), .. } if !(1..=TRANSACTIONS_MAX).contains(transactions) => {
+                refuse(format!("transactions is {transactions}; valid: 1 to {TRANSACTIONS_MAX}"))
+            }
+            Self { cores: Some(cores), .. } if !(1..=CORES_MAX).contains(cores) => {
+                refuse(format!("cores is {cores}; valid: 1 to {CORES_MAX}"))
+            }
+            Self { replay: Some(schedule), .. } if schedule.segments().is_empty() => {
+                refuse("the schedule is empty; valid: which core makes how many steps, as in 0x5,1x3,0".into())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 impl Explored {
+    /// Whether nothing was tested: no execution, or none in which a transaction committed. That nothing wrong was found then says nothing.
+    pub fn is_vacuous(&self) -> bool {
+        self.commits == 0 && self.found.is_none()
+    }
+
     /// The result in one line.
     pub fn verdict(&self) -> String {
         match &self.found {
             Some(found) if self.violated => format!("WRONG: {}", found.verdict),
             Some(found) => found.verdict.clone(),
+            None if self.is_vacuous() => match self.executions {
+                0 => "NOTHING TESTED: the time was over before the first execution".into(),
+                _ => "NOTHING TESTED: no transaction committed".into(),
+            },
             None => {
                 let what = if self.exhausted { "in all interleavings of the strategy" } else { "found" };
                 let permitted = match &self.permits {
@@ -244,12 +281,8 @@ impl Explored {
 /// # Errors
 /// Bad input.
 pub fn explore(run: &RunConfig, config: &ExploreConfig, stop: &Stop) -> Result<Vec<Explored>, LabError> {
+    config.check()?;
     let run = run.validated()?;
-    if let Some(cores) = config.cores
-        && !(1..=CORES_MAX).contains(&cores)
-    {
-        return Err(LabError::BadInput(format!("cores is {cores}; valid: 1 to {CORES_MAX}")));
-    }
     let mut all = Vec::new();
     for entrant in run.entrants()? {
         // A thread of its own: the memory of the machine is the host thread's.
@@ -280,6 +313,7 @@ pub fn explore(run: &RunConfig, config: &ExploreConfig, stop: &Stop) -> Result<V
 /// # Errors
 /// Bad input.
 pub fn explore_protocol<P: Protocol<Simulated>>(run: &RunConfig, config: &ExploreConfig) -> Result<Explored, LabError> {
+    config.check()?;
     let run = run.validated()?;
     let stop = Stop::default();
     std::thread::scope(|scope| {
@@ -402,6 +436,15 @@ impl<W: Workload<Simulated>> Exploration<W> {
         let OfWorkload { run, name, settings, config, .. } = make;
         let extent = litmus::extent(info.name).unwrap_or(Extent { workers: 3, transactions: 2 });
         let cores = config.cores.unwrap_or(extent.workers);
+        let strange =
+            |schedule: &Schedule| schedule.segments().iter().map(|(core, _)| *core).find(|core| *core > cores);
+        if let Some(core) = config.replay.as_ref().and_then(strange) {
+            return Err(LabError::BadInput(format!(
+                "the schedule has a core {core}; {} runs on {cores} cores: valid are 0 to {}, and {cores}, where epochs pass",
+                info.name,
+                cores - 1
+            )));
+        }
         // One more, where the epochs pass.
         let explorer = Explorer::new(cores + 1, STEPS_MAX).map_err(|error| LabError::BadInput(error.to_string()))?;
         Ok(Exploration {

@@ -13,6 +13,7 @@ pub mod config;
 pub mod crash;
 mod cycle;
 mod dice;
+pub mod diff;
 pub mod durable;
 mod environment;
 pub mod experiment;

@@ -146,8 +146,8 @@ fn ranking(result: &ResultFile) -> String {
                     share(&measured.to_first),
                     share(&measured.to_none),
                     format!("{:.1} %", measured.abort_rate * 100.0),
-                    show_ns(measured.latency_ns_p50),
-                    show_ns(measured.latency_ns_p99),
+                    show_latency(measured.latency_ns_p50),
+                    show_latency(measured.latency_ns_p99),
                     show_bytes(measured.memory_bytes),
                     format!("{:.0}", measured.memory_bytes_per_record),
                 ];
@@ -194,6 +194,11 @@ pub fn show_ns(nanoseconds: u64) -> String {
         ns if ns >= 1e3 => format!("{:.1} µs", ns / 1e3),
         ns => format!("{ns:.0} ns"),
     }
+}
+
+/// A latency; `-` where nothing was timed, as what takes no time at all is there nowhere.
+pub fn show_latency(nanoseconds: u64) -> String {
+    if nanoseconds == 0 { "-".into() } else { show_ns(nanoseconds) }
 }
 
 fn figure(title: &str, caption: &str, chart: &str) -> String {
@@ -491,9 +496,9 @@ pub fn kind_cells(measured: &Measured, kind: &KindResult) -> [String; 7] {
         of(kind.commits, measured.commits),
         format!("{:.2} %", kind.abort_rate * 100.0),
         of(user, kind.commits + user),
-        show_ns(kind.latency_ns_p50),
-        show_ns(kind.latency_ns_p99),
-        show_ns(kind.latency_ns_p999),
+        show_latency(kind.latency_ns_p50),
+        show_latency(kind.latency_ns_p99),
+        show_latency(kind.latency_ns_p999),
     ]
 }
 

@@ -12,6 +12,32 @@ pub use crate::stats::Spread;
 /// The version of this schema. It rises when a field changes its meaning.
 pub const SCHEMA_VERSION: u32 = 4;
 
+/// The columns of [`ResultFile::to_csv`], by the names of the result file's fields.
+pub const CSV_COLUMNS: [&str; 22] = [
+    "workload",
+    "machine",
+    "threads",
+    "protocol",
+    "isolation",
+    "throughput_tps_median",
+    "throughput_tps_min",
+    "throughput_tps_max",
+    "windows",
+    "commits",
+    "aborts",
+    "abort_rate",
+    "latency_ns_p50",
+    "latency_ns_p90",
+    "latency_ns_p95",
+    "latency_ns_p99",
+    "latency_ns_p999",
+    "latency_ns_max",
+    "memory_bytes",
+    "memory_bytes_per_record",
+    "checks",
+    "verdict",
+];
+
 /// A whole result file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ResultFile {
@@ -143,12 +169,21 @@ pub struct Measured {
     pub aborts_by_reason: BTreeMap<String, u64>,
     /// Half of the transactions took no longer, from the first try to the commit, in nanoseconds.
     pub latency_ns_p50: u64,
+    /// 90 of 100 took no longer; 0 in results of before this was recorded.
+    #[serde(default)]
+    pub latency_ns_p90: u64,
+    /// 95 of 100 took no longer; 0 in results of before this was recorded.
+    #[serde(default)]
+    pub latency_ns_p95: u64,
     /// 99 of 100 took no longer.
     pub latency_ns_p99: u64,
     /// 999 of 1000 took no longer.
     pub latency_ns_p999: u64,
     /// The longest that was seen.
     pub latency_ns_max: u64,
+    /// Every latency that was timed, by its bucket; not in the file.
+    #[serde(skip)]
+    pub latencies: Vec<Bucket>,
     /// The same by type of transaction.
     pub kinds: Vec<KindResult>,
     /// Bytes of tables and indexes after loading.
@@ -173,6 +208,42 @@ pub struct Measured {
     pub windows: Vec<Window>,
 }
 
+/// Latencies that are not told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bucket {
+    /// The greatest of them, in nanoseconds: to three digits.
+    pub ns: u64,
+    /// How many there are.
+    pub count: u64,
+}
+
+impl Measured {
+    /// The distribution of latencies as HdrHistogram's tools print and plot it: the latency in nanoseconds, the quantile, how many took no
+    /// longer, and 1 / (1 - quantile).
+    pub fn latency_distribution(&self) -> String {
+        let total: u64 = self.latencies.iter().map(|bucket| bucket.count).sum();
+        let mut text =
+            format!("{:>12} {:>14} {:>10} {:>14}\n\n", "Value", "Percentile", "TotalCount", "1/(1-Percentile)");
+        let (mut below, mut sum) = (0, 0.0);
+        for Bucket { ns, count } in &self.latencies {
+            below += count;
+            sum += *ns as f64 * *count as f64;
+            let quantile = below as f64 / total as f64;
+            let inverse = if below == total { "inf".into() } else { format!("{:.2}", 1.0 / (1.0 - quantile)) };
+            text += &format!("{ns:>12} {quantile:>14.12} {below:>10} {inverse:>14}\n");
+        }
+        let mean = sum / total.max(1) as f64;
+        let square = |bucket: &Bucket| (bucket.ns as f64 - mean).powi(2) * bucket.count as f64;
+        let deviation = (self.latencies.iter().map(square).sum::<f64>() / total.max(1) as f64).sqrt();
+        let max = self.latencies.last().map_or(0, |bucket| bucket.ns);
+        text += &format!("#[Mean    = {mean:>12.3}, StdDeviation   = {deviation:>12.3}]\n");
+        text += &format!("#[Max     = {max:>12}, Total count    = {total:>12}]\n");
+        let buckets = self.latencies.len();
+        text += &format!("#[Buckets = {buckets:>12}, SubBuckets     = {:>12}]\n", 1);
+        text
+    }
+}
+
 /// What came out for one type of transaction. Latencies are in nanoseconds; one transaction in 16 is timed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KindResult {
@@ -190,6 +261,12 @@ pub struct KindResult {
     pub samples: u64,
     /// Half took no longer.
     pub latency_ns_p50: u64,
+    /// 90 of 100 took no longer; 0 in results of before this was recorded.
+    #[serde(default)]
+    pub latency_ns_p90: u64,
+    /// 95 of 100 took no longer; 0 in results of before this was recorded.
+    #[serde(default)]
+    pub latency_ns_p95: u64,
     /// 99 of 100 took no longer.
     pub latency_ns_p99: u64,
     /// 999 of 1000 took no longer.
@@ -363,6 +440,49 @@ impl ResultFile {
         let mut text = serde_json::to_string_pretty(self).expect("plain data");
         text.push('\n');
         text
+    }
+
+    /// The figures as comma-separated values, an entry a line. What there is not is empty.
+    ///
+    /// # Errors
+    /// None that can happen in memory.
+    pub fn to_csv(&self) -> Result<String, csv::Error> {
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        writer.write_record(CSV_COLUMNS)?;
+        for entry in &self.protocols {
+            let (config, measured) = (&self.config, entry.measured.as_ref());
+            let of = |value: &dyn Fn(&Measured) -> String| measured.map(value).unwrap_or_default();
+            let latency = |ns: &dyn Fn(&Measured) -> u64| {
+                of(&|measured| if ns(measured) == 0 { String::new() } else { ns(measured).to_string() })
+            };
+            let verdict = entry.verification.as_ref().map(|verification| verification.verdict.clone());
+            writer.write_record([
+                config.workload.clone(),
+                config.machine.clone(),
+                config.threads.to_string(),
+                entry.protocol.clone(),
+                entry.isolation.clone(),
+                of(&|measured| measured.throughput_tps.median.to_string()),
+                of(&|measured| measured.throughput_tps.min.to_string()),
+                of(&|measured| measured.throughput_tps.max.to_string()),
+                of(&|measured| measured.windows.len().to_string()),
+                of(&|measured| measured.commits.to_string()),
+                of(&|measured| measured.aborts.to_string()),
+                of(&|measured| measured.abort_rate.to_string()),
+                latency(&|measured| measured.latency_ns_p50),
+                latency(&|measured| measured.latency_ns_p90),
+                latency(&|measured| measured.latency_ns_p95),
+                latency(&|measured| measured.latency_ns_p99),
+                latency(&|measured| measured.latency_ns_p999),
+                latency(&|measured| measured.latency_ns_max),
+                of(&|measured| measured.memory_bytes.to_string()),
+                of(&|measured| measured.memory_bytes_per_record.to_string()),
+                if entry.failed() { "failed" } else { "passed" }.to_owned(),
+                verdict.unwrap_or_default(),
+            ])?;
+        }
+        let bytes = writer.into_inner().map_err(|error| csv::Error::from(error.into_error()))?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
     /// Whether a check failed that a protocol has to pass.

@@ -21,8 +21,9 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Status, UserError> {
             return Err(UserError(format!("--format: unknown format '{other}'; valid: {valid}")));
         }
     };
-    let name = args.history.display();
-    let source: Box<dyn Read> = if args.history == Path::new("-") {
+    let is_stdin = args.history == Path::new("-");
+    let name = if is_stdin { "standard input".into() } else { args.history.display().to_string() };
+    let source: Box<dyn Read> = if is_stdin {
         Box::new(std::io::stdin().lock())
     } else {
         Box::new(File::open(&args.history).map_err(|error| UserError(format!("{name}: {error}")))?)
@@ -34,6 +35,13 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Status, UserError> {
         return inferred_verdict(args, level, &inferred);
     }
     let history = History::read_json_lines(BufReader::new(source)).map_err(|error| refused(error.to_string()))?;
+    // Of nothing everything is true.
+    if history.transactions().iter().all(|transaction| transaction.ops.is_empty()) {
+        let count = history.transactions().len();
+        let what =
+            if count == 0 { "no transaction".into() } else { format!("{count} transactions without an operation") };
+        return Err(UserError(format!("{name}: {what}; a history has a committed transaction a line, as JSON")));
+    }
     let report = check(&history);
     let mut kept = report.violates(level).is_none();
     let mut verdict = format!("{level}: {}", if kept { "yes" } else { "NO" });

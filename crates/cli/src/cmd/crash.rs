@@ -1,5 +1,6 @@
 //! `contend crash-test`.
 
+use contend_lab::config::ALL;
 use contend_lab::crash::{Crashed, crash_test, tests};
 use contend_lab::{Observer, RunConfig};
 
@@ -30,6 +31,14 @@ pub(crate) fn run(args: &CrashTestArgs) -> Result<Status, UserError> {
         }
     }
     observer.end();
+    if !stop.is_requested() {
+        for run in runs.iter().filter(|run| run.protocols != [ALL]) {
+            let is_tested = |name: &String| all.iter().any(|(_, crashed)| crashed.protocol == *name);
+            for name in run.protocols.iter().filter(|name| !is_tested(name)) {
+                show::complain(&format!("left out: {name} promises nothing, or not with this log"));
+            }
+        }
+    }
     let mut text = String::new();
     let mut table = show::table([
         "protocol",
@@ -44,6 +53,16 @@ pub(crate) fn run(args: &CrashTestArgs) -> Result<Status, UserError> {
         "others there",
         "histories checked",
         "verdict",
+    ])
+    .numbers(3..11)
+    .spare(&[
+        "checkpoints",
+        "moments",
+        "others there",
+        "histories checked",
+        "failures",
+        "acknowledged",
+        "commits",
     ]);
     for (run, crashed) in &all {
         if let Some((seed, wrong)) = &crashed.wrong {
@@ -64,6 +83,7 @@ pub(crate) fn run(args: &CrashTestArgs) -> Result<Status, UserError> {
             crashed.checked.to_string(),
             match (&crashed.wrong, crashed.cut) {
                 (Some((seed, _)), _) => format!("WRONG, seed {seed}"),
+                _ if crashed.is_vacuous() => "NOTHING TESTED: nothing committed, or all was cut off".into(),
                 (None, 0) => "nothing is lost".into(),
                 (None, cut) => format!("nothing is lost; {cut} were cut off"),
             },
@@ -86,6 +106,7 @@ pub(crate) fn run(args: &CrashTestArgs) -> Result<Status, UserError> {
     Ok(match () {
         () if all.iter().any(|(_, crashed)| crashed.wrong.is_some()) => Status::CheckFailed,
         () if stop.is_requested() => Status::Interrupted,
+        () if all.iter().any(|(_, crashed)| crashed.is_vacuous()) => Status::CheckFailed,
         () => Status::Good,
     })
 }

@@ -13,6 +13,7 @@ use crate::{Status, UserError, show};
 pub(crate) fn run(args: &ExploreArgs) -> Result<Status, UserError> {
     let (runs, config) = (args.runs()?, args.config()?);
     // Everything is looked at before the first is explored.
+    config.check()?;
     let mut tasks = Vec::new();
     for run in &runs {
         left_out(run)?;
@@ -31,7 +32,11 @@ pub(crate) fn run(args: &ExploreArgs) -> Result<Status, UserError> {
     let stop = stop_on_interrupt()?;
     let bars = Bars::default();
     let mut all: Vec<(Explored, String)> = Vec::new();
-    let share = |left: usize, spent: Duration| args.budget.map(|budget| budget.saturating_sub(spent) / left as u32);
+    // Where nothing is left it is so little that nothing is done, which is then said.
+    let least = Duration::from_nanos(1);
+    let share = |left: usize, spent: Duration| {
+        args.budget.map(|budget| (budget.saturating_sub(spent) / left as u32).max(least))
+    };
     let started = std::time::Instant::now();
     bars.begin("exploring", tasks.len() as u64);
     for (number, task) in tasks.iter().enumerate() {
@@ -69,6 +74,7 @@ pub(crate) fn run(args: &ExploreArgs) -> Result<Status, UserError> {
     Ok(match () {
         () if all.iter().any(|(explored, _)| explored.violated) => Status::CheckFailed,
         () if stop.is_requested() => Status::Interrupted,
+        () if all.iter().any(|(explored, _)| explored.is_vacuous()) => Status::CheckFailed,
         () => Status::Good,
     })
 }
@@ -113,7 +119,8 @@ fn interleaving(explored: &Explored, found: &Found, command: &str) -> String {
 
 fn table(all: &[&Explored]) -> String {
     let columns = ["protocol", "workload", "executions", "distinct", "livelocks", "commits", "aborts", "/s", "verdict"];
-    let mut table = show::table(columns);
+    let spare = ["/s", "aborts", "commits", "livelocks", "distinct"];
+    let mut table = show::table(columns).numbers(2..8).spare(&spare);
     for explored in all {
         table.add_row([
             explored.protocol.clone(),

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
+use contend_lab::config::ALL;
 use contend_lab::kill::{Killed, Life, kill_test, kills, live};
 use contend_lab::{LabError, Observer};
 
@@ -48,6 +49,12 @@ pub(crate) fn run(args: &KillTestArgs) -> Result<Status, UserError> {
         let _ = std::fs::remove_dir(&directory);
     }
     let all = all?;
+    if !args.mixed && !stop.is_requested() && run.protocols != [ALL] {
+        let is_tested = |name: &String| all.iter().any(|killed| killed.protocol == *name);
+        for name in run.protocols.iter().filter(|name| !is_tested(name)) {
+            show::complain(&format!("left out: {name} promises nothing, or not with this durability"));
+        }
+    }
     let text = table(&all);
     let as_json = serde_json::to_string_pretty(&all).expect("plain data") + "\n";
     match json {
@@ -64,13 +71,16 @@ pub(crate) fn run(args: &KillTestArgs) -> Result<Status, UserError> {
     Ok(match () {
         () if all.iter().any(|killed| killed.wrong.is_some()) => Status::CheckFailed,
         () if stop.is_requested() => Status::Interrupted,
+        () if all.iter().any(|killed| killed.acknowledged == 0) => Status::CheckFailed,
         () => Status::Good,
     })
 }
 
 fn table(all: &[Killed]) -> String {
     let mut text = String::new();
-    let mut table = show::table(["protocol", "durability", "kills", "acknowledged", "others there", "verdict"]);
+    let mut table = show::table(["protocol", "durability", "kills", "acknowledged", "others there", "verdict"])
+        .numbers(2..5)
+        .spare(&["others there", "kills"]);
     for killed in all {
         let Killed { protocol, durability, kills, acknowledged, others, wrong } = killed;
         if let Some((wrong, directory)) = wrong {
@@ -84,7 +94,7 @@ fn table(all: &[Killed]) -> String {
             others.to_string(),
             match wrong {
                 Some(_) => "WRONG".into(),
-                None if *acknowledged == 0 => "nothing was acknowledged".into(),
+                None if *acknowledged == 0 => "NOTHING TESTED: nothing was acknowledged".into(),
                 None => "nothing is lost".into(),
             },
         ]);

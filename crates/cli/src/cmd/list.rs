@@ -94,28 +94,29 @@ fn preset_text(preset: &[(&str, &str)]) -> String {
 fn as_text(what: What, protocol: Option<&str>) -> String {
     let table = match what {
         What::Protocols => {
-            let mut table = show::table(["protocol", "isolation", "meaning", "paper"]);
+            let mut table = show::table(["protocol", "isolation", "meaning", "paper"]).spare(&["paper", "isolation"]);
             for (info, _) in all_protocols::<Native>() {
                 table.add_row([info.name, info.isolation.name(), info.summary, info.paper]);
             }
             table
         }
         What::Workloads => {
-            let mut table = show::table(["workload", "meaning", "sets", "source"]);
+            let mut table = show::table(["workload", "meaning", "sets", "source"]).spare(&["source", "sets"]);
             for (info, _) in all_workloads::<Native>() {
                 table.add_row([info.name, info.summary, &preset_text(info.preset), info.source]);
             }
             table
         }
         What::Options => {
-            let mut table = show::table(["option", "default", "valid", "meaning", "of"]);
+            let mut table =
+                show::table(["option", "default", "valid", "meaning", "of"]).spare(&["of", "valid", "default"]);
             for (owner, spec) in all_options(protocol) {
                 table.add_row([spec.name, &spec.default, &spec.range, spec.doc, &owner]);
             }
             table
         }
         What::Machines => {
-            let mut table = show::table(["machine", "threads", "meaning", "source"]);
+            let mut table = show::table(["machine", "threads", "meaning", "source"]).spare(&["source", "threads"]);
             for machine in machines() {
                 table.add_row([machine.name, machine.threads.to_string(), machine.summary, machine.source]);
             }

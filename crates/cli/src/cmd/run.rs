@@ -2,7 +2,7 @@
 
 use contend_lab::{Outcome, compare, record};
 
-use super::{Json, deliver, interrupted};
+use super::{Outputs, deliver, interrupted};
 use crate::args::RunArgs;
 use crate::files::Target;
 use crate::progress::{Bars, stop_on_interrupt};
@@ -10,7 +10,7 @@ use crate::{Status, UserError, show};
 
 pub(crate) fn run(args: &RunArgs) -> Result<Status, UserError> {
     let config = args.config()?.validated()?;
-    let json = Json::new(args.measure.json.as_deref())?;
+    let outputs = Outputs::new(&args.measure, &config)?;
     let history = args.history.as_deref().map(Target::new).transpose()?;
     let stop = stop_on_interrupt()?;
     let bars = Bars::default();
@@ -22,14 +22,14 @@ pub(crate) fn run(args: &RunArgs) -> Result<Status, UserError> {
         Ok(outcome) => outcome,
         Err(error) => return interrupted(error, &stop, |status| status),
     };
-    let status = deliver(&outcome.result, &json, &[])?;
+    let status = deliver(&outcome.result, &outputs, &[])?;
     if let (Some(target), Some(recorded)) = (history, outcome.recorded) {
         target.write(|file| recorded.history.write_json_lines(file))?;
         let written =
             format!("history: {} ({} transactions)", target.path().display(), recorded.history.transactions().len());
-        match json {
-            Json::Stdout => show::complain(&written),
-            _ => show::print(&format!("{written}\n"))?,
+        match outputs.is_stdout() {
+            true => show::complain(&written),
+            false => show::print(&format!("{written}\n"))?,
         }
     }
     Ok(status)

@@ -30,6 +30,7 @@ pub(crate) fn run(args: &SoakArgs) -> Result<Status, UserError> {
     Ok(match () {
         () if all.iter().any(|soaked| soaked.grew.is_some()) => Status::CheckFailed,
         () if stop.is_requested() => Status::Interrupted,
+        () if all.iter().any(|soaked| soaked.commits == 0) => Status::CheckFailed,
         () => Status::Good,
     })
 }
@@ -44,7 +45,8 @@ fn table(all: &[Soaked]) -> String {
         "old versions",
         "tombstones",
         "verdict",
-    ]);
+    ])
+    .spare(&["tombstones", "old versions", "tables: quarters of the run", "seconds"]);
     let quarters = |bytes: &[u64; 4]| bytes.map(show_bytes).join(", ");
     for soaked in all {
         table.add_row([
@@ -55,7 +57,11 @@ fn table(all: &[Soaked]) -> String {
             quarters(&soaked.tables),
             soaked.old_versions.to_string(),
             soaked.tombstones.to_string(),
-            soaked.grew.clone().unwrap_or_else(|| "memory is flat".into()),
+            match &soaked.grew {
+                Some(grew) => grew.clone(),
+                None if soaked.commits == 0 => "NOTHING TESTED: no transaction committed".into(),
+                None => "memory is flat".into(),
+            },
         ]);
     }
     format!("{table}\n")

@@ -1,5 +1,6 @@
 //! `contend sweep` and `contend plot`.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use contend_lab::experiment::{
@@ -24,6 +25,7 @@ pub(crate) fn sweep(args: &SweepArgs) -> Result<Status, UserError> {
     if let Some(seeds) = args.seeds.filter(|seeds| !(1..=SEEDS_MAX).contains(seeds)) {
         return Err(UserError(format!("seeds is {seeds}; valid: 1 to {SEEDS_MAX}")));
     }
+    let allowed = Allowed::read(args.allow.as_deref())?;
     // Every file is read before the first point is run.
     let mut experiments = Vec::new();
     for path in &args.files {
@@ -62,7 +64,8 @@ pub(crate) fn sweep(args: &SweepArgs) -> Result<Status, UserError> {
         show::complain(&format!("PARTIAL: {missing} points are missing; the same command goes on with them"));
         return Ok(Status::Interrupted);
     }
-    Ok(Status::Good)
+    let paths: Vec<&Path> = args.files.iter().map(PathBuf::as_path).collect();
+    Ok(allowed.status(&paths, &judged))
 }
 
 pub(crate) fn plot(args: &PlotArgs) -> Result<Status, UserError> {
@@ -76,6 +79,7 @@ pub(crate) fn plot(args: &PlotArgs) -> Result<Status, UserError> {
     if files.is_empty() {
         return Err(UserError(format!("{} holds no results of contend sweep", args.results.display())));
     }
+    let allowed = Allowed::read(args.allow.as_deref())?;
     let mut judged = Vec::new();
     for file in &files {
         let (experiment, _) = read(file)?;
@@ -84,7 +88,67 @@ pub(crate) fn plot(args: &PlotArgs) -> Result<Status, UserError> {
         judged.push((experiment.clone(), deliver(&experiment, &folder, &swept)?));
     }
     finish(&args.results, &judged)?;
-    Ok(Status::Good)
+    Ok(allowed.status(&files.iter().map(PathBuf::as_path).collect::<Vec<_>>(), &judged))
+}
+
+/// Assertions that are known to fail.
+#[derive(Debug, Default)]
+struct Allowed {
+    /// The file's name, for messages.
+    file: String,
+    ids: BTreeSet<String>,
+}
+
+impl Allowed {
+    /// Reads a file with an id a line; the rest of a line behind `#` is a comment.
+    fn read(path: Option<&Path>) -> Result<Allowed, UserError> {
+        let Some(path) = path else { return Ok(Allowed::default()) };
+        let file = path.display().to_string();
+        let text =
+            std::fs::read_to_string(path).map_err(|error| UserError(format!("can't read --allow {file}: {error}")))?;
+        let mut ids = BTreeSet::new();
+        for (number, line) in text.lines().enumerate() {
+            let id = line.split('#').next().unwrap_or_default().trim();
+            if id.contains(char::is_whitespace) {
+                let number = number + 1;
+                return Err(UserError(format!(
+                    "--allow {file}: line {number}: '{id}' is no id of an assertion; valid: one id a line, and # before a comment"
+                )));
+            }
+            if !id.is_empty() {
+                ids.insert(id.to_owned());
+            }
+        }
+        Ok(Allowed { file, ids })
+    }
+
+    /// Names what fails and is not allowed to, and what can't be evaluated; and says how the command ends.
+    fn status(&self, files: &[&Path], judged: &[(Experiment, Vec<Judgement>)]) -> Status {
+        let mut status = Status::Good;
+        for (path, (experiment, judgements)) in files.iter().zip(judged) {
+            for Judgement { id, verdict, numbers, .. } in judgements {
+                let (line, column) = experiment.place_of(id).unwrap_or((1, 1));
+                let place = format!("{}: line {line}, column {column}: assertion '{id}'", path.display());
+                let is_allowed = self.ids.contains(id);
+                match verdict {
+                    Verdict::Unclear => {
+                        show::complain(&format!("{place} can't be evaluated: {numbers}"));
+                        status = Status::CheckFailed;
+                    }
+                    Verdict::Fails if !is_allowed => {
+                        show::complain(&format!("{place} fails: {numbers}"));
+                        status = Status::CheckFailed;
+                    }
+                    Verdict::Holds if is_allowed => {
+                        show::complain(&format!("note: assertion '{id}' holds; {} allows it to fail", self.file));
+                    }
+                    Verdict::NotTold => show::complain(&format!("note: {place} is not told: {numbers}")),
+                    Verdict::Fails | Verdict::Holds | Verdict::Waits => {}
+                }
+            }
+        }
+        status
+    }
 }
 
 fn read(path: &Path) -> Result<(Experiment, String), UserError> {

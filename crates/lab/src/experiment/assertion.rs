@@ -22,9 +22,12 @@
 //! assertion is not judged.
 
 use std::cell::RefCell;
+use std::collections::{BTreeMap, HashSet};
 use std::rc::Rc;
 
-use rhai::{Array, Dynamic, Engine, EvalAltResult, Scope};
+use rhai::{
+    ASTNode, Array, Dynamic, Engine, EvalAltResult, Expr, FnCallExpr, OptimizationLevel, Position, Scope, Stmt,
+};
 
 use super::{Assertion, Curves, Experiment, Measurement, X};
 use crate::result::Spread;
@@ -102,7 +105,7 @@ impl Looked {
         let wanted = x.as_float().ok().or_else(|| x.as_int().ok().map(|x| x as f64));
         let is_it = |point: &&Measurement| match (&point.x, wanted) {
             (X::Text(text), _) => x.clone().into_string().is_ok_and(|x| x == *text),
-            (at, Some(wanted)) => at.number().is_some_and(|at| (at - wanted).abs() <= 1e-9 * at.abs().max(1.0)),
+            (at, Some(wanted)) => at.number().is_some_and(|at| is_same(at, wanted)),
             _ => false,
         };
         curve.iter().find(is_it).ok_or_else(|| format!("series '{series}' has no point at {x}").into())
@@ -276,7 +279,112 @@ fn show_number(value: f64) -> String {
     if value == 0.0 || (1e-3..1e4).contains(&value.abs()) { format!("{value:.4}") } else { format!("{value:.3e}") }
 }
 
+/// Looks for what can't be evaluated, whatever is measured: a mistake of grammar, a name that is not there, a series or a point that no curve
+/// will have. Answers where in the expression it is, and what is wrong. `curves` are the points to come; `waits_for` names others.
+pub(super) fn check(
+    expression: &str,
+    curves: &BTreeMap<String, Vec<X>>,
+    waits_for: &[String],
+) -> Result<(), (Position, String)> {
+    let mut engine = engine(&Looked::new(Curves::new()));
+    engine.set_optimization_level(OptimizationLevel::None).set_strict_variables(true);
+    let mut scope = Scope::new();
+    scope.push("S", Array::new()).push("X", Array::new());
+    let ast = engine
+        .compile_with_scope(&scope, expression)
+        .map_err(|error| (error.position(), error.err_type().to_string()))?;
+    let signatures = engine.gen_fn_signatures(true);
+    let name_of = |signature: &str| signature.split('(').next().unwrap_or_default().trim().to_owned();
+    let known: HashSet<String> = signatures.iter().map(|signature| name_of(signature)).collect();
+    let mut wrong = None;
+    ast.walk(&mut |path| {
+        let (call, at) = match path.last() {
+            Some(ASTNode::Expr(Expr::FnCall(call, at) | Expr::MethodCall(call, at))) => (call, *at),
+            Some(ASTNode::Stmt(Stmt::FnCall(call, at))) => (call, *at),
+            _ => return true,
+        };
+        wrong = check_call(call, curves, waits_for, &known).err().map(|message| (at, message));
+        wrong.is_none()
+    });
+    wrong.map_or(Ok(()), Err)
+}
+
+/// What is built into the language, and in no list of functions.
+const KEYWORDS: [&str; 5] = ["call", "curry", "Fn", "type_of", "is_shared"];
+
+fn check_call(
+    call: &FnCallExpr,
+    curves: &BTreeMap<String, Vec<X>>,
+    waits_for: &[String],
+    known: &HashSet<String>,
+) -> Result<(), String> {
+    let name = call.name.as_str();
+    let is_word = name.chars().all(|c| c.is_alphanumeric() || c == '_');
+    if is_word && !known.contains(name) && !KEYWORDS.contains(&name) {
+        return Err(format!(
+            "there is no function '{name}'; valid: T, A, M, L, F, peak, tmax, peak_of, near, mono, rank_corr, median, and those of Rhai"
+        ));
+    }
+    let text = |number: usize| match call.args.get(number) {
+        Some(Expr::StringConstant(text, _)) => Some(text.as_str()),
+        _ => None,
+    };
+    let (metric, series) = match name {
+        "T" | "A" | "M" | "L" | "F" | "peak" | "tmax" => (None, text(0)),
+        "peak_of" | "mono" => (text(0), text(1)),
+        _ => return Ok(()),
+    };
+    if let Some(metric) = metric.filter(|metric| !METRICS.contains(metric)) {
+        return Err(format!("unknown metric '{metric}'; valid: {}", METRICS.join(", ")));
+    }
+    let Some(series) = series else { return Ok(()) };
+    let series = if name == "F" { series.split('@').next().unwrap_or_default() } else { series };
+    if waits_for.iter().any(|waited| waited == series) {
+        return Ok(());
+    }
+    let Some(xs) = curves.get(series) else {
+        let valid: Vec<&str> = curves.keys().map(String::as_str).collect();
+        return Err(format!("there is no series '{series}'; valid: {}", valid.join(", ")));
+    };
+    if METRICS.contains(&name)
+        && let Some(at) = call.args.get(1)
+    {
+        let is_there = |x: &X| match (at, x) {
+            (Expr::StringConstant(at, _), X::Text(x)) => at.as_str() == x,
+            (Expr::IntegerConstant(at, _), x) => x.number().is_some_and(|x| is_same(x, *at as f64)),
+            (Expr::FloatConstant(at, _), x) => x.number().is_some_and(|x| is_same(x, **at)),
+            // What is computed is known later.
+            (Expr::StringConstant(..), _) => false,
+            _ => true,
+        };
+        if !xs.iter().any(is_there) {
+            let valid: Vec<String> = xs.iter().map(X::to_string).collect();
+            return Err(format!("series '{series}' has no such point as this call names; valid: {}", valid.join(", ")));
+        }
+    }
+    Ok(())
+}
+
+/// What is asked of a point.
+const METRICS: [&str; 4] = ["T", "A", "M", "L"];
+
+/// Whether two places on an axis are one.
+fn is_same(at: f64, wanted: f64) -> bool {
+    (at - wanted).abs() <= 1e-9 * at.abs().max(1.0)
+}
+
 fn evaluate(expression: &str, series: &[&str], looked: &Rc<Looked>) -> Result<bool, Box<EvalAltResult>> {
+    let mut scope = Scope::new();
+    let series: Array = series.iter().map(|name| Dynamic::from(name.to_string())).collect();
+    let longest = looked.curves.values().max_by_key(|curve| curve.len());
+    let xs: Array = longest.into_iter().flatten().map(|point| dynamic(&point.x)).collect();
+    scope.push("S", series);
+    scope.push("X", xs);
+    engine(looked).eval_with_scope::<bool>(&mut scope, expression)
+}
+
+/// The language.
+fn engine(looked: &Rc<Looked>) -> Engine {
     let mut engine = Engine::new();
     // An expression ends.
     engine.set_max_operations(1_000_000);
@@ -329,13 +437,7 @@ fn evaluate(expression: &str, series: &[&str], looked: &Rc<Looked>) -> Result<bo
         let numbers = list.iter().map(number).collect::<Result<Vec<f64>, _>>()?;
         Spread::of(numbers).map(|spread| spread.median).ok_or_else(|| "median takes a list that is not empty".into())
     });
-    let mut scope = Scope::new();
-    let series: Array = series.iter().map(|name| Dynamic::from(name.to_string())).collect();
-    let longest = looked.curves.values().max_by_key(|curve| curve.len());
-    let xs: Array = longest.into_iter().flatten().map(|point| dynamic(&point.x)).collect();
-    scope.push("S", series);
-    scope.push("X", xs);
-    engine.eval_with_scope::<bool>(&mut scope, expression)
+    engine
 }
 
 /// Spearman's rank correlation: Pearson's of the ranks, ties sharing theirs.

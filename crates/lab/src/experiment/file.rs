@@ -11,6 +11,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::X;
+use super::assertion::check;
 use crate::config::{LabError, RunConfig, engine_specs, log_specs, retry_specs, simulation_specs};
 use crate::micro::Micro;
 
@@ -44,6 +45,21 @@ pub struct Experiment {
     /// What must come out.
     #[serde(default)]
     pub assertion: Vec<Assertion>,
+    /// Where each assertion's expression begins in the file: line and column, from 1.
+    #[serde(skip)]
+    places: Vec<(usize, usize)>,
+}
+
+/// As much of a file as says where the expressions are.
+#[derive(Deserialize)]
+struct Places {
+    #[serde(default)]
+    assertion: Vec<Place>,
+}
+
+#[derive(Deserialize)]
+struct Place {
+    holds: Spanned<String>,
 }
 
 /// What the source has measured itself.
@@ -209,7 +225,7 @@ impl Experiment {
     /// It is none; the message says where, and what would be right.
     pub fn from_toml(path: &str, text: &str) -> Result<Experiment, LabError> {
         let bad = |message: String| LabError::BadInput(format!("{path}: {message}"));
-        let experiment: Experiment = toml::from_str(text).map_err(|error| bad(error.to_string()))?;
+        let mut experiment: Experiment = toml::from_str(text).map_err(|error| bad(error.to_string()))?;
         let simple = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         if experiment.id.is_empty() || !experiment.id.chars().all(simple) {
             return Err(bad(format!("id is '{}'; valid: letters, digits, - and _", experiment.id)));
@@ -236,7 +252,28 @@ impl Experiment {
             experiment.check_seeds(seeds).map_err(|error| bad(format!("run.{error}")))?;
         }
         // So that what is wrong is said before anything is run.
-        experiment.points().map_err(|error| bad(error.to_string()))?;
+        let points = experiment.points().map_err(|error| bad(error.to_string()))?;
+        let mut curves: BTreeMap<String, Vec<X>> = BTreeMap::new();
+        for Point { series, x, .. } in points {
+            curves.entry(series).or_default().push(x);
+        }
+        let places: Places = toml::from_str(text).map_err(|error| bad(error.to_string()))?;
+        for (number, (assertion, place)) in experiment.assertion.iter().zip(&places.assertion).enumerate() {
+            let Assertion { id, holds, waits_for, .. } = assertion;
+            let span = place.holds.span();
+            // Behind the quotation marks, unless it is written with escapes.
+            let inside = text.get(span.clone()).and_then(|written| written.find(holds.as_str())).unwrap_or(0);
+            let start = span.start + inside;
+            experiment.places.push(line_and_column(text, start));
+            if experiment.assertion[..number].iter().any(|other| other.id == *id) {
+                let (line, column) = line_and_column(text, start);
+                return Err(bad(format!("line {line}, column {column}: there are two assertions '{id}'")));
+            }
+            if let Err((at, what)) = check(holds, &curves, waits_for) {
+                let (line, column) = line_and_column(text, start + offset(holds, at));
+                return Err(bad(format!("line {line}, column {column}: assertion '{id}': {what}")));
+            }
+        }
         Ok(experiment)
     }
 
@@ -255,6 +292,12 @@ impl Experiment {
             )));
         }
         Ok(())
+    }
+
+    /// Where the expression of an assertion is in the file: line and column, from 1.
+    pub fn place_of(&self, id: &str) -> Option<(usize, usize)> {
+        let number = self.assertion.iter().position(|assertion| assertion.id == id)?;
+        self.places.get(number).copied()
     }
 
     /// The points that it asks for, curve by curve.
@@ -370,6 +413,15 @@ fn known_options(micro: Option<Micro>) -> Vec<OptionSpec> {
     all
 }
 
+/// Bytes of an expression before a place that the language names by line and character.
+fn offset(expression: &str, at: rhai::Position) -> usize {
+    let line = at.line().unwrap_or(1) - 1;
+    let before: usize = expression.split_inclusive('\n').take(line).map(str::len).sum();
+    let rest = expression.get(before..).unwrap_or_default();
+    let characters = at.position().unwrap_or(1).saturating_sub(1);
+    before + rest.chars().take(characters).map(char::len_utf8).sum::<usize>()
+}
+
 /// From 1, of a place in a text.
 fn line_and_column(text: &str, place: usize) -> (usize, usize) {
     let before = &text[..place.min(text.len())];
@@ -402,6 +454,16 @@ name = "Silo"
 protocol = "silo"
 "#;
 
+    const ASSERTED: &str = r#"[[assertion]]
+id = "a.1"
+paper = ""
+holds = 'T("Silo 0", 1) > 0'
+[[assertion]]
+id = "a.2"
+paper = ""
+holds = "S.all(|s| X.all(|x| T(s, x) > 0))"
+"#;
+
     #[test]
     fn points_are_all_combinations() {
         let points = Experiment::from_toml("small.toml", SMALL).expect("valid").points().expect("valid");
@@ -426,9 +488,17 @@ protocol = "silo"
             ("values = [1, 4]", "values = [1, 2000]", &["2000", "1 to 1024"]),
             ("values = [0, 0.8]", "values = [0, 1.8]", &["ycsb.theta", "1.8"]),
             ("machine = \"abyss\"", "machine = \"abys\"", &["unknown machine 'abys'"]),
+            ("'T(\"Silo 0\", 1)", "'T(\"Silo 0\", 1) >", &["line 23, column 27", "assertion 'a.1'"]),
+            ("'T(\"Silo 0\", 1)", "'1 > T(\"Sillo 0\", 1)", &["line 23, column 14", "'a.1'", "'Sillo 0'", "Silo 0.8"]),
+            ("'T(\"Silo 0\", 1)", "'false && T(\"Silo 0\", 3)", &["line 23, column 19", "'a.1'", "'Silo 0'", "1, 4"]),
+            ("'T(\"Silo 0\", 1)", "'tmx(\"Silo 0\")", &["line 23, column 10", "'a.1'", "function 'tmx'", "tmax"]),
+            ("'T(\"Silo 0\", 1)", "'Z(\"Silo 0\", 1)", &["function 'Z'"]),
+            ("'T(\"Silo 0\", 1)", "'Y.len() > 0 && T(\"Silo 0\", 1)", &["line 23", "'a.1'", "Y"]),
+            ("id = \"a.2\"", "id = \"a.1\"", &["line 27, column 10", "two assertions 'a.1'"]),
         ] {
-            assert!(SMALL.contains(from));
-            let error = Experiment::from_toml("small.toml", &SMALL.replace(from, to)).expect_err("bad").to_string();
+            let valid = SMALL.to_owned() + ASSERTED;
+            assert!(valid.contains(from), "{from}");
+            let error = Experiment::from_toml("small.toml", &valid.replace(from, to)).expect_err("bad").to_string();
             for part in expected.iter().chain(&["small.toml"]) {
                 assert!(error.contains(part), "'{part}' is not in: {error}");
             }

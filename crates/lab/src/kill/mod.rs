@@ -107,8 +107,18 @@ fn entries(run: &RunConfig, config: &KillConfig) -> Result<Vec<Entry>, LabError>
     if !(1..=60_000).contains(&config.life_ms) {
         return refuse(format!("life is {} ms; valid: 1 to 60000", config.life_ms));
     }
+    if config.kills == 0 {
+        return refuse("kills is 0; valid: 1 or more".into());
+    }
     let mut all = Vec::new();
     for entrant in run.entrants()? {
+        if entrant.settings.contains_key("log") {
+            let valid = names.join(", ");
+            return refuse(format!(
+                "'{}' sets log, which follows from --durability here; valid: {valid}",
+                entrant.name
+            ));
+        }
         let (isolation, shows) = with_protocol::<Native, _>(&entrant.protocol, Promises).expect("it is validated");
         // What has no isolation promises nothing.
         if isolation == Isolation::None {
@@ -124,6 +134,10 @@ fn entries(run: &RunConfig, config: &KillConfig) -> Result<Vec<Entry>, LabError>
                 all.push(Entry { protocol, name, durability, settings });
             }
         }
+    }
+    if all.is_empty() {
+        let protocols = run.protocols.join(", ");
+        return refuse(format!("there is nothing to test: {protocols} promises nothing, or not with this durability"));
     }
     Ok(all)
 }

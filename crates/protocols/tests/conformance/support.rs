@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use contend_derive::Row;
 use contend_engine::{
-    Alignment, Control, Engine, EngineConfig, EngineOptions, Erased, Groups, IndexKind, Info, Isolation, Key, Options,
-    Projection, Protocol, Table, TableSpec, Update,
+    Alignment, Control, Engine, EngineConfig, EngineOptions, Erased, Groups, IndexKind, Info, Isolation, Key,
+    OptionSpec, Options, Projection, Protocol, Table, TableSpec, Update,
 };
 use contend_machine::Machine;
 use contend_protocols::{ProtocolVisitor, all_protocols, with_protocol};
@@ -19,13 +19,31 @@ pub(crate) trait ProtocolTest<M: Machine> {
 
 /// Runs a test for every registered protocol and every choice of its options, those apart that promise nothing.
 pub(crate) fn for_each_protocol<M: Machine>(test: &impl ProtocolTest<M>) {
-    for (info, _) in all_protocols::<M>() {
-        // One of them, for who looks for its bugs: CONTEND_PROTOCOL=silo CONTEND_ROUNDS=100.
-        let is_chosen = std::env::var("CONTEND_PROTOCOL").map_or(true, |name| name == info.name);
-        if info.isolation != Isolation::None && is_chosen {
-            for_protocol(info, test);
-        }
+    // One of them, for who looks for its bugs: CONTEND_PROTOCOL=silo CONTEND_ROUNDS=100.
+    for info in chosen(std::env::var("CONTEND_PROTOCOL").ok().as_deref(), all_protocols::<M>()) {
+        for_protocol(info, test);
     }
+}
+
+/// The protocols that promise something, or the one of them that is named. A test of none would be green.
+fn chosen(name: Option<&str>, all: Vec<(Info, Vec<OptionSpec>)>) -> Vec<Info> {
+    let promising: Vec<Info> =
+        all.into_iter().map(|(info, _)| info).filter(|info| info.isolation != Isolation::None).collect();
+    let names: Vec<&str> = promising.iter().map(|info| info.name).collect();
+    let names = names.join(", ");
+    let chosen: Vec<Info> = promising.into_iter().filter(|info| name.is_none_or(|name| name == info.name)).collect();
+    assert!(!chosen.is_empty(), "CONTEND_PROTOCOL is {name:?}: nothing would be tested; valid: {names}");
+    chosen
+}
+
+#[test]
+fn a_protocol_that_is_not_there_is_no_test_that_passes() {
+    let of = |name| std::panic::catch_unwind(move || chosen(name, all_protocols::<contend_machine::Native>()).len());
+    assert_eq!(of(Some("silo")).expect("it is there"), 1);
+    assert!(of(None).expect("all are") > 10);
+    assert!(of(Some("sillo")).is_err() && of(Some("none")).is_err() && of(Some("")).is_err());
+    assert_eq!([None, Some("1"), Some("20")].map(rounds_of), [Some(1), Some(1), Some(20)]);
+    assert_eq!([Some("0"), Some(""), Some("many"), Some("-1")].map(rounds_of), [None; 4]);
 }
 
 /// Runs a test for the protocol that promises nothing, and is nevertheless to keep a single transaction's promises.
@@ -145,7 +163,12 @@ pub(crate) fn pairs<P: Control<M>, M: Machine>(
 
 /// How much more than usual is to be tried.
 pub(crate) fn rounds() -> u64 {
-    std::env::var("CONTEND_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
+    let text = std::env::var("CONTEND_ROUNDS").ok();
+    rounds_of(text.as_deref()).unwrap_or_else(|| panic!("CONTEND_ROUNDS is {text:?}; valid: 1 or more"))
+}
+
+fn rounds_of(text: Option<&str>) -> Option<u64> {
+    text.map_or(Some(1), |text| text.parse().ok().filter(|rounds| *rounds > 0))
 }
 
 #[test]

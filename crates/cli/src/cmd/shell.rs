@@ -1,0 +1,109 @@
+//! `contend completions` and `contend man`.
+
+use std::io;
+
+use clap::Command;
+use clap::builder::PossibleValuesParser;
+use contend_engine::OptionSpec;
+use contend_lab::config::{ALL, engine_specs, log_specs, retry_specs, simulation_specs};
+use contend_lab::machine::machines;
+use contend_machine::Native;
+use contend_protocols::all_protocols;
+use contend_workloads::all_workloads;
+
+use crate::args::{CompletionsArgs, ManArgs, command};
+use crate::files::{Target, folder};
+use crate::{Status, UserError, show};
+
+pub(crate) fn completions(args: &CompletionsArgs) -> Result<Status, UserError> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut with_names(command()), "contend", &mut script);
+    show::print(&String::from_utf8_lossy(&script))?;
+    Ok(Status::Good)
+}
+
+pub(crate) fn man(args: &ManArgs) -> Result<Status, UserError> {
+    let mut whole = command().disable_help_subcommand(true);
+    whole.build();
+    if let Some(directory) = &args.out {
+        let directory = folder(directory)?;
+        let mut count = 0;
+        for (name, page) in pages(&whole)? {
+            Target::new(&directory.join(format!("{name}.1")))?.write(|file| file.write_all(&page))?;
+            count += 1;
+        }
+        show::print(&format!("{count} pages: {}\n", directory.display()))?;
+        return Ok(Status::Good);
+    }
+    let wanted = args.verb.as_ref().map_or("contend".to_owned(), |verb| format!("contend-{verb}"));
+    let pages = pages(&whole)?;
+    let Some((_, page)) = pages.iter().find(|(name, _)| *name == wanted) else {
+        let verbs: Vec<&str> = pages.iter().filter_map(|(name, _)| name.strip_prefix("contend-")).collect();
+        let verb = args.verb.as_deref().unwrap_or_default();
+        return Err(UserError(format!("unknown verb '{verb}'; valid: {}", verbs.join(", "))));
+    };
+    show::print(&String::from_utf8_lossy(page))?;
+    Ok(Status::Good)
+}
+
+/// The pages of a command and of all below it, with their names.
+fn pages(command: &Command) -> io::Result<Vec<(String, Vec<u8>)>> {
+    let name = command.get_display_name().unwrap_or_else(|| command.get_name()).to_owned();
+    let mut page = Vec::new();
+    clap_mangen::Man::new(command.clone()).render(&mut page)?;
+    let mut all = vec![(name, page)];
+    for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
+        all.extend(pages(below)?);
+    }
+    Ok(all)
+}
+
+/// The command line with the names that arguments may be, for shells. A parser of values would refuse what else is valid, such as lists.
+fn with_names(command: Command) -> Command {
+    let protocols = || all_protocols::<Native>().into_iter();
+    let workloads = || all_workloads::<Native>().into_iter();
+    let of_groups = [retry_specs(), engine_specs(), log_specs(), simulation_specs()].concat();
+    let specs = protocols().flat_map(|(_, specs)| specs).chain(workloads().flat_map(|(_, specs)| specs));
+    let mut options: Vec<String> = specs.chain(of_groups).map(|OptionSpec { name, .. }| format!("{name}=")).collect();
+    options.sort_unstable();
+    options.dedup();
+    let names = Names {
+        protocols: protocols().map(|(info, _)| info.name.to_owned()).chain([ALL.to_owned()]).collect(),
+        workloads: workloads().map(|(info, _)| info.name.to_owned()).collect(),
+        machines: machines().into_iter().map(|machine| machine.name).collect(),
+        options,
+    };
+    let visible: Vec<Command> = command.get_subcommands().filter(|verb| !verb.is_hide_set()).cloned().collect();
+    // A verb can't be taken away; all else that a command has is a name and a version.
+    let mut shown = Command::new("contend").subcommands(visible);
+    if let Some(version) = command.get_version() {
+        shown = shown.version(version.to_owned().leak() as &'static str);
+    }
+    names.of_command(shown)
+}
+
+struct Names {
+    protocols: Vec<String>,
+    workloads: Vec<String>,
+    machines: Vec<String>,
+    options: Vec<String>,
+}
+
+impl Names {
+    fn of_command(&self, command: Command) -> Command {
+        let argument = |argument: clap::Arg| {
+            let names: Vec<String> = match argument.get_id().as_str() {
+                "protocol" | "protocols" => self.protocols.clone(),
+                "workload" => self.workloads.clone(),
+                "machine" => self.machines.clone(),
+                "settings" => self.options.clone(),
+                "index" => ["hash", "ordered"].map(str::to_owned).to_vec(),
+                _ => return argument,
+            };
+            // It lives as long as the process, which ends with the script.
+            let names: Vec<&'static str> = names.into_iter().map(|name| &*name.leak()).collect();
+            argument.value_parser(PossibleValuesParser::new(names))
+        };
+        command.mut_args(argument).mut_subcommands(|below| self.of_command(below))
+    }
+}
