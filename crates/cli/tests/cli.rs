@@ -239,7 +239,7 @@ fn a_lost_update_is_explained() {
     let output = contend(folder.path(), &["check", "lost.jsonl"]);
     let stdout = text(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{stdout}");
-    for part in ["G-single", "T1 --[rw t/x]--> T2 --[ww t/x]--> T1", "serializable: NO"] {
+    for part in ["G-single", "T1 --[ww t/x]--> T2 --[rw t/x]--> T1", "serializable: NO"] {
         assert!(stdout.contains(part), "'{part}' is not in: {stdout}");
     }
     let output = contend(folder.path(), &["check", "lost.jsonl", "--isolation", "read-committed", "--json"]);
