@@ -46,8 +46,14 @@ fn label(metric: Metric) -> &'static str {
     }
 }
 
-/// A curve: its name, its place among the curves of the experiment, and its points.
-type Line<'a> = (&'a str, usize, Vec<(f64, f64)>);
+/// A curve: its name, its place among the curves of the experiment, its points, and the least and the greatest that seeds had at an x.
+type Line<'a> = (&'a str, usize, Vec<(f64, f64)>, Vec<(f64, f64, f64)>);
+
+/// The least and the greatest of what the seeds of a point had; none of a point of one seed.
+fn range(metric: Metric, point: &Measurement) -> Option<(f64, f64)> {
+    let values = || point.seeds.iter().filter_map(|seed| value(metric, seed)).filter(|value| value.is_finite());
+    (point.seeds.len() > 1 && values().next().is_some()).then(|| bounds(values()))
+}
 
 /// The figure.
 ///
@@ -59,8 +65,13 @@ pub fn svg(experiment: &Experiment, curves: &Curves) -> Result<String, LabError>
     let names: Vec<&X> = experiment.axis[0].values.iter().filter(|x| x.number().is_none()).collect();
     let place = |x: &X| x.number().or_else(|| names.iter().position(|name| *name == x).map(|place| place as f64));
     let lines = curves.iter().enumerate().map(|(number, (name, points))| {
+        let ranges = points.iter().filter_map(|point| {
+            let (low, high) = range(metric, point)?;
+            Some((place(&point.x)?, low, high))
+        });
+        let ranges = ranges.collect();
         let points = points.iter().filter_map(|point| Some((place(&point.x)?, value(metric, point)?)));
-        (name.as_str(), number, points.filter(|(_, y)| y.is_finite()).collect())
+        (name.as_str(), number, points.filter(|(_, y)| y.is_finite()).collect(), ranges)
     });
     figure(experiment, &experiment.title, &lines.collect::<Vec<_>>())
 }
@@ -77,18 +88,19 @@ pub fn published_svg(experiment: &Experiment, curves: &Curves) -> Option<Result<
             further += 1;
             further - 1
         });
-        (name.as_str(), number, points.clone())
+        (name.as_str(), number, points.clone(), Vec::new())
     });
     Some(figure(experiment, "as published", &lines.collect::<Vec<_>>()))
 }
 
 fn figure(experiment: &Experiment, title: &str, lines: &[Line<'_>]) -> Result<String, LabError> {
-    let all = || lines.iter().flat_map(|(_, _, points)| points.iter().copied());
+    let all = || lines.iter().flat_map(|(_, _, points, _)| points.iter().copied());
     if all().next().is_none() {
         return Err(LabError::BadInput(format!("experiment {} has no points to draw", experiment.id)));
     }
     let (x_low, x_high) = bounds(all().map(|(x, _)| x));
-    let (_, y_high) = bounds(all().map(|(_, y)| y));
+    let of_seeds = lines.iter().flat_map(|(.., ranges)| ranges.iter().map(|(_, _, high)| *high));
+    let (_, y_high) = bounds(all().map(|(_, y)| y).chain(of_seeds));
     let (x_log, y_log) = (experiment.plot.x_log && x_low > 0.0, experiment.plot.y_log && y_high > 0.0);
     let mut text = String::new();
     {
@@ -150,7 +162,7 @@ where
         .x_label_formatter(&show_x)
         .y_label_formatter(&|y| show(metric, *y))
         .draw()?;
-    for (name, number, points) in lines.iter().filter(|(_, _, points)| !points.is_empty()) {
+    for (name, number, points, ranges) in lines.iter().filter(|(_, _, points, _)| !points.is_empty()) {
         let colour = COLOURS[number % COLOURS.len()];
         let points: Vec<(f64, f64)> = points.iter().map(|(x, y)| (*x, y.max(floor))).collect();
         chart
@@ -158,6 +170,8 @@ where
             .label(*name)
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
         chart.draw_series(points.iter().map(|point| Circle::new(*point, 3, colour.filled())))?;
+        let bar = |(x, low, high): &(f64, f64, f64)| vec![(*x, low.max(floor)), (*x, high.max(floor))];
+        chart.draw_series(ranges.iter().map(|range| PathElement::new(bar(range), colour.stroke_width(1))))?;
     }
     chart.configure_series_labels().background_style(WHITE.mix(0.8)).border_style(BLACK.mix(0.3)).draw()?;
     area.present()?;

@@ -383,7 +383,15 @@ holds = 'T("add",1) > T("add",4)'
         let folder = Folder::new(out.path(), &experiment);
         let sweep = |seeds| sweep(&experiment, &folder, 2, seeds, &Stop::default(), &Silent).expect("a sweep");
         assert_eq!(sweep(None).measured, 3);
+        // Lines of the curve's colour: ticks are lines as well.
+        let drawn = |swept: &Swept| {
+            let svg = super::super::svg(&experiment, &swept.curves).expect("drawn");
+            let is_own = |line: &&str| line[..line.find('>').unwrap_or(0)].contains("#2F5D8A");
+            svg.split("<polyline").skip(1).filter(is_own).count()
+        };
+        let without = drawn(&sweep(None));
         let three = sweep(Some(3));
+        assert_eq!(drawn(&three), without + 3, "a bar at each point, from the least to the greatest");
         assert_eq!((three.kept, three.measured, three.missing), (3, 6, 0));
         for point in three.curves.values().flatten() {
             let seeds: Vec<_> = point.seeds.iter().map(|one| one.seed).collect();
