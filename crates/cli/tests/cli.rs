@@ -162,6 +162,7 @@ fn a_comparison_tells_groups_and_what_to_take() {
     refuses(&["compare", "--protocols", "silo", "--precision", "3%"], &["silo is alone", "two protocols or more"]);
     refuses(&["compare", "--machine", "abyss:4", "--precision", "3%"], &["precision", "native", "--windows"]);
     let folder = TempDir::new().expect("a folder");
+    let latest = folder.path().join("contend-results/latest");
     let slow = "silo,silo+read_phase.extension=fixed+read_phase.ns=300000";
     let compare = |windows: &str, more: &[&str]| {
         let mut arguments = vec!["compare", "--no-verify", "--seconds", "0.02", "--warmup", "0", "--threads", "2"];
@@ -186,8 +187,7 @@ fn a_comparison_tells_groups_and_what_to_take() {
         assert!(shown.contains(part), "'{part}' is not in: {shown}");
     }
     let json: Value =
-        serde_json::from_str(&std::fs::read_to_string(folder.path().join("results.json")).expect("results"))
-            .expect("JSON");
+        serde_json::from_str(&std::fs::read_to_string(latest.join("results.json")).expect("results")).expect("JSON");
     assert_eq!((&json["comparison"]["ended"], &json["comparison"]["first"]), (&"told".into(), &"silo".into()));
     let of_slow = &json["protocols"][1]["measured"];
     assert_eq!((&of_slow["group"], &of_slow["to_first"]["told_apart"]), (&2.into(), &true.into()));
@@ -195,7 +195,7 @@ fn a_comparison_tells_groups_and_what_to_take() {
     let few = compare("2", &["--precision", "1%"]);
     assert!(few.contains("2 rounds tell nothing: one pair of entries needs 6 or more"), "{few}");
     assert!(!few.contains("Take silo"), "{few}");
-    let page = std::fs::read_to_string(folder.path().join("report.html")).expect("the report");
+    let page = std::fs::read_to_string(latest.join("report.html")).expect("the report");
     assert!(page.contains("--windows 2") && page.contains("--precision 1%"), "the command that does the same");
 }
 

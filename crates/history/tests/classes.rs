@@ -266,6 +266,7 @@ fn a_person_can_follow_the_cycle() {
     let history = numbered([vec![read("x", 0), write("y", 0)], vec![read("y", 0), write("x", 0)]]);
     let expected = "\
 G2-item: write skew, a cycle of 2 transactions (each comes after the one above, the first after the last)
+  T1 --[rw t/x]--> T2 --[rw t/y]--> T1
   transaction  operation  key  version  edge  why
   T1           read       t/x  0        rw    T1 read version 0; T2 overwrote it
   T2           read       t/y  0        rw    T2 read version 0; T1 overwrote it";
