@@ -16,7 +16,7 @@
 //! interval has an error of [`ERROR`] divided by the number of pairs (Bonferroni).
 //!
 //! **Many looks.** Rounds end early if all that was asked is told. Each look at the data before the last has its own small part of the
-//! error, [`EARLY`] of it altogether.
+//! error, a fifth of it altogether.
 
 use serde::{Deserialize, Serialize};
 
