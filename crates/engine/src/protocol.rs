@@ -278,7 +278,7 @@ impl<M: Machine> Context<M> {
         unsafe { &*self.epoch }.current()
     }
 
-    /// The global epoch, as [`Epochs::current_in_order`] loads it: for commits that are ordered by their epochs.
+    /// The global epoch, as [`current_in_order`](crate::epoch::Epochs::current_in_order) loads it: for commits that are ordered by their epochs.
     #[inline(always)]
     pub fn epoch_in_order(&self) -> u64 {
         // SAFETY: as in `current_epoch`.
