@@ -9,6 +9,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -139,7 +140,7 @@ impl Directory {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(LogError::io("read the lock of", place)(error)),
         };
-        locked(lock.as_ref().map_or(Ok(()), File::try_lock_shared), &place)?;
+        locked(|| lock.as_ref().map_or(Ok(()), File::try_lock_shared), &place)?;
         Ok(Directory { path: path.to_owned(), writes: false, direct: false, ring: None, _lock: lock })
     }
 
@@ -152,7 +153,7 @@ impl Directory {
         std::fs::create_dir_all(path).map_err(LogError::io("create", &place))?;
         let lock = OpenOptions::new().create(true).truncate(false).write(true).open(path.join(LOCK));
         let lock = lock.map_err(LogError::io("write to", &place))?;
-        locked(lock.try_lock(), &place)?;
+        locked(|| lock.try_lock(), &place)?;
         Ok(Directory { path: path.to_owned(), writes: true, direct: false, ring: Ring::new(), _lock: Some(lock) })
     }
 
@@ -162,12 +163,23 @@ impl Directory {
     }
 }
 
-/// What it means that the lock of the directory at this place was taken, or not.
-fn locked(outcome: Result<(), TryLockError>, place: &str) -> Result<(), LogError> {
-    outcome.map_err(|error| match error {
-        TryLockError::WouldBlock => LogError::InUse { place: place.to_owned() },
-        TryLockError::Error(error) => LogError::io("lock", place)(error),
-    })
+/// The lock of a directory is waited for so long. A database that has just been closed still has it while a thread ends that has used the
+/// database, and so has a process that is being killed.
+const LOCK_PATIENCE: Duration = Duration::from_millis(500);
+
+/// Takes the lock of the directory at this place, which `lock` tries.
+fn locked(mut lock: impl FnMut() -> Result<(), TryLockError>, place: &str) -> Result<(), LogError> {
+    let began = Instant::now();
+    loop {
+        match lock() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::WouldBlock) if began.elapsed() < LOCK_PATIENCE => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Err(TryLockError::WouldBlock) => return Err(LogError::InUse { place: place.to_owned() }),
+            Err(TryLockError::Error(error)) => return Err(LogError::io("lock", place)(error)),
+        }
+    }
 }
 
 impl Directory {
