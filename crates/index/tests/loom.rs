@@ -2,8 +2,8 @@
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p contend-index --test loom`
 //!
-//! Two threads, on a tree of leaves of two keys. All executions with up to two preemptions are tried, unless a test says otherwise: up to
-//! 100,000 of them, in a minute or less.
+//! Two threads, on a tree of leaves of two keys. Executions with up to two preemptions are tried, unless a test says otherwise: up to
+//! 100,000, in a minute or less. METHODOLOGY.md says what that leaves out.
 #![cfg(loom)]
 
 use std::ops::ControlFlow;

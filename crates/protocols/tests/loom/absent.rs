@@ -164,7 +164,8 @@ mod times_of_leaves {
     holds!(tictoc_in_another_order, 1, miss_and_write_late::<TicToc>);
     holds!(tictoc_in_another_order_hashed, 2, miss_and_write_late_hashed::<TicToc>);
     holds!(mvto, 1, crossed_inserts::<Mvto<Loom>>);
-    holds!(cicada, 1, crossed_inserts::<Cicada<Loom>>);
+    holds!(cicada_hashed, 1, crossed_inserts_hashed::<Cicada<Loom>>);
+    holds!(mvto_hashed, 1, crossed_inserts_hashed::<Mvto<Loom>>);
     holds!(to, 2, crossed_inserts::<TimestampOrdering<Loom>>);
     caught!(tictoc_without_fences, 1, miss_and_write_late::<TicToc<Broken>>, FORGET_FENCES);
     caught!(tictoc_that_forgets_times, 2, miss_and_write_late::<TicToc<Broken>>, FORGET_TIMES_OF_LEAVES);

@@ -2,9 +2,9 @@
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p contend-protocols --test loom`
 //!
-//! Two transactions of two or three accesses each, on tables of a few rows; leaves have two keys. All executions with one or two preemptions
-//! are tried: up to 100,000 of them, in a minute or less. So many preemptions are enough for each of the deliberate bugs here, and for those
-//! that METHODOLOGY.md names.
+//! Two transactions of two or three accesses each, on tables of a few rows; leaves have two keys. Executions with one or two preemptions are
+//! tried, as the number in each test says: up to some 100,000, in a minute or less. METHODOLOGY.md says what that leaves out. The deliberate bugs
+//! have the same bound as what is sound, or one preemption more.
 #![cfg(loom)]
 
 mod absent;
