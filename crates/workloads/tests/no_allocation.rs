@@ -87,7 +87,8 @@ fn allocates_nothing(name: &str, protocol: Erased<Native>, options: &EngineOptio
     let (small, blocks) = ALLOCATIONS.replace((i64::MIN, 0));
     // Lists of blocks, and of records to be used again, still double now and then: two for each of the nine tables.
     assert!(small <= 18, "{name} {options:?}: {small} small allocations in 5000 transactions");
-    assert!(blocks <= 20, "{name} {options:?}: {blocks} blocks");
+    // Old versions are collected by the clock: where the thread has lost its core, there are some blocks more.
+    assert!(blocks <= 30, "{name} {options:?}: {blocks} blocks");
 }
 
 #[test]
