@@ -5,7 +5,7 @@ use contend_protocols::method::{Method, RetryOptions};
 
 use crate::error::Error;
 
-/// A transaction is protected after so many conflicts in a row. Short transactions rarely meet so many, as they wait after each. A long transaction loses
+/// A transaction is protected after this number of conflicts in a row. Short transactions rarely meet so many, as they wait after each. A long transaction loses
 /// about ten times the time that it takes alone.
 const PROTECT_AFTER: u32 = 10;
 
