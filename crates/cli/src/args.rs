@@ -38,6 +38,8 @@ pub(crate) enum Command {
     /// windows of each, or three of five. What else was different of the two runs is listed; that the machine was slower or faster meanwhile is
     /// in no interval.
     Diff(DiffArgs),
+    /// Draw the page of a result that is a file: of `run --json FILE`, or of a comparison again. What files don't keep, tails of latency, is left out.
+    Report(ReportArgs),
     /// List protocols, workloads, options and indexes.
     List(ListArgs),
     /// Look for an interleaving of a few transactions under which a protocol breaks its promise, and show it.
@@ -98,6 +100,18 @@ pub(crate) struct DiffArgs {
     /// As JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReportArgs {
+    /// The result: a file, or the folder of a run
+    pub(crate) result: PathBuf,
+    /// The page [default: report.html beside the result]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// Overwrite the page
+    #[arg(long)]
+    pub(crate) force: bool,
 }
 
 /// A part, written as a percentage.

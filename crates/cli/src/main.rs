@@ -53,6 +53,7 @@ fn main() -> ExitCode {
         Command::Run(args) => cmd::run::run(&args),
         Command::Compare(args) => cmd::compare::run(&args),
         Command::Diff(args) => cmd::diff::run(&args),
+        Command::Report(args) => cmd::report::run(&args),
         Command::List(args) => cmd::list::run(&args),
         Command::Explore(args) => cmd::explore::run(&args),
         Command::Sweep(args) => cmd::sweep::sweep(&args),

@@ -2,13 +2,10 @@
 
 use std::io::{ErrorKind, Write};
 
-use contend_lab::advice::show_share;
-use contend_lab::compare::show_rate;
 use contend_lab::paired::Ratio;
-use contend_lab::report::{
-    KIND_COLUMNS, VERSION_COLUMNS, kind_cells, show_bytes, show_latency, show_ns, version_cells,
-};
 use contend_lab::result::Verification;
+use contend_lab::tables::{self, Sheet};
+use contend_lab::units::{show_bytes, show_latency, show_ns, show_rate, show_share};
 use contend_lab::{ProtocolResult, ResultFile, RunConfig};
 
 use crate::UserError;
@@ -142,11 +139,11 @@ pub(crate) fn result(result: &ResultFile) -> String {
         table.add_row(row(result, entry));
     }
     text += &format!("{table}\n");
-    text += &latencies(result);
-    text += &kinds(result);
-    text += &versions(result);
-    text += &logs(result);
-    text += &breakdowns(result);
+    text += &sheet(&tables::latencies(result), |table| table.spare(&["p95", "p90", "p99.9"]));
+    text += &sheet(&tables::kinds(result), |table| table.spare_behind(3));
+    for of_protocols in [tables::versions(result), tables::logs(result), tables::times(result)] {
+        text += &sheet(&of_protocols, |table| table.spare_behind(2));
+    }
     text += &simulations(result);
     for entry in &result.protocols {
         text += &details(entry, result.protocols.len() == 1);
@@ -173,88 +170,25 @@ fn told_apart(result: &ResultFile) -> String {
     format!("{}; a group is not told apart from its first; {ended}\n", comparison.basis())
 }
 
-/// How long transactions took.
-fn latencies(result: &ResultFile) -> String {
-    let columns = ["latency of", "p50", "p90", "p95", "p99", "p99.9", "max"];
-    let mut table = table(columns).numbers(1..columns.len()).spare(&["p95", "p90", "p99.9"]);
-    let mut rows = 0;
-    for entry in &result.protocols {
-        let Some(measured) = &entry.measured else { continue };
-        let [p50, p90, p95] = [measured.latency_ns_p50, measured.latency_ns_p90, measured.latency_ns_p95];
-        let [p99, p999, max] = [measured.latency_ns_p99, measured.latency_ns_p999, measured.latency_ns_max];
-        let cells = [p50, p90, p95, p99, p999, max].map(show_latency);
-        table.add_row([entry.protocol.clone()].into_iter().chain(cells));
-        rows += 1;
+/// A table of the result, of which `fit` says what a narrow terminal leaves out; nothing of an empty one.
+fn sheet(sheet: &Sheet, fit: impl FnOnce(Table) -> Table) -> String {
+    if sheet.rows.is_empty() {
+        return String::new();
     }
-    if rows == 0 { String::new() } else { format!("{table}\n") }
-}
-
-/// What came out by type of transaction, where there is more than one.
-fn kinds(result: &ResultFile) -> String {
-    let mut table =
-        table(["protocol", "type"].into_iter().chain(KIND_COLUMNS)).numbers(2..2 + KIND_COLUMNS.len()).spare_behind(3);
-    let mut rows = 0;
-    for entry in &result.protocols {
-        let Some(measured) = entry.measured.as_ref().filter(|measured| measured.kinds.len() > 1) else { continue };
-        for (number, kind) in measured.kinds.iter().enumerate() {
-            let name = if number == 0 { entry.protocol.clone() } else { String::new() };
-            table.add_row([name, kind.kind.clone()].into_iter().chain(kind_cells(measured, kind)));
-            rows += 1;
+    let columns = sheet.columns.iter().map(String::as_str);
+    let mut table = fit(table(columns).numbers(sheet.names..sheet.columns.len()));
+    let mut before = "";
+    for row in &sheet.rows {
+        let mut cells = row.clone();
+        // A name stands at the first of its rows.
+        if sheet.names > 1 && row[0] == before {
+            cells[0].clear();
         }
-    }
-    if rows == 0 { String::new() } else { format!("{table}\n") }
-}
-
-/// What became of old versions, of protocols that keep some.
-fn versions(result: &ResultFile) -> String {
-    let mut table =
-        table(["protocol"].into_iter().chain(VERSION_COLUMNS)).numbers(1..=VERSION_COLUMNS.len()).spare_behind(2);
-    let mut rows = 0;
-    for entry in &result.protocols {
-        let Some(versions) = entry.measured.as_ref().and_then(|measured| measured.versions.as_ref()) else { continue };
-        table.add_row([entry.protocol.clone()].into_iter().chain(version_cells(versions)));
-        rows += 1;
-    }
-    if rows == 0 { String::new() } else { format!("{table}\n") }
-}
-
-/// What the log did, of protocols that have one.
-fn logs(result: &ResultFile) -> String {
-    let columns = ["protocol", "log bytes of a commit", "durable after p50", "p99", "at the latest"];
-    let mut table = table(columns).numbers(1..columns.len()).spare_behind(2);
-    let mut rows = 0;
-    for entry in &result.protocols {
-        let Some(log) = entry.measured.as_ref().and_then(|measured| measured.log.as_ref()) else { continue };
-        let times = [log.durable_ns_p50, log.durable_ns_p99, log.durable_ns_max].map(show_latency);
-        let bytes = format!("{:.1}", log.bytes_per_commit);
-        table.add_row([entry.protocol.clone(), bytes].into_iter().chain(times));
-        rows += 1;
-    }
-    if rows == 0 { String::new() } else { format!("{table}\n") }
-}
-
-/// Where the time went, by protocol.
-fn breakdowns(result: &ResultFile) -> String {
-    let of = |entry: &ProtocolResult| entry.measured.as_ref().and_then(|measured| measured.breakdown.clone());
-    let Some(first) = result.protocols.iter().find_map(of) else { return String::new() };
-    let operations: Vec<String> = OPERATIONS.map(|name| format!("({name})")).to_vec();
-    let names = first.categories().map(|(name, _)| name);
-    let columns: Vec<&str> =
-        ["time of"].into_iter().chain(names).chain(operations.iter().map(String::as_str)).collect();
-    let count = columns.len();
-    let mut table = table(columns).numbers(1..count).spare_behind(2);
-    let percent = |share: f64| format!("{:.1} %", share * 100.0);
-    for entry in &result.protocols {
-        let Some(breakdown) = of(entry) else { continue };
-        let categories = breakdown.categories().map(|(_, share)| percent(share));
-        let by_operation = OPERATIONS.map(|name| percent(breakdown.operations.get(name).copied().unwrap_or(0.0)));
-        table.add_row([entry.protocol.clone()].into_iter().chain(categories).chain(by_operation));
+        before = &row[0];
+        table.add_row(cells);
     }
     format!("{table}\n")
 }
-
-/// Operations of a breakdown, in order.
-const OPERATIONS: [&str; 6] = ["body", "read", "write", "validation", "gc", "backoff"];
 
 /// What each simulation took.
 fn simulations(result: &ResultFile) -> String {

@@ -194,6 +194,32 @@ fn what_can_not_be_told_is_not_passed() {
 }
 
 #[test]
+fn the_page_of_a_result_is_drawn_from_its_file() {
+    let folder = TempDir::new().expect("a folder");
+    let run = with_short(&["run", "ycsb-a", "--protocol", "si", "--verify", "--json", "one.json"]);
+    assert_eq!(contend(folder.path(), &run).status.code(), Some(0));
+    let output = contend(folder.path(), &["report", "one.json"]);
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(0), "report: report.html\n".into()));
+    let page = std::fs::read_to_string(folder.path().join("report.html")).expect("a page");
+    for part in ["contend run ycsb-a --protocol si", "◐ snapshot only", "<h2>Throughput</h2>", "a weaker level"] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    assert!(!page.contains("Tails of latency"), "files don't keep them");
+    std::fs::write(folder.path().join("empty.json"), "").expect("written");
+    for (arguments, parts) in [
+        (&["report", "one.json"][..], &["report.html is there already", "--force", "--out"][..]),
+        (&["report", "none.json", "--out", "x.html"], &["none.json"]),
+        (&["report", "empty.json", "--out", "x.html"], &["empty.json"]),
+    ] {
+        let output = contend(folder.path(), arguments);
+        let said = text(&output.stderr);
+        assert!(output.status.code() == Some(2) && parts.iter().all(|part| said.contains(part)), "{said}");
+    }
+    assert!(!folder.path().join("x.html").exists());
+    assert_eq!(contend(folder.path(), &["report", "one.json", "--force"]).status.code(), Some(0));
+}
+
+#[test]
 fn figures_come_as_csv_with_all_percentiles() {
     let folder = TempDir::new().expect("a folder");
     let compare = with_short(&["compare", "--protocols", "silo+cu=on,none", "--csv", "-", "--json", "r.json"]);

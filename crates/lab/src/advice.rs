@@ -5,11 +5,10 @@ use contend_machine::Native;
 use contend_protocols::all_protocols;
 use contend_protocols::method::METHODS;
 
-use crate::compare::show_rate;
 use crate::config::{engine_specs, retry_specs};
 use crate::paired::{self, Ratio};
-use crate::report::show_ns;
 use crate::result::{Measured, ProtocolResult, ResultFile};
+use crate::units::{show_ns, show_rate, show_ratio, show_share};
 
 /// Names that are listed at most.
 const NAMES_MAX: usize = 5;
@@ -102,28 +101,9 @@ fn names(entries: &[Ranked<'_>], and: &str) -> String {
     }
 }
 
-/// "1.06 x (1.03 to 1.09)".
-pub fn show_ratio(ratio: &Ratio) -> String {
-    match (ratio.low, ratio.high) {
-        (Some(low), Some(high)) => format!("{:.2} x ({low:.2} to {high:.2})", ratio.ratio),
-        _ => format!("{:.2} x", ratio.ratio),
-    }
-}
-
 /// The ratio the other way round.
 fn show_inverse(ratio: &Ratio) -> String {
     show_ratio(&ratio.inverse())
-}
-
-/// "96 % (94 to 98)".
-pub fn show_share(ratio: &Ratio) -> String {
-    let percent = |part: f64| part * 100.0;
-    match (ratio.low, ratio.high) {
-        (Some(low), Some(high)) => {
-            format!("{:.0} % ({:.0} to {:.0})", percent(ratio.ratio), percent(low), percent(high))
-        }
-        _ => format!("{:.0} %", percent(ratio.ratio)),
-    }
 }
 
 /// What to take, what is as good, what each costs, what to try next, and what was not tested.

@@ -597,12 +597,3 @@ fn kind_result(kind: &str, count: &KindCount) -> KindResult {
         latency_ns_max: samples.max(),
     }
 }
-
-/// A rate, in millions or thousands.
-pub fn show_rate(per_second: f64) -> String {
-    match per_second {
-        rate if rate >= 1e6 => format!("{:.2} M", rate / 1e6),
-        rate if rate >= 1e3 => format!("{:.1} k", rate / 1e3),
-        rate => format!("{rate:.1}"),
-    }
-}

@@ -14,7 +14,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::durable::LogOptions;
 use crate::machine::{ChipConfig, MachineChoice, NATIVE, SimulationOptions};
-use crate::memory::{available_bytes, show_bytes};
+use crate::memory::available_bytes;
+use crate::units::show_bytes;
 
 /// Why a run can't be, or can't go on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

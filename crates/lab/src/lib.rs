@@ -32,6 +32,8 @@ pub mod result;
 pub mod soak;
 mod start;
 mod stats;
+pub mod tables;
+pub mod units;
 mod verify;
 mod watch;
 

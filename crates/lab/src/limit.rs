@@ -8,9 +8,10 @@ use contend_machine::{Machine, Native, Ordering, available_cores, pin_to_core};
 use serde::Serialize;
 
 use crate::config::LabError;
-use crate::memory::{available_bytes, show_bytes};
+use crate::memory::available_bytes;
 use crate::start::Start;
 use crate::stats::Spread;
+use crate::units::show_bytes;
 use crate::watch::{Observer, Stop};
 
 /// The memory that random reads go to: far more than any cache holds.

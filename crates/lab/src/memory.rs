@@ -40,15 +40,6 @@ fn field_of(file: &str, field: &str) -> Option<u64> {
     line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kib| kib << 10)
 }
 
-/// Bytes, in words of one unit.
-pub fn show_bytes(bytes: u64) -> String {
-    let units = [("GiB", 1u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
-    match units.into_iter().find(|(_, size)| bytes >= *size) {
-        Some((unit, size)) => format!("{:.1} {unit}", bytes as f64 / size as f64),
-        None => format!("{bytes} bytes"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -58,12 +49,5 @@ mod tests {
         let (available, total) = (available_bytes().expect("available"), total_bytes().expect("total"));
         assert!(0 < available && available <= total, "{available} of {total}");
         assert!(!is_short(), "{available} of {total}");
-    }
-
-    #[test]
-    fn bytes_are_shown_in_one_unit() {
-        assert_eq!(show_bytes(12), "12 bytes");
-        assert_eq!(show_bytes(1536), "1.5 KiB");
-        assert_eq!(show_bytes(5 << 30), "5.0 GiB");
     }
 }

@@ -11,7 +11,8 @@ use serde::Serialize;
 
 use crate::bed::{Purpose, Span, bed};
 use crate::config::{LabError, RunConfig};
-use crate::memory::{resident_bytes, show_bytes};
+use crate::memory::resident_bytes;
+use crate::units::show_bytes;
 use crate::watch::{Observer, Stop};
 
 /// Windows of a run: some for each quarter.

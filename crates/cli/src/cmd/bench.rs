@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use contend_lab::compare::show_rate;
 use contend_lab::config::THREADS_MAX;
 use contend_lab::host::host_preset;
 use contend_lab::limit::{Limits, limits};
 use contend_lab::micro::{Micro, micro};
+use contend_lab::units::show_rate;
 use contend_lab::{Observer, RunConfig};
 use contend_machine::available_cores;
 

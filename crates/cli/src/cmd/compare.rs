@@ -9,7 +9,7 @@ use crate::progress::{Bars, stop_on_interrupt};
 use crate::{Status, UserError, show};
 
 /// The page with the charts.
-const REPORT_FILE: &str = "report.html";
+pub(crate) const REPORT_FILE: &str = "report.html";
 
 pub(crate) fn run(args: &CompareArgs) -> Result<Status, UserError> {
     let config = args.config()?;

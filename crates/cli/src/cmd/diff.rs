@@ -1,7 +1,7 @@
 //! `contend diff`.
 
-use contend_lab::compare::show_rate;
 use contend_lab::diff::{Diff, EntryDiff, diff};
+use contend_lab::units::show_rate;
 
 use crate::args::{DiffArgs, read_result, result_path};
 use crate::{Status, UserError, show};

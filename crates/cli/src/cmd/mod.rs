@@ -9,6 +9,7 @@ pub(crate) mod explore;
 pub(crate) mod kill;
 pub(crate) mod list;
 pub(crate) mod log;
+pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod shell;
 pub(crate) mod soak;

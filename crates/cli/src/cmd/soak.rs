@@ -1,7 +1,7 @@
 //! `contend soak`.
 
-use contend_lab::report::show_bytes;
 use contend_lab::soak::{Soaked, soak};
+use contend_lab::units::show_bytes;
 
 use super::{Json, left_out};
 use crate::args::SoakArgs;

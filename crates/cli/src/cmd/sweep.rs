@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use contend_lab::experiment::{
-    Curves, Experiment, Folder, Judgement, SEEDS_MAX, Swept, Verdict, index, judge, kept, page, published_svg, svg,
+    Curves, Experiment, Folder, Judgement, SEEDS_MAX, Swept, Verdict, drawn, index, judge, kept, page, published,
     sweep as run, verdict_table,
 };
 use contend_machine::available_cores;
@@ -163,26 +163,19 @@ fn deliver(experiment: &Experiment, folder: &Folder, swept: &Swept) -> Result<Ve
     let judgements = judge(experiment, &swept.curves);
     let write = |name: &str, text: &str| Target::new(&folder.path().join(name))?.write_text(text);
     write("points.csv", &csv(&swept.curves))?;
-    let figure = match svg(experiment, &swept.curves) {
-        Ok(figure) => {
-            write("figure.svg", &figure)?;
-            figure
-        }
-        // Nothing was measured yet.
-        Err(_) => String::new(),
-    };
-    let published = published_svg(experiment, &swept.curves).transpose()?;
-    if let Some(published) = &published {
-        write("published.svg", published)?;
+    if let Some(figure) = drawn(experiment, &swept.curves) {
+        write("figure.svg", &figure.file)?;
     }
-    write("index.html", &page(experiment, &swept.curves, &judgements, &figure, published.as_deref()))?;
+    if let Some(figure) = published(experiment, &swept.curves) {
+        write("published.svg", &figure.file)?;
+    }
+    write("index.html", &page(experiment, &swept.curves, &judgements))?;
     let accesses: u64 = swept.curves.values().flatten().map(|point| point.accesses).sum();
     let seconds: f64 = swept.curves.values().flatten().map(|point| point.host_seconds).sum();
     let mut text =
         format!("{}: {} ({} points measured, {} kept", experiment.id, experiment.title, swept.measured, swept.kept);
     if seconds > 0.0 {
-        text +=
-            &format!("; {} simulated accesses a second", contend_lab::compare::show_rate(accesses as f64 / seconds));
+        text += &format!("; {} simulated accesses a second", contend_lab::units::show_rate(accesses as f64 / seconds));
     }
     text += ")\n";
     for judgement in &judgements {

@@ -23,7 +23,7 @@ use crate::result::{Breakdown, Spread};
 pub use assertion::{COMMITS_MIN, Judgement, Verdict, judge};
 pub use file::{Assertion, Experiment, Point, Published, SEEDS_MAX};
 pub use page::{index, page, verdict_table};
-pub use plot::{published_svg, svg};
+pub use plot::{Figure, drawn, published};
 pub use sweep::{Folder, Swept, kept, sweep};
 
 /// A value on the x-axis.

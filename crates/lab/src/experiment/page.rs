@@ -1,38 +1,37 @@
 //! The page of an experiment, and the page of many.
 
+use super::plot::{drawn, published};
 use super::{Curves, Experiment, Judgement, Published, Verdict};
-use crate::compare::show_rate;
-use crate::report::{breakdown_bars, document, escape};
+use crate::report::{Table, document, escape, figure, prose, table_of_times, times_of};
 use crate::result::Breakdown;
+use crate::units::{show_latency, show_percent, show_rate};
 
-/// The page. `figure` is the figure as SVG, and `published` what the source has measured itself.
-pub fn page(
-    experiment: &Experiment,
-    curves: &Curves,
-    judgements: &[Judgement],
-    figure: &str,
-    published: Option<&str>,
-) -> String {
-    let mut body = format!(
-        "<h1>{}</h1><p class=\"finding\">{}</p><p>{}</p><p class=\"soft\">{}</p>",
-        escape(&experiment.id),
-        escape(&experiment.title),
-        escape(&experiment.question),
-        escape(&experiment.source)
-    );
-    if !experiment.notes.is_empty() {
-        body += &format!("<p>{}</p>", escape(experiment.notes.trim()));
+/// The page of an experiment.
+pub fn page(experiment: &Experiment, curves: &Curves, judgements: &[Judgement]) -> String {
+    let paragraph = |class: &str, text: &str| match text.trim() {
+        "" => String::new(),
+        text => format!("<p class=\"{class}\">{}</p>\n", prose(text)),
+    };
+    let mut body = format!("<h1>{}</h1>\n", escape(&experiment.id));
+    for (class, text) in [
+        ("finding", &experiment.title),
+        ("", &experiment.question),
+        ("soft", &experiment.source),
+        ("", &experiment.notes),
+    ] {
+        body += &paragraph(class, text);
     }
-    body += &format!("<figure>{figure}</figure>");
-    if let (Some(figure), Some(Published { by, .. })) = (published, &experiment.published) {
-        body += &format!("<figure>{figure}<figcaption class=\"soft\">{}</figcaption></figure>", escape(by));
+    if let Some(drawn) = drawn(experiment, curves) {
+        let caption = "Markers show the median of what was measured at a point, and bars the range from the least to the greatest.";
+        body += &figure("What came out", caption, &drawn.on_page, &points(curves));
+    }
+    if let (Some(drawn), Some(of_source)) = (published(experiment, curves), &experiment.published) {
+        body += &figure("As published", &of_source.by, &drawn.on_page, &published_points(of_source));
     }
     body += &breakdowns(experiment, curves);
-    body += "<h2>What must come out</h2>";
+    body += "<section><h2>What must come out</h2>";
     body += &verdicts(judgements);
-    body += "<h2>Points</h2>";
-    body += &points(curves);
-    document(&experiment.title, &body)
+    document(&experiment.title, &format!("{body}</section>\n"))
 }
 
 /// Where the time went, at the x that the file names.
@@ -48,55 +47,55 @@ fn breakdowns(experiment: &Experiment, curves: &Curves) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    format!(
-        "<h2>Where the time went, at {} {at}</h2><figure>{}</figure>",
-        escape(&experiment.plot.x),
-        breakdown_bars(&rows)
-    )
+    let caption = format!("The workers' time at {} {at}.", experiment.plot.x);
+    figure("Where the time went", &caption, &times_of(&rows), &table_of_times(&rows))
 }
 
 fn verdicts(judgements: &[Judgement]) -> String {
     if judgements.is_empty() {
         return "<p>Nothing is asserted.</p>".into();
     }
-    let mut text = String::from(
-        "<div class=\"scroll\"><table><tr><th class=\"l\">id</th><th class=\"l\">verdict</th><th class=\"l\">the source says</th>\
-         <th class=\"l\">numbers</th></tr>",
-    );
+    let mut table = Table::new("Assertions", ["<id", "<verdict", "<the source says", "<numbers"]);
     for judgement in judgements {
-        let class = match judgement.verdict {
-            Verdict::Holds => "good",
-            Verdict::Fails | Verdict::Unclear => "bad",
-            Verdict::NotTold | Verdict::Waits => "soft",
+        let (style, sign) = match judgement.verdict {
+            Verdict::Holds => ("good", '✓'),
+            Verdict::Fails | Verdict::Unclear => ("bad", '✗'),
+            Verdict::NotTold | Verdict::Waits => ("soft", '–'),
         };
-        text += &format!(
-            "<tr><td class=\"l\">{}</td><td class=\"l {class}\">{}</td><td class=\"l\">{}</td><td class=\"l\">{}</td></tr>",
-            escape(&judgement.id),
-            judgement.verdict.name(),
-            escape(&judgement.paper),
-            escape(&judgement.numbers)
-        );
+        table.styled_row([
+            (String::new(), judgement.id.clone()),
+            (style.into(), format!("{sign} {}", judgement.verdict.name())),
+            (String::new(), judgement.paper.clone()),
+            (String::new(), judgement.numbers.clone()),
+        ]);
     }
-    text + "</table></div>"
+    table.html()
 }
 
-fn points(curves: &Curves) -> String {
-    let mut text = String::from(
-        "<div class=\"scroll\"><table><tr><th class=\"l\">series</th><th>x</th><th>median /s</th><th>min..max /s</th>\
-         <th>aborts</th></tr>",
-    );
+fn points(curves: &Curves) -> Table {
+    let mut table = Table::new("Points", ["<series", "x", "median /s", "least /s", "most /s", "aborts", "p50", "p99"]);
     for point in curves.values().flatten() {
-        text += &format!(
-            "<tr><td class=\"l\">{}</td><td>{}</td><td>{}</td><td>{}..{}</td><td>{:.1} %</td></tr>",
-            escape(&point.series),
-            point.x,
-            show_rate(point.throughput.median),
-            show_rate(point.throughput.min),
-            show_rate(point.throughput.max),
-            point.abort_rate * 100.0
-        );
+        let spread = point.throughput;
+        table.row([
+            point.series.clone(),
+            point.x.to_string(),
+            show_rate(spread.median),
+            show_rate(spread.min),
+            show_rate(spread.max),
+            show_percent(point.abort_rate),
+            show_latency(point.latency_ns_p50),
+            show_latency(point.latency_ns_p99),
+        ]);
     }
-    text + "</table></div>"
+    table
+}
+
+fn published_points(published: &Published) -> Table {
+    let mut table = Table::new("Published points", ["<series", "x", "y"]);
+    for (name, points) in &published.curves {
+        points.iter().for_each(|(x, y)| table.row([name.clone(), x.to_string(), y.to_string()]));
+    }
+    table
 }
 
 /// All verdicts as a table in Markdown, for a document.
@@ -131,21 +130,22 @@ pub fn verdict_table(experiments: &[(Experiment, Vec<Judgement>)]) -> String {
 
 /// The page of many experiments: a line each, with how many assertions hold.
 pub fn index(experiments: &[(Experiment, Vec<Judgement>)]) -> String {
-    let mut body = String::from(
-        "<h1>contend sweep</h1><p class=\"finding\">Experiments</p><div class=\"scroll\"><table><tr><th class=\"l\">experiment</th>\
-         <th class=\"l\">question</th><th>hold</th><th>fail</th><th>not told</th><th>wait</th></tr>",
-    );
+    let mut body = String::from("<h1>contend sweep</h1><p class=\"finding\">Experiments</p><ul>");
+    for (Experiment { id, .. }, _) in experiments {
+        body += &format!("<li><a href=\"{0}/index.html\">{0}</a></li>", escape(id));
+    }
+    let mut table = Table::new("Assertions", ["<experiment", "<question?", "hold", "fail", "not told", "wait"]);
     for (experiment, judgements) in experiments {
-        let count = |verdicts: &[Verdict]| judgements.iter().filter(|one| verdicts.contains(&one.verdict)).count();
-        body += &format!(
-            "<tr><td class=\"l\"><a href=\"{0}/index.html\">{0}</a></td><td class=\"l\">{1}</td><td>{2}</td><td>{3}</td><td>{4}</td><td>{5}</td></tr>",
-            escape(&experiment.id),
-            escape(&experiment.question),
+        let count =
+            |verdicts: &[Verdict]| judgements.iter().filter(|one| verdicts.contains(&one.verdict)).count().to_string();
+        table.row([
+            experiment.id.clone(),
+            experiment.question.clone(),
             count(&[Verdict::Holds]),
             count(&[Verdict::Fails, Verdict::Unclear]),
             count(&[Verdict::NotTold]),
-            count(&[Verdict::Waits])
-        );
+            count(&[Verdict::Waits]),
+        ]);
     }
-    document("contend sweep", &(body + "</table></div>"))
+    document("contend sweep", &format!("{body}</ul>\n{}", table.html()))
 }

@@ -373,7 +373,7 @@ holds = 'T("add",1) > T("add",4)'
         let third = sweep(&experiment, &folder, 2, None, &Stop::default(), &Silent).expect("a sweep");
         assert_eq!((third.kept, third.measured), (3, 0));
         assert_eq!(super::super::judge(&experiment, &third.curves)[0].verdict, super::super::Verdict::Holds);
-        assert!(super::super::svg(&experiment, &third.curves).expect("drawn").contains("<svg"));
+        assert!(super::super::drawn(&experiment, &third.curves).is_some_and(|figure| figure.file.contains("<svg")));
     }
 
     #[test]
@@ -383,15 +383,13 @@ holds = 'T("add",1) > T("add",4)'
         let folder = Folder::new(out.path(), &experiment);
         let sweep = |seeds| sweep(&experiment, &folder, 2, seeds, &Stop::default(), &Silent).expect("a sweep");
         assert_eq!(sweep(None).measured, 3);
-        // Lines of the curve's colour: ticks are lines as well.
-        let drawn = |swept: &Swept| {
-            let svg = super::super::svg(&experiment, &swept.curves).expect("drawn");
-            let is_own = |line: &&str| line[..line.find('>').unwrap_or(0)].contains("#2F5D8A");
-            svg.split("<polyline").skip(1).filter(is_own).count()
+        let ranges = |swept: &Swept| {
+            let figure = super::super::drawn(&experiment, &swept.curves).expect("points");
+            figure.file.matches(" range\"").count()
         };
-        let without = drawn(&sweep(None));
+        assert_eq!(ranges(&sweep(None)), 0, "of one window and one seed");
         let three = sweep(Some(3));
-        assert_eq!(drawn(&three), without + 3, "a bar at each point, from the least to the greatest");
+        assert_eq!(ranges(&three), 3, "a bar at each point, from the least to the greatest");
         assert_eq!((three.kept, three.measured, three.missing), (3, 6, 0));
         for point in three.curves.values().flatten() {
             let seeds: Vec<_> = point.seeds.iter().map(|one| one.seed).collect();
@@ -414,12 +412,13 @@ holds = 'T("add",1) > T("add",4)'
 
     #[test]
     fn what_was_published_is_drawn_beside() {
-        let published = |curves: &str| format!("{TEXT}\n[published]\nby = \"them\"\n[published.curves]\n{curves}\n");
-        let experiment = tiny(&published("add = [[1, 5e6], [4, 2e6]]\nother = [[1, 1e6]]"));
-        let svg = super::super::published_svg(&experiment, &Curves::default()).expect("it says").expect("drawn");
-        assert!(svg.contains("as published") && svg.contains("other"), "{svg}");
-        assert!(super::super::published_svg(&tiny(TEXT), &Curves::default()).is_none());
-        let error = Experiment::from_toml("tiny.toml", &published("add = []")).expect_err("no points").to_string();
+        let source = |curves: &str| format!("{TEXT}\n[published]\nby = \"them\"\n[published.curves]\n{curves}\n");
+        let experiment = tiny(&source("add = [[1, 5e6], [4, 2e6]]\nother = [[1, 1e6]]"));
+        let published = super::super::published;
+        let figure = published(&experiment, &Curves::default()).expect("points");
+        assert!(figure.file.contains("as published") && figure.file.contains("other"), "{}", figure.file);
+        assert!(published(&tiny(TEXT), &Curves::default()).is_none());
+        let error = Experiment::from_toml("tiny.toml", &source("add = []")).expect_err("no points").to_string();
         assert!(error.contains("[published]") && error.contains("pairs"), "{error}");
     }
 

@@ -1,0 +1,305 @@
+//! The charts of a result. Each has the figures that it draws as a table.
+
+use super::page::{Table, escape, figure};
+use super::picture::{Axis, Line, Lines, Mark, Row, Scale, legend_of_parts, rows};
+use crate::result::{Breakdown, Bucket, Measured, ProtocolResult, ResultFile};
+use crate::tables::{self, Sheet, abort_reasons, abort_share, measured};
+use crate::units::{show_latency, show_ns, show_percent, show_rate};
+
+/// A sheet as a table of the page.
+pub(super) fn table(caption: &str, sheet: &Sheet) -> Table {
+    let columns: Vec<String> = sheet
+        .columns
+        .iter()
+        .enumerate()
+        .map(|(number, column)| match number < sheet.names {
+            true => format!("<{column}"),
+            false => column.clone(),
+        })
+        .collect();
+    let mut table = Table::new(caption, columns.iter().map(String::as_str));
+    sheet.rows.iter().for_each(|row| table.row(row.iter().cloned()));
+    table
+}
+
+/// The textures of bars by what a protocol promises.
+const PROMISES: [(usize, &str); 3] = [(0, "serializable"), (1, "a weaker level"), (6, "promises nothing")];
+
+/// The texture for an entry.
+pub(super) fn promise(entry: &ProtocolResult) -> usize {
+    match entry.isolation.as_str() {
+        "none" => PROMISES[2].0,
+        "serializable" => PROMISES[0].0,
+        _ => PROMISES[1].0,
+    }
+}
+
+fn promises(result: &ResultFile) -> String {
+    let is_there = |(part, _): &&(usize, &str)| measured(result).any(|(entry, _)| promise(entry) == *part);
+    legend_of_parts(PROMISES.iter().filter(is_there).copied())
+}
+
+/// Throughput of each entry: the median, and the range of the windows.
+pub(super) fn throughput(result: &ResultFile) -> String {
+    let Some(scale) = Scale::of(measured(result).map(|(_, measured)| measured.throughput_tps.max), false) else {
+        return String::new();
+    };
+    let entries = measured(result).map(|(entry, measured)| {
+        let spread = measured.throughput_tps;
+        let range = format!("{} to {}", show_rate(spread.min), show_rate(spread.max));
+        let title = format!("{}: {} a second, {range}", entry.protocol, show_rate(spread.median));
+        Row {
+            name: entry.protocol.clone(),
+            note: format!("{} ({range})", show_rate(spread.median)),
+            short: show_rate(spread.median),
+            marks: vec![
+                Mark::Bar { from: 0.0, to: spread.median, part: promise(entry), title },
+                Mark::Range { low: spread.min, high: spread.max },
+            ],
+        }
+    });
+    let axis = Axis::new("committed transactions a second", scale, show_rate);
+    let chart = rows("Throughput of each protocol with its range", &axis, &entries.collect::<Vec<_>>());
+    figure(
+        "Throughput",
+        "Committed transactions a second: bars show the median of all windows, and lines the range from the least to the greatest.",
+        &format!("{}{chart}", promises(result)),
+        &table("Throughput", &tables::throughputs(result)),
+    )
+}
+
+/// The entry that others are shown against: the fastest that promises something, or the first.
+fn reference(result: &ResultFile) -> Option<(&ProtocolResult, &Measured)> {
+    let first = result.comparison.as_ref().and_then(|comparison| comparison.first.as_ref());
+    measured(result).find(|(entry, _)| Some(&entry.protocol) == first).or_else(|| measured(result).next())
+}
+
+/// One small chart for each entry, all of one scale, with the reference's line in grey.
+struct Panels<'a> {
+    /// What the charts show, for those who can't see them.
+    what: &'a str,
+    axes: &'a dyn Fn() -> (Axis<'static>, Axis<'static>),
+    points: &'a dyn Fn(&Measured) -> Vec<(f64, f64)>,
+    has_markers: bool,
+    show: &'a dyn Fn(f64, f64) -> String,
+}
+
+impl Panels<'_> {
+    fn line<'a>(&self, entry: &'a ProtocolResult, measured: &Measured, number: Option<usize>) -> Line<'a> {
+        Line {
+            name: &entry.protocol,
+            number,
+            points: (self.points)(measured),
+            ranges: Vec::new(),
+            has_markers: self.has_markers,
+        }
+    }
+
+    fn html(&self, result: &ResultFile) -> String {
+        let Some((first, best)) = reference(result) else { return String::new() };
+        let panels = measured(result).map(|(entry, measured)| {
+            let mut lines = vec![self.line(entry, measured, Some(promise(entry)))];
+            if entry.protocol != first.protocol {
+                lines.insert(0, self.line(first, best, None));
+            }
+            let label = format!("{} of {}", self.what, entry.protocol);
+            let (x, y) = (self.axes)();
+            let chart = Lines { label: &label, x, y, height: 110.0, lines, show: self.show }.panel();
+            format!("<div><p><b>{}</b></p>{chart}</div>", escape(&entry.protocol))
+        });
+        format!("<div class=\"panels\">{}</div>", panels.collect::<String>())
+    }
+}
+
+/// Throughput of each window.
+pub(super) fn windows(result: &ResultFile) -> String {
+    let all = || measured(result).flat_map(|(_, measured)| &measured.windows);
+    let rounds = all().map(|window| window.round).max().unwrap_or(0);
+    let Some(scale) = Scale::of(all().map(|window| window.throughput_tps), false) else { return String::new() };
+    if rounds < 2 {
+        return String::new();
+    }
+    let marks = |round: usize| (round as f64, round.to_string());
+    let axes = || {
+        let x =
+            Axis { title: "round", scale: Scale::Linear(1.0, rounds as f64), ticks: (1..=rounds).map(marks).collect() };
+        (x, Axis::new("transactions a second", scale, show_rate))
+    };
+    let points = |measured: &Measured| {
+        measured.windows.iter().map(|window| (window.round as f64, window.throughput_tps)).collect::<Vec<_>>()
+    };
+    let show = |round, rate| format!("{} a second in round {round}", show_rate(rate));
+    let first = reference(result).map_or("", |(entry, _)| &entry.protocol);
+    figure(
+        "Windows",
+        &format!(
+            "Throughput of each protocol's windows. In each round each protocol has one window, so what slows the machine for a while slows \
+             all. All charts have one scale; the grey line is {first}."
+        ),
+        &Panels { what: "Throughput of each window", axes: &axes, points: &points, has_markers: true, show: &show }
+            .html(result),
+        &table("Committed transactions a second by round", &tables::windows(result)),
+    )
+}
+
+/// Latency at three quantiles.
+pub(super) fn latency(result: &ResultFile) -> String {
+    let values = |measured: &Measured| [measured.latency_ns_p50, measured.latency_ns_p99, measured.latency_ns_p999];
+    let all = measured(result).flat_map(|(_, measured)| values(measured)).map(|ns| ns as f64);
+    let Some(scale) = Scale::of(all, true) else { return String::new() };
+    let entries = measured(result).map(|(entry, measured)| {
+        let [p50, p99, p999] = values(measured);
+        let dot = |shape, name: &str, ns: u64| Mark::Dot {
+            at: ns as f64,
+            shape,
+            part: promise(entry),
+            title: format!("{}: {name} {}", entry.protocol, show_latency(ns)),
+        };
+        let [of_p50, of_p99, of_p999] = [p50, p99, p999].map(show_latency);
+        let marks = match p50 {
+            0 => Vec::new(),
+            _ => vec![
+                Mark::Line { from: p50 as f64, to: p999 as f64, part: promise(entry) },
+                dot(0, "p50", p50),
+                dot(3, "p99", p99),
+                dot(1, "p99.9", p999),
+            ],
+        };
+        Row {
+            name: entry.protocol.clone(),
+            note: format!("p50 {of_p50} · p99 {of_p99} · p99.9 {of_p999}"),
+            short: format!("p99 {of_p99}"),
+            marks,
+        }
+    });
+    let axis = Axis::new("time from the first try to the commit, logarithmic", scale, |ns| show_ns(ns as u64));
+    let chart = rows("Latency of each protocol", &axis, &entries.collect::<Vec<_>>());
+    figure(
+        "Latency",
+        "From the first try to the commit: a circle is the median (p50), a diamond stands where 99 of 100 transactions are done (p99), and a \
+         square where 999 of 1000 are (p99.9). One transaction in 16 is timed.",
+        &chart,
+        &table("Latency", &tables::latencies(result)),
+    )
+}
+
+/// Latency as a curve over all quantiles.
+pub(super) fn quantiles(result: &ResultFile) -> String {
+    // From half of the transactions to one in a million.
+    const LEAST: f64 = 0.5;
+    const MOST: f64 = 1e-6;
+    let all = || measured(result).flat_map(|(_, measured)| &measured.latencies);
+    let Some(scale) = Scale::of(all().map(|bucket| bucket.ns as f64), true) else { return String::new() };
+    let curve = |measured: &Measured| {
+        let total: u64 = measured.latencies.iter().map(|bucket| bucket.count).sum();
+        let mut points: Vec<(f64, f64)> = Vec::new();
+        let mut below = 0;
+        for Bucket { ns, count } in &measured.latencies {
+            below += count;
+            // How many of a hundred take longer: the tail is to the right. The slowest transaction itself has nobody behind it.
+            let behind = (total - below).max(1) as f64 / total as f64;
+            let place = LEAST / behind;
+            let is_far = points.last().is_none_or(|(before, _)| place > before * 1.25) || below == total;
+            if (MOST..=LEAST).contains(&behind) && is_far {
+                points.push((place, *ns as f64));
+            }
+        }
+        points
+    };
+    let furthest =
+        measured(result).flat_map(|(_, measured)| curve(measured)).map(|(place, _)| place).fold(10.0, f64::max);
+    let names = [("p50", 0.5), ("p90", 0.1), ("p99", 0.01), ("p99.9", 0.001), ("p99.99", 1e-4), ("p99.999", 1e-5)];
+    let ticks = || names.iter().map(|(name, behind)| (LEAST / behind, name.to_string()));
+    let axes = || {
+        let ticks = ticks().filter(|(place, _)| *place <= furthest).collect();
+        let x = Axis { title: "quantile", scale: Scale::Logarithmic(1.0, furthest), ticks };
+        (x, Axis::new("time to the commit", scale, |ns| show_ns(ns as u64)))
+    };
+    let show = |place, ns| format!("{:.4} % are done within {}", (1.0 - LEAST / place) * 100.0, show_ns(ns as u64));
+    let first = reference(result).map_or("", |(entry, _)| &entry.protocol);
+    figure(
+        "Tails of latency",
+        &format!(
+            "How long the slowest transactions take: the further to the right, the fewer take longer. All charts have one scale; the grey line is \
+             {first}."
+        ),
+        &Panels { what: "Tail of latency", axes: &axes, points: &curve, has_markers: false, show: &show }.html(result),
+        &table("Latency", &tables::latencies(result)),
+    )
+}
+
+/// Bars of parts of a whole, with a legend, and with each bar's sum where bars are of different lengths.
+fn stacked(label: &str, title: &str, bars: &[(String, Vec<f64>)], parts: &[&str], has_sums: bool) -> String {
+    let longest = match has_sums {
+        true => bars.iter().map(|(_, shares)| shares.iter().sum::<f64>()).fold(0.0, f64::max),
+        false => 1.0,
+    };
+    let entries = bars.iter().map(|(name, shares)| {
+        let mut from = 0.0;
+        let mut marks = Vec::new();
+        for (part, (share, what)) in shares.iter().zip(parts).enumerate().filter(|(_, (share, _))| **share > 0.0) {
+            let title = format!("{name}: {what} {:.2} %", share * 100.0);
+            marks.push(Mark::Bar { from, to: from + share, part, title });
+            from += share;
+        }
+        let sum = if has_sums { format!("{:.2} %", from * 100.0) } else { String::new() };
+        Row { name: name.clone(), note: sum.clone(), short: sum, marks }
+    });
+    let percent = |share: f64| format!("{} %", (share * 1e5).round() / 1e3);
+    let axis = Axis::new(title, Scale::Linear(0.0, longest), percent);
+    let legend = legend_of_parts(parts.iter().copied().enumerate());
+    format!("{legend}{}", rows(label, &axis, &entries.collect::<Vec<_>>()))
+}
+
+/// Aborted tries by reason.
+pub(super) fn aborts(result: &ResultFile) -> String {
+    let reasons = abort_reasons(result);
+    let bars = measured(result).map(|(entry, measured)| {
+        (entry.protocol.clone(), reasons.iter().map(|reason| abort_share(measured, reason)).collect::<Vec<_>>())
+    });
+    let bars: Vec<_> = bars.collect();
+    let chart = match bars.iter().any(|(_, shares)| shares.iter().sum::<f64>() > 0.0) {
+        true => stacked("Aborted tries of each protocol by reason", "share of all tries", &bars, &reasons, true),
+        false if bars.is_empty() => String::new(),
+        false => "<p>No transaction aborted.</p>".into(),
+    };
+    figure(
+        "Aborts",
+        "Aborted tries, as a share of all tries, by reason.",
+        &chart,
+        &table("Aborts", &tables::aborts(result)),
+    )
+}
+
+/// Where the time went, by name: the six categories of each.
+pub(crate) fn times_of(bars: &[(String, &Breakdown)]) -> String {
+    let parts: Vec<&str> = Breakdown::default().categories().iter().map(|(name, _)| *name).collect();
+    let shares = |breakdown: &Breakdown| breakdown.categories().iter().map(|(_, share)| *share).collect::<Vec<_>>();
+    let bars: Vec<_> = bars.iter().map(|(name, breakdown)| (name.clone(), shares(breakdown))).collect();
+    stacked("Where the time went", "share of the workers' time", &bars, &parts, false)
+}
+
+/// The same as a table.
+pub(crate) fn table_of_times(bars: &[(String, &Breakdown)]) -> Table {
+    let names = Breakdown::default().categories().map(|(name, _)| name);
+    let mut table = Table::new("Where the time went", ["<time of"].into_iter().chain(names));
+    for (name, breakdown) in bars {
+        let shares = breakdown.categories().map(|(_, share)| show_percent(share));
+        table.row([name.clone()].into_iter().chain(shares));
+    }
+    table
+}
+
+/// Where the time went, of entries for which that was measured.
+pub(super) fn times(result: &ResultFile) -> String {
+    let bars: Vec<(String, &Breakdown)> = measured(result)
+        .filter_map(|(entry, measured)| Some((entry.protocol.clone(), measured.breakdown.as_ref()?)))
+        .collect();
+    let chart = if bars.is_empty() { String::new() } else { times_of(&bars) };
+    figure(
+        "Time",
+        "Where the workers' time went; aborted tries, and what came between them, are one part.",
+        &chart,
+        &table("Where the time went", &tables::times(result)),
+    )
+}

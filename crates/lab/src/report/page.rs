@@ -1,0 +1,201 @@
+//! The frame of a page: its styles, tables, and figures; one HTML file without scripts that needs nothing from the network.
+
+use std::fmt::Write;
+
+use super::picture;
+
+/// A whole page around this body.
+pub(crate) fn document(title: &str, body: &str) -> String {
+    format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n<title>{}</title>\n<style>{}{STYLE}</style></head>\n\
+         <body>{}<main>\n{body}</main></body></html>\n",
+        escape(title),
+        picture::COLOURS,
+        picture::definitions()
+    )
+}
+
+/// All text has a contrast of at least 4.5 to its ground in both schemes, and is at least 12 pixels high at each width.
+const STYLE: &str = "
+*{box-sizing:border-box}body{margin:0;background:var(--paper);color:var(--ink);font:16px/1.55 system-ui,sans-serif}
+main{max-width:60rem;margin:0 auto;padding:3rem 1.5rem 5rem}h1{font-size:1.15rem;font-weight:600;color:var(--soft);margin:0}
+h2{font-size:1.1rem;margin:3rem 0 .2rem}.finding{font-size:1.75rem;line-height:1.3;margin:.4rem 0 1rem;font-weight:600}
+.soft{color:var(--soft)}p{margin:.2rem 0 .8rem}.partial{border-left:4px solid var(--bad);padding:.3rem .8rem}
+main{overflow-wrap:anywhere}table{overflow-wrap:normal}a{color:inherit}
+table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums;font-size:.93rem}
+caption{text-align:left;color:var(--soft);padding:.3rem 0}
+th{font-weight:600;color:var(--soft);text-align:right;vertical-align:bottom;border-bottom:1px solid var(--line);padding:.4rem .5rem}
+td,tbody th{text-align:right;vertical-align:top;border-bottom:1px solid var(--line);padding:.45rem .5rem;white-space:nowrap}
+tbody th{color:var(--ink)}th.l,td.l{text-align:left}td.l{white-space:normal}td.long,th.long{min-width:12rem;white-space:normal;overflow-wrap:anywhere}
+.scroll{overflow-x:auto}.good{color:var(--good)}.bad{color:var(--bad)}
+figure{margin:.6rem 0}figcaption{color:var(--soft);margin:.2rem 0}.narrow{display:none}
+.chart{background:var(--card);border:1px solid var(--line);border-radius:6px;overflow:hidden}.chart svg{display:block;width:100%;overflow:visible}
+.panels{display:grid;grid-template-columns:repeat(auto-fill,minmax(13.5rem,1fr));gap:.6rem}
+.panels p{margin:0;font-size:.85rem;overflow-wrap:anywhere}
+.legend{display:flex;flex-wrap:wrap;gap:.1rem 1.1rem;list-style:none;margin:.4rem 0;padding:0;font-size:.88rem}
+.legend svg{vertical-align:-.15em;margin-right:.4em}
+details{margin:.2rem 0 .8rem}summary{cursor:pointer;color:var(--soft);font-size:.93rem;padding:.25rem 0}
+pre{background:var(--card);border:1px solid var(--line);border-radius:6px;padding:.8rem;white-space:pre-wrap;font-size:.85rem}
+dl{display:grid;grid-template-columns:minmax(6rem,max-content) 1fr;gap:.15rem 1rem;font-size:.93rem}
+dt{color:var(--soft);overflow-wrap:anywhere;max-width:14rem}dd{margin:0;min-width:0}:focus-visible{outline:3px solid var(--focus);outline-offset:2px}
+@media(max-width:40rem){main{padding:1.2rem 1rem 3rem}.finding{font-size:1.3rem}.wide{display:none}.narrow{display:inline}
+dl{grid-template-columns:1fr}dd{margin:0 0 .4rem}table{font-size:.85rem}th,td,tbody th{padding:.35rem .25rem}}
+@media print{main{max-width:none;padding:0}figure,.panels>*{break-inside:avoid}h2{break-after:avoid}
+details::details-content{content-visibility:visible;block-size:auto}.scroll{overflow:visible}}
+";
+
+/// Text that stands for itself in HTML, as content and as an attribute.
+pub(crate) fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => escaped += "&amp;",
+            '<' => escaped += "&lt;",
+            '>' => escaped += "&gt;",
+            '"' => escaped += "&quot;",
+            '\'' => escaped += "&#39;",
+            other => escaped.push(other),
+        }
+    }
+    escaped
+}
+
+/// Units of figures, as [`crate::units`] writes them.
+const UNITS: [&str; 14] = ["%", "x", "k", "M", "G", "ns", "µs", "ms", "s", "bytes", "KiB", "MiB", "GiB", "GHz"];
+
+/// Text in which no line ends between a number and its unit; for HTML.
+pub(crate) fn prose(text: &str) -> String {
+    let mut prose = String::with_capacity(text.len());
+    let mut before = "";
+    for (number, word) in text.split(' ').enumerate() {
+        if number > 0 {
+            let unit = word.trim_end_matches([',', '.', ';', ':', ')']);
+            let is_figure = before.ends_with(|last: char| last.is_ascii_digit()) && UNITS.contains(&unit);
+            prose += if is_figure { "\u{a0}" } else { " " };
+        }
+        prose += &escape(word);
+        before = word;
+    }
+    prose
+}
+
+/// Text of more letters is broken anywhere, as the name of an entry with many options is one word.
+const LONG: usize = 24;
+
+/// A table for a page.
+pub(crate) struct Table {
+    /// What it shows: read out before it.
+    caption: String,
+    head: String,
+    rows: Vec<String>,
+    /// Which columns are text; the others are figures.
+    texts: Vec<bool>,
+    /// Which columns a small screen leaves out.
+    spare: Vec<bool>,
+}
+
+impl Table {
+    /// A table of these columns. A name that begins with `<` is that of text, not of figures; one that ends with `?` is left out on
+    /// small screens, so it must be found elsewhere on the page.
+    pub(crate) fn new<'a>(caption: &str, columns: impl IntoIterator<Item = &'a str>) -> Table {
+        let mut table = Table {
+            caption: caption.into(),
+            head: String::new(),
+            rows: Vec::new(),
+            texts: Vec::new(),
+            spare: Vec::new(),
+        };
+        for column in columns {
+            let (is_text, column) = column.strip_prefix('<').map_or((false, column), |column| (true, column));
+            let (is_spare, column) = column.strip_suffix('?').map_or((false, column), |column| (true, column));
+            let _ = write!(table.head, "<th scope=\"col\"{}>{}</th>", class(is_text, is_spare, ""), escape(column));
+            table.texts.push(is_text);
+            table.spare.push(is_spare);
+        }
+        table
+    }
+
+    /// Adds a row. The first cell names it.
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        self.styled_row(cells.into_iter().map(|cell| (String::new(), cell)));
+    }
+
+    /// Adds a row, each of whose cells has a class of style.
+    pub(crate) fn styled_row(&mut self, cells: impl IntoIterator<Item = (String, String)>) {
+        let mut row = String::new();
+        for (number, (style, cell)) in cells.into_iter().enumerate() {
+            let is_long = cell.chars().count() > LONG;
+            let style = if is_long { format!("{style} long") } else { style };
+            let class = class(self.texts[number], self.spare[number], style.trim());
+            let (tag, scope) = if number == 0 { ("th", " scope=\"row\"") } else { ("td", "") };
+            let _ = write!(row, "<{tag}{scope}{class}>{}</{tag}>", prose(&cell));
+        }
+        self.rows.push(row);
+    }
+
+    /// The table. Where it is wider than the screen it is scrolled by itself, also by keys.
+    pub(crate) fn html(&self) -> String {
+        let label = escape(&self.caption);
+        let mut text = format!(
+            "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"{label}\"><table><caption>{label}</caption>\
+             <thead><tr>{}</tr></thead><tbody>\n",
+            self.head
+        );
+        for row in &self.rows {
+            let _ = writeln!(text, "<tr>{row}</tr>");
+        }
+        text + "</tbody></table></div>\n"
+    }
+}
+
+fn class(is_text: bool, is_spare: bool, style: &str) -> String {
+    let names = [if is_text { "l" } else { "" }, if is_spare { "wide" } else { "" }, style];
+    let names: Vec<&str> = names.into_iter().filter(|name| !name.is_empty()).collect();
+    if names.is_empty() { String::new() } else { format!(" class=\"{}\"", names.join(" ")) }
+}
+
+/// A chart under a heading, and the figures that it draws as a table that can be unfolded.
+pub(crate) fn figure(title: &str, caption: &str, chart: &str, figures: &Table) -> String {
+    if chart.is_empty() {
+        return String::new();
+    }
+    format!(
+        "<section><h2>{}</h2><figure><figcaption>{}</figcaption>{chart}</figure>\n\
+         <details><summary>The figures as a table</summary>{}</details></section>\n",
+        escape(title),
+        prose(caption),
+        figures.html()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_can_not_break_out_of_the_page() {
+        assert_eq!(escape("<b a='1'>&\"</b>"), "&lt;b a=&#39;1&#39;&gt;&amp;&quot;&lt;/b&gt;");
+    }
+
+    #[test]
+    fn figures_stay_with_their_units() {
+        assert_eq!(prose("at 1.2 µs, 4 threads (3 %); <b>"), "at 1.2\u{a0}µs, 4 threads (3\u{a0}%); &lt;b&gt;");
+        assert_eq!(prose(" x 5  s"), " x 5  s");
+    }
+
+    #[test]
+    fn a_table_has_heads_for_its_columns_and_rows() {
+        let mut table = Table::new("a <b>", ["<name", "<verdict?", "time"]);
+        table.styled_row([("", "<x>"), ("good", "fine"), ("", "3 ns")].map(|(a, b)| (a.into(), b.into())));
+        let html = table.html();
+        for part in [
+            "aria-label=\"a &lt;b&gt;\"",
+            "<th scope=\"col\" class=\"l\">name</th><th scope=\"col\" class=\"l wide\">verdict</th><th scope=\"col\">time</th>",
+            "<th scope=\"row\" class=\"l\">&lt;x&gt;</th><td class=\"l wide good\">fine</td><td>3\u{a0}ns</td>",
+        ] {
+            assert!(html.contains(part), "{html}");
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! The tables of a result. The terminal and the page show the same ones.
+
+use crate::result::{KindResult, Measured, ProtocolResult, Ratio, ResultFile, Versions};
+use crate::units::{show_bytes, show_latency, show_percent, show_rate, show_share};
+
+/// A table: text in its first columns, and figures in the others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sheet {
+    /// What the columns are called.
+    pub columns: Vec<String>,
+    /// How many columns are text.
+    pub names: usize,
+    /// The cells, row by row.
+    pub rows: Vec<Vec<String>>,
+}
+
+impl Sheet {
+    fn new<'a>(columns: impl IntoIterator<Item = &'a str>, names: usize) -> Sheet {
+        Sheet { columns: columns.into_iter().map(String::from).collect(), names, rows: Vec::new() }
+    }
+}
+
+/// The entries that have figures, in the result's order.
+pub(crate) fn measured(result: &ResultFile) -> impl Iterator<Item = (&ProtocolResult, &Measured)> {
+    result.protocols.iter().filter_map(|entry| Some((entry, entry.measured.as_ref()?)))
+}
+
+/// Committed transactions a second.
+pub fn throughputs(result: &ResultFile) -> Sheet {
+    let columns =
+        ["protocol", "group", "median /s", "least /s", "most /s", "of the first", "of none", "windows", "commits"];
+    let mut sheet = Sheet::new(columns, 1);
+    let share = |ratio: &Option<Ratio>| ratio.as_ref().map_or("-".into(), show_share);
+    for (entry, measured) in measured(result) {
+        let spread = measured.throughput_tps;
+        let rates = [spread.median, spread.min, spread.max].map(show_rate);
+        let names = [entry.protocol.clone(), measured.group.map_or("-".into(), |group| group.to_string())];
+        let others = [
+            share(&measured.to_first),
+            share(&measured.to_none),
+            measured.windows.len().to_string(),
+            measured.commits.to_string(),
+        ];
+        sheet.rows.push(names.into_iter().chain(rates).chain(others).collect());
+    }
+    sheet
+}
+
+/// Committed transactions a second in each window.
+pub fn windows(result: &ResultFile) -> Sheet {
+    let rounds = measured(result).flat_map(|(_, measured)| &measured.windows).map(|window| window.round);
+    let rounds = rounds.max().unwrap_or(0);
+    let mut sheet = Sheet::new(["protocol"], 1);
+    sheet.columns.extend((1..=rounds).map(|round| format!("{round}")));
+    for (entry, measured) in measured(result) {
+        let of = |round| measured.windows.iter().find(|window| window.round == round);
+        let cells = (1..=rounds).map(|round| of(round).map_or("-".into(), |window| show_rate(window.throughput_tps)));
+        sheet.rows.push([entry.protocol.clone()].into_iter().chain(cells).collect());
+    }
+    sheet
+}
+
+/// How long transactions took.
+pub fn latencies(result: &ResultFile) -> Sheet {
+    let mut sheet = Sheet::new(["latency of", "p50", "p90", "p95", "p99", "p99.9", "max"], 1);
+    for (entry, measured) in measured(result) {
+        let [p50, p90, p95] = [measured.latency_ns_p50, measured.latency_ns_p90, measured.latency_ns_p95];
+        let [p99, p999, max] = [measured.latency_ns_p99, measured.latency_ns_p999, measured.latency_ns_max];
+        let cells = [p50, p90, p95, p99, p999, max].map(show_latency);
+        sheet.rows.push([entry.protocol.clone()].into_iter().chain(cells).collect());
+    }
+    sheet
+}
+
+/// Why tries were aborted, as shares of all tries.
+pub fn aborts(result: &ResultFile) -> Sheet {
+    let reasons = abort_reasons(result);
+    let mut sheet = Sheet::new(["protocol", "all conflicts"].into_iter().chain(reasons.iter().copied()), 1);
+    for (entry, measured) in measured(result) {
+        let shares = reasons.iter().map(|reason| show_percent(abort_share(measured, reason)));
+        let all = show_percent(measured.abort_rate);
+        sheet.rows.push([entry.protocol.clone(), all].into_iter().chain(shares).collect());
+    }
+    sheet
+}
+
+/// The reasons of aborts that there were.
+pub(crate) fn abort_reasons(result: &ResultFile) -> Vec<&str> {
+    let mut reasons: Vec<&str> =
+        measured(result).flat_map(|(_, measured)| measured.aborts_by_reason.keys().map(String::as_str)).collect();
+    reasons.sort_unstable();
+    reasons.dedup();
+    reasons
+}
+
+/// Of all tries, the fraction that was aborted for this reason.
+pub(crate) fn abort_share(measured: &Measured, reason: &str) -> f64 {
+    let tries = measured.commits + measured.aborts_by_reason.values().sum::<u64>();
+    measured.aborts_by_reason.get(reason).copied().unwrap_or(0) as f64 / tries.max(1) as f64
+}
+
+/// What came out by type of transaction, of entries with more than one type.
+pub fn kinds(result: &ResultFile) -> Sheet {
+    let columns = ["protocol", "type", "commits", "share", "aborts", "gave up", "p50", "p99", "p99.9"];
+    let mut sheet = Sheet::new(columns, 2);
+    for (entry, measured) in measured(result).filter(|(_, measured)| measured.kinds.len() > 1) {
+        for kind in &measured.kinds {
+            let names = [entry.protocol.clone(), kind.kind.clone()];
+            sheet.rows.push(names.into_iter().chain(kind_cells(measured, kind)).collect());
+        }
+    }
+    sheet
+}
+
+fn kind_cells(measured: &Measured, kind: &KindResult) -> [String; 7] {
+    let user = kind.aborts_by_reason.get("user").copied().unwrap_or(0);
+    [
+        kind.commits.to_string(),
+        of(kind.commits, measured.commits),
+        format!("{:.2} %", kind.abort_rate * 100.0),
+        of(user, kind.commits + user),
+        show_latency(kind.latency_ns_p50),
+        show_latency(kind.latency_ns_p99),
+        show_latency(kind.latency_ns_p999),
+    ]
+}
+
+fn of(count: u64, all: u64) -> String {
+    show_percent(count as f64 / all.max(1) as f64)
+}
+
+/// What became of old versions, of protocols that keep some.
+pub fn versions(result: &ResultFile) -> Sheet {
+    let columns = [
+        "protocol",
+        "old versions",
+        "bytes",
+        "made",
+        "in used memory",
+        "collected",
+        "early",
+        "records by old versions",
+    ];
+    let mut sheet = Sheet::new(columns, 1);
+    for (entry, measured) in measured(result) {
+        let Some(versions) = &measured.versions else { continue };
+        sheet.rows.push([entry.protocol.clone()].into_iter().chain(version_cells(versions)).collect());
+    }
+    sheet
+}
+
+fn version_cells(versions: &Versions) -> [String; 7] {
+    [
+        versions.alive.to_string(),
+        show_bytes(versions.alive_bytes),
+        versions.made.to_string(),
+        of(versions.reused, versions.made),
+        of(versions.collected, versions.made),
+        of(versions.collected_early, versions.made),
+        records_by_versions(&versions.records_by_versions),
+    ]
+}
+
+/// "0: 10, 2-3: 5": records by how many old versions they have.
+fn records_by_versions(records: &[u64]) -> String {
+    let class = |class: usize| match (1u64 << class >> 1, (1u64 << class) - 1) {
+        (0 | 1, last) => last.to_string(),
+        (first, last) => format!("{first}-{last}"),
+    };
+    let classes = records.iter().enumerate().filter(|(_, records)| **records > 0);
+    classes.map(|(number, records)| format!("{}: {records}", class(number))).collect::<Vec<_>>().join(", ")
+}
+
+/// What the log did, of protocols that have one.
+pub fn logs(result: &ResultFile) -> Sheet {
+    let columns = ["protocol", "log bytes of a commit", "durable after p50", "p99", "at the latest"];
+    let mut sheet = Sheet::new(columns, 1);
+    for (entry, measured) in measured(result) {
+        let Some(log) = &measured.log else { continue };
+        let times = [log.durable_ns_p50, log.durable_ns_p99, log.durable_ns_max].map(show_latency);
+        let bytes = format!("{:.1}", log.bytes_per_commit);
+        sheet.rows.push([entry.protocol.clone(), bytes].into_iter().chain(times).collect());
+    }
+    sheet
+}
+
+/// Operations of a breakdown, in order.
+const OPERATIONS: [&str; 6] = ["body", "read", "write", "validation", "gc", "backoff"];
+
+/// Where the time went, of entries for which that was measured: by category, and by operation.
+pub fn times(result: &ResultFile) -> Sheet {
+    let mut sheet = Sheet::new(["time of"], 1);
+    for (entry, measured) in measured(result) {
+        let Some(breakdown) = &measured.breakdown else { continue };
+        if sheet.rows.is_empty() {
+            sheet.columns.extend(breakdown.categories().map(|(name, _)| name.to_string()));
+            sheet.columns.extend(OPERATIONS.map(|name| format!("({name})")));
+        }
+        let categories = breakdown.categories().map(|(_, share)| show_percent(share));
+        let by_operation = OPERATIONS.map(|name| show_percent(breakdown.operations.get(name).copied().unwrap_or(0.0)));
+        sheet.rows.push([entry.protocol.clone()].into_iter().chain(categories).chain(by_operation).collect());
+    }
+    sheet
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_counted_in_classes() {
+        assert_eq!(records_by_versions(&[10, 0, 5, 1]), "0: 10, 2-3: 5, 4-7: 1");
+    }
+}
