@@ -1,0 +1,138 @@
+"""Pages of every kind, made by the command that is to be tried (CONTEND), and a browser to look at them with."""
+
+import json
+import os
+import shutil
+import subprocess
+
+import pytest
+from playwright.sync_api import sync_playwright
+
+CONTEND = os.environ["CONTEND"]
+# What would run, or break out of its place, if it were taken for HTML.
+HOSTILE = "<script>document.title='ran'</script><img src=x onerror=\"document.title='ran'\">&amp;"
+EXPERIMENT = """
+id = "tiny"
+title = "Appends <script>document.title='ran'</script>"
+question = "How fast is an append & how far does it scale?"
+source = "nobody"
+[run]
+micro = "increments"
+machine = "abyss"
+seconds = 1e-5
+windows = 2
+seeds = 2
+[[axis]]
+name = "threads"
+values = [1, 2, 3, 4, 6, 8, 12, 16]
+[[series]]
+name = "add <b>"
+[plot]
+x = "cores"
+[published]
+by = "them"
+[published.curves]
+"add <b>" = [[1, 5e6], [4, 2e6]]
+"another" = [[1, 1e6], [16, 1e6]]
+[[assertion]]
+id = "falls"
+paper = "more cores share one counter"
+holds = 'T("add <b>", 1) > T("add <b>", 16)'
+"""
+
+
+def contend(*arguments, status=0):
+    done = subprocess.run([CONTEND, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == status, f"{arguments}: status {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("pages")
+
+
+def compared(folder, name, *arguments):
+    contend("compare", *arguments, "--warmup", "0.02", "--out", str(folder / name))
+    return folder / name / "report.html"
+
+
+def redrawn(folder, name, of, change):
+    """The page of the result `of`, changed by hand."""
+    result = json.loads((folder / of / "results.json").read_text())
+    change(result)
+    (folder / name).mkdir()
+    (folder / name / "results.json").write_text(json.dumps(result))
+    contend("report", str(folder / name))
+    return folder / name / "report.html"
+
+
+def failed(result):
+    # What promises less shows a cycle under this contention.
+    entry = next(entry for entry in result["protocols"] if entry["verification"]["cycle"])
+    entry["protocol"], entry["isolation"], entry["measured"] = "broken", "serializable", None
+    entry["verification"]["passed"] = False
+
+
+def partial(result):
+    result["partial"] = True
+
+
+def hostile(result):
+    result["config"]["workload"] = HOSTILE
+    result["finding"] = HOSTILE
+    result["recommendation"] = [HOSTILE]
+    for entry in result["protocols"]:
+        entry["protocol"] = (HOSTILE + "+option=" * 40)[:300]
+        entry["verification"]["verdict"] = HOSTILE
+        entry["verification"]["explanation"] = HOSTILE
+        for edge in entry["verification"]["cycle"]:
+            edge["key"] = edge["reason"] = HOSTILE
+        for kind in entry["measured"]["kinds"]:
+            kind["kind"] = HOSTILE
+
+
+def many(result):
+    """19 protocols with 24 types of transactions each."""
+    entries = [entry for entry in result["protocols"] if entry["measured"]]
+    result["protocols"] = []
+    for number in range(19):
+        entry = json.loads(json.dumps(entries[number % len(entries)]))
+        entry["protocol"] = f"protocol-{number}"
+        kinds = entry["measured"]["kinds"]
+        entry["measured"]["kinds"] = [dict(kinds[kind % len(kinds)], kind=f"type {kind}") for kind in range(24)]
+        result["protocols"].append(entry)
+
+
+@pytest.fixture(scope="session")
+def pages(folder):
+    """A page of each kind, by name."""
+    tpcc = ["--protocols", "none,silo,si,2pl-nowait,silo+retry.backoff=adaptive+cu=on+ts=on", "--set", "tpcc.warehouses=1"]
+    small = ["--seconds", "0.1", "--windows", "3"]
+    made = {
+        "default": compared(folder, "default", "--set", "ycsb.records=10k", "--seconds", "0.05", "--windows", "3"),
+        "kinds": compared(folder, "kinds", "tpcc", *tpcc, "--breakdown", *small),
+        "log": compared(folder, "log", "ycsb-a", "--protocols", "silo", "--set", "log=epoch", "--set", "ycsb.records=10k", *small),
+        "contended": compared(folder, "contended", "ycsb-a", "--protocols", "none,si,silo", "--set", "ycsb.records=100", *small),
+        "chip": compared(folder, "chip", "ycsb-a", "--machine", "abyss:16", "--set", "ycsb.records=10k"),
+        "failed": redrawn(folder, "failed", "contended", failed),
+        "partial": redrawn(folder, "partial", "kinds", partial),
+        "hostile": redrawn(folder, "hostile", "kinds", hostile),
+        "many": redrawn(folder, "many", "kinds", many),
+    }
+    (folder / "tiny.toml").write_text(EXPERIMENT)
+    contend("sweep", str(folder / "tiny.toml"), "--out", str(folder / "sweep"))
+    made["experiment"] = folder / "sweep" / "tiny" / "index.html"
+    made["experiments"] = folder / "sweep" / "index.html"
+    return made
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    path = shutil.which("chromium")
+    assert path, ".ci/setup installs Chromium"
+    with sync_playwright() as playwright:
+        # As root there is no sandbox; the pages are our own.
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield browser
+        browser.close()
