@@ -114,7 +114,7 @@ def pages(folder):
         "kinds": compared(folder, "kinds", "tpcc", *tpcc, "--breakdown", *small),
         "log": compared(folder, "log", "ycsb-a", "--protocols", "silo", "--set", "log=epoch", "--set", "ycsb.records=10k", *small),
         "contended": compared(folder, "contended", "ycsb-a", "--protocols", "none,si,silo", "--set", "ycsb.records=100", *small),
-        "chip": compared(folder, "chip", "ycsb-a", "--machine", "abyss:16", "--set", "ycsb.records=10k"),
+        "chip": compared(folder, "chip", "ycsb-a", "--protocols", "none,silo,mvcc", "--machine", "abyss:16", "--set", "ycsb.records=10k"),
         "failed": redrawn(folder, "failed", "contended", failed),
         "partial": redrawn(folder, "partial", "kinds", partial),
         "hostile": redrawn(folder, "hostile", "kinds", hostile),

@@ -47,6 +47,12 @@ fn unknown_names_are_refused_with_the_known_ones() {
     refuses(&["compare", "--index", "trie"], &["trie", "hash", "ordered"]);
     refuses(&["list", "protocol"], &["protocol", "protocols", "workloads"]);
     refuses(&["check", "no-such-file"], &["no-such-file"]);
+    for history in ["{:type :ok, :f :txn, :value [[:append 1 1]]}", "[{\"index\":0,\"type\":\"ok\",\"value\":[]}]"] {
+        let folder = TempDir::new().expect("a folder");
+        let file = folder.path().join("history.edn");
+        std::fs::write(&file, history).expect("written");
+        refuses(&["check", file.to_str().expect("a name")], &["--format elle-append", "elle-register"]);
+    }
     refuses(&["measure"], &["measure"]);
     refuses(&["compare", "--threds", "2"], &["--threds", "--threads"]);
 }

@@ -1,7 +1,7 @@
 //! `contend check`.
 
 use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use contend_history::elle::{Inferred, Workload};
@@ -34,7 +34,12 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Status, UserError> {
         let inferred = Inferred::read(&text, workload).map_err(refused)?;
         return inferred_verdict(args, level, &inferred);
     }
-    let history = History::read_json_lines(BufReader::new(source)).map_err(|error| refused(error.to_string()))?;
+    let mut source = BufReader::new(source);
+    let is_elle = looks_like_elle(source.fill_buf().map_err(|error| refused(error.to_string()))?);
+    let history = History::read_json_lines(source).map_err(|error| {
+        let hint = "; histories of Jepsen and Elle are read with --format elle-append or --format elle-register";
+        refused(format!("{error}{}", if is_elle { hint } else { "" }))
+    })?;
     // Of nothing everything is true.
     if history.transactions().iter().all(|transaction| transaction.ops.is_empty()) {
         let count = history.transactions().len();
@@ -66,6 +71,13 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Status, UserError> {
         show::print(&format!("{report}\n\n{verdict}\n"))?;
     }
     Ok(if kept { Status::Good } else { Status::CheckFailed })
+}
+
+/// Whether a file begins as one of Jepsen's: with a map of EDN, or one of JSON that has the type of an operation.
+fn looks_like_elle(start: &[u8]) -> bool {
+    let start = String::from_utf8_lossy(&start[..start.len().min(1000)]);
+    let start = start.trim_start_matches(['[', ' ', '\n', '\r', '\t']);
+    start.starts_with("{:") || start.starts_with("#jepsen") || start.starts_with('{') && start.contains("\"type\"")
 }
 
 /// Judges a history whose versions were inferred.

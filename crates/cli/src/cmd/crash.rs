@@ -4,7 +4,7 @@ use contend_lab::config::ALL;
 use contend_lab::crash::{Crashed, crash_test, tests};
 use contend_lab::{Observer, RunConfig};
 
-use super::{Json, left_out};
+use super::{Json, Tested, left_out};
 use crate::args::CrashTestArgs;
 use crate::progress::{Bars, stop_on_interrupt};
 use crate::{Status, UserError, show};
@@ -81,34 +81,22 @@ pub(crate) fn run(args: &CrashTestArgs) -> Result<Status, UserError> {
             crashed.acknowledged.to_string(),
             crashed.others.to_string(),
             crashed.checked.to_string(),
-            match (&crashed.wrong, crashed.cut) {
-                (Some((seed, _)), _) => format!("WRONG, seed {seed}"),
-                _ if crashed.is_vacuous() => "NOTHING TESTED: nothing committed, or all was cut off".into(),
-                (None, 0) => "nothing is lost".into(),
-                (None, cut) => format!("nothing is lost; {cut} were cut off"),
-            },
+            tested(crashed).words(),
         ]);
     }
     text += &format!("{table}\n");
-    let as_json = serde_json::to_string_pretty(&all.iter().map(|(_, crashed)| crashed).collect::<Vec<_>>());
-    let as_json = as_json.expect("plain data") + "\n";
-    match json {
-        Json::Nowhere => show::print(&text)?,
-        Json::Stdout => {
-            show::complain(text.trim_end());
-            show::print(&as_json)?;
-        }
-        Json::File(target) => {
-            show::print(&text)?;
-            target.write_text(&as_json)?;
-        }
+    json.deliver(&text, &all.iter().map(|(_, crashed)| crashed).collect::<Vec<_>>())?;
+    Ok(Tested::status(all.iter().map(|(_, crashed)| tested(crashed)), stop.is_requested()))
+}
+
+/// What came of a protocol with a commit protocol.
+pub(super) fn tested(crashed: &Crashed) -> Tested {
+    match (&crashed.wrong, crashed.cut) {
+        (Some((seed, _)), _) => Tested::Bad(format!("WRONG, seed {seed}")),
+        _ if crashed.is_vacuous() => Tested::Nothing("nothing committed, or all was cut off"),
+        (None, 0) => Tested::Good("nothing is lost".into()),
+        (None, cut) => Tested::Good(format!("nothing is lost; {cut} were cut off")),
     }
-    Ok(match () {
-        () if all.iter().any(|(_, crashed)| crashed.wrong.is_some()) => Status::CheckFailed,
-        () if stop.is_requested() => Status::Interrupted,
-        () if all.iter().any(|(_, crashed)| crashed.is_vacuous()) => Status::CheckFailed,
-        () => Status::Good,
-    })
 }
 
 /// The command that does the same again.

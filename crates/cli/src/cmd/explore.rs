@@ -60,17 +60,7 @@ pub(crate) fn run(args: &ExploreArgs) -> Result<Status, UserError> {
         }
     }
     text += &table(&all.iter().map(|(explored, _)| explored).collect::<Vec<_>>());
-    match json {
-        Json::Stdout => show::complain(text.trim_end()),
-        _ => show::print(&text)?,
-    }
-    let results: Vec<&Explored> = all.iter().map(|(explored, _)| explored).collect();
-    let as_json = serde_json::to_string_pretty(&results).expect("plain data") + "\n";
-    match json {
-        Json::Nowhere => {}
-        Json::Stdout => show::print(&as_json)?,
-        Json::File(target) => target.write_text(&as_json)?,
-    }
+    json.deliver(&text, &all.iter().map(|(explored, _)| explored).collect::<Vec<_>>())?;
     Ok(match () {
         () if all.iter().any(|(explored, _)| explored.violated) => Status::CheckFailed,
         () if stop.is_requested() => Status::Interrupted,

@@ -7,7 +7,7 @@ use contend_lab::config::ALL;
 use contend_lab::kill::{Killed, Life, kill_test, kills, live};
 use contend_lab::{LabError, Observer};
 
-use super::{Json, left_out};
+use super::{Json, Tested, left_out};
 use crate::args::{KillChildArgs, KillTestArgs};
 use crate::progress::{Bars, stop_on_interrupt};
 use crate::{Status, UserError, show};
@@ -55,25 +55,17 @@ pub(crate) fn run(args: &KillTestArgs) -> Result<Status, UserError> {
             show::complain(&format!("left out: {name} promises nothing, or not with this durability"));
         }
     }
-    let text = table(&all);
-    let as_json = serde_json::to_string_pretty(&all).expect("plain data") + "\n";
-    match json {
-        Json::Nowhere => show::print(&text)?,
-        Json::Stdout => {
-            show::complain(text.trim_end());
-            show::print(&as_json)?;
-        }
-        Json::File(target) => {
-            show::print(&text)?;
-            target.write_text(&as_json)?;
-        }
+    json.deliver(&table(&all), &all)?;
+    Ok(Tested::status(all.iter().map(tested), stop.is_requested()))
+}
+
+/// What came of a protocol with a durability.
+pub(super) fn tested(killed: &Killed) -> Tested {
+    match &killed.wrong {
+        Some(_) => Tested::Bad("WRONG".into()),
+        None if killed.acknowledged == 0 => Tested::Nothing("nothing was acknowledged"),
+        None => Tested::Good("nothing is lost".into()),
     }
-    Ok(match () {
-        () if all.iter().any(|killed| killed.wrong.is_some()) => Status::CheckFailed,
-        () if stop.is_requested() => Status::Interrupted,
-        () if all.iter().any(|killed| killed.acknowledged == 0) => Status::CheckFailed,
-        () => Status::Good,
-    })
 }
 
 fn table(all: &[Killed]) -> String {
@@ -92,11 +84,7 @@ fn table(all: &[Killed]) -> String {
             kills.to_string(),
             acknowledged.to_string(),
             others.to_string(),
-            match wrong {
-                Some(_) => "WRONG".into(),
-                None if *acknowledged == 0 => "NOTHING TESTED: nothing was acknowledged".into(),
-                None => "nothing is lost".into(),
-            },
+            tested(killed).words(),
         ]);
     }
     text += &format!("{table}\n");

@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 
 use contend_lab::config::ALL;
 use contend_lab::{LabError, ResultFile, RunConfig, Stop};
+use serde::Serialize;
 
 use crate::args::MeasureArgs;
 use crate::files::{Target, folder};
@@ -37,6 +38,54 @@ impl Json {
             None => Ok(Json::Nowhere),
             Some(path) if path == Path::new("-") => Ok(Json::Stdout),
             Some(path) => Target::new(path).map(Json::File),
+        }
+    }
+
+    /// Shows the text, and writes all of these as JSON to where it goes; the text then makes way on stdout.
+    fn deliver<T: Serialize>(&self, text: &str, all: &[T]) -> Result<(), UserError> {
+        let as_json = serde_json::to_string_pretty(all).expect("plain data") + "\n";
+        match self {
+            Json::Nowhere => show::print(text),
+            Json::Stdout => {
+                show::complain(text.trim_end());
+                show::print(&as_json)
+            }
+            Json::File(target) => {
+                show::print(text)?;
+                target.write_text(&as_json)
+            }
+        }
+    }
+}
+
+/// What came of a test, in words.
+#[derive(Debug, PartialEq, Eq)]
+enum Tested {
+    Good(String),
+    /// Nothing was tested, so what was not found says nothing.
+    Nothing(&'static str),
+    Bad(String),
+}
+
+impl Tested {
+    /// For a column of verdicts.
+    fn words(&self) -> String {
+        match self {
+            Tested::Good(words) | Tested::Bad(words) => words.clone(),
+            Tested::Nothing(why) => format!("NOTHING TESTED: {why}"),
+        }
+    }
+
+    /// How a command ends whose tests came to this. Tests that were stopped before anything happened are no failure.
+    fn status(all: impl IntoIterator<Item = Tested>, is_stopped: bool) -> Status {
+        let all: Vec<Tested> = all.into_iter().collect();
+        let is_bad = |tested: &Tested| matches!(tested, Tested::Bad(_));
+        let is_nothing = |tested: &Tested| matches!(tested, Tested::Nothing(_));
+        match () {
+            () if all.iter().any(is_bad) => Status::CheckFailed,
+            () if is_stopped => Status::Interrupted,
+            () if all.is_empty() || all.iter().any(is_nothing) => Status::CheckFailed,
+            () => Status::Good,
         }
     }
 }
@@ -153,4 +202,38 @@ fn interrupted<T>(error: LabError, stop: &Stop, good: impl FnOnce(Status) -> T) 
         return Ok(good(Status::Interrupted));
     }
     Err(error.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_tested_is_not_good() {
+        let good: fn() -> Tested = || Tested::Good("fine".into());
+        let status = |all: &[fn() -> Tested], is_stopped| Tested::status(all.iter().map(|one| one()), is_stopped);
+        let nothing: fn() -> Tested = || Tested::Nothing("it was not run");
+        assert_eq!(status(&[good], false), Status::Good);
+        assert_eq!(status(&[], false), Status::CheckFailed, "not even a test");
+        assert_eq!(status(&[good, nothing], false), Status::CheckFailed);
+        assert_eq!(status(&[good, nothing], true), Status::Interrupted);
+        assert_eq!(status(&[good, || Tested::Bad("lost".into())], true), Status::CheckFailed);
+        assert_eq!(nothing().words(), "NOTHING TESTED: it was not run");
+    }
+
+    #[test]
+    fn tests_without_a_transaction_have_tested_nothing() {
+        let is_nothing = |tested: Tested| matches!(tested, Tested::Nothing(_));
+        let crashed = contend_lab::crash::Crashed { tests: 3, commits: 5, ..Default::default() };
+        assert_eq!(crash::tested(&crashed), Tested::Good("nothing is lost".into()));
+        let all_cut = contend_lab::crash::Crashed { cut: 3, ..crashed.clone() };
+        let no_commit = contend_lab::crash::Crashed { commits: 0, ..crashed };
+        assert!(is_nothing(crash::tested(&all_cut)) && is_nothing(crash::tested(&no_commit)));
+        let killed = contend_lab::kill::Killed { kills: 9, acknowledged: 1, ..Default::default() };
+        assert_eq!(kill::tested(&killed), Tested::Good("nothing is lost".into()));
+        assert!(is_nothing(kill::tested(&contend_lab::kill::Killed { acknowledged: 0, ..killed })));
+        let soaked = contend_lab::soak::Soaked { commits: 1, ..Default::default() };
+        assert_eq!(soak::tested(&soaked), Tested::Good("memory is flat".into()));
+        assert!(is_nothing(soak::tested(&contend_lab::soak::Soaked::default())));
+    }
 }

@@ -3,7 +3,7 @@
 use contend_lab::soak::{Soaked, soak};
 use contend_lab::units::show_bytes;
 
-use super::{Json, left_out};
+use super::{Json, Tested, left_out};
 use crate::args::SoakArgs;
 use crate::progress::{Bars, stop_on_interrupt};
 use crate::{Status, UserError, show};
@@ -14,25 +14,17 @@ pub(crate) fn run(args: &SoakArgs) -> Result<Status, UserError> {
     let json = Json::new(args.json.as_deref())?;
     let stop = stop_on_interrupt()?;
     let all = soak(&run, args.seconds, &stop, &Bars::default())?;
-    let text = table(&all);
-    let as_json = serde_json::to_string_pretty(&all).expect("plain data") + "\n";
-    match json {
-        Json::Nowhere => show::print(&text)?,
-        Json::Stdout => {
-            show::complain(text.trim_end());
-            show::print(&as_json)?;
-        }
-        Json::File(target) => {
-            show::print(&text)?;
-            target.write_text(&as_json)?;
-        }
+    json.deliver(&table(&all), &all)?;
+    Ok(Tested::status(all.iter().map(tested), stop.is_requested()))
+}
+
+/// What came of a protocol.
+pub(super) fn tested(soaked: &Soaked) -> Tested {
+    match &soaked.grew {
+        Some(grew) => Tested::Bad(grew.clone()),
+        None if soaked.commits == 0 => Tested::Nothing("no transaction committed"),
+        None => Tested::Good("memory is flat".into()),
     }
-    Ok(match () {
-        () if all.iter().any(|soaked| soaked.grew.is_some()) => Status::CheckFailed,
-        () if stop.is_requested() => Status::Interrupted,
-        () if all.iter().any(|soaked| soaked.commits == 0) => Status::CheckFailed,
-        () => Status::Good,
-    })
 }
 
 fn table(all: &[Soaked]) -> String {
@@ -57,11 +49,7 @@ fn table(all: &[Soaked]) -> String {
             quarters(&soaked.tables),
             soaked.old_versions.to_string(),
             soaked.tombstones.to_string(),
-            match &soaked.grew {
-                Some(grew) => grew.clone(),
-                None if soaked.commits == 0 => "NOTHING TESTED: no transaction committed".into(),
-                None => "memory is flat".into(),
-            },
+            tested(soaked).words(),
         ]);
     }
     format!("{table}\n")
