@@ -75,7 +75,7 @@ def test_a_page_is_small_and_soon_there(chromium, pages, name):
     page.context.close()
 
 
-@pytest.mark.parametrize("name", ["kinds", "experiment"])
+@pytest.mark.parametrize("name", ["default", "kinds", "many", "experiment"])
 def test_on_paper_nothing_is_folded_or_dark(chromium, pages, name):
     page, _ = opened(chromium, pages[name], scheme="dark")
     hidden = "[...document.querySelectorAll('details table')].filter(table => !table.checkVisibility({contentVisibilityAuto: true})).length"
@@ -86,6 +86,17 @@ def test_on_paper_nothing_is_folded_or_dark(chromium, pages, name):
     heights = "[...document.querySelectorAll('details table')].map(table => table.getBoundingClientRect().height)"
     assert min(page.evaluate(heights)) > 0
     assert page.pdf().startswith(b"%PDF")
+    # An A4 sheet less its margins.
+    page.set_viewport_size({"width": 718, "height": 1000})
+    wide = "[...document.querySelectorAll('table, .chart')].filter(node => node.getBoundingClientRect().right > innerWidth).length"
+    assert page.evaluate(wide) == 0
+    page.context.close()
+
+
+def test_more_contrast_is_given_to_those_who_ask(chromium, pages):
+    page, _ = opened(chromium, pages["kinds"], contrast="more")
+    colours = "[...document.querySelectorAll('figcaption, body')].map(node => getComputedStyle(node).color)"
+    assert len(set(page.evaluate(colours))) == 1
     page.context.close()
 
 

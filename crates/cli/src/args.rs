@@ -1,6 +1,7 @@
 //! The arguments.
 
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -38,7 +39,9 @@ pub(crate) enum Command {
     /// windows of each, or three of five. What else was different of the two runs is listed; that the machine was slower or faster meanwhile is
     /// in no interval.
     Diff(DiffArgs),
-    /// Draw the page of a result that is a file: of `run --json FILE`, or of a comparison again. What files don't keep, tails of latency, is left out.
+    /// Draw the page of a result file: of one that `run --json FILE` wrote, or of a comparison again.
+    ///
+    /// Tails of latency are not in result files, and so not on such a page.
     Report(ReportArgs),
     /// List protocols, workloads, options and indexes.
     List(ListArgs),
@@ -106,7 +109,7 @@ pub(crate) struct DiffArgs {
 pub(crate) struct ReportArgs {
     /// The result: a file, or the folder of a run
     pub(crate) result: PathBuf,
-    /// The page [default: report.html beside the result]
+    /// The page, or - for stdout [default: report.html beside the result]
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
     /// Overwrite the page
@@ -623,7 +626,13 @@ pub(crate) fn command() -> clap::Command {
 /// The result in a file, or in the folder of a run.
 pub(crate) fn read_result(path: &Path) -> Result<ResultFile, UserError> {
     let path = result_path(path);
-    let text = std::fs::read_to_string(&path).map_err(|error| UserError(format!("{}: {error}", path.display())))?;
+    let refused = |error: &dyn std::fmt::Display| UserError(format!("{}: {error}", path.display()));
+    let mut text = String::new();
+    let file = std::fs::File::open(&path).map_err(|error| refused(&error))?;
+    file.take(RESULT_BYTES_MAX + 1).read_to_string(&mut text).map_err(|error| refused(&error))?;
+    if text.len() as u64 > RESULT_BYTES_MAX {
+        return Err(refused(&format!("a result has at most {} MiB", RESULT_BYTES_MAX >> 20)));
+    }
     ResultFile::from_json(&text).map_err(|error| UserError(format!("{}: {error}", path.display())))
 }
 
@@ -631,6 +640,9 @@ pub(crate) fn read_result(path: &Path) -> Result<ResultFile, UserError> {
 pub(crate) fn result_path(path: &Path) -> PathBuf {
     if path.is_dir() { path.join(RESULT_FILE) } else { path.to_path_buf() }
 }
+
+/// The largest results have some megabytes.
+const RESULT_BYTES_MAX: u64 = 256 << 20;
 
 /// The result in the folder of a run.
 pub(crate) const RESULT_FILE: &str = "results.json";

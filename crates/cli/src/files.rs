@@ -2,6 +2,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -17,6 +18,10 @@ impl Target {
         let target = Target(path.to_path_buf());
         if path.is_dir() {
             return Err(target.error("it is a folder"));
+        }
+        // The first to open a pipe would take it from its reader.
+        if path.metadata().is_ok_and(|data| data.file_type().is_fifo()) {
+            return Ok(target);
         }
         let existed = path.exists();
         OpenOptions::new().append(true).create(true).open(path).map_err(|error| target.error(&error.to_string()))?;

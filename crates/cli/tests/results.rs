@@ -210,6 +210,7 @@ fn the_page_of_a_result_is_drawn_from_its_file() {
         (&["report", "one.json"][..], &["report.html is there already", "--force", "--out"][..]),
         (&["report", "none.json", "--out", "x.html"], &["none.json"]),
         (&["report", "empty.json", "--out", "x.html"], &["empty.json"]),
+        (&["report", "one.json", "--out", "one.json", "--force"], &["one.json is the result itself"]),
     ] {
         let output = contend(folder.path(), arguments);
         let said = text(&output.stderr);
@@ -217,6 +218,48 @@ fn the_page_of_a_result_is_drawn_from_its_file() {
     }
     assert!(!folder.path().join("x.html").exists());
     assert_eq!(contend(folder.path(), &["report", "one.json", "--force"]).status.code(), Some(0));
+    let piped = contend(folder.path(), &["report", "one.json", "--out", "-"]);
+    assert!(text(&piped.stdout).starts_with("<!doctype html>") && !folder.path().join("-").exists());
+}
+
+/// A result from elsewhere may have figures that no run has.
+#[test]
+fn a_page_is_drawn_of_any_figures() {
+    let folder = TempDir::new().expect("a folder");
+    let run = with_short(&["run", "ycsb-a", "--protocol", "si", "--json", "one.json"]);
+    assert_eq!(contend(folder.path(), &run).status.code(), Some(0));
+    let one = std::fs::read_to_string(folder.path().join("one.json")).expect("a result");
+    let change = |name: &str, change: &dyn Fn(&mut Value)| {
+        let mut result: Value = serde_json::from_str(&one).expect("JSON");
+        change(&mut result["protocols"][0]["measured"]);
+        std::fs::write(folder.path().join("odd.json"), result.to_string()).expect("written");
+        let output = contend(folder.path(), &["report", "odd.json", "--out", "-"]);
+        assert_eq!(output.status.code(), Some(0), "{name}: {}", text(&output.stderr));
+        let page = text(&output.stdout);
+        assert!(page.len() < 1_000_000 && !page.contains("NaN"), "{name}: {} bytes", page.len());
+        page
+    };
+    change("many classes of records", &|it| it["versions"]["records_by_versions"] = vec![1u64; 80].into());
+    change("greatest counts", &|it| {
+        it["commits"] = u64::MAX.into();
+        it["aborts_by_reason"] = serde_json::json!({"user": u64::MAX, "write_locked": u64::MAX});
+        it["kinds"][0]["commits"] = u64::MAX.into();
+        it["kinds"][0]["aborts_by_reason"] = serde_json::json!({"user": u64::MAX});
+    });
+    change("a round far away", &|it| it["windows"][0]["round"] = 1_000_000_000.into());
+    change("nothing at all", &|it| {
+        it["throughput_tps"] = serde_json::json!({"median": 0.0, "min": 0.0, "max": 0.0});
+        (it["windows"], it["kinds"], it["commits"]) = (Value::Array(vec![]), Value::Array(vec![]), 0.into());
+    });
+    change("many windows", &|it| {
+        let window = it["windows"][0].clone();
+        let at = |round: usize| {
+            let mut window = window.clone();
+            window["round"] = round.into();
+            window
+        };
+        it["windows"] = (1..=400).map(at).collect::<Vec<_>>().into();
+    });
 }
 
 #[test]

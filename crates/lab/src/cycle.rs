@@ -56,14 +56,14 @@ pub(crate) fn svg(cycle: &[CycleEdge]) -> String {
         let _ = write!(
             body,
             "<rect x=\"{BOX_X}\" y=\"{top}\" width=\"{BOX_WIDTH}\" height=\"{BOX_HEIGHT}\" rx=\"4\" fill=\"none\" class=\"r\"/>\
-             <text x=\"{middle}\" y=\"{}\" text-anchor=\"middle\">T{}</text><path d=\"{way}\" fill=\"none\" class=\"r\"/>\
+             <text x=\"{middle}\" y=\"{}\" text-anchor=\"middle\">{}</text><path d=\"{way}\" fill=\"none\" class=\"r\"/>\
              <path d=\"M0 0L-{HEAD} {wing}V-{wing}Z\" transform=\"translate({x} {y})rotate({angle})\" fill=\"var(--ink)\"/>\
              <text x=\"{label}\" y=\"{}\" class=\"b\">{}</text>\
              <text x=\"{label}\" y=\"{}\"><title>{}</title>{}</text>",
             top + 21.0,
-            edge.from,
+            shortened(&format!("T{}", edge.from), 10),
             bottom + 20.0,
-            escape(&edge.dependency),
+            escape(&shortened(&edge.dependency, LETTERS)),
             bottom + 37.0,
             escape(&edge.key),
             escape(&shortened(&edge.key, LETTERS))

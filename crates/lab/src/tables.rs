@@ -27,8 +27,18 @@ pub(crate) fn measured(result: &ResultFile) -> impl Iterator<Item = (&ProtocolRe
 
 /// Committed transactions a second.
 pub fn throughputs(result: &ResultFile) -> Sheet {
-    let columns =
-        ["protocol", "group", "median /s", "least /s", "most /s", "of the first", "of none", "windows", "commits"];
+    let columns = [
+        "protocol",
+        "group",
+        "median /s",
+        "least /s",
+        "most /s",
+        "of the first",
+        "of none",
+        "commits",
+        "memory",
+        "B/record",
+    ];
     let mut sheet = Sheet::new(columns, 1);
     let share = |ratio: &Option<Ratio>| ratio.as_ref().map_or("-".into(), show_share);
     for (entry, measured) in measured(result) {
@@ -38,24 +48,34 @@ pub fn throughputs(result: &ResultFile) -> Sheet {
         let others = [
             share(&measured.to_first),
             share(&measured.to_none),
-            measured.windows.len().to_string(),
             measured.commits.to_string(),
+            show_bytes(measured.memory_bytes),
+            format!("{:.0}", measured.memory_bytes_per_record),
         ];
         sheet.rows.push(names.into_iter().chain(rates).chain(others).collect());
     }
     sheet
 }
 
-/// Committed transactions a second in each window.
+/// Rounds in a row of [`windows`].
+const ROUNDS: usize = 10;
+
+/// Committed transactions a second in each window, ten rounds a row.
 pub fn windows(result: &ResultFile) -> Sheet {
-    let rounds = measured(result).flat_map(|(_, measured)| &measured.windows).map(|window| window.round);
-    let rounds = rounds.max().unwrap_or(0);
-    let mut sheet = Sheet::new(["protocol"], 1);
-    sheet.columns.extend((1..=rounds).map(|round| format!("{round}")));
+    let mut sheet = Sheet::new(["protocol", "rounds"], 2);
+    let longest = measured(result).map(|(_, measured)| measured.windows.len()).max().unwrap_or(0);
+    sheet.columns.extend((1..=longest.min(ROUNDS)).map(|number| number.to_string()));
     for (entry, measured) in measured(result) {
-        let of = |round| measured.windows.iter().find(|window| window.round == round);
-        let cells = (1..=rounds).map(|round| of(round).map_or("-".into(), |window| show_rate(window.throughput_tps)));
-        sheet.rows.push([entry.protocol.clone()].into_iter().chain(cells).collect());
+        for windows in measured.windows.chunks(ROUNDS) {
+            let rounds = match windows {
+                [first, .., last] => format!("{} to {}", first.round, last.round),
+                [only] => only.round.to_string(),
+                [] => continue,
+            };
+            let mut cells: Vec<String> = windows.iter().map(|window| show_rate(window.throughput_tps)).collect();
+            cells.resize(longest.min(ROUNDS), String::new());
+            sheet.rows.push([entry.protocol.clone(), rounds].into_iter().chain(cells).collect());
+        }
     }
     sheet
 }
@@ -95,8 +115,8 @@ pub(crate) fn abort_reasons(result: &ResultFile) -> Vec<&str> {
 
 /// Of all tries, the fraction that was aborted for this reason.
 pub(crate) fn abort_share(measured: &Measured, reason: &str) -> f64 {
-    let tries = measured.commits + measured.aborts_by_reason.values().sum::<u64>();
-    measured.aborts_by_reason.get(reason).copied().unwrap_or(0) as f64 / tries.max(1) as f64
+    let tries = measured.commits as f64 + measured.aborts_by_reason.values().map(|count| *count as f64).sum::<f64>();
+    measured.aborts_by_reason.get(reason).copied().unwrap_or(0) as f64 / tries.max(1.0)
 }
 
 /// What came out by type of transaction, of entries with more than one type.
@@ -118,7 +138,7 @@ fn kind_cells(measured: &Measured, kind: &KindResult) -> [String; 7] {
         kind.commits.to_string(),
         of(kind.commits, measured.commits),
         format!("{:.2} %", kind.abort_rate * 100.0),
-        of(user, kind.commits + user),
+        of(user, kind.commits.saturating_add(user)),
         show_latency(kind.latency_ns_p50),
         show_latency(kind.latency_ns_p99),
         show_latency(kind.latency_ns_p999),
@@ -163,9 +183,10 @@ fn version_cells(versions: &Versions) -> [String; 7] {
 
 /// "0: 10, 2-3: 5": records by how many old versions they have.
 fn records_by_versions(records: &[u64]) -> String {
-    let class = |class: usize| match (1u64 << class >> 1, (1u64 << class) - 1) {
-        (0 | 1, last) => last.to_string(),
-        (first, last) => format!("{first}-{last}"),
+    let class = |class: usize| match class {
+        0 | 1 => class.to_string(),
+        2..64 => format!("{}-{}", 1u64 << (class - 1), (1u64 << class) - 1),
+        _ => "more".into(),
     };
     let classes = records.iter().enumerate().filter(|(_, records)| **records > 0);
     classes.map(|(number, records)| format!("{}: {records}", class(number))).collect::<Vec<_>>().join(", ")
@@ -209,6 +230,7 @@ mod tests {
 
     #[test]
     fn records_are_counted_in_classes() {
-        assert_eq!(records_by_versions(&[10, 0, 5, 1]), "0: 10, 2-3: 5, 4-7: 1");
+        assert_eq!(records_by_versions(&[10, 3, 5, 1]), "0: 10, 1: 3, 2-3: 5, 4-7: 1");
+        assert!(records_by_versions(&[1; 80]).ends_with("more: 1"));
     }
 }

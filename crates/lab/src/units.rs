@@ -55,6 +55,21 @@ pub fn show_share(ratio: &Ratio) -> String {
     }
 }
 
+/// A number in at most three digits that mean something: "0.000123".
+pub fn show_digits(number: f64) -> String {
+    if number == 0.0 || !number.is_finite() {
+        return number.to_string();
+    }
+    let digits = 2 - number.abs().log10().floor() as i32;
+    match digits {
+        1..=15 => {
+            let text = format!("{number:.*}", digits as usize);
+            text.trim_end_matches('0').trim_end_matches('.').into()
+        }
+        _ => format!("{number:.0}"),
+    }
+}
+
 /// "12.3 %" of a fraction.
 pub fn show_percent(fraction: f64) -> String {
     format!("{:.1} %", fraction * 100.0)
@@ -71,5 +86,6 @@ mod tests {
         assert_eq!([0.5, 1500.0, 2e6, 3e9, 4e12].map(show_rate), ["0.5", "1.5 k", "2.00 M", "3.00 G", "4000.00 G"]);
         assert_eq!([0, 7].map(show_latency), ["-", "7 ns"]);
         assert_eq!(show_percent(0.1234), "12.3 %");
+        assert_eq!([0.0, 0.000_123_4, 0.05, 12.34, 1234.0].map(show_digits), ["0", "0.000123", "0.05", "12.3", "1234"]);
     }
 }

@@ -77,7 +77,8 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Status, UserError> {
 fn looks_like_elle(start: &[u8]) -> bool {
     let start = String::from_utf8_lossy(&start[..start.len().min(1000)]);
     let start = start.trim_start_matches(['[', ' ', '\n', '\r', '\t']);
-    start.starts_with("{:") || start.starts_with("#jepsen") || start.starts_with('{') && start.contains("\"type\"")
+    let is_edn = ["{:", "#jepsen", ";"].iter().any(|sign| start.starts_with(sign));
+    is_edn || start.starts_with('{') && start.contains("\"type\"") && !start.contains("\"txn\"")
 }
 
 /// Judges a history whose versions were inferred.

@@ -1,5 +1,7 @@
 //! `contend report`.
 
+use std::path::Path;
+
 use contend_lab::report;
 
 use crate::args::{ReportArgs, read_result, result_path};
@@ -10,13 +12,22 @@ use crate::{Status, UserError, show};
 pub(crate) fn run(args: &ReportArgs) -> Result<Status, UserError> {
     let result = read_result(&args.result)?;
     let path = args.out.clone().unwrap_or_else(|| result_path(&args.result).with_file_name(REPORT_FILE));
-    if path.exists() && !args.force {
+    let verb = if result.protocols.len() == 1 { "run" } else { "compare" };
+    let page = report::html(&result, &show::command(&result, verb));
+    if path == Path::new("-") {
+        show::print(&page)?;
+        return Ok(Status::Good);
+    }
+    // Not even --force puts a page in the place of what it was drawn from.
+    let of = |path: &Path| path.canonicalize().ok();
+    if of(&path).is_some() && of(&path) == of(&result_path(&args.result)) {
+        return Err(UserError(format!("{} is the result itself; --out names another file", path.display())));
+    }
+    if path.is_file() && !args.force {
         let path = path.display();
         return Err(UserError(format!("{path} is there already; --force overwrites it, and another --out keeps it")));
     }
-    let verb = if result.protocols.len() == 1 { "run" } else { "compare" };
-    let target = Target::new(&path)?;
-    target.write_text(&report::html(&result, &show::command(&result, verb)))?;
+    Target::new(&path)?.write_text(&page)?;
     show::print(&format!("report: {}\n", path.display()))?;
     Ok(Status::Good)
 }

@@ -236,6 +236,13 @@ impl Experiment {
         if experiment.series.is_empty() {
             return Err(bad("an experiment has a [[series]]".into()));
         }
+        let published = experiment.published.iter().flat_map(|published| &published.curves);
+        let mut values = published.flat_map(|(name, points)| points.iter().map(move |(x, y)| (name, x, y)));
+        if let Some((name, ..)) = values.find(|(_, x, y)| !x.is_finite() || !y.is_finite()) {
+            return Err(bad(format!(
+                "[published] curve '{name}' has a point that is no number; valid: finite numbers"
+            )));
+        }
         if experiment.published.as_ref().is_some_and(|published| published.curves.values().all(Vec::is_empty)) {
             return Err(bad("[published] has curves, and each is a list of pairs: [[x, y], ...]".into()));
         }

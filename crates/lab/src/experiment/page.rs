@@ -1,8 +1,8 @@
 //! The page of an experiment, and the page of many.
 
-use super::plot::{drawn, published};
+use super::plot::{drawn, published, show, title};
 use super::{Curves, Experiment, Judgement, Published, Verdict};
-use crate::report::{Table, document, escape, figure, prose, table_of_times, times_of};
+use crate::report::{Column, Table, document, escape, figure, prose, table_of_times, times_of};
 use crate::result::Breakdown;
 use crate::units::{show_latency, show_percent, show_rate};
 
@@ -26,7 +26,7 @@ pub fn page(experiment: &Experiment, curves: &Curves, judgements: &[Judgement]) 
         body += &figure("What came out", caption, &drawn.on_page, &points(curves));
     }
     if let (Some(drawn), Some(of_source)) = (published(experiment, curves), &experiment.published) {
-        body += &figure("As published", &of_source.by, &drawn.on_page, &published_points(of_source));
+        body += &figure("As published", &of_source.by, &drawn.on_page, &published_points(experiment, of_source));
     }
     body += &breakdowns(experiment, curves);
     body += "<section><h2>What must come out</h2>";
@@ -55,7 +55,7 @@ fn verdicts(judgements: &[Judgement]) -> String {
     if judgements.is_empty() {
         return "<p>Nothing is asserted.</p>".into();
     }
-    let mut table = Table::new("Assertions", ["<id", "<verdict", "<the source says", "<numbers"]);
+    let mut table = Table::new("Assertions", ["id", "verdict", "the source says", "numbers"].map(Column::text));
     for judgement in judgements {
         let (style, sign) = match judgement.verdict {
             Verdict::Holds => ("good", '✓'),
@@ -73,7 +73,8 @@ fn verdicts(judgements: &[Judgement]) -> String {
 }
 
 fn points(curves: &Curves) -> Table {
-    let mut table = Table::new("Points", ["<series", "x", "median /s", "least /s", "most /s", "aborts", "p50", "p99"]);
+    let figures = ["x", "median /s", "least /s", "most /s", "aborts", "p50", "p99"].map(Column::figures);
+    let mut table = Table::new("Points", [Column::text("series")].into_iter().chain(figures));
     for point in curves.values().flatten() {
         let spread = point.throughput;
         table.row([
@@ -90,10 +91,11 @@ fn points(curves: &Curves) -> Table {
     table
 }
 
-fn published_points(published: &Published) -> Table {
-    let mut table = Table::new("Published points", ["<series", "x", "y"]);
+fn published_points(experiment: &Experiment, published: &Published) -> Table {
+    let figures = [&experiment.plot.x, title(experiment)].map(Column::figures);
+    let mut table = Table::new("Published points", [Column::text("series")].into_iter().chain(figures));
     for (name, points) in &published.curves {
-        points.iter().for_each(|(x, y)| table.row([name.clone(), x.to_string(), y.to_string()]));
+        points.iter().for_each(|(x, y)| table.row([name.clone(), x.to_string(), show(experiment.plot.y, *y)]));
     }
     table
 }
@@ -134,7 +136,9 @@ pub fn index(experiments: &[(Experiment, Vec<Judgement>)]) -> String {
     for (Experiment { id, .. }, _) in experiments {
         body += &format!("<li><a href=\"{0}/index.html\">{0}</a></li>", escape(id));
     }
-    let mut table = Table::new("Assertions", ["<experiment", "<question?", "hold", "fail", "not told", "wait"]);
+    let names = [Column::text("experiment"), Column::text("question").spare()];
+    let figures = ["hold", "fail", "not told", "wait"].map(Column::figures);
+    let mut table = Table::new("Assertions", names.into_iter().chain(figures));
     for (experiment, judgements) in experiments {
         let count =
             |verdicts: &[Verdict]| judgements.iter().filter(|one| verdicts.contains(&one.verdict)).count().to_string();

@@ -22,11 +22,13 @@ fn value(metric: Metric, point: &Measurement) -> Option<f64> {
         Metric::Throughput => Some(point.throughput.median),
         Metric::AbortRate => Some(point.abort_rate),
         Metric::LastLevelMisses => point.last_level_misses,
+        // Nothing was timed.
+        Metric::LatencyP50 if point.latency_ns_p50 == 0 => None,
         Metric::LatencyP50 => Some(point.latency_ns_p50 as f64),
     }
 }
 
-fn show(metric: Metric, value: f64) -> String {
+pub(super) fn show(metric: Metric, value: f64) -> String {
     match metric {
         Metric::Throughput => show_rate(value),
         Metric::AbortRate | Metric::LastLevelMisses => show_percent(value),
@@ -34,7 +36,7 @@ fn show(metric: Metric, value: f64) -> String {
     }
 }
 
-fn title(experiment: &Experiment) -> &'static str {
+pub(super) fn title(experiment: &Experiment) -> &'static str {
     match experiment.plot.y {
         Metric::Throughput if experiment.run.micro.is_some() => "operations a second",
         Metric::Throughput => "committed transactions a second",
@@ -149,6 +151,7 @@ fn figure(experiment: &Experiment, label: &str, curves: Vec<Curve<'_>>) -> Optio
                 has_markers: true,
             })
             .collect(),
+        is_joined: experiment.axis[0].values.iter().all(|x| x.number().is_some()),
         show: &|x, y| format!("{} at {}", show(metric, y), name(x)),
     };
     Some(Figure { file: lines.alone(WIDTH), on_page: format!("{}{}", lines.legend(), lines.svg()) })

@@ -1,23 +1,20 @@
 //! The charts of a result. Each has the figures that it draws as a table.
 
-use super::page::{Table, escape, figure};
+use std::collections::BTreeSet;
+
+use super::page::{Column, Table, escape, figure};
 use super::picture::{Axis, Line, Lines, Mark, Row, Scale, legend_of_parts, rows};
 use crate::result::{Breakdown, Bucket, Measured, ProtocolResult, ResultFile};
 use crate::tables::{self, Sheet, abort_reasons, abort_share, measured};
-use crate::units::{show_latency, show_ns, show_percent, show_rate};
+use crate::units::{show_digits, show_latency, show_ns, show_percent, show_rate};
 
 /// A sheet as a table of the page.
 pub(super) fn table(caption: &str, sheet: &Sheet) -> Table {
-    let columns: Vec<String> = sheet
-        .columns
-        .iter()
-        .enumerate()
-        .map(|(number, column)| match number < sheet.names {
-            true => format!("<{column}"),
-            false => column.clone(),
-        })
-        .collect();
-    let mut table = Table::new(caption, columns.iter().map(String::as_str));
+    let columns = sheet.columns.iter().enumerate().map(|(number, name)| match number < sheet.names {
+        true => Column::text(name),
+        false => Column::figures(name),
+    });
+    let mut table = Table::new(caption, columns);
     sheet.rows.iter().for_each(|row| table.row(row.iter().cloned()));
     table
 }
@@ -104,7 +101,7 @@ impl Panels<'_> {
             }
             let label = format!("{} of {}", self.what, entry.protocol);
             let (x, y) = (self.axes)();
-            let chart = Lines { label: &label, x, y, height: 110.0, lines, show: self.show }.panel();
+            let chart = Lines { label: &label, x, y, height: 110.0, lines, is_joined: true, show: self.show }.panel();
             format!("<div><p><b>{}</b></p>{chart}</div>", escape(&entry.protocol))
         });
         format!("<div class=\"panels\">{}</div>", panels.collect::<String>())
@@ -114,15 +111,18 @@ impl Panels<'_> {
 /// Throughput of each window.
 pub(super) fn windows(result: &ResultFile) -> String {
     let all = || measured(result).flat_map(|(_, measured)| &measured.windows);
-    let rounds = all().map(|window| window.round).max().unwrap_or(0);
+    let rounds: BTreeSet<usize> = all().map(|window| window.round).collect();
     let Some(scale) = Scale::of(all().map(|window| window.throughput_tps), false) else { return String::new() };
-    if rounds < 2 {
+    let (Some(first), Some(last)) = (rounds.first(), rounds.last()) else { return String::new() };
+    if first == last {
         return String::new();
     }
-    let marks = |round: usize| (round as f64, round.to_string());
     let axes = || {
-        let x =
-            Axis { title: "round", scale: Scale::Linear(1.0, rounds as f64), ticks: (1..=rounds).map(marks).collect() };
+        let x = Axis {
+            title: "round",
+            scale: Scale::Linear(*first as f64, *last as f64),
+            ticks: rounds.iter().map(|round| (*round as f64, round.to_string())).collect(),
+        };
         (x, Axis::new("transactions a second", scale, show_rate))
     };
     let points = |measured: &Measured| {
@@ -188,26 +188,25 @@ pub(super) fn quantiles(result: &ResultFile) -> String {
     // From half of the transactions to one in a million.
     const LEAST: f64 = 0.5;
     const MOST: f64 = 1e-6;
-    let all = || measured(result).flat_map(|(_, measured)| &measured.latencies);
-    let Some(scale) = Scale::of(all().map(|bucket| bucket.ns as f64), true) else { return String::new() };
     let curve = |measured: &Measured| {
         let total: u64 = measured.latencies.iter().map(|bucket| bucket.count).sum();
         let mut points: Vec<(f64, f64)> = Vec::new();
         let mut below = 0;
         for Bucket { ns, count } in &measured.latencies {
             below += count;
-            // How many of a hundred take longer: the tail is to the right. The slowest transaction itself has nobody behind it.
-            let behind = (total - below).max(1) as f64 / total as f64;
+            // The fraction that takes longer: the tail is to the right. No transaction takes longer than the slowest.
+            let behind = (total - below) as f64 / total as f64;
             let place = LEAST / behind;
-            let is_far = points.last().is_none_or(|(before, _)| place > before * 1.25) || below == total;
+            let is_far = points.last().is_none_or(|(before, _)| place > before * 1.25);
             if (MOST..=LEAST).contains(&behind) && is_far {
                 points.push((place, *ns as f64));
             }
         }
         points
     };
-    let furthest =
-        measured(result).flat_map(|(_, measured)| curve(measured)).map(|(place, _)| place).fold(10.0, f64::max);
+    let drawn = || measured(result).flat_map(|(_, measured)| curve(measured));
+    let Some(scale) = Scale::of(drawn().map(|(_, ns)| ns), true) else { return String::new() };
+    let furthest = drawn().map(|(place, _)| place).fold(10.0, f64::max);
     let names = [("p50", 0.5), ("p90", 0.1), ("p99", 0.01), ("p99.9", 0.001), ("p99.99", 1e-4), ("p99.999", 1e-5)];
     let ticks = || names.iter().map(|(name, behind)| (LEAST / behind, name.to_string()));
     let axes = || {
@@ -238,14 +237,14 @@ fn stacked(label: &str, title: &str, bars: &[(String, Vec<f64>)], parts: &[&str]
         let mut from = 0.0;
         let mut marks = Vec::new();
         for (part, (share, what)) in shares.iter().zip(parts).enumerate().filter(|(_, (share, _))| **share > 0.0) {
-            let title = format!("{name}: {what} {:.2} %", share * 100.0);
+            let title = format!("{name}: {what} {} %", show_digits(share * 100.0));
             marks.push(Mark::Bar { from, to: from + share, part, title });
             from += share;
         }
-        let sum = if has_sums { format!("{:.2} %", from * 100.0) } else { String::new() };
+        let sum = if has_sums { format!("{} %", show_digits(from * 100.0)) } else { String::new() };
         Row { name: name.clone(), note: sum.clone(), short: sum, marks }
     });
-    let percent = |share: f64| format!("{} %", (share * 1e5).round() / 1e3);
+    let percent = |share: f64| format!("{} %", show_digits(share * 100.0));
     let axis = Axis::new(title, Scale::Linear(0.0, longest), percent);
     let legend = legend_of_parts(parts.iter().copied().enumerate());
     format!("{legend}{}", rows(label, &axis, &entries.collect::<Vec<_>>()))
@@ -265,7 +264,8 @@ pub(super) fn aborts(result: &ResultFile) -> String {
     };
     figure(
         "Aborts",
-        "Aborted tries, as a share of all tries, by reason.",
+        "Aborted tries by reason, as a share of all tries. A transaction that gave up by itself (user) is among them; in the ranking it is not, as it met \
+         no conflict.",
         &chart,
         &table("Aborts", &tables::aborts(result)),
     )
@@ -282,7 +282,8 @@ pub(crate) fn times_of(bars: &[(String, &Breakdown)]) -> String {
 /// The same as a table.
 pub(crate) fn table_of_times(bars: &[(String, &Breakdown)]) -> Table {
     let names = Breakdown::default().categories().map(|(name, _)| name);
-    let mut table = Table::new("Where the time went", ["<time of"].into_iter().chain(names));
+    let columns = [Column::text("time of")].into_iter().chain(names.iter().map(|name| Column::figures(name)));
+    let mut table = Table::new("Where the time went", columns);
     for (name, breakdown) in bars {
         let shares = breakdown.categories().map(|(_, share)| show_percent(share));
         table.row([name.clone()].into_iter().chain(shares));

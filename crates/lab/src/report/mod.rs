@@ -16,7 +16,7 @@ use crate::result::{ProtocolResult, ResultFile};
 use crate::tables::{self, Sheet, measured};
 use crate::units::{show_bytes, show_latency, show_percent, show_rate, show_share};
 pub(crate) use charts::{table_of_times, times_of};
-pub(crate) use page::{Table, document, escape, figure, prose};
+pub(crate) use page::{Column, Table, document, escape, figure, prose};
 pub(crate) use picture::{Axis, Line, Lines, Scale, shortened};
 
 /// The whole page. `command` runs the same again.
@@ -33,18 +33,19 @@ pub fn html(result: &ResultFile, command: &str) -> String {
         charts::times(result),
         section(
             "Types of transactions",
-            "Of each protocol, if the workload has more than one type.",
+            "What each type of transaction did under each protocol.",
             &tables::kinds(result),
         ),
         section(
             "Old versions",
-            "Those that are there at the end; and of those that were made, how many stand in memory that had been used before, have been \
-             collected, and have been while a transaction ran that had begun before they were replaced.",
+            "Old versions are those that newer ones have replaced. The first two columns count them at the end. Of all that were made, the others say \
+             how many stand in memory that had been used before, how many were collected, and how many were collected early: while a transaction \
+             ran that had begun before they were replaced.",
             &tables::versions(result),
         ),
         section(
             "Log",
-            "What a commit adds to the log, and how long after its commit a transaction is durable.",
+            "How many bytes a commit adds to the log, and how long after its begin a transaction is durable.",
             &tables::logs(result),
         ),
         proof(result),
@@ -77,25 +78,32 @@ fn header(result: &ResultFile) -> String {
         ),
     };
     let index = config.index.as_deref().unwrap_or("hash");
-    let windows = format!("{} windows of {} s", config.windows, config.window_seconds);
+    let windows = windows(result);
     let setting = format!("{where_it_ran} {index} index, {windows}.");
     format!("{text}<p class=\"soft\">{}</p>\n", prose(&setting))
 }
 
+/// How many windows were measured, which may be fewer than were allowed, and how long they were.
+fn windows(result: &ResultFile) -> String {
+    let rounds = result.comparison.as_ref().map_or(result.config.windows, |comparison| comparison.rounds);
+    format!("{rounds} windows of {} s", result.config.window_seconds)
+}
+
 /// What a reader wants first of each entry. Columns that a small screen leaves out are in the tables below the charts as well.
 fn ranking(result: &ResultFile) -> String {
+    let spare = |name| Column::figures(name).spare();
     let columns = [
-        "<protocol",
-        "<verified",
-        "group",
-        "median /s",
-        "of the first?",
-        "of none?",
-        "aborts?",
-        "p50?",
-        "p99?",
-        "memory?",
-        "B/record?",
+        Column::text("protocol"),
+        Column::text("verified"),
+        Column::figures("group"),
+        Column::figures("median /s"),
+        spare("of the first"),
+        spare("of none"),
+        spare("aborts"),
+        spare("p50"),
+        spare("p99"),
+        spare("memory"),
+        spare("B/record"),
     ];
     let count = columns.len();
     let mut table = Table::new("Ranking", columns);
@@ -185,7 +193,7 @@ fn setting(result: &ResultFile, command: &str) -> String {
         ("threads", config.threads.to_string()),
         ("index", config.index.clone().unwrap_or_else(|| "hash".into())),
         ("seed", config.seed.to_string()),
-        ("windows", format!("{} of {} s", config.windows, config.window_seconds)),
+        ("windows", windows(result)),
         ("warm-up", format!("{} s", config.warmup_seconds)),
     ]);
     let commit = environment.commit.as_ref().map(|commit| format!(" ({commit})")).unwrap_or_default();

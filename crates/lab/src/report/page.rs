@@ -29,7 +29,7 @@ caption{text-align:left;color:var(--soft);padding:.3rem 0}
 th{font-weight:600;color:var(--soft);text-align:right;vertical-align:bottom;border-bottom:1px solid var(--line);padding:.4rem .5rem}
 td,tbody th{text-align:right;vertical-align:top;border-bottom:1px solid var(--line);padding:.45rem .5rem;white-space:nowrap}
 tbody th{color:var(--ink)}th.l,td.l{text-align:left}td.l{white-space:normal}td.long,th.long{min-width:12rem;white-space:normal;overflow-wrap:anywhere}
-.scroll{overflow-x:auto}.good{color:var(--good)}.bad{color:var(--bad)}
+.o{white-space:nowrap}.scroll{overflow-x:auto}.good{color:var(--good)}.bad{color:var(--bad)}
 figure{margin:.6rem 0}figcaption{color:var(--soft);margin:.2rem 0}.narrow{display:none}
 .chart{background:var(--card);border:1px solid var(--line);border-radius:6px;overflow:hidden}.chart svg{display:block;width:100%;overflow:visible}
 .panels{display:grid;grid-template-columns:repeat(auto-fill,minmax(13.5rem,1fr));gap:.6rem}
@@ -43,6 +43,7 @@ dt{color:var(--soft);overflow-wrap:anywhere;max-width:14rem}dd{margin:0;min-widt
 @media(max-width:40rem){main{padding:1.2rem 1rem 3rem}.finding{font-size:1.3rem}.wide{display:none}.narrow{display:inline}
 dl{grid-template-columns:1fr}dd{margin:0 0 .4rem}table{font-size:.85rem}th,td,tbody th{padding:.35rem .25rem}}
 @media print{main{max-width:none;padding:0}figure,.panels>*{break-inside:avoid}h2{break-after:avoid}
+table{font-size:.62rem;overflow-wrap:anywhere}th,td,tbody th{padding:.2rem .25rem;white-space:normal}
 details::details-content{content-visibility:visible;block-size:auto}.scroll{overflow:visible}}
 ";
 
@@ -51,6 +52,10 @@ pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
         match character {
+            // What would turn the text behind it round, or is no text.
+            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => escaped.push('\u{fffd}'),
+            '\n' | '\t' => escaped.push(character),
+            control if control.is_control() => escaped.push('\u{fffd}'),
             '&' => escaped += "&amp;",
             '<' => escaped += "&lt;",
             '>' => escaped += "&gt;",
@@ -65,7 +70,7 @@ pub(crate) fn escape(text: &str) -> String {
 /// Units of figures, as [`crate::units`] writes them.
 const UNITS: [&str; 14] = ["%", "x", "k", "M", "G", "ns", "µs", "ms", "s", "bytes", "KiB", "MiB", "GiB", "GHz"];
 
-/// Text in which no line ends between a number and its unit; for HTML.
+/// Text in which no line ends between a number and its unit, or within an option; for HTML.
 pub(crate) fn prose(text: &str) -> String {
     let mut prose = String::with_capacity(text.len());
     let mut before = "";
@@ -75,7 +80,10 @@ pub(crate) fn prose(text: &str) -> String {
             let is_figure = before.ends_with(|last: char| last.is_ascii_digit()) && UNITS.contains(&unit);
             prose += if is_figure { "\u{a0}" } else { " " };
         }
-        prose += &escape(word);
+        match word.contains("--") && word.chars().count() <= LONG {
+            true => prose += &format!("<span class=\"o\">{}</span>", escape(word)),
+            false => prose += &escape(word),
+        }
         before = word;
     }
     prose
@@ -88,33 +96,45 @@ const LONG: usize = 24;
 pub(crate) struct Table {
     /// What it shows: read out before it.
     caption: String,
-    head: String,
+    columns: Vec<Column>,
     rows: Vec<String>,
-    /// Which columns are text; the others are figures.
-    texts: Vec<bool>,
-    /// Which columns a small screen leaves out.
-    spare: Vec<bool>,
+}
+
+/// A column of a table.
+#[derive(Clone, Debug)]
+pub(crate) struct Column {
+    name: String,
+    is_text: bool,
+    is_spare: bool,
+}
+
+impl Column {
+    /// A column of text.
+    pub(crate) fn text(name: &str) -> Column {
+        Column { name: name.into(), is_text: true, is_spare: false }
+    }
+
+    /// A column of figures.
+    pub(crate) fn figures(name: &str) -> Column {
+        Column { name: name.into(), is_text: false, is_spare: false }
+    }
+
+    /// Left out on small screens, so it must be found elsewhere.
+    pub(crate) fn spare(self) -> Column {
+        Column { is_spare: true, ..self }
+    }
+
+    fn class(&self, style: &str) -> String {
+        let names = [if self.is_text { "l" } else { "" }, if self.is_spare { "wide" } else { "" }, style];
+        let names: Vec<&str> = names.into_iter().filter(|name| !name.is_empty()).collect();
+        if names.is_empty() { String::new() } else { format!(" class=\"{}\"", names.join(" ")) }
+    }
 }
 
 impl Table {
-    /// A table of these columns. A name that begins with `<` is that of text, not of figures; one that ends with `?` is left out on
-    /// small screens, so it must be found elsewhere on the page.
-    pub(crate) fn new<'a>(caption: &str, columns: impl IntoIterator<Item = &'a str>) -> Table {
-        let mut table = Table {
-            caption: caption.into(),
-            head: String::new(),
-            rows: Vec::new(),
-            texts: Vec::new(),
-            spare: Vec::new(),
-        };
-        for column in columns {
-            let (is_text, column) = column.strip_prefix('<').map_or((false, column), |column| (true, column));
-            let (is_spare, column) = column.strip_suffix('?').map_or((false, column), |column| (true, column));
-            let _ = write!(table.head, "<th scope=\"col\"{}>{}</th>", class(is_text, is_spare, ""), escape(column));
-            table.texts.push(is_text);
-            table.spare.push(is_spare);
-        }
-        table
+    /// A table of these columns.
+    pub(crate) fn new(caption: &str, columns: impl IntoIterator<Item = Column>) -> Table {
+        Table { caption: caption.into(), columns: columns.into_iter().collect(), rows: Vec::new() }
     }
 
     /// Adds a row. The first cell names it.
@@ -125,10 +145,10 @@ impl Table {
     /// Adds a row, each of whose cells has a class of style.
     pub(crate) fn styled_row(&mut self, cells: impl IntoIterator<Item = (String, String)>) {
         let mut row = String::new();
-        for (number, (style, cell)) in cells.into_iter().enumerate() {
+        for (number, (column, (style, cell))) in self.columns.iter().zip(cells).enumerate() {
             let is_long = cell.chars().count() > LONG;
             let style = if is_long { format!("{style} long") } else { style };
-            let class = class(self.texts[number], self.spare[number], style.trim());
+            let class = column.class(style.trim());
             let (tag, scope) = if number == 0 { ("th", " scope=\"row\"") } else { ("td", "") };
             let _ = write!(row, "<{tag}{scope}{class}>{}</{tag}>", prose(&cell));
         }
@@ -138,22 +158,20 @@ impl Table {
     /// The table. Where it is wider than the screen it is scrolled by itself, also by keys.
     pub(crate) fn html(&self) -> String {
         let label = escape(&self.caption);
+        let head: String = self
+            .columns
+            .iter()
+            .map(|column| format!("<th scope=\"col\"{}>{}</th>", column.class(""), escape(&column.name)))
+            .collect();
         let mut text = format!(
             "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"{label}\"><table><caption>{label}</caption>\
-             <thead><tr>{}</tr></thead><tbody>\n",
-            self.head
+             <thead><tr>{head}</tr></thead><tbody>\n"
         );
         for row in &self.rows {
             let _ = writeln!(text, "<tr>{row}</tr>");
         }
         text + "</tbody></table></div>\n"
     }
-}
-
-fn class(is_text: bool, is_spare: bool, style: &str) -> String {
-    let names = [if is_text { "l" } else { "" }, if is_spare { "wide" } else { "" }, style];
-    let names: Vec<&str> = names.into_iter().filter(|name| !name.is_empty()).collect();
-    if names.is_empty() { String::new() } else { format!(" class=\"{}\"", names.join(" ")) }
 }
 
 /// A chart under a heading, and the figures that it draws as a table that can be unfolded.
@@ -177,17 +195,20 @@ mod tests {
     #[test]
     fn text_can_not_break_out_of_the_page() {
         assert_eq!(escape("<b a='1'>&\"</b>"), "&lt;b a=&#39;1&#39;&gt;&amp;&quot;&lt;/b&gt;");
+        assert_eq!(escape("a\u{202e}b\u{0}c\n"), "a\u{fffd}b\u{fffd}c\n", "nothing is turned round");
     }
 
     #[test]
     fn figures_stay_with_their_units() {
         assert_eq!(prose("at 1.2 µs, 4 threads (3 %); <b>"), "at 1.2\u{a0}µs, 4 threads (3\u{a0}%); &lt;b&gt;");
         assert_eq!(prose(" x 5  s"), " x 5  s");
+        assert_eq!(prose("more (--windows)."), "more <span class=\"o\">(--windows).</span>");
     }
 
     #[test]
     fn a_table_has_heads_for_its_columns_and_rows() {
-        let mut table = Table::new("a <b>", ["<name", "<verdict?", "time"]);
+        let mut table =
+            Table::new("a <b>", [Column::text("name"), Column::text("verdict").spare(), Column::figures("time")]);
         table.styled_row([("", "<x>"), ("good", "fine"), ("", "3 ns")].map(|(a, b)| (a.into(), b.into())));
         let html = table.html();
         for part in [

@@ -7,6 +7,7 @@
 use std::fmt::Write;
 
 use super::page::escape;
+use crate::units::show_digits;
 
 /// The colours, in both schemes: those of Okabe and Ito (2008), which people tell apart who don't see all colours; here darker on white
 /// and lighter on black, so that each has a contrast of 3 to its ground. More contrast, if the reader asks for it; paper is white.
@@ -20,10 +21,10 @@ pub(super) const COLOURS: &str = "
 --c0:#0072b2;--c1:#c25400;--c2:#00805c;--c3:#a8527f;--c4:#8a6d00;--c5:#2384b8;--c6:#000}*{print-color-adjust:exact}}
 .chart svg,svg.alone,.legend svg{forced-color-adjust:none}
 .chart text,svg.alone text{fill:var(--ink);font:13px system-ui,sans-serif}.chart .b,svg.alone .b{font-weight:600}.chart .t,svg.alone .t{fill:var(--soft);font-size:12px}
-.g{stroke:var(--line)}.r{stroke:var(--ink);stroke-width:1.5}.f{stroke:var(--soft)}
+.g{stroke:var(--line)}.r{stroke:var(--ink);stroke-width:1.5}.h{stroke:var(--card);stroke-width:5}.f{stroke:var(--soft)}
 .k0{stroke:var(--c0);fill:var(--c0)}.k1{stroke:var(--c1);fill:var(--c1)}.k2{stroke:var(--c2);fill:var(--c2)}
 .k3{stroke:var(--c3);fill:var(--c3)}.k4{stroke:var(--c4);fill:var(--c4)}.k5{stroke:var(--c5);fill:var(--c5)}
-.k6{stroke:var(--c6);fill:var(--c6)}.l{stroke-width:2}.d1{stroke-dasharray:7 4}.d2{stroke-dasharray:2 3}.d3{stroke-dasharray:9 3 2 3}
+.k6{stroke:var(--c6);fill:var(--c6)}.l{stroke-width:2}.n{fill:none}.d1{stroke-dasharray:7 4}.d2{stroke-dasharray:2 3}.d3{stroke-dasharray:9 3 2 3}
 ";
 
 const STYLES: usize = 7;
@@ -54,7 +55,8 @@ pub(crate) enum Scale {
 impl Scale {
     /// From 0, or from the least power of ten below, to the greatest value.
     pub(crate) fn of(values: impl Iterator<Item = f64>, is_logarithmic: bool) -> Option<Scale> {
-        let is_shown = |value: &f64| value.is_finite() && (!is_logarithmic || *value > 0.0);
+        // Below that, powers and steps are no numbers any more.
+        let is_shown = |value: &f64| value.is_finite() && (!is_logarithmic || *value > LEAST);
         let (low, high) =
             values.filter(is_shown).fold((f64::INFINITY, 0f64), |(low, high), value| (low.min(value), high.max(value)));
         match is_logarithmic {
@@ -62,7 +64,7 @@ impl Scale {
                 let least = 10f64.powf(low.log10().floor());
                 Some(Scale::Logarithmic(least, 10f64.powf(high.log10().ceil()).max(least * 10.0)))
             }
-            false if high > 0.0 => Some(Scale::Linear(0.0, high)),
+            false if high > LEAST => Some(Scale::Linear(0.0, high)),
             _ => None,
         }
     }
@@ -88,7 +90,9 @@ impl Scale {
                 ticks.take_while(|tick| *tick <= high * 1.0001).filter(|tick| *tick >= low).collect()
             }
             Scale::Logarithmic(low, high) => {
-                let powers = low.log10().round() as i32..=high.log10().round() as i32;
+                let (first, last) = (low.log10().round() as i32, high.log10().round() as i32);
+                // Eight of them at most.
+                let powers = (first..=last).step_by((last - first).max(0) as usize / 8 + 1);
                 powers
                     .map(|power| 10f64.powi(power))
                     .filter(|tick| (low * 0.999..=high * 1.001).contains(tick))
@@ -116,18 +120,33 @@ pub(crate) struct Axis<'a> {
 impl<'a> Axis<'a> {
     /// An axis with round marks.
     pub(crate) fn new(title: &'a str, scale: Scale, show: impl Fn(f64) -> String) -> Axis<'a> {
-        Axis { title, scale, ticks: scale.ticks().into_iter().map(|tick| (tick, trimmed(&show(tick)))).collect() }
+        let mut ticks: Vec<(f64, String)> =
+            scale.ticks().into_iter().map(|tick| (tick, trimmed(&show(tick)))).collect();
+        // Marks that are closer than what is shown of them.
+        if ticks.windows(2).any(|pair| pair[0].1 == pair[1].1) {
+            ticks.iter_mut().for_each(|(tick, name)| *name = show_digits(*tick));
+        }
+        Axis { title, scale, ticks }
     }
 
-    /// Which marks' names have room beside one another, if the axis is this wide, in pixels.
+    /// Where a mark's name begins and ends on an axis of this width, in pixels, and how it is anchored: at the ends it does not stick out.
+    fn extent(&self, (value, name): &(f64, String), width: f64) -> (f64, f64, &'static str) {
+        let (place, length) = (self.scale.place(*value) * width, name.chars().count() as f64 * LETTER);
+        match place {
+            place if place < length / 2.0 - SIDE => (place, place + length, "start"),
+            place if place + length / 2.0 > width + SIDE => (place - length, place, "end"),
+            place => (place - length / 2.0, place + length / 2.0, "middle"),
+        }
+    }
+
+    /// Which marks' names have room beside one another, if the axis is this wide.
     fn readable(&self, width: f64) -> Vec<bool> {
         let mut free = f64::NEG_INFINITY;
-        let ticks = self.ticks.iter().map(|(value, name)| {
-            let half = (name.chars().count() as f64 * LETTER + 8.0) / 2.0;
-            let middle = self.scale.place(*value) * width;
-            let has_room = middle - half >= free;
+        let ticks = self.ticks.iter().map(|tick| {
+            let (begin, end, _) = self.extent(tick, width);
+            let has_room = begin >= free;
             if has_room {
-                free = middle + half;
+                free = end + LETTER;
             }
             has_room
         });
@@ -142,14 +161,7 @@ impl<'a> Axis<'a> {
         for (number, (value, name)) in self.ticks.iter().enumerate() {
             let x = percent(self.scale.place(*value));
             let _ = write!(text, "<line class=\"g\" x1=\"{x}\" x2=\"{x}\" y1=\"{top}\" y2=\"{}\"/>", bottom + 4.0);
-            let place = self.scale.place(*value);
-            let anchor = if place < 0.02 {
-                "start"
-            } else if place > 0.98 {
-                "end"
-            } else {
-                "middle"
-            };
+            let (_, _, anchor) = self.extent(&self.ticks[number], width.min(NARROW));
             if wide[number] {
                 let class = if narrow[number] { "t" } else { "t wide" };
                 let _ = write!(
@@ -171,10 +183,16 @@ impl<'a> Axis<'a> {
 }
 
 /// About how wide a letter of a chart is, in pixels.
-const LETTER: f64 = 7.0;
+const LETTER: f64 = 7.6;
 /// How wide the axis of a chart is on a small screen, and of one on a page.
 const NARROW: f64 = 250.0;
 const WIDE: f64 = 800.0;
+/// The same of a panel, the narrowest that there is.
+const PANEL: f64 = 134.0;
+/// Values that are not greater are drawn as nothing.
+const LEAST: f64 = 1e-300;
+/// Points of a line that have markers at most: more would lie on one another.
+const MARKED: usize = 20;
 /// Room below an axis, for the names of marks and the title.
 const BELOW: f64 = 46.0;
 
@@ -229,7 +247,7 @@ pub(crate) fn rows(label: &str, axis: &Axis<'_>, rows: &[Row]) -> String {
 fn row_text(y: f64, row: &Row) -> String {
     let mut text = String::new();
     // Letters that a row has on the narrowest screen of each kind.
-    for (class, letters, note) in [("wide", 76, &row.note), ("narrow", 38, &row.short)] {
+    for (class, letters, note) in [("wide", 66, &row.note), ("narrow", 34, &row.short)] {
         let free = usize::saturating_sub(letters, note.chars().count());
         let _ = write!(
             text,
@@ -273,7 +291,11 @@ impl Mark {
             }
             Mark::Range { low, high } => {
                 let (low, high) = (place(*low), place(*high));
-                let mut text = format!("<line class=\"r\" x1=\"{low}\" x2=\"{high}\" y1=\"{y}\" y2=\"{y}\"/>");
+                // On a bar of any colour it is seen by the light line around it.
+                let mut text = String::new();
+                for class in ["h", "r"] {
+                    let _ = write!(text, "<line class=\"{class}\" x1=\"{low}\" x2=\"{high}\" y1=\"{y}\" y2=\"{y}\"/>");
+                }
                 for x in [low, high] {
                     let _ =
                         write!(text, "<line class=\"r\" x1=\"{x}\" x2=\"{x}\" y1=\"{}\" y2=\"{}\"/>", y - 5.0, y + 5.0);
@@ -344,6 +366,8 @@ pub(crate) struct Lines<'a> {
     /// How high the part with the lines is, in pixels.
     pub(crate) height: f64,
     pub(crate) lines: Vec<Line<'a>>,
+    /// Whether there is something between points: there is nothing between names.
+    pub(crate) is_joined: bool,
     /// How a value is written in a marker's title.
     pub(crate) show: &'a dyn Fn(f64, f64) -> String,
 }
@@ -360,7 +384,7 @@ impl Lines<'_> {
 
     /// As wide as a panel among others.
     pub(crate) fn panel(&self) -> String {
-        chart(self.label, LEFT, ABOVE + self.height + BELOW, &self.body(NARROW / 2.0))
+        chart(self.label, LEFT, ABOVE + self.height + BELOW, &self.body(PANEL))
     }
 
     /// A file of its own, of this width: with a title, and with its legend below.
@@ -369,7 +393,8 @@ impl Lines<'_> {
         let (mut legend, mut x, mut y) = (String::new(), LEFT, 34.0 + ABOVE + self.height + BELOW + 14.0);
         for line in &self.lines {
             let Some(number) = line.number else { continue };
-            let needs = 48.0 + line.name.chars().count() as f64 * LETTER;
+            let name = shortened(line.name, (inner / LETTER) as usize - 8);
+            let needs = 48.0 + name.chars().count() as f64 * LETTER;
             if x + needs > width && x > LEFT {
                 (x, y) = (LEFT, y + 22.0);
             }
@@ -379,7 +404,7 @@ impl Lines<'_> {
                 y - 12.0,
                 sample(number),
                 x + 34.0,
-                escape(line.name)
+                escape(&name)
             );
             x += needs + 12.0;
         }
@@ -387,11 +412,12 @@ impl Lines<'_> {
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"alone\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" \
              role=\"img\" aria-label=\"{0}\"><title>{0}</title><style>{COLOURS}</style>{DEFINITIONS}\
-             <rect width=\"100%\" height=\"100%\" fill=\"var(--card)\"/><text x=\"{LEFT}\" y=\"26\" class=\"b\">{0}</text>\
+             <rect width=\"100%\" height=\"100%\" fill=\"var(--card)\"/><text x=\"{LEFT}\" y=\"26\" class=\"b\">{3}</text>\
              <svg x=\"{LEFT}\" y=\"34\" width=\"{inner}\" height=\"{2}\" overflow=\"visible\">{1}</svg>{legend}</svg>\n",
             escape(self.label),
             self.body(inner),
-            ABOVE + self.height + BELOW
+            ABOVE + self.height + BELOW,
+            escape(&shortened(self.label, (inner / (LETTER + 0.6)) as usize))
         )
     }
 
@@ -439,12 +465,16 @@ impl Lines<'_> {
                 Some(number) => format!("{} l d{}", style(number), number / STYLES % 4),
                 None => "f".into(),
             };
-            for pair in line.points.windows(2) {
-                let [from, to] = [pair[0], pair[1]].map(|(x, y)| (percent(self.x.scale.place(x)), y_of(y)));
+            if self.is_joined && line.points.len() > 1 {
+                // Only here places are stretched with the chart; the line keeps its width.
+                let place = |(x, y): &(f64, f64)| format!("{:.0},{:.1}", self.x.scale.place(*x) * 1e3, y_of(*y));
+                let points: Vec<String> = line.points.iter().map(place).collect();
                 let _ = write!(
                     body,
-                    "<line class=\"{class}\" x1=\"{}\" y1=\"{:.1}\" x2=\"{}\" y2=\"{:.1}\"/>",
-                    from.0, from.1, to.0, to.1
+                    "<svg viewBox=\"0 0 1000 {0}\" preserveAspectRatio=\"none\" height=\"{0}\" overflow=\"visible\">\
+                     <polyline class=\"{class} n\" vector-effect=\"non-scaling-stroke\" points=\"{1}\"/></svg>",
+                    self.height,
+                    points.join(" ")
                 );
             }
             let Some(number) = line.number else { continue };
@@ -458,7 +488,7 @@ impl Lines<'_> {
                     y_of(*high)
                 );
             }
-            for (x, y) in line.points.iter().filter(|_| line.has_markers) {
+            for (x, y) in line.points.iter().filter(|_| line.has_markers && line.points.len() <= MARKED) {
                 let title = format!("{}: {}", line.name, (self.show)(*x, *y));
                 body += &marker(&percent(self.x.scale.place(*x)), y_of(*y), number, number, &title);
             }
@@ -493,7 +523,15 @@ mod tests {
             [10.0, 100.0, 1000.0, 10000.0]
         );
         assert_eq!(Scale::of([10.0].into_iter(), true), Some(Scale::Logarithmic(10.0, 100.0)));
-        for (values, is_logarithmic) in [(&[][..], true), (&[0.0, f64::NAN], true), (&[0.0], false), (&[], false)] {
+        assert!(Scale::of([1e-290, 1e300].into_iter(), true).expect("values").ticks().len() <= 9);
+        for (values, is_logarithmic) in [
+            (&[][..], true),
+            (&[0.0, f64::NAN], true),
+            (&[0.0], false),
+            (&[], false),
+            (&[1e-320], true),
+            (&[1e-320], false),
+        ] {
             assert_eq!(Scale::of(values.iter().copied(), is_logarithmic), None, "{values:?}");
         }
     }
