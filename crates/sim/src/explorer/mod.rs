@@ -12,7 +12,7 @@ use crate::checkpoint::{allocate_inside, outside};
 use crate::chip::ChipError;
 use crate::machine::set_hertz;
 use crate::stack::{OneOfMany, stacks};
-use crate::watch::{Access, Handle, Watcher, suspend, watched};
+use crate::watch::{Access, Handle, Watcher, are_free, free, set_free, suspend, watched};
 pub use schedule::{Schedule, ScheduleError, shrink};
 pub use strategy::{Choice, Exhaustive, Pct, Random, Replay, Strategy};
 
@@ -55,8 +55,9 @@ pub struct Execution {
     pub trace: Vec<Step>,
 }
 
+type Body = Coroutine<(), (), (), OneOfMany>;
+
 struct Core {
-    coroutine: Option<Coroutine<(), (), (), OneOfMany>>,
     yielder: *const Yielder<(), ()>,
     name: &'static str,
 }
@@ -64,6 +65,8 @@ struct Core {
 /// Runs bodies, a core each, as a strategy says.
 pub struct Explorer {
     cores: Vec<Core>,
+    /// By core; none of those that have ended.
+    coroutines: Vec<Option<Body>>,
     stacks: Vec<OneOfMany>,
     /// Cores that have not ended, in order, without the one in the background.
     runnable: Vec<usize>,
@@ -74,11 +77,13 @@ pub struct Explorer {
     next: usize,
     strategy: *mut dyn Strategy,
     schedule: Schedule,
-    /// At so many of the next choices the running core goes on without the strategy being asked; of so many that it was allowed.
+    /// So many of the next steps the running core makes without the strategy being asked: where the steps are noted.
     stays: u64,
+    /// The same, where they are not, and nobody looks at a load ([`crate::watch::free`]): how many there were in the beginning.
     allowed: u64,
     /// Segments of the last schedule.
     segments: usize,
+    /// Made so far, but for those that are free.
     steps: u64,
     steps_max: u64,
     trace: Option<Vec<Step>>,
@@ -107,6 +112,7 @@ impl Explorer {
             stacks(cores).ok_or_else(|| ChipError("the host has too little address space for stacks".into()))?;
         Ok(Explorer {
             cores: Vec::with_capacity(cores),
+            coroutines: Vec::with_capacity(cores),
             stacks,
             runnable: Vec::new(),
             background: None,
@@ -174,9 +180,10 @@ impl Explorer {
         self.trace = traced.then(Vec::new);
         self.strategy = strategy;
         self.cores.clear();
+        self.coroutines.clear();
         for body in bodies {
             let stack = self.stacks.pop().expect("a core for each body");
-            self.cores.push(Core { coroutine: None, yielder: std::ptr::null(), name: "begin" });
+            self.cores.push(Core { yielder: std::ptr::null(), name: "begin" });
             let core: *mut Core = self.cores.last_mut().expect("just added");
             let coroutine = Coroutine::with_stack(stack, move |yielder, ()| {
                 // SAFETY: the cores stay in place until all coroutines have ended: their number is below the vector's capacity.
@@ -185,20 +192,18 @@ impl Explorer {
                 body();
                 allocate_inside(false);
             });
-            self.cores.last_mut().expect("just added").coroutine = Some(coroutine);
+            self.coroutines.push(Some(coroutine));
         }
         // SAFETY: the explorer is used by handles only until the watch ends, below; it stays in its place as long.
         let explorer = unsafe { Handle::new(&raw mut *self) };
         let cut = watched(Watcher::Explorer(explorer), || Self::run(explorer));
-        for core in &mut self.cores {
-            if let Some(mut coroutine) = core.coroutine.take() {
-                // SAFETY: what is on the stack is forgotten, and not used again: nothing on it is borrowed by what lives on. It can't be
-                // unwound: its destructors might wait for what another of those that were cut off has.
-                unsafe { coroutine.force_reset() };
-                self.stacks.push(coroutine.into_stack());
-            }
+        for mut coroutine in self.coroutines.drain(..).flatten() {
+            // SAFETY: what is on the stack is forgotten, and not used again: nothing on it is borrowed by what lives on. It can't be
+            // unwound: its destructors might wait for what another of those that were cut off has.
+            unsafe { coroutine.force_reset() };
+            self.stacks.push(coroutine.into_stack());
         }
-        self.note_stays();
+        self.note_free();
         strategy.end(self.steps);
         self.segments = self.schedule.segments().len();
         Execution {
@@ -211,50 +216,59 @@ impl Explorer {
 
     /// Whether it was cut off.
     fn run(explorer: Handle<Explorer>) -> bool {
+        // Nothing else reaches a coroutine while bodies run: so they may be resumed where they are.
+        let coroutines = explorer.with(|explorer| explorer.coroutines.as_mut_ptr());
         let mut core = explorer.with(|explorer| explorer.choose(None, false));
         loop {
-            let taken = explorer.with(|explorer| {
+            let goes_on = explorer.with(|explorer| {
                 explorer.running = core;
-                (explorer.steps < explorer.steps_max).then(|| explorer.cores[core].coroutine.take())
+                explorer.steps < explorer.steps_max
             });
-            let Some(coroutine) = taken else { return true };
-            let mut coroutine = coroutine.expect("a core that has not ended");
-            let result = coroutine.resume(());
-            let next = explorer.with(|explorer| match result {
-                CoroutineResult::Yield(()) => {
-                    explorer.cores[core].coroutine = Some(coroutine);
-                    Some(explorer.next)
-                }
-                CoroutineResult::Return(()) => {
-                    explorer.note_stays();
-                    explorer.stacks.push(coroutine.into_stack());
-                    explorer.runnable.retain(|other| *other != core);
-                    if explorer.background == Some(core) {
-                        explorer.background = None;
-                    }
-                    match explorer.background {
-                        // Nobody is left but the core in the background, which ends now.
-                        Some(background) if explorer.runnable.is_empty() => Some(background),
-                        None if explorer.runnable.is_empty() => None,
-                        _ => Some(explorer.choose(None, false)),
-                    }
-                }
-            });
-            match next {
-                Some(next) => core = next,
-                None => return false,
+            if !goes_on {
+                return true;
             }
+            // SAFETY: the core is one of those of this execution, and `coroutines` is not changed before it is over.
+            let coroutine = unsafe { &mut *coroutines.add(core) };
+            core = match coroutine.as_mut().expect("a core that has not ended").resume(()) {
+                CoroutineResult::Yield(()) => explorer.with(|explorer| explorer.next),
+                CoroutineResult::Return(()) => {
+                    let ended = coroutine.take().expect("it has just run");
+                    match explorer.with(|explorer| explorer.end(core, ended.into_stack())) {
+                        Some(next) => next,
+                        None => return false,
+                    }
+                }
+            };
         }
     }
 
-    /// Adds to the schedule the choices for which the strategy was not asked.
-    fn note_stays(&mut self) {
-        self.schedule.push_again(self.allowed - self.stays);
+    /// A core has ended; the one that goes on.
+    fn end(&mut self, core: usize, stack: OneOfMany) -> Option<usize> {
+        self.note_free();
+        self.stacks.push(stack);
+        self.runnable.retain(|other| *other != core);
+        if self.background == Some(core) {
+            self.background = None;
+        }
+        match self.background {
+            // Nobody is left but the core in the background, which ends now.
+            Some(background) if self.runnable.is_empty() => Some(background),
+            None if self.runnable.is_empty() => None,
+            _ => Some(self.choose(None, false)),
+        }
+    }
+
+    /// Notes the steps that were free, for which the strategy was not asked.
+    fn note_free(&mut self) {
+        let made = self.allowed - free();
+        self.schedule.push_again(made);
+        self.steps += made;
         (self.stays, self.allowed) = (0, 0);
+        set_free(0);
     }
 
     fn choose(&mut self, running: Option<usize>, waits: bool) -> usize {
-        self.note_stays();
+        self.note_free();
         if let (Some(background), true) = (self.background, self.runnable.is_empty()) {
             return background;
         }
@@ -263,18 +277,27 @@ impl Explorer {
         // SAFETY: the strategy is borrowed by `execute`, which is under way, and by nobody else.
         let strategy = unsafe { &mut *self.strategy };
         let chosen = strategy.choose(&choice);
-        self.stays = strategy.stays();
-        self.allowed = self.stays;
+        let stays = strategy.stays();
+        if self.trace.is_some() {
+            self.stays = stays;
+        } else {
+            // The step for which was asked comes before.
+            self.allowed = stays.min(self.steps_max.saturating_sub(self.steps + 1));
+            set_free(self.allowed);
+        }
         debug_assert!(self.runnable.contains(&chosen) || self.background == Some(chosen), "core {chosen} has ended");
         self.schedule.push(chosen);
         chosen
     }
 
-    #[inline]
+    /// A step is to come that is not free.
     fn step_to_come(explorer: Handle<Explorer>, kind: StepKind, address: usize) {
         let is_asked = explorer.with(|explorer| {
             let stays = explorer.stays > 0 && kind != StepKind::Pause && explorer.steps < explorer.steps_max;
-            explorer.stays -= u64::from(stays);
+            if stays {
+                explorer.stays -= 1;
+                explorer.schedule.push_again(1);
+            }
             !stays
         });
         if is_asked {
@@ -284,13 +307,6 @@ impl Explorer {
             explorer.steps += 1;
             if explorer.trace.is_some() {
                 explorer.note_step(kind, address);
-            }
-            if let (Some(changed), StepKind::Store | StepKind::Update) = (&mut explorer.changed, kind) {
-                if changed.len() == changed.capacity() {
-                    outside(|| changed.reserve(1));
-                }
-                // SAFETY: the word that is going to be changed, by this thread.
-                changed.push((address, unsafe { std::ptr::with_exposed_provenance::<u64>(address).read() }));
             }
         });
     }
@@ -322,13 +338,25 @@ impl Explorer {
         }
     }
 
-    pub(crate) fn access(explorer: Handle<Explorer>, address: usize, access: Access) {
-        let kind = match access {
-            Access::Read => StepKind::Load,
-            Access::Write => StepKind::Store,
-            Access::Update => StepKind::Update,
-        };
-        Self::step_to_come(explorer, kind, address);
+    pub(crate) fn load(explorer: Handle<Explorer>, address: usize) {
+        Self::step_to_come(explorer, StepKind::Load, address);
+    }
+
+    #[inline]
+    pub(crate) fn change(explorer: Handle<Explorer>, address: usize, access: Access) {
+        if !are_free(1) {
+            let kind = if access == Access::Update { StepKind::Update } else { StepKind::Store };
+            Self::step_to_come(explorer, kind, address);
+        }
+        explorer.with(|explorer| {
+            if let Some(changed) = &mut explorer.changed {
+                if changed.len() == changed.capacity() {
+                    outside(|| changed.reserve(1));
+                }
+                // SAFETY: the word that is going to be changed, by this thread.
+                changed.push((address, unsafe { std::ptr::with_exposed_provenance::<u64>(address).read() }));
+            }
+        });
     }
 
     pub(crate) fn pause(explorer: Handle<Explorer>) {
@@ -336,13 +364,16 @@ impl Explorer {
     }
 
     pub(crate) fn now(explorer: Handle<Explorer>) -> u64 {
-        explorer.with(|explorer| explorer.steps)
+        explorer.with(|explorer| explorer.steps + explorer.allowed - free())
     }
 
     pub(crate) fn step(explorer: Handle<Explorer>, name: &'static str) {
         explorer.with(|explorer| {
-            let running = explorer.running;
-            explorer.cores[running].name = name;
+            // Nobody else asks for it.
+            if explorer.trace.is_some() {
+                let running = explorer.running;
+                explorer.cores[running].name = name;
+            }
         });
     }
 }
