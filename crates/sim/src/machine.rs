@@ -21,12 +21,17 @@ pub struct Simulated;
 #[repr(transparent)]
 pub struct SimulatedWord(AtomicU64);
 
-/// A load is to come: it is charged, and other cores may run before it. The one call of each load: what follows is inlined here.
+/// A load is to come: it is charged, and other cores may run before it. The one call of most loads: the rest is not inlined here, as it needs registers
+/// that would have to be saved before.
 #[inline(never)]
 fn watch_load(address: usize) {
-    if are_free(1) {
-        return;
+    if !are_free(1) {
+        watch_load_that_counts(address);
     }
+}
+
+#[inline(never)]
+fn watch_load_that_counts(address: usize) {
     match watcher() {
         Watcher::Nobody => {}
         Watcher::Chip(chip) => Chip::access(chip, address, Access::Read),
