@@ -199,7 +199,10 @@ fn a_load_that_does_not_fit_is_refused() {
             // A load is transactions of 1,024 rows.
             let whole = (found - loaded) % PART;
             assert!(found >= loaded, "{durability:?}, {kilobytes} KiB: {found} rows of {loaded}");
-            assert!(whole == 0 || whole == 1024, "{durability:?}, {kilobytes} KiB: {found} rows, {loaded} acknowledged");
+            assert!(
+                whole == 0 || whole == 1024,
+                "{durability:?}, {kilobytes} KiB: {found} rows, {loaded} acknowledged"
+            );
         }
         assert!(refused > 5 && acknowledged > 5, "{durability:?}: {refused} {acknowledged}");
     }
