@@ -100,6 +100,28 @@ fn a_full_disk_loses_nothing_else() {
     assert!(text(&output.stdout).contains("silo commits"), "the table is shown all the same");
 }
 
+/// A log for which there is no room even for what is loaded: that ends a run before it begins.
+#[test]
+fn rows_that_can_not_be_made_durable_are_refused_before_the_run() {
+    let folder = TempDir::new().expect("a folder");
+    // No file may have more than 256 blocks, of 512 bytes or of 1 KiB: that of the tables fits, and a loader's does not.
+    let limited = "ulimit -f 256; exec \"$0\" \"$@\"";
+    for mode in ["epoch", "clr", "elr-group"] {
+        let log = format!("log={mode}");
+        let output = Command::new("sh")
+            .args(["-c", limited, env!("CARGO_BIN_EXE_contend"), "run", "--dir", mode, "--set", &log])
+            .args(["--set", "ycsb.records=100k", "--threads", "2", "--seconds", "0.1"])
+            .current_dir(folder.path())
+            .output()
+            .expect("a shell");
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{stderr}");
+        let message = "error: the rows that silo begins with can't be made durable: the log has stopped, and acknowledges nothing any more: can't ";
+        assert!(stderr.starts_with(message) && stderr.lines().count() == 1, "{stderr}");
+        assert!(output.stdout.is_empty(), "{}", text(&output.stdout));
+    }
+}
+
 /// `contend compare | head -1` ends well, and the files are there.
 #[test]
 fn a_reader_that_has_seen_enough_loses_nothing() {

@@ -160,6 +160,54 @@ fn a_full_disk_can_be_opened() {
     }
 }
 
+/// A disk that becomes full while rows are loaded: what was acknowledged before is there after a crash, and of what was not only whole transactions.
+#[test]
+fn a_load_that_does_not_fit_is_refused() {
+    const PART: u64 = 1500;
+    for durability in DURABILITIES {
+        let (mut refused, mut acknowledged) = (0, 0);
+        for kilobytes in (0..160).step_by(6) {
+            let disk = FaultyDisk::new(Plan::default());
+            let db = builder(durability, 4).disk(Arc::new(disk.clone())).open().expect("a disk that works");
+            let table = db.create_table("accounts").expect("a new name");
+            disk.fail(Plan { capacity: disk.bytes() + (kilobytes << 10), seed: kilobytes, ..Plan::default() });
+            let rows = |keys: std::ops::Range<u64>| keys.map(|key| (key, Account { balance: key as i64 }));
+            let mut loaded = 0;
+            let outcome = loop {
+                match db.load(&table, rows(loaded..loaded + PART)) {
+                    Ok(added) => assert_eq!(added, PART),
+                    Err(error) => break Err(error),
+                }
+                loaded += PART;
+                if loaded == 6 * PART {
+                    break Ok(());
+                }
+            };
+            if let Err(error) = outcome {
+                assert!(matches!(error, Error::Log(LogError::Stopped { .. })), "{error}");
+                let again = db.load(&table, rows(loaded..loaded + 1));
+                assert!(matches!(again, Err(Error::Log(LogError::Stopped { .. }))), "{again:?}");
+                refused += 1;
+                acknowledged += u64::from(loaded > 0);
+            }
+            let after = disk.after_crash(Plan::default());
+            drop((db, table));
+            let db = builder(durability, 4).disk(Arc::new(after)).open().expect("a disk that works");
+            let table = db.create_table("accounts").expect("it is there");
+            let found = db.recovery().expect("it is durable").rows;
+            has(&db, &table, 0..found);
+            // A load is transactions of 1,024 rows.
+            let whole = (found - loaded) % PART;
+            assert!(found >= loaded, "{durability:?}, {kilobytes} KiB: {found} rows of {loaded}");
+            assert!(
+                whole == 0 || whole == 1024,
+                "{durability:?}, {kilobytes} KiB: {found} rows, {loaded} acknowledged"
+            );
+        }
+        assert!(refused > 5 && acknowledged > 5, "{durability:?}: {refused} {acknowledged}");
+    }
+}
+
 /// Thousands of tables: they are there again, can be used, and cost nothing that grows with each.
 #[test]
 fn there_is_room_for_thousands_of_tables() {

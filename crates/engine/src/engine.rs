@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use contend_index::{Key, KeyWords, key_of};
 use contend_machine::{Activity, Atomic64, Machine, Operation, Ordering, Phase, Spin};
@@ -117,12 +118,13 @@ impl<P: Control<M>, M: Machine> Engine<P, M> {
     /// An engine without tables that tells a log of each commit.
     pub fn with_journals(mut protocol: P, config: EngineConfig, journals: Option<Arc<dyn Journals<M>>>) -> Arc<Self> {
         protocol.prepare(config.workers_max, config.partitions.max(1));
-        static ENGINES: Mutex<u64> = Mutex::new(0);
-        let mut engines = ENGINES.lock();
-        *engines += 1;
+        // No lock: who waits for one may allocate what all threads share, and an explorer takes back what its thread allocates here.
+        static ENGINES: AtomicU64 = AtomicU64::new(0);
+        // Relaxed: a number that no other engine has.
+        let id = ENGINES.fetch_add(1, Ordering::Relaxed) + 1;
         let interval = M::cycles_per_second() * config.epoch_ms as f64 / 1e3;
         Arc::new(Engine {
-            id: *engines,
+            id,
             protocol,
             epochs: Epochs::new(config.workers_max, interval as u64),
             config,

@@ -270,3 +270,43 @@ pub(crate) fn schema_of(shape: TableShape) -> Schema {
     let groups = groups.iter().map(|span| (span.words().start, span.words().end)).collect();
     Schema { name, key_words, row_words, groups, ordered: index == IndexKind::Ordered, columns: String::new() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bed::{Purpose, bed};
+    use crate::config::RunConfig;
+    use crate::watch::Stop;
+
+    /// What a run begins with is durable before it begins.
+    #[test]
+    fn rows_that_are_loaded_are_durable() {
+        for mode in ["epoch", "clr", "clr-group", "elr", "elr-group"] {
+            let folder = tempfile::tempdir().expect("a folder");
+            // An epoch that nobody would wait for to pass by itself.
+            let settings = [("log", mode), ("log.epoch_ms", "10000"), ("ycsb.records", "1000")];
+            let run = RunConfig {
+                protocols: vec!["silo".into()],
+                settings: settings.map(|(name, value)| (name.into(), value.into())).into(),
+                dir: Some(folder.path().join("log")),
+                threads: 2,
+                ..RunConfig::default()
+            };
+            let run = run.validated().expect("valid input");
+            let entrant = run.entrants().expect("valid input").remove(0);
+            let mut bed = bed(&run, &entrant, Purpose::Measure).expect("a folder that is empty");
+            bed.load(&Stop::default(), &|_| ()).expect("there is room");
+            // As a crash would leave it: the files are open still.
+            let left = folder.path().join("left");
+            std::fs::create_dir(&left).expect("a new folder");
+            for file in std::fs::read_dir(folder.path().join("log")).expect("a folder") {
+                let file = file.expect("a file");
+                std::fs::copy(file.path(), left.join(file.file_name())).expect("there is room");
+            }
+            let disk = Directory::open(&left).expect("nobody else has it");
+            let (_, recovered) = Log::open(Arc::new(disk), LogConfig::default()).expect("it is whole");
+            let rows: usize = recovered.tables.iter().map(|table| table.rows().count()).sum();
+            assert_eq!(rows, 1000, "log={mode}");
+        }
+    }
+}

@@ -497,7 +497,9 @@ impl<W: Workload<Simulated>> Exploration<W> {
         let executions = if config.replay.is_some() { 1 } else { config.executions };
         // All ways of one input are tried before the next.
         let one_input = matches!(config.strategy, StrategyChoice::Exhaustive(_)) || config.replay.is_some();
-        let mut seen = HashSet::<u64, BuildHasherDefault<Mixed>>::default();
+        let room = usize::try_from(executions).unwrap_or(usize::MAX).min(SEEN_MAX);
+        let mut seen =
+            HashSet::<u64, BuildHasherDefault<Mixed>>::with_capacity_and_hasher(room, BuildHasherDefault::default());
         let mut to_show = None;
         if !config.anew {
             self.keep();

@@ -8,7 +8,9 @@
 //! - the words of the simulated machine are many more, of which an execution changes few: the explorer notes what they held
 //!   ([`Explorer::takes_back`]), and what the machine handed out is handed out again.
 //!
-//! What is neither must not change: state in statics and in thread-locals, and memory that was allocated outside of a region.
+//! What is neither must not change: state in statics and in thread-locals, and memory that was allocated outside of a region. Nor may a lock be taken that
+//! other threads take as well: who has to wait for one of `parking_lot`'s has it make, or enlarge, the table of all that wait, and that would be in
+//! the region.
 //!
 //! It takes an allocator that knows of regions, which is the program's to choose: [`Rewindable`]. Without it there are no regions.
 

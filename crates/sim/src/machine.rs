@@ -10,7 +10,7 @@ use contend_machine::{Atomic64, Cycles, Machine, Native, Ordering, Phase, PhaseT
 use crate::arena;
 use crate::chip::Chip;
 use crate::explorer::Explorer;
-use crate::watch::{Access, Watcher, watcher};
+use crate::watch::{Access, Watcher, are_free, watcher};
 
 /// A machine that is simulated; see the crate.
 #[derive(Clone, Copy, Debug)]
@@ -21,20 +21,42 @@ pub struct Simulated;
 #[repr(transparent)]
 pub struct SimulatedWord(AtomicU64);
 
-/// An access is to come: it is charged, and other cores may run before it. The one call of each access: what follows is inlined here.
+/// A load is to come: it is charged, and other cores may run before it. The one call of most loads: the rest is not inlined here, as it needs registers
+/// that would have to be saved before.
 #[inline(never)]
-fn watch(address: usize, access: Access) {
+fn watch_load(address: usize) {
+    if !are_free(1) {
+        watch_load_that_counts(address);
+    }
+}
+
+#[inline(never)]
+fn watch_load_that_counts(address: usize) {
+    match watcher() {
+        Watcher::Nobody => {}
+        Watcher::Chip(chip) => Chip::access(chip, address, Access::Read),
+        Watcher::Explorer(explorer) => Explorer::load(explorer, address),
+    }
+}
+
+/// The same, of an access that changes the word, or may.
+#[inline(never)]
+fn watch_change(address: usize, access: Access) {
     match watcher() {
         Watcher::Nobody => {}
         Watcher::Chip(chip) => Chip::access(chip, address, access),
-        Watcher::Explorer(explorer) => Explorer::access(explorer, address, access),
+        Watcher::Explorer(explorer) => Explorer::change(explorer, address, access),
     }
 }
 
 impl SimulatedWord {
     #[inline]
     fn watch(&self, access: Access) {
-        watch(std::ptr::from_ref(self) as usize, access);
+        let address = std::ptr::from_ref(self) as usize;
+        match access {
+            Access::Read => watch_load(address),
+            Access::Write | Access::Update => watch_change(address, access),
+        }
     }
 
     // Relaxed, here and below: all cores are on one host thread.
@@ -165,14 +187,12 @@ impl Machine for Simulated {
         }
     }
 
-    #[inline]
     fn enter(phase: Phase) {
         if let Watcher::Chip(chip) = watcher() {
             Chip::enter(chip, phase);
         }
     }
 
-    #[inline]
     fn phase() -> Phase {
         match watcher() {
             Watcher::Chip(chip) => Chip::phase(chip),
@@ -253,11 +273,16 @@ const LINE_WORDS: usize = 8;
 
 fn copy(words: &[SimulatedWord], access: Access, mut each: impl FnMut(&SimulatedWord, usize)) {
     const LINE_BYTES: usize = LINE_WORDS * size_of::<SimulatedWord>();
-    let watcher = watcher();
+    let mut watcher = watcher();
     if let Watcher::Chip(chip) = watcher {
         let range = words.as_ptr_range();
         let second = (range.start as usize / LINE_BYTES + 1) * LINE_BYTES;
         Chip::stream(chip, (second..range.end as usize).step_by(LINE_BYTES), access);
+    }
+    if let (Watcher::Explorer(_), Access::Read) = (watcher, access)
+        && are_free(words.len() as u64)
+    {
+        watcher = Watcher::Nobody;
     }
     let mut last_line = usize::MAX;
     for (position, word) in words.iter().enumerate() {

@@ -53,6 +53,30 @@ pub(crate) enum Watcher {
 
 thread_local! {
     static WATCHER: Cell<Watcher> = const { Cell::new(Watcher::Nobody) };
+    /// How many accesses the core that runs may make before its watcher has to be asked; those that write it is told of all the same.
+    static FREE: Cell<u64> = const { Cell::new(0) };
+}
+
+/// How many accesses may be made before the watcher is asked.
+#[inline(always)]
+pub(crate) fn free() -> u64 {
+    FREE.get()
+}
+
+/// So many may be made from now on.
+#[inline(always)]
+pub(crate) fn set_free(accesses: u64) {
+    FREE.set(accesses);
+}
+
+/// Makes so many accesses at once; `false` if the watcher has to be asked before one of them.
+#[inline(always)]
+pub(crate) fn are_free(accesses: u64) -> bool {
+    let free = FREE.get();
+    if free >= accesses {
+        FREE.set(free - accesses);
+    }
+    free >= accesses
 }
 
 #[inline(always)]
@@ -67,6 +91,7 @@ pub(crate) fn watched<R>(watcher: Watcher, body: impl FnOnce() -> R) -> R {
     impl Drop for Reset {
         fn drop(&mut self) {
             WATCHER.with(|current| current.set(Watcher::Nobody));
+            set_free(0);
         }
     }
     WATCHER.with(|current| current.set(watcher));

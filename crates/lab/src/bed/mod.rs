@@ -84,7 +84,7 @@ pub(crate) trait Bed {
     fn kinds(&self) -> &'static [&'static str];
     /// How many units loading has.
     fn load_units(&self) -> u64;
-    /// Loads by as many threads as will run. Stops early if asked to.
+    /// Loads by as many threads as will run. Stops early if asked to. If there is a log of files, what was loaded is durable then.
     fn load(&mut self, stop: &Stop, advance: &(dyn Fn(u64) + Sync)) -> Result<(), LabError>;
     /// Runs for a span. `tick` is called now and then with the part of the span, from 0 to 1, that has passed since the last call.
     fn run(&mut self, span: Span, stop: &Stop, tick: &dyn Fn(f64)) -> Result<Count, LabError>;

@@ -204,7 +204,15 @@ impl<P: Control<D::Machine>, W: Workload<D::Machine>, D: Driver<P, W>> Bed for T
     }
 
     fn load(&mut self, stop: &Stop, advance: &(dyn Fn(u64) + Sync)) -> Result<(), LabError> {
-        self.driver.load(&self.world, stop, advance)
+        self.driver.load(&self.world, stop, advance)?;
+        let Some(log) = &self.world.log else { return Ok(()) };
+        // What a run rests on is durable before it begins: else a disk that has no room even for that is met in the midst of it, and nothing is left,
+        // and what the loaders have in their buffers is written in the first window.
+        log.bytes_up_to(self.world.engine.epochs().current()).map_err(|error| {
+            let protocol = self.world.engine.protocol().info().name;
+            LabError::BadInput(format!("the rows that {protocol} begins with can't be made durable: {error}"))
+        })?;
+        Ok(())
     }
 
     fn run(&mut self, span: Span, stop: &Stop, tick: &dyn Fn(f64)) -> Result<Count, LabError> {

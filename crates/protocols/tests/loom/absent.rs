@@ -171,6 +171,8 @@ mod times_of_leaves {
     caught!(tictoc_that_forgets_times, 2, miss_and_write_late::<TicToc<Broken>>, FORGET_TIMES_OF_LEAVES);
     caught!(tictoc_that_forgets_times_hashed, 2, miss_and_write_late_hashed::<TicToc<Broken>>, FORGET_TIMES_OF_LEAVES);
     caught!(mvto_that_forgets_gaps, 1, crossed_inserts::<Mvto<Loom, Broken>>, FORGET_GAPS);
+    caught!(mvto_that_forgets_gaps_hashed, 1, crossed_inserts_hashed::<Mvto<Loom, Broken>>, FORGET_GAPS);
     caught!(cicada_that_forgets_gaps, 1, crossed_inserts::<Cicada<Loom, Broken>>, FORGET_GAPS);
+    caught!(cicada_that_forgets_gaps_hashed, 1, crossed_inserts_hashed::<Cicada<Loom, Broken>>, FORGET_GAPS);
     caught!(to_without_fences, 1, crossed_inserts::<TimestampOrdering<Loom, Broken>>, FORGET_FENCES);
 }
