@@ -9,11 +9,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Curves, Experiment, Measurement, Point, X};
+use super::{COMMITS_MIN, Curves, Experiment, Measurement, Point, X};
 use crate::compare::compare;
-use crate::config::LabError;
+use crate::config::{LabError, RunConfig};
 use crate::machine::HOST;
 use crate::micro::micro;
+use crate::result::ResultFile;
 use crate::watch::{Observer, Silent, Stop};
 
 /// The folder that an experiment's points are kept in.
@@ -265,6 +266,24 @@ pub(crate) fn curves(points: &[Point], measured: impl IntoIterator<Item = Measur
     curves
 }
 
+/// Windows of a simulated point become this many times as long at most.
+const LONGER_MAX: f64 = 50.0;
+
+/// Runs a point. If fewer than [`COMMITS_MIN`] transactions of a simulated one commit, nothing can be decided by its throughput: then it runs once
+/// more, with windows so much longer.
+fn compared(config: &RunConfig, stop: &Stop) -> Result<ResultFile, LabError> {
+    let result = compare(config, stop, &Silent)?;
+    let commits = result.protocols.first().and_then(|entry| Some(entry.measured.as_ref()?.commits));
+    match commits {
+        Some(commits) if commits < COMMITS_MIN && config.chip.is_some() && !result.partial => {
+            // Somewhat more than what is missing, as the first windows may have been lucky.
+            let longer = (1.5 * COMMITS_MIN as f64 / commits.max(1) as f64).min(LONGER_MAX);
+            compare(&RunConfig { window_seconds: config.window_seconds * longer, ..config.clone() }, stop, &Silent)
+        }
+        _ => Ok(result),
+    }
+}
+
 /// Measures one point.
 fn measure(point: &Point, stop: &Stop) -> Result<Measurement, LabError> {
     let (series, x): (String, X) = (point.series.clone(), point.x.clone());
@@ -289,7 +308,7 @@ fn measure(point: &Point, stop: &Stop) -> Result<Measurement, LabError> {
             seeds: Vec::new(),
         });
     }
-    let mut result = compare(&point.config, stop, &Silent)?;
+    let mut result = compared(&point.config, stop)?;
     if result.partial {
         return Err(LabError::Stopped);
     }
@@ -407,6 +426,22 @@ holds = 'T("add",1) > T("add",4)'
         ] {
             let error = Experiment::from_toml("tiny.toml", &text).expect_err("bad").to_string();
             assert!(error.contains(part), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_point_of_few_commits_gets_longer_windows() {
+        let text =
+            TEXT.replace("micro = \"increments\"", "workload = \"ycsb-a\"\nset = { \"ycsb.records\" = \"1000\" }");
+        let text = text.replace("name = \"add\"", "name = \"add\"\nprotocol = \"silo\"").replace("[1, 2, 4]", "[1, 4]");
+        let experiment = tiny(&text.replace("seconds = 1e-5", "seconds = 5e-5"));
+        let out = tempfile::tempdir().expect("a folder");
+        let folder = Folder::new(out.path(), &experiment);
+        let swept = sweep(&experiment, &folder, 1, None, &Stop::default(), &Silent).expect("a sweep");
+        for point in swept.curves.values().flatten() {
+            assert!(point.commits.is_some_and(|commits| commits >= COMMITS_MIN), "{point:?}");
+            let of_one = 1.0 / point.throughput_of_one;
+            assert!(of_one > 1e-4, "{point:?}: the windows have a length of {of_one} s");
         }
     }
 
