@@ -92,8 +92,9 @@ impl Writes {
                     Operation::Delete { part, key, over } => (part, key, Link { over, value: None, inserts: false }),
                     _ => continue,
                 };
-                // The last of a transaction's writes of a row has its value.
-                links.entry((part, key)).or_default().insert(commit.txn, link);
+                // Of a transaction's writes of a row, the first says what was there before, and the last what it left.
+                let first = links.entry((part, key)).or_default().entry(commit.txn).or_insert(link);
+                (first.value, first.inserts) = (link.value, first.inserts || link.inserts);
             }
         }
         let order = |links: &HashMap<Version, Link>| {
@@ -300,5 +301,42 @@ impl Past {
         });
         recorded.final_state = final_state.collect();
         Some(recorded)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PART: Part = Part { table: 0, cell: 0 };
+    const KEY: KeyWords = [3, 0, 0, 0];
+
+    fn write(over: Version, insert: bool, value: Option<u64>) -> Operation {
+        Operation::Write { part: PART, key: KEY, over, insert, applied: Applied::InOrder, value }
+    }
+
+    fn committed(txn: Version, operations: Vec<Operation>) -> Committed {
+        Committed { txn, worker: 0, operations }
+    }
+
+    fn found_of(value: Option<u64>) -> Cells {
+        Cells::from([((PART, KEY), value)])
+    }
+
+    /// A crash test took it for an update of a row that was there from the beginning.
+    #[test]
+    fn a_write_of_a_row_counts_on_who_has_inserted_it_and_changed_it_at_once() {
+        let inserts = committed(1, vec![write(0, true, None), write(0, false, Some(10))]);
+        let overwrites = committed(2, vec![write(1, false, Some(20))]);
+        let all = [inserts, overwrites];
+        let there = |found, acknowledged: &[Version]| {
+            let acknowledged = acknowledged.iter().copied().collect();
+            Past::default().find(&Writes::of(&all), &all, &acknowledged, &found)
+        };
+        assert_eq!(there(found_of(Some(20)), &[]), Ok(BTreeSet::from([1, 2])));
+        assert_eq!(there(found_of(Some(10)), &[]), Ok(BTreeSet::from([1])));
+        assert_eq!(there(Cells::new(), &[]), Ok(BTreeSet::new()));
+        assert!(there(Cells::new(), &[2]).is_err(), "what was acknowledged is lost");
+        assert!(there(found_of(Some(30)), &[]).is_err(), "nobody wrote that");
     }
 }
