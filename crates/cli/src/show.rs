@@ -170,7 +170,7 @@ fn told_apart(result: &ResultFile) -> String {
     format!("{}; a group is not told apart from its first; {ended}\n", comparison.basis())
 }
 
-/// A table of the result, of which `fit` says what a narrow terminal leaves out; nothing of an empty one.
+/// The text of a table of the result; no text for a table without rows. `fit` chooses the columns that a narrow terminal leaves out.
 fn sheet(sheet: &Sheet, fit: impl FnOnce(Table) -> Table) -> String {
     if sheet.rows.is_empty() {
         return String::new();

@@ -5,8 +5,8 @@ use contend_protocols::method::{Method, RetryOptions};
 
 use crate::error::Error;
 
-/// A transaction is protected after this number of conflicts in a row. Short transactions rarely meet so many, as they wait after each. A long transaction loses
-/// about ten times the time that it takes alone.
+/// A transaction is protected after this number of conflicts in a row. A short transaction rarely meets ten conflicts in a row, because it waits
+/// after each. A long transaction loses about ten times the time that it takes alone.
 const PROTECT_AFTER: u32 = 10;
 
 /// What a database is to be like, apart from its protocol.

@@ -118,7 +118,8 @@ impl<P: Control<M>, M: Machine> Engine<P, M> {
     /// An engine without tables that tells a log of each commit.
     pub fn with_journals(mut protocol: P, config: EngineConfig, journals: Option<Arc<dyn Journals<M>>>) -> Arc<Self> {
         protocol.prepare(config.workers_max, config.partitions.max(1));
-        // No lock: who waits for one may allocate what all threads share, and an explorer takes back what its thread allocates here.
+        // An atomic, not a lock. A thread that waits for a lock of `parking_lot` may allocate memory that all threads share, and an
+        // explorer takes back all memory that its thread allocates here.
         static ENGINES: AtomicU64 = AtomicU64::new(0);
         // Relaxed: a number that no other engine has.
         let id = ENGINES.fetch_add(1, Ordering::Relaxed) + 1;

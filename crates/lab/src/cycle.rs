@@ -7,7 +7,7 @@ use contend_history::Anomaly;
 use crate::report::{escape, shortened};
 use crate::result::CycleEdge;
 
-/// Longer cycles are told in words only: nobody follows them in a picture.
+/// Longer cycles are told in words only, because a longer picture is hard to follow.
 const TRANSACTIONS_MAX: usize = 8;
 /// Pixels: of a transaction's box, and of the way to the next.
 const BOX_X: f64 = 26.0;

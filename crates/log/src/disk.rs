@@ -163,8 +163,8 @@ impl Directory {
     }
 }
 
-/// The lock of a directory is waited for so long. A database that has just been closed still has it while a thread ends that has used the
-/// database, and so has a process that is being killed.
+/// How long to wait for the lock of a directory. A closed database keeps the lock until the last thread that used it has ended. A killed
+/// process keeps it until the kernel has ended the process.
 const LOCK_PATIENCE: Duration = Duration::from_millis(500);
 
 /// Takes the lock of the directory at this place, which `lock` tries.

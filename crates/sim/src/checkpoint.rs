@@ -9,8 +9,8 @@
 //!   ([`Explorer::takes_back`]), and what the machine handed out is handed out again.
 //!
 //! What is neither must not change: state in statics and in thread-locals, and memory that was allocated outside of a region. Nor may a lock be taken that
-//! other threads take as well: who has to wait for one of `parking_lot`'s has it make, or enlarge, the table of all that wait, and that would be in
-//! the region.
+//! other threads take as well. A thread that waits for a lock of `parking_lot` may have to allocate the table of all waiting threads. That table
+//! would then be in the region.
 //!
 //! It takes an allocator that knows of regions, which is the program's to choose: [`Rewindable`]. Without it there are no regions.
 

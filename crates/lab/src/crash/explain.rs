@@ -323,9 +323,9 @@ mod tests {
         Cells::from([((PART, KEY), value)])
     }
 
-    /// A crash test took it for an update of a row that was there from the beginning.
+    /// A crash test took the insert for an update of a row that was there from the beginning.
     #[test]
-    fn a_write_of_a_row_counts_on_who_has_inserted_it_and_changed_it_at_once() {
+    fn a_write_counts_on_an_insert_that_its_transaction_has_changed_at_once() {
         let inserts = committed(1, vec![write(0, true, None), write(0, false, Some(10))]);
         let overwrites = committed(2, vec![write(1, false, Some(20))]);
         let all = [inserts, overwrites];

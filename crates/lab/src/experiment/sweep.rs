@@ -266,17 +266,17 @@ pub(crate) fn curves(points: &[Point], measured: impl IntoIterator<Item = Measur
     curves
 }
 
-/// Windows of a simulated point become this many times as long at most.
+/// Windows of a simulated point become at most this many times as long.
 const LONGER_MAX: f64 = 50.0;
 
-/// Runs a point. If fewer than [`COMMITS_MIN`] transactions of a simulated one commit, nothing can be decided by its throughput: then it runs once
-/// more, with windows so much longer.
+/// Runs a point. The throughput of a simulated point decides nothing if fewer than [`COMMITS_MIN`] transactions have committed. Such a point
+/// runs once more, with longer windows.
 fn compared(config: &RunConfig, stop: &Stop) -> Result<ResultFile, LabError> {
     let result = compare(config, stop, &Silent)?;
     let commits = result.protocols.first().and_then(|entry| Some(entry.measured.as_ref()?.commits));
     match commits {
         Some(commits) if commits < COMMITS_MIN && config.chip.is_some() && !result.partial => {
-            // Somewhat more than what is missing, as the first windows may have been lucky.
+            // Half as many commits again as are needed, because the first windows may have had more of them than usual.
             let longer = (1.5 * COMMITS_MIN as f64 / commits.max(1) as f64).min(LONGER_MAX);
             compare(&RunConfig { window_seconds: config.window_seconds * longer, ..config.clone() }, stop, &Silent)
         }

@@ -9,8 +9,9 @@ use std::fmt::Write;
 use super::page::escape;
 use crate::units::show_digits;
 
-/// The colours, in both schemes: those of Okabe and Ito (2008), which people tell apart who don't see all colours; here darker on white
-/// and lighter on black, so that each has a contrast of 3 to its ground. More contrast, if the reader asks for it; paper is white.
+/// The colours of the light and of the dark scheme. They are those of Okabe and Ito (2008), which colour-blind people can tell apart. They
+/// are darker here on white and lighter on black, so that each has a contrast of at least 3 to its ground. A reader can ask the browser for
+/// more contrast. On paper the light scheme is used.
 pub(super) const COLOURS: &str = "
 :root,svg.alone{--ink:#1c2430;--soft:#525d6b;--line:#d5dae1;--paper:#fbfbf9;--card:#fff;--good:#11693f;--bad:#a8201a;--focus:#0072b2;
 --c0:#0072b2;--c1:#c25400;--c2:#00805c;--c3:#a8527f;--c4:#8a6d00;--c5:#2384b8;--c6:#1c2430}
@@ -55,7 +56,7 @@ pub(crate) enum Scale {
 impl Scale {
     /// From 0, or from the least power of ten below, to the greatest value.
     pub(crate) fn of(values: impl Iterator<Item = f64>, is_logarithmic: bool) -> Option<Scale> {
-        // Below that, powers and steps are no numbers any more.
+        // The powers and steps of smaller values would underflow to zero.
         let is_shown = |value: &f64| value.is_finite() && (!is_logarithmic || *value > LEAST);
         let (low, high) =
             values.filter(is_shown).fold((f64::INFINITY, 0f64), |(low, high), value| (low.min(value), high.max(value)));
@@ -122,14 +123,15 @@ impl<'a> Axis<'a> {
     pub(crate) fn new(title: &'a str, scale: Scale, show: impl Fn(f64) -> String) -> Axis<'a> {
         let mut ticks: Vec<(f64, String)> =
             scale.ticks().into_iter().map(|tick| (tick, trimmed(&show(tick)))).collect();
-        // Marks that are closer than what is shown of them.
+        // Two marks would have the same name, so each needs more digits.
         if ticks.windows(2).any(|pair| pair[0].1 == pair[1].1) {
             ticks.iter_mut().for_each(|(tick, name)| *name = show_digits(*tick));
         }
         Axis { title, scale, ticks }
     }
 
-    /// Where a mark's name begins and ends on an axis of this width, in pixels, and how it is anchored: at the ends it does not stick out.
+    /// Where a mark's name begins and ends on an axis of this width, in pixels, and how it is anchored. A name at an end of the axis is
+    /// anchored so that it does not stick out.
     fn extent(&self, (value, name): &(f64, String), width: f64) -> (f64, f64, &'static str) {
         let (place, length) = (self.scale.place(*value) * width, name.chars().count() as f64 * LETTER);
         match place {
@@ -191,7 +193,7 @@ const WIDE: f64 = 800.0;
 const PANEL: f64 = 134.0;
 /// Values that are not greater are drawn as nothing.
 const LEAST: f64 = 1e-300;
-/// Points of a line that have markers at most: more would lie on one another.
+/// A line of more points has no markers, as they would lie on one another.
 const MARKED: usize = 20;
 /// Room below an axis, for the names of marks and the title.
 const BELOW: f64 = 46.0;
@@ -291,7 +293,7 @@ impl Mark {
             }
             Mark::Range { low, high } => {
                 let (low, high) = (place(*low), place(*high));
-                // On a bar of any colour it is seen by the light line around it.
+                // The light line around the range makes it visible on a bar of any colour.
                 let mut text = String::new();
                 for class in ["h", "r"] {
                     let _ = write!(text, "<line class=\"{class}\" x1=\"{low}\" x2=\"{high}\" y1=\"{y}\" y2=\"{y}\"/>");
@@ -366,7 +368,7 @@ pub(crate) struct Lines<'a> {
     /// How high the part with the lines is, in pixels.
     pub(crate) height: f64,
     pub(crate) lines: Vec<Line<'a>>,
-    /// Whether there is something between points: there is nothing between names.
+    /// Whether lines join the points. Nothing lies between two names, so points at names are not joined.
     pub(crate) is_joined: bool,
     /// How a value is written in a marker's title.
     pub(crate) show: &'a dyn Fn(f64, f64) -> String,

@@ -85,7 +85,8 @@ fn miss_and_write_in<P: Protocol<Loom>>(world: &mut World<P>) {
     assert!(!(mine == Ok(true) && theirs == Ok(true)), "stale absence: each must come before the other");
 }
 
-/// The same, when the row was read at a later time than it was written: who reads it need not commit later than who overwrites it.
+/// The same, but the row was read at a later time than it was written. So a reader of it need not commit later than a transaction that
+/// overwrites it.
 fn miss_and_write_late<P: Protocol<Loom>>() {
     miss_and_write_late_in::<P>(IndexKind::Ordered);
 }

@@ -62,13 +62,14 @@ fn beside_a_read<P: Protocol<Loom>>() {
 }
 
 /// One reads a row and inserts the key anew. The other misses the key, by the tombstone, and writes the row; then it takes the tombstone out of the
-/// index. Who missed the key has to be remembered without it: not both commit having seen nothing of each other.
+/// index. The engine has to remember the transaction that missed the key without the tombstone. Both must not commit if neither has seen
+/// anything of the other.
 fn after_a_read<P: Protocol<Loom>>() {
     let mut world = deleted::<P>();
-    // The worker that comes in its place leaves the tombstone to who looks first.
+    // A new worker in its place leaves the tombstone to the first worker that looks for one.
     drop(world.first);
     world.first = world.engine.worker().expect("the slot is free");
-    // Row 2 has been read at a later time than it was written: who reads it need not commit later than who overwrites it.
+    // Row 2 has been read at a later time than it was written. So a reader of it need not commit later than a transaction that overwrites it.
     for _ in 0..2 {
         world.first.run(|tx| write(tx, &world.rows, 3, 0)).expect("nobody else is there");
     }

@@ -8,7 +8,7 @@ use contend_engine::{
 use contend_machine::Loom;
 use loom::thread;
 
-/// Tries the executions with so many preemptions, as far as loom tells them apart.
+/// Tries all executions that loom tells apart, with at most `preemptions` preemptions.
 pub(crate) fn explore(preemptions: usize, check: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(preemptions);

@@ -98,7 +98,7 @@ impl std::fmt::Debug for Explorer {
     }
 }
 
-/// No core: who has called the explorer.
+/// Stands for the caller of the explorer, which is no core.
 const NOBODY: usize = usize::MAX;
 
 /// For the clock a step takes 100 ns, so that a wait of a microsecond is one of some steps: what others do meanwhile is what matters, not how
@@ -222,8 +222,8 @@ impl Explorer {
         }
     }
 
-    /// Lets the core go on that was chosen; returns when `me` is to. A core is resumed by the one that ran before it, on that one's stack: so there is one switch
-    /// of stacks from it to another and one back, and not two, by way of who has called the explorer.
+    /// Lets the chosen core go on, and returns when `me` is chosen again. The core that ran before resumes the chosen core, on its own
+    /// stack. So a change of cores needs one switch of stacks. It would need two if each core went back to the caller of the explorer.
     ///
     /// It is inlined in each step that counts: a processor predicts returns by the calls that it has seen, and after a switch of stacks it has seen those of
     /// the other one. So every return costs 20 cycles there.
