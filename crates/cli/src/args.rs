@@ -1,19 +1,19 @@
 //! The arguments.
 
 use std::collections::BTreeMap;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use contend_engine::OptionValue;
+use contend_lab::RunConfig;
 use contend_lab::config::{ALL, PRECISION_MAX, PRECISION_MIN, WINDOWS_PRECISE, index_kind};
 use contend_lab::crash::CrashConfig;
 use contend_lab::explore::ExploreConfig;
 use contend_lab::kill::{KillConfig, Scale};
-use contend_lab::{ResultFile, RunConfig};
 
 use crate::UserError;
+use crate::files::read_result;
 
 /// Which concurrency-control protocol suits a workload on this machine, and is the answer right?
 ///
@@ -622,30 +622,6 @@ pub(crate) fn command() -> clap::Command {
     }
     numbers(Cli::command())
 }
-
-/// The result in a file, or in the folder of a run.
-pub(crate) fn read_result(path: &Path) -> Result<ResultFile, UserError> {
-    let path = result_path(path);
-    let refused = |error: &dyn std::fmt::Display| UserError(format!("{}: {error}", path.display()));
-    let mut text = String::new();
-    let file = std::fs::File::open(&path).map_err(|error| refused(&error))?;
-    file.take(RESULT_BYTES_MAX + 1).read_to_string(&mut text).map_err(|error| refused(&error))?;
-    if text.len() as u64 > RESULT_BYTES_MAX {
-        return Err(refused(&format!("a result has at most {} MiB", RESULT_BYTES_MAX >> 20)));
-    }
-    ResultFile::from_json(&text).map_err(|error| UserError(format!("{}: {error}", path.display())))
-}
-
-/// The file of a result that is named by it, or by the folder of its run.
-pub(crate) fn result_path(path: &Path) -> PathBuf {
-    if path.is_dir() { path.join(RESULT_FILE) } else { path.to_path_buf() }
-}
-
-/// The largest results have some megabytes.
-const RESULT_BYTES_MAX: u64 = 256 << 20;
-
-/// The result in the folder of a run.
-pub(crate) const RESULT_FILE: &str = "results.json";
 
 impl MeasureArgs {
     /// The configuration that the flags ask for, protocols apart.

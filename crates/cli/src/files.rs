@@ -1,10 +1,12 @@
-//! Files that results go to: tried before the measuring, written whole or not at all.
+//! Files of results. Those that results go to are tried before the measuring, and written whole or not at all.
 
 use std::fs::{self, OpenOptions};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
+
+use contend_lab::ResultFile;
 
 use crate::{UserError, show};
 
@@ -68,6 +70,30 @@ impl Target {
         self.write(|file| file.write_all(text.as_bytes()))
     }
 }
+
+/// The result in a file, or in the folder of a run.
+pub(crate) fn read_result(path: &Path) -> Result<ResultFile, UserError> {
+    let path = result_path(path);
+    let refused = |error: &dyn std::fmt::Display| UserError(format!("{}: {error}", path.display()));
+    let mut text = String::new();
+    let file = std::fs::File::open(&path).map_err(|error| refused(&error))?;
+    file.take(RESULT_BYTES_MAX + 1).read_to_string(&mut text).map_err(|error| refused(&error))?;
+    if text.len() as u64 > RESULT_BYTES_MAX {
+        return Err(refused(&format!("a result has at most {} MiB", RESULT_BYTES_MAX >> 20)));
+    }
+    ResultFile::from_json(&text).map_err(|error| UserError(format!("{}: {error}", path.display())))
+}
+
+/// The file of a result that is named by it, or by the folder of its run.
+pub(crate) fn result_path(path: &Path) -> PathBuf {
+    if path.is_dir() { path.join(RESULT_FILE) } else { path.to_path_buf() }
+}
+
+/// The largest results have some megabytes.
+const RESULT_BYTES_MAX: u64 = 256 << 20;
+
+/// The result in the folder of a run.
+pub(crate) const RESULT_FILE: &str = "results.json";
 
 /// Where the results of runs go that name no folder.
 const RESULTS: &str = "contend-results";

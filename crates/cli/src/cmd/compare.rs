@@ -3,8 +3,8 @@
 use contend_lab::{compare, report};
 
 use super::{Outputs, deliver, interrupted, left_out};
-use crate::args::{CompareArgs, RESULT_FILE};
-use crate::files::RunFolder;
+use crate::args::CompareArgs;
+use crate::files::{RESULT_FILE, RunFolder};
 use crate::progress::{Bars, stop_on_interrupt};
 use crate::{Status, UserError, show};
 

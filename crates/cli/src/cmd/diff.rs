@@ -3,7 +3,8 @@
 use contend_lab::diff::{Diff, EntryDiff, diff};
 use contend_lab::units::show_rate;
 
-use crate::args::{DiffArgs, read_result, result_path};
+use crate::args::DiffArgs;
+use crate::files::{read_result, result_path};
 use crate::{Status, UserError, show};
 
 pub(crate) fn run(args: &DiffArgs) -> Result<Status, UserError> {

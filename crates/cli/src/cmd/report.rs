@@ -4,9 +4,9 @@ use std::path::Path;
 
 use contend_lab::report;
 
-use crate::args::{ReportArgs, read_result, result_path};
+use crate::args::ReportArgs;
 use crate::cmd::compare::REPORT_FILE;
-use crate::files::Target;
+use crate::files::{Target, read_result, result_path};
 use crate::{Status, UserError, show};
 
 pub(crate) fn run(args: &ReportArgs) -> Result<Status, UserError> {
