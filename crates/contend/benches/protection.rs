@@ -11,7 +11,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use contend::{Config, Database, EngineOptions, Native, Protocol, Row, Table, Txn};
+use contend::{Config, Database, EngineOptions, NamedProtocol, Native, Row, Table, Txn};
 use contend_engine::Isolation;
 use contend_protocols::{ProtocolVisitor, all_protocols, with_protocol};
 
@@ -41,7 +41,7 @@ struct Outcome {
     short_per_second: f64,
 }
 
-fn run<P: Protocol<Native>>(
+fn run<P: NamedProtocol<Native>>(
     db: &Database<P>,
     accounts: &Table<Account>,
     has_long: bool,
@@ -108,7 +108,7 @@ struct Compare<'a>(&'a Settings);
 impl ProtocolVisitor<Native> for Compare<'_> {
     type Output = ();
 
-    fn visit<P: Protocol<Native>>(self) {
+    fn visit<P: NamedProtocol<Native>>(self) {
         let settings = self.0;
         let open = |protect_after| {
             let engine = EngineOptions { protect_after, ..Config::default().engine };

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use contend::protocols::SiloOptions;
 use contend::{Config, Database, IndexKind, Row, Silo, Table, TableOptions, Txn};
-use contend_engine::{Engine, EngineConfig, Protocol, TableSpec};
+use contend_engine::{Engine, EngineConfig, NamedProtocol, TableSpec};
 use contend_machine::Native;
 
 #[derive(Clone, Copy, Row)]
@@ -116,7 +116,7 @@ fn compare<R: Row>(name: &str, row: impl Fn(u64) -> R + Sync + Copy, rows: u64, 
         println!("{name}, skewed: {is_skewed}: median {:.3}", ratios[rounds / 2]);
     }
     let engine = Engine::<Silo, Native>::new(
-        <Silo as Protocol<Native>>::new(Default::default()),
+        <Silo as NamedProtocol<Native>>::new(Default::default()),
         EngineConfig { options: Config::default().engine, ..EngineConfig::default() },
     );
     let table = engine.create_table::<u64>(&TableSpec::of::<R>("rows", options.index, options.expected_rows));

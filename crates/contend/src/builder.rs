@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use contend_engine::Protocol;
+use contend_engine::NamedProtocol;
 use contend_log::{CommitProtocol, Directory, Disk, Log, LogConfig, Release};
 use contend_machine::Native;
 
@@ -63,7 +63,7 @@ impl Durability {
 /// # Ok::<_, Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
-pub struct Builder<P: Protocol<Native>> {
+pub struct Builder<P: NamedProtocol<Native>> {
     protocol: P::Options,
     config: Config,
     disk: Place,
@@ -79,7 +79,7 @@ enum Place {
     Disk(Arc<dyn Disk>),
 }
 
-impl<P: Protocol<Native>> Default for Builder<P> {
+impl<P: NamedProtocol<Native>> Default for Builder<P> {
     /// A database in memory, with snapshots if the protocol can have any ([`Database::read`]).
     fn default() -> Self {
         Builder {
@@ -92,7 +92,7 @@ impl<P: Protocol<Native>> Default for Builder<P> {
     }
 }
 
-impl<P: Protocol<Native>> Builder<P> {
+impl<P: NamedProtocol<Native>> Builder<P> {
     /// The protocol's options, as they are: its defaults have no snapshots, if these are an option.
     pub fn protocol(self, protocol: P::Options) -> Self {
         Builder { protocol, ..self }

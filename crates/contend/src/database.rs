@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use contend_engine::journal::Journals;
 use contend_engine::{
-    Abort, AbortReason, Engine, EngineConfig, Key, Protocol, Row, TableSpec, Transaction, Txn, TypedTable,
+    Abort, AbortReason, Engine, EngineConfig, Key, NamedProtocol, Row, TableSpec, Transaction, Txn, TypedTable,
 };
 use contend_log::{Checkpoint, Log, LogJournals, Recovered, RecoveredTable, Report};
 use contend_machine::{Machine, Native, Ordering};
 use contend_protocols::method::Backoff;
+use contend_protocols::optimistic::silo::Silo;
 use contend_protocols::protocols_with_snapshots;
-use contend_protocols::silo::Silo;
 use parking_lot::Mutex;
 
 use crate::Table;
@@ -31,11 +31,11 @@ const LOADED_AT_ONCE: usize = 1024;
 ///
 /// Threads need no set-up. A thread's first transaction registers it, which costs a few microseconds; its end undoes
 /// that.
-pub struct Database<P: Protocol<Native> = Silo> {
+pub struct Database<P: NamedProtocol<Native> = Silo> {
     shared: Arc<Shared<P>>,
 }
 
-struct Shared<P: Protocol<Native>> {
+struct Shared<P: NamedProtocol<Native>> {
     engine: Arc<Engine<P, Native>>,
     seats: Arc<Seats<P>>,
     /// Held while a table is created, so that no two get one name.
@@ -45,13 +45,13 @@ struct Shared<P: Protocol<Native>> {
     durable: Option<Durable>,
 }
 
-impl<P: Protocol<Native>> Clone for Database<P> {
+impl<P: NamedProtocol<Native>> Clone for Database<P> {
     fn clone(&self) -> Self {
         Database { shared: Arc::clone(&self.shared) }
     }
 }
 
-impl<P: Protocol<Native>> std::fmt::Debug for Database<P> {
+impl<P: NamedProtocol<Native>> std::fmt::Debug for Database<P> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Database")
             .field("protocol", &P::INFO.name)
@@ -67,14 +67,14 @@ impl Database {
     }
 }
 
-impl<P: Protocol<Native>> Default for Database<P> {
+impl<P: NamedProtocol<Native>> Default for Database<P> {
     /// A database without tables, under `P` with its default options, and with snapshots if it can have any ([`Database::read`]).
     fn default() -> Self {
         Database::over(P::options_with_snapshots(), Config::default(), None)
     }
 }
 
-impl<P: Protocol<Native>> Database<P> {
+impl<P: NamedProtocol<Native>> Database<P> {
     /// A database without tables, under a protocol with these options, as they are: [`Database::builder`] is for who has another configuration, and no
     /// options of the protocol to set.
     ///
@@ -498,7 +498,7 @@ impl<P: Protocol<Native>> Database<P> {
 }
 
 /// Why no snapshot can be read, and what can be done about it.
-fn no_snapshots<P: Protocol<Native>>() -> Error {
+fn no_snapshots<P: NamedProtocol<Native>>() -> Error {
     let valid = P::SNAPSHOTS.map_or_else(
         || {
             let protocols = protocols_with_snapshots::<Native>();

@@ -57,14 +57,14 @@ pub use builder::{Builder, Durability};
 pub use config::{Config, TableOptions};
 pub use contend_derive::Row;
 pub use contend_engine::{
-    Abort, AbortReason, Column, Columns, Direction, EngineOptions, Groups, IndexKind, Isolation, Key, Number, Options,
-    Protocol, Row, Txn, Update, Whole,
+    Abort, AbortReason, Column, Columns, Direction, EngineOptions, Groups, IndexKind, Isolation, Key, NamedProtocol,
+    Number, Options, Row, Txn, Update, Whole,
 };
 pub use contend_log as log;
 pub use contend_machine::Native;
+pub use contend_protocols::locking::no_wait::NoWait;
 pub use contend_protocols::method::{Method, RetryOptions};
-pub use contend_protocols::no_wait::NoWait;
-pub use contend_protocols::silo::Silo;
+pub use contend_protocols::optimistic::silo::Silo;
 pub use database::Database;
 pub use durable::Ticket;
 pub use error::Error;
@@ -73,24 +73,24 @@ pub use zerocopy;
 
 /// The protocols, and what can be set of each.
 pub mod protocols {
-    pub use contend_protocols::cicada::{Cicada, CicadaOptions};
-    pub use contend_protocols::deadlock_detection::{DeadlockDetection, DeadlockOptions};
-    pub use contend_protocols::ermia::Ermia;
-    pub use contend_protocols::hekaton::Hekaton;
+    pub use contend_protocols::locking::deadlock_detection::{DeadlockDetection, DeadlockOptions};
+    pub use contend_protocols::locking::no_wait::{NoWait, NoWaitOptions};
+    pub use contend_protocols::locking::wait_die::{WaitDie, WaitDieOptions};
+    pub use contend_protocols::locking::wound_wait::WoundWait;
     pub use contend_protocols::method::timestamp::{OrderedTimestampOptions, TimestampOptions};
-    pub use contend_protocols::mocc::{Mocc, MoccOptions};
-    pub use contend_protocols::mvcc::{Mvcc, MvccOptions};
-    pub use contend_protocols::mvto::Mvto;
-    pub use contend_protocols::no_wait::{NoWait, NoWaitOptions};
+    pub use contend_protocols::multiversion::cicada::{Cicada, CicadaOptions};
+    pub use contend_protocols::multiversion::collect::{Collect, CollectOptions};
+    pub use contend_protocols::multiversion::ermia::Ermia;
+    pub use contend_protocols::multiversion::hekaton::Hekaton;
+    pub use contend_protocols::multiversion::msto::{Msto, MstoOptions};
+    pub use contend_protocols::multiversion::mvto::Mvto;
+    pub use contend_protocols::multiversion::snapshot_isolation::SnapshotIsolation;
+    pub use contend_protocols::multiversion::{Counted, CounterOptions, OptimisticOptions, SnapshotOptions};
     pub use contend_protocols::none::{NoControl, NoControlOptions};
-    pub use contend_protocols::occ::Occ;
-    pub use contend_protocols::silo::{Silo, SiloOptions, Wait};
-    pub use contend_protocols::snapshot_isolation::SnapshotIsolation;
-    pub use contend_protocols::tictoc::{TicToc, TicTocOptions, Wait as TicTocWait};
-    pub use contend_protocols::versions::collect::{Collect, CollectOptions};
-    pub use contend_protocols::versions::{Counted, CounterOptions, OptimisticOptions, SnapshotOptions};
-    pub use contend_protocols::wait_die::{WaitDie, WaitDieOptions};
-    pub use contend_protocols::wound_wait::WoundWait;
+    pub use contend_protocols::optimistic::mocc::{Mocc, MoccOptions};
+    pub use contend_protocols::optimistic::occ::Occ;
+    pub use contend_protocols::optimistic::silo::{Silo, SiloOptions, Wait};
+    pub use contend_protocols::optimistic::tictoc::{TicToc, TicTocOptions, Wait as TicTocWait};
 }
 
 /// A table of rows `R` under keys `K`. A handle: clones are the same table.

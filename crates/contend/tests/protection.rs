@@ -7,16 +7,16 @@ use std::thread;
 
 use contend::log::LogConfig;
 use contend::protocols::{
-    Cicada, DeadlockDetection, Ermia, Hekaton, Mocc, Mvcc, Mvto, Occ, SnapshotIsolation, TicToc, WaitDie, WoundWait,
+    Cicada, DeadlockDetection, Ermia, Hekaton, Mocc, Msto, Mvto, Occ, SnapshotIsolation, TicToc, WaitDie, WoundWait,
 };
 use contend::{
-    Abort, AbortReason, Config, Database, Durability, EngineOptions, Error, Native, NoWait, Protocol, Row, Silo, Table,
-    Txn,
+    Abort, AbortReason, Config, Database, Durability, EngineOptions, Error, NamedProtocol, Native, NoWait, Row, Silo,
+    Table, Txn,
 };
 
-use contend_protocols::bamboo::Bamboo;
 use contend_protocols::hstore::HStore;
-use contend_protocols::ordered::Ordered;
+use contend_protocols::locking::bamboo::Bamboo;
+use contend_protocols::locking::ordered::Ordered;
 use contend_protocols::timestamp_ordering::TimestampOrdering;
 
 #[derive(Clone, Copy, Debug, PartialEq, Row)]
@@ -34,14 +34,14 @@ fn config() -> Config {
     Config { threads_max: 16, epoch_ms: 1, ..Config::default() }
 }
 
-fn accounts<P: Protocol<Native>>(db: &Database<P>, rows: u64) -> Table<Account> {
+fn accounts<P: NamedProtocol<Native>>(db: &Database<P>, rows: u64) -> Table<Account> {
     let accounts = db.create_table("accounts").expect("a new name");
     assert_eq!(db.load(&accounts, (0..rows).map(|id| (id, Account { balance: 1000 }))), Ok(rows));
     accounts
 }
 
 /// Runs `work` while two threads move units between rows.
-fn beside_writers<P: Protocol<Native>, T>(
+fn beside_writers<P: NamedProtocol<Native>, T>(
     db: &Database<P>,
     accounts: &Table<Account>,
     rows: u64,
@@ -77,7 +77,7 @@ fn beside_writers<P: Protocol<Native>, T>(
 }
 
 /// Reads all rows and writes one: the sum before, and how many tries it took.
-fn read_all_and_write<P: Protocol<Native>>(db: &Database<P>, accounts: &Table<Account>, rows: u64) -> (u64, u64) {
+fn read_all_and_write<P: NamedProtocol<Native>>(db: &Database<P>, accounts: &Table<Account>, rows: u64) -> (u64, u64) {
     let mut tries = 0;
     let sum = db.transact(|tx| {
         tries += 1;
@@ -118,7 +118,7 @@ under_each_protocol! {
     to TimestampOrdering<Native>,
     mvto Mvto<Native>,
     cicada Cicada<Native>,
-    mvcc Mvcc<Native>,
+    mvcc Msto<Native>,
     si SnapshotIsolation<Native>,
     ermia Ermia<Native>,
     hekaton Hekaton<Native>,
@@ -132,7 +132,7 @@ under_each_protocol! {
 }
 
 /// A transaction that reads 20,000 rows and writes one, beside two writers.
-fn long_transactions_commit<P: Protocol<Native>>() {
+fn long_transactions_commit<P: NamedProtocol<Native>>() {
     const ROWS: u64 = 20_000;
     let db = Database::<P>::with(P::Options::default(), config()).expect("it is in memory");
     let accounts = accounts(&db, ROWS);
@@ -150,7 +150,7 @@ fn long_transactions_commit<P: Protocol<Native>>() {
     });
 }
 
-fn two_long_ones_both_commit<P: Protocol<Native>>() {
+fn two_long_ones_both_commit<P: NamedProtocol<Native>>() {
     const ROWS: u64 = 2_000;
     let db = Database::<P>::with(P::Options::default(), config()).expect("it is in memory");
     let accounts = accounts(&db, ROWS);
@@ -171,7 +171,7 @@ fn two_long_ones_both_commit<P: Protocol<Native>>() {
 }
 
 /// A transaction conflicts until it is protected, and then ends as `end` says.
-fn starve_and_end<P: Protocol<Native>>(
+fn starve_and_end<P: NamedProtocol<Native>>(
     db: &Database<P>,
     accounts: &Table<Account>,
     end: impl Fn() -> Result<(), Abort>,
@@ -184,7 +184,7 @@ fn starve_and_end<P: Protocol<Native>>(
     })
 }
 
-fn others_go_on_after_a_panic<P: Protocol<Native>>() {
+fn others_go_on_after_a_panic<P: NamedProtocol<Native>>() {
     let db = Database::<P>::with(P::Options::default(), config()).expect("it is in memory");
     let accounts = accounts(&db, 10);
     // A transaction that only reads may come before those that have committed, where workers have clocks of their own.
@@ -244,7 +244,7 @@ fn others_go_on_after_a_panic<P: Protocol<Native>>() {
     others_go_on(1200);
 }
 
-fn it_works_when_it_is_durable<P: Protocol<Native>>() {
+fn it_works_when_it_is_durable<P: NamedProtocol<Native>>() {
     const ROWS: u64 = 500;
     for durability in [Durability::Epoch, Durability::Early, Durability::Conservative] {
         if durability == Durability::Conservative && P::SHOWS_UNCOMMITTED {

@@ -282,7 +282,7 @@ fn a_table_that_does_not_fit_is_refused() {
 /// A transaction that writes more than the log takes at once is refused before anybody sees anything of it.
 #[test]
 fn a_transaction_that_is_too_large_is_refused() {
-    fn refused<P: contend_engine::Protocol<contend::Native>>(durability: Durability) {
+    fn refused<P: contend_engine::NamedProtocol<contend::Native>>(durability: Durability) {
         let disk = FaultyDisk::new(Plan::default());
         let log = LogConfig { transaction_bytes: 160, ..LogConfig::default() };
         let open = || {

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use contend::log::LogConfig;
-use contend::protocols::{Cicada, Collect, CollectOptions, Hekaton, Mvcc, Mvto, SnapshotIsolation, TicToc};
+use contend::protocols::{Cicada, Collect, CollectOptions, Hekaton, Msto, Mvto, SnapshotIsolation, TicToc};
 use contend::{
-    Abort, Builder, Config, Database, Direction, Durability, EngineOptions, Error, Native, NoWait, Protocol, Row, Silo,
-    Snapshot, Table, Txn, Whole,
+    Abort, Builder, Config, Database, Direction, Durability, EngineOptions, Error, NamedProtocol, Native, NoWait, Row,
+    Silo, Snapshot, Table, Txn, Whole,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Row)]
@@ -25,7 +25,7 @@ fn account(balance: u64) -> Account {
 }
 
 /// Epochs that pass fast, with each choice of what the engine does for all protocols.
-fn builders<P: Protocol<Native>>() -> impl Iterator<Item = Builder<P>> {
+fn builders<P: NamedProtocol<Native>>() -> impl Iterator<Item = Builder<P>> {
     [(true, true), (false, false)].into_iter().map(|(commit_time_updates, timestamp_splitting)| {
         let engine = EngineOptions { commit_time_updates, timestamp_splitting, ..EngineOptions::default() };
         Database::builder().config(Config { threads_max: 8, epoch_ms: 1, engine, ..Config::default() })
@@ -33,7 +33,7 @@ fn builders<P: Protocol<Native>>() -> impl Iterator<Item = Builder<P>> {
 }
 
 /// All balances, and a number that is another for another state.
-fn sum<P: Protocol<Native>>(
+fn sum<P: NamedProtocol<Native>>(
     snapshot: &mut Snapshot<'_, P>,
     accounts: &Table<Account>,
     direction: Direction,
@@ -52,7 +52,7 @@ fn mark(key: u64, row: Account) -> u64 {
 }
 
 /// Moves a unit from one row to another; a row that has none left is deleted, and one that is not there inserted.
-fn move_one<P: Protocol<Native>>(db: &Database<P>, accounts: &Table<Account>, from: u64, to: u64) {
+fn move_one<P: NamedProtocol<Native>>(db: &Database<P>, accounts: &Table<Account>, from: u64, to: u64) {
     let moved = db.transact(|tx| {
         match tx.read(accounts, from, Account::BALANCE)? {
             None => return Ok(()),
@@ -77,7 +77,7 @@ impl Random {
 }
 
 /// Runs `read` while two threads move units among `keys` keys; it is told how many moves there were.
-fn beside_writers<P: Protocol<Native>>(
+fn beside_writers<P: NamedProtocol<Native>>(
     db: &Database<P>,
     accounts: &Table<Account>,
     keys: u64,
@@ -134,13 +134,13 @@ under_each_protocol! {
     silo Silo,
     mvto Mvto<Native>,
     cicada Cicada<Native>,
-    mvcc Mvcc<Native>,
+    mvcc Msto<Native>,
     si SnapshotIsolation<Native>,
     hekaton Hekaton<Native>,
 }
 
 /// What an application did not get to: 20,000 rows beside two writers.
-fn a_long_read_commits_at_its_first_try<P: Protocol<Native>>() {
+fn a_long_read_commits_at_its_first_try<P: NamedProtocol<Native>>() {
     const ROWS: u64 = 20_000;
     for builder in builders::<P>() {
         let db = builder.open().expect("it is in memory");
@@ -172,7 +172,7 @@ fn a_long_read_commits_at_its_first_try<P: Protocol<Native>>() {
 }
 
 /// Rows that come and go, in thousands of snapshots.
-fn many_snapshots_are_of_one_state<P: Protocol<Native>>() {
+fn many_snapshots_are_of_one_state<P: NamedProtocol<Native>>() {
     const KEYS: u64 = 64;
     for builder in builders::<P>() {
         let db = builder.open().expect("it is in memory");
@@ -207,7 +207,7 @@ fn many_snapshots_are_of_one_state<P: Protocol<Native>>() {
 }
 
 /// A thread sees what it has committed, also while others read long and write.
-fn own_commits_are_seen<P: Protocol<Native>>() {
+fn own_commits_are_seen<P: NamedProtocol<Native>>() {
     for builder in builders::<P>() {
         let db = builder.open().expect("it is in memory");
         let accounts = db.create_table("accounts").expect("a new name");
@@ -271,7 +271,7 @@ impl From<Abort> for Refused {
     }
 }
 
-fn misuse_is_refused<P: Protocol<Native>>() {
+fn misuse_is_refused<P: NamedProtocol<Native>>() {
     let db = Database::<P>::default();
     let accounts: Table<Account> = db.create_table("accounts").expect("a new name");
     db.load(&accounts, [(1, account(1))]).expect("memory");
@@ -308,7 +308,7 @@ fn misuse_is_refused<P: Protocol<Native>>() {
 }
 
 /// Old versions and deleted rows of the time of a long read are reused after it.
-fn memory_comes_back<P: Protocol<Native>>() {
+fn memory_comes_back<P: NamedProtocol<Native>>() {
     const KEYS: u64 = 1000;
     const MOVES: u64 = 10_000;
     for builder in builders::<P>() {
@@ -352,7 +352,7 @@ fn memory_comes_back<P: Protocol<Native>>() {
     }
 }
 
-fn it_works_when_it_is_durable<P: Protocol<Native>>() {
+fn it_works_when_it_is_durable<P: NamedProtocol<Native>>() {
     const KEYS: u64 = 64;
     for durability in [Durability::Epoch, Durability::Early, Durability::Conservative] {
         for builder in builders::<P>() {
@@ -389,7 +389,7 @@ fn it_works_when_it_is_durable<P: Protocol<Native>>() {
 
 #[test]
 fn who_has_no_snapshots_says_what_has() {
-    fn refused<P: Protocol<Native>>(db: &Database<P>) -> String {
+    fn refused<P: NamedProtocol<Native>>(db: &Database<P>) -> String {
         assert!(!db.reads_snapshots());
         let error = db.read(|_| Ok(())).expect_err("there are none");
         assert!(matches!(error, Error::NoSnapshots { protocol, .. } if protocol == P::INFO.name));

@@ -7,7 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use contend::{
-    Config, Database, Direction, Error, IndexKind, Native, NoWait, Protocol, Row, Silo, Table, TableOptions, Txn, Whole,
+    Config, Database, Direction, Error, IndexKind, NamedProtocol, Native, NoWait, Row, Silo, Table, TableOptions, Txn,
+    Whole,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Row)]
@@ -17,11 +18,11 @@ struct Counter {
 }
 
 /// Epochs that pass fast, so that memory comes back within a test.
-fn database<P: Protocol<Native>>() -> Database<P> {
+fn database<P: NamedProtocol<Native>>() -> Database<P> {
     Database::with(P::Options::default(), Config { epoch_ms: 1, ..Config::default() }).expect("threads for it")
 }
 
-fn one_counter<P: Protocol<Native>>() {
+fn one_counter<P: NamedProtocol<Native>>() {
     let db = database::<P>();
     let counters: Table<Counter> = db.create_table("counters").expect("a new name");
     assert_eq!(db.load(&counters, [(0, Counter { value: 0 })]), Ok(1));
@@ -52,7 +53,7 @@ fn one_counter_no_wait() {
 }
 
 /// Threads move units between rows, which come and go with their units, while others add them up.
-fn units_are_kept<P: Protocol<Native>>() {
+fn units_are_kept<P: NamedProtocol<Native>>() {
     const ROWS: u64 = 64;
     const UNITS: u64 = 3;
     let db = database::<P>();

@@ -5,8 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use contend::protocols::NoControl;
 use contend::{
-    Abort, AbortReason, Config, Database, Direction, Error, Groups, IndexKind, Native, NoWait, Protocol, Row, Silo,
-    Table, TableOptions, Txn, Update, Whole,
+    Abort, AbortReason, Config, Database, Direction, Error, Groups, IndexKind, NamedProtocol, Native, NoWait, Row,
+    Silo, Table, TableOptions, Txn, Update, Whole,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Row)]
@@ -20,14 +20,18 @@ fn account(balance: i64) -> Account {
     Account { balance, owner: *b"somebody" }
 }
 
-fn bank<P: Protocol<Native>>() -> (Database<P>, Table<Account>) {
+fn bank<P: NamedProtocol<Native>>() -> (Database<P>, Table<Account>) {
     let db = Database::<P>::default();
     let accounts = db.create_table("accounts").expect("a new name");
     assert_eq!(db.load(&accounts, (0..10).map(|id| (id, account(100)))), Ok(10));
     (db, accounts)
 }
 
-fn balances<P: Protocol<Native>>(db: &Database<P>, accounts: &Table<Account>, direction: Direction) -> Vec<(u64, i64)> {
+fn balances<P: NamedProtocol<Native>>(
+    db: &Database<P>,
+    accounts: &Table<Account>,
+    direction: Direction,
+) -> Vec<(u64, i64)> {
     let scanned = db.transact(|tx| {
         let mut seen = Vec::new();
         let visited = tx.scan(accounts, 0..=u64::MAX, usize::MAX, direction, Account::BALANCE, |id, balance| {
@@ -60,7 +64,7 @@ under_each_protocol! {
     nested foreign_tables hash_tables_have_no_ranges loading loads_of_odd_iterators
 }
 
-fn operations<P: Protocol<Native>>() {
+fn operations<P: NamedProtocol<Native>>() {
     let (db, accounts) = bank::<P>();
     let outcome = db.transact(|tx| {
         assert_eq!(tx.read(&accounts, 3, Account::BALANCE)?, Some(100));
@@ -86,7 +90,7 @@ fn operations<P: Protocol<Native>>() {
     assert_eq!(many, Ok(vec![(0, Some(4)), (1, None), (2, Some(1))]));
 }
 
-fn own_writes<P: Protocol<Native>>() {
+fn own_writes<P: NamedProtocol<Native>>() {
     let (db, accounts) = bank::<P>();
     let outcome = db.transact(|tx| {
         tx.modify(&accounts, 1, |row| row.balance = 7)?;
@@ -120,7 +124,7 @@ impl From<Abort> for Refused {
     }
 }
 
-fn errors_roll_back<P: Protocol<Native>>() {
+fn errors_roll_back<P: NamedProtocol<Native>>() {
     let (db, accounts) = bank::<P>();
     let before = balances(&db, &accounts, Direction::Forward);
     let mut calls = 0;
@@ -145,7 +149,7 @@ fn errors_roll_back<P: Protocol<Native>>() {
 }
 
 /// A body may make an abort of its own that asks for another try.
-fn conflicts_by_hand<P: Protocol<Native>>() {
+fn conflicts_by_hand<P: NamedProtocol<Native>>() {
     let (db, accounts) = bank::<P>();
     let mut calls = 0;
     let outcome = db.transact(|tx| {
@@ -157,7 +161,7 @@ fn conflicts_by_hand<P: Protocol<Native>>() {
     assert_eq!(balances(&db, &accounts, Direction::Forward)[1], (1, 101));
 }
 
-fn panics<P: Protocol<Native>>() {
+fn panics<P: NamedProtocol<Native>>() {
     let (db, accounts) = bank::<P>();
     let before = balances(&db, &accounts, Direction::Forward);
     for _ in 0..3 {
@@ -178,7 +182,7 @@ fn panics<P: Protocol<Native>>() {
     assert_eq!(db.transact(|tx| tx.read(&accounts, 1, Account::BALANCE)), Ok(Some(1)));
 }
 
-fn scans<P: Protocol<Native>>() {
+fn scans<P: NamedProtocol<Native>>() {
     let (db, accounts) = bank::<P>();
     let forward = balances(&db, &accounts, Direction::Forward);
     let mut backward = balances(&db, &accounts, Direction::Backward);
@@ -202,7 +206,7 @@ fn scans<P: Protocol<Native>>() {
     assert_eq!(some(20..=30, usize::MAX, Direction::Forward), [0u64; 0]);
 }
 
-fn byte_keys<P: Protocol<Native>>() {
+fn byte_keys<P: NamedProtocol<Native>>() {
     let db = Database::<P>::default();
     let names: Table<Account, [u8; 16]> = db.create_table("names").expect("a new name");
     let key = |name: &str| {
@@ -229,7 +233,7 @@ fn byte_keys<P: Protocol<Native>>() {
     assert_eq!(scanned.expect("a scan commits"), order[..4].iter().map(|name| key(name)).collect::<Vec<_>>());
 }
 
-fn nested<P: Protocol<Native>>() {
+fn nested<P: NamedProtocol<Native>>() {
     let (db, accounts) = bank::<P>();
     let (other, others) = bank::<P>();
     let outcome = db.transact(|tx| {
@@ -244,7 +248,7 @@ fn nested<P: Protocol<Native>>() {
     assert_eq!(db.transact(|tx| tx.read(&accounts, 1, Account::BALANCE)), Ok(Some(5)));
 }
 
-fn foreign_tables<P: Protocol<Native>>() {
+fn foreign_tables<P: NamedProtocol<Native>>() {
     let (db, accounts) = bank::<P>();
     let (other, others) = bank::<P>();
     let mut calls = 0;
@@ -260,7 +264,7 @@ fn foreign_tables<P: Protocol<Native>>() {
     assert_eq!(db.transact(|tx| tx.read(&accounts, 1, Account::BALANCE)), Ok(Some(100)));
 }
 
-fn hash_tables_have_no_ranges<P: Protocol<Native>>() {
+fn hash_tables_have_no_ranges<P: NamedProtocol<Native>>() {
     let db = Database::<P>::default();
     let options = TableOptions { index: IndexKind::Hash, expected_rows: 100 };
     let table: Table<Account> = db.create_table_with("hashed", options).expect("a new name");
@@ -271,7 +275,7 @@ fn hash_tables_have_no_ranges<P: Protocol<Native>>() {
     assert_eq!(scanned, Err(Error::Unsupported));
 }
 
-fn loading<P: Protocol<Native>>() {
+fn loading<P: NamedProtocol<Native>>() {
     let (db, accounts) = bank::<P>();
     assert_eq!(db.load(&accounts, [(3, account(0)), (10, account(0)), (10, account(1))]), Ok(1));
     assert_eq!(db.transact(|tx| tx.read(&accounts, 3, Account::BALANCE)), Ok(Some(100)));
@@ -281,7 +285,7 @@ fn loading<P: Protocol<Native>>() {
     assert_eq!(again.expect_err("the name is taken"), Error::TableExists { name: "accounts".into() });
 }
 
-fn loads_of_odd_iterators<P: Protocol<Native>>() {
+fn loads_of_odd_iterators<P: NamedProtocol<Native>>() {
     let (db, accounts) = bank::<P>();
     // What it has returned before it panics is added up to the last transaction.
     let panicked = catch_unwind(AssertUnwindSafe(|| {
@@ -392,7 +396,7 @@ impl Update<Auction> for Bid {
 
 #[test]
 fn operations_of_the_applications_own_are_applied_at_commit() {
-    fn bids<P: Protocol<Native>>() {
+    fn bids<P: NamedProtocol<Native>>() {
         let db = Database::<P>::default();
         let auctions: Table<Auction> = db.create_table("auctions").expect("a new name");
         db.load(&auctions, [(1, Auction { seller: 9, best: 0, bidder: 0 })]).expect("memory");

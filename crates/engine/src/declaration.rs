@@ -14,7 +14,7 @@ use crate::table::{Table, TableCore};
 
 /// What a protocol has to know of a transaction before it begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Needs {
+pub enum DeclarationNeeds {
     /// Nothing.
     Nothing,
     /// The rows that it reads and writes, by key, as far as they exist.
@@ -23,13 +23,13 @@ pub enum Needs {
     Partitions,
 }
 
-impl Needs {
+impl DeclarationNeeds {
     /// What it is, in words.
     pub fn describe(self) -> &'static str {
         match self {
-            Needs::Nothing => "nothing",
-            Needs::Rows => "the rows that a transaction will touch",
-            Needs::Partitions => "the partitions that a transaction will touch",
+            DeclarationNeeds::Nothing => "nothing",
+            DeclarationNeeds::Rows => "the rows that a transaction will touch",
+            DeclarationNeeds::Partitions => "the partitions that a transaction will touch",
         }
     }
 }
@@ -58,7 +58,7 @@ impl<M: Machine> DeclaredRow<M> {
 /// What a transaction will touch.
 #[derive(Debug)]
 pub struct Declaration<M: Machine> {
-    needs: Needs,
+    needs: DeclarationNeeds,
     reads_only: bool,
     rows: Vec<DeclaredRow<M>>,
     /// The rows in the order of their addresses.
@@ -69,13 +69,13 @@ pub struct Declaration<M: Machine> {
 }
 
 impl<M: Machine> Declaration<M> {
-    pub(crate) fn new(needs: Needs) -> Self {
+    pub(crate) fn new(needs: DeclarationNeeds) -> Self {
         Declaration { needs, reads_only: false, rows: Vec::new(), sorted: Vec::new(), next: 0, partitions: Vec::new() }
     }
 
     /// What is asked for: the rest need not be said.
     #[inline(always)]
-    pub fn needs(&self) -> Needs {
+    pub fn needs(&self) -> DeclarationNeeds {
         self.needs
     }
 
@@ -93,7 +93,7 @@ impl<M: Machine> Declaration<M> {
 
     /// The transaction will touch this row, if it is there, and perhaps write it.
     pub fn row<K: Key>(&mut self, table: &Table<M, K>, key: K, writes: bool) {
-        if self.needs == Needs::Rows
+        if self.needs == DeclarationNeeds::Rows
             && let Some(record) = table.find(key)
         {
             self.rows.push(DeclaredRow { key: key.to_words(), record, table: NonNull::from(&**table), writes });
@@ -123,7 +123,7 @@ impl<M: Machine> Declaration<M> {
     /// The transaction will touch data of this partition, of which the engine was told the number
     /// ([`EngineConfig::partitions`](crate::EngineConfig::partitions)).
     pub fn partition(&mut self, number: usize) {
-        if self.needs == Needs::Partitions && !self.partitions.contains(&number) {
+        if self.needs == DeclarationNeeds::Partitions && !self.partitions.contains(&number) {
             self.partitions.push(number);
         }
     }

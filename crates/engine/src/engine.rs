@@ -13,11 +13,11 @@ use crate::abort::{Abort, AbortCounts, AbortReason};
 use crate::declaration::Declaration;
 use crate::epoch::Epochs;
 use crate::fault::Fault;
-use crate::garbage::{Corpse, Garbage, trim_queue};
+use crate::garbage::{Garbage, RetiredRecord, trim_queue};
 use crate::group::Groups;
 use crate::history::{Committed, Part, Recording, Version};
 use crate::journal::{Journals, STAMP_SHIFT, Stamp};
-use crate::protocol::{At, Context, Control, Initial, Tombstone, Unlink, VersionCounts};
+use crate::protocol::{Context, Located, Protocol, RecordOrigin, Tombstone, UnlinkOutcome, VersionCounts};
 use crate::record::Record;
 use crate::sets::{Logging, NodeSet, UNSURE, WriteKind, WriteSet};
 use crate::slab::Arenas;
@@ -87,7 +87,7 @@ impl Default for EngineConfig {
 }
 
 /// Tables under one protocol. Shared by all workers.
-pub struct Engine<P: Control<M>, M: Machine> {
+pub struct Engine<P: Protocol<M>, M: Machine> {
     id: u64,
     protocol: P,
     config: EngineConfig,
@@ -100,7 +100,7 @@ pub struct Engine<P: Control<M>, M: Machine> {
     used_numbers: Mutex<HashMap<usize, u64>>,
 }
 
-impl<P: Control<M>, M: Machine> std::fmt::Debug for Engine<P, M> {
+impl<P: Protocol<M>, M: Machine> std::fmt::Debug for Engine<P, M> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Engine")
             .field("protocol", &self.protocol.info().name)
@@ -109,7 +109,7 @@ impl<P: Control<M>, M: Machine> std::fmt::Debug for Engine<P, M> {
     }
 }
 
-impl<P: Control<M>, M: Machine> Engine<P, M> {
+impl<P: Protocol<M>, M: Machine> Engine<P, M> {
     /// An engine without tables.
     pub fn new(protocol: P, config: EngineConfig) -> Arc<Self> {
         Self::with_journals(protocol, config, None)
@@ -291,7 +291,7 @@ impl<P: Control<M>, M: Machine> Engine<P, M> {
                 worker: slot,
                 writes,
                 nodes: NodeSet::new(self.config.fault),
-                scratch: vec![0; 16],
+                row_buffer: vec![0; 16],
                 declaration: Declaration::new(self.protocol.info().needs),
                 began_in: 0,
                 epoch: &self.epochs,
@@ -300,7 +300,7 @@ impl<P: Control<M>, M: Machine> Engine<P, M> {
                 versions: VersionCounts::default(),
             },
             asks: self.protocol.wants_declarations(),
-            local: self.protocol.local(slot),
+            local: self.protocol.new_worker_state(slot),
             seen_epoch: Epochs::<M>::NOT_SEEN,
             next_txn: self.used_numbers.lock().get(&slot).copied().unwrap_or(0),
             since_maintenance: 0,
@@ -351,9 +351,9 @@ impl<P: Control<M>, M: Machine> Engine<P, M> {
 }
 
 /// Runs transactions, one at a time. A worker belongs to one thread at a time.
-pub struct Worker<P: Control<M>, M: Machine> {
+pub struct Worker<P: Protocol<M>, M: Machine> {
     pub(crate) cx: Context<M>,
-    pub(crate) local: P::Local,
+    pub(crate) local: P::WorkerState,
     /// Whether the protocol wants to be told what a transaction will do.
     asks: bool,
     seen_epoch: u64,
@@ -376,7 +376,7 @@ pub struct Worker<P: Control<M>, M: Machine> {
     pub(crate) engine: Arc<Engine<P, M>>,
 }
 
-impl<P: Control<M>, M: Machine> std::fmt::Debug for Worker<P, M> {
+impl<P: Protocol<M>, M: Machine> std::fmt::Debug for Worker<P, M> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Worker")
             .field("number", &self.cx.worker)
@@ -394,7 +394,7 @@ const COLLECT_AT_ONCE: usize = 256;
 /// worker can't be waited for.
 const PATIENCE: f64 = 0.1;
 
-impl<P: Control<M>, M: Machine> Worker<P, M> {
+impl<P: Protocol<M>, M: Machine> Worker<P, M> {
     /// The worker's number, from 0, unique among the workers that live.
     pub fn number(&self) -> usize {
         self.cx.worker
@@ -475,7 +475,7 @@ impl<P: Control<M>, M: Machine> Worker<P, M> {
 
     /// Begins a transaction that sees a snapshot with all that this worker has committed, and must not write. It never aborts; nobody waits for it, or
     /// aborts because of it; and however long it takes, it holds back no epoch, only the reuse of memory. What others have committed is
-    /// in it if that is some epochs ago. `None` if the protocol, as it is set, has no snapshots ([`Control::reads_snapshots`]).
+    /// in it if that is some epochs ago. `None` if the protocol, as it is set, has no snapshots ([`Protocol::reads_snapshots`]).
     ///
     /// Waits for the transactions that ran beside the worker's last commit, and are still running.
     pub fn begin_snapshot(&mut self) -> Option<Transaction<'_, P, M>> {
@@ -547,7 +547,7 @@ impl<P: Control<M>, M: Machine> Worker<P, M> {
     /// To be called before the worker pauses: an idle worker that is not offline holds back the epoch, and with it the reuse of
     /// memory; and one whose transaction is protected keeps all others waiting. The next transaction brings it online again.
     pub fn go_offline(&mut self) {
-        self.rest();
+        self.leave_epochs();
         self.end_protection();
     }
 
@@ -568,12 +568,12 @@ impl<P: Control<M>, M: Machine> Worker<P, M> {
         if !self.is_protected && self.is_starving() {
             M::step("close the gate");
             // Others may have to wait for this worker, and it may have to wait for the gate.
-            self.rest();
+            self.leave_epochs();
             self.engine.epochs.close();
             self.is_protected = true;
         }
         if self.is_protected {
-            self.rest();
+            self.leave_epochs();
             self.wait_for_others();
             self.seen_epoch = self.engine.epochs.refresh(self.cx.worker, self.seen_epoch);
             return;
@@ -587,7 +587,7 @@ impl<P: Control<M>, M: Machine> Worker<P, M> {
                 self.seen_epoch = self.engine.epochs.refresh(self.cx.worker, self.seen_epoch);
                 return;
             }
-            self.rest();
+            self.leave_epochs();
             M::step("wait at the gate");
             let mut spin = Spin::<M>::new();
             while self.engine.epochs.is_closed() {
@@ -630,11 +630,11 @@ impl<P: Control<M>, M: Machine> Worker<P, M> {
     }
 
     /// Nobody has to wait for the worker.
-    fn rest(&mut self) {
+    fn leave_epochs(&mut self) {
         if let Some(log) = &mut self.cx.writes.log {
-            log.journal.rest();
+            log.journal.go_offline();
         }
-        self.engine.protocol.rest(&mut self.cx, &mut self.local);
+        self.engine.protocol.go_offline(&mut self.cx, &mut self.local);
         self.take_replaced();
         self.engine.epochs.offline(self.cx.worker);
         self.seen_epoch = Epochs::<M>::NOT_SEEN;
@@ -677,7 +677,7 @@ impl<P: Control<M>, M: Machine> Worker<P, M> {
         if let Some(log) = self.cx.writes.log.as_mut().filter(|_| !self.garbage.tombstones.is_empty())
             && self.engine.journals.as_ref().is_some_and(|journals| journals.holds_rows())
         {
-            log.journal.rest();
+            log.journal.go_offline();
         }
         for _ in 0..at_once {
             let Some(corpse) = Garbage::pop_older(&mut self.garbage.tombstones, oldest) else { break };
@@ -700,19 +700,19 @@ impl<P: Control<M>, M: Machine> Worker<P, M> {
         trim_queue(&mut self.garbage.versions);
     }
 
-    fn unlink(&mut self, mut corpse: Corpse<M>, oldest: u64) {
+    fn unlink(&mut self, mut corpse: RetiredRecord<M>, oldest: u64) {
         let tables = self.engine.tables.read();
         let table = &tables[corpse.table as usize];
-        let at = At { table: table.core(), record: corpse.record };
+        let at = Located { table: table.core(), record: corpse.record };
         let tombstone = Tombstone { at, oldest, fault: self.engine.config.fault };
         match self.engine.protocol.unlink(tombstone) {
-            Unlink::Alive => {}
-            Unlink::Busy => {
+            UnlinkOutcome::Alive => {}
+            UnlinkOutcome::Busy => {
                 // Behind the others, which are older, so that the queue stays in the order of its epochs.
                 corpse.epoch = self.engine.epochs.current();
                 self.garbage.tombstones.push_back(corpse);
             }
-            Unlink::Marked { time } => {
+            UnlinkOutcome::Marked { time } => {
                 debug_assert!(tombstone.stamp_is_over(), "the key's next record would get smaller stamps");
                 table.core().note_unlinked(corpse.record);
                 let removed = table.remove(&corpse.key, corpse.record, time);
@@ -736,7 +736,7 @@ impl<P: Control<M>, M: Machine> Worker<P, M> {
     }
 
     /// A record with the protocol's initial metadata, known to nobody else.
-    pub(crate) fn allocate(&mut self, table: &TableCore<M>, initial: Initial) -> Result<Record<M>, OutOfMemory> {
+    pub(crate) fn allocate(&mut self, table: &TableCore<M>, initial: RecordOrigin) -> Result<Record<M>, OutOfMemory> {
         let record = table.slabs().allocate(self.cx.arenas.of(table.id(), table.slabs())).ok_or(OutOfMemory)?;
         self.engine.protocol.init(table.cells(record, Groups::ALL), initial);
         table.clear_log_words(record);
@@ -805,7 +805,7 @@ impl<P: Control<M>, M: Machine> Worker<P, M> {
     fn take_replaced(&mut self) {
         for &(version, epoch) in &self.cx.replaced {
             let (record, table) = (version.record, version.table().id());
-            self.garbage.versions.push_back(Corpse { record, table, key: KeyWords::default(), epoch });
+            self.garbage.versions.push_back(RetiredRecord { record, table, key: KeyWords::default(), epoch });
         }
         self.cx.replaced.clear();
     }
@@ -829,7 +829,7 @@ impl<P: Control<M>, M: Machine> Worker<P, M> {
     #[cold]
     fn queue(&mut self, position: usize) {
         let write = &self.cx.writes.entries()[position];
-        let corpse = Corpse {
+        let corpse = RetiredRecord {
             record: write.record,
             table: write.table().id(),
             key: key_of(self.cx.writes.key(position)),
@@ -840,7 +840,7 @@ impl<P: Control<M>, M: Machine> Worker<P, M> {
     }
 }
 
-impl<P: Control<M>, M: Machine> Drop for Worker<P, M> {
+impl<P: Protocol<M>, M: Machine> Drop for Worker<P, M> {
     fn drop(&mut self) {
         self.go_offline();
         let tables = self.engine.tables.read();
@@ -857,9 +857,9 @@ impl<P: Control<M>, M: Machine> Drop for Worker<P, M> {
 
 /// Fills tables before any transaction runs.
 #[derive(Debug)]
-pub struct Loader<P: Control<M>, M: Machine>(Worker<P, M>);
+pub struct Loader<P: Protocol<M>, M: Machine>(Worker<P, M>);
 
-impl<P: Control<M>, M: Machine> Loader<P, M> {
+impl<P: Protocol<M>, M: Machine> Loader<P, M> {
     /// Adds a row, which `fill` writes (the words come as zeros); `false` if the key is there already.
     ///
     /// # Errors
@@ -891,9 +891,9 @@ impl<P: Control<M>, M: Machine> Loader<P, M> {
         place: impl FnOnce(Record<M>) -> bool,
         fill: impl FnOnce(&mut [u64]),
     ) -> Result<bool, OutOfMemory> {
-        let record = self.0.allocate(table, Initial::Loaded)?;
+        let record = self.0.allocate(table, RecordOrigin::Loaded)?;
         let words = table.row_words();
-        let row = &mut self.0.cx.scratch;
+        let row = &mut self.0.cx.row_buffer;
         row.clear();
         row.resize(words.max(16), 0);
         fill(&mut row[..words]);
@@ -910,7 +910,7 @@ impl<P: Control<M>, M: Machine> Loader<P, M> {
             self.0.release(table, record);
         } else if let Some(log) = &mut self.0.cx.writes.log {
             self.0.committed_in = stamp >> STAMP_SHIFT;
-            log.journal.loaded(self.0.committed_in, table.id(), key, &self.0.cx.scratch[..words]);
+            log.journal.loaded(self.0.committed_in, table.id(), key, &self.0.cx.row_buffer[..words]);
         }
         Ok(is_new)
     }

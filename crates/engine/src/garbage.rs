@@ -13,7 +13,7 @@ use contend_machine::Machine;
 use crate::record::Record;
 
 /// A tombstone to be unlinked, or an unlinked record to be reused.
-pub(crate) struct Corpse<M: Machine> {
+pub(crate) struct RetiredRecord<M: Machine> {
     pub(crate) record: Record<M>,
     pub(crate) table: u32,
     pub(crate) key: KeyWords,
@@ -40,10 +40,10 @@ fn shrink<T>(queue: &mut VecDeque<T>) {
 
 /// One worker's garbage, oldest first.
 pub(crate) struct Garbage<M: Machine> {
-    pub(crate) tombstones: VecDeque<Corpse<M>>,
-    pub(crate) unlinked: VecDeque<Corpse<M>>,
+    pub(crate) tombstones: VecDeque<RetiredRecord<M>>,
+    pub(crate) unlinked: VecDeque<RetiredRecord<M>>,
     /// Old versions, which have no keys.
-    pub(crate) versions: VecDeque<Corpse<M>>,
+    pub(crate) versions: VecDeque<RetiredRecord<M>>,
     /// Tombstones queued since the last collection: it looks at more than these, so that the queue does not grow for ever.
     pub(crate) queued: usize,
 }
@@ -56,7 +56,7 @@ impl<M: Machine> Default for Garbage<M> {
 
 impl<M: Machine> Garbage<M> {
     /// The first corpse, if it was queued so long ago that no transaction, the oldest one being of epoch `oldest`, can hold it.
-    pub(crate) fn pop_older(corpses: &mut VecDeque<Corpse<M>>, oldest: u64) -> Option<Corpse<M>> {
+    pub(crate) fn pop_older(corpses: &mut VecDeque<RetiredRecord<M>>, oldest: u64) -> Option<RetiredRecord<M>> {
         let first = corpses.front()?;
         if oldest > first.epoch + 1 { corpses.pop_front() } else { None }
     }

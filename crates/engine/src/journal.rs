@@ -12,7 +12,7 @@
 //! written with its stamp, and the sum of all that was added to that. A log that has some of the updates has all that came before them, so whatever such an
 //! update does, what it has made of one word is the difference to what the last has left.
 //!
-//! A protocol's own numbers will do as well if they are like that ([`crate::Control::stamps_commits`]); then there is no such word, unless additions need one that they leave as it is. Silo's TIDs are: they
+//! A protocol's own numbers will do as well if they are like that ([`crate::Protocol::stamps_commits`]); then there is no such word, unless additions need one that they leave as it is. Silo's TIDs are: they
 //! have the epoch above them, which a new log begins later, grow from write to write of a record, and their tombstones wait for the end of the TID's epoch. So are MOCC's, which are the same. The timestamps
 //! of the others are not: they begin anew with each engine, as counters and clocks do, or (TicToc) have no epoch.
 //!
@@ -103,7 +103,7 @@ pub trait Journal<M: Machine>: Send + std::fmt::Debug {
     fn aborted(&mut self, reason: AbortReason);
 
     /// The worker pauses: nobody may have to wait for what it does next.
-    fn rest(&mut self);
+    fn go_offline(&mut self);
 
     /// What the worker's last transaction waits for, in the log's own count.
     fn ticket(&self) -> u64;

@@ -1,7 +1,7 @@
 //! The engine: tables of rows, records, epochs, and the frame in which a concurrency-control protocol runs.
 //!
 //! Two traits carry it. A workload sees [`Txn`] only: a transaction that reads, writes, inserts, deletes and scans rows. A
-//! protocol implements [`Protocol`]: what has to happen at each of these on *one located record*, and at commit. Between the two
+//! protocol implements [`NamedProtocol`]: what has to happen at each of these on *one located record*, and at commit. Between the two
 //! stands [`Transaction`], once for all protocols: it probes the indexes (singly or in batches), drives scans, looks keys up
 //! again whose record was unlinked, keeps the history, counts aborts, and collects garbage.
 //!
@@ -15,7 +15,7 @@
 //! | [`table`], [`record`], `slab` | tables, records, the memory that records live in |
 //! | [`epoch`] | the global epoch; when memory may be reused |
 //! | [`sets`] | parts that protocols are made of: write set, node set, record map |
-//! | [`protocol`] | the trait `Protocol` and what it works on |
+//! | [`protocol`] | the trait `NamedProtocol` and what it works on |
 //! | [`txn`] | the trait `Txn` |
 //! | [`engine`], [`transaction`] | `Engine`, `Worker`, `Transaction` |
 //! | [`declaration`] | what a transaction says before it begins |
@@ -49,14 +49,15 @@ pub mod update;
 
 pub use abort::{Abort, AbortReason};
 pub use contend_index::{Change, Direction, IndexKind, Key, KeyWords, Leaf, MAX_KEY_WORDS, key_of};
-pub use declaration::{Declaration, Needs};
+pub use declaration::{Declaration, DeclarationNeeds};
 pub use engine::{Alignment, Engine, EngineConfig, EngineOptions, Loader, Worker};
 pub use erased::Erased;
 pub use garbage::trim_queue;
 pub use group::{GROUPS_MAX, Groups};
 pub use options::{OptionError, OptionSpec, OptionValue, Options};
 pub use protocol::{
-    At, Context, Control, Found, Info, Initial, Isolation, Mode, OldVersion, Protocol, Tombstone, Unlink, VersionCounts,
+    Context, Isolation, Located, NamedProtocol, OldVersion, Protocol, ProtocolInfo, RecordOrigin, RecordState,
+    Tombstone, UnlinkOutcome, VersionCounts, WriteMode,
 };
 pub use record::{Cell, Cells, Record};
 pub use row::{Column, ColumnInfo, Columns, Projection, Row, Span, Whole, type_name_of};

@@ -1,6 +1,6 @@
-//! The trait [`Protocol`]: what a concurrency-control protocol has to say.
+//! The trait [`NamedProtocol`]: what a concurrency-control protocol has to say.
 //!
-//! A protocol never probes an index. The engine does, and hands it one located record at a time ([`At`]); so batched lookups,
+//! A protocol never probes an index. The engine does, and hands it one located record at a time ([`Located`]); so batched lookups,
 //! scans, misses, repeated lookups of an unlinked record, history and abort accounting are written once, for all protocols.
 
 use std::ops::Range;
@@ -10,7 +10,7 @@ use contend_index::{Change, Leaf};
 use contend_machine::{Activity, Machine};
 
 use crate::abort::{Abort, AbortReason};
-use crate::declaration::{Declaration, Needs};
+use crate::declaration::{Declaration, DeclarationNeeds};
 use crate::fault::Fault;
 use crate::group::Groups;
 use crate::options::Options;
@@ -50,7 +50,7 @@ impl Isolation {
 
 /// A protocol in a list.
 #[derive(Clone, Copy, Debug)]
-pub struct Info {
+pub struct ProtocolInfo {
     /// The name by which it is chosen.
     pub name: &'static str,
     /// One line of meaning.
@@ -60,12 +60,12 @@ pub struct Info {
     /// What it promises.
     pub isolation: Isolation,
     /// What it has to know of a transaction before it begins. Of one that says nothing it assumes the worst.
-    pub needs: Needs,
+    pub needs: DeclarationNeeds,
 }
 
 /// How a record comes to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Initial {
+pub enum RecordOrigin {
     /// It holds a committed row from the start: it was loaded before any transaction.
     Loaded,
     /// It is a placeholder, absent until the transaction that inserts it commits. [`Write::fresh`](crate::sets::Write::fresh).
@@ -74,13 +74,13 @@ pub enum Initial {
 
 /// What a write is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum WriteMode {
     /// The groups are replaced; what they were is of no interest.
     Blind,
     /// The groups are read, and changed.
-    Modify,
+    ReadModifyWrite,
     /// The groups are changed at commit, by updates that are not told what they were.
-    Merge,
+    CommitTimeUpdate,
     /// The record is read, and made absent.
     Delete,
     /// The record is absent (this transaction has just read that) and is to get a row.
@@ -89,8 +89,8 @@ pub enum Mode {
 
 /// What an access of a located record came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
-    /// There is a row. What was to be read of it is in [`Context::scratch`].
+pub enum RecordState {
+    /// There is a row. What was to be read of it is in [`Context::row_buffer`].
     Row,
     /// The record is absent. This was observed like a row would be.
     Absent,
@@ -100,14 +100,14 @@ pub enum Found {
 
 /// A located record.
 #[derive(Clone, Copy, Debug)]
-pub struct At<'a, M: Machine> {
+pub struct Located<'a, M: Machine> {
     /// Its table.
     pub table: &'a TableCore<M>,
     /// The record itself.
     pub record: Record<M>,
 }
 
-impl<M: Machine> At<'_, M> {
+impl<M: Machine> Located<'_, M> {
     /// The cell in which these groups are, if it is only one: what is most often asked about, and worth a path of its own.
     #[inline(always)]
     pub fn only_cell(self, groups: Groups) -> Option<Cell<M>> {
@@ -131,7 +131,7 @@ impl<M: Machine> At<'_, M> {
 /// A tombstone that is to leave its index.
 #[derive(Clone, Copy, Debug)]
 pub struct Tombstone<'a, M: Machine> {
-    pub(crate) at: At<'a, M>,
+    pub(crate) at: Located<'a, M>,
     pub(crate) oldest: u64,
     pub(crate) fault: Option<Fault>,
 }
@@ -161,8 +161,8 @@ impl<M: Machine> Tombstone<'_, M> {
 
 /// What became of a tombstone that was to be unlinked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unlink {
-    /// It is marked; from now on every access answers [`Found::Unlinked`]. The engine takes it out of the index.
+pub enum UnlinkOutcome {
+    /// It is marked; from now on every access answers [`RecordState::Unlinked`]. The engine takes it out of the index.
     Marked {
         /// What its leaf's word is raised to before ([`Leaf::word`]): 0 for protocols that don't use it.
         time: u64,
@@ -183,7 +183,7 @@ pub struct Context<M: Machine> {
     /// The leaves that the transaction depends on.
     pub nodes: NodeSet<M>,
     /// Where rows that are read are copied to.
-    pub scratch: Vec<u64>,
+    pub row_buffer: Vec<u64>,
     /// What the transaction said before it began.
     pub declaration: Declaration<M>,
     /// The epoch in which the transaction began, or one later: all that commit in an epoch before the one before it have ended.
@@ -306,13 +306,13 @@ impl<M: Machine> Context<M> {
         self.versions.made += 1;
         self.versions.bytes[0] += table.slabs().slot_bytes() as u64;
         let payload = table.payload(write.record);
-        if self.scratch.len() < payload.len() {
-            self.scratch.resize(payload.len(), 0);
+        if self.row_buffer.len() < payload.len() {
+            self.row_buffer.resize(payload.len(), 0);
         }
         let target = table.payload(copy);
         let mut copy_words = |words: Range<usize>| {
-            M::copy_out(&payload[words.clone()], &mut self.scratch[words.clone()]);
-            M::copy_in(&target[words.clone()], &self.scratch[words]);
+            M::copy_out(&payload[words.clone()], &mut self.row_buffer[words.clone()]);
+            M::copy_in(&target[words.clone()], &self.row_buffer[words]);
         };
         if table.cell_count() == 1 {
             copy_words(0..payload.len());
@@ -345,34 +345,34 @@ impl<M: Machine> Context<M> {
         table.slabs().share(arena);
     }
 
-    /// Copies a cell's part of a row to [`Context::scratch`], and its writer's number if history is recorded.
-    pub fn copy_cell(&mut self, at: At<'_, M>, number: usize) {
+    /// Copies a cell's part of a row to [`Context::row_buffer`], and its writer's number if history is recorded.
+    pub fn copy_cell(&mut self, at: Located<'_, M>, number: usize) {
         let (payload, words) = (at.table.payload(at.record), at.table.cell_words(number));
-        if self.scratch.len() < payload.len() {
-            self.scratch.resize(payload.len(), 0);
+        if self.row_buffer.len() < payload.len() {
+            self.row_buffer.resize(payload.len(), 0);
         }
-        M::copy_out(&payload[words.clone()], &mut self.scratch[words]);
+        M::copy_out(&payload[words.clone()], &mut self.row_buffer[words]);
         if at.table.records_history() {
             let signature = at.table.signature(number);
-            M::copy_out(&payload[signature..=signature], &mut self.scratch[signature..=signature]);
+            M::copy_out(&payload[signature..=signature], &mut self.row_buffer[signature..=signature]);
         }
     }
 
-    /// Copies what is needed of a record's row to [`Context::scratch`]. The protocol sees to it that each cell is of one state.
+    /// Copies what is needed of a record's row to [`Context::row_buffer`]. The protocol sees to it that each cell is of one state.
     #[inline(always)]
-    pub fn copy_row(&mut self, at: At<'_, M>, columns: Projection<'_>) {
+    pub fn copy_row(&mut self, at: Located<'_, M>, columns: Projection<'_>) {
         let (table, payload) = (at.table, at.table.payload(at.record));
         let phase = M::phase();
         M::enter(phase.doing(Activity::Useful));
         M::step("copy row");
-        if self.scratch.len() < payload.len() {
-            self.grow_scratch(payload.len());
+        if self.row_buffer.len() < payload.len() {
+            self.grow_row_buffer(payload.len());
         }
         match columns.words() {
             // All of it, with the signatures, whatever was asked for.
-            _ if table.records_history() => M::copy_out(payload, &mut self.scratch[..payload.len()]),
+            _ if table.records_history() => M::copy_out(payload, &mut self.row_buffer[..payload.len()]),
             Some(spans) => spans.iter().for_each(|span| self.copy_span(payload, *span)),
-            None if table.is_whole(columns.groups()) => M::copy_out(payload, &mut self.scratch[..payload.len()]),
+            None if table.is_whole(columns.groups()) => M::copy_out(payload, &mut self.row_buffer[..payload.len()]),
             None => table.spans(columns.groups()).for_each(|span| self.copy_span(payload, span)),
         }
         M::enter(phase);
@@ -380,22 +380,22 @@ impl<M: Machine> Context<M> {
 
     #[inline(always)]
     fn copy_span(&mut self, payload: &[M::U64], span: Span) {
-        M::copy_out(&payload[span.words()], &mut self.scratch[span.words()]);
+        M::copy_out(&payload[span.words()], &mut self.row_buffer[span.words()]);
     }
 
     #[cold]
-    fn grow_scratch(&mut self, words: usize) {
-        self.scratch.resize(words, 0);
+    fn grow_row_buffer(&mut self, words: usize) {
+        self.row_buffer.resize(words, 0);
     }
 }
 
 /// A concurrency-control protocol that can be listed, and made from options: a type, in a file of its own.
-pub trait Protocol<M: Machine>: Control<M> {
+pub trait NamedProtocol<M: Machine>: Protocol<M> {
     /// Name, paper, promise.
-    const INFO: Info;
+    const INFO: ProtocolInfo;
     /// Whether transactions see what others have written and not committed, so that nothing can have them wait until that is durable.
     const SHOWS_UNCOMMITTED: bool = false;
-    /// With which options a transaction can read a snapshot ([`Control::reads_snapshots`]); none, if with no options.
+    /// With which options a transaction can read a snapshot ([`Protocol::reads_snapshots`]); none, if with no options.
     const SNAPSHOTS: Option<&'static str> = None;
     /// What can be tuned.
     type Options: Options;
@@ -417,13 +417,13 @@ pub trait Protocol<M: Machine>: Control<M> {
 ///
 /// The engine keeps the write set and answers reads of what the transaction wrote. So a protocol is asked for cells of which it knows
 /// nothing yet, with exceptions that it must get right: a cell may be read more than once, written after it was read, and read after
-/// a write of [`Mode::Blind`] or [`Mode::Merge`]. The commit must fail unless all observations of a cell were of one state.
-pub trait Control<M: Machine>: Sized + Send + Sync + 'static {
+/// a write of [`WriteMode::Blind`] or [`WriteMode::CommitTimeUpdate`]. The commit must fail unless all observations of a cell were of one state.
+pub trait Protocol<M: Machine>: Sized + Send + Sync + 'static {
     /// A worker's own state, such as its read set. It lives as long as the worker.
-    type Local: Send + 'static;
+    type WorkerState: Send + 'static;
 
     /// Name, paper, promise.
-    fn info(&self) -> Info;
+    fn info(&self) -> ProtocolInfo;
 
     /// Metadata words of a cell, 1 or more.
     fn meta_words(&self) -> usize {
@@ -437,7 +437,7 @@ pub trait Control<M: Machine>: Sized + Send + Sync + 'static {
 
     /// Whether the protocol wants to be told what a transaction says of itself: [`Context::declaration`].
     fn wants_declarations(&self) -> bool {
-        self.info().needs != Needs::Nothing
+        self.info().needs != DeclarationNeeds::Nothing
     }
 
     /// Whether, with the options that it has, a transaction that says beforehand that it will only read sees a snapshot: then it never aborts, nobody
@@ -447,7 +447,7 @@ pub trait Control<M: Machine>: Sized + Send + Sync + 'static {
     }
 
     /// Of a transaction that has begun, and sees a snapshot: whether that has all that its worker has committed.
-    fn sees_own_commits(&self, cx: &mut Context<M>, local: &mut Self::Local) -> bool {
+    fn sees_own_commits(&self, cx: &mut Context<M>, local: &mut Self::WorkerState) -> bool {
         let _ = (cx, local);
         true
     }
@@ -465,18 +465,18 @@ pub trait Control<M: Machine>: Sized + Send + Sync + 'static {
     }
 
     /// The state of a worker.
-    fn local(&self, worker: usize) -> Self::Local;
+    fn new_worker_state(&self, worker: usize) -> Self::WorkerState;
 
     /// Sets the metadata of a record that nobody else sees yet; these are all its cells.
-    fn init(&self, cells: Cells<M>, initial: Initial);
+    fn init(&self, cells: Cells<M>, initial: RecordOrigin);
 
     /// A transaction begins. The write set and the node set are empty, and [`Context::declaration`] says what is known of it.
     ///
     /// # Errors
     /// The transaction has to abort.
-    fn begin(&self, cx: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort>;
+    fn begin(&self, cx: &mut Context<M>, local: &mut Self::WorkerState) -> Result<(), Abort>;
 
-    /// Reads a record's cells: copies what `columns` names to [`Context::scratch`] by [`Context::copy_row`], also if the record is
+    /// Reads a record's cells: copies what `columns` names to [`Context::row_buffer`] by [`Context::copy_row`], also if the record is
     /// absent.
     ///
     /// # Errors
@@ -484,14 +484,14 @@ pub trait Control<M: Machine>: Sized + Send + Sync + 'static {
     fn read(
         &self,
         cx: &mut Context<M>,
-        local: &mut Self::Local,
-        at: At<'_, M>,
+        local: &mut Self::WorkerState,
+        at: Located<'_, M>,
         columns: Projection<'_>,
-    ) -> Result<Found, Abort>;
+    ) -> Result<RecordState, Abort>;
 
-    /// The transaction is going to write these groups, or the whole record. For [`Mode::Modify`] and [`Mode::Delete`] they are read,
+    /// The transaction is going to write these groups, or the whole record. For [`WriteMode::ReadModifyWrite`] and [`WriteMode::Delete`] they are read,
     /// too, all of them. A record that is absent is a miss, observed as one, and not to be written after all; except for
-    /// [`Mode::Insert`], which demands an absent record. [`Mode::Blind`] and [`Mode::Merge`] may leave it to the commit to find
+    /// [`WriteMode::Insert`], which demands an absent record. [`WriteMode::Blind`] and [`WriteMode::CommitTimeUpdate`] may leave it to the commit to find
     /// the record absent.
     ///
     /// # Errors
@@ -499,21 +499,21 @@ pub trait Control<M: Machine>: Sized + Send + Sync + 'static {
     fn write(
         &self,
         cx: &mut Context<M>,
-        local: &mut Self::Local,
-        at: At<'_, M>,
+        local: &mut Self::WorkerState,
+        at: Located<'_, M>,
         groups: Groups,
-        mode: Mode,
-    ) -> Result<Found, Abort>;
+        mode: WriteMode,
+    ) -> Result<RecordState, Abort>;
 
-    /// The engine has put a new record, made by `init` with [`Initial::Inserting`], into the index and into the write set.
+    /// The engine has put a new record, made by `init` with [`RecordOrigin::Inserting`], into the index and into the write set.
     ///
     /// # Errors
     /// The transaction has to abort.
-    fn inserted(
+    fn placeholder_inserted(
         &self,
         cx: &mut Context<M>,
-        local: &mut Self::Local,
-        at: At<'_, M>,
+        local: &mut Self::WorkerState,
+        at: Located<'_, M>,
         change: &Change<M>,
     ) -> Result<(), Abort>;
 
@@ -521,14 +521,20 @@ pub trait Control<M: Machine>: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// The transaction has to abort.
-    fn gap(&self, cx: &mut Context<M>, local: &mut Self::Local, leaf: Leaf<M>, version: u64) -> Result<(), Abort>;
+    fn observe_leaf(
+        &self,
+        cx: &mut Context<M>,
+        local: &mut Self::WorkerState,
+        leaf: Leaf<M>,
+        version: u64,
+    ) -> Result<(), Abort>;
 
     /// The transaction is going to change once more what the entry at this position of the write set holds, or to read or write more of its
     /// record. Only of interest to who shows writes to others before the commit.
     ///
     /// # Errors
     /// The transaction has to abort.
-    fn rewrite(&self, cx: &mut Context<M>, local: &mut Self::Local, position: usize) -> Result<(), Abort> {
+    fn rewrite(&self, cx: &mut Context<M>, local: &mut Self::WorkerState, position: usize) -> Result<(), Abort> {
         let _ = (cx, local, position);
         Ok(())
     }
@@ -537,21 +543,21 @@ pub trait Control<M: Machine>: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// The transaction has to abort; nothing was installed.
-    fn commit(&self, cx: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort>;
+    fn commit(&self, cx: &mut Context<M>, local: &mut Self::WorkerState) -> Result<(), Abort>;
 
     /// Releases what the transaction holds. After a conflict ([`AbortReason::is_conflict`]) the worker's next transaction is most likely
     /// the same one again.
-    fn abort(&self, cx: &mut Context<M>, local: &mut Self::Local, reason: AbortReason);
+    fn abort(&self, cx: &mut Context<M>, local: &mut Self::WorkerState, reason: AbortReason);
 
     /// The worker pauses, or ends: what the protocol keeps for it until later, others have to be able to do without, or get.
-    fn rest(&self, cx: &mut Context<M>, local: &mut Self::Local) {
+    fn go_offline(&self, cx: &mut Context<M>, local: &mut Self::WorkerState) {
         let _ = (cx, local);
     }
 
     /// Marks a tombstone as unlinked, if it still is one, so that it can leave the index. It was queued two epochs before
     /// [`Tombstone::oldest`], but may have got a row since, and been deleted again. A tombstone of an epoch that is not over stays
-    /// ([`Tombstone::stamp_is_over`]): the answer is [`Unlink::Busy`].
-    fn unlink(&self, tombstone: Tombstone<'_, M>) -> Unlink;
+    /// ([`Tombstone::stamp_is_over`]): the answer is [`UnlinkOutcome::Busy`].
+    fn unlink(&self, tombstone: Tombstone<'_, M>) -> UnlinkOutcome;
 
     /// Whether the record has no row, asked when no transaction runs.
     fn is_absent(&self, record: Record<M>) -> bool;

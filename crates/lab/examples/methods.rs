@@ -6,7 +6,7 @@
 
 use std::sync::Mutex;
 
-use contend_engine::{EngineOptions, Info, Isolation, OptionSpec, Options};
+use contend_engine::{EngineOptions, Isolation, OptionSpec, Options, ProtocolInfo};
 use contend_lab::{RunConfig, Silent, Stop, compare};
 use contend_machine::Native;
 use contend_protocols::all_protocols;
@@ -77,8 +77,9 @@ struct Effect {
 
 fn main() {
     let common: Vec<OptionSpec> = [RetryOptions::specs(), EngineOptions::specs()].concat();
-    let promises = |(info, _): &(Info, Vec<OptionSpec>)| info.isolation != Isolation::None;
-    let protocols: Vec<(Info, Vec<OptionSpec>)> = all_protocols::<Native>().into_iter().filter(promises).collect();
+    let promises = |(info, _): &(ProtocolInfo, Vec<OptionSpec>)| info.isolation != Isolation::None;
+    let protocols: Vec<(ProtocolInfo, Vec<OptionSpec>)> =
+        all_protocols::<Native>().into_iter().filter(promises).collect();
     let mut effects = Vec::new();
     for (number, method) in METHODS.iter().enumerate() {
         for (info, specs) in &protocols {
@@ -118,7 +119,7 @@ fn measure(effects: &mut [Effect]) {
     });
 }
 
-fn print(protocols: &[(Info, Vec<OptionSpec>)], common: &[OptionSpec], effects: &[Effect]) {
+fn print(protocols: &[(ProtocolInfo, Vec<OptionSpec>)], common: &[OptionSpec], effects: &[Effect]) {
     println!("# Methods and protocols\n");
     println!(
         "Which optimisation methods go with which protocols: our version of table 1 of T. Tanabe et al., \"An analysis of concurrency\n\
@@ -129,7 +130,7 @@ fn print(protocols: &[(Info, Vec<OptionSpec>)], common: &[OptionSpec], effects: 
     let names: Vec<&str> = protocols.iter().map(|(info, _)| info.name).collect();
     println!("| method | {} |\n| --- |{}", names.join(" | "), " --- |".repeat(names.len()));
     for method in METHODS {
-        let cell = |(info, specs): &(Info, Vec<OptionSpec>)| {
+        let cell = |(info, specs): &(ProtocolInfo, Vec<OptionSpec>)| {
             let takes = specs.iter().chain(common).any(|spec| method.options.contains(&spec.name));
             match method.otherwise(info.name) {
                 _ if takes => "+",

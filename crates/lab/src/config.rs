@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use contend_engine::{EngineOptions, IndexKind, Info, OptionSpec, OptionValue, Options, Protocol};
+use contend_engine::{EngineOptions, IndexKind, NamedProtocol, OptionSpec, OptionValue, Options, ProtocolInfo};
 use contend_log::CommitProtocol;
 use contend_machine::{Native, available_cores};
 use contend_protocols::method::{Method, RetryOptions, why_not};
@@ -384,7 +384,7 @@ impl RunConfig {
                 .unwrap_or_else(|| Err(unknown("workload", workload, listed())))
         };
         let of_this = declares(&self.workload, &self.settings)?;
-        let refusal = |(info, _): (Info, _)| {
+        let refusal = |(info, _): (ProtocolInfo, _)| {
             let others = all_workloads::<Native>().into_iter().map(|(info, _)| info.name);
             let can = |name: &&str| declares(name, &BTreeMap::new()).is_ok_and(|declares| declares.meets(info.needs));
             let can: Vec<&str> = others.filter(can).collect();
@@ -445,7 +445,7 @@ impl RunConfig {
     fn check_setting_names(
         &self,
         workload: &[OptionSpec],
-        protocols: &[(Info, Vec<OptionSpec>)],
+        protocols: &[(ProtocolInfo, Vec<OptionSpec>)],
         entrants: &[Entrant],
     ) -> Result<(), LabError> {
         let is_chosen = |name: &str| entrants.iter().any(|entrant| entrant.protocol == name);
@@ -549,7 +549,7 @@ struct CheckProtocol<'a>(&'a BTreeMap<String, String>);
 impl ProtocolVisitor<Native> for CheckProtocol<'_> {
     type Output = Result<(), LabError>;
 
-    fn visit<P: Protocol<Native>>(self) -> Self::Output {
+    fn visit<P: NamedProtocol<Native>>(self) -> Self::Output {
         options::<P::Options>(&[], self.0)?;
         let log = options::<LogOptions>(&[], self.0)?;
         if P::SHOWS_UNCOMMITTED && log.commit().is_some_and(CommitProtocol::holds_rows) {
@@ -603,7 +603,7 @@ impl WorkloadVisitor<Native> for Estimate<'_> {
         struct MetaWords;
         impl ProtocolVisitor<Native> for MetaWords {
             type Output = usize;
-            fn visit<P: Protocol<Native>>(self) -> usize {
+            fn visit<P: NamedProtocol<Native>>(self) -> usize {
                 P::new(P::Options::default()).meta_words()
             }
         }

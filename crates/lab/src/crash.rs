@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use contend_engine::history::Committed;
 use contend_engine::journal::Journals;
-use contend_engine::{Control, Engine, EngineConfig, IndexKind, Isolation, Protocol};
+use contend_engine::{Engine, EngineConfig, IndexKind, Isolation, NamedProtocol, Protocol};
 use contend_log::fault::Fault;
 use contend_log::faulty::{self, FaultyDisk, Plan};
 use contend_log::{CommitProtocol, Log, LogConfig, LogError, LogJournals};
@@ -225,7 +225,7 @@ struct Promises;
 impl ProtocolVisitor<Simulated> for Promises {
     type Output = (Isolation, bool);
 
-    fn visit<P: Protocol<Simulated>>(self) -> Self::Output {
+    fn visit<P: NamedProtocol<Simulated>>(self) -> Self::Output {
         (P::INFO.isolation, P::SHOWS_UNCOMMITTED)
     }
 }

@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use contend_engine::journal::Journals;
-use contend_engine::{Control, Engine, IndexKind, OptionValue, TableShape, option_choices, options};
+use contend_engine::{Engine, IndexKind, OptionValue, Protocol, TableShape, option_choices, options};
 use contend_log::{CommitProtocol, Directory, Emulated, Log, LogConfig, LogError, LogJournals, Release, Schema};
 use contend_machine::Machine;
 use tempfile::TempDir;
@@ -238,7 +238,7 @@ impl FileLog {
     }
 
     /// Has the log know the tables of the engine, and flushes from now on.
-    pub(crate) fn begin<P: Control<M>, M: Machine>(
+    pub(crate) fn begin<P: Protocol<M>, M: Machine>(
         &mut self,
         engine: &Arc<Engine<P, M>>,
         epoch_ms: u64,

@@ -16,7 +16,8 @@ use contend_engine::epoch::Epochs;
 use contend_engine::fault::Fault;
 use contend_engine::history::Part;
 use contend_engine::{
-    AbortReason, Control, Engine, EngineConfig, EngineOptions, Erased, Info, Isolation, KeyWords, Protocol, Worker,
+    AbortReason, Engine, EngineConfig, EngineOptions, Erased, Isolation, KeyWords, NamedProtocol, Protocol,
+    ProtocolInfo, Worker,
 };
 use contend_machine::Machine;
 use contend_protocols::{ProtocolVisitor, with_protocol};
@@ -312,7 +313,10 @@ pub fn explore(run: &RunConfig, config: &ExploreConfig, stop: &Stop) -> Result<V
 ///
 /// # Errors
 /// Bad input.
-pub fn explore_protocol<P: Protocol<Simulated>>(run: &RunConfig, config: &ExploreConfig) -> Result<Explored, LabError> {
+pub fn explore_protocol<P: NamedProtocol<Simulated>>(
+    run: &RunConfig,
+    config: &ExploreConfig,
+) -> Result<Explored, LabError> {
     config.check()?;
     let run = run.validated()?;
     let stop = Stop::default();
@@ -337,7 +341,7 @@ pub(crate) struct MakeFactory<'a>(pub(crate) &'a BTreeMap<String, String>);
 impl ProtocolVisitor<Simulated> for MakeFactory<'_> {
     type Output = Result<Factory, LabError>;
 
-    fn visit<P: Protocol<Simulated>>(self) -> Self::Output {
+    fn visit<P: NamedProtocol<Simulated>>(self) -> Self::Output {
         let options = options::<P::Options>(&[], self.0)?;
         Ok(Box::new(move || Erased::new(P::new(options.clone()))))
     }
@@ -369,7 +373,7 @@ impl WorkloadVisitor<Simulated> for OnWorkload<'_> {
 struct Exploration<W: Workload<Simulated>> {
     name: String,
     workload_name: String,
-    info: Info,
+    info: ProtocolInfo,
     protocol: Factory,
     engine_options: EngineOptions,
     workload_options: W::Options,
@@ -799,7 +803,7 @@ pub(crate) fn pass_epochs(epochs: &Epochs<Simulated>, others: &Cell<usize>) {
 }
 
 /// Where the records of these keys are.
-fn places<P: Control<Simulated>>(
+fn places<P: Protocol<Simulated>>(
     engine: &Engine<P, Simulated>,
     keys: &[(Part, KeyWords)],
 ) -> Vec<(usize, usize, String)> {

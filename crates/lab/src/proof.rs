@@ -1,7 +1,7 @@
 //! From what workers recorded to a quick proof that it is serializable: without names, and without a history.
 
 use contend_engine::history::{Applied, Committed, Operation, Part};
-use contend_engine::{Control, Engine, KeyWords};
+use contend_engine::{Engine, KeyWords, Protocol};
 use contend_history::{Quick, State};
 use contend_machine::Machine;
 
@@ -14,7 +14,7 @@ pub(crate) struct Proof {
 
 impl Proof {
     /// Whether it is certain that some serial order of the transactions explains all that they saw and what is in the tables. No transaction runs.
-    pub(crate) fn succeeds<P: Control<M>, M: Machine>(
+    pub(crate) fn succeeds<P: Protocol<M>, M: Machine>(
         &mut self,
         engine: &Engine<P, M>,
         committed: &[Committed],

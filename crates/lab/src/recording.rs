@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use contend_engine::history::{Applied, Committed, Operation, Part};
-use contend_engine::{Control, Engine, KeyWords};
+use contend_engine::{Engine, KeyWords, Protocol};
 use contend_history::{Applied as Placed, History, ItemId, Op, Scan, State, TableId, Transaction, Value};
 use contend_machine::Machine;
 
@@ -17,12 +17,12 @@ pub struct Recorded {
 }
 
 /// What the engine's workers recorded, as a history, with the final state of all keys in it. No transaction runs.
-pub fn recorded<P: Control<M>, M: Machine>(engine: &Engine<P, M>, committed: Vec<Committed>) -> Recorded {
+pub fn recorded<P: Protocol<M>, M: Machine>(engine: &Engine<P, M>, committed: Vec<Committed>) -> Recorded {
     recorded_parts(engine, committed).0
 }
 
 /// The same, with the keys in it.
-pub(crate) fn recorded_parts<P: Control<M>, M: Machine>(
+pub(crate) fn recorded_parts<P: Protocol<M>, M: Machine>(
     engine: &Engine<P, M>,
     committed: Vec<Committed>,
 ) -> (Recorded, Vec<(Part, KeyWords)>) {
@@ -65,14 +65,14 @@ fn name_what_never_existed(ops: &mut [Op], operations: &[Operation], items: &Ite
     }
 }
 
-struct Convert<'e, P: Control<M>, M: Machine> {
+struct Convert<'e, P: Protocol<M>, M: Machine> {
     engine: &'e Engine<P, M>,
     tables: BTreeMap<Part, TableId>,
     history: History,
     items: Items,
 }
 
-impl<P: Control<M>, M: Machine> Convert<'_, P, M> {
+impl<P: Protocol<M>, M: Machine> Convert<'_, P, M> {
     fn item(&mut self, part: Part, key: &KeyWords) -> ItemId {
         *self
             .items

@@ -251,10 +251,10 @@ mod tests {
     use crate::bed::{Threads, TypedBed};
     use crate::config::options;
     use crate::watch::Silent;
-    use contend_engine::Protocol;
+    use contend_engine::NamedProtocol;
     use contend_machine::Native;
     use contend_protocols::fault::Faults;
-    use contend_protocols::silo::Silo;
+    use contend_protocols::optimistic::silo::Silo;
     use contend_workloads::Workload;
     use contend_workloads::ycsb::Ycsb;
 
@@ -264,7 +264,7 @@ mod tests {
         const SKIP_VALIDATION_OF_WRITTEN: bool = true;
     }
 
-    fn verify_ycsb<P: Protocol<Native>>(settings: &[(&str, &str)]) -> Verification {
+    fn verify_ycsb<P: NamedProtocol<Native>>(settings: &[(&str, &str)]) -> Verification {
         let settings = settings.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
         let config = RunConfig { settings, threads: 4, ..RunConfig::default() };
         let workload = options::<<Ycsb<Native> as Workload<Native>>::Options>(&[], &config.settings).expect("valid");

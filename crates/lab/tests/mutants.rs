@@ -5,31 +5,31 @@
 
 use std::sync::Mutex;
 
-use contend_engine::Protocol;
+use contend_engine::NamedProtocol;
 use contend_engine::fault::Fault as EngineFault;
 use contend_lab::crash::{CrashConfig, crash_test};
 use contend_lab::explore::{ExploreConfig, StrategyChoice, explore_protocol};
 use contend_lab::{RunConfig, Stop};
 use contend_log::fault::Fault as LogFault;
-use contend_protocols::bamboo::Bamboo;
-use contend_protocols::cicada::Cicada;
-use contend_protocols::deadlock_detection::DeadlockDetection;
-use contend_protocols::ermia::Ermia;
 use contend_protocols::fault::{FAULTS, Faults};
-use contend_protocols::hekaton::Hekaton;
 use contend_protocols::hstore::HStore;
-use contend_protocols::mocc::Mocc;
-use contend_protocols::mvcc::Mvcc;
-use contend_protocols::mvto::Mvto;
-use contend_protocols::no_wait::NoWait;
-use contend_protocols::occ::Occ;
-use contend_protocols::ordered::Ordered;
-use contend_protocols::silo::Silo;
-use contend_protocols::snapshot_isolation::SnapshotIsolation;
-use contend_protocols::tictoc::TicToc;
+use contend_protocols::locking::bamboo::Bamboo;
+use contend_protocols::locking::deadlock_detection::DeadlockDetection;
+use contend_protocols::locking::no_wait::NoWait;
+use contend_protocols::locking::ordered::Ordered;
+use contend_protocols::locking::wait_die::WaitDie;
+use contend_protocols::locking::wound_wait::WoundWait;
+use contend_protocols::multiversion::cicada::Cicada;
+use contend_protocols::multiversion::ermia::Ermia;
+use contend_protocols::multiversion::hekaton::Hekaton;
+use contend_protocols::multiversion::msto::Msto;
+use contend_protocols::multiversion::mvto::Mvto;
+use contend_protocols::multiversion::snapshot_isolation::SnapshotIsolation;
+use contend_protocols::optimistic::mocc::Mocc;
+use contend_protocols::optimistic::occ::Occ;
+use contend_protocols::optimistic::silo::Silo;
+use contend_protocols::optimistic::tictoc::TicToc;
 use contend_protocols::timestamp_ordering::TimestampOrdering;
-use contend_protocols::wait_die::WaitDie;
-use contend_protocols::wound_wait::WoundWait;
 use contend_sim::Simulated;
 
 #[global_allocator]
@@ -78,7 +78,7 @@ fn meaning_of(fault: &str) -> &'static str {
 const STRATEGIES: [StrategyChoice; 2] = [StrategyChoice::Random, StrategyChoice::Pct(3)];
 
 /// The executions that each strategy needs to find it, within a budget; what was found must replay. One of them has to find it.
-fn found<P: Protocol<Simulated>>(mutant: &Mutant) -> [String; 2] {
+fn found<P: NamedProtocol<Simulated>>(mutant: &Mutant) -> [String; 2] {
     let found = STRATEGIES.map(|strategy| found_by::<P>(mutant, &strategy));
     match found {
         [None, None] => [MISSED; 2].map(String::from),
@@ -92,7 +92,7 @@ const BUDGET: u64 = 100_000;
 /// A cell of the table that must not be there.
 const MISSED: &str = "NOT FOUND";
 
-fn found_by<P: Protocol<Simulated>>(mutant: &Mutant, strategy: &StrategyChoice) -> Option<String> {
+fn found_by<P: NamedProtocol<Simulated>>(mutant: &Mutant, strategy: &StrategyChoice) -> Option<String> {
     let run = mutant.run();
     let config = ExploreConfig { strategy: strategy.clone(), ..mutant.config(BUDGET) };
     let explored = explore_protocol::<P>(&run, &config).expect("valid");
@@ -111,7 +111,7 @@ fn found_by<P: Protocol<Simulated>>(mutant: &Mutant, strategy: &StrategyChoice) 
 }
 
 /// It does no harm, which comments in its protocol argue: executions find nothing.
-fn equivalent<P: Protocol<Simulated>>(mutant: &Mutant) -> [String; 2] {
+fn equivalent<P: NamedProtocol<Simulated>>(mutant: &Mutant) -> [String; 2] {
     const EXECUTIONS: u64 = 20_000;
     STRATEGIES.map(|strategy| {
         let config = ExploreConfig { strategy, ..mutant.config(EXECUTIONS) };
@@ -123,7 +123,7 @@ fn equivalent<P: Protocol<Simulated>>(mutant: &Mutant) -> [String; 2] {
 }
 
 /// In some executions its transactions wait for each other for ever, which are cut.
-fn stands_still<P: Protocol<Simulated>>(mutant: &Mutant) -> [String; 2] {
+fn stands_still<P: NamedProtocol<Simulated>>(mutant: &Mutant) -> [String; 2] {
     let config = mutant.config(2000);
     let explored = explore_protocol::<P>(&mutant.run(), &config).expect("valid");
     if explored.livelocks == 0 {
@@ -143,7 +143,7 @@ macro_rules! mutants {
                 }
                 const SETTINGS: &[&[(&str, &str)]] = &[$($settings,)? &[]];
                 all.push(Mutant {
-                    protocol: <$protocol as Protocol<Simulated>>::INFO.name,
+                    protocol: <$protocol as NamedProtocol<Simulated>>::INFO.name,
                     fault: stringify!($fault),
                     workload: $workload,
                     settings: SETTINGS[0],
@@ -233,7 +233,7 @@ mutants! {
         found TRUST_OLDER, "litmus-overwrites", NWR;
         found OMIT_ANY, "litmus-overwrites", NWR;
     }
-    Mvcc<Simulated, Broken> {
+    Msto<Simulated, Broken> {
         found FORGET_AGE_OF_TOMBSTONES, "litmus-rebirth";
         equivalent UNLINK_EARLY, "litmus-rebirth";
         found FORGET_READERS_OF_TOMBSTONES, "litmus-rebirth";
@@ -317,7 +317,7 @@ mutants! {
 }
 
 /// A protocol with a deliberate bug of the engine.
-fn with_engine<P: Protocol<Simulated>>(engine: EngineFault, workload: &'static str) -> Mutant {
+fn with_engine<P: NamedProtocol<Simulated>>(engine: EngineFault, workload: &'static str) -> Mutant {
     let fault: &'static str = format!("{engine:?}").leak();
     let show = found::<P>;
     Mutant { protocol: P::INFO.name, fault, workload, settings: &[], engine: Some(engine), show }

@@ -188,7 +188,7 @@ impl<M: Machine> Journal<M> for EmulatedLog<M> {
         }
     }
 
-    fn rest(&mut self) {
+    fn go_offline(&mut self) {
         if self.committer.has_unflushed() {
             self.flush();
         }

@@ -145,7 +145,7 @@ impl<M: Machine> Journal<M> for WorkerLog<M> {
         }
     }
 
-    fn rest(&mut self) {
+    fn go_offline(&mut self) {
         let has_loaded = || self.log.has_buffered(self.worker);
         if self.flushes_itself() && (self.committer.has_unflushed() || has_loaded()) {
             self.flush();

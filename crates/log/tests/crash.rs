@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use contend_engine::fault::Fault as EngineFault;
 use contend_engine::{
-    Abort, AbortReason, AddToWord, Engine, EngineConfig, EngineOptions, Erased, Groups, IndexKind, Key, Projection,
-    Protocol, RowUpdate, Span, Table, TableSpec, Transaction, Txn, Worker,
+    Abort, AbortReason, AddToWord, Engine, EngineConfig, EngineOptions, Erased, Groups, IndexKind, Key, NamedProtocol,
+    Projection, RowUpdate, Span, Table, TableSpec, Transaction, Txn, Worker,
 };
 use contend_log::fault::Fault;
 use contend_log::faulty::{FaultyDisk, Plan};
@@ -462,7 +462,7 @@ struct Crashes(CommitProtocol, u64);
 impl ProtocolVisitor<Native> for Crashes {
     type Output = ();
 
-    fn visit<P: Protocol<Native>>(self) {
+    fn visit<P: NamedProtocol<Native>>(self) {
         let (name, mut acknowledged) = (P::INFO.name, 0);
         let Crashes(protocol, count) = self;
         // Who lets others read a row before it has committed can't have them wait until that is durable.
@@ -503,7 +503,7 @@ impl ProtocolVisitor<Native> for Orders {
     type Output = u32;
 
     /// One transaction begins, writes, and sees what another has committed in a later epoch; how often both could commit.
-    fn visit<P: Protocol<Native>>(self) -> u32 {
+    fn visit<P: NamedProtocol<Native>>(self) -> u32 {
         let name = P::INFO.name;
         let mut both = 0;
         for protocol in [EPOCH, workers(Release::Early, 1)] {
@@ -547,7 +547,7 @@ fn what_is_seen_comes_before() {
 }
 
 fn silo() -> Erased<Native> {
-    Erased::new(<contend_protocols::silo::Silo as Protocol<Native>>::new(Default::default()))
+    Erased::new(<contend_protocols::optimistic::silo::Silo as NamedProtocol<Native>>::new(Default::default()))
 }
 
 /// Mutants are found by panics, which nobody needs to read.
@@ -591,7 +591,7 @@ impl ProtocolVisitor<Native> for Reborn {
     type Output = (&'static str, Result<bool, LogError>);
 
     /// Whether the row is there after that.
-    fn visit<P: Protocol<Native>>(self) -> Self::Output {
+    fn visit<P: NamedProtocol<Native>>(self) -> Self::Output {
         let disk = FaultyDisk::new(Plan::default());
         let protocol = Erased::new(P::new(Default::default()));
         let fault = (EPOCH, self.0.map(AnyFault::Engine));
@@ -645,7 +645,7 @@ struct FindsYoung;
 impl ProtocolVisitor<Native> for FindsYoung {
     type Output = Option<u64>;
 
-    fn visit<P: Protocol<Native>>(self) -> Option<u64> {
+    fn visit<P: NamedProtocol<Native>>(self) -> Option<u64> {
         let search = || {
             let make = || Erased::new(P::new(Default::default()));
             let with = (EPOCH, Some(AnyFault::Engine(EngineFault::UnlinkYoung)));

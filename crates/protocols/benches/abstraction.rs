@@ -5,7 +5,7 @@
 //!
 //! - *by hand*: as short as Silo can be, on `std::sync::atomic`; no inserts, no misses, no abort reasons, no history.
 //! - *over Machine*: the same text, with `Machine`'s words and fences.
-//! - *engine*: `contend_protocols::silo` in the engine's frame.
+//! - *engine*: `contend_protocols::optimistic::silo` in the engine's frame.
 //! - *none*: `contend_protocols::none` in the engine's frame, for comparison.
 //!
 //! `-- --test`, or `cargo test --benches`, only shows that it runs.
@@ -15,11 +15,11 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use contend_engine::{Engine, EngineConfig, Groups, IndexKind, Projection, Protocol, Table, TableSpec, Txn};
+use contend_engine::{Engine, EngineConfig, Groups, IndexKind, NamedProtocol, Projection, Table, TableSpec, Txn};
 use contend_index::Index;
 use contend_machine::{Machine, Native, Ordering, pin_to_core};
 use contend_protocols::none::NoControl;
-use contend_protocols::silo::Silo;
+use contend_protocols::optimistic::silo::Silo;
 
 const OPERATIONS: usize = 10;
 const THREADS: usize = 2;
@@ -198,12 +198,12 @@ macro_rules! silo_by_hand {
 silo_by_hand!(by_hand, std::sync::atomic::AtomicU64, std::sync::atomic::fence);
 silo_by_hand!(over_machine, <Native as Machine>::U64, Native::fence);
 
-struct OnEngine<P: Protocol<Native>> {
+struct OnEngine<P: NamedProtocol<Native>> {
     engine: Arc<Engine<P, Native>>,
     table: Arc<Table<Native, u64>>,
 }
 
-impl<P: Protocol<Native>> OnEngine<P> {
+impl<P: NamedProtocol<Native>> OnEngine<P> {
     fn new(records: u64) -> Self {
         let engine = Engine::new(P::new(Default::default()), EngineConfig::default());
         let spec = TableSpec::of_bytes("rows", IndexKind::Hash, 8, records as usize);
@@ -216,7 +216,7 @@ impl<P: Protocol<Native>> OnEngine<P> {
     }
 }
 
-impl<P: Protocol<Native>> Contestant for OnEngine<P> {
+impl<P: NamedProtocol<Native>> Contestant for OnEngine<P> {
     fn run(&self, thread: usize, records: u64, writes: u64, stop: &<Native as Machine>::U64) -> u64 {
         let mut keys = [(0, false); OPERATIONS];
         let mut draw = Keys { state: thread as u64, records };

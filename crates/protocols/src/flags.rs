@@ -10,7 +10,7 @@
 //! An insert or a delete changes all cells of a record, so that each tells whether there is a row.
 
 use contend_engine::sets::WriteKind;
-use contend_engine::{Cell, Cells, Context, Found, Initial, Tombstone, Unlink};
+use contend_engine::{Cell, Cells, Context, RecordOrigin, RecordState, Tombstone, UnlinkOutcome};
 use contend_machine::Machine;
 
 pub(crate) const LOCKED: u64 = 1;
@@ -19,23 +19,23 @@ pub(crate) const UNLINKED: u64 = 1 << 2;
 pub(crate) const QUEUED: u64 = 1 << 3;
 
 /// The flags with which the cells of a new record begin, each with whether it is held: an inserted one is its transaction's.
-pub(crate) fn initial<M: Machine>(cells: Cells<M>, initial: Initial, init: impl Fn(Cell<M>, u64, bool)) {
+pub(crate) fn initial<M: Machine>(cells: Cells<M>, initial: RecordOrigin, init: impl Fn(Cell<M>, u64, bool)) {
     for (number, cell) in cells.enumerate() {
         match initial {
-            Initial::Loaded => init(cell, 0, false),
-            Initial::Inserting if number == 0 => init(cell, ABSENT | QUEUED, true),
-            Initial::Inserting => init(cell, ABSENT, true),
+            RecordOrigin::Loaded => init(cell, 0, false),
+            RecordOrigin::Inserting if number == 0 => init(cell, ABSENT | QUEUED, true),
+            RecordOrigin::Inserting => init(cell, ABSENT, true),
         }
     }
 }
 
 /// What an access came to that has met these flags.
 #[inline(always)]
-pub(crate) fn found(flags: u64) -> Found {
+pub(crate) fn found(flags: u64) -> RecordState {
     match flags {
-        _ if flags & UNLINKED != 0 => Found::Unlinked,
-        _ if flags & ABSENT != 0 => Found::Absent,
-        _ => Found::Row,
+        _ if flags & UNLINKED != 0 => RecordState::Unlinked,
+        _ if flags & ABSENT != 0 => RecordState::Absent,
+        _ => RecordState::Row,
     }
 }
 
@@ -75,7 +75,7 @@ pub(crate) fn unlink_held<M: Machine>(
     tombstone: Tombstone<'_, M>,
     seize: impl Fn(Cell<M>) -> Option<u64>,
     let_go: impl Fn(Cell<M>, u64, u64),
-) -> Unlink {
+) -> UnlinkOutcome {
     M::step("unlink");
     // All cells are held for a moment: a reader of any of them may rely on the key's absence.
     let cells = tombstone.cells();
@@ -83,14 +83,14 @@ pub(crate) fn unlink_held<M: Machine>(
     for (number, cell) in cells.clone().enumerate() {
         let Some(flags) = seize(cell) else {
             cells.take(number).for_each(|cell| let_go(cell, 0, 0));
-            return Unlink::Busy;
+            return UnlinkOutcome::Busy;
         };
         is_absent &= flags & ABSENT != 0;
     }
     let (outcome, clear, set) = match is_absent {
-        false => (Unlink::Alive, QUEUED, 0),
-        true if tombstone.stamp_is_over() => (Unlink::Marked { time: 0 }, 0, UNLINKED),
-        true => (Unlink::Busy, 0, 0),
+        false => (UnlinkOutcome::Alive, QUEUED, 0),
+        true if tombstone.stamp_is_over() => (UnlinkOutcome::Marked { time: 0 }, 0, UNLINKED),
+        true => (UnlinkOutcome::Busy, 0, 0),
     };
     cells.for_each(|cell| let_go(cell, clear, set));
     outcome

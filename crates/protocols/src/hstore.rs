@@ -26,15 +26,16 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use contend_engine::{
-    Abort, AbortReason, At, Cell, Cells, Change, Context, Control, Found, Groups, Info, Initial, Leaf, Mode, Needs,
-    Projection, Protocol, Record, Tombstone, Unlink, options,
+    Abort, AbortReason, Cell, Cells, Change, Context, DeclarationNeeds, Groups, Leaf, Located, NamedProtocol,
+    Projection, Protocol, ProtocolInfo, Record, RecordOrigin, RecordState, Tombstone, UnlinkOutcome, WriteMode,
+    options,
 };
 use contend_machine::{Atomic64, Block, Machine, Ordering};
 
 use crate::fault::{Faults, Sound};
 use crate::flags::{self, ABSENT, LOCKED, UNLINKED};
 use crate::locking::list::{Kept, Ticket};
-use crate::locking::queue::{Policy, Queues, QueuesLocal};
+use crate::locking::queue::{Policy, Queues, QueuesWorker};
 use crate::locking::{self, Asked, Held, Locks};
 use crate::method::timestamp::{Source, Stamper, TimestampOptions, Timestamps};
 use crate::optimistic;
@@ -55,8 +56,8 @@ impl From<HStoreOptions> for TimestampOptions {
     }
 }
 
-const INFO: Info = Info {
-    needs: Needs::Partitions,
+const INFO: ProtocolInfo = ProtocolInfo {
+    needs: DeclarationNeeds::Partitions,
     ..locking::info(
         "hstore",
         "one transaction at a time in each partition of the data, in the order of timestamps",
@@ -77,15 +78,15 @@ pub struct HStore<M: Machine, F = Sound> {
 struct Partition<M: Machine>(M::U64);
 
 /// A worker's state.
-pub struct HStoreLocal<M: Machine, F: Faults> {
-    locks: QueuesLocal<M, YoungWait<M, F>>,
+pub struct HStoreWorker<M: Machine, F: Faults> {
+    locks: QueuesWorker<M, YoungWait<M, F>>,
     held: Vec<(Cell<M>, Kept<M>)>,
     /// First cells of tombstones that are about to get a row.
     claimed: Vec<Cell<M>>,
 }
 
 impl<M: Machine, F: Faults> HStore<M, F> {
-    fn hold(&self, local: &mut HStoreLocal<M, F>, partition: usize) -> Result<(), Abort> {
+    fn hold(&self, local: &mut HStoreWorker<M, F>, partition: usize) -> Result<(), Abort> {
         // SAFETY: a cell of one word, which lives as long as the protocol.
         let cell = unsafe { Cell::at(NonNull::from(&self.partitions[partition].0)) };
         match self.locks.lock(&mut local.locks, cell, Held::Exclusive)? {
@@ -95,7 +96,7 @@ impl<M: Machine, F: Faults> HStore<M, F> {
         Ok(())
     }
 
-    fn release(&self, local: &mut HStoreLocal<M, F>, for_good: bool) {
+    fn release(&self, local: &mut HStoreWorker<M, F>, for_good: bool) {
         M::step("release");
         for cell in local.claimed.drain(..) {
             // Release: as any unlock; pairs with the exchange of `optimistic::unlink`.
@@ -108,8 +109,8 @@ impl<M: Machine, F: Faults> HStore<M, F> {
     }
 }
 
-impl<M: Machine, F: Faults> Protocol<M> for HStore<M, F> {
-    const INFO: Info = INFO;
+impl<M: Machine, F: Faults> NamedProtocol<M> for HStore<M, F> {
+    const INFO: ProtocolInfo = INFO;
     type Options = HStoreOptions;
 
     fn new(options: HStoreOptions) -> Self {
@@ -117,10 +118,10 @@ impl<M: Machine, F: Faults> Protocol<M> for HStore<M, F> {
     }
 }
 
-impl<M: Machine, F: Faults> Control<M> for HStore<M, F> {
-    type Local = HStoreLocal<M, F>;
+impl<M: Machine, F: Faults> Protocol<M> for HStore<M, F> {
+    type WorkerState = HStoreWorker<M, F>;
 
-    fn info(&self) -> Info {
+    fn info(&self) -> ProtocolInfo {
         INFO
     }
 
@@ -129,16 +130,16 @@ impl<M: Machine, F: Faults> Control<M> for HStore<M, F> {
         self.partitions = Block::new(partitions, |_| Partition(M::U64::new(0)));
     }
 
-    fn local(&self, worker: usize) -> Self::Local {
-        HStoreLocal { locks: self.locks.local(worker), held: Vec::new(), claimed: Vec::new() }
+    fn new_worker_state(&self, worker: usize) -> Self::WorkerState {
+        HStoreWorker { locks: self.locks.new_worker_state(worker), held: Vec::new(), claimed: Vec::new() }
     }
 
-    fn init(&self, cells: Cells<M>, initial: Initial) {
+    fn init(&self, cells: Cells<M>, initial: RecordOrigin) {
         optimistic::init(cells, initial, ABSENT);
     }
 
     #[inline(always)]
-    fn begin(&self, cx: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
+    fn begin(&self, cx: &mut Context<M>, local: &mut Self::WorkerState) -> Result<(), Abort> {
         Locks::<M>::begin(&self.locks, &mut local.locks);
         M::step("partitions");
         let declared = cx.declaration.partitions();
@@ -153,10 +154,10 @@ impl<M: Machine, F: Faults> Control<M> for HStore<M, F> {
     fn read(
         &self,
         cx: &mut Context<M>,
-        _: &mut Self::Local,
-        at: At<'_, M>,
+        _: &mut Self::WorkerState,
+        at: Located<'_, M>,
         columns: Projection<'_>,
-    ) -> Result<Found, Abort> {
+    ) -> Result<RecordState, Abort> {
         M::step("read");
         // Acquire: pairs with the Release by which it was unlinked.
         let flags = at.record.word().load(Ordering::Acquire);
@@ -168,27 +169,27 @@ impl<M: Machine, F: Faults> Control<M> for HStore<M, F> {
     fn write(
         &self,
         cx: &mut Context<M>,
-        local: &mut Self::Local,
-        at: At<'_, M>,
+        local: &mut Self::WorkerState,
+        at: Located<'_, M>,
         groups: Groups,
-        mode: Mode,
-    ) -> Result<Found, Abort> {
+        mode: WriteMode,
+    ) -> Result<RecordState, Abort> {
         match mode {
-            Mode::Modify | Mode::Delete => self.read(cx, local, at, Projection::of_groups(groups)),
-            Mode::Blind | Mode::Merge => {
+            WriteMode::ReadModifyWrite | WriteMode::Delete => self.read(cx, local, at, Projection::of_groups(groups)),
+            WriteMode::Blind | WriteMode::CommitTimeUpdate => {
                 at.record.prefetch_to_write();
                 match flags::found(at.record.word().load(Ordering::Acquire)) {
-                    Found::Absent => self.read(cx, local, at, Projection::EXISTENCE),
+                    RecordState::Absent => self.read(cx, local, at, Projection::EXISTENCE),
                     found => Ok(found),
                 }
             }
-            Mode::Insert => {
+            WriteMode::Insert => {
                 let first = at.record.first_cell();
                 // Relaxed: the exchange decides.
                 let word = first.word().load(Ordering::Relaxed);
                 if word & LOCKED != 0 {
                     // Its own: inserted, deleted, and inserted again.
-                    return Ok(Found::Absent);
+                    return Ok(RecordState::Absent);
                 }
                 // AcqRel: pairs with the exchange of `optimistic::unlink`, which finds it locked, or has been before.
                 let claimed =
@@ -197,22 +198,28 @@ impl<M: Machine, F: Faults> Control<M> for HStore<M, F> {
                     return Err(Abort::new(AbortReason::RecordGone));
                 }
                 local.claimed.push(first);
-                Ok(Found::Absent)
+                Ok(RecordState::Absent)
             }
         }
     }
 
-    fn inserted(&self, _: &mut Context<M>, _: &mut Self::Local, _: At<'_, M>, _: &Change<M>) -> Result<(), Abort> {
+    fn placeholder_inserted(
+        &self,
+        _: &mut Context<M>,
+        _: &mut Self::WorkerState,
+        _: Located<'_, M>,
+        _: &Change<M>,
+    ) -> Result<(), Abort> {
         Ok(())
     }
 
     #[inline(always)]
-    fn gap(&self, _: &mut Context<M>, _: &mut Self::Local, _: Leaf<M>, _: u64) -> Result<(), Abort> {
+    fn observe_leaf(&self, _: &mut Context<M>, _: &mut Self::WorkerState, _: Leaf<M>, _: u64) -> Result<(), Abort> {
         Ok(())
     }
 
     #[inline(always)]
-    fn commit(&self, cx: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
+    fn commit(&self, cx: &mut Context<M>, local: &mut Self::WorkerState) -> Result<(), Abort> {
         if F::RELEASE_BEFORE_INSTALL {
             self.release(local, true);
         }
@@ -229,11 +236,11 @@ impl<M: Machine, F: Faults> Control<M> for HStore<M, F> {
         Ok(())
     }
 
-    fn abort(&self, _: &mut Context<M>, local: &mut Self::Local, reason: AbortReason) {
+    fn abort(&self, _: &mut Context<M>, local: &mut Self::WorkerState, reason: AbortReason) {
         self.release(local, !reason.is_conflict());
     }
 
-    fn unlink(&self, tombstone: Tombstone<'_, M>) -> Unlink {
+    fn unlink(&self, tombstone: Tombstone<'_, M>) -> UnlinkOutcome {
         optimistic::unlink::<M, F>(tombstone, |_| true)
     }
 
@@ -251,16 +258,16 @@ pub struct YoungWait<M: Machine, F> {
 
 /// A worker's source of timestamps.
 #[derive(Debug)]
-pub struct YoungWaitLocal<M: Machine> {
+pub struct YoungWaitWorker<M: Machine> {
     worker: usize,
     stamps: Stamper<M>,
 }
 
 impl<M: Machine, F: Faults> Policy<M> for YoungWait<M, F> {
-    const INFO: Info = INFO;
+    const INFO: ProtocolInfo = INFO;
     type Options = HStoreOptions;
     type Faults = F;
-    type Local = YoungWaitLocal<M>;
+    type WorkerState = YoungWaitWorker<M>;
 
     fn new(options: HStoreOptions) -> Self {
         YoungWait { timestamps: Timestamps::new(options.into(), 0), faults: PhantomData }
@@ -270,12 +277,12 @@ impl<M: Machine, F: Faults> Policy<M> for YoungWait<M, F> {
         self.timestamps = self.timestamps.resized(workers);
     }
 
-    fn local(&self, worker: usize) -> YoungWaitLocal<M> {
-        YoungWaitLocal { worker, stamps: self.timestamps.of_worker(worker) }
+    fn new_worker_state(&self, worker: usize) -> YoungWaitWorker<M> {
+        YoungWaitWorker { worker, stamps: self.timestamps.of_worker(worker) }
     }
 
     #[inline(always)]
-    fn begin(&self, local: &mut YoungWaitLocal<M>) -> Ticket {
+    fn begin(&self, local: &mut YoungWaitWorker<M>) -> Ticket {
         Ticket { worker: local.worker, stamp: local.stamps.stamp(), number: 0 }
     }
 
@@ -286,7 +293,7 @@ impl<M: Machine, F: Faults> Policy<M> for YoungWait<M, F> {
 
     fn may_wait(
         &self,
-        _: &mut YoungWaitLocal<M>,
+        _: &mut YoungWaitWorker<M>,
         own: Ticket,
         _: Cell<M>,
         mut in_the_way: impl Iterator<Item = Ticket>,
@@ -296,7 +303,7 @@ impl<M: Machine, F: Faults> Policy<M> for YoungWait<M, F> {
 
     fn keep_waiting(
         &self,
-        _: &mut YoungWaitLocal<M>,
+        _: &mut YoungWaitWorker<M>,
         _: Ticket,
         _: u32,
         _: impl FnOnce(&mut dyn FnMut(Ticket)),
@@ -305,7 +312,7 @@ impl<M: Machine, F: Faults> Policy<M> for YoungWait<M, F> {
     }
 
     #[inline(always)]
-    fn end(&self, local: &mut YoungWaitLocal<M>, for_good: bool) {
+    fn end(&self, local: &mut YoungWaitWorker<M>, for_good: bool) {
         if !for_good {
             // The rest of a batch is as old, and would come too late as well.
             local.stamps.drop_batch();

@@ -21,8 +21,9 @@
 
 use contend_engine::sets::WriteKind;
 use contend_engine::{
-    Abort, AbortReason, At, Cell, Cells, Change, Context, Control, Found, Groups, Info, Initial, Isolation, Leaf, Mode,
-    Needs, Projection, Protocol, Record, Tombstone, Unlink, options,
+    Abort, AbortReason, Cell, Cells, Change, Context, DeclarationNeeds, Groups, Isolation, Leaf, Located,
+    NamedProtocol, Projection, Protocol, ProtocolInfo, Record, RecordOrigin, RecordState, Tombstone, UnlinkOutcome,
+    WriteMode, options,
 };
 use contend_machine::{Atomic64, Machine, Ordering};
 
@@ -47,27 +48,27 @@ impl NoControl {
 
     /// Copies what is there, one state or not.
     #[inline(always)]
-    fn look<M: Machine>(cx: &mut Context<M>, at: At<'_, M>, columns: Projection<'_>) -> Found {
+    fn look<M: Machine>(cx: &mut Context<M>, at: Located<'_, M>, columns: Projection<'_>) -> RecordState {
         M::step("read");
         let flags = Self::flags(at.record.first_cell());
         cx.copy_row(at, columns);
         match flags {
-            flags if flags & UNLINKED != 0 => Found::Unlinked,
-            flags if flags & ABSENT != 0 => Found::Absent,
-            _ => Found::Row,
+            flags if flags & UNLINKED != 0 => RecordState::Unlinked,
+            flags if flags & ABSENT != 0 => RecordState::Absent,
+            _ => RecordState::Row,
         }
     }
 }
 
-impl<M: Machine> Protocol<M> for NoControl {
+impl<M: Machine> NamedProtocol<M> for NoControl {
     const SHOWS_UNCOMMITTED: bool = true;
-    const INFO: Info = Info {
+    const INFO: ProtocolInfo = ProtocolInfo {
         name: "none",
         summary: "no concurrency control: the upper bound, promises nothing",
         paper: "Tanabe, Hoshino, Kawashima, Tatebe: An analysis of concurrency control protocols for in-memory databases \
                 with CCBench, VLDB 2020",
         isolation: Isolation::None,
-        needs: Needs::Nothing,
+        needs: DeclarationNeeds::Nothing,
     };
     type Options = NoControlOptions;
 
@@ -76,17 +77,17 @@ impl<M: Machine> Protocol<M> for NoControl {
     }
 }
 
-impl<M: Machine> Control<M> for NoControl {
-    type Local = ();
+impl<M: Machine> Protocol<M> for NoControl {
+    type WorkerState = ();
 
-    fn info(&self) -> Info {
-        <Self as Protocol<M>>::INFO
+    fn info(&self) -> ProtocolInfo {
+        <Self as NamedProtocol<M>>::INFO
     }
 
-    fn local(&self, _: usize) {}
+    fn new_worker_state(&self, _: usize) {}
 
-    fn init(&self, cells: Cells<M>, initial: Initial) {
-        let word = if initial == Initial::Loaded { 0 } else { ABSENT | QUEUED };
+    fn init(&self, cells: Cells<M>, initial: RecordOrigin) {
+        let word = if initial == RecordOrigin::Loaded { 0 } else { ABSENT | QUEUED };
         for cell in cells {
             // Relaxed: the index publishes the record.
             cell.word().store(word, Ordering::Relaxed);
@@ -99,7 +100,13 @@ impl<M: Machine> Control<M> for NoControl {
     }
 
     #[inline(always)]
-    fn read(&self, cx: &mut Context<M>, _: &mut (), at: At<'_, M>, columns: Projection<'_>) -> Result<Found, Abort> {
+    fn read(
+        &self,
+        cx: &mut Context<M>,
+        _: &mut (),
+        at: Located<'_, M>,
+        columns: Projection<'_>,
+    ) -> Result<RecordState, Abort> {
         Ok(Self::look(cx, at, columns))
     }
 
@@ -108,22 +115,30 @@ impl<M: Machine> Control<M> for NoControl {
         &self,
         cx: &mut Context<M>,
         _: &mut (),
-        at: At<'_, M>,
+        at: Located<'_, M>,
         groups: Groups,
-        mode: Mode,
-    ) -> Result<Found, Abort> {
+        mode: WriteMode,
+    ) -> Result<RecordState, Abort> {
         Ok(match mode {
-            Mode::Modify | Mode::Delete => Self::look(cx, at, Projection::of_groups(groups)),
-            Mode::Blind | Mode::Merge | Mode::Insert => Self::look(cx, at, Projection::EXISTENCE),
+            WriteMode::ReadModifyWrite | WriteMode::Delete => Self::look(cx, at, Projection::of_groups(groups)),
+            WriteMode::Blind | WriteMode::CommitTimeUpdate | WriteMode::Insert => {
+                Self::look(cx, at, Projection::EXISTENCE)
+            }
         })
     }
 
-    fn inserted(&self, _: &mut Context<M>, _: &mut (), _: At<'_, M>, _: &Change<M>) -> Result<(), Abort> {
+    fn placeholder_inserted(
+        &self,
+        _: &mut Context<M>,
+        _: &mut (),
+        _: Located<'_, M>,
+        _: &Change<M>,
+    ) -> Result<(), Abort> {
         Ok(())
     }
 
     #[inline(always)]
-    fn gap(&self, _: &mut Context<M>, _: &mut (), _: Leaf<M>, _: u64) -> Result<(), Abort> {
+    fn observe_leaf(&self, _: &mut Context<M>, _: &mut (), _: Leaf<M>, _: u64) -> Result<(), Abort> {
         Ok(())
     }
 
@@ -155,23 +170,23 @@ impl<M: Machine> Control<M> for NoControl {
 
     fn abort(&self, _: &mut Context<M>, _: &mut (), _: AbortReason) {}
 
-    fn unlink(&self, tombstone: Tombstone<'_, M>) -> Unlink {
+    fn unlink(&self, tombstone: Tombstone<'_, M>) -> UnlinkOutcome {
         let mut cells = tombstone.cells();
-        let Some(first) = cells.next() else { return Unlink::Busy };
+        let Some(first) = cells.next() else { return UnlinkOutcome::Busy };
         // Relaxed: the exchange decides.
         let flags = first.word().load(Ordering::Relaxed);
         let (new, outcome) = if flags & ABSENT != 0 {
             if !tombstone.stamp_is_over() {
-                return Unlink::Busy;
+                return UnlinkOutcome::Busy;
             }
-            (flags | UNLINKED, Unlink::Marked { time: 0 })
+            (flags | UNLINKED, UnlinkOutcome::Marked { time: 0 })
         } else {
-            (flags & !QUEUED, Unlink::Alive)
+            (flags & !QUEUED, UnlinkOutcome::Alive)
         };
         // AcqRel: pairs with the Release of `commit` and the Acquire of `look`.
         match first.word().compare_exchange(flags, new, Ordering::AcqRel, Ordering::Relaxed) {
             Ok(_) => outcome,
-            Err(_) => Unlink::Busy,
+            Err(_) => UnlinkOutcome::Busy,
         }
     }
 

@@ -6,11 +6,16 @@
 //!
 //! Lock and queued bit are not part of what a reader observes; the rest is. A write of some columns writes their cells only.
 
+pub mod mocc;
+pub mod occ;
+pub mod silo;
+pub mod tictoc;
+
 use contend_engine::journal::{STAMP_SHIFT, Stamp};
 use contend_engine::sets::WriteKind;
 use contend_engine::{
-    Abort, AbortReason, At, Cell, Cells, Context, Found, GROUPS_MAX, Groups, Initial, Mode, Projection, Record,
-    Tombstone, Unlink,
+    Abort, AbortReason, Cell, Cells, Context, GROUPS_MAX, Groups, Located, Projection, Record, RecordOrigin,
+    RecordState, Tombstone, UnlinkOutcome, WriteMode,
 };
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
 
@@ -87,10 +92,10 @@ impl<M: Machine> Footprint<M> {
     pub(crate) fn observe(
         &mut self,
         cx: &mut Context<M>,
-        at: At<'_, M>,
+        at: Located<'_, M>,
         columns: Projection<'_>,
         waits: impl Fn(u64, u32) -> bool,
-    ) -> Result<Found, Abort> {
+    ) -> Result<RecordState, Abort> {
         if let Some(cell) = at.only_cell(columns.groups()) {
             return self.observe_cells::<1>(cx, at, columns, std::iter::once(cell), waits);
         }
@@ -102,11 +107,11 @@ impl<M: Machine> Footprint<M> {
     fn observe_cells<const N: usize>(
         &mut self,
         cx: &mut Context<M>,
-        at: At<'_, M>,
+        at: Located<'_, M>,
         columns: Projection<'_>,
         cells: impl Iterator<Item = Cell<M>> + Clone,
         waits: impl Fn(u64, u32) -> bool,
-    ) -> Result<Found, Abort> {
+    ) -> Result<RecordState, Abort> {
         M::step("read");
         let mut spin = Spin::<M>::new();
         loop {
@@ -126,7 +131,7 @@ impl<M: Machine> Footprint<M> {
                 let now = |cell: Cell<M>| cell.word().load(Ordering::Relaxed) & !QUEUED;
                 if cells.clone().zip(observations).all(|(cell, observation)| now(cell) == observation) {
                     let found = flags::found(flags);
-                    if found != Found::Unlinked {
+                    if found != RecordState::Unlinked {
                         for (cell, observation) in cells.zip(observations) {
                             self.reads.push((cell, observation));
                         }
@@ -147,39 +152,39 @@ impl<M: Machine> Footprint<M> {
     pub(crate) fn prepare_write(
         &mut self,
         cx: &mut Context<M>,
-        at: At<'_, M>,
+        at: Located<'_, M>,
         groups: Groups,
-        mode: Mode,
+        mode: WriteMode,
         own: bool,
         waits: impl Fn(u64, u32) -> bool,
-    ) -> Result<Found, Abort> {
+    ) -> Result<RecordState, Abort> {
         // The lock is taken at commit, but its line may as well come for writing at once.
         at.record.prefetch_to_write();
         match mode {
-            Mode::Blind | Mode::Merge => {
+            WriteMode::Blind | WriteMode::CommitTimeUpdate => {
                 // Relaxed: a first look; locking looks again.
                 let gone = |cell: Cell<M>| cell.word().load(Ordering::Relaxed) & (ABSENT | UNLINKED) != 0;
                 if at.cells(groups).any(gone) {
                     // A miss is observed. Should the record have a row by now, having read it costs nothing but the read.
                     return self.observe(cx, at, Projection::columns(&[], groups), waits);
                 }
-                Ok(Found::Row)
+                Ok(RecordState::Row)
             }
-            Mode::Modify | Mode::Delete => {
+            WriteMode::ReadModifyWrite | WriteMode::Delete => {
                 let first = self.reads.len();
                 let found = self.observe(cx, at, Projection::of_groups(groups), waits)?;
-                if found == Found::Row && own {
+                if found == RecordState::Row && own {
                     self.reads[first..].iter_mut().for_each(|(_, observation)| *observation |= OWN);
                 }
                 Ok(found)
             }
             // The engine has just read that it is absent; validation will see whether it still is.
-            Mode::Insert => Ok(Found::Absent),
+            WriteMode::Insert => Ok(RecordState::Absent),
         }
     }
 
     /// Observes the placeholder that the transaction has just put into the index, with `flags` by which `init` made it.
-    pub(crate) fn observe_placeholder(&mut self, at: At<'_, M>, flags: u64) -> Result<(), Abort> {
+    pub(crate) fn observe_placeholder(&mut self, at: Located<'_, M>, flags: u64) -> Result<(), Abort> {
         // The first cell tells for all: whoever gives the placeholder a row, or unlinks it, changes each.
         M::step("placeholder");
         let cell = at.record.first_cell();
@@ -321,13 +326,13 @@ pub(crate) fn install_all<M: Machine>(
 }
 
 /// Sets a new record's words; a placeholder has these flags.
-pub(crate) fn init<M: Machine>(cells: Cells<M>, initial: Initial, placeholder: u64) {
+pub(crate) fn init<M: Machine>(cells: Cells<M>, initial: RecordOrigin, placeholder: u64) {
     for (number, cell) in cells.enumerate() {
         let word = match initial {
-            Initial::Loaded => 0,
+            RecordOrigin::Loaded => 0,
             // Whoever inserts it has it collected if it stays absent.
-            Initial::Inserting if number == 0 => placeholder | QUEUED,
-            Initial::Inserting => placeholder,
+            RecordOrigin::Inserting if number == 0 => placeholder | QUEUED,
+            RecordOrigin::Inserting => placeholder,
         };
         // Relaxed: the index publishes the record.
         cell.word().store(word, Ordering::Relaxed);
@@ -335,25 +340,28 @@ pub(crate) fn init<M: Machine>(cells: Cells<M>, initial: Initial, placeholder: u
 }
 
 /// Marks a tombstone as unlinked, if it still is one, it is old enough, and `may_go` says so of its word.
-pub(crate) fn unlink<M: Machine, F: Faults>(tombstone: Tombstone<'_, M>, may_go: impl Fn(u64) -> bool) -> Unlink {
+pub(crate) fn unlink<M: Machine, F: Faults>(
+    tombstone: Tombstone<'_, M>,
+    may_go: impl Fn(u64) -> bool,
+) -> UnlinkOutcome {
     M::step("unlink");
     let mut cells = tombstone.cells();
-    let Some(first) = cells.next() else { return Unlink::Busy };
+    let Some(first) = cells.next() else { return UnlinkOutcome::Busy };
     // Acquire: pairs with the Release of `install_all`; the stamp is at least as new as the word. If it is newer, the exchange fails.
     let word = first.word().load(Ordering::Acquire);
     if word & LOCKED != 0 && !F::UNLINK_LOCKED || word & ABSENT != 0 && !(tombstone.stamp_is_over() && may_go(word)) {
-        return Unlink::Busy;
+        return UnlinkOutcome::Busy;
     }
     let (new, outcome) = if word & ABSENT != 0 {
-        (word | UNLINKED, Unlink::Marked { time: 0 })
+        (word | UNLINKED, UnlinkOutcome::Marked { time: 0 })
     } else {
-        (word & !QUEUED, Unlink::Alive)
+        (word & !QUEUED, UnlinkOutcome::Alive)
     };
     // AcqRel: pairs with unlocks before, and with `lock` and `observe` after.
     if first.word().compare_exchange(word, new, Ordering::AcqRel, Ordering::Relaxed).is_err() {
-        return Unlink::Busy;
+        return UnlinkOutcome::Busy;
     }
-    if outcome == (Unlink::Marked { time: 0 }) {
+    if outcome == (UnlinkOutcome::Marked { time: 0 }) {
         // Nobody locks these: an insert locks the first cell before, and all others want a row.
         for cell in cells {
             // Release: pairs with the Acquire of `observe`.

@@ -35,16 +35,17 @@ use std::sync::Arc;
 
 use contend_engine::sets::WriteKind;
 use contend_engine::{
-    Abort, AbortReason, At, Cell, Cells, Change, Context, Control, Found, GROUPS_MAX, Groups, Info, Initial, Isolation,
-    Leaf, Mode, Needs, Projection, Protocol, Record, Tombstone, Unlink,
+    Abort, AbortReason, Cell, Cells, Change, Context, DeclarationNeeds, GROUPS_MAX, Groups, Isolation, Leaf, Located,
+    NamedProtocol, Projection, Protocol, ProtocolInfo, Record, RecordOrigin, RecordState, Tombstone, UnlinkOutcome,
+    WriteMode,
 };
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
 
 use crate::fault::{Faults, Sound, dekker_fence};
 use crate::flags::{self, ABSENT, LOCKED, QUEUED, UNLINKED};
 use crate::method::timestamp::{Stamper, TimestampOptions, Timestamps};
+use crate::multiversion;
 use crate::optimistic::{FLAGS, VERSION_SHIFT as EPOCH_SHIFT, WAITS_MAX};
-use crate::versions;
 use cell::{Answer, Times, Want, ask, latch, times, unlatch};
 
 /// The protocol.
@@ -56,7 +57,7 @@ pub struct TimestampOrdering<M: Machine, F = Sound> {
 
 /// A worker's state.
 #[derive(Debug)]
-pub struct TimestampOrderingLocal<M: Machine> {
+pub struct TimestampOrderingWorker<M: Machine> {
     stamps: Stamper<M>,
     /// The epoch in which the last timestamp was taken.
     epoch: u64,
@@ -70,7 +71,7 @@ impl<M: Machine, F: Faults> TimestampOrdering<M, F> {
     /// Gets what is wanted of these cells, at once, and calls `with` while they are latched; their flags. An absent record is read.
     #[inline(always)]
     fn get(
-        local: &mut TimestampOrderingLocal<M>,
+        local: &mut TimestampOrderingWorker<M>,
         cells: Cells<M>,
         want: Want,
         mut with: impl FnMut(u64),
@@ -130,7 +131,7 @@ impl<M: Machine, F: Faults> TimestampOrdering<M, F> {
     }
 
     /// Announces the write of an absent record, which [`TimestampOrdering::get`] would take for a miss.
-    fn announce_absent(local: &mut TimestampOrderingLocal<M>, cells: Cells<M>) -> Result<(), Abort> {
+    fn announce_absent(local: &mut TimestampOrderingWorker<M>, cells: Cells<M>) -> Result<(), Abort> {
         let own = local.own;
         for cell in cells {
             let flags = latch(cell);
@@ -151,13 +152,13 @@ impl<M: Machine, F: Faults> TimestampOrdering<M, F> {
     }
 }
 
-impl<M: Machine, F: Faults> Protocol<M> for TimestampOrdering<M, F> {
-    const INFO: Info = Info {
+impl<M: Machine, F: Faults> NamedProtocol<M> for TimestampOrdering<M, F> {
+    const INFO: ProtocolInfo = ProtocolInfo {
         name: "to",
         summary: "timestamp ordering: transactions take effect in the order in which they began; who comes too late aborts",
         paper: "Bernstein, Goodman: Concurrency control in distributed database systems, ACM Computing Surveys 1981",
         isolation: Isolation::Serializable,
-        needs: Needs::Nothing,
+        needs: DeclarationNeeds::Nothing,
     };
     type Options = TimestampOptions;
 
@@ -166,11 +167,11 @@ impl<M: Machine, F: Faults> Protocol<M> for TimestampOrdering<M, F> {
     }
 }
 
-impl<M: Machine, F: Faults> Control<M> for TimestampOrdering<M, F> {
-    type Local = TimestampOrderingLocal<M>;
+impl<M: Machine, F: Faults> Protocol<M> for TimestampOrdering<M, F> {
+    type WorkerState = TimestampOrderingWorker<M>;
 
-    fn info(&self) -> Info {
-        <Self as Protocol<M>>::INFO
+    fn info(&self) -> ProtocolInfo {
+        <Self as NamedProtocol<M>>::INFO
     }
 
     fn meta_words(&self) -> usize {
@@ -181,12 +182,12 @@ impl<M: Machine, F: Faults> Control<M> for TimestampOrdering<M, F> {
         self.timestamps = self.timestamps.resized(workers);
     }
 
-    fn local(&self, worker: usize) -> Self::Local {
+    fn new_worker_state(&self, worker: usize) -> Self::WorkerState {
         let (stamps, announced) = (self.timestamps.of_worker(worker), Vec::with_capacity(64));
-        TimestampOrderingLocal { stamps, epoch: 0, own: 0, announced }
+        TimestampOrderingWorker { stamps, epoch: 0, own: 0, announced }
     }
 
-    fn init(&self, cells: Cells<M>, initial: Initial) {
+    fn init(&self, cells: Cells<M>, initial: RecordOrigin) {
         flags::initial(cells, initial, |cell, flags, held| {
             let Times { written, read, announced } = times(cell);
             // Relaxed, all of them: the index publishes the record.
@@ -197,7 +198,7 @@ impl<M: Machine, F: Faults> Control<M> for TimestampOrdering<M, F> {
     }
 
     #[inline(always)]
-    fn begin(&self, cx: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
+    fn begin(&self, cx: &mut Context<M>, local: &mut Self::WorkerState) -> Result<(), Abort> {
         let epoch = cx.current_epoch();
         if epoch != local.epoch {
             // Timestamps of a batch that is old may be older than tombstones that have left their indexes.
@@ -213,10 +214,10 @@ impl<M: Machine, F: Faults> Control<M> for TimestampOrdering<M, F> {
     fn read(
         &self,
         cx: &mut Context<M>,
-        local: &mut Self::Local,
-        at: At<'_, M>,
+        local: &mut Self::WorkerState,
+        at: Located<'_, M>,
         columns: Projection<'_>,
-    ) -> Result<Found, Abort> {
+    ) -> Result<RecordState, Abort> {
         Ok(flags::found(Self::get(local, at.cells(columns.groups()), Want::Read, |_| cx.copy_row(at, columns))?))
     }
 
@@ -224,25 +225,25 @@ impl<M: Machine, F: Faults> Control<M> for TimestampOrdering<M, F> {
     fn write(
         &self,
         cx: &mut Context<M>,
-        local: &mut Self::Local,
-        at: At<'_, M>,
+        local: &mut Self::WorkerState,
+        at: Located<'_, M>,
         groups: Groups,
-        mode: Mode,
-    ) -> Result<Found, Abort> {
+        mode: WriteMode,
+    ) -> Result<RecordState, Abort> {
         let cells = at.cells(groups);
         match mode {
-            Mode::Insert => Self::announce_absent(local, at.cells(Groups::ALL)).map(|()| Found::Absent),
-            Mode::Merge => {
+            WriteMode::Insert => Self::announce_absent(local, at.cells(Groups::ALL)).map(|()| RecordState::Absent),
+            WriteMode::CommitTimeUpdate => {
                 // Relaxed: a first look; the commit announces the write, and looks again.
                 let gone = |cell: Cell<M>| cell.word().load(Ordering::Relaxed) & (ABSENT | UNLINKED) != 0;
                 if !cells.clone().any(gone) {
-                    return Ok(Found::Row);
+                    return Ok(RecordState::Row);
                 }
                 // A miss is read. Should the record have a row by now, having read it costs nothing but the read.
                 self.read(cx, local, at, Projection::columns(&[], groups))
             }
-            Mode::Modify | Mode::Delete | Mode::Blind => {
-                let reads = mode != Mode::Blind;
+            WriteMode::ReadModifyWrite | WriteMode::Delete | WriteMode::Blind => {
+                let reads = mode != WriteMode::Blind;
                 let copy = |flags: u64| {
                     if flags & ABSENT != 0 {
                         cx.copy_row(at, Projection::EXISTENCE);
@@ -255,11 +256,11 @@ impl<M: Machine, F: Faults> Control<M> for TimestampOrdering<M, F> {
         }
     }
 
-    fn inserted(
+    fn placeholder_inserted(
         &self,
         _: &mut Context<M>,
-        local: &mut Self::Local,
-        at: At<'_, M>,
+        local: &mut Self::WorkerState,
+        at: Located<'_, M>,
         change: &Change<M>,
     ) -> Result<(), Abort> {
         // SeqCst: the insert comes before the look at the leaves' times; pairs with the fence of `gap`.
@@ -282,7 +283,13 @@ impl<M: Machine, F: Faults> Control<M> for TimestampOrdering<M, F> {
     }
 
     #[inline(always)]
-    fn gap(&self, _: &mut Context<M>, local: &mut Self::Local, leaf: Leaf<M>, version: u64) -> Result<(), Abort> {
+    fn observe_leaf(
+        &self,
+        _: &mut Context<M>,
+        local: &mut Self::WorkerState,
+        leaf: Leaf<M>,
+        version: u64,
+    ) -> Result<(), Abort> {
         // Relaxed, both: ordered by the fence.
         if leaf.word().load(Ordering::Relaxed) < local.own && !F::FORGET_GAPS {
             leaf.word().fetch_max(local.own, Ordering::Relaxed);
@@ -292,7 +299,7 @@ impl<M: Machine, F: Faults> Control<M> for TimestampOrdering<M, F> {
         if leaf.version() == version { Ok(()) } else { Err(Abort::new(AbortReason::Phantom)) }
     }
 
-    fn commit(&self, cx: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
+    fn commit(&self, cx: &mut Context<M>, local: &mut Self::WorkerState) -> Result<(), Abort> {
         for position in 0..cx.writes.len() {
             let write = &cx.writes.entries()[position];
             if write.kind == WriteKind::Nothing {
@@ -348,13 +355,13 @@ impl<M: Machine, F: Faults> Control<M> for TimestampOrdering<M, F> {
         Ok(())
     }
 
-    fn abort(&self, _: &mut Context<M>, local: &mut Self::Local, _: AbortReason) {
+    fn abort(&self, _: &mut Context<M>, local: &mut Self::WorkerState, _: AbortReason) {
         // The rest of the batch is as old, and would come too late as well.
         local.stamps.drop_batch();
         self.withdraw(local);
     }
 
-    fn unlink(&self, tombstone: Tombstone<'_, M>) -> Unlink {
+    fn unlink(&self, tombstone: Tombstone<'_, M>) -> UnlinkOutcome {
         M::step("unlink");
         let cells = tombstone.cells();
         let mut words = [0; GROUPS_MAX];
@@ -364,21 +371,21 @@ impl<M: Machine, F: Faults> Control<M> for TimestampOrdering<M, F> {
         // Relaxed, likewise.
         let read = |cell: Cell<M>| times(cell).read.load(Ordering::Relaxed);
         let outcome = match words[0] & ABSENT {
-            _ if announced => Unlink::Busy,
-            0 => Unlink::Alive,
-            _ if versions::is_young::<F>(words[0] >> EPOCH_SHIFT, tombstone.oldest()) => Unlink::Busy,
-            _ if !tombstone.stamp_is_over() => Unlink::Busy,
+            _ if announced => UnlinkOutcome::Busy,
+            0 => UnlinkOutcome::Alive,
+            _ if multiversion::is_young::<F>(words[0] >> EPOCH_SHIFT, tombstone.oldest()) => UnlinkOutcome::Busy,
+            _ if !tombstone.stamp_is_over() => UnlinkOutcome::Busy,
             // Its readers live on in the leaf: who inserts the key anew must come after them.
-            _ if F::FORGET_READERS_OF_TOMBSTONES => Unlink::Marked { time: 0 },
-            _ => Unlink::Marked { time: cells.clone().map(read).max().unwrap_or(0) },
+            _ if F::FORGET_READERS_OF_TOMBSTONES => UnlinkOutcome::Marked { time: 0 },
+            _ => UnlinkOutcome::Marked { time: cells.clone().map(read).max().unwrap_or(0) },
         };
         for (cell, word) in cells.zip(words) {
             unlatch(
                 cell,
                 match outcome {
-                    Unlink::Busy => word,
-                    Unlink::Alive => word & !QUEUED,
-                    Unlink::Marked { .. } => word | UNLINKED,
+                    UnlinkOutcome::Busy => word,
+                    UnlinkOutcome::Alive => word & !QUEUED,
+                    UnlinkOutcome::Marked { .. } => word | UNLINKED,
                 },
             );
         }
@@ -392,7 +399,7 @@ impl<M: Machine, F: Faults> Control<M> for TimestampOrdering<M, F> {
 
 impl<M: Machine, F: Faults> TimestampOrdering<M, F> {
     /// Takes back what was announced and is not installed.
-    fn withdraw(&self, local: &mut TimestampOrderingLocal<M>) {
+    fn withdraw(&self, local: &mut TimestampOrderingWorker<M>) {
         for cell in local.announced.drain(..) {
             let announced = times(cell).announced;
             // Relaxed: only this transaction takes its own away. Release: pairs with the latch of who waits.

@@ -6,7 +6,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use contend_engine::{
-    Direction, Engine, EngineConfig, Erased, Groups, IndexKind, Projection, Protocol, Table, TableSpec, Txn, Worker,
+    Direction, Engine, EngineConfig, Erased, Groups, IndexKind, NamedProtocol, Projection, Table, TableSpec, Txn,
+    Worker,
 };
 use contend_machine::Native;
 use contend_protocols::{ProtocolVisitor, all_protocols, with_protocol};
@@ -90,7 +91,7 @@ struct Allocates(IndexKind);
 impl ProtocolVisitor<Native> for Allocates {
     type Output = ();
 
-    fn visit<P: Protocol<Native>>(self) {
+    fn visit<P: NamedProtocol<Native>>(self) {
         // Erased: the rest is compiled once, not once a protocol.
         allocates_nothing(P::INFO.name, Erased::new(P::new(Default::default())), self.0);
     }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use contend_engine::options::Fraction;
 use contend_engine::{
-    Abort, Control, Declaration, Engine, Groups, IndexKind, Loader, OutOfMemory, Projection, Table, TableSpec, Txn,
+    Abort, Declaration, Engine, Groups, IndexKind, Loader, OutOfMemory, Projection, Protocol, Table, TableSpec, Txn,
     options,
 };
 use contend_machine::Machine;
@@ -108,7 +108,7 @@ impl<M: Machine> Workload<M> for Bank<M> {
         vec![TableSpec::of_bytes("account", index, 8, options.accounts as usize)]
     }
 
-    fn create<P: Control<M>>(options: &BankOptions, index: IndexKind, engine: &Engine<P, M>) -> Self {
+    fn create<P: Protocol<M>>(options: &BankOptions, index: IndexKind, engine: &Engine<P, M>) -> Self {
         Bank {
             table: engine.create_table(&Self::tables(options, index)[0]),
             zipf: Zipf::new(options.accounts, options.theta),
@@ -125,7 +125,7 @@ impl<M: Machine> Workload<M> for Bank<M> {
         BankOptions { accounts: options.accounts.min(50), ..options.clone() }
     }
 
-    fn load<P: Control<M>>(
+    fn load<P: Protocol<M>>(
         &self,
         loader: &mut Loader<P, M>,
         part: usize,
@@ -243,7 +243,7 @@ impl<M: Machine> Workload<M> for Bank<M> {
         }
     }
 
-    fn check<P: Control<M>>(&self, engine: &Engine<P, M>, clients: &[&Client]) -> Result<Checked, Violation> {
+    fn check<P: Protocol<M>>(&self, engine: &Engine<P, M>, clients: &[&Client]) -> Result<Checked, Violation> {
         let total = self.total();
         if let Some(wrong) = clients.iter().find_map(|client| client.wrong_sum) {
             return Err(Violation(format!("a committed audit has counted {wrong} in all accounts, where {total} are")));

@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 
 use contend_derive::Row;
 use contend_engine::{
-    Abort, Control, Declaration, Direction, Engine, IndexKind, Loader, OutOfMemory, TableSpec, Txn, TypedTable, Whole,
+    Abort, Declaration, Direction, Engine, IndexKind, Loader, OutOfMemory, Protocol, TableSpec, Txn, TypedTable, Whole,
     option_choices, options,
 };
 use contend_machine::Machine;
@@ -427,7 +427,7 @@ impl<M: Machine> Workload<M> for Litmus<M> {
         vec![TableSpec::of::<Item>("item", index, 16), TableSpec::of::<Item>("other", index, 16)]
     }
 
-    fn create<P: Control<M>>(options: &LitmusOptions, index: IndexKind, engine: &Engine<P, M>) -> Self {
+    fn create<P: Protocol<M>>(options: &LitmusOptions, index: IndexKind, engine: &Engine<P, M>) -> Self {
         let [items, others] = [0, 1].map(|table| {
             let spec = &Self::tables(options, index)[table];
             TypedTable::new(engine.create_table(spec))
@@ -443,7 +443,7 @@ impl<M: Machine> Workload<M> for Litmus<M> {
         options.clone()
     }
 
-    fn load<P: Control<M>>(
+    fn load<P: Protocol<M>>(
         &self,
         loader: &mut Loader<P, M>,
         part: usize,
@@ -556,7 +556,7 @@ impl<M: Machine> Workload<M> for Litmus<M> {
         client.commits += 1;
     }
 
-    fn check<P: Control<M>>(&self, engine: &Engine<P, M>, clients: &[&Client]) -> Result<Checked, Violation> {
+    fn check<P: Protocol<M>>(&self, engine: &Engine<P, M>, clients: &[&Client]) -> Result<Checked, Violation> {
         let commits: u64 = clients.iter().map(|client| client.commits).sum();
         if self.options.shape != Shape::Counter {
             return Ok(Checked(format!("{commits} transactions, judged by their history")));

@@ -14,7 +14,7 @@ use std::ops::ControlFlow;
 use contend_derive::Row;
 use contend_engine::options::Fraction;
 use contend_engine::{
-    Abort, Control, Declaration, Engine, IndexKind, Loader, OutOfMemory, Row, TableSpec, Txn, TypedTable, options,
+    Abort, Declaration, Engine, IndexKind, Loader, OutOfMemory, Protocol, Row, TableSpec, Txn, TypedTable, options,
 };
 use contend_machine::Machine;
 
@@ -235,7 +235,7 @@ impl<M: Machine> Workload<M> for SmallBank<M> {
         ]
     }
 
-    fn create<P: Control<M>>(options: &SmallBankOptions, index: IndexKind, engine: &Engine<P, M>) -> Self {
+    fn create<P: Protocol<M>>(options: &SmallBankOptions, index: IndexKind, engine: &Engine<P, M>) -> Self {
         let mut weights = [
             options.amalgamate,
             options.balance,
@@ -267,7 +267,7 @@ impl<M: Machine> Workload<M> for SmallBank<M> {
         SmallBankOptions { customers, hot_customers, overdraft: false, ..options.clone() }
     }
 
-    fn load<P: Control<M>>(
+    fn load<P: Protocol<M>>(
         &self,
         loader: &mut Loader<P, M>,
         part: usize,
@@ -383,7 +383,7 @@ impl<M: Machine> Workload<M> for SmallBank<M> {
         }
     }
 
-    fn check<P: Control<M>>(&self, engine: &Engine<P, M>, clients: &[&Client]) -> Result<Checked, Violation> {
+    fn check<P: Protocol<M>>(&self, engine: &Engine<P, M>, clients: &[&Client]) -> Result<Checked, Violation> {
         let (mut row, mut total) = (Vec::new(), 0i64);
         for customer in 0..self.options.customers {
             let mut together = 0i64;
@@ -426,11 +426,11 @@ impl<M: Machine> Workload<M> for SmallBank<M> {
 mod tests {
     use super::*;
     use crate::run_for_tests::{check as check_of, run, world};
-    use contend_engine::Protocol;
+    use contend_engine::NamedProtocol;
     use contend_machine::Native;
     use contend_protocols::fault::Faults;
-    use contend_protocols::no_wait::NoWait;
-    use contend_protocols::silo::Silo;
+    use contend_protocols::locking::no_wait::NoWait;
+    use contend_protocols::optimistic::silo::Silo;
 
     fn small() -> SmallBankOptions {
         SmallBankOptions { customers: 4, hot_customers: 2, overdraft: false, ..SmallBankOptions::default() }
@@ -460,7 +460,7 @@ mod tests {
         impl Faults for Skewed {
             const FORGET_READ_ONLY: bool = true;
         }
-        fn two_at_once<P: Protocol<Native>>() -> Result<Checked, Violation> {
+        fn two_at_once<P: NamedProtocol<Native>>() -> Result<Checked, Violation> {
             let world = world::<P, SmallBank<_>>(&small());
             let (engine, bank) = &world;
             let mut workers = [engine.worker().expect("a slot"), engine.worker().expect("a slot")];

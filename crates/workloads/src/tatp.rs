@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 
 use contend_derive::Row;
 use contend_engine::{
-    Abort, Control, Declaration, Engine, IndexKind, Key, Loader, OutOfMemory, Row, TableSpec, Txn, TypedTable, Whole,
+    Abort, Declaration, Engine, IndexKind, Key, Loader, OutOfMemory, Protocol, Row, TableSpec, Txn, TypedTable, Whole,
     options,
 };
 use contend_machine::Machine;
@@ -243,8 +243,8 @@ impl<M: Machine> Tatp<M> {
     }
 
     /// A subscriber with all that belongs to it.
-    fn load_subscriber<P: Control<M>>(&self, loader: &mut Loader<P, M>, subscriber: u64) -> Result<(), OutOfMemory> {
-        fn put<R: Row, P: Control<M>, M: Machine>(
+    fn load_subscriber<P: Protocol<M>>(&self, loader: &mut Loader<P, M>, subscriber: u64) -> Result<(), OutOfMemory> {
+        fn put<R: Row, P: Protocol<M>, M: Machine>(
             loader: &mut Loader<P, M>,
             table: &TypedTable<M, R>,
             key: u64,
@@ -341,7 +341,7 @@ impl<M: Machine> Workload<M> for Tatp<M> {
         ]
     }
 
-    fn create<P: Control<M>>(options: &TatpOptions, index: IndexKind, engine: &Engine<P, M>) -> Self {
+    fn create<P: Protocol<M>>(options: &TatpOptions, index: IndexKind, engine: &Engine<P, M>) -> Self {
         let specs = Self::tables(options, index);
         Tatp {
             options: options.clone(),
@@ -361,7 +361,7 @@ impl<M: Machine> Workload<M> for Tatp<M> {
         TatpOptions { subscribers: options.subscribers.min(20), ..options.clone() }
     }
 
-    fn load<P: Control<M>>(
+    fn load<P: Protocol<M>>(
         &self,
         loader: &mut Loader<P, M>,
         part: usize,
@@ -460,7 +460,7 @@ impl<M: Machine> Workload<M> for Tatp<M> {
         };
     }
 
-    fn check<P: Control<M>>(&self, engine: &Engine<P, M>, clients: &[&Client]) -> Result<Checked, Violation> {
+    fn check<P: Protocol<M>>(&self, engine: &Engine<P, M>, clients: &[&Client]) -> Result<Checked, Violation> {
         let (mut row, mut forwardings, mut loaded) = (Vec::new(), 0i64, 0i64);
         for subscriber in 1..=self.options.subscribers {
             let number = number_of(subscriber);
@@ -516,9 +516,9 @@ impl<M: Machine> Workload<M> for Tatp<M> {
 mod tests {
     use super::*;
     use crate::run_for_tests::{check, run, world};
-    use contend_protocols::no_wait::NoWait;
+    use contend_protocols::locking::no_wait::NoWait;
     use contend_protocols::none::NoControl;
-    use contend_protocols::silo::Silo;
+    use contend_protocols::optimistic::silo::Silo;
 
     fn small() -> TatpOptions {
         TatpOptions { subscribers: 5, ..TatpOptions::default() }

@@ -3,7 +3,8 @@
 use std::ops::ControlFlow;
 
 use contend_engine::{
-    Abort, Control, Declaration, Engine, IndexKind, Loader, Needs, OptionSpec, Options, OutOfMemory, TableSpec, Txn,
+    Abort, Declaration, DeclarationNeeds, Engine, IndexKind, Loader, OptionSpec, Options, OutOfMemory, Protocol,
+    TableSpec, Txn,
 };
 use contend_machine::Machine;
 
@@ -47,11 +48,11 @@ pub struct Declares {
 
 impl Declares {
     /// Whether that is enough for a protocol that needs this.
-    pub fn meets(self, needs: Needs) -> bool {
+    pub fn meets(self, needs: DeclarationNeeds) -> bool {
         match needs {
-            Needs::Nothing => true,
-            Needs::Rows => self.rows,
-            Needs::Partitions => self.partitions.is_some(),
+            DeclarationNeeds::Nothing => true,
+            DeclarationNeeds::Rows => self.rows,
+            DeclarationNeeds::Partitions => self.partitions.is_some(),
         }
     }
 }
@@ -82,7 +83,7 @@ pub trait Workload<M: Machine>: Sized + Send + Sync + 'static {
     fn tables(options: &Self::Options, index: IndexKind) -> Vec<TableSpec>;
 
     /// Creates the tables in an engine that has none.
-    fn create<P: Control<M>>(options: &Self::Options, index: IndexKind, engine: &Engine<P, M>) -> Self;
+    fn create<P: Protocol<M>>(options: &Self::Options, index: IndexKind, engine: &Engine<P, M>) -> Self;
 
     /// How many units the loading consists of, for progress.
     fn load_units(&self) -> u64;
@@ -95,7 +96,7 @@ pub trait Workload<M: Machine>: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// The machine has no more memory.
-    fn load<P: Control<M>>(
+    fn load<P: Protocol<M>>(
         &self,
         loader: &mut Loader<P, M>,
         part: usize,
@@ -142,7 +143,7 @@ pub trait Workload<M: Machine>: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// Something is not as it must be after a serializable execution of what was committed.
-    fn check<P: Control<M>>(&self, engine: &Engine<P, M>, clients: &[&Self::Client]) -> Result<Checked, Violation>;
+    fn check<P: Protocol<M>>(&self, engine: &Engine<P, M>, clients: &[&Self::Client]) -> Result<Checked, Violation>;
 }
 
 /// What is to be done with a workload that was chosen by name; see [`with_workload`].

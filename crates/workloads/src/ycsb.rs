@@ -23,8 +23,8 @@ use std::sync::Arc;
 
 use contend_engine::options::Fraction;
 use contend_engine::{
-    Abort, AddToWord, Control, Declaration, Direction, Engine, GROUPS_MAX, Groups, IndexKind, Loader, Needs,
-    OutOfMemory, Projection, RowUpdate, Span, Table, TableSpec, Txn, option_choices, options,
+    Abort, AddToWord, Declaration, DeclarationNeeds, Direction, Engine, GROUPS_MAX, Groups, IndexKind, Loader,
+    OutOfMemory, Projection, Protocol, RowUpdate, Span, Table, TableSpec, Txn, option_choices, options,
 };
 use contend_machine::{Cycles, Machine};
 use rand::rngs::SmallRng;
@@ -366,7 +366,7 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
         }]
     }
 
-    fn create<P: Control<M>>(options: &YcsbOptions, index: IndexKind, engine: &Engine<P, M>) -> Self {
+    fn create<P: Protocol<M>>(options: &YcsbOptions, index: IndexKind, engine: &Engine<P, M>) -> Self {
         let table = engine.create_table(&Self::tables(options, index)[0]);
         let shape = Shape::new(options);
         Ycsb {
@@ -398,7 +398,7 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
         }
     }
 
-    fn load<P: Control<M>>(
+    fn load<P: Protocol<M>>(
         &self,
         loader: &mut Loader<P, M>,
         part: usize,
@@ -510,7 +510,7 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
         if input.read_only {
             declaration.read_only();
         }
-        if declaration.needs() == Needs::Rows {
+        if declaration.needs() == DeclarationNeeds::Rows {
             for operation in &input.operations {
                 declaration.row(&self.table, operation.key, operation.kind == Kind::Write);
             }
@@ -619,7 +619,7 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
         }
     }
 
-    fn check<P: Control<M>>(&self, engine: &Engine<P, M>, clients: &[&Client]) -> Result<Checked, Violation> {
+    fn check<P: Protocol<M>>(&self, engine: &Engine<P, M>, clients: &[&Client]) -> Result<Checked, Violation> {
         self.check_rows(engine, clients)
     }
 }

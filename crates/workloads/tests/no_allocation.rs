@@ -4,7 +4,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::ops::ControlFlow;
 
-use contend_engine::{AbortReason, Engine, EngineConfig, EngineOptions, Erased, IndexKind, Options, Protocol};
+use contend_engine::{AbortReason, Engine, EngineConfig, EngineOptions, Erased, IndexKind, NamedProtocol, Options};
 use contend_machine::Native;
 use contend_protocols::{ProtocolVisitor, all_protocols, with_protocol};
 use contend_workloads::Workload;
@@ -56,7 +56,7 @@ struct AllocatesNothing(EngineOptions);
 impl ProtocolVisitor<Native> for AllocatesNothing {
     type Output = ();
 
-    fn visit<P: Protocol<Native>>(self) {
+    fn visit<P: NamedProtocol<Native>>(self) {
         // Erased: the workload is compiled once, not once a protocol.
         allocates_nothing(P::INFO.name, Erased::new(P::new(P::Options::default())), &self.0);
     }

@@ -4,13 +4,13 @@ use std::ops::{ControlFlow, RangeInclusive};
 use std::sync::Arc;
 
 use contend_engine::{
-    Abort, AbortReason, Direction, Engine, EngineConfig, Groups, IndexKind, Key, KeyWords, Options, Projection,
-    Protocol, RowUpdate, Table, Txn,
+    Abort, AbortReason, Direction, Engine, EngineConfig, Groups, IndexKind, Key, KeyWords, NamedProtocol, Options,
+    Projection, RowUpdate, Table, Txn,
 };
 use contend_machine::{Machine, Native};
-use contend_protocols::no_wait::NoWait;
+use contend_protocols::locking::no_wait::NoWait;
 use contend_protocols::none::NoControl;
-use contend_protocols::silo::Silo;
+use contend_protocols::optimistic::silo::Silo;
 use contend_workloads::bank::Bank;
 use contend_workloads::ycsb::Ycsb;
 use contend_workloads::{Checked, Violation, Workload, WorkloadInfo, WorkloadVisitor, all_workloads, with_workload};
@@ -157,7 +157,7 @@ impl<T: Txn> Txn for Through<'_, T> {
     }
 }
 
-fn check<W: Workload<Native>, P: Protocol<Native>>(
+fn check<W: Workload<Native>, P: NamedProtocol<Native>>(
     workload: &W,
     engine: &Engine<P, Native>,
     clients: &[W::Client],
@@ -185,12 +185,12 @@ impl Run<'_> {
     }
 
     /// Loads, runs and checks.
-    fn go<W: Workload<Native>, P: Protocol<Native>>(&self, preset: &[(&str, &str)]) -> Result<Checked, Violation> {
+    fn go<W: Workload<Native>, P: NamedProtocol<Native>>(&self, preset: &[(&str, &str)]) -> Result<Checked, Violation> {
         let (engine, workload, clients) = self.run::<W, P>(preset);
         check(&workload, &engine, &clients)
     }
 
-    fn run<W: Workload<Native>, P: Protocol<Native>>(
+    fn run<W: Workload<Native>, P: NamedProtocol<Native>>(
         &self,
         preset: &[(&str, &str)],
     ) -> (Arc<Engine<P, Native>>, W, Vec<W::Client>) {
@@ -220,7 +220,7 @@ impl Run<'_> {
         (engine, workload, clients)
     }
 
-    fn work<W: Workload<Native>, P: Protocol<Native>>(
+    fn work<W: Workload<Native>, P: NamedProtocol<Native>>(
         &self,
         engine: &Arc<Engine<P, Native>>,
         workload: &W,

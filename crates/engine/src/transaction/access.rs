@@ -7,7 +7,7 @@ use super::Transaction;
 use crate::abort::{Abort, AbortReason};
 use crate::engine::Worker;
 use crate::group::Groups;
-use crate::protocol::{At, Control, Found, Initial, Mode};
+use crate::protocol::{Located, Protocol, RecordOrigin, RecordState, WriteMode};
 use crate::record::Record;
 use crate::row::Projection;
 use crate::sets::WriteKind;
@@ -24,7 +24,7 @@ const WRITE_INSTRUCTIONS: u32 = 200;
 #[derive(Clone, Copy)]
 pub(super) enum Call<'c> {
     Read(Projection<'c>),
-    Write(Groups, Mode),
+    Write(Groups, WriteMode),
 }
 
 impl Call<'_> {
@@ -70,7 +70,7 @@ enum Revived {
     Unlinked,
 }
 
-impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
+impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
     /// Calls the protocol for this record.
     #[inline(always)]
     pub(super) fn call<K: Key>(
@@ -78,9 +78,9 @@ impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
         table: &Table<M, K>,
         record: Record<M>,
         call: Call<'_>,
-    ) -> Result<Found, Abort> {
+    ) -> Result<RecordState, Abort> {
         let worker = &mut *self.worker;
-        let (protocol, at) = (worker.engine.protocol(), At { table, record });
+        let (protocol, at) = (worker.engine.protocol(), Located { table, record });
         let (cx, local) = (&mut worker.cx, &mut worker.local);
         M::enter(call.phase());
         let found = match call {
@@ -121,9 +121,9 @@ impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
                     return Ok(Access::Own(position));
                 }
                 match self.call(table, record, call)? {
-                    Found::Row => return Ok(Access::Row(record)),
-                    Found::Absent => return Ok(Access::Absent),
-                    Found::Unlinked => {}
+                    RecordState::Row => return Ok(Access::Row(record)),
+                    RecordState::Absent => return Ok(Access::Absent),
+                    RecordState::Unlinked => {}
                 }
             }
             found = self.look_again(table, key, found)?;
@@ -155,8 +155,12 @@ impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
                 Some(record) => return Ok(Some(record)),
                 None => {
                     let worker = &mut *self.worker;
-                    let observed =
-                        worker.engine.protocol().gap(&mut worker.cx, &mut worker.local, lookup.leaf, lookup.version);
+                    let observed = worker.engine.protocol().observe_leaf(
+                        &mut worker.cx,
+                        &mut worker.local,
+                        lookup.leaf,
+                        lookup.version,
+                    );
                     return observed.map(|()| None).map_err(|abort| self.doom(abort));
                 }
             }
@@ -178,7 +182,7 @@ impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
             self.record_read(table, key, columns.groups(), access);
         }
         match access {
-            Access::Row(_) => Ok(Some(&self.worker.cx.scratch[..table.row_words()])),
+            Access::Row(_) => Ok(Some(&self.worker.cx.row_buffer[..table.row_words()])),
             Access::Own(position) => self.read_own(table, key, position, columns.groups()),
             Access::Absent | Access::Gap => Ok(None),
         }
@@ -192,7 +196,7 @@ impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
         key: K,
         found: Option<Record<M>>,
         groups: Groups,
-        mode: Mode,
+        mode: WriteMode,
     ) -> Result<Option<usize>, Abort> {
         M::work(WRITE_INSTRUCTIONS);
         let access = self.access(table, key, found, Call::Write(groups, mode))?;
@@ -203,13 +207,13 @@ impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
         match access {
             Access::Row(record) => {
                 let cx = &mut self.worker.cx;
-                let kind = if mode == Mode::Delete { WriteKind::Delete } else { WriteKind::Update };
+                let kind = if mode == WriteMode::Delete { WriteKind::Delete } else { WriteKind::Update };
                 let position = cx.writes.push(table, key, record, kind);
                 match mode {
-                    Mode::Modify | Mode::Delete => cx.writes.take(position, groups, &cx.scratch),
-                    Mode::Blind => cx.writes.replace(position, groups),
+                    WriteMode::ReadModifyWrite | WriteMode::Delete => cx.writes.take(position, groups, &cx.row_buffer),
+                    WriteMode::Blind => cx.writes.replace(position, groups),
                     // The image stays empty.
-                    Mode::Merge | Mode::Insert => {}
+                    WriteMode::CommitTimeUpdate | WriteMode::Insert => {}
                 }
                 Ok(Some(position))
             }
@@ -228,7 +232,7 @@ impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
         update: RowUpdate<'_>,
     ) -> Result<bool, Abort> {
         let deferred = self.worker.engine.config().options.commit_time_updates;
-        let mode = if deferred { Mode::Merge } else { Mode::Modify };
+        let mode = if deferred { WriteMode::CommitTimeUpdate } else { WriteMode::ReadModifyWrite };
         let groups = table.own_groups(update.groups());
         let Some(position) = self.write_located(table, key, found, groups, mode)? else { return Ok(false) };
         let writes = &mut self.worker.cx.writes;
@@ -247,7 +251,7 @@ impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
         run: &mut Run<'_, M, K>,
         key: K,
     ) -> Result<Option<usize>, Abort> {
-        let record = match self.worker.allocate(table, Initial::Inserting) {
+        let record = match self.worker.allocate(table, RecordOrigin::Inserting) {
             Ok(record) => record,
             Err(crate::OutOfMemory) => return Err(self.doom(Abort::new(AbortReason::OutOfMemory))),
         };
@@ -289,8 +293,12 @@ impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
         let position = worker.cx.writes.push(table, key, record, WriteKind::Insert);
         worker.cx.writes.replace(position, Groups::ALL);
         worker.cx.writes.entries_mut()[position].fresh = true;
-        let inserted =
-            worker.engine.protocol().inserted(&mut worker.cx, &mut worker.local, At { table, record }, change);
+        let inserted = worker.engine.protocol().placeholder_inserted(
+            &mut worker.cx,
+            &mut worker.local,
+            Located { table, record },
+            change,
+        );
         inserted.map_err(|abort| self.doom(abort))?;
         if self.is_recording() {
             self.record_fresh(table, key, record);
@@ -306,9 +314,9 @@ impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
             return Ok(if revived { Revived::Image(position) } else { Revived::Exists });
         }
         let access = match self.call(table, record, Call::Read(Projection::EXISTENCE))? {
-            Found::Row => Access::Row(record),
-            Found::Absent => Access::Absent,
-            Found::Unlinked => return Ok(Revived::Unlinked),
+            RecordState::Row => Access::Row(record),
+            RecordState::Absent => Access::Absent,
+            RecordState::Unlinked => return Ok(Revived::Unlinked),
         };
         if self.is_recording() {
             self.record_read(table, key, Projection::EXISTENCE.groups(), access);
@@ -316,8 +324,8 @@ impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
         if let Access::Row(_) = access {
             return Ok(Revived::Exists);
         }
-        match self.call(table, record, Call::Write(Groups::ALL, Mode::Insert))? {
-            Found::Absent => {
+        match self.call(table, record, Call::Write(Groups::ALL, WriteMode::Insert))? {
+            RecordState::Absent => {
                 let writes = &mut self.worker.cx.writes;
                 let position = writes.push(table, key, record, WriteKind::Insert);
                 writes.replace(position, Groups::ALL);
@@ -326,9 +334,9 @@ impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
                 }
                 Ok(Revived::Image(position))
             }
-            Found::Unlinked => Ok(Revived::Unlinked),
+            RecordState::Unlinked => Ok(Revived::Unlinked),
             // The record has got a row since it was read: the read is void, and so is the transaction.
-            Found::Row => Err(self.doom(Abort::new(AbortReason::ReadValidation))),
+            RecordState::Row => Err(self.doom(Abort::new(AbortReason::ReadValidation))),
         }
     }
 }

@@ -9,7 +9,7 @@ use super::Transaction;
 use super::access::Access;
 use crate::group::Groups;
 use crate::history::{Applied, Operation, Part, Version, fingerprint};
-use crate::protocol::{Control, Mode};
+use crate::protocol::{Protocol, WriteMode};
 use crate::record::Record;
 use crate::table::Table;
 
@@ -22,7 +22,7 @@ pub(super) struct ScanNotes {
     own: Vec<KeyWords>,
 }
 
-impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
+impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
     #[inline(always)]
     pub(super) fn is_recording(&self) -> bool {
         self.worker.recording.is_some()
@@ -34,20 +34,20 @@ impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
         }
     }
 
-    /// Who wrote a cell of the row in scratch.
+    /// Who wrote a cell of the row in row_buffer.
     fn signature<K: Key>(&self, table: &Table<M, K>, cell: usize) -> Version {
-        self.worker.cx.scratch[table.signature(cell)]
+        self.worker.cx.row_buffer[table.signature(cell)]
     }
 
     fn note_reads<K: Key>(&mut self, table: &Table<M, K>, key: K, cells: Groups) {
         for cell in cells {
-            let value = fingerprint(&self.worker.cx.scratch[table.cell_words(cell)]);
+            let value = fingerprint(&self.worker.cx.row_buffer[table.cell_words(cell)]);
             let version = self.signature(table, cell);
             self.note(Operation::Read { part: Part::of(table, cell), key: key.to_words(), version, value });
         }
     }
 
-    /// Records a read by what is in scratch. What the transaction reads of its own writes is its own affair.
+    /// Records a read by what is in row_buffer. What the transaction reads of its own writes is its own affair.
     #[cold]
     pub(super) fn record_read<K: Key>(&mut self, table: &Table<M, K>, key: K, groups: Groups, access: Access<M>) {
         let cells = table.cell_numbers(groups);
@@ -70,14 +70,14 @@ impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
         table: &Table<M, K>,
         key: K,
         groups: Groups,
-        mode: Mode,
+        mode: WriteMode,
         access: Access<M>,
     ) {
         match access {
             // What updates come to is known, and recorded, when they are applied.
-            Access::Row(_) if mode == Mode::Merge => {}
+            Access::Row(_) if mode == WriteMode::CommitTimeUpdate => {}
             Access::Row(_) => {
-                if mode != Mode::Blind {
+                if mode != WriteMode::Blind {
                     self.note_reads(table, key, table.cell_numbers(groups));
                 }
                 self.record_written(table, key, groups, mode);
@@ -90,10 +90,10 @@ impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
 
     /// Records a write of these groups, or a deletion.
     #[cold]
-    pub(super) fn record_written<K: Key>(&mut self, table: &Table<M, K>, key: K, groups: Groups, mode: Mode) {
+    pub(super) fn record_written<K: Key>(&mut self, table: &Table<M, K>, key: K, groups: Groups, mode: WriteMode) {
         for cell in table.cell_numbers(groups) {
             let (part, key) = (Part::of(table, cell), key.to_words());
-            self.note(if mode == Mode::Delete {
+            self.note(if mode == WriteMode::Delete {
                 Operation::Delete { part, key, over: 0 }
             } else {
                 Operation::Write { part, key, over: 0, insert: false, applied: Applied::InOrder, value: None }
@@ -136,7 +136,7 @@ impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
         table.cell_numbers(groups).into_iter().map(notes).collect()
     }
 
-    /// Notes a record that a scan came by; its row, or what there was to read besides the transaction's own writes, is in scratch.
+    /// Notes a record that a scan came by; its row, or what there was to read besides the transaction's own writes, is in row_buffer.
     #[cold]
     pub(super) fn note_entry<K: Key>(&self, notes: &mut [ScanNotes], table: &Table<M, K>, key: K, access: Access<M>) {
         let words = key.to_words();

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use contend_engine::{AbortReason, Control};
+use contend_engine::{AbortReason, Protocol};
 use contend_machine::{Machine, Native, Ordering, SampledThread, available_cores, pin_to_core};
 use contend_workloads::Workload;
 
@@ -32,7 +32,7 @@ pub(crate) struct Threads {
     breakdown: bool,
 }
 
-impl<P: Control<Native>, W: Workload<Native>> Driver<P, W> for Threads {
+impl<P: Protocol<Native>, W: Workload<Native>> Driver<P, W> for Threads {
     type Machine = Native;
 
     fn new(config: &RunConfig, _: Purpose) -> Self {
@@ -149,7 +149,7 @@ impl<P: Control<Native>, W: Workload<Native>> Driver<P, W> for Threads {
     }
 }
 
-fn work<P: Control<Native>, W: Workload<Native>>(
+fn work<P: Protocol<Native>, W: Workload<Native>>(
     slot: &mut Slot<P, W, Native>,
     workload: &W,
     share: u64,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use contend_engine::{
-    Abort, AbortReason, Control, Engine, EngineConfig, EngineOptions, Info, Transaction, VersionCounts, Worker,
+    Abort, AbortReason, Engine, EngineConfig, EngineOptions, Protocol, ProtocolInfo, Transaction, VersionCounts, Worker,
 };
 use contend_machine::Machine;
 use contend_protocols::method::{Backoff, Retry, RetryOptions};
@@ -23,7 +23,7 @@ const TIMED_EVERY: u64 = 16;
 const INSTRUCTIONS_AROUND: u32 = 100;
 
 /// An engine with a workload, and what runs on it.
-pub(crate) struct World<P: Control<M>, W: Workload<M>, M: Machine> {
+pub(crate) struct World<P: Protocol<M>, W: Workload<M>, M: Machine> {
     pub(crate) engine: Arc<Engine<P, M>>,
     pub(crate) workload: Arc<W>,
     pub(crate) slots: Vec<Slot<P, W, M>>,
@@ -35,7 +35,7 @@ pub(crate) struct World<P: Control<M>, W: Workload<M>, M: Machine> {
 }
 
 /// What one worker runs with, from window to window.
-pub(crate) struct Slot<P: Control<M>, W: Workload<M>, M: Machine> {
+pub(crate) struct Slot<P: Protocol<M>, W: Workload<M>, M: Machine> {
     pub(crate) worker: Worker<P, M>,
     pub(crate) client: W::Client,
     input: W::Input,
@@ -48,13 +48,13 @@ pub(crate) struct Slot<P: Control<M>, W: Workload<M>, M: Machine> {
 }
 
 /// A bed, by its types.
-pub(crate) struct TypedBed<P: Control<D::Machine>, W: Workload<D::Machine>, D: Driver<P, W>> {
+pub(crate) struct TypedBed<P: Protocol<D::Machine>, W: Workload<D::Machine>, D: Driver<P, W>> {
     // The driver first: what runs is ended before the engine goes.
     driver: D,
     world: World<P, W, D::Machine>,
 }
 
-impl<P: Control<D::Machine>, W: Workload<D::Machine>, D: Driver<P, W>> TypedBed<P, W, D> {
+impl<P: Protocol<D::Machine>, W: Workload<D::Machine>, D: Driver<P, W>> TypedBed<P, W, D> {
     pub(crate) fn new(
         config: &RunConfig,
         protocol: (P, BTreeMap<String, String>),
@@ -67,7 +67,7 @@ impl<P: Control<D::Machine>, W: Workload<D::Machine>, D: Driver<P, W>> TypedBed<
     }
 }
 
-impl<P: Control<M>, W: Workload<M>, M: Machine> World<P, W, M> {
+impl<P: Protocol<M>, W: Workload<M>, M: Machine> World<P, W, M> {
     fn new(
         config: &RunConfig,
         (protocol, mut all_options): (P, BTreeMap<String, String>),
@@ -120,7 +120,7 @@ impl<P: Control<M>, W: Workload<M>, M: Machine> World<P, W, M> {
     }
 }
 
-impl<P: Control<M>, W: Workload<M>, M: Machine> Slot<P, W, M> {
+impl<P: Protocol<M>, W: Workload<M>, M: Machine> Slot<P, W, M> {
     /// Runs transactions until it is over, or until as many as `share` have committed; or the reason of an abort that will not go away.
     #[inline(always)]
     pub(crate) fn work(
@@ -182,8 +182,8 @@ impl<P: Control<M>, W: Workload<M>, M: Machine> Slot<P, W, M> {
     }
 }
 
-impl<P: Control<D::Machine>, W: Workload<D::Machine>, D: Driver<P, W>> Bed for TypedBed<P, W, D> {
-    fn info(&self) -> Info {
+impl<P: Protocol<D::Machine>, W: Workload<D::Machine>, D: Driver<P, W>> Bed for TypedBed<P, W, D> {
+    fn info(&self) -> ProtocolInfo {
         self.world.engine.protocol().info()
     }
 
@@ -261,11 +261,11 @@ impl<P: Control<D::Machine>, W: Workload<D::Machine>, D: Driver<P, W>> Bed for T
 }
 
 /// What becomes of an abort that will not go away.
-pub(super) fn stuck(protocol: Info, reason: AbortReason) -> LabError {
+pub(super) fn stuck(protocol: ProtocolInfo, reason: AbortReason) -> LabError {
     LabError::BadInput(format!("{} could not go on: transactions abort by {reason}", protocol.name))
 }
 
 /// What becomes of tables that did not fit.
-pub(super) fn not_loaded(protocol: Info, error: &contend_engine::OutOfMemory) -> LabError {
+pub(super) fn not_loaded(protocol: ProtocolInfo, error: &contend_engine::OutOfMemory) -> LabError {
     LabError::BadInput(format!("loading the tables of {}: {error}; fewer or shorter records need less", protocol.name))
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contend_engine::journal::Journals;
-use contend_engine::{AbortReason, Engine, EngineConfig, EngineOptions, Erased, Protocol, Worker};
+use contend_engine::{AbortReason, Engine, EngineConfig, EngineOptions, Erased, NamedProtocol, Worker};
 use contend_log::{Directory, Log, LogConfig, LogJournals};
 use contend_machine::Native;
 use contend_protocols::method::{Backoff, Method, RetryOptions};
@@ -44,7 +44,7 @@ struct MakeErased<'a>(&'a BTreeMap<String, String>);
 impl ProtocolVisitor<Native> for MakeErased<'_> {
     type Output = Result<Erased<Native>, LabError>;
 
-    fn visit<P: Protocol<Native>>(self) -> Self::Output {
+    fn visit<P: NamedProtocol<Native>>(self) -> Self::Output {
         Ok(Erased::new(P::new(options::<P::Options>(&[], self.0)?)))
     }
 }

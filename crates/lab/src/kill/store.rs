@@ -16,7 +16,7 @@
 use std::collections::BTreeMap;
 
 use contend_derive::Row;
-use contend_engine::{Abort, Control, Declaration, Engine, IndexKind, Key, Row, TableSpec, Txn, TypedTable};
+use contend_engine::{Abort, Declaration, Engine, IndexKind, Key, Protocol, Row, TableSpec, Txn, TypedTable};
 use contend_log::Recovered;
 use contend_machine::Native;
 use serde::{Deserialize, Serialize};
@@ -184,7 +184,7 @@ impl Plan {
 }
 
 impl Tables {
-    pub(super) fn create<P: Control<Native>>(scale: &Scale, engine: &Engine<P, Native>) -> Self {
+    pub(super) fn create<P: Protocol<Native>>(scale: &Scale, engine: &Engine<P, Native>) -> Self {
         let index = if scale.ordered { IndexKind::Ordered } else { IndexKind::Hash };
         let keys = scale.keys as usize;
         let threads = TableSpec::of::<ThreadRow>(THREADS, index, scale.threads as usize);
@@ -197,7 +197,7 @@ impl Tables {
     }
 
     /// Adds what is there from the beginning, unless it is there already.
-    pub(super) fn load<P: Control<Native>>(
+    pub(super) fn load<P: Protocol<Native>>(
         &self,
         scale: &Scale,
         loader: &mut contend_engine::Loader<P, Native>,

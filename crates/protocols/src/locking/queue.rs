@@ -3,7 +3,7 @@
 //! Where it keeps the waits-for graph free of cycles, or breaks them, no wait is for ever; and each is given up in the end, should a holder
 //! have been taken off its core, or stopped by a debugger. The lists are those of [`super::list`].
 
-use contend_engine::{Abort, AbortReason, Cell, Info, Options};
+use contend_engine::{Abort, AbortReason, Cell, Options, ProtocolInfo};
 use contend_machine::Machine;
 
 use super::list::{EXCLUSIVE, Kept, Latched, List, Pool, Request, Requests, Ticket};
@@ -14,13 +14,13 @@ use crate::flags::UNLINKED;
 /// Who may wait for whom, and in which order.
 pub trait Policy<M: Machine>: Send + Sync + 'static {
     /// Name, paper, promise.
-    const INFO: Info;
+    const INFO: ProtocolInfo;
     /// What can be tuned.
     type Options: Options;
     /// Deliberate bugs.
     type Faults: Faults;
     /// A worker's own state.
-    type Local: Send + 'static;
+    type WorkerState: Send + 'static;
     /// Whether it is enough to know of the one that stands next before a request, or, if none does, of the holders: the others are in
     /// the way of that one. A look then costs a line or two, and not one for each that waits, all under the latch.
     const NEAREST: bool = false;
@@ -32,10 +32,10 @@ pub trait Policy<M: Machine>: Send + Sync + 'static {
     fn prepare(&mut self, workers: usize);
 
     /// The state of a worker.
-    fn local(&self, worker: usize) -> Self::Local;
+    fn new_worker_state(&self, worker: usize) -> Self::WorkerState;
 
     /// A transaction begins: how others see it.
-    fn begin(&self, local: &mut Self::Local) -> Ticket;
+    fn begin(&self, local: &mut Self::WorkerState) -> Ticket;
 
     /// Whether a request that comes stands before one that waits.
     fn goes_before(&self, new: Ticket, old: Ticket) -> bool;
@@ -48,7 +48,7 @@ pub trait Policy<M: Machine>: Send + Sync + 'static {
     /// A request of a cell can't be granted at once, because of these: holders, and those who wait before it. Whether it may wait.
     fn may_wait(
         &self,
-        local: &mut Self::Local,
+        local: &mut Self::WorkerState,
         own: Ticket,
         cell: Cell<M>,
         because_of: impl Iterator<Item = Ticket>,
@@ -61,14 +61,14 @@ pub trait Policy<M: Machine>: Send + Sync + 'static {
     /// It is to be given up.
     fn keep_waiting(
         &self,
-        local: &mut Self::Local,
+        local: &mut Self::WorkerState,
         own: Ticket,
         waits: u32,
         look: impl FnOnce(&mut dyn FnMut(Ticket)),
     ) -> Result<(), AbortReason>;
 
     /// It waits no more.
-    fn stop_waiting(&self, local: &mut Self::Local) {
+    fn stop_waiting(&self, local: &mut Self::WorkerState) {
         let _ = local;
     }
 
@@ -76,7 +76,7 @@ pub trait Policy<M: Machine>: Send + Sync + 'static {
     ///
     /// # Errors
     /// The transaction has to abort.
-    fn check(&self, local: &Self::Local, own: Ticket) -> Result<(), AbortReason> {
+    fn check(&self, local: &Self::WorkerState, own: Ticket) -> Result<(), AbortReason> {
         let _ = (local, own);
         Ok(())
     }
@@ -85,16 +85,16 @@ pub trait Policy<M: Machine>: Send + Sync + 'static {
     ///
     /// # Errors
     /// The transaction has to abort.
-    fn commit_point(&self, local: &Self::Local, own: Ticket) -> Result<(), AbortReason> {
+    fn commit_point(&self, local: &Self::WorkerState, own: Ticket) -> Result<(), AbortReason> {
         let _ = (local, own);
         Ok(())
     }
 
     /// The transaction has ended: for good, or to be tried again.
-    fn end(&self, local: &mut Self::Local, for_good: bool);
+    fn end(&self, local: &mut Self::WorkerState, for_good: bool);
 
     /// The transaction holds one lock more.
-    fn granted(&self, local: &mut Self::Local) {
+    fn granted(&self, local: &mut Self::WorkerState) {
         let _ = local;
     }
 }
@@ -160,10 +160,10 @@ pub struct Queues<M: Machine, P> {
 
 /// A worker's state.
 #[derive(Debug)]
-pub struct QueuesLocal<M: Machine, P: Policy<M>> {
+pub struct QueuesWorker<M: Machine, P: Policy<M>> {
     own: Ticket,
     requests: Requests<M>,
-    policy: P::Local,
+    policy: P::WorkerState,
 }
 
 impl<M: Machine, P: Policy<M>> Queues<M, P> {
@@ -171,7 +171,7 @@ impl<M: Machine, P: Policy<M>> Queues<M, P> {
     #[cold]
     fn wait(
         &self,
-        local: &mut QueuesLocal<M, P>,
+        local: &mut QueuesWorker<M, P>,
         mut latched: Latched<M>,
         request: &Request<M>,
     ) -> Result<(), AbortReason> {
@@ -196,11 +196,11 @@ impl<M: Machine, P: Policy<M>> Queues<M, P> {
 }
 
 impl<M: Machine, P: Policy<M>> Locks<M> for Queues<M, P> {
-    const INFO: Info = P::INFO;
+    const INFO: ProtocolInfo = P::INFO;
     const META_WORDS: usize = 1;
     type Options = P::Options;
     type Faults = P::Faults;
-    type Local = QueuesLocal<M, P>;
+    type WorkerState = QueuesWorker<M, P>;
     type Handle = Kept<M>;
 
     fn new(options: P::Options) -> Self {
@@ -212,9 +212,9 @@ impl<M: Machine, P: Policy<M>> Locks<M> for Queues<M, P> {
         self.policy.prepare(workers);
     }
 
-    fn local(&self, worker: usize) -> QueuesLocal<M, P> {
+    fn new_worker_state(&self, worker: usize) -> QueuesWorker<M, P> {
         let own = Ticket { worker, stamp: 0, number: 0 };
-        QueuesLocal { own, requests: Requests::new(&self.pool), policy: self.policy.local(worker) }
+        QueuesWorker { own, requests: Requests::new(&self.pool), policy: self.policy.new_worker_state(worker) }
     }
 
     fn init(cell: Cell<M>, flags: u64, held: bool) {
@@ -222,16 +222,16 @@ impl<M: Machine, P: Policy<M>> Locks<M> for Queues<M, P> {
     }
 
     #[inline(always)]
-    fn begin(&self, local: &mut Self::Local) {
+    fn begin(&self, local: &mut Self::WorkerState) {
         local.own = self.policy.begin(&mut local.policy);
     }
 
-    fn adopt(&self, local: &mut Self::Local, cell: Cell<M>) -> Kept<M> {
+    fn adopt(&self, local: &mut Self::WorkerState, cell: Cell<M>) -> Kept<M> {
         list::adopt(&mut local.requests, local.own, cell)
     }
 
     #[inline(always)]
-    fn lock(&self, local: &mut Self::Local, cell: Cell<M>, held: Held) -> Result<Asked<Kept<M>>, Abort> {
+    fn lock(&self, local: &mut Self::WorkerState, cell: Cell<M>, held: Held) -> Result<Asked<Kept<M>>, Abort> {
         self.policy.check(&local.policy, local.own).map_err(Abort::new)?;
         let own = local.own;
         let request = local.requests.take();
@@ -271,7 +271,7 @@ impl<M: Machine, P: Policy<M>> Locks<M> for Queues<M, P> {
         Ok(Asked::Granted(request, list::flags(cell)))
     }
 
-    fn upgrade(&self, local: &mut Self::Local, cell: Cell<M>, share: Kept<M>) -> Result<(), Abort> {
+    fn upgrade(&self, local: &mut Self::WorkerState, cell: Cell<M>, share: Kept<M>) -> Result<(), Abort> {
         self.policy.check(&local.policy, local.own).map_err(Abort::new)?;
         let mut latched = Latched::new(cell);
         if latched.holders() == 1 || P::Faults::IGNORE_READERS {
@@ -289,12 +289,12 @@ impl<M: Machine, P: Policy<M>> Locks<M> for Queues<M, P> {
         granted.map_err(Abort::new)
     }
 
-    fn commit_point(&self, local: &mut Self::Local) -> Result<(), Abort> {
+    fn commit_point(&self, local: &mut Self::WorkerState) -> Result<(), Abort> {
         self.policy.commit_point(&local.policy, local.own).map_err(Abort::new)
     }
 
     #[inline(always)]
-    fn unlock(&self, _: &mut Self::Local, cell: Cell<M>, held: Held, kept: Kept<M>) {
+    fn unlock(&self, _: &mut Self::WorkerState, cell: Cell<M>, held: Held, kept: Kept<M>) {
         // A first guess: this is the only holder, of a row, and nobody waits.
         if list::give_back_only(cell, &kept, held) {
             return;
@@ -308,7 +308,7 @@ impl<M: Machine, P: Policy<M>> Locks<M> for Queues<M, P> {
     }
 
     #[inline(always)]
-    fn end(&self, local: &mut Self::Local, for_good: bool) {
+    fn end(&self, local: &mut Self::WorkerState, for_good: bool) {
         local.requests.clear();
         self.policy.end(&mut local.policy, for_good);
     }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use contend_engine::fault::Fault;
 use contend_engine::{
-    Abort, AbortReason, Control, Direction, Engine, EngineConfig, Erased, Groups, IndexKind, Key, Projection, Protocol,
-    RowUpdate, Span, Table, Transaction, Txn, Update, Worker,
+    Abort, AbortReason, Direction, Engine, EngineConfig, Erased, Groups, IndexKind, Key, NamedProtocol, Projection,
+    Protocol, RowUpdate, Span, Table, Transaction, Txn, Update, Worker,
 };
 use contend_machine::Native;
 
@@ -23,7 +23,7 @@ fn for_all(test: &impl ProtocolTest<Native>) {
 }
 
 /// The keys that a scan returns.
-fn scanned<P: Control<Native>, K: Key>(
+fn scanned<P: Protocol<Native>, K: Key>(
     worker: &mut Worker<P, Native>,
     rows: &Table<Native, K>,
     low: K,
@@ -43,7 +43,7 @@ fn scanned<P: Control<Native>, K: Key>(
     keys
 }
 
-fn insert_all<P: Control<Native>, K: Key>(worker: &mut Worker<P, Native>, rows: &Table<Native, K>, keys: &[K]) {
+fn insert_all<P: Protocol<Native>, K: Key>(worker: &mut Worker<P, Native>, rows: &Table<Native, K>, keys: &[K]) {
     for (&key, value) in keys.iter().zip(1..) {
         let inserted = worker.run(|tx| Ok(tx.insert_row(rows, key)?.map(|row| row.fill(value)).is_some()));
         assert!(inserted.expect("no conflict"), "{key:?}");
@@ -185,7 +185,8 @@ fn all_that_is_dead_is_collected() {
 /// The control: a deliberate bug of the engine leaves records behind.
 #[test]
 fn what_is_not_collected_is_noticed() {
-    let silo = || Erased::new(<contend_protocols::silo::Silo as Protocol<Native>>::new(Default::default()));
+    let silo =
+        || Erased::new(<contend_protocols::optimistic::silo::Silo as NamedProtocol<Native>>::new(Default::default()));
     for index in INDEXES {
         assert!(AllDead(Some(Fault::ForgetAborted)).leftovers(silo(), index) > 0, "aborted inserts were collected");
     }
@@ -229,7 +230,7 @@ fn rows_of_any_length_come_back() {
 }
 
 /// Runs a transaction of a worker when no other runs. Only who has a timestamp of an old batch may have to try again.
-fn in_turn<P: Control<Native>, T>(
+fn in_turn<P: Protocol<Native>, T>(
     worker: &mut Worker<P, Native>,
     name: &str,
     body: impl Fn(&mut Transaction<'_, P, Native>) -> Result<T, Abort>,

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use contend_derive::Row;
 use contend_engine::{
-    Abort, AbortReason, Control, Declaration, Direction, Engine, Erased, Groups, IndexKind, Isolation, Options,
+    Abort, AbortReason, Declaration, Direction, Engine, Erased, Groups, IndexKind, Isolation, NamedProtocol, Options,
     Projection, Protocol, RowUpdate, Table, TableSpec, Transaction, Txn, Update, Worker,
 };
 use contend_lab::{recorded, verify_history};
 use contend_machine::{Machine, Native};
-use contend_protocols::cicada::Cicada;
-use contend_protocols::mvcc::Mvcc;
+use contend_protocols::multiversion::cicada::Cicada;
+use contend_protocols::multiversion::msto::Msto;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
@@ -66,7 +66,7 @@ impl Update<Wide> for Mix {
 }
 
 /// One random operation that only reads.
-fn reading<P: Control<M>, M: Machine>(
+fn reading<P: Protocol<M>, M: Machine>(
     tx: &mut Transaction<'_, P, M>,
     rows: &Table<M, u64>,
     storm: Storm,
@@ -86,7 +86,7 @@ fn reading<P: Control<M>, M: Machine>(
 }
 
 /// One random operation.
-fn operation<P: Control<M>, M: Machine>(
+fn operation<P: Protocol<M>, M: Machine>(
     tx: &mut Transaction<'_, P, M>,
     rows: &Table<M, u64>,
     storm: Storm,
@@ -170,7 +170,7 @@ fn operation<P: Control<M>, M: Machine>(
     Ok(())
 }
 
-fn work<P: Control<M>, M: Machine>(worker: &mut Worker<P, M>, rows: &Table<M, u64>, storm: Storm, thread: usize) {
+fn work<P: Protocol<M>, M: Machine>(worker: &mut Worker<P, M>, rows: &Table<M, u64>, storm: Storm, thread: usize) {
     let seed = storm.seed * 1000 + thread as u64;
     jitter::seed(seed);
     let mut random = SmallRng::seed_from_u64(seed);
@@ -287,7 +287,7 @@ fn concurrent_histories_keep_the_promise_with_races_opened() {
 }
 
 /// Rows that are deleted and inserted, replaced and updated, under writes that are left out where nobody will see them.
-fn storms_over_omitted_writes<P: Protocol<Jitter>>() {
+fn storms_over_omitted_writes<P: NamedProtocol<Jitter>>() {
     for (seed, engine) in
         (0..25 * rounds()).flat_map(|seed| (0..ENGINE_OPTIONS.len()).map(move |engine| (seed, engine)))
     {
@@ -304,7 +304,7 @@ fn storms_over_omitted_writes<P: Protocol<Jitter>>() {
 #[test]
 fn omitted_writes_break_nothing() {
     storms_over_omitted_writes::<Cicada<Jitter>>();
-    storms_over_omitted_writes::<Mvcc<Jitter>>();
+    storms_over_omitted_writes::<Msto<Jitter>>();
 }
 
 struct Oversubscribed;

@@ -1,13 +1,13 @@
 //! Controls: what is wrong must be found. Each deliberate bug of a protocol's `Faults`, and the protocol that controls nothing.
 
-use contend_engine::{Erased, Isolation, Protocol};
-use contend_protocols::deadlock_detection::DeadlockDetection;
+use contend_engine::{Erased, Isolation, NamedProtocol};
 use contend_protocols::fault::Faults;
-use contend_protocols::no_wait::NoWait;
+use contend_protocols::locking::deadlock_detection::DeadlockDetection;
+use contend_protocols::locking::no_wait::NoWait;
+use contend_protocols::locking::wait_die::WaitDie;
+use contend_protocols::locking::wound_wait::WoundWait;
 use contend_protocols::none::NoControl;
-use contend_protocols::silo;
-use contend_protocols::wait_die::WaitDie;
-use contend_protocols::wound_wait::WoundWait;
+use contend_protocols::optimistic::silo;
 
 use crate::concurrent::{run_storm, storms};
 use crate::conducted::Conducted;
@@ -16,7 +16,7 @@ use crate::schedules::{SCENARIOS, first_wrong_order};
 use crate::support::{INDEXES, variants};
 
 /// The scenarios of which some order is wrong under this protocol.
-fn wrong_scenarios<P: Protocol<Conducted>>() -> Vec<&'static str> {
+fn wrong_scenarios<P: NamedProtocol<Conducted>>() -> Vec<&'static str> {
     let make = || Erased::new(P::new(Default::default()));
     let is_wrong = |scenario: &&crate::schedules::Scenario| {
         INDEXES.iter().any(|&index| first_wrong_order(&make, index, scenario, Isolation::Serializable).is_some())
@@ -26,14 +26,14 @@ fn wrong_scenarios<P: Protocol<Conducted>>() -> Vec<&'static str> {
 
 /// A schedule that this protocol gets wrong; panics if there is none.
 #[track_caller]
-fn caught_by_schedules<P: Protocol<Conducted>>(expected: &str) {
+fn caught_by_schedules<P: NamedProtocol<Conducted>>(expected: &str) {
     let wrong = wrong_scenarios::<P>();
     assert!(wrong.iter().any(|name| name.starts_with(expected)), "'{expected}' does not find it, but: {wrong:?}");
 }
 
 /// Storms until one of them finds the protocol wrong.
 #[track_caller]
-fn caught_by_storms<P: Protocol<Jitter>>() {
+fn caught_by_storms<P: NamedProtocol<Jitter>>() {
     for (number, storm) in storms(1000, 0..40).enumerate() {
         for (_, options) in variants::<P::Options>() {
             if run_storm(Erased::<Jitter>::new(P::new(options)), storm, Isolation::Serializable).is_err() {

@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 
 use contend_engine::{
-    Abort, AbortReason, Control, Direction, EngineOptions, Erased, Groups, IndexKind, Projection, RowUpdate, Table,
+    Abort, AbortReason, Direction, EngineOptions, Erased, Groups, IndexKind, Projection, Protocol, RowUpdate, Table,
     TableSpec, Transaction, Txn,
 };
 use contend_machine::Native;
@@ -101,7 +101,7 @@ fn model(row: &mut Option<Pair>, operation: Operation, value: u64) -> Answer {
 }
 
 /// The same on the engine.
-fn perform<P: Control<Native>>(
+fn perform<P: Protocol<Native>>(
     tx: &mut Transaction<'_, P, Native>,
     table: &Table<Native, u64>,
     key: u64,

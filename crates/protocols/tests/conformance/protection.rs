@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use contend_engine::fault::Fault;
 use contend_engine::{
-    Abort, AbortReason, Control, Engine, EngineConfig, EngineOptions, Erased, Groups, IndexKind, Projection, Protocol,
-    Table, Transaction, Txn, Worker,
+    Abort, AbortReason, Engine, EngineConfig, EngineOptions, Erased, Groups, IndexKind, NamedProtocol, Projection,
+    Protocol, Table, Transaction, Txn, Worker,
 };
 use contend_lab::{recorded, verify_history};
 use contend_machine::Native;
-use contend_protocols::silo::Silo;
+use contend_protocols::optimistic::silo::Silo;
 
 use crate::support::{ProtocolTest, for_each_protocol, rounds, table};
 
@@ -163,7 +163,7 @@ fn long_transactions_commit_beside_short_writers() {
 #[test]
 fn without_a_gate_long_transactions_starve() {
     for (after, fault) in [(0, None), (AFTER, Some(Fault::PassClosedGate))] {
-        let silo = || Erased::<Native>::new(<Silo as Protocol<Native>>::new(Default::default()));
+        let silo = || Erased::<Native>::new(<Silo as NamedProtocol<Native>>::new(Default::default()));
         let starves = |_| long_beside_short(silo(), false, after, fault) > TRIES_MAX;
         assert!((0..100).any(starves), "protect={after}: a hundred pairs of long transactions have all had luck");
     }

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use contend_engine::{
-    AbortReason, Control, Direction, Engine, EngineOptions, Erased, Groups, IndexKind, Isolation, Projection,
+    AbortReason, Direction, Engine, EngineOptions, Erased, Groups, IndexKind, Isolation, Projection, Protocol,
     RowUpdate, Table, Transaction, Txn, Worker,
 };
 use contend_lab::{recorded, verify_history};

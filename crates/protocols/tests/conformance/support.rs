@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use contend_derive::Row;
 use contend_engine::{
-    Alignment, Control, Engine, EngineConfig, EngineOptions, Erased, Groups, IndexKind, Info, Isolation, Key,
-    OptionSpec, Options, Projection, Protocol, Table, TableSpec, Update,
+    Alignment, Engine, EngineConfig, EngineOptions, Erased, Groups, IndexKind, Isolation, Key, NamedProtocol,
+    OptionSpec, Options, Projection, Protocol, ProtocolInfo, Table, TableSpec, Update,
 };
 use contend_machine::Machine;
 use contend_protocols::{ProtocolVisitor, all_protocols, with_protocol};
@@ -26,12 +26,13 @@ pub(crate) fn for_each_protocol<M: Machine>(test: &impl ProtocolTest<M>) {
 }
 
 /// The protocols that promise something, or the one of them that is named. A test of none would be green.
-fn chosen(name: Option<&str>, all: Vec<(Info, Vec<OptionSpec>)>) -> Vec<Info> {
-    let promising: Vec<Info> =
+fn chosen(name: Option<&str>, all: Vec<(ProtocolInfo, Vec<OptionSpec>)>) -> Vec<ProtocolInfo> {
+    let promising: Vec<ProtocolInfo> =
         all.into_iter().map(|(info, _)| info).filter(|info| info.isolation != Isolation::None).collect();
     let names: Vec<&str> = promising.iter().map(|info| info.name).collect();
     let names = names.join(", ");
-    let chosen: Vec<Info> = promising.into_iter().filter(|info| name.is_none_or(|name| name == info.name)).collect();
+    let chosen: Vec<ProtocolInfo> =
+        promising.into_iter().filter(|info| name.is_none_or(|name| name == info.name)).collect();
     assert!(!chosen.is_empty(), "CONTEND_PROTOCOL is {name:?}: nothing would be tested; valid: {names}");
     chosen
 }
@@ -55,19 +56,19 @@ pub(crate) fn for_no_control<M: Machine>(test: &impl ProtocolTest<M>) {
     }
 }
 
-fn for_protocol<M: Machine>(info: Info, test: &impl ProtocolTest<M>) {
+fn for_protocol<M: Machine>(info: ProtocolInfo, test: &impl ProtocolTest<M>) {
     with_protocol::<M, _>(info.name, Visit { info, test }).expect("a registered name");
 }
 
 struct Visit<'a, T> {
-    info: Info,
+    info: ProtocolInfo,
     test: &'a T,
 }
 
 impl<M: Machine, T: ProtocolTest<M>> ProtocolVisitor<M> for Visit<'_, T> {
     type Output = ();
 
-    fn visit<P: Protocol<M>>(self) {
+    fn visit<P: NamedProtocol<M>>(self) {
         let mut variants = variants::<P::Options>();
         let reads_snapshots = |options: &P::Options| P::new(options.clone()).reads_snapshots();
         assert_eq!(reads_snapshots(&P::options_with_snapshots()), P::SNAPSHOTS.is_some());
@@ -131,11 +132,11 @@ impl Update<Pair> for Triple {
 pub(crate) const LEFT: Projection<'static> = Projection::of_groups(Groups::FIRST);
 pub(crate) const RIGHT: Projection<'static> = Projection::of_groups(Groups::of(1));
 
-pub(crate) fn engine<P: Control<M>, M: Machine>(protocol: P, history: bool) -> Arc<Engine<P, M>> {
+pub(crate) fn engine<P: Protocol<M>, M: Machine>(protocol: P, history: bool) -> Arc<Engine<P, M>> {
     engine_with(protocol, history, EngineOptions::default())
 }
 
-pub(crate) fn engine_with<P: Control<M>, M: Machine>(
+pub(crate) fn engine_with<P: Protocol<M>, M: Machine>(
     protocol: P,
     history: bool,
     options: EngineOptions,
@@ -143,7 +144,7 @@ pub(crate) fn engine_with<P: Control<M>, M: Machine>(
     Engine::new(protocol, EngineConfig { workers_max: 64, epoch_ms: 0, history, options, ..EngineConfig::default() })
 }
 
-pub(crate) fn table<P: Control<M>, M: Machine, K: Key>(
+pub(crate) fn table<P: Protocol<M>, M: Machine, K: Key>(
     engine: &Engine<P, M>,
     name: &str,
     index: IndexKind,
@@ -153,7 +154,7 @@ pub(crate) fn table<P: Control<M>, M: Machine, K: Key>(
 }
 
 /// A table of [`Pair`]s.
-pub(crate) fn pairs<P: Control<M>, M: Machine>(
+pub(crate) fn pairs<P: Protocol<M>, M: Machine>(
     engine: &Engine<P, M>,
     name: &str,
     index: IndexKind,
@@ -174,6 +175,6 @@ fn rounds_of(text: Option<&str>) -> Option<u64> {
 #[test]
 fn options_that_are_choices_are_varied() {
     let names: Vec<String> =
-        variants::<contend_protocols::silo::SiloOptions>().into_iter().map(|(label, _)| label).collect();
+        variants::<contend_protocols::optimistic::silo::SiloOptions>().into_iter().map(|(label, _)| label).collect();
     assert_eq!(names, ["", " silo.wait=wait", " silo.wait=nowait", " silo.snapshots=on"]);
 }

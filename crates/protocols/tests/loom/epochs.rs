@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use contend_engine::journal::{Hold, Journal, Journals};
 use contend_engine::sets::WriteSet;
-use contend_engine::{AbortReason, Engine, EngineConfig, IndexKind, KeyWords, Protocol};
+use contend_engine::{AbortReason, Engine, EngineConfig, IndexKind, KeyWords, NamedProtocol};
 use contend_machine::Loom;
 use contend_protocols::fault::Faults;
-use contend_protocols::mocc::Mocc;
-use contend_protocols::silo::Silo;
+use contend_protocols::optimistic::mocc::Mocc;
+use contend_protocols::optimistic::silo::Silo;
 use loom::thread;
 
 use crate::world::{self, World, read, write};
@@ -44,7 +44,7 @@ impl Journal<Loom> for Of {
     }
     fn wait_for(&mut self, _: Hold) {}
     fn aborted(&mut self, _: AbortReason) {}
-    fn rest(&mut self) {}
+    fn go_offline(&mut self) {}
     fn ticket(&self) -> u64 {
         0
     }
@@ -55,7 +55,7 @@ impl Journal<Loom> for Of {
 
 /// The first worker reads what the second overwrites, and writes another row. If it has not seen the new row, it comes before. A third thread advances
 /// the epoch.
-fn overwritten_reads<P: Protocol<Loom>>() {
+fn overwritten_reads<P: NamedProtocol<Loom>>() {
     let epochs = Epochs::default();
     let config = EngineConfig { workers_max: 2, epoch_ms: 40, ..EngineConfig::default() };
     let engine = Engine::with_journals(P::new(P::Options::default()), config, Some(Arc::new(epochs.clone())));

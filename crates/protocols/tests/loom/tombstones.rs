@@ -1,21 +1,21 @@
 //! A tombstone that leaves the index while others work with its key.
 
-use contend_engine::{IndexKind, Protocol, Txn};
+use contend_engine::{IndexKind, NamedProtocol, Txn};
 use contend_machine::Loom;
-use contend_protocols::bamboo::Bamboo;
 use contend_protocols::fault::Faults;
-use contend_protocols::mvto::Mvto;
-use contend_protocols::no_wait::NoWait;
-use contend_protocols::silo::Silo;
-use contend_protocols::tictoc::TicToc;
-use contend_protocols::wait_die::WaitDie;
+use contend_protocols::locking::bamboo::Bamboo;
+use contend_protocols::locking::no_wait::NoWait;
+use contend_protocols::locking::wait_die::WaitDie;
+use contend_protocols::multiversion::mvto::Mvto;
+use contend_protocols::optimistic::silo::Silo;
+use contend_protocols::optimistic::tictoc::TicToc;
 
 use loom::thread;
 
 use crate::world::{Tx, World, explore, insert, read, write};
 
 /// Key 1 was deleted long ago, so that the first worker may take it out of the index.
-fn deleted<P: Protocol<Loom>>() -> World<P> {
+fn deleted<P: NamedProtocol<Loom>>() -> World<P> {
     let mut world = World::<P>::new(IndexKind::Hash, 1, &[1, 2, 3]);
     let outcome = world.first.run(|tx| tx.delete(&world.rows, 1));
     assert_eq!(outcome, Ok(true));
@@ -28,7 +28,7 @@ fn deleted<P: Protocol<Loom>>() -> World<P> {
 }
 
 /// An insert of the key: the row is there afterwards if it has committed, and only then.
-fn beside_an_insert<P: Protocol<Loom>>() {
+fn beside_an_insert<P: NamedProtocol<Loom>>() {
     let mut world = deleted::<P>();
     let rows = std::sync::Arc::clone(&world.rows);
     let (_, inserted) =
@@ -39,7 +39,7 @@ fn beside_an_insert<P: Protocol<Loom>>() {
 
 /// One takes the tombstone out of the index, inserts the key anew and reads another row. The other misses the key, by the tombstone or without it,
 /// and writes that row. Not both commit having seen nothing of each other.
-fn beside_a_read<P: Protocol<Loom>>() {
+fn beside_a_read<P: NamedProtocol<Loom>>() {
     let mut world = deleted::<P>();
     let rows = std::sync::Arc::clone(&world.rows);
     // The first worker has the tombstone.
@@ -64,7 +64,7 @@ fn beside_a_read<P: Protocol<Loom>>() {
 /// One reads a row and inserts the key anew. The other misses the key, by the tombstone, and writes the row; then it takes the tombstone out of the
 /// index. The engine has to remember the transaction that missed the key without the tombstone. Both must not commit if neither has seen
 /// anything of the other.
-fn after_a_read<P: Protocol<Loom>>() {
+fn after_a_read<P: NamedProtocol<Loom>>() {
     let mut world = deleted::<P>();
     // A new worker in its place leaves the tombstone to the first worker that looks for one.
     drop(world.first);

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use contend_engine::{
-    Abort, Engine, EngineConfig, Groups, IndexKind, Projection, Protocol, Table, TableSpec, Transaction, Txn, Worker,
+    Abort, Engine, EngineConfig, Groups, IndexKind, NamedProtocol, Projection, Table, TableSpec, Transaction, Txn,
+    Worker,
 };
 use contend_machine::Loom;
 use loom::thread;
@@ -20,7 +21,7 @@ pub(crate) type Rows = Arc<Table<Loom, u64>>;
 pub(crate) type Tx<'a, P> = Transaction<'a, P, Loom>;
 
 /// An engine with two workers and a table.
-pub(crate) struct World<P: Protocol<Loom>> {
+pub(crate) struct World<P: NamedProtocol<Loom>> {
     pub(crate) engine: Arc<Engine<P, Loom>>,
     pub(crate) first: Worker<P, Loom>,
     /// `None` while another thread has it.
@@ -28,7 +29,7 @@ pub(crate) struct World<P: Protocol<Loom>> {
     pub(crate) rows: Rows,
 }
 
-impl<P: Protocol<Loom>> World<P> {
+impl<P: NamedProtocol<Loom>> World<P> {
     /// Rows of so many words, all 0, under these keys.
     pub(crate) fn new(index: IndexKind, words: usize, keys: &[u64]) -> Self {
         Self::of(P::Options::default(), index, words, keys)
@@ -87,17 +88,27 @@ impl<P: Protocol<Loom>> World<P> {
 }
 
 /// The first word of a row.
-pub(crate) fn read<P: Protocol<Loom>>(tx: &mut Tx<'_, P>, rows: &Rows, key: u64) -> Result<Option<u64>, Abort> {
+pub(crate) fn read<P: NamedProtocol<Loom>>(tx: &mut Tx<'_, P>, rows: &Rows, key: u64) -> Result<Option<u64>, Abort> {
     Ok(tx.read_row(rows, key, Projection::WHOLE)?.map(|row| row[0]))
 }
 
 /// Fills a row that is there.
-pub(crate) fn write<P: Protocol<Loom>>(tx: &mut Tx<'_, P>, rows: &Rows, key: u64, value: u64) -> Result<(), Abort> {
+pub(crate) fn write<P: NamedProtocol<Loom>>(
+    tx: &mut Tx<'_, P>,
+    rows: &Rows,
+    key: u64,
+    value: u64,
+) -> Result<(), Abort> {
     tx.write_row(rows, key, Groups::ALL)?.expect("loaded").fill(value);
     Ok(())
 }
 
 /// Inserts a row; whether there was none.
-pub(crate) fn insert<P: Protocol<Loom>>(tx: &mut Tx<'_, P>, rows: &Rows, key: u64, value: u64) -> Result<bool, Abort> {
+pub(crate) fn insert<P: NamedProtocol<Loom>>(
+    tx: &mut Tx<'_, P>,
+    rows: &Rows,
+    key: u64,
+    value: u64,
+) -> Result<bool, Abort> {
     Ok(tx.insert_row(rows, key)?.map(|row| row.fill(value)).is_some())
 }

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use contend_engine::{Control, Engine, Key, Row, TypedTable};
+use contend_engine::{Engine, Key, Protocol, Row, TypedTable};
 use contend_machine::Machine;
 
 use super::schema::{
@@ -14,7 +14,7 @@ use super::{Client, TpccOptions, load};
 use crate::workload::{Checked, Violation};
 
 /// Checks everything.
-pub(super) fn check<P: Control<M>, M: Machine>(
+pub(super) fn check<P: Protocol<M>, M: Machine>(
     options: &TpccOptions,
     tables: &Tables<M>,
     engine: &Engine<P, M>,
@@ -138,7 +138,7 @@ struct State {
 }
 
 impl State {
-    fn gather<P: Control<M>, M: Machine>(
+    fn gather<P: Protocol<M>, M: Machine>(
         options: &TpccOptions,
         tables: &Tables<M>,
         engine: &Engine<P, M>,
@@ -192,7 +192,7 @@ impl State {
         Ok(state)
     }
 
-    fn gather_orders<P: Control<M>, M: Machine>(&mut self, tables: &Tables<M>, engine: &Engine<P, M>) {
+    fn gather_orders<P: Protocol<M>, M: Machine>(&mut self, tables: &Tables<M>, engine: &Engine<P, M>) {
         each(engine, &tables.order, |key, row: &Order| {
             self.orders.push(OrderState {
                 key,
@@ -235,7 +235,7 @@ impl State {
         self.orders.extend(strays);
     }
 
-    fn gather_payments<P: Control<M>, M: Machine>(
+    fn gather_payments<P: Protocol<M>, M: Machine>(
         &mut self,
         tables: &Tables<M>,
         engine: &Engine<P, M>,
@@ -503,7 +503,7 @@ fn require(holds: bool, condition: u32, what: impl FnOnce() -> String) -> Result
 }
 
 /// A row that has to be there.
-fn get<R: Row, K: Key, P: Control<M>, M: Machine>(
+fn get<R: Row, K: Key, P: Protocol<M>, M: Machine>(
     engine: &Engine<P, M>,
     table: &TypedTable<M, R, K>,
     key: K,
@@ -516,7 +516,7 @@ fn get<R: Row, K: Key, P: Control<M>, M: Machine>(
 }
 
 /// Visits the rows of a table with an ordered index, by ascending keys.
-fn each<R: Row, K: Key, P: Control<M>, M: Machine>(
+fn each<R: Row, K: Key, P: Protocol<M>, M: Machine>(
     engine: &Engine<P, M>,
     table: &TypedTable<M, R, K>,
     mut visit: impl FnMut(K, &R),

@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 
-use contend_engine::{Control, Key, Loader, OutOfMemory, Row, TypedTable};
+use contend_engine::{Key, Loader, OutOfMemory, Protocol, Row, TypedTable};
 use contend_machine::Machine;
 
 use super::random::{NAMES, Random, last_name};
@@ -50,7 +50,7 @@ pub(crate) fn delivered(options: &TpccOptions) -> u64 {
     options.customers - options.customers * 3 / 10
 }
 
-pub(crate) fn load<P: Control<M>, M: Machine>(
+pub(crate) fn load<P: Protocol<M>, M: Machine>(
     options: &TpccOptions,
     tables: &Tables<M>,
     loader: &mut Loader<P, M>,
@@ -77,14 +77,14 @@ pub(crate) fn load<P: Control<M>, M: Machine>(
     Ok(())
 }
 
-struct Load<'a, P: Control<M>, M: Machine> {
+struct Load<'a, P: Protocol<M>, M: Machine> {
     options: &'a TpccOptions,
     tables: &'a Tables<M>,
     loader: &'a mut Loader<P, M>,
     random: Random,
 }
 
-impl<P: Control<M>, M: Machine> Load<'_, P, M> {
+impl<P: Protocol<M>, M: Machine> Load<'_, P, M> {
     fn put<R: Row, K: Key>(&mut self, table: &TypedTable<M, R, K>, key: K, row: R) -> Result<(), OutOfMemory> {
         self.loader.insert(table, key, |words| *R::from_words_mut(words) = row).map(drop)
     }

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use contend_derive::Row;
-use contend_engine::{Control, Engine, IndexKind, Key, KeyWords, Row, TableSpec, TypedTable};
+use contend_engine::{Engine, IndexKind, Key, KeyWords, Protocol, Row, TableSpec, TypedTable};
 use contend_machine::Machine;
 
 use super::TpccOptions;
@@ -271,8 +271,8 @@ pub(crate) fn table_specs(options: &TpccOptions, index: IndexKind) -> Vec<TableS
 }
 
 impl<M: Machine> Tables<M> {
-    pub(crate) fn create<P: Control<M>>(options: &TpccOptions, index: IndexKind, engine: &Engine<P, M>) -> Self {
-        fn make<R: Row, K: Key, P: Control<M>, M: Machine>(
+    pub(crate) fn create<P: Protocol<M>>(options: &TpccOptions, index: IndexKind, engine: &Engine<P, M>) -> Self {
+        fn make<R: Row, K: Key, P: Protocol<M>, M: Machine>(
             engine: &Engine<P, M>,
             spec: &TableSpec,
         ) -> TypedTable<M, R, K> {

@@ -1,10 +1,12 @@
 //! The generator's statistics, the population's checksum, the conditions on broken databases, and whole runs.
 
-use contend_engine::{Alignment, Engine, EngineConfig, EngineOptions, Key, Options, Protocol, Row, Txn, TypedTable};
+use contend_engine::{
+    Alignment, Engine, EngineConfig, EngineOptions, Key, NamedProtocol, Options, Row, Txn, TypedTable,
+};
 use contend_machine::Native;
-use contend_protocols::no_wait::NoWait;
+use contend_protocols::locking::no_wait::NoWait;
 use contend_protocols::none::NoControl;
-use contend_protocols::silo::Silo;
+use contend_protocols::optimistic::silo::Silo;
 
 use super::schema::{
     Customer, District, History, Nothing, Order, OrderLine, Stock, Warehouse, customer_key, district_key, line_key,
@@ -23,7 +25,7 @@ fn options(settings: &[(&str, &str)]) -> TpccOptions {
 
 type World<P, F> = crate::run_for_tests::World<P, Tpcc<Native, F>>;
 
-fn world<P: Protocol<Native>, F: Faults>(
+fn world<P: NamedProtocol<Native>, F: Faults>(
     options: &TpccOptions,
     engine_options: EngineOptions,
     parts: usize,
@@ -40,7 +42,7 @@ const SPLIT: EngineOptions = EngineOptions {
 
 #[test]
 fn conditions_hold_after_runs_of_four_threads() {
-    fn both<P: Protocol<Native>>() {
+    fn both<P: NamedProtocol<Native>>() {
         for engine_options in [EngineOptions::default(), SPLIT] {
             for warehouses in ["1", "3"] {
                 let world = world::<P, Sound>(&options(&[("tpcc.warehouses", warehouses)]), engine_options.clone(), 2);
@@ -175,11 +177,11 @@ fn each_condition_is_broken_by_what_it_is_for() {
 }
 
 /// Everything in the tables, in a few bits.
-fn checksum<P: Protocol<Native>, F: Faults>((engine, tpcc): &World<P, F>) -> u64 {
+fn checksum<P: NamedProtocol<Native>, F: Faults>((engine, tpcc): &World<P, F>) -> u64 {
     fn mix(sum: u64, word: u64) -> u64 {
         (sum ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(29)
     }
-    fn point<K: Key, R: Row, P: Protocol<Native>>(
+    fn point<K: Key, R: Row, P: NamedProtocol<Native>>(
         engine: &Engine<P, Native>,
         table: &TypedTable<Native, R, K>,
         key: K,
@@ -189,7 +191,7 @@ fn checksum<P: Protocol<Native>, F: Faults>((engine, tpcc): &World<P, F>) -> u64
         engine.peek(table, key, &mut words).expect("the row is there");
         *sum = words.iter().fold(*sum, |sum, &word| mix(sum, word));
     }
-    fn all<K: Key, R: Row, P: Protocol<Native>>(
+    fn all<K: Key, R: Row, P: NamedProtocol<Native>>(
         engine: &Engine<P, Native>,
         table: &TypedTable<Native, R, K>,
         sum: &mut u64,
@@ -259,7 +261,7 @@ fn expect_share(what: &str, count: u64, of: u64, probability: f64) {
 #[test]
 fn the_generator_keeps_the_standards_rates() {
     let options = TpccOptions { warehouses: 4, ..TpccOptions::default() };
-    let engine = Engine::new(<Silo as Protocol<Native>>::new(Default::default()), EngineConfig::default());
+    let engine = Engine::new(<Silo as NamedProtocol<Native>>::new(Default::default()), EngineConfig::default());
     let tpcc = Tpcc::<Native>::create(&options, IndexKind::Hash, &engine);
     let mut client = tpcc.client(1, 4, 11);
     let mut input = Input::default();

@@ -1,6 +1,6 @@
 //! What the rows must be after a run: see "What a row says" in [`super`].
 
-use contend_engine::{Control, Engine};
+use contend_engine::{Engine, Protocol};
 use contend_machine::Machine;
 
 use super::{AHEAD, Client, LOADED, WORKER_SHIFT, Ycsb};
@@ -8,7 +8,7 @@ use crate::workload::{Checked, Violation};
 
 impl<M: Machine> Ycsb<M> {
     /// Checks all rows, and the index.
-    pub(super) fn check_rows<P: Control<M>>(
+    pub(super) fn check_rows<P: Protocol<M>>(
         &self,
         engine: &Engine<P, M>,
         clients: &[&Client],
