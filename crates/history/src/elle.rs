@@ -361,11 +361,14 @@ impl Inference {
         self.history.item(self.table, key)
     }
 
+    /// Whether an anomaly of this class would be explained; counts it if not.
+    fn wants(&mut self, class: Class) -> bool {
+        let wants = self.found.iter().filter(|anomaly| anomaly.class == class).count() < EXPLAINED;
+        self.found_besides += usize::from(!wants);
+        wants
+    }
+
     fn report(&mut self, class: Class, name: &'static str, steps: &[(&Done, usize, String)]) {
-        if self.found.iter().filter(|anomaly| anomaly.class == class).count() >= EXPLAINED {
-            self.found_besides += 1;
-            return;
-        }
         let steps = steps.iter().map(|(done, op, reason)| Step {
             txn: done.number,
             op: *op,
@@ -412,13 +415,13 @@ impl Inference {
                 };
                 if writer.number != last && !over_of_key.contains_key(&writer.number) {
                     over_of_key.insert(writer.number, last);
-                } else if writer.number != last {
+                } else if writer.number != last && self.wants(Class::G0) {
                     let op = transactions[writer.place].first(key);
                     let reason = format!("T{last} has written between two appends of T{}", writer.number);
                     self.report(Class::G0, "dirty write", &[(&transactions[writer.place], op, reason)]);
                 }
                 last = writer.number;
-                if !seen.insert(value.to_string()) {
+                if !seen.insert(value.to_string()) && self.wants(Class::G0) {
                     let op = transactions[writer.place].first(key);
                     let reason = format!("element {value} is twice in a list that was read");
                     self.report(Class::G0, "duplicate element", &[(&transactions[writer.place], op, reason)]);
@@ -448,6 +451,9 @@ impl Inference {
                 let list = elements(&micro.value);
                 let own = own.get(key).map_or(&[][..], Vec::as_slice);
                 if !list.iter().rev().take(own.len()).eq(own.iter().rev().copied()) {
+                    if !self.wants(Class::Internal) {
+                        continue;
+                    }
                     let reason = format!(
                         "T{} read {}, which does not end with its own appends",
                         done.number,
@@ -462,6 +468,9 @@ impl Inference {
                 }
                 let order = longest.get(key).copied().unwrap_or_default();
                 if !order.starts_with(list) {
+                    if !self.wants(Class::G0) {
+                        continue;
+                    }
                     let reason =
                         format!("T{} read {}, which does not begin the longest list", done.number, short(&micro.value));
                     self.report(Class::G0, "incompatible orders", &[(done, position, reason)]);
@@ -473,6 +482,9 @@ impl Inference {
                     .find(|value| of_key.get(&value.to_string()).is_none_or(|writer| !self.committed[writer.place]));
                 let aborted = aborted.filter(|value| Some(*value) != list.last());
                 if let Some(value) = aborted {
+                    if !self.wants(Class::G1a) {
+                        continue;
+                    }
                     let by = self
                         .writer(key, value)
                         .map_or_else(|| "nobody".into(), |writer| format!("T{}, which aborted", writer.number));
@@ -512,6 +524,7 @@ impl Inference {
                             && *value != micro.value
                             && !value.is_null()
                             && !micro.value.is_null()
+                            && self.wants(Class::GSingle)
                         {
                             let reason = |value| format!("T{} read {value}", done.number);
                             let steps = [(done, earlier, reason(value)), (done, position, reason(&micro.value))];

@@ -138,6 +138,12 @@ pub struct MemoryPreset {
     pub bytes_per_second: f64,
 }
 
+/// The most cycles of one step: far more than any hardware has, and so few that no clock of 64 bits overflows.
+const CYCLES_MAX: f64 = 1e6;
+/// The largest private cache, and the largest sum of all: the simulation keeps 4 bytes for each line, which is 1 GB.
+const CACHE_BYTES_MAX: f64 = 1e9;
+const PRIVATE_BYTES_MAX: f64 = 16.0 * CACHE_BYTES_MAX;
+
 /// Bytes of a line.
 pub(crate) const LINE_BYTES: usize = 64;
 
@@ -195,6 +201,33 @@ impl Preset {
         self.core.count * self.core.threads_per_core
     }
 
+    /// All parameters that are cycles or instructions of one step, each with its name.
+    fn cycles(&self) -> Vec<(&'static str, u32)> {
+        let (core, coherence) = (&self.core, &self.coherence);
+        let mut all = vec![
+            ("core.instructions_per_access", core.instructions_per_access),
+            ("core.atomic_cycles", core.atomic_cycles),
+            ("core.fence_cycles", core.fence_cycles),
+            ("core.pause_cycles", core.pause_cycles),
+            ("core.clock_cycles", core.clock_cycles),
+            ("l1.cycles", self.l1.cycles),
+            ("llc.tag_cycles", self.llc.tag_cycles),
+            ("llc.data_cycles", self.llc.data_cycles),
+            ("coherence.handoff_cycles", coherence.handoff_cycles[0].max(coherence.handoff_cycles[1])),
+            ("coherence.line_cycles", coherence.line_cycles),
+            ("memory.cycles", self.memory.cycles),
+        ];
+        all.extend(self.l2.as_ref().map(|l2| ("l2.cycles", l2.cycles)));
+        match &self.network {
+            NetworkPreset::Mesh { hop_cycles } => all.push(("network.hop_cycles", *hop_cycles)),
+            NetworkPreset::Sockets { local_cycles, link_cycles, .. } => {
+                all.push(("network.local_cycles", *local_cycles));
+                all.extend(link_cycles.iter().map(|cycles| ("network.link_cycles", *cycles)));
+            }
+        }
+        all
+    }
+
     fn check(&self) -> Result<(), String> {
         let in_range = |what: &str, value: f64, low: f64, high: f64| {
             let message = || format!("{what} is {value}; valid: {low} to {high}");
@@ -210,9 +243,13 @@ impl Preset {
         in_range("memory.tiles_per_controller", self.memory.tiles_per_controller as f64, 1.0, 1e6)?;
         in_range("memory.bytes_per_second", self.memory.bytes_per_second, 1e6, 1e13)?;
         in_range("llc.slice_bytes", self.llc.slice_bytes as f64, LINE_BYTES as f64, 1e9)?;
+        for (name, value) in self.cycles() {
+            in_range(name, value.into(), 0.0, CYCLES_MAX)?;
+        }
         for (name, cache) in [("l1", Some(&self.l1)), ("l2", self.l2.as_ref())] {
             let Some(cache) = cache else { continue };
             in_range(&format!("{name}.ways"), cache.ways as f64, 1.0, 64.0)?;
+            in_range(&format!("{name}.bytes"), cache.bytes as f64, LINE_BYTES as f64, CACHE_BYTES_MAX)?;
             let sets = cache.bytes / LINE_BYTES / cache.ways;
             if !sets.is_power_of_two() || sets * LINE_BYTES * cache.ways != cache.bytes {
                 return Err(format!(
@@ -221,6 +258,9 @@ impl Preset {
                 ));
             }
         }
+        let private = self.l1.bytes + self.l2.as_ref().map_or(0, |l2| l2.bytes);
+        let all = self.core.count as f64 * private as f64;
+        in_range("the sum of all cores' private caches, in bytes,", all, LINE_BYTES as f64, PRIVATE_BYTES_MAX)?;
         if let NetworkPreset::Sockets { tiles_per_socket, link_cycles, .. } = &self.network {
             in_range("network.tiles_per_socket", *tiles_per_socket as f64, 1.0, UNITS_MAX as f64)?;
             if link_cycles.is_empty() && self.core.count > *tiles_per_socket {
@@ -253,10 +293,23 @@ mod tests {
             ("ways = 4", "ways = 3", "a power of two of sets"),
             ("hertz = 1e9", "herz = 1e9", "herz"),
             ("stall = 1.0", "stall = 2.0", "core.stall is 2"),
+            ("stall = 1.0", "stall = nan", "core.stall is NaN"),
+            ("count = 1024", "count = 1152921504606846976", "core.count is 11529215"),
+            ("count = 1024", "count = 18446744073709551616", "count"),
+            ("count = 1024", "count = -1", "count"),
+            ("[l1]\nbytes = ", "[l1]\nbytes = 1152921504606846976 # ", "l1.bytes is 11529215"),
+            ("[l1]\nbytes = ", "[l1]\nbytes = 536870912 # ", "private caches, in bytes, is 549755813888"),
+            ("ways = 4", "ways = 0", "l1.ways is 0"),
+            ("slice_bytes = ", "slice_bytes = 1152921504606846976 # ", "llc.slice_bytes is"),
+            ("hop_cycles = ", "hop_cycles = 4294967295 # ", "network.hop_cycles is 4294967295"),
+            ("bytes_per_second = ", "bytes_per_second = 0.0 # ", "memory.bytes_per_second is 0"),
+            ("tiles_per_controller = ", "tiles_per_controller = 0 # ", "memory.tiles_per_controller is 0"),
         ] {
             assert!(text.contains(from), "{from}");
             let error = Preset::from_toml(&text.replace(from, to)).expect_err("bad").to_string();
             assert!(error.contains(expected), "{expected} is not in: {error}");
         }
+        let deep = format!("name = {}", "[".repeat(1_000_000));
+        assert!(Preset::from_toml(&deep).is_err());
     }
 }
