@@ -300,7 +300,7 @@ mod tests {
     use std::sync::{Arc, Barrier};
 
     use contend_engine::{
-        AbortReason, Engine, EngineConfig, Groups, IndexKind, NamedProtocol, Table, TableSpec, Txn, Worker,
+        AbortReason, Engine, EngineConfig, Groups, IndexKind, NamedProtocol, RawTxn, Table, TableSpec, Worker,
     };
     use contend_machine::{Native, available_cores};
 
@@ -308,7 +308,7 @@ mod tests {
 
     type TestEngine = Engine<DeadlockDetection<Native>, Native>;
     type TestWorker = Worker<DeadlockDetection<Native>, Native>;
-    type Rows = Arc<Table<Native, u64>>;
+    type Rows = Table<u64>;
 
     /// An engine whose waits are not given up for their length, with so many rows.
     fn engine(rows: u64) -> (Arc<TestEngine>, Rows) {
