@@ -27,7 +27,8 @@ const BLOCK_BYTES: usize = 1 << 18;
 /// What a checkpoint has done.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Checkpoint {
-    /// Rows that it has.
+    /// Rows that its files hold, in whole or in part. A part is what was written to a row whose insert is in a file that stays: another worker
+    /// had not written that insert yet when the replaced files were ended.
     pub rows: u64,
     /// Bytes of its files.
     pub bytes: u64,
@@ -241,7 +242,7 @@ impl Files<'_> {
         settled: u64,
     ) -> Result<(), LogError> {
         for (key, known) in parts.flat_map(|rows| rows.iter(schema)) {
-            self.rows += u64::from(known.is_there());
+            self.rows += u64::from(known.existed_last());
             // A file that stays may have an older write if it has commits of the deletion's epoch, or of the one after: a protocol that shows rows before
             // it commits takes their stamps in the epoch before that of its commit, at the earliest.
             // (The second is slack: who deletes a row that was shown commits after the one that has shown it, and takes its stamp then.)

@@ -244,13 +244,23 @@ impl<'r> Known<'r> {
         (0..self.groups).any(|group| self.is_sum(group) && self.written(group) > Some(self.deleted()))
     }
 
+    /// Whether the last known write of any group is later than the last known deletion. Only a row that exists is written, so the row existed
+    /// then, even if its insert is in a file that was not read.
+    pub(crate) fn existed_last(self) -> bool {
+        (0..self.groups).any(|group| self.written(group).is_some_and(|stamp| self.is_after_deletion(stamp)))
+    }
+
+    fn is_after_deletion(self, stamp: Stamp) -> bool {
+        stamp > self.deleted() || self.deleted() == Stamp(0)
+    }
+
     pub(crate) fn row(self) -> &'r [u64] {
         &self.words[1 + self.groups..]
     }
 
     pub(crate) fn is_there(self) -> bool {
         // An insert has all groups, and comes after the deletion, if there was one.
-        let is_later = |stamp: Stamp| stamp > self.deleted() || self.deleted() == Stamp(0);
+        let is_later = |stamp| self.is_after_deletion(stamp);
         (0..self.groups).all(|group| !self.is_sum(group) && self.written(group).is_some_and(is_later))
     }
 }

@@ -671,6 +671,38 @@ fn unlinking_in_the_epoch_of_the_stamp_is_found() {
     assert_eq!(found, others.filter(|name| !keep.contains(name)).collect::<Vec<_>>());
 }
 
+/// Worker 1 inserts a row. Worker 0 then changes it until its buffer overflows into a file, which ends there; the insert is still in the
+/// buffer of worker 1, whose next file gets it. A checkpoint of the first file alone has changes of the row and no insert. It counts the row.
+#[test]
+fn a_checkpoint_counts_rows_whose_insert_is_in_a_file_that_stays() {
+    for (what, operation) in [("additions", 4), ("a group that is overwritten", 2)] {
+        let disk = FaultyDisk::new(Plan::default());
+        let options = EngineOptions { commit_time_updates: true, ..EngineOptions::default() };
+        let mut world = World::open(&disk, silo(), options, (EPOCH, None)).expect("a disk that works");
+        let narrow = Arc::clone(&world.narrow);
+        let inserted = world.workers[1].run(|tx| operate(tx, &narrow, 7, 0, 1, None));
+        let (_, mut row) = inserted.expect("no other transaction runs");
+        let before = world.log.bytes();
+        while world.log.bytes() == before {
+            let changed = world.workers[0].run(|tx| operate(tx, &narrow, 7, operation, 3, row));
+            (_, row) = changed.expect("no other transaction runs");
+        }
+        world.log.begin_files();
+        world.advance();
+        world.flush().expect("a disk that works");
+        let checkpoint = world.log.checkpoint_by_hand().expect("a disk that works");
+        assert_eq!((checkpoint.rows, checkpoint.replaced.0), (1, 1), "{what}");
+        // The insert is in a file that stays: the row is as it was left.
+        let (_, recovered) = Log::open(Arc::new(disk), config(EPOCH, None)).expect("it is whole");
+        assert_eq!(state_of(&recovered).get(&(0, 7)), row.as_ref(), "{what}");
+        // The next checkpoint has the insert as well, and counts the row once.
+        world.log.begin_files();
+        world.flush().expect("a disk that works");
+        let checkpoint = world.log.checkpoint_by_hand().expect("a disk that works");
+        assert_eq!((checkpoint.rows, checkpoint.replaced.0), (1, 2), "{what}");
+    }
+}
+
 /// A log of some epochs and files, and the state in the end, all of which is durable.
 fn log_of_some_epochs(disk: &FaultyDisk, commit: CommitProtocol) -> State {
     let random = &mut SmallRng::seed_from_u64(1);
