@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use contend_engine::journal::Journals;
+use contend_engine::commit_sink::CommitSinks;
 use contend_engine::{Engine, IndexKind, OptionValue, Protocol, TableShape, option_choices, options};
-use contend_log::{CommitProtocol, Directory, Emulated, Log, LogConfig, LogError, LogJournals, Release, Schema};
+use contend_log::{CommitProtocol, Directory, Emulated, Log, LogConfig, LogError, LogSinks, Release, Schema};
 use contend_machine::Machine;
 use tempfile::TempDir;
 
@@ -168,9 +168,9 @@ impl<M: Machine> RunLog<M> {
     }
 
     /// What the engine is to be told.
-    pub(crate) fn journals(&self) -> Arc<dyn Journals<M>> {
+    pub(crate) fn sinks(&self) -> Arc<dyn CommitSinks<M>> {
         match self {
-            RunLog::Files(files) => LogJournals::new(&files.log),
+            RunLog::Files(files) => LogSinks::new(&files.log),
             RunLog::Emulated(emulated) => Arc::clone(emulated) as _,
         }
     }

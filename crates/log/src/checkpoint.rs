@@ -4,18 +4,18 @@
 //! same for every protocol and index, no transaction waits for it or sees anything of it, and what it holds was durable before. It takes as
 //! much memory as the rows do, for as long as it lasts.
 //!
-//! Files that are read hold nothing that is not durable yet; others stay, and may have older writes of the same rows, of which the stamp says so. A
+//! Files that are read hold nothing that is not durable yet; others stay, and may have older writes of the same rows, of which the write counter says so. A
 //! deletion is kept as long as a file that stays may have an older write.
 //!
 //! Small files are put together in the same way when there are many ([`Log::merge`]): each opening of a log leaves one a thread.
 
 use contend_engine::Groups;
-use contend_engine::journal::Addition;
+use contend_engine::commit_sink::Addition;
 
 use crate::error::LogError;
 use crate::fault::Fault;
 use crate::format::{self, BLOCK_HEADER, Change, Write};
-use crate::log::{Log, Open};
+use crate::log::{Log, OpenFile};
 use crate::manifest::{Contents, Segment, Tail};
 use crate::recovery;
 use crate::rows::{Known, Rows};
@@ -106,12 +106,13 @@ impl Log {
         };
         let (old, staying): (Vec<_>, Vec<_>) = contents.segments.iter().cloned().partition(is_over);
         // In the files that stay, and in those to come, all is of later epochs. What is of a checkpoint may be of any.
-        let first_blocks = staying.iter().map(|segment| segment.blocks.map_or(0, |(first, _)| first - 1));
+        let first_blocks = staying.iter().map(|segment| segment.blocks.map_or(0, |(first, _)| first.saturating_sub(1)));
         let settled = first_blocks.fold(contents.epoch, u64::min);
         let of_old = Contents { segments: old.clone(), ..contents };
         let bytes: u64 = old.iter().map(|segment| segment.bytes).sum();
         let rewrite = || {
-            let all = recovery::read_all(&*self.disk, &of_old, self.config.threads, false, self.config.fault, &|_| ())?;
+            let how = self.config.how(false);
+            let all = recovery::read_all(&*self.disk, &of_old, how, &|_| ())?;
             // One after the other, so that the memory of each is free again before the next.
             self.write_checkpoint(&of_old.tables, settled, bytes, all.tables.into_iter())
         };
@@ -226,7 +227,7 @@ fn at_once<T: Send>(
 struct Files<'l> {
     log: &'l Log,
     /// The one that is written; and those that are full, and synchronised.
-    open: Option<Open>,
+    open: Option<OpenFile>,
     full: Vec<Segment>,
     /// The next block: room for its header, and its body.
     block: Vec<u8>,
@@ -244,12 +245,12 @@ impl Files<'_> {
         for (key, known) in parts.flat_map(|rows| rows.iter(schema)) {
             self.rows += u64::from(known.existed_last());
             // A file that stays may have an older write if it has commits of the deletion's epoch, or of the one after: a protocol that shows rows before
-            // it commits takes their stamps in the epoch before that of its commit, at the earliest.
-            // (The second is slack: who deletes a row that was shown commits after the one that has shown it, and takes its stamp then.)
+            // it commits takes their write counters in the epoch before that of its commit, at the earliest.
+            // (The second is slack: who deletes a row that was shown commits after the one that has shown it, and takes its write counter then.)
             let last = settled + u64::from(self.log.has(Fault::ForgetLastTombstones));
             let is_needed = known.deleted().epoch() + 1 > last && !self.log.has(Fault::ForgetTombstones);
             if known.deleted().0 > 0 && is_needed {
-                self.put(schema, Write { table, key, stamp: known.deleted(), change: Change::Delete });
+                self.put(schema, Write { table, key, counter: known.deleted(), change: Change::Delete });
             }
             self.put_row(table, schema, key, known);
             if self.block.len() >= BLOCK_BYTES {
@@ -270,9 +271,9 @@ impl Files<'_> {
             let groups = same.fold(Groups::NONE, |groups, group| groups.union(Groups::of(group as u32)));
             left = left.without(groups);
             // What was deleted later, or never written.
-            let Some(stamp) = written.filter(|stamp| *stamp > known.deleted()) else { continue };
+            let Some(counter) = written.filter(|counter| *counter > known.deleted()) else { continue };
             if !is_sum {
-                self.put(schema, Write { table, key, stamp, change: Change::Put(groups, known.row()) });
+                self.put(schema, Write { table, key, counter, change: Change::Put(groups, known.row()) });
                 continue;
             }
             if self.log.has(Fault::ForgetSums) {
@@ -281,7 +282,7 @@ impl Files<'_> {
             // What was added to is in a file that stays, or will be in one that is to come.
             let words = schema.words(groups).flatten();
             let additions: Vec<_> = words.map(|word| Addition { word: word as u32, by: known.row()[word] }).collect();
-            self.put(schema, Write { table, key, stamp, change: Change::Add(&additions) });
+            self.put(schema, Write { table, key, counter, change: Change::Add(&additions) });
         }
     }
 

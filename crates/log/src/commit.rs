@@ -16,7 +16,7 @@
 //! a counter that each commit raises before it installs its first write, when all that it has read or will overwrite has its own: so what it
 //! depends on has a smaller one, under every protocol. (A protocol's own timestamps would do where they are unique and come in the order of
 //! dependencies: TicToc's tie, Cicada's come in any order, Silo's are ordered across rows only by epochs, strict locking has none.) Conservative release
-//! needs none: what a transaction can see is durable, and of the writes of one row the stamps are the order ([`contend_engine::journal`]).
+//! needs none: what a transaction can see is durable, and of the writes of one row the write counters are the order ([`contend_engine::commit_sink`]).
 //!
 //! **Who is idle.** All is durable below the least LSN that a worker may have and has not flushed. A worker says so in a slot of its own, before it
 //! takes an LSN, and takes it back once it has flushed, so that who does nothing is in nobody's way. Orderings: a worker stores its slot and
@@ -29,7 +29,7 @@
 
 use std::sync::Arc;
 
-use contend_engine::journal::Hold;
+use contend_engine::commit_sink::Hold;
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
 use crossbeam_utils::CachePadded;
 
@@ -211,7 +211,7 @@ impl<M: Machine> Committer<M> {
         &self.all.slots[self.worker]
     }
 
-    /// See [`contend_engine::journal::Journal::committing`].
+    /// See [`contend_engine::commit_sink::CommitSink::committing`].
     #[inline]
     pub fn committing(&mut self) -> Hold {
         self.sequence += 1;
@@ -339,7 +339,7 @@ impl<M: Machine> Committer<M> {
         Some((worker as usize, hold.0 & ((1 << WORKER_SHIFT) - 1)))
     }
 
-    /// See [`contend_engine::journal::Journal::may_pass`].
+    /// See [`contend_engine::commit_sink::CommitSink::may_pass`].
     #[inline]
     pub fn may_pass(&mut self, hold: Hold) -> bool {
         let Some((worker, sequence)) = Self::parts(hold) else { return true };
@@ -360,7 +360,7 @@ impl<M: Machine> Committer<M> {
         false
     }
 
-    /// See [`contend_engine::journal::Journal::wait_for`]. Whoever holds the row may wait for what is held here, and so for ever: `flush` makes
+    /// See [`contend_engine::commit_sink::CommitSink::wait_for`]. Whoever holds the row may wait for what is held here, and so for ever: `flush` makes
     /// durable what is in the buffer of the worker of this number, in its place; `false` if that has failed.
     #[inline]
     pub fn wait_for(&mut self, hold: Hold, mut flush: impl FnMut(usize) -> bool) {

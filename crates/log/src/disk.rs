@@ -134,7 +134,7 @@ impl Directory {
     pub fn read_only(path: &Path) -> Result<Self, LogError> {
         let place = path.display().to_string();
         std::fs::read_dir(path).map_err(LogError::io("open", &place))?;
-        let lock = match File::open(path.join(LOCK)) {
+        let lock = match check_regular(&path.join(LOCK)).and_then(|()| File::open(path.join(LOCK))) {
             Ok(lock) => Some(lock),
             // Whoever owns the directory has made it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -151,16 +151,34 @@ impl Directory {
     pub fn open(path: &Path) -> Result<Self, LogError> {
         let place = path.display().to_string();
         std::fs::create_dir_all(path).map_err(LogError::io("create", &place))?;
+        match check_regular(&path.join(LOCK)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(LogError::io("lock", place)(error)),
+            _ => {}
+        }
         let lock = OpenOptions::new().create(true).truncate(false).write(true).open(path.join(LOCK));
         let lock = lock.map_err(LogError::io("write to", &place))?;
         locked(|| lock.try_lock(), &place)?;
         Ok(Directory { path: path.to_owned(), writes: true, direct: false, ring: Ring::new(), _lock: Some(lock) })
     }
 
+    /// Returns the path of a file that is there, if it is a regular one: a directory from a stranger may have a pipe, which would be waited for
+    /// without end, or a link to a file elsewhere.
+    fn regular(&self, name: &str) -> io::Result<PathBuf> {
+        let path = self.path.join(name);
+        check_regular(&path)?;
+        Ok(path)
+    }
+
     /// Whether it may be changed.
     fn check(&self) -> io::Result<()> {
         if self.writes { Ok(()) } else { Err(io::ErrorKind::ReadOnlyFilesystem.into()) }
     }
+}
+
+/// Checks that there is a regular file at this path, and not a pipe or a link.
+fn check_regular(path: &Path) -> io::Result<()> {
+    let is_regular = std::fs::symlink_metadata(path)?.file_type().is_file();
+    if is_regular { Ok(()) } else { Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")) }
 }
 
 /// How long to wait for the lock of a directory. A closed database keeps the lock until the last thread that used it has ended. A killed
@@ -241,9 +259,10 @@ impl Disk for Directory {
 
     fn open(&self, name: &str, writes: bool) -> io::Result<Box<dyn DiskFile>> {
         if !writes {
-            return Ok(Box::new(File::open(self.path.join(name))?));
+            return Ok(Box::new(File::open(self.regular(name)?)?));
         }
         self.check()?;
+        self.regular(name)?;
         Ok(self.open_to_write(OpenOptions::new().read(true).write(true), name, false)?.1)
     }
 

@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering as StdOrdering};
 
-use contend_engine::journal::{Hold, Journal, Journals, Logged};
+use contend_engine::commit_sink::{CommitSink, CommitSinks, Hold, Logged};
 use contend_engine::sets::{WriteKind, WriteSet};
 use contend_engine::{AbortReason, KeyWords};
 use contend_machine::{Activity, Atomic64, Machine};
@@ -42,8 +42,8 @@ impl<M: Machine> Emulated<M> {
     }
 }
 
-impl<M: Machine> Journals<M> for Emulated<M> {
-    fn of_worker(&self, worker: usize) -> Box<dyn Journal<M>> {
+impl<M: Machine> CommitSinks<M> for Emulated<M> {
+    fn of_worker(&self, worker: usize) -> Box<dyn CommitSink<M>> {
         Box::new(EmulatedLog {
             committer: Committer::new(&self.commits, worker),
             latency: self.latency,
@@ -132,7 +132,7 @@ impl<M: Machine> EmulatedLog<M> {
     }
 }
 
-impl<M: Machine> Journal<M> for EmulatedLog<M> {
+impl<M: Machine> CommitSink<M> for EmulatedLog<M> {
     fn committing(&mut self) -> Hold {
         self.committer.committing()
     }
@@ -146,9 +146,9 @@ impl<M: Machine> Journal<M> for EmulatedLog<M> {
             M::step("append");
             self.append(&[self.committer.lsn(), writes.logged().len() as u64]);
             for logged in writes.logged() {
-                let &Logged { position, stamp, .. } = logged;
+                let &Logged { position, counter, .. } = logged;
                 let write = &writes.entries()[position];
-                let head = [u64::from(write.table().id()), stamp.0];
+                let head = [u64::from(write.table().id()), counter.0];
                 self.append(&head);
                 self.append(writes.key(position));
                 if let Some(additions) = writes.additions(logged) {

@@ -82,6 +82,14 @@ pub enum LogError {
         /// As it was asked for.
         now: String,
     },
+    /// No table can have this schema.
+    #[error("table '{table}' can't be logged: {why}")]
+    BadSchema {
+        /// The table.
+        table: String,
+        /// What is wrong.
+        why: &'static str,
+    },
     /// There was an error before. Nothing is acknowledged any more.
     #[error("the log has stopped, and acknowledges nothing any more: {cause}")]
     Stopped {

@@ -87,7 +87,7 @@ pub fn read(bytes: &[u8]) -> Result<(), LogError> {
 #[cfg(test)]
 mod tests {
     use contend_engine::Groups;
-    use contend_engine::journal::{Addition, Stamp};
+    use contend_engine::commit_sink::{Addition, WriteCounter};
     use rand::rngs::SmallRng;
     use rand::{Rng, SeedableRng};
 
@@ -119,8 +119,8 @@ mod tests {
                     _ => Change::Delete,
                 };
                 let epoch = 1 + u64::from(shape >> 4);
-                let stamp = Stamp(format::first_stamp(epoch).0 + random.random_range(0..5));
-                let write = format::Write { table: table as u32, key: &key, stamp, change };
+                let counter = WriteCounter(format::first_counter(epoch).0 + random.random_range(0..5));
+                let write = format::Write { table: table as u32, key: &key, counter, change };
                 format::put_transaction(lsn, epoch, std::iter::once((write, &schemas[table])), &mut bytes);
             }
             for _ in 0..random.random_range(0..3) {

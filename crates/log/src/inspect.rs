@@ -10,7 +10,7 @@ use crate::disk::Disk;
 use crate::error::LogError;
 use crate::format::{Change, Write};
 use crate::manifest::{self, Contents, Manifest, Segment};
-use crate::recovery::{self, Recovered};
+use crate::recovery::{self, How, Recovered};
 use crate::schema::{Form, Schema};
 
 /// A file of a log.
@@ -78,13 +78,14 @@ pub fn inspect(disk: &dyn Disk) -> Result<Inspection, LogError> {
 }
 
 /// Reads all that is durable, with so many threads, as [`crate::Log::open`] does, and checks besides that the writes of each row can have happened in
-/// the order of their stamps, for which it keeps 24 bytes of each write. `progress` is told of bytes that were read.
+/// the order of their write counters, for which it keeps 24 bytes of each write. `progress` is told of bytes that were read.
 ///
 /// # Errors
 /// There is no log, what was acknowledged is not there, or its order is wrong.
 pub fn recover(disk: &dyn Disk, threads: usize, progress: &(dyn Fn(u64) + Sync)) -> Result<Recovered, LogError> {
     let (began, contents) = (Instant::now(), contents(disk)?);
-    let mut all = recovery::read_all(disk, &contents, threads, true, None, progress)?;
+    let how = How { threads, traces: true, is_bounded: true, fault: None };
+    let mut all = recovery::read_all(disk, &contents, how, progress)?;
     all.check(&contents)?;
     Ok(all.into_rows(&contents, began))
 }
@@ -98,8 +99,8 @@ pub struct Shown<'a> {
 
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Shown { write: Write { key, stamp, change, .. }, schema } = self;
-        write!(f, "{} {key:x?} stamp {}:", schema.name, stamp.0)?;
+        let Shown { write: Write { key, counter, change, .. }, schema } = self;
+        write!(f, "{} {key:x?} counter {}:", schema.name, counter.0)?;
         let (groups, row) = match change {
             Change::Insert(row) => {
                 write!(f, " inserted")?;
@@ -138,6 +139,7 @@ pub fn writes(
     recovery::read_segment(disk, &contents, segment, found.durable_lsn, None, |epoch, write| {
         let schema = &contents.tables[write.table as usize];
         enough = enough || visit(epoch, Shown { write, schema }).is_break();
+        Ok(())
     })?;
     Ok(())
 }

@@ -28,6 +28,8 @@ pub mod faulty;
 mod format;
 #[doc(hidden)]
 pub mod fuzz;
+#[cfg(test)]
+mod hostile;
 pub mod inspect;
 pub mod log;
 mod manifest;
@@ -45,4 +47,4 @@ pub use error::LogError;
 pub use log::{FIRST_SEGMENT_BYTES, Log, LogConfig, Settled, TRANSACTION_BYTES_MAX};
 pub use recovery::{Recovered, RecoveredTable, Report};
 pub use schema::Schema;
-pub use worker::LogJournals;
+pub use worker::LogSinks;

@@ -13,13 +13,14 @@
 //! twice the length or more is written beside it, synchronised, and given its name, and then the directory is synchronised. Before that nothing
 //! is written to the new one that the old one does not have, and so it is the same which of them a crash leaves.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::disk::{Disk, DiskFile};
 use crate::error::LogError;
-use crate::format::VERSION;
+use crate::format::{COUNT_MAX, EPOCH_MAX, VERSION};
 use crate::schema::Schema;
 
 /// The file's name, and that of one which is to take its place.
@@ -27,6 +28,8 @@ pub(crate) const NAME: &str = "manifest";
 pub(crate) const NEXT: &str = "manifest.next";
 /// How long it is at first, in bytes: room for some dozen tables, and a hundred files.
 const LENGTH: u64 = 1 << 16;
+/// How long it may become. A longer one was not written by this program. Room for a million files, and tables by the hundred thousand.
+const LENGTH_MAX: u64 = 1 << 30;
 /// Parts of the file: copies, two of each of two generations; and the tables, twice, each in two parts.
 const PARTS: u64 = 8;
 const COPIES: u64 = 4;
@@ -124,9 +127,18 @@ impl Segment {
     }
 }
 
-/// The name of the file of this number.
+/// No file has a larger number, so that one more is always a number.
+const NUMBER_MAX: u64 = u64::MAX >> 2;
+
+/// Returns the name of the file of this number.
 pub(crate) fn name(number: u64) -> String {
     format!("log-{number:08}")
+}
+
+/// Returns the number of the file of this name. None if [`name`] gives no file this name.
+pub(crate) fn number(file: &str) -> Option<u64> {
+    let number = file.strip_prefix("log-")?.parse().ok()?;
+    (number <= NUMBER_MAX && name(number) == file).then_some(number)
 }
 
 /// The tables, by their numbers. Each was behind those before it from its first day.
@@ -177,16 +189,20 @@ impl Tables {
         self.schemas.push(schema);
     }
 
-    /// The first so many tables of these bytes. None, if they are not there.
+    /// Returns the first `count` tables of these bytes. None if the bytes end before, or are no schemas of tables with different names.
     fn read(mut bytes: &[u8], count: u64) -> Option<Self> {
         let mut tables = Tables::default();
+        // A record takes some of the bytes, so a count that is too large ends with an error when the bytes do.
         for _ in 0..count {
             let length = u32::from_le_bytes(*bytes.first_chunk()?) as usize;
             let record = bytes.get(..4 + length)?;
-            tables.push(serde_json::from_slice(&record[4..]).ok()?, record);
+            let schema: Schema = serde_json::from_slice(&record[4..]).ok()?;
+            schema.check().ok()?;
+            tables.push(schema, record);
             bytes = &bytes[record.len()..];
         }
-        Some(tables)
+        let mut names = HashSet::new();
+        tables.schemas.iter().all(|schema| names.insert(&*schema.name)).then_some(tables)
     }
 }
 
@@ -231,6 +247,21 @@ impl Contents {
             Some(known) => *known = segment.clone(),
             None => self.segments.push(segment.clone()),
         }
+    }
+
+    /// Checks what the checksum of a copy can't: a stranger who writes a manifest writes the checksum as well.
+    fn check(&self) -> Result<(), &'static str> {
+        if self.epoch > EPOCH_MAX || self.lsn > COUNT_MAX + 1 {
+            return Err("there is no such epoch or LSN");
+        }
+        // A file that is named more than once would be read as often.
+        let (mut numbers, mut salts) = (HashSet::new(), HashSet::new());
+        for segment in &self.segments {
+            if segment.number > NUMBER_MAX || !numbers.insert(segment.number) || !salts.insert(segment.salt) {
+                return Err("it names a file that can't be, or one twice");
+            }
+        }
+        Ok(())
     }
 
     /// What a copy of it has, in a file of this length.
@@ -294,6 +325,9 @@ impl Manifest {
         while copy > length / PARTS || tables > 2 * (length / PARTS) {
             length *= 2;
         }
+        if length > LENGTH_MAX {
+            return Err(LogError::io("make larger", &self.place)(std::io::ErrorKind::FileTooLarge.into()));
+        }
         if length == self.length {
             return Ok(());
         }
@@ -354,6 +388,10 @@ impl Manifest {
         let file = disk.open(NAME, false).map_err(LogError::io("open", &place))?;
         let length = file.bytes().map_err(LogError::io("read", &place))?;
         let damaged = |offset, why: &str| LogError::Damaged { place: place.clone(), offset, why: why.to_owned() };
+        // The length of a sparse file says nothing about the bytes that the disk holds.
+        if length > LENGTH_MAX {
+            return Err(damaged(LENGTH_MAX, "it is longer than a manifest can be"));
+        }
         // It had its name only when it was whole.
         let mut newest: Option<(u64, Contents, Count)> = None;
         for copy in 0..COPIES {
@@ -371,6 +409,10 @@ impl Manifest {
         let Some((generation, mut contents, count)) = newest else {
             return Err(damaged(0, "none of its copies is whole"));
         };
+        contents.check().map_err(|why| damaged(0, why))?;
+        if generation > COUNT_MAX {
+            return Err(damaged(0, "there is no such generation"));
+        }
         let mut tables = None;
         for part in TABLES {
             // One that is too long is cut off by the end of the file.
@@ -452,7 +494,7 @@ fn write_copies(
     file.sync().map_err(LogError::io("synchronise", place))
 }
 
-fn checksum(bytes: &[u8]) -> u64 {
+pub(crate) fn checksum(bytes: &[u8]) -> u64 {
     xxh3_64(&bytes[HEADER..]) ^ xxh3_64(&bytes[..24]).rotate_left(1)
 }
 

@@ -7,22 +7,22 @@
 //! on a full disk.
 //!
 //! Of the writes of a row the one with the largest
-//! stamp is the last ([`contend_engine::journal`]), so that files can be read in any order, and at once.
+//! write counter is the last ([`contend_engine::commit_sink`]), so that files can be read in any order, and at once.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use contend_engine::journal::Stamp;
+use contend_engine::commit_sink::WriteCounter;
 use contend_engine::{KeyWords, key_of};
 use parking_lot::Mutex;
 
 use crate::commit::FIRST_LSN;
-use crate::disk::Disk;
+use crate::disk::{Disk, DiskFile};
 use crate::error::LogError;
 use crate::fault::Fault;
 use crate::format::{self, Block, Change, FILE_HEADER, Write};
 use crate::manifest::{Contents, Segment, Tables, Tail};
-use crate::rows::{PARTS, Reader, Rows};
+use crate::rows::{self, Reader, Rows};
 use crate::schema::Schema;
 
 /// A table as it was.
@@ -112,7 +112,7 @@ pub(crate) struct All {
 
 impl All {
     /// Whether there is all that something was added to; and, if writes were traced, whether those of each row can have happened in the order of
-    /// their stamps.
+    /// their write counters.
     ///
     /// # Errors
     /// It is not: a file is not as it was, or was wrong from the start.
@@ -153,64 +153,107 @@ impl All {
     }
 }
 
-/// Reads all files of a manifest: the last that is known of each row. With `traces` all writes are kept as well, 24 bytes each, for [`All::check`].
+/// How files are read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct How {
+    pub(crate) threads: usize,
+    /// Whether all writes are kept, 24 bytes each, for [`All::check`].
+    pub(crate) traces: bool,
+    /// Whether the files may be a stranger's: then they are refused if their rows take far more memory than they have bytes.
+    pub(crate) is_bounded: bool,
+    pub(crate) fault: Option<Fault>,
+}
+
+/// Words of rows that files may hold in any case; and per byte of the files. A deletion of a few bytes takes as many words as a row.
+const WORDS_MAX: u64 = 1 << 24;
+const WORDS_MAX_PER_BYTE: u64 = 512;
+
+/// What the threads that read files have found together.
+struct Found {
+    report: Report,
+    last: Last,
+    segments: Vec<Segment>,
+    longer: Vec<Segment>,
+}
+
+impl Found {
+    fn add(&mut self, number: usize, read: Read) {
+        let Read { report, last, segment, is_longer } = read;
+        self.report.files += 1;
+        self.report.bytes += report.bytes;
+        self.report.transactions += report.transactions;
+        self.report.records += report.records;
+        self.report.discarded += report.discarded;
+        self.last = self.last.max(last);
+        self.longer.extend(is_longer.then(|| segment.clone()));
+        self.segments[number] = segment;
+    }
+}
+
+/// Reads all files of a manifest, and keeps the last known write of each row. `progress` is told of bytes that were read.
+///
+/// # Errors
+/// A file is not there, or not as it was; or the rows take too much memory ([`How::is_bounded`]).
 pub(crate) fn read_all(
     disk: &dyn Disk,
     contents: &Contents,
-    threads: usize,
-    traces: bool,
-    fault: Option<Fault>,
+    how: How,
     progress: &(dyn Fn(u64) + Sync),
 ) -> Result<All, LogError> {
-    let parts = || (0..PARTS).map(|_| Mutex::new(Rows::default())).collect::<Vec<_>>();
-    let tables: Vec<_> = contents.tables.iter().map(|_| parts()).collect();
+    let words_max = if how.is_bounded { words_max(disk, contents)? } else { u64::MAX };
+    let tables = rows::Tables::new(&contents.tables, words_max);
     let durable_lsn = durable_lsn(disk, contents)?;
     let last = Last { epoch: contents.epoch, lsn: contents.lsn.saturating_sub(1) };
-    let report = Mutex::new((Report::default(), last, contents.segments.clone(), Vec::new()));
+    let (report, segments) = (Report::default(), contents.segments.clone());
+    let found = Mutex::new(Found { report, last, segments, longer: Vec::new() });
     let (next, read) = (AtomicUsize::new(0), AtomicUsize::new(1));
     let read_files = || -> Result<(), LogError> {
-        let mut reader = Reader::new(&contents.tables, &tables, traces);
-        // Relaxed: each number once.
-        while let Some((number, segment)) =
-            Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|number| Some((number, contents.segments.get(number)?)))
-        {
-            let Read { report: found, last: last_here, segment, is_longer } =
-                read_segment(disk, contents, segment, durable_lsn, fault, |epoch, mut write| {
-                    if fault == Some(Fault::ForgetDeletions) && write.change == Change::Delete {
-                        return;
-                    }
-                    if fault == Some(Fault::ForgetAdditions) && matches!(write.change, Change::Add(_)) {
-                        return;
-                    }
-                    if fault == Some(Fault::ReplayInFileOrder) {
-                        // Relaxed: each number once.
-                        write.stamp = Stamp(read.fetch_add(1, Ordering::Relaxed) as u64);
-                    }
-                    reader.add(epoch, &write);
-                })?;
-            let (all, last, segments, longer) = &mut *report.lock();
-            progress(found.bytes);
-            all.files += 1;
-            all.bytes += found.bytes;
-            all.transactions += found.transactions;
-            all.records += found.records;
-            all.discarded += found.discarded;
-            *last = last.max(last_here);
-            longer.extend(is_longer.then(|| segment.clone()));
-            segments[number] = segment;
+        let mut reader = Reader::new(&tables, how.traces);
+        loop {
+            // Relaxed: an exchange gives each number to one thread, and the segments were there before the threads.
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some(segment) = contents.segments.get(number) else { break };
+            let outcome = read_segment(disk, contents, segment, durable_lsn, how.fault, |epoch, mut write| {
+                let forgets = match how.fault {
+                    Some(Fault::ForgetDeletions) => write.change == Change::Delete,
+                    Some(Fault::ForgetAdditions) => matches!(write.change, Change::Add(_)),
+                    _ => false,
+                };
+                if forgets {
+                    return Ok(());
+                }
+                if how.fault == Some(Fault::ReplayInFileOrder) {
+                    // Relaxed: a counter of which only the order of its own values matters.
+                    write.counter = WriteCounter(read.fetch_add(1, Ordering::Relaxed) as u64);
+                }
+                reader.add(epoch, &write)
+            });
+            // Relaxed: after a failure the other threads find no more files, sooner or later.
+            let read = outcome.inspect_err(|_| next.store(contents.segments.len(), Ordering::Relaxed))?;
+            let mut found = found.lock();
+            progress(read.report.bytes);
+            found.add(number, read);
         }
         reader.finish();
         Ok(())
     };
     std::thread::scope(|scope| {
-        let others: Vec<_> = (1..threads.min(contents.segments.len())).map(|_| scope.spawn(read_files)).collect();
+        let others: Vec<_> = (1..how.threads.min(contents.segments.len())).map(|_| scope.spawn(read_files)).collect();
         let own = read_files();
         let outcomes = others.into_iter().map(|other| other.join().expect("reading does not panic"));
         outcomes.fold(own, |first, other| first.and(other))
     })?;
-    let (report, last, segments, longer) = report.into_inner();
-    let tables = tables.into_iter().map(|parts| parts.into_iter().map(Mutex::into_inner).collect()).collect();
-    Ok(All { tables, report, last, segments, longer })
+    let Found { report, last, segments, longer } = found.into_inner();
+    Ok(All { tables: tables.into_parts(), report, last, segments, longer })
+}
+
+/// Returns the most words of rows that these files may hold if they are a stranger's.
+fn words_max(disk: &dyn Disk, contents: &Contents) -> Result<u64, LogError> {
+    let mut bytes = 0u64;
+    for segment in &contents.segments {
+        bytes = bytes.saturating_add(open(disk, segment)?.1);
+    }
+    Ok(bytes.saturating_mul(WORDS_MAX_PER_BYTE).saturating_add(WORDS_MAX))
 }
 
 /// Has all stay that these files have.
@@ -236,14 +279,24 @@ pub(crate) fn trim(disk: &dyn Disk, segments: &[Segment]) {
     }
 }
 
-/// The bytes of a file that may have blocks, behind its header; and how long it is.
-fn read_file(disk: &dyn Disk, tables: &Tables, segment: &Segment) -> Result<(Vec<u8>, u64), LogError> {
+/// No file is longer: it has a block of 2^32 bytes at most, or is ended before it is longer than 2^32 bytes.
+pub(crate) const FILE_BYTES_MAX: u64 = 1 << 33;
+
+/// Opens a file to be read. Returns how long it is as well.
+fn open(disk: &dyn Disk, segment: &Segment) -> Result<(Box<dyn DiskFile>, u64), LogError> {
     let place = disk.place(&segment.name());
     let file = disk.open(&segment.name(), false).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => LogError::Missing { place: place.clone() },
         _ => LogError::io("open", &place)(error),
     })?;
     let length = file.bytes().map_err(LogError::io("read", &place))?;
+    Ok((file, length))
+}
+
+/// Returns the bytes of a file that may have blocks, and how long the file is.
+fn read_file(disk: &dyn Disk, tables: &Tables, segment: &Segment) -> Result<(Vec<u8>, u64), LogError> {
+    let place = disk.place(&segment.name());
+    let (file, length) = open(disk, segment)?;
     // Where the manifest does not know how far the file counts, nothing may be gone of it.
     let needed = if segment.tail == Tail::Nothing { segment.bytes } else { segment.capacity.max(segment.bytes) };
     if length < needed {
@@ -251,6 +304,14 @@ fn read_file(disk: &dyn Disk, tables: &Tables, segment: &Segment) -> Result<(Vec
         return Err(LogError::Damaged { place, offset: length, why });
     }
     let wanted = if segment.tail == Tail::Nothing { segment.bytes } else { length };
+    // The length of a sparse file says nothing about the bytes that the disk holds.
+    if wanted > FILE_BYTES_MAX {
+        let why = "it is longer than a file of a log can be".to_owned();
+        return Err(LogError::Damaged { place, offset: FILE_BYTES_MAX, why });
+    }
+    // A trial that can fail; `vec!` can't, but gets zeros from the system without writing them.
+    let room = Vec::<u8>::new().try_reserve_exact(wanted as usize);
+    room.map_err(|_| LogError::io("read", &place)(std::io::ErrorKind::OutOfMemory.into()))?;
     let mut bytes = vec![0; wanted as usize];
     file.read_at(0, &mut bytes).map_err(LogError::io("read", &place))?;
     let header = format::read_file_header(&bytes, segment.salt, tables);
@@ -292,7 +353,7 @@ fn for_each_block(
             }
             Err(why) if (offset as u64) < segment.bytes => return Err(damaged(why)),
             // The flush after the last whole block's was interrupted, or that one was; no other had begun.
-            Err(why) => match format::latest_flush(rest, segment.salt) {
+            Err(why) => match format::latest_flush(rest, segment.salt).map_err(damaged)? {
                 Some(later) if later > flush + 1 => return Err(damaged(why)),
                 _ => return Ok(Extent { bytes: offset as u64, blocks, length }),
             },
@@ -313,7 +374,7 @@ pub(crate) fn durable_lsn(disk: &dyn Disk, contents: &Contents) -> Result<u64, L
                 }
                 false
             };
-            format::read_body(block, &contents.tables, note, |_| ())
+            format::read_body(block, &contents.tables, note, |_| Ok(()))
         })?;
     }
     numbers.sort_unstable();
@@ -340,7 +401,7 @@ pub(crate) fn read_segment(
     segment: &Segment,
     durable_lsn: u64,
     fault: Option<Fault>,
-    mut visit: impl FnMut(u64, Write<'_>),
+    mut visit: impl FnMut(u64, Write<'_>) -> Result<(), &'static str>,
 ) -> Result<Read, LogError> {
     let (mut report, mut last) = (Report::default(), Last::default());
     let extent = for_each_block(disk, &contents.tables, segment, |block| {
@@ -358,7 +419,7 @@ pub(crate) fn read_segment(
         };
         format::read_body(block, &contents.tables, tally, |write| {
             report.records += 1;
-            visit(block.epoch, write);
+            visit(block.epoch, write)
         })
     })?;
     let Extent { bytes, blocks, length } = extent;

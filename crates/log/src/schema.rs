@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use contend_engine::{Groups, IndexKind, Span, TableCore};
+use contend_engine::{GROUPS_MAX, Groups, IndexKind, MAX_KEY_WORDS, Span, TableCore};
 use contend_machine::Machine;
 use serde::{Deserialize, Serialize};
 
@@ -31,7 +31,36 @@ impl std::fmt::Display for Schema {
     }
 }
 
+/// The largest row in words: a transaction that writes a larger one has no room in a block.
+const ROW_WORDS_MAX: usize = crate::log::TRANSACTION_BYTES_MAX / 8;
+
 impl Schema {
+    /// Checks that a table can have this schema. A schema may come from a stranger's manifest.
+    ///
+    /// # Errors
+    /// A width is out of range, or the groups are not disjoint parts of the row; the text says which.
+    pub fn check(&self) -> Result<(), &'static str> {
+        if !(1..=MAX_KEY_WORDS).contains(&self.key_words) {
+            return Err("its keys have no word, or more than a key can have");
+        }
+        if self.row_words > ROW_WORDS_MAX {
+            return Err("its rows are larger than a transaction can be");
+        }
+        if !(1..=GROUPS_MAX).contains(&self.groups.len()) {
+            return Err("it has no group of columns, or more than a row can have");
+        }
+        if self.groups.iter().any(|&(start, end)| end < start || end > self.row_words) {
+            return Err("a group of its columns is not within the row");
+        }
+        // A group without columns has no words, wherever it is.
+        let mut spans: Vec<_> = self.groups.iter().filter(|(start, end)| start < end).collect();
+        spans.sort_unstable();
+        if spans.windows(2).any(|pair| pair[0].1 > pair[1].0) {
+            return Err("two groups of its columns have a word in common");
+        }
+        Ok(())
+    }
+
     /// The kind of the index.
     pub fn index(&self) -> IndexKind {
         if self.ordered { IndexKind::Ordered } else { IndexKind::Hash }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use contend_engine::journal::{Hold, Journal, Journals, Logged};
+use contend_engine::commit_sink::{CommitSink, CommitSinks, Hold, Logged};
 use contend_engine::sets::{WriteKind, WriteSet};
 use contend_engine::{AbortReason, KeyWords, TableCore};
 use contend_machine::Machine;
@@ -55,7 +55,7 @@ impl<'a, M: Machine> Iterator for Writes<'a, M> {
             None => Change::Put(entry.groups(), self.set.image(logged.position)),
         };
         let (table, key) = (bound(self.tables, entry.table().id()).0, self.set.key(logged.position));
-        Some((Write { table, key, stamp: logged.stamp, change }, entry.table()))
+        Some((Write { table, key, counter: logged.counter, change }, entry.table()))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
@@ -95,7 +95,7 @@ impl<M: Machine> WorkerLog<M> {
     }
 }
 
-impl<M: Machine> Journal<M> for WorkerLog<M> {
+impl<M: Machine> CommitSink<M> for WorkerLog<M> {
     fn words_max(&self) -> usize {
         self.log.config.transaction_bytes.min(TRANSACTION_BYTES_MAX) / 8
     }
@@ -123,8 +123,8 @@ impl<M: Machine> Journal<M> for WorkerLog<M> {
         self.learn();
         let (table, schema) = bound(&self.tables, table);
         let lsn = if self.log.tail() == Tail::InOrder { LOADED_LSN } else { 0 };
-        let (key, stamp) = (&key[..schema.key_words], format::first_stamp(epoch));
-        let write = Write { table: *table, key, stamp, change: Change::Insert(row) };
+        let (key, counter) = (&key[..schema.key_words], format::first_counter(epoch));
+        let write = Write { table: *table, key, counter, change: Change::Insert(row) };
         let writes = std::iter::once((write, &**schema));
         self.log.append(self.worker, epoch, lsn, |bytes| format::put_transaction(lsn, epoch, writes, bytes));
     }
@@ -163,21 +163,21 @@ impl<M: Machine> Journal<M> for WorkerLog<M> {
 
 /// What the engine asks for workers' logs.
 #[derive(Debug)]
-pub struct LogJournals<M: Machine> {
+pub struct LogSinks<M: Machine> {
     log: Arc<Log>,
     commits: Arc<Commits<M>>,
 }
 
-impl<M: Machine> LogJournals<M> {
+impl<M: Machine> LogSinks<M> {
     /// The logs of the workers of an engine.
     pub fn new(log: &Arc<Log>) -> Arc<Self> {
         let commits = Commits::new(log.config.commit, log.config.workers, log.durable_lsn(), log.config.fault);
-        Arc::new(LogJournals { log: Arc::clone(log), commits: Arc::new(commits) })
+        Arc::new(LogSinks { log: Arc::clone(log), commits: Arc::new(commits) })
     }
 }
 
-impl<M: Machine> Journals<M> for LogJournals<M> {
-    fn of_worker(&self, worker: usize) -> Box<dyn Journal<M>> {
+impl<M: Machine> CommitSinks<M> for LogSinks<M> {
+    fn of_worker(&self, worker: usize) -> Box<dyn CommitSink<M>> {
         Box::new(WorkerLog {
             log: Arc::clone(&self.log),
             commits: Arc::clone(&self.commits),

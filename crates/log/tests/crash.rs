@@ -14,7 +14,7 @@ use contend_engine::{
 };
 use contend_log::fault::Fault;
 use contend_log::faulty::{FaultyDisk, Plan};
-use contend_log::{CommitProtocol, Disk, Log, LogConfig, LogError, LogJournals, Recovered, Release, Schema, Settled};
+use contend_log::{CommitProtocol, Disk, Log, LogConfig, LogError, LogSinks, Recovered, Release, Schema, Settled};
 use contend_machine::Native;
 use contend_protocols::{ProtocolVisitor, all_protocols, with_protocol};
 use rand::rngs::SmallRng;
@@ -173,7 +173,7 @@ impl World {
         let (log, recovered) = Log::open(Arc::new(disk.clone()), config(commit, of_log))?;
         let config =
             EngineConfig { workers_max: 4, epoch_ms: u64::MAX, options, fault: of_engine, ..EngineConfig::default() };
-        let engine = Engine::with_journals(protocol, config, Some(LogJournals::new(&log)));
+        let engine = Engine::with_commit_sinks(protocol, config, Some(LogSinks::new(&log)));
         engine.epochs().begin_at(log.first_epoch());
         let groups = GROUPS.map(|(start, end)| Span { first: start as u32, count: (end - start) as u32 });
         let spec = |name: &str, index| {
@@ -632,14 +632,14 @@ fn a_key_that_is_deleted_twice_and_inserted_in_one_epoch_is_there() {
     let broken = || with_protocol::<Native, _>("tictoc", Reborn(Some(EngineFault::UnlinkYoung)));
     let found = std::panic::catch_unwind(broken);
     if cfg!(debug_assertions) {
-        // The assertion about stamps comes first.
+        // The assertion about write counters comes first.
         assert!(found.is_err(), "{found:?}");
     } else {
         assert!(matches!(found, Ok(Some((_, Err(LogError::Disorder { .. }))))), "{found:?}");
     }
 }
 
-/// A tombstone that leaves the index in the epoch of its stamp is found under every protocol that does not keep it for longer.
+/// A tombstone that leaves the index in the epoch of its write counter is found under every protocol that does not keep it for longer.
 struct FindsYoung;
 
 impl ProtocolVisitor<Native> for FindsYoung {

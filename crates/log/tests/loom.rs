@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use contend_engine::journal::Hold;
+use contend_engine::commit_sink::Hold;
 use contend_log::commit::{Commits, Committer};
 use contend_log::fault::Fault;
 use contend_log::{CommitProtocol, Release};

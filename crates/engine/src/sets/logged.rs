@@ -1,24 +1,24 @@
-//! What of a write set a log is told, in the sense of [`crate::journal`].
+//! What of a write set a log is told, in the sense of [`crate::commit_sink`].
 
 use std::ptr::NonNull;
 
 use contend_machine::{Atomic64, Machine, Ordering};
 
 use super::{WriteKind, WriteSet};
+use crate::commit_sink::{Addition, COUNTER_EPOCH_SHIFT, CommitSink, Hold, Logged, WriteCounter};
 use crate::epoch::Epochs;
 use crate::group::Groups;
-use crate::journal::{Addition, Hold, Journal, Logged, STAMP_SHIFT, Stamp};
 use crate::record::Record;
 use crate::table::TableCore;
 
-/// In a row's stamp: who has written it was not sure to commit. It may have taken back what it wrote, but not the stamp, which nothing is added to then.
+/// In a row's write counter: who has written it was not sure to commit. It may have taken back what it wrote, but not the write counter, which nothing is added to then.
 pub(crate) const UNSURE: u64 = 1 << 63;
 
 /// What a worker has besides if its engine logs.
 #[derive(Debug)]
 pub(crate) struct Logging<M: Machine> {
-    pub(crate) journal: Box<dyn Journal<M>>,
-    /// What it takes at once ([`Journal::words_max`]).
+    pub(crate) sink: Box<dyn CommitSink<M>>,
+    /// What it takes at once ([`CommitSink::words_max`]).
     pub(crate) words_max: usize,
     /// Whether updates that commute are logged by what they add.
     pub(crate) adds: bool,
@@ -44,8 +44,8 @@ pub(super) struct LoggedWrites {
     is_sure: bool,
     epoch: u64,
     hold: Hold,
-    /// The stamp, if the protocol has one.
-    own_stamp: Option<Stamp>,
+    /// The write counter, if the protocol has one.
+    own_counter: Option<WriteCounter>,
     /// What was installed, and one more than the largest position among it.
     writes: Vec<Logged>,
     end: usize,
@@ -60,7 +60,7 @@ impl LoggedWrites {
         self.additions.clear();
         self.end = 0;
         self.is_sure = false;
-        self.own_stamp = None;
+        self.own_counter = None;
     }
 }
 
@@ -73,16 +73,16 @@ impl<M: Machine> WriteSet<M> {
             && let Some(log) = &mut self.log
         {
             logged.is_sure = true;
-            logged.hold = log.journal.committing();
-            logged.epoch = logged.own_stamp.map_or_else(|| log.epoch(), Stamp::epoch);
+            logged.hold = log.sink.committing();
+            logged.epoch = logged.own_counter.map_or_else(|| log.epoch(), WriteCounter::epoch);
         }
     }
 
-    /// Of a protocol that stamps its commits itself, before the first install: this stamp is larger than those of all writes so far of the cells that are
-    /// written, and has its epoch above it ([`STAMP_SHIFT`]), in which all commit, or later, who see what is installed.
+    /// Of a protocol that write counters its commits itself, before the first install: this write counter is larger than those of all writes so far of the cells that are
+    /// written, and has its epoch above it ([`COUNTER_EPOCH_SHIFT`]), in which all commit, or later, who see what is installed.
     #[inline(always)]
-    pub fn set_stamp(&mut self, stamp: Stamp) {
-        self.logged.own_stamp = Some(stamp);
+    pub fn set_write_counter(&mut self, counter: WriteCounter) {
+        self.logged.own_counter = Some(counter);
     }
 
     /// Whether the worker's log, if it has one, takes as much at once.
@@ -93,7 +93,7 @@ impl<M: Machine> WriteSet<M> {
 
     /// Counts a write of a row, and holds it, if rows are held.
     #[inline]
-    pub(super) fn stamp(&mut self, position: usize) {
+    pub(super) fn counter(&mut self, position: usize) {
         let Some(log) = &mut self.log else { return };
         let known = &mut self.logged;
         let entry = &self.entries[position];
@@ -101,17 +101,18 @@ impl<M: Machine> WriteSet<M> {
         let groups = if entry.kind == WriteKind::Update { entry.groups() } else { Groups::ALL };
         let payload = table.payload(entry.record);
         let mut additions = None;
-        let stamp = if table.counts_writes() {
+        let counter = if table.counts_writes() {
             let epoch = if known.is_sure { known.epoch } else { log.epoch() };
             let is_new = entry.fresh && entry.kind == WriteKind::Insert;
             let own = table.own_groups(groups);
             let (mut last, mut least, mut unsure) = (0, u64::MAX, false);
             for group in own {
                 // Relaxed, here and below: the cells are held exclusively.
-                let stamp = payload[table.stamp(group)].load(Ordering::Relaxed);
-                (last, least, unsure) = (last.max(stamp & !UNSURE), least.min(stamp), unsure | (stamp & UNSURE != 0));
+                let counter = payload[table.counter(group)].load(Ordering::Relaxed);
+                (last, least, unsure) =
+                    (last.max(counter & !UNSURE), least.min(counter), unsure | (counter & UNSURE != 0));
             }
-            // What was there when the log was opened has no stamp: it is not known which one it had.
+            // What was there when the log was opened has no write counter: it is not known which one it had.
             let is_logged = !is_new && !unsure && last > 0 && least == last;
             if is_new {
                 last = 0;
@@ -127,26 +128,26 @@ impl<M: Machine> WriteSet<M> {
                     }
                 }
                 additions = Some((first, known.additions.len()));
-                Stamp(last)
+                WriteCounter(last)
             } else {
-                let stamp = (last + 1).max(epoch << STAMP_SHIFT);
+                let counter = (last + 1).max(epoch << COUNTER_EPOCH_SHIFT);
                 if last == 0 {
-                    table.check_first_stamp(Stamp(stamp));
+                    table.check_first_counter(WriteCounter(counter));
                 }
                 let unsure = if known.is_sure { 0 } else { UNSURE };
                 for group in own {
-                    payload[table.stamp(group)].store(stamp | unsure, Ordering::Relaxed);
+                    payload[table.counter(group)].store(counter | unsure, Ordering::Relaxed);
                 }
-                Stamp(stamp)
+                WriteCounter(counter)
             }
         } else {
-            known.own_stamp.expect("the protocol has said which")
+            known.own_counter.expect("the protocol has said which")
         };
         if table.holds_rows() {
             for cell in table.cell_numbers(groups) {
                 let word = &payload[table.hold(cell)];
                 // Who locks a row before it asks has been told; but an optimistic one may have written blindly.
-                log.journal.wait_for(Hold(word.load(Ordering::Relaxed)));
+                log.sink.wait_for(Hold(word.load(Ordering::Relaxed)));
                 word.store(known.hold.0, Ordering::Relaxed);
             }
         }
@@ -155,30 +156,30 @@ impl<M: Machine> WriteSet<M> {
         known.end = known.end.max(position + 1);
         let again = if is_next { None } else { known.writes.iter_mut().find(|logged| logged.position == position) };
         match again {
-            Some(logged) => (logged.stamp, logged.additions) = (stamp, additions),
-            None => known.writes.push(Logged { position, stamp, additions }),
+            Some(logged) => (logged.counter, logged.additions) = (counter, additions),
+            None => known.writes.push(Logged { position, counter, additions }),
         }
     }
 
     /// Whether the worker's log lets it go on where these groups of a record were written last. The protocol has said that it may.
     #[inline(always)]
     pub(crate) fn may_pass(&mut self, table: &TableCore<M>, record: Record<M>, groups: Groups) -> bool {
-        let Some(Logging { journal, .. }) = &mut self.log else { return true };
+        let Some(Logging { sink, .. }) = &mut self.log else { return true };
         let payload = table.payload(record);
         // Relaxed: stored before what the protocol let see.
         table.cell_numbers(groups).into_iter().all(|cell| {
             let hold = Hold(payload[table.hold(cell)].load(Ordering::Relaxed));
-            hold == Hold::NONE || journal.may_pass(hold)
+            hold == Hold::NONE || sink.may_pass(hold)
         })
     }
 
     /// Waits until the worker's log lets it go on there.
     pub(crate) fn wait_for_holds(&mut self, table: &TableCore<M>, record: Record<M>, groups: Groups) {
-        let Some(Logging { journal, .. }) = &mut self.log else { return };
+        let Some(Logging { sink, .. }) = &mut self.log else { return };
         let payload = table.payload(record);
         for cell in table.cell_numbers(groups) {
             // Relaxed: as in `may_pass`.
-            journal.wait_for(Hold(payload[table.hold(cell)].load(Ordering::Relaxed)));
+            sink.wait_for(Hold(payload[table.hold(cell)].load(Ordering::Relaxed)));
         }
     }
 

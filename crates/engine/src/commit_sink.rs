@@ -1,18 +1,18 @@
 //! What a log is told: who has committed, and what it wrote.
 //!
-//! **Stamps.** A row of a table that is logged has a word for each group of columns that counts its writes. It grows with each, and is never below the first of the epoch in
-//! which the row is written. It also grows from a record to the next one of its key, because a tombstone leaves the index only when the epoch of its stamp
-//! is over ([`crate::Tombstone::stamp_is_over`]): the epoch above the stamp is smaller than that of every transaction that runs then. How long the tombstone has been
-//! queued says nothing about that, because it may have got a row in the queue, and have been deleted again. Debug builds check it where a record gets its first stamp, and a
+//! **Write counters.** A row of a table that is logged has a word for each group of columns that counts its writes. It grows with each, and is never below the first of the epoch in
+//! which the row is written. It also grows from a record to the next one of its key, because a tombstone leaves the index only when the epoch of its write counter
+//! is over ([`crate::Tombstone::counter_epoch_is_over`]): the epoch above the write counter is smaller than that of every transaction that runs then. How long the tombstone has been
+//! queued says nothing about that, because it may have got a row in the queue, and have been deleted again. Debug builds check it where a record gets its first write counter, and a
 //! reader of the log can check it by the order of inserts and deletions. A write counts when it is installed, while the protocol keeps all others away. So of two writes of a row the later one
-//! has the larger stamp, whatever the protocol orders its transactions by, and without a number that all share.
+//! has the larger write counter, whatever the protocol orders its transactions by, and without a number that all share.
 //!
-//! **Additions.** Updates that commute ([`crate::Update::commutes`]) leave the stamp as it is: what is logged of them is by how much each word has
-//! changed, and which stamp the row has that they were added to. So they are in no order among themselves, and what a row is in the end is what was
-//! written with its stamp, and the sum of all that was added to that. A log that has some of the updates has all that came before them, so whatever such an
+//! **Additions.** Updates that commute ([`crate::Update::commutes`]) leave the write counter as it is: what is logged of them is by how much each word has
+//! changed, and which write counter the row has that they were added to. So they are in no order among themselves, and what a row is in the end is what was
+//! written with its write counter, and the sum of all that was added to that. A log that has some of the updates has all that came before them, so whatever such an
 //! update does, what it has made of one word is the difference to what the last has left.
 //!
-//! A protocol's own numbers will do as well if they are like that ([`crate::Protocol::stamps_commits`]); then there is no such word, unless additions need one that they leave as it is. Silo's TIDs are: they
+//! A protocol's own numbers will do as well if they are like that ([`crate::Protocol::provides_write_counters`]); then there is no such word, unless additions need one that they leave as it is. Silo's TIDs are: they
 //! have the epoch above them, which a new log begins later, grow from write to write of a record, and their tombstones wait for the end of the TID's epoch. So are MOCC's, which are the same. The timestamps
 //! of the others are not: they begin anew with each engine, as counters and clocks do, or (TicToc) have no epoch.
 //!
@@ -33,15 +33,15 @@ use crate::sets::WriteSet;
 
 /// How many writes a row has had, in the sense of this module.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Stamp(pub u64);
+pub struct WriteCounter(pub u64);
 
-/// The stamps of an epoch begin at its number times two to the power of this.
-pub const STAMP_SHIFT: u32 = 28;
+/// The write counters of an epoch begin at its number times two to the power of this.
+pub const COUNTER_EPOCH_SHIFT: u32 = 28;
 
-impl Stamp {
+impl WriteCounter {
     /// The epoch that it has above it.
     pub fn epoch(self) -> u64 {
-        self.0 >> STAMP_SHIFT
+        self.0 >> COUNTER_EPOCH_SHIFT
     }
 }
 
@@ -59,8 +59,8 @@ pub struct Addition {
 pub struct Logged {
     /// Where it is in the write set.
     pub position: usize,
-    /// The stamp of the row that it left.
-    pub stamp: Stamp,
+    /// The write counter of the row that it left.
+    pub counter: WriteCounter,
     /// Where its additions are, if it was logged by them: their first, and the one behind the last.
     pub(crate) additions: Option<(usize, usize)>,
 }
@@ -75,7 +75,7 @@ impl Hold {
 }
 
 /// A worker's log.
-pub trait Journal<M: Machine>: Send + std::fmt::Debug {
+pub trait CommitSink<M: Machine>: Send + std::fmt::Debug {
     /// The most words, of keys and rows, that a transaction may write: another aborts ([`AbortReason::TooLarge`]) before anything of it is installed.
     fn words_max(&self) -> usize {
         usize::MAX
@@ -89,7 +89,7 @@ pub trait Journal<M: Machine>: Send + std::fmt::Debug {
     /// The worker is in this epoch still, or in the one before.
     fn committed(&mut self, epoch: u64, writes: &WriteSet<M>);
 
-    /// The worker has loaded a row, in this epoch, outside any transaction. Its stamp is the first of the epoch: the key has not been written in it.
+    /// The worker has loaded a row, in this epoch, outside any transaction. Its write counter is the first of the epoch: the key has not been written in it.
     fn loaded(&mut self, epoch: u64, table: u32, key: &KeyWords, row: &[u64]);
 
     /// Whether the worker's transactions may go on where this was left. Another that holds rows may have to be waited for, unless that
@@ -113,9 +113,9 @@ pub trait Journal<M: Machine>: Send + std::fmt::Debug {
 }
 
 /// The logs of an engine's workers.
-pub trait Journals<M: Machine>: Send + Sync {
+pub trait CommitSinks<M: Machine>: Send + Sync {
     /// The log of the worker of this number.
-    fn of_worker(&self, worker: usize) -> Box<dyn Journal<M>>;
+    fn of_worker(&self, worker: usize) -> Box<dyn CommitSink<M>>;
 
     /// Whether rows are held until they are durable.
     fn holds_rows(&self) -> bool;
