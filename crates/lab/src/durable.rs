@@ -2,12 +2,11 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use contend_engine::commit_sink::CommitSinks;
-use contend_engine::{Engine, IndexKind, OptionValue, Protocol, TableShape, option_choices, options};
-use contend_log::{CommitProtocol, Directory, Emulated, Log, LogConfig, LogError, LogSinks, Release, Schema};
+use contend_engine::{Engine, OptionValue, Protocol, TableShape, option_choices, options};
+use contend_log::{CommitProtocol, Directory, Emulated, Flusher, Log, LogConfig, LogError, LogSinks, Release, Schema};
 use contend_machine::Machine;
 use tempfile::TempDir;
 
@@ -199,8 +198,8 @@ impl<M: Machine> RunLog<M> {
 #[derive(Debug)]
 pub(crate) struct FileLog {
     log: Arc<Log>,
-    flusher: Option<JoinHandle<()>>,
-    /// Removed when the run is over.
+    flusher: Option<Flusher>,
+    /// Removed when the run is over, after the last flush.
     _temporary: Option<TempDir>,
 }
 
@@ -246,29 +245,14 @@ impl FileLog {
         for (number, shape) in (0..).zip(engine.shapes()) {
             self.log.bind(number, &schema_of(shape)).map_err(failed)?;
         }
-        let (log, engine) = (Arc::clone(&self.log), Arc::clone(engine));
-        self.flusher = Some(std::thread::spawn(move || {
-            log.serve(Duration::from_millis(epoch_ms), || log.settle(engine.epochs()));
-        }));
+        self.flusher = Some(Flusher::start(&self.log, engine, Duration::from_millis(epoch_ms)));
         Ok(())
     }
 }
 
-impl Drop for FileLog {
-    fn drop(&mut self) {
-        self.log.close();
-        if let Some(flusher) = self.flusher.take() {
-            // It has no reason to panic.
-            let _ = flusher.join();
-        }
-    }
-}
-
-/// What a log has to know of a table of an engine.
+/// Returns the schema of an engine's table for a log.
 pub(crate) fn schema_of(shape: TableShape) -> Schema {
-    let TableShape { name, key_words, row_words, groups, index } = shape;
-    let groups = groups.iter().map(|span| (span.words().start, span.words().end)).collect();
-    Schema { name, key_words, row_words, groups, ordered: index == IndexKind::Ordered, columns: String::new() }
+    Schema::of(shape, String::new())
 }
 
 #[cfg(test)]

@@ -8,6 +8,8 @@ use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use contend_machine::random::SplitMix64;
+
 use crate::disk::{Disk, DiskFile};
 
 /// How a disk is to fail. Operations are writes, synchronisations, and changes of names, counted from 0.
@@ -40,8 +42,8 @@ pub const ROOM: u64 = 1 << 16;
 impl Plan {
     /// A plan in which something goes wrong, mostly: within the first operations, or once there are some kilobytes more.
     pub fn random(seed: u64) -> Self {
-        let mut state = State { random: seed, ..State::default() };
-        let mut chance = |below: u64| state.chance() % below;
+        let mut random = SplitMix64::new(seed);
+        let mut chance = |below: u64| random.draw() % below;
         let mut plan = Plan { seed: chance(u64::MAX), ..Plan::default() };
         plan.sector = [512, 4096][chance(2) as usize];
         let at = Some(chance(80));
@@ -84,10 +86,10 @@ impl Contents {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
     plan: Plan,
-    random: u64,
+    random: SplitMix64,
     operations: u64,
     files: Vec<Contents>,
     /// Name to file: as it is, and as is sure to stay.
@@ -100,15 +102,6 @@ struct State {
 pub struct FaultyDisk(Arc<Mutex<State>>);
 
 impl State {
-    /// SplitMix64 (Steele, Lea, Flood, 2014).
-    fn chance(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.random;
-        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ (word >> 31)
-    }
-
     /// The number of the next operation.
     fn operate(&mut self) -> io::Result<u64> {
         let number = self.operations;
@@ -122,7 +115,7 @@ impl State {
     /// Of what was written to a file, some sectors stay.
     fn tear(&mut self, file: usize) {
         let mut contents = std::mem::take(&mut self.files[file]);
-        if contents.stays.len() != contents.now.len() && !self.chance().is_multiple_of(4) {
+        if contents.stays.len() != contents.now.len() && !self.random.draw().is_multiple_of(4) {
             contents.stays.resize(contents.now.len(), 0);
         }
         let (sector, length) = (self.plan.sector, contents.stays.len().min(contents.now.len()));
@@ -130,7 +123,7 @@ impl State {
         let written: BTreeSet<usize> = contents.differ.iter().flat_map(sectors).collect();
         for start in written.into_iter().map(|number| number * sector).filter(|&start| start < length) {
             let end = (start + sector).min(length);
-            if self.chance().is_multiple_of(2) {
+            if self.random.draw().is_multiple_of(2) {
                 contents.stays[start..end].copy_from_slice(&contents.now[start..end]);
             }
         }
@@ -146,7 +139,7 @@ impl FaultyDisk {
     /// An empty disk.
     pub fn new(plan: Plan) -> Self {
         let (names, names_stay) = Default::default();
-        let random = plan.seed;
+        let random = SplitMix64::new(plan.seed);
         FaultyDisk(Arc::new(Mutex::new(State { plan, random, operations: 0, files: Vec::new(), names, names_stay })))
     }
 
@@ -157,7 +150,7 @@ impl FaultyDisk {
     /// Fails by another plan from now on, of which operations count from now.
     pub fn fail(&self, plan: Plan) {
         let mut state = self.state();
-        (state.random, state.operations, state.plan) = (plan.seed, 0, plan);
+        (state.random, state.operations, state.plan) = (SplitMix64::new(plan.seed), 0, plan);
     }
 
     /// How many operations there were.
@@ -171,7 +164,7 @@ impl FaultyDisk {
         let mut names = state.names_stay.clone();
         let changed: Vec<_> = state.names.keys().chain(state.names_stay.keys()).cloned().collect();
         for name in changed {
-            if state.names.get(&name) != state.names_stay.get(&name) && state.chance().is_multiple_of(2) {
+            if state.names.get(&name) != state.names_stay.get(&name) && state.random.draw().is_multiple_of(2) {
                 match state.names.get(&name) {
                     Some(&file) => _ = names.insert(name, file),
                     None => _ = names.remove(&name),
@@ -186,7 +179,7 @@ impl FaultyDisk {
             files.push(Contents::of(stays));
             *file = files.len() - 1;
         }
-        let random = plan.seed;
+        let random = SplitMix64::new(plan.seed);
         let names_stay = names.clone();
         FaultyDisk(Arc::new(Mutex::new(State { plan, random, operations: 0, files, names, names_stay })))
     }
@@ -279,7 +272,7 @@ impl DiskFile for FaultyFile {
         let mut state = self.disk.state();
         let number = state.operate()?;
         let fails = state.plan.write_fails_at.take_if(|at| number >= *at).is_some();
-        let length = if fails { state.chance() as usize % (bytes.len() + 1) } else { bytes.len() };
+        let length = if fails { state.random.draw() as usize % (bytes.len() + 1) } else { bytes.len() };
         let start = usize::try_from(offset).map_err(io::Error::other)?;
         let end = start + length;
         let grown = end.saturating_sub(state.files[self.file].now.len()) as u64;

@@ -23,9 +23,12 @@ pub mod commit;
 pub mod disk;
 pub mod emulated;
 pub mod error;
+#[doc(hidden)]
 pub mod fault;
+#[cfg(any(test, feature = "testing"))]
 pub mod faulty;
 mod format;
+#[cfg(any(test, feature = "testing"))]
 #[doc(hidden)]
 pub mod fuzz;
 #[cfg(test)]
@@ -44,7 +47,7 @@ pub use commit::{CommitProtocol, Release};
 pub use disk::{Directory, Disk, DiskFile};
 pub use emulated::Emulated;
 pub use error::LogError;
-pub use log::{FIRST_SEGMENT_BYTES, Log, LogConfig, Settled, TRANSACTION_BYTES_MAX};
+pub use log::{FIRST_SEGMENT_BYTES, Flusher, Log, LogConfig, Settled, TRANSACTION_BYTES_MAX};
 pub use recovery::{Recovered, RecoveredTable, Report};
 pub use schema::Schema;
 pub use worker::LogSinks;

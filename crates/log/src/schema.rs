@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use contend_engine::{GROUPS_MAX, Groups, IndexKind, MAX_KEY_WORDS, Span, TableCore};
+use contend_engine::{GROUPS_MAX, Groups, IndexKind, MAX_KEY_WORDS, Span, TableCore, TableShape};
 use contend_machine::Machine;
 use serde::{Deserialize, Serialize};
 
@@ -59,6 +59,16 @@ impl Schema {
             return Err("two groups of its columns have a word in common");
         }
         Ok(())
+    }
+
+    /// Returns the schema of a table of this shape. `columns` is what else the application says of its columns: the log compares it, and shows it.
+    pub fn of(shape: TableShape, columns: String) -> Self {
+        let TableShape { name, key_words, row_words, groups, index } = shape;
+        let mut groups: Vec<_> = groups.iter().map(|span| (span.words().start, span.words().end)).collect();
+        if groups.is_empty() {
+            groups.push((0, row_words));
+        }
+        Schema { name, key_words, row_words, groups, ordered: index == IndexKind::Ordered, columns }
     }
 
     /// The kind of the index.
