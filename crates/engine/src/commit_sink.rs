@@ -1,29 +1,41 @@
-//! What a log is told: who has committed, and what it wrote.
+//! What the engine tells a log: which transactions have committed, what they wrote, and in which order.
 //!
-//! **Write counters.** A row of a table that is logged has a word for each group of columns that counts its writes. It grows with each, and is never below the first of the epoch in
-//! which the row is written. It also grows from a record to the next one of its key, because a tombstone leaves the index only when the epoch of its write counter
-//! is over ([`crate::Tombstone::counter_epoch_is_over`]): the epoch above the write counter is smaller than that of every transaction that runs then. How long the tombstone has been
-//! queued says nothing about that, because it may have got a row in the queue, and have been deleted again. Debug builds check it where a record gets its first write counter, and a
-//! reader of the log can check it by the order of inserts and deletions. A write counts when it is installed, while the protocol keeps all others away. So of two writes of a row the later one
-//! has the larger write counter, whatever the protocol orders its transactions by, and without a number that all share.
+//! A log implements [`CommitSinks`] and gives each worker a [`CommitSink`]. It knows no protocol, and no protocol knows it: the engine calls the
+//! sink from where all protocols come through, [`WriteSet::install`](crate::sets::WriteSet::install) and the end of a transaction.
 //!
-//! **Additions.** Updates that commute ([`crate::Update::commutes`]) leave the write counter as it is: what is logged of them is by how much each word has
-//! changed, and which write counter the row has that they were added to. So they are in no order among themselves, and what a row is in the end is what was
-//! written with its write counter, and the sum of all that was added to that. A log that has some of the updates has all that came before them, so whatever such an
-//! update does, what it has made of one word is the difference to what the last has left.
+//! **Write counters.** A row of a logged table has one word more for each group of columns, its *write counter*. It has three properties:
 //!
-//! A protocol's own numbers will do as well if they are like that ([`crate::Protocol::provides_write_counters`]); then there is no such word, unless additions need one that they leave as it is. Silo's TIDs are: they
-//! have the epoch above them, which a new log begins later, grow from write to write of a record, and their tombstones wait for the end of the TID's epoch. So are MOCC's, which are the same. The timestamps
-//! of the others are not: they begin anew with each engine, as counters and clocks do, or (TicToc) have no epoch.
+//! 1. It grows with each write of the group. A write counts when it is installed, while the protocol keeps all other writers away.
+//! 2. It is at least `epoch << COUNTER_EPOCH_SHIFT` for the epoch in which the row is written.
+//! 3. It grows from a record to the next record of the same key. A tombstone leaves the index only when the epoch of its write counter is over
+//!    ([`crate::Tombstone::counter_epoch_is_over`]), so by 2 the next record begins with a larger one. How long the tombstone has been queued
+//!    does not tell this: it may have become a row again in the queue, and have been deleted once more.
 //!
-//! **Epochs.** A transaction commits in the global epoch of when it is sure to: when its first write is installed, or, where writes are shown
-//! before, when all that it has seen has come to this. Whoever reads such a write, or writes over it, does so later, and so in the same epoch
-//! or a later one. All transactions up to an epoch are a prefix: none of them has seen one that is not.
+//! So of two writes of a row the later one has the larger write counter, whatever the protocol orders its transactions by, and without a counter
+//! that all workers share. A log can be replayed in any order of its files: the write with the largest counter is the last. Debug builds check 3
+//! where a record gets its first write counter. A reader of the log can check it as well: in the order of the counters an insert must find no
+//! row, and any other write must find one.
 //!
-//! **Release.** Protocols let a row go once its write is installed (early release). A log may want others to wait until the write is durable
-//! (conservative release): then each cell has one word more, its *hold*, in which a transaction leaves what the log makes of it. Who reads or
-//! writes a row asks the log whether it may go on, right after the protocol has said that it may: what the protocol lets see comes after the hold.
-//! So the log needs to know nothing of protocols, nor they of it.
+//! A protocol's own numbers serve as well if they have the three properties ([`crate::Protocol::provides_write_counters`]); then the word is
+//! saved, unless additions need a counter that they leave as it is. The TIDs of Silo and MOCC have them: the epoch is above them, they grow with
+//! each write of a record, and a tombstone waits for the end of its TID's epoch. The timestamps of the other protocols don't: counters and
+//! clocks begin anew with each engine, and TicToc's have no epoch.
+//!
+//! **Additions.** An update that commutes ([`crate::Update::commutes`]) leaves the write counter as it is. It is logged as the difference that it
+//! made to each word, with the write counter of the row that it was added to. Additions to one counter are in no order among themselves: the row
+//! is what was written with that counter, plus the sum of all additions to it. The log is a prefix: if it holds an update, it holds every
+//! earlier one. So an update may be logged as a difference whatever its function is. A writer that installs before it is certain to commit
+//! (Bamboo) flags the counter, and nothing is added to a flagged one (`UNSURE` in `sets::logged`).
+//!
+//! **Epochs.** A transaction commits in the global epoch that is read when it is certain to commit: at its first install, or, if it exposes rows
+//! before that (Bamboo), when all that it has read from is certain to commit ([`WriteSet::will_commit`](crate::sets::WriteSet::will_commit)). A
+//! transaction that reads or overwrites its writes is certain to commit later, so in the same epoch or a later one. So the transactions up to
+//! the end of an epoch are a prefix: none of them depends on one that is not among them.
+//!
+//! **Holds.** A protocol releases a row once its write is installed (early release). A log may want other transactions to wait until the write is
+//! durable (conservative release). Then each cell has one word more, its *hold*, in which a transaction leaves a value of the log's choice before
+//! it installs. A transaction that reads or writes the cell asks the log about the hold right after the protocol has granted access: the
+//! synchronisation by which the protocol published the write published the hold before it.
 
 use contend_index::KeyWords;
 use contend_machine::Machine;
@@ -31,90 +43,92 @@ use contend_machine::Machine;
 use crate::abort::AbortReason;
 use crate::sets::WriteSet;
 
-/// How many writes a row has had, in the sense of this module.
+/// The number of a write of a row: larger than those of all earlier writes of the same key and group. The upper bits are the epoch of the write, or
+/// more; the lower [`COUNTER_EPOCH_SHIFT`] bits count within it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WriteCounter(pub u64);
 
-/// The write counters of an epoch begin at its number times two to the power of this.
+/// The bits of a write counter below its epoch.
 pub const COUNTER_EPOCH_SHIFT: u32 = 28;
 
 impl WriteCounter {
-    /// The epoch that it has above it.
+    /// Returns the epoch in the upper bits.
     pub fn epoch(self) -> u64 {
         self.0 >> COUNTER_EPOCH_SHIFT
     }
 }
 
-/// What an update has done to a word of a row.
+/// The difference that an update made to a word of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Addition {
-    /// Which word.
+    /// The number of the word in the row.
     pub word: u32,
-    /// What was added to it; it wraps around.
+    /// The difference, modulo 2^64.
     pub by: u64,
 }
 
 /// A write of a transaction that has committed.
 #[derive(Clone, Copy, Debug)]
 pub struct Logged {
-    /// Where it is in the write set.
+    /// The position of the write's entry in the write set.
     pub position: usize,
-    /// The write counter of the row that it left.
+    /// The write counter that the row has after it.
     pub counter: WriteCounter,
-    /// Where its additions are, if it was logged by them: their first, and the one behind the last.
+    /// The range of its additions in the write set, if it is logged as additions.
     pub(crate) additions: Option<(usize, usize)>,
 }
 
-/// What a log has left on the cells that a transaction wrote: whatever the log makes of it.
+/// The value that a log leaves on the cells that a transaction wrote. Only the log knows its meaning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hold(pub u64);
 
 impl Hold {
-    /// Nobody has to wait.
+    /// No transaction has to wait.
     pub const NONE: Hold = Hold(0);
 }
 
-/// A worker's log.
+/// The part of a log that a worker calls.
 pub trait CommitSink<M: Machine>: Send + std::fmt::Debug {
-    /// The most words, of keys and rows, that a transaction may write: another aborts ([`AbortReason::TooLarge`]) before anything of it is installed.
+    /// Returns the most words of keys and rows that a transaction may write. A larger one aborts ([`AbortReason::TooLarge`]) before it installs.
     fn words_max(&self) -> usize {
         usize::MAX
     }
 
-    /// A transaction of the worker will commit, and is about to install its writes: whatever it depends on was told so before. Its epoch is
-    /// read after this. What to leave on its cells, if the engine's logs hold rows.
+    /// Notes that a transaction of the worker is certain to commit, and is about to install its writes. All transactions that it depends on came here
+    /// before it. The engine reads its epoch after this call. Returns the hold for its cells, which the engine ignores unless rows are held.
     fn committing(&mut self) -> Hold;
 
-    /// A transaction of the worker has committed, in this epoch. What it wrote is in [`WriteSet::logged`], with the rows as they were installed.
-    /// The worker is in this epoch still, or in the one before.
+    /// Takes a transaction of the worker that has committed in `epoch`. Its writes are in [`WriteSet::logged`], with the rows as they were installed.
+    /// The worker is still in this epoch, or in the one before: the epoch does not end before this call does.
     fn committed(&mut self, epoch: u64, writes: &WriteSet<M>);
 
-    /// The worker has loaded a row, in this epoch, outside any transaction. Its write counter is the first of the epoch: the key has not been written in it.
+    /// Takes a row that the worker has loaded in `epoch`, outside any transaction. Its write counter is the first of the epoch: no other write of the
+    /// key is of this epoch.
     fn loaded(&mut self, epoch: u64, table: u32, key: &KeyWords, row: &[u64]);
 
-    /// Whether the worker's transactions may go on where this was left. Another that holds rows may have to be waited for, unless that
-    /// could take for ever: then they abort.
+    /// Whether a transaction of the worker may use a cell with this hold. This may wait for the worker that holds the cell, unless that could take
+    /// for ever: then it returns `false`, and the transaction aborts.
     fn may_pass(&mut self, hold: Hold) -> bool;
 
-    /// The worker, which is installing, can't abort any more: waits until it may go on where this was left.
+    /// Waits until the worker may use a cell with this hold. The worker is installing, and can't abort any more.
     fn wait_for(&mut self, hold: Hold);
 
-    /// The worker's transaction has aborted.
+    /// Notes that the worker's transaction has aborted.
     fn aborted(&mut self, reason: AbortReason);
 
-    /// The worker pauses: nobody may have to wait for what it does next.
+    /// Notes that the worker pauses. No other worker may have to wait for what it does next.
     fn go_offline(&mut self);
 
-    /// What the worker's last transaction waits for, in the log's own count.
+    /// Returns a ticket for the worker's last transaction, with which [`CommitSink::is_durable`] asks about it.
     fn ticket(&self) -> u64;
 
-    /// Whether a transaction of the worker is durable.
+    /// Whether the transaction with this ticket is durable. The ticket is one of this worker.
     fn is_durable(&mut self, ticket: u64) -> bool;
 }
 
-/// The logs of an engine's workers.
+/// A log, as an engine knows it.
 pub trait CommitSinks<M: Machine>: Send + Sync {
-    /// The log of the worker of this number.
+    /// Returns the part of the worker with this number.
     fn of_worker(&self, worker: usize) -> Box<dyn CommitSink<M>>;
 
     /// Whether rows are held until they are durable.

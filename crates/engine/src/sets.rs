@@ -392,7 +392,7 @@ impl<M: Machine> WriteSet<M> {
             }
         }
         if self.log.is_some() {
-            self.counter(position);
+            self.count_write(position);
         }
         let entry = &self.entries[position];
         if entry.kind == WriteKind::Delete {
@@ -422,7 +422,7 @@ impl<M: Machine> WriteSet<M> {
             && let Some(log) = &mut self.log
         {
             // It counts on what has replaced it.
-            // Relaxed: as in `counter`.
+            // Relaxed: as in `count_write`.
             log.sink.wait_for(Hold(table.payload(entry.record)[table.hold(cell)].load(Ordering::Relaxed)));
         }
         let groups = if table.cell_count() == 1 { Groups::ALL } else { Groups::of(cell as u32) };

@@ -173,7 +173,8 @@ impl Tables {
         self.sums.last().copied().unwrap_or_default()
     }
 
-    /// These tables.
+    /// Returns these tables, numbered in their order.
+    #[cfg(any(test, feature = "testing"))]
     pub(crate) fn of(schemas: Vec<Schema>) -> Self {
         let mut tables = Tables::default();
         for schema in schemas {
