@@ -1,22 +1,23 @@
-//! Contend's log: what was acknowledged survives a crash, and nothing else leaves a trace.
+//! Contend's log makes commits durable: a transaction that was acknowledged survives a crash, and one that did not commit leaves no trace.
 //!
-//! | module | what it knows |
+//! | module | what it holds |
 //! | --- | --- |
-//! | [`disk`] | files, and what may be taken to hold of them |
-//! | [`faulty`] | a disk in memory that fails |
-//! | [`fault`] | deliberate bugs, for tests |
-//! | [`commit`] | when a commit is durable, and when others see it |
-//! | [`emulated`] | a log whose device is a delay |
-//! | `format` | the bytes of a log file |
-//! | `manifest` | which files there are, and how far they count |
-//! | [`log`] | workers' buffers, and flushes |
-//! | [`worker`] | what the engine's commits have to do with them |
-//! | [`inspect`] | looking into a log |
+//! | [`commit`] | the commit protocols: when a commit is durable, and when other transactions see it |
+//! | [`worker`] | the part that the engine's workers call |
+//! | [`log`] | workers' buffers and files, flushes, the thread that flushes |
+//! | `manifest` | which tables and files there are, and how far the files count |
+//! | `format` | the bytes of a log file, as a grammar |
 //! | [`recovery`] | from files to rows |
-//! | `rows` | the rows, as far as they are known |
-//! | [`checkpoint`] | files of rows in the place of log files |
-//! | [`schema`] | what tables are made of |
-//! | [`uring`] | files that are synchronised at once |
+//! | `rows` | the last known write of each row, while files are read |
+//! | [`checkpoint`] | files of rows that replace log files |
+//! | [`schema`] | the tables, as a log knows them |
+//! | [`inspect`] | reading a log without changing it; for logs of strangers as well |
+//! | [`disk`], [`uring`] | files, what is assumed of them, and how several are synchronised together |
+//! | [`emulated`] | a log whose device is a delay |
+//! | `fault`, `faulty`, `fuzz` | for tests, the last two behind the feature `testing`: deliberate bugs, a disk that fails, a reader for fuzzers |
+//!
+//! To the engine a log is a [`CommitSinks`](contend_engine::commit_sink::CommitSinks), of which there are two: [`LogSinks`] for files, and
+//! [`Emulated`].
 
 pub mod checkpoint;
 pub mod commit;
