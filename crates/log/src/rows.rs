@@ -1,8 +1,11 @@
-//! What is known of the rows of a table while files are read, in no order, and at once.
+//! The last known write of each row, while several threads read files in no order.
 //!
-//! There may be many: so a row is a few words of one vector, and a hash table has nothing but their numbers; what is read next is somewhere else
-//! each time. So writes are kept until there are some for the same part of a table: then the memory of all is asked for before the first is
-//! looked at, and the wait is one.
+//! There may be many rows. So a row is a few words of one vector, and a hash table has only the numbers of rows; each look-up misses the cache. To
+//! overlap the misses, writes are kept until there are some for the same part of a table. Then the memory of all of them is prefetched before the
+//! first is looked up.
+//!
+//! A row's words are: the key; the write counter of its last deletion, or 0; for each group the write counter of its last write plus one (0: not
+//! written), perhaps with [`SUM`]; and the words of the row.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::OnceLock;
@@ -16,9 +19,9 @@ use parking_lot::Mutex;
 use crate::format::{Change, Write};
 use crate::schema::Schema;
 
-/// A table is in so many parts, so that threads seldom meet.
+/// A table has this many parts, each with a lock, so that threads seldom wait for one another.
 pub(crate) const PARTS: usize = 64;
-/// Writes of a part that are applied together.
+/// This many writes of a part are applied together.
 const TOGETHER: usize = 32;
 
 /// Returns the part of a table that has this key. It is the same in every process, so that a checkpoint of the same rows is the same.
@@ -56,23 +59,22 @@ impl KeyHash {
     }
 }
 
-/// Set in the write counter of a group of which is known what was added to it, and not to what.
+/// Flag in the write counter of a group: its words are the sum of additions, and the write that they were added to is not known.
 const SUM: u64 = 1 << 63;
 
-/// The rows of a part of a table. Of each: the key; when it was deleted last; for each group the write counter of its last write, and one more (0: it was not
-/// written), and perhaps [`SUM`]; and the row.
+/// The rows of a part of a table.
 #[derive(Debug, Default)]
 pub(crate) struct Rows {
-    /// At a key's hash, or behind it, its number, and one more; 0: there is none. At most half of them are used.
+    /// An open-addressing hash table of row numbers, each plus one; 0 is an empty slot. At most half of the slots are used.
     slots: Vec<u32>,
     count: usize,
     hash: KeyHash,
     words: Vec<u64>,
-    /// All writes, if their order is to be checked.
+    /// All writes, if their order will be checked.
     traced: Vec<Traced>,
 }
 
-/// A write, as far as the order of a row's writes is concerned.
+/// A write, as far as it matters for the order of a row's writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Traced {
     /// The row's number.
@@ -81,25 +83,25 @@ struct Traced {
     step: Step,
 }
 
-/// What a write means for the order. Of writes with one write counter those that add to the row come last.
+/// What a write needs and leaves. Of writes with one write counter, additions come last in the order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Step {
-    /// There was no row, and now there is one.
+    /// Needs no row, leaves a row.
     Insert,
-    /// There was a row, and there is one still.
+    /// Needs a row, leaves a row.
     Update,
-    /// There was a row, and now there is none.
+    /// Needs a row, leaves none.
     Delete,
-    /// A checkpoint's row, or part of a row: what was there before it is not known any more.
+    /// A row of a checkpoint, or a part of one. What came before it is not known any more.
     Kept,
-    /// A checkpoint's deletion: likewise.
+    /// A deletion of a checkpoint. What came before it is not known any more.
     Gone,
-    /// There was a row, and there is one still.
+    /// Needs a row, leaves a row.
     Add,
 }
 
 impl Step {
-    /// `epoch` is that of the write's block; 0: of a checkpoint.
+    /// `epoch` is that of the write's block, which is 0 in a checkpoint.
     fn of(change: &Change<'_>, epoch: u64) -> Self {
         match change {
             Change::Delete if epoch == 0 => Step::Gone,
@@ -112,13 +114,14 @@ impl Step {
     }
 }
 
-/// A row of these.
+/// What is known of a row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Known<'r> {
     words: &'r [u64],
     groups: usize,
 }
 
+/// Returns the number of words of a row.
 fn words_of_one(schema: &Schema) -> usize {
     schema.key_words + 1 + schema.groups.len() + schema.row_words
 }
@@ -139,7 +142,7 @@ impl Rows {
         runs.map(<[u32]>::len).max().unwrap_or(0)
     }
 
-    /// The number of the row of a key, and whether it is a new one.
+    /// Returns the number of the row with this key, and whether the row is new. There is a free slot.
     fn number(&mut self, hash: u64, key: &[u64], length: usize) -> (usize, bool) {
         let mut slot = self.slot(hash);
         loop {
@@ -155,7 +158,7 @@ impl Rows {
         }
     }
 
-    /// Makes room for so many rows more.
+    /// Makes room for `more` rows.
     fn reserve(&mut self, more: usize, schema: &Schema) {
         let needed = 2 * (self.count + more);
         if needed <= self.slots.len() {
@@ -179,7 +182,7 @@ impl Rows {
         }
         let length = words_of_one(schema);
         for &hash in &writes.hashes {
-            // Mostly the one: half of the slots are free.
+            // Usually the right row: half of the slots are free.
             if let Some(number) = (self.slots[self.slot(hash)] as usize).checked_sub(1) {
                 Native::prefetch_to_write(&raw const self.words[number * length]);
             }
@@ -205,7 +208,7 @@ impl Rows {
                     known[1 + group] = new;
                     known[rows + start..rows + end].copy_from_slice(words);
                 } else if new & !SUM == old & !SUM {
-                    // One of them is a sum, or both.
+                    // One of them is a sum, or both: additions and what they were added to have one write counter.
                     known_words.iter_mut().zip(words).for_each(|(known, by)| *known = known.wrapping_add(*by));
                     known[1 + group] = old & new;
                 }
@@ -213,11 +216,11 @@ impl Rows {
         }
     }
 
-    /// Whether the writes of each row, by their write counters, can have happened: an insert where there is no row, all else where there is one. If not, the
-    /// key's words, and what is wrong. `begins_empty` says that the log has all writes since there were no rows. The writes must have been traced.
+    /// Checks that the writes of each row can have happened in the order of their write counters: an insert finds no row, and any other write finds one.
+    /// If not, returns the words of the key, and what is wrong. `begins_empty`: the log has all writes since there were no rows. The writes must
+    /// have been traced.
     ///
-    /// Only the order that inserts and deletions are in with all other writes of a row is looked at: the write counters of two groups of columns are
-    /// in no order.
+    /// Updates are checked against inserts and deletions only: the write counters of two groups of columns are in no order.
     pub(crate) fn find_disorder(&mut self, schema: &Schema, begins_empty: bool) -> Option<(&[u64], String)> {
         let mut traced = std::mem::take(&mut self.traced);
         traced.sort_unstable();
@@ -226,7 +229,7 @@ impl Rows {
         Some((&self.words[number as usize * words_of_one(schema)..][..schema.key_words], why))
     }
 
-    /// The rows that are known, with their keys, those that were deleted among them.
+    /// Returns the known rows with their keys, deleted ones included.
     pub(crate) fn iter(&self, schema: &Schema) -> impl Iterator<Item = (&[u64], Known<'_>)> {
         let (key_words, groups) = (schema.key_words, schema.groups.len());
         self.words.chunks_exact(words_of_one(schema)).map(move |words| {
@@ -236,9 +239,9 @@ impl Rows {
     }
 }
 
-/// What is wrong with the order of a row's writes.
+/// Returns what is wrong with the order of a row's writes. None if it can have happened.
 fn disorder(writes: &[Traced], begins_empty: bool) -> Option<String> {
-    // Of the writes before a checkpoint's some are not known any more.
+    // Writes that came before a checkpoint's are not all known any more.
     let is_of_checkpoint = |write: &Traced| matches!(write.step, Step::Kept | Step::Gone);
     let (mut is_there, first) = match writes.iter().rposition(is_of_checkpoint) {
         Some(last) => (Some(writes[last].step == Step::Kept), last + 1),
@@ -264,22 +267,22 @@ fn disorder(writes: &[Traced], begins_empty: bool) -> Option<String> {
 }
 
 impl<'r> Known<'r> {
-    /// When it was deleted last; 0, if it was not.
+    /// Returns the write counter of its last deletion; 0 if there is none.
     pub(crate) fn deleted(self) -> WriteCounter {
         WriteCounter(self.words[0])
     }
 
-    /// The last write of a group, if there was one.
+    /// Returns the write counter of the last write of a group, if there is one.
     pub(crate) fn written(self, group: usize) -> Option<WriteCounter> {
         (self.words[1 + group] & !SUM).checked_sub(1).map(WriteCounter)
     }
 
-    /// Whether it is known of a group only what was added since that write.
+    /// Whether the words of a group are only the sum of what was added to that write.
     pub(crate) fn is_sum(self, group: usize) -> bool {
         self.words[1 + group] & SUM != 0
     }
 
-    /// Whether there is a sum, and what was added to is not there, nor deleted.
+    /// Whether there is a sum without the write that was added to, and without a later deletion.
     pub(crate) fn lacks_base(self) -> bool {
         (0..self.groups).any(|group| self.is_sum(group) && self.written(group) > Some(self.deleted()))
     }
@@ -298,6 +301,7 @@ impl<'r> Known<'r> {
         &self.words[1 + self.groups..]
     }
 
+    /// Whether the row exists, and all of its groups are known.
     pub(crate) fn is_there(self) -> bool {
         // An insert has all groups, and comes after the deletion, if there was one.
         let is_later = |counter| self.is_after_deletion(counter);
@@ -305,12 +309,12 @@ impl<'r> Known<'r> {
     }
 }
 
-/// Writes of a part that are to be applied: their keys' hashes, and what would be known if nothing else were.
+/// Writes of a part that were not applied yet: the hashes of their keys, and the words of each as if it were all that is known of its row.
 #[derive(Debug, Default)]
 struct Pending {
     hashes: Vec<u64>,
     words: Vec<u64>,
-    /// If the order of writes is to be checked.
+    /// The place of each write in the order, if that will be checked.
     steps: Vec<(WriteCounter, Step)>,
 }
 
@@ -347,7 +351,7 @@ impl<'s> Tables<'s> {
 /// Words of rows that a reader reads before it counts them.
 const COUNTED_TOGETHER: usize = 1 << 16;
 
-/// What a thread has read, and not applied yet.
+/// Takes the writes that a thread reads.
 pub(crate) struct Reader<'t> {
     tables: &'t Tables<'t>,
     /// By table, and part; a table of which the thread has read nothing has none.
@@ -378,7 +382,7 @@ impl<'t> Reader<'t> {
         Ok(())
     }
 
-    /// Takes a write of a block of this epoch; 0: of a checkpoint.
+    /// Takes a write of a block of this epoch, which is 0 in a checkpoint.
     ///
     /// # Errors
     /// The readers have read more words of rows than [`Tables::new`] allows.
@@ -430,7 +434,7 @@ impl<'t> Reader<'t> {
         Ok(())
     }
 
-    /// Applies the rest.
+    /// Applies the writes that were not applied yet.
     pub(crate) fn finish(self) {
         for (table, (schema, pending)) in self.tables.schemas.iter().zip(&self.pending).enumerate() {
             for (part, pending) in pending.iter().enumerate().filter(|(_, pending)| !pending.hashes.is_empty()) {

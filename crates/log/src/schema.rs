@@ -1,4 +1,4 @@
-//! What tables are made of.
+//! The schemas of tables, as a log knows them.
 
 use std::ops::Range;
 
@@ -6,20 +6,20 @@ use contend_engine::{GROUPS_MAX, Groups, IndexKind, MAX_KEY_WORDS, Span, TableCo
 use contend_machine::Machine;
 use serde::{Deserialize, Serialize};
 
-/// A table, as a log knows it.
+/// The schema of a table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Schema {
     /// Its name.
     pub name: String,
-    /// Words of a key.
+    /// The number of words of a key.
     pub key_words: usize,
-    /// Words of a row.
+    /// The number of words of a row.
     pub row_words: usize,
-    /// The words of each group of columns: the first, and the one behind the last.
+    /// The words of each group of columns: the first one, and the one behind the last.
     pub groups: Vec<(usize, usize)>,
-    /// Whether the index is an ordered one.
+    /// Whether the index is ordered.
     pub ordered: bool,
-    /// What else the application says of the columns.
+    /// What else the application says of the columns: a table is opened only with the same text.
     pub columns: String,
 }
 
@@ -80,7 +80,7 @@ impl Schema {
         Groups::first(self.groups.len())
     }
 
-    /// The groups that have these words.
+    /// Returns the groups that have these words.
     pub(crate) fn groups_of(&self, words: impl Iterator<Item = usize>) -> Groups {
         words.fold(Groups::NONE, |all, word| {
             let group = self.groups.iter().position(|&(start, end)| (start..end).contains(&word));
@@ -89,12 +89,12 @@ impl Schema {
     }
 }
 
-/// What rows are made of, for who writes some of their groups: a [`Schema`], or the table itself, which is in the caches of who has just written to it.
+/// The groups of a row, for encoding. This is a [`Schema`], or the table itself, which is in the cache of a worker that has just written to it.
 pub(crate) trait Form {
-    /// Whether these are all groups that the rows have.
+    /// Whether these are all groups of a row.
     fn is_whole(&self, groups: Groups) -> bool;
 
-    /// The words of these groups.
+    /// Returns the words of these groups.
     fn words(&self, groups: Groups) -> impl Iterator<Item = Range<usize>>;
 }
 
