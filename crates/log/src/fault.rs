@@ -1,4 +1,4 @@
-//! Deliberate bugs, for tests of the proof: each must be found by the crash tests.
+//! Deliberate bugs. The crash tests must find each of them.
 
 contend_engine::faults! {
     /// An epoch counts as ended while workers are in it: the one that they were seen in last, and not the one before.
