@@ -1,4 +1,4 @@
-//! A run whose commits are made durable.
+//! The log of a run, if its commits are made durable.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -85,7 +85,7 @@ options! {
 }
 
 impl LogOptions {
-    /// The commit protocol; none, if nothing is made durable.
+    /// Returns the commit protocol. None if commits are not made durable.
     pub(crate) fn commit(&self) -> Option<CommitProtocol> {
         let (release, group) = match self.mode {
             LogMode::Off => return None,
@@ -103,7 +103,7 @@ impl LogOptions {
         Some(CommitProtocol::Workers { release, group, lsn })
     }
 
-    /// Whether there are files, on a machine that has a disk or not.
+    /// Whether the log is in files. `has_disk`: the machine has a disk.
     pub(crate) fn has_files(&self, has_disk: bool) -> bool {
         self.mode != LogMode::Off
             && match self.device {
@@ -113,10 +113,10 @@ impl LogOptions {
             }
     }
 
-    /// Checks what can't be together.
+    /// Checks that the options fit together and to the machine.
     ///
     /// # Errors
-    /// What is wrong.
+    /// They don't.
     pub(crate) fn check(&self, has_disk: bool) -> Result<(), LabError> {
         let mode = self.mode.show();
         let refuse = |why: String| Err(LabError::BadInput(why));
@@ -148,7 +148,7 @@ pub(crate) enum RunLog<M: Machine> {
 }
 
 impl<M: Machine> RunLog<M> {
-    /// Begins a log, if there is to be one: in this folder, or in one that is removed when the run is over, where there are files.
+    /// Creates the log that the options ask for. A log in files is in the folder `path`, or in a temporary one that is removed after the run.
     ///
     /// # Errors
     /// As of [`FileLog::create`].
@@ -166,7 +166,7 @@ impl<M: Machine> RunLog<M> {
         }))
     }
 
-    /// What the engine is to be told.
+    /// Returns the form of the log that an engine takes.
     pub(crate) fn sinks(&self) -> Arc<dyn CommitSinks<M>> {
         match self {
             RunLog::Files(files) => LogSinks::new(&files.log),
@@ -174,7 +174,7 @@ impl<M: Machine> RunLog<M> {
         }
     }
 
-    /// Bytes that were written so far.
+    /// Returns the bytes that were written so far.
     pub(crate) fn bytes(&self) -> u64 {
         match self {
             RunLog::Files(files) => files.log.bytes(),
@@ -182,7 +182,7 @@ impl<M: Machine> RunLog<M> {
         }
     }
 
-    /// The same, once all is durable that was committed up to this epoch, where there are files.
+    /// Returns the bytes that were written once every transaction that committed in `epoch` or earlier is durable. Only a log in files waits.
     ///
     /// # Errors
     /// The disk has failed, or is full.
@@ -208,10 +208,10 @@ fn failed(error: LogError) -> LabError {
 }
 
 impl FileLog {
-    /// Begins a log in this folder, or in one that is removed when the run is over.
+    /// Creates a log in the folder `path`, or in a temporary one that is removed after the run.
     ///
     /// # Errors
-    /// The folder has a log already; or it can't be had.
+    /// The folder has a log already, or can't be opened.
     fn create(
         options: &LogOptions,
         commit: CommitProtocol,
@@ -236,7 +236,7 @@ impl FileLog {
         Ok(FileLog { log, flusher: None, _temporary: temporary })
     }
 
-    /// Has the log know the tables of the engine, and flushes from now on.
+    /// Binds the engine's tables, and starts the thread that flushes.
     pub(crate) fn begin<P: Protocol<M>, M: Machine>(
         &mut self,
         engine: &Arc<Engine<P, M>>,
@@ -262,12 +262,12 @@ mod tests {
     use crate::config::RunConfig;
     use crate::watch::Stop;
 
-    /// What a run begins with is durable before it begins.
+    /// The rows that a run begins with are durable before it begins.
     #[test]
     fn rows_that_are_loaded_are_durable() {
         for mode in ["epoch", "clr", "clr-group", "elr", "elr-group"] {
             let folder = tempfile::tempdir().expect("a folder");
-            // An epoch that nobody would wait for to pass by itself.
+            // An epoch that would not end by itself in time.
             let settings = [("log", mode), ("log.epoch_ms", "10000"), ("ycsb.records", "1000")];
             let run = RunConfig {
                 protocols: vec!["silo".into()],
@@ -280,7 +280,7 @@ mod tests {
             let entrant = run.entrants().expect("valid input").remove(0);
             let mut bed = bed(&run, &entrant, Purpose::Measure).expect("a folder that is empty");
             bed.load(&Stop::default(), &|_| ()).expect("there is room");
-            // As a crash would leave it: the files are open still.
+            // A copy as a crash would leave the files: they are still open.
             let left = folder.path().join("left");
             std::fs::create_dir(&left).expect("a new folder");
             for file in std::fs::read_dir(folder.path().join("log")).expect("a folder") {

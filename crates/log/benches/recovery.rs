@@ -15,7 +15,7 @@ use contend_machine::Native;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-/// A flush after so many rows, as a worker's buffer would have it.
+/// Rows of a flush, about as many as fill a worker's buffer.
 const FLUSH_EVERY: u64 = 100_000;
 /// Files of the log: as many workers.
 const WORKERS: u64 = 4;

@@ -58,18 +58,18 @@ pub(crate) const FILE_HEADER: usize = 40;
 /// Bytes of a block's header.
 pub(crate) const BLOCK_HEADER: usize = 48;
 
-/// What a write has done to a row.
+/// The kind of a write, as it stands in its head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// All groups are there.
+    /// All groups of the row were written.
     Whole,
-    /// Some groups are there; the others are as they were.
+    /// Some groups were written; the others are as they were.
     Part,
-    /// The row is gone.
+    /// The row was deleted.
     Deleted,
-    /// Words are larger by so much.
+    /// Differences were added to words.
     Added,
-    /// All groups are there, of a row that was not there before.
+    /// A row was inserted, with all of its groups.
     Inserted,
 }
 
@@ -79,52 +79,53 @@ const DELETED: u64 = Kind::Deleted as u64;
 const ADDED: u64 = Kind::Added as u64;
 const INSERTED: u64 = Kind::Inserted as u64;
 
-/// In a write's first number: the bits of the kind, and those below the table.
+/// In a head, the bits of the kind.
 const KIND_BITS: u32 = 3;
+/// In a head, the bits below the table.
 const HEAD_BITS: u32 = KIND_BITS + 1;
 
-/// What has become of a row.
+/// What a write does to a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change<'a> {
-    /// There was no row, and now there is this one. A checkpoint says [`Change::Put`]: what was there before it is not known any more.
+    /// Inserts this row. A checkpoint uses [`Change::Put`] instead, because it does not know what came before.
     Insert(&'a [u64]),
-    /// These groups are as they are in this row, which has all words of its table's rows.
+    /// Overwrites these groups. The slice has all words of the row; those of other groups are ignored.
     Put(Groups, &'a [u64]),
-    /// This was added to what the write counter is of.
+    /// Adds these differences to the row that the write with the same write counter left.
     Add(&'a [Addition]),
-    /// The row is gone.
+    /// Deletes the row.
     Delete,
 }
 
-/// A row that was written.
+/// A write of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Write<'a> {
-    /// The table, as the log numbers it.
+    /// The log's number of the table.
     pub(crate) table: u32,
-    /// As many words as its keys have.
+    /// The words of the key, as many as the table's keys have.
     pub(crate) key: &'a [u64],
     pub(crate) counter: WriteCounter,
     pub(crate) change: Change<'a>,
 }
 
-/// No write counter is larger: they have their epochs above them.
+/// No write counter is larger. Flags of the engine have the bits above it.
 const COUNTER_MAX: u64 = u64::MAX >> 2;
 
 /// No epoch is larger.
 pub(crate) const EPOCH_MAX: u64 = COUNTER_MAX >> COUNTER_EPOCH_SHIFT;
 
-/// No LSN is larger, nor is the number of a flush: they count from 1, and one more is always a number.
+/// No LSN and no number of a flush is larger, so that one more can always be represented.
 pub(crate) const COUNT_MAX: u64 = u64::MAX >> 2;
 
-/// The part of a write counter that counts, below its epoch.
+/// The bits of a write counter below its epoch.
 const COUNTER_MASK: u64 = (1 << COUNTER_EPOCH_SHIFT) - 1;
 
-/// What the first write counter of a transaction of this epoch is compared with.
+/// Returns the first write counter of an epoch. The first write of a transaction gives its counter as the difference to it.
 pub(crate) fn first_counter(epoch: u64) -> WriteCounter {
     WriteCounter(epoch << COUNTER_EPOCH_SHIFT)
 }
 
-/// The header of a file that is begun when there are so many tables, of this checksum.
+/// Returns the header of a file that is begun when there are `count` tables with this checksum.
 pub(crate) fn file_header(salt: u64, (count, tables): (usize, u64)) -> [u8; FILE_HEADER] {
     let count = u32::try_from(count).expect("fewer than 2^32 tables");
     let mut header = [0; FILE_HEADER];
@@ -138,10 +139,10 @@ pub(crate) fn file_header(salt: u64, (count, tables): (usize, u64)) -> [u8; FILE
     header
 }
 
-/// Whether a file of this salt that begins with these bytes is one of a log of these tables.
+/// Checks that `bytes` begin with the header of a file of this salt, in a log of these tables.
 ///
 /// # Errors
-/// It is not.
+/// They do not; the text says why.
 pub(crate) fn read_file_header(bytes: &[u8], salt: u64, tables: &Tables) -> Result<(), &'static str> {
     let fixed = bytes.get(..FILE_HEADER).ok_or("its header is cut off")?;
     let number = |at: usize| u64::from_le_bytes(fixed[at..at + 8].try_into().expect("eight bytes"));
@@ -159,7 +160,7 @@ pub(crate) fn read_file_header(bytes: &[u8], salt: u64, tables: &Tables) -> Resu
     if own == Some(number(24)) { Ok(()) } else { Err("its tables are others") }
 }
 
-/// Makes a block of `bytes`, which hold room for its header, and then its body.
+/// Makes a block of `bytes`: fills in the header, for which there is room before the body.
 pub(crate) fn seal(bytes: &mut [u8], epoch: u64, salt: u64, flush: u64, durable: u64) {
     let length = u32::try_from(bytes.len() - BLOCK_HEADER).expect("a block has fewer than 2^32 bytes");
     bytes[..4].copy_from_slice(&BLOCK.to_le_bytes());
@@ -172,7 +173,7 @@ pub(crate) fn seal(bytes: &mut [u8], epoch: u64, salt: u64, flush: u64, durable:
     bytes[40..48].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Of a block, all but the place of the checksum.
+/// Returns the checksum of a block: of all of it but the place of the checksum.
 fn checksum(block: &[u8]) -> u64 {
     let (header, body) = block.split_at(BLOCK_HEADER);
     xxh3_64(body) ^ xxh3_64(&header[..40]).rotate_left(1)
@@ -187,10 +188,10 @@ pub(crate) struct Block<'a> {
     pub(crate) body: &'a [u8],
 }
 
-/// The block that these bytes begin with, and the bytes behind it.
+/// Returns the block that `bytes` begin with, and the bytes behind it.
 ///
 /// # Errors
-/// There is none.
+/// They begin with no whole block; the text says why.
 pub(crate) fn read_block(bytes: &[u8], salt: u64) -> Result<(Block<'_>, &[u8]), &'static str> {
     let header = bytes.get(..BLOCK_HEADER).ok_or("a block is cut off")?;
     let number = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("eight bytes"));
@@ -215,8 +216,8 @@ pub(crate) fn read_block(bytes: &[u8], salt: u64) -> Result<(Block<'_>, &[u8]), 
 /// Returns the flush that wrote the latest of the whole blocks that begin somewhere in `bytes`. None if there is no whole block.
 ///
 /// # Errors
-/// More bytes are claimed by blocks than there are. Blocks of a worker don't overlap, so their bytes are at most those of the file; but a
-/// stranger may write a header every few bytes, each of a block up to the end, and the checksums of all would take hours.
+/// The blocks claim more bytes than there are. Blocks of a worker don't overlap, so they have at most the bytes of the file. A stranger may write
+/// a header every few bytes, each of a block up to the end; the checksums of all would take hours.
 pub(crate) fn latest_flush(bytes: &[u8], salt: u64) -> Result<Option<u64>, &'static str> {
     let magic = BLOCK.to_le_bytes();
     let begins = bytes.windows(magic.len()).enumerate().filter(|(_, window)| *window == magic);
@@ -231,7 +232,7 @@ pub(crate) fn latest_flush(bytes: &[u8], salt: u64) -> Result<Option<u64>, &'sta
     Ok(latest)
 }
 
-/// Returns how many bytes the checksum is of, if a block of a file of this salt seems to begin here, and ends within `bytes`.
+/// Returns the length of a block, if `bytes` begin with a header of this salt and the block ends within them.
 fn claimed(bytes: &[u8], salt: u64) -> Option<usize> {
     let header = bytes.get(..BLOCK_HEADER)?;
     let number = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("eight bytes"));
@@ -260,7 +261,7 @@ mod tests {
 
     type Owned = (u32, Vec<u64>, WriteCounter, Option<(Groups, Vec<u64>)>, Vec<Addition>);
 
-    /// Some transactions, and the body that they make.
+    /// Returns random transactions, and the body that they make.
     fn body(random: &mut SmallRng, epoch: u64, schemas: &[Schema]) -> (Vec<Owned>, u64, Vec<u8>) {
         let (mut writes, mut bytes) = (Vec::new(), Vec::new());
         let transactions = random.random_range(0..5);
@@ -359,7 +360,7 @@ mod tests {
         }
     }
 
-    /// Whatever a body is, reading it ends, by an error or not; a checksum could be right by chance, or be made so.
+    /// Reading a body of any bytes ends, with an error or without: a stranger can make the checksum right.
     #[test]
     fn any_bytes_can_be_read() {
         let (schemas, random) = (schemas(), &mut SmallRng::seed_from_u64(2));

@@ -85,7 +85,7 @@ fn schema(name: &str) -> Schema {
     }
 }
 
-/// A log of these tables, and of one file, whose blocks `make` appends.
+/// A log that was made by hand.
 struct Made {
     disk: FaultyDisk,
 }
@@ -93,6 +93,7 @@ struct Made {
 const SALT: u64 = 77;
 
 impl Made {
+    /// Makes a log of these tables and one file, of which the manifest knows `known` bytes if it has a tail.
     fn new(schemas: &[Schema], tail: Tail, known: usize, file: Vec<u8>) -> Self {
         let bytes = if tail == Tail::Nothing { file.len() } else { known } as u64;
         let capacity = file.len() as u64;
@@ -114,7 +115,7 @@ impl Made {
         Self::new(schemas, Tail::Nothing, 0, header(schemas))
     }
 
-    /// Writes another manifest, of which the checksum is right.
+    /// Writes another manifest, with a right checksum.
     fn rewrite(&self, change: impl FnOnce(&mut Contents)) {
         let found = Manifest::open(&self.disk).expect("it is whole").expect("it is there");
         let mut contents = found.contents.clone();
@@ -123,7 +124,8 @@ impl Made {
         manifest.write(&self.disk, contents).expect("there is room");
     }
 
-    /// Reads the log in both ways. Asserts that they fail with an error that has these words, or don't, and take no more memory than `most`.
+    /// Reads the log with `recover` and with `open`. Asserts that both fail with an error that has these words, or succeed if there are none, and that
+    /// they take at most `most` bytes of memory.
     fn read(&self, words: Option<&str>, most: usize) {
         let config = LogConfig { workers: 1, threads: 1, ..LogConfig::default() };
         let (recovered, memory) = most_memory(|| inspect::recover(&self.disk, 1, &|_| ()).map(|_| ()));
@@ -176,13 +178,13 @@ fn numbers_that_are_too_large_are_refused() {
         made.rewrite(change);
         made.read(Some(words), MIB);
     }
-    // One that can be read, and not gone on with.
+    // The last epoch can be read, but no transaction could commit in a later one.
     let made = Made::empty(&tables);
     made.rewrite(|contents| contents.epoch = format::EPOCH_MAX);
     assert!(inspect::recover(&made.disk, 1, &|_| ()).is_ok());
     let opened = Log::open(Arc::new(made.disk.clone()), LogConfig { workers: 1, ..LogConfig::default() });
     assert!(opened.is_err_and(|error| error.to_string().contains("used up")));
-    // A first epoch before all epochs: a checkpoint asks which came before it.
+    // Epoch 0 of a worker's block: a checkpoint computes the epoch before it.
     let made = Made::empty(&tables);
     made.rewrite(|contents| contents.segments[0].blocks = Some((0, 9)));
     let (log, _) = Log::open(Arc::new(made.disk.clone()), LogConfig::default()).expect("it can be read");
@@ -225,7 +227,7 @@ fn tables_that_can_not_be_are_refused() {
         ))
     };
     let long = "n".repeat(4000);
-    // The same way with tables that can be: the helper makes manifests that are read.
+    // Valid tables first: the manifests that `with_record` makes can be read.
     for (name, row) in [("t", 1), (&*long, 1 << 20)] {
         let made = Made::empty(&[]);
         with_record(&made, 1, &json(name, 1, row, &format!("[[0,{row}]]")));
@@ -278,9 +280,9 @@ fn counts_that_are_too_large_end_with_the_bytes() {
     let many = [&[0x80; 8][..], &[0x10]].concat();
     let deleted = |key: u8| vec![2 | 8, 1, key];
     let bodies: [(Vec<u8>, &str); 5] = [
-        // So many writes, of which there is one.
+        // A count of 2^60 writes, and one write.
         ([&many[..], &deleted(7)].concat(), "it ends within a number"),
-        // So many additions to a row.
+        // A count of 2^60 additions, and one addition.
         ([&[1, 3, 0, 0, 1, 7][..], &many, &[0, 2]].concat(), "it ends within a number"),
         // An addition to a word that is far away.
         ([&[1, 3, 0, 0, 1, 7, 1][..], &many, &[2]].concat(), "there is no such word"),
@@ -402,7 +404,7 @@ fn what_is_no_regular_file_is_not_opened() {
     assert_eq!(left.len(), 4, "only what has a name that a log gives is removed");
 }
 
-/// A sparse file is as long as it likes.
+/// A sparse file may have any length.
 #[test]
 fn sparse_files_are_refused() {
     let here = tempfile::tempdir().expect("a directory");

@@ -374,7 +374,7 @@ impl<'t> Reader<'t> {
         self.words += words;
         if self.words > COUNTED_TOGETHER {
             let words = std::mem::take(&mut self.words) as i64;
-            // Relaxed: a count, of which the order with other memory is of no concern.
+            // Relaxed: a count that no other memory depends on.
             if self.tables.words_left.fetch_sub(words, Ordering::Relaxed) < words {
                 return Err("rows would take far more memory than the log has bytes");
             }

@@ -1,5 +1,5 @@
-//! Crashes at any point, on disks that fail, under every protocol: what was acknowledged is there afterwards, and what is there was the state at some
-//! time.
+//! Crashes at any point, on disks that fail, under every protocol: what was acknowledged is there afterwards, and what is there was the state at
+//! some point in time.
 //!
 //! Each failure names its protocol and its seed; `CRASH_SEED=n cargo test -p contend-log --test crash` runs that one alone.
 
@@ -243,7 +243,7 @@ impl World {
                 if commits { Ok(()) } else { Err(tx.cancel()) }
             });
             match outcome {
-                // Who holds it would flush some day. (Cicada's clock is put forward then, and others come too late.)
+                // The worker that holds the row would flush later. (Then Cicada's clock is advanced, and other transactions come too late.)
                 Err(abort) if abort.reason.is_conflict() && tries < 100 && self.log.config().commit.holds_rows() => {
                     self.workers.iter_mut().for_each(Worker::go_offline);
                     continue;
@@ -465,7 +465,7 @@ impl ProtocolVisitor<Native> for Crashes {
     fn visit<P: NamedProtocol<Native>>(self) {
         let (name, mut acknowledged) = (P::INFO.name, 0);
         let Crashes(protocol, count) = self;
-        // Who lets others read a row before it has committed can't have them wait until that is durable.
+        // A protocol that exposes a row before the commit can't make its readers wait until the commit is durable.
         if protocol.holds_rows() && P::SHOWS_UNCOMMITTED {
             return;
         }
@@ -537,7 +537,7 @@ impl ProtocolVisitor<Native> for Orders {
     }
 }
 
-/// Whoever sees a commit commits later, also where rows are shown before.
+/// A transaction that reads from another commits later, even if the protocol exposes rows before they commit.
 #[test]
 fn what_is_seen_comes_before() {
     let protocols = all_protocols::<Native>();
@@ -550,7 +550,7 @@ fn silo() -> Erased<Native> {
     Erased::new(<contend_protocols::optimistic::silo::Silo as NamedProtocol<Native>>::new(Default::default()))
 }
 
-/// Mutants are found by panics, which nobody needs to read.
+/// Mutants are found by panics. Their messages are of no interest.
 fn hide_panics_of_mutants() {
     std::panic::set_hook(Box::new(|info| {
         if std::thread::current().name() != Some("mutant") {
@@ -775,7 +775,7 @@ fn damage_is_noticed_or_does_no_harm() {
     let mut random = SmallRng::seed_from_u64(2);
     for name in disk.names().expect("a disk that works") {
         let bytes = disk.contents(&name).expect("it is there");
-        // Of the manifest, of which most is zeros, the bytes that are not, and some others.
+        // Most of the manifest is zeros: its other bytes, and some of the zeros.
         let mut places: Vec<usize> = (0..bytes.len()).filter(|&place| bytes[place] != 0).collect();
         places.extend((0..100).map(|_| random.random_range(0..bytes.len())));
         let every = places.len().div_ceil(600);

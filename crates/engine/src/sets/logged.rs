@@ -131,6 +131,7 @@ impl<M: Machine> WriteSet<M> {
                 let first = known.additions.len();
                 let start = entry.start + entry.key_words as usize;
                 let image = &self.arena[start..start + table.row_words()];
+                // Relaxed: the cells are held exclusively.
                 for word in table.spans(groups).flat_map(|span| span.words()) {
                     let by = image[word].wrapping_sub(payload[word].load(Ordering::Relaxed));
                     if by != 0 {
