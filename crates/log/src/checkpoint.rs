@@ -2,8 +2,8 @@
 //!
 //! **From files, not from memory.** A checkpoint reads the old files as a recovery does, and writes the rows that come of it. So it is the same for
 //! every protocol and index, no transaction waits for it or sees anything of it, and all that it holds was durable before. The price is memory for
-//! the rows once more, while it lasts. Its threads have a lower priority than others ([`NICE`]), unless the log grows so fast that they could not
-//! follow ([`OVERDUE`]).
+//! the rows once more, while it lasts. Its threads have a lower priority than others (`NICE`), unless the log grows so fast that they could not
+//! follow (`OVERDUE`).
 //!
 //! **Which files.** A file is replaced if no worker writes to it any more and all of its blocks are durable. The others stay. They may hold older
 //! writes of rows that the checkpoint has, which lose by their write counters. So a deletion is kept as long as a file that stays may hold an older

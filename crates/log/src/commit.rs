@@ -4,13 +4,13 @@
 //! four are P-WAL's (Y. Nakamura, H. Kawashima, O. Tatebe: "Integration of TicToc concurrency control protocol with parallel write ahead
 //! logging protocol", IJNC 2019; algorithms 2 to 5).
 //!
-//! | protocol | others see a commit | it is flushed | it is durable when |
+//! | protocol | others see a commit | its worker flushes it | it is durable when |
 //! | --- | --- | --- | --- |
-//! | `epoch` | at once | with all of its epoch | all workers have flushed what they committed up to its epoch |
-//! | `elr` | at once (early lock release) | at once, by its worker | all workers have flushed all up to its LSN |
-//! | `elr-group` | at once | with N of its worker | the same |
-//! | `clr` | when it is durable (conservative lock release) | at once, by its worker | it is flushed |
-//! | `clr-group` | the same; its worker's next transactions see it at once | with N of its worker | it is flushed |
+//! | `epoch` | at once | with all of its epoch | all workers have flushed its epoch |
+//! | `elr` | at once (early lock release) | at once | all workers have flushed up to its LSN |
+//! | `elr-group` | at once | with N others | all workers have flushed up to its LSN |
+//! | `clr` | when durable (conservative lock release) | at once | it is flushed |
+//! | `clr-group` | when durable; its worker's next transactions at once | with N others | it is flushed |
 //!
 //! **Order.** Early release needs an order of all commits: a transaction that has read another's write must not be durable without it. The *LSN*
 //! is a counter that each commit increments before it installs its first write. All transactions that it depends on have their LSNs by then: their

@@ -7,30 +7,39 @@
 //! file        = header block*
 //! header      = "contend\x01" version:u32 table_count:u32 salt:u64 tables_sum:u64 sum:u64
 //! block       = "blk\x01" length:u32 epoch:u64 salt:u64 flush:u64 durable_lsn:u64 sum:u64 body
-//! body        = transaction*                           # `length` bytes
-//! transaction = lsn? count write*                      # lsn only if durable_lsn > 0; `count` writes
-//! write       = head counter? groups? key row?         # kinds 0, 1, 2 and 4
-//!             | head age counted key added             # kind 3
-//! head        = table << 4 | is_same << 3 | kind       # kind: 0 whole, 1 part, 2 deleted, 3 added, 4 inserted
-//! counter     = difference                             # unless is_same; to the last write's counter, at first to epoch << 28
-//! groups      = bits                                   # kind 1 only: the groups that are there
-//! key row     = word*                                  # all words of the key, then those of the row (0, 4) or of the groups (1)
-//! added       = count (word_number difference)*        # kind 3: what was added to each word
-//! age counted = difference number                      # kind 3: epoch - counter's epoch, and the low 28 bits of the counter
+//! body        = transaction*                  # `length` bytes
+//! transaction = lsn? count write*             # `lsn` only if durable_lsn > 0
+//! write       = head counter? key             # kind 2
+//!             | head counter? key row         # kinds 0 and 4
+//!             | head counter? groups key row  # kind 1
+//!             | head age low key added        # kind 3
+//! head        = table << 4 | is_same << 3 | kind
+//!               # kinds: 0 whole row, 1 some groups, 2 deletion, 3 addition, 4 insert
+//! counter     = difference                    # unless is_same
+//! groups      = bits                          # the groups that were written
+//! key, row    = word*                         # `row` of kind 1: the words of the groups
+//! age         = difference                    # epoch of the block - epoch of the counter
+//! low         = number                        # the low 28 bits of the counter
+//! added       = count (number difference)*    # number of a word, and what was added to it
 //! ```
 //!
 //! | field | meaning |
 //! | --- | --- |
 //! | `version` | [`VERSION`] |
-//! | `table_count`, `tables_sum` | how many tables there were when the file was begun, and their checksum ([`Tables`]) |
-//! | `salt` | a random number of the file: what another file has left on the disk is no block of this one |
-//! | `flush` | which flush of the worker wrote the block: a flush begins when the one before has been synchronised |
-//! | `durable_lsn` | all transactions with smaller LSNs were durable before; 0 if the block's transactions have none |
-//! | `sum` | XXH3 of all others; of a block, header and body |
-//! | `is_same` | the write counter is that of the last write of the transaction |
-//! | counts, numbers, bits | LEB128: groups of seven bits, the lowest first |
-//! | `difference` | a number in LEB128 that is zigzag: the lowest bit is the sign |
-//! | `word` | its bytes up to the highest that is not 0, lowest first; before each two words of a write stands a byte with both lengths: the first's in its lower half |
+//! | `table_count` | how many tables there were when the file was begun |
+//! | `tables_sum` | the checksum of these tables ([`Tables`]) |
+//! | `salt` | a random number of the file: blocks of other files that the disk had are not its own |
+//! | `flush` | the number of the worker's flush: each begins after the one before was synchronised |
+//! | `durable_lsn` | smaller LSNs were durable before; 0 if the transactions have no LSNs |
+//! | `sum` | XXH3 of all other bytes; of a block, header and body |
+//! | `is_same` | the counter is that of the write before; of the first write, the epoch's first |
+//! | `counter` | the difference to that counter |
+//! | `count`, `number`, `bits`, `lsn`, `head` | LEB128: groups of seven bits, the lowest first |
+//! | `difference` | zigzag in LEB128: the lowest bit is the sign |
+//! | `word` | its bytes up to the highest that is not 0, lowest first |
+//!
+//! Before each two words of a write, key and row together, stands a byte with the lengths of both; that
+//! of the first is in its lower half.
 //!
 //! An addition ([`contend_engine::commit_sink`]) keeps the write counter of the write that it was added to. That write may be of an earlier
 //! epoch, so the counter is given by its age.

@@ -1,4 +1,5 @@
-//! Contend's log makes commits durable: a transaction that was acknowledged survives a crash, and one that did not commit leaves no trace.
+//! Contend's log makes commits durable: a transaction that was acknowledged survives a crash, and one
+//! that did not commit leaves no trace.
 //!
 //! | module | what it holds |
 //! | --- | --- |
@@ -11,10 +12,11 @@
 //! | `rows` | the last known write of each row, while files are read |
 //! | [`checkpoint`] | files of rows that replace log files |
 //! | [`schema`] | the tables, as a log knows them |
-//! | [`inspect`] | reading a log without changing it; for logs of strangers as well |
-//! | [`disk`], [`uring`] | files, what is assumed of them, and how several are synchronised together |
+//! | [`inspect`] | reading a log without changing it, a stranger's as well |
+//! | [`disk`], [`uring`] | files, and what is assumed of them; synchronising several together |
 //! | [`emulated`] | a log whose device is a delay |
-//! | `fault`, `faulty`, `fuzz` | for tests, the last two behind the feature `testing`: deliberate bugs, a disk that fails, a reader for fuzzers |
+//! | `fault` | deliberate bugs, for tests |
+//! | `faulty`, `fuzz` | a disk that fails, a reader for fuzzers; with the feature `testing` only |
 //!
 //! To the engine a log is a [`CommitSinks`](contend_engine::commit_sink::CommitSinks), of which there are two: [`LogSinks`] for files, and
 //! [`Emulated`].

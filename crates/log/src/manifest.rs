@@ -17,10 +17,13 @@
 //! The bytes, in words of 64 bits unless said otherwise, little-endian:
 //!
 //! ```text
-//! manifest = copy copy copy copy tables tables         # generation g is in copies 2 (g % 2) and 2 (g % 2) + 1
-//! copy     = "mft\x01" version:u32 generation length sum length_of_file epoch lsn table_count tables_sum tables_bytes count segment*
-//! segment  = number salt bytes capacity last_epoch end_lsn (tail << 1 | has_blocks) first_epoch last_epoch_of_blocks last_lsn
-//! tables   = (length:u32 json)*                        # the schemas, in the order of their numbers
+//! manifest = copy copy copy copy tables tables
+//!            # generation g stands in copies 2 (g % 2) and 2 (g % 2) + 1, counted from 0
+//! copy     = "mft\x01" version:u32 generation length sum body
+//! body     = length_of_file epoch lsn table_count tables_sum tables_bytes count segment*
+//! segment  = number salt bytes capacity last_epoch end_lsn kind first_epoch end_epoch last_lsn
+//!            # kind: tail << 1 | has_blocks; first_epoch and end_epoch: of its blocks
+//! tables   = (length:u32 json)*   # the schemas, in the order of their numbers
 //! ```
 
 use std::collections::HashSet;

@@ -4,7 +4,7 @@
 //! is no torn tail to guess at, and damage is an error, never a shorter log. A block of a later epoch than the manifest's does not count.
 //!
 //! **Tails.** A worker that flushes by itself ([`crate::commit`]) does not write the manifest each time, so its file may hold more behind the bytes
-//! that the manifest knows of ([`Tail`]). Recovery reads on to the first block that is not whole. There the worker's last flush was interrupted.
+//! that the manifest knows of (`Tail`). Recovery reads on to the first block that is not whole. There the worker's last flush was interrupted.
 //! Blocks are numbered by flushes, and a flush begins when the one before has been synchronised. So if a block follows that is two flushes later or
 //! more, a synchronised block is missing, and that is damage. With LSNs a transaction of a tail counts if no smaller LSN is missing.
 //!
@@ -16,7 +16,7 @@
 //! any order, by several threads at once.
 //!
 //! **Strangers.** A directory may come from a stranger, who makes all checksums right. Reading ends with an error or with the rows that the files
-//! hold, after a time and with memory that their bytes justify ([`How::is_bounded`]): the largest file is 8 GiB, a file is named once, no count is
+//! hold, after a time and with memory that their bytes justify (`How::is_bounded`): the largest file is 8 GiB, a file is named once, no count is
 //! believed before its bytes are there, and keys are hashed with secret seeds. A log of which [`crate::inspect::recover`] returned the rows can
 //! be opened with about the same memory. What the rows hold is the stranger's choice, as are the write counters, so copy rows out of such a log
 //! instead of going on with it.
