@@ -8,11 +8,11 @@ use contend_model::{Inspect, Key, KeyWords, Table, TableSpec, Tables};
 use parking_lot::Mutex;
 
 use crate::catalog::Catalog;
+use crate::commit_sink::CommitSinks;
 use crate::config::EngineConfig;
 use crate::epoch::Epochs;
 use crate::garbage::Garbage;
 use crate::history::{Part, Version};
-use crate::journal::Journals;
 use crate::layout::Shape;
 use crate::protocol::Protocol;
 use crate::table::{AnyTable, TableShape};
@@ -22,7 +22,7 @@ pub struct Engine<P: Protocol<M>, M: Machine> {
     pub(crate) protocol: P,
     pub(crate) config: EngineConfig,
     pub(crate) epochs: Epochs<M>,
-    pub(crate) journals: Option<Arc<dyn Journals<M>>>,
+    pub(crate) sinks: Option<Arc<dyn CommitSinks<M>>>,
     pub(crate) catalog: Arc<Catalog<M>>,
     /// Garbage of workers that have ended, for the next worker that collects.
     pub(crate) left_garbage: Mutex<Vec<Garbage<M>>>,
@@ -42,18 +42,22 @@ impl<P: Protocol<M>, M: Machine> std::fmt::Debug for Engine<P, M> {
 impl<P: Protocol<M>, M: Machine> Engine<P, M> {
     /// An engine without tables.
     pub fn new(protocol: P, config: EngineConfig) -> Arc<Self> {
-        Self::with_journals(protocol, config, None)
+        Self::with_commit_sinks(protocol, config, None)
     }
 
     /// An engine without tables that tells a log of each commit.
-    pub fn with_journals(mut protocol: P, config: EngineConfig, journals: Option<Arc<dyn Journals<M>>>) -> Arc<Self> {
+    pub fn with_commit_sinks(
+        mut protocol: P,
+        config: EngineConfig,
+        sinks: Option<Arc<dyn CommitSinks<M>>>,
+    ) -> Arc<Self> {
         protocol.prepare(config.workers_max, config.partitions.max(1));
         let interval = M::cycles_per_second() * config.epoch_ms as f64 / 1e3;
         Arc::new(Engine {
             protocol,
             epochs: Epochs::new(config.workers_max, interval as u64),
             config,
-            journals,
+            sinks,
             catalog: Arc::new(Catalog::new()),
             left_garbage: Mutex::new(Vec::new()),
             used_numbers: Mutex::new(HashMap::new()),
@@ -94,9 +98,9 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
                 meta_words: self.protocol.meta_words(),
                 split: self.config.options.timestamp_splitting,
                 history: self.config.history,
-                // What is added to a row leaves it the stamp that it has.
-                stamps: self.journals.is_some() && (self.logs_additions() || !self.protocol.stamps_commits()),
-                holds: self.journals.as_ref().is_some_and(|journals| journals.holds_rows()),
+                // What is added to a row leaves it the write counter that it has.
+                counters: self.sinks.is_some() && (self.logs_additions() || !self.protocol.provides_write_counters()),
+                holds: self.sinks.as_ref().is_some_and(|sinks| sinks.holds_rows()),
                 alignment: self.config.options.alignment,
             },
         )

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use contend_machine::{Atomic64, Latched, Machine, Ordering};
 use contend_model::{GROUPS_MAX, Groups, IndexKind, Key, KeyWords, Projection, Span, TableSpec};
 
+use crate::commit_sink::WriteCounter;
 use crate::config::{Alignment, EngineOptions};
-use crate::journal::Stamp;
 use crate::record::{Cells, Record};
 use crate::sets::UNSURE;
 use crate::slab::{Slabs, slot_words};
@@ -39,7 +39,7 @@ pub(crate) struct Shape {
     /// Whether history is recorded.
     pub(crate) history: bool,
     /// Whether writes are counted, for a log; and whether rows are held by it.
-    pub(crate) stamps: bool,
+    pub(crate) counters: bool,
     pub(crate) holds: bool,
     /// Where records begin.
     pub(crate) alignment: Alignment,
@@ -61,10 +61,10 @@ pub struct TableCore<M: Machine> {
     payload_words: usize,
     expected_rows: usize,
     history: bool,
-    stamps: bool,
+    counters: bool,
     holds: bool,
     slabs: Slabs<M>,
-    /// In debug builds, the largest stamp of a tombstone that has left the index. It is a word of the host, because a check must not change what is
+    /// In debug builds, the largest write counter of a tombstone that has left the index. It is a word of the host, because a check must not change what is
     /// simulated.
     unlinked: std::sync::atomic::AtomicU64,
     /// Writers of the deletions of keys that have left the index; kept only if the table records history.
@@ -73,7 +73,7 @@ pub struct TableCore<M: Machine> {
 
 impl<M: Machine> TableCore<M> {
     pub(crate) fn new(id: u32, spec: &TableSpec, shape: Shape) -> Self {
-        let Shape { meta_words, split, history, stamps, holds, alignment } = shape;
+        let Shape { meta_words, split, history, counters, holds, alignment } = shape;
         assert!(meta_words >= 1, "a protocol has at least one metadata word");
         assert!(spec.groups.len() <= GROUPS_MAX, "a row has at most {GROUPS_MAX} groups");
         let row_words = spec.row_bytes.div_ceil(8);
@@ -82,8 +82,8 @@ impl<M: Machine> TableCore<M> {
             groups => groups.into(),
         };
         let cell_count = if split { groups.len() } else { 1 };
-        let stamp_count = if stamps { groups.len() } else { 0 };
-        let payload_words = row_words + cell_count * (usize::from(history) + usize::from(holds)) + stamp_count;
+        let counter_count = if counters { groups.len() } else { 0 };
+        let payload_words = row_words + cell_count * (usize::from(history) + usize::from(holds)) + counter_count;
         TableCore {
             id,
             name: spec.name.clone(),
@@ -96,7 +96,7 @@ impl<M: Machine> TableCore<M> {
             payload_words,
             expected_rows: spec.expected_rows,
             history,
-            stamps,
+            counters,
             holds,
             slabs: Slabs::new(cell_count * meta_words + payload_words, alignment),
             unlinked: std::sync::atomic::AtomicU64::new(0),
@@ -213,49 +213,49 @@ impl<M: Machine> TableCore<M> {
     /// Whether the writes of each group are counted, in a word behind the row.
     #[inline(always)]
     pub(crate) fn counts_writes(&self) -> bool {
-        self.stamps
+        self.counters
     }
 
-    /// Where in the payload the stamp of a group is, if its writes are counted.
-    pub(crate) fn stamp(&self, group: usize) -> usize {
+    /// Where in the payload the write counter of a group is, if its writes are counted.
+    pub(crate) fn counter(&self, group: usize) -> usize {
         self.row_words + if self.history { self.cell_count } else { 0 } + group
     }
 
-    /// How many stamps a record has.
-    fn stamp_count(&self) -> usize {
-        if self.stamps { self.groups.len() } else { 0 }
+    /// How many counters a record has.
+    fn counter_count(&self) -> usize {
+        if self.counters { self.groups.len() } else { 0 }
     }
 
-    /// The stamps of a record's groups; none, if their writes are not counted.
-    pub(crate) fn stamps(&self, record: Record<M>) -> impl Iterator<Item = &M::U64> {
-        self.payload(record)[self.stamp(0)..].iter().take(self.stamp_count())
+    /// The write counters of a record's groups; none, if their writes are not counted.
+    pub(crate) fn counters(&self, record: Record<M>) -> impl Iterator<Item = &M::U64> {
+        self.payload(record)[self.counter(0)..].iter().take(self.counter_count())
     }
 
-    /// The newest stamp of a record's groups; 0, if writes have no stamps.
-    pub(crate) fn newest_stamp(&self, record: Record<M>) -> Stamp {
+    /// The newest write counter of a record's groups; 0, if writes have no write counters.
+    pub(crate) fn newest_counter(&self, record: Record<M>) -> WriteCounter {
         // Relaxed: the protocol keeps writers away.
-        let stamps = self.stamps(record).map(|word| word.load(Ordering::Relaxed) & !UNSURE);
-        Stamp(stamps.max().unwrap_or(0))
+        let counters = self.counters(record).map(|word| word.load(Ordering::Relaxed) & !UNSURE);
+        WriteCounter(counters.max().unwrap_or(0))
     }
 
-    /// Notes that a tombstone is about to leave the index, for [`TableCore::check_first_stamp`].
+    /// Notes that a tombstone is about to leave the index, for [`TableCore::check_first_counter`].
     pub(crate) fn note_unlinked(&self, record: Record<M>) {
         if cfg!(debug_assertions) {
             // Relaxed: the index's latch comes between this and the next record of the key.
-            self.unlinked.fetch_max(self.newest_stamp(record).0, std::sync::atomic::Ordering::Relaxed);
+            self.unlinked.fetch_max(self.newest_counter(record).0, std::sync::atomic::Ordering::Relaxed);
         }
     }
 
-    /// Checks, in debug builds, that the first stamp of a record is larger than those of all tombstones that have left the index, and so larger than
-    /// those of the key's last record ([`crate::journal`]).
+    /// Checks, in debug builds, that the first write counter of a record is larger than those of all tombstones that have left the index, and so larger than
+    /// those of the key's last record ([`crate::commit_sink`]).
     #[inline(always)]
-    pub(crate) fn check_first_stamp(&self, stamp: Stamp) {
-        if cfg!(debug_assertions) && self.stamps {
+    pub(crate) fn check_first_counter(&self, counter: WriteCounter) {
+        if cfg!(debug_assertions) && self.counters {
             // Relaxed: as in `note_unlinked`.
             let unlinked = self.unlinked.load(std::sync::atomic::Ordering::Relaxed);
             assert!(
-                stamp.0 > unlinked,
-                "a new record has stamp {stamp:?}, and one that has left the index {unlinked:#x}"
+                counter.0 > unlinked,
+                "a new record has counter {counter:?}, and one that has left the index {unlinked:#x}"
             );
         }
     }
@@ -268,14 +268,14 @@ impl<M: Machine> TableCore<M> {
 
     /// Where in the payload the hold of a cell is, if rows are held.
     pub(crate) fn hold(&self, cell: usize) -> usize {
-        self.stamp(self.stamp_count()) + cell
+        self.counter(self.counter_count()) + cell
     }
 
     /// The cells of a new record have not been written, and nobody holds them, whatever its memory was before.
     #[inline(always)]
     pub(crate) fn clear_log_words(&self, record: Record<M>) {
         // Relaxed: the index publishes the record.
-        self.payload(record)[self.stamp(0)..].iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        self.payload(record)[self.counter(0)..].iter().for_each(|word| word.store(0, Ordering::Relaxed));
     }
 
     /// Words of a record's payload: the row, and the signatures of its cells' writers if the table records history.

@@ -26,6 +26,7 @@
 extern crate self as contend_engine;
 
 mod catalog;
+pub mod commit_sink;
 pub mod config;
 pub mod declaration;
 pub mod engine;
@@ -35,7 +36,6 @@ mod erased;
 pub mod fault;
 mod garbage;
 pub mod history;
-pub mod journal;
 mod layout;
 mod loader;
 pub mod protocol;

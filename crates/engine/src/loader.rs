@@ -5,8 +5,8 @@ use std::sync::Arc;
 use contend_machine::{Atomic64, Machine, Ordering};
 use contend_model::{Key, KeyWords, Load, OutOfMemory, Table};
 
+use crate::commit_sink::{COUNTER_EPOCH_SHIFT, WriteCounter};
 use crate::engine::Engine;
-use crate::journal::{STAMP_SHIFT, Stamp};
 use crate::layout::TableCore;
 use crate::protocol::{Protocol, RecordOrigin};
 use crate::record::Record;
@@ -80,19 +80,19 @@ impl<P: Protocol<M>, M: Machine> Loader<P, M> {
         row.resize(words.max(16), 0);
         fill(&mut row[..words]);
         M::copy_in(&table.payload(record)[..words], &row[..words]);
-        let stamp = if self.0.cx.writes.log.is_some() { self.enter() << STAMP_SHIFT } else { 0 };
-        if stamp > 0 {
-            table.check_first_stamp(Stamp(stamp));
+        let counter = if self.0.cx.writes.log.is_some() { self.enter() << COUNTER_EPOCH_SHIFT } else { 0 };
+        if counter > 0 {
+            table.check_first_counter(WriteCounter(counter));
         }
         // Nothing is added to it before it was written: the loader's log may be durable later than who does so.
         // Relaxed: the index publishes the record.
-        table.stamps(record).for_each(|word| word.store(stamp | UNSURE, Ordering::Relaxed));
+        table.counters(record).for_each(|word| word.store(counter | UNSURE, Ordering::Relaxed));
         let is_new = place(record);
         if !is_new {
             self.0.release(table, record);
         } else if let Some(log) = &mut self.0.cx.writes.log {
-            self.0.committed_in = stamp >> STAMP_SHIFT;
-            log.journal.loaded(self.0.committed_in, table.id(), key, &self.0.cx.row_buffer[..words]);
+            self.0.committed_in = counter >> COUNTER_EPOCH_SHIFT;
+            log.sink.loaded(self.0.committed_in, table.id(), key, &self.0.cx.row_buffer[..words]);
         }
         Ok(is_new)
     }

@@ -26,10 +26,10 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
         let slot = self.epochs.register()?;
         let mut writes = WriteSet::default();
         writes.reorders_updates = self.protocol.reorders_updates();
-        writes.log = self.journals.as_ref().map(|journals| {
-            let journal = journals.of_worker(slot);
-            let (words_max, epochs) = (journal.words_max(), NonNull::from(&self.epochs));
-            Logging { journal, words_max, adds: self.logs_additions(), epochs }
+        writes.log = self.sinks.as_ref().map(|sinks| {
+            let sink = sinks.of_worker(slot);
+            let (words_max, epochs) = (sink.words_max(), NonNull::from(&self.epochs));
+            Logging { sink, words_max, adds: self.logs_additions(), epochs }
         });
         Some(Worker {
             cx: Context {
@@ -123,12 +123,12 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
 
     /// What says whether the last transaction is durable, to [`Worker::is_durable`].
     pub fn ticket(&self) -> u64 {
-        self.cx.writes.log.as_ref().map_or(0, |log| log.journal.ticket())
+        self.cx.writes.log.as_ref().map_or(0, |log| log.sink.ticket())
     }
 
     /// Whether the transaction of this worker is durable that had this ticket. An engine that does not log never waits for that.
     pub fn is_durable(&mut self, ticket: u64) -> bool {
-        self.cx.writes.log.as_mut().is_none_or(|log| log.journal.is_durable(ticket))
+        self.cx.writes.log.as_mut().is_none_or(|log| log.sink.is_durable(ticket))
     }
 
     /// Transactions committed so far.
@@ -348,7 +348,7 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
     /// Nobody has to wait for the worker.
     fn leave_epochs(&mut self) {
         if let Some(log) = &mut self.cx.writes.log {
-            log.journal.go_offline();
+            log.sink.go_offline();
         }
         self.engine.protocol.go_offline(&mut self.cx, &mut self.local);
         self.take_replaced();
@@ -391,9 +391,9 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
         let oldest = self.engine.epochs.oldest();
         // Who finds nothing where something was deleted is not told to wait.
         if let Some(log) = self.cx.writes.log.as_mut().filter(|_| !self.garbage.tombstones.is_empty())
-            && self.engine.journals.as_ref().is_some_and(|journals| journals.holds_rows())
+            && self.engine.sinks.as_ref().is_some_and(|sinks| sinks.holds_rows())
         {
-            log.journal.go_offline();
+            log.sink.go_offline();
         }
         for _ in 0..at_once {
             let Some(corpse) = Garbage::pop_older(&mut self.garbage.tombstones, oldest) else { break };
@@ -429,7 +429,7 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
                 self.garbage.tombstones.push_back(corpse);
             }
             UnlinkOutcome::Marked { time } => {
-                debug_assert!(tombstone.stamp_is_over(), "the key's next record would get smaller stamps");
+                debug_assert!(tombstone.counter_epoch_is_over(), "the key's next record would get smaller counters");
                 table.core().note_unlinked(corpse.record);
                 let removed = table.remove(&corpse.key, corpse.record, time);
                 debug_assert!(removed, "a marked tombstone stands under its key");
@@ -470,7 +470,7 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
         if let Some(mut log) = self.cx.writes.log.take() {
             let writes = &mut self.cx.writes;
             self.committed_in = writes.installed_in().unwrap_or_else(|| self.engine.epochs.current());
-            log.journal.committed(self.committed_in, writes);
+            log.sink.committed(self.committed_in, writes);
             writes.log = Some(log);
         }
         if let Some(recording) = &mut self.recording {
@@ -484,7 +484,7 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
         self.aborts.add(reason);
         self.queue_garbage(false);
         if let Some(log) = &mut self.cx.writes.log {
-            log.journal.aborted(reason);
+            log.sink.aborted(reason);
         }
         if let Some(recording) = &mut self.recording {
             recording.running.clear();

@@ -31,7 +31,7 @@ mod replay;
 mod versions;
 
 pub use anomaly::{Anomaly, Class, DependencyKind, Step};
-pub use check::{DependencyCounts, Report, check, check_up_to};
+pub use check::{DependencyCounts, Report, TooComplex, check, check_bounded, check_up_to};
 pub use contend_model::{Applied, Isolation, UnknownIsolation};
 pub use json::ParseError;
 pub use model::{History, ItemId, Op, PushError, Scan, State, TableId, Transaction, Value};

@@ -16,6 +16,7 @@
 //! | [`store`] | the traits `Tables`, `Load` and `Inspect`: tables outside transactions |
 //! | [`declaration`] | announcements of a transaction before it begins |
 //! | [`abort`], [`isolation`] | outcomes of transactions, and promises about them |
+//! | [`random`] | generators whose sequences repeat, and the hash of words |
 //! | [`mod@options`] | options: named, documented, validated |
 
 // The derived code calls this crate by its name, also inside of it.
@@ -28,6 +29,7 @@ pub mod isolation;
 pub mod key;
 pub mod options;
 pub mod projection;
+pub mod random;
 pub mod row;
 pub mod spec;
 pub mod store;
