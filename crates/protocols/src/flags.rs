@@ -69,20 +69,20 @@ pub(crate) fn install_held<M: Machine>(
     }
 }
 
-/// Marks a tombstone as unlinked, if it still is one and old enough. `seize` holds a cell exclusively, if it can be had at once, and says its flags;
-/// `let_go` ends that, clears flags and sets others.
+/// Marks a tombstone as unlinked, if it still is one and old enough. `try_acquire` acquires a cell exclusively and returns its flags, or
+/// `None` if another holds the cell. `release` ends that, and clears and then sets flags.
 pub(crate) fn unlink_held<M: Machine>(
     tombstone: Tombstone<'_, M>,
-    seize: impl Fn(Cell<M>) -> Option<u64>,
-    let_go: impl Fn(Cell<M>, u64, u64),
+    try_acquire: impl Fn(Cell<M>) -> Option<u64>,
+    release: impl Fn(Cell<M>, u64, u64),
 ) -> UnlinkOutcome {
     M::step("unlink");
     // All cells are held for a moment: a reader of any of them may rely on the key's absence.
     let cells = tombstone.cells();
     let mut is_absent = true;
     for (number, cell) in cells.clone().enumerate() {
-        let Some(flags) = seize(cell) else {
-            cells.take(number).for_each(|cell| let_go(cell, 0, 0));
+        let Some(flags) = try_acquire(cell) else {
+            cells.take(number).for_each(|cell| release(cell, 0, 0));
             return UnlinkOutcome::Busy;
         };
         is_absent &= flags & ABSENT != 0;
@@ -92,6 +92,6 @@ pub(crate) fn unlink_held<M: Machine>(
         true if tombstone.stamp_is_over() => (UnlinkOutcome::Marked { time: 0 }, 0, UNLINKED),
         true => (UnlinkOutcome::Busy, 0, 0),
     };
-    cells.for_each(|cell| let_go(cell, clear, set));
+    cells.for_each(|cell| release(cell, clear, set));
     outcome
 }

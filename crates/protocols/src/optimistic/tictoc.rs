@@ -46,7 +46,7 @@ use contend_machine::{Atomic64, Machine, Ordering};
 
 use crate::fault::{Faults, Sound, dekker_fence};
 use crate::flags::{ABSENT, LOCKED, QUEUED, UNLINKED};
-use crate::method::{ReadPhaseOptions, pass};
+use crate::method::{ReadPhaseOptions, spin_for};
 use crate::optimistic::{self, Footprint, OWN, WAITS_MAX};
 use word::{WTS_SHIFT, extended, rts, version, wts};
 
@@ -157,7 +157,7 @@ impl<F: Faults> TicToc<F> {
             if local.footprint.reads.iter().any(gone) {
                 return Err(Abort::new(AbortReason::ReadValidation));
             }
-            pass::<M>((self.options.relock_ns as f64 * M::cycles_per_second() / 1e9) as u64);
+            spin_for::<M>((self.options.relock_ns as f64 * M::cycles_per_second() / 1e9) as u64);
             // Another may wait for what this one does, by the clock of its machine.
             M::yield_now();
         }
