@@ -14,6 +14,7 @@
 use std::sync::Arc;
 
 use contend_engine::{option_choices, options};
+use contend_machine::random::{Xorshift64Star, below};
 use contend_machine::{Atomic64, Cycles, Machine, Ordering};
 
 use crossbeam_utils::CachePadded;
@@ -112,7 +113,7 @@ impl<M: Machine> Backoff<M> {
         assert!(worker < self.commits.len(), "worker {worker} of {}", self.commits.len());
         // Relaxed: only the worker of this number stores here.
         let commits = self.commits[worker].load(Ordering::Relaxed);
-        Retry { shared: Arc::clone(self), worker, random: seed | 1, attempts: 0, commits }
+        Retry { shared: Arc::clone(self), worker, random: Xorshift64Star::new(seed | 1), attempts: 0, commits }
     }
 
     /// Returns the adaptive bound in microseconds.
@@ -168,7 +169,7 @@ fn next_bound(bound: f64, max: f64, step: f64, gradient: f64, random_up: bool) -
 pub struct Retry<M: Machine> {
     shared: Arc<Backoff<M>>,
     worker: usize,
-    random: u64,
+    random: Xorshift64Star,
     /// Aborts of the running transaction.
     attempts: u32,
     commits: u64,
@@ -190,7 +191,7 @@ impl<M: Machine> Retry<M> {
         // Relaxed: read by the worker that takes a step, as a statistic (`maybe_climb`).
         self.shared.commits[self.worker].store(self.commits, Ordering::Relaxed);
         if self.commits.is_multiple_of(CLOCK_EVERY) {
-            let random = self.next_random();
+            let random = self.random.draw();
             self.shared.maybe_climb(M::now(), random);
         }
     }
@@ -207,9 +208,7 @@ impl<M: Machine> Retry<M> {
         } else if self.shared.options.backoff == BackoffPolicy::Fixed {
             spin_for::<M>(bound);
         } else {
-            let random = self.next_random();
-            // The upper half of a product of 64 x 64 bits is a uniform number below the bound.
-            spin_for::<M>(((u128::from(random) * u128::from(bound)) >> 64) as u64);
+            spin_for::<M>(below(self.random.draw(), bound));
         }
     }
 
@@ -226,14 +225,6 @@ impl<M: Machine> Retry<M> {
             // Relaxed: a hint, as in `bound_us`.
             BackoffPolicy::Adaptive => self.shared.bound.load(Ordering::Relaxed),
         }
-    }
-
-    /// Returns the next number of Xorshift64* (S. Vigna, ACM TOMS 2016), which is good enough for waits.
-    fn next_random(&mut self) -> u64 {
-        self.random ^= self.random >> 12;
-        self.random ^= self.random << 25;
-        self.random ^= self.random >> 27;
-        self.random.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 }
 
