@@ -13,13 +13,17 @@ use contend_engine::sets::WriteKind;
 use contend_engine::{Cell, Cells, Context, RecordOrigin, RecordState, Tombstone, UnlinkOutcome};
 use contend_machine::Machine;
 
-pub(crate) const LOCKED: u64 = 1;
-pub(crate) const ABSENT: u64 = 1 << 1;
-pub(crate) const UNLINKED: u64 = 1 << 2;
-pub(crate) const QUEUED: u64 = 1 << 3;
+/// The cell is locked, in the protocol's way.
+pub const LOCKED: u64 = 1;
+/// The record has no row: it is a placeholder, or a tombstone.
+pub const ABSENT: u64 = 1 << 1;
+/// The record is out of the index.
+pub const UNLINKED: u64 = 1 << 2;
+/// A worker has the tombstone in its queue, to collect it.
+pub const QUEUED: u64 = 1 << 3;
 
 /// The flags with which the cells of a new record begin, each with whether it is held: an inserted one is its transaction's.
-pub(crate) fn initial<M: Machine>(cells: Cells<M>, initial: RecordOrigin, init: impl Fn(Cell<M>, u64, bool)) {
+pub fn initial<M: Machine>(cells: Cells<M>, initial: RecordOrigin, init: impl Fn(Cell<M>, u64, bool)) {
     for (number, cell) in cells.enumerate() {
         match initial {
             RecordOrigin::Loaded => init(cell, 0, false),
@@ -31,7 +35,7 @@ pub(crate) fn initial<M: Machine>(cells: Cells<M>, initial: RecordOrigin, init: 
 
 /// What an access came to that has met these flags.
 #[inline(always)]
-pub(crate) fn found(flags: u64) -> RecordState {
+pub fn found(flags: u64) -> RecordState {
     match flags {
         _ if flags & UNLINKED != 0 => RecordState::Unlinked,
         _ if flags & ABSENT != 0 => RecordState::Absent,
@@ -42,11 +46,7 @@ pub(crate) fn found(flags: u64) -> RecordState {
 /// Installs the write at this position, whose cells the transaction holds exclusively; `change` either clears
 /// flags of a cell or sets some, and says what they were.
 #[inline(always)]
-pub(crate) fn install_held<M: Machine>(
-    cx: &mut Context<M>,
-    position: usize,
-    change: impl Fn(Cell<M>, u64, u64) -> u64,
-) {
+pub fn install_held<M: Machine>(cx: &mut Context<M>, position: usize, change: impl Fn(Cell<M>, u64, u64) -> u64) {
     let kind = cx.writes.entries()[position].kind;
     if kind == WriteKind::Nothing {
         return;
@@ -71,7 +71,7 @@ pub(crate) fn install_held<M: Machine>(
 
 /// Marks a tombstone as unlinked, if it still is one and old enough. `try_acquire` acquires a cell exclusively and returns its flags, or
 /// `None` if another holds the cell. `release` ends that, and clears and then sets flags.
-pub(crate) fn unlink_held<M: Machine>(
+pub fn unlink_held<M: Machine>(
     tombstone: Tombstone<'_, M>,
     try_acquire: impl Fn(Cell<M>) -> Option<u64>,
     release: impl Fn(Cell<M>, u64, u64),
