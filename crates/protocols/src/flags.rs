@@ -10,8 +10,8 @@
 //! An insert or a delete changes all cells of a record, so that each tells whether there is a row.
 
 use contend_engine::sets::WriteKind;
-use contend_engine::{Cell, Cells, Context, RecordOrigin, RecordState, Tombstone, UnlinkOutcome};
-use contend_machine::Machine;
+use contend_engine::{Cell, Cells, Context, Record, RecordOrigin, RecordState, Tombstone, UnlinkOutcome};
+use contend_machine::{Atomic64, Machine, Ordering};
 
 /// The cell is locked, in the protocol's way.
 pub const LOCKED: u64 = 1;
@@ -41,6 +41,12 @@ pub fn found(flags: u64) -> RecordState {
         _ if flags & ABSENT != 0 => RecordState::Absent,
         _ => RecordState::Row,
     }
+}
+
+/// Returns whether the record has no row. It is asked when no transaction runs.
+pub(crate) fn is_absent<M: Machine>(record: Record<M>) -> bool {
+    // Acquire: pairs with the Release with which a commit stores the word after the row.
+    record.first_cell().word().load(Ordering::Acquire) & ABSENT != 0
 }
 
 /// Installs the write at this position, whose cells the transaction holds exclusively; `change` either clears

@@ -62,10 +62,11 @@ use contend_machine::{Machine, Spin};
 use self::locks::AfterUse;
 use crate::fault::{Faults, Sound, dekker_fence};
 use crate::flags::{self, ABSENT, UNLINKED};
-use crate::locking::list::{self, LatchedCell, ListWord, LockOwner, Pool, Request, RequestHandle, Requests, WAITS_MAX};
+use crate::locking::list::{self, LatchedCell, ListWord, LockOwner, Pool, Request, RequestHandle, Requests};
 use crate::locking::wound::TransactionStates;
 use crate::locking::{LockMode, LockWord, info};
 use crate::method::timestamp::{Outcome, RetainedTimestamp, TimestampOptions, Timestamps};
+use crate::method::wait::LOCK_WAITS_MAX;
 
 /// The protocol.
 #[derive(Debug)]
@@ -190,7 +191,7 @@ impl<M: Machine, F: Faults> Bamboo<M, F> {
             }
             M::step("wait for commit");
             self.states.check::<F>(local.own)?;
-            if spin.count() > WAITS_MAX {
+            if spin.count() > LOCK_WAITS_MAX {
                 return Err(AbortReason::LockTimeout);
             }
             spin.wait();

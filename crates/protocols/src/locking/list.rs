@@ -37,6 +37,7 @@ use contend_machine::{Atomic64, Block, Machine, Ordering, Spin};
 use parking_lot::Mutex;
 
 use super::{FLAGS, LockMode, LockWord};
+use crate::method::wait::LOCK_WAITS_MAX;
 
 pub(crate) const LATCH: u64 = 1;
 pub(crate) const EXCLUSIVE: u64 = 1 << 4;
@@ -61,9 +62,6 @@ pub(crate) fn held_by(request: u64, mode: LockMode) -> u64 {
     debug_assert!(request >> (64 - FIRST_SHIFT + LINE_BITS) == 0, "an address of 48 bits");
     request >> LINE_BITS << FIRST_SHIFT | HOLDER | if mode == LockMode::Exclusive { EXCLUSIVE } else { 0 }
 }
-
-/// How often a wait is prolonged before it is given up: some milliseconds at least, and much longer where others have work to do.
-pub(crate) const WAITS_MAX: u32 = 20_000;
 
 /// Panics if there are more workers than can hold a cell together.
 pub(crate) fn check_workers(workers: usize) {
@@ -184,7 +182,7 @@ impl<M: Machine> Request<M> {
     }
 
     /// Waits until the request, which is in the cell's queue, is granted. Each time that the wait is
-    /// prolonged, `may_continue` is called with the number of times. If it fails, or at [`WAITS_MAX`], the
+    /// prolonged, `may_continue` is called with the number of times. If it fails, or at [`LOCK_WAITS_MAX`], the
     /// request leaves the queue, and `serve` grants what can be granted without it.
     ///
     /// # Errors
@@ -201,7 +199,7 @@ impl<M: Machine> Request<M> {
         // Acquire: pairs with the Release of `grant`: the row is as the last holder left it.
         while self.granted.load(Ordering::Acquire) == 0 {
             let answer = match spin.count() {
-                WAITS_MAX.. => Err(AbortReason::LockTimeout),
+                LOCK_WAITS_MAX.. => Err(AbortReason::LockTimeout),
                 waits => may_continue(waits),
             };
             if let Err(reason) = answer {

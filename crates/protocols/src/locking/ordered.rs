@@ -33,9 +33,9 @@ use contend_engine::{Abort, AbortReason, Cell, DeclarationNeeds, ProtocolInfo, o
 use contend_machine::{Machine, Spin};
 
 use crate::fault::{Faults, Sound};
-use crate::locking::list::WAITS_MAX;
 use crate::locking::word::{self, ReaderWriterWord};
 use crate::locking::{LockManager, LockMode, LockOutcome, TwoPhase, info};
+use crate::method::wait::LOCK_WAITS_MAX;
 
 options! {
     /// There is nothing to choose.
@@ -98,7 +98,9 @@ impl<M: Machine, F: Faults> LockManager<M> for OrderedLocks<F> {
                     return Ok(outcome);
                 }
                 Err(word::Conflict) if !in_order => return Err(Abort::new(mode.conflict())),
-                Err(word::Conflict) if spin.count() > WAITS_MAX => return Err(Abort::new(AbortReason::LockTimeout)),
+                Err(word::Conflict) if spin.count() > LOCK_WAITS_MAX => {
+                    return Err(Abort::new(AbortReason::LockTimeout));
+                }
                 Err(word::Conflict) => spin.wait(),
             }
         }
