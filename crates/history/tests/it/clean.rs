@@ -1,9 +1,7 @@
 //! Histories without an anomaly: the checker must find none, and the replay must agree.
 
-mod support;
-
+use crate::support::*;
 use contend_history::{Applied, Class, Divergence, History, Report, check, replay, replay_to};
-use support::*;
 
 #[track_caller]
 fn assert_clean(history: &History) -> Report {

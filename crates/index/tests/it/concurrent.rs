@@ -1,17 +1,15 @@
 //! Both indexes under threads. Each thread owns the keys of one residue and knows what it must find there, whatever the others
 //! do to the nodes that they share.
 
-mod world;
-
 use std::collections::BTreeMap;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::world::{Colliding, Observation, Points, SmallKey, scan, seed};
 use contend_index::{Direction, HashIndex, Insert, Key, OrderedIndex};
 use contend_machine::Native;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use world::{Colliding, Observation, Points, SmallKey, scan, seed};
 
 const THREADS: u64 = 3;
 

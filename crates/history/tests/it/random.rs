@@ -1,18 +1,16 @@
 //! Random histories: serial ones, which must be clean, and damaged ones, for which the checker must agree with a search of
 //! every serial order.
 //!
-//! Each failure names its seed; `HISTORY_SEED=n cargo test -p contend-history --test random` runs that one alone.
-
-mod support;
+//! Each failure names its seed; `HISTORY_SEED=n cargo test -p contend-history --test it random` runs that one alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+use crate::support::*;
 use contend_history::{Applied, Class, History, Isolation, Op, Quick, State, Value, check, replay, replay_to};
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
-use support::*;
 
 fn seeds(count: u64) -> Range<u64> {
     match std::env::var("HISTORY_SEED") {

@@ -1,13 +1,11 @@
 //! A check that tested nothing is not green.
 
-mod common;
-
 use std::io::Write;
 use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
-use common::{contend, refuses, text};
+use crate::common::{contend, refuses, text};
 
 #[test]
 fn an_exploration_of_nothing_is_bad_input() {

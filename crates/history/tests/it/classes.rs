@@ -1,9 +1,7 @@
 //! One history for each class of anomaly, and for each anomaly that has a name.
 
-mod support;
-
+use crate::support::*;
 use contend_history::{Class, Isolation, check, check_up_to, replay};
-use support::*;
 
 /// The levels that forbid what the history has.
 fn violated(history: &contend_history::History) -> Vec<String> {

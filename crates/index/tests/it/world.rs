@@ -1,5 +1,4 @@
 //! What the tests share: one face for both indexes, keys of every width, seeds, and observations.
-#![allow(dead_code, reason = "every test binary uses a part")]
 
 use std::ops::ControlFlow;
 

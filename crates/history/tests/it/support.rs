@@ -1,7 +1,5 @@
 //! Histories written down shortly: one table `t`, operations by function.
 
-#![allow(dead_code, reason = "each test file uses a part")]
-
 use contend_history::{Applied, Class, History, Op, Report, Scan, State, Transaction, Value, check};
 
 /// An operation before its names are interned.

@@ -1,12 +1,10 @@
 //! What leaves promise to a protocol: versions, the protocol's word, and few of them.
 
-mod world;
-
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::world::{Observation, Points, scan};
 use contend_index::{Direction, HashIndex, Index, IndexKind, Insert, Key, OrderedIndex};
 use contend_machine::Native;
-use world::{Observation, Points, scan};
 
 /// Inserts with value 1.
 fn put<K: Key>(index: &impl Points<K>, key: K) {

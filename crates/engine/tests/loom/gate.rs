@@ -1,7 +1,4 @@
 //! The gate under a model checker: a worker that was seen offline begins nothing before the gate is open, and one worker at a time has the gate.
-//!
-//! `RUSTFLAGS="--cfg loom" cargo test --release -p contend-engine --test loom_gate`
-#![cfg(loom)]
 
 use std::sync::atomic::AtomicUsize;
 

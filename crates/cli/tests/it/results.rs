@@ -1,13 +1,11 @@
 //! Results that stay: where they go, how two of them are compared, and in which forms they come.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-use common::{contend, refuses, text};
+use crate::common::{contend, refuses, text};
 
 fn with_short<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
     let short = ["--seconds", "0.02", "--windows", "5", "--warmup", "0.01", "--threads", "2"];

@@ -1,40 +1,18 @@
-//! The binary, as a user meets it: what it prints, where, and with which exit status.
+//! Each verb: what it prints, where, and with which exit status.
 
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-fn contend(folder: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_contend")).args(arguments).current_dir(folder).output().expect("the binary runs")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).expect("UTF-8")
-}
+use crate::common::{contend, refuses, text};
 
 /// Flags that make a run short.
 const SHORT: [&str; 8] = ["--seconds", "0.05", "--windows", "2", "--warmup", "0.01", "--threads", "2"];
 
 fn with_short<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
     [arguments, &SHORT, &["--set", "ycsb.records=1000"]].concat()
-}
-
-/// Bad input ends with status 2, one line that names the thing and the choices, and no panic.
-#[track_caller]
-fn refuses(arguments: &[&str], parts: &[&str]) {
-    let folder = TempDir::new().expect("a folder");
-    let output = contend(folder.path(), arguments);
-    let stderr = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}");
-    for part in parts {
-        assert!(stderr.contains(part), "{arguments:?}: '{part}' is not in: {stderr}");
-    }
-    assert!(!stderr.contains("panicked") && !stderr.contains("backtrace"), "{stderr}");
-    assert!(output.stdout.is_empty(), "results are for runs that are: {}", text(&output.stdout));
-    let left = std::fs::read_dir(folder.path()).expect("the folder").count();
-    assert_eq!(left, 0, "{arguments:?} left files behind");
 }
 
 #[test]

@@ -1,7 +1,4 @@
 //! The epoch under a model checker: memory is not reused while somebody can hold it.
-//!
-//! `RUSTFLAGS="--cfg loom" cargo test --release -p contend-engine --test loom`
-#![cfg(loom)]
 
 use contend_engine::epoch::Epochs;
 use contend_machine::{Atomic64, Loom, LoomWord, Ordering};

@@ -309,7 +309,7 @@ fn what_was_acknowledged_survives_a_kill() {
     for round in 1..=6 {
         let own = std::env::current_exe().expect("a program");
         let mut killed = Command::new(own)
-            .args(["--exact", "what_was_acknowledged_survives_a_kill", "--nocapture"])
+            .args(["--exact", "durable::what_was_acknowledged_survives_a_kill", "--nocapture"])
             .env(CHILD, directory.path())
             .env(CHILD_DURABILITY, (round % DURABILITIES.len()).to_string())
             .stdout(Stdio::piped())

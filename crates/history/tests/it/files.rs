@@ -1,9 +1,7 @@
 //! History files: what is read, what is refused and how, and that what is written is read back.
 
-mod support;
-
+use crate::support::*;
 use contend_history::{History, Op, State, Value};
-use support::*;
 
 const EXAMPLE: &str = concat!(
     r#"{"txn":7,"worker":0,"ops":[{"op":"read","table":"usertable","key":"42","version":3},"#,

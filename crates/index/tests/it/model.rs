@@ -2,15 +2,13 @@
 //! unlinked and serve again. Every observation must break when its keys change, and hold when the observer follows its own
 //! inserts.
 
-mod world;
-
 use std::collections::BTreeMap;
 
+use crate::world::{Colliding, Observation, Points, SmallKey, scan, seed};
 use contend_index::{Direction, HashIndex, Insert, Key, OrderedIndex};
 use contend_machine::Native;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
-use world::{Colliding, Observation, Points, SmallKey, scan, seed};
 
 const SPACE: u64 = 160;
 /// Observations that are kept.

@@ -1,13 +1,11 @@
 //! What a terminal shows, and what is said of arguments that are wrong.
 
-mod common;
-
 use std::path::Path;
 use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
-use common::{contend, refuses, text};
+use crate::common::{contend, refuses, text};
 
 /// Runs the binary as in a terminal of so many columns.
 fn in_columns(columns: &str, folder: &Path, arguments: &[&str]) -> Output {

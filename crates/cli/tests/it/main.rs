@@ -1,0 +1,7 @@
+//! The binary, as a user meets it.
+
+mod common;
+mod results;
+mod terminal;
+mod vacuous;
+mod verbs;

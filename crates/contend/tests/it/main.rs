@@ -1,0 +1,8 @@
+//! The facade, as an application uses it.
+
+mod durable;
+mod protection;
+mod room;
+mod snapshots;
+mod threads;
+mod transactions;
