@@ -1,6 +1,7 @@
 //! The facade, as an application uses it.
 
 mod durable;
+mod named;
 mod protection;
 mod room;
 mod snapshots;
