@@ -15,6 +15,7 @@ mod model;
 mod native;
 mod phase;
 mod pin;
+pub mod random;
 mod sampled;
 mod search;
 mod spin;

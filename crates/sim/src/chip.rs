@@ -29,6 +29,7 @@ mod preset;
 mod tests;
 mod wheel;
 
+use contend_machine::random::{GOLDEN_GAMMA, Xorshift64};
 use contend_machine::{Cycles, Machine, Native, Phase, PhaseTimes};
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use serde::{Deserialize, Serialize};
@@ -160,7 +161,7 @@ pub struct Chip {
     centre_free_at: u64,
     statistics: Statistics,
     /// For the perturbation.
-    random: u64,
+    random: Xorshift64,
     trace: u64,
     time: u64,
     stacks: Vec<OneOfMany>,
@@ -232,7 +233,7 @@ impl Chip {
             controller_cycles: (LINE_BYTES as f64 / bytes_per_cycle).round().max(1.0) as u64,
             centre_free_at: 0,
             statistics: Statistics::default(),
-            random: options.seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+            random: Xorshift64::new(options.seed.wrapping_add(1).wrapping_mul(GOLDEN_GAMMA) | 1),
             trace: 0,
             time: 0,
             stacks: stacks(threads).ok_or_else(no_room)?,
@@ -272,7 +273,7 @@ impl Chip {
         }));
         // Cores that begin at one moment would do everything at one moment.
         const SPREAD: u64 = 256;
-        let mixed = (self.options.seed ^ number as u64).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.options.seed ^ number as u64).wrapping_add(1).wrapping_mul(GOLDEN_GAMMA);
         self.wheel.push(number as u16, self.time + (mixed >> 32) % SPREAD);
     }
 

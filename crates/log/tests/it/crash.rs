@@ -562,7 +562,7 @@ fn hide_panics_of_mutants() {
 #[test]
 fn every_mutant_is_found() {
     hide_panics_of_mutants();
-    // Of these one does no harm, and the others need transactions that are interleaved: `crates/lab/tests/mutants.rs` has them.
+    // Of these one does no harm, and the others need transactions that are interleaved: `crates/proof/tests/it/mutants.rs` has them.
     let elsewhere = [Fault::SettleRunning, Fault::SlotsBeforeCounter, Fault::ForgetLastTombstones];
     for &fault in Fault::ALL.iter().filter(|fault| !elsewhere.contains(fault)) {
         let protocol = match fault {

@@ -121,11 +121,7 @@ impl Chip {
     /// each time (A. Alameldeen, D. Wood: "Variability in architectural simulations of multi-threaded workloads", HPCA 2003).
     fn perturbation(&mut self) -> u64 {
         const MAX: u64 = 4;
-        // Xorshift (Marsaglia, 2003).
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        self.random % (MAX + 1)
+        self.random.draw() % (MAX + 1)
     }
 
     /// The request at the line's home; when the line is at the core, whether the core has it exclusively though it only reads, and
