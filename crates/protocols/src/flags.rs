@@ -89,7 +89,7 @@ pub(crate) fn unlink_held<M: Machine>(
     }
     let (outcome, clear, set) = match is_absent {
         false => (UnlinkOutcome::Alive, QUEUED, 0),
-        true if tombstone.stamp_is_over() => (UnlinkOutcome::Marked { time: 0 }, 0, UNLINKED),
+        true if tombstone.counter_epoch_is_over() => (UnlinkOutcome::Marked { time: 0 }, 0, UNLINKED),
         true => (UnlinkOutcome::Busy, 0, 0),
     };
     cells.for_each(|cell| let_go(cell, clear, set));

@@ -388,7 +388,7 @@ pub(crate) fn unlink<M: Machine, F: Faults>(tombstone: Tombstone<'_, M>, seen: u
         UnlinkOutcome::Alive
     } else if is_young::<F>(deleted_in(first).load(Ordering::Relaxed), tombstone.oldest())
         || stamp_of(word) > seen
-        || !tombstone.stamp_is_over()
+        || !tombstone.counter_epoch_is_over()
     {
         UnlinkOutcome::Busy
     } else {

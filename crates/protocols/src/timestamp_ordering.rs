@@ -374,7 +374,7 @@ impl<M: Machine, F: Faults> Protocol<M> for TimestampOrdering<M, F> {
             _ if announced => UnlinkOutcome::Busy,
             0 => UnlinkOutcome::Alive,
             _ if multiversion::is_young::<F>(words[0] >> EPOCH_SHIFT, tombstone.oldest()) => UnlinkOutcome::Busy,
-            _ if !tombstone.stamp_is_over() => UnlinkOutcome::Busy,
+            _ if !tombstone.counter_epoch_is_over() => UnlinkOutcome::Busy,
             // Its readers live on in the leaf: who inserts the key anew must come after them.
             _ if F::FORGET_READERS_OF_TOMBSTONES => UnlinkOutcome::Marked { time: 0 },
             _ => UnlinkOutcome::Marked { time: cells.clone().map(read).max().unwrap_or(0) },

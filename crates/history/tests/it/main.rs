@@ -4,5 +4,6 @@ mod classes;
 mod clean;
 mod elle;
 mod files;
+mod hostile;
 mod random;
 mod support;

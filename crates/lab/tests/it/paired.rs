@@ -1,8 +1,8 @@
 //! How often comparisons are right, on a machine that drifts as shared ones do. Everything is drawn from seeds: the counts are the same
 //! everywhere.
 
-use contend_runner::config::WINDOWS;
 use crate::power::{Machine, SHARED, told_of_equals, told_of_five_percent};
+use contend_runner::config::WINDOWS;
 
 #[test]
 fn of_equals_at_most_one_comparison_in_twenty_tells_any_apart() {

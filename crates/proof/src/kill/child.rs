@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use contend_engine::journal::Journals;
+use contend_engine::commit_sink::CommitSinks;
 use contend_engine::{AbortReason, Engine, EngineConfig, EngineOptions, Erased, NamedProtocol, Worker};
-use contend_log::{Directory, Log, LogConfig, LogJournals};
+use contend_log::{Directory, Log, LogConfig, LogSinks};
 use contend_machine::Native;
 use contend_protocols::method::{Backoff, Method, RetryOptions};
 use contend_protocols::{ProtocolVisitor, with_protocol};
@@ -80,8 +80,8 @@ pub fn live(life: &Life) -> Result<(), RunError> {
         options: options::<EngineOptions>(&[], settings)?,
         ..EngineConfig::default()
     };
-    let journals = LogJournals::new(&log) as Arc<dyn Journals<Native>>;
-    let engine = Engine::with_journals(protocol, engine_config, Some(journals));
+    let sinks = LogSinks::new(&log) as Arc<dyn CommitSinks<Native>>;
+    let engine = Engine::with_commit_sinks(protocol, engine_config, Some(sinks));
     engine.epochs().begin_at(log.first_epoch());
     let tables = Tables::create(scale, &engine);
     for (number, shape) in (0..).zip(engine.shapes()) {

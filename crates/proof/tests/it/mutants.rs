@@ -454,7 +454,7 @@ fn every_mutant_is_found() {
          `ForgetAborted` of the engine ({}) does no harm but that memory \n\
          is lost: `basics::all_that_is_dead_is_collected` of the conformance suite finds it. `UnlinkYoung` ({}) \n\
          lets a log's order of writes break: the tests of `crates/log/tests/it/crash.rs` find it, and so does \n\
-         a debug assertion where a record gets its first stamp. `PassClosedGate` ({}) and `KeepGateClosed` \n\
+         a debug assertion where a record gets its first write counter. `PassClosedGate` ({}) and `KeepGateClosed` \n\
          ({}) are found by the tests of protection \n\
          (`crates/proof/tests/it/explorer.rs`).\n",
         EngineFault::ForgetAborted.meaning().trim_end_matches('.'),

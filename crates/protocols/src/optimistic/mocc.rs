@@ -235,7 +235,7 @@ impl<M: Machine, F: Faults> Protocol<M> for Mocc<F> {
         2
     }
 
-    fn stamps_commits(&self) -> bool {
+    fn provides_write_counters(&self) -> bool {
         true
     }
 

@@ -188,7 +188,7 @@ impl<M: Machine, F: Faults> Protocol<M> for Silo<F> {
         self.options.snapshots
     }
 
-    fn stamps_commits(&self) -> bool {
+    fn provides_write_counters(&self) -> bool {
         true
     }
 
