@@ -1,6 +1,7 @@
 //! The binary, as a user meets it.
 
 mod common;
+mod hostile;
 mod results;
 mod terminal;
 mod vacuous;
