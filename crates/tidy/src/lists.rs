@@ -42,7 +42,7 @@ pub fn environment(tree: &Tree, internal: &[&str]) -> Vec<Finding> {
         for (line, text) in source.strings.iter().filter(|(_, text)| is_name_of_variable(text)) {
             let beside = &source.code[*line];
             // A name without an underscore is one only where it is read.
-            if text.contains('_') || beside.contains("env::var") {
+            if !beside.contains("env!(") && (text.contains('_') || beside.contains("env::var")) {
                 read.entry(text.clone()).or_insert((source.path.clone(), line + 1));
             }
         }
