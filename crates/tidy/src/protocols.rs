@@ -43,8 +43,9 @@ fn is_in(module: &str, outer: &str) -> bool {
     module == outer || module.strip_prefix(outer).is_some_and(|rest| rest.starts_with("::"))
 }
 
-/// Finds imports of a protocol by another file than its own, and imports of one family by another.
-pub fn siblings(tree: &Tree) -> Vec<Finding> {
+/// Finds imports of a protocol by another file than its own, and imports of one family by another, unless `listed` names the two families with
+/// a reason.
+pub fn siblings(tree: &Tree, listed: &[(&str, &str, &str)]) -> Vec<Finding> {
     let protocols: Vec<String> = registered(tree).into_iter().map(|(module, _)| module).collect();
     let first = |module: &str| module.split("::").next().unwrap_or_default().to_owned();
     // A family is a folder of protocols, or a protocol alone.
@@ -67,12 +68,15 @@ pub fn siblings(tree: &Tree) -> Vec<Finding> {
             } else if families.contains(&first(&import))
                 && families.contains(&first(&module))
                 && first(&import) != first(&module)
+                && !listed.iter().any(|(from, to, _)| *from == first(&module) && *to == first(&import))
             {
                 let why = format!("the family `{}` imports the family `{}`", first(&module), first(&import));
                 findings.push(Finding::new(&source.path, line + 1, why));
             }
         }
     }
+    findings.sort();
+    findings.dedup();
     findings
 }
 
@@ -135,7 +139,8 @@ fn expand(code: &str, at: usize, base: String, see: &mut impl FnMut(usize, Strin
     if code[behind..].starts_with("::") { expand(code, behind + 2, path, see) } else { see(at, path) }
 }
 
-/// Finds protocols whose headers lack a heading, or have their headings in another order.
+/// Finds protocols whose headers lack a heading, or have their headings in another order. A protocol of a family leaves out the headings
+/// that the family's own header has for all of its protocols. Options are documented where they are declared, and need no heading.
 pub fn headers(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (module, _) in registered(tree) {
@@ -144,12 +149,14 @@ pub fn headers(tree: &Tree) -> Vec<Finding> {
             findings.push(Finding::new(&path, 1, "a registered protocol has no file of its own"));
             continue;
         };
-        findings.extend(header(source));
+        let family = module.split_once("::").and_then(|(family, _)| tree.source(&format!("{ROOT}{family}.rs")));
+        findings.extend(header(source, family));
     }
     findings
 }
 
-fn header(source: &Source) -> Vec<Finding> {
+/// The headings of a header, by their places in [`HEADINGS`], with the lines.
+fn headings(source: &Source) -> Vec<(usize, usize)> {
     let header = source.lines.iter().take_while(|line| line.starts_with("//!"));
     let mut places = Vec::new();
     for (number, line) in header.enumerate() {
@@ -163,9 +170,15 @@ fn header(source: &Source) -> Vec<Finding> {
             places.extend(known.map(|place| (place, number + 1)));
         }
     }
+    places
+}
+
+fn header(source: &Source, family: Option<&Source>) -> Vec<Finding> {
+    let places = headings(source);
+    let of_family = family.map(headings).unwrap_or_default();
     let mut findings = Vec::new();
-    for (place, names) in HEADINGS.iter().enumerate() {
-        if !places.iter().any(|(found, _)| *found == place) {
+    for (place, names) in HEADINGS.iter().enumerate().take(HEADINGS.len() - 1) {
+        if !places.iter().chain(&of_family).any(|(found, _)| *found == place) {
             findings.push(Finding::new(&source.path, 1, format!("the header has no **{}**", names[0])));
         }
     }
@@ -189,7 +202,7 @@ mod tests {
 
     fn found(path: &str, text: &str) -> Vec<String> {
         let tree = Tree::of_rust(&[REGISTRY, (path, text)]);
-        siblings(&tree).into_iter().map(|finding| format!("{}: {}", finding.line, finding.why)).collect()
+        siblings(&tree, &[]).into_iter().map(|finding| format!("{}: {}", finding.line, finding.why)).collect()
     }
 
     #[test]
@@ -204,7 +217,7 @@ mod tests {
         let a = "crates/protocols/src/fast/a.rs";
         assert_eq!(found(a, "use crate::fast::b::B;\n"), ["1: imports the protocol `fast::b`"]);
         assert_eq!(found(a, "use super::b;\n"), ["1: imports the protocol `fast::b`"]);
-        assert_eq!(found(a, "use crate::{\n    flags,\n    fast::{shared, b::{B, C}},\n};\n").len(), 2);
+        assert_eq!(found(a, "use crate::{\n    flags,\n    fast::{shared, b::{B, C}},\n};\n").len(), 1);
         assert_eq!(found(a, "fn f() {\n    crate::slow::c::f()\n}\n"), ["2: imports the protocol `slow::c`"]);
         assert_eq!(found(a, "use crate::slow::shared;\n"), ["1: the family `fast` imports the family `slow`"]);
         assert_eq!(found("crates/protocols/src/fast/shared.rs", "use super::a::A;\n").len(), 1);
@@ -232,9 +245,12 @@ mod tests {
     #[test]
     fn headings_are_all_there_and_in_order() {
         let all = "//! **Idea.** x\n//!\n//! **Papers.** x\n//! **Promises** x\n//! **Metadata.** x\n//! **Snapshots.** x\n//! **Commit point.** None. **Waits** for nothing.\n//! **Phantoms.** x\n//! **Departures from the paper.** x\n//! **Defaults.** x\n";
-        let of = |text: &str| header(&Source::parse("crates/protocols/src/none.rs", text));
+        let of = |text: &str| header(&Source::parse("crates/protocols/src/none.rs", text), None);
         assert_eq!(of(all), []);
         assert_eq!(of(&all.replace("//! **Phantoms.** x\n", "")).len(), 1);
+        let family = Source::parse("crates/protocols/src/fast.rs", "//! **Phantoms.** x\n");
+        let a = Source::parse("crates/protocols/src/fast/a.rs", &all.replace("//! **Phantoms.** x\n", ""));
+        assert_eq!(header(&a, Some(&family)), []);
         let swapped = all.replace("**Metadata", "**X").replace("**Promises", "**Metadata").replace("**X", "**Promises");
         assert_eq!(of(&swapped).iter().map(|finding| finding.line).collect::<Vec<_>>(), [5]);
     }

@@ -20,7 +20,30 @@ const LEFT: [(&str, usize); 10] = [
 ];
 
 /// Files that use the standard library's atomics, with the reason. No transaction's path is in them.
-const ATOMICS: [(&str, &str); 0] = [];
+const ATOMICS: [(&str, &str); 15] = [
+    ("crates/cli/src/cmd/log.rs", "counts bytes for the bar that shows progress"),
+    ("crates/contend/src/durable.rs", "ends the thread that flushes"),
+    ("crates/engine/src/engine.rs", "numbers engines"),
+    (
+        "crates/engine/src/table.rs",
+        "counts for a debug assertion",
+    ),
+    ("crates/lab/src/experiment/sweep.rs", "hands points to the threads of a sweep"),
+    ("crates/log/src/emulated.rs", "the state of a device that is emulated, outside of simulated memory"),
+    ("crates/log/src/log.rs", "what the threads of the host tell each other: workers, flusher, service"),
+    ("crates/log/src/log/buffer.rs", "the same"),
+    ("crates/log/src/log/flush.rs", "the same"),
+    ("crates/log/src/log/open.rs", "the same"),
+    ("crates/log/src/log/serve.rs", "the same"),
+    ("crates/log/src/recovery.rs", "hands files to the threads of a recovery"),
+    ("crates/log/src/rows.rs", "counts what the threads of a recovery hold"),
+    ("crates/sim/src/machine.rs", "the words of the simulated machine are made of them"),
+    ("crates/sim/src/region.rs", "the simulated machine's own state"),
+];
+
+/// Families that use what another family shares, with the reason.
+const BETWEEN_FAMILIES: [(&str, &str, &str); 1] =
+    [("hstore", "locking", "a partition's lock is a cell with a queue, granted in the order of age")];
 
 /// Functions of more than 70 lines, with the most lines that each may have. None is added, and none grows.
 const LONG_FUNCTIONS: [(&str, &str, usize); 0] = [];
@@ -55,7 +78,7 @@ fn the_tree_is_read() {
 
 #[test]
 fn protocols_import_no_sibling_and_families_no_family() {
-    hold("siblings", contend_tidy::siblings(&Tree::of_repository()));
+    hold("siblings", contend_tidy::siblings(&Tree::of_repository(), &BETWEEN_FAMILIES));
 }
 
 #[test]
