@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use contend_machine::{Atomic64, Latched, Machine, Ordering};
+use contend_machine::{Atomic64, Machine, Ordering, SpinMutex};
 use contend_model::{GROUPS_MAX, Groups, IndexKind, Key, KeyWords, Projection, Span, TableSpec};
 
 use crate::commit_sink::WriteCounter;
@@ -68,7 +68,7 @@ pub struct TableCore<M: Machine> {
     /// simulated.
     unlinked: std::sync::atomic::AtomicU64,
     /// Writers of the deletions of keys that have left the index; kept only if the table records history.
-    pub(crate) deletions: Latched<M, BTreeMap<KeyWords, u64>>,
+    pub(crate) deletions: SpinMutex<M, BTreeMap<KeyWords, u64>>,
 }
 
 impl<M: Machine> TableCore<M> {
@@ -100,7 +100,7 @@ impl<M: Machine> TableCore<M> {
             holds,
             slabs: Slabs::new(cell_count * meta_words + payload_words, alignment),
             unlinked: std::sync::atomic::AtomicU64::new(0),
-            deletions: Latched::new(BTreeMap::new()),
+            deletions: SpinMutex::new(BTreeMap::new()),
         }
     }
 
