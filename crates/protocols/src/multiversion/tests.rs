@@ -5,8 +5,8 @@ mod late;
 use std::sync::Arc;
 
 use contend_engine::{
-    AbortReason, Engine, EngineConfig, EngineOptions, Groups, IndexKind, NamedProtocol, Projection, RowUpdate, Table,
-    TableSpec, Transaction, Txn, Update, Worker,
+    AbortReason, Engine, EngineConfig, EngineOptions, Groups, IndexKind, NamedProtocol, Projection, RawTxn, RowUpdate,
+    Table, TableSpec, Transaction, Txn, Update, Worker,
 };
 use contend_machine::Native;
 
@@ -17,7 +17,7 @@ use crate::multiversion::msto::Msto;
 use crate::multiversion::mvto::Mvto;
 use crate::multiversion::snapshot_isolation::SnapshotIsolation;
 
-type Rows = Arc<Table<Native, u64>>;
+type Rows = Table<u64>;
 
 /// Aggressive collection, looking before every transaction.
 const AGGRESSIVE: [(&str, &str); 2] = [("versions.collect", "aggressive"), ("versions.interval_us", "0")];
@@ -402,10 +402,7 @@ fn beyond_a_gap<P: NamedProtocol<Native>>() -> [Result<Option<u64>, AbortReason>
 fn a_version_that_was_taken_out_is_missed_and_not_another_read_instead() {
     let sound = beyond_a_gap::<SnapshotIsolation<Native>>();
     assert_eq!(sound[1], Err(AbortReason::VersionCollected));
-    struct Broken;
-    impl crate::fault::Faults for Broken {
-        const IGNORE_GAPS: bool = true;
-    }
+    type Broken = crate::fault::Only<{ crate::fault::id("IGNORE_GAPS") }>;
     let broken = beyond_a_gap::<SnapshotIsolation<Native, Broken>>();
     assert!(broken[1].is_ok() && broken[1] != broken[0], "{broken:?}");
 }

@@ -29,6 +29,8 @@
 //! gives back those that come after, whose reads validation protects as well, and then waits. So no cycle of waits can form. An exclusive
 //! lock of a write that was given back is taken again by the commit. All waits are bounded and end in an abort.
 //!
+//! **Phantoms.** Misses and scans observe leaf versions, which are validated when all locks are held, as in Silo.
+//!
 //! **Retries.** What was written, and what failed to validate, is locked before use by the next transaction of the worker, which as a rule
 //! is the same again.
 //!
@@ -44,10 +46,12 @@ use contend_engine::{
 };
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
 
-use crate::fault::{Faults, Sound, dekker_fence};
-use crate::flags::{ABSENT, LOCKED};
+use crate::fault::{Sound, dekker_fence};
+use crate::faults;
+use crate::flags::{self, ABSENT, LOCKED};
 use crate::method::ReadPhaseOptions;
-use crate::optimistic::{self, FLAGS, Footprint, OWN, WAITS_MAX, observed};
+use crate::method::wait::WAITS_MAX;
+use crate::optimistic::{self, FLAGS, Footprint, OWN, OptimisticFaults, observed};
 
 options! {
     /// MOCC's options.
@@ -98,7 +102,7 @@ pub struct MoccWorker<M: Machine> {
     random: u64,
 }
 
-impl<F: Faults> Mocc<F> {
+impl<F: MoccFaults> Mocc<F> {
     fn is_hot<M: Machine>(&self, local: &MoccWorker<M>, cell: Cell<M>) -> bool {
         // Relaxed: a guess.
         F::TRUST_LOCKS
@@ -209,7 +213,7 @@ impl<F: Faults> Mocc<F> {
     }
 }
 
-impl<M: Machine, F: Faults> NamedProtocol<M> for Mocc<F> {
+impl<M: Machine, F: MoccFaults> NamedProtocol<M> for Mocc<F> {
     const INFO: ProtocolInfo = ProtocolInfo {
         name: "mocc",
         summary: "optimistic like Silo, with read locks on records that have proved hot",
@@ -224,7 +228,7 @@ impl<M: Machine, F: Faults> NamedProtocol<M> for Mocc<F> {
     }
 }
 
-impl<M: Machine, F: Faults> Protocol<M> for Mocc<F> {
+impl<M: Machine, F: MoccFaults> Protocol<M> for Mocc<F> {
     type WorkerState = MoccWorker<M>;
 
     fn info(&self) -> ProtocolInfo {
@@ -235,7 +239,7 @@ impl<M: Machine, F: Faults> Protocol<M> for Mocc<F> {
         2
     }
 
-    fn stamps_commits(&self) -> bool {
+    fn provides_write_counters(&self) -> bool {
         true
     }
 
@@ -306,9 +310,7 @@ impl<M: Machine, F: Faults> Protocol<M> for Mocc<F> {
         leaf: Leaf<M>,
         version: u64,
     ) -> Result<(), Abort> {
-        if !F::FORGET_GAPS {
-            cx.nodes.add(leaf, version);
-        }
+        cx.nodes.add(leaf, version);
         Ok(())
     }
 
@@ -367,16 +369,26 @@ impl<M: Machine, F: Faults> Protocol<M> for Mocc<F> {
     }
 
     fn is_absent(&self, record: Record<M>) -> bool {
-        optimistic::is_absent(record)
+        flags::is_absent(record)
     }
+}
+
+faults! {
+    /// MOCC's deliberate faults.
+    pub trait MoccFaults: OptimisticFaults {
+        /// Every record is locked, and a read made under a lock is not validated, even if that lock was released before the commit.
+        TRUST_LOCKS,
+        /// All records are locked, and locks are waited for in any order.
+        WAIT_OUT_OF_ORDER,
+    }
+    pub const FAULTS;
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use contend_engine::{Engine, EngineConfig, IndexKind, Table, TableSpec, Txn};
+    use contend_engine::{Engine, EngineConfig, IndexKind, RawTxn, Table, TableSpec};
     use contend_machine::Native;
-    use std::sync::Arc;
 
     #[test]
     fn a_record_that_fails_validations_gets_hot_and_is_locked_by_who_reads_it() {
@@ -384,7 +396,7 @@ mod tests {
         // One epoch for all: temperatures hold that long.
         let engine =
             Engine::<Mocc, Native>::new(protocol, EngineConfig { epoch_ms: u64::MAX, ..EngineConfig::default() });
-        let rows: Arc<Table<Native, u64>> = engine.create_table(&TableSpec::of_bytes("t", IndexKind::Hash, 8, 16));
+        let rows: Table<u64> = engine.create_table(&TableSpec::of_bytes("t", IndexKind::Hash, 8, 16));
         let mut loader = engine.loader().expect("a free slot");
         for key in 0..40 {
             assert!(loader.insert(&rows, key, |_| ()).expect("memory"));

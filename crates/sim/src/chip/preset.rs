@@ -140,12 +140,12 @@ pub struct MemoryPreset {
 
 /// The most cycles of one step: far more than any hardware has, and so few that no clock of 64 bits overflows.
 const CYCLES_MAX: f64 = 1e6;
-/// The largest private cache, and the largest sum of all: the simulation keeps 4 bytes for each line, which is 1 GB.
-const CACHE_BYTES_MAX: f64 = 1e9;
-const PRIVATE_BYTES_MAX: f64 = 16.0 * CACHE_BYTES_MAX;
 
 /// Bytes of a line.
 pub(crate) const LINE_BYTES: usize = 64;
+
+/// The most bytes that the private caches of one level hold together.
+const CACHED_BYTES_MAX: f64 = (16u64 << 30) as f64;
 
 const EMBEDDED: &[&str] = &[
     include_str!("../../presets/abyss.toml"),
@@ -249,7 +249,9 @@ impl Preset {
         for (name, cache) in [("l1", Some(&self.l1)), ("l2", self.l2.as_ref())] {
             let Some(cache) = cache else { continue };
             in_range(&format!("{name}.ways"), cache.ways as f64, 1.0, 64.0)?;
-            in_range(&format!("{name}.bytes"), cache.bytes as f64, LINE_BYTES as f64, CACHE_BYTES_MAX)?;
+            // The simulation has a word of 32 bits for each line: at most 1 GiB of them.
+            let cached = self.core.count as f64 * cache.bytes as f64;
+            in_range(&format!("{name}.bytes of all cores"), cached, LINE_BYTES as f64, CACHED_BYTES_MAX)?;
             let sets = cache.bytes / LINE_BYTES / cache.ways;
             if !sets.is_power_of_two() || sets * LINE_BYTES * cache.ways != cache.bytes {
                 return Err(format!(
@@ -258,9 +260,6 @@ impl Preset {
                 ));
             }
         }
-        let private = self.l1.bytes + self.l2.as_ref().map_or(0, |l2| l2.bytes);
-        let all = self.core.count as f64 * private as f64;
-        in_range("the sum of all cores' private caches, in bytes,", all, LINE_BYTES as f64, PRIVATE_BYTES_MAX)?;
         if let NetworkPreset::Sockets { tiles_per_socket, link_cycles, .. } = &self.network {
             in_range("network.tiles_per_socket", *tiles_per_socket as f64, 1.0, UNITS_MAX as f64)?;
             if link_cycles.is_empty() && self.core.count > *tiles_per_socket {
@@ -288,7 +287,11 @@ mod tests {
     #[test]
     fn what_no_chip_can_be_is_refused() {
         let text = EMBEDDED[0];
+        let bytes = text.lines().find(|line| line.starts_with("bytes = ")).expect("a cache's size");
         for (from, to, expected) in [
+            (bytes, "bytes = 4611686018427387904", "l1.bytes of all cores is"),
+            (bytes, "bytes = 33554432", "valid: 64 to 17179869184"),
+            (bytes, "bytes = 0", "l1.bytes of all cores is 0"),
             ("count = 1024", "count = 0", "core.count is 0"),
             ("ways = 4", "ways = 3", "a power of two of sets"),
             ("hertz = 1e9", "herz = 1e9", "herz"),
@@ -297,8 +300,8 @@ mod tests {
             ("count = 1024", "count = 1152921504606846976", "core.count is 11529215"),
             ("count = 1024", "count = 18446744073709551616", "count"),
             ("count = 1024", "count = -1", "count"),
-            ("[l1]\nbytes = ", "[l1]\nbytes = 1152921504606846976 # ", "l1.bytes is 11529215"),
-            ("[l1]\nbytes = ", "[l1]\nbytes = 536870912 # ", "private caches, in bytes, is 549755813888"),
+            ("[l1]\nbytes = ", "[l1]\nbytes = 1152921504606846976 # ", "l1.bytes of all cores is 118059"),
+            ("[l1]\nbytes = ", "[l1]\nbytes = 536870912 # ", "l1.bytes of all cores is 549755813888"),
             ("ways = 4", "ways = 0", "l1.ways is 0"),
             ("slice_bytes = ", "slice_bytes = 1152921504606846976 # ", "llc.slice_bytes is"),
             ("hop_cycles = ", "hop_cycles = 4294967295 # ", "network.hop_cycles is 4294967295"),
