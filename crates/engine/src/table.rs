@@ -2,7 +2,7 @@
 
 use std::ops::{ControlFlow, Deref};
 
-use contend_index::{Change, Index, Insert, Leaf, Lookup, Run, ScanVisitor};
+use contend_index::{Change, Index, Insert, Leaf, Lookup, AscendingInserts, ScanVisitor};
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
 use contend_model::{Direction, IndexKind, Key, KeyWords, Projection, Span, TableSpec};
 
@@ -98,7 +98,7 @@ impl<M: Machine, K: Key> StoredTable<M, K> {
     }
 
     /// Puts a record under a key, unless one stands there. `run` is of this table's index.
-    pub(crate) fn insert(&self, run: &mut Run<'_, M, K>, key: K, record: Record<M>) -> Placed<M> {
+    pub(crate) fn insert(&self, run: &mut AscendingInserts<'_, M, K>, key: K, record: Record<M>) -> Placed<M> {
         if self.records_history() {
             // One critical section with `remove`, so that the record is signed by whoever deleted the key last.
             return self.core.deletions.with(|deletions| {
@@ -121,8 +121,8 @@ impl<M: Machine, K: Key> StoredTable<M, K> {
     }
 
     /// For inserts one after the other.
-    pub(crate) fn run(&self) -> Run<'_, M, K> {
-        self.index.run()
+    pub(crate) fn run(&self) -> AscendingInserts<'_, M, K> {
+        self.index.ascending_inserts()
     }
 
     /// Visits the records in the range; `false` if the index has no order.

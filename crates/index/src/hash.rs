@@ -1,8 +1,8 @@
 //! The hash index: points in one cache line.
 //!
 //! Linear hashing (W. Litwin: "Linear hashing: a new tool for file and table addressing", VLDB 1980) over buckets of a
-//! cache line. A chain of buckets is the [`Leaf`]; its head holds the version, by which lookups are optimistic (a seqlock)
-//! and changes latch the chain.
+//! cache line. A chain of buckets is the [`Leaf`]. Its head holds the version. By it lookups are optimistic (a seqlock), and
+//! changes latch the chain.
 //!
 //! 1. With `n` buckets, `base << level <= n < base << (level + 1)`, a hash names a home bucket below `base` by its high bits,
 //!    and one of `2^(level + 1)` copies of the home by its low bits. If that copy does not exist yet, the hash belongs to the
@@ -32,10 +32,10 @@ use crossbeam_utils::CachePadded;
 
 use crate::pool::Pool;
 use crate::{Change, Insert, Key, KeyWords, Leaf, Lookup};
-use bucket::{Bucket, Shape};
+use bucket::{Bucket, BucketLayout};
 use grow::{Growth, Segment};
 
-/// The bit of a version that says that somebody changes the chain.
+/// The bit of a version that says that a writer changes the chain.
 const LOCKED: u64 = 1;
 /// What a change adds to a version.
 const STEP: u64 = 2;
@@ -85,13 +85,13 @@ pub struct HashIndex<M: Machine, K: Key> {
 }
 
 /// A chain, with the version at which the search read it.
-struct Place<'a, M: Machine, K: Key> {
+struct ObservedChain<'a, M: Machine, K: Key> {
     head: Bucket<'a, M, K>,
     word: &'a M::U64,
     version: u64,
 }
 
-impl<M: Machine, K: Key> Place<'_, M, K> {
+impl<M: Machine, K: Key> ObservedChain<'_, M, K> {
     #[inline(always)]
     fn leaf(&self) -> Leaf<M> {
         // SAFETY: buckets and words stay allocated until the index is dropped.
@@ -112,7 +112,8 @@ impl<M: Machine, K: Key> Place<'_, M, K> {
             .version()
             .compare_exchange(self.version, self.version | LOCKED, Ordering::Acquire, Ordering::Relaxed)
             .is_ok();
-        // Release: pairs with the Acquire fence in `Bucket::find`: who reads one of the changes sees the odd version.
+        // Release: pairs with the Acquire fence in `Bucket::find`: a lookup that reads one of the changes to come then sees the odd
+        // version, or a later one.
         M::fence(Ordering::Release);
         latched
     }
@@ -121,7 +122,7 @@ impl<M: Machine, K: Key> Place<'_, M, K> {
     #[inline(always)]
     fn unlatch(&self) -> u64 {
         let after = self.version + STEP;
-        // Release: pairs with the Acquire of whoever reads the version next.
+        // Release: pairs with the Acquire loads of the version in `search` and `Leaf::version_as`.
         self.head.version().store(after, Ordering::Release);
         after
     }
@@ -133,16 +134,16 @@ impl<M: Machine, K: Key> HashIndex<M, K> {
         let base = (expected / LOAD).max(FEWEST_BUCKETS);
         let segments: Box<[Segment<M>; SEGMENTS]> = Box::new(std::array::from_fn(|_| Segment::new()));
         let mut growth = Growth::new(base);
-        growth.add_segment(&segments[0], 0, base, Shape::<K>::WORDS);
+        growth.add_segment(&segments[0], 0, base, BucketLayout::<K>::WORDS);
         for index in 0..base {
             // SAFETY: inside the segment just allocated; nobody else has it.
-            unsafe { segments[0].initialise(index, Shape::<K>::WORDS) };
+            unsafe { segments[0].initialise(index, BucketLayout::<K>::WORDS) };
         }
         HashIndex {
             extent: CachePadded::new(M::U64::new(Extent::new(base as u64, 0).0)),
             base: base as u64,
             segments,
-            overflow: Pool::new(Shape::<K>::WORDS, bucket::VERSION, expected / 12),
+            overflow: Pool::new(BucketLayout::<K>::WORDS, bucket::VERSION, expected / 12),
             overflowing: CachePadded::new(M::U64::new(0)),
             growth: CachePadded::new(SpinMutex::new(growth)),
             key: std::marker::PhantomData,
@@ -152,8 +153,8 @@ impl<M: Machine, K: Key> HashIndex<M, K> {
     /// Looks a key up.
     #[inline(always)]
     pub fn get(&self, key: K) -> Lookup<M> {
-        let (place, value) = self.search(key.hash(), &key.to_words());
-        place.lookup(value)
+        let (chain, value) = self.search(key.hash(), &key.to_words());
+        chain.lookup(value)
     }
 
     /// Looks many keys up, their cache misses overlapped. Calls `found` once a key, with the key's position, in the order of
@@ -167,14 +168,14 @@ impl<M: Machine, K: Key> HashIndex<M, K> {
                 let hash = key.hash();
                 hashes[position] = hash;
                 let (segment, index) = self.segment(hash, extent);
-                let head = self.segments[segment].bucket_hint(index, Shape::<K>::WORDS);
-                for line in 0..Shape::<K>::LINES {
+                let head = self.segments[segment].bucket_hint(index, BucketLayout::<K>::WORDS);
+                for line in 0..BucketLayout::<K>::LINES {
                     M::prefetch(head.wrapping_add(line * crate::pool::LINE));
                 }
             }
             for (position, key) in batch.iter().enumerate() {
-                let (place, value) = self.search(hashes[position], &key.to_words());
-                found(chunk * BATCH + position, place.lookup(value));
+                let (chain, value) = self.search(hashes[position], &key.to_words());
+                found(chunk * BATCH + position, chain.lookup(value));
             }
         }
     }
@@ -188,20 +189,20 @@ impl<M: Machine, K: Key> HashIndex<M, K> {
         let (hash, words) = (key.hash(), key.to_words());
         let mut spin = Spin::<M>::new();
         loop {
-            let (place, existing) = self.search(hash, &words);
+            let (chain, existing) = self.search(hash, &words);
             if existing != 0 {
-                return Insert::Exists(place.lookup(existing));
+                return Insert::Exists(chain.lookup(existing));
             }
-            if !place.latch() {
+            if !chain.latch() {
                 spin.wait();
                 continue;
             }
-            let overflowed = place.head.push(&words, value, || self.add_overflow(hash));
-            let after = place.unlatch();
+            let overflowed = chain.head.push(&words, value, || self.add_overflow(hash));
+            let after = chain.unlatch();
             if overflowed {
                 self.grow();
             }
-            return Insert::Inserted(Change { leaf: place.leaf(), before: place.version, after, split: None });
+            return Insert::Inserted(Change { leaf: chain.leaf(), before: chain.version, after, split: None });
         }
     }
 
@@ -210,13 +211,13 @@ impl<M: Machine, K: Key> HashIndex<M, K> {
         let (hash, words) = (key.hash(), key.to_words());
         let mut spin = Spin::<M>::new();
         loop {
-            let (place, existing) = self.search(hash, &words);
+            let (chain, existing) = self.search(hash, &words);
             if existing != expect || expect == 0 {
                 return false;
             }
-            if place.latch() {
-                let emptied = place.head.take(&words);
-                place.unlatch();
+            if chain.latch() {
+                let emptied = chain.head.take(&words);
+                chain.unlatch();
                 if let Some(bucket) = emptied {
                     self.drop_overflow(bucket, hash);
                 }
@@ -226,7 +227,7 @@ impl<M: Machine, K: Key> HashIndex<M, K> {
         }
     }
 
-    /// Visits the value of every key, in no order. Not while anybody changes the index.
+    /// Visits the value of every key, in no order. Call it only while no thread changes the index.
     pub fn for_each(&self, mut visit: impl FnMut(u64)) {
         // Acquire: as in `search`.
         for number in 0..Extent(self.extent.load(Ordering::Acquire)).buckets() {
@@ -241,12 +242,15 @@ impl<M: Machine, K: Key> HashIndex<M, K> {
     pub fn bytes(&self) -> usize {
         // Relaxed: a statistic.
         let heads = Extent(self.extent.load(Ordering::Relaxed)).buckets() as usize;
-        heads * (Shape::<K>::WORDS + 1) * 8 + self.overflow.bytes() + size_of::<Self>() + size_of_val(&*self.segments)
+        heads * (BucketLayout::<K>::WORDS + 1) * 8
+            + self.overflow.bytes()
+            + size_of::<Self>()
+            + size_of_val(&*self.segments)
     }
 
     /// Reads the chain that holds the key, or would hold it, and the key's value, 0 if absent.
     #[inline(always)]
-    fn search(&self, hash: u64, key: &KeyWords) -> (Place<'_, M, K>, u64) {
+    fn search(&self, hash: u64, key: &KeyWords) -> (ObservedChain<'_, M, K>, u64) {
         let mut spin = Spin::<M>::new();
         loop {
             // Acquire: pairs with the Release in `split`: the buckets below the extent are initialised.
@@ -259,7 +263,7 @@ impl<M: Machine, K: Key> HashIndex<M, K> {
             if (version & LOCKED == 0) & unmoved
                 && let Some(value) = head.find(key, version)
             {
-                return (Place { head, word, version }, value);
+                return (ObservedChain { head, word, version }, value);
             }
             if unmoved {
                 spin.wait();

@@ -69,26 +69,28 @@ impl<M: Machine> Leaf<M> {
         Leaf { version: NonNull::from(version), word: NonNull::from(word) }
     }
 
-    /// The version now. While somebody changes the leaf this is a value that no lookup ever reports, so a plain comparison
-    /// with an observed version says whether the set of keys is the same still.
+    /// Returns the version now. While a writer changes the leaf this is a value that no lookup ever reports. So a plain
+    /// comparison with an observed version says whether the set of keys is still the same.
     #[inline(always)]
     pub fn version(self) -> u64 {
+        // Acquire: see `version_as`.
         self.version_as(Ordering::Acquire)
     }
 
-    /// The version now, by a load of this order, Acquire or stronger.
+    /// Returns the version now, by a load of this order, which is Acquire or stronger.
     #[inline(always)]
     pub fn version_as(self, order: Ordering) -> u64 {
         // SAFETY: valid by the contract of `new`.
-        // Acquire at least: pairs with the Release that ends a change of the leaf.
-        unsafe { self.version.as_ref() }.load(order)
+        let version = unsafe { self.version.as_ref() };
+        // Acquire at least: pairs with the Release that ends a change of the leaf (`Node::publish`, `ObservedChain::unlatch`).
+        version.load(order)
     }
 
     /// The protocol's word. 0 in a leaf that no protocol has touched.
     ///
-    /// Who raises it must then pass a `SeqCst` fence and check that the version is the observed one still. If it is, whoever
-    /// changes the leaf later finds the word as it was raised, or larger, in every leaf that covers a part of the range by
-    /// then. If not, the leaf may have been split, or unlinked, without the new word.
+    /// A transaction that raises it must then pass a `SeqCst` fence, and check that the version is still the observed one. If
+    /// it is, a writer that changes the leaf later finds the word as it was raised, or larger, in every leaf that then covers a
+    /// part of the range. If not, the leaf may have been split, or unlinked, without the new word.
     #[inline(always)]
     pub fn word<'a>(self) -> &'a M::U64 {
         // SAFETY: valid by the contract of `new`.
@@ -122,7 +124,7 @@ pub enum Insert<M: Machine> {
     Exists(Lookup<M>),
 }
 
-/// How an insert changed leaf versions, so that a transaction can carry its own change over into what it observed before.
+/// How an insert changed leaf versions. A transaction carries its own changes over into the versions that it observed before.
 #[derive(Clone, Copy, Debug)]
 pub struct Change<M: Machine> {
     /// The leaf that held the key's place before.
@@ -155,12 +157,12 @@ pub enum Index<M: Machine, K: Key> {
 
 /// Inserts of ascending keys into an index: as long as they go to one leaf, only the first descends to it.
 #[derive(Debug)]
-pub struct Run<'a, M: Machine, K: Key> {
+pub struct AscendingInserts<'a, M: Machine, K: Key> {
     index: &'a Index<M, K>,
     near: Option<Near<M>>,
 }
 
-impl<M: Machine, K: Key> Run<'_, M, K> {
+impl<M: Machine, K: Key> AscendingInserts<'_, M, K> {
     /// As [`Index::insert`]. The key may be any; one that follows the last is faster.
     pub fn insert(&mut self, key: K, value: u64) -> Insert<M> {
         match self.index {
@@ -217,8 +219,8 @@ impl<M: Machine, K: Key> Index<M, K> {
     }
 
     /// Inserts of ascending keys, which find their way from one to the next.
-    pub fn run(&self) -> Run<'_, M, K> {
-        Run { index: self, near: None }
+    pub fn ascending_inserts(&self) -> AscendingInserts<'_, M, K> {
+        AscendingInserts { index: self, near: None }
     }
 
     /// Removes the key if it still maps to `expect`; says whether it did.

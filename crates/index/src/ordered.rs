@@ -3,7 +3,7 @@
 //! A B+-tree with optimistic lock coupling (V. Leis, M. Haubenschild, T. Neumann: "Optimistic lock coupling: a scalable and
 //! efficient general-purpose synchronization method", IEEE Data Engineering Bulletin 2019).
 //!
-//! 1. Every node has a version, odd while somebody changes the node. A reader takes a node's version, reads, and validates
+//! 1. Every node has a version, odd while a writer changes the node. A reader takes a node's version, reads, and validates
 //!    the version. It takes the child's version before it validates the parent, so it knows that the child was the parent's
 //!    when it had that version. It follows no pointer that it has not validated.
 //! 2. A writer descends like a reader, then latches what it changes by a compare-and-swap from the versions that it has read.
@@ -17,11 +17,11 @@
 //!
 //! # Invariants
 //! - The memory of a leaf never serves as inner node, nor the other way round; so a stale pointer leads to a node of its kind,
-//!   whose slots hold values or children as expected. Who holds one finds out by the parent's version.
+//!   whose slots hold values or children as expected. A reader that holds one finds out by the parent's version.
 //! - Versions never restart: neither in a change, nor when a node is unlinked, nor when it serves again.
 //! - While a leaf has one version, its keys are the same, and the range that it covers can only grow. It grows by ranges of
-//!   leaves that were unlinked empty. So who observed a key absent, or a range, has observed leaves of which one changes its
-//!   version if a key is inserted there, whoever covers the range by then.
+//!   leaves that were unlinked empty. So a reader that observed a key absent, or a range, has observed leaves. If a key is
+//!   inserted there, one of these leaves changes its version, also if another leaf covers the range by then.
 //! - A leaf is empty only until the remove that emptied it returns, or if it is the only one.
 //!
 //! # Limits

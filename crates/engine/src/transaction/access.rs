@@ -1,6 +1,6 @@
 //! Finds the record under a key, and asks the protocol for it.
 
-use contend_index::{Change, Key, Lookup, Run};
+use contend_index::{Change, Key, Lookup, AscendingInserts};
 use contend_machine::{Activity, Machine, Operation, Phase, Spin};
 
 use super::Transaction;
@@ -248,7 +248,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
     pub(super) fn insert_located<K: Key>(
         &mut self,
         table: &StoredTable<M, K>,
-        run: &mut Run<'_, M, K>,
+        run: &mut AscendingInserts<'_, M, K>,
         key: K,
     ) -> Result<Option<usize>, Abort> {
         let record = match self.worker.allocate(table, RecordOrigin::Inserting) {

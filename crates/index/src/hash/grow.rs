@@ -6,12 +6,12 @@ use std::ptr::NonNull;
 
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
 
-use super::bucket::{Bucket, Shape};
-use super::{Extent, HashIndex, LOCKED, Place};
+use super::bucket::{Bucket, BucketLayout};
+use super::{Extent, HashIndex, LOCKED, ObservedChain};
 use crate::pool::{allocate, initialise};
 use crate::{Key, KeyWords};
 
-/// The index grows when more than one bucket in so many has an overflow bucket: at two and a quarter entries a bucket.
+/// The index grows when more than one bucket in 6 has an overflow bucket: at two and a quarter entries a bucket.
 const OVERFLOW: u64 = 6;
 /// Splits that one insert makes at most, so that it does not work for all other threads forever.
 const SPLITS: usize = 64;
@@ -50,7 +50,7 @@ impl<M: Machine> Segment<M> {
     /// The bucket lies in this segment and is initialised, and this thread knows it by an Acquire load.
     #[inline(always)]
     pub(super) unsafe fn chain<'a, K: Key>(&self, index: usize) -> (Bucket<'a, M, K>, &'a M::U64) {
-        let words = self.bucket_hint(index, Shape::<K>::WORDS).cast::<M::U64>();
+        let words = self.bucket_hint(index, BucketLayout::<K>::WORDS).cast::<M::U64>();
         // SAFETY: by the caller's promise the address is that of a bucket; `'a` is the index's life.
         let bucket = unsafe { Bucket::new(NonNull::new_unchecked(words)) };
         // SAFETY: as above; the word is initialised together with the bucket.
@@ -138,38 +138,38 @@ impl<M: Machine, K: Key> HashIndex<M, K> {
         let base = growth.base;
         let segment_of = |index: usize| (usize::BITS - (index / base).leading_zeros()) as usize;
         if old == 0 {
-            growth.add_segment(&self.segments[segment_of(added)], added, round, Shape::<K>::WORDS);
+            growth.add_segment(&self.segments[segment_of(added)], added, round, BucketLayout::<K>::WORDS);
         }
         let segment = &self.segments[segment_of(added)];
         // SAFETY: `added` is the first bucket beyond the extent, and this thread has the growth latch.
-        unsafe { segment.initialise(added, Shape::<K>::WORDS) };
+        unsafe { segment.initialise(added, BucketLayout::<K>::WORDS) };
         // SAFETY: just initialised.
         let (new_head, new_word) = unsafe { segment.chain::<K>(added) };
         // SAFETY: below the extent, which this thread, or one that held the growth latch before, has stored.
         let (head, word) = unsafe { self.segments[segment_of(old)].chain::<K>(old) };
 
-        let place = self.latch_for_split(head, word);
-        // SeqCst: a protocol that raises the word of a leaf, then a SeqCst fence, then checks the leaf's version, either finds
-        // the version changed or has its word copied here.
+        let chain = self.latch_for_split(head, word);
+        // SeqCst: pairs with the fence of a transaction that raises the leaf's word and then checks the leaf's version
+        // (`Leaf::word`). It finds the version changed, or its word is copied here.
         M::fence(Ordering::SeqCst);
         new_word.store(word.load(Ordering::Relaxed), Ordering::Relaxed);
         self.distribute(growth, head, new_head, extent);
         let buckets = extent.buckets() + 1;
         let level = if buckets == (2 * round) as u64 { level + 1 } else { level };
         // Release: pairs with the Acquire in `HashIndex::search`: the new chain and its segment are initialised. Stored before
-        // the old chain is unlatched: who sees the chain split sees the extent.
+        // the old chain is unlatched: a lookup that sees the version after the split sees the extent.
         self.extent.store(Extent::new(buckets, level).0, Ordering::Release);
-        place.unlatch();
+        chain.unlatch();
     }
 
-    fn latch_for_split<'a>(&self, head: Bucket<'a, M, K>, word: &'a M::U64) -> Place<'a, M, K> {
+    fn latch_for_split<'a>(&self, head: Bucket<'a, M, K>, word: &'a M::U64) -> ObservedChain<'a, M, K> {
         let mut spin = Spin::<M>::new();
         loop {
             // Relaxed: the latch acquires.
             let version = head.version().load(Ordering::Relaxed);
-            let place = Place { head, word, version };
-            if version & LOCKED == 0 && place.latch() {
-                return place;
+            let chain = ObservedChain { head, word, version };
+            if version & LOCKED == 0 && chain.latch() {
+                return chain;
             }
             spin.wait();
         }

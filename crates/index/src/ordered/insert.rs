@@ -1,10 +1,22 @@
 //! Inserts and splits.
+//!
+//! A writer reads without a latch, and then latches what it changes by an exchange from the versions that it has read
+//! (`Node::latch`). If the exchange succeeds no other writer changed the node since the version was loaded: a version never
+//! returns to a former value, and an exchange reads the latest one. So all that was read under the version still holds, and
+//! need not be read again.
+//!
+//! **No deadlock.** Nodes are latched from the top down, and no writer waits for a latch while it holds one: a writer that fails to
+//! latch gives back what it has and starts over.
+//!
+//! **The order of publication.** A split publishes the new right half first, then the left half, then the parent. A reader that finds
+//! the left half at its new version has the old parent's version, which is latched or changed by then; so it starts over, and
+//! does not take a key for absent that is in the right half.
 
 use std::marker::PhantomData;
 
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
 
-use super::lookup::{Place, Visit};
+use super::lookup::{ReachedLeaf, Visit};
 use super::{InnerNode, OrderedIndex};
 use crate::{Change, Insert, Key, KeyWords};
 
@@ -60,8 +72,10 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
             return None;
         }
         let leaf = self.leaf(std::ptr::with_exposed_provenance_mut(near.leaf));
+        // Relaxed loads of a node that may be changing, or serving elsewhere: nothing is concluded before the latch is held.
         let (rank, existing) = leaf.find(key);
-        // The leaf covers what it covered as long as it has its version. What was read is valid if the latch is got.
+        // The leaf covers what it covered as long as it has its version. What was read is valid if the latch is taken: the
+        // exchange is from `near.version`, which this caller published itself.
         if existing != 0 || leaf.count() == L || !leaf.latch(near.version) {
             return None;
         }
@@ -76,7 +90,7 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
     fn try_insert(&self, key: &KeyWords, value: u64, end: &mut Option<KeyWords>) -> Option<Insert<M>> {
         // Whether the way down keeps to the right edge of the tree.
         let mut rightmost = true;
-        let place = self.descend(key, |visit| {
+        let reached = self.descend(key, |visit| {
             rightmost &= visit.slot == visit.count;
             if visit.slot < visit.count {
                 *end = Some(visit.node.key(visit.slot));
@@ -87,16 +101,17 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
             }
             true
         })?;
-        let (leaf, before) = (place.leaf, place.version);
+        let (leaf, before) = (reached.leaf, reached.version);
         let (rank, existing) = leaf.find(key);
         if existing != 0 {
+            // Nothing was latched, so the version has to be checked for itself, as a lookup does.
             return leaf.is_at(before).then(|| Insert::Exists(Self::lookup(leaf, before, existing)));
         }
-        // What was read so far is valid if the latch is got.
+        // What was read so far, rank and absence included, is valid if the latch is taken below.
         let count = leaf.count();
         let strange = count > 0 && self.family(key) != self.family(&leaf.key(0));
         if count == L || strange {
-            return self.split_leaf(&place, rank, rightmost, strange, key, value);
+            return self.split_leaf(&reached, rank, rightmost, strange, key, value);
         }
         if !leaf.latch(before) {
             return None;
@@ -116,22 +131,26 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
     #[cold]
     fn split_leaf(
         &self,
-        place: &Place<'_, M, K, L, I>,
+        reached: &ReachedLeaf<'_, M, K, L, I>,
         rank: usize,
         rightmost: bool,
         strange: bool,
         key: &KeyWords,
         value: u64,
     ) -> Option<Insert<M>> {
-        let &Place { leaf, version, parent, parent_version, slot } = place;
+        let &ReachedLeaf { leaf, version, parent, parent_version, slot } = reached;
+        // The parent first, from the version at which `leaf` was its child `slot`: it is so until the latch is given back.
         if !parent.latch(parent_version) {
             return None;
         }
+        // Not waited for: another writer may hold the leaf and wait for nothing, but one that waits here would keep the parent.
         if !leaf.latch(version) {
+            // Nothing was changed: the same version again.
             parent.unlatch(parent_version);
             return None;
         }
         let right = self.leaf(self.leaves.alloc(leaf.stripe()).as_ptr());
+        // Latched although no path leads to it: a reader may remember the memory as another leaf, and must find it changed.
         let right_version = right.latch_new();
         // Keys that ascend, or come at the very end, will go on there: the left leaf stays full.
         let ascending = rank > 0 && leaf.hint() == rank;
@@ -145,10 +164,11 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
         } else {
             leaf.insert_entry(rank, key, value);
         }
-        // SeqCst: who raises the leaf's word, then passes a SeqCst fence, then checks the leaf's version, either finds the
-        // version changed or has its word copied here.
+        // SeqCst: pairs with the fence of a transaction that raises the leaf's word and then checks the leaf's version
+        // (`Leaf::word`): store and load on either side. The latch above is this side's store, the load below its load. So the
+        // transaction finds the version odd or changed, or its word is copied here; never neither.
         M::fence(Ordering::SeqCst);
-        // Relaxed: published with the new leaf's version.
+        // Relaxed: the load is ordered by the fence; the store is published by the Release of `right.publish`.
         right.word().store(leaf.word().load(Ordering::Relaxed), Ordering::Relaxed);
         let mut separator = right.key(0);
         if strange {
@@ -156,6 +176,7 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
             separator = [self.family(&separator) << self.apart, 0, 0, 0];
         }
         let root = self.adopt(parent, slot, &separator, leaf.words(), right.words());
+        // Right, left, parent: see the module.
         let split = right.publish(right_version);
         let after = leaf.publish(version);
         Self::publish_adoption(parent, parent_version, root);
@@ -164,6 +185,9 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
     }
 
     /// Splits a full inner node, unless another thread has come between. The caller starts over in any case.
+    ///
+    /// Latches and publishes as [`OrderedIndex::split_leaf`] does. Full nodes are split on the way down, so that a split of a child
+    /// always finds room in its parent, and latches two levels at most.
     #[cold]
     fn split_inner(&self, visit: &Visit<'_, M, K, I>, rightmost: bool) {
         let (node, count, parent) = (visit.node, visit.count, visit.parent);
@@ -183,6 +207,7 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
         let separator = node.key(middle);
         node.set_count(middle, 0);
         let root = self.adopt(parent, visit.parent_slot, &separator, node.words(), right.words());
+        // Right, left, parent: see the module.
         right.publish(right_version);
         node.publish(visit.version);
         Self::publish_adoption(parent, visit.parent_version, root);
@@ -208,7 +233,7 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
         root.set_child(0, left);
         root.insert_child(0, separator, right);
         parent.set_child(0, root.words());
-        // Relaxed: published with the anchor's version.
+        // Relaxed: published with the anchor's version, by `publish_adoption`; a descent validates height and root together.
         parent.word().fetch_add(1, Ordering::Relaxed);
         Some((root, version))
     }
@@ -219,8 +244,10 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
         root: Option<(InnerNode<'_, M, K, I>, u64)>,
     ) {
         if let Some((root, version)) = root {
+            // Before the anchor, which leads to it: a reader that sees the anchor's new version finds the root unlatched.
             root.publish(version);
         }
+        // Release, in `publish`: separators and children come before; pairs with the Acquire of the next descent.
         parent.publish(parent_version);
     }
 }

@@ -42,13 +42,13 @@ struct Parent<'a, M: Machine, K: Key, const I: usize> {
 }
 
 /// A leaf that covers a key, with the range that it covers at this version.
-struct Found<'a, M: Machine, K: Key, const L: usize> {
+struct CoveringLeaf<'a, M: Machine, K: Key, const L: usize> {
     leaf: LeafNode<'a, M, K, L>,
     version: u64,
     bounds: Bounds,
 }
 
-impl<M: Machine, K: Key, const L: usize> Found<'_, M, K, L> {
+impl<M: Machine, K: Key, const L: usize> CoveringLeaf<'_, M, K, L> {
     /// The positions of the entries in `low..=high`, and within the bounds: beyond them the scan comes again.
     fn positions(&self, low: &KeyWords, high: &KeyWords) -> (usize, usize) {
         let count = self.leaf.count().min(L);
@@ -112,7 +112,7 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
         direction: Direction,
         parent: &mut Option<Parent<'a, M, K, I>>,
         copied: &mut Copied<L>,
-    ) -> Found<'a, M, K, L> {
+    ) -> CoveringLeaf<'a, M, K, L> {
         let mut spin = Spin::<M>::new();
         loop {
             let near = parent.as_ref().and_then(|parent| self.find_near(parent, from, direction));
@@ -137,7 +137,7 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
         parent: &Parent<'a, M, K, I>,
         from: &KeyWords,
         direction: Direction,
-    ) -> Option<Found<'a, M, K, L>> {
+    ) -> Option<CoveringLeaf<'a, M, K, L>> {
         if !parent.bounds.contain(from) {
             return None;
         }
@@ -157,25 +157,25 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
         LeafNode::<M, K, L>::prefetch(next, true);
         let leaf = self.leaf(child);
         let version = leaf.stable_version();
-        node.is_at(parent.version).then_some(Found { leaf, version, bounds })
+        node.is_at(parent.version).then_some(CoveringLeaf { leaf, version, bounds })
     }
 
     fn find_from_root<'a>(
         &'a self,
         from: &KeyWords,
         parent: &mut Option<Parent<'a, M, K, I>>,
-    ) -> Option<Found<'a, M, K, L>> {
+    ) -> Option<CoveringLeaf<'a, M, K, L>> {
         *parent = None;
         let (mut above, mut bounds) = (Bounds::default(), Bounds::default());
-        let place = self.descend(from, |visit| {
+        let reached = self.descend(from, |visit| {
             above = bounds;
             bounds = above.of_child(visit.node, visit.count, visit.slot);
             true
         })?;
-        if place.parent != self.anchor() {
-            *parent = Some(Parent { node: place.parent, version: place.parent_version, bounds: above });
+        if reached.parent != self.anchor() {
+            *parent = Some(Parent { node: reached.parent, version: reached.parent_version, bounds: above });
         }
-        Some(Found { leaf: place.leaf, version: place.version, bounds })
+        Some(CoveringLeaf { leaf: reached.leaf, version: reached.version, bounds })
     }
 }
 

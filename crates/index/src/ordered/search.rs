@@ -1,7 +1,7 @@
 //! The search inside a node: how many of its sorted keys are `<= key`.
 //!
-//! Three ways, by what the machine offers. All answer the same while nobody changes the node. While somebody does, each answers
-//! some number in `0..=len`, and the caller validates the node's version.
+//! There are three ways; the machine says which is fastest. While no writer changes the node all return the same. While one
+//! does, each returns some number in `0..=len`, and the caller validates the node's version.
 
 use contend_machine::{Atomic64, Machine, Ordering};
 

@@ -1,4 +1,4 @@
-//! The indexes' latches under a model checker: who looks beside a change sees what was there before it or after, and versions tell.
+//! The indexes' latches under a model checker: a lookup beside a change sees the state before it or after, and versions tell.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p contend-index --test loom`
 //!
@@ -181,7 +181,7 @@ mod ordered {
             if gone.value.is_some() {
                 assert_ne!(gone.leaf.version(), gone.version, "the removal shows in the version");
             }
-            // Whoever covers the key by now: who has missed it has observed what changes.
+            // Another leaf may cover the key by now: a reader that missed it has observed a leaf that changes.
             inserted(index.insert(30, 300));
             assert_ne!(gone.leaf.version(), gone.version, "a miss has observed what has changed");
         });
