@@ -161,7 +161,7 @@ pub struct Anomaly {
     pub steps: Vec<Step>,
 }
 
-/// A line of a drawing is broken before it is longer than so many characters.
+/// The most characters of a line of a drawing: a longer one is broken.
 const LINE_MAX: usize = 100;
 
 impl Anomaly {

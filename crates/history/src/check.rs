@@ -28,7 +28,7 @@ use crate::key_order::KeyOrder;
 use crate::model::History;
 use crate::versions::{Conflict, VersionOrder};
 
-/// How many anomalies are explained, unless somebody asks for more.
+/// How many anomalies are explained, unless the caller asks for more.
 pub(crate) const EXPLAINED: usize = 10;
 
 /// Why a history is not checked: its size would have the check take too long.

@@ -125,8 +125,8 @@ impl<E: FnMut(Dependency)> Walk<'_, '_, E> {
                     if !order.spend(1) {
                         return;
                     }
-                    // Where there is a group on either side somebody has read between them, who comes after all of one and before all of
-                    // the other.
+                    // If there is a group on both sides, a transaction has read between them. It comes after all of one group and
+                    // before all of the other, so the groups need no edges between all their members.
                     if before == state || after == version {
                         self.write_dependency(order.version(before), order.version(after));
                     }
@@ -255,7 +255,7 @@ impl<E: FnMut(Dependency)> Walk<'_, '_, E> {
         }
     }
 
-    /// The reader comes after the writer of `from` and before whoever ended `to` ([`NONE`]: not known).
+    /// Puts the reader after the writer of `from`, and before the transactions that ended `to` ([`NONE`]: not known).
     fn depend_on(&mut self, place: Place, item: ItemId, from: StateId, to: StateId, is_predicate: bool) {
         let order = self.context.order;
         let kind = if is_predicate { DependencyKind::PredicateWriteRead } else { DependencyKind::WriteRead };

@@ -1,8 +1,8 @@
-//! A quick proof that a short history is serializable, for those who have millions of them.
+//! A quick proof that a short history is serializable, for callers that have millions of them.
 //!
-//! [`Quick`] is told what happened, in words and not in names, and looks for a serial order by running the transactions: one may be next if it finds
-//! what it has found, and if it changes nothing that another, still to come, has found as it is. If all have had their turn, that order
-//! explains everything, and nothing is left to be checked. If not, nothing is known: [`check`](crate::check) decides, and says why.
+//! [`Quick`] gets the history in words, not in names, and looks for a serial order by running the transactions. A transaction may
+//! be next if it finds what it found in the run, and changes nothing that a transaction still to come found as it is. If all
+//! have had their turn, the order explains everything. If not, nothing is known: [`check`](crate::check) decides, and says why.
 
 use crate::model::State;
 
@@ -11,7 +11,7 @@ const MAX: usize = 64;
 /// Items whose number is of no use.
 const ITEMS: std::ops::Range<usize> = 0..MAX;
 
-/// A state of an item as a word: who has left it, and, in the lowest bit, whether there is a row.
+/// A state of an item as a word: the transaction that has left it, and, in the lowest bit, whether there is a row.
 type Word = u64;
 
 fn word_of(state: State) -> Option<Word> {
@@ -157,7 +157,7 @@ impl Quick {
             let Some(word) = word_of(over) else { return self.give_up() };
             self.find(item, word, None);
         }
-        // Who leaves the absence that it has found has left nothing: that is beyond this proof.
+        // A transaction that leaves the absence that it found has left nothing: that is beyond this proof.
         self.is_lost |= delete && !has_row(self.first[item]);
         self.has_left |= 1 << item;
         self.own[item] = (self.txn << 1 | u64::from(!delete), value);
@@ -180,7 +180,7 @@ impl Quick {
             for fact in found {
                 match (&mut now[fact.item].1, fact.value) {
                     (Some(now), Some(value)) if *now != value => return false,
-                    // Who reads a row of unknown value first says what it is.
+                    // The first read of a row of unknown value says what it is.
                     (now @ None, value) => *now = value,
                     _ => {}
                 }

@@ -107,8 +107,8 @@ struct Replay<'h> {
     commuting: Commuting,
     omitted: HashSet<(ItemId, u64)>,
     rows: BTreeMap<RowPlace, Row>,
-    /// Who may be called the deleter of a key that has no row, or had none before its row was inserted: several, if
-    /// transactions inserted a row and deleted it again. 0: nobody, the key never existed; so it is by default.
+    /// The transactions that may be called the deleter of a key that has no row, or had none before its row was inserted. They
+    /// are several if transactions inserted a row and deleted it again. 0 means that the key never existed, the default.
     deleters: HashMap<ItemId, Deleters>,
     /// By item: the last transaction that wrote it.
     last_writer: Vec<u64>,
@@ -349,7 +349,7 @@ impl<'h> Replay<'h> {
                 Err((item, format!("value {value} of version {}", row.version), format!("value {found}")))
             }
             Some(_) => Ok(()),
-            // Whoever reads a row of unknown value first says what it is.
+            // The first read of a row of unknown value says what it is.
             None => {
                 row.value = Some(found.clone());
                 Ok(())

@@ -252,7 +252,7 @@ impl<'h> VersionOrder<'h> {
     /// As [`VersionOrder::observe`] of absence, by a transaction that also saw (or wrote over) state `anchor` of the item.
     ///
     /// If the anchor has a row, then in no serial order can one transaction see both. It is taken to have seen the absence
-    /// before, from which follows a cycle with one anti-dependency; were it the absence behind, there would be one as well.
+    /// before the anchor. A cycle with one anti-dependency follows; from the absence after the anchor one would follow as well.
     pub(crate) fn observe_absence_near(&self, item: usize, anchor: StateId) -> Observed {
         let mut state = anchor;
         while self.is_live(state) {

@@ -4,7 +4,10 @@
 //! [`Machine`]: metadata as atomics, payloads as word-wise relaxed atomic copies. So the same source runs on the host
 //! ([`Native`]), where every method compiles to the plain instruction, and on simulated machines.
 //!
-//! What this crate must not know: transactions, records, indexes.
+//! What this crate must not know: records, indexes, how any transaction works. It knows that there are transactions by one
+//! vocabulary: [`Phase`] names what a core's time goes to. The names stand here because all sides meet here: the engine says
+//! which phase it enters, [`Spin`] marks waiting, and the machine (a chip's clocks, or a sampler on the host) adds up times by
+//! phase. No code in this crate depends on what a phase means.
 //!
 //! Thread-private memory does not go through `Machine`.
 
@@ -85,19 +88,19 @@ pub trait Machine: Copy + std::fmt::Debug + Send + Sync + 'static {
     /// Frequency of [`Machine::now`], in Hz.
     fn cycles_per_second() -> f64;
 
-    /// To be called inside every spin loop; see also [`Spin`].
+    /// Tells the core that it is in a spin loop, which calls this in every round; see also [`Spin`].
     fn pause();
 
     /// Gives the core to another thread, if one waits for it. [`Spin`] calls it when a wait gets long, so that an
     /// oversubscribed machine makes progress.
     fn yield_now();
 
-    /// Computation of so many instructions that touches no shared memory: a simulated core knows of no other. Free on [`Native`], where
-    /// the computation itself costs.
+    /// Charges a computation of `_instructions` that touches no shared memory: a simulated core knows of no other. Free on
+    /// [`Native`], where the computation itself costs.
     #[inline(always)]
     fn work(_instructions: u32) {}
 
-    /// Does nothing for so many cycles, and leaves the core to others meanwhile.
+    /// Does nothing for `cycles`, and leaves the core to other threads meanwhile.
     fn idle(cycles: Cycles) {
         let start = Self::now();
         while Self::now().wrapping_sub(start) < cycles {
@@ -105,26 +108,27 @@ pub trait Machine: Copy + std::fmt::Debug + Send + Sync + 'static {
         }
     }
 
-    /// What this core does from now on.
+    /// Says what this core does from now on.
     #[inline(always)]
     fn enter(_phase: Phase) {}
 
-    /// What this core does.
+    /// Returns the phase that this core entered last.
     #[inline(always)]
     fn phase() -> Phase {
         Phase::BODY
     }
 
-    /// Adds this core's time by phase since the last call.
+    /// Adds this core's time by phase since the last call to `_into`.
     #[inline(always)]
     fn take_times(_into: &mut PhaseTimes) {}
 
-    /// Names the step of the algorithm that follows, for whoever watches each access: "lock", "validate". Free on [`Native`].
+    /// Names the step of the algorithm that follows ("lock", "validate"), for an explorer that shows an interleaving. Free on
+    /// [`Native`].
     #[inline(always)]
     fn step(_name: &'static str) {}
 
-    /// Adds to a counter that all cores share, by hardware for just this if there is any: an adder in the centre of a simulated chip, which
-    /// takes one addition a cycle. Elsewhere an atomic addition.
+    /// Adds to a counter that all cores share, and returns its value before. A simulated chip has an adder in its centre for
+    /// this, which takes one addition a cycle. Elsewhere it is an atomic addition.
     #[inline(always)]
     fn central_add(counter: &Self::U64, value: u64) -> u64 {
         // Relaxed: a counter orders nothing but its own values.
@@ -151,25 +155,25 @@ pub trait Machine: Copy + std::fmt::Debug + Send + Sync + 'static {
     /// `block` came from [`Machine::alloc`] of this machine with this `layout`, and nobody uses it any more.
     unsafe fn dealloc(block: NonNull<u8>, layout: Layout);
 
-    /// Copies a payload out of shared memory, word by word, relaxed. May be torn between words: the caller's protocol decides
-    /// whether the copy is one state. Copies `to.len()` words.
+    /// Copies the first `to.len()` words of a payload out of shared memory, word by word, relaxed. The copy may be torn between
+    /// words: the caller's protocol decides whether it is one state.
     #[inline(always)]
     fn copy_out(from: &[Self::U64], to: &mut [u64]) {
         // Not zipped: that is no call only where crates are optimised together.
         let from = &from[..to.len()];
         for (word, to) in to.iter_mut().enumerate() {
-            // Relaxed: the protocol orders the payload, by the word it checks before and after (0.2 of a seqlock: an
-            // Acquire fence between the last payload load and the second load of the version word).
+            // Relaxed: the protocol orders the payload, by the word that it checks before and after (seqlock: an Acquire fence
+            // between the last payload load and the second load of the version word).
             *to = from[word].load(Ordering::Relaxed);
         }
     }
 
-    /// Copies a payload into shared memory, word by word, relaxed. The caller holds the record's lock.
+    /// Copies a payload into shared memory, word by word, relaxed. The caller sees to it that no other core writes there.
     #[inline(always)]
     fn copy_in(to: &[Self::U64], from: &[u64]) {
         let to = &to[..from.len()];
         for (word, from) in from.iter().enumerate() {
-            // Relaxed: published by the Release store that unlocks the record.
+            // Relaxed: published by the caller's Release store that ends the write.
             to[word].store(*from, Ordering::Relaxed);
         }
     }

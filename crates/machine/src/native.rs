@@ -217,6 +217,7 @@ impl HugePages {
                 line.split_whitespace().nth(1)?.parse::<u64>().ok()
             })
             .unwrap_or(0);
+        // Relaxed: a statistic; pairs with nothing.
         HugePages { advised_bytes: ADVISED.load(Ordering::Relaxed) as u64, granted_bytes: granted << 10 }
     }
 }

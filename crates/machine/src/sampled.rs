@@ -1,6 +1,6 @@
-//! Times on the host, by sampling: a thread says in a byte of its own what it does; another thread looks at the byte now and then.
+//! Times on the host, by sampling: a thread stores its phase in a byte of its own; another thread looks at the byte now and then.
 //!
-//! Saying it costs a store to a line that nobody writes but the thread, whether somebody looks or not. A clock read at each change
+//! Saying it costs a store to a line that no other thread writes, whether there is a sampler or not. A clock read at each change
 //! of phase would cost more than what it measures.
 
 use std::sync::atomic::{AtomicU8, AtomicU16, Ordering};
@@ -59,13 +59,13 @@ fn with_this<R>(act: impl FnOnce(&ThreadPhase) -> R) -> R {
 
 #[inline(always)]
 pub(crate) fn enter(phase: Phase) {
-    // Relaxed: read by whoever samples, at any time.
+    // Relaxed: `sample` reads it at any time, and orders nothing by it.
     with_this(|this| this.now.store(phase.number() as u8, Ordering::Relaxed));
 }
 
 #[inline(always)]
 pub(crate) fn phase() -> Phase {
-    // Relaxed: written by this thread only.
+    // Relaxed: only this thread writes it, in `enter`.
     with_this(|this| Phase::from_byte(this.now.load(Ordering::Relaxed)))
 }
 

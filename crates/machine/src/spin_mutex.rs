@@ -33,7 +33,7 @@ impl<M: Machine, T> SpinMutex<M, T> {
                 self.0.store(0, Ordering::Release);
             }
         }
-        // Acquire: pairs with the Release in `drop`, by which the last holder published the data.
+        // Acquire: pairs with the Release in `drop`. By it the last holder published the data.
         // Relaxed: a caller that fails touches nothing.
         self.latch.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).ok()?;
         let _guard = Guard(&self.latch);

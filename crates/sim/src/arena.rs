@@ -55,7 +55,7 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new`, and whoever used it has borrowed it from its owner.
+        // SAFETY: mapped by `new`, and every user has borrowed it from its owner, which is gone.
         let _ = unsafe { munmap(self.mapped.as_ptr().cast(), self.mapped_bytes) };
     }
 }
@@ -150,10 +150,10 @@ pub(crate) fn rewind(to: Mark) {
     });
 }
 
-/// What is in use of it. Nobody changes it meanwhile.
+/// Returns the part of it that is in use. The caller sees to it that no core changes it meanwhile.
 pub(crate) fn bytes() -> &'static [u8] {
     match extent() {
-        // SAFETY: the range is there as long as the thread, which is that of whoever looks, and is mapped as zeros.
+        // SAFETY: the range is there as long as the thread, which is the caller's, and is mapped as zeros.
         Some(extent) => unsafe {
             std::slice::from_raw_parts(std::ptr::with_exposed_provenance(extent.start), extent.used)
         },

@@ -13,7 +13,7 @@
 //! 4. The line travels to the core.
 //!
 //! A value is read or written at the moment at which the access is made, before the time that it takes has passed: in the order in
-//! which the home will serve the requests. Whoever wants the line next waits for it to come free.
+//! which the home will serve the requests. A core that wants the line next waits until it is free.
 //!
 //! **Not modelled:** instructions, other than as a number for each access; branches, TLBs, the store buffer (a store waits like a load),
 //! what other lines' messages do to the network, and operating systems.
@@ -167,7 +167,7 @@ pub struct Chip {
     stacks: Vec<OneOfMany>,
 }
 
-/// A slice of the last level: its lines in a ring, from which the hand takes the next that was not used since it came past (CLOCK).
+/// A slice of the last level: its lines in a ring (CLOCK). The hand evicts the next line that was not used since it last passed.
 #[derive(Default)]
 struct Slice {
     lines: Vec<u32>,
@@ -342,7 +342,7 @@ impl Chip {
         std::mem::take(&mut self.statistics)
     }
 
-    /// A hash over every access so far: who, which line, when. Two runs with one hash were the same.
+    /// Returns a hash over every access so far: core, line and time. Two runs with one hash were the same.
     pub fn trace_hash(&self) -> u64 {
         self.trace
     }
@@ -453,7 +453,7 @@ impl Chip {
             chip.clock += u64::from(chip.preset.core.clock_cycles);
             chip.clock
         });
-        // Who only looks at the clock must let the others' clocks go on, too.
+        // A core that only looks at the clock must let the others' clocks go on, too.
         Self::take_turn(chip);
         now
     }

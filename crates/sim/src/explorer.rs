@@ -32,11 +32,11 @@ pub enum StepKind {
 /// A step of an execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Who.
+    /// The core.
     pub core: usize,
-    /// What.
+    /// The kind of access.
     pub kind: StepKind,
-    /// What the algorithm calls it: the last name that the core gave by [`contend_machine::Machine::step`].
+    /// The algorithm's name for it: the last one that the core gave by [`contend_machine::Machine::step`].
     pub name: &'static str,
     /// The word's address; 0 for a pause.
     pub address: usize,
@@ -78,9 +78,9 @@ pub struct Explorer {
     running: usize,
     strategy: *mut dyn Strategy,
     schedule: Schedule,
-    /// So many of the next steps the running core makes without the strategy being asked: where the steps are noted.
+    /// How many further steps the running core makes without the strategy being asked, where steps are noted.
     stays: u64,
-    /// The same, where they are not, and nobody looks at a load ([`crate::access::free`]): how many there were in the beginning.
+    /// The same, where steps are not noted and loads are free ([`crate::access::free`]): how many there were in the beginning.
     allowed: u64,
     /// Segments of the last schedule.
     segments: usize,
@@ -101,8 +101,8 @@ impl std::fmt::Debug for Explorer {
 /// Stands for the caller of the explorer, which is no core.
 const NOBODY: usize = usize::MAX;
 
-/// For the clock a step takes 100 ns, so that a wait of a microsecond is one of some steps: what others do meanwhile is what matters, not how
-/// long it is.
+/// For the clock a step takes 100 ns. So a wait of a microsecond takes ten steps: what the other cores do meanwhile matters, not
+/// its length.
 const STEPS_PER_SECOND: f64 = 1e7;
 
 impl Explorer {
@@ -233,7 +233,8 @@ impl Explorer {
                 unsafe { suspend(yielder) };
                 continue;
             };
-            // SAFETY: `coroutines` is not changed before the execution is over, and who resumes a coroutine is alone with it: it was not resumed.
+            // SAFETY: `coroutines` is not changed before the execution is over. Only one core resumes a coroutine at a time:
+            // `is_resumed` was false.
             let coroutine = unsafe { &mut *coroutine };
             match coroutine.as_mut().expect("a core that has not ended").resume(()) {
                 CoroutineResult::Yield(()) => explorer.with(|explorer| explorer.cores[next].is_resumed = false),
@@ -268,7 +269,7 @@ impl Explorer {
         set_free(0);
     }
 
-    /// Chooses who runs; nobody, if there were too many steps.
+    /// Chooses the core that runs; [`NOBODY`], if there were too many steps.
     fn choose(&mut self, running: Option<usize>, waits: bool) {
         self.note_free();
         let chosen = match self.background {

@@ -46,7 +46,7 @@ thread_local! {
 }
 
 fn is_in_a_region(address: usize) -> bool {
-    // Relaxed: whoever has an address of a region has it from a thread that saw the base.
+    // Relaxed: an address of a region comes from a thread that saw the base, by whatever handed the address on; pairs with `take`.
     address.wrapping_sub(BASE.load(Ordering::Relaxed)) < REGIONS * REGION_BYTES
 }
 

@@ -47,7 +47,7 @@ unsafe impl Stack for OneOfMany {
     }
 }
 
-/// So many stacks; `None` if the host has no room for them.
+/// Creates `count` stacks; `None` if the host has no room for them.
 pub(crate) fn stacks(count: usize) -> Option<Vec<OneOfMany>> {
     let bytes = count * SPACING;
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;

@@ -160,7 +160,7 @@ fn g2_phantom_in_a_scan() {
     let history = numbered([vec![scan("a", "m", &[]), insert("x")], vec![scan("n", "z", &[]), insert("b")]]);
     assert_worst(&history, Class::G2, "phantom");
     assert_eq!(violated(&history), ["serializable"]);
-    // The key had been there before, and the scan knows who deleted it.
+    // The key had been there before, and the scan knows which transaction deleted it.
     let history = numbered([
         vec![delete("b", 0)],
         vec![scan_gone("a", "m", &[], &[("b", 1)]), write("x", 0)],
@@ -307,7 +307,7 @@ fn what_was_omitted_is_between_two_versions_and_in_nobodys_sight() {
     assert_worst(&numbered(history), Class::GSingle, "read skew");
     let history = [vec![omitted("x", 0), read("y", 2)], vec![write("x", 0), write("y", 0)]];
     assert_worst(&numbered(history), Class::G1c, "circular information flow");
-    // Who reads it has read what was never there.
+    // A transaction that reads it has read what was never there.
     let history = [vec![omitted("x", 0)], vec![write("x", 0)], vec![read("x", 1)]];
     assert_worst(&numbered(history), Class::G1a, "aborted read");
     // The next version needs not know what was there: it is not read before it is overwritten, and no update.

@@ -228,7 +228,7 @@ fn updates_that_commute_have_no_order() {
     // T2 saw y before T1 wrote it, and added to x after T1 did.
     let late = [vec![add("x", 0), write("y", 0)], vec![read("y", 0), add("x", 1)], vec![read("x", 2)]];
     assert_eq!(assert_clean(&numbered(late)).serial_order(), Some(&[1, 0, 2][..]));
-    // Whoever overwrites what they come to has seen them all.
+    // A transaction that overwrites their sum has seen them all.
     let over =
         [vec![add("x", 0), write("y", 0)], vec![read("y", 0), add("x", 1)], vec![write("x", 2)], vec![read("x", 3)]];
     assert_eq!(assert_clean(&numbered(over)).serial_order(), Some(&[1, 0, 2, 3][..]));

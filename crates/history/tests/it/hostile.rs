@@ -35,7 +35,7 @@ fn too_complex(text: &str) {
     assert!(error.to_string().contains("more than"), "{error}");
 }
 
-/// Transactions from number 1, one a line, by what their operations are.
+/// Writes a transaction a line, from number 1; `ops` are their operations.
 fn lines<S: AsRef<str>>(ops: impl IntoIterator<Item = S>) -> String {
     let mut text = String::new();
     for (ops, txn) in ops.into_iter().zip(1..) {
@@ -154,7 +154,7 @@ fn a_transaction_of_very_many_operations() {
     let ops: Vec<String> =
         std::iter::once(write("k", "0", r#","value":7"#)).chain((1..MANY).map(|_| own.clone())).collect();
     assert!(checked(&lines([ops.join(",")])).expect("it is linear").anomalies.is_empty());
-    // Two write all keys over the same versions, of which neither has read any.
+    // Two write all keys over the same versions; neither has read any of them.
     let ops: Vec<String> = (0..MANY).map(|i| write(i, "0", "")).collect();
     let ops = ops.join(",");
     too_complex(&lines([ops.clone(), ops]));

@@ -1,4 +1,4 @@
-//! The directory: for each line who holds it, whether the last level has it, and until when its home is busy with it.
+//! The directory: for each line its holders, whether the last level has it, and until when its home is busy with it.
 
 use std::ptr::NonNull;
 
@@ -11,7 +11,7 @@ const MAP_WORDS: usize = UNITS_MAX / 64;
 const OUTSIDE: usize = 1 << 16;
 const LINE_SHIFT: u32 = 6;
 
-/// Who holds a line in private caches.
+/// The private caches that hold a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Holders {
     Nobody,

@@ -314,7 +314,7 @@ impl Chip {
         }
     }
 
-    /// One owner or many sharers, never both, and whoever holds the line is known to its home.
+    /// Checks that a line has one owner or many sharers, never both, and that its home knows every holder.
     #[cfg(debug_assertions)]
     fn check(&self, line: u32) {
         let holders = self.directory.entry(line).holders();

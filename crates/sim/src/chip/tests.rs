@@ -126,10 +126,10 @@ fn a_contended_counter_saturates_at_the_rate_of_its_home() {
         let way = (0..threads).map(|unit| chip.network.cycles(home, unit)).sum::<u64>() as f64 / threads as f64;
         // The home: tags, the owner asked, its cache, back with the line, which is written down.
         let (llc, transfer) = (&preset.llc, preset.coherence.line_cycles);
-        // Whoever is late is not waited for: the perturbation hides in the queue.
+        // No core waits for a late one: the perturbation hides in the queue.
         let busy = 2.0 * way + f64::from(llc.tag_cycles + preset.l1.cycles + transfer + llc.data_cycles);
         let predicted = CYCLES as f64 / busy;
-        // Whoever is queued when the time is up still adds once.
+        // A core that is queued when the time is up still adds once.
         let measured = count as f64 - threads as f64;
         assert!(
             (measured / predicted - 1.0).abs() < 0.1,

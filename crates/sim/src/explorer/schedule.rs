@@ -1,4 +1,4 @@
-//! Which core made which step, and how to make it shorter.
+//! Schedules: which core made which step, and how to make one shorter.
 
 use std::fmt;
 use std::str::FromStr;
@@ -23,7 +23,7 @@ impl Schedule {
         self.0.len().saturating_sub(1)
     }
 
-    /// Nothing yet, with room for so many segments.
+    /// Creates an empty schedule with room for `segments`.
     pub(crate) fn with_room_of(segments: usize) -> Self {
         Schedule(Vec::with_capacity(segments))
     }
@@ -40,7 +40,7 @@ impl Schedule {
         self.push_many(core, 1);
     }
 
-    /// The core that was pushed last makes so many choices more.
+    /// Adds `times` choices of the core that was pushed last.
     pub(crate) fn push_again(&mut self, times: u64) {
         if let Some((_, count)) = self.0.last_mut() {
             *count += times;

@@ -1,10 +1,10 @@
-//! Which core goes on.
+//! Strategies: which core makes the next step.
 
 use contend_model::random::{SplitMix64, below};
 
 use super::schedule::Schedule;
 
-/// A choice to be made.
+/// What a strategy chooses from.
 #[derive(Clone, Copy, Debug)]
 pub struct Choice<'a> {
     /// The core that is about to make an access; none in the beginning, and when a core has ended.
@@ -32,12 +32,12 @@ impl Choice<'_> {
     }
 }
 
-/// Chooses.
+/// Chooses the core that makes the next step.
 pub trait Strategy {
-    /// An execution of so many cores begins.
+    /// Begins an execution of `cores`.
     fn begin(&mut self, cores: usize);
 
-    /// The core that goes on: one of those that can.
+    /// Returns the core that goes on: one of those that can.
     fn choose(&mut self, choice: &Choice<'_>) -> usize;
 
     /// At how many of the next choices the core that was just chosen goes on, as long as it does not wait: the strategy is not asked there.
@@ -45,7 +45,7 @@ pub trait Strategy {
         0
     }
 
-    /// The execution has ended, after so many steps.
+    /// Ends the execution, which has made `steps`.
     fn end(&mut self, steps: u64) {
         let _ = steps;
     }
@@ -209,7 +209,7 @@ impl Strategy for Pct {
         }
         if let Some(running) = choice.running.filter(|running| Some(*running) != choice.background) {
             let change = self.changes.iter().position(|step| *step == choice.step);
-            // Each change once: who goes on instead is at the same step.
+            // Each change once: the core that goes on instead is at the same step.
             if let Some(change) = change {
                 self.changes.swap_remove(change);
             }
@@ -232,8 +232,9 @@ impl Strategy for Pct {
     }
 }
 
-/// All interleavings with at most so many preemptions (M. Musuvathi, S. Qadeer, PLDI 2007), each once. A switch from a core that waits or has
-/// ended is no preemption; one to the core in the background always is, and when that one waits, the core goes on that it has interrupted.
+/// All interleavings with at most a given number of preemptions (M. Musuvathi, S. Qadeer, PLDI 2007), each once. A switch from a
+/// core that waits or has ended is no preemption. A switch to the core in the background always is one; when that core waits, the
+/// core that it has interrupted goes on.
 #[derive(Debug)]
 pub struct Exhaustive {
     preemptions_max: usize,
@@ -249,7 +250,7 @@ pub struct Exhaustive {
 }
 
 impl Exhaustive {
-    /// With at most so many preemptions.
+    /// Creates a strategy that tries all interleavings with at most `preemptions_max` preemptions.
     pub fn new(preemptions_max: usize) -> Self {
         let (path, interrupted) = (Vec::new(), None);
         Exhaustive { preemptions_max, preemptions: 0, interrupted, path, made: 0, begun: false, exhausted: false }
