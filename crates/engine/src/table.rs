@@ -2,7 +2,7 @@
 
 use std::ops::{ControlFlow, Deref};
 
-use contend_index::{Change, Index, Insert, Leaf, Lookup, AscendingInserts, ScanVisitor};
+use contend_index::{AscendingInserts, Change, Index, Insert, Leaf, Lookup, ScanVisitor};
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
 use contend_model::{Direction, IndexKind, Key, KeyWords, Projection, Span, TableSpec};
 

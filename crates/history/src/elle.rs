@@ -1,8 +1,8 @@
-//! Histories of Elle: list-append and rw-register, as Jepsen and elle-cli have them (K. Kingsbury, P. Alvaro: "Elle: inferring isolation
-//! anomalies from experimental observations", VLDB 2020).
+//! Histories of Elle: list-append and rw-register, as Jepsen and elle-cli have them (K. Kingsbury,
+//! P. Alvaro: "Elle: inferring isolation anomalies from experimental observations", VLDB 2020).
 //!
-//! Such a history says what clients saw: values, and not versions. So what the checker needs is inferred here, and no more than follows
-//! whatever the database did:
+//! Such a history says what clients saw: values, and not versions. So what the checker needs is
+//! inferred here, and no more than follows whatever the database did:
 //!
 //! | | lists | registers |
 //! | --- | --- | --- |
@@ -10,12 +10,13 @@
 //! | order of versions | the longest list that was read | nil is first; a transaction that reads and then writes comes after what it read |
 //! | values that no transaction read | have no place, and are left out | come after nil |
 //!
-//! An anomaly that is found is one. That none is found means less than for a history of versions: where the order is not known
-//! an anomaly can hide, more often in registers than in lists. Real time and the order of a process's transactions are not used.
+//! An anomaly that is found is one. That none is found means less than for a history of versions:
+//! where the order is not known an anomaly can hide, more often in registers than in lists. Real
+//! time and the order of a process's transactions are not used.
 //!
-//! **Registers** have an item for nil, `k`, and one for each value, `k=value`. The value's writer writes that item, and the
-//! transactions that read the value and then write overwrite it. So a blind write, whose place among the others is unknown, is
-//! ordered after nil, and before no other.
+//! **Registers** have an item for nil, `k`, and one for each value, `k=value`. The value's writer
+//! writes that item, and the transactions that read the value and then write overwrite it. So a
+//! blind write, whose place among the others is unknown, is ordered after nil, and before no other.
 
 mod edn;
 
@@ -57,7 +58,8 @@ impl Workload {
 #[derive(Clone, Debug)]
 pub struct Inferred {
     history: History,
-    /// Anomalies that show before there is any graph: of each class as many as are explained, and how many more there are.
+    /// Anomalies that show before there is any graph: of each class as many as are explained, and
+    /// how many more there are.
     found: Vec<Anomaly>,
     found_besides: usize,
     notes: Vec<String>,
@@ -436,7 +438,8 @@ impl Inference {
         }
     }
 
-    /// Finds for each transaction that appended to the key's longest list the one that appended before.
+    /// Finds for each transaction that appended to the key's longest list the one that appended
+    /// before.
     fn order_list(&mut self, transactions: &[Done], key: &str, list: &[Value]) -> HashMap<u64, u64> {
         let mut over: HashMap<u64, u64> = HashMap::new();
         let writers = self.writers_of(key).clone();
@@ -461,7 +464,8 @@ impl Inference {
         over
     }
 
-    /// A read of a list by a committed transaction, which has appended the elements `own` to it before.
+    /// A read of a list by a committed transaction, which has appended the elements `own` to it
+    /// before.
     fn read_list(&mut self, (place, done, position): (usize, &Done, usize), own: &[&Value], longest: &Longest<'_>) {
         let Micro { key, value, .. } = &done.ops[position];
         let list = elements(value);
@@ -565,7 +569,8 @@ impl Inference {
 
     /// Notes a transaction's first write of a register; `known` is the value that it read before.
     fn overwrite_register(&mut self, transactions: &[Done], place: usize, key: &str, known: Option<&Value>) {
-        // After nil, in no order with the other writes after nil. Updates that commute are just so; each names the one before.
+        // After nil, in no order with the other writes after nil. Updates that commute are just so;
+        // each names the one before.
         let before = self.after_nil.insert(key.to_owned(), transactions[place].number).unwrap_or(0);
         self.overwrite(place, key, before, Applied::Commuting);
         match known {

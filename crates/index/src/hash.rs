@@ -1,19 +1,23 @@
 //! The hash index: points in one cache line.
 //!
-//! Linear hashing (W. Litwin: "Linear hashing: a new tool for file and table addressing", VLDB 1980) over buckets of a
-//! cache line. A chain of buckets is the [`Leaf`]. Its head holds the version. By it lookups are optimistic (a seqlock), and
-//! changes latch the chain.
+//! Linear hashing (W. Litwin: "Linear hashing: a new tool for file and table addressing", VLDB
+//! 1980) over buckets of a cache line. A chain of buckets is the [`Leaf`]. Its head holds the
+//! version. By it lookups are optimistic (a seqlock), and changes latch the chain.
 //!
-//! 1. With `n` buckets, `base << level <= n < base << (level + 1)`, a hash names a home bucket below `base` by its high bits,
-//!    and one of `2^(level + 1)` copies of the home by its low bits. If that copy does not exist yet, the hash belongs to the
-//!    copy that one low bit fewer names. `base` need not be a power of two, so the index can be made to measure.
-//! 2. Growing splits bucket `n - (base << level)` into itself and bucket `n`: one chain at a time, none of the others moves.
-//!    Buckets are allocated in segments that double, and are neither moved nor freed before the index is dropped.
-//! 3. A lookup computes the address, reads the chain's version, then checks that `n` is the same still: a chain that has been
-//!    split since shows a version that was published after the new `n`. Then it reads, then checks the version.
+//! 1. With `n` buckets, `base << level <= n < base << (level + 1)`, a hash names a home bucket
+//!    below `base` by its high bits, and one of `2^(level + 1)` copies of the home by its low bits.
+//!    If that copy does not exist yet, the hash belongs to the copy that one low bit fewer names.
+//!    `base` need not be a power of two, so the index can be made to measure.
+//! 2. Growing splits bucket `n - (base << level)` into itself and bucket `n`: one chain at a time,
+//!    none of the others moves. Buckets are allocated in segments that double, and are neither
+//!    moved nor freed before the index is dropped.
+//! 3. A lookup computes the address, reads the chain's version, then checks that `n` is the same
+//!    still: a chain that has been split since shows a version that was published after the new
+//!    `n`. Then it reads, then checks the version.
 //!
 //! # Invariants
-//! - An entry with value 0 is free. A chain's entries fill its buckets from the front, and only the head may be empty.
+//! - An entry with value 0 is free. A chain's entries fill its buckets from the front, and only the
+//!   head may be empty.
 //! - Everything but the words of the protocol changes only while the head's version is odd.
 //! - The version rises by 2 with every change of the chain's keys, and with its split.
 //!
@@ -39,15 +43,18 @@ use grow::{Growth, Segment};
 const LOCKED: u64 = 1;
 /// What a change adds to a version.
 const STEP: u64 = 2;
-/// Entries per bucket that the index is laid out for: the memory of a bucket against the probability of a second line.
+/// Entries per bucket that the index is laid out for: the memory of a bucket against the
+/// probability of a second line.
 const LOAD: usize = 2;
 const FEWEST_BUCKETS: usize = 16;
 /// Segment `i > 0` holds `base << (i - 1)` buckets.
 const SEGMENTS: usize = 40;
-/// Lookups of a batch whose cache misses overlap. More than a core's outstanding misses gain nothing.
+/// Lookups of a batch whose cache misses overlap. More than a core's outstanding misses gain
+/// nothing.
 const BATCH: usize = 32;
 
-/// The number of buckets, and the level that follows from it, in one word, so that both are read at once.
+/// The number of buckets, and the level that follows from it, in one word, so that both are read at
+/// once.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Extent(u64);
 
@@ -112,8 +119,8 @@ impl<M: Machine, K: Key> ObservedChain<'_, M, K> {
             .version()
             .compare_exchange(self.version, self.version | LOCKED, Ordering::Acquire, Ordering::Relaxed)
             .is_ok();
-        // Release: pairs with the Acquire fence in `Bucket::find`: a lookup that reads one of the changes to come then sees the odd
-        // version, or a later one.
+        // Release: pairs with the Acquire fence in `Bucket::find`: a lookup that reads one of the
+        // changes to come then sees the odd version, or a later one.
         M::fence(Ordering::Release);
         latched
     }
@@ -129,7 +136,8 @@ impl<M: Machine, K: Key> ObservedChain<'_, M, K> {
 }
 
 impl<M: Machine, K: Key> HashIndex<M, K> {
-    /// An empty index with room for `expected` keys before it has to grow. Its memory comes as one block.
+    /// An empty index with room for `expected` keys before it has to grow. Its memory comes as one
+    /// block.
     pub fn new(expected: usize) -> Self {
         let base = (expected / LOAD).max(FEWEST_BUCKETS);
         let segments: Box<[Segment<M>; SEGMENTS]> = Box::new(std::array::from_fn(|_| Segment::new()));
@@ -157,8 +165,8 @@ impl<M: Machine, K: Key> HashIndex<M, K> {
         chain.lookup(value)
     }
 
-    /// Looks many keys up, their cache misses overlapped. Calls `found` once a key, with the key's position, in the order of
-    /// `keys`.
+    /// Looks many keys up, their cache misses overlapped. Calls `found` once a key, with the key's
+    /// position, in the order of `keys`.
     pub fn get_many(&self, keys: &[K], mut found: impl FnMut(usize, Lookup<M>)) {
         let mut hashes = [0; BATCH];
         for (chunk, batch) in keys.chunks(BATCH).enumerate() {
@@ -238,7 +246,8 @@ impl<M: Machine, K: Key> HashIndex<M, K> {
         }
     }
 
-    /// Bytes that the index holds. Memory that is set aside for growth, but not yet touched, does not count.
+    /// Bytes that the index holds. Memory that is set aside for growth, but not yet touched, does
+    /// not count.
     pub fn bytes(&self) -> usize {
         // Relaxed: a statistic.
         let heads = Extent(self.extent.load(Ordering::Relaxed)).buckets() as usize;
@@ -253,12 +262,15 @@ impl<M: Machine, K: Key> HashIndex<M, K> {
     fn search(&self, hash: u64, key: &KeyWords) -> (ObservedChain<'_, M, K>, u64) {
         let mut spin = Spin::<M>::new();
         loop {
-            // Acquire: pairs with the Release in `split`: the buckets below the extent are initialised.
+            // Acquire: pairs with the Release in `split`: the buckets below the extent are
+            // initialised.
             let extent = Extent(self.extent.load(Ordering::Acquire));
             let (head, word) = self.chain(hash, extent);
-            // Acquire: pairs with the Release in `unlatch`: the chain is at least as new as its version.
+            // Acquire: pairs with the Release in `unlatch`: the chain is at least as new as its
+            // version.
             let version = head.version().load(Ordering::Acquire);
-            // Relaxed: if the version is one that a split published, the load above made the split's extent visible.
+            // Relaxed: if the version is one that a split published, the load above made the
+            // split's extent visible.
             let unmoved = self.extent.load(Ordering::Relaxed) == extent.0;
             if (version & LOCKED == 0) & unmoved
                 && let Some(value) = head.find(key, version)

@@ -8,8 +8,8 @@ use std::ptr::NonNull;
 
 use crate::Machine;
 
-/// A slice in the machine's memory. A simulated machine charges accesses to it by lines; a word on the host's heap it takes
-/// for a line of its own.
+/// A slice in the machine's memory. A simulated machine charges accesses to it by lines; a word on
+/// the host's heap it takes for a line of its own.
 pub struct Block<M: Machine, T> {
     first: NonNull<T>,
     count: usize,

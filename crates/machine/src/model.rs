@@ -1,13 +1,14 @@
-//! [`Loom`]: a machine whose memory is loom's model of C11 (`RUSTFLAGS="--cfg loom"`), so that the code that runs is the code that is
-//! checked. Inside `loom::model` only.
+//! [`Loom`]: a machine whose memory is loom's model of C11 (`RUSTFLAGS="--cfg loom"`), so that the
+//! code that runs is the code that is checked. Inside `loom::model` only.
 //!
-//! Loom tries the interleavings, and which older values a load may see. Three things are added. Without them it would try too
-//! little, or claim too much.
+//! Loom tries the interleavings, and which older values a load may see. Three things are added.
+//! Without them it would try too little, or claim too much.
 //!
-//! **Sequential consistency.** Loom treats a sequentially consistent access as an Acquire or Release one, and keeps the one total
-//! order only for fences. So there is a fence before such a load if the thread has made such a store before. Two threads need this
-//! if each stores and then looks at what the other has stored. It is stronger than C11 in that it orders the accesses around as
-//! well. The order of two loads of one thread matters less often: [`Loom::order_loads`].
+//! **Sequential consistency.** Loom treats a sequentially consistent access as an Acquire or
+//! Release one, and keeps the one total order only for fences. So there is a fence before such a
+//! load if the thread has made such a store before. Two threads need this if each stores and then
+//! looks at what the other has stored. It is stronger than C11 in that it orders the accesses
+//! around as well. The order of two loads of one thread matters less often: [`Loom::order_loads`].
 //!
 //! **Which comes first.** See `LoomWord::take_turn`.
 //!
@@ -36,7 +37,8 @@ loom::lazy_static! {
 }
 
 loom::thread_local! {
-    /// Whether this thread of the model has made a sequentially consistent store, and no fence since.
+    /// Whether this thread of the model has made a sequentially consistent store, and no fence
+    /// since.
     static STORED: Cell<bool> = Cell::new(false);
 }
 
@@ -45,8 +47,9 @@ thread_local! {
 }
 
 impl Loom {
-    /// From now on there is a fence before each sequentially consistent load, in the models that the caller runs: for those in which a thread
-    /// makes two such loads, and their order matters. A fence that is missing elsewhere may be hidden by it.
+    /// From now on there is a fence before each sequentially consistent load, in the models that
+    /// the caller runs: for those in which a thread makes two such loads, and their order matters.
+    /// A fence that is missing elsewhere may be hidden by it.
     pub fn order_loads() {
         ORDERS_LOADS.set(true);
     }
@@ -61,10 +64,12 @@ fn at_once<R>(body: impl FnOnce() -> R) -> R {
 }
 
 impl LoomWord {
-    /// Tells loom that it matters which thread comes first to the word. Loom itself takes two loads to be in any order, but remembers only the last
-    /// access of a word: a thread that loads it, and stores to it then, hides that another has loaded it before, and that the store could
-    /// have come before that. To notify a condition is an access that no other is in any order with, and that orders nothing in memory.
-    /// Words may share a condition: there is only more to try then.
+    /// Tells loom that it matters which thread comes first to the word. Loom itself takes two loads
+    /// to be in any order, but remembers only the last access of a word: a thread that loads it,
+    /// and stores to it then, hides that another has loaded it before, and that the store could
+    /// have come before that. To notify a condition is an access that no other is in any order
+    /// with, and that orders nothing in memory. Words may share a condition: there is only more to
+    /// try then.
     fn take_turn(&self) {
         let hash = (std::ptr::from_ref(self) as u64 >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         TURNS[(hash >> 58) as usize].notify_one();
@@ -72,7 +77,8 @@ impl LoomWord {
 
     fn change<R>(&self, order: Ordering, change: impl FnOnce(&AtomicU64, Ordering) -> R) -> R {
         self.take_turn();
-        // What the caller says, but for SeqCst: AcqRel, and the fence of `before_load` for the one order.
+        // What the caller says, but for SeqCst: AcqRel, and the fence of `before_load` for the one
+        // order.
         at_once(|| change(&self.0, Self::kept(order, Ordering::AcqRel)))
     }
 
@@ -89,7 +95,8 @@ impl LoomWord {
         if order == Ordering::SeqCst { of_seq_cst } else { order }
     }
 
-    // SeqCst: pairs with the same fence of another thread of the model, which has stored and then loads; see the module.
+    // SeqCst: pairs with the same fence of another thread of the model, which has stored and then
+    // loads; see the module.
     fn before_load(order: Ordering) {
         if order == Ordering::SeqCst && (STORED.with(Cell::take) || ORDERS_LOADS.get()) {
             fence(Ordering::SeqCst);
@@ -112,7 +119,8 @@ impl Atomic64 for LoomWord {
     }
     fn load(&self, order: Ordering) -> u64 {
         Self::before_load(order);
-        // What the caller says, but for SeqCst: Acquire, and the fence of `before_load` for the one order.
+        // What the caller says, but for SeqCst: Acquire, and the fence of `before_load` for the one
+        // order.
         let value = self.0.load(Self::kept(order, Ordering::Acquire));
         // Afterwards: which values the load can see has to be tried.
         at_once(|| self.take_turn());
@@ -184,8 +192,9 @@ impl Machine for Loom {
     }
 }
 
-/// What the models of a thread allocate from: all of an execution runs on one thread. Executions have to be alike, and an address may decide
-/// what is done, such as in which order locks are taken. So the same calls get the same addresses.
+/// What the models of a thread allocate from: all of an execution runs on one thread. Executions
+/// have to be alike, and an address may decide what is done, such as in which order locks are
+/// taken. So the same calls get the same addresses.
 struct Memory {
     region: OnceCell<NonNull<u8>>,
     /// Bytes in use, and blocks.

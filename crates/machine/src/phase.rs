@@ -1,8 +1,9 @@
 //! What a core's time goes to.
 //!
-//! The engine says what it begins to do by [`crate::Machine::enter`], and the machine adds up times by phase. Nothing here acts on
-//! what a phase means. Two partitions follow from one [`Phase`]: by operation (read, write, validation, ...) and by activity (useful work, index, waiting, ...; X. Yu et al.: "Staring into the
-//! abyss", VLDB 2014, section 3.2).
+//! The engine says what it begins to do by [`crate::Machine::enter`], and the machine adds up times
+//! by phase. Nothing here acts on what a phase means. Two partitions follow from one [`Phase`]: by
+//! operation (read, write, validation, ...) and by activity (useful work, index, waiting, ...; X.
+//! Yu et al.: "Staring into the abyss", VLDB 2014, section 3.2).
 
 /// The operation of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,19 +1,23 @@
 //! Restoring memory: all that a [`Region`] held at a [`Checkpoint`] is there again.
 //!
-//! An execution of the explorer takes a microsecond or two; building the engine and tables that it runs on takes ten times as
-//! long. So these are built once, in a region, and restored after each execution. Bytes are restored, not objects: so no type
-//! has to know how to be reset, and none can be forgotten.
+//! An execution of the explorer takes a microsecond or two; building the engine and tables that it
+//! runs on takes ten times as long. So these are built once, in a region, and restored after each
+//! execution. Bytes are restored, not objects: so no type has to know how to be reset, and none can
+//! be forgotten.
 //!
-//! - Allocations in a region come from a range of addresses of its own, one after the other, and are never freed. A checkpoint
-//!   keeps a copy of them; later allocations are forgotten.
-//! - The simulated machine has many more words, and an execution changes few of them. The explorer notes what these held
-//!   ([`Explorer::takes_back`]), and the machine's later allocations are forgotten.
+//! - Allocations in a region come from a range of addresses of its own, one after the other, and
+//!   are never freed. A checkpoint keeps a copy of them; later allocations are forgotten.
+//! - The simulated machine has many more words, and an execution changes few of them. The explorer
+//!   notes what these held ([`Explorer::takes_back`]), and the machine's later allocations are
+//!   forgotten.
 //!
-//! Other memory must not change: statics, thread-locals, and what was allocated outside of a region. Nor may a lock be taken that
-//! other threads take as well. A thread that waits for a lock of `parking_lot` may have to allocate the table of all waiting threads. That table
-//! would then be in the region.
+//! Other memory must not change: statics, thread-locals, and what was allocated outside of a
+//! region. Nor may a lock be taken that other threads take as well. A thread that waits for a lock
+//! of `parking_lot` may have to allocate the table of all waiting threads. That table would then be
+//! in the region.
 //!
-//! Regions need an allocator that knows them: [`Rewindable`]. The program chooses it; without it there are no regions.
+//! Regions need an allocator that knows them: [`Rewindable`]. The program chooses it; without it
+//! there are no regions.
 
 use std::cell::Cell;
 
@@ -26,8 +30,8 @@ impl Region {
     /// Keeps what is in the region now, and how much of the machine's memory is in use.
     pub fn checkpoint(&self) -> Checkpoint {
         let next = region::next();
-        // SAFETY: the region up to here, which only this thread knows, and which does not change meanwhile. Bytes between blocks
-        // are as they were mapped, or left.
+        // SAFETY: the region up to here, which only this thread knows, and which does not change
+        // meanwhile. Bytes between blocks are as they were mapped, or left.
         let bytes = unsafe { std::slice::from_raw_parts(region::at(self.start), next - self.start) }.to_vec();
         let words = if cfg!(debug_assertions) { arena::bytes().to_vec() } else { Vec::new() };
         Checkpoint { start: self.start, bytes, mark: arena::mark(), words, times: Cell::new(0) }
@@ -59,12 +63,13 @@ impl Checkpoint {
         self.bytes.len()
     }
 
-    /// Takes everything back to how it was. The explorer has noted ([`Explorer::takes_back`]) all changes of the machine's words since the checkpoint, or
-    /// since the last time.
+    /// Takes everything back to how it was. The explorer has noted ([`Explorer::takes_back`]) all
+    /// changes of the machine's words since the checkpoint, or since the last time.
     ///
     /// # Safety
-    /// The region is this thread's and is there still. What was allocated in it, or in the machine's memory, after the checkpoint is used no more;
-    /// what was allocated before is borrowed by nobody.
+    /// The region is this thread's and is there still. What was allocated in it, or in the
+    /// machine's memory, after the checkpoint is used no more; what was allocated before is
+    /// borrowed by nobody.
     pub unsafe fn restore(&self, explorer: &mut Explorer) {
         explorer.take_back();
         // SAFETY: the region is longer, and nobody looks, as the caller promises.

@@ -17,13 +17,14 @@ use crate::hook::{AccessHook, hook};
 #[derive(Clone, Copy, Debug)]
 pub struct Simulated;
 
-/// A word of it. Only one core runs at a time, so the host's word needs no ordering: every access is sequentially consistent.
+/// A word of it. Only one core runs at a time, so the host's word needs no ordering: every access
+/// is sequentially consistent.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct SimulatedWord(AtomicU64);
 
-/// Announces a load: it is charged, and other cores may run before it. It is the one call of most loads. The rest is not inlined
-/// here, as it needs registers that would have to be saved before.
+/// Announces a load: it is charged, and other cores may run before it. It is the one call of most
+/// loads. The rest is not inlined here, as it needs registers that would have to be saved before.
 #[inline(never)]
 fn watch_load(address: usize) {
     if !are_free(1) {
@@ -60,7 +61,8 @@ impl SimulatedWord {
         }
     }
 
-    // Relaxed, here and below: all cores are coroutines of one host thread, so that no access has a partner on another.
+    // Relaxed, here and below: all cores are coroutines of one host thread, so that no access has a
+    // partner on another.
     #[inline]
     fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)

@@ -1,6 +1,6 @@
 //! Finds the record under a key, and asks the protocol for it.
 
-use contend_index::{Change, Key, Lookup, AscendingInserts};
+use contend_index::{AscendingInserts, Change, Key, Lookup};
 use contend_machine::{Activity, Machine, Operation, Phase, Spin};
 
 use super::Transaction;

@@ -1,5 +1,6 @@
-//! Files from strangers: whatever a file holds, it is read and checked in time and memory that are proportional to its length, or
-//! refused in a sentence. Sizes here are such that anything quadratic would not come to an end.
+//! Files from strangers: whatever a file holds, it is read and checked in time and memory that are
+//! proportional to its length, or refused in a sentence. Sizes here are such that anything
+//! quadratic would not come to an end.
 
 use std::fmt::Write as _;
 
@@ -137,7 +138,8 @@ fn chains_are_walked_once() {
         write("k", "null", &format!(r#","after":{},"delete":true"#, if txn == MANY { MANY - 1 } else { txn + 1 }))
     });
     assert!(!checked(&lines(tail)).expect("it is linear").anomalies.is_empty());
-    // Updates of a key that was absent twice, by transactions that also missed it: each looks for when that was.
+    // Updates of a key that was absent twice, by transactions that also missed it: each looks for
+    // when that was.
     let first = [
         write("k", "null", r#","after":0"#),
         write("k", "1", r#","delete":true"#),

@@ -16,7 +16,8 @@ pub(super) struct BucketLayout<K>(PhantomData<K>);
 
 impl<K: Key> BucketLayout<K> {
     const ENTRY: usize = K::WORDS + 1;
-    /// Three entries of a one-word key fill a line. Longer keys get as many lines as keep a bucket at three or more.
+    /// Three entries of a one-word key fill a line. Longer keys get as many lines as keep a bucket
+    /// at three or more.
     pub(super) const ENTRIES: usize = match K::WORDS {
         1 | 3 => 3,
         _ => 4,
@@ -71,7 +72,8 @@ impl<'a, M: Machine, K: Key> Bucket<'a, M, K> {
         self.word(VERSION)
     }
 
-    /// The next bucket. The caller has the chain latched, or has validated it since it loaded the link.
+    /// The next bucket. The caller has the chain latched, or has validated it since it loaded the
+    /// link.
     #[inline(always)]
     fn at(link: u64) -> Option<Self> {
         let words = NonNull::new(std::ptr::with_exposed_provenance_mut(link as usize))?;
@@ -124,10 +126,11 @@ impl<'a, M: Machine, K: Key> Bucket<'a, M, K> {
         (key, self.value(index).load(Ordering::Relaxed))
     }
 
-    /// The value of `key` in the chain of this head, 0 if the key is absent; `None` if the chain is not at `version`.
+    /// The value of `key` in the chain of this head, 0 if the key is absent; `None` if the chain is
+    /// not at `version`.
     ///
-    /// Within a bucket there is no branch that depends on the keys: a mispredicted one would serialise the cache misses of
-    /// independent lookups.
+    /// Within a bucket there is no branch that depends on the keys: a mispredicted one would
+    /// serialise the cache misses of independent lookups.
     #[inline(always)]
     pub(super) fn find(self, key: &KeyWords, version: u64) -> Option<u64> {
         let mut bucket = self;
@@ -139,13 +142,14 @@ impl<'a, M: Machine, K: Key> Bucket<'a, M, K> {
                 value |= if bucket.has_key(index, key) { here } else { 0 };
             }
             let link = bucket.word(BucketLayout::<K>::LINK).load(Ordering::Relaxed);
-            // Acquire: pairs with the Release fence in `ObservedChain::latch`: if one of the loads above saw a change under way, the
-            // load below sees the odd version, or a later one.
+            // Acquire: pairs with the Release fence in `ObservedChain::latch`: if one of the loads
+            // above saw a change under way, the load below sees the odd version, or a later one.
             M::fence(Ordering::Acquire);
             if self.version().load(Ordering::Relaxed) != version {
                 return None;
             }
-            // One branch, not two: half of the chains that have a second bucket are done with the first.
+            // One branch, not two: half of the chains that have a second bucket are done with the
+            // first.
             if value | u64::from(link == 0) != 0 {
                 return Some(value);
             }
@@ -157,14 +161,16 @@ impl<'a, M: Machine, K: Key> Bucket<'a, M, K> {
     pub(super) fn for_each(self, visit: &mut impl FnMut(u64)) {
         let mut bucket = Some(self);
         while let Some(here) = bucket {
-            // Relaxed: no thread changes them; the caller's Acquire of the extent or of the latch comes before.
+            // Relaxed: no thread changes them; the caller's Acquire of the extent or of the latch
+            // comes before.
             let values = (0..BucketLayout::<K>::ENTRIES).map(|index| here.value(index).load(Ordering::Relaxed));
             values.filter(|value| *value != 0).for_each(&mut *visit);
             bucket = here.next();
         }
     }
 
-    /// Adds an entry at the end of the chain of this latched head. Says whether that took another bucket.
+    /// Adds an entry at the end of the chain of this latched head. Says whether that took another
+    /// bucket.
     #[inline(always)]
     pub(super) fn push(self, key: &KeyWords, value: u64, more: impl FnOnce() -> Self) -> bool {
         let mut bucket = self;
@@ -189,8 +195,8 @@ impl<'a, M: Machine, K: Key> Bucket<'a, M, K> {
         true
     }
 
-    /// Removes the entry of `key`, which is there, from the chain of this latched head: the last entry of the chain takes its
-    /// place. Returns the bucket that this has emptied.
+    /// Removes the entry of `key`, which is there, from the chain of this latched head: the last
+    /// entry of the chain takes its place. Returns the bucket that this has emptied.
     pub(super) fn take(self, key: &KeyWords) -> Option<NonNull<M::U64>> {
         let (mut before_last, mut last) = (None, self);
         let mut hit = None;
@@ -230,13 +236,15 @@ impl<'a, M: Machine, K: Key> Bucket<'a, M, K> {
     /// Frees all entries and the link.
     fn clear(self) {
         for index in 0..BucketLayout::<K>::ENTRIES {
-            // Relaxed: no other thread changes the bucket, and the Release that ends the change publishes it.
+            // Relaxed: no other thread changes the bucket, and the Release that ends the change
+            // publishes it.
             self.value(index).store(0, Ordering::Relaxed);
         }
         self.word(BucketLayout::<K>::LINK).store(0, Ordering::Relaxed);
     }
 
-    /// Moves all entries of the chain of this latched head to `entries`, and its other buckets to `buckets`.
+    /// Moves all entries of the chain of this latched head to `entries`, and its other buckets to
+    /// `buckets`.
     pub(super) fn drain(self, entries: &mut Vec<(KeyWords, u64)>, buckets: &mut Vec<NonNull<M::U64>>) {
         let mut bucket = Some(self);
         while let Some(current) = bucket {

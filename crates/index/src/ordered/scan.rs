@@ -7,7 +7,8 @@ use crate::{Direction, Key, KeyWords, ScanVisitor};
 
 /// Keys that a node covers: from `low` (inclusive) to `high` (exclusive); `None` is no bound.
 ///
-/// The node may cover more: when a neighbour of its parent is unlinked, neither the node's version changes nor the parent's.
+/// The node may cover more: when a neighbour of its parent is unlinked, neither the node's version
+/// changes nor the parent's.
 #[derive(Clone, Copy, Default)]
 struct Bounds {
     low: Option<KeyWords>,
@@ -49,7 +50,8 @@ struct CoveringLeaf<'a, M: Machine, K: Key, const L: usize> {
 }
 
 impl<M: Machine, K: Key, const L: usize> CoveringLeaf<'_, M, K, L> {
-    /// The positions of the entries in `low..=high`, and within the bounds: beyond them the scan comes again.
+    /// The positions of the entries in `low..=high`, and within the bounds: beyond them the scan
+    /// comes again.
     fn positions(&self, low: &KeyWords, high: &KeyWords) -> (usize, usize) {
         let count = self.leaf.count().min(L);
         let first = self.leaf.lower_bound(self.bounds.low.as_ref().map_or(low, |bound| bound.max(low)), count);
@@ -69,8 +71,8 @@ struct Copied<const L: usize> {
 }
 
 impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I> {
-    /// Visits the entries with `low <= key <= high`, in order. Each leaf is copied at one version, the one given to
-    /// [`ScanVisitor::leaf`]; no latch is held while the visitor runs.
+    /// Visits the entries with `low <= key <= high`, in order. Each leaf is copied at one version,
+    /// the one given to [`ScanVisitor::leaf`]; no latch is held while the visitor runs.
     pub fn scan(&self, low: K, high: K, direction: Direction, visitor: &mut impl ScanVisitor<M, K>) {
         let (mut low, mut high) = (low.to_words(), high.to_words());
         if low > high {
@@ -93,8 +95,8 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
                     return;
                 }
             }
-            // The leaf's bound, and not its last key, is where the scan goes on: whatever is inserted before it changes the
-            // version of a leaf that was reported.
+            // The leaf's bound, and not its last key, is where the scan goes on: whatever is
+            // inserted before it changes the version of a leaf that was reported.
             match (direction, found.bounds) {
                 (Direction::Forward, Bounds { high: Some(end), .. }) if end <= high => low = end,
                 (Direction::Backward, Bounds { low: Some(start), .. }) if start > low => high = before::<K>(start),

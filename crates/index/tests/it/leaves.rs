@@ -133,7 +133,8 @@ fn other_leaves_are_left_alone() {
     assert!(!observed.holds());
 }
 
-/// The range of an unlinked leaf goes to a neighbour: a reader that saw it empty must notice an insert there.
+/// The range of an unlinked leaf goes to a neighbour: a reader that saw it empty must notice an
+/// insert there.
 #[test]
 fn unlinked_ranges_stay_protected() {
     for (low, high) in [(0, 40), (40, 80), (360, 400)] {
@@ -228,7 +229,8 @@ fn memory_per_key_is_bounded() {
     );
 }
 
-/// Families of 100 keys: 64 of them, in any order, then some removed and inserted again. No leaf ever has keys of two.
+/// Families of 100 keys: 64 of them, in any order, then some removed and inserted again. No leaf
+/// ever has keys of two.
 #[test]
 fn families_of_keys_never_share_a_leaf() {
     const APART: u32 = 10;
@@ -272,8 +274,8 @@ fn families_of_keys_never_share_a_leaf() {
     assert_eq!(quiet.leaf.version(), quiet.version);
 }
 
-/// Runs of ascending keys, by several threads between each other's: all keys are there, once, and each insert tells how it changed its
-/// leaf.
+/// Runs of ascending keys, by several threads between each other's: all keys are there, once, and
+/// each insert tells how it changed its leaf.
 #[test]
 fn runs_of_inserts_meet_others() {
     const THREADS: u64 = 4;
@@ -308,7 +310,8 @@ fn runs_of_inserts_meet_others() {
     }
 }
 
-/// A run remembers a leaf that others empty, unlink, split and fill again: it never inserts where its key does not belong.
+/// A run remembers a leaf that others empty, unlink, split and fill again: it never inserts where
+/// its key does not belong.
 #[test]
 fn a_run_notices_that_its_leaf_is_gone() {
     let index = Index::<Native, u64>::new(IndexKind::Ordered, 0, 64);

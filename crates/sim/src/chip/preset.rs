@@ -1,4 +1,5 @@
-//! The hardware of a chip, as data. One file a machine, in `presets/`, where each parameter says where it comes from.
+//! The hardware of a chip, as data. One file a machine, in `presets/`, where each parameter says
+//! where it comes from.
 
 use serde::{Deserialize, Serialize};
 
@@ -37,9 +38,11 @@ pub struct Preset {
 pub struct CorePreset {
     /// Cores with caches of their own, one a tile.
     pub count: usize,
-    /// Whether a run on fewer cores is on a smaller chip, with fewer tiles, instead of on a part of this one.
+    /// Whether a run on fewer cores is on a smaller chip, with fewer tiles, instead of on a part of
+    /// this one.
     pub scales: bool,
-    /// Threads that run on one core at once. The first of each core are used up before the second of any.
+    /// Threads that run on one core at once. The first of each core are used up before the second
+    /// of any.
     pub threads_per_core: usize,
     /// By how much a thread is slower while its core's other threads run as well.
     pub shared_core_slowdown: f64,
@@ -47,7 +50,8 @@ pub struct CorePreset {
     pub hertz: f64,
     /// Cycles of an instruction that touches no shared memory.
     pub cycles_per_instruction: f64,
-    /// Instructions around one access to shared memory: computing the address, testing the value, private bookkeeping.
+    /// Instructions around one access to shared memory: computing the address, testing the value,
+    /// private bookkeeping.
     pub instructions_per_access: u32,
     /// Cycles of an atomic read-modify-write besides those of having its line.
     pub atomic_cycles: u32,
@@ -59,8 +63,8 @@ pub struct CorePreset {
     pub clock_cycles: u32,
     /// Prefetches that may be under way at once; 0 if the core has none.
     pub prefetches: usize,
-    /// Of the time of a miss that no other core is involved in, the fraction that the core stands still: an out-of-order core does other
-    /// work meanwhile.
+    /// Of the time of a miss that no other core is involved in, the fraction that the core stands
+    /// still: an out-of-order core does other work meanwhile.
     pub stall: f64,
 }
 
@@ -94,13 +98,14 @@ pub struct LastLevelPreset {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CoherencePreset {
-    /// Whether a core that reads a line nobody holds may write it without asking again (MESI; else MSI).
+    /// Whether a core that reads a line nobody holds may write it without asking again (MESI; else
+    /// MSI).
     pub exclusive_reads: bool,
-    /// Whether a line's home takes no further request for the line until it has the owner's answer. Else it passes requests on, and
-    /// `handoff_cycles` is what a line takes from owner to owner.
+    /// Whether a line's home takes no further request for the line until it has the owner's answer.
+    /// Else it passes requests on, and `handoff_cycles` is what a line takes from owner to owner.
     pub blocking: bool,
-    /// Cycles from the arrival of one exclusive request to that of the next, where the home does not block: within a socket, and between
-    /// two.
+    /// Cycles from the arrival of one exclusive request to that of the next, where the home does
+    /// not block: within a socket, and between two.
     pub handoff_cycles: [u32; 2],
     /// Cycles for which a line's data follow its message on the network.
     pub line_cycles: u32,
@@ -138,7 +143,8 @@ pub struct MemoryPreset {
     pub bytes_per_second: f64,
 }
 
-/// The most cycles of one step: far more than any hardware has, and so few that no clock of 64 bits overflows.
+/// The most cycles of one step: far more than any hardware has, and so few that no clock of 64 bits
+/// overflows.
 const CYCLES_MAX: f64 = 1e6;
 
 /// Bytes of a line.
@@ -179,7 +185,8 @@ impl Preset {
     /// A preset from a file's text.
     ///
     /// # Errors
-    /// The text is no preset, or no chip can be like this; the message says where, and what would be right.
+    /// The text is no preset, or no chip can be like this; the message says where, and what would
+    /// be right.
     pub fn from_toml(text: &str) -> Result<Preset, ChipError> {
         let preset: Preset = toml::from_str(text).map_err(|error| ChipError(error.to_string()))?;
         preset.check().map_err(ChipError)?;
@@ -191,7 +198,8 @@ impl Preset {
         toml::to_string(self).expect("plain data")
     }
 
-    /// Has this host thread's simulated clocks tick at the chip's frequency: to be called before anything converts times to cycles.
+    /// Has this host thread's simulated clocks tick at the chip's frequency: to be called before
+    /// anything converts times to cycles.
     pub fn set_clock(&self) {
         crate::clock::set_hertz(self.core.hertz);
     }

@@ -84,7 +84,8 @@ fn a_line_that_is_written_in_turns_costs_two_transfers_a_round() {
     }
     while chip.run_until(1 << 40) {}
     let statistics = chip.take_statistics();
-    // Each turn: the player that waits reads the line (a transfer from its owner), then takes it exclusively.
+    // Each turn: the player that waits reads the line (a transfer from its owner), then takes it
+    // exclusively.
     assert_eq!(lines.line(0).load(Ordering::Relaxed), 2 * ROUNDS);
     let per_round = statistics.from_owner as f64 / ROUNDS as f64;
     assert!((1.9..=2.1).contains(&per_round), "{per_round} transfers a round: {statistics:?}");
@@ -158,7 +159,8 @@ fn a_mesh_gets_slower_with_distance_and_the_centre_takes_one_a_cycle() {
     assert!((0.9..=1.0).contains(&rate), "{rate} additions a cycle");
 }
 
-/// A little of everything, by many threads: the hash of what happened, and how many accesses that were.
+/// A little of everything, by many threads: the hash of what happened, and how many accesses that
+/// were.
 fn medley(options: ChipOptions) -> (u64, u64) {
     const THREADS: usize = 32;
     let lines = Lines::new(4096);

@@ -13,7 +13,8 @@ pub struct Choice<'a> {
     pub waits: bool,
     /// The cores that have not ended, in order, without the one in the background.
     pub runnable: &'a [usize],
-    /// A core that does its work bit by bit beside the others, and waits after each bit, if there is one. No strategy has to let it go on.
+    /// A core that does its work bit by bit beside the others, and waits after each bit, if there
+    /// is one. No strategy has to let it go on.
     pub background: Option<usize>,
     /// Steps made so far.
     pub step: u64,
@@ -40,7 +41,8 @@ pub trait Strategy {
     /// Returns the core that goes on: one of those that can.
     fn choose(&mut self, choice: &Choice<'_>) -> usize;
 
-    /// At how many of the next choices the core that was just chosen goes on, as long as it does not wait: the strategy is not asked there.
+    /// At how many of the next choices the core that was just chosen goes on, as long as it does
+    /// not wait: the strategy is not asked there.
     fn stays(&mut self) -> u64 {
         0
     }
@@ -56,8 +58,9 @@ pub trait Strategy {
     }
 }
 
-/// Any core, at random, after a random number of accesses. How often cores are switched is drawn anew for each execution: from at every access to
-/// at every 32nd, on average. So is how often the core in the background is let go on: never, or at every 8th access, to at every 64th.
+/// Any core, at random, after a random number of accesses. How often cores are switched is drawn
+/// anew for each execution: from at every access to at every 32nd, on average. So is how often the
+/// core in the background is let go on: never, or at every 8th access, to at every 64th.
 #[derive(Debug)]
 pub struct Random {
     numbers: SplitMix64,
@@ -140,10 +143,11 @@ impl Strategy for Random {
     }
 }
 
-/// Probabilistic concurrency testing (S. Burckhardt, P. Kothari, M. Musuvathi, S. Nagarakatte, ASPLOS 2010): cores have random priorities,
-/// the highest goes on; at `depth - 1` random steps the running core's falls below all others. It finds a bug that takes `depth` ordered
-/// events with a probability that does not depend on how many other steps there are between. The core in the background goes on at up to
-/// six random steps.
+/// Probabilistic concurrency testing (S. Burckhardt, P. Kothari, M. Musuvathi, S. Nagarakatte,
+/// ASPLOS 2010): cores have random priorities, the highest goes on; at `depth - 1` random steps the
+/// running core's falls below all others. It finds a bug that takes `depth` ordered events with a
+/// probability that does not depend on how many other steps there are between. The core in the
+/// background goes on at up to six random steps.
 #[derive(Debug)]
 pub struct Pct {
     numbers: SplitMix64,
@@ -232,9 +236,10 @@ impl Strategy for Pct {
     }
 }
 
-/// All interleavings with at most a given number of preemptions (M. Musuvathi, S. Qadeer, PLDI 2007), each once. A switch from a
-/// core that waits or has ended is no preemption. A switch to the core in the background always is one; when that core waits, the
-/// core that it has interrupted goes on.
+/// All interleavings with at most a given number of preemptions (M. Musuvathi, S. Qadeer, PLDI
+/// 2007), each once. A switch from a core that waits or has ended is no preemption. A switch to the
+/// core in the background always is one; when that core waits, the core that it has interrupted
+/// goes on.
 #[derive(Debug)]
 pub struct Exhaustive {
     preemptions_max: usize,
@@ -284,7 +289,8 @@ impl Strategy for Exhaustive {
                     let others = choice.runnable.iter().copied().chain(behind).filter(|core| *core != running);
                     std::iter::once(running).chain(others.filter(|_| may)).collect()
                 }
-                // Those that wait for each other take turns: to try all orders of waiting would never end.
+                // Those that wait for each other take turns: to try all orders of waiting would
+                // never end.
                 Some(running) => {
                     let interrupted = self.interrupted.filter(|_| Some(running) == choice.background);
                     let goes_on = interrupted.filter(|core| choice.runnable.contains(core));
@@ -312,7 +318,8 @@ impl Strategy for Exhaustive {
     }
 }
 
-/// What a schedule says; where it ends or can't be followed, the running core goes on until it waits or ends.
+/// What a schedule says; where it ends or can't be followed, the running core goes on until it
+/// waits or ends.
 #[derive(Debug)]
 pub struct Replay {
     schedule: Schedule,
