@@ -74,6 +74,7 @@ pub mod word;
 pub mod wound;
 pub mod wound_wait;
 
+use contend_engine::declaration::DeclaredRow;
 use contend_engine::sets::AddressMap;
 use contend_engine::{
     Abort, AbortReason, Cell, Cells, Change, Context, DeclarationNeeds, Groups, Isolation, Leaf, Located,
@@ -82,7 +83,8 @@ use contend_engine::{
 };
 use contend_machine::Machine;
 
-use crate::fault::{Faults, dekker_fence};
+use crate::fault::{FenceFaults, dekker_fence};
+use crate::faults;
 use crate::flags::{self, ABSENT, QUEUED, UNLINKED};
 use crate::method::timestamp::Outcome;
 
@@ -146,7 +148,7 @@ pub trait LockManager<M: Machine>: Send + Sync + 'static {
     /// The options of the protocol.
     type Options: Options;
     /// The deliberate faults of the protocol.
-    type Faults: Faults;
+    type Faults: LockingFaults;
     /// A worker's own state.
     type WorkerState: Send + 'static;
     /// What a transaction keeps of a lock, to release or upgrade it.
@@ -168,6 +170,12 @@ pub trait LockManager<M: Machine>: Send + Sync + 'static {
     /// Begins a transaction.
     fn begin(&self, local: &mut Self::WorkerState) {
         let _ = local;
+    }
+
+    /// Returns the rows that the transaction locks before its first access, in this order: none.
+    fn rows_to_lock<'c>(cx: &'c mut Context<M>) -> &'c [DeclaredRow<M>] {
+        let _ = cx;
+        &[]
     }
 
     /// Makes the transaction the holder of a new cell, whose [`LockWord::init`] was told that it is held.
@@ -248,10 +256,11 @@ impl<L> TwoPhase<L> {
         L: LockManager<M>,
     {
         M::step(if mode == LockMode::Shared { "lock shared" } else { "lock exclusive" });
-        let wrong = L::Faults::WRITE_WRONG_CELL && mode == LockMode::Exclusive;
-        match at.only_cell(groups).filter(|_| !wrong) {
+        if let Some(cells) = Self::wrong_cells(at, groups, mode) {
+            return self.acquire_cells(local, cells, mode);
+        }
+        match at.only_cell(groups) {
             Some(cell) => self.acquire_cells(local, std::iter::once(cell), mode),
-            None if wrong => self.acquire_cells(local, Self::wrong_cells(at, groups), mode),
             None => self.acquire_cells(local, at.cells(groups), mode),
         }
     }
@@ -281,10 +290,10 @@ impl<L> TwoPhase<L> {
                 LockOutcome::Unlinked => return Ok(None),
                 LockOutcome::Granted(handle, now) => {
                     flags |= now;
-                    if L::Faults::RELEASE_SHARED_EARLY && mode == LockMode::Shared {
-                        self.locks.release(&mut local.locks, cell, mode, handle);
-                    } else {
+                    if Self::keeps(mode) {
                         local.push(cell, mode, handle);
+                    } else {
+                        self.locks.release(&mut local.locks, cell, mode, handle);
                     }
                 }
             }
@@ -292,28 +301,18 @@ impl<L> TwoPhase<L> {
         Ok(Some(flags))
     }
 
-    /// Acquires the rows that the transaction has declared, in the order of their addresses.
+    /// Acquires the rows that the transaction has declared.
     fn acquire_declared<M: Machine>(&self, cx: &mut Context<M>, local: &mut TwoPhaseWorker<M, L>) -> Result<(), Abort>
     where
         L: LockManager<M>,
     {
         M::step("lock declared");
-        let rows = if L::Faults::LOCK_AS_DECLARED { cx.declaration.rows() } else { cx.declaration.sorted_rows() };
-        for row in rows {
+        for row in L::rows_to_lock(cx) {
             let mode = if row.writes { LockMode::Exclusive } else { LockMode::Shared };
             // If the record is unlinked by now, the access will look its key up again.
             self.acquire_cells(local, row.cells(), mode)?;
         }
         Ok(())
-    }
-
-    /// Returns the cells that [`Faults::WRITE_WRONG_CELL`] locks.
-    fn wrong_cells<M: Machine>(at: Located<'_, M>, groups: Groups) -> Cells<M> {
-        if at.table.cell_count() == 1 || groups == Groups::ALL {
-            return at.cells(groups);
-        }
-        let next = groups.into_iter().map(|group| (group as u32 + 1) % at.table.cell_count() as u32);
-        at.cells(next.fold(Groups::NONE, |all, one| all.union(Groups::of(one))))
     }
 
     /// Acquires the locks of commit-time updates. The transaction holds those of its other writes already.
@@ -326,9 +325,6 @@ impl<L> TwoPhase<L> {
             let merged = cx.writes.entries()[position].merged();
             if merged.is_empty() {
                 continue;
-            }
-            if L::Faults::MERGE_BEFORE_LOCK {
-                cx.writes.merge(position);
             }
             let write = &cx.writes.entries()[position];
             let at = Located { table: write.table(), record: write.record };
@@ -458,18 +454,12 @@ impl<M: Machine, L: LockManager<M>> Protocol<M> for TwoPhase<L> {
         leaf: Leaf<M>,
         version: u64,
     ) -> Result<(), Abort> {
-        if !L::Faults::FORGET_GAPS {
-            cx.nodes.add(leaf, version);
-        }
+        cx.nodes.add(leaf, version);
         Ok(())
     }
 
     #[inline(always)]
     fn commit(&self, cx: &mut Context<M>, local: &mut Self::WorkerState) -> Result<(), Abort> {
-        if L::Faults::VALIDATE_BEFORE_LOCKS {
-            cx.nodes.validate()?;
-            cx.nodes.clear();
-        }
         self.acquire_updates(cx, local)?;
         if !cx.nodes.is_empty() {
             M::step("validate");
@@ -489,21 +479,15 @@ impl<M: Machine, L: LockManager<M>> Protocol<M> for TwoPhase<L> {
         Ok(())
     }
 
-    fn abort(&self, cx: &mut Context<M>, local: &mut Self::WorkerState, reason: AbortReason) {
-        if L::Faults::KEEP_ABORTED_INSERTS {
-            for write in cx.writes.entries().iter().filter(|write| write.fresh) {
-                write.cells().for_each(|cell| _ = L::Word::set_flags(cell, ABSENT, 0));
-            }
-        }
+    fn abort(&self, _: &mut Context<M>, local: &mut Self::WorkerState, reason: AbortReason) {
         self.release_all(local, Outcome::of_abort(reason));
     }
 
     fn unlink(&self, tombstone: Tombstone<'_, M>) -> UnlinkOutcome {
-        if L::Faults::UNLINK_LOCKED {
-            let change = |cell, clear, set| _ = L::Word::set_flags(cell, clear, set);
-            return flags::unlink_held(tombstone, |cell| Some(L::Word::flags(cell)), change);
+        match Self::unlink_locked(tombstone) {
+            Some(outcome) => outcome,
+            None => flags::unlink_held(tombstone, L::Word::try_acquire_exclusive, L::Word::release_exclusive),
         }
-        flags::unlink_held(tombstone, L::Word::try_acquire_exclusive, L::Word::release_exclusive)
     }
 
     fn is_absent(&self, record: Record<M>) -> bool {
@@ -514,4 +498,61 @@ impl<M: Machine, L: LockManager<M>> Protocol<M> for TwoPhase<L> {
 /// Returns the entry in the list of protocols of one of this family: serializable, without declarations.
 pub(crate) const fn info(name: &'static str, summary: &'static str, paper: &'static str) -> ProtocolInfo {
     ProtocolInfo { name, summary, paper, isolation: Isolation::Serializable, needs: DeclarationNeeds::Nothing }
+}
+
+faults! {
+    /// The deliberate faults of all locking protocols.
+    pub trait LockingFaults: FenceFaults {
+        /// A write of some columns locks and changes the cell next to theirs.
+        WRITE_WRONG_CELL,
+        /// A tombstone leaves its index though a transaction has locked it.
+        UNLINK_LOCKED,
+        /// Shared locks are released right after the read.
+        RELEASE_SHARED_EARLY,
+        /// An exclusive lock is granted while other transactions hold the cell shared.
+        IGNORE_READERS,
+    }
+    pub const FAULTS;
+}
+
+/// Returns whether transactions that hold a cell shared block an exclusive request: always, without a fault.
+#[inline(always)]
+pub(crate) fn readers_block<F: LockingFaults>() -> bool {
+    !F::IGNORE_READERS
+}
+
+/// Where the algorithm asks for its faults.
+impl<L> TwoPhase<L> {
+    /// Returns the cells that an access locks instead of its own: none, without a fault.
+    #[inline(always)]
+    fn wrong_cells<M: Machine>(at: Located<'_, M>, groups: Groups, mode: LockMode) -> Option<Cells<M>>
+    where
+        L: LockManager<M>,
+    {
+        let cells = at.table.cell_count() as u32;
+        if !L::Faults::WRITE_WRONG_CELL || mode == LockMode::Shared || cells == 1 || groups == Groups::ALL {
+            return None;
+        }
+        let next = groups.into_iter().map(|group| (group as u32 + 1) % cells);
+        Some(at.cells(next.fold(Groups::NONE, |all, one| all.union(Groups::of(one)))))
+    }
+
+    /// Returns whether the transaction keeps a lock in this mode until it ends: always, without a fault.
+    #[inline(always)]
+    fn keeps<M: Machine>(mode: LockMode) -> bool
+    where
+        L: LockManager<M>,
+    {
+        !L::Faults::RELEASE_SHARED_EARLY || mode == LockMode::Exclusive
+    }
+
+    /// Unlinks a tombstone without its locks: not without a fault.
+    #[inline(always)]
+    fn unlink_locked<M: Machine>(tombstone: Tombstone<'_, M>) -> Option<UnlinkOutcome>
+    where
+        L: LockManager<M>,
+    {
+        let change = |cell, clear, set| _ = L::Word::set_flags(cell, clear, set);
+        L::Faults::UNLINK_LOCKED.then(|| flags::unlink_held(tombstone, |cell| Some(L::Word::flags(cell)), change))
+    }
 }

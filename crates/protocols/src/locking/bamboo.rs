@@ -60,10 +60,11 @@ use contend_engine::{
 use contend_machine::{Machine, Spin};
 
 use self::locks::AfterUse;
-use crate::fault::{Faults, Sound, dekker_fence};
+use crate::fault::{Sound, dekker_fence};
+use crate::faults;
 use crate::flags::{self, ABSENT, UNLINKED};
 use crate::locking::list::{self, LatchedCell, ListWord, LockOwner, Pool, Request, RequestHandle, Requests};
-use crate::locking::wound::TransactionStates;
+use crate::locking::wound::{TransactionStates, WoundFaults};
 use crate::locking::{LockMode, LockWord, info};
 use crate::method::timestamp::{Outcome, RetainedTimestamp, TimestampOptions, Timestamps};
 use crate::method::wait::LOCK_WAITS_MAX;
@@ -121,7 +122,7 @@ impl<M: Machine> BambooWorker<M> {
     }
 }
 
-impl<M: Machine, F: Faults> Bamboo<M, F> {
+impl<M: Machine, F: BambooFaults> Bamboo<M, F> {
     /// Exposes all writes so far. They are complete, because the transaction goes on to another record.
     #[inline(always)]
     fn expose(&self, cx: &mut Context<M>, local: &mut BambooWorker<M>) -> Result<(), Abort> {
@@ -170,7 +171,7 @@ impl<M: Machine, F: Faults> Bamboo<M, F> {
         if !request.has(Request::<M>::VOID) {
             cx.writes.restore(exposed.position, exposed.number, &local.before_images[exposed.start..]);
             request.change(0, Request::<M>::VOID);
-            for other in latched.later_holders(&request).filter(|_| !F::FORGET_DEPENDENTS) {
+            for other in latched.later_holders(&request).filter(|_| Self::aborts_cascade()) {
                 other.change(0, Request::<M>::VOID);
                 self.states.wound(other.owner());
             }
@@ -180,11 +181,8 @@ impl<M: Machine, F: Faults> Bamboo<M, F> {
 
     /// Waits until the transactions have decided from which this one has read, and those whose reads it has overwritten.
     fn wait_for_predecessors(&self, local: &mut BambooWorker<M>) -> Result<(), AbortReason> {
-        if F::FORGET_PREDECESSORS {
-            return Ok(());
-        }
         let mut spin = Spin::<M>::new();
-        while let Some(&other) = local.predecessors.last() {
+        while let Some(&other) = local.predecessors.last().filter(|_| Self::waits_for_predecessors()) {
             if self.states.has_decided(other) {
                 local.predecessors.pop();
                 continue;
@@ -200,7 +198,7 @@ impl<M: Machine, F: Faults> Bamboo<M, F> {
     }
 }
 
-impl<M: Machine, F: Faults> NamedProtocol<M> for Bamboo<M, F> {
+impl<M: Machine, F: BambooFaults> NamedProtocol<M> for Bamboo<M, F> {
     const SHOWS_UNCOMMITTED: bool = true;
     const INFO: ProtocolInfo = info(
         "bamboo",
@@ -215,7 +213,7 @@ impl<M: Machine, F: Faults> NamedProtocol<M> for Bamboo<M, F> {
     }
 }
 
-impl<M: Machine, F: Faults> Protocol<M> for Bamboo<M, F> {
+impl<M: Machine, F: BambooFaults> Protocol<M> for Bamboo<M, F> {
     type WorkerState = BambooWorker<M>;
 
     fn info(&self) -> ProtocolInfo {
@@ -343,9 +341,7 @@ impl<M: Machine, F: Faults> Protocol<M> for Bamboo<M, F> {
         leaf: Leaf<M>,
         version: u64,
     ) -> Result<(), Abort> {
-        if !F::FORGET_GAPS {
-            cx.nodes.add(leaf, version);
-        }
+        cx.nodes.add(leaf, version);
         Ok(())
     }
 
@@ -417,11 +413,6 @@ impl<M: Machine, F: Faults> Protocol<M> for Bamboo<M, F> {
     }
 
     fn abort(&self, cx: &mut Context<M>, local: &mut Self::WorkerState, reason: AbortReason) {
-        if F::KEEP_ABORTED_INSERTS {
-            for write in cx.writes.entries().iter().filter(|write| write.fresh) {
-                write.cells().for_each(|cell| _ = ListWord::set_flags(cell, ABSENT, 0));
-            }
-        }
         for exposed in local.exposed.iter().rev() {
             self.roll_back(cx, local, exposed);
         }
@@ -434,5 +425,31 @@ impl<M: Machine, F: Faults> Protocol<M> for Bamboo<M, F> {
 
     fn is_absent(&self, record: Record<M>) -> bool {
         ListWord::flags(record.first_cell()) & ABSENT != 0
+    }
+}
+
+faults! {
+    /// The deliberate faults of Bamboo.
+    pub trait BambooFaults: WoundFaults {
+        /// A transaction that has read uncommitted data does not wait for the transaction that wrote it to decide.
+        FORGET_PREDECESSORS,
+        /// A transaction that aborts leaves those alone that have read what it wrote.
+        FORGET_DEPENDENTS,
+    }
+    pub const FAULTS;
+}
+
+/// Where the algorithm asks for its faults.
+impl<M: Machine, F: BambooFaults> Bamboo<M, F> {
+    /// Returns whether a transaction commits after its predecessors: always, without a fault.
+    #[inline(always)]
+    fn waits_for_predecessors() -> bool {
+        !F::FORGET_PREDECESSORS
+    }
+
+    /// Returns whether an abort wounds the later holders: always, without a fault.
+    #[inline(always)]
+    fn aborts_cascade() -> bool {
+        !F::FORGET_DEPENDENTS
     }
 }

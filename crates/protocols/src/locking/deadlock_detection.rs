@@ -50,9 +50,9 @@ use std::ptr::NonNull;
 use contend_engine::{AbortReason, Cell, ProtocolInfo, options};
 use contend_machine::{Atomic64, Block, Machine, Ordering};
 
-use crate::fault::{Faults, Sound};
+use crate::fault::Sound;
 use crate::locking::list::LockOwner;
-use crate::locking::queue::{self, Blockers, QueuedLocks, WaitPolicy};
+use crate::locking::queue::{self, Blockers, QueueFaults, QueuedLocks, WaitPolicy, waits_anyway};
 use crate::locking::{TwoPhase, info};
 use crate::method::timestamp::Outcome;
 
@@ -121,7 +121,7 @@ pub struct DetectionWorker {
 
 const NOT_REACHED: u32 = u32::MAX;
 
-impl<M: Machine, F: Faults> DetectionPolicy<M, F> {
+impl<M: Machine, F: QueueFaults> DetectionPolicy<M, F> {
     /// Stores the blockers of the worker's transaction to its row.
     fn write_row(&self, worker: usize, names: &[u16]) {
         let words = names
@@ -217,7 +217,7 @@ impl<M: Machine, F: Faults> DetectionPolicy<M, F> {
     }
 }
 
-impl<M: Machine, F: Faults> WaitPolicy<M> for DetectionPolicy<M, F> {
+impl<M: Machine, F: QueueFaults> WaitPolicy<M> for DetectionPolicy<M, F> {
     const INFO: ProtocolInfo = info(
         "2pl-dldetect",
         "two-phase locking: conflicts are waited for, deadlocks are found in a waits-for graph",
@@ -309,7 +309,7 @@ impl<M: Machine, F: Faults> WaitPolicy<M> for DetectionPolicy<M, F> {
             }
         });
         self.write_row(local.worker, &local.names);
-        if self.is_victim(local, own) && !F::WAIT_ANYWAY { Err(AbortReason::Deadlock) } else { Ok(()) }
+        if self.is_victim(local, own) && !waits_anyway::<F>() { Err(AbortReason::Deadlock) } else { Ok(()) }
     }
 
     fn stop_waiting(&self, local: &mut DetectionWorker) {

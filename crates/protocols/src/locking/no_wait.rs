@@ -18,9 +18,9 @@ use std::marker::PhantomData;
 use contend_engine::{Abort, Cell, ProtocolInfo, options};
 use contend_machine::Machine;
 
-use crate::fault::{Faults, Sound};
+use crate::fault::Sound;
 use crate::locking::word::{self, ReaderWriterWord};
-use crate::locking::{LockManager, LockMode, LockOutcome, TwoPhase, info};
+use crate::locking::{LockManager, LockMode, LockOutcome, LockingFaults, TwoPhase, info};
 
 options! {
     /// There is nothing to choose.
@@ -36,7 +36,7 @@ pub struct NoWaitLocks<F> {
     faults: PhantomData<fn() -> F>,
 }
 
-impl<M: Machine, F: Faults> LockManager<M> for NoWaitLocks<F> {
+impl<M: Machine, F: LockingFaults> LockManager<M> for NoWaitLocks<F> {
     const INFO: ProtocolInfo = info(
         "2pl-nowait",
         "two-phase locking: a reader-writer lock per record, held to the end; a conflict aborts at once",

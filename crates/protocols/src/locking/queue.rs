@@ -17,8 +17,8 @@ use contend_engine::{Abort, AbortReason, Cell, Options, ProtocolInfo};
 use contend_machine::Machine;
 
 use super::list::{EXCLUSIVE, LatchedCell, List, ListWord, LockOwner, Pool, Request, RequestHandle, Requests};
-use super::{FLAGS, LockManager, LockMode, LockOutcome, LockWord, list};
-use crate::fault::Faults;
+use super::{FLAGS, LockManager, LockMode, LockOutcome, LockWord, LockingFaults, list, readers_block};
+use crate::faults;
 use crate::flags::UNLINKED;
 use crate::method::timestamp::Outcome;
 
@@ -42,7 +42,7 @@ pub trait WaitPolicy<M: Machine>: Send + Sync + 'static {
     /// The options of the protocol.
     type Options: Options;
     /// The deliberate faults of the protocol.
-    type Faults: Faults;
+    type Faults: QueueFaults;
     /// A worker's own state.
     type WorkerState: Send + 'static;
 
@@ -129,13 +129,14 @@ pub trait WaitPolicy<M: Machine>: Send + Sync + 'static {
 impl<M: Machine> LatchedCell<M> {
     /// Returns whether a lock in `mode` is compatible with the holders.
     #[inline(always)]
-    fn is_compatible<F: Faults>(&self, mode: LockMode) -> bool {
-        self.holder_count() == 0 || self.word & EXCLUSIVE == 0 && (mode == LockMode::Shared || F::IGNORE_READERS)
+    fn is_compatible<F: LockingFaults>(&self, mode: LockMode) -> bool {
+        let compatible = mode == LockMode::Shared || !readers_block::<F>();
+        self.holder_count() == 0 || self.word & EXCLUSIVE == 0 && compatible
     }
 
     /// Grants waiters from the head of the queue on, as long as they are compatible with the holders.
     #[cold]
-    fn serve<F: Faults>(&mut self) {
+    fn serve<F: LockingFaults>(&mut self) {
         while let Some(first) = self.first(List::Waiters) {
             let (share, mode) = (first.share(), first.mode());
             match share {
@@ -211,7 +212,7 @@ impl<M: Machine, P: WaitPolicy<M>> QueuedLocks<M, P> {
     ) -> Result<(), AbortReason> {
         let (own, cell, mode) = (local.own, latched.cell(), request.mode());
         let blockers = latched.blockers(own, mode, request, P::BLOCKERS);
-        let may_wait = self.policy.may_wait(&mut local.policy, own, cell, blockers) || P::Faults::WAIT_ANYWAY;
+        let may_wait = self.policy.may_wait(&mut local.policy, own, cell, blockers) || waits_anyway::<P::Faults>();
         if !may_wait {
             latched.remove_waiter(request);
         }
@@ -308,7 +309,7 @@ impl<M: Machine, P: WaitPolicy<M>> LockManager<M> for QueuedLocks<M, P> {
     fn upgrade(&self, local: &mut Self::WorkerState, cell: Cell<M>, share: RequestHandle<M>) -> Result<(), Abort> {
         self.policy.check(&local.policy, local.own).map_err(Abort::new)?;
         let mut latched = LatchedCell::latch(cell);
-        if latched.holder_count() == 1 || P::Faults::IGNORE_READERS {
+        if latched.holder_count() == 1 || !readers_block::<P::Faults>() {
             latched.make_newest(&share, LockMode::Exclusive);
             latched.unlatch();
             return Ok(());
@@ -346,4 +347,19 @@ impl<M: Machine, P: WaitPolicy<M>> LockManager<M> for QueuedLocks<M, P> {
         local.requests.clear();
         self.policy.end(&mut local.policy, outcome);
     }
+}
+
+faults! {
+    /// The deliberate faults of protocols with queues.
+    pub trait QueueFaults: LockingFaults {
+        /// Every transaction may wait for every other one, whatever the policy says, so that waits form cycles.
+        WAIT_ANYWAY,
+    }
+    pub const FAULTS;
+}
+
+/// Returns whether a transaction waits although its policy forbids it: not without a fault.
+#[inline(always)]
+pub(crate) fn waits_anyway<F: QueueFaults>() -> bool {
+    F::WAIT_ANYWAY
 }

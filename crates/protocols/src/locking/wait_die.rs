@@ -24,9 +24,9 @@ use std::sync::Arc;
 use contend_engine::{AbortReason, Cell, ProtocolInfo, options};
 use contend_machine::Machine;
 
-use crate::fault::{Faults, Sound};
+use crate::fault::Sound;
 use crate::locking::list::LockOwner;
-use crate::locking::queue::{QueuedLocks, WaitPolicy};
+use crate::locking::queue::{QueueFaults, QueuedLocks, WaitPolicy};
 use crate::locking::{TwoPhase, info};
 use crate::method::timestamp::{Outcome, RetainedTimestamp, TimestampOptions, Timestamps};
 
@@ -56,7 +56,7 @@ pub struct WaitDieWorker<M: Machine> {
     timestamp: RetainedTimestamp<M>,
 }
 
-impl<M: Machine, F: Faults> WaitPolicy<M> for WaitDiePolicy<M, F> {
+impl<M: Machine, F: QueueFaults> WaitPolicy<M> for WaitDiePolicy<M, F> {
     const INFO: ProtocolInfo = info(
         "2pl-waitdie",
         "two-phase locking: the older of two waits, the younger aborts",

@@ -19,8 +19,7 @@ use std::marker::PhantomData;
 use contend_engine::Cell;
 use contend_machine::{Atomic64, Machine, Ordering};
 
-use super::{FLAGS, LockMode, LockOutcome, LockWord};
-use crate::fault::Faults;
+use super::{FLAGS, LockMode, LockOutcome, LockWord, LockingFaults, readers_block};
 use crate::flags::UNLINKED;
 
 const EXCLUSIVE: u64 = 1;
@@ -37,7 +36,10 @@ pub(crate) struct Conflict;
 
 /// Acquires the cell in `mode`, unless that conflicts with its holders.
 #[inline(always)]
-pub(crate) fn try_acquire<M: Machine, F: Faults>(cell: Cell<M>, mode: LockMode) -> Result<LockOutcome<()>, Conflict> {
+pub(crate) fn try_acquire<M: Machine, F: LockingFaults>(
+    cell: Cell<M>,
+    mode: LockMode,
+) -> Result<LockOutcome<()>, Conflict> {
     match mode {
         LockMode::Shared => try_acquire_shared(cell),
         LockMode::Exclusive => try_acquire_exclusive::<M, F>(cell, 0),
@@ -46,7 +48,7 @@ pub(crate) fn try_acquire<M: Machine, F: Faults>(cell: Cell<M>, mode: LockMode) 
 
 /// Makes the shared lock of the caller exclusive, unless other transactions hold the cell shared.
 #[inline(always)]
-pub(crate) fn try_upgrade<M: Machine, F: Faults>(cell: Cell<M>) -> Result<(), Conflict> {
+pub(crate) fn try_upgrade<M: Machine, F: LockingFaults>(cell: Cell<M>) -> Result<(), Conflict> {
     try_acquire_exclusive::<M, F>(cell, 1).map(drop)
 }
 
@@ -68,7 +70,10 @@ fn try_acquire_shared<M: Machine>(cell: Cell<M>) -> Result<LockOutcome<()>, Conf
 
 /// Acquires the cell exclusively; the caller holds `shares` (0 or 1) of its shared locks.
 #[inline(always)]
-fn try_acquire_exclusive<M: Machine, F: Faults>(cell: Cell<M>, shares: u64) -> Result<LockOutcome<()>, Conflict> {
+fn try_acquire_exclusive<M: Machine, F: LockingFaults>(
+    cell: Cell<M>,
+    shares: u64,
+) -> Result<LockOutcome<()>, Conflict> {
     let own = shares * READER;
     // As in `try_acquire_shared`, the first exchange is a guess.
     let mut word = own;
@@ -80,7 +85,7 @@ fn try_acquire_exclusive<M: Machine, F: Faults>(cell: Cell<M>, shares: u64) -> R
             Ok(_) => return Ok(LockOutcome::Granted((), word & FLAGS)),
             Err(now) if now & UNLINKED != 0 => return Ok(LockOutcome::Unlinked),
             Err(now) if now & !FLAGS == own => word = now,
-            Err(now) if F::IGNORE_READERS && now & EXCLUSIVE == 0 => word = now,
+            Err(now) if !readers_block::<F>() && now & EXCLUSIVE == 0 => word = now,
             Err(_) => return Err(Conflict),
         }
     }
@@ -88,20 +93,20 @@ fn try_acquire_exclusive<M: Machine, F: Faults>(cell: Cell<M>, shares: u64) -> R
 
 /// Releases the cell, which the caller holds in `mode`.
 #[inline(always)]
-pub(crate) fn release<M: Machine, F: Faults>(cell: Cell<M>, mode: LockMode) {
+pub(crate) fn release<M: Machine, F: LockingFaults>(cell: Cell<M>, mode: LockMode) {
     let word = cell.word();
     match mode {
         // Release: this reader's loads of the row come before; pairs with the Acquire of the next writer, in `try_acquire_exclusive`.
         LockMode::Shared => drop(word.fetch_sub(READER, Ordering::Release)),
-        // Release: as below. There may be readers, whose shares stay.
-        LockMode::Exclusive if F::IGNORE_READERS => drop(word.fetch_sub(EXCLUSIVE, Ordering::Release)),
+        // Only with a fault. Release: as below.
+        LockMode::Exclusive if !readers_block::<F>() => drop(word.fetch_sub(EXCLUSIVE, Ordering::Release)),
         // Relaxed: no other transaction changes the word meanwhile. Release: the stores to the row come before; pairs with the Acquire
         // of the next reader or writer.
         LockMode::Exclusive => word.store(word.load(Ordering::Relaxed) & FLAGS, Ordering::Release),
     }
 }
 
-impl<M: Machine, F: Faults> LockWord<M> for ReaderWriterWord<F> {
+impl<M: Machine, F: LockingFaults> LockWord<M> for ReaderWriterWord<F> {
     fn init(cell: Cell<M>, flags: u64, held: bool) {
         // Relaxed: the index publishes the record.
         cell.word().store(flags | if held { EXCLUSIVE } else { 0 }, Ordering::Relaxed);
@@ -118,7 +123,8 @@ impl<M: Machine, F: Faults> LockWord<M> for ReaderWriterWord<F> {
     fn set_flags(cell: Cell<M>, clear: u64, set: u64) -> u64 {
         // Relaxed, all of them: the word is the exclusive holder's, and its `release` publishes the flags.
         let before = cell.word().load(Ordering::Relaxed);
-        if F::IGNORE_READERS || F::UNLINK_LOCKED {
+        if !readers_block::<F>() || F::UNLINK_LOCKED {
+            // With a fault, others change the word meanwhile.
             cell.word().fetch_and(!clear, Ordering::Relaxed);
             cell.word().fetch_or(set, Ordering::Relaxed);
         } else {

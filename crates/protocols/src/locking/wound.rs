@@ -18,7 +18,8 @@ use contend_machine::{Atomic64, Machine, Ordering};
 use crossbeam_utils::CachePadded;
 
 use super::list::LockOwner;
-use crate::fault::Faults;
+use crate::faults;
+use crate::locking::LockingFaults;
 
 // The states, in the low bits of a worker's word, below the transaction's number.
 const RUNNING: u64 = 0;
@@ -70,10 +71,10 @@ impl<M: Machine> TransactionStates<M> {
     /// # Errors
     /// It is wounded, and must abort.
     #[inline(always)]
-    pub(crate) fn check<F: Faults>(&self, own: LockOwner) -> Result<(), AbortReason> {
+    pub(crate) fn check<F: WoundFaults>(&self, own: LockOwner) -> Result<(), AbortReason> {
         // Relaxed: as in `wound`. A wound that this load misses fails the exchange at the commit point.
         let is_wounded = self.0[own.worker].load(Ordering::Relaxed) & STATE == WOUNDED;
-        if is_wounded && !F::IGNORE_WOUNDS { Err(AbortReason::Wounded) } else { Ok(()) }
+        if is_wounded && obeys_wounds::<F>() { Err(AbortReason::Wounded) } else { Ok(()) }
     }
 
     /// Passes the commit point of the caller's transaction: from here on it can't be wounded.
@@ -81,11 +82,11 @@ impl<M: Machine> TransactionStates<M> {
     /// # Errors
     /// It is wounded, and must abort.
     #[inline(always)]
-    pub(crate) fn commit_point<F: Faults>(&self, own: LockOwner) -> Result<(), AbortReason> {
+    pub(crate) fn commit_point<F: WoundFaults>(&self, own: LockOwner) -> Result<(), AbortReason> {
         let running = own.transaction << NUMBER_SHIFT | RUNNING;
         // Relaxed, both: as in `wound`.
         match self.0[own.worker].compare_exchange(running, running | COMMITTING, Ordering::Relaxed, Ordering::Relaxed) {
-            Err(_) if !F::IGNORE_WOUNDS => Err(AbortReason::Wounded),
+            Err(_) if obeys_wounds::<F>() => Err(AbortReason::Wounded),
             _ => Ok(()),
         }
     }
@@ -110,4 +111,19 @@ impl<M: Machine> TransactionStates<M> {
         let state = self.0[other.worker].load(Ordering::Acquire);
         state >> NUMBER_SHIFT != other.transaction || matches!(state & STATE, DECIDED | ENDED)
     }
+}
+
+faults! {
+    /// The deliberate faults of protocols that wound.
+    pub trait WoundFaults: LockingFaults {
+        /// A wounded transaction commits all the same, and the one that wounded it does not wait for its end.
+        IGNORE_WOUNDS,
+    }
+    pub const FAULTS;
+}
+
+/// Returns whether a wounded transaction aborts, and the one that wounded it waits: always, without a fault.
+#[inline(always)]
+pub(crate) fn obeys_wounds<F: WoundFaults>() -> bool {
+    !F::IGNORE_WOUNDS
 }

@@ -25,10 +25,10 @@ use std::sync::Arc;
 use contend_engine::{AbortReason, Cell, ProtocolInfo};
 use contend_machine::Machine;
 
-use crate::fault::{Faults, Sound};
+use crate::fault::Sound;
 use crate::locking::list::LockOwner;
-use crate::locking::queue::{QueuedLocks, WaitPolicy};
-use crate::locking::wound::TransactionStates;
+use crate::locking::queue::{QueueFaults, QueuedLocks, WaitPolicy};
+use crate::locking::wound::{TransactionStates, WoundFaults};
 use crate::locking::{TwoPhase, info};
 use crate::method::timestamp::{Outcome, RetainedTimestamp, TimestampOptions, Timestamps};
 
@@ -51,7 +51,7 @@ pub struct WoundWaitWorker<M: Machine> {
     timestamp: RetainedTimestamp<M>,
 }
 
-impl<M: Machine, F: Faults> WaitPolicy<M> for WoundWaitPolicy<M, F> {
+impl<M: Machine, F: QueueFaults + WoundFaults> WaitPolicy<M> for WoundWaitPolicy<M, F> {
     const INFO: ProtocolInfo = info(
         "2pl-woundwait",
         "two-phase locking: the younger of two waits, or is made to abort by the older",

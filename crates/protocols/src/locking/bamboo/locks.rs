@@ -4,11 +4,11 @@ use contend_engine::{Abort, AbortReason, Cell, Cells, GROUPS_MAX};
 use contend_machine::Machine;
 use smallvec::SmallVec;
 
-use super::{Bamboo, BambooWorker};
-use crate::fault::Faults;
+use super::{Bamboo, BambooFaults, BambooWorker};
 use crate::flags::UNLINKED;
 use crate::locking::list::{self, LatchedCell, List, ListWord, LockOwner, Request, RequestHandle};
-use crate::locking::{FLAGS, LockMode, LockWord};
+use crate::locking::wound::obeys_wounds;
+use crate::locking::{FLAGS, LockMode, LockWord, readers_block};
 use crate::method::timestamp::Outcome;
 
 type Latches<M> = SmallVec<[(LatchedCell<M>, RequestHandle<M>); GROUPS_MAX]>;
@@ -22,7 +22,7 @@ pub(super) enum AfterUse {
     Keep,
 }
 
-impl<M: Machine, F: Faults> Bamboo<M, F> {
+impl<M: Machine, F: BambooFaults> Bamboo<M, F> {
     /// Returns whether a request in `mode` must wait: for younger holders, which it wounds, or for older ones that have not retired.
     #[inline(always)]
     pub(super) fn must_wait(&self, latched: &LatchedCell<M>, own: LockOwner, mode: LockMode) -> bool {
@@ -30,12 +30,12 @@ impl<M: Machine, F: Faults> Bamboo<M, F> {
         let mut waits = false;
         for other in latched.requests(List::Holders).filter(|other| is_exclusive || other.is_exclusive()) {
             let owner = other.owner();
-            if owner.worker == own.worker || F::IGNORE_READERS && !other.is_exclusive() {
+            if owner.worker == own.worker || !readers_block::<F>() && !other.is_exclusive() {
                 continue;
             }
             if own.timestamp < owner.timestamp {
                 self.states.wound(owner);
-                waits |= !F::IGNORE_WOUNDS;
+                waits |= obeys_wounds::<F>();
             } else {
                 waits |= !other.has(Request::<M>::RETIRED);
             }
@@ -150,7 +150,7 @@ impl<M: Machine, F: Faults> Bamboo<M, F> {
                 // The predecessors, up to the latest writer among them. That one waits for all holders before it; and it is a predecessor
                 // also if those between abort. A void holder has left nothing in the cell, and waits for nothing.
                 for other in latched.earlier_holders(request).filter(|other| !other.has(Request::<M>::VOID)) {
-                    if other.is_exclusive() || request.is_exclusive() && !F::IGNORE_READERS {
+                    if other.is_exclusive() || request.is_exclusive() && readers_block::<F>() {
                         local.predecessors.push(other.owner());
                     }
                     if other.is_exclusive() {
