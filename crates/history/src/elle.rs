@@ -24,7 +24,9 @@ use serde_json::Value;
 
 use crate::anomaly::{Anomaly, Class, Step};
 use crate::check::{Report, check};
-use crate::model::{Applied, History, ItemId, Op, State, TableId, Transaction};
+use contend_model::Applied;
+
+use crate::model::{History, ItemId, Op, State, TableId, Transaction};
 
 /// What the transactions of a history of Elle do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,8 +8,8 @@ use super::{WriteKind, WriteSet};
 use crate::epoch::Epochs;
 use crate::group::Groups;
 use crate::journal::{Addition, Hold, Journal, Logged, STAMP_SHIFT, Stamp};
+use crate::layout::TableCore;
 use crate::record::Record;
-use crate::table::TableCore;
 
 /// In a row's stamp: who has written it was not sure to commit. It may have taken back what it wrote, but not the stamp, which nothing is added to then.
 pub(crate) const UNSURE: u64 = 1 << 63;

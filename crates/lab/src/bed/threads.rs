@@ -14,7 +14,7 @@ use super::{Count, Driver, Purpose, Span, Tally};
 use crate::config::{LabError, RunConfig};
 use crate::memory::is_short;
 use crate::start::Start;
-use crate::verify::{Interleaved, interleaving_seed};
+use crate::verify::{interleaved, interleaving_seed};
 use crate::watch::Stop;
 
 /// How often a waiting main thread looks whether it was asked to stop.
@@ -32,7 +32,7 @@ pub(crate) struct Threads {
     breakdown: bool,
 }
 
-impl<P: Protocol<Native>, W: Workload<Native>> Driver<P, W> for Threads {
+impl<P: Protocol<Native>, W: Workload> Driver<P, W> for Threads {
     type Machine = Native;
 
     fn new(config: &RunConfig, _: Purpose) -> Self {
@@ -149,7 +149,7 @@ impl<P: Protocol<Native>, W: Workload<Native>> Driver<P, W> for Threads {
     }
 }
 
-fn work<P: Protocol<Native>, W: Workload<Native>>(
+fn work<P: Protocol<Native>, W: Workload>(
     slot: &mut Slot<P, W, Native>,
     workload: &W,
     share: u64,
@@ -163,7 +163,7 @@ fn work<P: Protocol<Native>, W: Workload<Native>>(
         Purpose::Verify => {
             let mut pauses = interleaving_seed(slot.worker.number());
             slot.work(workload, share, tally, over, |workload, tx, client, input| {
-                workload.execute(&mut Interleaved::new(tx, &mut pauses), client, input)
+                workload.execute(&mut interleaved(tx, &mut pauses), client, input)
             })
         }
         Purpose::Measure | Purpose::Record => {

@@ -23,7 +23,7 @@ const TIMED_EVERY: u64 = 16;
 const INSTRUCTIONS_AROUND: u32 = 100;
 
 /// An engine with a workload, and what runs on it.
-pub(crate) struct World<P: Protocol<M>, W: Workload<M>, M: Machine> {
+pub(crate) struct World<P: Protocol<M>, W: Workload, M: Machine> {
     pub(crate) engine: Arc<Engine<P, M>>,
     pub(crate) workload: Arc<W>,
     pub(crate) slots: Vec<Slot<P, W, M>>,
@@ -35,7 +35,7 @@ pub(crate) struct World<P: Protocol<M>, W: Workload<M>, M: Machine> {
 }
 
 /// What one worker runs with, from window to window.
-pub(crate) struct Slot<P: Protocol<M>, W: Workload<M>, M: Machine> {
+pub(crate) struct Slot<P: Protocol<M>, W: Workload, M: Machine> {
     pub(crate) worker: Worker<P, M>,
     pub(crate) client: W::Client,
     input: W::Input,
@@ -48,13 +48,13 @@ pub(crate) struct Slot<P: Protocol<M>, W: Workload<M>, M: Machine> {
 }
 
 /// A bed, by its types.
-pub(crate) struct TypedBed<P: Protocol<D::Machine>, W: Workload<D::Machine>, D: Driver<P, W>> {
+pub(crate) struct TypedBed<P: Protocol<D::Machine>, W: Workload, D: Driver<P, W>> {
     // The driver first: what runs is ended before the engine goes.
     driver: D,
     world: World<P, W, D::Machine>,
 }
 
-impl<P: Protocol<D::Machine>, W: Workload<D::Machine>, D: Driver<P, W>> TypedBed<P, W, D> {
+impl<P: Protocol<D::Machine>, W: Workload, D: Driver<P, W>> TypedBed<P, W, D> {
     pub(crate) fn new(
         config: &RunConfig,
         protocol: (P, BTreeMap<String, String>),
@@ -67,7 +67,7 @@ impl<P: Protocol<D::Machine>, W: Workload<D::Machine>, D: Driver<P, W>> TypedBed
     }
 }
 
-impl<P: Protocol<M>, W: Workload<M>, M: Machine> World<P, W, M> {
+impl<P: Protocol<M>, W: Workload, M: Machine> World<P, W, M> {
     fn new(
         config: &RunConfig,
         (protocol, mut all_options): (P, BTreeMap<String, String>),
@@ -120,7 +120,7 @@ impl<P: Protocol<M>, W: Workload<M>, M: Machine> World<P, W, M> {
     }
 }
 
-impl<P: Protocol<M>, W: Workload<M>, M: Machine> Slot<P, W, M> {
+impl<P: Protocol<M>, W: Workload, M: Machine> Slot<P, W, M> {
     /// Runs transactions until it is over, or until as many as `share` have committed; or the reason of an abort that will not go away.
     #[inline(always)]
     pub(crate) fn work(
@@ -136,7 +136,7 @@ impl<P: Protocol<M>, W: Workload<M>, M: Machine> Slot<P, W, M> {
         let end = worker.commits().saturating_add(share);
         while !over() && worker.commits() < end {
             M::work(INSTRUCTIONS_AROUND);
-            workload.next(client, input);
+            workload.next(worker, client, input);
             *drawn += 1;
             let timed = drawn.is_multiple_of(TIMED_EVERY);
             let start = if timed { M::now() } else { 0 };
@@ -182,7 +182,7 @@ impl<P: Protocol<M>, W: Workload<M>, M: Machine> Slot<P, W, M> {
     }
 }
 
-impl<P: Protocol<D::Machine>, W: Workload<D::Machine>, D: Driver<P, W>> Bed for TypedBed<P, W, D> {
+impl<P: Protocol<D::Machine>, W: Workload, D: Driver<P, W>> Bed for TypedBed<P, W, D> {
     fn info(&self) -> ProtocolInfo {
         self.world.engine.protocol().info()
     }

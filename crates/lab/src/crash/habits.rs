@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use contend_engine::{EngineOptions, IndexKind};
-use contend_sim::Simulated;
 use contend_workloads::Workload;
 
 use crate::config::{LabError, options};
@@ -31,7 +30,7 @@ impl Habits {
     ///
     /// # Errors
     /// Bad input.
-    pub(super) fn draw<W: Workload<Simulated>>(
+    pub(super) fn draw<W: Workload>(
         seed: u64,
         index: Option<IndexKind>,
         settings: &BTreeMap<String, String>,

@@ -35,6 +35,7 @@ options! {
     pub struct WaitDieOptions {
         /// Let a request that is younger than all waiters overtake them if it is compatible with the holders, as in DBx1000. Off: it dies.
         "waitdie.overtake" overtake: bool = true, in ();
+        flatten timestamps: TimestampOptions;
     }
 }
 
@@ -44,7 +45,7 @@ pub type WaitDie<M, F = Sound> = TwoPhase<QueuedLocks<M, WaitDiePolicy<M, F>>>;
 /// The wait policy.
 #[derive(Debug)]
 pub struct WaitDiePolicy<M: Machine, F> {
-    options: WaitDieOptions,
+    overtake: bool,
     timestamps: Arc<Timestamps<M>>,
     faults: PhantomData<fn() -> F>,
 }
@@ -62,12 +63,13 @@ impl<M: Machine, F: QueueFaults> WaitPolicy<M> for WaitDiePolicy<M, F> {
         "two-phase locking: the older of two waits, the younger aborts",
         "Rosenkrantz, Stearns, Lewis: System level concurrency control for distributed database systems, TODS 1978",
     );
-    type Options = (WaitDieOptions, TimestampOptions);
+    type Options = WaitDieOptions;
     type Faults = F;
     type WorkerState = WaitDieWorker<M>;
 
-    fn new((options, timestamps): Self::Options) -> Self {
-        WaitDiePolicy { options, timestamps: Timestamps::new(timestamps, 0), faults: PhantomData }
+    fn new(options: WaitDieOptions) -> Self {
+        let timestamps = Timestamps::new(options.timestamps.clone(), 0);
+        WaitDiePolicy { overtake: options.overtake, timestamps, faults: PhantomData }
     }
 
     fn prepare(&mut self, workers: usize) {
@@ -90,7 +92,7 @@ impl<M: Machine, F: QueueFaults> WaitPolicy<M> for WaitDiePolicy<M, F> {
 
     #[inline(always)]
     fn may_overtake(&self) -> bool {
-        self.options.overtake
+        self.overtake
     }
 
     fn may_wait(
@@ -124,7 +126,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use contend_engine::{
-        Abort, AbortReason, Engine, EngineConfig, Groups, IndexKind, NamedProtocol, Projection, TableSpec, Txn,
+        Abort, AbortReason, Engine, EngineConfig, Groups, IndexKind, NamedProtocol, Projection, RawTxn, TableSpec,
     };
     use contend_machine::Native;
 
@@ -133,7 +135,7 @@ mod tests {
     /// A young transaction reads, `reads` times, a record that another reads and an older one waits to write. Returns whether the young
     /// one died.
     fn a_young_reader_dies(overtake: bool, reads: usize) -> bool {
-        let protocol = WaitDie::<Native>::new((WaitDieOptions { overtake }, Default::default()));
+        let protocol = WaitDie::<Native>::new(WaitDieOptions { overtake, ..Default::default() });
         let engine = Engine::new(protocol, EngineConfig::default());
         let rows = engine.create_table::<u64>(&TableSpec::of_bytes("t", IndexKind::Hash, 8, 16));
         let mut loader = engine.loader().expect("a free slot");
