@@ -1,10 +1,12 @@
 //! Strict two-phase locking: what the locking protocols have in common.
 //!
-//! **Idea.** A transaction locks each record before it touches it, shared to read and exclusive to write.
-//! It holds all its locks until it ends. The protocols differ in what happens to a request that conflicts
-//! with the holders: the transaction aborts, or it waits, for other transactions that the protocol allows.
+//! **Idea.** A transaction locks each record before it touches it, shared to read and exclusive to
+//! write. It holds all its locks until it ends. The protocols differ in what happens to a request
+//! that conflicts with the holders: the transaction aborts, or it waits, for other transactions
+//! that the protocol allows.
 //!
-//! **The stack.** A locking protocol is a type of three layers, each of which knows only the one below:
+//! **The stack.** A locking protocol is a type of three layers, each of which knows only the one
+//! below:
 //!
 //! ```text
 //! WaitDie<M> = TwoPhase< QueuedLocks< M, WaitDiePolicy<M> > >
@@ -38,30 +40,31 @@
 //! | `2pl-waitdie` | [`queue`] | [`wait_die`] |
 //! | `2pl-woundwait` | [`queue`] | [`wound_wait`] |
 //! | `2pl-dldetect` | [`queue`] | [`deadlock_detection`] |
-//! | `bamboo` | [`bamboo`], over [`list`]; it releases locks early, and so is a [`Protocol`] of its own | wound-wait |
+//! | `bamboo` | [`bamboo`], over [`list`]; a [`Protocol`] of its own | wound-wait |
 //!
-//! **Papers.** K. P. Eswaran, J. N. Gray, R. A. Lorie, I. L. Traiger: "The notions of consistency and predicate locks in a database
-//! system", CACM 1976. P. A. Bernstein, N. Goodman: "Concurrency control in distributed database
-//! systems", ACM Computing Surveys 1981. Measured against each other in X. Yu, G. Bezerra, A. Pavlo, S.
-//! Devadas, M. Stonebraker: "Staring into the abyss", VLDB 2014.
+//! **Papers.** K. P. Eswaran, J. N. Gray, R. A. Lorie, I. L. Traiger: "The notions of consistency
+//! and predicate locks in a database system", CACM 1976. P. A. Bernstein, N. Goodman: "Concurrency
+//! control in distributed database systems", ACM Computing Surveys 1981. Measured against each
+//! other in X. Yu, G. Bezerra, A. Pavlo, S. Devadas, M. Stonebraker: "Staring into the abyss", VLDB
+//! 2014.
 //!
 //! **Promises** serializability. A running transaction sees a consistent state of the records.
 //!
-//! **Metadata.** The first word of a cell (a record, or a group of its columns with timestamp splitting)
-//! has the flags of [`crate::flags`]. Only the exclusive holder of the cell changes them. The other bits
-//! are the lock manager's.
+//! **Metadata.** The first word of a cell (a record, or a group of its columns with timestamp
+//! splitting) has the flags of [`crate::flags`]. Only the exclusive holder of the cell changes
+//! them. The other bits are the lock manager's.
 //!
 //! **Commit point.** The validation of the leaves, while the transaction holds all its locks.
 //!
-//! **Phantoms.** A key that is absent has no record to lock. Misses and scans observe leaf versions, and
-//! the commit validates these while it holds all locks (a hybrid of locking and Silo's node sets). An
-//! insert holds its placeholder exclusively from the start.
+//! **Phantoms.** A key that is absent has no record to lock. Misses and scans observe leaf
+//! versions, and the commit validates these while it holds all locks (a hybrid of locking and
+//! Silo's node sets). An insert holds its placeholder exclusively from the start.
 //!
-//! **Commit-time updates** take their locks at commit, where the growing phase ends. So their cells are
-//! locked for a moment instead of for the rest of the transaction.
+//! **Commit-time updates** take their locks at commit, where the growing phase ends. So their cells
+//! are locked for a moment instead of for the rest of the transaction.
 //!
-//! **Departures from the papers.** Writes are buffered and installed at commit, so an abort has nothing
-//! to undo. A blind write takes its lock when the transaction announces it, not at commit.
+//! **Departures from the papers.** Writes are buffered and installed at commit, so an abort has
+//! nothing to undo. A blind write takes its lock when the transaction announces it, not at commit.
 
 pub mod bamboo;
 pub mod deadlock_detection;
@@ -125,14 +128,17 @@ pub trait LockWord<M: Machine> {
     /// inserts it holds it, and calls [`LockManager::adopt_placeholder`] next.
     fn init(cell: Cell<M>, flags: u64, held: bool);
 
-    /// Returns the flags of a cell. They can change after the call if the caller doesn't hold the cell.
+    /// Returns the flags of a cell. They can change after the call if the caller doesn't hold the
+    /// cell.
     fn flags(cell: Cell<M>) -> u64;
 
-    /// Clears and then sets flags of a cell that the caller holds exclusively. Returns the flags before.
+    /// Clears and then sets flags of a cell that the caller holds exclusively. Returns the flags
+    /// before.
     fn set_flags(cell: Cell<M>, clear: u64, set: u64) -> u64;
 
-    /// Acquires a cell exclusively in no transaction's name, if no transaction holds it or waits for
-    /// it. Returns its flags. The caller releases it soon: other transactions spin meanwhile, or abort.
+    /// Acquires a cell exclusively in no transaction's name, if no transaction holds it or waits
+    /// for it. Returns its flags. The caller releases it soon: other transactions spin meanwhile,
+    /// or abort.
     fn try_acquire_exclusive(cell: Cell<M>) -> Option<u64>;
 
     /// Releases a cell after [`LockWord::try_acquire_exclusive`], and clears and then sets flags.
@@ -178,7 +184,8 @@ pub trait LockManager<M: Machine>: Send + Sync + 'static {
         &[]
     }
 
-    /// Makes the transaction the holder of a new cell, whose [`LockWord::init`] was told that it is held.
+    /// Makes the transaction the holder of a new cell, whose [`LockWord::init`] was told that it is
+    /// held.
     fn adopt_placeholder(&self, local: &mut Self::WorkerState, cell: Cell<M>) -> Self::Handle;
 
     /// Requests a lock on a cell that the transaction doesn't hold.
@@ -242,8 +249,8 @@ impl<M: Machine, L: LockManager<M>> TwoPhaseWorker<M, L> {
 }
 
 impl<L> TwoPhase<L> {
-    /// Acquires the cells of `groups` in `mode` or a stronger one. Returns the union of their flags, or
-    /// `None` if the record is unlinked.
+    /// Acquires the cells of `groups` in `mode` or a stronger one. Returns the union of their
+    /// flags, or `None` if the record is unlinked.
     #[inline(always)]
     fn acquire<M: Machine>(
         &self,
@@ -315,7 +322,8 @@ impl<L> TwoPhase<L> {
         Ok(())
     }
 
-    /// Acquires the locks of commit-time updates. The transaction holds those of its other writes already.
+    /// Acquires the locks of commit-time updates. The transaction holds those of its other writes
+    /// already.
     #[inline(always)]
     fn acquire_updates<M: Machine>(&self, cx: &mut Context<M>, local: &mut TwoPhaseWorker<M, L>) -> Result<(), Abort>
     where
@@ -412,7 +420,8 @@ impl<M: Machine, L: LockManager<M>> Protocol<M> for TwoPhase<L> {
         if mode == WriteMode::CommitTimeUpdate {
             // A look without a lock: the commit acquires the cells, and looks again.
             return if at.cells(groups).any(|cell| L::Word::flags(cell) & (ABSENT | UNLINKED) != 0) {
-                // A miss needs a shared lock to stay one. If the record has a row by now, the lock is not needed and does no harm.
+                // A miss needs a shared lock to stay one. If the record has a row by now, the lock
+                // is not needed and does no harm.
                 self.read(cx, local, at, Projection::columns(&[], groups))
             } else {
                 Ok(RecordState::Row)
@@ -463,9 +472,10 @@ impl<M: Machine, L: LockManager<M>> Protocol<M> for TwoPhase<L> {
         self.acquire_updates(cx, local)?;
         if !cx.nodes.is_empty() {
             M::step("validate");
-            // SeqCst: this transaction's inserts into the index come before its loads of the leaf versions it observed. Two
-            // transactions can each insert where the other has scanned. Each runs this fence between its insert and its loads, and the
-            // two fences have an order: the transaction whose fence is second sees the other's insert, and aborts.
+            // SeqCst: this transaction's inserts into the index come before its loads of the leaf
+            // versions it observed. Two transactions can each insert where the other has scanned.
+            // Each runs this fence between its insert and its loads, and the two fences have an
+            // order: the transaction whose fence is second sees the other's insert, and aborts.
             dekker_fence::<M, L::Faults>();
             cx.nodes.validate()?;
         }
@@ -495,7 +505,8 @@ impl<M: Machine, L: LockManager<M>> Protocol<M> for TwoPhase<L> {
     }
 }
 
-/// Returns the entry in the list of protocols of one of this family: serializable, without declarations.
+/// Returns the entry in the list of protocols of one of this family: serializable, without
+/// declarations.
 pub(crate) const fn info(name: &'static str, summary: &'static str, paper: &'static str) -> ProtocolInfo {
     ProtocolInfo { name, summary, paper, isolation: Isolation::Serializable, needs: DeclarationNeeds::Nothing }
 }
@@ -515,7 +526,8 @@ faults! {
     pub const FAULTS;
 }
 
-/// Returns whether transactions that hold a cell shared block an exclusive request: always, without a fault.
+/// Returns whether transactions that hold a cell shared block an exclusive request: always, without
+/// a fault.
 #[inline(always)]
 pub(crate) fn readers_block<F: LockingFaults>() -> bool {
     !F::IGNORE_READERS
@@ -537,7 +549,8 @@ impl<L> TwoPhase<L> {
         Some(at.cells(next.fold(Groups::NONE, |all, one| all.union(Groups::of(one)))))
     }
 
-    /// Returns whether the transaction keeps a lock in this mode until it ends: always, without a fault.
+    /// Returns whether the transaction keeps a lock in this mode until it ends: always, without a
+    /// fault.
     #[inline(always)]
     fn keeps<M: Machine>(mode: LockMode) -> bool
     where

@@ -1,13 +1,13 @@
 //! Two-phase locking in one order for all transactions: waits can't form a cycle.
 //!
-//! **Idea.** A transaction declares the rows that it will touch before it begins. It then locks all of them,
-//! each in the mode it needs, in an order that is the same for all transactions. So it may wait for each
-//! lock, and there is no deadlock to avoid or to detect. This is the upper bound of locking, for
-//! transactions that know their rows.
+//! **Idea.** A transaction declares the rows that it will touch before it begins. It then locks all
+//! of them, each in the mode it needs, in an order that is the same for all transactions. So it may
+//! wait for each lock, and there is no deadlock to avoid or to detect. This is the upper bound of
+//! locking, for transactions that know their rows.
 //!
-//! **Papers.** The classic remedy against deadlock: J. W. Havender: "Avoiding deadlock in multitasking
-//! systems", IBM Systems Journal 1968. Measured in X. Yu et al.: "Staring into the abyss", VLDB 2014, section
-//! 4.2 (lock thrashing), and as 2PL-wait in CCBench, VLDB 2020.
+//! **Papers.** The classic remedy against deadlock: J. W. Havender: "Avoiding deadlock in
+//! multitasking systems", IBM Systems Journal 1968. Measured in X. Yu et al.: "Staring into the
+//! abyss", VLDB 2014, section 4.2 (lock thrashing), and as 2PL-wait in CCBench, VLDB 2020.
 //!
 //! | step | function |
 //! | --- | --- |
@@ -19,13 +19,14 @@
 //!
 //! **Metadata.** One word a cell: [`crate::locking::word`].
 //!
-//! **Waits** end. A transaction waits for a cell only if its address is above those of all cells that the
-//! transaction holds. So along a chain of waits the addresses rise, and the chain can't close to a cycle. A
-//! row that was not declared, such as one that an insert meets, is waited for by the same rule. A request
-//! below the greatest address aborts if it conflicts, and so does an upgrade of a row declared as read.
+//! **Waits** end. A transaction waits for a cell only if its address is above those of all cells
+//! that the transaction holds. So along a chain of waits the addresses rise, and the chain can't
+//! close to a cycle. A row that was not declared, such as one that an insert meets, is waited for
+//! by the same rule. A request below the greatest address aborts if it conflicts, and so does an
+//! upgrade of a row declared as read.
 //!
-//! **Departures from the papers.** The order is that of addresses, not of keys. Any order serves that is the
-//! same for all transactions.
+//! **Departures from the papers.** The order is that of addresses, not of keys. Any order serves
+//! that is the same for all transactions.
 
 use std::marker::PhantomData;
 
@@ -134,13 +135,15 @@ faults! {
 
 /// Where the algorithm asks for its faults.
 impl<F: OrderedFaults> OrderedLocks<F> {
-    /// Returns whether the transaction locks its declared rows in the order of addresses: always, without a fault.
+    /// Returns whether the transaction locks its declared rows in the order of addresses: always,
+    /// without a fault.
     #[inline(always)]
     fn sorts() -> bool {
         !F::LOCK_AS_DECLARED
     }
 
-    /// Returns whether a cell comes after `greatest` in the order, so that the transaction may wait for it.
+    /// Returns whether a cell comes after `greatest` in the order, so that the transaction may wait
+    /// for it.
     #[inline(always)]
     fn is_in_order(address: u64, greatest: u64) -> bool {
         address > greatest || F::LOCK_AS_DECLARED

@@ -1,17 +1,17 @@
 //! Locks with queues: a [`WaitPolicy`] says which transactions may wait, and in which order.
 //!
-//! A policy keeps the waits-for graph free of cycles, or breaks its cycles, so that each wait ends. A wait is
-//! also given up at a limit, in case a holder has lost its core or stands in a debugger. The lists of holders
-//! and waiters are those of [`super::list`].
+//! A policy keeps the waits-for graph free of cycles, or breaks its cycles, so that each wait ends.
+//! A wait is also given up at a limit, in case a holder has lost its core or stands in a debugger.
+//! The lists of holders and waiters are those of [`super::list`].
 //!
 //! | step | function |
 //! | --- | --- |
 //! | acquire a free cell, by one exchange | `list::try_acquire_free` |
-//! | compatible with the holders, and first in the queue: grant | [`LockManager::acquire`] of [`QueuedLocks`] |
+//! | compatible with the holders, and first in the queue: grant | [`LockManager::acquire`] |
 //! | else: may the transaction wait? | [`WaitPolicy::may_wait`] |
 //! | wait on the line of the request | `Request::wait` |
 //! | release; grant the waiters that now fit | [`LockManager::release`], `serve` |
-//! | upgrade: at the head of the queue, until the other readers have released | [`LockManager::upgrade`] |
+//! | upgrade: at the head of the queue, until it is the only holder | [`LockManager::upgrade`] |
 
 use contend_engine::{Abort, AbortReason, Cell, Options, ProtocolInfo};
 use contend_machine::Machine;
@@ -27,9 +27,9 @@ use crate::method::timestamp::Outcome;
 pub enum Blockers {
     /// Each holder that conflicts with the request, and each request before it in the queue.
     All,
-    /// The request next before it in the queue, or, if there is none, the holders that conflict with it.
-    /// They are enough to follow chains of waits, since the others block the nearest one. They cost a line
-    /// or two under the latch, instead of one for each waiter.
+    /// The request next before it in the queue, or, if there is none, the holders that conflict
+    /// with it. They are enough to follow chains of waits, since the others block the nearest one.
+    /// They cost a line or two under the latch, instead of one for each waiter.
     Nearest,
 }
 
@@ -61,14 +61,14 @@ pub trait WaitPolicy<M: Machine>: Send + Sync + 'static {
     /// Returns whether a new request of `new` stands in the queue before that of `waiter`.
     fn goes_before(&self, new: LockOwner, waiter: LockOwner) -> bool;
 
-    /// Returns whether a request that is compatible with the holders, and stands first, is granted although
-    /// others wait behind it.
+    /// Returns whether a request that is compatible with the holders, and stands first, is granted
+    /// although others wait behind it.
     fn may_overtake(&self) -> bool {
         true
     }
 
-    /// Returns whether the transaction `own` may wait for `cell`, whose lock `blockers` keep from it. The
-    /// cell is latched.
+    /// Returns whether the transaction `own` may wait for `cell`, whose lock `blockers` keep from
+    /// it. The cell is latched.
     fn may_wait(
         &self,
         local: &mut Self::WorkerState,
@@ -79,9 +79,9 @@ pub trait WaitPolicy<M: Machine>: Send + Sync + 'static {
 
     /// Fails if the wait, which was prolonged `waits` times, must be given up.
     ///
-    /// `visit_blockers` shows the nearest blockers as they are now. It takes no latch, since many waiters
-    /// would keep the latch from the holders that could let them go. So it can show a mixture of several
-    /// states of the lists.
+    /// `visit_blockers` shows the nearest blockers as they are now. It takes no latch, since many
+    /// waiters would keep the latch from the holders that could let them go. So it can show a
+    /// mixture of several states of the lists.
     ///
     /// # Errors
     /// The transaction must abort.
@@ -134,7 +134,8 @@ impl<M: Machine> LatchedCell<M> {
         self.holder_count() == 0 || self.word & EXCLUSIVE == 0 && compatible
     }
 
-    /// Grants waiters from the head of the queue on, as long as they are compatible with the holders.
+    /// Grants waiters from the head of the queue on, as long as they are compatible with the
+    /// holders.
     #[cold]
     fn serve<F: LockingFaults>(&mut self) {
         while let Some(first) = self.first(List::Waiters) {
@@ -148,8 +149,8 @@ impl<M: Machine> LatchedCell<M> {
         }
     }
 
-    /// Returns the transactions that block a request in the queue, which is of `own` and for `mode`: the
-    /// holders that conflict with it, and those with a request before it.
+    /// Returns the transactions that block a request in the queue, which is of `own` and for
+    /// `mode`: the holders that conflict with it, and those with a request before it.
     fn blockers<'a>(
         &'a self,
         own: LockOwner,
@@ -171,8 +172,8 @@ impl<M: Machine> LatchedCell<M> {
     }
 }
 
-/// Looks under the latch whether the worker `waiter` waits for the cell, and is blocked by the worker
-/// `blocker`. Returns the transactions of both if so, in this order.
+/// Looks under the latch whether the worker `waiter` waits for the cell, and is blocked by the
+/// worker `blocker`. Returns the transactions of both if so, in this order.
 pub(crate) fn waits_for<M: Machine>(cell: Cell<M>, waiter: usize, blocker: usize) -> Option<(LockOwner, LockOwner)> {
     let latched = LatchedCell::latch(cell);
     let request = latched.requests(List::Waiters).find(|request| request.owner().worker == waiter);
@@ -202,7 +203,8 @@ pub struct QueuedLocksWorker<M: Machine, P: WaitPolicy<M>> {
 }
 
 impl<M: Machine, P: WaitPolicy<M>> QueuedLocks<M, P> {
-    /// Waits until the request, which is in the queue, is granted, if the policy allows it. Ends the latch.
+    /// Waits until the request, which is in the queue, is granted, if the policy allows it. Ends
+    /// the latch.
     #[cold]
     fn wait(
         &self,
@@ -352,7 +354,8 @@ impl<M: Machine, P: WaitPolicy<M>> LockManager<M> for QueuedLocks<M, P> {
 faults! {
     /// The deliberate faults of protocols with queues.
     pub trait QueueFaults: LockingFaults {
-        /// Every transaction may wait for every other one, whatever the policy says, so that waits form cycles.
+        /// Every transaction may wait for every other one, whatever the policy says, so that waits
+        /// form cycles.
         WAIT_ANYWAY,
     }
     pub const FAULTS;

@@ -1,4 +1,5 @@
-//! A reader-writer lock in one word: it counts its readers, and doesn't know which transactions they are.
+//! A reader-writer lock in one word: it counts its readers, and doesn't know which transactions
+//! they are.
 //!
 //! | bits | meaning |
 //! | --- | --- |
@@ -6,13 +7,15 @@
 //! | 3..1 | flags: [`crate::flags`] |
 //! | 0 | a transaction holds the cell exclusively |
 //!
-//! While bit 0 is set, no other transaction changes the word: each change is an exchange that expects bit 0
-//! clear. So the exclusive holder changes flags and releases the lock by plain stores.
+//! While bit 0 is set, no other transaction changes the word: each change is an exchange that
+//! expects bit 0 clear. So the exclusive holder changes flags and releases the lock by plain
+//! stores.
 //!
-//! **Orderings.** Each Acquire exchange that takes the lock pairs with the Release by which an earlier holder
-//! released it. A reader so sees the row as its last writer left it. A writer so comes after the loads of
-//! the readers before it: their decrements are read-modify-writes, which continue the release sequence of
-//! the decrements before them, so the exchange pairs with the Release of each of them.
+//! **Orderings.** Each Acquire exchange that takes the lock pairs with the Release by which an
+//! earlier holder released it. A reader so sees the row as its last writer left it. A writer so
+//! comes after the loads of the readers before it: their decrements are read-modify-writes, which
+//! continue the release sequence of the decrements before them, so the exchange pairs with the
+//! Release of each of them.
 
 use std::marker::PhantomData;
 
@@ -54,11 +57,12 @@ pub(crate) fn try_upgrade<M: Machine, F: LockingFaults>(cell: Cell<M>) -> Result
 
 #[inline(always)]
 fn try_acquire_shared<M: Machine>(cell: Cell<M>) -> Result<LockOutcome<()>, Conflict> {
-    // The first exchange guesses that the cell has a row and no holder. It saves a load, and so a transfer of the line.
+    // The first exchange guesses that the cell has a row and no holder. It saves a load, and so a
+    // transfer of the line.
     let mut word = 0;
     loop {
-        // Acquire: pairs with the Release of the writer in `release`: the reader sees the row as that writer left it.
-        // Relaxed: a failed exchange only supplies the next guess.
+        // Acquire: pairs with the Release of the writer in `release`: the reader sees the row as
+        // that writer left it. Relaxed: a failed exchange only supplies the next guess.
         match cell.word().compare_exchange(word, word + READER, Ordering::Acquire, Ordering::Relaxed) {
             Ok(_) => return Ok(LockOutcome::Granted((), word & FLAGS)),
             Err(now) if now & EXCLUSIVE != 0 => return Err(Conflict),
@@ -79,8 +83,9 @@ fn try_acquire_exclusive<M: Machine, F: LockingFaults>(
     let mut word = own;
     loop {
         let new = word - own + EXCLUSIVE;
-        // Acquire: pairs with the Release of each holder before, in `release`: the row is as its last writer left it, and the
-        // loads of its readers are done. Relaxed: a failed exchange only supplies the next guess.
+        // Acquire: pairs with the Release of each holder before, in `release`: the row is as its
+        // last writer left it, and the loads of its readers are done. Relaxed: a failed exchange
+        // only supplies the next guess.
         match cell.word().compare_exchange(word, new, Ordering::Acquire, Ordering::Relaxed) {
             Ok(_) => return Ok(LockOutcome::Granted((), word & FLAGS)),
             Err(now) if now & UNLINKED != 0 => return Ok(LockOutcome::Unlinked),
@@ -96,12 +101,13 @@ fn try_acquire_exclusive<M: Machine, F: LockingFaults>(
 pub(crate) fn release<M: Machine, F: LockingFaults>(cell: Cell<M>, mode: LockMode) {
     let word = cell.word();
     match mode {
-        // Release: this reader's loads of the row come before; pairs with the Acquire of the next writer, in `try_acquire_exclusive`.
+        // Release: this reader's loads of the row come before; pairs with the Acquire of the next
+        // writer, in `try_acquire_exclusive`.
         LockMode::Shared => drop(word.fetch_sub(READER, Ordering::Release)),
         // Only with a fault. Release: as below.
         LockMode::Exclusive if !readers_block::<F>() => drop(word.fetch_sub(EXCLUSIVE, Ordering::Release)),
-        // Relaxed: no other transaction changes the word meanwhile. Release: the stores to the row come before; pairs with the Acquire
-        // of the next reader or writer.
+        // Relaxed: no other transaction changes the word meanwhile. Release: the stores to the row
+        // come before; pairs with the Acquire of the next reader or writer.
         LockMode::Exclusive => word.store(word.load(Ordering::Relaxed) & FLAGS, Ordering::Release),
     }
 }
@@ -114,14 +120,16 @@ impl<M: Machine, F: LockingFaults> LockWord<M> for ReaderWriterWord<F> {
 
     #[inline(always)]
     fn flags(cell: Cell<M>) -> u64 {
-        // Acquire: pairs with the Release of `release`, for a caller that holds nothing: if it finds the record absent or unlinked, what
-        // made it so comes before. For a holder, its own exchange has ordered them.
+        // Acquire: pairs with the Release of `release`, for a caller that holds nothing: if it
+        // finds the record absent or unlinked, what made it so comes before. For a holder, its own
+        // exchange has ordered them.
         cell.word().load(Ordering::Acquire) & FLAGS
     }
 
     #[inline(always)]
     fn set_flags(cell: Cell<M>, clear: u64, set: u64) -> u64 {
-        // Relaxed, all of them: the word is the exclusive holder's, and its `release` publishes the flags.
+        // Relaxed, all of them: the word is the exclusive holder's, and its `release` publishes the
+        // flags.
         let before = cell.word().load(Ordering::Relaxed);
         if !readers_block::<F>() || F::UNLINK_LOCKED {
             // With a fault, others change the word meanwhile.
@@ -137,14 +145,16 @@ impl<M: Machine, F: LockingFaults> LockWord<M> for ReaderWriterWord<F> {
         // Relaxed: the exchange checks what the load has seen.
         let word = cell.word().load(Ordering::Relaxed);
         let is_free = word & !FLAGS == 0;
-        // Acquire: pairs with the Release of the last holder, in `release`. Relaxed: a failed exchange returns nothing.
+        // Acquire: pairs with the Release of the last holder, in `release`. Relaxed: a failed
+        // exchange returns nothing.
         let taken = is_free
             && cell.word().compare_exchange(word, word | EXCLUSIVE, Ordering::Acquire, Ordering::Relaxed).is_ok();
         taken.then_some(word)
     }
 
     fn release_exclusive(cell: Cell<M>, clear: u64, set: u64) {
-        // Relaxed: no other transaction changes the word. Release: pairs with the Acquire of the next reader or writer, and of `flags`.
+        // Relaxed: no other transaction changes the word. Release: pairs with the Acquire of the
+        // next reader or writer, and of `flags`.
         cell.word().store(cell.word().load(Ordering::Relaxed) & FLAGS & !clear | set, Ordering::Release);
     }
 }

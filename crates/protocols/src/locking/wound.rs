@@ -5,13 +5,14 @@
 //! | state | meaning | next |
 //! | --- | --- | --- |
 //! | `RUNNING` | it runs, and can be wounded | `WOUNDED`, `COMMITTING` |
-//! | `WOUNDED` | it must abort: it aborts at its next look at the word, or at its commit point | `ENDED` |
+//! | `WOUNDED` | it must abort, at the latest at its commit point | `ENDED` |
 //! | `COMMITTING` | it has passed its commit point, and can't be wounded any more | `DECIDED` |
-//! | `DECIDED` | it is sure to commit: transactions that have read its writes may commit (Bamboo only) | `ENDED` |
+//! | `DECIDED` | it is sure to commit, and so its successors may commit (Bamboo only) | `ENDED` |
 //! | `ENDED` | it has released all its locks (Bamboo only) | the next transaction |
 //!
-//! A wound exchanges `RUNNING` for `WOUNDED`, and the commit point exchanges `RUNNING` for `COMMITTING`.
-//! Both expect the same word, so exactly one of them succeeds: a transaction that commits was not wounded.
+//! A wound exchanges `RUNNING` for `WOUNDED`, and the commit point exchanges `RUNNING` for
+//! `COMMITTING`. Both expect the same word, so exactly one of them succeeds: a transaction that
+//! commits was not wounded.
 
 use contend_engine::AbortReason;
 use contend_machine::{Atomic64, Machine, Ordering};
@@ -40,8 +41,8 @@ impl<M: Machine> TransactionStates<M> {
         TransactionStates((0..workers).map(|_| CachePadded::new(M::U64::new(0))).collect())
     }
 
-    /// Returns the number of the worker's last transaction. A worker that takes the place of another
-    /// continues its numbers, so that a number names one transaction only.
+    /// Returns the number of the worker's last transaction. A worker that takes the place of
+    /// another continues its numbers, so that a number names one transaction only.
     pub(crate) fn last_number(&self, worker: usize) -> u64 {
         // Relaxed: the worker that stored the word has ended.
         self.0[worker].load(Ordering::Relaxed) >> NUMBER_SHIFT
@@ -50,16 +51,16 @@ impl<M: Machine> TransactionStates<M> {
     /// Begins the transaction of this number.
     #[inline(always)]
     pub(crate) fn begin(&self, worker: usize, number: u64) {
-        // Release: the end of the worker's last transaction comes before; pairs with the Acquire of `has_decided`, which takes a
-        // larger number for the end.
+        // Release: the end of the worker's last transaction comes before; pairs with the Acquire of
+        // `has_decided`, which takes a larger number for the end.
         self.0[worker].store(number << NUMBER_SHIFT | RUNNING, Ordering::Release);
     }
 
     /// Wounds a transaction, if it runs. The caller still waits for it to release its locks.
     pub(crate) fn wound(&self, other: LockOwner) {
         let running = other.transaction << NUMBER_SHIFT | RUNNING;
-        // Relaxed, both: the word's own order decides between a wound and the commit point. The wounded transaction's data passes on by
-        // its locks, whose Release and Acquire order it.
+        // Relaxed, both: the word's own order decides between a wound and the commit point. The
+        // wounded transaction's data passes on by its locks, whose Release and Acquire order it.
         let state = &self.0[other.worker];
         if state.compare_exchange(running, running | WOUNDED, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
             M::step("wound");
@@ -72,7 +73,8 @@ impl<M: Machine> TransactionStates<M> {
     /// It is wounded, and must abort.
     #[inline(always)]
     pub(crate) fn check<F: WoundFaults>(&self, own: LockOwner) -> Result<(), AbortReason> {
-        // Relaxed: as in `wound`. A wound that this load misses fails the exchange at the commit point.
+        // Relaxed: as in `wound`. A wound that this load misses fails the exchange at the commit
+        // point.
         let is_wounded = self.0[own.worker].load(Ordering::Relaxed) & STATE == WOUNDED;
         if is_wounded && obeys_wounds::<F>() { Err(AbortReason::Wounded) } else { Ok(()) }
     }
@@ -93,15 +95,15 @@ impl<M: Machine> TransactionStates<M> {
 
     /// Announces that the caller's transaction, which has passed its commit point, commits.
     pub(crate) fn decide(&self, own: LockOwner) {
-        // Release: its inserts into indexes and its place in the log come before; pairs with the Acquire of `has_decided`, after which
-        // a successor validates its leaves.
+        // Release: its inserts into indexes and its place in the log come before; pairs with the
+        // Acquire of `has_decided`, after which a successor validates its leaves.
         self.0[own.worker].store(own.transaction << NUMBER_SHIFT | DECIDED, Ordering::Release);
     }
 
     /// Ends the caller's transaction. If it aborts, it has wounded its successors before.
     pub(crate) fn end(&self, own: LockOwner) {
-        // Release: the wounds come before; pairs with the Acquire of `has_decided`. So a successor that sees the end also sees its own
-        // wound, and fails at its commit point.
+        // Release: the wounds come before; pairs with the Acquire of `has_decided`. So a successor
+        // that sees the end also sees its own wound, and fails at its commit point.
         self.0[own.worker].store(own.transaction << NUMBER_SHIFT | ENDED, Ordering::Release);
     }
 
@@ -116,13 +118,15 @@ impl<M: Machine> TransactionStates<M> {
 faults! {
     /// The deliberate faults of protocols that wound.
     pub trait WoundFaults: LockingFaults {
-        /// A wounded transaction commits all the same, and the one that wounded it does not wait for its end.
+        /// A wounded transaction commits all the same, and the one that wounded it does not wait
+        /// for its end.
         IGNORE_WOUNDS,
     }
     pub const FAULTS;
 }
 
-/// Returns whether a wounded transaction aborts, and the one that wounded it waits: always, without a fault.
+/// Returns whether a wounded transaction aborts, and the one that wounded it waits: always, without
+/// a fault.
 #[inline(always)]
 pub(crate) fn obeys_wounds<F: WoundFaults>() -> bool {
     !F::IGNORE_WOUNDS
