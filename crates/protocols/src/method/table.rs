@@ -1,7 +1,8 @@
-//! Which optimisation method goes with which protocol, and why not (CCBench's table 1, in our version).
+//! Which optimisation method goes with which protocol, and why not (CCBench's table 1, in our
+//! version).
 //!
-//! Whether a protocol takes a method follows from its options; for the others there is a reason here, which a test demands for every
-//! registered protocol.
+//! A protocol takes a method if it has one of the method's options. For each other protocol this table
+//! has a reason; a test demands one for every registered protocol.
 
 /// An optimisation method.
 #[derive(Debug)]
@@ -10,19 +11,20 @@ pub struct MethodInfo {
     pub name: &'static str,
     /// One line of meaning.
     pub meaning: &'static str,
-    /// The options by which it is chosen. A protocol that has one of them takes the method; those of all protocols do if the engine or
-    /// the loop around transactions has it. None: it is part of a protocol, or not.
+    /// The options that choose it. A protocol that has one of them takes the method. All protocols
+    /// take a method whose option is the engine's, or that of the loop around transactions. A method
+    /// without options is part of a protocol, or isn't.
     pub options: &'static [&'static str],
-    /// For protocols that do not take it, by name, or `*` for all others.
+    /// The reasons of protocols that don't take it, by their names; `*` stands for all others.
     otherwise: &'static [(&'static [&'static str], Otherwise)],
 }
 
-/// How a protocol that does not take a method stands to it.
+/// Why a protocol doesn't take a method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Otherwise {
-    /// It is part of the protocol.
+    /// The protocol does that in any case, for this reason.
     BuiltIn(&'static str),
-    /// It does not apply.
+    /// The method doesn't apply, for this reason.
     No(&'static str),
 }
 
@@ -35,11 +37,14 @@ const LOCKING: &[&str] =
 pub const METHODS: &[MethodInfo] = &[
     MethodInfo {
         name: "wait policy",
-        meaning: "what becomes of a lock that another holds: wait, a moment, or not at all",
+        meaning: "whether a transaction waits for a lock that another holds: yes, for a moment, or not at all",
         options: &["silo.wait", "tictoc.wait", "cicada.pending", "dldetect.timeout_us", "waitdie.overtake"],
         otherwise: &[
             (&["2pl-nowait"], No("it never waits: that is the protocol")),
-            (&["2pl-woundwait", "bamboo", "hstore", "to", "mvto", "mvcc"], No("who waits follows from the timestamps")),
+            (
+                &["2pl-woundwait", "bamboo", "hstore", "to", "mvto", "mvcc"],
+                No("the timestamps say which transaction waits"),
+            ),
             (&["si", "ermia", "hekaton"], No("a reader waits for commits only, and the second to write a row aborts")),
             (&["2pl-ordered"], No("it waits for what is in order: that is the protocol")),
             (&["occ", "mocc"], No("locks are taken in one order, so that waiting is safe and an abort gains nothing")),
@@ -71,7 +76,7 @@ pub const METHODS: &[MethodInfo] = &[
     },
     MethodInfo {
         name: "timestamp source",
-        meaning: "a counter under a mutex or added to atomically, in batches, a clock, hardware; and who adds to it",
+        meaning: "a counter under a mutex or added to atomically, in batches, a clock, hardware; and what increments the snapshot counter",
         options: &["timestamp.source", "timestamp.batch", "snapshot.counter"],
         otherwise: &[
             (&["silo", "mocc"], No("ordering is decentral: TIDs are computed from what was read, and the epoch")),
@@ -108,7 +113,7 @@ pub const METHODS: &[MethodInfo] = &[
             (&["tictoc"], No("a commit moves on for how long what it read is valid")),
             (&["to", "mvto"], No("a read leaves its timestamp")),
             (&["cicada", "mvcc", "ermia"], No("a commit leaves its timestamp at what it read")),
-            (&["si", "hekaton"], BuiltIn("nobody asks who has read what")),
+            (&["si", "hekaton"], BuiltIn("no transaction asks for the readers of a version")),
             (&["hstore"], BuiltIn("nobody else is in the partition")),
             (LOCKING, No("a read lock is a write to shared memory")),
             (&["*"], BuiltIn("nothing is kept of a read")),
@@ -121,11 +126,13 @@ pub const METHODS: &[MethodInfo] = &[
         otherwise: &[
             (&["silo", "mocc"], No("what was read is looked at again at commit only: until then nothing is known")),
             (&["occ"], BuiltIn("a read of what was written after the beginning aborts at once")),
-            (&["to", "mvto", "mvcc"], BuiltIn("who comes too late aborts at once")),
+            (&["to", "mvto", "mvcc"], BuiltIn("a transaction that comes too late aborts at once")),
             (&["si", "hekaton"], BuiltIn("the second to write a row aborts at once")),
             (
                 &["ermia"],
-                BuiltIn("the second to write a row aborts at once, and so does who must come before and after another"),
+                BuiltIn(
+                    "the second to write a row aborts at once, and so does one that must come before and after another",
+                ),
             ),
             (LOCKING, BuiltIn("a conflict is found at the access")),
             (&["*"], No("nothing aborts")),
@@ -133,7 +140,7 @@ pub const METHODS: &[MethodInfo] = &[
     },
     MethodInfo {
         name: "version history",
-        meaning: "who has read the version before may commit in its time",
+        meaning: "a transaction that has read the version before may commit in that version's time",
         options: &["tictoc.history"],
         otherwise: &[
             (&["mvto", "cicada", "mvcc", "si", "ermia", "hekaton"], BuiltIn("old versions are kept")),
@@ -165,7 +172,10 @@ pub const METHODS: &[MethodInfo] = &[
         otherwise: &[
             (&["silo", "occ", "tictoc", "mocc"], No("a commit takes its place after the last write of what it writes")),
             (&["si", "ermia", "hekaton"], No("a commit comes after all others, and the second to write a row aborts")),
-            (&["mvto"], No("of reads of old versions it keeps no trace: who has missed the write would not be known")),
+            (
+                &["mvto"],
+                No("it keeps no trace of reads of old versions, and so can't know which of them have missed the write"),
+            ),
             (&["to"], No("what was replaced is gone: that nobody has seen it could not be proved")),
             (LOCKING, No("locks are the order: no write comes too late")),
             (&["*"], No("there is no order")),
@@ -191,14 +201,15 @@ pub const METHODS: &[MethodInfo] = &[
     },
     MethodInfo {
         name: "protection",
-        meaning: "after so many conflicts in a row a transaction runs alone: others begin when it has committed",
+        meaning: "after a number of conflicts in a row a transaction runs alone: others begin when it has committed",
         options: &["protect"],
         otherwise: &[],
     },
 ];
 
 impl MethodInfo {
-    /// How a protocol that takes none of the options stands to the method; `None` if nobody has said.
+    /// Returns why `protocol`, which takes none of the options, doesn't take the method; `None` if the
+    /// table has no reason.
     pub fn otherwise(&self, protocol: &str) -> Option<Otherwise> {
         let of =
             |(protocols, _): &&(&[&str], Otherwise)| protocols.iter().any(|name| *name == protocol || *name == "*");
@@ -206,7 +217,7 @@ impl MethodInfo {
     }
 }
 
-/// Why a protocol does not take this option, if it is of a method: a sentence.
+/// Returns a sentence that says why `protocol` doesn't take `option`, if that is an option of a method.
 pub fn why_not(protocol: &str, option: &str) -> Option<String> {
     let method = METHODS.iter().find(|method| method.options.contains(&option))?;
     Some(match method.otherwise(protocol)? {
