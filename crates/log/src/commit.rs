@@ -46,7 +46,7 @@
 //!   flush contains all of them. It stores no larger number to `flushed` than it loaded before, by `fetch_max`, so the owner may be further.
 //!
 //! A transaction that meets a hold waits while the holder flushes its single transaction, which takes long but ends. A group is different: its
-//! transactions may wait for holds of the transaction that met it, in a circle. So the transaction aborts, flushes its own group, and begins
+//! transactions may wait for holds of the transaction that met it, in a circle. So the transaction aborts (`not_durable`), flushes its own group, and begins
 //! anew (P-WAL's algorithm 5). A transaction that is installing can't abort; it flushes in the holder's place. A hold is a little wider than a lock:
 //! a transaction that reads an older version of the row waits as well.
 

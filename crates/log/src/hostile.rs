@@ -160,14 +160,16 @@ const MIB: usize = 1 << 20;
 fn numbers_that_are_too_large_are_refused() {
     let tables = [schema("t")];
     type Change = fn(&mut Contents);
-    let changes: [(Change, &str); 8] = [
+    let changes: [(Change, &str); 10] = [
         (|contents| contents.epoch = u64::MAX, "no such epoch or LSN"),
         (|contents| contents.lsn = u64::MAX, "no such epoch or LSN"),
         (|contents| contents.segments[0].number = u64::MAX, "names a file that can't be"),
         (|contents| contents.segments[0].number = 1 << 60, "is not there"),
-        (|contents| contents.segments[0].bytes = 1 << 60, "it ends there"),
+        (|contents| contents.segments[0].bytes = 1 << 60, "longer than a file of a log can be"),
+        (|contents| contents.segments[0].capacity = u64::MAX, "longer than a file of a log can be"),
+        (|contents| contents.segments[0].bytes = 1 << 33, "it ends there"),
         (
-            |contents| (contents.segments[0].tail, contents.segments[0].capacity) = (Tail::Flushed, 1 << 60),
+            |contents| (contents.segments[0].tail, contents.segments[0].capacity) = (Tail::Flushed, 1 << 33),
             "it ends there",
         ),
         (|contents| contents.segments[0].bytes = 0, "its header is cut off"),
@@ -417,7 +419,7 @@ fn sparse_files_are_refused() {
     std::fs::remove_file(here.path().join("manifest")).expect("it is there");
     let disk = Directory::open(here.path()).expect("it is nobody's");
     let mut made = Manifest::create(&disk).expect("there is room");
-    let segment = Segment { salt: SALT, bytes: 1 << 40, capacity: 1 << 40, ..Segment::EMPTY };
+    let segment = Segment { salt: SALT, bytes: 40, capacity: 40, tail: Tail::Flushed, ..Segment::EMPTY };
     std::fs::File::create(here.path().join(segment.name()))
         .and_then(|file| {
             std::os::unix::fs::FileExt::write_all_at(&file, &header(&[]), 0)?;
