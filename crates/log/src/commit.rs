@@ -307,7 +307,7 @@ impl<M: Machine> Committer<M> {
         (self.flushed, self.commits) = (self.appended, 0);
         let slot = self.slot();
         // Release: publishes the flush; pairs with the Acquire load in `is_known_durable`. Another worker that flushed in this one's place has
-        // stored a smaller number.
+        // stored no larger number.
         slot.flushed.store(self.flushed, Ordering::Release);
         if self.first.take().is_some() {
             // The transaction that is committing now has a later epoch: otherwise it would be in the buffer that was flushed.
