@@ -188,7 +188,8 @@ fn numbers_that_are_too_large_are_refused() {
     assert!(opened.is_err_and(|error| error.to_string().contains("used up")));
     // Epoch 0 of a worker's block: a checkpoint computes the epoch before it.
     let made = Made::empty(&tables);
-    made.rewrite(|contents| contents.segments[0].blocks = Some((0, 9)));
+    // A checkpoint leaves the file, because of its LSN.
+    made.rewrite(|contents| (contents.segments[0].blocks, contents.segments[0].last_lsn) = (Some((0, 9)), u64::MAX));
     let (log, _) = Log::open(Arc::new(made.disk.clone()), LogConfig::default()).expect("it can be read");
     log.checkpoint_by_hand().expect("a disk that works");
 }
@@ -355,7 +356,8 @@ fn keys_of_one_slot_can_not_be_chosen() {
     reader.finish();
     let parts = rows.into_parts().remove(0);
     let longest = parts.iter().map(crate::rows::Rows::longest_run).max();
-    assert!(longest < Some(200), "{longest:?} slots in a row");
+    // Each part has some 64 of them.
+    assert!(longest < Some(40), "{longest:?} slots in a row");
 }
 
 /// A directory may have pipes, links, and files whose names are nearly those of a log.
