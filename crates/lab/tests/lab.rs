@@ -1,7 +1,8 @@
 //! Whole runs, small ones.
 
-use contend_lab::config::{LabError, RunConfig};
-use contend_lab::{ResultFile, Silent, Stop, compare, record, report, verify_history};
+use contend_judge::verify_history;
+use contend_lab::{ResultFile, compare, record, report};
+use contend_runner::{RunConfig, RunError, Silent, Stop};
 
 fn config(workload: &str, settings: &[(&str, &str)]) -> RunConfig {
     RunConfig {
@@ -201,14 +202,14 @@ fn a_run_that_is_recorded_gives_its_history() {
     assert!(contend_history::check(&again).anomalies.is_empty());
     assert!(verify_history(&recorded, contend_engine::Isolation::Serializable).passed);
     config.protocols.push("none".into());
-    assert!(matches!(record(&config, &Stop::default(), &Silent), Err(LabError::BadInput(_))), "one at a time");
+    assert!(matches!(record(&config, &Stop::default(), &Silent), Err(RunError::BadInput(_))), "one at a time");
 }
 
 #[test]
 fn a_run_that_is_stopped_early_has_nothing_to_show() {
     let stop = Stop::default();
     stop.request();
-    assert_eq!(compare(&small("ycsb-a"), &stop, &Silent).expect_err("nothing yet"), LabError::Stopped);
+    assert_eq!(compare(&small("ycsb-a"), &stop, &Silent).expect_err("nothing yet"), RunError::Stopped);
 }
 
 /// Stops when the measuring has gone on for some windows.
@@ -218,7 +219,7 @@ struct StopIn<'a> {
     calls: std::sync::Mutex<Option<u32>>,
 }
 
-impl contend_lab::Observer for StopIn<'_> {
+impl contend_runner::Observer for StopIn<'_> {
     fn begin(&self, what: &str, _: u64) {
         if what == "measuring" {
             *self.calls.lock().expect("no panic") = Some(0);

@@ -4,7 +4,7 @@
 #[path = "support/power.rs"]
 mod power;
 
-use contend_lab::config::WINDOWS;
+use contend_runner::config::WINDOWS;
 use power::{Machine, SHARED, told_of_equals, told_of_five_percent};
 
 #[test]

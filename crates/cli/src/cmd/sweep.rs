@@ -175,7 +175,8 @@ fn deliver(experiment: &Experiment, folder: &Folder, swept: &Swept) -> Result<Ve
     let mut text =
         format!("{}: {} ({} points measured, {} kept", experiment.id, experiment.title, swept.measured, swept.kept);
     if seconds > 0.0 {
-        text += &format!("; {} simulated accesses a second", contend_lab::units::show_rate(accesses as f64 / seconds));
+        text +=
+            &format!("; {} simulated accesses a second", contend_runner::units::show_rate(accesses as f64 / seconds));
     }
     text += ")\n";
     for judgement in &judgements {

@@ -8,7 +8,7 @@ use contend_engine::{
     Abort, AbortReason, Declaration, Direction, Engine, Erased, Groups, IndexKind, Isolation, NamedProtocol, Options,
     Projection, Protocol, RowUpdate, Table, TableSpec, Transaction, Txn, Update, Worker,
 };
-use contend_lab::{recorded, verify_history};
+use contend_judge::{recorded, verify_history};
 use contend_machine::{Machine, Native};
 use contend_protocols::multiversion::cicada::Cicada;
 use contend_protocols::multiversion::msto::Msto;

@@ -216,8 +216,8 @@ fn own_reads(name: &str, make: &dyn Fn() -> Erased<Native>, index: IndexKind, hi
         }
     }
     if history {
-        let recorded = contend_lab::recorded(&engine, worker.take_history());
-        let verification = contend_lab::verify_history(&recorded, contend_engine::Isolation::Serializable);
+        let recorded = contend_judge::recorded(&engine, worker.take_history());
+        let verification = contend_judge::verify_history(&recorded, contend_engine::Isolation::Serializable);
         assert!(verification.passed, "{name} {index:?}: {} {:?}", verification.verdict, verification.explanation);
     }
 }
