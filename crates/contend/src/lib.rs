@@ -85,7 +85,7 @@ pub mod protocols {
     pub use contend_protocols::multiversion::msto::{Msto, MstoOptions};
     pub use contend_protocols::multiversion::mvto::Mvto;
     pub use contend_protocols::multiversion::snapshot_isolation::SnapshotIsolation;
-    pub use contend_protocols::multiversion::{Counted, CounterOptions, OptimisticOptions, SnapshotOptions};
+    pub use contend_protocols::multiversion::{Counted, CounterOptions, SnapshotOptions, ValidatingOptions};
     pub use contend_protocols::none::{NoControl, NoControlOptions};
     pub use contend_protocols::optimistic::mocc::{Mocc, MoccOptions};
     pub use contend_protocols::optimistic::occ::Occ;

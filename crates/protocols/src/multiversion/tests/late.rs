@@ -103,12 +103,12 @@ fn a_version_takes_so_many_late_updates_and_no_more() {
     let config = EngineConfig { workers_max: 300, options, ..EngineConfig::default() };
     let World { ref engine, ref rows, workers: [ref mut last, ..] } = World::<Msto<Native>>::with(&[], config);
     let mut workers: Vec<_> =
-        (0..crate::multiversion::msto::LATE + 10).map(|_| engine.worker().expect("a slot")).collect();
+        (0..crate::multiversion::msto::TIMESTAMP_STRIDE + 10).map(|_| engine.worker().expect("a slot")).collect();
     let mut late: Vec<_> = workers.iter_mut().map(Worker::begin).collect();
     late.iter_mut().for_each(|tx| update(tx, rows, 1, Sum::SUM.add(1)));
     updated(last, rows, Sum::SUM.add(1000));
     let committed = late.into_iter().map(Transaction::commit).filter(Result::is_ok).count() as u64;
-    assert_eq!(committed, crate::multiversion::msto::LATE - 1);
+    assert_eq!(committed, crate::multiversion::msto::TIMESTAMP_STRIDE - 1);
     assert_eq!(seen(last, rows), Some(1000 + committed));
 }
 
