@@ -10,8 +10,8 @@
 //! An insert or a delete changes all cells of a record, so that each tells whether there is a row.
 
 use contend_engine::sets::WriteKind;
-use contend_engine::{Cell, Cells, Context, RecordOrigin, RecordState, Tombstone, UnlinkOutcome};
-use contend_machine::Machine;
+use contend_engine::{Cell, Cells, Context, Record, RecordOrigin, RecordState, Tombstone, UnlinkOutcome};
+use contend_machine::{Atomic64, Machine, Ordering};
 
 pub(crate) const LOCKED: u64 = 1;
 pub(crate) const ABSENT: u64 = 1 << 1;
@@ -37,6 +37,12 @@ pub(crate) fn found(flags: u64) -> RecordState {
         _ if flags & ABSENT != 0 => RecordState::Absent,
         _ => RecordState::Row,
     }
+}
+
+/// Returns whether the record has no row. It is asked when no transaction runs.
+pub(crate) fn is_absent<M: Machine>(record: Record<M>) -> bool {
+    // Acquire: pairs with the Release with which a commit stores the word after the row.
+    record.first_cell().word().load(Ordering::Acquire) & ABSENT != 0
 }
 
 /// Installs the write at this position, whose cells the transaction holds exclusively; `change` either clears
@@ -67,6 +73,15 @@ pub(crate) fn install_held<M: Machine>(
             _ => _ = change(cell, ABSENT, 0),
         }
     }
+}
+
+/// Returns whether a transaction may still run that must not miss a row that was deleted in epoch `deleted_in`, in protocols that order transactions by
+/// timestamps. `oldest` is the oldest epoch in which a running transaction began.
+///
+/// A transaction that begins in a later epoch has a later timestamp than the deletion, so it may miss the row. One epoch more is slack: the deleting
+/// transaction draws its timestamp before it loads the epoch.
+pub(crate) fn may_be_missed(deleted_in: u64, oldest: u64) -> bool {
+    deleted_in + 1 >= oldest
 }
 
 /// Marks a tombstone as unlinked, if it still is one and old enough. `seize` holds a cell exclusively, if it can be had at once, and says its flags;

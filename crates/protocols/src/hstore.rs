@@ -241,11 +241,11 @@ impl<M: Machine, F: Faults> Protocol<M> for HStore<M, F> {
     }
 
     fn unlink(&self, tombstone: Tombstone<'_, M>) -> UnlinkOutcome {
-        optimistic::unlink::<M, F>(tombstone, |_| true)
+        optimistic::unlink::<M, Sound>(tombstone, |_| true)
     }
 
     fn is_absent(&self, record: Record<M>) -> bool {
-        optimistic::is_absent(record)
+        flags::is_absent(record)
     }
 }
 

@@ -5,6 +5,7 @@ pub mod clock;
 pub mod extension;
 pub mod table;
 pub mod timestamp;
+pub mod wait;
 
 use contend_machine::{Cycles, Machine, Spin};
 

@@ -60,7 +60,7 @@ mod validation;
 use contend_engine::{Abort, AbortReason, Cell, Cells, Leaf, RecordOrigin, Tombstone, UnlinkOutcome};
 use contend_machine::{Atomic64, Machine, Ordering};
 
-use crate::fault::Faults;
+use crate::faults;
 use crate::flags::{self, ABSENT, QUEUED, UNLINKED};
 
 pub(crate) use chain::{ChainedVersion, version_at};
@@ -70,8 +70,8 @@ pub(crate) use read::{ReadEntry, ReadVersion, ReadView, is_still_visible, read_r
 pub use rules::{MultiVersion, VersionRules};
 pub use snapshot::{Counted, CounterOptions, SnapshotOptions};
 pub(crate) use snapshot::{SnapshotState, SnapshotTxn};
-pub use validation::ValidatingOptions;
 pub(crate) use validation::ValidatingTxn;
+pub use validation::{VALIDATION_FAULTS, ValidatingOptions, ValidationFaults};
 
 /// Metadata words of a cell.
 pub(crate) const WORDS: usize = 6;
@@ -153,13 +153,29 @@ fn deletion_epoch<'a, M: Machine>(cell: Cell<M>) -> &'a M::U64 {
 
 /// Raises the cell's `rts` to `ts`: a transaction of this time has read the newest version.
 #[inline(always)]
-pub(crate) fn raise_rts<M: Machine>(cell: Cell<M>, ts: u64) {
+pub(crate) fn raise_rts<M: Machine, F: VersionFaults>(cell: Cell<M>, ts: u64) {
+    if F::FORGET_READS {
+        return;
+    }
     // SeqCst, both: the reader stores the rts and then loads the intent (`read_cell`, `is_still_visible`); a writer stores its intent and then loads
     // the rts (`WriteIntents::place`). In the total order of these four one store is first, and the other transaction sees it. So excluded is that a
     // reader misses the intent of an older writer while that writer misses the read.
     if rts_of(cell).load(Ordering::SeqCst) < ts {
         rts_of(cell).fetch_max(ts, Ordering::SeqCst);
     }
+}
+
+/// Returns the `rts` of the cell, on which the caller holds an intent.
+#[inline(always)]
+pub(crate) fn rts_under_intent<M: Machine, F: VersionFaults>(cell: Cell<M>) -> u64 {
+    // SeqCst: after the intent is placed; pairs with `raise_rts`, where the rts comes before the look at the intent.
+    if F::OVERTAKE_READS { 0 } else { rts_of(cell).load(Ordering::SeqCst) }
+}
+
+/// Returns the function that says for which intents a transaction waits: those of transactions with a timestamp earlier than `ts`.
+#[inline(always)]
+pub(crate) fn waits_for_earlier_than<F: VersionFaults>(ts: u64) -> impl Fn(u64) -> bool + Copy {
+    move |intent| intent < ts && !F::IGNORE_PREWRITES
 }
 
 /// Raises the `rts` of a leaf to `ts`: a transaction of this time depends on the leaf's keys, which it has seen at `version`.
@@ -200,17 +216,9 @@ pub(crate) fn has_earlier_intent<M: Machine>(cell: Cell<M>, ts: u64) -> bool {
     intent != NO_INTENT && intent < ts
 }
 
-/// Returns whether a transaction may still run that is older than a deletion in epoch `deleted_in`, and so must not miss the row.
-///
-/// A transaction that begins in a later epoch gets a later timestamp. One epoch more is slack: a deleting transaction has its timestamp before it loads
-/// the epoch. `oldest` is the oldest epoch in which a running transaction began.
-pub(crate) fn is_young<F: Faults>(deleted_in: u64, oldest: u64) -> bool {
-    deleted_in + u64::from(!F::UNLINK_EARLY) >= oldest && !F::FORGET_AGE_OF_TOMBSTONES
-}
-
 /// Marks a tombstone as unlinked, if the record still is one, all transactions that could see its row have ended, and every snapshot is of
 /// `snapshot_watermark` or a later time.
-pub(crate) fn unlink<M: Machine, F: Faults>(tombstone: Tombstone<'_, M>, snapshot_watermark: u64) -> UnlinkOutcome {
+pub(crate) fn unlink<M: Machine>(tombstone: Tombstone<'_, M>, snapshot_watermark: u64) -> UnlinkOutcome {
     M::step("unlink");
     let cells = tombstone.cells();
     let release = |cell: Cell<M>| {
@@ -232,7 +240,7 @@ pub(crate) fn unlink<M: Machine, F: Faults>(tombstone: Tombstone<'_, M>, snapsho
     let outcome = if word & ABSENT == 0 {
         first.word().store(word & !QUEUED, Ordering::Relaxed);
         UnlinkOutcome::Alive
-    } else if is_young::<F>(deletion_epoch(first).load(Ordering::Relaxed), tombstone.oldest())
+    } else if flags::may_be_missed(deletion_epoch(first).load(Ordering::Relaxed), tombstone.oldest())
         || wts_of(word) > snapshot_watermark
         || !tombstone.stamp_is_over()
     {
@@ -245,9 +253,23 @@ pub(crate) fn unlink<M: Machine, F: Faults>(tombstone: Tombstone<'_, M>, snapsho
         }
         // The readers of the tombstone live on in the leaf: an insert of the key must come after them.
         let readers = cells.clone().map(|cell| rts_of(cell).load(Ordering::SeqCst)).max().unwrap_or(0);
-        let readers = if F::FORGET_READERS_OF_TOMBSTONES { 0 } else { readers };
         UnlinkOutcome::Marked { time: readers.max(wts_of(word)) }
     };
     cells.for_each(release);
     outcome
+}
+
+faults! {
+    /// The deliberate faults that every protocol of the family can have.
+    pub trait VersionFaults {
+        /// A read leaves no timestamp.
+        FORGET_READS,
+        /// A write does not look at the timestamps of reads.
+        OVERTAKE_READS,
+        /// A read does not wait for an older transaction that is going to write what it reads.
+        IGNORE_PREWRITES,
+        /// Where versions were taken out of a chain, a read takes the next older one.
+        IGNORE_GAPS,
+    }
+    pub const FAULTS;
 }

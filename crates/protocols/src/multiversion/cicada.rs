@@ -74,11 +74,12 @@ use contend_engine::{
 };
 use contend_machine::{Atomic64, Machine, Ordering};
 
-use crate::fault::{Faults, Sound};
+use crate::fault::Sound;
 use crate::method::{Clock, Clocks};
 use crate::multiversion::collect::{CollectOptions, Collector, RetiredVersions};
 use crate::multiversion::{
-    MultiVersion, ReadView, ValidatingOptions, ValidatingTxn, VersionRules, has_earlier_intent, wts_of,
+    MultiVersion, ReadView, ValidatingOptions, ValidatingTxn, ValidationFaults, VersionRules, has_earlier_intent,
+    wts_of,
 };
 
 /// What a transaction does about a cell with a pending version of an older transaction.
@@ -140,7 +141,7 @@ pub struct CicadaWorker<M: Machine> {
     order: Vec<(u64, usize)>,
 }
 
-impl<M: Machine, F: Faults> CicadaRules<M, F> {
+impl<M: Machine, F: ValidationFaults> CicadaRules<M, F> {
     fn clocks(options: &CicadaOptions, workers: usize) -> Arc<Clocks<M>> {
         Clocks::new(workers, options.boost_ns, options.sync_ns)
     }
@@ -186,7 +187,7 @@ impl<M: Machine, F: Faults> CicadaRules<M, F> {
     }
 }
 
-impl<M: Machine, F: Faults> VersionRules<M> for CicadaRules<M, F> {
+impl<M: Machine, F: ValidationFaults> VersionRules<M> for CicadaRules<M, F> {
     const INFO: ProtocolInfo = ProtocolInfo {
         name: "cicada",
         summary: "optimistic and multi-version: timestamps of loosely synchronised clocks, validation at commit",
@@ -197,7 +198,6 @@ impl<M: Machine, F: Faults> VersionRules<M> for CicadaRules<M, F> {
     const SNAPSHOTS: Option<&'static str> =
         Some("versions.snapshots=on, versions.nwr=off, cicada.single_version=off, versions.collect=rapid or epoch");
     type Options = (CicadaOptions, (ValidatingOptions, CollectOptions));
-    type Faults = F;
     type WorkerState = CicadaWorker<M>;
 
     fn options_with_snapshots() -> Self::Options {
@@ -296,7 +296,7 @@ impl<M: Machine, F: Faults> VersionRules<M> for CicadaRules<M, F> {
         at: Located<'_, M>,
         change: &Change<M>,
     ) -> Result<(), Abort> {
-        local.txn.placeholder_inserted::<F>(cx, at, change)
+        local.txn.placeholder_inserted(cx, at, change)
     }
 
     #[inline(always)]
@@ -307,7 +307,7 @@ impl<M: Machine, F: Faults> VersionRules<M> for CicadaRules<M, F> {
         leaf: Leaf<M>,
         version: u64,
     ) -> Result<(), Abort> {
-        local.txn.observe_leaf::<F>(cx, leaf, version);
+        local.txn.observe_leaf(cx, leaf, version);
         Ok(())
     }
 

@@ -66,14 +66,16 @@ use contend_engine::{
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
 use crossbeam_utils::CachePadded;
 
-use crate::fault::{Faults, Sound};
+use crate::fault::Sound;
+use crate::faults;
 use crate::flags::UNLINKED;
+use crate::method::wait::WAITS_MAX;
 use crate::multiversion::collect::{CollectOptions, Collector, RetiredVersions};
 use crate::multiversion::{
     CounterOptions, INTENT_WITHOUT_TIMESTAMP, MultiVersion, NO_INTENT, ReadEntry, ReadVersion, SnapshotState,
-    SnapshotTxn, VersionRules, WriteIntents, intent_of, raise_leaf_rts, raise_rts, rts_of, version_at, wts_of,
+    SnapshotTxn, VersionFaults, VersionRules, WriteIntents, intent_of, raise_leaf_rts, raise_rts, rts_under_intent,
+    version_at, wts_of,
 };
-use crate::optimistic::WAITS_MAX;
 
 /// ERMIA with the serial safety net.
 pub type Ermia<M, F = Sound> = MultiVersion<ErmiaRules<M, F>>;
@@ -164,7 +166,7 @@ fn overwriter_of<M: Machine>((cell, word): ReadEntry<M>, commit_ts: u64) -> Resu
     }
 }
 
-impl<M: Machine, F: Faults> ErmiaRules<M, F> {
+impl<M: Machine, F: ErmiaFaults> ErmiaRules<M, F> {
     /// Finds the predecessors and successors of a transaction that commits at `commit_ts`, raises the `rts` of the versions that it read, and makes the
     /// exclusion test. `own_intent` is the value of its write intents.
     #[inline(always)]
@@ -175,11 +177,8 @@ impl<M: Machine, F: Faults> ErmiaRules<M, F> {
             if intent_of(cell).load(Ordering::Relaxed) == own_intent {
                 continue;
             }
-            if !F::FORGET_READS {
-                raise_rts(cell, commit_ts);
-            }
-            match overwriter_of((cell, word), commit_ts)? {
-                _ if F::FORGET_SUCCESSORS => {}
+            raise_rts::<M, F>(cell, commit_ts);
+            match Self::known_overwriter(overwriter_of((cell, word), commit_ts)?) {
                 Some((overwriter, sstamp)) if overwriter <= commit_ts => local.window.lower_sstamp(sstamp),
                 // The overwriter's own test, with this transaction as its predecessor.
                 Some((_, sstamp)) if commit_ts >= sstamp => return Err(Abort::new(AbortReason::ExclusionWindow)),
@@ -189,24 +188,22 @@ impl<M: Machine, F: Faults> ErmiaRules<M, F> {
         let unused = |write: &&Write<M>| write.kind == WriteKind::Nothing;
         for write in cx.writes.entries().iter().filter(unused) {
             // A placeholder that stays absent was read: the next insert of its key comes later.
-            write.cells().for_each(|cell| raise_rts(cell, commit_ts));
+            write.cells().for_each(|cell| raise_rts::<M, F>(cell, commit_ts));
         }
         for (leaf, version) in cx.nodes.observed() {
             raise_leaf_rts(leaf, version, commit_ts)?;
         }
         M::step("predecessors");
         for cell in local.txn.intents.cells() {
-            if !F::OVERTAKE_READS {
-                // SeqCst: after the timestamp is drawn; pairs with `raise_rts`. A reader with a later timestamp looks at this transaction itself. But its
-                // rts may have covered that of an earlier reader, so an rts counts as one before `commit_ts` at least.
-                local.window.raise_pstamp(rts_of(cell).load(Ordering::SeqCst).min(commit_ts - 1));
-            }
+            // The load comes after the timestamp is drawn. A reader with a later timestamp looks at this transaction itself. But its rts may have
+            // covered that of an earlier reader, so a later rts counts as one just before `commit_ts`.
+            local.window.raise_pstamp(rts_under_intent::<M, F>(cell).min(commit_ts - 1));
         }
         local.window.check_exclusion()
     }
 }
 
-impl<M: Machine, F: Faults> VersionRules<M> for ErmiaRules<M, F> {
+impl<M: Machine, F: ErmiaFaults> VersionRules<M> for ErmiaRules<M, F> {
     const INFO: ProtocolInfo = ProtocolInfo {
         name: "ermia",
         summary: "snapshot isolation with a serial safety net: a transaction that would close a cycle of dependencies aborts",
@@ -215,7 +212,6 @@ impl<M: Machine, F: Faults> VersionRules<M> for ErmiaRules<M, F> {
         needs: DeclarationNeeds::Nothing,
     };
     type Options = (CounterOptions, CollectOptions);
-    type Faults = F;
     type WorkerState = ErmiaWorker<M>;
 
     fn new((counter, collect): Self::Options) -> Self {
@@ -268,17 +264,13 @@ impl<M: Machine, F: Faults> VersionRules<M> for ErmiaRules<M, F> {
         let found = txn.read::<F>(cx, at, columns, |version| match version {
             ReadVersion::Newest((_, word)) if word & UNLINKED != 0 => {}
             ReadVersion::Newest((cell, word)) => {
-                if !F::FORGET_CREATORS {
-                    window.raise_pstamp(wts_of(word));
-                }
+                Self::comes_after_creator(window, word);
                 read_set.push((cell, word));
             }
             ReadVersion::Old(_, copy) => {
-                if !F::FORGET_CREATORS {
-                    window.raise_pstamp(wts_of(copy.word));
-                }
-                if !F::FORGET_SUCCESSORS {
-                    window.lower_sstamp(copy.sstamp);
+                Self::comes_after_creator(window, copy.word);
+                if let Some((_, sstamp)) = Self::known_overwriter(Some((copy.end, copy.sstamp))) {
+                    window.lower_sstamp(sstamp);
                 }
             }
         })?;
@@ -314,9 +306,7 @@ impl<M: Machine, F: Faults> VersionRules<M> for ErmiaRules<M, F> {
     ) -> Result<(), Abort> {
         let intent = local.txn.intent;
         let missed_at = local.txn.intents.adopt_placeholder(at, change, intent);
-        if !F::FORGET_GAPS {
-            local.window.raise_pstamp(missed_at);
-        }
+        local.window.raise_pstamp(missed_at);
         cx.nodes.follow(change)
     }
 
@@ -328,9 +318,7 @@ impl<M: Machine, F: Faults> VersionRules<M> for ErmiaRules<M, F> {
         leaf: Leaf<M>,
         version: u64,
     ) -> Result<(), Abort> {
-        if !F::FORGET_GAPS {
-            cx.nodes.add(leaf, version);
-        }
+        cx.nodes.add(leaf, version);
         // Relaxed: pairs with `before_unlink` through the leaf's version. A tombstone that is not in the leaf any more left its timestamp before.
         local.window.raise_pstamp(self.unlinked.load(Ordering::Relaxed));
         Ok(())
@@ -359,6 +347,34 @@ impl<M: Machine, F: Faults> VersionRules<M> for ErmiaRules<M, F> {
 
     fn abort(&self, local: &mut Self::WorkerState, reason: AbortReason) {
         local.txn.intents.abort(reason);
+    }
+}
+
+faults! {
+    /// ERMIA's deliberate faults.
+    pub trait ErmiaFaults: VersionFaults {
+        /// A transaction ignores the successor stamp (π) of a transaction that overwrote a version that it read.
+        FORGET_SUCCESSORS,
+        /// A transaction does not have to come after the writers of the versions that it has read.
+        FORGET_CREATORS,
+    }
+    pub const FAULTS;
+}
+
+/// Where the algorithm asks for its faults.
+impl<M: Machine, F: ErmiaFaults> ErmiaRules<M, F> {
+    /// Returns the overwriter, and its π.
+    #[inline(always)]
+    fn known_overwriter(overwriter: Option<(u64, u64)>) -> Option<(u64, u64)> {
+        if F::FORGET_SUCCESSORS { None } else { overwriter }
+    }
+
+    /// The transaction comes after the writer of the version with this word, which it has read.
+    #[inline(always)]
+    fn comes_after_creator(window: &mut Window, word: u64) {
+        if !F::FORGET_CREATORS {
+            window.raise_pstamp(wts_of(word));
+        }
     }
 }
 

@@ -46,12 +46,13 @@ use contend_engine::{
 };
 use contend_machine::Machine;
 
-use crate::fault::{Faults, Sound};
+use crate::fault::Sound;
+use crate::faults;
 use crate::flags::UNLINKED;
 use crate::multiversion::collect::{CollectOptions, Collector, RetiredVersions};
 use crate::multiversion::{
-    Counted, MultiVersion, ReadEntry, ReadVersion, SnapshotState, SnapshotTxn, VersionRules, WriteIntents,
-    is_still_visible,
+    Counted, MultiVersion, ReadEntry, ReadVersion, SnapshotState, SnapshotTxn, VersionFaults, VersionRules,
+    WriteIntents, is_still_visible, waits_for_earlier_than,
 };
 
 /// Hekaton's optimistic protocol.
@@ -74,27 +75,33 @@ pub struct HekatonWorker<M: Machine> {
     has_read_old: bool,
 }
 
-impl<M: Machine, F: Faults> HekatonRules<M, F> {
-    /// Checks that each version that the transaction has read at its begin is the one at `end_ts` as well.
+impl<M: Machine, F: HekatonFaults> HekatonRules<M, F> {
+    /// Returns whether each version that the transaction has read at its begin is the one at `end_ts` as well.
+    #[inline(always)]
+    fn reads_are_same_at(local: &HekatonWorker<M>, end_ts: u64) -> Result<bool, Abort> {
+        if local.has_read_old {
+            return Ok(false);
+        }
+        for &entry in &local.read_set {
+            if !is_still_visible(entry, end_ts, waits_for_earlier_than::<F>(end_ts))? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Validates the reads and the leaves of a transaction that commits at `end_ts`.
     #[inline(always)]
     fn validate(cx: &Context<M>, local: &HekatonWorker<M>, end_ts: u64) -> Result<(), Abort> {
         M::step("check reads");
-        let waits = |intent| intent < end_ts && !F::IGNORE_PREWRITES;
-        if !F::FORGET_READ_ONLY {
-            if local.has_read_old {
-                return Err(Abort::new(AbortReason::ReadValidation));
-            }
-            for &entry in &local.read_set {
-                if !is_still_visible(entry, end_ts, waits)? {
-                    return Err(Abort::new(AbortReason::ReadValidation));
-                }
-            }
+        if !Self::reads_are_valid(local, end_ts)? {
+            return Err(Abort::new(AbortReason::ReadValidation));
         }
         cx.nodes.validate()
     }
 }
 
-impl<M: Machine, F: Faults> VersionRules<M> for HekatonRules<M, F> {
+impl<M: Machine, F: HekatonFaults> VersionRules<M> for HekatonRules<M, F> {
     const INFO: ProtocolInfo = ProtocolInfo {
         name: "hekaton",
         summary: "optimistic and multi-version: reads see the state at the begin, and must be of the end as well",
@@ -104,7 +111,6 @@ impl<M: Machine, F: Faults> VersionRules<M> for HekatonRules<M, F> {
     };
     const SNAPSHOTS: Option<&'static str> = Some("versions.collect=rapid or epoch, versions.overwrite=off");
     type Options = CollectOptions;
-    type Faults = F;
     type WorkerState = HekatonWorker<M>;
 
     fn new(collect: CollectOptions) -> Self {
@@ -203,7 +209,7 @@ impl<M: Machine, F: Faults> VersionRules<M> for HekatonRules<M, F> {
         leaf: Leaf<M>,
         version: u64,
     ) -> Result<(), Abort> {
-        if !F::FORGET_GAPS && !local.txn.reads_only {
+        if !local.txn.reads_only {
             cx.nodes.add(leaf, version);
         }
         Ok(())
@@ -224,5 +230,23 @@ impl<M: Machine, F: Faults> VersionRules<M> for HekatonRules<M, F> {
 
     fn abort(&self, local: &mut Self::WorkerState, reason: AbortReason) {
         local.txn.intents.abort(reason);
+    }
+}
+
+faults! {
+    /// Hekaton's deliberate faults.
+    pub trait HekatonFaults: VersionFaults {
+        /// Cells that were read and are not written are not validated: write skew goes through, as under snapshot isolation.
+        FORGET_READ_ONLY,
+    }
+    pub const FAULTS;
+}
+
+/// Where the algorithm asks for its faults.
+impl<M: Machine, F: HekatonFaults> HekatonRules<M, F> {
+    /// Returns whether the transaction's reads are valid at `end_ts`.
+    #[inline(always)]
+    fn reads_are_valid(local: &HekatonWorker<M>, end_ts: u64) -> Result<bool, Abort> {
+        if F::FORGET_READ_ONLY { Ok(true) } else { Self::reads_are_same_at(local, end_ts) }
     }
 }

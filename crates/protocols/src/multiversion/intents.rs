@@ -25,7 +25,7 @@ use contend_engine::{
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
 
 use crate::flags::{ABSENT, LOCKED, QUEUED, UNLINKED};
-use crate::optimistic::WAITS_MAX;
+use crate::method::wait::WAITS_MAX;
 
 use super::collect::{Collector, RetiredVersions};
 use super::{

@@ -59,12 +59,15 @@ use contend_engine::{
 };
 use contend_machine::Machine;
 
-use crate::fault::{Faults, Sound};
+use crate::fault::Sound;
+use crate::faults;
 use crate::flags::{ABSENT, UNLINKED};
 use crate::method::timestamp::{OrderedTimestampOptions, Stamper, Timestamps};
+use crate::method::wait::WAITS_MAX;
 use crate::multiversion::collect::{CollectOptions, Collector, RetiredVersions};
-use crate::multiversion::{MultiVersion, ReadView, SuffixKind, ValidatingOptions, ValidatingTxn, VersionRules, wts_of};
-use crate::optimistic::WAITS_MAX;
+use crate::multiversion::{
+    MultiVersion, ReadView, SuffixKind, ValidatingOptions, ValidatingTxn, ValidationFaults, VersionRules, wts_of,
+};
 
 options! {
     /// Options of MSTO, the multi-version protocol of STOv2.
@@ -101,14 +104,13 @@ pub struct MstoWorker<M: Machine> {
     commuting: Vec<(usize, Cell<M>)>,
 }
 
-impl<M: Machine, F: Faults> MstoRules<M, F> {
+impl<M: Machine, F: MstoFaults> MstoRules<M, F> {
     /// Returns the numbers of those cells of a write that its updates may reach late, and of the others.
     #[inline(always)]
     fn divide(&self, write: &Write<M>) -> (Groups, Groups) {
         let all = write.cell_numbers();
         let commuting = match write.kind {
-            WriteKind::Update if F::REORDER_ANY => write.table().cell_numbers(write.merged()),
-            WriteKind::Update if self.options.late => write.commuting(),
+            WriteKind::Update if self.options.late => Self::commuting(write),
             _ => Groups::NONE,
         };
         (commuting, all.without(commuting))
@@ -135,7 +137,7 @@ impl<M: Machine, F: Faults> MstoRules<M, F> {
     }
 }
 
-impl<M: Machine, F: Faults> VersionRules<M> for MstoRules<M, F> {
+impl<M: Machine, F: MstoFaults> VersionRules<M> for MstoRules<M, F> {
     const INFO: ProtocolInfo = ProtocolInfo {
         name: "mvcc",
         summary: "optimistic and multi-version: timestamps of one counter; updates that commute may come late",
@@ -146,7 +148,6 @@ impl<M: Machine, F: Faults> VersionRules<M> for MstoRules<M, F> {
     const SNAPSHOTS: Option<&'static str> =
         Some("versions.snapshots=on, mvcc.late=off, versions.nwr=off, versions.collect=rapid or epoch");
     type Options = ((MstoOptions, ValidatingOptions), (OrderedTimestampOptions, CollectOptions));
-    type Faults = F;
     type WorkerState = MstoWorker<M>;
 
     fn options_with_snapshots() -> Self::Options {
@@ -248,7 +249,7 @@ impl<M: Machine, F: Faults> VersionRules<M> for MstoRules<M, F> {
         at: Located<'_, M>,
         change: &Change<M>,
     ) -> Result<(), Abort> {
-        local.txn.placeholder_inserted::<F>(cx, at, change)
+        local.txn.placeholder_inserted(cx, at, change)
     }
 
     #[inline(always)]
@@ -259,7 +260,7 @@ impl<M: Machine, F: Faults> VersionRules<M> for MstoRules<M, F> {
         leaf: Leaf<M>,
         version: u64,
     ) -> Result<(), Abort> {
-        local.txn.observe_leaf::<F>(cx, leaf, version);
+        local.txn.observe_leaf(cx, leaf, version);
         Ok(())
     }
 
@@ -301,5 +302,23 @@ impl<M: Machine, F: Faults> VersionRules<M> for MstoRules<M, F> {
 
     fn abort(&self, local: &mut Self::WorkerState, reason: AbortReason) {
         local.txn.abort(reason);
+    }
+}
+
+faults! {
+    /// MSTO's deliberate faults.
+    pub trait MstoFaults: ValidationFaults {
+        /// Updates may come late whether or not they commute.
+        REORDER_ANY,
+    }
+    pub const FAULTS;
+}
+
+/// Where the algorithm asks for its faults.
+impl<M: Machine, F: MstoFaults> MstoRules<M, F> {
+    /// Returns the numbers of the cells that a write changes only by commuting updates.
+    #[inline(always)]
+    fn commuting(write: &Write<M>) -> Groups {
+        if F::REORDER_ANY { write.table().cell_numbers(write.merged()) } else { write.commuting() }
     }
 }

@@ -41,15 +41,15 @@ use contend_engine::{
 };
 use contend_machine::{Atomic64, Machine, Ordering};
 
-use crate::fault::{Faults, Sound};
+use crate::fault::Sound;
 use crate::flags::{ABSENT, UNLINKED};
 use crate::method::timestamp::{Stamper, TimestampOptions, Timestamps};
+use crate::method::wait::WAITS_MAX;
 use crate::multiversion::collect::{CollectOptions, Collector, RetiredVersions};
 use crate::multiversion::{
-    MultiVersion, ReadView, SnapshotOptions, VersionRules, WriteIntents, raise_leaf_rts, raise_rts, read_row, rts_of,
-    wts_of,
+    MultiVersion, ReadView, SnapshotOptions, VersionFaults, VersionRules, WriteIntents, raise_leaf_rts, raise_rts,
+    read_row, rts_under_intent, waits_for_earlier_than, wts_of,
 };
-use crate::optimistic::WAITS_MAX;
 
 /// Multi-version timestamp ordering.
 pub type Mvto<M, F = Sound> = MultiVersion<MvtoRules<M, F>>;
@@ -75,33 +75,22 @@ pub struct MvtoWorker<M: Machine> {
     intents: WriteIntents<M>,
 }
 
-impl<M: Machine, F: Faults> MvtoRules<M, F> {
-    /// Raises the `rts` of a cell that the transaction reads.
-    #[inline(always)]
-    fn mark(cell: Cell<M>, ts: u64) {
-        if !F::FORGET_READS {
-            raise_rts(cell, ts);
-        }
-    }
-
+impl<M: Machine, F: VersionFaults> MvtoRules<M, F> {
     /// Places an intent to write the cell at time `ts`, and returns the cell's word.
     ///
     /// # Errors
     /// A younger transaction has read or written the cell, or another one has an intent there.
     #[inline(always)]
     fn place_intent(intents: &mut WriteIntents<M>, ts: u64, cell: Cell<M>) -> Result<u64, Abort> {
-        // SeqCst: the call that decides comes after the intent is placed; pairs with `raise_rts`.
-        let is_too_late = || {
-            wts_of(cell.word().load(Ordering::Relaxed)) > ts
-                || rts_of(cell).load(Ordering::SeqCst) > ts && !F::OVERTAKE_READS
-        };
+        // Relaxed: the call that decides comes after the intent is placed, and the exchange has acquired the word.
+        let is_too_late = || wts_of(cell.word().load(Ordering::Relaxed)) > ts || rts_under_intent::<M, F>(cell) > ts;
         // A transaction that is too late already does not wait, so that those behind it can go on.
         let word = intents.place(cell, ts, WAITS_MAX, |other| other < ts && !is_too_late())?;
         if is_too_late() { Err(Abort::new(AbortReason::WriteLocked)) } else { Ok(word) }
     }
 }
 
-impl<M: Machine, F: Faults> VersionRules<M> for MvtoRules<M, F> {
+impl<M: Machine, F: VersionFaults> VersionRules<M> for MvtoRules<M, F> {
     const INFO: ProtocolInfo = ProtocolInfo {
         name: "mvto",
         summary: "multi-version timestamp ordering: a read finds the version of its own time",
@@ -111,7 +100,6 @@ impl<M: Machine, F: Faults> VersionRules<M> for MvtoRules<M, F> {
     };
     const SNAPSHOTS: Option<&'static str> = Some("versions.snapshots=on, versions.collect=rapid or epoch");
     type Options = (TimestampOptions, (SnapshotOptions, CollectOptions));
-    type Faults = F;
     type WorkerState = MvtoWorker<M>;
 
     fn options_with_snapshots() -> Self::Options {
@@ -191,8 +179,8 @@ impl<M: Machine, F: Faults> VersionRules<M> for MvtoRules<M, F> {
         if local.reads_snapshot {
             return read_row(cx, at, columns, ReadView::at::<F>(ts), |_| (), |_| false, |_| ());
         }
-        let waits = |intent| intent < ts && !F::IGNORE_PREWRITES;
-        read_row(cx, at, columns, ReadView::at::<F>(ts), |cell| Self::mark(cell, ts), waits, |_| ())
+        let waits = waits_for_earlier_than::<F>(ts);
+        read_row(cx, at, columns, ReadView::at::<F>(ts), |cell| raise_rts::<M, F>(cell, ts), waits, |_| ())
     }
 
     #[inline(always)]
@@ -218,7 +206,7 @@ impl<M: Machine, F: Faults> VersionRules<M> for MvtoRules<M, F> {
         }
         let ts = local.ts;
         let place = |intents: &mut WriteIntents<M>, cell| Self::place_intent(intents, ts, cell);
-        local.intents.write(cx, at, groups, mode, place, |(cell, _)| Self::mark(cell, ts))
+        local.intents.write(cx, at, groups, mode, place, |(cell, _)| raise_rts::<M, F>(cell, ts))
     }
 
     fn placeholder_inserted(
@@ -232,7 +220,7 @@ impl<M: Machine, F: Faults> VersionRules<M> for MvtoRules<M, F> {
         if local.reads_snapshot {
             return Err(Abort::new(AbortReason::Unsupported));
         }
-        if missed_at > local.ts && !F::FORGET_GAPS {
+        if missed_at > local.ts {
             return Err(Abort::new(AbortReason::Phantom));
         }
         Ok(())
@@ -247,7 +235,7 @@ impl<M: Machine, F: Faults> VersionRules<M> for MvtoRules<M, F> {
         version: u64,
     ) -> Result<(), Abort> {
         // A snapshot is final: a key that it lacks can only be inserted at a later time.
-        if F::FORGET_GAPS || local.reads_snapshot { Ok(()) } else { raise_leaf_rts(leaf, version, local.ts) }
+        if local.reads_snapshot { Ok(()) } else { raise_leaf_rts(leaf, version, local.ts) }
     }
 
     #[inline(always)]
@@ -259,7 +247,7 @@ impl<M: Machine, F: Faults> VersionRules<M> for MvtoRules<M, F> {
             let write = &cx.writes.entries()[position];
             if write.kind == WriteKind::Nothing {
                 // A row that was inserted and deleted again was read as absent: the next insert of its key must come later.
-                write.cells().for_each(|cell| Self::mark(cell, local.ts));
+                write.cells().for_each(|cell| raise_rts::<M, F>(cell, local.ts));
             }
             if write.merged().is_empty() {
                 continue;

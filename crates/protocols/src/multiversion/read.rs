@@ -17,12 +17,11 @@
 use contend_engine::{Abort, AbortReason, Cell, Context, Groups, Located, Projection, RecordState};
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
 
-use crate::fault::Faults;
 use crate::flags::{self, ABSENT, LOCKED, QUEUED, UNLINKED};
-use crate::optimistic::WAITS_MAX;
+use crate::method::wait::WAITS_MAX;
 
 use super::chain::{ChainedVersion, version_at};
-use super::{NO_INTENT, WORDS, intent_of, wts_of};
+use super::{NO_INTENT, VersionFaults, WORDS, intent_of, wts_of};
 
 /// An entry of a read set: a cell, and the word of the version that was read.
 pub(crate) type ReadEntry<M> = (Cell<M>, u64);
@@ -51,7 +50,7 @@ pub(crate) struct ReadView {
 impl ReadView {
     /// Returns the view of the state at `ts`.
     #[inline(always)]
-    pub(crate) fn at<F: Faults>(ts: u64) -> Self {
+    pub(crate) fn at<F: VersionFaults>(ts: u64) -> Self {
         // A reader that does not wait for a version of its time comes upon a gap where that version is going to be.
         ReadView { ts, newest_only: false, is_patient: false, ignore_gaps: F::IGNORE_GAPS || F::IGNORE_PREWRITES }
     }

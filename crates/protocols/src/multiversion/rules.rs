@@ -6,8 +6,6 @@ use contend_engine::{
 };
 use contend_machine::Machine;
 
-use crate::fault::Faults;
-
 use super::WORDS;
 use super::collect::{Collector, RetiredVersions};
 
@@ -23,8 +21,6 @@ pub trait VersionRules<M: Machine>: Sized + Send + Sync + 'static {
     const SNAPSHOTS: Option<&'static str> = None;
     /// The protocol's options.
     type Options: Options;
-    /// Deliberate bugs.
-    type Faults: Faults;
     /// A worker's own state.
     type WorkerState: Send + 'static;
 
@@ -237,11 +233,11 @@ impl<M: Machine, R: VersionRules<M>> Protocol<M> for MultiVersion<R> {
 
     fn unlink(&self, tombstone: Tombstone<'_, M>) -> UnlinkOutcome {
         self.rules.before_unlink(tombstone);
-        super::unlink::<M, R::Faults>(tombstone, self.rules.collector().snapshot_watermark())
+        super::unlink(tombstone, self.rules.collector().snapshot_watermark())
     }
 
     fn is_absent(&self, record: Record<M>) -> bool {
-        crate::optimistic::is_absent(record)
+        crate::flags::is_absent(record)
     }
 
     fn older_versions(&self, record: Record<M>) -> u64 {

@@ -10,10 +10,11 @@ use contend_engine::{Abort, Context, Located, Projection, RecordState, option_ch
 use contend_machine::{Activity, Atomic64, Machine, Ordering};
 use crossbeam_utils::CachePadded;
 
-use crate::fault::Faults;
-
 use super::collect::{CollectOptions, Collector};
-use super::{INTENT_TAKING_TIMESTAMP, INTENT_WITHOUT_TIMESTAMP, ReadVersion, ReadView, WriteIntents, read_row};
+use super::{
+    INTENT_TAKING_TIMESTAMP, INTENT_WITHOUT_TIMESTAMP, ReadVersion, ReadView, VersionFaults, WriteIntents, read_row,
+    waits_for_earlier_than,
+};
 
 options! {
     /// Whether there are snapshots, for protocols that have no other options.
@@ -121,14 +122,14 @@ pub(crate) struct SnapshotTxn<M: Machine> {
 impl<M: Machine> SnapshotTxn<M> {
     /// Reads a row as it is in the snapshot. `on_read` gets each version that was read.
     #[inline(always)]
-    pub(crate) fn read<F: Faults>(
+    pub(crate) fn read<F: VersionFaults>(
         &self,
         cx: &mut Context<M>,
         at: Located<'_, M>,
         columns: Projection<'_>,
         on_read: impl FnMut(ReadVersion<M>),
     ) -> Result<RecordState, Abort> {
-        let waits = |intent| intent <= self.begin_ts && !F::IGNORE_PREWRITES;
+        let waits = waits_for_earlier_than::<F>(self.begin_ts + 1);
         let view = ReadView { is_patient: self.reads_only, ..ReadView::at::<F>(self.begin_ts) };
         read_row(cx, at, columns, view, |_| (), waits, on_read)
     }

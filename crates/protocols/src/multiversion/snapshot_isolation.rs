@@ -43,9 +43,12 @@ use contend_engine::{
 };
 use contend_machine::Machine;
 
-use crate::fault::{Faults, Sound};
+use crate::fault::Sound;
+use crate::faults;
 use crate::multiversion::collect::{CollectOptions, Collector, RetiredVersions};
-use crate::multiversion::{CounterOptions, MultiVersion, SnapshotState, SnapshotTxn, VersionRules, WriteIntents};
+use crate::multiversion::{
+    CounterOptions, MultiVersion, SnapshotState, SnapshotTxn, VersionFaults, VersionRules, WriteIntents,
+};
 
 /// Snapshot isolation.
 pub type SnapshotIsolation<M, F = Sound> = MultiVersion<SnapshotIsolationRules<M, F>>;
@@ -61,7 +64,7 @@ pub struct SnapshotIsolationRules<M: Machine, F = Sound> {
 #[derive(Debug)]
 pub struct SnapshotIsolationWorker<M: Machine>(SnapshotTxn<M>);
 
-impl<M: Machine, F: Faults> VersionRules<M> for SnapshotIsolationRules<M, F> {
+impl<M: Machine, F: SnapshotIsolationFaults> VersionRules<M> for SnapshotIsolationRules<M, F> {
     const INFO: ProtocolInfo = ProtocolInfo {
         name: "si",
         summary: "snapshot isolation: reads see the state at the begin, the first to write a row wins; lets write skew through",
@@ -71,7 +74,6 @@ impl<M: Machine, F: Faults> VersionRules<M> for SnapshotIsolationRules<M, F> {
     };
     const SNAPSHOTS: Option<&'static str> = Some("versions.collect=rapid or epoch, versions.overwrite=off");
     type Options = (CounterOptions, CollectOptions);
-    type Faults = F;
     type WorkerState = SnapshotIsolationWorker<M>;
 
     fn new((counter, collect): Self::Options) -> Self {
@@ -132,8 +134,8 @@ impl<M: Machine, F: Faults> VersionRules<M> for SnapshotIsolationRules<M, F> {
         if reads_only {
             return Err(Abort::new(AbortReason::Unsupported));
         }
-        let begin_ts = if F::FORGET_FIRST_UPDATER { u64::MAX } else { begin_ts };
-        let place = |intents: &mut WriteIntents<M>, cell| intents.place_unless_overwritten(cell, intent, begin_ts);
+        let newest = Self::newest_to_overwrite(begin_ts);
+        let place = |intents: &mut WriteIntents<M>, cell| intents.place_unless_overwritten(cell, intent, newest);
         intents.write(cx, at, groups, mode, place, |_| ())
     }
 
@@ -170,5 +172,23 @@ impl<M: Machine, F: Faults> VersionRules<M> for SnapshotIsolationRules<M, F> {
 
     fn abort(&self, local: &mut Self::WorkerState, reason: AbortReason) {
         local.0.intents.abort(reason);
+    }
+}
+
+faults! {
+    /// The deliberate faults of snapshot isolation.
+    pub trait SnapshotIsolationFaults: VersionFaults {
+        /// A write does not look whether the row has been written since the transaction began.
+        FORGET_FIRST_UPDATER,
+    }
+    pub const FAULTS;
+}
+
+/// Where the algorithm asks for its faults.
+impl<M: Machine, F: SnapshotIsolationFaults> SnapshotIsolationRules<M, F> {
+    /// Returns the largest `wts` of a version that a transaction may overwrite: its begin.
+    #[inline(always)]
+    fn newest_to_overwrite(begin_ts: u64) -> u64 {
+        if F::FORGET_FIRST_UPDATER { u64::MAX } else { begin_ts }
     }
 }

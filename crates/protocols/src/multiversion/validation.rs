@@ -22,14 +22,14 @@ use contend_engine::{
 };
 use contend_machine::{Atomic64, Machine, Ordering};
 
-use crate::fault::Faults;
+use crate::faults;
 use crate::flags::{ABSENT, UNLINKED};
-use crate::optimistic::WAITS_MAX;
+use crate::method::wait::WAITS_MAX;
 
 use super::collect::{Collector, RetiredVersions};
 use super::{
-    ChainedVersion, ReadEntry, ReadVersion, ReadView, SuffixKind, WORDS, WriteIntents, chain, is_still_visible,
-    raise_leaf_rts, raise_rts, read_row, rts_of, wts_of,
+    ChainedVersion, ReadEntry, ReadVersion, ReadView, SuffixKind, VersionFaults, WORDS, WriteIntents, chain,
+    is_still_visible, raise_leaf_rts, raise_rts, read_row, rts_of, rts_under_intent, waits_for_earlier_than, wts_of,
 };
 
 options! {
@@ -111,16 +111,9 @@ impl<M: Machine> ValidatingTxn<M> {
         collector.publish_ts(&self.intents.retired, self.ts);
     }
 
-    /// Returns the function that says for which intents the transaction waits: those of older transactions.
-    #[inline(always)]
-    pub(crate) fn waits<F: Faults>(&self) -> impl Fn(u64) -> bool + use<M, F> {
-        let ts = self.ts;
-        move |intent| intent < ts && !F::IGNORE_PREWRITES
-    }
-
     /// Reads a row. `validates_old` says whether an old version that was read may still be replaced as the one of its time.
     #[inline(always)]
-    pub(crate) fn read<F: Faults>(
+    pub(crate) fn read<F: ValidationFaults>(
         &mut self,
         cx: &mut Context<M>,
         at: Located<'_, M>,
@@ -131,7 +124,8 @@ impl<M: Machine> ValidatingTxn<M> {
         if self.reads_snapshot {
             return read_row(cx, at, columns, ReadView::at::<F>(self.ts), |_| (), |_| false, |_| ());
         }
-        let waits = self.waits::<F>();
+        let waits = waits_for_earlier_than::<F>(self.ts);
+        let validates_old = Self::validates_old::<F>(validates_old || self.options.nwr);
         read_row(
             cx,
             at,
@@ -141,9 +135,7 @@ impl<M: Machine> ValidatingTxn<M> {
             waits,
             |version| match version {
                 ReadVersion::Newest(entry) => self.read_set.push(entry),
-                ReadVersion::Old(cell, old) if (validates_old || self.options.nwr) && !F::TRUST_OLDER => {
-                    self.read_set.push((cell, old.word))
-                }
+                ReadVersion::Old(cell, old) if validates_old => self.read_set.push((cell, old.word)),
                 ReadVersion::Old(..) => {}
             },
         )
@@ -201,7 +193,7 @@ impl<M: Machine> ValidatingTxn<M> {
     }
 
     /// Makes the record that the transaction has inserted its own.
-    pub(crate) fn placeholder_inserted<F: Faults>(
+    pub(crate) fn placeholder_inserted(
         &mut self,
         cx: &mut Context<M>,
         at: Located<'_, M>,
@@ -212,7 +204,7 @@ impl<M: Machine> ValidatingTxn<M> {
             at.cells(Groups::ALL).for_each(|cell| self.intents.adopt(cell, self.ts));
             return Err(Abort::new(AbortReason::Unsupported));
         }
-        if self.intents.adopt_placeholder(at, change, self.ts) > self.ts && !F::FORGET_GAPS {
+        if self.intents.adopt_placeholder(at, change, self.ts) > self.ts {
             return Err(Abort::new(AbortReason::Phantom));
         }
         cx.nodes.follow(change)
@@ -220,9 +212,9 @@ impl<M: Machine> ValidatingTxn<M> {
 
     /// Notes that the transaction depends on the keys of a leaf.
     #[inline(always)]
-    pub(crate) fn observe_leaf<F: Faults>(&mut self, cx: &mut Context<M>, leaf: Leaf<M>, version: u64) {
+    pub(crate) fn observe_leaf(&mut self, cx: &mut Context<M>, leaf: Leaf<M>, version: u64) {
         // A snapshot is final: a key that it lacks can only be inserted at a later time.
-        if !self.reads_snapshot && !F::FORGET_GAPS {
+        if !self.reads_snapshot {
             cx.nodes.add(leaf, version);
         }
     }
@@ -233,7 +225,7 @@ impl<M: Machine> ValidatingTxn<M> {
     /// The transaction comes too late, or the record is gone.
     #[expect(clippy::redundant_closure, reason = "calls by references to closures are not inlined")]
     #[inline(always)]
-    pub(crate) fn place_intents<F: Faults>(
+    pub(crate) fn place_intents<F: ValidationFaults>(
         &mut self,
         write: &Write<M>,
         position: usize,
@@ -257,21 +249,20 @@ impl<M: Machine> ValidatingTxn<M> {
 
     /// Returns whether a younger transaction has overwritten or read the cell, so that a new version of this transaction's time can't be the newest one.
     #[inline(always)]
-    fn is_too_late<F: Faults>(&self, cell: Cell<M>, word: u64) -> bool {
+    fn is_too_late<F: ValidationFaults>(&self, cell: Cell<M>, word: u64) -> bool {
         wts_of(word) > self.ts || self.was_read_later::<F>(cell)
     }
 
     /// Returns whether a younger transaction has read the cell. The caller holds the cell's intent.
     #[inline(always)]
-    pub(crate) fn was_read_later<F: Faults>(&self, cell: Cell<M>) -> bool {
-        // SeqCst: after the intent is placed; pairs with a reader's `raise_rts`, which comes before its look at the intent.
-        rts_of(cell).load(Ordering::SeqCst) > self.ts && !F::OVERTAKE_READS
+    pub(crate) fn was_read_later<F: ValidationFaults>(&self, cell: Cell<M>) -> bool {
+        rts_under_intent::<M, F>(cell) > self.ts
     }
 
     /// Returns the version that a late write of the cell would have replaced, and its name in a history; `None` if the write is not invisible. The
     /// caller holds the cell's intent.
     #[inline(never)]
-    fn version_under_invisible_write<F: Faults>(
+    fn version_under_invisible_write<F: ValidationFaults>(
         &self,
         write: &Write<M>,
         number: usize,
@@ -280,7 +271,7 @@ impl<M: Machine> ValidatingTxn<M> {
         let wants_to = self.options.nwr && write.replaced().contains(Groups::of(number as u32));
         // A transaction that has read the version before, or one between, has raised the rts; or it will find that its version ended before its time.
         let was_read = self.was_read_later::<F>(cell);
-        let is_replaced = F::OMIT_ANY || SuffixKind::BlindOverwrites.covers_all_after(cell, self.ts);
+        let is_replaced = Self::all_are_blind_overwrites_after::<F>(cell, self.ts);
         if !wants_to || was_read || !is_replaced {
             return None;
         }
@@ -332,15 +323,13 @@ impl<M: Machine> ValidatingTxn<M> {
 
     /// Raises the `rts` of all cells and leaves that were read, and then checks the reads.
     #[inline(always)]
-    pub(crate) fn validate<F: Faults>(&self, cx: &Context<M>) -> Result<(), Abort> {
-        if !F::FORGET_READS {
-            M::step("mark reads");
-            self.read_set.iter().for_each(|&(cell, _)| raise_rts(cell, self.ts));
-            // A placeholder that stays absent was read, too: the next insert of its key must come later.
-            let unused = |write: &&Write<M>| write.kind == WriteKind::Nothing;
-            for write in cx.writes.entries().iter().filter(unused) {
-                write.cells().for_each(|cell| raise_rts(cell, self.ts));
-            }
+    pub(crate) fn validate<F: ValidationFaults>(&self, cx: &Context<M>) -> Result<(), Abort> {
+        M::step("mark reads");
+        self.read_set.iter().for_each(|&(cell, _)| raise_rts::<M, F>(cell, self.ts));
+        // A placeholder that stays absent was read, too: the next insert of its key must come later.
+        let unused = |write: &&Write<M>| write.kind == WriteKind::Nothing;
+        for write in cx.writes.entries().iter().filter(unused) {
+            write.cells().for_each(|cell| raise_rts::<M, F>(cell, self.ts));
         }
         for (leaf, version) in cx.nodes.observed() {
             raise_leaf_rts(leaf, version, self.ts)?;
@@ -350,14 +339,52 @@ impl<M: Machine> ValidatingTxn<M> {
 
     /// Checks that each version that was read is the one that a new search at the transaction's time finds.
     #[inline(always)]
-    pub(crate) fn check_reads<F: Faults>(&self) -> Result<(), Abort> {
+    pub(crate) fn check_reads<F: ValidationFaults>(&self) -> Result<(), Abort> {
         M::step("check reads");
         for &entry in &self.read_set {
-            if F::TRUST_COMMITTED || is_still_visible(entry, self.ts, self.waits::<F>())? {
-                continue;
+            if !self.is_valid::<F>(entry)? {
+                return Err(Abort::new(AbortReason::ReadValidation));
             }
-            return Err(Abort::new(AbortReason::ReadValidation));
         }
         Ok(())
+    }
+}
+
+faults! {
+    /// The deliberate faults of protocols that validate at the commit.
+    pub trait ValidationFaults: VersionFaults {
+        /// Validation takes a version that was read for right because it is committed, and does not search again: it misses a newer version from
+        /// before the transaction's time.
+        TRUST_COMMITTED,
+        /// Validation does not search again for an old version that was read.
+        TRUST_OLDER,
+        /// A write that comes too late is skipped whether or not later writes looked at the row.
+        OMIT_ANY,
+    }
+    pub const VALIDATION_FAULTS;
+}
+
+/// Where the algorithm asks for its faults.
+impl<M: Machine> ValidatingTxn<M> {
+    /// Returns whether the transaction validates the old versions that it reads.
+    #[inline(always)]
+    fn validates_old<F: ValidationFaults>(validates_old: bool) -> bool {
+        validates_old && !F::TRUST_OLDER
+    }
+
+    /// Returns whether an entry of the read set is still right.
+    #[inline(always)]
+    fn is_valid<F: ValidationFaults>(&self, entry: ReadEntry<M>) -> Result<bool, Abort> {
+        if F::TRUST_COMMITTED {
+            Ok(true)
+        } else {
+            is_still_visible(entry, self.ts, waits_for_earlier_than::<F>(self.ts))
+        }
+    }
+
+    /// Returns whether all versions of the cell after `ts` replaced it without a look at it.
+    #[inline(always)]
+    fn all_are_blind_overwrites_after<F: ValidationFaults>(cell: Cell<M>, ts: u64) -> bool {
+        F::OMIT_ANY || SuffixKind::BlindOverwrites.covers_all_after(cell, ts)
     }
 }
