@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use contend_engine::OptionValue;
-use contend_lab::RunConfig;
-use contend_lab::config::{ALL, PRECISION_MAX, PRECISION_MIN, WINDOWS_PRECISE, index_kind};
-use contend_lab::crash::CrashConfig;
-use contend_lab::explore::ExploreConfig;
-use contend_lab::kill::{KillConfig, Scale};
+use contend_proof::crash::CrashConfig;
+use contend_proof::explore::ExploreConfig;
+use contend_proof::kill::{KillConfig, Scale};
+use contend_runner::RunConfig;
+use contend_runner::config::{ALL, PRECISION_MAX, PRECISION_MIN, WINDOWS_PRECISE, index_kind};
 
 use crate::UserError;
 use crate::files::read_result;

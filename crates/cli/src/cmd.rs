@@ -17,8 +17,9 @@ pub(crate) mod sweep;
 
 use std::path::{Path, PathBuf};
 
-use contend_lab::config::ALL;
-use contend_lab::{LabError, ResultFile, RunConfig, Stop};
+use contend_lab::ResultFile;
+use contend_runner::config::ALL;
+use contend_runner::{RunConfig, RunError, Stop};
 use serde::Serialize;
 
 use crate::args::MeasureArgs;
@@ -193,11 +194,11 @@ const MEMORY: &str = "the run was ended because memory was nearly used up; what 
                       tables grow while it runs: shorter or fewer windows, or fewer protocols at a time, need less";
 
 /// What a run's failure means here.
-fn interrupted<T>(error: LabError, stop: &Stop, good: impl FnOnce(Status) -> T) -> Result<T, UserError> {
-    if error == LabError::Stopped && stop.is_for_memory() {
+fn interrupted<T>(error: RunError, stop: &Stop, good: impl FnOnce(Status) -> T) -> Result<T, UserError> {
+    if error == RunError::Stopped && stop.is_for_memory() {
         return Err(UserError(MEMORY.into()));
     }
-    if error == LabError::Stopped && stop.is_requested() {
+    if error == RunError::Stopped && stop.is_requested() {
         show::complain("stopped before anything was measured (partial: nothing to show)");
         return Ok(good(Status::Interrupted));
     }
@@ -224,16 +225,16 @@ mod tests {
     #[test]
     fn tests_without_a_transaction_have_tested_nothing() {
         let is_nothing = |tested: Tested| matches!(tested, Tested::Nothing(_));
-        let crashed = contend_lab::crash::Crashed { tests: 3, commits: 5, ..Default::default() };
+        let crashed = contend_proof::crash::Crashed { tests: 3, commits: 5, ..Default::default() };
         assert_eq!(crash::tested(&crashed), Tested::Good("nothing is lost".into()));
-        let all_cut = contend_lab::crash::Crashed { cut: 3, ..crashed.clone() };
-        let no_commit = contend_lab::crash::Crashed { commits: 0, ..crashed };
+        let all_cut = contend_proof::crash::Crashed { cut: 3, ..crashed.clone() };
+        let no_commit = contend_proof::crash::Crashed { commits: 0, ..crashed };
         assert!(is_nothing(crash::tested(&all_cut)) && is_nothing(crash::tested(&no_commit)));
-        let killed = contend_lab::kill::Killed { kills: 9, acknowledged: 1, ..Default::default() };
+        let killed = contend_proof::kill::Killed { kills: 9, acknowledged: 1, ..Default::default() };
         assert_eq!(kill::tested(&killed), Tested::Good("nothing is lost".into()));
-        assert!(is_nothing(kill::tested(&contend_lab::kill::Killed { acknowledged: 0, ..killed })));
-        let soaked = contend_lab::soak::Soaked { commits: 1, ..Default::default() };
+        assert!(is_nothing(kill::tested(&contend_proof::kill::Killed { acknowledged: 0, ..killed })));
+        let soaked = contend_proof::soak::Soaked { commits: 1, ..Default::default() };
         assert_eq!(soak::tested(&soaked), Tested::Good("memory is flat".into()));
-        assert!(is_nothing(soak::tested(&contend_lab::soak::Soaked::default())));
+        assert!(is_nothing(soak::tested(&contend_proof::soak::Soaked::default())));
     }
 }

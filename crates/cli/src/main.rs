@@ -15,7 +15,7 @@ use args::{Cli, Command};
 
 /// The explorer of interleavings takes back what an execution has done.
 #[global_allocator]
-static ALLOCATOR: contend_lab::Rewindable<mimalloc::MiMalloc> = contend_lab::Rewindable(mimalloc::MiMalloc);
+static ALLOCATOR: contend_proof::Rewindable<mimalloc::MiMalloc> = contend_proof::Rewindable(mimalloc::MiMalloc);
 
 /// What went wrong, for a person; the exit status is 2.
 #[derive(Debug)]

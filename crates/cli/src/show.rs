@@ -2,11 +2,12 @@
 
 use std::io::{ErrorKind, Write};
 
-use contend_lab::paired::Ratio;
-use contend_lab::result::Verification;
+use contend_judge::Verification;
+use contend_lab::paired::{Ratio, show_share};
 use contend_lab::tables::{self, Sheet};
-use contend_lab::units::{show_bytes, show_latency, show_ns, show_rate, show_share};
-use contend_lab::{ProtocolResult, ResultFile, RunConfig};
+use contend_lab::{ProtocolResult, ResultFile};
+use contend_runner::RunConfig;
+use contend_runner::units::{show_bytes, show_latency, show_ns, show_rate};
 
 use crate::UserError;
 use crate::table::Table;

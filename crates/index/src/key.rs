@@ -2,6 +2,8 @@
 
 use std::fmt::Debug;
 
+use contend_machine::random::{GOLDEN_GAMMA, mix};
+
 /// The most words a [`Key`] may have.
 pub const MAX_KEY_WORDS: usize = 4;
 
@@ -41,19 +43,10 @@ pub trait Key: Copy + Ord + Debug + Send + Sync + 'static {
         let words = self.to_words();
         let mut hash = 0;
         for word in &words[..Self::WORDS] {
-            hash = mix(hash ^ *word);
+            hash = mix((hash ^ *word).wrapping_add(GOLDEN_GAMMA));
         }
         hash
     }
-}
-
-/// The finaliser of SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014): a bijection.
-#[inline(always)]
-fn mix(mut word: u64) -> u64 {
-    word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    word ^ (word >> 31)
 }
 
 impl Key for u64 {

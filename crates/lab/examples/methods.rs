@@ -7,10 +7,11 @@
 use std::sync::Mutex;
 
 use contend_engine::{EngineOptions, Isolation, OptionSpec, Options, ProtocolInfo};
-use contend_lab::{RunConfig, Silent, Stop, compare};
+use contend_lab::compare;
 use contend_machine::Native;
 use contend_protocols::all_protocols;
 use contend_protocols::method::{METHODS, MethodInfo, Otherwise, RetryOptions};
+use contend_runner::{RunConfig, Silent, Stop};
 
 /// What is measured of protection on a host, by the bench that it names: printed after the method's table.
 const PROTECTION: &str = include_str!("protection.md");

@@ -2,10 +2,10 @@
 //!
 //! `cargo run --release -p contend-lab --example power`
 
-#[path = "../tests/support/power.rs"]
+#[path = "../tests/it/power.rs"]
 mod power;
 
-use contend_lab::config::WINDOWS;
+use contend_runner::config::WINDOWS;
 use power::{Machine, SHARED, told_of_equals, told_of_five_percent};
 
 const COMPARISONS: u64 = 200;

@@ -5,10 +5,10 @@ use contend_machine::Native;
 use contend_protocols::all_protocols;
 use contend_protocols::method::METHODS;
 
-use crate::config::{engine_specs, retry_specs};
-use crate::paired::{self, Ratio};
+use crate::paired::{self, Ratio, show_ratio, show_share};
 use crate::result::{Measured, ProtocolResult, ResultFile};
-use crate::units::{show_ns, show_rate, show_ratio, show_share};
+use contend_runner::config::{engine_specs, retry_specs};
+use contend_runner::units::{show_ns, show_rate};
 
 /// Names that are listed at most.
 const NAMES_MAX: usize = 5;

@@ -9,8 +9,8 @@
 
 use serde::Serialize;
 
-use crate::config::LabError;
 use crate::result::{Measured, ProtocolResult, ResultFile};
+use contend_runner::RunError;
 
 /// How often an interval covers the true ratio, at least.
 pub const CONFIDENCE: f64 = 0.95;
@@ -167,9 +167,9 @@ pub struct Diff {
 ///
 /// # Errors
 /// They are of different workloads, or have no entry in common.
-pub fn diff(first: &ResultFile, second: &ResultFile) -> Result<Diff, LabError> {
+pub fn diff(first: &ResultFile, second: &ResultFile) -> Result<Diff, RunError> {
     if first.config.workload != second.config.workload {
-        return Err(LabError::BadInput(format!(
+        return Err(RunError::BadInput(format!(
             "the first result is of {} and the second of {}; valid: two of one workload",
             first.config.workload, second.config.workload
         )));
@@ -186,7 +186,7 @@ pub fn diff(first: &ResultFile, second: &ResultFile) -> Result<Diff, LabError> {
             let names: Vec<&str> = result.protocols.iter().map(|entry| entry.protocol.as_str()).collect();
             names.join(", ")
         };
-        return Err(LabError::BadInput(format!(
+        return Err(RunError::BadInput(format!(
             "the results have no entry in common: the first has {}, the second {}",
             names(first),
             names(second)
@@ -278,7 +278,7 @@ fn differences(first: &ResultFile, second: &ResultFile) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dice::Dice;
+    use contend_machine::random::SplitMix64;
 
     #[test]
     fn so_many_are_cut_off_as_the_tables_say() {
@@ -312,9 +312,9 @@ mod tests {
     /// 500 comparisons of two runs with no difference, and of two with one of 10 %, windows of a deviation of some 3 %.
     #[test]
     fn what_is_no_difference_is_hardly_ever_told() {
-        let mut dice = Dice::new(7);
+        let mut random = SplitMix64::new(7);
         let mut window = |level: f64| {
-            let uniform: f64 = (0..12).map(|_| dice.below(1 << 20) as f64 / (1 << 20) as f64).sum();
+            let uniform: f64 = (0..12).map(|_| random.below(1 << 20) as f64 / (1 << 20) as f64).sum();
             level * (1.0 + 0.03 * (uniform - 6.0))
         };
         let mut told = |level: f64| {

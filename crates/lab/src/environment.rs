@@ -2,9 +2,9 @@
 
 use contend_machine::{HugePages, Machine, Native, available_cores};
 
-use crate::config::RunConfig;
-use crate::memory;
 use crate::result::Environment;
+use contend_runner::RunConfig;
+use contend_runner::memory;
 
 /// The environment now. Huge pages are counted when this is called: call it while the tables are loaded.
 pub(crate) fn here(config: &RunConfig) -> Environment {

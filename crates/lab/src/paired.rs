@@ -20,7 +20,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::dice::Dice;
+use contend_machine::random::SplitMix64;
 
 /// The probability that a comparison tells any two equal entries apart.
 pub const ERROR: f64 = 0.05;
@@ -170,11 +170,11 @@ pub fn pairs(entries: usize) -> usize {
 
 /// The order of the entries in a round: another one in each, the same from the same seed.
 pub fn turns(entries: usize, round: usize, seed: u64) -> Vec<usize> {
-    let mut dice = Dice::new(seed ^ Dice::new(round as u64).next());
+    let mut random = SplitMix64::new(seed ^ SplitMix64::new(round as u64).draw());
     let mut order: Vec<usize> = (0..entries).collect();
     // Fisher and Yates.
     for place in (1..entries).rev() {
-        order.swap(place, dice.below(place as u64 + 1) as usize);
+        order.swap(place, random.below(place as u64 + 1) as usize);
     }
     order
 }
@@ -252,6 +252,25 @@ fn order(rates: &[Vec<f64>]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..rates.len()).collect();
     order.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]));
     order
+}
+
+/// "1.06 x (1.03 to 1.09)".
+pub fn show_ratio(ratio: &Ratio) -> String {
+    match (ratio.low, ratio.high) {
+        (Some(low), Some(high)) => format!("{:.2} x ({low:.2} to {high:.2})", ratio.ratio),
+        _ => format!("{:.2} x", ratio.ratio),
+    }
+}
+
+/// "96 % (94 to 98)".
+pub fn show_share(ratio: &Ratio) -> String {
+    let percent = |part: f64| part * 100.0;
+    match (ratio.low, ratio.high) {
+        (Some(low), Some(high)) => {
+            format!("{:.0} % ({:.0} to {:.0})", percent(ratio.ratio), percent(low), percent(high))
+        }
+        _ => format!("{:.0} %", percent(ratio.ratio)),
+    }
 }
 
 impl Judged {

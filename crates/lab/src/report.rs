@@ -7,15 +7,17 @@
 //! | `charts` | what is drawn of a result |
 
 mod charts;
+mod cycle;
 mod page;
 mod picture;
 
 use std::fmt::Write;
 
+use crate::paired::show_share;
 use crate::result::{ProtocolResult, ResultFile};
 use crate::tables::{self, Sheet, measured};
-use crate::units::{show_bytes, show_latency, show_percent, show_rate, show_share};
 pub(crate) use charts::{table_of_times, times_of};
+use contend_runner::units::{show_bytes, show_latency, show_percent, show_rate};
 pub(crate) use page::{Column, Table, document, escape, figure, prose};
 pub(crate) use picture::{Axis, Line, Lines, Scale, shortened};
 
@@ -174,7 +176,7 @@ fn proof(result: &ResultFile) -> String {
         }
         if let Some((it, explanation)) = entry.verification.as_ref().and_then(|it| Some((it, it.explanation.as_ref()?)))
         {
-            let _ = write!(text, "{}<pre>{}</pre>", crate::cycle::svg(&it.cycle), escape(explanation));
+            let _ = write!(text, "{}<pre>{}</pre>", cycle::svg(&it.cycle), escape(explanation));
         }
         text += "</dd>\n";
     }

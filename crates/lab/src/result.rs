@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use contend_sim::Statistics;
 use serde::{Deserialize, Serialize};
 
-use crate::config::{LabError, RunConfig};
+pub use contend_judge::{CycleEdge, Verification};
+pub use contend_runner::stats::Spread;
+use contend_runner::{RunConfig, RunError};
+
 pub use crate::paired::Ratio;
-pub use crate::stats::Spread;
 
 /// The version of this schema. It rises when a field changes its meaning.
 pub const SCHEMA_VERSION: u32 = 4;
@@ -374,41 +376,6 @@ pub struct Window {
     pub throughput_tps: f64,
 }
 
-/// What the verification pass found.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Verification {
-    /// Whether the protocol kept its promise.
-    pub passed: bool,
-    /// One line: the verdict.
-    pub verdict: String,
-    /// Committed transactions that were checked.
-    pub transactions: u64,
-    /// Aborts by conflict meanwhile: a pass without conflicts proves little.
-    pub aborts: u64,
-    /// The class of the worst anomaly, whether the promise excludes it or not.
-    pub anomaly: Option<String>,
-    /// The anomaly, told step by step.
-    pub explanation: Option<String>,
-    /// If the anomaly is a cycle, its edges: each transaction has to come after the one before, the first after the last.
-    #[serde(default)]
-    pub cycle: Vec<CycleEdge>,
-}
-
-/// A dependency of one transaction on another.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CycleEdge {
-    /// The transaction that comes first.
-    pub from: u64,
-    /// The one that depends on it.
-    pub to: u64,
-    /// How: `ww`, `wr`, `rw`, `predicate wr` or `predicate rw`.
-    pub dependency: String,
-    /// Of which table and key.
-    pub key: String,
-    /// Why, in words.
-    pub reason: String,
-}
-
 /// What a workload's own check said.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Check {
@@ -423,11 +390,11 @@ impl ResultFile {
     ///
     /// # Errors
     /// It is no result; the message says where.
-    pub fn from_json(text: &str) -> Result<ResultFile, LabError> {
+    pub fn from_json(text: &str) -> Result<ResultFile, RunError> {
         let file: ResultFile =
-            serde_json::from_str(text).map_err(|error| LabError::BadInput(format!("not a result file: {error}")))?;
+            serde_json::from_str(text).map_err(|error| RunError::BadInput(format!("not a result file: {error}")))?;
         if file.schema_version != SCHEMA_VERSION {
-            return Err(LabError::BadInput(format!(
+            return Err(RunError::BadInput(format!(
                 "a result file of schema version {}; this program reads version {SCHEMA_VERSION}",
                 file.schema_version
             )));

@@ -242,7 +242,7 @@ pub(crate) fn unlink<M: Machine>(tombstone: Tombstone<'_, M>, snapshot_watermark
         UnlinkOutcome::Alive
     } else if flags::may_be_missed(deletion_epoch(first).load(Ordering::Relaxed), tombstone.oldest())
         || wts_of(word) > snapshot_watermark
-        || !tombstone.stamp_is_over()
+        || !tombstone.counter_epoch_is_over()
     {
         UnlinkOutcome::Busy
     } else {

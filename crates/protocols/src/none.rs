@@ -17,7 +17,8 @@
 //! | 1 | unlinked: out of the index; look the key up again |
 //! | 0 | absent: a placeholder, or a tombstone |
 //!
-//! **Commit point.** None. **Waits** for nothing. **Options.** None.
+//! **Commit point.** None. **Waits** for nothing. **Phantoms** are not excluded. **Departures from the paper.** None.
+//! **Options.** None.
 
 use contend_engine::sets::WriteKind;
 use contend_engine::{
@@ -176,7 +177,7 @@ impl<M: Machine> Protocol<M> for NoControl {
         // Relaxed: the exchange decides.
         let flags = first.word().load(Ordering::Relaxed);
         let (new, outcome) = if flags & ABSENT != 0 {
-            if !tombstone.stamp_is_over() {
+            if !tombstone.counter_epoch_is_over() {
                 return UnlinkOutcome::Busy;
             }
             (flags | UNLINKED, UnlinkOutcome::Marked { time: 0 })

@@ -11,7 +11,7 @@ pub mod occ;
 pub mod silo;
 pub mod tictoc;
 
-use contend_engine::journal::{STAMP_SHIFT, Stamp};
+use contend_engine::commit_sink::{COUNTER_EPOCH_SHIFT, WriteCounter};
 use contend_engine::sets::WriteKind;
 use contend_engine::{
     Abort, AbortReason, Cell, Cells, Context, GROUPS_MAX, Groups, Located, Projection, RecordOrigin, RecordState,
@@ -272,7 +272,7 @@ pub(crate) fn next_tid(newest: u64, epoch: u64) -> Result<u64, Abort> {
     if version >> EPOCH_SHIFT == epoch { Ok(version) } else { Err(Abort::new(AbortReason::EpochExhausted)) }
 }
 
-const _: () = assert!(EPOCH_SHIFT - VERSION_SHIFT == STAMP_SHIFT, "a TID without its flags is a stamp");
+const _: () = assert!(EPOCH_SHIFT - VERSION_SHIFT == COUNTER_EPOCH_SHIFT, "a TID without its flags is a counter");
 
 /// Installs every write, whose cells are locked, and unlocks them, with this TID as their version: among the records of a key TIDs grow from write to
 /// write, because a tombstone leaves the index only when the epoch of its TID is over ([`unlink`]).
@@ -282,7 +282,7 @@ pub(crate) fn install_as_tid<M: Machine>(
     cells_of: impl Fn(&Context<M>, usize) -> Cells<M>,
     tid: u64,
 ) {
-    cx.writes.set_stamp(Stamp(tid >> VERSION_SHIFT));
+    cx.writes.set_write_counter(WriteCounter(tid >> VERSION_SHIFT));
     install_all(cx, cells_of, tid);
 }
 
@@ -345,9 +345,11 @@ pub(crate) fn unlink<M: Machine, F: OptimisticFaults>(
     M::step("unlink");
     let mut cells = tombstone.cells();
     let Some(first) = cells.next() else { return UnlinkOutcome::Busy };
-    // Acquire: pairs with the Release of `install_all`; the stamp is at least as new as the word. If it is newer, the exchange fails.
+    // Acquire: pairs with the Release of `install_all`; the write counter is at least as new as the word. If it is newer, the exchange fails.
     let word = first.word().load(Ordering::Acquire);
-    if word & LOCKED != 0 && !F::UNLINK_LOCKED || word & ABSENT != 0 && !(tombstone.stamp_is_over() && may_go(word)) {
+    if word & LOCKED != 0 && !F::UNLINK_LOCKED
+        || word & ABSENT != 0 && !(tombstone.counter_epoch_is_over() && may_go(word))
+    {
         return UnlinkOutcome::Busy;
     }
     let (new, outcome) = if word & ABSENT != 0 {

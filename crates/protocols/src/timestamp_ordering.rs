@@ -404,7 +404,7 @@ impl<M: Machine, F: TimestampOrderingFaults> Protocol<M> for TimestampOrdering<M
             _ if is_prewritten => UnlinkOutcome::Busy,
             0 => UnlinkOutcome::Alive,
             _ if flags::may_be_missed(words[0] >> DELETION_EPOCH_SHIFT, tombstone.oldest()) => UnlinkOutcome::Busy,
-            _ if !tombstone.stamp_is_over() => UnlinkOutcome::Busy,
+            _ if !tombstone.counter_epoch_is_over() => UnlinkOutcome::Busy,
             // The readers of the tombstone live on in the leaf: an insert of the key must come after them.
             _ => UnlinkOutcome::Marked { time: cells.clone().map(rts).max().unwrap_or(0) },
         };

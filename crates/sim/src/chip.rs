@@ -29,14 +29,15 @@ mod preset;
 mod tests;
 mod wheel;
 
+use contend_machine::random::{GOLDEN_GAMMA, Xorshift64};
 use contend_machine::{Cycles, Machine, Native, Phase, PhaseTimes};
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use serde::{Deserialize, Serialize};
 
-use crate::machine::set_hertz;
+use crate::access::{Access, Handle, suspend};
+use crate::clock::set_hertz;
 use crate::stack::{OneOfMany, stacks};
-use crate::watch::{Access, Handle, Watcher, suspend, watched};
-use cache::{Caches, State};
+use cache::{Caches, LineState};
 use directory::Directory;
 use network::Network;
 use preset::LINE_BYTES;
@@ -160,7 +161,7 @@ pub struct Chip {
     centre_free_at: u64,
     statistics: Statistics,
     /// For the perturbation.
-    random: u64,
+    random: Xorshift64,
     trace: u64,
     time: u64,
     stacks: Vec<OneOfMany>,
@@ -232,7 +233,7 @@ impl Chip {
             controller_cycles: (LINE_BYTES as f64 / bytes_per_cycle).round().max(1.0) as u64,
             centre_free_at: 0,
             statistics: Statistics::default(),
-            random: options.seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+            random: Xorshift64::new(options.seed.wrapping_add(1).wrapping_mul(GOLDEN_GAMMA) | 1),
             trace: 0,
             time: 0,
             stacks: stacks(threads).ok_or_else(no_room)?,
@@ -272,20 +273,12 @@ impl Chip {
         }));
         // Cores that begin at one moment would do everything at one moment.
         const SPREAD: u64 = 256;
-        let mixed = (self.options.seed ^ number as u64).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.options.seed ^ number as u64).wrapping_add(1).wrapping_mul(GOLDEN_GAMMA);
         self.wheel.push(number as u16, self.time + (mixed >> 32) % SPREAD);
     }
 
-    /// Runs until all cores' clocks are past this time; whether any body is left that has not ended.
-    pub fn run_until(&mut self, time: u64) -> bool {
-        // SAFETY: the chip is used by handles only until the watch ends, with this call; it stays in its place as long.
-        let chip = unsafe { Handle::new(&raw mut *self) };
-        watched(Watcher::Chip(chip), || Self::run_watched(chip, time));
-        self.time = time.max(self.time);
-        self.wheel.earliest().is_some()
-    }
-
-    fn run_watched(chip: Handle<Chip>, limit: u64) {
+    /// Resumes cores in the order of their clocks until all clocks are past `limit`. The machine's accesses must come to this chip meanwhile.
+    pub(crate) fn run_hooked(chip: Handle<Chip>, limit: u64) {
         let mut earliest = chip.with(|chip| chip.wheel.earliest());
         while let Some(time) = earliest.filter(|time| *time <= limit) {
             let (coroutine, after) = chip.with(|chip| chip.begin_turn(time, limit));
@@ -302,6 +295,12 @@ impl Chip {
                 }
             });
         }
+        chip.with(|chip| chip.time = limit.max(chip.time));
+    }
+
+    /// Whether a body is left that has not ended.
+    pub(crate) fn has_bodies(&self) -> bool {
+        self.wheel.earliest().is_some()
     }
 
     /// The core whose turn it is at this time, and the time of the next.
@@ -445,7 +444,7 @@ impl Chip {
     }
 
     /// Whether a line in this state may be accessed so.
-    fn suffices(state: Option<State>, access: Access) -> bool {
+    fn suffices(state: Option<LineState>, access: Access) -> bool {
         state.is_some_and(|state| access == Access::Read || state.owns())
     }
 

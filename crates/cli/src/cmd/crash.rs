@@ -1,8 +1,8 @@
 //! `contend crash-test`.
 
-use contend_lab::config::ALL;
-use contend_lab::crash::{Crashed, crash_test, tests};
-use contend_lab::{Observer, RunConfig};
+use contend_proof::crash::{Crashed, crash_test, tests};
+use contend_runner::config::ALL;
+use contend_runner::{Observer, RunConfig};
 
 use super::{Json, Tested, left_out};
 use crate::args::CrashTestArgs;

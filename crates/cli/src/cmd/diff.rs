@@ -1,7 +1,7 @@
 //! `contend diff`.
 
 use contend_lab::diff::{Diff, EntryDiff, diff};
-use contend_lab::units::show_rate;
+use contend_runner::units::show_rate;
 
 use crate::args::DiffArgs;
 use crate::files::{read_result, result_path};

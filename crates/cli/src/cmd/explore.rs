@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use contend_lab::explore::{ExploreConfig, Explored, Found, Show, explore};
-use contend_lab::{Observer, RunConfig};
+use contend_proof::explore::{ExploreConfig, Explored, Found, Show, explore};
+use contend_runner::{Observer, RunConfig};
 
 use super::{Json, left_out};
 use crate::args::ExploreArgs;

@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::process::Command;
 
-use contend_lab::config::ALL;
-use contend_lab::kill::{Killed, Life, kill_test, kills, live};
-use contend_lab::{LabError, Observer};
+use contend_proof::kill::{Killed, Life, kill_test, kills, live};
+use contend_runner::config::ALL;
+use contend_runner::{Observer, RunError};
 
 use super::{Json, Tested, left_out};
 use crate::args::{KillChildArgs, KillTestArgs};
@@ -21,9 +21,9 @@ pub(crate) fn child(args: &KillChildArgs) -> Result<Status, UserError> {
     Ok(Status::Good)
 }
 
-fn command(life: &Life) -> Result<Command, LabError> {
+fn command(life: &Life) -> Result<Command, RunError> {
     let own = std::env::current_exe();
-    let own = own.map_err(|error| LabError::BadInput(format!("this program is not found: {error}")))?;
+    let own = own.map_err(|error| RunError::BadInput(format!("this program is not found: {error}")))?;
     let mut command = Command::new(own);
     command.arg("kill-child").arg(serde_json::to_string(life).expect("plain data"));
     Ok(command)

@@ -1,10 +1,10 @@
 //! `contend list`.
 
 use contend_engine::OptionSpec;
-use contend_lab::config::{engine_specs, log_specs, retry_specs, simulation_specs};
-use contend_lab::machine::machines;
 use contend_machine::Native;
 use contend_protocols::all_protocols;
+use contend_runner::config::{engine_specs, log_specs, retry_specs, simulation_specs};
+use contend_runner::machine::machines;
 use contend_workloads::all_workloads;
 use serde_json::{Value, json};
 

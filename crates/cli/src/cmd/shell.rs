@@ -5,10 +5,10 @@ use std::io;
 use clap::Command;
 use clap::builder::PossibleValuesParser;
 use contend_engine::OptionSpec;
-use contend_lab::config::{ALL, engine_specs, log_specs, retry_specs, simulation_specs};
-use contend_lab::machine::machines;
 use contend_machine::Native;
 use contend_protocols::all_protocols;
+use contend_runner::config::{ALL, engine_specs, log_specs, retry_specs, simulation_specs};
+use contend_runner::machine::machines;
 use contend_workloads::all_workloads;
 
 use crate::args::{CompletionsArgs, ManArgs, command};

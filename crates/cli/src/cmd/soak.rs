@@ -1,7 +1,7 @@
 //! `contend soak`.
 
-use contend_lab::soak::{Soaked, soak};
-use contend_lab::units::show_bytes;
+use contend_proof::soak::{Soaked, soak};
+use contend_runner::units::show_bytes;
 
 use super::{Json, Tested, left_out};
 use crate::args::SoakArgs;

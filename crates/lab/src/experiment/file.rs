@@ -12,8 +12,9 @@ use toml::Spanned;
 
 use super::X;
 use super::assertion::check;
-use crate::config::{LabError, RunConfig, engine_specs, log_specs, retry_specs, simulation_specs};
-use crate::micro::Micro;
+use crate::microbench::Microbench;
+use contend_runner::config::{engine_specs, log_specs, retry_specs, simulation_specs};
+use contend_runner::{RunConfig, RunError};
 
 /// An experiment.
 #[derive(Clone, Debug, Deserialize)]
@@ -79,7 +80,7 @@ pub struct Run {
     /// A workload or preset; or none, and `micro` is set.
     pub workload: Option<String>,
     /// A micro-benchmark.
-    pub micro: Option<Micro>,
+    pub micro: Option<Microbench>,
     /// The machine.
     pub machine: Option<String>,
     /// The index.
@@ -207,7 +208,7 @@ pub struct Point {
     /// What is run.
     pub config: RunConfig,
     /// The micro-benchmark, if it is one.
-    pub micro: Option<Micro>,
+    pub micro: Option<Microbench>,
     /// What throughput is multiplied by.
     pub factor: f64,
 }
@@ -223,8 +224,8 @@ impl Experiment {
     ///
     /// # Errors
     /// It is none; the message says where, and what would be right.
-    pub fn from_toml(path: &str, text: &str) -> Result<Experiment, LabError> {
-        let bad = |message: String| LabError::BadInput(format!("{path}: {message}"));
+    pub fn from_toml(path: &str, text: &str) -> Result<Experiment, RunError> {
+        let bad = |message: String| RunError::BadInput(format!("{path}: {message}"));
         let mut experiment: Experiment = toml::from_str(text).map_err(|error| bad(error.to_string()))?;
         let simple = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         if experiment.id.is_empty() || !experiment.id.chars().all(simple) {
@@ -288,12 +289,12 @@ impl Experiment {
     ///
     /// # Errors
     /// There are none or too many, or the seed is what an axis varies.
-    pub fn check_seeds(&self, seeds: usize) -> Result<(), LabError> {
+    pub fn check_seeds(&self, seeds: usize) -> Result<(), RunError> {
         if !(1..=SEEDS_MAX).contains(&seeds) {
-            return Err(LabError::BadInput(format!("seeds is {seeds}; valid: 1 to {SEEDS_MAX}")));
+            return Err(RunError::BadInput(format!("seeds is {seeds}; valid: 1 to {SEEDS_MAX}")));
         }
         if seeds > 1 && self.axis.iter().any(|axis| axis.name.get_ref() == "seed") {
-            return Err(LabError::BadInput(format!(
+            return Err(RunError::BadInput(format!(
                 "seeds is {seeds}, and experiment {} has an axis of seeds; valid: 1, or no such axis",
                 self.id
             )));
@@ -311,10 +312,11 @@ impl Experiment {
     ///
     /// # Errors
     /// A point can't be run.
-    pub fn points(&self) -> Result<Vec<Point>, LabError> {
-        let count: usize = self.axis.iter().map(|axis| axis.values.len()).product::<usize>() * self.series.len();
+    pub fn points(&self) -> Result<Vec<Point>, RunError> {
+        let lengths = self.axis.iter().map(|axis| axis.values.len());
+        let count = lengths.fold(self.series.len(), usize::saturating_mul);
         if count > POINTS_MAX {
-            return Err(LabError::BadInput(format!("{count} points; valid: up to {POINTS_MAX}")));
+            return Err(RunError::BadInput(format!("{count} points; valid: up to {POINTS_MAX}")));
         }
         let mut points = Vec::new();
         for series in &self.series {
@@ -343,7 +345,7 @@ impl Experiment {
         Ok(points)
     }
 
-    fn point(&self, series: &Series, name: &str, x: &X, chosen: &[(&str, &X)]) -> Result<Point, LabError> {
+    fn point(&self, series: &Series, name: &str, x: &X, chosen: &[(&str, &X)]) -> Result<Point, RunError> {
         let run = &self.run;
         let axis = |name: &str| chosen.iter().find(|(axis, _)| *axis == name).map(|(_, value)| value.to_string());
         let number = |name: &str| {
@@ -351,7 +353,7 @@ impl Experiment {
             Some(
                 value
                     .parse::<u64>()
-                    .map_err(|_| LabError::BadInput(format!("{name} is '{value}'; valid: a whole number"))),
+                    .map_err(|_| RunError::BadInput(format!("{name} is '{value}'; valid: a whole number"))),
             )
         };
         let machine = axis("machine").or_else(|| series.machine.clone()).or_else(|| run.machine.clone());
@@ -376,12 +378,12 @@ impl Experiment {
         if let Some(workload) = axis("workload").or_else(|| run.workload.clone()) {
             config.workload = workload;
         } else if run.micro.is_none() {
-            return Err(LabError::BadInput("run.workload or run.micro must be set".into()));
+            return Err(RunError::BadInput("run.workload or run.micro must be set".into()));
         }
         match axis("protocol").or_else(|| series.protocol.clone()) {
             Some(protocol) => config.protocols = vec![protocol],
             None if run.micro.is_some() => config.protocols = Vec::new(),
-            None => return Err(LabError::BadInput(format!("series '{}' has no protocol", series.name))),
+            None => return Err(RunError::BadInput(format!("series '{}' has no protocol", series.name))),
         }
         if run.micro.is_none() {
             config = config.validated()?;
@@ -393,7 +395,7 @@ impl Experiment {
             Some(option) => {
                 let value = config.settings.get(option);
                 value.and_then(|value| value.parse::<f64>().ok()).ok_or_else(|| {
-                    LabError::BadInput(format!("run.count names '{option}', which is not set to a number"))
+                    RunError::BadInput(format!("run.count names '{option}', which is not set to a number"))
                 })?
             }
         };
@@ -401,7 +403,7 @@ impl Experiment {
     }
 }
 
-fn known_options(micro: Option<Micro>) -> Vec<OptionSpec> {
+fn known_options(micro: Option<Microbench>) -> Vec<OptionSpec> {
     let mut all = simulation_specs();
     if micro.is_some() {
         all.extend(TimestampOptions::specs());
@@ -479,6 +481,19 @@ holds = "S.all(|s| X.all(|x| T(s, x) > 0))"
             .map(|point| (point.series.as_str(), point.config.threads, point.config.settings["ycsb.theta"].as_str()))
             .collect();
         assert_eq!(all, [("Silo 0", 1, "0"), ("Silo 0", 4, "0"), ("Silo 0.8", 1, "0.8"), ("Silo 0.8", 4, "0.8")]);
+    }
+
+    #[test]
+    fn a_file_that_asks_for_too_many_points_is_refused() {
+        // 2^64 points of each of four axes together: the product does not fit a word.
+        let values = vec!["1"; 1 << 16].join(",");
+        let more = |name: &str| format!("[[axis]]\nname = \"{name}\"\nvalues = [{values}]\n");
+        for names in [&["ycsb.records"][..], &["ycsb.records", "ycsb.payload", "ycsb.operations", "ycsb.seed"]] {
+            let axes: String = names.iter().map(|name| more(name)).collect();
+            let text = SMALL.replacen("[[series]]", &format!("{axes}[[series]]"), 1);
+            let error = Experiment::from_toml("large.toml", &text).expect_err("too many").to_string();
+            assert!(error.contains("points; valid: up to 10000"), "{error}");
+        }
     }
 
     #[test]

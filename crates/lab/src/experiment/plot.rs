@@ -3,7 +3,7 @@
 use super::file::Metric;
 use super::{Curves, Experiment, Measurement, X};
 use crate::report::{Axis, Line, Lines, Scale};
-use crate::units::{show_ns, show_percent, show_rate};
+use contend_runner::units::{show_ns, show_percent, show_rate};
 
 /// Pixels of a figure that is a file of its own.
 const WIDTH: f64 = 860.0;

@@ -11,11 +11,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{COMMITS_MIN, Curves, Experiment, Measurement, Point, X};
 use crate::compare::compare;
-use crate::config::{LabError, RunConfig};
-use crate::machine::HOST;
-use crate::micro::micro;
+use crate::microbench::microbench;
 use crate::result::ResultFile;
-use crate::watch::{Observer, Silent, Stop};
+use contend_runner::machine::HOST;
+use contend_runner::{Observer, Silent, Stop};
+use contend_runner::{RunConfig, RunError};
 
 /// The folder that an experiment's points are kept in.
 #[derive(Clone, Debug)]
@@ -61,12 +61,12 @@ impl Folder {
     ///
     /// # Errors
     /// The file can't be read, or its points are those of something else.
-    pub fn points(&self, experiment: &Experiment) -> Result<Vec<Measurement>, LabError> {
+    pub fn points(&self, experiment: &Experiment) -> Result<Vec<Measurement>, RunError> {
         let file = self.file();
         let text = match fs::read_to_string(&file) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(LabError::BadInput(format!("can't read {}: {error}", file.display()))),
+            Err(error) => return Err(RunError::BadInput(format!("can't read {}: {error}", file.display()))),
         };
         // Only what ends with a line's end was written whole.
         let whole = &text[..text.rfind('\n').map_or(0, |end| end + 1)];
@@ -74,7 +74,7 @@ impl Folder {
         let Some(first) = lines.next() else { return Ok(Vec::new()) };
         let header: Option<Header> = serde_json::from_str(first).ok();
         if header != Some(self.header(experiment)?) {
-            return Err(LabError::BadInput(format!(
+            return Err(RunError::BadInput(format!(
                 "{} holds the points of another version of experiment {}; remove the folder {} to start afresh, or choose another by --out",
                 file.display(),
                 experiment.id,
@@ -85,12 +85,12 @@ impl Folder {
             .enumerate()
             .map(|(number, line)| {
                 serde_json::from_str(line)
-                    .map_err(|error| LabError::BadInput(format!("{}, line {}: {error}", file.display(), number + 2)))
+                    .map_err(|error| RunError::BadInput(format!("{}, line {}: {error}", file.display(), number + 2)))
             })
             .collect()
     }
 
-    fn header(&self, experiment: &Experiment) -> Result<Header, LabError> {
+    fn header(&self, experiment: &Experiment) -> Result<Header, RunError> {
         // FNV-1a (Fowler, Noll, Vo): the same on every host and in every build.
         #[derive(Default)]
         struct Fnv(u64);
@@ -117,9 +117,9 @@ impl Folder {
     }
 
     /// Begins the file, or cuts it to its whole lines.
-    fn open(&self, experiment: &Experiment) -> Result<fs::File, LabError> {
+    fn open(&self, experiment: &Experiment) -> Result<fs::File, RunError> {
         let file = self.file();
-        let error = |error: std::io::Error| LabError::BadInput(format!("can't write {}: {error}", file.display()));
+        let error = |error: std::io::Error| RunError::BadInput(format!("can't write {}: {error}", file.display()));
         fs::create_dir_all(&self.0).map_err(error)?;
         let whole = fs::read_to_string(&file).ok().map_or(0, |text| text.rfind('\n').map_or(0, |end| end + 1));
         let mut points = OpenOptions::new().create(true).append(true).open(&file).map_err(error)?;
@@ -144,7 +144,7 @@ pub fn sweep(
     seeds: Option<usize>,
     stop: &Stop,
     observer: &dyn Observer,
-) -> Result<Swept, LabError> {
+) -> Result<Swept, RunError> {
     let seeds = seeds.or(experiment.run.seeds).unwrap_or(1);
     experiment.check_seeds(seeds)?;
     let kept = folder.points(experiment)?;
@@ -168,12 +168,12 @@ pub fn sweep(
             let mut file = file.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
             file.write_all(line.as_bytes())
                 .and_then(|()| file.flush())
-                .map_err(|error| LabError::BadInput(format!("can't write {}: {error}", folder.file().display())))?;
+                .map_err(|error| RunError::BadInput(format!("can't write {}: {error}", folder.file().display())))?;
             Ok(measurement)
         });
         match outcome {
             Ok(measurement) => new.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(measurement),
-            Err(LabError::Stopped) => {}
+            Err(RunError::Stopped) => {}
             Err(error) => {
                 failure.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).get_or_insert(error);
             }
@@ -219,7 +219,7 @@ pub fn sweep(
 ///
 /// # Errors
 /// The points can't be read, or are those of something else.
-pub fn kept(experiment: &Experiment, folder: &Folder) -> Result<Swept, LabError> {
+pub fn kept(experiment: &Experiment, folder: &Folder) -> Result<Swept, RunError> {
     let kept = folder.points(experiment)?;
     let all = experiment.points()?;
     let (count, missing) = (kept.len(), all.iter().filter(|point| !kept.iter().any(|old| old.is_of(point))).count());
@@ -271,7 +271,7 @@ const LONGER_MAX: f64 = 50.0;
 
 /// Runs a point. The throughput of a simulated point decides nothing if fewer than [`COMMITS_MIN`] transactions have committed. Such a point
 /// runs once more, with longer windows.
-fn compared(config: &RunConfig, stop: &Stop) -> Result<ResultFile, LabError> {
+fn compared(config: &RunConfig, stop: &Stop) -> Result<ResultFile, RunError> {
     let result = compare(config, stop, &Silent)?;
     let commits = result.protocols.first().and_then(|entry| Some(entry.measured.as_ref()?.commits));
     match commits {
@@ -285,11 +285,11 @@ fn compared(config: &RunConfig, stop: &Stop) -> Result<ResultFile, LabError> {
 }
 
 /// Measures one point.
-fn measure(point: &Point, stop: &Stop) -> Result<Measurement, LabError> {
+fn measure(point: &Point, stop: &Stop) -> Result<Measurement, RunError> {
     let (series, x): (String, X) = (point.series.clone(), point.x.clone());
     let seed = point.config.chip.is_some().then_some(point.config.seed);
     if let Some(one) = point.micro {
-        let result = micro(&point.config, one, stop)?;
+        let result = microbench(&point.config, one, stop)?;
         return Ok(Measurement {
             series,
             x,
@@ -310,16 +310,16 @@ fn measure(point: &Point, stop: &Stop) -> Result<Measurement, LabError> {
     }
     let mut result = compared(&point.config, stop)?;
     if result.partial {
-        return Err(LabError::Stopped);
+        return Err(RunError::Stopped);
     }
     let entry = result.protocols.remove(0);
     let what = || format!("{} of {} at {}", entry.protocol, point.series, point.x);
     if entry.failed() {
         let check = entry.check.as_ref().filter(|check| !check.passed).map(|check| check.text.clone());
         let why = check.or_else(|| entry.verification.as_ref().map(|pass| pass.verdict.clone())).unwrap_or_default();
-        return Err(LabError::BadInput(format!("{} is wrong, and gets no figure: {why}", what())));
+        return Err(RunError::BadInput(format!("{} is wrong, and gets no figure: {why}", what())));
     }
-    let measured = entry.measured.as_ref().ok_or_else(|| LabError::BadInput(format!("{} has no figure", what())))?;
+    let measured = entry.measured.as_ref().ok_or_else(|| RunError::BadInput(format!("{} has no figure", what())))?;
     let simulation = measured.simulation.as_ref();
     let mut throughput = measured.throughput_tps;
     for rate in [&mut throughput.median, &mut throughput.min, &mut throughput.max] {

@@ -6,7 +6,7 @@ use super::page::{Column, Table, escape, figure};
 use super::picture::{Axis, Line, Lines, Mark, Row, Scale, legend_of_parts, rows};
 use crate::result::{Breakdown, Bucket, Measured, ProtocolResult, ResultFile};
 use crate::tables::{self, Sheet, abort_reasons, abort_share, measured};
-use crate::units::{show_digits, show_latency, show_ns, show_percent, show_rate};
+use contend_runner::units::{show_digits, show_latency, show_ns, show_percent, show_rate};
 
 /// A sheet as a table of the page.
 pub(super) fn table(caption: &str, sheet: &Sheet) -> Table {

@@ -7,7 +7,7 @@
 use std::fmt::Write;
 
 use super::page::escape;
-use crate::units::show_digits;
+use contend_runner::units::show_digits;
 
 /// The colours of the light and of the dark scheme. They are those of Okabe and Ito (2008), which colour-blind people can tell apart. They
 /// are darker here on white and lighter on black, so that each has a contrast of at least 3 to its ground. A reader can ask the browser for

@@ -101,8 +101,8 @@ impl<M: Machine, P: Protocol<M>, F: OperationFaults> Protocol<M> for Faulty<P, F
         self.protocol.sees_own_commits(cx, local)
     }
 
-    fn stamps_commits(&self) -> bool {
-        self.protocol.stamps_commits()
+    fn provides_write_counters(&self) -> bool {
+        self.protocol.provides_write_counters()
     }
 
     fn reorders_updates(&self) -> bool {

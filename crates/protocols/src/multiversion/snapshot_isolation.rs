@@ -34,6 +34,8 @@
 //!
 //! **Phantoms.** A row that is inserted later is in the index, but not in the snapshot. A tombstone stays in the index until no transaction is left that
 //! could see its row.
+//!
+//! **Departures from the papers.** Those of all multi-version protocols here: [`crate::multiversion`].
 
 use std::marker::PhantomData;
 

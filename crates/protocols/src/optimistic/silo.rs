@@ -170,7 +170,7 @@ impl<M: Machine, F: SiloFaults> Protocol<M> for Silo<F> {
         self.options.snapshots
     }
 
-    fn stamps_commits(&self) -> bool {
+    fn provides_write_counters(&self) -> bool {
         true
     }
 

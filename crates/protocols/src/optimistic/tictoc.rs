@@ -48,7 +48,7 @@ use crate::fault::{Sound, dekker_fence};
 use crate::faults;
 use crate::flags::{self, ABSENT, LOCKED, QUEUED, UNLINKED};
 use crate::method::wait::{SPINS_MAX, WAITS_MAX};
-use crate::method::{ReadPhaseOptions, pass};
+use crate::method::{ReadPhaseOptions, spin_for};
 use crate::optimistic::{self, Footprint, OWN, OptimisticFaults};
 use word::{WTS_SHIFT, extended, rts, version, wts};
 
@@ -157,7 +157,7 @@ impl<F: TicTocFaults> TicToc<F> {
             if local.footprint.reads.iter().any(gone) {
                 return Err(Abort::new(AbortReason::ReadValidation));
             }
-            pass::<M>((self.options.relock_ns as f64 * M::cycles_per_second() / 1e9) as u64);
+            spin_for::<M>((self.options.relock_ns as f64 * M::cycles_per_second() / 1e9) as u64);
             // Another may wait for what this one does, by the clock of its machine.
             M::yield_now();
         }

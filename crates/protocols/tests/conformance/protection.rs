@@ -10,7 +10,7 @@ use contend_engine::{
     Abort, AbortReason, Engine, EngineConfig, EngineOptions, Erased, Groups, IndexKind, NamedProtocol, Projection,
     Protocol, Table, Transaction, Txn, Worker,
 };
-use contend_lab::{recorded, verify_history};
+use contend_judge::{recorded, verify_history};
 use contend_machine::Native;
 use contend_protocols::optimistic::silo::Silo;
 

@@ -15,7 +15,7 @@ use contend_engine::{
     AbortReason, Direction, Engine, EngineOptions, Erased, Groups, IndexKind, Isolation, Projection, Protocol,
     RowUpdate, Table, Transaction, Txn, Worker,
 };
-use contend_lab::{recorded, verify_history};
+use contend_judge::{recorded, verify_history};
 
 use crate::conducted::{Conducted, Program, Turn, step};
 use crate::support::{

@@ -1,5 +1,7 @@
 //! Which core goes on.
 
+use contend_machine::random::{SplitMix64, below};
+
 use super::schedule::Schedule;
 
 /// A choice to be made.
@@ -54,34 +56,11 @@ pub trait Strategy {
     }
 }
 
-/// SplitMix64 (G. Steele, D. Lea, C. Flood, OOPSLA 2014): any seed will do, also small ones.
-#[derive(Clone, Debug)]
-struct Numbers(u64);
-
-impl Numbers {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        below(self.next(), bound)
-    }
-}
-
-/// A number below the bound, by the upper bits of one that was drawn.
-fn below(drawn: u64, bound: usize) -> usize {
-    ((u128::from(drawn) * bound as u128) >> 64) as usize
-}
-
 /// Any core, at random, after a random number of accesses. How often cores are switched is drawn anew for each execution: from at every access to
 /// at every 32nd, on average. So is how often the core in the background is let go on: never, or at every 8th access, to at every 64th.
 #[derive(Debug)]
 pub struct Random {
-    numbers: Numbers,
+    numbers: SplitMix64,
     /// After how many accesses cores are switched.
     switch: Gaps,
     /// The same, of the core in the background.
@@ -104,8 +83,8 @@ impl Gaps {
         Gaps { bound: (2 << rarely) - 1 }
     }
 
-    fn draw(self, numbers: &mut Numbers) -> u64 {
-        numbers.below(self.bound) as u64
+    fn draw(self, numbers: &mut SplitMix64) -> u64 {
+        numbers.index(self.bound) as u64
     }
 }
 
@@ -113,7 +92,7 @@ impl Random {
     /// The same seed makes the same choices.
     pub fn new(seed: u64) -> Self {
         let switch = Gaps::one_in(0);
-        Random { numbers: Numbers(seed), switch, behind: None, until_behind: u64::MAX, is_behind: false }
+        Random { numbers: SplitMix64::new(seed), switch, behind: None, until_behind: u64::MAX, is_behind: false }
     }
 
     fn draw_behind(&mut self) {
@@ -123,8 +102,8 @@ impl Random {
 
 impl Strategy for Random {
     fn begin(&mut self, _: usize) {
-        let drawn = self.numbers.next();
-        self.switch = Gaps::one_in(below(drawn, 6));
+        let drawn = self.numbers.draw();
+        self.switch = Gaps::one_in(below(drawn, 6) as usize);
         self.behind = [None, Some(3), Some(4), Some(5), Some(6)][drawn as usize % 5].map(Gaps::one_in);
         self.draw_behind();
     }
@@ -142,10 +121,10 @@ impl Strategy for Random {
         let running = choice.running.filter(|_| choice.waits && choice.runnable.len() > 1);
         match running.and_then(|running| choice.runnable.iter().position(|core| *core == running)) {
             Some(waits) => {
-                let other = self.numbers.below(choice.runnable.len() - 1);
+                let other = self.numbers.index(choice.runnable.len() - 1);
                 choice.runnable[if other < waits { other } else { other + 1 }]
             }
-            None => choice.runnable[self.numbers.below(choice.runnable.len())],
+            None => choice.runnable[self.numbers.index(choice.runnable.len())],
         }
     }
 
@@ -167,8 +146,8 @@ impl Strategy for Random {
 /// six random steps.
 #[derive(Debug)]
 pub struct Pct {
-    numbers: Numbers,
-    behind: Numbers,
+    numbers: SplitMix64,
+    behind: SplitMix64,
     depth: usize,
     priorities: Vec<i64>,
     /// Steps at which a priority falls.
@@ -186,8 +165,8 @@ impl Pct {
     /// For bugs of this depth: at least 1.
     pub fn new(depth: usize, seed: u64) -> Self {
         Pct {
-            numbers: Numbers(seed),
-            behind: Numbers(!seed),
+            numbers: SplitMix64::new(seed),
+            behind: SplitMix64::new(!seed),
             depth,
             priorities: Vec::new(),
             changes: Vec::new(),
@@ -207,14 +186,14 @@ impl Strategy for Pct {
         self.priorities.clear();
         self.priorities.extend(0..cores as i64);
         for position in (1..cores).rev() {
-            self.priorities.swap(position, self.numbers.below(position + 1));
+            self.priorities.swap(position, self.numbers.index(position + 1));
         }
         self.lowest = 0;
         let steps = self.steps as usize;
         self.changes.clear();
-        self.changes.extend((1..self.depth).map(|_| self.numbers.below(steps) as u64));
+        self.changes.extend((1..self.depth).map(|_| self.numbers.index(steps) as u64));
         self.turns.clear();
-        self.turns.extend((0..self.behind.below(TURNS_MAX + 1)).map(|_| self.behind.below(steps) as u64));
+        self.turns.extend((0..self.behind.index(TURNS_MAX + 1)).map(|_| self.behind.index(steps) as u64));
     }
 
     fn choose(&mut self, choice: &Choice<'_>) -> usize {
