@@ -111,6 +111,8 @@ options! {
         "cicada.boost_ns" boost_ns: u64 = 1_000, in 0..=1_000_000_000;
         /// The time after which a worker looks at another's clock, in nanoseconds.
         "cicada.sync_ns" sync_ns: u64 = 100_000, in 1..=1_000_000_000;
+        flatten validating: ValidatingOptions;
+        flatten collect: CollectOptions;
     }
 }
 
@@ -124,7 +126,6 @@ pub type Cicada<M, F = Sound> = MultiVersion<CicadaRules<M, F>>;
 #[derive(Debug)]
 pub struct CicadaRules<M: Machine, F = Sound> {
     options: CicadaOptions,
-    shared: ValidatingOptions,
     clocks: Arc<Clocks<M>>,
     collector: Collector<M>,
     faults: PhantomData<fn() -> F>,
@@ -197,19 +198,21 @@ impl<M: Machine, F: ValidationFaults> VersionRules<M> for CicadaRules<M, F> {
     };
     const SNAPSHOTS: Option<&'static str> =
         Some("versions.snapshots=on, versions.nwr=off, cicada.single_version=off, versions.collect=rapid or epoch");
-    type Options = (CicadaOptions, (ValidatingOptions, CollectOptions));
+    type Options = CicadaOptions;
     type WorkerState = CicadaWorker<M>;
 
     fn options_with_snapshots() -> Self::Options {
-        let shared = ValidatingOptions { snapshots: true, ..ValidatingOptions::default() };
-        (CicadaOptions::default(), (shared, CollectOptions::default()))
+        let validating = ValidatingOptions { snapshots: true, ..ValidatingOptions::default() };
+        CicadaOptions { validating, ..CicadaOptions::default() }
     }
 
-    fn new((options, (shared, collect)): Self::Options) -> Self {
-        // Both need old versions.
-        let shared = if options.single_version { ValidatingOptions { snapshots: false, nwr: false } } else { shared };
-        let (clocks, collector) = (Self::clocks(&options, 0), Collector::new(collect, 0, shared.snapshots));
-        CicadaRules { clocks, collector, options, shared, faults: PhantomData }
+    fn new(mut options: CicadaOptions) -> Self {
+        if options.single_version {
+            // Both need old versions.
+            options.validating = ValidatingOptions { snapshots: false, nwr: false };
+        }
+        let collector = Collector::new(options.collect.clone(), 0, options.validating.snapshots);
+        CicadaRules { clocks: Self::clocks(&options, 0), collector, options, faults: PhantomData }
     }
 
     fn prepare(&mut self, workers: usize) {
@@ -217,11 +220,11 @@ impl<M: Machine, F: ValidationFaults> VersionRules<M> for CicadaRules<M, F> {
     }
 
     fn wants_declarations(&self) -> bool {
-        self.shared.snapshots
+        self.options.validating.snapshots
     }
 
     fn reads_snapshots(&self) -> bool {
-        self.shared.snapshots && !self.shared.nwr && self.collector.keeps_all()
+        self.options.validating.snapshots && !self.options.validating.nwr && self.collector.keeps_all()
     }
 
     fn sees_own_commits(&self, local: &mut Self::WorkerState) -> bool {
@@ -231,7 +234,7 @@ impl<M: Machine, F: ValidationFaults> VersionRules<M> for CicadaRules<M, F> {
     fn new_worker_state(&self, worker: usize) -> Self::WorkerState {
         CicadaWorker {
             clock: self.clocks.of_worker(worker),
-            txn: ValidatingTxn::new(self.shared.clone(), self.collector.of_worker(worker)),
+            txn: ValidatingTxn::new(self.options.validating.clone(), self.collector.of_worker(worker)),
             commits_in_a_row: 0,
             order: Vec::with_capacity(16),
         }

@@ -61,7 +61,7 @@ use std::marker::PhantomData;
 use contend_engine::sets::{Write, WriteKind};
 use contend_engine::{
     Abort, AbortReason, Change, Context, DeclarationNeeds, Groups, Isolation, Leaf, Located, Projection, ProtocolInfo,
-    RecordState, Tombstone, WriteMode,
+    RecordState, Tombstone, WriteMode, options,
 };
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
 use crossbeam_utils::CachePadded;
@@ -76,6 +76,14 @@ use crate::multiversion::{
     SnapshotTxn, VersionFaults, VersionRules, WriteIntents, intent_of, raise_leaf_rts, raise_rts, rts_under_intent,
     version_at, wts_of,
 };
+
+options! {
+    /// Options of ERMIA.
+    pub struct ErmiaOptions {
+        flatten counter: CounterOptions;
+        flatten collect: CollectOptions;
+    }
+}
 
 /// ERMIA with the serial safety net.
 pub type Ermia<M, F = Sound> = MultiVersion<ErmiaRules<M, F>>;
@@ -211,10 +219,10 @@ impl<M: Machine, F: ErmiaFaults> VersionRules<M> for ErmiaRules<M, F> {
         isolation: Isolation::Serializable,
         needs: DeclarationNeeds::Nothing,
     };
-    type Options = (CounterOptions, CollectOptions);
+    type Options = ErmiaOptions;
     type WorkerState = ErmiaWorker<M>;
 
-    fn new((counter, collect): Self::Options) -> Self {
+    fn new(ErmiaOptions { counter, collect }: ErmiaOptions) -> Self {
         ErmiaRules {
             shared: SnapshotState::new(collect, counter.counter),
             unlinked: CachePadded::new(M::U64::new(0)),

@@ -74,6 +74,9 @@ options! {
     pub struct MstoOptions {
         /// Let updates that commute, and are not read, come before versions that are there already.
         "mvcc.late" late: bool = true, in ();
+        flatten validating: ValidatingOptions;
+        flatten timestamps: OrderedTimestampOptions;
+        flatten collect: CollectOptions;
     }
 }
 
@@ -89,7 +92,6 @@ pub type Msto<M, F = Sound> = MultiVersion<MstoRules<M, F>>;
 #[derive(Debug)]
 pub struct MstoRules<M: Machine, F = Sound> {
     options: MstoOptions,
-    shared: ValidatingOptions,
     timestamps: Arc<Timestamps<M>>,
     collector: Collector<M>,
     faults: PhantomData<fn() -> F>,
@@ -147,19 +149,19 @@ impl<M: Machine, F: MstoFaults> VersionRules<M> for MstoRules<M, F> {
     };
     const SNAPSHOTS: Option<&'static str> =
         Some("versions.snapshots=on, mvcc.late=off, versions.nwr=off, versions.collect=rapid or epoch");
-    type Options = ((MstoOptions, ValidatingOptions), (OrderedTimestampOptions, CollectOptions));
+    type Options = MstoOptions;
     type WorkerState = MstoWorker<M>;
 
     fn options_with_snapshots() -> Self::Options {
-        let shared = ValidatingOptions { snapshots: true, ..ValidatingOptions::default() };
+        let validating = ValidatingOptions { snapshots: true, ..ValidatingOptions::default() };
         // A late update leaves no version between its time and the newest one.
-        ((MstoOptions { late: false }, shared), <(OrderedTimestampOptions, CollectOptions)>::default())
+        MstoOptions { late: false, validating, ..MstoOptions::default() }
     }
 
-    fn new(((options, shared), (timestamps, collect)): Self::Options) -> Self {
-        let timestamps = Timestamps::new(timestamps.into(), 0);
-        let collector = Collector::new(collect, 0, shared.snapshots);
-        MstoRules { options, shared, timestamps, collector, faults: PhantomData }
+    fn new(options: MstoOptions) -> Self {
+        let timestamps = Timestamps::new(options.timestamps.clone().into(), 0);
+        let collector = Collector::new(options.collect.clone(), 0, options.validating.snapshots);
+        MstoRules { options, timestamps, collector, faults: PhantomData }
     }
 
     fn prepare(&mut self, workers: usize) {
@@ -171,11 +173,14 @@ impl<M: Machine, F: MstoFaults> VersionRules<M> for MstoRules<M, F> {
     }
 
     fn wants_declarations(&self) -> bool {
-        self.shared.snapshots
+        self.options.validating.snapshots
     }
 
     fn reads_snapshots(&self) -> bool {
-        self.shared.snapshots && !self.shared.nwr && !self.options.late && self.collector.keeps_all()
+        self.options.validating.snapshots
+            && !self.options.validating.nwr
+            && !self.options.late
+            && self.collector.keeps_all()
     }
 
     fn sees_own_commits(&self, local: &mut Self::WorkerState) -> bool {
@@ -183,7 +188,7 @@ impl<M: Machine, F: MstoFaults> VersionRules<M> for MstoRules<M, F> {
     }
 
     fn new_worker_state(&self, worker: usize) -> Self::WorkerState {
-        let txn = ValidatingTxn::new(self.shared.clone(), self.collector.of_worker(worker));
+        let txn = ValidatingTxn::new(self.options.validating.clone(), self.collector.of_worker(worker));
         let stamps = self.timestamps.of_worker(worker);
         MstoWorker { stamps, txn, commuting: Vec::with_capacity(16) }
     }

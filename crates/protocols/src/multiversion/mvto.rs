@@ -37,7 +37,7 @@ use std::sync::Arc;
 use contend_engine::sets::WriteKind;
 use contend_engine::{
     Abort, AbortReason, Cell, Change, Context, DeclarationNeeds, Groups, Isolation, Leaf, Located, Projection,
-    ProtocolInfo, RecordState, WriteMode,
+    ProtocolInfo, RecordState, WriteMode, options,
 };
 use contend_machine::{Atomic64, Machine, Ordering};
 
@@ -50,6 +50,15 @@ use crate::multiversion::{
     MultiVersion, ReadView, SnapshotOptions, VersionFaults, VersionRules, WriteIntents, raise_leaf_rts, raise_rts,
     read_row, rts_under_intent, waits_for_earlier_than, wts_of,
 };
+
+options! {
+    /// Options of multi-version timestamp ordering.
+    pub struct MvtoOptions {
+        flatten timestamps: TimestampOptions;
+        flatten snapshots: SnapshotOptions;
+        flatten collect: CollectOptions;
+    }
+}
 
 /// Multi-version timestamp ordering.
 pub type Mvto<M, F = Sound> = MultiVersion<MvtoRules<M, F>>;
@@ -99,15 +108,15 @@ impl<M: Machine, F: VersionFaults> VersionRules<M> for MvtoRules<M, F> {
         needs: DeclarationNeeds::Nothing,
     };
     const SNAPSHOTS: Option<&'static str> = Some("versions.snapshots=on, versions.collect=rapid or epoch");
-    type Options = (TimestampOptions, (SnapshotOptions, CollectOptions));
+    type Options = MvtoOptions;
     type WorkerState = MvtoWorker<M>;
 
     fn options_with_snapshots() -> Self::Options {
-        (TimestampOptions::default(), (SnapshotOptions { snapshots: true }, CollectOptions::default()))
+        MvtoOptions { snapshots: SnapshotOptions { snapshots: true }, ..MvtoOptions::default() }
     }
 
-    fn new((timestamps, (shared, collect)): Self::Options) -> Self {
-        let (timestamps, collector) = (Timestamps::new(timestamps, 0), Collector::new(collect, 0, shared.snapshots));
+    fn new(MvtoOptions { timestamps, snapshots, collect }: MvtoOptions) -> Self {
+        let (timestamps, collector) = (Timestamps::new(timestamps, 0), Collector::new(collect, 0, snapshots.snapshots));
         MvtoRules { timestamps, collector, faults: PhantomData }
     }
 

@@ -41,7 +41,7 @@ use std::marker::PhantomData;
 
 use contend_engine::{
     Abort, AbortReason, Change, Context, DeclarationNeeds, Groups, Isolation, Leaf, Located, Projection, ProtocolInfo,
-    RecordState, WriteMode,
+    RecordState, WriteMode, options,
 };
 use contend_machine::Machine;
 
@@ -51,6 +51,14 @@ use crate::multiversion::collect::{CollectOptions, Collector, RetiredVersions};
 use crate::multiversion::{
     CounterOptions, MultiVersion, SnapshotState, SnapshotTxn, VersionFaults, VersionRules, WriteIntents,
 };
+
+options! {
+    /// Options of snapshot isolation.
+    pub struct SnapshotIsolationOptions {
+        flatten counter: CounterOptions;
+        flatten collect: CollectOptions;
+    }
+}
 
 /// Snapshot isolation.
 pub type SnapshotIsolation<M, F = Sound> = MultiVersion<SnapshotIsolationRules<M, F>>;
@@ -75,10 +83,10 @@ impl<M: Machine, F: SnapshotIsolationFaults> VersionRules<M> for SnapshotIsolati
         needs: DeclarationNeeds::Nothing,
     };
     const SNAPSHOTS: Option<&'static str> = Some("versions.collect=rapid or epoch, versions.overwrite=off");
-    type Options = (CounterOptions, CollectOptions);
+    type Options = SnapshotIsolationOptions;
     type WorkerState = SnapshotIsolationWorker<M>;
 
-    fn new((counter, collect): Self::Options) -> Self {
+    fn new(SnapshotIsolationOptions { counter, collect }: SnapshotIsolationOptions) -> Self {
         SnapshotIsolationRules { shared: SnapshotState::new(collect, counter.counter), faults: PhantomData }
     }
 
