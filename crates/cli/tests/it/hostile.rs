@@ -1,5 +1,5 @@
-//! Files of a stranger: a result with any values in it, and an experiment that never ends, are read in little time and memory, or
-//! refused in a sentence.
+//! Files of a stranger: a result with any values in it, and an experiment that never ends, are read
+//! in little time and memory, or refused in a sentence.
 
 use std::path::Path;
 
@@ -39,7 +39,8 @@ fn result() -> (TempDir, Value) {
     (folder, result)
 }
 
-/// Calls `change` with each value that is no list and no object, and with its name. Of a list the first two are taken.
+/// Calls `change` with each value that is no list and no object, and with its name. Of a list the
+/// first two are taken.
 fn each_leaf(value: &mut Value, name: &str, change: &mut impl FnMut(&str, &mut Value)) {
     match value {
         Value::Array(list) => list.iter_mut().take(2).for_each(|value| each_leaf(value, name, change)),
@@ -48,7 +49,8 @@ fn each_leaf(value: &mut Value, name: &str, change: &mut impl FnMut(&str, &mut V
     }
 }
 
-/// The result is drawn and compared, or refused. It is no reason to panic, and no markup of it gets into the page.
+/// The result is drawn and compared, or refused. It is no reason to panic, and no markup of it gets
+/// into the page.
 fn survives(folder: &Path, what: &str, result: &Value) {
     std::fs::write(folder.join("odd.json"), result.to_string()).expect("written");
     for arguments in
