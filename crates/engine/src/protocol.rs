@@ -147,6 +147,11 @@ impl<M: Machine> Tombstone<'_, M> {
         self.oldest
     }
 
+    /// Returns the tombstone as it would look `epochs` epochs later: for deliberate faults of protocols.
+    pub fn aged(self, epochs: u64) -> Self {
+        Tombstone { oldest: self.oldest.saturating_add(epochs), ..self }
+    }
+
     /// Whether this epoch, in which the record was deleted, is over: every transaction that inserts the key anew commits in a later one.
     pub fn is_over(self, epoch: u64) -> bool {
         epoch < self.oldest || self.fault == Some(Fault::UnlinkYoung)

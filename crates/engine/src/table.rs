@@ -6,7 +6,7 @@ use std::ops::{ControlFlow, Deref};
 use std::sync::Arc;
 
 use contend_index::{Change, Direction, Index, IndexKind, Insert, Key, KeyWords, Leaf, Lookup, Run, ScanVisitor};
-use contend_machine::{Atomic64, Latched, Machine, Ordering, Spin};
+use contend_machine::{Atomic64, Machine, Ordering, Spin, SpinMutex};
 
 use crate::commit_sink::WriteCounter;
 use crate::engine::{Alignment, EngineOptions};
@@ -143,7 +143,7 @@ pub struct TableCore<M: Machine> {
     /// simulated.
     unlinked: std::sync::atomic::AtomicU64,
     /// Who deleted keys that are in the index no more; kept only if the table records history.
-    graves: Latched<M, BTreeMap<KeyWords, u64>>,
+    graves: SpinMutex<M, BTreeMap<KeyWords, u64>>,
 }
 
 impl<M: Machine> TableCore<M> {
@@ -470,7 +470,7 @@ impl<M: Machine, K: Key> Table<M, K> {
                 holds,
                 slabs: Slabs::new(cell_count * meta_words + payload_words, alignment),
                 unlinked: std::sync::atomic::AtomicU64::new(0),
-                graves: Latched::new(BTreeMap::new()),
+                graves: SpinMutex::new(BTreeMap::new()),
             },
             index: Index::new(spec.index, spec.expected_rows, spec.apart),
         }

@@ -9,7 +9,6 @@
 //! Thread-private memory does not go through `Machine`.
 
 mod block;
-mod latched;
 mod lines;
 #[cfg(loom)]
 mod model;
@@ -19,9 +18,9 @@ mod pin;
 pub mod random;
 mod sampled;
 mod spin;
+mod spin_mutex;
 
 pub use block::Block;
-pub use latched::Latched;
 #[cfg(loom)]
 pub use model::{Loom, LoomWord};
 pub use native::{HugePages, Native};
@@ -29,6 +28,7 @@ pub use phase::{Activity, Operation, Phase, PhaseTimes};
 pub use pin::{PinError, available_cores, pin_to_core};
 pub use sampled::SampledThread;
 pub use spin::Spin;
+pub use spin_mutex::SpinMutex;
 
 use std::alloc::Layout;
 use std::ptr::NonNull;

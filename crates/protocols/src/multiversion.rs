@@ -44,7 +44,7 @@ use contend_machine::{Atomic64, Machine, Ordering, Spin};
 
 use crate::fault::Faults;
 use crate::flags::{self, ABSENT, LOCKED, QUEUED, UNLINKED};
-use crate::optimistic::WAITS_MAX;
+use crate::method::wait::WAITS_MAX;
 
 pub(crate) use chain::{Older, older_at};
 use chain::{UNBORN, kept_before, older_than};

@@ -14,23 +14,21 @@ pub mod tictoc;
 use contend_engine::commit_sink::{COUNTER_EPOCH_SHIFT, WriteCounter};
 use contend_engine::sets::WriteKind;
 use contend_engine::{
-    Abort, AbortReason, Cell, Cells, Context, GROUPS_MAX, Groups, Located, Projection, Record, RecordOrigin,
-    RecordState, Tombstone, UnlinkOutcome, WriteMode,
+    Abort, AbortReason, Cell, Cells, Context, GROUPS_MAX, Groups, Located, Projection, RecordOrigin, RecordState,
+    Tombstone, UnlinkOutcome, WriteMode,
 };
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
 
-use crate::fault::Faults;
+use crate::fault::FenceFaults;
+use crate::faults;
 use crate::flags::{self, ABSENT, LOCKED, QUEUED, UNLINKED};
+use crate::method::wait::WAITS_MAX;
 
 /// In an observation, of which the queued bit is no part: the lock that validation finds is this transaction's.
 pub(crate) const OWN: u64 = QUEUED;
 pub(crate) const FLAGS: u64 = LOCKED | ABSENT | UNLINKED | QUEUED;
 /// The version begins with this bit.
 pub(crate) const VERSION_SHIFT: u32 = 4;
-
-/// How often a wait is prolonged before it ends in an abort: some milliseconds, far longer than any write phase, unless its thread
-/// has lost its core.
-pub(crate) const WAITS_MAX: u32 = 10_000;
 
 /// What a reader observes of a word.
 #[inline(always)]
@@ -244,13 +242,13 @@ impl<M: Machine> Footprint<M> {
 /// epoch, which sees a later one than T2, after its fence. So all but the lock have to be SeqCst; loads of this order are the same
 /// instructions as those of Acquire, on x86-64 and aarch64.
 #[inline(always)]
-pub(crate) fn order_of_epochs<F: Faults>() -> Ordering {
+pub(crate) fn order_of_epochs<F: OptimisticFaults>() -> Ordering {
     if F::FORGET_ORDER_OF_EPOCHS { Ordering::Acquire } else { Ordering::SeqCst }
 }
 
 /// The epoch of a commit that holds its locks, and has passed its fence: see [`order_of_epochs`].
 #[inline(always)]
-pub(crate) fn epoch_of_commit<M: Machine, F: Faults>(cx: &Context<M>) -> u64 {
+pub(crate) fn epoch_of_commit<M: Machine, F: OptimisticFaults>(cx: &Context<M>) -> u64 {
     if F::FORGET_ORDER_OF_EPOCHS { cx.current_epoch() } else { cx.epoch_in_order() }
 }
 
@@ -340,7 +338,7 @@ pub(crate) fn init<M: Machine>(cells: Cells<M>, initial: RecordOrigin, placehold
 }
 
 /// Marks a tombstone as unlinked, if it still is one, it is old enough, and `may_go` says so of its word.
-pub(crate) fn unlink<M: Machine, F: Faults>(
+pub(crate) fn unlink<M: Machine, F: OptimisticFaults>(
     tombstone: Tombstone<'_, M>,
     may_go: impl Fn(u64) -> bool,
 ) -> UnlinkOutcome {
@@ -373,8 +371,16 @@ pub(crate) fn unlink<M: Machine, F: Faults>(
     outcome
 }
 
-/// Whether the record has no row, asked when no transaction runs.
-pub(crate) fn is_absent<M: Machine>(record: Record<M>) -> bool {
-    // Acquire: pairs with the Release of `install_all`.
-    record.first_cell().word().load(Ordering::Acquire) & ABSENT != 0
+faults! {
+    /// The faults that the family's code has.
+    pub trait OptimisticFaults: FenceFaults {
+        /// Validation does not look whether a record that was read is being written.
+        IGNORE_LOCKS_IN_VALIDATION,
+        /// A tombstone leaves its index though a transaction has locked it.
+        UNLINK_LOCKED,
+        /// A commit loads the epoch, and validates, in an order that not all need agree on: another that must come later may have an earlier epoch.
+        /// Only a model checker of weak memory finds that.
+        FORGET_ORDER_OF_EPOCHS,
+    }
+    pub const FAULTS;
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use contend_engine::{EngineOptions, IndexKind, NamedProtocol, OptionSpec, OptionValue, Options, ProtocolInfo};
 use contend_log::CommitProtocol;
 use contend_machine::{Native, available_cores};
-use contend_protocols::method::{Method, RetryOptions, why_not};
+use contend_protocols::method::{BackoffPolicy, RetryOptions, why_not};
 use contend_protocols::{ProtocolVisitor, all_protocols, with_protocol};
 use contend_sim::{ChipOptions, Preset};
 use contend_workloads::{Declares, Workload, WorkloadInfo, WorkloadVisitor, all_workloads, with_workload};
@@ -525,7 +525,7 @@ impl RunConfig {
 /// The first bound has to be below the largest, where both are in force. `is_set` says whether somebody has asked for the largest.
 fn check_retry(retry: &RetryOptions, is_set: bool) -> Result<(), RunError> {
     let RetryOptions { backoff, min_us, max_us } = *retry;
-    let is_used = is_set || matches!(backoff, Method::Exponential | Method::Adaptive);
+    let is_used = is_set || matches!(backoff, BackoffPolicy::Exponential | BackoffPolicy::Adaptive);
     if is_used && max_us < min_us {
         return Err(RunError::BadInput(format!(
             "retry.max_us is {max_us} and retry.min_us is {min_us}; valid: retry.max_us from retry.min_us on"

@@ -10,7 +10,7 @@ use contend_engine::commit_sink::CommitSinks;
 use contend_engine::{AbortReason, Engine, EngineConfig, EngineOptions, Erased, NamedProtocol, Worker};
 use contend_log::{Directory, Log, LogConfig, LogSinks};
 use contend_machine::Native;
-use contend_protocols::method::{Backoff, Method, RetryOptions};
+use contend_protocols::method::{Backoff, BackoffPolicy, RetryOptions};
 use contend_protocols::{ProtocolVisitor, with_protocol};
 use serde::{Deserialize, Serialize};
 
@@ -102,7 +102,8 @@ pub fn live(life: &Life) -> Result<(), RunError> {
     let mut loader = engine.loader().ok_or_else(no_room)?;
     tables.load(scale, &mut loader).map_err(out_of_memory)?;
     drop(loader);
-    let backoff = Backoff::new(RetryOptions { backoff: Method::Exponential, ..RetryOptions::default() }, workers);
+    let backoff =
+        Backoff::new(RetryOptions { backoff: BackoffPolicy::Exponential, ..RetryOptions::default() }, workers);
     let (rests, checkpoint_ms) = (random.one_in(2), 1 + random.below(40));
     std::thread::scope(|scope| {
         scope.spawn(|| log.serve(Duration::from_millis(epoch_ms), || log.settle(engine.epochs())));

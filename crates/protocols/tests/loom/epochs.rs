@@ -7,7 +7,7 @@ use contend_engine::commit_sink::{CommitSink, CommitSinks, Hold};
 use contend_engine::sets::WriteSet;
 use contend_engine::{AbortReason, Engine, EngineConfig, IndexKind, KeyWords, NamedProtocol};
 use contend_machine::Loom;
-use contend_protocols::fault::Faults;
+use contend_protocols::fault::{Only, id};
 use contend_protocols::optimistic::mocc::Mocc;
 use contend_protocols::optimistic::silo::Silo;
 use loom::thread;
@@ -97,10 +97,7 @@ fn mocc_orders_epochs() {
     explore(overwritten_reads::<Mocc>);
 }
 
-struct Broken;
-impl Faults for Broken {
-    const FORGET_ORDER_OF_EPOCHS: bool = true;
-}
+type Broken = Only<{ id("FORGET_ORDER_OF_EPOCHS") }>;
 
 #[test]
 #[should_panic(expected = "has the later epoch")]
