@@ -32,7 +32,7 @@ use serde::Serialize;
 
 use crate::explore::{Factory, MakeFactory};
 use contend_judge::verify_history;
-use contend_machine::random::SplitMix64;
+use contend_model::random::SplitMix64;
 use contend_runner::Stop;
 use contend_runner::config::{index_kind, options};
 use contend_runner::durable::{LogOptions, schema_of};
@@ -211,7 +211,7 @@ pub fn crash_test(
                 let factory = with_protocol::<Simulated, _>(protocol, MakeFactory(settings));
                 let factory = factory.expect("the configuration is validated")?;
                 let tests = Tests { name, log, settings, protocol: commit, config, index, stop, progress };
-                with_workload::<Simulated, _>(&run.workload, OnWorkload { tests, factory }).transpose()
+                with_workload(&run.workload, OnWorkload { tests, factory }).transpose()
             };
             scope.spawn(one).join().expect("a test does not panic")
         })?;
@@ -249,10 +249,10 @@ struct OnWorkload<'a> {
     factory: Factory,
 }
 
-impl WorkloadVisitor<Simulated> for OnWorkload<'_> {
+impl WorkloadVisitor for OnWorkload<'_> {
     type Output = Result<Crashed, RunError>;
 
-    fn visit<W: Workload<Simulated>>(self, info: WorkloadInfo) -> Self::Output {
+    fn visit<W: Workload>(self, info: WorkloadInfo) -> Self::Output {
         let OnWorkload { tests, factory } = self;
         let Tests { name, log, config, stop, .. } = tests;
         let explorer = Explorer::new(config.cores + 2, STEPS_MAX);
@@ -279,14 +279,14 @@ impl WorkloadVisitor<Simulated> for OnWorkload<'_> {
     }
 }
 
-struct Test<'a, W: Workload<Simulated>> {
+struct Test<'a, W: Workload> {
     tests: Tests<'a>,
     factory: Factory,
     explorer: Explorer,
     workload_options: W::Options,
 }
 
-impl<W: Workload<Simulated>> Test<'_, W> {
+impl<W: Workload> Test<'_, W> {
     /// One test; what is wrong, if anything is.
     fn crash(&mut self, seed: u64, crashed: &mut Crashed) -> Result<Result<(), String>, RunError> {
         let habits = Habits::draw::<W>(seed, self.tests.index, self.tests.settings, &self.workload_options)?;

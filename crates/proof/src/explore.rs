@@ -294,7 +294,7 @@ pub fn explore(run: &RunConfig, config: &ExploreConfig, stop: &Stop) -> Result<V
             let one = move || {
                 let protocol = with_protocol::<Simulated, _>(&entrant.protocol, MakeFactory(&entrant.settings));
                 let protocol = protocol.expect("the configuration is validated")?;
-                with_workload::<Simulated, _>(&run.workload, OnWorkload { make, protocol }).transpose()
+                with_workload(&run.workload, OnWorkload { make, protocol }).transpose()
             };
             scope
                 .spawn(one)
@@ -326,7 +326,7 @@ pub fn explore_protocol<P: NamedProtocol<Simulated>>(
         let run = &run;
         let one = move || {
             let protocol = MakeFactory(&run.settings).visit::<P>()?;
-            with_workload::<Simulated, _>(&run.workload, OnWorkload { make, protocol }).transpose()
+            with_workload(&run.workload, OnWorkload { make, protocol }).transpose()
         };
         let explored = scope.spawn(one).join().expect("an exploration does not panic");
         explored.map(|explored| explored.expect("the configuration is validated"))
@@ -362,16 +362,16 @@ struct OnWorkload<'a> {
     protocol: Factory,
 }
 
-impl WorkloadVisitor<Simulated> for OnWorkload<'_> {
+impl WorkloadVisitor for OnWorkload<'_> {
     type Output = Result<Explored, RunError>;
 
-    fn visit<W: Workload<Simulated>>(self, info: WorkloadInfo) -> Self::Output {
+    fn visit<W: Workload>(self, info: WorkloadInfo) -> Self::Output {
         Exploration::<W>::new(self.make, info, self.protocol)?.run(self.make.config, self.make.stop)
     }
 }
 
 /// What is the same for all executions.
-struct Exploration<W: Workload<Simulated>> {
+struct Exploration<W: Workload> {
     name: String,
     workload_name: String,
     info: ProtocolInfo,
@@ -392,7 +392,7 @@ struct Exploration<W: Workload<Simulated>> {
 type ErasedWorker = Worker<Erased<Simulated>, Simulated>;
 
 /// What an execution runs on.
-struct Setup<W: Workload<Simulated>> {
+struct Setup<W: Workload> {
     engine: Arc<Engine<Erased<Simulated>, Simulated>>,
     workload: W,
     seats: Vec<RefCell<Seat<W>>>,
@@ -406,14 +406,14 @@ struct Setup<W: Workload<Simulated>> {
 }
 
 /// A core's.
-struct Seat<W: Workload<Simulated>> {
+struct Seat<W: Workload> {
     worker: ErasedWorker,
     client: W::Client,
     input: W::Input,
 }
 
 /// A setup that is taken back to how it was built after each execution. Its parts go in this order.
-struct Kept<W: Workload<Simulated>> {
+struct Kept<W: Workload> {
     setup: Rc<Setup<W>>,
     checkpoint: Checkpoint,
     region: Region,
@@ -436,7 +436,7 @@ struct Judged {
     places: Vec<(usize, usize, String)>,
 }
 
-impl<W: Workload<Simulated>> Exploration<W> {
+impl<W: Workload> Exploration<W> {
     fn new(make: OfWorkload<'_>, info: WorkloadInfo, protocol: Factory) -> Result<Self, RunError> {
         let OfWorkload { run, name, settings, config, .. } = make;
         let extent = litmus::extent(info.name).unwrap_or(Extent { workers: 3, transactions: 2 });
@@ -757,11 +757,11 @@ impl Hasher for Mixed {
 }
 
 /// What a core does in an execution.
-fn run_core<W: Workload<Simulated>>(core: usize, transactions: u64, setup: &Setup<W>) {
+fn run_core<W: Workload>(core: usize, transactions: u64, setup: &Setup<W>) {
     let workload = &setup.workload;
     let Seat { worker, client, input } = &mut *setup.seats[core].borrow_mut();
     for transaction in 0..transactions {
-        workload.next(client, input);
+        workload.next(worker, client, input);
         for tries in 1..=TRIES_MAX {
             setup.tries.set(setup.tries.get().max(tries));
             let declare = |declaration: &mut _| workload.declare(input, declaration);

@@ -25,7 +25,7 @@ pub use child::{Life, live};
 pub use store::Scale;
 use store::{Expected, State};
 
-use contend_machine::random::SplitMix64;
+use contend_model::random::SplitMix64;
 use contend_runner::Stop;
 use contend_runner::config::options;
 use contend_runner::durable::LogOptions;

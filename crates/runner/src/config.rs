@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use contend_engine::{EngineOptions, IndexKind, NamedProtocol, OptionSpec, OptionValue, Options, ProtocolInfo};
+use contend_engine::{
+    EngineOptions, IndexKind, NamedProtocol, OptionSpec, OptionValue, Options, ProtocolInfo, estimated_bytes,
+};
 use contend_log::CommitProtocol;
 use contend_machine::{Native, available_cores};
 use contend_protocols::method::{BackoffPolicy, RetryOptions, why_not};
@@ -262,7 +264,7 @@ impl RunConfig {
     /// An entry names a protocol that is not there, sets an option that it can't have, or is there twice.
     pub fn entrants(&self) -> Result<Vec<Entrant>, RunError> {
         let protocols = all_protocols::<Native>();
-        let workloads = all_workloads::<Native>();
+        let workloads = all_workloads();
         let mut entrants: Vec<Entrant> = Vec::new();
         for entry in &self.protocols {
             let entrant = Entrant::parse(entry, &self.settings)?;
@@ -305,7 +307,7 @@ impl RunConfig {
     pub fn validated(&self) -> Result<RunConfig, RunError> {
         let mut config = self.clone();
         self.check_numbers()?;
-        let workloads = all_workloads::<Native>();
+        let workloads = all_workloads();
         let Some((_, workload_specs)) = workloads.iter().find(|(info, _)| info.name == self.workload) else {
             return Err(unknown("workload", &self.workload, workloads.iter().map(|(info, _)| info.name)));
         };
@@ -357,7 +359,7 @@ impl RunConfig {
         }
         let index = self.index.as_deref().map(index_kind).transpose()?;
         let check = CheckWorkload { settings: &self.settings, index };
-        let index = with_workload::<Native, _>(&self.workload, check).expect("a listed name")?;
+        let index = with_workload(&self.workload, check).expect("a listed name")?;
         config.index = Some(index_name(index).into());
         Ok(config)
     }
@@ -369,13 +371,13 @@ impl RunConfig {
     /// There is no such workload, or its options are wrong.
     pub fn refused(&self) -> Result<Vec<(&'static str, String)>, RunError> {
         let declares = |workload: &str, settings: &BTreeMap<String, String>| {
-            let listed = || all_workloads::<Native>().into_iter().map(|(info, _)| info.name);
-            with_workload::<Native, _>(workload, WhatItDeclares(settings))
+            let listed = || all_workloads().into_iter().map(|(info, _)| info.name);
+            with_workload(workload, WhatItDeclares(settings))
                 .unwrap_or_else(|| Err(unknown("workload", workload, listed())))
         };
         let of_this = declares(&self.workload, &self.settings)?;
         let refusal = |(info, _): (ProtocolInfo, _)| {
-            let others = all_workloads::<Native>().into_iter().map(|(info, _)| info.name);
+            let others = all_workloads().into_iter().map(|(info, _)| info.name);
             let can = |name: &&str| declares(name, &BTreeMap::new()).is_ok_and(|declares| declares.meets(info.needs));
             let can: Vec<&str> = others.filter(can).collect();
             let sentence = format!(
@@ -464,7 +466,7 @@ impl RunConfig {
                     )));
                 }
                 [] => {
-                    let mut owners: Vec<&str> = all_workloads::<Native>()
+                    let mut owners: Vec<&str> = all_workloads()
                         .into_iter()
                         .filter(|(_, specs)| has(specs, name))
                         .map(|(info, _)| info.name.split('-').next().unwrap_or(info.name))
@@ -495,7 +497,7 @@ impl RunConfig {
     /// Bytes that loading will take, by protocol; an estimate.
     pub fn estimated_bytes(&self) -> Vec<(String, u64)> {
         let estimate = |entrant: Entrant| {
-            let bytes = with_workload::<Native, _>(&self.workload, Estimate { config: self, entrant: &entrant });
+            let bytes = with_workload(&self.workload, Estimate { config: self, entrant: &entrant });
             (entrant.name, bytes.expect("a listed name"))
         };
         self.entrants().unwrap_or_default().into_iter().map(estimate).collect()
@@ -554,10 +556,10 @@ impl ProtocolVisitor<Native> for CheckProtocol<'_> {
 
 struct WhatItDeclares<'a>(&'a BTreeMap<String, String>);
 
-impl WorkloadVisitor<Native> for WhatItDeclares<'_> {
+impl WorkloadVisitor for WhatItDeclares<'_> {
     type Output = Result<Declares, RunError>;
 
-    fn visit<W: Workload<Native>>(self, info: WorkloadInfo) -> Self::Output {
+    fn visit<W: Workload>(self, info: WorkloadInfo) -> Self::Output {
         Ok(W::declares(&options::<W::Options>(info.preset, self.0)?))
     }
 }
@@ -567,10 +569,10 @@ struct CheckWorkload<'a> {
     index: Option<IndexKind>,
 }
 
-impl WorkloadVisitor<Native> for CheckWorkload<'_> {
+impl WorkloadVisitor for CheckWorkload<'_> {
     type Output = Result<IndexKind, RunError>;
 
-    fn visit<W: Workload<Native>>(self, info: WorkloadInfo) -> Self::Output {
+    fn visit<W: Workload>(self, info: WorkloadInfo) -> Self::Output {
         let options = options::<W::Options>(info.preset, self.settings)?;
         let index = match self.index {
             Some(index) => index,
@@ -586,10 +588,10 @@ struct Estimate<'a> {
     entrant: &'a Entrant,
 }
 
-impl WorkloadVisitor<Native> for Estimate<'_> {
+impl WorkloadVisitor for Estimate<'_> {
     type Output = u64;
 
-    fn visit<W: Workload<Native>>(self, info: WorkloadInfo) -> u64 {
+    fn visit<W: Workload>(self, info: WorkloadInfo) -> u64 {
         struct MetaWords;
         impl ProtocolVisitor<Native> for MetaWords {
             type Output = usize;
@@ -602,7 +604,7 @@ impl WorkloadVisitor<Native> for Estimate<'_> {
         let options = options::<W::Options>(info.preset, settings).unwrap_or_default();
         let words = with_protocol::<Native, _>(&self.entrant.protocol, MetaWords).unwrap_or(1);
         let tables = W::tables(&options, self.config.index_kind());
-        tables.iter().fold(0, |sum, table| sum.saturating_add(table.estimated_bytes::<u64>(words, false, &engine)))
+        tables.iter().fold(0, |sum, table| sum.saturating_add(estimated_bytes::<u64>(table, words, false, &engine)))
     }
 }
 

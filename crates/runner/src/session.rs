@@ -17,6 +17,7 @@ mod tally;
 mod threads;
 
 use std::collections::BTreeMap;
+use std::marker::PhantomData;
 use std::time::Duration;
 
 use contend_engine::{Erased, NamedProtocol, Protocol, ProtocolInfo, VersionCounts};
@@ -110,7 +111,7 @@ pub trait Session {
 }
 
 /// What runs the workers of a session on a machine.
-pub(crate) trait Driver<P: Protocol<Self::Machine>, W: Workload<Self::Machine>>: Sized + 'static {
+pub(crate) trait Driver<P: Protocol<Self::Machine>, W: Workload>: Sized + 'static {
     /// The machine.
     type Machine: Machine;
     /// For a session of this configuration.
@@ -136,10 +137,9 @@ pub(crate) trait Driver<P: Protocol<Self::Machine>, W: Workload<Self::Machine>>:
 
 /// A session for this entrant of this validated configuration.
 pub fn session(config: &RunConfig, entrant: &Entrant, purpose: RunPurpose) -> Result<Box<dyn Session>, RunError> {
-    let make = OfWorkload { config, entrant, purpose };
     let made = match config.chip {
-        None => with_workload::<Native, _>(&config.workload, make),
-        Some(_) => with_workload::<Simulated, _>(&config.workload, make),
+        None => with_workload(&config.workload, OfWorkload::<Native>::new(config, entrant, purpose)),
+        Some(_) => with_workload(&config.workload, OfWorkload::<Simulated>::new(config, entrant, purpose)),
     };
     made.expect("the configuration is validated")
 }
@@ -149,7 +149,7 @@ trait HasDriver: Machine {
     /// What a protocol runs as.
     type Ran<P: NamedProtocol<Self>>: Protocol<Self>;
     /// For these types.
-    type Driver<P: Protocol<Self>, W: Workload<Self>>: Driver<P, W, Machine = Self>;
+    type Driver<P: Protocol<Self>, W: Workload>: Driver<P, W, Machine = Self>;
 
     /// This protocol, as it runs.
     fn ran<P: NamedProtocol<Self>>(protocol: P) -> Self::Ran<P>;
@@ -162,7 +162,7 @@ impl HasDriver for Native {
     type Ran<P: NamedProtocol<Native>> = P;
     #[cfg(debug_assertions)]
     type Ran<P: NamedProtocol<Native>> = Erased<Native>;
-    type Driver<P: Protocol<Native>, W: Workload<Native>> = threads::Threads;
+    type Driver<P: Protocol<Native>, W: Workload> = threads::Threads;
 
     #[cfg(not(debug_assertions))]
     fn ran<P: NamedProtocol<Native>>(protocol: P) -> P {
@@ -178,23 +178,30 @@ impl HasDriver for Native {
 impl HasDriver for Simulated {
     // Behind a pointer: next to the simulation of memory a dynamic call costs nothing, and workloads are compiled once for all protocols.
     type Ran<P: NamedProtocol<Simulated>> = Erased<Simulated>;
-    type Driver<P: Protocol<Simulated>, W: Workload<Simulated>> = chip::OnChip<P, W>;
+    type Driver<P: Protocol<Simulated>, W: Workload> = chip::OnChip<P, W>;
 
     fn ran<P: NamedProtocol<Simulated>>(protocol: P) -> Erased<Simulated> {
         Erased::new(protocol)
     }
 }
 
-struct OfWorkload<'a> {
+struct OfWorkload<'a, M> {
     config: &'a RunConfig,
     entrant: &'a Entrant,
     purpose: RunPurpose,
+    machine: PhantomData<M>,
 }
 
-impl<M: HasDriver> WorkloadVisitor<M> for OfWorkload<'_> {
+impl<'a, M> OfWorkload<'a, M> {
+    fn new(config: &'a RunConfig, entrant: &'a Entrant, purpose: RunPurpose) -> Self {
+        OfWorkload { config, entrant, purpose, machine: PhantomData }
+    }
+}
+
+impl<M: HasDriver> WorkloadVisitor for OfWorkload<'_, M> {
     type Output = Result<Box<dyn Session>, RunError>;
 
-    fn visit<W: Workload<M>>(self, info: WorkloadInfo) -> Self::Output {
+    fn visit<W: Workload>(self, info: WorkloadInfo) -> Self::Output {
         let mut workload_options = options::<W::Options>(info.preset, &self.entrant.settings)?;
         if self.purpose == RunPurpose::Verify {
             workload_options = W::for_verification(&workload_options);
@@ -204,25 +211,27 @@ impl<M: HasDriver> WorkloadVisitor<M> for OfWorkload<'_> {
             settings: &self.entrant.settings,
             workload_options,
             purpose: self.purpose,
+            machine: PhantomData,
         };
         with_protocol::<M, _>(&self.entrant.protocol, make).expect("the configuration is validated")
     }
 }
 
-struct OfProtocol<'a, M: Machine, W: Workload<M>> {
+struct OfProtocol<'a, M, W: Workload> {
     config: &'a RunConfig,
     settings: &'a BTreeMap<String, String>,
     workload_options: W::Options,
     purpose: RunPurpose,
+    machine: PhantomData<M>,
 }
 
-impl<M: HasDriver, W: Workload<M>> ProtocolVisitor<M> for OfProtocol<'_, M, W> {
+impl<M: HasDriver, W: Workload> ProtocolVisitor<M> for OfProtocol<'_, M, W> {
     type Output = Result<Box<dyn Session>, RunError>;
 
     fn visit<P: NamedProtocol<M>>(self) -> Self::Output {
         let options = options::<P::Options>(&[], self.settings)?;
         let (values, protocol) = (values(&options), M::ran(P::new(options)));
-        let OfProtocol { config, settings, workload_options, purpose } = self;
+        let OfProtocol { config, settings, workload_options, purpose, .. } = self;
         type Made<M, P, W> =
             TypedSession<<M as HasDriver>::Ran<P>, W, <M as HasDriver>::Driver<<M as HasDriver>::Ran<P>, W>>;
         Ok(Box::new(Made::<M, P, W>::new(config, (protocol, values), settings, workload_options, purpose)?))
@@ -233,7 +242,7 @@ impl<M: HasDriver, W: Workload<M>> ProtocolVisitor<M> for OfProtocol<'_, M, W> {
 ///
 /// # Errors
 /// An option has a wrong value.
-pub fn session_of<P: NamedProtocol<Native>, W: Workload<Native>>(
+pub fn session_of<P: NamedProtocol<Native>, W: Workload>(
     config: &RunConfig,
     purpose: RunPurpose,
 ) -> Result<Box<dyn Session>, RunError> {

@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 
 use contend_engine::{EngineOptions, IndexKind};
-use contend_sim::Simulated;
 use contend_workloads::Workload;
 
-use contend_machine::random::SplitMix64;
+use contend_model::random::SplitMix64;
 use contend_runner::RunError;
 use contend_runner::config::options;
 
@@ -32,7 +31,7 @@ impl Habits {
     ///
     /// # Errors
     /// Bad input.
-    pub(super) fn draw<W: Workload<Simulated>>(
+    pub(super) fn draw<W: Workload>(
         seed: u64,
         index: Option<IndexKind>,
         settings: &BTreeMap<String, String>,

@@ -15,7 +15,7 @@ use contend_protocols::{ProtocolVisitor, with_protocol};
 use serde::{Deserialize, Serialize};
 
 use super::store::{Plan, Scale, State, Tables};
-use contend_machine::random::SplitMix64;
+use contend_model::random::SplitMix64;
 use contend_runner::RunError;
 use contend_runner::config::options;
 use contend_runner::durable::{LogOptions, schema_of};

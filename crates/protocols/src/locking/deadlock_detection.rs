@@ -331,7 +331,7 @@ mod tests {
     use std::sync::{Arc, Barrier};
 
     use contend_engine::{
-        AbortReason, Engine, EngineConfig, Groups, IndexKind, NamedProtocol, Table, TableSpec, Txn, Worker,
+        AbortReason, Engine, EngineConfig, Groups, IndexKind, NamedProtocol, RawTxn, Table, TableSpec, Worker,
     };
     use contend_machine::{Native, available_cores};
 
@@ -339,7 +339,7 @@ mod tests {
 
     type TestEngine = Engine<DeadlockDetection<Native>, Native>;
     type TestWorker = Worker<DeadlockDetection<Native>, Native>;
-    type Rows = Arc<Table<Native, u64>>;
+    type Rows = Table<u64>;
 
     /// Returns an engine with a table of `rows` rows, whose waits don't reach their limit within a test.
     fn engine(rows: u64) -> (Arc<TestEngine>, Rows) {

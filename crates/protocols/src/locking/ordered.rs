@@ -119,7 +119,7 @@ impl<M: Machine, F: Faults> LockManager<M> for OrderedLocks<F> {
 
 #[cfg(test)]
 mod tests {
-    use contend_engine::{Engine, EngineConfig, Groups, IndexKind, NamedProtocol, Projection, TableSpec, Txn};
+    use contend_engine::{Engine, EngineConfig, Groups, IndexKind, NamedProtocol, Projection, RawTxn, TableSpec, Txn};
     use contend_machine::Native;
 
     use super::Ordered;

@@ -124,7 +124,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use contend_engine::{
-        Abort, AbortReason, Engine, EngineConfig, Groups, IndexKind, NamedProtocol, Projection, TableSpec, Txn,
+        Abort, AbortReason, Engine, EngineConfig, Groups, IndexKind, NamedProtocol, Projection, RawTxn, TableSpec,
     };
     use contend_machine::Native;
 

@@ -14,8 +14,8 @@
 use std::sync::Arc;
 
 use contend_engine::{option_choices, options};
-use contend_machine::random::{Xorshift64Star, below};
 use contend_machine::{Atomic64, Cycles, Machine, Ordering};
+use contend_model::random::{Xorshift64Star, below};
 
 use crossbeam_utils::CachePadded;
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use contend_engine::{
-    Abort, Engine, EngineConfig, Groups, IndexKind, NamedProtocol, Projection, Table, TableSpec, Transaction, Txn,
-    Worker,
+    Abort, Engine, EngineConfig, Groups, IndexKind, NamedProtocol, Projection, RawTxn, Table, TableSpec, Transaction,
+    Txn, Worker,
 };
 use contend_machine::Loom;
 use loom::thread;
@@ -17,7 +17,7 @@ pub(crate) fn explore(preemptions: usize, check: impl Fn() + Sync + Send + 'stat
     model.check(check);
 }
 
-pub(crate) type Rows = Arc<Table<Loom, u64>>;
+pub(crate) type Rows = Table<u64>;
 pub(crate) type Tx<'a, P> = Transaction<'a, P, Loom>;
 
 /// An engine with two workers and a table.
