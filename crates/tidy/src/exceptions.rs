@@ -5,8 +5,8 @@
 pub const ATOMICS: [(&str, &str); 15] = [
     ("crates/cli/src/cmd/log.rs", "counts bytes for the bar that shows progress"),
     ("crates/contend/src/durable.rs", "ends the thread that flushes"),
-    ("crates/engine/src/engine.rs", "numbers engines"),
-    ("crates/engine/src/table.rs", "counts for a debug assertion"),
+    ("crates/model/src/table.rs", "numbers stores"),
+    ("crates/engine/src/layout.rs", "counts for a debug assertion"),
     ("crates/lab/src/experiment/sweep.rs", "hands points to the threads of a sweep"),
     ("crates/log/src/emulated.rs", "the state of a device that is emulated, outside of simulated memory"),
     ("crates/log/src/log.rs", "what the threads of the host tell each other: workers, flusher, service"),
