@@ -628,7 +628,9 @@ impl MeasureArgs {
     fn config(&self) -> Result<RunConfig, UserError> {
         let mut config = match &self.from {
             None => RunConfig::default(),
-            Some(path) => read_result(path).map_err(|UserError(error)| UserError(format!("--from {error}")))?.config,
+            Some(path) => {
+                read_result(path).map_err(|error| UserError::input(format!("--from {}", error.message)))?.config
+            }
         };
         if let Some(workload) = &self.workload {
             config.workload.clone_from(workload);
@@ -656,11 +658,13 @@ fn add_settings(config: &mut RunConfig, settings: &[String]) -> Result<(), UserE
     let mut said: BTreeMap<&str, &str> = BTreeMap::new();
     for setting in settings {
         let Some((name, value)) = setting.split_once('=') else {
-            return Err(UserError(format!("--set takes NAME=VALUE, not '{setting}'")));
+            return Err(UserError::input(format!("--set takes NAME=VALUE, not '{setting}'")));
         };
         let (name, value) = (name.trim(), value.trim());
         if let Some(other) = said.insert(name, value).filter(|other| *other != value) {
-            return Err(UserError(format!("--set {name} is there twice, with {other} and with {value}; valid: once")));
+            return Err(UserError::input(format!(
+                "--set {name} is there twice, with {other} and with {value}; valid: once"
+            )));
         }
         config.settings.insert(name.into(), value.into());
     }
@@ -695,7 +699,7 @@ impl ExploreArgs {
             transactions: self.transactions,
             cores: self.cores,
             seed: self.seed,
-            replay: replay.map_err(|error| UserError(format!("--replay: {error}")))?,
+            replay: replay.map_err(|error| UserError::input(format!("--replay: {error}")))?,
             ..ExploreConfig::default()
         })
     }
@@ -783,7 +787,7 @@ impl RunArgs {
         let mut config = self.measure.config()?;
         match &self.protocol {
             Some(protocol) if protocol.contains(',') || protocol.trim() == ALL => {
-                return Err(UserError(format!(
+                return Err(UserError::input(format!(
                     "run takes one protocol, not '{protocol}'; contend compare takes several"
                 )));
             }
@@ -792,7 +796,9 @@ impl RunArgs {
             None if config.protocols.len() == 1 => {}
             None => {
                 let protocols = config.protocols.join(", ");
-                return Err(UserError(format!("the result file compares {protocols}: choose one by --protocol")));
+                return Err(UserError::input(format!(
+                    "the result file compares {protocols}: choose one by --protocol"
+                )));
             }
         }
         // There is nothing to be told apart.

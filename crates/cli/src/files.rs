@@ -35,7 +35,7 @@ impl Target {
     }
 
     fn error(&self, why: &str) -> UserError {
-        UserError(format!("can't write {}: {why}", self.0.display()))
+        UserError::input(format!("can't write {}: {why}", self.0.display()))
     }
 
     /// Its path.
@@ -74,14 +74,14 @@ impl Target {
 /// The result in a file, or in the folder of a run.
 pub(crate) fn read_result(path: &Path) -> Result<ResultFile, UserError> {
     let path = result_path(path);
-    let refused = |error: &dyn std::fmt::Display| UserError(format!("{}: {error}", path.display()));
+    let refused = |error: &dyn std::fmt::Display| UserError::input(format!("{}: {error}", path.display()));
     let mut text = String::new();
     let file = std::fs::File::open(&path).map_err(|error| refused(&error))?;
     file.take(RESULT_BYTES_MAX + 1).read_to_string(&mut text).map_err(|error| refused(&error))?;
     if text.len() as u64 > RESULT_BYTES_MAX {
         return Err(refused(&format!("a result has at most {} MiB", RESULT_BYTES_MAX >> 20)));
     }
-    ResultFile::from_json(&text).map_err(|error| UserError(format!("{}: {error}", path.display())))
+    ResultFile::from_json(&text).map_err(|error| UserError::input(format!("{}: {error}", path.display())))
 }
 
 /// The file of a result that is named by it, or by the folder of its run.
@@ -118,7 +118,7 @@ impl RunFolder {
     pub(crate) fn new(asked: Option<&Path>, force: bool, workload: &str, files: &[&str]) -> Result<Self, UserError> {
         let Some(path) = asked else { return Self::named(workload) };
         if !force && let Some(file) = files.iter().find(|file| path.join(file).exists()) {
-            return Err(UserError(format!(
+            return Err(UserError::input(format!(
                 "{} is there already; --force overwrites it, and another --out keeps it",
                 path.join(file).display()
             )));
@@ -147,10 +147,12 @@ impl RunFolder {
                     return Ok(RunFolder { path, made, is_latest: true });
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(UserError(format!("can't make the folder {}: {error}", path.display()))),
+                Err(error) => {
+                    return Err(UserError::input(format!("can't make the folder {}: {error}", path.display())));
+                }
             }
         }
-        Err(UserError(format!("{RESULTS} has {NAMES_MAX} results of this second")))
+        Err(UserError::input(format!("{RESULTS} has {NAMES_MAX} results of this second")))
     }
 
     /// A file in it, to be written later.
@@ -188,6 +190,6 @@ impl Drop for RunFolder {
 /// A folder that exists, made if need be.
 pub(crate) fn folder(path: &Path) -> Result<&Path, UserError> {
     fs::create_dir_all(path)
-        .map_err(|error| UserError(format!("can't make the folder {}: {error}", path.display())))?;
+        .map_err(|error| UserError::input(format!("can't make the folder {}: {error}", path.display())))?;
     Ok(path)
 }

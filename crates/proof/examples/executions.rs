@@ -20,7 +20,8 @@ fn main() {
     for info in litmus::INFOS {
         let run = RunConfig { workload: info.name.into(), protocols: protocols.clone(), ..RunConfig::default() };
         let config = ExploreConfig { executions, ..ExploreConfig::default() };
-        for explored in explore(&run, &config, &Stop::default()).expect("names of protocols") {
+        for explored in explore(&run.resolve().expect("valid"), &config, &Stop::default()).expect("names of protocols")
+        {
             let steps = explored.steps as f64 / explored.executions as f64;
             let rate = explored.executions as f64 / explored.seconds;
             println!("| `{}` | `{}` | {steps:.0} | {rate:.0} |", explored.workload, explored.protocol);

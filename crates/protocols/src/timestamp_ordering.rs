@@ -154,7 +154,7 @@ impl<M: Machine, F: Faults> TimestampOrdering<M, F> {
 
 impl<M: Machine, F: Faults> NamedProtocol<M> for TimestampOrdering<M, F> {
     const INFO: ProtocolInfo = ProtocolInfo {
-        name: "to",
+        name: "timestamp-ordering",
         summary: "timestamp ordering: transactions take effect in the order in which they began; who comes too late aborts",
         paper: "Bernstein, Goodman: Concurrency control in distributed database systems, ACM Computing Surveys 1981",
         isolation: Isolation::Serializable,

@@ -122,7 +122,7 @@ impl<M: Machine, F: Faults> Msto<M, F> {
 
 impl<M: Machine, F: Faults> NamedProtocol<M> for Msto<M, F> {
     const INFO: ProtocolInfo = ProtocolInfo {
-        name: "mvcc",
+        name: "msto",
         summary: "optimistic and multi-version: timestamps of one counter; updates that commute may come late",
         paper: "Huang et al.: Opportunities for optimism in contended main-memory multicore transactions, VLDB 2020",
         isolation: Isolation::Serializable,
