@@ -1,7 +1,7 @@
 //! What can be set of a database and of a table.
 
 use contend_engine::{EngineConfig, EngineOptions, IndexKind};
-use contend_protocols::method::{Method, RetryOptions};
+use contend_protocols::method::{BackoffPolicy, RetryOptions};
 
 use crate::error::Error;
 
@@ -47,7 +47,7 @@ impl Default for Config {
             threads_max: engine.workers_max,
             epoch_ms: engine.epoch_ms,
             // An application may have more threads than cores, and one hot row: there, not to wait is the worst choice.
-            retry: RetryOptions { backoff: Method::Exponential, ..RetryOptions::default() },
+            retry: RetryOptions { backoff: BackoffPolicy::Exponential, ..RetryOptions::default() },
             engine: EngineOptions {
                 commit_time_updates: true,
                 timestamp_splitting: true,

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use contend_engine::journal::Journals;
+use contend_engine::commit_sink::CommitSinks;
 use contend_engine::{
     Abort, AbortReason, Engine, EngineConfig, Key, NamedProtocol, Row, TableSpec, Transaction, Txn, TypedTable,
 };
-use contend_log::{Checkpoint, Log, LogJournals, Recovered, RecoveredTable, Report};
+use contend_log::{Checkpoint, Log, LogSinks, Recovered, RecoveredTable, Report};
 use contend_machine::{Machine, Native, Ordering};
 use contend_protocols::method::Backoff;
 use contend_protocols::optimistic::silo::Silo;
@@ -122,8 +122,8 @@ impl<P: NamedProtocol<Native>> Database<P> {
             options: config.engine,
             ..EngineConfig::default()
         };
-        let journals = opened.as_ref().map(|(log, _)| LogJournals::new(log) as Arc<dyn Journals<Native>>);
-        let engine = Engine::with_journals(P::new(protocol), engine_config, journals);
+        let sinks = opened.as_ref().map(|(log, _)| LogSinks::new(log) as Arc<dyn CommitSinks<Native>>);
+        let engine = Engine::with_commit_sinks(P::new(protocol), engine_config, sinks);
         let backoff = Backoff::new(config.retry, config.threads_max);
         let seats = Seats::new(Arc::clone(&engine), backoff, opened.as_ref().map(|(log, _)| Arc::clone(log)));
         let retries = <Native as Machine>::U64::new(0);

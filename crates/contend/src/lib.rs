@@ -63,7 +63,7 @@ pub use contend_engine::{
 pub use contend_log as log;
 pub use contend_machine::Native;
 pub use contend_protocols::locking::no_wait::NoWait;
-pub use contend_protocols::method::{Method, RetryOptions};
+pub use contend_protocols::method::{BackoffPolicy, RetryOptions};
 pub use contend_protocols::optimistic::silo::Silo;
 pub use database::Database;
 pub use durable::Ticket;

@@ -10,13 +10,13 @@ use contend_machine::{Activity, Atomic64, Machine, Operation, Ordering, Phase, S
 use parking_lot::{Mutex, RwLock};
 
 use crate::abort::{Abort, AbortCounts, AbortReason};
+use crate::commit_sink::{COUNTER_EPOCH_SHIFT, CommitSinks, WriteCounter};
 use crate::declaration::Declaration;
 use crate::epoch::Epochs;
 use crate::fault::Fault;
 use crate::garbage::{Garbage, RetiredRecord, trim_queue};
 use crate::group::Groups;
 use crate::history::{Committed, Part, Recording, Version};
-use crate::journal::{Journals, STAMP_SHIFT, Stamp};
 use crate::protocol::{Context, Located, Protocol, RecordOrigin, Tombstone, UnlinkOutcome, VersionCounts};
 use crate::record::Record;
 use crate::sets::{Logging, NodeSet, UNSURE, WriteKind, WriteSet};
@@ -92,7 +92,7 @@ pub struct Engine<P: Protocol<M>, M: Machine> {
     protocol: P,
     config: EngineConfig,
     pub(crate) epochs: Epochs<M>,
-    journals: Option<Arc<dyn Journals<M>>>,
+    sinks: Option<Arc<dyn CommitSinks<M>>>,
     tables: RwLock<Vec<Arc<dyn AnyTable<M>>>>,
     /// Garbage of workers that have ended, for the next that looks.
     orphans: Mutex<Vec<Garbage<M>>>,
@@ -112,11 +112,15 @@ impl<P: Protocol<M>, M: Machine> std::fmt::Debug for Engine<P, M> {
 impl<P: Protocol<M>, M: Machine> Engine<P, M> {
     /// An engine without tables.
     pub fn new(protocol: P, config: EngineConfig) -> Arc<Self> {
-        Self::with_journals(protocol, config, None)
+        Self::with_commit_sinks(protocol, config, None)
     }
 
     /// An engine without tables that tells a log of each commit.
-    pub fn with_journals(mut protocol: P, config: EngineConfig, journals: Option<Arc<dyn Journals<M>>>) -> Arc<Self> {
+    pub fn with_commit_sinks(
+        mut protocol: P,
+        config: EngineConfig,
+        sinks: Option<Arc<dyn CommitSinks<M>>>,
+    ) -> Arc<Self> {
         protocol.prepare(config.workers_max, config.partitions.max(1));
         // An atomic, not a lock. A thread that waits for a lock of `parking_lot` may allocate memory that all threads share, and an
         // explorer takes back all memory that its thread allocates here.
@@ -129,7 +133,7 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
             protocol,
             epochs: Epochs::new(config.workers_max, interval as u64),
             config,
-            journals,
+            sinks,
             tables: RwLock::new(Vec::new()),
             orphans: Mutex::new(Vec::new()),
             used_numbers: Mutex::new(HashMap::new()),
@@ -175,9 +179,9 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
             meta_words: self.protocol.meta_words(),
             split: self.config.options.timestamp_splitting,
             history: self.config.history,
-            // What is added to a row leaves it the stamp that it has.
-            stamps: self.journals.is_some() && (self.logs_additions() || !self.protocol.stamps_commits()),
-            holds: self.journals.as_ref().is_some_and(|journals| journals.holds_rows()),
+            // What is added to a row leaves it the write counter that it has.
+            counters: self.sinks.is_some() && (self.logs_additions() || !self.protocol.provides_write_counters()),
+            holds: self.sinks.as_ref().is_some_and(|sinks| sinks.holds_rows()),
             alignment: self.config.options.alignment,
         };
         let table = Arc::new(Table::new(self.id, id, spec, shape));
@@ -281,10 +285,10 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
         let slot = self.epochs.register()?;
         let mut writes = WriteSet::default();
         writes.reorders_updates = self.protocol.reorders_updates();
-        writes.log = self.journals.as_ref().map(|journals| {
-            let journal = journals.of_worker(slot);
-            let (words_max, epochs) = (journal.words_max(), NonNull::from(&self.epochs));
-            Logging { journal, words_max, adds: self.logs_additions(), epochs }
+        writes.log = self.sinks.as_ref().map(|sinks| {
+            let sink = sinks.of_worker(slot);
+            let (words_max, epochs) = (sink.words_max(), NonNull::from(&self.epochs));
+            Logging { sink, words_max, adds: self.logs_additions(), epochs }
         });
         Some(Worker {
             cx: Context {
@@ -407,12 +411,12 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
 
     /// What says whether the last transaction is durable, to [`Worker::is_durable`].
     pub fn ticket(&self) -> u64 {
-        self.cx.writes.log.as_ref().map_or(0, |log| log.journal.ticket())
+        self.cx.writes.log.as_ref().map_or(0, |log| log.sink.ticket())
     }
 
     /// Whether the transaction of this worker is durable that had this ticket. An engine that does not log never waits for that.
     pub fn is_durable(&mut self, ticket: u64) -> bool {
-        self.cx.writes.log.as_mut().is_none_or(|log| log.journal.is_durable(ticket))
+        self.cx.writes.log.as_mut().is_none_or(|log| log.sink.is_durable(ticket))
     }
 
     /// Transactions committed so far.
@@ -632,7 +636,7 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
     /// Nobody has to wait for the worker.
     fn leave_epochs(&mut self) {
         if let Some(log) = &mut self.cx.writes.log {
-            log.journal.go_offline();
+            log.sink.go_offline();
         }
         self.engine.protocol.go_offline(&mut self.cx, &mut self.local);
         self.take_replaced();
@@ -675,9 +679,9 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
         let oldest = self.engine.epochs.oldest();
         // Who finds nothing where something was deleted is not told to wait.
         if let Some(log) = self.cx.writes.log.as_mut().filter(|_| !self.garbage.tombstones.is_empty())
-            && self.engine.journals.as_ref().is_some_and(|journals| journals.holds_rows())
+            && self.engine.sinks.as_ref().is_some_and(|sinks| sinks.holds_rows())
         {
-            log.journal.go_offline();
+            log.sink.go_offline();
         }
         for _ in 0..at_once {
             let Some(corpse) = Garbage::pop_older(&mut self.garbage.tombstones, oldest) else { break };
@@ -713,7 +717,7 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
                 self.garbage.tombstones.push_back(corpse);
             }
             UnlinkOutcome::Marked { time } => {
-                debug_assert!(tombstone.stamp_is_over(), "the key's next record would get smaller stamps");
+                debug_assert!(tombstone.counter_epoch_is_over(), "the key's next record would get smaller counters");
                 table.core().note_unlinked(corpse.record);
                 let removed = table.remove(&corpse.key, corpse.record, time);
                 debug_assert!(removed, "a marked tombstone stands under its key");
@@ -754,7 +758,7 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
         if let Some(mut log) = self.cx.writes.log.take() {
             let writes = &mut self.cx.writes;
             self.committed_in = writes.installed_in().unwrap_or_else(|| self.engine.epochs.current());
-            log.journal.committed(self.committed_in, writes);
+            log.sink.committed(self.committed_in, writes);
             writes.log = Some(log);
         }
         if let Some(recording) = &mut self.recording {
@@ -768,7 +772,7 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
         self.aborts.add(reason);
         self.queue_garbage(false);
         if let Some(log) = &mut self.cx.writes.log {
-            log.journal.aborted(reason);
+            log.sink.aborted(reason);
         }
         if let Some(recording) = &mut self.recording {
             recording.running.clear();
@@ -898,19 +902,19 @@ impl<P: Protocol<M>, M: Machine> Loader<P, M> {
         row.resize(words.max(16), 0);
         fill(&mut row[..words]);
         M::copy_in(&table.payload(record)[..words], &row[..words]);
-        let stamp = if self.0.cx.writes.log.is_some() { self.enter() << STAMP_SHIFT } else { 0 };
-        if stamp > 0 {
-            table.check_first_stamp(Stamp(stamp));
+        let counter = if self.0.cx.writes.log.is_some() { self.enter() << COUNTER_EPOCH_SHIFT } else { 0 };
+        if counter > 0 {
+            table.check_first_counter(WriteCounter(counter));
         }
         // Nothing is added to it before it was written: the loader's log may be durable later than who does so.
         // Relaxed: the index publishes the record.
-        table.stamps(record).for_each(|word| word.store(stamp | UNSURE, Ordering::Relaxed));
+        table.counters(record).for_each(|word| word.store(counter | UNSURE, Ordering::Relaxed));
         let is_new = place(record);
         if !is_new {
             self.0.release(table, record);
         } else if let Some(log) = &mut self.0.cx.writes.log {
-            self.0.committed_in = stamp >> STAMP_SHIFT;
-            log.journal.loaded(self.0.committed_in, table.id(), key, &self.0.cx.row_buffer[..words]);
+            self.0.committed_in = counter >> COUNTER_EPOCH_SHIFT;
+            log.sink.loaded(self.0.committed_in, table.id(), key, &self.0.cx.row_buffer[..words]);
         }
         Ok(is_new)
     }

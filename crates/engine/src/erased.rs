@@ -40,7 +40,7 @@ trait Behind<M: Machine>: Send + Sync {
     fn prepare(&mut self, workers: usize, partitions: usize);
     fn wants_declarations(&self) -> bool;
     fn reorders_updates(&self) -> bool;
-    fn stamps_commits(&self) -> bool;
+    fn provides_write_counters(&self) -> bool;
     fn reads_snapshots(&self) -> bool;
     fn sees_own_commits(&self, cx: &mut Context<M>, local: &mut AnyWorkerState) -> bool;
     fn new_worker_state(&self, worker: usize) -> AnyWorkerState;
@@ -111,8 +111,8 @@ macro_rules! forward {
                 Protocol::reorders_updates(self)
             }
 
-            fn stamps_commits(&self) -> bool {
-                Protocol::stamps_commits(self)
+            fn provides_write_counters(&self) -> bool {
+                Protocol::provides_write_counters(self)
             }
 
             fn reads_snapshots(&self) -> bool {
@@ -167,8 +167,8 @@ macro_rules! forward {
                 self.0.reorders_updates()
             }
 
-            fn stamps_commits(&self) -> bool {
-                self.0.stamps_commits()
+            fn provides_write_counters(&self) -> bool {
+                self.0.provides_write_counters()
             }
 
             fn reads_snapshots(&self) -> bool {

@@ -3,7 +3,7 @@
 //! A tombstone is queued once, by whoever made it (a committed delete, or the abort of an insert), and waits two epochs. Then its
 //! protocol marks it as unlinked if it is a tombstone still; the engine takes it out of the index, and two epochs later its memory is
 //! reused. A tombstone that gets a row while it waits, and is deleted again, is not queued again. So its place in the queue does not say how old the
-//! deletion is; its stamp does, or what the protocol keeps ([`Tombstone`](crate::Tombstone)). One that is too young is queued anew.
+//! deletion is; its write counter does, or what the protocol keeps ([`Tombstone`](crate::Tombstone)). One that is too young is queued anew.
 
 use std::collections::VecDeque;
 

@@ -26,6 +26,7 @@
 extern crate self as contend_engine;
 
 pub mod abort;
+pub mod commit_sink;
 pub mod declaration;
 pub mod engine;
 pub mod epoch;
@@ -35,7 +36,6 @@ pub mod fault;
 mod garbage;
 pub mod group;
 pub mod history;
-pub mod journal;
 pub mod options;
 pub mod protocol;
 pub mod record;

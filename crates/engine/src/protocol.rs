@@ -147,15 +147,20 @@ impl<M: Machine> Tombstone<'_, M> {
         self.oldest
     }
 
+    /// Returns the tombstone as it would look `epochs` epochs later: for deliberate faults of protocols.
+    pub fn aged(self, epochs: u64) -> Self {
+        Tombstone { oldest: self.oldest.saturating_add(epochs), ..self }
+    }
+
     /// Whether this epoch, in which the record was deleted, is over: every transaction that inserts the key anew commits in a later one.
     pub fn is_over(self, epoch: u64) -> bool {
         epoch < self.oldest || self.fault == Some(Fault::UnlinkYoung)
     }
 
-    /// Whether the epoch of the deletion's stamp is over, so that the next record of the key gets larger stamps ([`crate::journal`]). It is
-    /// always true where writes have no stamps. The answer holds as long as the protocol keeps writers of the record away.
-    pub fn stamp_is_over(self) -> bool {
-        self.is_over(self.at.table.newest_stamp(self.at.record).epoch())
+    /// Whether the epoch of the deletion's write counter is over, so that the next record of the key gets larger write counters ([`crate::commit_sink`]). It is
+    /// always true where writes have no write counters. The answer holds as long as the protocol keeps writers of the record away.
+    pub fn counter_epoch_is_over(self) -> bool {
+        self.is_over(self.at.table.newest_counter(self.at.record).epoch())
     }
 }
 
@@ -452,9 +457,9 @@ pub trait Protocol<M: Machine>: Sized + Send + Sync + 'static {
         true
     }
 
-    /// Whether it says how its writes of a row are ordered ([`crate::sets::WriteSet::set_stamp`]), so that a log need not count them
-    /// ([`crate::journal`]).
-    fn stamps_commits(&self) -> bool {
+    /// Whether it says how its writes of a row are ordered ([`crate::sets::WriteSet::set_write_counter`]), so that a log need not count them
+    /// ([`crate::commit_sink`]).
+    fn provides_write_counters(&self) -> bool {
         false
     }
 
@@ -556,7 +561,7 @@ pub trait Protocol<M: Machine>: Sized + Send + Sync + 'static {
 
     /// Marks a tombstone as unlinked, if it still is one, so that it can leave the index. It was queued two epochs before
     /// [`Tombstone::oldest`], but may have got a row since, and been deleted again. A tombstone of an epoch that is not over stays
-    /// ([`Tombstone::stamp_is_over`]): the answer is [`UnlinkOutcome::Busy`].
+    /// ([`Tombstone::counter_epoch_is_over`]): the answer is [`UnlinkOutcome::Busy`].
     fn unlink(&self, tombstone: Tombstone<'_, M>) -> UnlinkOutcome;
 
     /// Whether the record has no row, asked when no transaction runs.

@@ -13,9 +13,9 @@ pub use self::address_map::AddressMap;
 use self::logged::LoggedWrites;
 pub(crate) use self::logged::{Logging, UNSURE};
 pub use self::node_set::NodeSet;
+use crate::commit_sink::Hold;
 use crate::group::Groups;
 use crate::history::{Version, fingerprint};
-use crate::journal::Hold;
 use crate::record::{Cells, Record};
 use crate::table::TableCore;
 use crate::update::{Pending, PendingList, RowUpdate};
@@ -392,7 +392,7 @@ impl<M: Machine> WriteSet<M> {
             }
         }
         if self.log.is_some() {
-            self.stamp(position);
+            self.count_write(position);
         }
         let entry = &self.entries[position];
         if entry.kind == WriteKind::Delete {
@@ -422,8 +422,8 @@ impl<M: Machine> WriteSet<M> {
             && let Some(log) = &mut self.log
         {
             // It counts on what has replaced it.
-            // Relaxed: as in `stamp`.
-            log.journal.wait_for(Hold(table.payload(entry.record)[table.hold(cell)].load(Ordering::Relaxed)));
+            // Relaxed: as in `count_write`.
+            log.sink.wait_for(Hold(table.payload(entry.record)[table.hold(cell)].load(Ordering::Relaxed)));
         }
         let groups = if table.cell_count() == 1 { Groups::ALL } else { Groups::of(cell as u32) };
         entry.image = entry.image.without(groups);

@@ -6,11 +6,11 @@ use std::ops::{ControlFlow, Deref};
 use std::sync::Arc;
 
 use contend_index::{Change, Direction, Index, IndexKind, Insert, Key, KeyWords, Leaf, Lookup, Run, ScanVisitor};
-use contend_machine::{Atomic64, Latched, Machine, Ordering, Spin};
+use contend_machine::{Atomic64, Machine, Ordering, Spin, SpinMutex};
 
+use crate::commit_sink::WriteCounter;
 use crate::engine::{Alignment, EngineOptions};
 use crate::group::{GROUPS_MAX, Groups};
-use crate::journal::Stamp;
 use crate::record::{Cells, Record};
 use crate::row::{Projection, Row, Span};
 use crate::sets::UNSURE;
@@ -113,7 +113,7 @@ pub(crate) struct Shape {
     /// Whether history is recorded.
     pub(crate) history: bool,
     /// Whether writes are counted, for a log; and whether rows are held by it.
-    pub(crate) stamps: bool,
+    pub(crate) counters: bool,
     pub(crate) holds: bool,
     /// Where records begin.
     pub(crate) alignment: Alignment,
@@ -136,14 +136,14 @@ pub struct TableCore<M: Machine> {
     payload_words: usize,
     expected_rows: usize,
     history: bool,
-    stamps: bool,
+    counters: bool,
     holds: bool,
     slabs: Slabs<M>,
-    /// In debug builds, the largest stamp of a tombstone that has left the index. It is a word of the host, because a check must not change what is
+    /// In debug builds, the largest write counter of a tombstone that has left the index. It is a word of the host, because a check must not change what is
     /// simulated.
     unlinked: std::sync::atomic::AtomicU64,
     /// Who deleted keys that are in the index no more; kept only if the table records history.
-    graves: Latched<M, BTreeMap<KeyWords, u64>>,
+    graves: SpinMutex<M, BTreeMap<KeyWords, u64>>,
 }
 
 impl<M: Machine> TableCore<M> {
@@ -257,49 +257,49 @@ impl<M: Machine> TableCore<M> {
     /// Whether the writes of each group are counted, in a word behind the row.
     #[inline(always)]
     pub(crate) fn counts_writes(&self) -> bool {
-        self.stamps
+        self.counters
     }
 
-    /// Where in the payload the stamp of a group is, if its writes are counted.
-    pub(crate) fn stamp(&self, group: usize) -> usize {
+    /// Where in the payload the write counter of a group is, if its writes are counted.
+    pub(crate) fn counter(&self, group: usize) -> usize {
         self.row_words + if self.history { self.cell_count } else { 0 } + group
     }
 
-    /// How many stamps a record has.
-    fn stamp_count(&self) -> usize {
-        if self.stamps { self.groups.len() } else { 0 }
+    /// How many write counters a record has.
+    fn counter_count(&self) -> usize {
+        if self.counters { self.groups.len() } else { 0 }
     }
 
-    /// The stamps of a record's groups; none, if their writes are not counted.
-    pub(crate) fn stamps(&self, record: Record<M>) -> impl Iterator<Item = &M::U64> {
-        self.payload(record)[self.stamp(0)..].iter().take(self.stamp_count())
+    /// The write counters of a record's groups; none, if their writes are not counted.
+    pub(crate) fn counters(&self, record: Record<M>) -> impl Iterator<Item = &M::U64> {
+        self.payload(record)[self.counter(0)..].iter().take(self.counter_count())
     }
 
-    /// The newest stamp of a record's groups; 0, if writes have no stamps.
-    pub(crate) fn newest_stamp(&self, record: Record<M>) -> Stamp {
+    /// The newest write counter of a record's groups; 0, if writes have no write counters.
+    pub(crate) fn newest_counter(&self, record: Record<M>) -> WriteCounter {
         // Relaxed: the protocol keeps writers away.
-        let stamps = self.stamps(record).map(|word| word.load(Ordering::Relaxed) & !UNSURE);
-        Stamp(stamps.max().unwrap_or(0))
+        let counters = self.counters(record).map(|word| word.load(Ordering::Relaxed) & !UNSURE);
+        WriteCounter(counters.max().unwrap_or(0))
     }
 
-    /// Notes that a tombstone is about to leave the index, for [`TableCore::check_first_stamp`].
+    /// Notes that a tombstone is about to leave the index, for [`TableCore::check_first_counter`].
     pub(crate) fn note_unlinked(&self, record: Record<M>) {
         if cfg!(debug_assertions) {
             // Relaxed: the index's latch comes between this and the next record of the key.
-            self.unlinked.fetch_max(self.newest_stamp(record).0, std::sync::atomic::Ordering::Relaxed);
+            self.unlinked.fetch_max(self.newest_counter(record).0, std::sync::atomic::Ordering::Relaxed);
         }
     }
 
-    /// Checks, in debug builds, that the first stamp of a record is larger than those of all tombstones that have left the index, and so larger than
-    /// those of the key's last record ([`crate::journal`]).
+    /// Checks, in debug builds, that the first write counter of a record is larger than those of all tombstones that have left the index, and so larger than
+    /// those of the key's last record ([`crate::commit_sink`]).
     #[inline(always)]
-    pub(crate) fn check_first_stamp(&self, stamp: Stamp) {
-        if cfg!(debug_assertions) && self.stamps {
+    pub(crate) fn check_first_counter(&self, counter: WriteCounter) {
+        if cfg!(debug_assertions) && self.counters {
             // Relaxed: as in `note_unlinked`.
             let unlinked = self.unlinked.load(std::sync::atomic::Ordering::Relaxed);
             assert!(
-                stamp.0 > unlinked,
-                "a new record has stamp {stamp:?}, and one that has left the index {unlinked:#x}"
+                counter.0 > unlinked,
+                "a new record has counter {counter:?}, and one that has left the index {unlinked:#x}"
             );
         }
     }
@@ -312,14 +312,14 @@ impl<M: Machine> TableCore<M> {
 
     /// Where in the payload the hold of a cell is, if rows are held.
     pub(crate) fn hold(&self, cell: usize) -> usize {
-        self.stamp(self.stamp_count()) + cell
+        self.counter(self.counter_count()) + cell
     }
 
     /// The cells of a new record have not been written, and nobody holds them, whatever its memory was before.
     #[inline(always)]
     pub(crate) fn clear_log_words(&self, record: Record<M>) {
         // Relaxed: the index publishes the record.
-        self.payload(record)[self.stamp(0)..].iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        self.payload(record)[self.counter(0)..].iter().for_each(|word| word.store(0, Ordering::Relaxed));
     }
 
     /// Words of a record's payload: the row, and the signatures of its cells' writers if the table records history.
@@ -441,7 +441,7 @@ pub(crate) enum Placed<M: Machine> {
 
 impl<M: Machine, K: Key> Table<M, K> {
     pub(crate) fn new(engine: u64, id: u32, spec: &TableSpec, shape: Shape) -> Self {
-        let Shape { meta_words, split, history, stamps, holds, alignment } = shape;
+        let Shape { meta_words, split, history, counters, holds, alignment } = shape;
         assert!(meta_words >= 1, "a protocol has at least one metadata word");
         assert!(spec.groups.len() <= GROUPS_MAX, "a row has at most {GROUPS_MAX} groups");
         let row_words = spec.row_bytes.div_ceil(8);
@@ -450,8 +450,8 @@ impl<M: Machine, K: Key> Table<M, K> {
             groups => groups.into(),
         };
         let cell_count = if split { groups.len() } else { 1 };
-        let stamp_count = if stamps { groups.len() } else { 0 };
-        let payload_words = row_words + cell_count * (usize::from(history) + usize::from(holds)) + stamp_count;
+        let counter_count = if counters { groups.len() } else { 0 };
+        let payload_words = row_words + cell_count * (usize::from(history) + usize::from(holds)) + counter_count;
         Table {
             core: TableCore {
                 engine,
@@ -466,11 +466,11 @@ impl<M: Machine, K: Key> Table<M, K> {
                 payload_words,
                 expected_rows: spec.expected_rows,
                 history,
-                stamps,
+                counters,
                 holds,
                 slabs: Slabs::new(cell_count * meta_words + payload_words, alignment),
                 unlinked: std::sync::atomic::AtomicU64::new(0),
-                graves: Latched::new(BTreeMap::new()),
+                graves: SpinMutex::new(BTreeMap::new()),
             },
             index: Index::new(spec.index, spec.expected_rows, spec.apart),
         }

@@ -5,7 +5,7 @@
 //! multicore transactions", VLDB 2020, section 5) it reads nothing, has nothing validated, and the operation is applied to
 //! the row as it is at commit, when its cell is locked. Without them, an update is a read and a write.
 //!
-//! What a log keeps of an update is the value that it left; or, of one that commutes, by how much it has changed each word ([`crate::journal`]). The
+//! What a log keeps of an update is the value that it left; or, of one that commutes, by how much it has changed each word ([`crate::commit_sink`]). The
 //! operation itself is nobody's but the transaction's.
 
 use std::marker::PhantomData;

@@ -69,7 +69,7 @@ pub(crate) fn walk(context: Context<'_>, edge: impl FnMut(Dependency), findings:
         context,
         edge,
         findings,
-        own: vec![Own { txn: NONE, live: false }; items],
+        own: vec![Own { txn: NONE, op: 0, live: false }; items],
         anchors: vec![(NONE, NONE); items],
         marks: vec![0; items],
         scans: 0,
@@ -77,6 +77,9 @@ pub(crate) fn walk(context: Context<'_>, edge: impl FnMut(Dependency), findings:
     };
     walk.write_dependencies();
     for (txn, transaction) in (0_u32..).zip(context.history.transactions()) {
+        if context.order.is_spent() {
+            break;
+        }
         for (op, operation) in (0_u32..).zip(&transaction.ops) {
             walk.operation(Place { txn, op }, operation);
         }
@@ -95,6 +98,7 @@ pub(crate) struct Place {
 #[derive(Clone, Copy)]
 struct Own {
     txn: u32,
+    op: u32,
     live: bool,
 }
 
@@ -118,6 +122,9 @@ impl<E: FnMut(Dependency)> Walk<'_, '_, E> {
         for (state, version) in order.links().filter(|&(_, version)| !order.version(version).joins) {
             for before in order.fellows_before(state) {
                 for after in order.fellows_after(version) {
+                    if !order.spend(1) {
+                        return;
+                    }
                     // Where there is a group on either side somebody has read between them, who comes after all of one and before all of
                     // the other.
                     if before == state || after == version {
@@ -148,7 +155,7 @@ impl<E: FnMut(Dependency)> Walk<'_, '_, E> {
                 if self.own[item.index()].txn != place.txn {
                     self.first_write(place, *item);
                 }
-                self.own[item.index()] = Own { txn: place.txn, live: !delete };
+                self.own[item.index()] = Own { txn: place.txn, op: place.op, live: !delete };
             }
             Op::Scan(scan) => self.scan(place, scan),
         }
@@ -178,8 +185,11 @@ impl<E: FnMut(Dependency)> Walk<'_, '_, E> {
             }
             self.read(place, item, state);
         }
-        let keys = self.context.keys;
-        for &item in keys.range(scan) {
+        let range = self.context.keys.range(scan);
+        if !self.context.order.spend(range.len()) {
+            return;
+        }
+        for &item in range {
             if self.marks[item.index()] != self.scans {
                 self.read(place, item, State::Absent);
             }
@@ -250,12 +260,18 @@ impl<E: FnMut(Dependency)> Walk<'_, '_, E> {
         let order = self.context.order;
         let kind = if is_predicate { DependencyKind::PredicateWriteRead } else { DependencyKind::WriteRead };
         for version in order.fellows_before(from).map(|version| order.version(version)) {
+            if !order.spend(1) {
+                return;
+            }
             if version.txn != place.txn {
                 (self.edge)(Dependency { from: version.txn, to: place.txn, item, op: place.op, kind });
             }
         }
         if to != NONE {
             for version in order.successors(to) {
+                if !order.spend(1) {
+                    return;
+                }
                 self.precede(place, item, version, is_predicate);
             }
         }
@@ -264,6 +280,9 @@ impl<E: FnMut(Dependency)> Walk<'_, '_, E> {
     fn precede(&mut self, place: Place, item: ItemId, version: u32, is_predicate: bool) {
         let kind = if is_predicate { DependencyKind::PredicateReadWrite } else { DependencyKind::ReadWrite };
         for to in self.context.order.fellows_after(version).map(|version| self.context.order.version(version).txn) {
+            if !self.context.order.spend(1) {
+                return;
+            }
             if to != place.txn {
                 (self.edge)(Dependency { from: place.txn, to, item, op: place.op, kind });
             }
@@ -277,9 +296,10 @@ impl<E: FnMut(Dependency)> Walk<'_, '_, E> {
             return;
         }
         let seen = State::Version(version);
-        if self.own[item.index()].txn == place.txn {
-            let earlier = &history.transactions()[place.txn as usize].ops[..place.op as usize];
-            if values_written(earlier, item).next().flatten().is_some_and(|own| own != value) {
+        let own = self.own[item.index()];
+        if own.txn == place.txn {
+            let write = &history.transactions()[place.txn as usize].ops[own.op as usize..=own.op as usize];
+            if values_written(write, item).next().flatten().is_some_and(|own| own != value) {
                 self.report(Class::Internal, place, item, seen, "a transaction did not see its own write", None);
             }
             return;
@@ -290,6 +310,9 @@ impl<E: FnMut(Dependency)> Walk<'_, '_, E> {
         let mut values = values_written(&ops[written.first_op as usize..=written.last_op as usize], item);
         let Some(Some(last)) = values.next() else { return };
         if last != value && written.txn != place.txn {
+            if !order.spend((written.last_op - written.first_op) as usize) {
+                return;
+            }
             if values.any(|earlier| earlier == Some(value)) {
                 self.report(Class::G1b, place, item, seen, "intermediate read", Some(found));
             } else {

@@ -23,7 +23,7 @@ use std::collections::{HashMap, HashSet};
 use serde_json::Value;
 
 use crate::anomaly::{Anomaly, Class, Step};
-use crate::check::{Report, check};
+use crate::check::{EXPLAINED, Report, TooComplex, check, check_bounded};
 use crate::model::{Applied, History, ItemId, Op, State, TableId, Transaction};
 
 /// What the transactions of a history of Elle do.
@@ -55,8 +55,9 @@ impl Workload {
 #[derive(Clone, Debug)]
 pub struct Inferred {
     history: History,
-    /// Anomalies that show before there is any graph.
+    /// Anomalies that show before there is any graph: of each class as many as are explained, and how many more there are.
     found: Vec<Anomaly>,
+    found_besides: usize,
     notes: Vec<String>,
 }
 
@@ -87,10 +88,18 @@ impl Inferred {
         &self.notes
     }
 
+    /// Checks it in time that is proportional to its size.
+    ///
+    /// # Errors
+    /// As [`check_bounded`].
+    pub fn check_bounded(&self) -> Result<Report, TooComplex> {
+        Ok(check_bounded(&self.history)?.with_inferred(&self.found, self.found_besides))
+    }
+
     /// Checks it.
     #[must_use]
     pub fn check(&self) -> Report {
-        check(&self.history).with_inferred(&self.found)
+        check(&self.history).with_inferred(&self.found, self.found_besides)
     }
 }
 
@@ -114,6 +123,38 @@ struct Done {
     process: u64,
     outcome: Outcome,
     ops: Vec<Micro>,
+    /// Where in `ops` a key stands.
+    places: HashMap<String, Places>,
+}
+
+/// Where a transaction names a key: first, and in its last write.
+#[derive(Clone, Copy)]
+struct Places {
+    first: usize,
+    last_write: Option<usize>,
+}
+
+impl Done {
+    fn new(number: u64, process: u64, outcome: Outcome, ops: Vec<Micro>) -> Self {
+        let mut places: HashMap<String, Places> = HashMap::new();
+        for (position, micro) in ops.iter().enumerate() {
+            let known = places.entry(micro.key.clone()).or_insert(Places { first: position, last_write: None });
+            if !micro.is_read {
+                known.last_write = Some(position);
+            }
+        }
+        Done { number, process, outcome, ops, places }
+    }
+
+    /// The first operation on a key; 0 if there is none.
+    fn first(&self, key: &str) -> usize {
+        self.places.get(key).map_or(0, |places| places.first)
+    }
+
+    /// The last write of a key.
+    fn last_write(&self, key: &str) -> Option<usize> {
+        self.places.get(key)?.last_write
+    }
 }
 
 /// A key, a value of a keyword or a string, without quotes.
@@ -168,7 +209,12 @@ fn transactions(text: &str, workload: Workload) -> Result<Vec<Done>, String> {
             "invoke" | "info" => Outcome::Unknown,
             "ok" => Outcome::Committed,
             "fail" => Outcome::Aborted,
-            other => return Err(error(format!("unknown type '{other}'; valid: invoke, ok, fail, info"))),
+            other => {
+                return Err(error(format!(
+                    "unknown type '{}'; valid: invoke, ok, fail, info",
+                    crate::json::short(other)
+                )));
+            }
         };
         let before = begun.remove(&process);
         let list = field("value").unwrap_or(&Value::Null);
@@ -182,7 +228,7 @@ fn transactions(text: &str, workload: Workload) -> Result<Vec<Done>, String> {
         };
         // How it ended may be said without what it did.
         let ops = ops.or_else(|| before.map(|before| before.ops)).unwrap_or_default();
-        let done = Done { number, process: worker, outcome, ops };
+        let done = Done::new(number, worker, outcome, ops);
         if kind == "invoke" {
             begun.insert(process, done);
         } else {
@@ -204,7 +250,7 @@ fn example(workload: Workload) -> String {
 
 fn micro_operation(micro: &Value, workload: Workload) -> Result<Micro, String> {
     let parts = micro.as_array().filter(|parts| (2..=3).contains(&parts.len()));
-    let parts = parts.ok_or_else(|| format!("{micro} is no operation on a key: expected [kind key value]"))?;
+    let parts = parts.ok_or_else(|| format!("{} is no operation on a key: expected [kind key value]", short(micro)))?;
     let kind = name(&parts[0]);
     let kind = kind.trim_start_matches(':');
     let value = parts.get(2).cloned().unwrap_or(Value::Null);
@@ -215,13 +261,14 @@ fn micro_operation(micro: &Value, workload: Workload) -> Result<Micro, String> {
             "append" => " (of --format elle-append)",
             _ => "",
         };
+        let kind = crate::json::short(kind);
         return Err(format!("unknown operation '{kind}'{other}; valid: {}, r", workload.write()));
     }
     if !is_read && value.is_null() {
         return Err(format!("'{kind}' needs a value that is not nil"));
     }
     if is_read && workload == Workload::ListAppend && !(value.is_null() || value.is_array()) {
-        return Err(format!("a read of a list answers a list, not {value}"));
+        return Err(format!("a read of a list answers a list, not {}", short(&value)));
     }
     Ok(Micro { is_read, key: name(&parts[1]), value })
 }
@@ -237,7 +284,8 @@ struct Writer {
 
 struct Inference {
     workload: Workload,
-    writers: HashMap<(String, String), Writer>,
+    /// By key, and by value.
+    writers: HashMap<String, HashMap<String, Writer>>,
     history: History,
     table: TableId,
     found: Vec<Anomaly>,
@@ -247,6 +295,9 @@ struct Inference {
     committed: Vec<bool>,
     /// A number that nobody has: the writer of values that nobody wrote.
     nobody: u64,
+    no_writers: HashMap<String, Writer>,
+    /// Anomalies that were found and are not in `found`.
+    found_besides: usize,
     /// By register: the last transaction that was put behind nil.
     after_nil: HashMap<String, u64>,
     /// Appends that nobody read.
@@ -257,17 +308,18 @@ struct Inference {
 
 impl Inference {
     fn new(workload: Workload, transactions: &[Done]) -> Result<Self, String> {
-        let mut writers = HashMap::new();
+        let mut writers: HashMap<String, HashMap<String, Writer>> = HashMap::new();
         for (place, done) in transactions.iter().enumerate() {
             for micro in done.ops.iter().filter(|micro| !micro.is_read) {
                 let writer = Writer { number: done.number, place, outcome: done.outcome };
-                if writers.insert((micro.key.clone(), micro.value.to_string()), writer).is_some() {
+                let of_key = writers.entry(micro.key.clone()).or_default();
+                if of_key.insert(micro.value.to_string(), writer).is_some() {
                     return Err(format!(
                         "operation {}: {} {} {} is there twice: a value is written once, so that a read tells who wrote it",
                         done.number,
                         workload.write(),
-                        micro.key,
-                        micro.value
+                        crate::json::short(&micro.key),
+                        short(&micro.value)
                     ));
                 }
             }
@@ -283,14 +335,21 @@ impl Inference {
             ops: transactions.iter().map(|_| Vec::new()).collect(),
             committed: transactions.iter().map(|done| done.outcome == Outcome::Committed).collect(),
             nobody: transactions.last().map_or(0, |done| done.number) + 1,
+            no_writers: HashMap::new(),
+            found_besides: 0,
             after_nil: HashMap::new(),
             unread: 0,
             blind: 0,
         })
     }
 
+    /// Who wrote the values of a key.
+    fn writers_of(&self, key: &str) -> &HashMap<String, Writer> {
+        self.writers.get(key).unwrap_or(&self.no_writers)
+    }
+
     fn writer(&self, key: &str, value: &Value) -> Option<Writer> {
-        self.writers.get(&(key.to_owned(), value.to_string())).copied()
+        self.writers_of(key).get(&value.to_string()).copied()
     }
 
     /// The version that somebody has read: its writer's number, or nobody's.
@@ -303,6 +362,10 @@ impl Inference {
     }
 
     fn report(&mut self, class: Class, name: &'static str, steps: &[(&Done, usize, String)]) {
+        if self.found.iter().filter(|anomaly| anomaly.class == class).count() >= EXPLAINED {
+            self.found_besides += 1;
+            return;
+        }
         let steps = steps.iter().map(|(done, op, reason)| Step {
             txn: done.number,
             op: *op,
@@ -331,32 +394,37 @@ impl Inference {
         }
         // Who wrote what was read has committed, whatever it knows of it.
         for (key, list) in &longest {
-            let writers: Vec<Writer> = list.iter().filter_map(|value| self.writer(key, value)).collect();
-            for writer in writers {
+            let of_key = self.writers.get(*key).unwrap_or(&self.no_writers);
+            for writer in list.iter().filter_map(|value| of_key.get(&value.to_string())) {
                 self.committed[writer.place] |= writer.outcome == Outcome::Unknown;
             }
         }
-        let mut over: HashMap<(&str, u64), u64> = HashMap::new();
+        // By key and transaction that appended: the transaction that appended before.
+        let mut over: HashMap<&str, HashMap<u64, u64>> = HashMap::new();
         for (&key, list) in &longest {
+            let mut over_of_key: HashMap<u64, u64> = HashMap::new();
+            let writers = self.writers_of(key).clone();
             let (mut last, mut seen) = (0, HashSet::new());
             for value in *list {
-                let Some(writer) = self.writer(key, value).filter(|writer| self.committed[writer.place]) else {
+                let written = writers.get(&value.to_string()).copied();
+                let Some(writer) = written.filter(|writer| self.committed[writer.place]) else {
                     continue;
                 };
-                if writer.number != last && !over.contains_key(&(key, writer.number)) {
-                    over.insert((key, writer.number), last);
+                if writer.number != last && !over_of_key.contains_key(&writer.number) {
+                    over_of_key.insert(writer.number, last);
                 } else if writer.number != last {
-                    let op = transactions[writer.place].ops.iter().position(|micro| micro.key == key).unwrap_or(0);
+                    let op = transactions[writer.place].first(key);
                     let reason = format!("T{last} has written between two appends of T{}", writer.number);
                     self.report(Class::G0, "dirty write", &[(&transactions[writer.place], op, reason)]);
                 }
                 last = writer.number;
                 if !seen.insert(value.to_string()) {
-                    let op = transactions[writer.place].ops.iter().position(|micro| micro.key == key).unwrap_or(0);
+                    let op = transactions[writer.place].first(key);
                     let reason = format!("element {value} is twice in a list that was read");
                     self.report(Class::G0, "duplicate element", &[(&transactions[writer.place], op, reason)]);
                 }
             }
+            over.insert(key, over_of_key);
         }
         for (place, done) in transactions.iter().enumerate() {
             if !self.committed[place] {
@@ -367,7 +435,7 @@ impl Inference {
                 let key = micro.key.as_str();
                 if !micro.is_read {
                     own.entry(key).or_default().push(&micro.value);
-                    match over.get(&(key, done.number)) {
+                    match over.get(key).and_then(|over| over.get(&done.number)) {
                         Some(&before) => self.write(place, key, before, &micro.value),
                         None => self.unread += 1,
                     }
@@ -399,9 +467,10 @@ impl Inference {
                     self.report(Class::G0, "incompatible orders", &[(done, position, reason)]);
                     continue;
                 }
+                let of_key = self.writers_of(key);
                 let aborted = list
                     .iter()
-                    .find(|value| self.writer(key, value).is_none_or(|writer| !self.committed[writer.place]));
+                    .find(|value| of_key.get(&value.to_string()).is_none_or(|writer| !self.committed[writer.place]));
                 let aborted = aborted.filter(|value| Some(*value) != list.last());
                 if let Some(value) = aborted {
                     let by = self
@@ -471,7 +540,7 @@ impl Inference {
             self.read(place, &item_of_last(done, key), version, Some(value));
         } else if value.is_null() {
             self.read(place, key, 0, None);
-            if done.ops[position..].iter().any(|micro| !micro.is_read && micro.key == *key) {
+            if done.last_write(key).is_some_and(|last| last > position) {
                 self.read(place, &item_of_value(key, value), 0, None);
             }
         } else {
@@ -522,7 +591,7 @@ impl Inference {
     }
 
     fn finish(self, transactions: &[Done]) -> Inferred {
-        let Inference { workload, mut history, found, ops, committed, unread, blind, .. } = self;
+        let Inference { workload, mut history, found, found_besides, ops, committed, unread, blind, .. } = self;
         let (mut aborted, mut unknown, mut others_saw) = (0, 0, 0);
         for ((done, ops), committed) in transactions.iter().zip(ops).zip(committed) {
             if committed {
@@ -553,7 +622,7 @@ impl Inference {
             "An anomaly shown is one. None shown is no proof. Real time and the order within a process are not judged."
                 .into(),
         );
-        Inferred { history, found, notes }
+        Inferred { history, found, found_besides, notes }
     }
 }
 
@@ -569,8 +638,7 @@ fn item_of_value(key: &str, value: &Value) -> String {
 
 /// The item of the last value that a transaction writes of a key.
 fn item_of_last(done: &Done, key: &str) -> String {
-    let last = done.ops.iter().rev().find(|micro| !micro.is_read && micro.key == key);
-    last.map_or_else(|| key.to_owned(), |last| item_of_value(key, &last.value))
+    done.last_write(key).map_or_else(|| key.to_owned(), |last| item_of_value(key, &done.ops[last].value))
 }
 
 fn fingerprint(value: &Value) -> crate::Value {

@@ -123,10 +123,14 @@ fn reading(context: Context<'_>, conflict: &Conflict, version: u32) -> Option<u3
         (None, _) => seen.is_absent(),
     };
     let before = &transaction(context, version.txn).ops[..version.first_op as usize];
+    if !context.order.spend(before.len()) {
+        return None;
+    }
     let place = before.iter().position(|op| match op {
         Op::Read { item: other, seen, .. } => *other == item && saw(*seen),
         Op::Write { .. } => false,
         Op::Scan(scan) if scan.table != context.history.item_table(item) => false,
+        Op::Scan(scan) if !context.order.spend(scan.seen.len()) => false,
         Op::Scan(scan) => match scan.seen.iter().find(|(other, _)| *other == item) {
             Some(&(_, by)) => saw(State::Version(by)),
             None => context.keys.contains(scan, item) && saw(State::Absent),

@@ -214,7 +214,7 @@ impl History {
                 Ok(Op::Write { item, over, delete, applied, value: field.value.clone() })
             }
             "scan" => self.intern_scan(table, field),
-            other => Err(format!("unknown operation `{other}`: expected read, write or scan")),
+            other => Err(format!("unknown operation `{}`: expected read, write or scan", short(other))),
         }
     }
 
@@ -230,7 +230,7 @@ impl History {
     }
 
     fn required_key(&mut self, table: TableId, field: &OpField<'_>) -> Result<ItemId, String> {
-        let key = field.key.as_ref().ok_or_else(|| format!("a {} needs `key`, a string", field.op))?;
+        let key = field.key.as_ref().ok_or_else(|| format!("a {} needs `key`, a string", short(&field.op)))?;
         Ok(self.item(table, &key.0))
     }
 
@@ -297,10 +297,19 @@ fn state_fields(state: State) -> (Option<u64>, Option<u64>) {
     }
 }
 
+/// What a message quotes from a file, cut where it gets long.
+pub(crate) fn short(text: &str) -> Cow<'_, str> {
+    const CHARACTERS_MAX: usize = 120;
+    match text.char_indices().nth(CHARACTERS_MAX) {
+        Some((end, _)) => Cow::Owned(format!("{}...", &text[..end])),
+        None => Cow::Borrowed(text),
+    }
+}
+
 fn syntax_message(error: &serde_json::Error) -> String {
     // Every line is a document of its own, so the line in the message is always 1.
     let text = error.to_string();
-    let reason = text.rsplit_once(" at line ").map_or(text.as_str(), |(reason, _)| reason);
+    let reason = short(text.rsplit_once(" at line ").map_or(text.as_str(), |(reason, _)| reason));
     if error.is_eof() {
         let column = error.column();
         format!("the line ends at column {column} in the midst of a transaction: is the file truncated? ({reason})")

@@ -32,7 +32,7 @@ mod replay;
 mod versions;
 
 pub use anomaly::{Anomaly, Class, DependencyKind, Step};
-pub use check::{DependencyCounts, Report, check, check_up_to};
+pub use check::{DependencyCounts, Report, TooComplex, check, check_bounded, check_up_to};
 pub use isolation::{Isolation, UnknownIsolation};
 pub use json::ParseError;
 pub use model::{Applied, History, ItemId, Op, PushError, Scan, State, TableId, Transaction, Value};

@@ -198,6 +198,7 @@ struct Table {
 #[derive(Clone, Debug, Default)]
 pub struct History {
     tables: Vec<Table>,
+    table_of: HashMap<Arc<str>, TableId>,
     items: Vec<(TableId, Arc<str>)>,
     transactions: Vec<Transaction>,
     numbers: HashSet<u64>,
@@ -215,12 +216,20 @@ impl History {
     /// # Panics
     /// At 2^32 tables.
     pub fn table(&mut self, name: &str) -> TableId {
-        // A database has few tables, so this is faster than hashing.
-        let index = self.tables.iter().position(|table| &*table.name == name).unwrap_or_else(|| {
-            self.tables.push(Table { name: name.into(), items: HashMap::new() });
-            self.tables.len() - 1
-        });
-        TableId(u32::try_from(index).expect("a history has fewer than 2^32 tables"))
+        // Most databases have few tables: for these a look at each is faster than hashing.
+        const LOOKED_AT: usize = 16;
+        let known = self.tables.iter().take(LOOKED_AT).position(|table| &*table.name == name);
+        if let Some(index) = known {
+            return TableId(index as u32);
+        }
+        if let Some(&table) = self.table_of.get(name) {
+            return table;
+        }
+        let table = TableId(u32::try_from(self.tables.len()).expect("a history has fewer than 2^32 tables"));
+        let name: Arc<str> = name.into();
+        self.tables.push(Table { name: name.clone(), items: HashMap::new() });
+        self.table_of.insert(name, table);
+        table
     }
 
     /// The key of this name in `table`.
@@ -307,7 +316,7 @@ impl History {
     /// The item of these names, if any operation named it.
     #[must_use]
     pub fn find_item(&self, table: &str, key: &str) -> Option<ItemId> {
-        self.tables.iter().find(|known| &*known.name == table)?.items.get(key).copied()
+        self.tables[self.table_of.get(table)?.index()].items.get(key).copied()
     }
 
     /// The writes that were omitted: items and transactions, of those of which the transaction did not write another version in its place.
@@ -327,6 +336,15 @@ impl History {
             writes(false).for_each(|write| _ = found.remove(&write));
         }
         found
+    }
+
+    /// How much the history holds: its operations, and what its scans returned.
+    pub(crate) fn size(&self) -> u64 {
+        let size = |op: &Op| match op {
+            Op::Scan(scan) => 1 + scan.seen.len() + scan.gone.len(),
+            _ => 1,
+        };
+        self.transactions.iter().flat_map(|transaction| &transaction.ops).map(|op| size(op) as u64).sum()
     }
 
     pub(crate) fn item_indices(&self) -> std::ops::Range<usize> {

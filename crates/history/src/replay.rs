@@ -89,6 +89,18 @@ struct Row {
     group: Option<(usize, usize)>,
 }
 
+/// The transactions that may be called the deleter of a key, and the last of them.
+struct Deleters {
+    all: HashSet<u64>,
+    last: u64,
+}
+
+impl Default for Deleters {
+    fn default() -> Self {
+        Deleters { all: HashSet::from([0]), last: 0 }
+    }
+}
+
 struct Replay<'h> {
     history: &'h History,
     keys: KeyOrder,
@@ -97,7 +109,7 @@ struct Replay<'h> {
     rows: BTreeMap<RowPlace, Row>,
     /// Who may be called the deleter of a key that has no row, or had none before its row was inserted: several, if
     /// transactions inserted a row and deleted it again. 0: nobody, the key never existed; so it is by default.
-    deleters: HashMap<ItemId, Vec<u64>>,
+    deleters: HashMap<ItemId, Deleters>,
     /// By item: the last transaction that wrote it.
     last_writer: Vec<u64>,
     /// The transaction that runs, or [`NOBODY`] in the end.
@@ -226,11 +238,12 @@ impl<'h> Replay<'h> {
         let own = old.filter(|row| row.version == txn);
         if delete {
             let found_absent = own.map_or(old.is_none(), |row| row.is_insert);
-            let deleters = self.deleters.entry(item).or_insert_with(|| vec![0]);
+            let deleters = self.deleters.entry(item).or_default();
             if !found_absent {
-                deleters.clear();
+                deleters.all.clear();
             }
-            deleters.push(txn);
+            deleters.all.insert(txn);
+            deleters.last = txn;
             self.rows.remove(&place);
         } else {
             let is_insert = own.map_or(old.is_none(), |row| row.is_insert);
@@ -304,24 +317,24 @@ impl<'h> Replay<'h> {
 
     fn compare_state(&self, item: ItemId, found: State) -> Result<(), Difference> {
         let row = self.rows.get(&self.place(item));
-        let deleters = self.deleters.get(&item).map_or(&[0][..], Vec::as_slice);
+        let may_be_by = |deleter| self.deleters.get(&item).map_or(deleter == 0, |known| known.all.contains(&deleter));
         let agrees = match (row, found) {
             (Some(row), State::Version(version)) => self.is_version(item, row, version),
             (None, State::Absent) => true,
             // Of a key that the transaction itself deleted, whatever it says of older deletes is as good.
             (None, State::DeletedBy(_) | State::NeverExisted) if self.last_writer[item.index()] == self.running => true,
-            (None, State::NeverExisted) => deleters.contains(&0),
-            (None, State::DeletedBy(deleter)) => deleters.contains(&deleter),
+            (None, State::NeverExisted) => may_be_by(0),
+            (None, State::DeletedBy(deleter)) => may_be_by(deleter),
             _ => false,
         };
         if agrees { Ok(()) } else { Err((item, self.describe(item), found.to_string())) }
     }
 
     fn describe(&self, item: ItemId) -> String {
-        let deleter = self.deleters.get(&item).and_then(|deleters| deleters.last());
+        let deleter = self.deleters.get(&item).map(|deleters| deleters.last);
         match (self.rows.get(&self.place(item)), deleter) {
             (Some(row), _) => State::Version(row.version).to_string(),
-            (None, Some(&deleter)) => State::deleted_by(deleter).to_string(),
+            (None, Some(deleter)) => State::deleted_by(deleter).to_string(),
             (None, None) => State::NeverExisted.to_string(),
         }
     }

@@ -27,7 +27,7 @@ mod grow;
 
 use std::ptr::NonNull;
 
-use contend_machine::{Atomic64, Latched, Machine, Ordering, Spin};
+use contend_machine::{Atomic64, Machine, Ordering, Spin, SpinMutex};
 use crossbeam_utils::CachePadded;
 
 use crate::pool::Pool;
@@ -80,7 +80,7 @@ pub struct HashIndex<M: Machine, K: Key> {
     overflow: Pool<M>,
     /// How many of them are in use.
     overflowing: CachePadded<M::U64>,
-    growth: CachePadded<Latched<M, Growth>>,
+    growth: CachePadded<SpinMutex<M, Growth>>,
     key: std::marker::PhantomData<K>,
 }
 
@@ -144,7 +144,7 @@ impl<M: Machine, K: Key> HashIndex<M, K> {
             segments,
             overflow: Pool::new(Shape::<K>::WORDS, bucket::VERSION, expected / 12),
             overflowing: CachePadded::new(M::U64::new(0)),
-            growth: CachePadded::new(Latched::new(growth)),
+            growth: CachePadded::new(SpinMutex::new(growth)),
             key: std::marker::PhantomData,
         }
     }

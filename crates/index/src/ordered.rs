@@ -35,6 +35,7 @@ mod lookup;
 mod node;
 mod remove;
 mod scan;
+mod search;
 
 use std::ptr::NonNull;
 

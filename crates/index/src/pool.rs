@@ -12,7 +12,7 @@ use std::alloc::Layout;
 use std::fmt;
 use std::ptr::NonNull;
 
-use contend_machine::{Atomic64, Latched, Machine, Ordering};
+use contend_machine::{Atomic64, Machine, Ordering, SpinMutex};
 use crossbeam_utils::CachePadded;
 
 pub(crate) const LINE: usize = 64;
@@ -76,8 +76,8 @@ unsafe impl Send for Blocks {}
 pub(crate) struct Pool<M: Machine> {
     slot_words: usize,
     link: usize,
-    stripes: [CachePadded<Latched<M, Stripe<M>>>; STRIPES],
-    blocks: CachePadded<Latched<M, Blocks>>,
+    stripes: [CachePadded<SpinMutex<M, Stripe<M>>>; STRIPES],
+    blocks: CachePadded<SpinMutex<M, Blocks>>,
 }
 
 impl<M: Machine> Pool<M> {
@@ -97,8 +97,8 @@ impl<M: Machine> Pool<M> {
         Pool {
             slot_words,
             link,
-            stripes: std::array::from_fn(|_| CachePadded::new(Latched::new(stripe()))),
-            blocks: CachePadded::new(Latched::new(blocks)),
+            stripes: std::array::from_fn(|_| CachePadded::new(SpinMutex::new(stripe()))),
+            blocks: CachePadded::new(SpinMutex::new(blocks)),
         }
     }
 

@@ -1,5 +1,5 @@
-//! Crashes at any point, on disks that fail, under every protocol: what was acknowledged is there afterwards, and what is there was the state at some
-//! time.
+//! Crashes at any point, on disks that fail, under every protocol: what was acknowledged is there afterwards, and what is there was the state at
+//! some point in time.
 //!
 //! Each failure names its protocol and its seed; `CRASH_SEED=n cargo test -p contend-log --test crash` runs that one alone.
 
@@ -14,7 +14,7 @@ use contend_engine::{
 };
 use contend_log::fault::Fault;
 use contend_log::faulty::{FaultyDisk, Plan};
-use contend_log::{CommitProtocol, Disk, Log, LogConfig, LogError, LogJournals, Recovered, Release, Schema, Settled};
+use contend_log::{CommitProtocol, Disk, Log, LogConfig, LogError, LogSinks, Recovered, Release, Schema, Settled};
 use contend_machine::Native;
 use contend_protocols::{ProtocolVisitor, all_protocols, with_protocol};
 use rand::rngs::SmallRng;
@@ -173,7 +173,7 @@ impl World {
         let (log, recovered) = Log::open(Arc::new(disk.clone()), config(commit, of_log))?;
         let config =
             EngineConfig { workers_max: 4, epoch_ms: u64::MAX, options, fault: of_engine, ..EngineConfig::default() };
-        let engine = Engine::with_journals(protocol, config, Some(LogJournals::new(&log)));
+        let engine = Engine::with_commit_sinks(protocol, config, Some(LogSinks::new(&log)));
         engine.epochs().begin_at(log.first_epoch());
         let groups = GROUPS.map(|(start, end)| Span { first: start as u32, count: (end - start) as u32 });
         let spec = |name: &str, index| {
@@ -243,7 +243,7 @@ impl World {
                 if commits { Ok(()) } else { Err(tx.cancel()) }
             });
             match outcome {
-                // Who holds it would flush some day. (Cicada's clock is put forward then, and others come too late.)
+                // The worker that holds the row would flush later. (Then Cicada's clock is advanced, and other transactions come too late.)
                 Err(abort) if abort.reason.is_conflict() && tries < 100 && self.log.config().commit.holds_rows() => {
                     self.workers.iter_mut().for_each(Worker::go_offline);
                     continue;
@@ -465,7 +465,7 @@ impl ProtocolVisitor<Native> for Crashes {
     fn visit<P: NamedProtocol<Native>>(self) {
         let (name, mut acknowledged) = (P::INFO.name, 0);
         let Crashes(protocol, count) = self;
-        // Who lets others read a row before it has committed can't have them wait until that is durable.
+        // A protocol that exposes a row before the commit can't make its readers wait until the commit is durable.
         if protocol.holds_rows() && P::SHOWS_UNCOMMITTED {
             return;
         }
@@ -537,7 +537,7 @@ impl ProtocolVisitor<Native> for Orders {
     }
 }
 
-/// Whoever sees a commit commits later, also where rows are shown before.
+/// A transaction that reads from another commits later, even if the protocol exposes rows before they commit.
 #[test]
 fn what_is_seen_comes_before() {
     let protocols = all_protocols::<Native>();
@@ -550,7 +550,7 @@ fn silo() -> Erased<Native> {
     Erased::new(<contend_protocols::optimistic::silo::Silo as NamedProtocol<Native>>::new(Default::default()))
 }
 
-/// Mutants are found by panics, which nobody needs to read.
+/// Mutants are found by panics. Their messages are of no interest.
 fn hide_panics_of_mutants() {
     std::panic::set_hook(Box::new(|info| {
         if std::thread::current().name() != Some("mutant") {
@@ -632,14 +632,14 @@ fn a_key_that_is_deleted_twice_and_inserted_in_one_epoch_is_there() {
     let broken = || with_protocol::<Native, _>("tictoc", Reborn(Some(EngineFault::UnlinkYoung)));
     let found = std::panic::catch_unwind(broken);
     if cfg!(debug_assertions) {
-        // The assertion about stamps comes first.
+        // The assertion about write counters comes first.
         assert!(found.is_err(), "{found:?}");
     } else {
         assert!(matches!(found, Ok(Some((_, Err(LogError::Disorder { .. }))))), "{found:?}");
     }
 }
 
-/// A tombstone that leaves the index in the epoch of its stamp is found under every protocol that does not keep it for longer.
+/// A tombstone that leaves the index in the epoch of its write counter is found under every protocol that does not keep it for longer.
 struct FindsYoung;
 
 impl ProtocolVisitor<Native> for FindsYoung {
@@ -669,6 +669,38 @@ fn unlinking_in_the_epoch_of_the_stamp_is_found() {
     let keep = ["timestamp-ordering", "mvto", "cicada", "msto", "si", "ermia", "hekaton"];
     let others = all_protocols::<Native>().into_iter().map(|(info, _)| info.name);
     assert_eq!(found, others.filter(|name| !keep.contains(name)).collect::<Vec<_>>());
+}
+
+/// Worker 1 inserts a row. Worker 0 then changes it until its buffer overflows into a file, which ends there; the insert is still in the
+/// buffer of worker 1, whose next file gets it. A checkpoint of the first file alone has changes of the row and no insert. It counts the row.
+#[test]
+fn a_checkpoint_counts_rows_whose_insert_is_in_a_file_that_stays() {
+    for (what, operation) in [("additions", 4), ("a group that is overwritten", 2)] {
+        let disk = FaultyDisk::new(Plan::default());
+        let options = EngineOptions { commit_time_updates: true, ..EngineOptions::default() };
+        let mut world = World::open(&disk, silo(), options, (EPOCH, None)).expect("a disk that works");
+        let narrow = Arc::clone(&world.narrow);
+        let inserted = world.workers[1].run(|tx| operate(tx, &narrow, 7, 0, 1, None));
+        let (_, mut row) = inserted.expect("no other transaction runs");
+        let before = world.log.bytes();
+        while world.log.bytes() == before {
+            let changed = world.workers[0].run(|tx| operate(tx, &narrow, 7, operation, 3, row));
+            (_, row) = changed.expect("no other transaction runs");
+        }
+        world.log.begin_files();
+        world.advance();
+        world.flush().expect("a disk that works");
+        let checkpoint = world.log.checkpoint_by_hand().expect("a disk that works");
+        assert_eq!((checkpoint.rows, checkpoint.replaced.0), (1, 1), "{what}");
+        // The insert is in a file that stays: the row is as it was left.
+        let (_, recovered) = Log::open(Arc::new(disk), config(EPOCH, None)).expect("it is whole");
+        assert_eq!(state_of(&recovered).get(&(0, 7)), row.as_ref(), "{what}");
+        // The next checkpoint has the insert as well, and counts the row once.
+        world.log.begin_files();
+        world.flush().expect("a disk that works");
+        let checkpoint = world.log.checkpoint_by_hand().expect("a disk that works");
+        assert_eq!((checkpoint.rows, checkpoint.replaced.0), (1, 2), "{what}");
+    }
 }
 
 /// A log of some epochs and files, and the state in the end, all of which is durable.
@@ -743,7 +775,7 @@ fn damage_is_noticed_or_does_no_harm() {
     let mut random = SmallRng::seed_from_u64(2);
     for name in disk.names().expect("a disk that works") {
         let bytes = disk.contents(&name).expect("it is there");
-        // Of the manifest, of which most is zeros, the bytes that are not, and some others.
+        // Most of the manifest is zeros: its other bytes, and some of the zeros.
         let mut places: Vec<usize> = (0..bytes.len()).filter(|&place| bytes[place] != 0).collect();
         places.extend((0..100).map(|_| random.random_range(0..bytes.len())));
         let every = places.len().div_ceil(600);

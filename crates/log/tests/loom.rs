@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use contend_engine::journal::Hold;
+use contend_engine::commit_sink::Hold;
 use contend_log::commit::{Commits, Committer};
 use contend_log::fault::Fault;
 use contend_log::{CommitProtocol, Release};
@@ -24,9 +24,9 @@ fn explore(check: impl Fn() + Sync + Send + 'static) {
 
 struct World {
     commits: Arc<Commits<Loom>>,
-    /// What others see: 0, or which transaction of the first worker has written last.
+    /// The row: 0, or the number of the first worker's transaction that wrote it last.
     row: LoomWord,
-    /// What conservative release leaves on the row.
+    /// The hold of the row.
     hold: LoomWord,
     /// The first worker's last transaction in its buffer, and on its disk.
     buffer: LoomWord,
@@ -47,7 +47,7 @@ impl World {
         for number in [1, 2] {
             let hold = committer.committing();
             self.hold.store(hold.0, Ordering::Relaxed);
-            // Release: what the protocol's lock does. Pairs with the Acquire of who reads.
+            // Release: as a protocol's lock does. Pairs with the Acquire load in `read` and `read_held`.
             self.row.store(number, Ordering::Release);
             // Relaxed: `appended` says that it is there.
             self.buffer.store(number, Ordering::Relaxed);
@@ -59,7 +59,7 @@ impl World {
 
     /// Writes the first worker's buffer to its disk.
     fn flush(&self) {
-        // Relaxed, both: the disk is no memory; who has flushed says so.
+        // Relaxed, both: the disk is not memory; `flushed` publishes that it was written.
         self.disk.fetch_max(self.buffer.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
@@ -72,7 +72,7 @@ impl World {
     fn read(&self, writes: bool) {
         let mut committer = Committer::new(&self.commits, 1);
         for _ in 0..2 {
-            // Acquire: pairs with the Release of who writes.
+            // Acquire: pairs with the Release store in `write`.
             let seen = self.row.load(Ordering::Acquire);
             if writes {
                 committer.committing();

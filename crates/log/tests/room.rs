@@ -1,4 +1,4 @@
-//! The manifest becomes larger, and crashes meanwhile; directories that are only read; files that are cut off.
+//! A manifest that grows, with crashes meanwhile; and directories that are only read.
 
 use std::sync::Arc;
 
@@ -97,7 +97,7 @@ fn a_manifest_that_has_lost_its_place_is_not_written() {
     assert!(lost > 20, "{lost}");
 }
 
-/// Whoever only reads a directory changes nothing in it, is no owner's neighbour, and is others'.
+/// A reader of a directory changes nothing in it, excludes an owner, and admits other readers.
 #[test]
 fn a_directory_can_be_read_beside_readers_only() {
     let here = tempfile::tempdir().expect("a directory");

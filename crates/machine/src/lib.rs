@@ -9,7 +9,7 @@
 //! Thread-private memory does not go through `Machine`.
 
 mod block;
-mod latched;
+mod lines;
 #[cfg(loom)]
 mod model;
 mod native;
@@ -17,11 +17,10 @@ mod phase;
 mod pin;
 pub mod random;
 mod sampled;
-mod search;
 mod spin;
+mod spin_mutex;
 
 pub use block::Block;
-pub use latched::Latched;
 #[cfg(loom)]
 pub use model::{Loom, LoomWord};
 pub use native::{HugePages, Native};
@@ -29,6 +28,7 @@ pub use phase::{Activity, Operation, Phase, PhaseTimes};
 pub use pin::{PinError, available_cores, pin_to_core};
 pub use sampled::SampledThread;
 pub use spin::Spin;
+pub use spin_mutex::SpinMutex;
 
 use std::alloc::Layout;
 use std::ptr::NonNull;
@@ -175,11 +175,13 @@ pub trait Machine: Copy + std::fmt::Debug + Send + Sync + 'static {
         }
     }
 
-    /// How many of the first `len` words of the sorted `keys` are `<= key`. Under concurrent change the result is some number
-    /// in `0..=len`; the caller validates. This is the search inside an index node, and the one place where a machine may use
-    /// vector instructions.
+    /// Whether a load costs more than a mispredicted branch, as on a simulated chip: a search should then make few of them.
+    const LOADS_ARE_COSTLY: bool = false;
+
+    /// Returns a bit for each word of these lines that is `<= bound`, the first word's lowest, by vector instructions. `None` if the
+    /// machine has none, or there are more than 8 lines. Each word is read as by a relaxed load.
     #[inline(always)]
-    fn count_le(keys: &[Self::U64], len: usize, key: u64) -> usize {
-        search::count_le_scalar(keys, len, key)
+    fn le_mask(_lines: &[[Self::U64; 8]], _bound: u64) -> Option<u64> {
+        None
     }
 }

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::{Atomic64, Cycles, Machine, Phase, PhaseTimes, sampled, search};
+use crate::{Atomic64, Cycles, Machine, Phase, PhaseTimes, lines, sampled};
 
 /// The host machine, at no cost over `std::sync::atomic`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -177,8 +177,8 @@ impl Machine for Native {
     }
 
     #[inline(always)]
-    fn count_le(keys: &[AtomicU64], len: usize, key: u64) -> usize {
-        search::count_le(keys, len, key)
+    fn le_mask(lines: &[[AtomicU64; 8]], bound: u64) -> Option<u64> {
+        lines::le_mask(lines, bound)
     }
 }
 

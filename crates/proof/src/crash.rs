@@ -17,12 +17,12 @@ use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use contend_engine::commit_sink::CommitSinks;
 use contend_engine::history::Committed;
-use contend_engine::journal::Journals;
 use contend_engine::{Engine, EngineConfig, IndexKind, Isolation};
 use contend_log::fault::Fault;
 use contend_log::faulty::{self, FaultyDisk, Plan};
-use contend_log::{CommitProtocol, Log, LogConfig, LogError, LogJournals};
+use contend_log::{CommitProtocol, Log, LogConfig, LogError, LogSinks};
 use contend_sim::Simulated;
 use contend_sim::explorer::{Explorer, Random, Strategy};
 use contend_workloads::{Workload, WorkloadInfo};
@@ -344,8 +344,8 @@ impl<W: Workload<Simulated>> Test<'_, W> {
             options: habits.engine.clone(),
             fault: self.tests.config.engine_fault,
         };
-        let journals = LogJournals::new(&log) as Arc<dyn Journals<Simulated>>;
-        let engine: Arc<ErasedEngine> = Engine::with_journals((self.factory)(), engine_config, Some(journals));
+        let sinks = LogSinks::new(&log) as Arc<dyn CommitSinks<Simulated>>;
+        let engine: Arc<ErasedEngine> = Engine::with_commit_sinks((self.factory)(), engine_config, Some(sinks));
         engine.epochs().begin_at(log.first_epoch());
         let workload = Arc::new(W::create(&self.workload_options, habits.index, &engine));
         for (number, shape) in (0..).zip(engine.shapes()) {

@@ -61,17 +61,13 @@ mod tests {
     use super::*;
     use contend_engine::NamedProtocol;
     use contend_machine::Native;
-    use contend_protocols::fault::Faults;
+    use contend_protocols::fault::{Only, id};
     use contend_protocols::optimistic::silo::Silo;
     use contend_runner::session::session_of;
     use contend_runner::{RunConfig, Silent};
     use contend_workloads::ycsb::Ycsb;
 
-    struct NoValidation;
-    impl Faults for NoValidation {
-        const IGNORE_LOCKS_IN_VALIDATION: bool = true;
-        const SKIP_VALIDATION_OF_WRITTEN: bool = true;
-    }
+    type NoValidation = Only<{ id("IGNORE_LOCKS_IN_VALIDATION") }, { id("SKIP_VALIDATION_OF_WRITTEN") }>;
 
     fn verify_ycsb<P: NamedProtocol<Native>>(settings: &[(&str, &str)]) -> Verification {
         let settings = settings.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();

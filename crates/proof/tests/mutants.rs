@@ -10,7 +10,7 @@ use contend_engine::fault::Fault as EngineFault;
 use contend_log::fault::Fault as LogFault;
 use contend_proof::crash::{CrashConfig, crash_test};
 use contend_proof::explore::{ExploreConfig, StrategyChoice, explore_protocol};
-use contend_protocols::fault::{FAULTS, Faults};
+use contend_protocols::fault::{FAULTS, Faulty, Meaning, OPERATION_FAULTS, Only, id};
 use contend_protocols::hstore::HStore;
 use contend_protocols::locking::bamboo::Bamboo;
 use contend_protocols::locking::deadlock_detection::DeadlockDetection;
@@ -24,10 +24,11 @@ use contend_protocols::multiversion::hekaton::Hekaton;
 use contend_protocols::multiversion::msto::Msto;
 use contend_protocols::multiversion::mvto::Mvto;
 use contend_protocols::multiversion::snapshot_isolation::SnapshotIsolation;
-use contend_protocols::optimistic::mocc::Mocc;
-use contend_protocols::optimistic::occ::Occ;
-use contend_protocols::optimistic::silo::Silo;
-use contend_protocols::optimistic::tictoc::TicToc;
+use contend_protocols::optimistic;
+use contend_protocols::optimistic::mocc::{self, Mocc};
+use contend_protocols::optimistic::occ::{self, Occ};
+use contend_protocols::optimistic::silo::{self, Silo};
+use contend_protocols::optimistic::tictoc::{self, TicToc};
 use contend_protocols::timestamp_ordering::TimestampOrdering;
 use contend_runner::{RunConfig, Stop};
 use contend_sim::Simulated;
@@ -41,6 +42,7 @@ const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/mutants.md")
 struct Mutant {
     protocol: &'static str,
     fault: &'static str,
+    meaning: &'static str,
     workload: &'static str,
     settings: &'static [(&'static str, &'static str)],
     /// If the bug is the engine's.
@@ -59,10 +61,9 @@ impl Mutant {
     }
 
     fn row(&self) -> String {
-        let meaning = self.engine.map_or_else(|| meaning_of(self.fault), EngineFault::meaning);
         let settings: String = self.settings.iter().map(|(name, value)| format!(" {name}={value}")).collect();
         let [random, pct] = (self.show)(self);
-        let (protocol, fault, workload) = (self.protocol, self.fault, self.workload);
+        let (protocol, fault, meaning, workload) = (self.protocol, self.fault, self.meaning, self.workload);
         format!("| `{protocol}` | `{fault}` | {meaning} | `{workload}`{settings} | {random} | {pct} |")
     }
 }
@@ -71,8 +72,9 @@ fn owned(settings: &[(&str, &str)]) -> std::collections::BTreeMap<String, String
     settings.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect()
 }
 
-fn meaning_of(fault: &str) -> &'static str {
-    FAULTS.iter().find(|(name, _)| *name == fault).expect("a fault of the list").1.trim()
+fn meaning_of(fault: &str, lists: &[&[Meaning]]) -> &'static str {
+    let mut meanings = lists.iter().flat_map(|list| list.iter());
+    meanings.find(|(name, _)| *name == fault).unwrap_or_else(|| panic!("{fault} is in no list")).1.trim()
 }
 
 const STRATEGIES: [StrategyChoice; 2] = [StrategyChoice::Random, StrategyChoice::Pct(3)];
@@ -133,28 +135,34 @@ fn stands_still<P: NamedProtocol<Simulated>>(mutant: &Mutant) -> [String; 2] {
 }
 
 macro_rules! mutants {
-    ($($protocol:ty { $($show:ident $fault:ident, $workload:literal $(, $settings:expr)?;)* })*) => {
+    ($($protocol:ty $(, faults $($faults:path),+)? {
+        $($show:ident $fault:ident, $workload:literal $(, $settings:ident)? $(=> $_test:ident $_by:ident $($_scenario:literal)*)?;)*
+    })*) => {
         fn mutants() -> Vec<Mutant> {
             let mut all = Vec::new();
-            $($({
-                struct Broken;
-                impl Faults for Broken {
-                    const $fault: bool = true;
-                }
-                const SETTINGS: &[&[(&str, &str)]] = &[$($settings,)? &[]];
-                all.push(Mutant {
-                    protocol: <$protocol as NamedProtocol<Simulated>>::INFO.name,
-                    fault: stringify!($fault),
-                    workload: $workload,
-                    settings: SETTINGS[0],
-                    engine: None,
-                    show: $show::<$protocol>,
-                });
-            })*)*
+            $({
+                let lists: &[&[Meaning]] = &[$($($faults,)+)? OPERATION_FAULTS, FAULTS];
+                $({
+                    type Broken = Only<{ id(stringify!($fault)) }>;
+                    const SETTINGS: &[&[(&str, &str)]] = &[$($settings,)? &[]];
+                    all.push(Mutant {
+                        protocol: <$protocol as NamedProtocol<Simulated>>::INFO.name,
+                        fault: stringify!($fault),
+                        meaning: meaning_of(stringify!($fault), lists),
+                        workload: $workload,
+                        settings: SETTINGS[0],
+                        engine: None,
+                        show: $show::<Faulty<$protocol, Broken>>,
+                    });
+                })*
+            })*
             all
         }
     };
 }
+
+/// The machine of the list.
+type Machine = Simulated;
 
 const SPLIT: &[(&str, &str)] = &[("cu", "on"), ("ts", "on")];
 /// Waits are not ended by their limit.
@@ -162,165 +170,14 @@ const PATIENT: &[(&str, &str)] = &[("dldetect.timeout_us", "10000000")];
 const SNAPSHOTS: &[(&str, &str)] = &[("silo.snapshots", "on")];
 const NWR: &[(&str, &str)] = &[("cu", "on"), ("versions.nwr", "on")];
 
-mutants! {
-    Silo<Broken> {
-        found IGNORE_LOCKS_IN_VALIDATION, "litmus-write-skew";
-        found SKIP_VALIDATION_OF_WRITTEN, "litmus-lost-update";
-        found FORGET_READ_ONLY, "litmus-write-skew";
-        found FORGET_GAPS, "litmus-absent";
-        found FORGET_GAPS, "litmus-scans";
-        found SHOW_PLACEHOLDERS, "litmus-abort";
-        found WRITE_WRONG_CELL, "litmus-groups", SPLIT;
-        found MERGE_BEFORE_LOCK, "litmus-groups", SPLIT;
-        found FORGET_OLDER_TIDS, "litmus-random";
-        found EPOCH_BEFORE_LOCKS, "litmus-snapshot", SNAPSHOTS;
-        found SNAPSHOT_OF_RUNNING_EPOCH, "litmus-snapshot", SNAPSHOTS;
-        equivalent SNAPSHOT_OF_LAST_EPOCH, "litmus-snapshot", SNAPSHOTS;
-        found FORGET_SNAPSHOTS_OF_TOMBSTONES, "litmus-snapshot-rows", SNAPSHOTS;
-        found UNLINK_LOCKED, "litmus-rebirth";
-    }
-    Occ<Simulated, Broken> {
-        found STAMP_BEFORE_LOCKS, "litmus-lost-update";
-        found SKIP_VALIDATION_OF_WRITTEN, "litmus-lost-update";
-        found LOCK_ONLY_WRITTEN, "litmus-write-skew";
-        found UNLINK_LOCKED, "litmus-rebirth";
-        found FORGET_GAPS, "litmus-absent";
-    }
-    TicToc<Broken> {
-        found FORGET_EXTENSION, "litmus-write-skew";
-        found OVERWRITE_READ_INTERVALS, "litmus-write-skew";
-        found IGNORE_LOCKS_IN_VALIDATION, "litmus-write-skew";
-        found FORGET_TIMES_OF_LEAVES, "litmus-random";
-        equivalent FORGET_TIMES_OF_SPLITS, "litmus-split";
-        found FORGET_READERS_OF_TOMBSTONES, "litmus-rebirth";
-        found UNLINK_LOCKED, "litmus-rebirth";
-    }
-    Mocc<Broken> {
-        found TRUST_LOCKS, "litmus-write-skew";
-        found UNLINK_LOCKED, "litmus-rebirth";
-        found IGNORE_LOCKS_IN_VALIDATION, "litmus-write-skew";
-        found FORGET_GAPS, "litmus-absent";
-        stands_still WAIT_OUT_OF_ORDER, "litmus-write-skew";
-    }
-    TimestampOrdering<Simulated, Broken> {
-        found FORGET_AGE_OF_TOMBSTONES, "litmus-rebirth";
-        equivalent UNLINK_EARLY, "litmus-rebirth";
-        found FORGET_READERS_OF_TOMBSTONES, "litmus-rebirth";
-        found FORGET_READS, "litmus-write-skew";
-        found IGNORE_PREWRITES, "litmus-lost-update";
-        found OVERTAKE_READS, "litmus-write-skew";
-        found FORGET_GAPS, "litmus-absent";
-    }
-    Mvto<Simulated, Broken> {
-        found FORGET_AGE_OF_TOMBSTONES, "litmus-rebirth";
-        equivalent UNLINK_EARLY, "litmus-rebirth";
-        found FORGET_READERS_OF_TOMBSTONES, "litmus-rebirth";
-        found FORGET_READS, "litmus-write-skew";
-        found IGNORE_PREWRITES, "litmus-lost-update";
-        found OVERTAKE_READS, "litmus-write-skew";
-        found FORGET_GAPS, "litmus-absent";
-    }
-    Cicada<Simulated, Broken> {
-        found FORGET_AGE_OF_TOMBSTONES, "litmus-rebirth";
-        equivalent UNLINK_EARLY, "litmus-rebirth";
-        found FORGET_READERS_OF_TOMBSTONES, "litmus-rebirth";
-        // The consistency check that CCBench found missing.
-        found TRUST_COMMITTED, "litmus-lost-update";
-        found FORGET_READS, "litmus-write-skew";
-        found OVERTAKE_READS, "litmus-write-skew";
-        found IGNORE_PREWRITES, "litmus-write-skew";
-        found FORGET_GAPS, "litmus-absent";
-        found TRUST_OLDER, "litmus-overwrites", NWR;
-        found OMIT_ANY, "litmus-overwrites", NWR;
-    }
-    Msto<Simulated, Broken> {
-        found FORGET_AGE_OF_TOMBSTONES, "litmus-rebirth";
-        equivalent UNLINK_EARLY, "litmus-rebirth";
-        found FORGET_READERS_OF_TOMBSTONES, "litmus-rebirth";
-        found FORGET_READS, "litmus-updates", SPLIT;
-        found OVERTAKE_READS, "litmus-updates", SPLIT;
-        found TRUST_OLDER, "litmus-updates", SPLIT;
-        found REORDER_ANY, "litmus-updates", SPLIT;
-        found TRUST_COMMITTED, "litmus-lost-update";
-        found FORGET_GAPS, "litmus-absent";
-        found OMIT_ANY, "litmus-overwrites", NWR;
-    }
-    SnapshotIsolation<Simulated, Broken> {
-        found FORGET_AGE_OF_TOMBSTONES, "litmus-rebirth";
-        equivalent UNLINK_EARLY, "litmus-rebirth";
-        found FORGET_FIRST_UPDATER, "litmus-lost-update";
-        found IGNORE_PREWRITES, "litmus-random";
-    }
-    Ermia<Simulated, Broken> {
-        found FORGET_AGE_OF_TOMBSTONES, "litmus-rebirth";
-        equivalent UNLINK_EARLY, "litmus-rebirth";
-        found FORGET_READERS_OF_TOMBSTONES, "litmus-rebirth";
-        found FORGET_READS, "litmus-write-skew";
-        found OVERTAKE_READS, "litmus-write-skew";
-        found FORGET_SUCCESSORS, "litmus-write-skew";
-        found FORGET_CREATORS, "litmus-read-only";
-        found FORGET_GAPS, "litmus-absent";
-        found IGNORE_PREWRITES, "litmus-random";
-    }
-    Hekaton<Simulated, Broken> {
-        found FORGET_AGE_OF_TOMBSTONES, "litmus-rebirth";
-        equivalent UNLINK_EARLY, "litmus-rebirth";
-        found FORGET_READ_ONLY, "litmus-write-skew";
-        found IGNORE_PREWRITES, "litmus-write-skew";
-        found FORGET_GAPS, "litmus-absent";
-    }
-    NoWait<Broken> {
-        found RELEASE_SHARED_EARLY, "litmus-write-skew";
-        found IGNORE_READERS, "litmus-write-skew";
-        found FORGET_GAPS, "litmus-absent";
-        found WRITE_WRONG_CELL, "litmus-groups", SPLIT;
-        found MERGE_BEFORE_LOCK, "litmus-groups", SPLIT;
-        found KEEP_ABORTED_INSERTS, "litmus-abort";
-        found VALIDATE_BEFORE_LOCKS, "litmus-late-updates", SPLIT;
-        found UNLINK_LOCKED, "litmus-rebirth";
-    }
-    WaitDie<Simulated, Broken> {
-        found RELEASE_SHARED_EARLY, "litmus-write-skew";
-        found IGNORE_READERS, "litmus-write-skew";
-        found FORGET_GAPS, "litmus-absent";
-        stands_still WAIT_ANYWAY, "litmus-write-skew";
-    }
-    WoundWait<Simulated, Broken> {
-        found RELEASE_SHARED_EARLY, "litmus-write-skew";
-        found IGNORE_READERS, "litmus-write-skew";
-        found FORGET_GAPS, "litmus-absent";
-        stands_still IGNORE_WOUNDS, "litmus-write-skew";
-    }
-    Bamboo<Simulated, Broken> {
-        found FORGET_PREDECESSORS, "litmus-lost-update";
-        found FORGET_DEPENDENTS, "litmus-random";
-        found FORGET_GAPS, "litmus-absent";
-        found IGNORE_READERS, "litmus-write-skew";
-    }
-    DeadlockDetection<Simulated, Broken> {
-        found RELEASE_SHARED_EARLY, "litmus-write-skew";
-        found IGNORE_READERS, "litmus-write-skew";
-        found FORGET_GAPS, "litmus-absent";
-        stands_still WAIT_ANYWAY, "litmus-write-skew", PATIENT;
-    }
-    Ordered<Broken> {
-        found RELEASE_SHARED_EARLY, "litmus-long-fork";
-        found IGNORE_READERS, "litmus-write-skew";
-        found FORGET_GAPS, "litmus-absent";
-        stands_still LOCK_AS_DECLARED, "litmus-random";
-    }
-    HStore<Simulated, Broken> {
-        found LOCK_ONLY_FIRST_PARTITION, "litmus-write-skew";
-        found RELEASE_BEFORE_INSTALL, "litmus-lost-update";
-        stands_still WAIT_ANYWAY, "litmus-random";
-    }
-}
+include!("../../protocols/tests/conformance/mutants/list.rs");
 
 /// A protocol with a deliberate bug of the engine.
 fn with_engine<P: NamedProtocol<Simulated>>(engine: EngineFault, workload: &'static str) -> Mutant {
     let fault: &'static str = format!("{engine:?}").leak();
     let show = found::<P>;
-    Mutant { protocol: P::INFO.name, fault, workload, settings: &[], engine: Some(engine), show }
+    let meaning = engine.meaning();
+    Mutant { protocol: P::INFO.name, fault, meaning, workload, settings: &[], engine: Some(engine), show }
 }
 
 fn engine_mutants() -> Vec<Mutant> {
@@ -457,7 +314,7 @@ fn every_mutant_is_found() {
          `ForgetAborted` of the engine ({}) does no harm but that memory \n\
          is lost: `basics::all_that_is_dead_is_collected` of the conformance suite finds it. `UnlinkYoung` ({}) \n\
          lets a log's order of writes break: the tests of `crates/log/tests/crash.rs` find it, and so does \n\
-         a debug assertion where a record gets its first stamp. `PassClosedGate` ({}) and `KeepGateClosed` \n\
+         a debug assertion where a record gets its first write counter. `PassClosedGate` ({}) and `KeepGateClosed` \n\
          ({}) are found by the tests of protection \n\
          (`crates/proof/tests/explorer.rs`).\n",
         EngineFault::ForgetAborted.meaning().trim_end_matches('.'),

@@ -10,16 +10,20 @@
 //! An insert or a delete changes all cells of a record, so that each tells whether there is a row.
 
 use contend_engine::sets::WriteKind;
-use contend_engine::{Cell, Cells, Context, RecordOrigin, RecordState, Tombstone, UnlinkOutcome};
-use contend_machine::Machine;
+use contend_engine::{Cell, Cells, Context, Record, RecordOrigin, RecordState, Tombstone, UnlinkOutcome};
+use contend_machine::{Atomic64, Machine, Ordering};
 
-pub(crate) const LOCKED: u64 = 1;
-pub(crate) const ABSENT: u64 = 1 << 1;
-pub(crate) const UNLINKED: u64 = 1 << 2;
-pub(crate) const QUEUED: u64 = 1 << 3;
+/// The cell is locked, in the protocol's way.
+pub const LOCKED: u64 = 1;
+/// The record has no row: it is a placeholder, or a tombstone.
+pub const ABSENT: u64 = 1 << 1;
+/// The record is out of the index.
+pub const UNLINKED: u64 = 1 << 2;
+/// A worker has the tombstone in its queue, to collect it.
+pub const QUEUED: u64 = 1 << 3;
 
 /// The flags with which the cells of a new record begin, each with whether it is held: an inserted one is its transaction's.
-pub(crate) fn initial<M: Machine>(cells: Cells<M>, initial: RecordOrigin, init: impl Fn(Cell<M>, u64, bool)) {
+pub fn initial<M: Machine>(cells: Cells<M>, initial: RecordOrigin, init: impl Fn(Cell<M>, u64, bool)) {
     for (number, cell) in cells.enumerate() {
         match initial {
             RecordOrigin::Loaded => init(cell, 0, false),
@@ -31,7 +35,7 @@ pub(crate) fn initial<M: Machine>(cells: Cells<M>, initial: RecordOrigin, init: 
 
 /// What an access came to that has met these flags.
 #[inline(always)]
-pub(crate) fn found(flags: u64) -> RecordState {
+pub fn found(flags: u64) -> RecordState {
     match flags {
         _ if flags & UNLINKED != 0 => RecordState::Unlinked,
         _ if flags & ABSENT != 0 => RecordState::Absent,
@@ -39,14 +43,16 @@ pub(crate) fn found(flags: u64) -> RecordState {
     }
 }
 
+/// Returns whether the record has no row. It is asked when no transaction runs.
+pub(crate) fn is_absent<M: Machine>(record: Record<M>) -> bool {
+    // Acquire: pairs with the Release with which a commit stores the word after the row.
+    record.first_cell().word().load(Ordering::Acquire) & ABSENT != 0
+}
+
 /// Installs the write at this position, whose cells the transaction holds exclusively; `change` either clears
 /// flags of a cell or sets some, and says what they were.
 #[inline(always)]
-pub(crate) fn install_held<M: Machine>(
-    cx: &mut Context<M>,
-    position: usize,
-    change: impl Fn(Cell<M>, u64, u64) -> u64,
-) {
+pub fn install_held<M: Machine>(cx: &mut Context<M>, position: usize, change: impl Fn(Cell<M>, u64, u64) -> u64) {
     let kind = cx.writes.entries()[position].kind;
     if kind == WriteKind::Nothing {
         return;
@@ -69,29 +75,29 @@ pub(crate) fn install_held<M: Machine>(
     }
 }
 
-/// Marks a tombstone as unlinked, if it still is one and old enough. `seize` holds a cell exclusively, if it can be had at once, and says its flags;
-/// `let_go` ends that, clears flags and sets others.
-pub(crate) fn unlink_held<M: Machine>(
+/// Marks a tombstone as unlinked, if it still is one and old enough. `try_acquire` acquires a cell exclusively and returns its flags, or
+/// `None` if another holds the cell. `release` ends that, and clears and then sets flags.
+pub fn unlink_held<M: Machine>(
     tombstone: Tombstone<'_, M>,
-    seize: impl Fn(Cell<M>) -> Option<u64>,
-    let_go: impl Fn(Cell<M>, u64, u64),
+    try_acquire: impl Fn(Cell<M>) -> Option<u64>,
+    release: impl Fn(Cell<M>, u64, u64),
 ) -> UnlinkOutcome {
     M::step("unlink");
     // All cells are held for a moment: a reader of any of them may rely on the key's absence.
     let cells = tombstone.cells();
     let mut is_absent = true;
     for (number, cell) in cells.clone().enumerate() {
-        let Some(flags) = seize(cell) else {
-            cells.take(number).for_each(|cell| let_go(cell, 0, 0));
+        let Some(flags) = try_acquire(cell) else {
+            cells.take(number).for_each(|cell| release(cell, 0, 0));
             return UnlinkOutcome::Busy;
         };
         is_absent &= flags & ABSENT != 0;
     }
     let (outcome, clear, set) = match is_absent {
         false => (UnlinkOutcome::Alive, QUEUED, 0),
-        true if tombstone.stamp_is_over() => (UnlinkOutcome::Marked { time: 0 }, 0, UNLINKED),
+        true if tombstone.counter_epoch_is_over() => (UnlinkOutcome::Marked { time: 0 }, 0, UNLINKED),
         true => (UnlinkOutcome::Busy, 0, 0),
     };
-    cells.for_each(|cell| let_go(cell, clear, set));
+    cells.for_each(|cell| release(cell, clear, set));
     outcome
 }

@@ -34,10 +34,10 @@ use contend_machine::{Atomic64, Block, Machine, Ordering};
 
 use crate::fault::{Faults, Sound};
 use crate::flags::{self, ABSENT, LOCKED, UNLINKED};
-use crate::locking::list::{Kept, Ticket};
-use crate::locking::queue::{Policy, Queues, QueuesWorker};
-use crate::locking::{self, Asked, Held, Locks};
-use crate::method::timestamp::{Source, Stamper, TimestampOptions, Timestamps};
+use crate::locking::list::{LockOwner, RequestHandle};
+use crate::locking::queue::{QueuedLocks, QueuedLocksWorker, WaitPolicy};
+use crate::locking::{self, LockManager, LockMode, LockOutcome};
+use crate::method::timestamp::{Outcome, Source, Stamper, TimestampOptions, Timestamps};
 use crate::optimistic;
 
 options! {
@@ -68,19 +68,19 @@ const INFO: ProtocolInfo = ProtocolInfo {
 /// The protocol.
 #[derive(Debug)]
 pub struct HStore<M: Machine, F = Sound> {
-    locks: Queues<M, YoungWait<M, F>>,
+    locks: QueuedLocks<M, YoungWait<M, F>>,
     partitions: Block<M, Partition<M>>,
 }
 
-/// A partition's lock, apart from others: what a cell of [`Queues`] is made of.
+/// A partition's lock, apart from others: what a cell of [`QueuedLocks`] is made of.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Partition<M: Machine>(M::U64);
 
 /// A worker's state.
 pub struct HStoreWorker<M: Machine, F: Faults> {
-    locks: QueuesWorker<M, YoungWait<M, F>>,
-    held: Vec<(Cell<M>, Kept<M>)>,
+    locks: QueuedLocksWorker<M, YoungWait<M, F>>,
+    held: Vec<(Cell<M>, RequestHandle<M>)>,
     /// First cells of tombstones that are about to get a row.
     claimed: Vec<Cell<M>>,
 }
@@ -89,23 +89,23 @@ impl<M: Machine, F: Faults> HStore<M, F> {
     fn hold(&self, local: &mut HStoreWorker<M, F>, partition: usize) -> Result<(), Abort> {
         // SAFETY: a cell of one word, which lives as long as the protocol.
         let cell = unsafe { Cell::at(NonNull::from(&self.partitions[partition].0)) };
-        match self.locks.lock(&mut local.locks, cell, Held::Exclusive)? {
-            Asked::Granted(kept, _) => local.held.push((cell, kept)),
-            Asked::Unlinked => unreachable!("a partition is never unlinked"),
+        match self.locks.acquire(&mut local.locks, cell, LockMode::Exclusive)? {
+            LockOutcome::Granted(kept, _) => local.held.push((cell, kept)),
+            LockOutcome::Unlinked => unreachable!("a partition is never unlinked"),
         }
         Ok(())
     }
 
-    fn release(&self, local: &mut HStoreWorker<M, F>, for_good: bool) {
+    fn release(&self, local: &mut HStoreWorker<M, F>, outcome: Outcome) {
         M::step("release");
         for cell in local.claimed.drain(..) {
             // Release: as any unlock; pairs with the exchange of `optimistic::unlink`.
             cell.word().fetch_and(!LOCKED, Ordering::Release);
         }
         for (cell, kept) in local.held.drain(..) {
-            self.locks.unlock(&mut local.locks, cell, Held::Exclusive, kept);
+            self.locks.release(&mut local.locks, cell, LockMode::Exclusive, kept);
         }
-        Locks::<M>::end(&self.locks, &mut local.locks, for_good);
+        LockManager::<M>::end(&self.locks, &mut local.locks, outcome);
     }
 }
 
@@ -114,7 +114,10 @@ impl<M: Machine, F: Faults> NamedProtocol<M> for HStore<M, F> {
     type Options = HStoreOptions;
 
     fn new(options: HStoreOptions) -> Self {
-        HStore { locks: Locks::<M>::new(options), partitions: Block::new(0, |_| unreachable!("there is none yet")) }
+        HStore {
+            locks: LockManager::<M>::new(options),
+            partitions: Block::new(0, |_| unreachable!("there is none yet")),
+        }
     }
 }
 
@@ -126,7 +129,7 @@ impl<M: Machine, F: Faults> Protocol<M> for HStore<M, F> {
     }
 
     fn prepare(&mut self, workers: usize, partitions: usize) {
-        Locks::<M>::prepare(&mut self.locks, workers);
+        LockManager::<M>::prepare(&mut self.locks, workers);
         self.partitions = Block::new(partitions, |_| Partition(M::U64::new(0)));
     }
 
@@ -140,7 +143,7 @@ impl<M: Machine, F: Faults> Protocol<M> for HStore<M, F> {
 
     #[inline(always)]
     fn begin(&self, cx: &mut Context<M>, local: &mut Self::WorkerState) -> Result<(), Abort> {
-        Locks::<M>::begin(&self.locks, &mut local.locks);
+        LockManager::<M>::begin(&self.locks, &mut local.locks);
         M::step("partitions");
         let declared = cx.declaration.partitions();
         let declared = if F::LOCK_ONLY_FIRST_PARTITION { &declared[..declared.len().min(1)] } else { declared };
@@ -221,7 +224,7 @@ impl<M: Machine, F: Faults> Protocol<M> for HStore<M, F> {
     #[inline(always)]
     fn commit(&self, cx: &mut Context<M>, local: &mut Self::WorkerState) -> Result<(), Abort> {
         if F::RELEASE_BEFORE_INSTALL {
-            self.release(local, true);
+            self.release(local, Outcome::Finished);
         }
         cx.writes.apply_updates();
         M::step("install");
@@ -232,20 +235,20 @@ impl<M: Machine, F: Faults> Protocol<M> for HStore<M, F> {
                 if set != 0 { word.fetch_or(set, Ordering::Relaxed) } else { word.fetch_and(!clear, Ordering::Relaxed) }
             });
         }
-        self.release(local, true);
+        self.release(local, Outcome::Finished);
         Ok(())
     }
 
     fn abort(&self, _: &mut Context<M>, local: &mut Self::WorkerState, reason: AbortReason) {
-        self.release(local, !reason.is_conflict());
+        self.release(local, Outcome::of_abort(reason));
     }
 
     fn unlink(&self, tombstone: Tombstone<'_, M>) -> UnlinkOutcome {
-        optimistic::unlink::<M, F>(tombstone, |_| true)
+        optimistic::unlink::<M, Sound>(tombstone, |_| true)
     }
 
     fn is_absent(&self, record: Record<M>) -> bool {
-        optimistic::is_absent(record)
+        flags::is_absent(record)
     }
 }
 
@@ -263,7 +266,7 @@ pub struct YoungWaitWorker<M: Machine> {
     stamps: Stamper<M>,
 }
 
-impl<M: Machine, F: Faults> Policy<M> for YoungWait<M, F> {
+impl<M: Machine, F: Faults> WaitPolicy<M> for YoungWait<M, F> {
     const INFO: ProtocolInfo = INFO;
     type Options = HStoreOptions;
     type Faults = F;
@@ -282,38 +285,38 @@ impl<M: Machine, F: Faults> Policy<M> for YoungWait<M, F> {
     }
 
     #[inline(always)]
-    fn begin(&self, local: &mut YoungWaitWorker<M>) -> Ticket {
-        Ticket { worker: local.worker, stamp: local.stamps.stamp(), number: 0 }
+    fn begin(&self, local: &mut YoungWaitWorker<M>) -> LockOwner {
+        LockOwner { worker: local.worker, timestamp: local.stamps.stamp(), transaction: 0 }
     }
 
     #[inline(always)]
-    fn goes_before(&self, new: Ticket, old: Ticket) -> bool {
-        new.stamp < old.stamp
+    fn goes_before(&self, new: LockOwner, waiter: LockOwner) -> bool {
+        new.timestamp < waiter.timestamp
     }
 
     fn may_wait(
         &self,
         _: &mut YoungWaitWorker<M>,
-        own: Ticket,
+        own: LockOwner,
         _: Cell<M>,
-        mut in_the_way: impl Iterator<Item = Ticket>,
+        mut in_the_way: impl Iterator<Item = LockOwner>,
     ) -> bool {
-        in_the_way.all(|other| other.stamp < own.stamp)
+        in_the_way.all(|other| other.timestamp < own.timestamp)
     }
 
     fn keep_waiting(
         &self,
         _: &mut YoungWaitWorker<M>,
-        _: Ticket,
+        _: LockOwner,
         _: u32,
-        _: impl FnOnce(&mut dyn FnMut(Ticket)),
+        _: impl FnOnce(&mut dyn FnMut(LockOwner)),
     ) -> Result<(), AbortReason> {
         Ok(())
     }
 
     #[inline(always)]
-    fn end(&self, local: &mut YoungWaitWorker<M>, for_good: bool) {
-        if !for_good {
+    fn end(&self, local: &mut YoungWaitWorker<M>, outcome: Outcome) {
+        if outcome == Outcome::WillRetry {
             // The rest of a batch is as old, and would come too late as well.
             local.stamps.drop_batch();
         }

@@ -1,27 +1,67 @@
-//! Strict two-phase locking: what the protocols that lock have in common.
+//! Strict two-phase locking: what the locking protocols have in common.
 //!
-//! **Idea.** A transaction locks each record before it touches it, shared to read and exclusive to write, and holds all its locks to the
-//! end. The protocols differ in what becomes of a lock that can't be had at once, which is theirs to say: [`Locks`].
+//! **Idea.** A transaction locks each record before it touches it, shared to read and exclusive to write.
+//! It holds all its locks until it ends. The protocols differ in what happens to a request that conflicts
+//! with the holders: the transaction aborts, or it waits, for other transactions that the protocol allows.
+//!
+//! **The stack.** A locking protocol is a type of three layers, each of which knows only the one below:
+//!
+//! ```text
+//! WaitDie<M> = TwoPhase< QueuedLocks< M, WaitDiePolicy<M> > >
+//!
+//!      the engine
+//!          |      begin, read, write, commit, abort: of located records
+//!          v
+//! +-------------------------------------------------------------------------------------------+
+//! | TwoPhase<L>          implements Protocol     locking.rs                                   |
+//! | Which cells the transaction has locked, and in which mode. Leaves that it observed, for   |
+//! | phantoms. Locks of commit-time updates; validation; installs; releases all at the end.    |
+//! +-------------------------------------------------------------------------------------------+
+//!          |      acquire, upgrade, release: of one cell
+//!          v
+//! +-------------------------------------------------------------------------------------------+
+//! | QueuedLocks<M, P>    implements LockManager  queue.rs, over the lists of list.rs          |
+//! | Holders and waiters of a cell in two lists. Grants, in the order of the queue, and waits. |
+//! +-------------------------------------------------------------------------------------------+
+//!          |      goes_before, may_wait, keep_waiting: of a request and those that block it
+//!          v
+//! +-------------------------------------------------------------------------------------------+
+//! | WaitDiePolicy<M>     implements WaitPolicy   wait_die.rs                                  |
+//! | Whether a transaction may wait for those that block it, and its place in the queue.       |
+//! +-------------------------------------------------------------------------------------------+
+//! ```
+//!
+//! | protocol | lock manager | wait policy |
+//! | --- | --- | --- |
+//! | `2pl-nowait` | [`no_wait`], over [`word`]: a count of readers | none: a conflict aborts |
+//! | `2pl-ordered` | [`ordered`], over [`word`] | none: requests in the order of addresses wait |
+//! | `2pl-waitdie` | [`queue`] | [`wait_die`] |
+//! | `2pl-woundwait` | [`queue`] | [`wound_wait`] |
+//! | `2pl-dldetect` | [`queue`] | [`deadlock_detection`] |
+//! | `bamboo` | [`bamboo`], over [`list`]; it releases locks early, and so is a [`Protocol`] of its own | wound-wait |
 //!
 //! **Papers.** K. P. Eswaran, J. N. Gray, R. A. Lorie, I. L. Traiger: "The notions of consistency and predicate locks in a database
-//! system", CACM 1976. P. A. Bernstein, N. Goodman: "Concurrency control in distributed database systems", ACM Computing Surveys 1981.
-//! Measured against each other in X. Yu, G. Bezerra, A. Pavlo, S. Devadas, M. Stonebraker: "Staring into the abyss", VLDB 2014.
+//! system", CACM 1976. P. A. Bernstein, N. Goodman: "Concurrency control in distributed database
+//! systems", ACM Computing Surveys 1981. Measured against each other in X. Yu, G. Bezerra, A. Pavlo, S.
+//! Devadas, M. Stonebraker: "Staring into the abyss", VLDB 2014.
 //!
-//! **Promises** serializability; and a transaction sees a consistent state of the records while it runs.
+//! **Promises** serializability. A running transaction sees a consistent state of the records.
 //!
-//! **Metadata.** The first word of a cell (a record, or, with timestamp splitting, a group of its columns) has the flags of
-//! [`crate::flags`], which only who holds the cell exclusively changes; the rest is the locks'.
+//! **Metadata.** The first word of a cell (a record, or a group of its columns with timestamp splitting)
+//! has the flags of [`crate::flags`]. Only the exclusive holder of the cell changes them. The other bits
+//! are the lock manager's.
 //!
-//! **Commit point.** The validation of the leaves, when all locks are held.
+//! **Commit point.** The validation of the leaves, while the transaction holds all its locks.
 //!
-//! **Phantoms.** A key that is absent has nothing to lock. Misses and scans observe leaf versions, which are checked at commit while all
-//! locks are held (the hybrid of locking and Silo's node sets). An insert holds its placeholder exclusively from birth.
+//! **Phantoms.** A key that is absent has no record to lock. Misses and scans observe leaf versions, and
+//! the commit validates these while it holds all locks (a hybrid of locking and Silo's node sets). An
+//! insert holds its placeholder exclusively from the start.
 //!
-//! **Commit-time updates** take their locks at commit: the growing phase ends there, and what they change is held for a moment instead of
-//! for the rest of the transaction.
+//! **Commit-time updates** take their locks at commit, where the growing phase ends. So their cells are
+//! locked for a moment instead of for the rest of the transaction.
 //!
-//! **Departures from the papers.** Writes are buffered and installed at commit, so an abort has nothing to undo. A blind write takes its
-//! lock when it is announced, not at commit.
+//! **Departures from the papers.** Writes are buffered and installed at commit, so an abort has nothing
+//! to undo. A blind write takes its lock when the transaction announces it, not at commit.
 
 pub mod bamboo;
 pub mod deadlock_detection;
@@ -44,182 +84,207 @@ use contend_machine::Machine;
 
 use crate::fault::{Faults, dekker_fence};
 use crate::flags::{self, ABSENT, QUEUED, UNLINKED};
+use crate::method::timestamp::Outcome;
 
-/// The flags of a cell that is held: a lock's own are elsewhere in the word.
+/// The flags in a cell's word. The bits of the lock are elsewhere in the word.
 pub(crate) const FLAGS: u64 = ABSENT | UNLINKED | QUEUED;
 
-/// How a cell is held.
+/// The mode in which a transaction holds a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Held {
-    /// With others.
+pub enum LockMode {
+    /// Together with other readers.
     Shared,
     /// Alone.
     Exclusive,
 }
 
-/// A lock that was asked for.
+impl LockMode {
+    /// Returns the reason of an abort for a conflict at a request in this mode.
+    pub(crate) fn conflict(self) -> AbortReason {
+        match self {
+            LockMode::Shared => AbortReason::ReadLocked,
+            LockMode::Exclusive => AbortReason::WriteLocked,
+        }
+    }
+}
+
+/// The outcome of a request for a lock.
 #[derive(Clone, Copy, Debug)]
-pub enum Asked<H> {
-    /// It is held: how the locks know it, and the cell's flags.
+pub enum LockOutcome<H> {
+    /// The transaction holds the lock. The handle releases it; the other field is the cell's flags.
     Granted(H, u64),
-    /// The record is out of the index.
+    /// The record is out of the index. The transaction holds nothing.
     Unlinked,
 }
 
-/// A kind of lock, and what becomes of one that can't be had at once.
-pub trait Locks<M: Machine>: Send + Sync + 'static {
-    /// Name, paper, promise, of two-phase locking with these locks.
+/// A lock's part of a cell's metadata, which needs no state besides the cell.
+pub trait LockWord<M: Machine> {
+    /// Sets the metadata of a cell that no other worker sees yet. If `held`, the transaction that
+    /// inserts it holds it, and calls [`LockManager::adopt_placeholder`] next.
+    fn init(cell: Cell<M>, flags: u64, held: bool);
+
+    /// Returns the flags of a cell. They can change after the call if the caller doesn't hold the cell.
+    fn flags(cell: Cell<M>) -> u64;
+
+    /// Clears and then sets flags of a cell that the caller holds exclusively. Returns the flags before.
+    fn set_flags(cell: Cell<M>, clear: u64, set: u64) -> u64;
+
+    /// Acquires a cell exclusively in no transaction's name, if no transaction holds it or waits for
+    /// it. Returns its flags. The caller releases it soon: other transactions spin meanwhile, or abort.
+    fn try_acquire_exclusive(cell: Cell<M>) -> Option<u64>;
+
+    /// Releases a cell after [`LockWord::try_acquire_exclusive`], and clears and then sets flags.
+    fn release_exclusive(cell: Cell<M>, clear: u64, set: u64);
+}
+
+/// The locks of all cells, and what a transaction does at a conflict.
+///
+/// There is no lock table: a lock stands in the metadata of its cell ([`LockWord`]).
+pub trait LockManager<M: Machine>: Send + Sync + 'static {
+    /// Name, paper and promise of two-phase locking with this lock manager.
     const INFO: ProtocolInfo;
-    /// Metadata words of a cell, 1 or more.
-    const META_WORDS: usize;
-    /// What can be tuned.
+    /// The options of the protocol.
     type Options: Options;
-    /// Deliberate bugs.
+    /// The deliberate faults of the protocol.
     type Faults: Faults;
     /// A worker's own state.
     type WorkerState: Send + 'static;
-    /// What a holder keeps of a lock.
+    /// What a transaction keeps of a lock, to release or upgrade it.
     type Handle: Copy + Send + std::fmt::Debug + 'static;
+    /// The layout of a lock.
+    type Word: LockWord<M>;
 
-    /// The shared state.
+    /// Returns the state that all workers share.
     fn new(options: Self::Options) -> Self;
 
-    /// There will be workers of numbers below `workers`.
+    /// Makes room for workers with numbers below `workers`.
     fn prepare(&mut self, workers: usize) {
         let _ = workers;
     }
 
-    /// The state of a worker.
+    /// Returns the state of a worker.
     fn new_worker_state(&self, worker: usize) -> Self::WorkerState;
 
-    /// Sets the metadata of a cell that nobody else sees yet: free, or held by the transaction that is going to [`Locks::adopt`] it.
-    fn init(cell: Cell<M>, flags: u64, held: bool);
-
-    /// A transaction begins.
+    /// Begins a transaction.
     fn begin(&self, local: &mut Self::WorkerState) {
         let _ = local;
     }
 
-    /// The transaction holds this new cell exclusively.
-    fn adopt(&self, local: &mut Self::WorkerState, cell: Cell<M>) -> Self::Handle;
+    /// Makes the transaction the holder of a new cell, whose [`LockWord::init`] was told that it is held.
+    fn adopt_placeholder(&self, local: &mut Self::WorkerState, cell: Cell<M>) -> Self::Handle;
 
-    /// Asks for a lock on a cell that the transaction does not hold.
+    /// Requests a lock on a cell that the transaction doesn't hold.
     ///
     /// # Errors
-    /// The transaction has to abort.
-    fn lock(&self, local: &mut Self::WorkerState, cell: Cell<M>, held: Held) -> Result<Asked<Self::Handle>, Abort>;
+    /// The transaction must abort.
+    fn acquire(
+        &self,
+        local: &mut Self::WorkerState,
+        cell: Cell<M>,
+        mode: LockMode,
+    ) -> Result<LockOutcome<Self::Handle>, Abort>;
 
-    /// Asks for the exclusive lock on a cell that the transaction holds shared.
+    /// Requests the exclusive lock on a cell that the transaction holds shared.
     ///
     /// # Errors
-    /// The transaction has to abort; it still holds its share.
+    /// The transaction must abort. It still holds the cell shared.
     fn upgrade(&self, local: &mut Self::WorkerState, cell: Cell<M>, handle: Self::Handle) -> Result<(), Abort>;
 
-    /// All locks are held, and the transaction is going to commit.
+    /// Passes the commit point. The transaction holds all its locks.
     ///
     /// # Errors
-    /// The transaction has to abort.
+    /// The transaction must abort.
     fn commit_point(&self, local: &mut Self::WorkerState) -> Result<(), Abort> {
         let _ = local;
         Ok(())
     }
 
-    /// Gives a lock back.
-    fn unlock(&self, local: &mut Self::WorkerState, cell: Cell<M>, held: Held, handle: Self::Handle);
+    /// Releases a lock that the transaction holds in this mode.
+    fn release(&self, local: &mut Self::WorkerState, cell: Cell<M>, mode: LockMode, handle: Self::Handle);
 
-    /// The transaction has ended, and holds nothing any more: for good, or to be tried again.
-    fn end(&self, local: &mut Self::WorkerState, for_good: bool) {
-        let _ = (local, for_good);
+    /// Ends the transaction, which has released all its locks.
+    fn end(&self, local: &mut Self::WorkerState, outcome: Outcome) {
+        let _ = (local, outcome);
     }
-
-    /// The flags of a cell that the caller holds.
-    fn flags(cell: Cell<M>) -> u64;
-
-    /// Changes the flags of a cell that the caller holds exclusively; what they were.
-    fn set_flags(cell: Cell<M>, clear: u64, set: u64) -> u64;
-
-    /// Holds a cell exclusively if nobody holds it or waits for it, for a moment and in nobody's name; its flags.
-    fn seize(cell: Cell<M>) -> Option<u64>;
-
-    /// Ends that, and changes the flags.
-    fn let_go(cell: Cell<M>, clear: u64, set: u64);
 }
 
-/// Two-phase locking with these locks.
+/// Strict two-phase locking with the lock manager `L`.
 #[derive(Debug)]
 pub struct TwoPhase<L> {
     locks: L,
 }
 
 /// A lock that a transaction holds.
-type Holding<M, H> = (Cell<M>, Held, H);
+type HeldLock<M, H> = (Cell<M>, LockMode, H);
 
 /// A worker's state: the locks that its transaction holds.
 #[derive(Debug)]
-pub struct TwoPhaseWorker<M: Machine, L: Locks<M>> {
+pub struct TwoPhaseWorker<M: Machine, L: LockManager<M>> {
+    /// The position in `held` of each cell, by its address.
     positions: AddressMap,
-    holdings: Vec<Holding<M, L::Handle>>,
+    held: Vec<HeldLock<M, L::Handle>>,
     locks: L::WorkerState,
 }
 
-impl<M: Machine, L: Locks<M>> TwoPhaseWorker<M, L> {
-    fn push(&mut self, cell: Cell<M>, held: Held, handle: L::Handle) {
+impl<M: Machine, L: LockManager<M>> TwoPhaseWorker<M, L> {
+    fn push(&mut self, cell: Cell<M>, mode: LockMode, handle: L::Handle) {
         self.positions.push(cell.address());
-        self.holdings.push((cell, held, handle));
+        self.held.push((cell, mode, handle));
     }
 }
 
 impl<L> TwoPhase<L> {
-    /// Holds the cells of these groups, at least so; their flags, or `None` if the record is unlinked.
+    /// Acquires the cells of `groups` in `mode` or a stronger one. Returns the union of their flags, or
+    /// `None` if the record is unlinked.
     #[inline(always)]
-    fn hold<M: Machine>(
+    fn acquire<M: Machine>(
         &self,
         local: &mut TwoPhaseWorker<M, L>,
         at: Located<'_, M>,
         groups: Groups,
-        held: Held,
+        mode: LockMode,
     ) -> Result<Option<u64>, Abort>
     where
-        L: Locks<M>,
+        L: LockManager<M>,
     {
-        M::step(if held == Held::Shared { "lock shared" } else { "lock exclusive" });
-        let wrong = L::Faults::WRITE_WRONG_CELL && held == Held::Exclusive;
+        M::step(if mode == LockMode::Shared { "lock shared" } else { "lock exclusive" });
+        let wrong = L::Faults::WRITE_WRONG_CELL && mode == LockMode::Exclusive;
         match at.only_cell(groups).filter(|_| !wrong) {
-            Some(cell) => self.hold_cells(local, std::iter::once(cell), held),
-            None if wrong => self.hold_cells(local, Self::wrong_cells(at, groups), held),
-            None => self.hold_cells(local, at.cells(groups), held),
+            Some(cell) => self.acquire_cells(local, std::iter::once(cell), mode),
+            None if wrong => self.acquire_cells(local, Self::wrong_cells(at, groups), mode),
+            None => self.acquire_cells(local, at.cells(groups), mode),
         }
     }
 
     #[inline(always)]
-    fn hold_cells<M: Machine>(
+    fn acquire_cells<M: Machine>(
         &self,
         local: &mut TwoPhaseWorker<M, L>,
         cells: impl Iterator<Item = Cell<M>>,
-        held: Held,
+        mode: LockMode,
     ) -> Result<Option<u64>, Abort>
     where
-        L: Locks<M>,
+        L: LockManager<M>,
     {
         let mut flags = 0;
         for cell in cells {
             if let Some(position) = local.positions.find(cell.address()) {
-                let (_, has, handle) = &mut local.holdings[position];
-                if held == Held::Exclusive && *has == Held::Shared {
+                let (_, has, handle) = &mut local.held[position];
+                if mode == LockMode::Exclusive && *has == LockMode::Shared {
                     self.locks.upgrade(&mut local.locks, cell, *handle)?;
-                    *has = Held::Exclusive;
+                    *has = LockMode::Exclusive;
                 }
-                flags |= L::flags(cell);
+                flags |= L::Word::flags(cell);
                 continue;
             }
-            match self.locks.lock(&mut local.locks, cell, held)? {
-                Asked::Unlinked => return Ok(None),
-                Asked::Granted(handle, now) => {
+            match self.locks.acquire(&mut local.locks, cell, mode)? {
+                LockOutcome::Unlinked => return Ok(None),
+                LockOutcome::Granted(handle, now) => {
                     flags |= now;
-                    if L::Faults::RELEASE_SHARED_EARLY && held == Held::Shared {
-                        self.locks.unlock(&mut local.locks, cell, held, handle);
+                    if L::Faults::RELEASE_SHARED_EARLY && mode == LockMode::Shared {
+                        self.locks.release(&mut local.locks, cell, mode, handle);
                     } else {
-                        local.push(cell, held, handle);
+                        local.push(cell, mode, handle);
                     }
                 }
             }
@@ -227,22 +292,22 @@ impl<L> TwoPhase<L> {
         Ok(Some(flags))
     }
 
-    /// Holds what the transaction will touch, in the order of addresses.
-    fn hold_declared<M: Machine>(&self, cx: &mut Context<M>, local: &mut TwoPhaseWorker<M, L>) -> Result<(), Abort>
+    /// Acquires the rows that the transaction has declared, in the order of their addresses.
+    fn acquire_declared<M: Machine>(&self, cx: &mut Context<M>, local: &mut TwoPhaseWorker<M, L>) -> Result<(), Abort>
     where
-        L: Locks<M>,
+        L: LockManager<M>,
     {
         M::step("lock declared");
         let rows = if L::Faults::LOCK_AS_DECLARED { cx.declaration.rows() } else { cx.declaration.sorted_rows() };
         for row in rows {
-            let held = if row.writes { Held::Exclusive } else { Held::Shared };
-            // Should it be unlinked by now, the transaction will look the key up again.
-            self.hold_cells(local, row.cells(), held)?;
+            let mode = if row.writes { LockMode::Exclusive } else { LockMode::Shared };
+            // If the record is unlinked by now, the access will look its key up again.
+            self.acquire_cells(local, row.cells(), mode)?;
         }
         Ok(())
     }
 
-    /// The cells that [`Faults::WRITE_WRONG_CELL`] locks.
+    /// Returns the cells that [`Faults::WRITE_WRONG_CELL`] locks.
     fn wrong_cells<M: Machine>(at: Located<'_, M>, groups: Groups) -> Cells<M> {
         if at.table.cell_count() == 1 || groups == Groups::ALL {
             return at.cells(groups);
@@ -251,11 +316,11 @@ impl<L> TwoPhase<L> {
         at.cells(next.fold(Groups::NONE, |all, one| all.union(Groups::of(one))))
     }
 
-    /// Takes the locks of the updates that have waited for the commit. The others of the write set are held already.
+    /// Acquires the locks of commit-time updates. The transaction holds those of its other writes already.
     #[inline(always)]
-    fn hold_merged<M: Machine>(&self, cx: &mut Context<M>, local: &mut TwoPhaseWorker<M, L>) -> Result<(), Abort>
+    fn acquire_updates<M: Machine>(&self, cx: &mut Context<M>, local: &mut TwoPhaseWorker<M, L>) -> Result<(), Abort>
     where
-        L: Locks<M>,
+        L: LockManager<M>,
     {
         for position in 0..cx.writes.len() {
             let merged = cx.writes.entries()[position].merged();
@@ -267,7 +332,7 @@ impl<L> TwoPhase<L> {
             }
             let write = &cx.writes.entries()[position];
             let at = Located { table: write.table(), record: write.record };
-            let flags = self.hold(local, at, merged, Held::Exclusive)?;
+            let flags = self.acquire(local, at, merged, LockMode::Exclusive)?;
             if flags.is_none_or(|flags| flags & ABSENT != 0) {
                 return Err(Abort::new(AbortReason::RecordGone));
             }
@@ -276,20 +341,20 @@ impl<L> TwoPhase<L> {
     }
 
     #[inline(always)]
-    fn release_all<M: Machine>(&self, local: &mut TwoPhaseWorker<M, L>, for_good: bool)
+    fn release_all<M: Machine>(&self, local: &mut TwoPhaseWorker<M, L>, outcome: Outcome)
     where
-        L: Locks<M>,
+        L: LockManager<M>,
     {
         M::step("release");
-        for (cell, held, handle) in local.holdings.drain(..) {
-            self.locks.unlock(&mut local.locks, cell, held, handle);
+        for (cell, mode, handle) in local.held.drain(..) {
+            self.locks.release(&mut local.locks, cell, mode, handle);
         }
         local.positions.clear();
-        self.locks.end(&mut local.locks, for_good);
+        self.locks.end(&mut local.locks, outcome);
     }
 }
 
-impl<M: Machine, L: Locks<M>> NamedProtocol<M> for TwoPhase<L> {
+impl<M: Machine, L: LockManager<M>> NamedProtocol<M> for TwoPhase<L> {
     const INFO: ProtocolInfo = L::INFO;
     type Options = L::Options;
 
@@ -298,15 +363,11 @@ impl<M: Machine, L: Locks<M>> NamedProtocol<M> for TwoPhase<L> {
     }
 }
 
-impl<M: Machine, L: Locks<M>> Protocol<M> for TwoPhase<L> {
+impl<M: Machine, L: LockManager<M>> Protocol<M> for TwoPhase<L> {
     type WorkerState = TwoPhaseWorker<M, L>;
 
     fn info(&self) -> ProtocolInfo {
         L::INFO
-    }
-
-    fn meta_words(&self) -> usize {
-        L::META_WORDS
     }
 
     fn prepare(&mut self, workers: usize, _: usize) {
@@ -314,18 +375,18 @@ impl<M: Machine, L: Locks<M>> Protocol<M> for TwoPhase<L> {
     }
 
     fn new_worker_state(&self, worker: usize) -> Self::WorkerState {
-        let (positions, holdings) = (AddressMap::default(), Vec::with_capacity(64));
-        TwoPhaseWorker { positions, holdings, locks: self.locks.new_worker_state(worker) }
+        let (positions, held) = (AddressMap::default(), Vec::with_capacity(64));
+        TwoPhaseWorker { positions, held, locks: self.locks.new_worker_state(worker) }
     }
 
     fn init(&self, cells: Cells<M>, initial: RecordOrigin) {
-        flags::initial(cells, initial, L::init);
+        flags::initial(cells, initial, L::Word::init);
     }
 
     #[inline(always)]
     fn begin(&self, cx: &mut Context<M>, local: &mut Self::WorkerState) -> Result<(), Abort> {
         self.locks.begin(&mut local.locks);
-        if L::INFO.needs == DeclarationNeeds::Rows { self.hold_declared(cx, local) } else { Ok(()) }
+        if L::INFO.needs == DeclarationNeeds::Rows { self.acquire_declared(cx, local) } else { Ok(()) }
     }
 
     #[inline(always)]
@@ -336,7 +397,7 @@ impl<M: Machine, L: Locks<M>> Protocol<M> for TwoPhase<L> {
         at: Located<'_, M>,
         columns: Projection<'_>,
     ) -> Result<RecordState, Abort> {
-        let Some(flags) = self.hold(local, at, columns.groups(), Held::Shared)? else {
+        let Some(flags) = self.acquire(local, at, columns.groups(), LockMode::Shared)? else {
             return Ok(RecordState::Unlinked);
         };
         cx.copy_row(at, columns);
@@ -353,19 +414,19 @@ impl<M: Machine, L: Locks<M>> Protocol<M> for TwoPhase<L> {
         mode: WriteMode,
     ) -> Result<RecordState, Abort> {
         if mode == WriteMode::CommitTimeUpdate {
-            // A first look; the commit locks, and looks again.
-            return if at.cells(groups).any(|cell| L::flags(cell) & (ABSENT | UNLINKED) != 0) {
-                // A miss is held. Should the record have a row by now, holding it shared costs nothing but that.
+            // A look without a lock: the commit acquires the cells, and looks again.
+            return if at.cells(groups).any(|cell| L::Word::flags(cell) & (ABSENT | UNLINKED) != 0) {
+                // A miss needs a shared lock to stay one. If the record has a row by now, the lock is not needed and does no harm.
                 self.read(cx, local, at, Projection::columns(&[], groups))
             } else {
                 Ok(RecordState::Row)
             };
         }
-        let Some(flags) = self.hold(local, at, groups, Held::Exclusive)? else {
+        let Some(flags) = self.acquire(local, at, groups, LockMode::Exclusive)? else {
             return Ok(RecordState::Unlinked);
         };
         if flags & ABSENT != 0 {
-            // A miss stays protected by the exclusive lock.
+            // The exclusive lock keeps the record absent until the transaction ends.
             cx.copy_row(at, Projection::EXISTENCE);
             return Ok(RecordState::Absent);
         }
@@ -383,8 +444,8 @@ impl<M: Machine, L: Locks<M>> Protocol<M> for TwoPhase<L> {
         change: &Change<M>,
     ) -> Result<(), Abort> {
         for cell in at.cells(Groups::ALL) {
-            let handle = self.locks.adopt(&mut local.locks, cell);
-            local.push(cell, Held::Exclusive, handle);
+            let handle = self.locks.adopt_placeholder(&mut local.locks, cell);
+            local.push(cell, LockMode::Exclusive, handle);
         }
         cx.nodes.follow(change)
     }
@@ -409,11 +470,12 @@ impl<M: Machine, L: Locks<M>> Protocol<M> for TwoPhase<L> {
             cx.nodes.validate()?;
             cx.nodes.clear();
         }
-        self.hold_merged(cx, local)?;
+        self.acquire_updates(cx, local)?;
         if !cx.nodes.is_empty() {
             M::step("validate");
-            // SeqCst: own inserts into the index come before the look at others' leaves (two transactions, each inserting
-            // where the other has scanned: at least one sees the other's insert). Pairs with itself.
+            // SeqCst: this transaction's inserts into the index come before its loads of the leaf versions it observed. Two
+            // transactions can each insert where the other has scanned. Each runs this fence between its insert and its loads, and the
+            // two fences have an order: the transaction whose fence is second sees the other's insert, and aborts.
             dekker_fence::<M, L::Faults>();
             cx.nodes.validate()?;
         }
@@ -421,35 +483,35 @@ impl<M: Machine, L: Locks<M>> Protocol<M> for TwoPhase<L> {
         self.locks.commit_point(&mut local.locks)?;
         M::step("install");
         for position in 0..cx.writes.len() {
-            flags::install_held(cx, position, L::set_flags);
+            flags::install_held(cx, position, L::Word::set_flags);
         }
-        self.release_all(local, true);
+        self.release_all(local, Outcome::Finished);
         Ok(())
     }
 
     fn abort(&self, cx: &mut Context<M>, local: &mut Self::WorkerState, reason: AbortReason) {
         if L::Faults::KEEP_ABORTED_INSERTS {
             for write in cx.writes.entries().iter().filter(|write| write.fresh) {
-                write.cells().for_each(|cell| _ = L::set_flags(cell, ABSENT, 0));
+                write.cells().for_each(|cell| _ = L::Word::set_flags(cell, ABSENT, 0));
             }
         }
-        self.release_all(local, !reason.is_conflict());
+        self.release_all(local, Outcome::of_abort(reason));
     }
 
     fn unlink(&self, tombstone: Tombstone<'_, M>) -> UnlinkOutcome {
         if L::Faults::UNLINK_LOCKED {
-            let change = |cell, clear, set| _ = L::set_flags(cell, clear, set);
-            return flags::unlink_held(tombstone, |cell| Some(L::flags(cell)), change);
+            let change = |cell, clear, set| _ = L::Word::set_flags(cell, clear, set);
+            return flags::unlink_held(tombstone, |cell| Some(L::Word::flags(cell)), change);
         }
-        flags::unlink_held(tombstone, L::seize, L::let_go)
+        flags::unlink_held(tombstone, L::Word::try_acquire_exclusive, L::Word::release_exclusive)
     }
 
     fn is_absent(&self, record: Record<M>) -> bool {
-        L::flags(record.first_cell()) & ABSENT != 0
+        L::Word::flags(record.first_cell()) & ABSENT != 0
     }
 }
 
-/// What the protocols of this family have in common in their entries of the list.
+/// Returns the entry in the list of protocols of one of this family: serializable, without declarations.
 pub(crate) const fn info(name: &'static str, summary: &'static str, paper: &'static str) -> ProtocolInfo {
     ProtocolInfo { name, summary, paper, isolation: Isolation::Serializable, needs: DeclarationNeeds::Nothing }
 }

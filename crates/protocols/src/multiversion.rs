@@ -44,7 +44,7 @@ use contend_machine::{Atomic64, Machine, Ordering, Spin};
 
 use crate::fault::Faults;
 use crate::flags::{self, ABSENT, LOCKED, QUEUED, UNLINKED};
-use crate::optimistic::WAITS_MAX;
+use crate::method::wait::WAITS_MAX;
 
 pub(crate) use chain::{Older, older_at};
 use chain::{UNBORN, kept_before, older_than};
@@ -388,7 +388,7 @@ pub(crate) fn unlink<M: Machine, F: Faults>(tombstone: Tombstone<'_, M>, seen: u
         UnlinkOutcome::Alive
     } else if is_young::<F>(deleted_in(first).load(Ordering::Relaxed), tombstone.oldest())
         || stamp_of(word) > seen
-        || !tombstone.stamp_is_over()
+        || !tombstone.counter_epoch_is_over()
     {
         UnlinkOutcome::Busy
     } else {

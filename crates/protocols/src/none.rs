@@ -176,7 +176,7 @@ impl<M: Machine> Protocol<M> for NoControl {
         // Relaxed: the exchange decides.
         let flags = first.word().load(Ordering::Relaxed);
         let (new, outcome) = if flags & ABSENT != 0 {
-            if !tombstone.stamp_is_over() {
+            if !tombstone.counter_epoch_is_over() {
                 return UnlinkOutcome::Busy;
             }
             (flags | UNLINKED, UnlinkOutcome::Marked { time: 0 })

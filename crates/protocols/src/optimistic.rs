@@ -11,26 +11,24 @@ pub mod occ;
 pub mod silo;
 pub mod tictoc;
 
-use contend_engine::journal::{STAMP_SHIFT, Stamp};
+use contend_engine::commit_sink::{COUNTER_EPOCH_SHIFT, WriteCounter};
 use contend_engine::sets::WriteKind;
 use contend_engine::{
-    Abort, AbortReason, Cell, Cells, Context, GROUPS_MAX, Groups, Located, Projection, Record, RecordOrigin,
-    RecordState, Tombstone, UnlinkOutcome, WriteMode,
+    Abort, AbortReason, Cell, Cells, Context, GROUPS_MAX, Groups, Located, Projection, RecordOrigin, RecordState,
+    Tombstone, UnlinkOutcome, WriteMode,
 };
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
 
-use crate::fault::Faults;
+use crate::fault::FenceFaults;
+use crate::faults;
 use crate::flags::{self, ABSENT, LOCKED, QUEUED, UNLINKED};
+use crate::method::wait::WAITS_MAX;
 
 /// In an observation, of which the queued bit is no part: the lock that validation finds is this transaction's.
 pub(crate) const OWN: u64 = QUEUED;
 pub(crate) const FLAGS: u64 = LOCKED | ABSENT | UNLINKED | QUEUED;
 /// The version begins with this bit.
 pub(crate) const VERSION_SHIFT: u32 = 4;
-
-/// How often a wait is prolonged before it ends in an abort: some milliseconds, far longer than any write phase, unless its thread
-/// has lost its core.
-pub(crate) const WAITS_MAX: u32 = 10_000;
 
 /// What a reader observes of a word.
 #[inline(always)]
@@ -244,13 +242,13 @@ impl<M: Machine> Footprint<M> {
 /// epoch, which sees a later one than T2, after its fence. So all but the lock have to be SeqCst; loads of this order are the same
 /// instructions as those of Acquire, on x86-64 and aarch64.
 #[inline(always)]
-pub(crate) fn order_of_epochs<F: Faults>() -> Ordering {
+pub(crate) fn order_of_epochs<F: OptimisticFaults>() -> Ordering {
     if F::FORGET_ORDER_OF_EPOCHS { Ordering::Acquire } else { Ordering::SeqCst }
 }
 
 /// The epoch of a commit that holds its locks, and has passed its fence: see [`order_of_epochs`].
 #[inline(always)]
-pub(crate) fn epoch_of_commit<M: Machine, F: Faults>(cx: &Context<M>) -> u64 {
+pub(crate) fn epoch_of_commit<M: Machine, F: OptimisticFaults>(cx: &Context<M>) -> u64 {
     if F::FORGET_ORDER_OF_EPOCHS { cx.current_epoch() } else { cx.epoch_in_order() }
 }
 
@@ -274,7 +272,7 @@ pub(crate) fn next_tid(newest: u64, epoch: u64) -> Result<u64, Abort> {
     if version >> EPOCH_SHIFT == epoch { Ok(version) } else { Err(Abort::new(AbortReason::EpochExhausted)) }
 }
 
-const _: () = assert!(EPOCH_SHIFT - VERSION_SHIFT == STAMP_SHIFT, "a TID without its flags is a stamp");
+const _: () = assert!(EPOCH_SHIFT - VERSION_SHIFT == COUNTER_EPOCH_SHIFT, "a TID without its flags is a counter");
 
 /// Installs every write, whose cells are locked, and unlocks them, with this TID as their version: among the records of a key TIDs grow from write to
 /// write, because a tombstone leaves the index only when the epoch of its TID is over ([`unlink`]).
@@ -284,7 +282,7 @@ pub(crate) fn install_as_tid<M: Machine>(
     cells_of: impl Fn(&Context<M>, usize) -> Cells<M>,
     tid: u64,
 ) {
-    cx.writes.set_stamp(Stamp(tid >> VERSION_SHIFT));
+    cx.writes.set_write_counter(WriteCounter(tid >> VERSION_SHIFT));
     install_all(cx, cells_of, tid);
 }
 
@@ -340,16 +338,18 @@ pub(crate) fn init<M: Machine>(cells: Cells<M>, initial: RecordOrigin, placehold
 }
 
 /// Marks a tombstone as unlinked, if it still is one, it is old enough, and `may_go` says so of its word.
-pub(crate) fn unlink<M: Machine, F: Faults>(
+pub(crate) fn unlink<M: Machine, F: OptimisticFaults>(
     tombstone: Tombstone<'_, M>,
     may_go: impl Fn(u64) -> bool,
 ) -> UnlinkOutcome {
     M::step("unlink");
     let mut cells = tombstone.cells();
     let Some(first) = cells.next() else { return UnlinkOutcome::Busy };
-    // Acquire: pairs with the Release of `install_all`; the stamp is at least as new as the word. If it is newer, the exchange fails.
+    // Acquire: pairs with the Release of `install_all`; the write counter is at least as new as the word. If it is newer, the exchange fails.
     let word = first.word().load(Ordering::Acquire);
-    if word & LOCKED != 0 && !F::UNLINK_LOCKED || word & ABSENT != 0 && !(tombstone.stamp_is_over() && may_go(word)) {
+    if word & LOCKED != 0 && !F::UNLINK_LOCKED
+        || word & ABSENT != 0 && !(tombstone.counter_epoch_is_over() && may_go(word))
+    {
         return UnlinkOutcome::Busy;
     }
     let (new, outcome) = if word & ABSENT != 0 {
@@ -371,8 +371,16 @@ pub(crate) fn unlink<M: Machine, F: Faults>(
     outcome
 }
 
-/// Whether the record has no row, asked when no transaction runs.
-pub(crate) fn is_absent<M: Machine>(record: Record<M>) -> bool {
-    // Acquire: pairs with the Release of `install_all`.
-    record.first_cell().word().load(Ordering::Acquire) & ABSENT != 0
+faults! {
+    /// The faults that the family's code has.
+    pub trait OptimisticFaults: FenceFaults {
+        /// Validation does not look whether a record that was read is being written.
+        IGNORE_LOCKS_IN_VALIDATION,
+        /// A tombstone leaves its index though a transaction has locked it.
+        UNLINK_LOCKED,
+        /// A commit loads the epoch, and validates, in an order that not all need agree on: another that must come later may have an earlier epoch.
+        /// Only a model checker of weak memory finds that.
+        FORGET_ORDER_OF_EPOCHS,
+    }
+    pub const FAULTS;
 }

@@ -44,8 +44,9 @@ use contend_machine::{Atomic64, Machine, Ordering, Spin};
 use crate::fault::{Faults, Sound, dekker_fence};
 use crate::flags::{self, ABSENT, LOCKED, QUEUED, UNLINKED};
 use crate::method::timestamp::{Stamper, TimestampOptions, Timestamps};
+use crate::method::wait::WAITS_MAX;
 use crate::multiversion;
-use crate::optimistic::{FLAGS, VERSION_SHIFT as EPOCH_SHIFT, WAITS_MAX};
+use crate::optimistic::{FLAGS, VERSION_SHIFT as EPOCH_SHIFT};
 use cell::{Answer, Times, Want, ask, latch, times, unlatch};
 
 /// The protocol.
@@ -374,7 +375,7 @@ impl<M: Machine, F: Faults> Protocol<M> for TimestampOrdering<M, F> {
             _ if announced => UnlinkOutcome::Busy,
             0 => UnlinkOutcome::Alive,
             _ if multiversion::is_young::<F>(words[0] >> EPOCH_SHIFT, tombstone.oldest()) => UnlinkOutcome::Busy,
-            _ if !tombstone.stamp_is_over() => UnlinkOutcome::Busy,
+            _ if !tombstone.counter_epoch_is_over() => UnlinkOutcome::Busy,
             // Its readers live on in the leaf: who inserts the key anew must come after them.
             _ if F::FORGET_READERS_OF_TOMBSTONES => UnlinkOutcome::Marked { time: 0 },
             _ => UnlinkOutcome::Marked { time: cells.clone().map(read).max().unwrap_or(0) },
@@ -393,7 +394,7 @@ impl<M: Machine, F: Faults> Protocol<M> for TimestampOrdering<M, F> {
     }
 
     fn is_absent(&self, record: Record<M>) -> bool {
-        crate::optimistic::is_absent(record)
+        crate::flags::is_absent(record)
     }
 }
 

@@ -1,13 +1,12 @@
-//! A run whose commits are made durable.
+//! The log of a run, if its commits are made durable.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
-use contend_engine::journal::Journals;
-use contend_engine::{Engine, IndexKind, OptionValue, Protocol, TableShape, option_choices, options};
-use contend_log::{CommitProtocol, Directory, Emulated, Log, LogConfig, LogJournals, Release, Schema};
+use contend_engine::commit_sink::CommitSinks;
+use contend_engine::{Engine, OptionValue, Protocol, TableShape, option_choices, options};
+use contend_log::{CommitProtocol, Directory, Emulated, Flusher, Log, LogConfig, LogSinks, Release, Schema};
 use contend_machine::Machine;
 use tempfile::TempDir;
 
@@ -104,7 +103,7 @@ options! {
 }
 
 impl LogOptions {
-    /// The commit protocol; none, if nothing is made durable.
+    /// Returns the commit protocol. None if commits are not made durable.
     pub fn commit(&self) -> Option<CommitProtocol> {
         let (release, group) = match self.mode {
             LogMode::Off => return None,
@@ -122,7 +121,7 @@ impl LogOptions {
         Some(CommitProtocol::Workers { release, group, lsn })
     }
 
-    /// Whether there are files, on a machine that has a disk or not.
+    /// Whether the log is in files. `has_disk`: the machine has a disk.
     pub fn has_files(&self, has_disk: bool) -> bool {
         self.mode != LogMode::Off
             && match self.device {
@@ -132,10 +131,10 @@ impl LogOptions {
             }
     }
 
-    /// Checks what can't be together.
+    /// Checks that the options fit together and to the machine.
     ///
     /// # Errors
-    /// What is wrong.
+    /// They don't.
     pub fn check(&self, has_disk: bool) -> Result<(), RunError> {
         let mode = self.mode.show();
         let refuse = |why: String| Err(RunError::BadInput(why));
@@ -167,7 +166,7 @@ pub(crate) enum RunLog<M: Machine> {
 }
 
 impl<M: Machine> RunLog<M> {
-    /// Begins a log, if there is to be one: in this folder, or in one that is removed when the run is over, where there are files.
+    /// Creates the log that the options ask for. A log in files is in the folder `path`, or in a temporary one that is removed after the run.
     ///
     /// # Errors
     /// As of [`FileLog::create`].
@@ -185,15 +184,15 @@ impl<M: Machine> RunLog<M> {
         }))
     }
 
-    /// What the engine is to be told.
-    pub(crate) fn journals(&self) -> Arc<dyn Journals<M>> {
+    /// Returns the form of the log that an engine takes.
+    pub(crate) fn sinks(&self) -> Arc<dyn CommitSinks<M>> {
         match self {
-            RunLog::Files(files) => LogJournals::new(&files.log),
+            RunLog::Files(files) => LogSinks::new(&files.log),
             RunLog::Emulated(emulated) => Arc::clone(emulated) as _,
         }
     }
 
-    /// Bytes that were written so far.
+    /// Returns the bytes that were written so far.
     pub(crate) fn bytes(&self) -> u64 {
         match self {
             RunLog::Files(files) => files.log.bytes(),
@@ -201,7 +200,7 @@ impl<M: Machine> RunLog<M> {
         }
     }
 
-    /// The same, once all is durable that was committed up to this epoch, where there are files.
+    /// Returns the bytes that were written once every transaction that committed in `epoch` or earlier is durable. Only a log in files waits.
     ///
     /// # Errors
     /// The disk has failed, or is full.
@@ -217,16 +216,16 @@ impl<M: Machine> RunLog<M> {
 #[derive(Debug)]
 pub(crate) struct FileLog {
     log: Arc<Log>,
-    flusher: Option<JoinHandle<()>>,
-    /// Removed when the run is over.
+    flusher: Option<Flusher>,
+    /// Removed when the run is over, after the last flush.
     _temporary: Option<TempDir>,
 }
 
 impl FileLog {
-    /// Begins a log in this folder, or in one that is removed when the run is over.
+    /// Creates a log in the folder `path`, or in a temporary one that is removed after the run.
     ///
     /// # Errors
-    /// The folder has a log already; or it can't be had.
+    /// The folder has a log already, or can't be opened.
     fn create(
         options: &LogOptions,
         commit: CommitProtocol,
@@ -252,7 +251,7 @@ impl FileLog {
         Ok(FileLog { log, flusher: None, _temporary: temporary })
     }
 
-    /// Has the log know the tables of the engine, and flushes from now on.
+    /// Binds the engine's tables, and starts the thread that flushes.
     pub(crate) fn begin<P: Protocol<M>, M: Machine>(
         &mut self,
         engine: &Arc<Engine<P, M>>,
@@ -261,29 +260,14 @@ impl FileLog {
         for (number, shape) in (0..).zip(engine.shapes()) {
             self.log.bind(number, &schema_of(shape)).map_err(RunError::LogNotOpened)?;
         }
-        let (log, engine) = (Arc::clone(&self.log), Arc::clone(engine));
-        self.flusher = Some(std::thread::spawn(move || {
-            log.serve(Duration::from_millis(epoch_ms), || log.settle(engine.epochs()));
-        }));
+        self.flusher = Some(Flusher::start(&self.log, engine, Duration::from_millis(epoch_ms)));
         Ok(())
     }
 }
 
-impl Drop for FileLog {
-    fn drop(&mut self) {
-        self.log.close();
-        if let Some(flusher) = self.flusher.take() {
-            // It has no reason to panic.
-            let _ = flusher.join();
-        }
-    }
-}
-
-/// What a log has to know of a table of an engine.
+/// Returns the schema of an engine's table for a log.
 pub fn schema_of(shape: TableShape) -> Schema {
-    let TableShape { name, key_words, row_words, groups, index } = shape;
-    let groups = groups.iter().map(|interval| (interval.words().start, interval.words().end)).collect();
-    Schema { name, key_words, row_words, groups, ordered: index == IndexKind::Ordered, columns: String::new() }
+    Schema::of(shape, String::new())
 }
 
 #[cfg(test)]
@@ -293,7 +277,7 @@ mod tests {
     use crate::progress::Stop;
     use crate::session::{RunPurpose, session};
 
-    /// What a run begins with is durable before it begins.
+    /// The rows that a run begins with are durable before it begins.
     #[test]
     fn rows_that_are_loaded_are_durable() {
         for mode in ["epoch", "clr", "clr-group", "elr", "elr-group"] {
@@ -311,7 +295,7 @@ mod tests {
             let session = session(&plan, &plan.protocols[0], RunPurpose::Measure);
             let mut session = session.expect("a folder that is empty");
             session.load(&Stop::default(), &|_| ()).expect("there is room");
-            // As a crash would leave it: the files are open still.
+            // A copy as a crash would leave the files: they are still open.
             let left = folder.path().join("left");
             std::fs::create_dir(&left).expect("a new folder");
             for file in std::fs::read_dir(folder.path().join("log")).expect("a folder") {

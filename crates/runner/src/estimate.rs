@@ -50,11 +50,11 @@ impl PlannedWorkloadVisitor<Native> for Estimate<'_> {
     type Output = u64;
 
     fn visit<W: Workload<Native>>(self, _: WorkloadInfo, options: &W::Options) -> u64 {
-        let ProtocolPlan { engine, log, meta_words, stamps_commits, .. } = self.protocol;
+        let ProtocolPlan { engine, log, meta_words, provides_write_counters, .. } = self.protocol;
         let commit = log.commit();
         // A log that holds rows back has a word of each cell. One that counts writes has a word of each group of columns.
         let words = meta_words + usize::from(commit.is_some_and(CommitProtocol::holds_rows));
-        let counts_writes = commit.is_some() && (engine.commit_time_updates || !stamps_commits);
+        let counts_writes = commit.is_some() && (engine.commit_time_updates || !provides_write_counters);
         let tables = W::tables(options, self.plan.index);
         tables.iter().fold(0, |sum: u64, table| {
             let counters = if counts_writes { 8 * table.groups.len().max(1) as u64 } else { 0 };

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use contend_engine::{EngineOptions, Erased, IndexKind, NamedProtocol, OptionSpec, OptionValue, ProtocolInfo};
 use contend_log::CommitProtocol;
 use contend_machine::{Machine, Native};
-use contend_protocols::method::{Method, RetryOptions, why_not};
+use contend_protocols::method::{BackoffPolicy, RetryOptions, why_not};
 use contend_protocols::{ProtocolVisitor, all_protocols, protocol_name, with_protocol};
 use contend_workloads::{Declares, Workload, WorkloadInfo, WorkloadVisitor, all_workloads, with_workload};
 
@@ -62,7 +62,7 @@ pub struct ProtocolPlan {
     /// Metadata words of each cell.
     pub meta_words: usize,
     /// Whether a log can use the protocol's own numbers of commits.
-    pub stamps_commits: bool,
+    pub provides_write_counters: bool,
     options: AnyOptions,
 }
 
@@ -140,7 +140,7 @@ impl ProtocolPlan {
             log: options::<LogOptions>(&[], &settings)?,
             values: values(&own),
             meta_words: protocol.meta_words(),
-            stamps_commits: protocol.stamps_commits(),
+            provides_write_counters: protocol.provides_write_counters(),
             options: Arc::new(own.clone()),
             settings,
         };
@@ -433,7 +433,7 @@ fn planned_protocol(config: &RunConfig, entry: &NamedEntry, entries: usize) -> R
 /// Checks that the first bound is not above the largest, where both are in force. `is_set` says whether the largest was asked for.
 fn check_retry(retry: &RetryOptions, is_set: bool) -> Result<(), RunError> {
     let RetryOptions { backoff, min_us, max_us } = *retry;
-    let is_used = is_set || matches!(backoff, Method::Exponential | Method::Adaptive);
+    let is_used = is_set || matches!(backoff, BackoffPolicy::Exponential | BackoffPolicy::Adaptive);
     if is_used && max_us < min_us {
         return Err(RunError::BadInput(format!(
             "retry.max_us is {max_us} and retry.min_us is {min_us}; valid: retry.max_us from retry.min_us on"

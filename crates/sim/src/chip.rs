@@ -34,10 +34,10 @@ use contend_machine::{Cycles, Machine, Native, Phase, PhaseTimes};
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use serde::{Deserialize, Serialize};
 
-use crate::machine::set_hertz;
+use crate::access::{Access, Handle, suspend};
+use crate::clock::set_hertz;
 use crate::stack::{OneOfMany, stacks};
-use crate::watch::{Access, Handle, Watcher, suspend, watched};
-use cache::{Caches, State};
+use cache::{Caches, LineState};
 use directory::Directory;
 use network::Network;
 use preset::LINE_BYTES;
@@ -277,16 +277,8 @@ impl Chip {
         self.wheel.push(number as u16, self.time + (mixed >> 32) % SPREAD);
     }
 
-    /// Runs until all cores' clocks are past this time; whether any body is left that has not ended.
-    pub fn run_until(&mut self, time: u64) -> bool {
-        // SAFETY: the chip is used by handles only until the watch ends, with this call; it stays in its place as long.
-        let chip = unsafe { Handle::new(&raw mut *self) };
-        watched(Watcher::Chip(chip), || Self::run_watched(chip, time));
-        self.time = time.max(self.time);
-        self.wheel.earliest().is_some()
-    }
-
-    fn run_watched(chip: Handle<Chip>, limit: u64) {
+    /// Resumes cores in the order of their clocks until all clocks are past `limit`. The machine's accesses must come to this chip meanwhile.
+    pub(crate) fn run_hooked(chip: Handle<Chip>, limit: u64) {
         let mut earliest = chip.with(|chip| chip.wheel.earliest());
         while let Some(time) = earliest.filter(|time| *time <= limit) {
             let (coroutine, after) = chip.with(|chip| chip.begin_turn(time, limit));
@@ -303,6 +295,12 @@ impl Chip {
                 }
             });
         }
+        chip.with(|chip| chip.time = limit.max(chip.time));
+    }
+
+    /// Whether a body is left that has not ended.
+    pub(crate) fn has_bodies(&self) -> bool {
+        self.wheel.earliest().is_some()
     }
 
     /// The core whose turn it is at this time, and the time of the next.
@@ -446,7 +444,7 @@ impl Chip {
     }
 
     /// Whether a line in this state may be accessed so.
-    fn suffices(state: Option<State>, access: Access) -> bool {
+    fn suffices(state: Option<LineState>, access: Access) -> bool {
         state.is_some_and(|state| access == Access::Read || state.owns())
     }
 

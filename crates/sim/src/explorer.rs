@@ -8,11 +8,11 @@ mod strategy;
 
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
-use crate::checkpoint::{allocate_inside, outside};
+use crate::access::{Access, Handle, are_free, free, set_free, suspend};
 use crate::chip::ChipError;
-use crate::machine::set_hertz;
+use crate::clock::set_hertz;
+use crate::region::{allocate_inside, outside};
 use crate::stack::{OneOfMany, stacks};
-use crate::watch::{Access, Handle, Watcher, are_free, free, set_free, suspend, watched};
 pub use schedule::{Schedule, ScheduleError, shrink};
 pub use strategy::{Choice, Exhaustive, Pct, Random, Replay, Strategy};
 
@@ -80,7 +80,7 @@ pub struct Explorer {
     schedule: Schedule,
     /// So many of the next steps the running core makes without the strategy being asked: where the steps are noted.
     stays: u64,
-    /// The same, where they are not, and nobody looks at a load ([`crate::watch::free`]): how many there were in the beginning.
+    /// The same, where they are not, and nobody looks at a load ([`crate::access::free`]): how many there were in the beginning.
     allowed: u64,
     /// Segments of the last schedule.
     segments: usize,
@@ -147,32 +147,14 @@ impl Explorer {
         }
     }
 
-    /// Runs the bodies to their ends, or until there were too many steps.
-    ///
-    /// # Panics
-    /// There are more bodies than cores; or a body panics.
-    pub fn execute(
-        &mut self,
-        bodies: Vec<Box<dyn FnOnce()>>,
-        strategy: &mut (dyn Strategy + 'static),
-        traced: bool,
-    ) -> Execution {
-        self.execute_beside(bodies, None, strategy, traced)
-    }
-
-    /// The same, with one more body in the background, on the core after the others. It does its work bit by bit, and waits
-    /// ([`contend_machine::Machine::pause`]) after each bit; a strategy lets it go on at some steps of the others. It has to see by itself
-    /// that they have ended, and to end then.
-    ///
-    /// # Panics
-    /// As [`Explorer::execute`].
-    pub fn execute_beside(
+    /// Makes a core of each body, and of `background` the last; none of them has begun.
+    pub(crate) fn begin(
         &mut self,
         mut bodies: Vec<Box<dyn FnOnce()>>,
         background: Option<Box<dyn FnOnce()>>,
-        strategy: &mut (dyn Strategy + 'static),
+        strategy: *mut (dyn Strategy + 'static),
         traced: bool,
-    ) -> Execution {
+    ) {
         self.runnable.clear();
         self.runnable.extend(0..bodies.len());
         self.background = background.is_some().then_some(bodies.len());
@@ -197,12 +179,16 @@ impl Explorer {
             });
             self.coroutines.push(Some(coroutine));
         }
-        // SAFETY: the explorer is used by handles only until the watch ends, below; it stays in its place as long.
-        let explorer = unsafe { Handle::new(&raw mut *self) };
-        watched(Watcher::Explorer(explorer), || {
-            explorer.with(|explorer| explorer.choose(None, false));
-            Self::go_on(explorer, NOBODY);
-        });
+    }
+
+    /// Lets cores go on until all have ended, or there were too many steps. The machine's accesses must come to this explorer meanwhile.
+    pub(crate) fn run_hooked(explorer: Handle<Explorer>) {
+        explorer.with(|explorer| explorer.choose(None, false));
+        Self::go_on(explorer, NOBODY);
+    }
+
+    /// Ends an execution: cuts off the bodies that are left, and tells the strategy.
+    pub(crate) fn finish(&mut self, strategy: &mut dyn Strategy) -> Execution {
         // Else they have all ended.
         let cut = self.coroutines.iter().any(Option::is_some);
         for mut coroutine in self.coroutines.drain(..).flatten() {

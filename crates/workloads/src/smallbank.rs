@@ -428,7 +428,7 @@ mod tests {
     use crate::run_for_tests::{check as check_of, run, world};
     use contend_engine::NamedProtocol;
     use contend_machine::Native;
-    use contend_protocols::fault::Faults;
+    use contend_protocols::fault::{Only, id};
     use contend_protocols::locking::no_wait::NoWait;
     use contend_protocols::optimistic::silo::Silo;
 
@@ -456,10 +456,7 @@ mod tests {
     #[test]
     fn write_skew_is_found() {
         /// Reads of what is also written are validated, other reads are not: much like snapshot isolation lets write skew through.
-        struct Skewed;
-        impl Faults for Skewed {
-            const FORGET_READ_ONLY: bool = true;
-        }
+        type Skewed = Only<{ id("FORGET_READ_ONLY") }>;
         fn two_at_once<P: NamedProtocol<Native>>() -> Result<Checked, Violation> {
             let world = world::<P, SmallBank<_>>(&small());
             let (engine, bank) = &world;

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use contend_history::elle::{Inferred, Workload};
-use contend_history::{History, Isolation, Report, check, replay};
+use contend_history::{History, Isolation, Report, check_bounded, replay};
 
 use crate::args::CheckArgs;
 use crate::{Status, UserError, show};
@@ -32,7 +32,8 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Status, UserError> {
     if let Some(workload) = workload {
         let text = std::io::read_to_string(source).map_err(|error| refused(error.to_string()))?;
         let inferred = Inferred::read(&text, workload).map_err(refused)?;
-        return inferred_verdict(args, level, &inferred);
+        let report = inferred.check_bounded().map_err(|error| refused(error.to_string()))?;
+        return inferred_verdict(args, level, &inferred, report);
     }
     let mut source = BufReader::new(source);
     let is_elle = looks_like_elle(source.fill_buf().map_err(|error| refused(error.to_string()))?);
@@ -47,7 +48,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Status, UserError> {
             if count == 0 { "no transaction".into() } else { format!("{count} transactions without an operation") };
         return Err(UserError::input(format!("{name}: {what}; a history has a committed transaction a line, as JSON")));
     }
-    let report = check(&history);
+    let report = check_bounded(&history).map_err(|error| refused(error.to_string()))?;
     let mut kept = report.violates(level).is_none();
     let mut verdict = format!("{level}: {}", if kept { "yes" } else { "NO" });
     // The second oracle. Of an inexact history a serial order is a guess, and a difference says nothing.
@@ -82,8 +83,12 @@ fn looks_like_elle(start: &[u8]) -> bool {
 }
 
 /// Judges a history whose versions were inferred.
-fn inferred_verdict(args: &CheckArgs, level: Isolation, inferred: &Inferred) -> Result<Status, UserError> {
-    let report: Report = inferred.check();
+fn inferred_verdict(
+    args: &CheckArgs,
+    level: Isolation,
+    inferred: &Inferred,
+    report: Report,
+) -> Result<Status, UserError> {
     let kept = report.violates(level).is_none();
     if args.json {
         let json = serde_json::json!({

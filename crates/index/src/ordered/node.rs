@@ -8,6 +8,7 @@ use std::ptr::NonNull;
 
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
 
+use super::search::count_le;
 use crate::pool::LINE;
 use crate::{Key, KeyWords, Leaf, MAX_KEY_WORDS};
 
@@ -237,17 +238,17 @@ impl<'a, M: Machine, K: Key, const N: usize> Node<'a, M, K, N> {
     #[inline(always)]
     pub(super) fn rank(self, key: &KeyWords, count: usize) -> usize {
         if K::WORDS == 1 {
-            return M::count_le(self.column(0), count, key[0]);
+            return count_le::<M>(self.column(0), count, key[0]);
         }
         // The keys that agree with `key` in the words so far, `low..high`; the bounds meet if another thread interferes.
         let (mut low, mut high) = (0, count);
         for (column, &word) in key.iter().enumerate().take(K::WORDS) {
             let words = &self.column(column)[low..high];
-            let not_above = M::count_le(words, words.len(), word);
+            let not_above = count_le::<M>(words, words.len(), word);
             if column + 1 == K::WORDS {
                 return low + not_above;
             }
-            let below = if word == 0 { 0 } else { M::count_le(words, words.len(), word - 1) };
+            let below = if word == 0 { 0 } else { count_le::<M>(words, words.len(), word - 1) };
             (low, high) = (low + below, low + not_above.max(below));
             if low == high {
                 break;

@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use contend_engine::journal::Journals;
+use contend_engine::commit_sink::CommitSinks;
 use contend_engine::{AbortReason, Engine, EngineConfig, Erased, Worker};
-use contend_log::{Directory, Log, LogConfig, LogJournals};
+use contend_log::{Directory, Log, LogConfig, LogSinks};
 use contend_machine::Native;
-use contend_protocols::method::{Backoff, Method, RetryOptions};
+use contend_protocols::method::{Backoff, BackoffPolicy, RetryOptions};
 use serde::{Deserialize, Serialize};
 
 use super::store::{Scale, State, Tables, TransactionPlan};
@@ -79,8 +79,8 @@ pub fn live(life: &Life) -> Result<(), RunError> {
     let epoch_ms = 1 + random.below(5);
     let engine_config =
         EngineConfig { workers_max: workers, epoch_ms, options: engine_options.clone(), ..EngineConfig::default() };
-    let journals = LogJournals::new(&log) as Arc<dyn Journals<Native>>;
-    let engine = Engine::with_journals(planned.erased(), engine_config, Some(journals));
+    let sinks = LogSinks::new(&log) as Arc<dyn CommitSinks<Native>>;
+    let engine = Engine::with_commit_sinks(planned.erased(), engine_config, Some(sinks));
     engine.epochs().begin_at(log.first_epoch());
     let tables = Tables::create(scale, &engine);
     for (number, shape) in (0..).zip(engine.shapes()) {
@@ -101,7 +101,8 @@ pub fn live(life: &Life) -> Result<(), RunError> {
     let mut loader = engine.loader().ok_or_else(no_room)?;
     tables.load(scale, &mut loader).map_err(out_of_memory)?;
     drop(loader);
-    let backoff = Backoff::new(RetryOptions { backoff: Method::Exponential, ..RetryOptions::default() }, workers);
+    let backoff =
+        Backoff::new(RetryOptions { backoff: BackoffPolicy::Exponential, ..RetryOptions::default() }, workers);
     let (rests, checkpoint_ms) = (random.one_in(2), 1 + random.below(40));
     std::thread::scope(|scope| {
         scope.spawn(|| log.serve(Duration::from_millis(epoch_ms), || log.settle(engine.epochs())));

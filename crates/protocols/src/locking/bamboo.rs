@@ -1,41 +1,51 @@
-//! Bamboo: two-phase locking that retires locks early and lets others read what is not committed yet.
+//! Bamboo: two-phase locking that retires locks early, so that others read what is not committed yet.
 //!
-//! **Idea.** A transaction *retires* the lock of a record as soon as it is done with it, and shows what it has written there: the next one
-//! works on that, before the first has committed. Who has read from another commits after it, and aborts if it does. So a hot record is
-//! held for the time of one access, not for that of a transaction.
+//! **Idea.** A transaction *retires* the lock of a record as soon as it is done with it, and exposes what it
+//! has written there. The next transaction works on that, before the first has committed. A transaction that
+//! has read from another commits after it, and aborts if it aborts. So a hot record is locked for the time of
+//! one access, not of a transaction.
 //!
-//! **Paper.** Z. Guo, K. Wu, C. Yan, X. Yu: "Releasing locks as early as you can: reducing contention of hotspots by violating two-phase
-//! locking", SIGMOD 2021.
+//! **Paper.** Z. Guo, K. Wu, C. Yan, X. Yu: "Releasing locks as early as you can: reducing contention of
+//! hotspots by violating two-phase locking", SIGMOD 2021.
 //!
-//! **Promises** serializability: on each record transactions take effect in the order in which they hold it. A transaction that is
-//! going to abort may see what another, which aborts, has written; of each cell it sees one state.
+//! | step of the paper | when | what happens | function |
+//! | --- | --- | --- | --- |
+//! | LockAcquire, shared | read | copy the row under the latch, and retire at once | `read` |
+//! | LockAcquire, exclusive | write | hold the cell; copy the row if it is read | `write` |
+//! | LockRetire | the next access, when the new row is complete | save the before-image, install the new row, retire | `expose` |
+//! | a second write of a record | the transaction changes a row that it has exposed | make the lock the newest again, and restore the before-image: all later holders are younger, and are wounded | `rewrite` |
+//! | wait for the commit semaphore | commit | wait until its predecessors on each cell have decided | `wait_for_predecessors` |
+//! | commit | commit | validate the leaves, pass the commit point, decide, install the other writes | `commit` |
+//! | cascading abort | abort | restore before-images, unless already done; void and wound the later holders | `roll_back` |
+//! | LockRelease | the end | release all locks, grant waiters | `end` |
 //!
-//! **Locks** with lists: [`crate::locking::list`]. Two hold a cell together if one at least has retired it and is the older: *wound-wait*, as in
-//! `2pl-woundwait`. Who is older than one in its way wounds it ([`crate::locking::wound`]), and waits for it to end; for older ones it waits until
-//! they retire. The queue stands in the order of age. So the newest holders of a cell are the youngest of those that conflict.
+//! **Promises** serializability: on each record, transactions take effect in the order in which they hold it.
+//! A transaction that is going to abort may see what another wrote that aborts too. Of each cell it sees one
+//! state.
 //!
-//! | when | what |
-//! | --- | --- |
-//! | read | copy the row under the latch, and retire at once |
-//! | write | hold the cell; at the next access, when the new row is complete: save the old, install the new, retire |
-//! | once more | what was retired is taken back first: all who hold the cell since are younger, and are wounded |
-//! | commit | wait until those before it on each cell have decided; validate; install the rest; give back |
-//! | abort | put back what was saved, unless the same was done to it; wound those after it; give back |
+//! **Locks** with lists: [`crate::locking::list`], and `bamboo/locks.rs` for the conditions. Two transactions hold a
+//! cell together, in conflicting modes, only if the older of them has retired it. Conflicts are decided by
+//! *wound-wait*, as in `2pl-woundwait`. A transaction wounds the younger ones that block it
+//! ([`crate::locking::wound`]), and waits for them to end. It waits for older ones to retire. The queue is in
+//! the order of age. So among the holders of a cell that conflict, later ones are younger.
 //!
-//! **Commit point** as in wound-wait, after a wait for all conflicting transactions that have held a cell longer. Instead of the paper's
-//! semaphores, which each predecessor counts down, a transaction keeps a list of its predecessors and looks at their words: who aborts
-//! wounds those after it before its word says that it has ended, so that the exchange at their commit point fails.
+//! **Commit point** as in wound-wait, after the wait for all predecessors: the conflicting transactions that
+//! acquired a cell earlier. In the paper each predecessor counts a semaphore of its successors down. Here a
+//! transaction keeps a list of its predecessors, and looks at their states. A transaction that aborts wounds
+//! its successors before its state says that it has ended. So a successor that has seen the end of the wait
+//! fails in the exchange at its commit point.
 //!
-//! **Waits** are of the young for the old, or for who is wounded or past its commit point: no cycle. Nobody starves: who was wounded keeps its
-//! timestamp.
+//! **Waits** are of younger transactions for older ones, or for transactions that are wounded or past their
+//! commit point: no cycle. No transaction starves: one that was wounded retains its timestamp.
 //!
-//! **Phantoms** as in all locking here: misses and scans observe leaf versions. They are validated after the wait for the
-//! predecessors, whose inserts, so, are seen.
+//! **Phantoms** as in all locking here: misses and scans observe leaf versions. The commit validates them
+//! after the wait for the predecessors, so it sees the predecessors' inserts.
 //!
-//! **Departures from the paper.** Inserts, deletes and commit-time updates are not shown before the commit; nor is the last write of a
-//! transaction, which commits next (the paper's parameter for that needs to know how many accesses come). Timestamps are allotted
-//! at the beginning: at the first conflict, as in the paper, halved the throughput on our chip at theta 0.9. An older reader wounds a
-//! younger writer instead of reading what that has saved.
+//! **Departures from the paper.** Inserts, deletes and commit-time updates are not exposed before the commit.
+//! Nor is the last write of a transaction, which commits next; the paper's parameter for that needs to know
+//! the number of accesses. Timestamps are allotted at the beginning. Allotting them at the first conflict, as
+//! in the paper, halved the throughput on our simulated chip at a Zipf theta of 0.9. An older reader wounds a
+//! younger writer instead of reading the writer's before-image.
 
 mod locks;
 
@@ -49,124 +59,139 @@ use contend_engine::{
 };
 use contend_machine::{Machine, Spin};
 
+use self::locks::AfterUse;
 use crate::fault::{Faults, Sound, dekker_fence};
 use crate::flags::{self, ABSENT, UNLINKED};
-use crate::locking::list::{self, Kept, Latched, Pool, Request, Requests, Ticket, WAITS_MAX};
-use crate::locking::wound::Wounds;
-use crate::locking::{Held, info};
-use crate::method::timestamp::{KeptStamp, TimestampOptions, Timestamps};
+use crate::locking::list::{self, LatchedCell, ListWord, LockOwner, Pool, Request, RequestHandle, Requests};
+use crate::locking::wound::TransactionStates;
+use crate::locking::{LockMode, LockWord, info};
+use crate::method::timestamp::{Outcome, RetainedTimestamp, TimestampOptions, Timestamps};
+use crate::method::wait::LOCK_WAITS_MAX;
 
 /// The protocol.
 #[derive(Debug)]
 pub struct Bamboo<M: Machine, F = Sound> {
     timestamps: Arc<Timestamps<M>>,
-    wounds: Wounds<M>,
+    states: TransactionStates<M>,
     pool: Pool<M>,
     faults: PhantomData<fn() -> F>,
 }
 
-/// A cell that is shown to others before the commit.
+/// A cell whose new state other transactions see before the commit.
 #[derive(Debug)]
-struct Shown<M: Machine> {
+struct Exposed<M: Machine> {
     /// The position in the write set.
     position: usize,
     cell: Cell<M>,
     /// Its number in the record.
     number: usize,
-    /// Where in [`BambooWorker::saved`] is what was there before.
+    /// The start of its before-image in [`BambooWorker::before_images`].
     start: usize,
 }
 
 /// A worker's state.
 #[derive(Debug)]
 pub struct BambooWorker<M: Machine> {
-    own: Ticket,
-    stamp: KeptStamp<M>,
+    /// The running transaction.
+    own: LockOwner,
+    timestamp: RetainedTimestamp<M>,
     requests: Requests<M>,
+    /// The position in `held` of each cell, by its address.
     positions: AddressMap,
-    holdings: Vec<(Cell<M>, Kept<M>)>,
-    /// Those who have to decide before this transaction commits.
-    predecessors: Vec<Ticket>,
-    /// How many entries of the write set were looked at, to be shown.
+    held: Vec<(Cell<M>, RequestHandle<M>)>,
+    /// The transactions that must decide before this one commits.
+    predecessors: Vec<LockOwner>,
+    /// The entries of the write set before this position are complete: they are exposed, or are not until the commit.
     complete: usize,
-    /// In the order of the write set.
-    shown: Vec<Shown<M>>,
-    saved: Vec<u64>,
+    /// The exposed cells, in the order of the write set.
+    exposed: Vec<Exposed<M>>,
+    /// What the exposed cells were before, word by word.
+    before_images: Vec<u64>,
 }
 
 impl<M: Machine> BambooWorker<M> {
-    fn request(&self, cell: Cell<M>) -> Option<Kept<M>> {
-        self.positions.find(cell.address()).map(|position| self.holdings[position].1)
+    /// Returns the request by which the transaction holds the cell.
+    fn request(&self, cell: Cell<M>) -> Option<RequestHandle<M>> {
+        self.positions.find(cell.address()).map(|position| self.held[position].1)
+    }
+
+    fn push(&mut self, cell: Cell<M>, request: RequestHandle<M>) {
+        self.positions.push(cell.address());
+        self.held.push((cell, request));
     }
 }
 
 impl<M: Machine, F: Faults> Bamboo<M, F> {
-    /// Shows what was written up to now: it is complete, since something else comes.
+    /// Exposes all writes so far. They are complete, because the transaction goes on to another record.
     #[inline(always)]
-    fn show(&self, cx: &mut Context<M>, local: &mut BambooWorker<M>) -> Result<(), Abort> {
-        self.show_up_to(cx, local, cx.writes.len())
+    fn expose(&self, cx: &mut Context<M>, local: &mut BambooWorker<M>) -> Result<(), Abort> {
+        self.expose_up_to(cx, local, cx.writes.len())
     }
 
-    /// Shows what was written before this position.
+    /// Exposes the writes before position `end` of the write set.
     #[inline(always)]
-    fn show_up_to(&self, cx: &mut Context<M>, local: &mut BambooWorker<M>, end: usize) -> Result<(), Abort> {
+    fn expose_up_to(&self, cx: &mut Context<M>, local: &mut BambooWorker<M>, end: usize) -> Result<(), Abort> {
         while local.complete < end {
             let position = local.complete;
             local.complete += 1;
             let write = &cx.writes.entries()[position];
             if write.kind == WriteKind::Update && write.merged().is_empty() {
                 M::step("retire");
-                self.show_row(cx, local, position)?;
+                self.expose_row(cx, local, position)?;
             }
         }
         Ok(())
     }
 
-    fn show_row(&self, cx: &mut Context<M>, local: &mut BambooWorker<M>, position: usize) -> Result<(), Abort> {
+    /// Saves the before-image of a row's cells, installs the new row, and retires the cells.
+    fn expose_row(&self, cx: &mut Context<M>, local: &mut BambooWorker<M>, position: usize) -> Result<(), Abort> {
         let write = &cx.writes.entries()[position];
         let (cells, numbers) = (write.cells(), write.table().cell_numbers(write.groups()));
-        let (mut saved, mut shown) = (std::mem::take(&mut local.saved), std::mem::take(&mut local.shown));
-        let done = self.use_held(local, cells.clone(), true, || {
+        let (mut images, mut exposed) = (std::mem::take(&mut local.before_images), std::mem::take(&mut local.exposed));
+        let done = self.use_held(local, cells.clone(), AfterUse::Retire, || {
             for (cell, number) in cells.zip(numbers) {
-                shown.push(Shown { position, cell, number, start: saved.len() });
-                cx.writes.save(position, number, &mut saved);
+                exposed.push(Exposed { position, cell, number, start: images.len() });
+                cx.writes.save(position, number, &mut images);
             }
             cx.writes.expose(position);
         });
-        (local.saved, local.shown) = (saved, shown);
+        (local.before_images, local.exposed) = (images, exposed);
         done
     }
 
-    /// Puts back what was before what is shown of a cell; all that was done with that is void, and so are those who did it.
-    fn undo(&self, cx: &Context<M>, local: &BambooWorker<M>, shown: &Shown<M>) {
+    /// Restores the before-image of an exposed cell. Each later holder has read what was exposed, or written on top of it: its access
+    /// becomes void, and it is wounded.
+    ///
+    /// If this transaction's own access is void, an earlier holder has rolled back past it, and there is nothing to restore.
+    fn roll_back(&self, cx: &Context<M>, local: &BambooWorker<M>, exposed: &Exposed<M>) {
         M::step("undo");
-        let request = local.request(shown.cell).expect("the cell is held");
-        let latched = Latched::new(shown.cell);
-        if !request.is(Request::<M>::VOID) {
-            cx.writes.restore(shown.position, shown.number, &local.saved[shown.start..]);
-            request.becomes(Request::<M>::VOID, 0);
-            for other in latched.newer_than(&request).filter(|_| !F::FORGET_DEPENDENTS) {
-                other.becomes(Request::<M>::VOID, 0);
-                self.wounds.wound(other.ticket());
+        let request = local.request(exposed.cell).expect("the cell is held");
+        let latched = LatchedCell::latch(exposed.cell);
+        if !request.has(Request::<M>::VOID) {
+            cx.writes.restore(exposed.position, exposed.number, &local.before_images[exposed.start..]);
+            request.change(0, Request::<M>::VOID);
+            for other in latched.later_holders(&request).filter(|_| !F::FORGET_DEPENDENTS) {
+                other.change(0, Request::<M>::VOID);
+                self.states.wound(other.owner());
             }
         }
-        latched.release();
+        latched.unlatch();
     }
 
-    /// Waits until those have decided from whom the transaction has read, or whose reads it has overwritten.
+    /// Waits until the transactions have decided from which this one has read, and those whose reads it has overwritten.
     fn wait_for_predecessors(&self, local: &mut BambooWorker<M>) -> Result<(), AbortReason> {
         if F::FORGET_PREDECESSORS {
             return Ok(());
         }
         let mut spin = Spin::<M>::new();
         while let Some(&other) = local.predecessors.last() {
-            if self.wounds.has_decided(other) {
+            if self.states.has_decided(other) {
                 local.predecessors.pop();
                 continue;
             }
             M::step("wait for commit");
-            self.wounds.check::<F>(local.own)?;
-            if spin.count() > WAITS_MAX {
+            self.states.check::<F>(local.own)?;
+            if spin.count() > LOCK_WAITS_MAX {
                 return Err(AbortReason::LockTimeout);
             }
             spin.wait();
@@ -186,7 +211,7 @@ impl<M: Machine, F: Faults> NamedProtocol<M> for Bamboo<M, F> {
 
     fn new(options: TimestampOptions) -> Self {
         let timestamps = Timestamps::new(options, 0);
-        Bamboo { timestamps, wounds: Wounds::new(0), pool: Pool::default(), faults: PhantomData }
+        Bamboo { timestamps, states: TransactionStates::new(0), pool: Pool::default(), faults: PhantomData }
     }
 }
 
@@ -200,35 +225,35 @@ impl<M: Machine, F: Faults> Protocol<M> for Bamboo<M, F> {
     fn prepare(&mut self, workers: usize, _: usize) {
         list::check_workers(workers);
         self.timestamps = self.timestamps.resized(workers);
-        self.wounds = Wounds::new(workers);
+        self.states = TransactionStates::new(workers);
     }
 
     fn new_worker_state(&self, worker: usize) -> Self::WorkerState {
         BambooWorker {
-            own: Ticket { worker, stamp: 0, number: self.wounds.last_number(worker) },
-            stamp: KeptStamp::new(self.timestamps.of_worker(worker)),
+            own: LockOwner { worker, timestamp: 0, transaction: self.states.last_number(worker) },
+            timestamp: RetainedTimestamp::new(self.timestamps.of_worker(worker)),
             requests: Requests::new(&self.pool),
             positions: AddressMap::default(),
-            holdings: Vec::with_capacity(64),
+            held: Vec::with_capacity(64),
             predecessors: Vec::with_capacity(64),
             complete: 0,
-            shown: Vec::with_capacity(64),
-            saved: Vec::new(),
+            exposed: Vec::with_capacity(64),
+            before_images: Vec::new(),
         }
     }
 
     fn init(&self, cells: Cells<M>, initial: RecordOrigin) {
-        flags::initial(cells, initial, list::init);
+        flags::initial(cells, initial, ListWord::init);
     }
 
     #[inline(always)]
     fn begin(&self, _: &mut Context<M>, local: &mut Self::WorkerState) -> Result<(), Abort> {
-        local.own.number += 1;
-        local.own.stamp = local.stamp.begin();
-        self.wounds.begin(local.own.worker, local.own.number);
+        local.own.transaction += 1;
+        local.own.timestamp = local.timestamp.begin();
+        self.states.begin(local.own.worker, local.own.transaction);
         local.predecessors.clear();
-        local.shown.clear();
-        local.saved.clear();
+        local.exposed.clear();
+        local.before_images.clear();
         local.complete = 0;
         Ok(())
     }
@@ -241,16 +266,19 @@ impl<M: Machine, F: Faults> Protocol<M> for Bamboo<M, F> {
         at: Located<'_, M>,
         columns: Projection<'_>,
     ) -> Result<RecordState, Abort> {
-        self.show(cx, local)?;
+        self.expose(cx, local)?;
         M::step("lock shared");
-        if self.use_free(local, at.only_cell(columns.groups()), Held::Shared, || cx.copy_row(at, columns))? {
+        if self.use_free(local, at.only_cell(columns.groups()), LockMode::Shared, || cx.copy_row(at, columns))? {
             return Ok(RecordState::Row);
         }
         let cells = at.cells(columns.groups());
-        let Some(flags) = self.hold(local, cells.clone(), Held::Shared)? else { return Ok(RecordState::Unlinked) };
-        // What the transaction writes itself stays its own until the next access.
+        let Some(flags) = self.acquire(local, cells.clone(), LockMode::Shared)? else {
+            return Ok(RecordState::Unlinked);
+        };
+        // A cell that the transaction also writes is retired at the next access, with the new row.
         let writes = cells.clone().any(|cell| local.request(cell).is_some_and(|request| request.is_exclusive()));
-        self.use_held(local, cells, !writes, || cx.copy_row(at, columns))?;
+        let then = if writes { AfterUse::Keep } else { AfterUse::Retire };
+        self.use_held(local, cells, then, || cx.copy_row(at, columns))?;
         Ok(flags::found(flags))
     }
 
@@ -263,12 +291,12 @@ impl<M: Machine, F: Faults> Protocol<M> for Bamboo<M, F> {
         groups: Groups,
         mode: WriteMode,
     ) -> Result<RecordState, Abort> {
-        self.show(cx, local)?;
+        self.expose(cx, local)?;
         let cells = at.cells(groups);
         if mode == WriteMode::CommitTimeUpdate {
-            // A first look; the commit locks, and looks again.
-            return if cells.clone().any(|cell| list::flags(cell) & (ABSENT | UNLINKED) != 0) {
-                // A miss is held. Should the record have a row by now, holding it shared costs nothing but that.
+            // A look without a lock: the commit acquires the cells, and looks again.
+            return if cells.clone().any(|cell| ListWord::flags(cell) & (ABSENT | UNLINKED) != 0) {
+                // A miss needs a shared lock to stay one. If the record has a row by now, the lock is not needed and does no harm.
                 self.read(cx, local, at, Projection::columns(&[], groups))
             } else {
                 Ok(RecordState::Row)
@@ -283,11 +311,13 @@ impl<M: Machine, F: Faults> Protocol<M> for Bamboo<M, F> {
             }
         };
         M::step("lock exclusive");
-        if self.use_free(local, at.only_cell(groups), Held::Exclusive, || copy(0))? {
+        if self.use_free(local, at.only_cell(groups), LockMode::Exclusive, || copy(0))? {
             return Ok(RecordState::Row);
         }
-        let Some(flags) = self.hold(local, cells.clone(), Held::Exclusive)? else { return Ok(RecordState::Unlinked) };
-        self.use_held(local, cells, false, || copy(flags))?;
+        let Some(flags) = self.acquire(local, cells.clone(), LockMode::Exclusive)? else {
+            return Ok(RecordState::Unlinked);
+        };
+        self.use_held(local, cells, AfterUse::Keep, || copy(flags))?;
         Ok(flags::found(flags))
     }
 
@@ -299,9 +329,8 @@ impl<M: Machine, F: Faults> Protocol<M> for Bamboo<M, F> {
         change: &Change<M>,
     ) -> Result<(), Abort> {
         for cell in at.cells(Groups::ALL) {
-            let request = list::adopt(&mut local.requests, local.own, cell);
-            local.positions.push(cell.address());
-            local.holdings.push((cell, request));
+            let request = list::adopt_placeholder(&mut local.requests, local.own, cell);
+            local.push(cell, request);
         }
         cx.nodes.follow(change)
     }
@@ -322,25 +351,25 @@ impl<M: Machine, F: Faults> Protocol<M> for Bamboo<M, F> {
 
     fn rewrite(&self, cx: &mut Context<M>, local: &mut Self::WorkerState, position: usize) -> Result<(), Abort> {
         if local.complete <= position {
-            // It is not, after all.
-            self.show_up_to(cx, local, position)?;
+            // The entry is not exposed yet. The transaction changes it again, so it is left to the commit.
+            self.expose_up_to(cx, local, position)?;
             local.complete = position + 1;
             return Ok(());
         }
-        let entry = |shown: &Shown<M>| shown.position.cmp(&position);
-        let Ok(any) = local.shown.binary_search_by(entry) else { return Ok(()) };
+        let entry = |exposed: &Exposed<M>| exposed.position.cmp(&position);
+        let Ok(any) = local.exposed.binary_search_by(entry) else { return Ok(()) };
         M::step("take back");
-        let first = local.shown[..any].partition_point(|shown| shown.position < position);
-        let end = first + local.shown[first..].partition_point(|shown| shown.position == position);
+        let first = local.exposed[..any].partition_point(|exposed| exposed.position < position);
+        let end = first + local.exposed[first..].partition_point(|exposed| exposed.position == position);
         let cells = cx.writes.entries()[position].cells();
-        self.hold(local, cells.clone(), Held::Exclusive)?;
-        let (saved, mut shown) = (std::mem::take(&mut local.saved), std::mem::take(&mut local.shown));
-        let done = self.use_held(local, cells, false, || {
-            for shown in shown.drain(first..end) {
-                cx.writes.restore(position, shown.number, &saved[shown.start..]);
+        self.acquire(local, cells.clone(), LockMode::Exclusive)?;
+        let (images, mut exposed) = (std::mem::take(&mut local.before_images), std::mem::take(&mut local.exposed));
+        let done = self.use_held(local, cells, AfterUse::Keep, || {
+            for exposed in exposed.drain(first..end) {
+                cx.writes.restore(position, exposed.number, &images[exposed.start..]);
             }
         });
-        (local.saved, local.shown) = (saved, shown);
+        (local.before_images, local.exposed) = (images, exposed);
         done
     }
 
@@ -352,57 +381,58 @@ impl<M: Machine, F: Faults> Protocol<M> for Bamboo<M, F> {
             }
             M::step("lock exclusive");
             let cells = write.table().cells(write.record, write.merged());
-            let flags = self.hold(local, cells.clone(), Held::Exclusive)?;
+            let flags = self.acquire(local, cells.clone(), LockMode::Exclusive)?;
             if flags.is_none_or(|flags| flags & ABSENT != 0) {
                 return Err(Abort::new(AbortReason::RecordGone));
             }
-            self.use_held(local, cells, false, || ())?;
+            self.use_held(local, cells, AfterUse::Keep, || ())?;
         }
         self.wait_for_predecessors(local).map_err(Abort::new)?;
         if !cx.nodes.is_empty() {
             M::step("validate");
-            // SeqCst: own inserts into the index come before the look at others' leaves. Pairs with itself.
+            // SeqCst: pairs with itself. This transaction's inserts into the index come before its loads of the leaf versions that it
+            // observed, as in `TwoPhase`.
             dekker_fence::<M, F>();
             cx.nodes.validate()?;
         }
-        // Before others are told that the transaction commits.
+        // Updates can panic, and so abort: they come before the commit point.
         cx.writes.apply_updates();
-        self.wounds.commit_point::<F>(local.own).map_err(Abort::new)?;
+        self.states.commit_point::<F>(local.own).map_err(Abort::new)?;
         M::step("install");
-        // Before those can commit that have seen what is shown.
-        if !local.shown.is_empty() {
+        // Before a transaction can commit that has seen what this one has exposed.
+        if !local.exposed.is_empty() {
             cx.writes.will_commit();
         }
-        self.wounds.decided(local.own);
-        let mut shown = local.shown.iter().map(|shown| shown.position).peekable();
+        self.states.decide(local.own);
+        let mut exposed = local.exposed.iter().map(|exposed| exposed.position).peekable();
         for position in 0..cx.writes.len() {
-            if shown.peek() == Some(&position) {
-                while shown.next_if_eq(&position).is_some() {}
+            if exposed.peek() == Some(&position) {
+                while exposed.next_if_eq(&position).is_some() {}
             } else {
-                flags::install_held(cx, position, list::set_flags);
+                flags::install_held(cx, position, ListWord::set_flags);
             }
         }
-        self.end(local, true);
+        self.end(local, Outcome::Finished);
         Ok(())
     }
 
     fn abort(&self, cx: &mut Context<M>, local: &mut Self::WorkerState, reason: AbortReason) {
         if F::KEEP_ABORTED_INSERTS {
             for write in cx.writes.entries().iter().filter(|write| write.fresh) {
-                write.cells().for_each(|cell| _ = list::set_flags(cell, ABSENT, 0));
+                write.cells().for_each(|cell| _ = ListWord::set_flags(cell, ABSENT, 0));
             }
         }
-        for shown in local.shown.iter().rev() {
-            self.undo(cx, local, shown);
+        for exposed in local.exposed.iter().rev() {
+            self.roll_back(cx, local, exposed);
         }
-        self.end(local, !reason.is_conflict());
+        self.end(local, Outcome::of_abort(reason));
     }
 
     fn unlink(&self, tombstone: Tombstone<'_, M>) -> UnlinkOutcome {
-        flags::unlink_held(tombstone, list::seize, list::let_go)
+        flags::unlink_held(tombstone, ListWord::try_acquire_exclusive, ListWord::release_exclusive)
     }
 
     fn is_absent(&self, record: Record<M>) -> bool {
-        list::flags(record.first_cell()) & ABSENT != 0
+        ListWord::flags(record.first_cell()) & ABSENT != 0
     }
 }

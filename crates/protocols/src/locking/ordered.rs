@@ -1,19 +1,31 @@
-//! Two-phase locking in one order for all: who asks in order waits, and nobody waits in a circle.
+//! Two-phase locking in one order for all transactions: waits can't form a cycle.
 //!
-//! **Idea.** A transaction says before it begins which rows it will touch, and locks them all, each as it will be needed, in an order that
-//! is the same for all transactions. So it may wait for each, and there is no deadlock to avoid or to find: the upper bound of what
-//! locking can do, for those that know their rows.
+//! **Idea.** A transaction declares the rows that it will touch before it begins. It then locks all of them,
+//! each in the mode it needs, in an order that is the same for all transactions. So it may wait for each
+//! lock, and there is no deadlock to avoid or to detect. This is the upper bound of locking, for
+//! transactions that know their rows.
 //!
-//! **Papers.** The classic remedy against deadlock (J. W. Havender: "Avoiding deadlock in multitasking systems", IBM Systems Journal 1968);
-//! measured in X. Yu et al.: "Staring into the abyss", VLDB 2014, section 4.2 (lock thrashing), and as 2PL-wait in CCBench, VLDB 2020.
+//! **Papers.** The classic remedy against deadlock: J. W. Havender: "Avoiding deadlock in multitasking
+//! systems", IBM Systems Journal 1968. Measured in X. Yu et al.: "Staring into the abyss", VLDB 2014, section
+//! 4.2 (lock thrashing), and as 2PL-wait in CCBench, VLDB 2020.
+//!
+//! | step | function |
+//! | --- | --- |
+//! | declare the rows, sorted by address | `acquire_declared` of [`TwoPhase`], at the begin |
+//! | request a lock in the order; wait for it | `acquire`, `in_order` |
+//! | request a lock out of the order; abort at a conflict | the same, not `in_order` |
+//! | remember the end of the order | [`OrderedWorker`] |
+//! | commit, and release all locks | [`TwoPhase`] |
 //!
 //! **Metadata.** One word a cell: [`crate::locking::word`].
 //!
-//! **Waits** end: a lock is waited for only if its address is above those of all that are held, so there is no cycle of waits. What was not
-//! declared, such as a row that an insert meets, is waited for by the same rule, and else aborts if it can't be had at once; so does
-//! a lock that turns out to be needed exclusively where it was declared as read.
+//! **Waits** end. A transaction waits for a cell only if its address is above those of all cells that the
+//! transaction holds. So along a chain of waits the addresses rise, and the chain can't close to a cycle. A
+//! row that was not declared, such as one that an insert meets, is waited for by the same rule. A request
+//! below the greatest address aborts if it conflicts, and so does an upgrade of a row declared as read.
 //!
-//! **Departures from the papers.** The order is that of addresses, not of keys. Any order will do that is the same for all.
+//! **Departures from the papers.** The order is that of addresses, not of keys. Any order serves that is the
+//! same for all transactions.
 
 use std::marker::PhantomData;
 
@@ -21,7 +33,9 @@ use contend_engine::{Abort, AbortReason, Cell, DeclarationNeeds, ProtocolInfo, o
 use contend_machine::{Machine, Spin};
 
 use crate::fault::{Faults, Sound};
-use crate::locking::{Asked, Held, Locks, TwoPhase, info, word};
+use crate::locking::word::{self, ReaderWriterWord};
+use crate::locking::{LockManager, LockMode, LockOutcome, TwoPhase, info};
+use crate::method::wait::LOCK_WAITS_MAX;
 
 options! {
     /// There is nothing to choose.
@@ -31,20 +45,17 @@ options! {
 /// The protocol.
 pub type Ordered<F = Sound> = TwoPhase<OrderedLocks<F>>;
 
-/// How often a wait is prolonged before it is given up: some milliseconds at least, and much longer where others have work to do.
-const WAITS_MAX: u32 = 20_000;
-
-/// Its locks.
+/// The lock manager of ordered locking.
 #[derive(Debug)]
 pub struct OrderedLocks<F> {
     faults: PhantomData<fn() -> F>,
 }
 
-/// A worker's state: the greatest address of what its transaction holds.
+/// A worker's state: the greatest address of a cell that its transaction holds.
 #[derive(Debug)]
 pub struct OrderedWorker(u64);
 
-impl<M: Machine, F: Faults> Locks<M> for OrderedLocks<F> {
+impl<M: Machine, F: Faults> LockManager<M> for OrderedLocks<F> {
     const INFO: ProtocolInfo = ProtocolInfo {
         needs: DeclarationNeeds::Rows,
         ..info(
@@ -53,11 +64,11 @@ impl<M: Machine, F: Faults> Locks<M> for OrderedLocks<F> {
             "Havender: Avoiding deadlock in multitasking systems, IBM Systems Journal 1968; Yu et al., VLDB 2014",
         )
     };
-    const META_WORDS: usize = 1;
     type Options = OrderedOptions;
     type Faults = F;
     type WorkerState = OrderedWorker;
     type Handle = ();
+    type Word = ReaderWriterWord<F>;
 
     fn new(_: OrderedOptions) -> Self {
         OrderedLocks { faults: PhantomData }
@@ -67,68 +78,42 @@ impl<M: Machine, F: Faults> Locks<M> for OrderedLocks<F> {
         OrderedWorker(0)
     }
 
-    fn init(cell: Cell<M>, flags: u64, held: bool) {
-        word::init(cell, flags, held);
-    }
-
     #[inline(always)]
     fn begin(&self, greatest: &mut OrderedWorker) {
         greatest.0 = 0;
     }
 
-    fn adopt(&self, greatest: &mut OrderedWorker, cell: Cell<M>) {
+    fn adopt_placeholder(&self, greatest: &mut OrderedWorker, cell: Cell<M>) {
         greatest.0 = greatest.0.max(cell.address());
     }
 
     #[inline(always)]
-    fn lock(&self, greatest: &mut OrderedWorker, cell: Cell<M>, held: Held) -> Result<Asked<()>, Abort> {
+    fn acquire(&self, greatest: &mut OrderedWorker, cell: Cell<M>, mode: LockMode) -> Result<LockOutcome<()>, Abort> {
         let in_order = cell.address() > greatest.0 || F::LOCK_AS_DECLARED;
         let mut spin = Spin::<M>::new();
         loop {
-            let asked = match held {
-                Held::Shared => word::try_shared(cell),
-                Held::Exclusive => word::try_exclusive::<M, F>(cell, 0),
-            };
-            match asked {
-                Ok(asked) => {
+            match word::try_acquire::<M, F>(cell, mode) {
+                Ok(outcome) => {
                     greatest.0 = greatest.0.max(cell.address());
-                    return Ok(asked);
+                    return Ok(outcome);
                 }
-                Err(word::Taken) if in_order && spin.count() > WAITS_MAX => {
+                Err(word::Conflict) if !in_order => return Err(Abort::new(mode.conflict())),
+                Err(word::Conflict) if spin.count() > LOCK_WAITS_MAX => {
                     return Err(Abort::new(AbortReason::LockTimeout));
                 }
-                Err(word::Taken) if in_order => spin.wait(),
-                Err(word::Taken) if held == Held::Shared => return Err(Abort::new(AbortReason::ReadLocked)),
-                Err(word::Taken) => return Err(Abort::new(AbortReason::WriteLocked)),
+                Err(word::Conflict) => spin.wait(),
             }
         }
     }
 
     #[inline(always)]
     fn upgrade(&self, _: &mut OrderedWorker, cell: Cell<M>, (): ()) -> Result<(), Abort> {
-        word::try_exclusive::<M, F>(cell, 1).map(drop).map_err(|word::Taken| Abort::new(AbortReason::WriteLocked))
+        word::try_upgrade::<M, F>(cell).map_err(|word::Conflict| Abort::new(LockMode::Exclusive.conflict()))
     }
 
     #[inline(always)]
-    fn unlock(&self, _: &mut OrderedWorker, cell: Cell<M>, held: Held, (): ()) {
-        word::unlock::<M, F>(cell, held);
-    }
-
-    #[inline(always)]
-    fn flags(cell: Cell<M>) -> u64 {
-        word::flags(cell)
-    }
-
-    fn set_flags(cell: Cell<M>, clear: u64, set: u64) -> u64 {
-        word::set_flags::<M, F>(cell, clear, set)
-    }
-
-    fn seize(cell: Cell<M>) -> Option<u64> {
-        word::seize(cell)
-    }
-
-    fn let_go(cell: Cell<M>, clear: u64, set: u64) {
-        word::let_go(cell, clear, set);
+    fn release(&self, _: &mut OrderedWorker, cell: Cell<M>, mode: LockMode, (): ()) {
+        word::release::<M, F>(cell, mode);
     }
 }
 
@@ -157,7 +142,7 @@ mod tests {
         let [one, other] = &tables;
         let mut worker = engine.worker().expect("a free slot");
         let mut values = Vec::new();
-        // Twice: what one transaction has declared the next knows nothing of.
+        // Twice: a declaration must end with its transaction.
         for _ in 0..2 {
             values.clear();
             let outcome = worker.run_declared(
@@ -176,7 +161,7 @@ mod tests {
                     Ok(())
                 },
             );
-            outcome.expect("nobody else is there");
+            outcome.expect("no other transaction runs");
             let expected = [values[0], Some(201), Some(101), values[0], Some(202), Some(102), None];
             assert_eq!(values, expected);
         }

@@ -1,20 +1,22 @@
-//! Two-phase locking in which the old wait for the young, and the young die.
+//! Two-phase locking by wait-die: older transactions wait for younger ones, and younger ones die.
 //!
-//! **Idea.** Each transaction has a timestamp, which it keeps when it is tried again. Who meets a conflict waits if it is older than all those
-//! that are in its way, and aborts ("dies") if not.
+//! **Idea.** Each transaction has a timestamp, which it retains when it is tried again. A transaction that
+//! meets a conflict waits if it is older than all transactions that block it. Else it aborts ("dies").
 //!
-//! **Paper.** D. J. Rosenkrantz, R. E. Stearns, P. M. Lewis: "System level concurrency control for distributed database systems", ACM TODS
-//! 1978; measured in X. Yu et al.: "Staring into the abyss", VLDB 2014.
+//! **Paper.** D. J. Rosenkrantz, R. E. Stearns, P. M. Lewis: "System level concurrency control for
+//! distributed database systems", ACM TODS 1978; measured in X. Yu et al.: "Staring into the abyss", VLDB
+//! 2014.
 //!
-//! **Locks** with queues: [`crate::locking::queue`]. The youngest stands first. A new request that is younger than all that wait goes by them
-//! if the holders leave room for it.
+//! **Locks** with queues: [`crate::locking::queue`]. The youngest waiter stands first. A new request that is
+//! younger than all waiters overtakes them, if it is compatible with the holders.
 //!
-//! **Waits** end: each is of an older transaction for a younger one, so there is no cycle. That stays so when locks change hands: the first to
-//! be granted one is the youngest of those that wait, and who goes by is younger still. Nobody starves by being too young: who has died has
-//! its timestamp still, and is the oldest some day.
+//! **Waits** end. Each is of an older transaction for a younger one, so there is no cycle. That stays so when
+//! a lock changes hands: the first waiter to be granted it is the youngest, and a request that overtakes the
+//! waiters is younger still. No transaction starves by being too young: one that has died retains its
+//! timestamp, and so becomes the oldest.
 //!
-//! **Departures from the paper.** A transaction that holds a record shared and asks for it exclusively stands before all others, which
-//! wait for its share in any case.
+//! **Departures from the paper.** A transaction that upgrades a shared lock stands before all other waiters,
+//! which wait for its shared lock in any case.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -23,25 +25,25 @@ use contend_engine::{AbortReason, Cell, ProtocolInfo, options};
 use contend_machine::Machine;
 
 use crate::fault::{Faults, Sound};
-use crate::locking::list::Ticket;
-use crate::locking::queue::{Policy, Queues};
+use crate::locking::list::LockOwner;
+use crate::locking::queue::{QueuedLocks, WaitPolicy};
 use crate::locking::{TwoPhase, info};
-use crate::method::timestamp::{KeptStamp, TimestampOptions, Timestamps};
+use crate::method::timestamp::{Outcome, RetainedTimestamp, TimestampOptions, Timestamps};
 
 options! {
     /// Options of wait-die.
     pub struct WaitDieOptions {
-        /// Let a request that is younger than all that wait go by them, if the holders leave room for it, as in DBx1000. Off: it dies.
+        /// Let a request that is younger than all waiters overtake them if it is compatible with the holders, as in DBx1000. Off: it dies.
         "waitdie.overtake" overtake: bool = true, in ();
     }
 }
 
 /// The protocol.
-pub type WaitDie<M, F = Sound> = TwoPhase<Queues<M, OldWait<M, F>>>;
+pub type WaitDie<M, F = Sound> = TwoPhase<QueuedLocks<M, WaitDiePolicy<M, F>>>;
 
-/// Its policy.
+/// The wait policy.
 #[derive(Debug)]
-pub struct OldWait<M: Machine, F> {
+pub struct WaitDiePolicy<M: Machine, F> {
     options: WaitDieOptions,
     timestamps: Arc<Timestamps<M>>,
     faults: PhantomData<fn() -> F>,
@@ -49,12 +51,12 @@ pub struct OldWait<M: Machine, F> {
 
 /// A worker's state.
 #[derive(Debug)]
-pub struct OldWaitWorker<M: Machine> {
+pub struct WaitDieWorker<M: Machine> {
     worker: usize,
-    stamp: KeptStamp<M>,
+    timestamp: RetainedTimestamp<M>,
 }
 
-impl<M: Machine, F: Faults> Policy<M> for OldWait<M, F> {
+impl<M: Machine, F: Faults> WaitPolicy<M> for WaitDiePolicy<M, F> {
     const INFO: ProtocolInfo = info(
         "2pl-waitdie",
         "two-phase locking: the older of two waits, the younger aborts",
@@ -62,28 +64,28 @@ impl<M: Machine, F: Faults> Policy<M> for OldWait<M, F> {
     );
     type Options = (WaitDieOptions, TimestampOptions);
     type Faults = F;
-    type WorkerState = OldWaitWorker<M>;
+    type WorkerState = WaitDieWorker<M>;
 
     fn new((options, timestamps): Self::Options) -> Self {
-        OldWait { options, timestamps: Timestamps::new(timestamps, 0), faults: PhantomData }
+        WaitDiePolicy { options, timestamps: Timestamps::new(timestamps, 0), faults: PhantomData }
     }
 
     fn prepare(&mut self, workers: usize) {
         self.timestamps = self.timestamps.resized(workers);
     }
 
-    fn new_worker_state(&self, worker: usize) -> OldWaitWorker<M> {
-        OldWaitWorker { worker, stamp: KeptStamp::new(self.timestamps.of_worker(worker)) }
+    fn new_worker_state(&self, worker: usize) -> WaitDieWorker<M> {
+        WaitDieWorker { worker, timestamp: RetainedTimestamp::new(self.timestamps.of_worker(worker)) }
     }
 
     #[inline(always)]
-    fn begin(&self, local: &mut OldWaitWorker<M>) -> Ticket {
-        Ticket { worker: local.worker, stamp: local.stamp.begin(), number: 0 }
+    fn begin(&self, local: &mut WaitDieWorker<M>) -> LockOwner {
+        LockOwner { worker: local.worker, timestamp: local.timestamp.begin(), transaction: 0 }
     }
 
     #[inline(always)]
-    fn goes_before(&self, new: Ticket, old: Ticket) -> bool {
-        new.stamp > old.stamp
+    fn goes_before(&self, new: LockOwner, waiter: LockOwner) -> bool {
+        new.timestamp > waiter.timestamp
     }
 
     #[inline(always)]
@@ -93,27 +95,27 @@ impl<M: Machine, F: Faults> Policy<M> for OldWait<M, F> {
 
     fn may_wait(
         &self,
-        _: &mut OldWaitWorker<M>,
-        own: Ticket,
+        _: &mut WaitDieWorker<M>,
+        own: LockOwner,
         _: Cell<M>,
-        mut in_the_way: impl Iterator<Item = Ticket>,
+        mut blockers: impl Iterator<Item = LockOwner>,
     ) -> bool {
-        in_the_way.all(|other| own.stamp < other.stamp)
+        blockers.all(|other| own.timestamp < other.timestamp)
     }
 
     fn keep_waiting(
         &self,
-        _: &mut OldWaitWorker<M>,
-        _: Ticket,
+        _: &mut WaitDieWorker<M>,
+        _: LockOwner,
         _: u32,
-        _: impl FnOnce(&mut dyn FnMut(Ticket)),
+        _: impl FnOnce(&mut dyn FnMut(LockOwner)),
     ) -> Result<(), AbortReason> {
         Ok(())
     }
 
     #[inline(always)]
-    fn end(&self, local: &mut OldWaitWorker<M>, for_good: bool) {
-        local.stamp.end(for_good);
+    fn end(&self, local: &mut WaitDieWorker<M>, outcome: Outcome) {
+        local.timestamp.end(outcome);
     }
 }
 
@@ -128,7 +130,8 @@ mod tests {
 
     use super::{WaitDie, WaitDieOptions};
 
-    /// Reads of a record that another reads, by one that is younger than a third that waits to write it; whether one of them died.
+    /// A young transaction reads, `reads` times, a record that another reads and an older one waits to write. Returns whether the young
+    /// one died.
     fn a_young_reader_dies(overtake: bool, reads: usize) -> bool {
         let protocol = WaitDie::<Native>::new((WaitDieOptions { overtake }, Default::default()));
         let engine = Engine::new(protocol, EngineConfig::default());
@@ -166,9 +169,9 @@ mod tests {
     }
 
     #[test]
-    fn who_is_younger_goes_by_an_older_one_that_waits_only_if_it_may() {
+    fn a_younger_reader_overtakes_an_older_waiter_only_if_the_option_is_on() {
         assert!(!a_young_reader_dies(true, 1_000));
-        // At once when the older one waits.
+        // It dies as soon as the older one waits.
         assert!(a_young_reader_dies(false, 10_000_000));
     }
 
@@ -184,7 +187,7 @@ mod tests {
         assert!(early.run(|_| Err::<(), _>(Abort::new(AbortReason::User))).is_err());
         let mut holder = late.begin();
         assert!(holder.modify_row(&rows, 1, Groups::ALL).expect("nobody else is there").is_some());
-        // Were it as old as the one before it, it would wait, and here for ever.
+        // If it had retained the cancelled transaction's timestamp, it would be the older one, and wait here for ever.
         let younger = early.run(|tx| tx.modify_row(&rows, 1, Groups::ALL).map(|_| ()));
         assert_eq!(younger.expect_err("it dies").reason, AbortReason::WriteLocked);
         holder.commit().expect("it holds its lock");

@@ -1,19 +1,23 @@
-//! Two-phase locking in which the young wait for the old, and the old wound the young.
+//! Two-phase locking by wound-wait: younger transactions wait for older ones, and older ones wound younger
+//! ones.
 //!
-//! **Idea.** Each transaction has a timestamp, which it keeps when it is tried again. Who meets a conflict with younger ones tells them to
-//! abort ("wounds" them), and waits until they have; for older ones it just waits.
+//! **Idea.** Each transaction has a timestamp, which it retains when it is tried again. A transaction that
+//! meets a conflict makes the younger transactions that block it abort ("wounds" them), and waits until they
+//! have released their locks. For the older ones it just waits.
 //!
-//! **Paper.** D. J. Rosenkrantz, R. E. Stearns, P. M. Lewis: "System level concurrency control for distributed database systems", ACM TODS
-//! 1978.
+//! **Paper.** D. J. Rosenkrantz, R. E. Stearns, P. M. Lewis: "System level concurrency control for
+//! distributed database systems", ACM TODS 1978.
 //!
-//! **Locks** with queues: [`crate::locking::queue`]. The oldest stands first. A new request that is older than all that wait goes by them if
-//! the holders leave room for it.
+//! **Locks** with queues: [`crate::locking::queue`]. The oldest waiter stands first. A new request that is
+//! older than all waiters overtakes them, if it is compatible with the holders.
 //!
-//! **Wounds**: [`crate::locking::wound`]. A transaction looks whether it is wounded before each lock, while it waits, and when it commits: who
-//! has passed its commit point can't be wounded any more, and is waited for.
+//! **Wounds**: [`crate::locking::wound`]. A transaction checks whether it is wounded before each request,
+//! while it waits, and at its commit point. One that has passed its commit point can't be wounded any more,
+//! and the others wait for it.
 //!
-//! **Waits** end: each is of a younger transaction for an older one, or for one that is wounded and about to end, or for one that has
-//! passed its commit point and waits for nothing. Nobody starves: who was wounded keeps its timestamp, and is the oldest some day.
+//! **Waits** end. Each is of a younger transaction for an older one, or for a wounded one, which is about to
+//! abort, or for one that has passed its commit point, and waits for nothing. No transaction starves: one
+//! that was wounded retains its timestamp, and so becomes the oldest.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -22,32 +26,32 @@ use contend_engine::{AbortReason, Cell, ProtocolInfo};
 use contend_machine::Machine;
 
 use crate::fault::{Faults, Sound};
-use crate::locking::list::Ticket;
-use crate::locking::queue::{Policy, Queues};
-use crate::locking::wound::Wounds;
+use crate::locking::list::LockOwner;
+use crate::locking::queue::{QueuedLocks, WaitPolicy};
+use crate::locking::wound::TransactionStates;
 use crate::locking::{TwoPhase, info};
-use crate::method::timestamp::{KeptStamp, TimestampOptions, Timestamps};
+use crate::method::timestamp::{Outcome, RetainedTimestamp, TimestampOptions, Timestamps};
 
 /// The protocol.
-pub type WoundWait<M, F = Sound> = TwoPhase<Queues<M, OldWound<M, F>>>;
+pub type WoundWait<M, F = Sound> = TwoPhase<QueuedLocks<M, WoundWaitPolicy<M, F>>>;
 
-/// Its policy.
+/// The wait policy.
 #[derive(Debug)]
-pub struct OldWound<M: Machine, F> {
+pub struct WoundWaitPolicy<M: Machine, F> {
     timestamps: Arc<Timestamps<M>>,
-    wounds: Wounds<M>,
+    states: TransactionStates<M>,
     faults: PhantomData<fn() -> F>,
 }
 
 /// A worker's state.
 #[derive(Debug)]
-pub struct OldWoundWorker<M: Machine> {
+pub struct WoundWaitWorker<M: Machine> {
     worker: usize,
-    number: u64,
-    stamp: KeptStamp<M>,
+    transaction: u64,
+    timestamp: RetainedTimestamp<M>,
 }
 
-impl<M: Machine, F: Faults> Policy<M> for OldWound<M, F> {
+impl<M: Machine, F: Faults> WaitPolicy<M> for WoundWaitPolicy<M, F> {
     const INFO: ProtocolInfo = info(
         "2pl-woundwait",
         "two-phase locking: the younger of two waits, or is made to abort by the older",
@@ -55,69 +59,73 @@ impl<M: Machine, F: Faults> Policy<M> for OldWound<M, F> {
     );
     type Options = TimestampOptions;
     type Faults = F;
-    type WorkerState = OldWoundWorker<M>;
+    type WorkerState = WoundWaitWorker<M>;
 
     fn new(options: TimestampOptions) -> Self {
-        OldWound { timestamps: Timestamps::new(options, 0), wounds: Wounds::new(0), faults: PhantomData }
+        WoundWaitPolicy {
+            timestamps: Timestamps::new(options, 0),
+            states: TransactionStates::new(0),
+            faults: PhantomData,
+        }
     }
 
     fn prepare(&mut self, workers: usize) {
         self.timestamps = self.timestamps.resized(workers);
-        self.wounds = Wounds::new(workers);
+        self.states = TransactionStates::new(workers);
     }
 
-    fn new_worker_state(&self, worker: usize) -> OldWoundWorker<M> {
-        OldWoundWorker {
+    fn new_worker_state(&self, worker: usize) -> WoundWaitWorker<M> {
+        WoundWaitWorker {
             worker,
-            number: self.wounds.last_number(worker),
-            stamp: KeptStamp::new(self.timestamps.of_worker(worker)),
+            transaction: self.states.last_number(worker),
+            timestamp: RetainedTimestamp::new(self.timestamps.of_worker(worker)),
         }
     }
 
     #[inline(always)]
-    fn begin(&self, local: &mut OldWoundWorker<M>) -> Ticket {
-        local.number += 1;
-        self.wounds.begin(local.worker, local.number);
-        Ticket { worker: local.worker, stamp: local.stamp.begin(), number: local.number }
+    fn begin(&self, local: &mut WoundWaitWorker<M>) -> LockOwner {
+        local.transaction += 1;
+        self.states.begin(local.worker, local.transaction);
+        LockOwner { worker: local.worker, timestamp: local.timestamp.begin(), transaction: local.transaction }
     }
 
     #[inline(always)]
-    fn goes_before(&self, new: Ticket, old: Ticket) -> bool {
-        new.stamp < old.stamp
+    fn goes_before(&self, new: LockOwner, waiter: LockOwner) -> bool {
+        new.timestamp < waiter.timestamp
     }
 
     fn may_wait(
         &self,
-        _: &mut OldWoundWorker<M>,
-        own: Ticket,
+        _: &mut WoundWaitWorker<M>,
+        own: LockOwner,
         _: Cell<M>,
-        in_the_way: impl Iterator<Item = Ticket>,
+        blockers: impl Iterator<Item = LockOwner>,
     ) -> bool {
-        in_the_way.filter(|other| own.stamp < other.stamp).for_each(|other| self.wounds.wound(other));
+        blockers.filter(|other| own.timestamp < other.timestamp).for_each(|other| self.states.wound(other));
         true
     }
 
     fn keep_waiting(
         &self,
-        local: &mut OldWoundWorker<M>,
-        own: Ticket,
+        local: &mut WoundWaitWorker<M>,
+        own: LockOwner,
         _: u32,
-        _: impl FnOnce(&mut dyn FnMut(Ticket)),
+        _: impl FnOnce(&mut dyn FnMut(LockOwner)),
     ) -> Result<(), AbortReason> {
         self.check(local, own)
     }
 
     #[inline(always)]
-    fn check(&self, _: &OldWoundWorker<M>, own: Ticket) -> Result<(), AbortReason> {
-        self.wounds.check::<F>(own)
+    fn check(&self, _: &WoundWaitWorker<M>, own: LockOwner) -> Result<(), AbortReason> {
+        self.states.check::<F>(own)
     }
 
-    fn commit_point(&self, _: &OldWoundWorker<M>, own: Ticket) -> Result<(), AbortReason> {
-        self.wounds.commit_point::<F>(own)
+    fn commit_point(&self, _: &WoundWaitWorker<M>, own: LockOwner) -> Result<(), AbortReason> {
+        self.states.commit_point::<F>(own)
     }
 
     #[inline(always)]
-    fn end(&self, local: &mut OldWoundWorker<M>, for_good: bool) {
-        local.stamp.end(for_good);
+    fn end(&self, local: &mut WoundWaitWorker<M>, outcome: Outcome) {
+        local.timestamp.end(outcome);
     }
 }

@@ -321,7 +321,7 @@ impl<M: Machine, F: Faults> Protocol<M> for Cicada<M, F> {
     }
 
     fn is_absent(&self, record: Record<M>) -> bool {
-        crate::optimistic::is_absent(record)
+        crate::flags::is_absent(record)
     }
 
     fn older_versions(&self, record: Record<M>) -> u64 {

@@ -7,7 +7,7 @@ use contend_engine::{
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
 
 use crate::flags::{ABSENT, LOCKED, QUEUED, UNLINKED};
-use crate::optimistic::WAITS_MAX;
+use crate::method::wait::WAITS_MAX;
 
 use super::collect::{Collector, Replaced};
 use super::{NOBODY, STAMP_SHIFT, Seen, UNSTAMPED, chain, claim_of, deleted_in, read_time, stamp_of};

@@ -50,10 +50,10 @@ use crossbeam_utils::CachePadded;
 
 use crate::fault::{Faults, Sound};
 use crate::flags::UNLINKED;
+use crate::method::wait::WAITS_MAX;
 use crate::multiversion::collect::CollectOptions;
 use crate::multiversion::{self, Claims, CounterOptions, NOBODY, Seen, Snapshot, Snapshots, UNSTAMPED, Version};
 use crate::multiversion::{claim_of, mark_read, older_at, read_time, stamp_of};
-use crate::optimistic::WAITS_MAX;
 
 /// The protocol.
 #[derive(Debug)]
@@ -345,7 +345,7 @@ impl<M: Machine, F: Faults> Protocol<M> for Ermia<M, F> {
     }
 
     fn is_absent(&self, record: Record<M>) -> bool {
-        crate::optimistic::is_absent(record)
+        crate::flags::is_absent(record)
     }
 
     fn older_versions(&self, record: Record<M>) -> u64 {

@@ -53,9 +53,9 @@ use contend_machine::{Atomic64, Machine, Ordering};
 use crate::fault::{Faults, Sound};
 use crate::flags::{ABSENT, UNLINKED};
 use crate::method::timestamp::{OrderedTimestampOptions, Stamper, Timestamps};
+use crate::method::wait::WAITS_MAX;
 use crate::multiversion::collect::{CollectOptions, Collector};
 use crate::multiversion::{self, Optimistic, OptimisticOptions, Run, View, read_time, stamp_of};
-use crate::optimistic::WAITS_MAX;
 
 options! {
     /// Options of STOv2's MVCC.
@@ -301,7 +301,7 @@ impl<M: Machine, F: Faults> Protocol<M> for Msto<M, F> {
     }
 
     fn is_absent(&self, record: Record<M>) -> bool {
-        crate::optimistic::is_absent(record)
+        crate::flags::is_absent(record)
     }
 
     fn older_versions(&self, record: Record<M>) -> u64 {

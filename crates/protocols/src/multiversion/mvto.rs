@@ -38,9 +38,9 @@ use contend_machine::{Atomic64, Machine, Ordering};
 use crate::fault::{Faults, Sound};
 use crate::flags::{ABSENT, UNLINKED};
 use crate::method::timestamp::{Stamper, TimestampOptions, Timestamps};
+use crate::method::wait::WAITS_MAX;
 use crate::multiversion::collect::{CollectOptions, Collector};
 use crate::multiversion::{self, Claims, SnapshotOptions, View, mark_read, read_time, stamp_of};
-use crate::optimistic::WAITS_MAX;
 
 /// The protocol.
 #[derive(Debug)]
@@ -277,7 +277,7 @@ impl<M: Machine, F: Faults> Protocol<M> for Mvto<M, F> {
     }
 
     fn is_absent(&self, record: Record<M>) -> bool {
-        crate::optimistic::is_absent(record)
+        crate::flags::is_absent(record)
     }
 
     fn older_versions(&self, record: Record<M>) -> u64 {

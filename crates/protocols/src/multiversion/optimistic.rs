@@ -9,7 +9,7 @@ use contend_machine::{Atomic64, Machine, Ordering};
 
 use crate::fault::Faults;
 use crate::flags::{ABSENT, UNLINKED};
-use crate::optimistic::WAITS_MAX;
+use crate::method::wait::WAITS_MAX;
 
 use super::collect::{Collector, Replaced};
 use super::{

@@ -44,10 +44,12 @@ use contend_engine::{
 };
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
 
-use crate::fault::{Faults, Sound, dekker_fence};
-use crate::flags::{ABSENT, LOCKED};
+use crate::fault::{Sound, dekker_fence};
+use crate::faults;
+use crate::flags::{self, ABSENT, LOCKED};
 use crate::method::ReadPhaseOptions;
-use crate::optimistic::{self, FLAGS, Footprint, OWN, WAITS_MAX, observed};
+use crate::method::wait::WAITS_MAX;
+use crate::optimistic::{self, FLAGS, Footprint, OWN, OptimisticFaults, observed};
 
 options! {
     /// MOCC's options.
@@ -98,7 +100,7 @@ pub struct MoccWorker<M: Machine> {
     random: u64,
 }
 
-impl<F: Faults> Mocc<F> {
+impl<F: MoccFaults> Mocc<F> {
     fn is_hot<M: Machine>(&self, local: &MoccWorker<M>, cell: Cell<M>) -> bool {
         // Relaxed: a guess.
         F::TRUST_LOCKS
@@ -209,7 +211,7 @@ impl<F: Faults> Mocc<F> {
     }
 }
 
-impl<M: Machine, F: Faults> NamedProtocol<M> for Mocc<F> {
+impl<M: Machine, F: MoccFaults> NamedProtocol<M> for Mocc<F> {
     const INFO: ProtocolInfo = ProtocolInfo {
         name: "mocc",
         summary: "optimistic like Silo, with read locks on records that have proved hot",
@@ -224,7 +226,7 @@ impl<M: Machine, F: Faults> NamedProtocol<M> for Mocc<F> {
     }
 }
 
-impl<M: Machine, F: Faults> Protocol<M> for Mocc<F> {
+impl<M: Machine, F: MoccFaults> Protocol<M> for Mocc<F> {
     type WorkerState = MoccWorker<M>;
 
     fn info(&self) -> ProtocolInfo {
@@ -235,7 +237,7 @@ impl<M: Machine, F: Faults> Protocol<M> for Mocc<F> {
         2
     }
 
-    fn stamps_commits(&self) -> bool {
+    fn provides_write_counters(&self) -> bool {
         true
     }
 
@@ -306,9 +308,7 @@ impl<M: Machine, F: Faults> Protocol<M> for Mocc<F> {
         leaf: Leaf<M>,
         version: u64,
     ) -> Result<(), Abort> {
-        if !F::FORGET_GAPS {
-            cx.nodes.add(leaf, version);
-        }
+        cx.nodes.add(leaf, version);
         Ok(())
     }
 
@@ -367,8 +367,19 @@ impl<M: Machine, F: Faults> Protocol<M> for Mocc<F> {
     }
 
     fn is_absent(&self, record: Record<M>) -> bool {
-        optimistic::is_absent(record)
+        flags::is_absent(record)
     }
+}
+
+faults! {
+    /// MOCC's deliberate faults.
+    pub trait MoccFaults: OptimisticFaults {
+        /// Every record is locked, and a read made under a lock is not validated, even if that lock was released before the commit.
+        TRUST_LOCKS,
+        /// All records are locked, and locks are waited for in any order.
+        WAIT_OUT_OF_ORDER,
+    }
+    pub const FAULTS;
 }
 
 #[cfg(test)]

@@ -33,11 +33,13 @@ use contend_engine::{
 };
 use contend_machine::{Atomic64, Machine, Ordering};
 
-use crate::fault::{Faults, Sound, dekker_fence};
-use crate::flags::{ABSENT, LOCKED};
+use crate::fault::{Sound, dekker_fence};
+use crate::faults;
+use crate::flags::{self, ABSENT, LOCKED};
 use crate::method::ReadPhaseOptions;
 use crate::method::timestamp::{OrderedTimestampOptions, Stamper, Timestamps};
-use crate::optimistic::{self, Footprint, VERSION_SHIFT, WAITS_MAX};
+use crate::method::wait::WAITS_MAX;
+use crate::optimistic::{self, Footprint, OptimisticFaults, VERSION_SHIFT};
 
 /// The protocol.
 #[derive(Debug)]
@@ -66,7 +68,7 @@ struct Touched<M: Machine> {
     needs_row: bool,
 }
 
-impl<M: Machine, F: Faults> Occ<M, F> {
+impl<M: Machine, F: OccFaults> Occ<M, F> {
     /// Aborts if what was read since there were `before` reads is of after the transaction's beginning.
     #[inline(always)]
     fn of_the_beginning(local: &OccWorker<M>, before: usize, found: RecordState) -> Result<RecordState, Abort> {
@@ -89,7 +91,7 @@ impl<M: Machine, F: Faults> Occ<M, F> {
     }
 }
 
-impl<M: Machine, F: Faults> NamedProtocol<M> for Occ<M, F> {
+impl<M: Machine, F: OccFaults> NamedProtocol<M> for Occ<M, F> {
     const INFO: ProtocolInfo = ProtocolInfo {
         name: "occ",
         summary: "optimistic: one timestamp at the beginning and one at the end; locks all it has touched to validate",
@@ -104,7 +106,7 @@ impl<M: Machine, F: Faults> NamedProtocol<M> for Occ<M, F> {
     }
 }
 
-impl<M: Machine, F: Faults> Protocol<M> for Occ<M, F> {
+impl<M: Machine, F: OccFaults> Protocol<M> for Occ<M, F> {
     type WorkerState = OccWorker<M>;
 
     fn info(&self) -> ProtocolInfo {
@@ -177,9 +179,7 @@ impl<M: Machine, F: Faults> Protocol<M> for Occ<M, F> {
         leaf: Leaf<M>,
         version: u64,
     ) -> Result<(), Abort> {
-        if !F::FORGET_GAPS {
-            cx.nodes.add(leaf, version);
-        }
+        cx.nodes.add(leaf, version);
         Ok(())
     }
 
@@ -238,6 +238,19 @@ impl<M: Machine, F: Faults> Protocol<M> for Occ<M, F> {
     }
 
     fn is_absent(&self, record: Record<M>) -> bool {
-        optimistic::is_absent(record)
+        flags::is_absent(record)
     }
+}
+
+faults! {
+    /// The protocol's deliberate faults.
+    pub trait OccFaults: OptimisticFaults {
+        /// The second timestamp is taken before the locks.
+        STAMP_BEFORE_LOCKS,
+        /// Records that were read and are also written are not validated.
+        SKIP_VALIDATION_OF_WRITTEN,
+        /// Records that were only read are not locked.
+        LOCK_ONLY_WRITTEN,
+    }
+    pub const FAULTS;
 }

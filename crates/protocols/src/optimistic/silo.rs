@@ -39,16 +39,18 @@ mod snapshot;
 use std::marker::PhantomData;
 
 use contend_engine::{
-    Abort, AbortReason, Cells, Change, Context, DeclarationNeeds, Groups, Isolation, Leaf, Located, NamedProtocol,
-    Projection, Protocol, ProtocolInfo, Record, RecordOrigin, RecordState, Tombstone, UnlinkOutcome, WriteMode,
-    option_choices, options,
+    Abort, AbortReason, Cell, Cells, Change, Context, DeclarationNeeds, Groups, Isolation, Leaf, Located,
+    NamedProtocol, Projection, Protocol, ProtocolInfo, Record, RecordOrigin, RecordState, Tombstone, UnlinkOutcome,
+    WriteMode, option_choices, options,
 };
 use contend_machine::{Atomic64, Machine};
 
-use crate::fault::{Faults, Sound, dekker_fence};
-use crate::flags::{ABSENT, LOCKED};
+use crate::fault::{Sound, dekker_fence};
+use crate::faults;
+use crate::flags::{self, ABSENT, LOCKED};
 use crate::method::ReadPhaseOptions;
-use crate::optimistic::{self, EPOCH_SHIFT, FLAGS, Footprint, OWN, WAITS_MAX, observed};
+use crate::method::wait::{SPINS_MAX, WAITS_MAX};
+use crate::optimistic::{self, EPOCH_SHIFT, FLAGS, Footprint, OWN, OptimisticFaults, observed};
 use snapshot::Snapshots;
 
 /// What a committing writer does about a lock that another holds.
@@ -104,21 +106,7 @@ impl<M: Machine> Default for SiloWorker<M> {
     }
 }
 
-/// How often a commit waits for a lock with `silo.wait=spin`: 62 pauses, a microsecond or two, some write phases.
-const SPINS_MAX: u32 = 10;
-
-impl<F: Faults> Silo<F> {
-    /// The cells that the write at this position locks and changes.
-    #[inline(always)]
-    fn cells_of<M: Machine>(cx: &Context<M>, position: usize) -> Cells<M> {
-        let write = &cx.writes.entries()[position];
-        if F::WRITE_WRONG_CELL && write.table().cell_count() > 1 && write.groups() != Groups::ALL {
-            let next = write.groups().into_iter().map(|group| (group as u32 + 1) % write.table().cell_count() as u32);
-            return write.table().cells(write.record, next.fold(Groups::NONE, |all, one| all.union(Groups::of(one))));
-        }
-        write.cells()
-    }
-
+impl<F: SiloFaults> Silo<F> {
     /// Checks that everything read is as it was.
     #[inline(always)]
     fn validate<M: Machine>(cx: &Context<M>, footprint: &mut Footprint<M>) -> Result<(), Abort> {
@@ -128,9 +116,7 @@ impl<F: Faults> Silo<F> {
             // SeqCst: in one order with the load of the epoch ([`optimistic::order_of_epochs`]). Acquire, in it: validation comes before the
             // writes.
             let now = cell.word().load(optimistic::order_of_epochs::<F>());
-            if F::SKIP_VALIDATION_OF_WRITTEN && footprint.has_locked(cell)
-                || F::FORGET_READ_ONLY && !footprint.has_locked(cell)
-            {
+            if Self::trusts(footprint, cell) {
                 continue;
             }
             let locked_by_other = now & LOCKED != 0
@@ -147,13 +133,9 @@ impl<F: Faults> Silo<F> {
     fn snapshots(&self) -> Option<Snapshots> {
         self.options.snapshots.then(|| Snapshots { every: self.options.snapshot_epochs.into() })
     }
-
-    fn placeholder() -> u64 {
-        if F::SHOW_PLACEHOLDERS { 0 } else { ABSENT }
-    }
 }
 
-impl<M: Machine, F: Faults> NamedProtocol<M> for Silo<F> {
+impl<M: Machine, F: SiloFaults> NamedProtocol<M> for Silo<F> {
     const INFO: ProtocolInfo = ProtocolInfo {
         name: "silo",
         summary: "optimistic: invisible reads, validation at commit, epochs instead of a shared counter",
@@ -173,7 +155,7 @@ impl<M: Machine, F: Faults> NamedProtocol<M> for Silo<F> {
     }
 }
 
-impl<M: Machine, F: Faults> Protocol<M> for Silo<F> {
+impl<M: Machine, F: SiloFaults> Protocol<M> for Silo<F> {
     type WorkerState = SiloWorker<M>;
 
     fn info(&self) -> ProtocolInfo {
@@ -188,7 +170,7 @@ impl<M: Machine, F: Faults> Protocol<M> for Silo<F> {
         self.options.snapshots
     }
 
-    fn stamps_commits(&self) -> bool {
+    fn provides_write_counters(&self) -> bool {
         true
     }
 
@@ -208,7 +190,7 @@ impl<M: Machine, F: Faults> Protocol<M> for Silo<F> {
         if self.options.snapshots {
             cells.clone().for_each(snapshot::forget_copies);
         }
-        optimistic::init(cells, initial, Self::placeholder());
+        optimistic::init(cells, initial, ABSENT);
     }
 
     #[inline(always)]
@@ -217,8 +199,7 @@ impl<M: Machine, F: Faults> Protocol<M> for Silo<F> {
         local.overwritten = 0;
         local.snapshot = match self.snapshots() {
             Some(snapshots) if cx.declaration.is_read_only() => {
-                let late = if F::SNAPSHOT_OF_RUNNING_EPOCH { 2 } else { u64::from(F::SNAPSHOT_OF_LAST_EPOCH) };
-                Some(snapshots.seen_from(cx.began_in() + late))
+                Some(snapshots.seen_from(cx.began_in() + Self::epochs_too_late()))
             }
             _ => None,
         };
@@ -264,7 +245,7 @@ impl<M: Machine, F: Faults> Protocol<M> for Silo<F> {
         if local.snapshot.is_some() {
             return Err(Abort::new(AbortReason::Unsupported));
         }
-        local.footprint.observe_placeholder(at, Self::placeholder())?;
+        local.footprint.observe_placeholder(at, ABSENT)?;
         cx.nodes.follow(change)
     }
 
@@ -277,7 +258,7 @@ impl<M: Machine, F: Faults> Protocol<M> for Silo<F> {
         version: u64,
     ) -> Result<(), Abort> {
         // What a snapshot lacks will not come: an insert is of a later epoch.
-        if !F::FORGET_GAPS && local.snapshot.is_none() {
+        if local.snapshot.is_none() {
             cx.nodes.add(leaf, version);
         }
         Ok(())
@@ -289,7 +270,7 @@ impl<M: Machine, F: Faults> Protocol<M> for Silo<F> {
         if cx.writes.is_empty() {
             return Self::validate(cx, &mut local.footprint);
         }
-        let early = if F::EPOCH_BEFORE_LOCKS { cx.current_epoch() } else { 0 };
+        let early = Self::epoch_before_locks(cx);
         // Phase 1: lock what is written.
         M::step("lock");
         let waits = self.options.wait == Wait::Wait;
@@ -303,9 +284,6 @@ impl<M: Machine, F: Faults> Protocol<M> for Silo<F> {
         }
         for rank in 0..cx.writes.len() {
             let position = if waits { cx.writes.sorted(rank) } else { rank };
-            if F::MERGE_BEFORE_LOCK {
-                cx.writes.merge(position);
-            }
             let needs_row = cx.writes.entries()[position].needs_row();
             for cell in Self::cells_of(cx, position) {
                 let word = local.footprint.lock(cell, needs_row, waits_max)?;
@@ -317,7 +295,7 @@ impl<M: Machine, F: Faults> Protocol<M> for Silo<F> {
         // `Footprint::observe`.
         dekker_fence::<M, F>();
         M::step("epoch");
-        let epoch = if F::EPOCH_BEFORE_LOCKS { early } else { optimistic::epoch_of_commit::<M, F>(cx) };
+        let epoch = early.unwrap_or_else(|| optimistic::epoch_of_commit::<M, F>(cx));
         // Phase 2: check what was read.
         Self::validate(cx, &mut local.footprint)?;
         // Phase 3: install.
@@ -337,15 +315,68 @@ impl<M: Machine, F: Faults> Protocol<M> for Silo<F> {
     }
 
     fn unlink(&self, tombstone: Tombstone<'_, M>) -> UnlinkOutcome {
-        let oldest = tombstone.oldest() + if F::FORGET_SNAPSHOTS_OF_TOMBSTONES { 2 } else { 0 };
         optimistic::unlink::<M, F>(tombstone, |word| match self.snapshots() {
             None => tombstone.is_over(optimistic::epoch_of(word)),
             // That is later.
-            Some(snapshots) => snapshots.lets_unlink(word, oldest),
+            Some(snapshots) => snapshots.lets_unlink(word, tombstone.oldest()),
         })
     }
 
     fn is_absent(&self, record: Record<M>) -> bool {
-        optimistic::is_absent(record)
+        flags::is_absent(record)
+    }
+}
+
+faults! {
+    /// Silo's deliberate faults.
+    pub trait SiloFaults: OptimisticFaults {
+        /// Records that were read and are also written are not validated.
+        SKIP_VALIDATION_OF_WRITTEN,
+        /// Cells that were read and are not written are not validated: write skew goes through, as under snapshot isolation.
+        FORGET_READ_ONLY,
+        /// A write of some columns locks and changes the cell next to theirs.
+        WRITE_WRONG_CELL,
+        /// A commit's TID need not be larger than those it has read and overwritten: one record can have one TID twice.
+        FORGET_OLDER_TIDS,
+        /// The epoch of a commit is loaded before its locks are taken.
+        EPOCH_BEFORE_LOCKS,
+        /// A snapshot is at the end of the epoch in which its reader begins: others still commit in it.
+        SNAPSHOT_OF_RUNNING_EPOCH,
+        /// A snapshot is at the end of the epoch before that in which its reader begins.
+        SNAPSHOT_OF_LAST_EPOCH,
+    }
+    pub const FAULTS;
+}
+
+/// Where the algorithm asks for its faults.
+impl<F: SiloFaults> Silo<F> {
+    /// Returns the cells that the write at `position` locks and changes.
+    #[inline(always)]
+    fn cells_of<M: Machine>(cx: &Context<M>, position: usize) -> Cells<M> {
+        let write = &cx.writes.entries()[position];
+        if F::WRITE_WRONG_CELL && write.table().cell_count() > 1 && write.groups() != Groups::ALL {
+            let next = write.groups().into_iter().map(|group| (group as u32 + 1) % write.table().cell_count() as u32);
+            return write.table().cells(write.record, next.fold(Groups::NONE, |all, one| all.union(Groups::of(one))));
+        }
+        write.cells()
+    }
+
+    /// Returns whether validation leaves the cell out: never, without a fault.
+    #[inline(always)]
+    fn trusts<M: Machine>(footprint: &mut Footprint<M>, cell: Cell<M>) -> bool {
+        F::SKIP_VALIDATION_OF_WRITTEN && footprint.has_locked(cell)
+            || F::FORGET_READ_ONLY && !footprint.has_locked(cell)
+    }
+
+    /// Returns by how many epochs a snapshot is too late.
+    #[inline(always)]
+    fn epochs_too_late() -> u64 {
+        if F::SNAPSHOT_OF_RUNNING_EPOCH { 2 } else { u64::from(F::SNAPSHOT_OF_LAST_EPOCH) }
+    }
+
+    /// Returns the epoch of the commit if it is loaded too early.
+    #[inline(always)]
+    fn epoch_before_locks<M: Machine>(cx: &Context<M>) -> Option<u64> {
+        F::EPOCH_BEFORE_LOCKS.then(|| cx.current_epoch())
     }
 }

@@ -44,10 +44,12 @@ use contend_engine::{
 };
 use contend_machine::{Atomic64, Machine, Ordering};
 
-use crate::fault::{Faults, Sound, dekker_fence};
-use crate::flags::{ABSENT, LOCKED, QUEUED, UNLINKED};
-use crate::method::{ReadPhaseOptions, pass};
-use crate::optimistic::{self, Footprint, OWN, WAITS_MAX};
+use crate::fault::{Sound, dekker_fence};
+use crate::faults;
+use crate::flags::{self, ABSENT, LOCKED, QUEUED, UNLINKED};
+use crate::method::wait::{SPINS_MAX, WAITS_MAX};
+use crate::method::{ReadPhaseOptions, spin_for};
+use crate::optimistic::{self, Footprint, OWN, OptimisticFaults};
 use word::{WTS_SHIFT, extended, rts, version, wts};
 
 /// What a committing writer does about a lock that another holds.
@@ -90,8 +92,6 @@ pub struct TicToc<F = Sound> {
 
 /// Commits let go of all and begin again so often with `tictoc.wait=nowait-tt`.
 const RELOCKS_MAX: u32 = 50;
-/// How often a wait is prolonged with `tictoc.wait=spin`.
-const SPINS_MAX: u32 = 10;
 
 /// A worker's state.
 #[derive(Debug)]
@@ -110,7 +110,7 @@ impl<M: Machine> TicTocWorker<M> {
     }
 }
 
-impl<F: Faults> TicToc<F> {
+impl<F: TicTocFaults> TicToc<F> {
     /// Whether to go on waiting for a locked record.
     #[inline(always)]
     fn waits(&self, time: u64) -> impl Fn(u64, u32) -> bool + use<F> {
@@ -157,7 +157,7 @@ impl<F: Faults> TicToc<F> {
             if local.footprint.reads.iter().any(gone) {
                 return Err(Abort::new(AbortReason::ReadValidation));
             }
-            pass::<M>((self.options.relock_ns as f64 * M::cycles_per_second() / 1e9) as u64);
+            spin_for::<M>((self.options.relock_ns as f64 * M::cycles_per_second() / 1e9) as u64);
             // Another may wait for what this one does, by the clock of its machine.
             M::yield_now();
         }
@@ -224,7 +224,7 @@ impl<F: Faults> TicToc<F> {
     }
 }
 
-impl<M: Machine, F: Faults> NamedProtocol<M> for TicToc<F> {
+impl<M: Machine, F: TicTocFaults> NamedProtocol<M> for TicToc<F> {
     const INFO: ProtocolInfo = ProtocolInfo {
         name: "tictoc",
         summary: "optimistic: versions are valid for intervals of logical time, commit times come from the data",
@@ -239,7 +239,7 @@ impl<M: Machine, F: Faults> NamedProtocol<M> for TicToc<F> {
     }
 }
 
-impl<M: Machine, F: Faults> Protocol<M> for TicToc<F> {
+impl<M: Machine, F: TicTocFaults> Protocol<M> for TicToc<F> {
     type WorkerState = TicTocWorker<M>;
 
     fn info(&self) -> ProtocolInfo {
@@ -385,17 +385,28 @@ impl<M: Machine, F: Faults> Protocol<M> for TicToc<F> {
                 // Nobody moves the interval of what is unlinked. Acquire: pairs with the AcqRel of who did before.
                 let read_up_to =
                     tombstone.cells().map(|cell| rts(cell.word().load(Ordering::Acquire) & !UNLINKED)).max();
-                UnlinkOutcome::Marked {
-                    time: read_up_to
-                        .filter(|_| !F::FORGET_TIMES_OF_LEAVES && !F::FORGET_READERS_OF_TOMBSTONES)
-                        .unwrap_or(0),
-                }
+                UnlinkOutcome::Marked { time: read_up_to.filter(|_| !F::FORGET_TIMES_OF_LEAVES).unwrap_or(0) }
             }
             other => other,
         }
     }
 
     fn is_absent(&self, record: Record<M>) -> bool {
-        optimistic::is_absent(record)
+        flags::is_absent(record)
     }
+}
+
+faults! {
+    /// TicToc's deliberate faults.
+    pub trait TicTocFaults: OptimisticFaults {
+        /// Intervals are checked, but not moved on.
+        FORGET_EXTENSION,
+        /// The commit timestamp may fall inside the interval in which another transaction read the version being overwritten.
+        OVERWRITE_READ_INTERVALS,
+        /// Leaves are only checked for the same keys, as in Silo.
+        FORGET_TIMES_OF_LEAVES,
+        /// An insert that splits a leaf does not ask up to which time the right half was read.
+        FORGET_TIMES_OF_SPLITS,
+    }
+    pub const FAULTS;
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use contend_engine::{Engine, EngineConfig, Erased, Groups, IndexKind, Table, Txn};
 use contend_machine::Native;
-use contend_protocols::method::{Backoff, Method, RetryOptions};
+use contend_protocols::method::{Backoff, BackoffPolicy, RetryOptions};
 
 use crate::support::{ProtocolTest, for_each_protocol, rounds, table};
 
@@ -19,7 +19,7 @@ struct Progress;
 
 impl ProtocolTest<Native> for Progress {
     fn run(&self, name: &str, make: &dyn Fn() -> Erased<Native>) {
-        for backoff in [Method::None, Method::Exponential] {
+        for backoff in [BackoffPolicy::None, BackoffPolicy::Exponential] {
             let engine = Engine::<_, Native>::new(make(), EngineConfig::default());
             let rows: Arc<Table<Native, u64>> = table(&engine, "hot", IndexKind::Hash, 8);
             let mut loader = engine.loader().expect("a free slot");

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use contend_engine::{Abort, Direction, IndexKind, NamedProtocol, Projection, Txn};
 use contend_machine::Loom;
-use contend_protocols::fault::Faults;
+use contend_protocols::fault::{Faulty, Only, id};
 use contend_protocols::locking::bamboo::Bamboo;
 use contend_protocols::locking::no_wait::NoWait;
 use contend_protocols::locking::wound_wait::WoundWait;
@@ -110,15 +110,12 @@ fn miss_and_write_late_in<P: NamedProtocol<Loom>>(index: IndexKind) {
 }
 
 macro_rules! caught {
-    ($name:ident, $preemptions:literal, $scenario:ident::<$protocol:ty>, $($fault:ident),+) => {
+    ($name:ident, $preemptions:literal, $scenario:ident::<$protocol:ty>, $fault:ident) => {
         #[test]
         #[should_panic(expected = "stale absence")]
         fn $name() {
-            struct Broken;
-            impl Faults for Broken {
-                $(const $fault: bool = true;)+
-            }
-            explore($preemptions, $scenario::<$protocol>);
+            type Broken = Only<{ id(stringify!($fault)) }>;
+            explore($preemptions, $scenario::<Faulty<$protocol, Broken>>);
         }
     };
 }

@@ -2,7 +2,7 @@
 
 use contend_engine::{Abort, Groups, IndexKind, NamedProtocol, Projection, Txn};
 use contend_machine::Loom;
-use contend_protocols::fault::Faults;
+use contend_protocols::fault::{Faulty, Only, id};
 use contend_protocols::locking::bamboo::Bamboo;
 use contend_protocols::locking::no_wait::NoWait;
 use contend_protocols::locking::wait_die::WaitDie;
@@ -89,15 +89,12 @@ fn dirty_read<P: NamedProtocol<Loom>>() {
 
 /// What a model is to find: an impossible outcome, by a broken protocol.
 macro_rules! caught {
-    ($name:ident, $message:literal, $preemptions:literal, $scenario:ident::<$protocol:ty>, $($fault:ident),+) => {
+    ($name:ident, $message:literal, $preemptions:literal, $scenario:ident::<$protocol:ty>, $fault:ident) => {
         #[test]
         #[should_panic(expected = $message)]
         fn $name() {
-            struct Broken;
-            impl Faults for Broken {
-                $(const $fault: bool = true;)+
-            }
-            explore($preemptions, $scenario::<$protocol>);
+            type Broken = Only<{ id(stringify!($fault)) }>;
+            explore($preemptions, $scenario::<Faulty<$protocol, Broken>>);
         }
     };
 }

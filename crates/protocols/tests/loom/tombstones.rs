@@ -2,7 +2,7 @@
 
 use contend_engine::{IndexKind, NamedProtocol, Txn};
 use contend_machine::Loom;
-use contend_protocols::fault::Faults;
+use contend_protocols::fault::{Only, id};
 use contend_protocols::locking::bamboo::Bamboo;
 use contend_protocols::locking::no_wait::NoWait;
 use contend_protocols::locking::wait_die::WaitDie;
@@ -124,9 +124,6 @@ holds! {
 #[test]
 #[should_panic(expected = "stale absence")]
 fn tictoc_that_forgets_times_after_a_read() {
-    struct Broken;
-    impl Faults for Broken {
-        const FORGET_TIMES_OF_LEAVES: bool = true;
-    }
+    type Broken = Only<{ id("FORGET_TIMES_OF_LEAVES") }>;
     explore(1, after_a_read::<TicToc<Broken>>);
 }

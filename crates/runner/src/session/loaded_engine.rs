@@ -89,7 +89,7 @@ impl<P: Protocol<M>, W: Workload<M>, M: Machine> LoadedEngine<P, W, M> {
         };
         let own = config.dir.as_deref().filter(|_| purpose != RunPurpose::Verify);
         let mut log = RunLog::create(log_options, config.chip.is_none(), engine_config.workers_max, own)?;
-        let engine = Engine::with_journals(protocol, engine_config, log.as_ref().map(RunLog::journals));
+        let engine = Engine::with_commit_sinks(protocol, engine_config, log.as_ref().map(RunLog::sinks));
         let workload = Arc::new(W::create(&workload_options, plan.index, &engine));
         if let Some(RunLog::Files(files)) = &mut log {
             files.begin(&engine, log_options.epoch_ms)?;

@@ -187,7 +187,7 @@ impl Preset {
 
     /// Has this host thread's simulated clocks tick at the chip's frequency: to be called before anything converts times to cycles.
     pub fn set_clock(&self) {
-        crate::machine::set_hertz(self.core.hertz);
+        crate::clock::set_hertz(self.core.hertz);
     }
 
     /// Threads that can run at once.

@@ -1,4 +1,4 @@
-//! Locks of two ages: who may hold a cell with whom, and what a transaction does with it under the latch.
+//! Bamboo's conditions: which transactions hold a cell together, and what one does with a cell under its latch.
 
 use contend_engine::{Abort, AbortReason, Cell, Cells, GROUPS_MAX};
 use contend_machine::Machine;
@@ -7,106 +7,117 @@ use smallvec::SmallVec;
 use super::{Bamboo, BambooWorker};
 use crate::fault::Faults;
 use crate::flags::UNLINKED;
-use crate::locking::list::{self, Kept, Latched, List, Request, Ticket};
-use crate::locking::{FLAGS, Held};
+use crate::locking::list::{self, LatchedCell, List, ListWord, LockOwner, Request, RequestHandle};
+use crate::locking::{FLAGS, LockMode, LockWord};
+use crate::method::timestamp::Outcome;
 
-type Latches<M> = SmallVec<[(Latched<M>, Kept<M>); GROUPS_MAX]>;
+type Latches<M> = SmallVec<[(LatchedCell<M>, RequestHandle<M>); GROUPS_MAX]>;
+
+/// What happens to a cell after an access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AfterUse {
+    /// Its lock is retired: other transactions may hold the cell with this one.
+    Retire,
+    /// Its lock is kept as it is.
+    Keep,
+}
 
 impl<M: Machine, F: Faults> Bamboo<M, F> {
-    /// Whether a request has to wait: for younger ones, which are wounded, or for older ones that have not retired.
+    /// Returns whether a request in `mode` must wait: for younger holders, which it wounds, or for older ones that have not retired.
     #[inline(always)]
-    pub(super) fn has_to_wait(&self, latched: &Latched<M>, own: Ticket, exclusive: bool) -> bool {
+    pub(super) fn must_wait(&self, latched: &LatchedCell<M>, own: LockOwner, mode: LockMode) -> bool {
+        let is_exclusive = mode == LockMode::Exclusive;
         let mut waits = false;
-        for other in latched.all(List::Holders).filter(|other| exclusive || other.is_exclusive()) {
-            let ticket = other.ticket();
-            if ticket.worker == own.worker || F::IGNORE_READERS && !other.is_exclusive() {
+        for other in latched.requests(List::Holders).filter(|other| is_exclusive || other.is_exclusive()) {
+            let owner = other.owner();
+            if owner.worker == own.worker || F::IGNORE_READERS && !other.is_exclusive() {
                 continue;
             }
-            if own.stamp < ticket.stamp {
-                self.wounds.wound(ticket);
+            if own.timestamp < owner.timestamp {
+                self.states.wound(owner);
                 waits |= !F::IGNORE_WOUNDS;
             } else {
-                waits |= !other.is(Request::<M>::RETIRED);
+                waits |= !other.has(Request::<M>::RETIRED);
             }
         }
         waits
     }
 
-    /// Grants what waits and can be granted now, the oldest first.
-    pub(super) fn serve(&self, latched: &mut Latched<M>) {
+    /// Grants waiters from the head of the queue on, the oldest first, as long as they need not wait.
+    pub(super) fn serve(&self, latched: &mut LatchedCell<M>) {
         while let Some(first) = latched.first(List::Waiters) {
-            if self.has_to_wait(latched, first.ticket(), first.is_exclusive()) {
+            if self.must_wait(latched, first.owner(), first.mode()) {
                 return;
             }
             latched.grant_first();
         }
     }
 
-    /// Holds a cell, not retired; its flags, or `None` if it is unlinked.
+    /// Acquires a cell, whose lock is then not retired. Returns its flags, or `None` if it is unlinked.
+    ///
+    /// A cell that the transaction holds already is acquired again, as its newest holder.
     #[inline(always)]
-    pub(super) fn hold_cell(
-        &self,
-        local: &mut BambooWorker<M>,
-        cell: Cell<M>,
-        held: Held,
-    ) -> Result<Option<u64>, Abort> {
-        self.wounds.check::<F>(local.own).map_err(Abort::new)?;
+    fn acquire_cell(&self, local: &mut BambooWorker<M>, cell: Cell<M>, mode: LockMode) -> Result<Option<u64>, Abort> {
+        self.states.check::<F>(local.own).map_err(Abort::new)?;
         let request = local.requests.take();
         let share = local.request(cell);
         match share {
             None => {
-                request.fill(local.own, held, 0);
+                request.fill(local.own, mode, 0);
             }
             Some(share) => {
-                let held = if share.is_exclusive() { Held::Exclusive } else { held };
-                request.fill(local.own, held, share.address());
+                let mode = if share.is_exclusive() { LockMode::Exclusive } else { mode };
+                request.fill(local.own, mode, share.address());
             }
         }
-        let flags = self.hold_slowly(local, cell, request);
+        let flags = self.acquire_in_queue(local, cell, request);
         match (share, &flags) {
-            (None, Ok(Some(_))) => {
-                local.positions.push(cell.address());
-                local.holdings.push((cell, request));
-            }
-            // The share is what is kept.
-            _ => local.requests.give_back(),
+            (None, Ok(Some(_))) => local.push(cell, request),
+            // A grant has changed the transaction's first request; that one stays.
+            _ => local.requests.free_last(),
         }
         flags.map_err(Abort::new)
     }
 
+    /// Puts the request into the queue, and waits until it is granted. Returns the cell's flags, or `None` if it is unlinked.
     #[inline(never)]
-    pub(super) fn hold_slowly(
+    fn acquire_in_queue(
         &self,
         local: &BambooWorker<M>,
         cell: Cell<M>,
-        request: Kept<M>,
+        request: RequestHandle<M>,
     ) -> Result<Option<u64>, AbortReason> {
         let own = local.own;
-        let mut latched = Latched::new(cell);
+        let mut latched = LatchedCell::latch(cell);
         if latched.word & UNLINKED != 0 {
-            latched.release();
+            latched.unlatch();
             return Ok(None);
         }
-        let is_first = latched.add_waiter_in_order(&request, |other| own.stamp < other.stamp);
-        let waits = self.has_to_wait(&latched, own, request.is_exclusive());
+        let is_first = latched.add_waiter_in_order(&request, |other| own.timestamp < other.timestamp);
+        let waits = self.must_wait(&latched, own, request.mode());
         if is_first && !waits {
             latched.grant_first();
             let flags = latched.word & FLAGS;
-            latched.release();
+            latched.unlatch();
             return Ok(Some(flags));
         }
-        latched.release();
-        request.wait(cell, |_| self.wounds.check::<F>(own), |latched| self.serve(latched))?;
-        // Flags change by who holds the cell and has not retired it.
-        Ok(Some(list::flags(cell)))
+        latched.unlatch();
+        request.wait(cell, |_| self.states.check::<F>(own), |latched| self.serve(latched))?;
+        // Only a holder that has not retired the cell changes its flags, and this transaction is the newest holder.
+        Ok(Some(<ListWord as LockWord<M>>::flags(cell)))
     }
 
-    /// Holds these cells; all their flags, or `None` if the record is unlinked.
+    /// Acquires these cells of a record. Returns the union of their flags, or `None` if the record is unlinked.
     #[inline(always)]
-    pub(super) fn hold(&self, local: &mut BambooWorker<M>, cells: Cells<M>, held: Held) -> Result<Option<u64>, Abort> {
+    pub(super) fn acquire(
+        &self,
+        local: &mut BambooWorker<M>,
+        cells: Cells<M>,
+        mode: LockMode,
+    ) -> Result<Option<u64>, Abort> {
         let mut flags = 0;
         for cell in cells {
-            match self.hold_cell(local, cell, held)? {
+            match self.acquire_cell(local, cell, mode)? {
                 Some(now) => flags |= now,
                 None => return Ok(None),
             }
@@ -114,91 +125,94 @@ impl<M: Machine, F: Faults> Bamboo<M, F> {
         Ok(Some(flags))
     }
 
-    /// Does something with cells that are held, under their latches, and so with no undoing between. `retires`: others may have them then.
+    /// Runs `access` on cells of a record that the transaction holds, under the latches of all of them. Notes the transactions that must
+    /// decide before this one commits.
+    ///
+    /// A roll-back needs the same latches. So either it comes before, and the access fails, or it comes after, and voids the access.
     #[inline(always)]
     pub(super) fn use_held(
         &self,
         local: &mut BambooWorker<M>,
         cells: Cells<M>,
-        retires: bool,
-        with: impl FnOnce(),
+        then: AfterUse,
+        access: impl FnOnce(),
     ) -> Result<(), Abort> {
-        // All of a record, in the order of addresses: so no cycle of latches.
+        // A worker latches several cells only here, those of one record, and in the order of addresses. So workers that wait for latches
+        // form no cycle.
         let mut latches: Latches<M> = SmallVec::new();
         for cell in cells {
             let request = local.request(cell).expect("the cell is held");
-            latches.push((Latched::new(cell), request));
+            latches.push((LatchedCell::latch(cell), request));
         }
-        let is_void = latches.iter().any(|(_, request)| request.is(Request::<M>::VOID));
+        let is_void = latches.iter().any(|(_, request)| request.has(Request::<M>::VOID));
         if !is_void {
             for (latched, request) in &latches {
-                // Up to the next writer, which waits for all before itself; and that one, too, should those between abort. Who is void
-                // has left nothing, and waits for nobody.
-                for other in latched.older_than(request).filter(|other| !other.is(Request::<M>::VOID)) {
+                // The predecessors, up to the latest writer among them. That one waits for all holders before it; and it is a predecessor
+                // also if those between abort. A void holder has left nothing in the cell, and waits for nothing.
+                for other in latched.earlier_holders(request).filter(|other| !other.has(Request::<M>::VOID)) {
                     if other.is_exclusive() || request.is_exclusive() && !F::IGNORE_READERS {
-                        local.predecessors.push(other.ticket());
+                        local.predecessors.push(other.owner());
                     }
                     if other.is_exclusive() {
                         break;
                     }
                 }
             }
-            with();
+            access();
         }
         for (mut latched, request) in latches {
-            if retires {
-                request.becomes(Request::<M>::RETIRED, 0);
+            if then == AfterUse::Retire {
+                request.change(0, Request::<M>::RETIRED);
                 self.serve(&mut latched);
             }
-            latched.release();
+            latched.unlatch();
         }
         if is_void { Err(Abort::new(AbortReason::Wounded)) } else { Ok(()) }
     }
 
-    /// Holds a row that nobody else holds, and does something with it under the latch, all at once; whether that was so.
+    /// Acquires a cell that has a row and no holder, and runs `access` on it, under one latch. A shared lock is retired at once. Returns
+    /// whether it did.
     #[inline(always)]
     pub(super) fn use_free(
         &self,
         local: &mut BambooWorker<M>,
         cell: Option<Cell<M>>,
-        held: Held,
-        with: impl FnOnce(),
+        mode: LockMode,
+        access: impl FnOnce(),
     ) -> Result<bool, Abort> {
-        self.wounds.check::<F>(local.own).map_err(Abort::new)?;
+        self.states.check::<F>(local.own).map_err(Abort::new)?;
         let Some(cell) = cell.filter(|cell| local.request(*cell).is_none()) else { return Ok(false) };
         let request = local.requests.take();
-        request.fill(local.own, held, 0);
-        let Some(latched) = list::take_free_latched(cell, &request, held) else {
-            local.requests.give_back();
+        request.fill(local.own, mode, 0);
+        let Some(latched) = list::try_acquire_free_latched(cell, &request, mode) else {
+            local.requests.free_last();
             return Ok(false);
         };
-        with();
-        if held == Held::Shared {
-            request.becomes(Request::<M>::RETIRED, 0);
+        access();
+        if mode == LockMode::Shared {
+            request.change(0, Request::<M>::RETIRED);
         }
-        latched.release();
-        local.positions.push(cell.address());
-        local.holdings.push((cell, request));
+        latched.unlatch();
+        local.push(cell, request);
         Ok(true)
     }
 
-    /// Gives all back: the transaction has ended for good, or to be tried again.
+    /// Releases all locks, grants what waits for them, and ends the transaction.
     #[inline(always)]
-    pub(super) fn end(&self, local: &mut BambooWorker<M>, for_good: bool) {
+    pub(super) fn end(&self, local: &mut BambooWorker<M>, outcome: Outcome) {
         M::step("release");
-        for (cell, request) in local.holdings.drain(..) {
-            let held = if request.is_exclusive() { Held::Exclusive } else { Held::Shared };
-            // A first guess: this is the only holder, of a row, and nobody waits.
-            if !list::give_back_only(cell, &request, held) {
-                let mut latched = Latched::new(cell);
+        for (cell, request) in local.held.drain(..) {
+            // A guess: the cell has a row, no other holder and no waiter.
+            if !list::try_release_sole(cell, &request, request.mode()) {
+                let mut latched = LatchedCell::latch(cell);
                 latched.remove_holder(&request);
                 self.serve(&mut latched);
-                latched.release();
+                latched.unlatch();
             }
         }
         local.positions.clear();
         local.requests.clear();
-        self.wounds.end(local.own);
-        local.stamp.end(for_good);
+        self.states.end(local.own);
+        local.timestamp.end(outcome);
     }
 }
