@@ -19,7 +19,8 @@ use crate::files::read_result;
 ///
 /// `contend compare` answers it; `contend list` says what can be chosen.
 ///
-/// Exit status: 0 all is well, 1 a check failed (an anomaly, an invariant), 2 bad input, 130 stopped by Ctrl-C.
+/// Exit status: 0 all is well; 1 a check failed (an anomaly, an invariant), or the run could not go on (its disk failed, or its
+/// transactions abort for ever); 2 bad input, or a machine that has no room for the run; 130 stopped by Ctrl-C.
 #[derive(Debug, Parser)]
 #[command(name = "contend", version, arg_required_else_help = true)]
 pub(crate) struct Cli {
@@ -358,7 +359,7 @@ pub(crate) struct KillChildArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct SoakArgs {
-    /// Protocols, separated by commas, or `all`; each may have options of its own, as in mvcc,mvcc+cu=on
+    /// Protocols, separated by commas, or `all`; each may have options of its own, as in msto,msto+cu=on
     #[arg(long, visible_alias = "protocols", value_name = "P", value_delimiter = ',', default_value = "all")]
     protocol: Vec<String>,
     /// A workload or preset, see `contend list workloads`; the default has 1000 keys, unless --set litmus.keys=... says otherwise

@@ -74,14 +74,21 @@ impl Target {
 /// The result in a file, or in the folder of a run.
 pub(crate) fn read_result(path: &Path) -> Result<ResultFile, UserError> {
     let path = result_path(path);
-    let refused = |error: &dyn std::fmt::Display| UserError::input(format!("{}: {error}", path.display()));
-    let mut text = String::new();
-    let file = std::fs::File::open(&path).map_err(|error| refused(&error))?;
-    file.take(RESULT_BYTES_MAX + 1).read_to_string(&mut text).map_err(|error| refused(&error))?;
-    if text.len() as u64 > RESULT_BYTES_MAX {
-        return Err(refused(&format!("a result has at most {} MiB", RESULT_BYTES_MAX >> 20)));
-    }
+    let text = read_text(&path, RESULT_BYTES_MAX, "a result")
+        .map_err(|error| UserError::input(format!("{}: {error}", path.display())))?;
     ResultFile::from_json(&text).map_err(|error| UserError::input(format!("{}: {error}", path.display())))
+}
+
+/// Returns the text of a file that may come from a stranger. `what` names the kind of file in the message when the file is longer than
+/// `bytes_max`, as a device is that never ends.
+pub(crate) fn read_text(path: &Path, bytes_max: u64, what: &str) -> Result<String, String> {
+    let mut text = String::new();
+    let file = fs::File::open(path).map_err(|error| error.to_string())?;
+    file.take(bytes_max + 1).read_to_string(&mut text).map_err(|error| error.to_string())?;
+    if text.len() as u64 > bytes_max {
+        return Err(format!("{what} has at most {} MiB", bytes_max >> 20));
+    }
+    Ok(text)
 }
 
 /// The file of a result that is named by it, or by the folder of its run.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use contend_engine::NamedProtocol;
+use contend_engine::{NamedProtocol, Protocol};
 use contend_log::{CommitProtocol, Directory, Disk, Log, LogConfig, Release};
 use contend_machine::Native;
 
@@ -63,8 +63,10 @@ impl Durability {
 /// # Ok::<_, Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
-pub struct Builder<P: NamedProtocol<Native>> {
-    protocol: P::Options,
+pub struct Builder<P: Protocol<Native>> {
+    protocol: P,
+    /// Whether transactions see what others have written and not committed.
+    shows_uncommitted: bool,
     config: Config,
     disk: Place,
     durability: Durability,
@@ -82,20 +84,27 @@ enum Place {
 impl<P: NamedProtocol<Native>> Default for Builder<P> {
     /// A database in memory, with snapshots if the protocol can have any ([`Database::read`]).
     fn default() -> Self {
-        Builder {
-            protocol: P::options_with_snapshots(),
-            config: Config::default(),
-            disk: Place::Memory,
-            durability: Durability::default(),
-            log: LogConfig::default(),
-        }
+        Builder::of(P::new(P::options_with_snapshots()), P::SHOWS_UNCOMMITTED)
     }
 }
 
 impl<P: NamedProtocol<Native>> Builder<P> {
     /// The protocol's options, as they are: its defaults have no snapshots, if these are an option.
     pub fn protocol(self, protocol: P::Options) -> Self {
-        Builder { protocol, ..self }
+        Builder { protocol: P::new(protocol), ..self }
+    }
+}
+
+impl<P: Protocol<Native>> Builder<P> {
+    pub(crate) fn of(protocol: P, shows_uncommitted: bool) -> Self {
+        Builder {
+            protocol,
+            shows_uncommitted,
+            config: Config::default(),
+            disk: Place::Memory,
+            durability: Durability::default(),
+            log: LogConfig::default(),
+        }
     }
 
     /// What else there is to say.
@@ -135,8 +144,8 @@ impl<P: NamedProtocol<Native>> Builder<P> {
             (_, Place::Memory) => return Ok(Database::over(self.protocol, self.config, None)),
             // What is there would neither be seen nor changed, and what is done be gone: nobody wants that.
             (Durability::Off, _) => return Err(Error::NotDurable),
-            (Durability::Conservative, _) if P::SHOWS_UNCOMMITTED => {
-                return Err(Error::NotConservative { protocol: P::INFO.name });
+            (Durability::Conservative, _) if self.shows_uncommitted => {
+                return Err(Error::NotConservative { protocol: self.protocol.info().name });
             }
             (_, Place::Path(path)) => Arc::new(Directory::open(&path)?.direct(self.log.direct).uring(self.log.uring)),
             (_, Place::Disk(disk)) => disk,

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use contend_engine::commit_sink::CommitSinks;
 use contend_engine::{
-    Abort, AbortReason, Engine, EngineConfig, Key, NamedProtocol, Row, TableSpec, Transaction, Txn, TypedTable,
+    Abort, AbortReason, Engine, EngineConfig, Key, NamedProtocol, Protocol, ProtocolInfo, Row, TableSpec, Transaction,
+    Txn, TypedTable,
 };
 use contend_log::{Checkpoint, Log, LogSinks, Recovered, RecoveredTable, Report};
 use contend_machine::{Machine, Native, Ordering};
@@ -14,6 +15,7 @@ use contend_protocols::protocols_with_snapshots;
 use parking_lot::Mutex;
 
 use crate::Table;
+use crate::any_protocol::{self, AnyProtocol};
 use crate::builder::Builder;
 use crate::config::{Config, TableOptions};
 use crate::durable::{Durable, Ticket, schema_of};
@@ -31,11 +33,11 @@ const LOADED_AT_ONCE: usize = 1024;
 ///
 /// Threads need no set-up. A thread's first transaction registers it, which costs a few microseconds; its end undoes
 /// that.
-pub struct Database<P: NamedProtocol<Native> = Silo> {
+pub struct Database<P: Protocol<Native> = Silo> {
     shared: Arc<Shared<P>>,
 }
 
-struct Shared<P: NamedProtocol<Native>> {
+struct Shared<P: Protocol<Native>> {
     engine: Arc<Engine<P, Native>>,
     seats: Arc<Seats<P>>,
     /// Held while a table is created, so that no two get one name.
@@ -45,16 +47,16 @@ struct Shared<P: NamedProtocol<Native>> {
     durable: Option<Durable>,
 }
 
-impl<P: NamedProtocol<Native>> Clone for Database<P> {
+impl<P: Protocol<Native>> Clone for Database<P> {
     fn clone(&self) -> Self {
         Database { shared: Arc::clone(&self.shared) }
     }
 }
 
-impl<P: NamedProtocol<Native>> std::fmt::Debug for Database<P> {
+impl<P: Protocol<Native>> std::fmt::Debug for Database<P> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Database")
-            .field("protocol", &P::INFO.name)
+            .field("protocol", &self.shared.engine.protocol().info().name)
             .field("tables", &self.shared.engine.table_names())
             .finish_non_exhaustive()
     }
@@ -70,7 +72,7 @@ impl Database {
 impl<P: NamedProtocol<Native>> Default for Database<P> {
     /// A database without tables, under `P` with its default options, and with snapshots if it can have any ([`Database::read`]).
     fn default() -> Self {
-        Database::over(P::options_with_snapshots(), Config::default(), None)
+        Database::over(P::new(P::options_with_snapshots()), Config::default(), None)
     }
 }
 
@@ -93,12 +95,40 @@ impl<P: NamedProtocol<Native>> Database<P> {
     /// It can't be made for [`Config::threads_max`] threads.
     pub fn with(protocol: P::Options, config: Config) -> Result<Self, Error> {
         config.check()?;
-        Ok(Database::over(protocol, config, None))
+        Ok(Database::over(P::new(protocol), config, None))
     }
 
     /// A database that is to be found again, or with other options; see [`Builder`].
     pub fn builder() -> Builder<P> {
         Builder::default()
+    }
+}
+
+impl Database<AnyProtocol> {
+    /// Returns the builder of a database under the registered protocol of this name. `options` sets the protocol's own options by their names. Snapshots
+    /// are on if the protocol can have any ([`Database::read`]), unless an option says otherwise.
+    ///
+    /// Each operation makes a call by a pointer, which `Database::<Cicada>` does not.
+    ///
+    /// ```
+    /// use contend::Database;
+    ///
+    /// let db = Database::named("cicada", &[("versions.collect", "aggressive")])?.open()?;
+    /// assert_eq!(db.protocol().name, "cicada");
+    /// # Ok::<_, contend::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// No protocol has this name ([`Error::UnknownProtocol`] lists those that there are), or an option does not exist or has a value that is not valid.
+    pub fn named(name: &str, options: &[(&str, &str)]) -> Result<Builder<AnyProtocol>, Error> {
+        any_protocol::builder(name, options)
+    }
+}
+
+impl<P: Protocol<Native>> Database<P> {
+    /// Returns the name of the protocol, its paper, and what it promises.
+    pub fn protocol(&self) -> ProtocolInfo {
+        self.shared.engine.protocol().info()
     }
 
     /// Takes a checkpoint: the log begins anew with the rows that there are. It is also done from time to time
@@ -115,7 +145,7 @@ impl<P: NamedProtocol<Native>> Database<P> {
         Ok(Some(durable.log.checkpoint()?))
     }
 
-    pub(crate) fn over(protocol: P::Options, config: Config, opened: Option<(Arc<Log>, Recovered)>) -> Self {
+    pub(crate) fn over(protocol: P, config: Config, opened: Option<(Arc<Log>, Recovered)>) -> Self {
         let engine_config = EngineConfig {
             workers_max: config.threads_max,
             epoch_ms: config.epoch_ms,
@@ -123,7 +153,7 @@ impl<P: NamedProtocol<Native>> Database<P> {
             ..EngineConfig::default()
         };
         let sinks = opened.as_ref().map(|(log, _)| LogSinks::new(log) as Arc<dyn CommitSinks<Native>>);
-        let engine = Engine::with_commit_sinks(P::new(protocol), engine_config, sinks);
+        let engine = Engine::with_commit_sinks(protocol, engine_config, sinks);
         let backoff = Backoff::new(config.retry, config.threads_max);
         let seats = Seats::new(Arc::clone(&engine), backoff, opened.as_ref().map(|(log, _)| Arc::clone(log)));
         let retries = <Native as Machine>::U64::new(0);
@@ -424,7 +454,7 @@ impl<P: NamedProtocol<Native>> Database<P> {
         let mut taken = self.shared.seats.take().map_err(Failure::Database)?;
         let worker = &mut taken.seat.worker;
         let Some(transaction) = worker.begin_snapshot() else {
-            return Err(Failure::Database(no_snapshots::<P>()));
+            return Err(Failure::Database(no_snapshots(self.protocol().name)));
         };
         let value = {
             let mut snapshot = Snapshot(transaction);
@@ -498,15 +528,13 @@ impl<P: NamedProtocol<Native>> Database<P> {
 }
 
 /// Why no snapshot can be read, and what can be done about it.
-fn no_snapshots<P: NamedProtocol<Native>>() -> Error {
-    let valid = P::SNAPSHOTS.map_or_else(
-        || {
-            let protocols = protocols_with_snapshots::<Native>();
-            protocols.into_iter().map(|(name, _)| name).collect::<Vec<_>>().join(", ")
-        },
-        str::to_owned,
-    );
-    Error::NoSnapshots { protocol: P::INFO.name, valid }
+fn no_snapshots(protocol: &'static str) -> Error {
+    let protocols = protocols_with_snapshots::<Native>();
+    let valid = match protocols.iter().find(|(name, _)| *name == protocol) {
+        Some((_, options)) => (*options).to_owned(),
+        None => protocols.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", "),
+    };
+    Error::NoSnapshots { protocol, valid }
 }
 
 /// Why [`Database::run`] has given up.

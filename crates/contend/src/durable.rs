@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use contend_engine::{Engine, IndexKind, Key, NamedProtocol, Row, TableShape, TableSpec, type_name_of};
+use contend_engine::{Engine, IndexKind, Key, Protocol, Row, TableShape, TableSpec, type_name_of};
 use contend_log::{Flusher, Log, LogError, Recovered, RecoveredTable, Report, Schema};
 use contend_machine::Native;
 use parking_lot::Mutex;
@@ -28,7 +28,7 @@ pub(crate) struct Durable {
 }
 
 impl Durable {
-    pub(crate) fn new<P: NamedProtocol<Native>>(
+    pub(crate) fn new<P: Protocol<Native>>(
         log: Arc<Log>,
         recovered: Recovered,
         engine: &Arc<Engine<P, Native>>,

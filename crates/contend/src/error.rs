@@ -1,6 +1,6 @@
 //! Why something could not be done.
 
-use contend_engine::{Abort, AbortReason, OutOfMemory};
+use contend_engine::{Abort, AbortReason, OptionError, OutOfMemory};
 use contend_log::LogError;
 
 /// Why a database could not do what was asked. None of these goes away by asking again.
@@ -24,6 +24,17 @@ pub enum Error {
         /// The protocol's options with which one can be; or, if there are none, the protocols under which one can be.
         valid: String,
     },
+    /// No protocol has this name.
+    #[error("no protocol is named '{name}'; valid: {valid}")]
+    UnknownProtocol {
+        /// The name that was asked for.
+        name: String,
+        /// The names of all protocols.
+        valid: String,
+    },
+    /// An option of the protocol does not exist, or its value is not valid.
+    #[error(transparent)]
+    Option(#[from] OptionError),
     /// As many threads as the database was made for have used it and have not ended.
     #[error("the database was made for {limit} threads at one time, which are there: set `Config::threads_max` higher")]
     TooManyThreads {

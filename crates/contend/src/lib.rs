@@ -37,7 +37,7 @@
 //! - **Durability**: a database that has a directory is found again ([`Database::builder`]); [`Database::transact`] returns when a transaction is
 //!   durable, [`Database::transact_async`] before.
 //! - **The protocol** that keeps transactions apart is a type parameter, [`Silo`] by default: `Database<NoWait>` locks
-//!   instead. See [`protocols`].
+//!   instead. See [`protocols`]. [`Database::named`] takes a protocol by its name.
 //!
 //! A column of a type of your own implements zerocopy's traits; derive them through [`zerocopy`], with
 //! `#[zerocopy(crate = "contend::zerocopy")]` on the type.
@@ -45,6 +45,7 @@
 // The derived code calls this crate by its name, also inside of it.
 extern crate self as contend;
 
+mod any_protocol;
 mod builder;
 mod config;
 mod database;
@@ -53,12 +54,13 @@ mod error;
 mod seats;
 mod snapshot;
 
+pub use any_protocol::AnyProtocol;
 pub use builder::{Builder, Durability};
 pub use config::{Config, TableOptions};
 pub use contend_derive::Row;
 pub use contend_engine::{
     Abort, AbortReason, Column, Columns, Direction, EngineOptions, Groups, IndexKind, Isolation, Key, NamedProtocol,
-    Number, Options, Row, Txn, Update, Whole,
+    Number, OptionError, Options, Protocol, ProtocolInfo, Row, Txn, Update, Whole,
 };
 pub use contend_log as log;
 pub use contend_machine::Native;
@@ -73,10 +75,14 @@ pub use zerocopy;
 
 /// The protocols, and what can be set of each.
 pub mod protocols {
+    pub use contend_protocols::hstore::{HStore, HStoreOptions};
+    pub use contend_protocols::locking::bamboo::Bamboo;
     pub use contend_protocols::locking::deadlock_detection::{DeadlockDetection, DeadlockOptions};
     pub use contend_protocols::locking::no_wait::{NoWait, NoWaitOptions};
+    pub use contend_protocols::locking::ordered::{Ordered, OrderedOptions};
     pub use contend_protocols::locking::wait_die::{WaitDie, WaitDieOptions};
     pub use contend_protocols::locking::wound_wait::WoundWait;
+    pub use contend_protocols::method::extension::ReadPhaseOptions;
     pub use contend_protocols::method::timestamp::{OrderedTimestampOptions, TimestampOptions};
     pub use contend_protocols::multiversion::cicada::{Cicada, CicadaOptions};
     pub use contend_protocols::multiversion::collect::{Collect, CollectOptions};
@@ -91,6 +97,7 @@ pub mod protocols {
     pub use contend_protocols::optimistic::occ::Occ;
     pub use contend_protocols::optimistic::silo::{Silo, SiloOptions, Wait};
     pub use contend_protocols::optimistic::tictoc::{TicToc, TicTocOptions, Wait as TicTocWait};
+    pub use contend_protocols::timestamp_ordering::TimestampOrdering;
 }
 
 /// A table of rows `R` under keys `K`. A handle: clones are the same table.
@@ -98,6 +105,11 @@ pub type Table<R, K = u64> = contend_engine::TypedTable<Native, R, K>;
 
 /// A running transaction: what [`Database::transact`] gives its closure. Its operations are those of [`Txn`].
 pub type Transaction<'w, P = Silo> = contend_engine::Transaction<'w, P, Native>;
+
+// The examples of README.md are compiled and run with those of this crate.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+mod readme {}
 
 #[doc(hidden)]
 pub use contend_engine::__private;

@@ -13,7 +13,7 @@
 use std::cell::{RefCell, RefMut};
 use std::sync::{Arc, Weak};
 
-use contend_engine::{Engine, NamedProtocol, Worker};
+use contend_engine::{Engine, Protocol, Worker};
 use contend_log::Log;
 use contend_machine::Native;
 use contend_protocols::method::{Backoff, Retry};
@@ -26,14 +26,14 @@ use crate::error::Error;
 const TEND_EVERY: u32 = 64;
 
 /// What a thread needs to run transactions.
-pub(crate) struct Seat<P: NamedProtocol<Native>> {
+pub(crate) struct Seat<P: Protocol<Native>> {
     pub(crate) worker: Worker<P, Native>,
     pub(crate) retry: Retry<Native>,
     since_tended: u32,
 }
 
 /// The seats of one database.
-pub(crate) struct Seats<P: NamedProtocol<Native>> {
+pub(crate) struct Seats<P: Protocol<Native>> {
     engine: Arc<Engine<P, Native>>,
     backoff: Arc<Backoff<Native>>,
     /// The log of the database.
@@ -43,7 +43,7 @@ pub(crate) struct Seats<P: NamedProtocol<Native>> {
     idle: Mutex<Vec<Seat<P>>>,
 }
 
-impl<P: NamedProtocol<Native>> Seats<P> {
+impl<P: Protocol<Native>> Seats<P> {
     pub(crate) fn new(
         engine: Arc<Engine<P, Native>>,
         backoff: Arc<Backoff<Native>>,
@@ -102,12 +102,12 @@ impl<P: NamedProtocol<Native>> Seats<P> {
 }
 
 /// A seat that its thread has taken for one transaction.
-pub(crate) struct Taken<'a, P: NamedProtocol<Native>> {
+pub(crate) struct Taken<'a, P: Protocol<Native>> {
     seats: &'a Seats<P>,
     pub(crate) seat: RefMut<'a, Seat<P>>,
 }
 
-impl<P: NamedProtocol<Native>> Drop for Taken<'_, P> {
+impl<P: Protocol<Native>> Drop for Taken<'_, P> {
     #[inline]
     fn drop(&mut self) {
         self.seat.worker.go_offline();
@@ -127,7 +127,7 @@ trait Known {
     fn is_taken_for(&self, log: &Arc<Log>) -> bool;
 }
 
-impl<P: NamedProtocol<Native>> Known for Seats<P> {
+impl<P: Protocol<Native>> Known for Seats<P> {
     fn is_taken_for(&self, log: &Arc<Log>) -> bool {
         self.log.as_ref().is_some_and(|own| Arc::ptr_eq(own, log)) && self.is_taken()
     }

@@ -2,7 +2,7 @@
 
 use std::ops::{ControlFlow, RangeInclusive};
 
-use contend_engine::{Abort, Columns, Direction, Key, NamedProtocol, Row, Transaction, Txn};
+use contend_engine::{Abort, Columns, Direction, Key, Protocol, Row, Transaction, Txn};
 use contend_machine::Native;
 use contend_protocols::optimistic::silo::Silo;
 
@@ -45,9 +45,9 @@ use crate::Table;
 /// # Ok::<_, Error>(())
 /// ```
 #[derive(Debug)]
-pub struct Snapshot<'w, P: NamedProtocol<Native> = Silo>(pub(crate) Transaction<'w, P, Native>);
+pub struct Snapshot<'w, P: Protocol<Native> = Silo>(pub(crate) Transaction<'w, P, Native>);
 
-impl<P: NamedProtocol<Native>> Snapshot<'_, P> {
+impl<P: Protocol<Native>> Snapshot<'_, P> {
     /// Reads the named columns; `None` if the key is absent.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release -p contend-lab --example power`
 
-#[path = "../tests/support/power.rs"]
+#[path = "../tests/it/power.rs"]
 mod power;
 
 use contend_runner::config::WINDOWS;

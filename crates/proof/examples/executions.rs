@@ -14,7 +14,7 @@ fn main() {
     let executions = arguments.next().map_or(20_000, |count| count.parse().expect("a number of executions"));
     let mut protocols: Vec<String> = arguments.collect();
     if protocols.is_empty() {
-        protocols = ["silo", "2pl-nowait", "mvcc"].map(String::from).into();
+        protocols = ["silo", "2pl-nowait", "msto"].map(String::from).into();
     }
     println!("| test | protocol | steps | executions/s |\n| --- | --- | --- | --- |");
     for info in litmus::INFOS {

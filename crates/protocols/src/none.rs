@@ -17,7 +17,8 @@
 //! | 1 | unlinked: out of the index; look the key up again |
 //! | 0 | absent: a placeholder, or a tombstone |
 //!
-//! **Commit point.** None. **Waits** for nothing. **Options.** None.
+//! **Commit point.** None. **Waits** for nothing. **Phantoms** are not excluded. **Departures from the paper.** None.
+//! **Options.** None.
 
 use contend_engine::sets::WriteKind;
 use contend_engine::{

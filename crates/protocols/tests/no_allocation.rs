@@ -1,4 +1,6 @@
 //! On the transaction path nothing is allocated after a warm-up: counted by an allocator that counts.
+//!
+//! A binary of its own: a process has one allocator.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

@@ -1,5 +1,6 @@
 //! On which machine a run runs: the host, or a chip that is simulated.
 
+use std::io::Read;
 use std::path::Path;
 
 use contend_engine::options;
@@ -77,6 +78,15 @@ pub fn machines() -> Vec<MachineInfo> {
     all
 }
 
+/// The largest file of a chip. Those that are here have some kilobytes, and a device may never end.
+const CHIP_BYTES_MAX: u64 = 1 << 20;
+
+fn read_chip(path: &Path) -> std::io::Result<String> {
+    let mut text = String::new();
+    std::fs::File::open(path)?.take(CHIP_BYTES_MAX).read_to_string(&mut text)?;
+    Ok(text)
+}
+
 impl MachineChoice {
     /// `native`; or `CHIP` or `CHIP:CORES`, where a chip is a preset, `host`, or a file with the parameters of one.
     ///
@@ -102,7 +112,7 @@ impl MachineChoice {
         let chip = if name == HOST {
             host_preset()?
         } else if name.ends_with(".toml") {
-            let text = std::fs::read_to_string(Path::new(name))
+            let text = read_chip(Path::new(name))
                 .map_err(|error| RunError::Io(format!("can't read the chip '{name}': {error}")))?;
             Preset::from_toml(&text).map_err(|error| RunError::BadInput(format!("{name}: {error}")))?
         } else {

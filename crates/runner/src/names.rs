@@ -11,12 +11,13 @@ use crate::error::RunError;
 use crate::machine::SimulationOptions;
 
 /// Short and former names of options, each with the name that results and documents use.
-pub const OPTION_ALIASES: [(&str, &str); 5] = [
+pub const OPTION_ALIASES: [(&str, &str); 6] = [
     ("cu", "engine.commit_time_updates"),
     ("ts", "engine.timestamp_splitting"),
     ("align", "engine.alignment"),
     ("protect", "engine.protect_after"),
     ("log", "log.mode"),
+    ("mvcc.late", "msto.late"),
 ];
 
 /// Returns the name of an option that may be written by a short name.

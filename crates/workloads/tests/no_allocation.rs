@@ -1,4 +1,6 @@
 //! TPC-C allocates nothing for a transaction once it is warm, apart from the blocks that inserted rows and their keys need.
+//!
+//! A binary of its own: a process has one allocator.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

@@ -10,7 +10,7 @@ use contend_lab::experiment::{
 use contend_machine::available_cores;
 
 use crate::args::{PlotArgs, SweepArgs};
-use crate::files::{Target, folder};
+use crate::files::{Target, folder, read_text};
 use crate::progress::{Bars, stop_on_interrupt};
 use crate::{Status, UserError, show};
 
@@ -108,7 +108,7 @@ impl Allowed {
     fn read(path: Option<&Path>) -> Result<Allowed, UserError> {
         let Some(path) = path else { return Ok(Allowed::default()) };
         let file = path.display().to_string();
-        let text = std::fs::read_to_string(path)
+        let text = read_text(path, EXPERIMENT_BYTES_MAX, "the file")
             .map_err(|error| UserError::input(format!("can't read --allow {file}: {error}")))?;
         let mut ids = BTreeSet::new();
         for (number, line) in text.lines().enumerate() {
@@ -155,8 +155,11 @@ impl Allowed {
     }
 }
 
+/// The largest experiments have some kilobytes.
+const EXPERIMENT_BYTES_MAX: u64 = 4 << 20;
+
 fn read(path: &Path) -> Result<(Experiment, String), UserError> {
-    let text = std::fs::read_to_string(path)
+    let text = read_text(path, EXPERIMENT_BYTES_MAX, "an experiment")
         .map_err(|error| UserError::input(format!("can't read the experiment {}: {error}", path.display())))?;
     let experiment = Experiment::from_toml(&path.display().to_string(), &text)?;
     Ok((experiment, text))

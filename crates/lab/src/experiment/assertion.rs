@@ -24,7 +24,9 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 
+use rhai::module_resolvers::DummyModuleResolver;
 use rhai::{
     ASTNode, Array, Dynamic, Engine, EvalAltResult, Expr, FnCallExpr, OptimizationLevel, Position, Scope, Stmt,
 };
@@ -383,11 +385,33 @@ fn evaluate(expression: &str, series: &[&str], looked: &Rc<Looked>) -> Result<bo
     engine(looked).eval_with_scope::<bool>(&mut scope, expression)
 }
 
+/// The longest time that one expression may take. Operations alone don't bound it, because one operation may copy a long list.
+const TIME_MAX: Duration = Duration::from_secs(2);
+
+/// Returns the language without what an expression of a stranger could do harm with: it ends, its values stay small, and it reads no file.
+fn confined() -> Engine {
+    let mut engine = Engine::new();
+    engine.set_max_operations(1_000_000);
+    engine.set_max_string_size(64 << 10);
+    engine.set_max_array_size(10_000);
+    engine.set_max_map_size(1_000);
+    engine.set_max_variables(1_000);
+    engine.set_max_functions(100);
+    engine.set_max_call_levels(16);
+    engine.set_max_expr_depths(64, 32);
+    engine.set_module_resolver(DummyModuleResolver::new());
+    let begun = Instant::now();
+    engine.on_progress(move |_| (begun.elapsed() > TIME_MAX).then(|| "it takes too long".into()));
+    engine.on_print(|_| {}).on_debug(|_, _, _| {});
+    let refuse = || -> Result<(), Box<EvalAltResult>> { Err("an expression can't sleep".into()) };
+    engine.register_fn("sleep", move |_: i64| refuse());
+    engine.register_fn("sleep", move |_: f64| refuse());
+    engine
+}
+
 /// The language.
 fn engine(looked: &Rc<Looked>) -> Engine {
-    let mut engine = Engine::new();
-    // An expression ends.
-    engine.set_max_operations(1_000_000);
+    let mut engine = confined();
     for metric in ["T", "A", "M", "L"] {
         let at = Rc::clone(looked);
         engine.register_fn(metric, move |series: &str, x: Dynamic| -> Value { at.metric(metric, series, &x) });
@@ -524,6 +548,33 @@ mod tests {
         assert_eq!(verdict_of(r#"T("up",2) < T("hump",1)"#, &curves).0, Verdict::Fails, "from no seed");
         assert_eq!(verdict_of(r#"T("up",2) >= T("hump",1)"#, &curves).0, Verdict::Holds);
         assert_eq!(verdict_of(r#"T("up",2) > 2*T("up",4)"#, &curves).0, Verdict::Fails);
+    }
+
+    #[test]
+    fn an_expression_of_a_stranger_ends_and_stays_small() {
+        let (looked, deep) = (Looked::new(curves()), format!("{}true{}", "(".repeat(10_000), ")".repeat(10_000)));
+        for (hostile, why) in [
+            ("loop { }", "too many operations"),
+            ("let n = 0; while n >= 0 { n += 1; } true", "too many operations"),
+            (r#"let s = "xxxxxxxx"; loop { s += s; }"#, "length of string"),
+            (r#"let s = "x"; s.pad(1000000000000, "y"); true"#, "length of string"),
+            ("let a = [1]; loop { a += a; }", "size of array"),
+            ("let a = []; a.pad(1000000000000, 1); true", "size of array"),
+            ("let b = blob(1000000000000); true", "size of"),
+            ("let a = []; loop { a = [a]; }", ""),
+            (r#"let m = #{}; let n = 0; loop { m["k" + n] = n; n += 1; }"#, "size of object map"),
+            ("fn f(n) { f(n + 1) } f(0)", "stack overflow"),
+            (&deep, "exceeds maximum complexity"),
+            (r#"import "/etc/passwd" as p; true"#, "module"),
+            ("sleep(1000000); true", "can't sleep"),
+            ("sleep(1000000.0); true", "can't sleep"),
+            (r#"eval("loop { }")"#, "too many operations"),
+            ("let a = []; a.pad(9999, 1); loop { a == a; }", ""),
+        ] {
+            let said = evaluate(hostile, &[], &looked).expect_err(hostile).to_string();
+            assert!(said.to_lowercase().contains(why), "{}: {said}", &hostile[..hostile.len().min(80)]);
+        }
+        assert!(evaluate("let n = 0; while n < 1000 { n += 1; } n == 1000", &[], &looked).expect("it is small"));
     }
 
     #[test]

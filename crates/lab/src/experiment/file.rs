@@ -347,7 +347,8 @@ impl Experiment {
     /// # Errors
     /// A point can't be run.
     pub fn points(&self) -> Result<Vec<Point>, RunError> {
-        let count: usize = self.axis.iter().map(|axis| axis.values.len()).product::<usize>() * self.series.len();
+        let lengths = self.axis.iter().map(|axis| axis.values.len());
+        let count = lengths.fold(self.series.len(), usize::saturating_mul);
         if count > POINTS_MAX {
             return Err(RunError::BadInput(format!("{count} points; valid: up to {POINTS_MAX}")));
         }
@@ -520,6 +521,19 @@ holds = "S.all(|s| X.all(|x| T(s, x) > 0))"
             })
             .collect();
         assert_eq!(all, [("Silo 0", 1, "0"), ("Silo 0", 4, "0"), ("Silo 0.8", 1, "0.8"), ("Silo 0.8", 4, "0.8")]);
+    }
+
+    #[test]
+    fn a_file_that_asks_for_too_many_points_is_refused() {
+        // 2^64 points of each of four axes together: the product does not fit a word.
+        let values = vec!["1"; 1 << 16].join(",");
+        let more = |name: &str| format!("[[axis]]\nname = \"{name}\"\nvalues = [{values}]\n");
+        for names in [&["ycsb.records"][..], &["ycsb.records", "ycsb.payload", "ycsb.operations", "ycsb.seed"]] {
+            let axes: String = names.iter().map(|name| more(name)).collect();
+            let text = SMALL.replacen("[[series]]", &format!("{axes}[[series]]"), 1);
+            let error = Experiment::from_toml("large.toml", &text).expect_err("too many").to_string();
+            assert!(error.contains("points; valid: up to 10000"), "{error}");
+        }
     }
 
     #[test]

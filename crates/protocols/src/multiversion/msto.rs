@@ -61,7 +61,7 @@ options! {
     /// Options of STOv2's MVCC.
     pub struct MstoOptions {
         /// Let updates that commute, and are not read, come before versions that are there already.
-        "mvcc.late" late: bool = true, in ();
+        "msto.late" late: bool = true, in ();
     }
 }
 
@@ -129,7 +129,7 @@ impl<M: Machine, F: Faults> NamedProtocol<M> for Msto<M, F> {
         needs: DeclarationNeeds::Nothing,
     };
     const SNAPSHOTS: Option<&'static str> =
-        Some("versions.snapshots=on, mvcc.late=off, versions.nwr=off, versions.collect=rapid or epoch");
+        Some("versions.snapshots=on, msto.late=off, versions.nwr=off, versions.collect=rapid or epoch");
     type Options = ((MstoOptions, OptimisticOptions), (OrderedTimestampOptions, CollectOptions));
 
     fn options_with_snapshots() -> Self::Options {

@@ -25,6 +25,8 @@
 //!
 //! **Phantoms.** A snapshot has the rows that it has: what is inserted later is in the index, and not in the snapshot. A tombstone stays in the
 //! index until nobody is left who could see the row.
+//!
+//! **Departures from the papers.** Those of all multi-version protocols here: [`crate::multiversion`].
 
 use std::marker::PhantomData;
 

@@ -29,6 +29,8 @@
 //! gives back those that come after, whose reads validation protects as well, and then waits. So no cycle of waits can form. An exclusive
 //! lock of a write that was given back is taken again by the commit. All waits are bounded and end in an abort.
 //!
+//! **Phantoms.** Misses and scans observe leaf versions, which are validated when all locks are held, as in Silo.
+//!
 //! **Retries.** What was written, and what failed to validate, is locked before use by the next transaction of the worker, which as a rule
 //! is the same again.
 //!

@@ -12,8 +12,8 @@ use contend_engine::{
 use contend_machine::Native;
 
 use crate::support::{
-    ENGINE_OPTIONS, INDEXES, Pair, ProtocolTest, Triple, engine, engine_with, for_each_protocol, for_no_control, pairs,
-    table,
+    ENGINE_OPTIONS, GenericTest, INDEXES, Pair, ProtocolTest, Triple, engine, engine_with, for_each_protocol,
+    for_no_control, pairs, table,
 };
 
 /// Runs a test for all protocols, `none` included: a single transaction is right under it, too.
@@ -242,10 +242,10 @@ fn in_turn<P: Protocol<Native>, T>(
     .unwrap_or_else(|abort| panic!("{name}: {abort}, though no other transaction runs"))
 }
 
-struct AbortsLeaveNoTrace;
+pub(crate) struct AbortsLeaveNoTrace;
 
-impl ProtocolTest<Native> for AbortsLeaveNoTrace {
-    fn run(&self, name: &str, make: &dyn Fn() -> Erased<Native>) {
+impl GenericTest<Native> for AbortsLeaveNoTrace {
+    fn run<P: Protocol<Native>>(&self, name: &str, make: &dyn Fn() -> P) {
         for index in INDEXES {
             let engine = engine::<_, Native>(make(), false);
             let rows: Arc<Table<Native, u64>> = table(&engine, "t", index, 16);
@@ -291,10 +291,10 @@ fn aborts_leave_no_trace() {
     for_all(&AbortsLeaveNoTrace);
 }
 
-struct VisitorsStopScans;
+pub(crate) struct VisitorsStopScans;
 
-impl ProtocolTest<Native> for VisitorsStopScans {
-    fn run(&self, name: &str, make: &dyn Fn() -> Erased<Native>) {
+impl GenericTest<Native> for VisitorsStopScans {
+    fn run<P: Protocol<Native>>(&self, name: &str, make: &dyn Fn() -> P) {
         let engine = engine::<_, Native>(make(), false);
         let rows: Arc<Table<Native, u64>> = table(&engine, "t", IndexKind::Ordered, 8);
         let mut worker = engine.worker().expect("a free slot");

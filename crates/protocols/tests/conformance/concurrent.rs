@@ -16,7 +16,9 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use crate::jitter::{self, Jitter};
-use crate::support::{ENGINE_OPTIONS, INDEXES, ProtocolTest, engine, engine_with, for_each_protocol, rounds, table};
+use crate::support::{
+    ENGINE_OPTIONS, GenericTest, INDEXES, ProtocolTest, engine, engine_with, for_each_protocol, rounds, table,
+};
 
 /// A storm: what its threads do.
 #[derive(Clone, Copy, Debug)]
@@ -217,8 +219,12 @@ fn work<P: Protocol<M>, M: Machine>(worker: &mut Worker<P, M>, rows: &Table<M, u
 }
 
 /// Runs a storm; says what its history violates.
-pub(crate) fn run_storm<M: Machine>(protocol: Erased<M>, storm: Storm, judged_by: Isolation) -> Result<(), String> {
-    let engine: Arc<Engine<Erased<M>, M>> = engine_with(protocol, true, ENGINE_OPTIONS[storm.engine].clone());
+pub(crate) fn run_storm<P: Protocol<M>, M: Machine>(
+    protocol: P,
+    storm: Storm,
+    judged_by: Isolation,
+) -> Result<(), String> {
+    let engine: Arc<Engine<P, M>> = engine_with(protocol, true, ENGINE_OPTIONS[storm.engine].clone());
     let rows: Arc<Table<M, u64>> = engine.create_table(&TableSpec::of::<Wide>("t", storm.index, 64));
     let mut loader = engine.loader().expect("a free slot");
     for key in (0..storm.keys).filter(|key| !storm.inserts || key % 2 == 0) {
@@ -263,10 +269,10 @@ pub(crate) fn storms(commits: usize, seeds: std::ops::Range<u64>) -> impl Iterat
     })
 }
 
-struct KeepsItsPromise;
+pub(crate) struct KeepsItsPromise;
 
-impl<M: Machine> ProtocolTest<M> for KeepsItsPromise {
-    fn run(&self, name: &str, make: &dyn Fn() -> Erased<M>) {
+impl<M: Machine> GenericTest<M> for KeepsItsPromise {
+    fn run<P: Protocol<M>>(&self, name: &str, make: &dyn Fn() -> P) {
         let promise = make().info().isolation;
         for storm in storms(150, 0..4 * rounds()) {
             if let Err(wrong) = run_storm(make(), storm, promise) {
@@ -307,10 +313,10 @@ fn omitted_writes_break_nothing() {
     storms_over_omitted_writes::<Msto<Jitter>>();
 }
 
-struct Oversubscribed;
+pub(crate) struct Oversubscribed;
 
-impl ProtocolTest<Native> for Oversubscribed {
-    fn run(&self, name: &str, make: &dyn Fn() -> Erased<Native>) {
+impl GenericTest<Native> for Oversubscribed {
+    fn run<P: Protocol<Native>>(&self, name: &str, make: &dyn Fn() -> P) {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = (8 * cores).min(60);
         let storm =

@@ -6,6 +6,7 @@
 //! - [`concurrent`]: random transactions on real threads, their histories checked and replayed;
 //! - [`liveness`]: progress of many threads on few records;
 //! - [`protection`]: transactions that would starve commit, and leave nobody waiting;
+//! - [`own_types`]: some of these without a call by a pointer, as what is measured is compiled;
 //! - [`mutants`]: deliberate bugs, each of which one of these has to find; and `none`, which must fail.
 //!
 //! `CONTEND_ROUNDS=100` multiplies the random part: `CONTEND_ROUNDS=100 cargo test --release -p contend-protocols --test conformance`.
@@ -17,6 +18,7 @@ mod jitter;
 mod liveness;
 mod mutants;
 mod own_reads;
+mod own_types;
 mod protection;
 mod schedules;
 mod support;

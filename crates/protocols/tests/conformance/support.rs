@@ -17,6 +17,24 @@ pub(crate) trait ProtocolTest<M: Machine> {
     fn run(&self, name: &str, make: &dyn Fn() -> Erased<M>);
 }
 
+/// A test that also runs on a protocol's own type. What is measured is compiled so: each protocol with the engine, and no call by a pointer.
+pub(crate) trait GenericTest<M: Machine> {
+    fn run<P: Protocol<M>>(&self, name: &str, make: &dyn Fn() -> P);
+}
+
+impl<M: Machine, T: GenericTest<M>> ProtocolTest<M> for T {
+    fn run(&self, name: &str, make: &dyn Fn() -> Erased<M>) {
+        GenericTest::run(self, name, make);
+    }
+}
+
+/// Runs a test on a protocol's own type, for every choice of its options.
+pub(crate) fn for_own_type<P: NamedProtocol<M>, M: Machine>(test: &impl GenericTest<M>) {
+    for (label, options) in variants::<P::Options>() {
+        test.run(&format!("{}{label}", P::INFO.name), &|| P::new(options.clone()));
+    }
+}
+
 /// Runs a test for every registered protocol and every choice of its options, those apart that promise nothing.
 pub(crate) fn for_each_protocol<M: Machine>(test: &impl ProtocolTest<M>) {
     // One of them, for who looks for its bugs: CONTEND_PROTOCOL=silo CONTEND_ROUNDS=100.

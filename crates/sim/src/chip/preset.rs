@@ -141,6 +141,9 @@ pub struct MemoryPreset {
 /// Bytes of a line.
 pub(crate) const LINE_BYTES: usize = 64;
 
+/// The most bytes that the private caches of one level hold together.
+const CACHED_BYTES_MAX: f64 = (16u64 << 30) as f64;
+
 const EMBEDDED: &[&str] = &[
     include_str!("../../presets/abyss.toml"),
     include_str!("../../presets/xeon-8176x4.toml"),
@@ -213,6 +216,9 @@ impl Preset {
         for (name, cache) in [("l1", Some(&self.l1)), ("l2", self.l2.as_ref())] {
             let Some(cache) = cache else { continue };
             in_range(&format!("{name}.ways"), cache.ways as f64, 1.0, 64.0)?;
+            // The simulation has a word of 32 bits for each line: at most 1 GiB of them.
+            let cached = self.core.count as f64 * cache.bytes as f64;
+            in_range(&format!("{name}.bytes of all cores"), cached, LINE_BYTES as f64, CACHED_BYTES_MAX)?;
             let sets = cache.bytes / LINE_BYTES / cache.ways;
             if !sets.is_power_of_two() || sets * LINE_BYTES * cache.ways != cache.bytes {
                 return Err(format!(
@@ -248,7 +254,11 @@ mod tests {
     #[test]
     fn what_no_chip_can_be_is_refused() {
         let text = EMBEDDED[0];
+        let bytes = text.lines().find(|line| line.starts_with("bytes = ")).expect("a cache's size");
         for (from, to, expected) in [
+            (bytes, "bytes = 4611686018427387904", "l1.bytes of all cores is"),
+            (bytes, "bytes = 33554432", "valid: 64 to 17179869184"),
+            (bytes, "bytes = 0", "l1.bytes of all cores is 0"),
             ("count = 1024", "count = 0", "core.count is 0"),
             ("ways = 4", "ways = 3", "a power of two of sets"),
             ("hertz = 1e9", "herz = 1e9", "herz"),
