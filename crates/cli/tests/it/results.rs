@@ -157,7 +157,7 @@ fn what_can_not_be_told_is_not_passed() {
     let output = diff("others.json", &[]);
     assert_eq!(output.status.code(), Some(2));
     let stderr = text(&output.stderr);
-    assert!(stderr.contains("no entry in common: the first has silo, tictoc, the second mvcc"), "{stderr}");
+    assert!(stderr.contains("no entry in common: the first has silo, tictoc, the second msto"), "{stderr}");
     let output = diff("./a.json", &[]);
     assert_eq!(output.status.code(), Some(2), "with itself everything agrees");
     assert!(text(&output.stderr).contains("a.json and ./a.json are the same result"), "{}", text(&output.stderr));
