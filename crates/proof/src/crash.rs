@@ -30,7 +30,7 @@ use serde::Serialize;
 
 use crate::explore::{Factory, factory_of};
 use contend_judge::verify_history;
-use contend_machine::random::SplitMix64;
+use contend_model::random::SplitMix64;
 use contend_runner::durable::{LogMode, schema_of};
 use contend_runner::plan::PlannedWorkloadVisitor;
 use contend_runner::{ProtocolPlan, RunConfig, RunError, RunPlan, Stop};
@@ -215,7 +215,7 @@ impl CrashPlan {
             let tests = Tests { combination, config: &self.config, index: self.plan.asked_index, stop, progress };
             // A thread of its own: the memory of the machine is the host thread's.
             let crashed = std::thread::scope(|scope| {
-                let one = move || self.plan.workload.visit::<Simulated, _>(tests);
+                let one = move || self.plan.workload.visit(tests);
                 scope.spawn(one).join().expect("a test does not panic")
             })?;
             all.push(crashed);
@@ -247,10 +247,10 @@ struct Tests<'a> {
     progress: &'a (dyn Fn() + Sync),
 }
 
-impl PlannedWorkloadVisitor<Simulated> for Tests<'_> {
+impl PlannedWorkloadVisitor for Tests<'_> {
     type Output = Result<Crashed, RunError>;
 
-    fn visit<W: Workload<Simulated>>(self, _: WorkloadInfo, options: &W::Options) -> Self::Output {
+    fn visit<W: Workload>(self, _: WorkloadInfo, options: &W::Options) -> Self::Output {
         let Tests { combination, config, stop, progress, .. } = self;
         let explorer = Explorer::new(config.cores + 2, STEPS_MAX);
         let mut test = Test::<W> {
@@ -277,14 +277,14 @@ impl PlannedWorkloadVisitor<Simulated> for Tests<'_> {
     }
 }
 
-struct Test<'a, W: Workload<Simulated>> {
+struct Test<'a, W: Workload> {
     tests: Tests<'a>,
     factory: Factory,
     explorer: Explorer,
     workload_options: W::Options,
 }
 
-impl<W: Workload<Simulated>> Test<'_, W> {
+impl<W: Workload> Test<'_, W> {
     /// One test; what is wrong, if anything is.
     fn crash(&mut self, seed: u64, crashed: &mut Crashed) -> Result<Result<(), String>, RunError> {
         let habits =

@@ -313,7 +313,7 @@ fn on_own_thread(make: OfWorkload<'_>, factory: impl FnOnce() -> Factory + Send)
     std::thread::scope(|scope| {
         let explored = scope.spawn(move || {
             let protocol = factory();
-            make.plan.workload.visit::<Simulated, _>(OnWorkload { make, protocol })
+            make.plan.workload.visit(OnWorkload { make, protocol })
         });
         explored.join().expect("an exploration does not panic")
     })
@@ -341,16 +341,16 @@ struct OnWorkload<'a> {
     protocol: Factory,
 }
 
-impl PlannedWorkloadVisitor<Simulated> for OnWorkload<'_> {
+impl PlannedWorkloadVisitor for OnWorkload<'_> {
     type Output = Result<Explored, RunError>;
 
-    fn visit<W: Workload<Simulated>>(self, info: WorkloadInfo, options: &W::Options) -> Self::Output {
+    fn visit<W: Workload>(self, info: WorkloadInfo, options: &W::Options) -> Self::Output {
         Exploration::<W>::new(self.make, info, options, self.protocol)?.run(self.make.config, self.make.stop)
     }
 }
 
 /// What is the same for all executions.
-struct Exploration<W: Workload<Simulated>> {
+struct Exploration<W: Workload> {
     name: String,
     workload_name: String,
     info: ProtocolInfo,
@@ -371,7 +371,7 @@ struct Exploration<W: Workload<Simulated>> {
 type ErasedWorker = Worker<Erased<Simulated>, Simulated>;
 
 /// What an execution runs on.
-struct Setup<W: Workload<Simulated>> {
+struct Setup<W: Workload> {
     engine: Arc<Engine<Erased<Simulated>, Simulated>>,
     workload: W,
     seats: Vec<RefCell<Seat<W>>>,
@@ -385,14 +385,14 @@ struct Setup<W: Workload<Simulated>> {
 }
 
 /// A core's.
-struct Seat<W: Workload<Simulated>> {
+struct Seat<W: Workload> {
     worker: ErasedWorker,
     client: W::Client,
     input: W::Input,
 }
 
 /// A setup that is taken back to how it was built after each execution. Its parts go in this order.
-struct Kept<W: Workload<Simulated>> {
+struct Kept<W: Workload> {
     setup: Rc<Setup<W>>,
     checkpoint: Checkpoint,
     region: Region,
@@ -415,7 +415,7 @@ struct Judged {
     places: Vec<(usize, usize, String)>,
 }
 
-impl<W: Workload<Simulated>> Exploration<W> {
+impl<W: Workload> Exploration<W> {
     fn new(
         make: OfWorkload<'_>,
         info: WorkloadInfo,
@@ -738,11 +738,11 @@ impl Hasher for Mixed {
 }
 
 /// What a core does in an execution.
-fn run_core<W: Workload<Simulated>>(core: usize, transactions: u64, setup: &Setup<W>) {
+fn run_core<W: Workload>(core: usize, transactions: u64, setup: &Setup<W>) {
     let workload = &setup.workload;
     let Seat { worker, client, input } = &mut *setup.seats[core].borrow_mut();
     for transaction in 0..transactions {
-        workload.next(client, input);
+        workload.next(worker, client, input);
         for tries in 1..=TRIES_MAX {
             setup.tries.set(setup.tries.get().max(tries));
             let declare = |declaration: &mut _| workload.declare(input, declaration);

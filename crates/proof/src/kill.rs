@@ -22,7 +22,7 @@ pub use child::{Life, live};
 pub use store::Scale;
 use store::{Expected, State};
 
-use contend_machine::random::SplitMix64;
+use contend_model::random::SplitMix64;
 use contend_runner::durable::LogMode;
 use contend_runner::{ProtocolPlan, RunConfig, RunError, Stop};
 

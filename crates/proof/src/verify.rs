@@ -72,7 +72,7 @@ mod tests {
     fn verify_ycsb<P: NamedProtocol<Native>>(settings: &[(&str, &str)]) -> Verification {
         let settings = settings.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
         let config = RunConfig { settings, threads: 4, ..RunConfig::default() };
-        let mut session = session_of::<P, Ycsb<Native>>(&config, RunPurpose::Verify).expect("valid options");
+        let mut session = session_of::<P, Ycsb>(&config, RunPurpose::Verify).expect("valid options");
         verify_session(&mut *session, P::INFO.name, config.verify_transactions, &Stop::default(), &Silent)
             .expect("a run")
             .expect("not stopped")

@@ -1,7 +1,7 @@
 //! An estimate of the memory that loading takes, before any is taken.
 
+use contend_engine::estimated_bytes;
 use contend_log::CommitProtocol;
-use contend_machine::Native;
 use contend_workloads::{Workload, WorkloadInfo};
 
 use crate::error::RunError;
@@ -12,7 +12,7 @@ use crate::units::show_bytes;
 impl RunPlan {
     /// Returns an estimate of the bytes that loading takes, by entry. With `history` it is that of a run that records a history.
     pub fn estimated_bytes(&self, history: bool) -> Vec<(&str, u64)> {
-        let estimate = |protocol| self.workload.visit::<Native, _>(Estimate { plan: self, protocol, history });
+        let estimate = |protocol| self.workload.visit(Estimate { plan: self, protocol, history });
         self.protocols.iter().map(|protocol| (protocol.name.as_str(), estimate(protocol))).collect()
     }
 
@@ -46,10 +46,10 @@ struct Estimate<'a> {
     history: bool,
 }
 
-impl PlannedWorkloadVisitor<Native> for Estimate<'_> {
+impl PlannedWorkloadVisitor for Estimate<'_> {
     type Output = u64;
 
-    fn visit<W: Workload<Native>>(self, _: WorkloadInfo, options: &W::Options) -> u64 {
+    fn visit<W: Workload>(self, _: WorkloadInfo, options: &W::Options) -> u64 {
         let ProtocolPlan { engine, log, meta_words, provides_write_counters, .. } = self.protocol;
         let commit = log.commit();
         // A log that holds rows back has a word of each cell. One that counts writes has a word of each group of columns.
@@ -59,7 +59,7 @@ impl PlannedWorkloadVisitor<Native> for Estimate<'_> {
         tables.iter().fold(0, |sum: u64, table| {
             let counters = if counts_writes { 8 * table.groups.len().max(1) as u64 } else { 0 };
             let counters = counters.saturating_mul(table.expected_rows as u64);
-            sum.saturating_add(table.estimated_bytes::<u64>(words, self.history, engine)).saturating_add(counters)
+            sum.saturating_add(estimated_bytes(table, words, self.history, engine)).saturating_add(counters)
         })
     }
 }

@@ -85,11 +85,11 @@ pub trait PlannedProtocolVisitor<M: Machine> {
 }
 
 /// Code for the workload of a plan; see [`WorkloadPlan::visit`].
-pub trait PlannedWorkloadVisitor<M: Machine> {
+pub trait PlannedWorkloadVisitor {
     /// The result of the visit.
     type Output;
     /// Runs for this workload with these options.
-    fn visit<W: Workload<M>>(self, info: WorkloadInfo, options: &W::Options) -> Self::Output;
+    fn visit<W: Workload>(self, info: WorkloadInfo, options: &W::Options) -> Self::Output;
 }
 
 /// Why the names and options of a plan are those of a registry: `resolve` found them there, and the type of an owner's options is the same on
@@ -155,15 +155,15 @@ impl ProtocolPlan {
 
 impl WorkloadPlan {
     /// Calls the visitor with the workload's type and options.
-    pub fn visit<M: Machine, V: PlannedWorkloadVisitor<M>>(&self, visitor: V) -> V::Output {
+    pub fn visit<V: PlannedWorkloadVisitor>(&self, visitor: V) -> V::Output {
         struct Typed<'a, V>(&'a AnyOptions, V);
-        impl<M: Machine, V: PlannedWorkloadVisitor<M>> WorkloadVisitor<M> for Typed<'_, V> {
+        impl<V: PlannedWorkloadVisitor> WorkloadVisitor for Typed<'_, V> {
             type Output = V::Output;
-            fn visit<W: Workload<M>>(self, info: WorkloadInfo) -> V::Output {
+            fn visit<W: Workload>(self, info: WorkloadInfo) -> V::Output {
                 self.1.visit::<W>(info, self.0.downcast_ref::<W::Options>().expect(FOUND))
             }
         }
-        with_workload::<M, _>(self.name, Typed(&self.options, visitor)).expect(FOUND)
+        with_workload(self.name, Typed(&self.options, visitor)).expect(FOUND)
     }
 }
 
@@ -210,7 +210,7 @@ impl RunConfig {
             ..self.clone()
         };
         config.check_numbers()?;
-        let workloads = all_workloads::<Native>();
+        let workloads = all_workloads();
         let Some((workload_info, workload_specs)) = workloads.iter().find(|(info, _)| info.name == self.workload)
         else {
             return Err(unknown("workload", &self.workload, workloads.iter().map(|(info, _)| info.name)));
@@ -252,7 +252,7 @@ impl RunConfig {
         }
         let asked_index = config.index.as_deref().map(index_kind).transpose()?;
         let plan = PlanWorkload { settings: &config.settings, index: asked_index };
-        let (index, workload) = with_workload::<Native, _>(workload_info.name, plan).expect(FOUND)?;
+        let (index, workload) = with_workload(workload_info.name, plan).expect(FOUND)?;
         config.index = Some(index_name(index).into());
         Ok(RunPlan { config, index, asked_index, chip, workload, protocols: planned })
     }
@@ -264,13 +264,12 @@ impl RunConfig {
     /// There is no such workload, or its options are wrong.
     pub fn refused(&self) -> Result<Vec<(&'static str, String)>, RunError> {
         let declares = |workload: &str, settings: &BTreeMap<String, String>| {
-            let listed = || all_workloads::<Native>().into_iter().map(|(info, _)| info.name);
-            with_workload::<Native, _>(workload, Declared(settings))
-                .unwrap_or_else(|| Err(unknown("workload", workload, listed())))
+            let listed = || all_workloads().into_iter().map(|(info, _)| info.name);
+            with_workload(workload, Declared(settings)).unwrap_or_else(|| Err(unknown("workload", workload, listed())))
         };
         let of_this = declares(&self.workload, &named_settings(&self.settings)?)?;
         let refusal = |(info, _): Listed| {
-            let others = all_workloads::<Native>().into_iter().map(|(info, _)| info.name);
+            let others = all_workloads().into_iter().map(|(info, _)| info.name);
             let can = |name: &&str| declares(name, &BTreeMap::new()).is_ok_and(|declares| declares.meets(info.needs));
             let can: Vec<&str> = others.filter(can).collect();
             let sentence = format!(
@@ -331,7 +330,7 @@ fn check_own_option(entry: &str, info: &ProtocolInfo, specs: &[OptionSpec], name
     if valid.clone().any(|valid| valid == name) {
         return Ok(());
     }
-    if all_workloads::<Native>().iter().any(|(_, specs)| specs.iter().any(|spec| spec.name == name)) {
+    if all_workloads().iter().any(|(_, specs)| specs.iter().any(|spec| spec.name == name)) {
         return Err(RunError::BadInput(format!(
             "'{entry}': the workload's option '{name}' is the same for all protocols of a run: use --set"
         )));
@@ -377,7 +376,7 @@ fn check_setting_names(
                 "option '{name}' is of simulated chips, and the machine is native; valid with --machine CHIP only"
             )));
         }
-        let mut owners: Vec<&str> = all_workloads::<Native>()
+        let mut owners: Vec<&str> = all_workloads()
             .into_iter()
             .filter(|(_, specs)| has(specs, name))
             .map(|(info, _)| info.name.split('-').next().unwrap_or(info.name))
@@ -445,10 +444,10 @@ fn check_retry(retry: &RetryOptions, is_set: bool) -> Result<(), RunError> {
 /// Returns what a workload can declare with these settings.
 struct Declared<'a>(&'a BTreeMap<String, String>);
 
-impl WorkloadVisitor<Native> for Declared<'_> {
+impl WorkloadVisitor for Declared<'_> {
     type Output = Result<Declares, RunError>;
 
-    fn visit<W: Workload<Native>>(self, info: WorkloadInfo) -> Self::Output {
+    fn visit<W: Workload>(self, info: WorkloadInfo) -> Self::Output {
         Ok(W::declares(&options::<W::Options>(info.preset, self.0)?))
     }
 }
@@ -459,10 +458,10 @@ struct PlanWorkload<'a> {
     index: Option<IndexKind>,
 }
 
-impl WorkloadVisitor<Native> for PlanWorkload<'_> {
+impl WorkloadVisitor for PlanWorkload<'_> {
     type Output = Result<(IndexKind, WorkloadPlan), RunError>;
 
-    fn visit<W: Workload<Native>>(self, info: WorkloadInfo) -> Self::Output {
+    fn visit<W: Workload>(self, info: WorkloadInfo) -> Self::Output {
         let options = options::<W::Options>(info.preset, self.settings)?;
         let index = match self.index {
             Some(index) => index,
@@ -621,16 +620,15 @@ mod tests {
     #[test]
     fn plans_are_visited_on_every_machine() {
         struct Name;
-        impl<M: Machine> PlannedWorkloadVisitor<M> for Name {
+        impl PlannedWorkloadVisitor for Name {
             type Output = &'static str;
-            fn visit<W: Workload<M>>(self, info: WorkloadInfo, _: &W::Options) -> &'static str {
+            fn visit<W: Workload>(self, info: WorkloadInfo, _: &W::Options) -> &'static str {
                 info.name
             }
         }
-        for (info, _) in all_workloads::<Native>() {
+        for (info, _) in all_workloads() {
             let plan = with(|config| config.workload = info.name.into()).expect("valid");
-            assert_eq!(plan.workload.visit::<Native, _>(Name), info.name);
-            assert_eq!(plan.workload.visit::<Simulated, _>(Name), info.name);
+            assert_eq!(plan.workload.visit(Name), info.name);
             for protocol in &plan.protocols {
                 assert_eq!(protocol.erased::<Native>().info().name, protocol.info.name);
                 assert_eq!(protocol.erased::<Simulated>().info().name, protocol.info.name);

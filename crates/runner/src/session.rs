@@ -112,7 +112,7 @@ pub trait Session {
 }
 
 /// What runs the workers of a session on a machine.
-pub(crate) trait Driver<P: Protocol<Self::Machine>, W: Workload<Self::Machine>>: Sized + 'static {
+pub(crate) trait Driver<P: Protocol<Self::Machine>, W: Workload>: Sized + 'static {
     /// The machine.
     type Machine: Machine;
     /// For a session of this plan.
@@ -141,10 +141,9 @@ pub(crate) trait Driver<P: Protocol<Self::Machine>, W: Workload<Self::Machine>>:
 /// # Errors
 /// The log can't be begun.
 pub fn session(plan: &RunPlan, protocol: &ProtocolPlan, purpose: RunPurpose) -> Result<Box<dyn Session>, RunError> {
-    let make = OfWorkload { plan, protocol, purpose };
     match &plan.chip {
-        None => plan.workload.visit::<Native, _>(make),
-        Some(_) => plan.workload.visit::<Simulated, _>(make),
+        None => plan.workload.visit(OfWorkload::<Native> { plan, protocol, purpose, machine: PhantomData }),
+        Some(_) => plan.workload.visit(OfWorkload::<Simulated> { plan, protocol, purpose, machine: PhantomData }),
     }
 }
 
@@ -152,7 +151,7 @@ pub fn session(plan: &RunPlan, protocol: &ProtocolPlan, purpose: RunPurpose) -> 
 ///
 /// # Errors
 /// The configuration or an option of the protocol is not valid, or the log can't be begun.
-pub fn session_of<P: NamedProtocol<Native>, W: Workload<Native>>(
+pub fn session_of<P: NamedProtocol<Native>, W: Workload>(
     config: &RunConfig,
     purpose: RunPurpose,
 ) -> Result<Box<dyn Session>, RunError> {
@@ -195,21 +194,21 @@ impl Dispatch {
 /// A machine that a session can run on.
 trait SessionMachine: Machine {
     /// What runs the workers.
-    type Driver<P: Protocol<Self>, W: Workload<Self>>: Driver<P, W, Machine = Self>;
+    type Driver<P: Protocol<Self>, W: Workload>: Driver<P, W, Machine = Self>;
 
     /// Makes the session of a protocol of the registry by the dispatch of this machine.
-    fn session<P: NamedProtocol<Self>, W: Workload<Self>>(
+    fn session<P: NamedProtocol<Self>, W: Workload>(
         make: OfProtocol<'_, Self, W>,
         protocol: P,
     ) -> Result<Box<dyn Session>, RunError>;
 }
 
 impl SessionMachine for Native {
-    type Driver<P: Protocol<Native>, W: Workload<Native>> = threads::Threads;
+    type Driver<P: Protocol<Native>, W: Workload> = threads::Threads;
 
     // Nineteen protocols times six workloads take minutes to compile: only a build that is measured has them all.
     #[cfg(contend_static_dispatch)]
-    fn session<P: NamedProtocol<Native>, W: Workload<Native>>(
+    fn session<P: NamedProtocol<Native>, W: Workload>(
         make: OfProtocol<'_, Native, W>,
         protocol: P,
     ) -> Result<Box<dyn Session>, RunError> {
@@ -217,7 +216,7 @@ impl SessionMachine for Native {
     }
 
     #[cfg(not(contend_static_dispatch))]
-    fn session<P: NamedProtocol<Native>, W: Workload<Native>>(
+    fn session<P: NamedProtocol<Native>, W: Workload>(
         make: OfProtocol<'_, Native, W>,
         protocol: P,
     ) -> Result<Box<dyn Session>, RunError> {
@@ -226,9 +225,9 @@ impl SessionMachine for Native {
 }
 
 impl SessionMachine for Simulated {
-    type Driver<P: Protocol<Simulated>, W: Workload<Simulated>> = chip::OnChip<P, W>;
+    type Driver<P: Protocol<Simulated>, W: Workload> = chip::OnChip<P, W>;
 
-    fn session<P: NamedProtocol<Simulated>, W: Workload<Simulated>>(
+    fn session<P: NamedProtocol<Simulated>, W: Workload>(
         make: OfProtocol<'_, Simulated, W>,
         protocol: P,
     ) -> Result<Box<dyn Session>, RunError> {
@@ -236,22 +235,23 @@ impl SessionMachine for Simulated {
     }
 }
 
-struct OfWorkload<'a> {
+struct OfWorkload<'a, M> {
     plan: &'a RunPlan,
     protocol: &'a ProtocolPlan,
     purpose: RunPurpose,
+    machine: PhantomData<M>,
 }
 
-impl<M: SessionMachine> PlannedWorkloadVisitor<M> for OfWorkload<'_> {
+impl<M: SessionMachine> PlannedWorkloadVisitor for OfWorkload<'_, M> {
     type Output = Result<Box<dyn Session>, RunError>;
 
-    fn visit<W: Workload<M>>(self, _: WorkloadInfo, options: &W::Options) -> Self::Output {
-        let OfWorkload { plan, protocol, purpose } = self;
+    fn visit<W: Workload>(self, _: WorkloadInfo, options: &W::Options) -> Self::Output {
+        let OfWorkload { plan, protocol, purpose, .. } = self;
         protocol.visit::<M, _>(OfProtocol::<M, W> { plan, protocol, options, purpose, machine: PhantomData })
     }
 }
 
-struct OfProtocol<'a, M: Machine, W: Workload<M>> {
+struct OfProtocol<'a, M: Machine, W: Workload> {
     plan: &'a RunPlan,
     protocol: &'a ProtocolPlan,
     /// The workload's options.
@@ -260,7 +260,7 @@ struct OfProtocol<'a, M: Machine, W: Workload<M>> {
     machine: PhantomData<M>,
 }
 
-impl<M: SessionMachine, W: Workload<M>> PlannedProtocolVisitor<M> for OfProtocol<'_, M, W> {
+impl<M: SessionMachine, W: Workload> PlannedProtocolVisitor<M> for OfProtocol<'_, M, W> {
     type Output = Result<Box<dyn Session>, RunError>;
 
     fn visit<P: NamedProtocol<M>>(self, options: &P::Options) -> Self::Output {
@@ -268,7 +268,7 @@ impl<M: SessionMachine, W: Workload<M>> PlannedProtocolVisitor<M> for OfProtocol
     }
 }
 
-impl<M: SessionMachine, W: Workload<M>> OfProtocol<'_, M, W> {
+impl<M: SessionMachine, W: Workload> OfProtocol<'_, M, W> {
     /// Makes the session.
     fn made<P: Protocol<M>>(self, protocol: P) -> Result<Box<dyn Session>, RunError> {
         let workload_options = match self.purpose {

@@ -68,7 +68,7 @@ fn all_options(protocol: Option<&str>) -> Vec<(String, OptionSpec)> {
             }
         }
     };
-    for (info, specs) in all_workloads::<Native>() {
+    for (info, specs) in all_workloads() {
         // Presets have the options of their workload.
         add(info.name.split('-').next().unwrap_or(info.name), specs);
     }
@@ -104,7 +104,7 @@ fn as_text(what: What, protocol: Option<&str>) -> String {
         }
         What::Workloads => {
             let mut table = show::table(["workload", "meaning", "sets", "source"]).spare(&["source", "sets"]);
-            for (info, _) in all_workloads::<Native>() {
+            for (info, _) in all_workloads() {
                 table.add_row([info.name, info.summary, &preset_text(info.preset), info.source]);
             }
             table
@@ -150,7 +150,7 @@ fn as_json(what: What, protocol: Option<&str>) -> Value {
                        "paper": info.paper, "options": options(&specs)})
             })
             .collect(),
-        What::Workloads => all_workloads::<Native>()
+        What::Workloads => all_workloads()
             .into_iter()
             .map(|(info, specs)| {
                 let preset: serde_json::Map<String, Value> =

@@ -62,7 +62,7 @@ fn pages(command: &Command) -> io::Result<Vec<(String, Vec<u8>)>> {
 /// The command line with the names that arguments may be, for shells. A parser of values would refuse what else is valid, such as lists.
 fn with_names(command: Command) -> Command {
     let protocols = || all_protocols::<Native>().into_iter();
-    let workloads = || all_workloads::<Native>().into_iter();
+    let workloads = || all_workloads().into_iter();
     let of_groups = [retry_specs(), engine_specs(), log_specs(), simulation_specs()].concat();
     let specs = protocols().flat_map(|(_, specs)| specs).chain(workloads().flat_map(|(_, specs)| specs));
     let mut options: Vec<String> = specs.chain(of_groups).map(|OptionSpec { name, .. }| format!("{name}=")).collect();

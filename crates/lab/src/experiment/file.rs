@@ -450,7 +450,7 @@ fn known_options(micro: Option<Microbench>) -> Vec<OptionSpec> {
     all.extend(retry_specs());
     all.extend(engine_specs());
     all.extend(log_specs());
-    let of_workloads = all_workloads::<Native>().into_iter().flat_map(|(_, specs)| specs);
+    let of_workloads = all_workloads().into_iter().flat_map(|(_, specs)| specs);
     let of_protocols = all_protocols::<Native>().into_iter().flat_map(|(_, specs)| specs);
     for spec in of_workloads.chain(of_protocols) {
         if !all.iter().any(|known| known.name == spec.name) {

@@ -1,10 +1,9 @@
 //! What differs from test to test, drawn from the seed unless the configuration says it.
 
 use contend_engine::{EngineOptions, IndexKind};
-use contend_sim::Simulated;
 use contend_workloads::Workload;
 
-use contend_machine::random::SplitMix64;
+use contend_model::random::SplitMix64;
 use contend_runner::ProtocolPlan;
 
 /// How a test runs.
@@ -26,7 +25,7 @@ pub(super) struct Habits {
 
 impl Habits {
     /// Draws the habits of the test of this seed. `index` is the index that was asked for, if any was.
-    pub(super) fn draw<W: Workload<Simulated>>(
+    pub(super) fn draw<W: Workload>(
         seed: u64,
         index: Option<IndexKind>,
         protocol: &ProtocolPlan,

@@ -14,7 +14,7 @@ use contend_protocols::method::{Backoff, BackoffPolicy, RetryOptions};
 use serde::{Deserialize, Serialize};
 
 use super::store::{Scale, State, Tables, TransactionPlan};
-use contend_machine::random::SplitMix64;
+use contend_model::random::SplitMix64;
 use contend_runner::durable::schema_of;
 use contend_runner::{ProtocolPlan, RunConfig, RunError};
 

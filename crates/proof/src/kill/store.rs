@@ -21,7 +21,7 @@ use contend_log::Recovered;
 use contend_machine::Native;
 use serde::{Deserialize, Serialize};
 
-use contend_machine::random::SplitMix64;
+use contend_model::random::SplitMix64;
 
 /// How many keys and threads there are, and what drives all choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,10 +68,10 @@ pub(super) struct Sum {
 
 /// The tables, in the order of their numbers.
 pub(super) struct Tables {
-    threads: TypedTable<Native, ThreadRow>,
-    versions: TypedTable<Native, Version>,
-    rows: TypedTable<Native, Item>,
-    sums: TypedTable<Native, Sum>,
+    threads: TypedTable<ThreadRow>,
+    versions: TypedTable<Version>,
+    rows: TypedTable<Item>,
+    sums: TypedTable<Sum>,
 }
 
 const THREADS: &str = "threads";
@@ -143,7 +143,7 @@ impl TransactionPlan {
         }
     }
 
-    pub(super) fn execute<T: Txn<Machine = Native>>(&self, tx: &mut T, tables: &Tables) -> Result<(), Abort> {
+    pub(super) fn execute<T: Txn>(&self, tx: &mut T, tables: &Tables) -> Result<(), Abort> {
         let TransactionPlan { thread, number, .. } = *self;
         for &Change { key, kind, amount } in &self.changes {
             let change = |version: &mut Version| {

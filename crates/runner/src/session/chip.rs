@@ -29,7 +29,7 @@ const MEMORY_EVERY: Duration = Duration::from_millis(100);
 const VERIFY_MAX: Duration = Duration::from_secs(10);
 
 /// See the module.
-pub(crate) struct OnChip<P: Protocol<Simulated>, W: Workload<Simulated>> {
+pub(crate) struct OnChip<P: Protocol<Simulated>, W: Workload> {
     // First: its cores are dropped before what they borrow goes.
     chip: Option<Box<Chip>>,
     config: ChipConfig,
@@ -42,7 +42,7 @@ pub(crate) struct OnChip<P: Protocol<Simulated>, W: Workload<Simulated>> {
 type Ended<P, W> = (usize, WorkerSlot<P, W, Simulated>);
 
 /// What the cores share with the driver.
-struct Shared<P: Protocol<Simulated>, W: Workload<Simulated>> {
+struct Shared<P: Protocol<Simulated>, W: Workload> {
     over: Cell<bool>,
     tally: RefCell<Tally>,
     /// Workers that have ended, by number.
@@ -50,7 +50,7 @@ struct Shared<P: Protocol<Simulated>, W: Workload<Simulated>> {
     stuck: Cell<Option<AbortReason>>,
 }
 
-impl<P: Protocol<Simulated>, W: Workload<Simulated>> OnChip<P, W> {
+impl<P: Protocol<Simulated>, W: Workload> OnChip<P, W> {
     /// Builds the chip, and puts the workers on it.
     fn start(&mut self, loaded: &mut LoadedEngine<P, W, Simulated>, share: u64) -> Result<Box<Chip>, RunError> {
         let no_room = |error: contend_sim::ChipError| RunError::OutOfMemory(error.to_string());
@@ -77,7 +77,7 @@ impl<P: Protocol<Simulated>, W: Workload<Simulated>> OnChip<P, W> {
     }
 }
 
-impl<P: Protocol<Simulated>, W: Workload<Simulated>> Driver<P, W> for OnChip<P, W> {
+impl<P: Protocol<Simulated>, W: Workload> Driver<P, W> for OnChip<P, W> {
     type Machine = Simulated;
 
     fn new(plan: &RunPlan, _: RunPurpose) -> Self {

@@ -26,7 +26,7 @@ const TIMED_EVERY: u64 = 16;
 const INSTRUCTIONS_AROUND: u32 = 100;
 
 /// An engine with a workload, and what runs on it.
-pub(crate) struct LoadedEngine<P: Protocol<M>, W: Workload<M>, M: Machine> {
+pub(crate) struct LoadedEngine<P: Protocol<M>, W: Workload, M: Machine> {
     pub(crate) engine: Arc<Engine<P, M>>,
     pub(crate) workload: Arc<W>,
     pub(crate) slots: Vec<WorkerSlot<P, W, M>>,
@@ -38,7 +38,7 @@ pub(crate) struct LoadedEngine<P: Protocol<M>, W: Workload<M>, M: Machine> {
 }
 
 /// What one worker runs with, from window to window.
-pub(crate) struct WorkerSlot<P: Protocol<M>, W: Workload<M>, M: Machine> {
+pub(crate) struct WorkerSlot<P: Protocol<M>, W: Workload, M: Machine> {
     pub(crate) worker: Worker<P, M>,
     pub(crate) client: W::Client,
     input: W::Input,
@@ -51,13 +51,13 @@ pub(crate) struct WorkerSlot<P: Protocol<M>, W: Workload<M>, M: Machine> {
 }
 
 /// A session, by its types.
-pub(crate) struct TypedSession<P: Protocol<D::Machine>, W: Workload<D::Machine>, D: Driver<P, W>> {
+pub(crate) struct TypedSession<P: Protocol<D::Machine>, W: Workload, D: Driver<P, W>> {
     // The driver first: what runs is ended before the engine goes.
     pub(crate) driver: D,
     pub(crate) loaded: LoadedEngine<P, W, D::Machine>,
 }
 
-impl<P: Protocol<M>, W: Workload<M>, M: Machine> LoadedEngine<P, W, M> {
+impl<P: Protocol<M>, W: Workload, M: Machine> LoadedEngine<P, W, M> {
     pub(crate) fn new(
         plan: &RunPlan,
         entry: &ProtocolPlan,
@@ -110,7 +110,7 @@ impl<P: Protocol<M>, W: Workload<M>, M: Machine> LoadedEngine<P, W, M> {
     }
 }
 
-impl<P: Protocol<M>, W: Workload<M>, M: Machine> WorkerSlot<P, W, M> {
+impl<P: Protocol<M>, W: Workload, M: Machine> WorkerSlot<P, W, M> {
     /// Runs transactions until it is over, or until as many as `share` have committed; or the reason of an abort that will not go away.
     #[inline(always)]
     pub(crate) fn work(
@@ -126,7 +126,7 @@ impl<P: Protocol<M>, W: Workload<M>, M: Machine> WorkerSlot<P, W, M> {
         let end = worker.commits().saturating_add(share);
         while !over() && worker.commits() < end {
             M::work(INSTRUCTIONS_AROUND);
-            workload.next(client, input);
+            workload.next(worker, client, input);
             *drawn += 1;
             let timed = drawn.is_multiple_of(TIMED_EVERY);
             let start = if timed { M::now() } else { 0 };
@@ -172,7 +172,7 @@ impl<P: Protocol<M>, W: Workload<M>, M: Machine> WorkerSlot<P, W, M> {
     }
 }
 
-impl<P: Protocol<D::Machine>, W: Workload<D::Machine>, D: Driver<P, W>> Session for TypedSession<P, W, D> {
+impl<P: Protocol<D::Machine>, W: Workload, D: Driver<P, W>> Session for TypedSession<P, W, D> {
     fn info(&self) -> ProtocolInfo {
         self.loaded.engine.protocol().info()
     }

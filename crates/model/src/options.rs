@@ -220,8 +220,8 @@ impl OptionValue for Fraction {
 /// ```
 /// #[derive(Clone, Copy, Debug, PartialEq)]
 /// enum Wait { Wait, NoWait }
-/// contend_engine::option_choices!(Wait { Wait => "wait", NoWait => "nowait" });
-/// # use contend_engine::OptionValue;
+/// contend_model::option_choices!(Wait { Wait => "wait", NoWait => "nowait" });
+/// # use contend_model::OptionValue;
 /// assert_eq!(Wait::parse("nowait", &()), Some(Wait::NoWait));
 /// assert_eq!(Wait::describe(&()), "wait, nowait");
 /// ```
@@ -255,19 +255,49 @@ macro_rules! option_choices {
 /// [`Options`](crate::Options).
 ///
 /// ```
-/// contend_engine::options! {
+/// contend_model::options! {
 ///     /// Options of an example.
 ///     pub struct ExampleOptions {
 ///         /// How many records there are.
 ///         "example.records" records: u64 = 1_000, in 1..=1_000_000;
 ///     }
 /// }
-/// # use contend_engine::Options;
+/// # use contend_model::Options;
 /// let mut options = ExampleOptions::default();
 /// options.set("example.records", "20k").unwrap();
 /// assert_eq!(options.records, 20_000);
 /// assert!(options.set("example.records", "0").unwrap_err().to_string().contains("from 1 to 1000000"));
 /// assert!(options.set("example.record", "5").unwrap_err().to_string().contains("example.records"));
+/// ```
+///
+/// Behind its own options a group may have others as fields, by `flatten`. They are set by their own names, and listed after the group's own. A
+/// value after `=` stands for the defaults of the inner group.
+///
+/// ```
+/// # contend_model::options! {
+/// #     /// Options of an example.
+/// #     pub struct ExampleOptions {
+/// #         /// How many records there are.
+/// #         "example.records" records: u64 = 1_000, in 1..=1_000_000;
+/// #     }
+/// # }
+/// contend_model::options! {
+///     /// Options of an example, and some more.
+///     pub struct OuterOptions {
+///         /// Whether it is one.
+///         "outer.example" example: bool = true, in ();
+///         flatten inner: ExampleOptions;
+///         flatten other: contend_model::options::NoOptions = Default::default();
+///     }
+/// }
+/// # use contend_model::Options;
+/// let mut options = OuterOptions::default();
+/// options.set("example.records", "7").unwrap();
+/// assert_eq!(options.inner.records, 7);
+/// assert_eq!(OuterOptions::specs().len(), 2);
+/// assert_eq!(options.values()[1], ("example.records", "7".to_string()));
+/// let error = options.set("example.record", "7").unwrap_err().to_string();
+/// assert!(error.contains("outer.example, example.records"), "{error}");
 /// ```
 #[macro_export]
 macro_rules! options {
@@ -279,6 +309,7 @@ macro_rules! options {
                 $(#[doc = $more_doc:literal])*
                 $name:literal $field:ident: $type:ty = $default:expr, in $range:expr;
             )*
+            $(flatten $inner:ident: $inner_type:ty $(= $inner_default:expr)?;)*
         }
     ) => {
         $(#[doc = $group_doc])+
@@ -289,22 +320,36 @@ macro_rules! options {
                 $(#[doc = $more_doc])*
                 pub $field: $type,
             )*
+            $(
+                #[doc = concat!("The options of [`", stringify!($inner_type), "`].")]
+                pub $inner: $inner_type,
+            )*
         }
 
         impl Default for $group {
             fn default() -> Self {
-                $group { $($field: $default,)* }
+                $group {
+                    $($field: $default,)*
+                    $($inner: $crate::first_of!($($inner_default,)? <$inner_type as Default>::default()),)*
+                }
             }
         }
 
         impl $crate::Options for $group {
             fn specs() -> Vec<$crate::OptionSpec> {
-                vec![$($crate::OptionSpec {
+                let own: Vec<$crate::OptionSpec> = vec![$($crate::OptionSpec {
                     name: $name,
                     default: <$type as $crate::OptionValue>::show(&$default),
                     range: <$type as $crate::OptionValue>::describe(&$range),
                     doc: concat!($first_doc, $($more_doc,)*).trim_ascii(),
-                },)*]
+                },)*];
+                let inner: [Vec<$crate::OptionSpec>; _] = [$({
+                    // The defaults are the outer group's, which may differ from the inner group's own.
+                    let values = $crate::Options::values(&<Self as Default>::default().$inner);
+                    let specs = <$inner_type as $crate::Options>::specs();
+                    specs.into_iter().zip(values).map(|(spec, (_, default))| $crate::OptionSpec { default, ..spec }).collect()
+                },)*];
+                own.into_iter().chain(inner.into_iter().flatten()).collect()
             }
 
             fn set(&mut self, name: &str, value: &str) -> Result<(), $crate::OptionError> {
@@ -322,7 +367,11 @@ macro_rules! options {
                         },
                     )*
                     _ => {
-                        let valid = vec![$($name,)*];
+                        $(match $crate::Options::set(&mut self.$inner, name, value) {
+                            Err($crate::OptionError::UnknownName { .. }) => {}
+                            outcome => return outcome,
+                        })*
+                        let valid = <Self as $crate::Options>::specs().into_iter().map(|spec| spec.name).collect();
                         let (name, _) = (name.to_string(), value);
                         return Err($crate::OptionError::UnknownName { name, valid });
                     }
@@ -332,10 +381,30 @@ macro_rules! options {
             }
 
             fn values(&self) -> Vec<(&'static str, String)> {
-                vec![$(($name, <$type as $crate::OptionValue>::show(&self.$field)),)*]
+                let own: Vec<(&'static str, String)> =
+                    vec![$(($name, <$type as $crate::OptionValue>::show(&self.$field)),)*];
+                let inner: [Vec<(&'static str, String)>; _] = [$($crate::Options::values(&self.$inner),)*];
+                own.into_iter().chain(inner.into_iter().flatten()).collect()
             }
         }
     };
+}
+
+/// The first of two expressions, or the only one: a default, if one is given.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! first_of {
+    ($first:expr, $second:expr) => {
+        $first
+    };
+    ($only:expr) => {
+        $only
+    };
+}
+
+options! {
+    /// No options: for a group that has none.
+    pub struct NoOptions {}
 }
 
 #[cfg(test)]
