@@ -672,7 +672,7 @@ fn unlinking_in_the_epoch_of_the_stamp_is_found() {
         found.extend(seed.map(|_| info.name));
     }
     // Timestamp ordering and versions keep a tombstone until all have ended that began in its epoch.
-    let keep = ["to", "mvto", "cicada", "mvcc", "si", "ermia", "hekaton"];
+    let keep = ["timestamp-ordering", "mvto", "cicada", "msto", "si", "ermia", "hekaton"];
     let others = all_protocols::<Native>().into_iter().map(|(info, _)| info.name);
     assert_eq!(found, others.filter(|name| !keep.contains(name)).collect::<Vec<_>>());
 }
