@@ -18,13 +18,13 @@ crate::options! {
     /// What an engine does for every protocol.
     pub struct EngineOptions {
         /// Commit-time updates: an update that is not read is not validated, but applied at commit to what is there.
-        "cu" commit_time_updates: bool = false, in ();
+        "engine.commit_time_updates" commit_time_updates: bool = false, in ();
         /// Timestamp splitting: each group of columns has a version of its own, instead of the row.
-        "ts" timestamp_splitting: bool = false, in ();
+        "engine.timestamp_splitting" timestamp_splitting: bool = false, in ();
         /// Where records begin: as many in a cache line as fit, or each in lines of its own.
-        "align" alignment: Alignment = Alignment::Packed, in ();
+        "engine.alignment" alignment: Alignment = Alignment::Packed, in ();
         /// Protection: after so many conflicts in a row a worker's transaction runs alone; 0: never. No other transaction begins until it has committed.
-        "protect" protect_after: u32 = 0, in 0..=1_000_000;
+        "engine.protect_after" protect_after: u32 = 0, in 0..=1_000_000;
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use contend_machine::{Atomic64, Machine, Ordering, SpinMutex};
-use contend_model::{GROUPS_MAX, Groups, IndexKind, Key, KeyWords, Projection, Span, TableSpec};
+use contend_model::{GROUPS_MAX, Groups, IndexKind, KeyWords, Projection, Span, TableSpec};
 
 use crate::commit_sink::WriteCounter;
 use crate::config::{Alignment, EngineOptions};
@@ -15,9 +15,9 @@ const WORDS_PER_LINE: usize = 8;
 /// What no row holds but one of a version that was given back.
 const POISON: u64 = 0xdead_0dd5_dead_0dd5;
 
-/// Returns the bytes that a table takes with its expected number of rows, records and index together, for keys `K`; an estimate, a little above
+/// Returns the bytes that a table takes with its expected number of rows, records and index together; an estimate, a little above
 /// the truth. `meta_words` is the protocol's, for each cell; `history` and `options` are as in [`EngineConfig`](crate::EngineConfig).
-pub fn estimated_bytes<K: Key>(spec: &TableSpec, meta_words: usize, history: bool, options: &EngineOptions) -> u64 {
+pub fn estimated_bytes(spec: &TableSpec, meta_words: usize, history: bool, options: &EngineOptions) -> u64 {
     let cells = if options.timestamp_splitting { spec.groups.len().max(1) } else { 1 };
     let words = cells * (meta_words + usize::from(history)) + spec.row_bytes.div_ceil(8);
     let record = slot_words(words, options.alignment) as u64 * 8;
@@ -25,7 +25,7 @@ pub fn estimated_bytes<K: Key>(spec: &TableSpec, meta_words: usize, history: boo
     let index = match spec.index {
         IndexKind::Hash => 44,
         IndexKind::Ordered => 30,
-    } + 16 * (K::WORDS as u64 - 1);
+    } + 16 * (spec.key_words as u64 - 1);
     spec.expected_rows as u64 * (record + index)
 }
 

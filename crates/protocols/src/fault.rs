@@ -85,66 +85,8 @@ faults! {
 faults! {
     /// The faults of protocols that have no trait of their own yet.
     pub trait Faults: FenceFaults {
-        /// Cells that were read and are not written are not validated: write skew goes through, as under snapshot isolation.
-        FORGET_READ_ONLY,
         /// Misses and scans leave no trace: they observe no leaf, or mark none as read.
         FORGET_GAPS,
-        /// A write of some columns locks and changes the cell next to theirs.
-        WRITE_WRONG_CELL,
-        /// Commit-time updates are applied before their cells are locked.
-        MERGE_BEFORE_LOCK,
-        /// A tombstone leaves its index though a transaction has locked it.
-        UNLINK_LOCKED,
-        /// A tombstone leaves its index though a transaction may run that began before the deletion.
-        FORGET_AGE_OF_TOMBSTONES,
-        /// A tombstone leaves its index one epoch earlier.
-        UNLINK_EARLY,
-        /// A tombstone that leaves its index does not leave behind when it was read last.
-        FORGET_READERS_OF_TOMBSTONES,
-        /// What was read is committed, and is not looked for again: a newer version of before the transaction's time goes unseen.
-        TRUST_COMMITTED,
-        /// An older version that was read is not looked for again at the commit.
-        TRUST_OLDER,
-        /// Updates may come late whether or not they commute.
-        REORDER_ANY,
-        /// What comes too late is left out, whatever the writes after it wanted to know.
-        OMIT_ANY,
-        /// A read leaves no timestamp.
-        FORGET_READS,
-        /// A read does not wait for an older write that is announced.
-        IGNORE_PREWRITES,
-        /// Of a chain out of which versions were taken, a read takes the next older one.
-        IGNORE_GAPS,
-        /// A write does not look whether the row has been written since the transaction began.
-        FORGET_FIRST_UPDATER,
-        /// Of who replaced what was read it is not asked whom that one must come before.
-        FORGET_SUCCESSORS,
-        /// A transaction does not have to come after those whose versions it has read.
-        FORGET_CREATORS,
-        /// A write does not look at the reads.
-        OVERTAKE_READS,
-        /// Shared locks are released right after the read.
-        RELEASE_SHARED_EARLY,
-        /// An exclusive lock is granted while others read, and not waited for to end.
-        IGNORE_READERS,
-        /// Leaves are validated before the locks of updates are taken.
-        VALIDATE_BEFORE_LOCKS,
-        /// Rows are locked in the order in which they were declared, and waited for in any.
-        LOCK_AS_DECLARED,
-        /// Of several partitions only the first is held.
-        LOCK_ONLY_FIRST_PARTITION,
-        /// Partitions are given back before the writes are installed.
-        RELEASE_BEFORE_INSTALL,
-        /// An insert that aborts leaves its placeholder behind as a row.
-        KEEP_ABORTED_INSERTS,
-        /// Those that wait are not asked whether they may: the young wait for the old and the old for the young.
-        WAIT_ANYWAY,
-        /// Who was wounded commits all the same, and who wounded it does not wait for it to end.
-        IGNORE_WOUNDS,
-        /// Who has read what is not committed yet does not wait for the one that wrote it to decide.
-        FORGET_PREDECESSORS,
-        /// Who aborts leaves those alone that have read from it.
-        FORGET_DEPENDENTS,
     }
     pub const FAULTS;
 }

@@ -96,8 +96,8 @@ fn allocates_nothing(name: &str, protocol: Erased<Native>, options: &EngineOptio
 #[test]
 fn transactions_allocate_blocks_for_rows_and_nothing_else() {
     let mut all = EngineOptions::default();
-    all.set("cu", "on").expect("an option");
-    all.set("ts", "on").expect("an option");
+    all.set("engine.commit_time_updates", "on").expect("an option");
+    all.set("engine.timestamp_splitting", "on").expect("an option");
     for (info, _) in all_protocols::<Native>() {
         for options in [EngineOptions::default(), all.clone()] {
             with_protocol::<Native, _>(info.name, AllocatesNothing(options)).expect("a registered name");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use contend_engine::{
     Abort, Engine, EngineConfig, Groups, IndexKind, NamedProtocol, Projection, RawTxn, Table, TableSpec, Transaction,
-    Txn, Worker,
+    Worker,
 };
 use contend_machine::Loom;
 use loom::thread;
@@ -59,7 +59,7 @@ impl<P: NamedProtocol<Loom>> World<P> {
         first: impl FnOnce(&mut Tx<'_, P>, &Rows) -> Result<R, Abort>,
         second: impl FnOnce(&mut Tx<'_, P>, &Rows) -> Result<R, Abort> + Send + 'static,
     ) -> (Result<R, Abort>, Result<R, Abort>) {
-        let rows = Arc::clone(&self.rows);
+        let rows = self.rows;
         self.beside(|worker, rows| worker.run(|tx| first(tx, rows)), move |worker| worker.run(|tx| second(tx, &rows)))
     }
 
@@ -82,7 +82,7 @@ impl<P: NamedProtocol<Loom>> World<P> {
 
     /// The row under a key, when both are done.
     pub(crate) fn row(&mut self, key: u64) -> Option<u64> {
-        let rows = Arc::clone(&self.rows);
+        let rows = self.rows;
         self.first.run(|tx| read(tx, &rows, key)).expect("nobody else is there")
     }
 }

@@ -12,9 +12,9 @@ use contend_workloads::Workload;
 use super::interleaved::{interleaved, pauses_of};
 use super::loaded_engine::{LoadedEngine, WorkerSlot, not_loaded, stuck};
 use super::{Driver, Interval, IntervalResult, RunPurpose, Tally};
-use crate::config::RunConfig;
 use crate::error::RunError;
 use crate::memory::is_short;
+use crate::plan::RunPlan;
 use crate::progress::Stop;
 use crate::start_gate::StartGate;
 
@@ -36,8 +36,8 @@ pub(crate) struct Threads {
 impl<P: Protocol<Native>, W: Workload> Driver<P, W> for Threads {
     type Machine = Native;
 
-    fn new(config: &RunConfig, _: RunPurpose) -> Self {
-        Threads { breakdown: config.breakdown }
+    fn new(plan: &RunPlan, _: RunPurpose) -> Self {
+        Threads { breakdown: plan.config.breakdown }
     }
 
     fn load(

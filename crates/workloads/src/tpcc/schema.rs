@@ -250,7 +250,7 @@ fn specs(options: &TpccOptions, index: IndexKind) -> [TableSpec; 11] {
         TableSpec::of::<Warehouse>("warehouse", index, options.warehouses as usize),
         TableSpec::of::<District>("district", index, districts),
         TableSpec::of::<Customer>("customer", index, customers),
-        together(TableSpec::of::<CustomerName>("customer_by_name", ordered, customers), 0),
+        together(TableSpec::of::<CustomerName>("customer_by_name", ordered, customers).keyed::<NameKey>(), 0),
         // Each client appends its own, so that none waits for another's leaf.
         together(TableSpec::of::<History>("history", ordered, customers), super::HISTORY_BITS),
         together(TableSpec::of::<Nothing>("new_order", ordered, customers * 3 / 10), ORDER_BITS),

@@ -55,7 +55,7 @@ mutants! {
         found FORGET_GAPS, "litmus-absent";
         stands_still WAIT_OUT_OF_ORDER, "litmus-write-skew";
     }
-    TimestampOrdering<Machine, Broken> {
+    TimestampOrdering<Machine, Broken>, faults timestamp_ordering::FAULTS {
         found FORGET_AGE_OF_TOMBSTONES, "litmus-rebirth";
         equivalent UNLINK_EARLY, "litmus-rebirth";
         found FORGET_READERS_OF_TOMBSTONES, "litmus-rebirth";
@@ -64,7 +64,7 @@ mutants! {
         found OVERTAKE_READS, "litmus-write-skew";
         found FORGET_GAPS, "litmus-absent";
     }
-    Mvto<Machine, Broken> {
+    Mvto<Machine, Broken>, faults multiversion::FAULTS {
         found FORGET_AGE_OF_TOMBSTONES, "litmus-rebirth";
         equivalent UNLINK_EARLY, "litmus-rebirth";
         found FORGET_READERS_OF_TOMBSTONES, "litmus-rebirth";
@@ -73,7 +73,7 @@ mutants! {
         found OVERTAKE_READS, "litmus-write-skew";
         found FORGET_GAPS, "litmus-absent";
     }
-    Cicada<Machine, Broken> {
+    Cicada<Machine, Broken>, faults multiversion::VALIDATION_FAULTS, multiversion::FAULTS {
         found FORGET_AGE_OF_TOMBSTONES, "litmus-rebirth";
         equivalent UNLINK_EARLY, "litmus-rebirth";
         found FORGET_READERS_OF_TOMBSTONES, "litmus-rebirth";
@@ -86,7 +86,7 @@ mutants! {
         found TRUST_OLDER, "litmus-overwrites", NWR;
         found OMIT_ANY, "litmus-overwrites", NWR;
     }
-    Msto<Machine, Broken> {
+    Msto<Machine, Broken>, faults msto::FAULTS, multiversion::VALIDATION_FAULTS, multiversion::FAULTS {
         found FORGET_AGE_OF_TOMBSTONES, "litmus-rebirth";
         equivalent UNLINK_EARLY, "litmus-rebirth";
         found FORGET_READERS_OF_TOMBSTONES, "litmus-rebirth";
@@ -98,13 +98,13 @@ mutants! {
         found FORGET_GAPS, "litmus-absent";
         found OMIT_ANY, "litmus-overwrites", NWR;
     }
-    SnapshotIsolation<Machine, Broken> {
+    SnapshotIsolation<Machine, Broken>, faults snapshot_isolation::FAULTS, multiversion::FAULTS {
         found FORGET_AGE_OF_TOMBSTONES, "litmus-rebirth";
         equivalent UNLINK_EARLY, "litmus-rebirth";
         found FORGET_FIRST_UPDATER, "litmus-lost-update";
         found IGNORE_PREWRITES, "litmus-random";
     }
-    Ermia<Machine, Broken> {
+    Ermia<Machine, Broken>, faults ermia::FAULTS, multiversion::FAULTS {
         found FORGET_AGE_OF_TOMBSTONES, "litmus-rebirth";
         equivalent UNLINK_EARLY, "litmus-rebirth";
         found FORGET_READERS_OF_TOMBSTONES, "litmus-rebirth";
@@ -115,14 +115,14 @@ mutants! {
         found FORGET_GAPS, "litmus-absent";
         found IGNORE_PREWRITES, "litmus-random";
     }
-    Hekaton<Machine, Broken> {
+    Hekaton<Machine, Broken>, faults hekaton::FAULTS, multiversion::FAULTS {
         found FORGET_AGE_OF_TOMBSTONES, "litmus-rebirth";
         equivalent UNLINK_EARLY, "litmus-rebirth";
         found FORGET_READ_ONLY, "litmus-write-skew";
         found IGNORE_PREWRITES, "litmus-write-skew";
         found FORGET_GAPS, "litmus-absent";
     }
-    NoWait<Broken> {
+    NoWait<Broken>, faults locking::FAULTS {
         found RELEASE_SHARED_EARLY, "litmus-write-skew"
             => locking_that_releases_shared_locks_early_is_caught by_schedules "G2-item: write skew";
         found IGNORE_READERS, "litmus-write-skew"
@@ -138,7 +138,7 @@ mutants! {
         found VALIDATE_BEFORE_LOCKS, "litmus-late-updates", SPLIT;
         found UNLINK_LOCKED, "litmus-rebirth";
     }
-    WaitDie<Machine, Broken> {
+    WaitDie<Machine, Broken>, faults queue::FAULTS, locking::FAULTS {
         found RELEASE_SHARED_EARLY, "litmus-write-skew"
             => wait_die_that_releases_shared_locks_early_is_caught by_schedules "G2-item: write skew";
         found IGNORE_READERS, "litmus-write-skew"
@@ -147,7 +147,7 @@ mutants! {
         stands_still WAIT_ANYWAY, "litmus-write-skew"
             => wait_die_in_which_all_wait_for_all_is_caught by_schedules "G2-item: write skew";
     }
-    WoundWait<Machine, Broken> {
+    WoundWait<Machine, Broken>, faults wound::FAULTS, queue::FAULTS, locking::FAULTS {
         found RELEASE_SHARED_EARLY, "litmus-write-skew"
             => wound_wait_that_releases_shared_locks_early_is_caught by_schedules "G2-item: write skew";
         found IGNORE_READERS, "litmus-write-skew"
@@ -156,13 +156,13 @@ mutants! {
         stands_still IGNORE_WOUNDS, "litmus-write-skew"
             => wound_wait_that_ignores_wounds_is_caught by_schedules "G2-item: write skew";
     }
-    Bamboo<Machine, Broken> {
+    Bamboo<Machine, Broken>, faults bamboo::FAULTS, wound::FAULTS, locking::FAULTS {
         found FORGET_PREDECESSORS, "litmus-lost-update";
         found FORGET_DEPENDENTS, "litmus-random";
         found FORGET_GAPS, "litmus-absent";
         found IGNORE_READERS, "litmus-write-skew";
     }
-    DeadlockDetection<Machine, Broken> {
+    DeadlockDetection<Machine, Broken>, faults queue::FAULTS, locking::FAULTS {
         found RELEASE_SHARED_EARLY, "litmus-write-skew"
             => deadlock_detection_that_releases_shared_locks_early_is_caught by_schedules "G2-item: write skew";
         found IGNORE_READERS, "litmus-write-skew"
@@ -171,13 +171,13 @@ mutants! {
         stands_still WAIT_ANYWAY, "litmus-write-skew", PATIENT
             => deadlock_detection_in_which_all_wait_for_all_is_caught by_schedules "G2-item: write skew";
     }
-    Ordered<Broken> {
+    Ordered<Broken>, faults ordered::FAULTS, locking::FAULTS {
         found RELEASE_SHARED_EARLY, "litmus-long-fork";
         found IGNORE_READERS, "litmus-write-skew";
         found FORGET_GAPS, "litmus-absent";
         stands_still LOCK_AS_DECLARED, "litmus-random";
     }
-    HStore<Machine, Broken> {
+    HStore<Machine, Broken>, faults hstore::FAULTS, queue::FAULTS, locking::FAULTS {
         found LOCK_ONLY_FIRST_PARTITION, "litmus-write-skew";
         found RELEASE_BEFORE_INSTALL, "litmus-lost-update";
         stands_still WAIT_ANYWAY, "litmus-random";
