@@ -136,7 +136,7 @@ impl Atomic64 for LoomWord {
     }
     fn compare_exchange(&self, current: u64, new: u64, success: Ordering, failure: Ordering) -> Result<u64, u64> {
         Self::before_load(success);
-        // As in `load`.
+        // Acquire: as in `load`.
         let failed = Self::kept(failure, Ordering::Acquire);
         let exchanged = self.change(success, |word, success| word.compare_exchange(current, new, success, failed));
         if exchanged.is_ok() {
