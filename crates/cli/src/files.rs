@@ -76,7 +76,21 @@ pub(crate) fn read_result(path: &Path) -> Result<ResultFile, UserError> {
     let path = result_path(path);
     let text = read_text(&path, RESULT_BYTES_MAX, "a result")
         .map_err(|error| UserError::input(format!("{}: {error}", path.display())))?;
+    if has_control_characters(&text) {
+        return Err(UserError::input(format!(
+            "{}: not a result file: a text in it has control characters",
+            path.display()
+        )));
+    }
     ResultFile::from_json(&text).map_err(|error| UserError::input(format!("{}: {error}", path.display())))
+}
+
+/// Whether a text of this JSON has characters that a terminal takes as commands, as they are or escaped. No run writes any.
+fn has_control_characters(json: &str) -> bool {
+    let is_command = |number: u32| char::from_u32(number).is_some_and(|c| c.is_control() && !c.is_whitespace());
+    let escaped = json.match_indices("\\u").filter_map(|(at, part)| json.get(at + part.len()..at + part.len() + 4));
+    let mut escaped = escaped.filter_map(|digits| u32::from_str_radix(digits, 16).ok());
+    json.chars().any(|c| is_command(u32::from(c))) || escaped.any(is_command)
 }
 
 /// Returns the text of a file that may come from a stranger. `what` names the kind of file in the message when the file is longer than

@@ -88,12 +88,12 @@ pub mod protocols {
     pub use contend_protocols::method::timestamp::{OrderedTimestampOptions, TimestampOptions};
     pub use contend_protocols::multiversion::cicada::{Cicada, CicadaOptions};
     pub use contend_protocols::multiversion::collect::{Collect, CollectOptions};
-    pub use contend_protocols::multiversion::ermia::Ermia;
+    pub use contend_protocols::multiversion::ermia::{Ermia, ErmiaOptions};
     pub use contend_protocols::multiversion::hekaton::Hekaton;
     pub use contend_protocols::multiversion::msto::{Msto, MstoOptions};
-    pub use contend_protocols::multiversion::mvto::Mvto;
-    pub use contend_protocols::multiversion::snapshot_isolation::SnapshotIsolation;
-    pub use contend_protocols::multiversion::{Counted, CounterOptions, OptimisticOptions, SnapshotOptions};
+    pub use contend_protocols::multiversion::mvto::{Mvto, MvtoOptions};
+    pub use contend_protocols::multiversion::snapshot_isolation::{SnapshotIsolation, SnapshotIsolationOptions};
+    pub use contend_protocols::multiversion::{Counted, CounterOptions, SnapshotOptions, ValidatingOptions};
     pub use contend_protocols::none::{NoControl, NoControlOptions};
     pub use contend_protocols::optimistic::mocc::{Mocc, MoccOptions};
     pub use contend_protocols::optimistic::occ::Occ;

@@ -85,38 +85,8 @@ faults! {
 faults! {
     /// The faults of protocols that have no trait of their own yet.
     pub trait Faults: FenceFaults {
-        /// Cells that were read and are not written are not validated: write skew goes through, as under snapshot isolation.
-        FORGET_READ_ONLY,
         /// Misses and scans leave no trace: they observe no leaf, or mark none as read.
         FORGET_GAPS,
-        /// A tombstone leaves its index though a transaction may run that began before the deletion.
-        FORGET_AGE_OF_TOMBSTONES,
-        /// A tombstone leaves its index one epoch earlier.
-        UNLINK_EARLY,
-        /// A tombstone that leaves its index does not leave behind when it was read last.
-        FORGET_READERS_OF_TOMBSTONES,
-        /// What was read is committed, and is not looked for again: a newer version of before the transaction's time goes unseen.
-        TRUST_COMMITTED,
-        /// An older version that was read is not looked for again at the commit.
-        TRUST_OLDER,
-        /// Updates may come late whether or not they commute.
-        REORDER_ANY,
-        /// What comes too late is left out, whatever the writes after it wanted to know.
-        OMIT_ANY,
-        /// A read leaves no timestamp.
-        FORGET_READS,
-        /// A read does not wait for an older write that is announced.
-        IGNORE_PREWRITES,
-        /// Of a chain out of which versions were taken, a read takes the next older one.
-        IGNORE_GAPS,
-        /// A write does not look whether the row has been written since the transaction began.
-        FORGET_FIRST_UPDATER,
-        /// Of who replaced what was read it is not asked whom that one must come before.
-        FORGET_SUCCESSORS,
-        /// A transaction does not have to come after those whose versions it has read.
-        FORGET_CREATORS,
-        /// A write does not look at the reads.
-        OVERTAKE_READS,
     }
     pub const FAULTS;
 }

@@ -75,6 +75,15 @@ pub fn install_held<M: Machine>(cx: &mut Context<M>, position: usize, change: im
     }
 }
 
+/// Returns whether a transaction may still run that must not miss a row that was deleted in epoch `deleted_in`, in protocols that order transactions by
+/// timestamps. `oldest` is the oldest epoch in which a running transaction began.
+///
+/// A transaction that begins in a later epoch has a later timestamp than the deletion, so it may miss the row. One epoch more is slack: the deleting
+/// transaction draws its timestamp before it loads the epoch.
+pub(crate) fn may_be_missed(deleted_in: u64, oldest: u64) -> bool {
+    deleted_in + 1 >= oldest
+}
+
 /// Marks a tombstone as unlinked, if it still is one and old enough. `try_acquire` acquires a cell exclusively and returns its flags, or
 /// `None` if another holds the cell. `release` ends that, and clears and then sets flags.
 pub fn unlink_held<M: Machine>(

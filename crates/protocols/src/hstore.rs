@@ -1,23 +1,31 @@
 //! H-Store: one transaction at a time in each partition of the data.
 //!
-//! **Idea.** The data are divided into partitions. A transaction says before it begins which of them it will touch, waits until they are its
-//! own, and then reads and writes as if it were alone: nothing is locked, checked or copied for the sake of others.
+//! **Idea.** The data are divided into partitions. A transaction declares before it begins which partitions it will touch, and waits until it holds
+//! them. Then it reads and writes as if it were alone: it locks, checks and copies nothing because of other transactions.
+//!
+//! | step of the paper | function |
+//! | --- | --- |
+//! | a partition's queue, in the order of timestamps | `YoungWait`, on [`crate::locking::queue`] |
+//! | the transaction waits until its partitions are free | `begin`: `hold` |
+//! | execute without locks and latches | `read`, `write` |
+//! | commit, and hand the partitions over | `commit`: `install_held`, `release` |
 //!
 //! **Papers.** R. Kallman et al.: "H-Store: a high-performance, distributed main memory transaction processing system", VLDB 2008; as measured
-//! in X. Yu et al.: "Staring into the abyss", VLDB 2014 (HSTORE): all partitions are in one memory, and a transaction of several
+//! in X. Yu et al.: "Staring into the abyss", VLDB 2014 (HSTORE): all partitions are in one memory, and a transaction of several partitions
 //! touches them directly.
 //!
-//! **Promises** serializability, as long as transactions touch what they have declared. One that declares nothing gets all partitions.
+//! **Promises** serializability, as long as transactions touch only the partitions that they have declared. A transaction without a declaration gets all
+//! partitions.
 //!
-//! **Metadata.** One word a cell, of the flags of [`crate::flags`], of which `locked` says that a tombstone is about to get a row. A
+//! **Metadata.** One word for each cell, with the flags of [`crate::flags`]. The flag *locked* says that a tombstone is about to get a row. A
 //! partition has a lock with a queue: [`crate::locking::queue`].
 //!
-//! **Commit point.** When all partitions are held; nothing can fail after.
+//! **Commit point.** The moment when all partitions are held; nothing can fail afterwards.
 //!
-//! **Waits** end: a transaction has a timestamp, and waits for a partition only if those that have it, or stand before it, are older. The
-//! oldest stands first. Who is too late for that, aborts, and gets a new timestamp. So no cycle of waits can form.
+//! **Waits.** A transaction waits for a partition only if its holder and all transactions before it in the queue are older. The oldest is first in the
+//! queue. A transaction that comes too late for that aborts, and gets a new timestamp. So waits form no cycle.
 //!
-//! **Phantoms.** Nobody else is in the partition. Tombstones leave the index while others work, by an exchange of their word.
+//! **Phantoms.** No other transaction is in the partition. Tombstones leave the index while transactions run, by an exchange of their word.
 //!
 //! **Departures from the paper.** Timestamps come from the clock by default, and writes are buffered, so that an abort has nothing to undo.
 
@@ -44,7 +52,7 @@ use crate::optimistic;
 options! {
     /// H-Store's options.
     pub struct HStoreOptions {
-        /// Where timestamps come from. The clock costs nothing, and what is in a partition alone does not need their order.
+        /// Where timestamps come from. The clock costs nothing, and transactions of one partition do not need their order.
         "timestamp.source" source: Source = Source::Clock, in ();
         /// Timestamps of a batch.
         "timestamp.batch" batch: u64 = 16, in 1..=1_000_000;
@@ -73,7 +81,7 @@ pub struct HStore<M: Machine, F = Sound> {
     partitions: Block<M, Partition<M>>,
 }
 
-/// A partition's lock, apart from others: what a cell of [`QueuedLocks`] is made of.
+/// A partition's lock, on a cache line of its own: the word of a cell of [`QueuedLocks`].
 #[derive(Debug)]
 #[repr(align(128))]
 struct Partition<M: Machine>(M::U64);
@@ -83,7 +91,7 @@ pub struct HStoreWorker<M: Machine, F: HStoreFaults> {
     locks: QueuedLocksWorker<M, YoungWait<M, F>>,
     held: Vec<(Cell<M>, RequestHandle<M>)>,
     /// First cells of tombstones that are about to get a row.
-    claimed: Vec<Cell<M>>,
+    locked_tombstones: Vec<Cell<M>>,
 }
 
 impl<M: Machine, F: HStoreFaults> HStore<M, F> {
@@ -99,8 +107,8 @@ impl<M: Machine, F: HStoreFaults> HStore<M, F> {
 
     fn release(&self, local: &mut HStoreWorker<M, F>, outcome: Outcome) {
         M::step("release");
-        for cell in local.claimed.drain(..) {
-            // Release: as any unlock; pairs with the exchange of `optimistic::unlink`.
+        for cell in local.locked_tombstones.drain(..) {
+            // Release: pairs with the exchange of `optimistic::unlink`, as any unlock.
             cell.word().fetch_and(!LOCKED, Ordering::Release);
         }
         for (cell, kept) in local.held.drain(..) {
@@ -135,7 +143,7 @@ impl<M: Machine, F: HStoreFaults> Protocol<M> for HStore<M, F> {
     }
 
     fn new_worker_state(&self, worker: usize) -> Self::WorkerState {
-        HStoreWorker { locks: self.locks.new_worker_state(worker), held: Vec::new(), claimed: Vec::new() }
+        HStoreWorker { locks: self.locks.new_worker_state(worker), held: Vec::new(), locked_tombstones: Vec::new() }
     }
 
     fn init(&self, cells: Cells<M>, initial: RecordOrigin) {
@@ -163,7 +171,7 @@ impl<M: Machine, F: HStoreFaults> Protocol<M> for HStore<M, F> {
         columns: Projection<'_>,
     ) -> Result<RecordState, Abort> {
         M::step("read");
-        // Acquire: pairs with the Release by which it was unlinked.
+        // Acquire: pairs with the Release of the exchange of `optimistic::unlink`.
         let flags = at.record.word().load(Ordering::Acquire);
         cx.copy_row(at, columns);
         Ok(flags::found(flags))
@@ -182,6 +190,7 @@ impl<M: Machine, F: HStoreFaults> Protocol<M> for HStore<M, F> {
             WriteMode::ReadModifyWrite | WriteMode::Delete => self.read(cx, local, at, Projection::of_groups(groups)),
             WriteMode::Blind | WriteMode::CommitTimeUpdate => {
                 at.record.prefetch_to_write();
+                // Acquire: as in `read`.
                 match flags::found(at.record.word().load(Ordering::Acquire)) {
                     RecordState::Absent => self.read(cx, local, at, Projection::EXISTENCE),
                     found => Ok(found),
@@ -192,16 +201,17 @@ impl<M: Machine, F: HStoreFaults> Protocol<M> for HStore<M, F> {
                 // Relaxed: the exchange decides.
                 let word = first.word().load(Ordering::Relaxed);
                 if word & LOCKED != 0 {
-                    // Its own: inserted, deleted, and inserted again.
+                    // The transaction's own record: inserted, deleted, and inserted again.
                     return Ok(RecordState::Absent);
                 }
-                // AcqRel: pairs with the exchange of `optimistic::unlink`, which finds it locked, or has been before.
-                let claimed =
+                // AcqRel: pairs with the exchange of `optimistic::unlink`. One of the two is first: this one sees the tombstone unlinked, or that one
+                // finds it locked.
+                let is_locked =
                     first.word().compare_exchange(word, word | LOCKED, Ordering::AcqRel, Ordering::Relaxed).is_ok();
-                if word & UNLINKED != 0 || !claimed {
+                if word & UNLINKED != 0 || !is_locked {
                     return Err(Abort::new(AbortReason::RecordGone));
                 }
-                local.claimed.push(first);
+                local.locked_tombstones.push(first);
                 Ok(RecordState::Absent)
             }
         }
@@ -231,7 +241,7 @@ impl<M: Machine, F: HStoreFaults> Protocol<M> for HStore<M, F> {
         M::step("install");
         for position in 0..cx.writes.len() {
             flags::install_held(cx, position, |cell, clear, set| {
-                // Relaxed, both: the partition's lock passes the row on. Read-modify-writes: who unlinks looks without that lock.
+                // Relaxed, both: the partition's lock passes the row on. Read-modify-writes: `optimistic::unlink` exchanges the word without that lock.
                 let word = cell.word();
                 if set != 0 { word.fetch_or(set, Ordering::Relaxed) } else { word.fetch_and(!clear, Ordering::Relaxed) }
             });
@@ -253,7 +263,7 @@ impl<M: Machine, F: HStoreFaults> Protocol<M> for HStore<M, F> {
     }
 }
 
-/// The young wait for the old; the old come too late.
+/// The wait policy of partitions: a younger transaction waits for an older one; an older one that finds a younger one comes too late.
 #[derive(Debug)]
 pub struct YoungWait<M: Machine, F> {
     timestamps: Arc<Timestamps<M>>,
@@ -318,7 +328,7 @@ impl<M: Machine, F: HStoreFaults> WaitPolicy<M> for YoungWait<M, F> {
     #[inline(always)]
     fn end(&self, local: &mut YoungWaitWorker<M>, outcome: Outcome) {
         if outcome == Outcome::WillRetry {
-            // The rest of a batch is as old, and would come too late as well.
+            // The rest of the batch is as old, and would come too late as well.
             local.stamps.drop_batch();
         }
     }

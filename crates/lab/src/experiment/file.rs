@@ -528,7 +528,7 @@ holds = "S.all(|s| X.all(|x| T(s, x) > 0))"
         // 2^64 points of each of four axes together: the product does not fit a word.
         let values = vec!["1"; 1 << 16].join(",");
         let more = |name: &str| format!("[[axis]]\nname = \"{name}\"\nvalues = [{values}]\n");
-        for names in [&["ycsb.records"][..], &["ycsb.records", "ycsb.payload", "ycsb.operations", "ycsb.seed"]] {
+        for names in [&["ycsb.records"][..], &["ycsb.records", "ycsb.payload", "ycsb.fields", "ycsb.ops"]] {
             let axes: String = names.iter().map(|name| more(name)).collect();
             let text = SMALL.replacen("[[series]]", &format!("{axes}[[series]]"), 1);
             let error = Experiment::from_toml("large.toml", &text).expect_err("too many").to_string();

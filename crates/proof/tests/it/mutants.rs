@@ -19,18 +19,20 @@ use contend_protocols::locking::ordered::{self, Ordered};
 use contend_protocols::locking::wait_die::WaitDie;
 use contend_protocols::locking::wound_wait::WoundWait;
 use contend_protocols::locking::{self, queue, wound};
+
+use contend_protocols::multiversion;
 use contend_protocols::multiversion::cicada::Cicada;
-use contend_protocols::multiversion::ermia::Ermia;
-use contend_protocols::multiversion::hekaton::Hekaton;
-use contend_protocols::multiversion::msto::Msto;
+use contend_protocols::multiversion::ermia::{self, Ermia};
+use contend_protocols::multiversion::hekaton::{self, Hekaton};
+use contend_protocols::multiversion::msto::{self, Msto};
 use contend_protocols::multiversion::mvto::Mvto;
-use contend_protocols::multiversion::snapshot_isolation::SnapshotIsolation;
+use contend_protocols::multiversion::snapshot_isolation::{self, SnapshotIsolation};
 use contend_protocols::optimistic;
 use contend_protocols::optimistic::mocc::{self, Mocc};
 use contend_protocols::optimistic::occ::{self, Occ};
 use contend_protocols::optimistic::silo::{self, Silo};
 use contend_protocols::optimistic::tictoc::{self, TicToc};
-use contend_protocols::timestamp_ordering::TimestampOrdering;
+use contend_protocols::timestamp_ordering::{self, TimestampOrdering};
 use contend_runner::{RunConfig, Stop};
 use contend_sim::Simulated;
 

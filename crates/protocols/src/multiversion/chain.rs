@@ -1,94 +1,112 @@
-//! The chains of a cell's older versions: finding the one of a time, and taking out those that nobody needs.
+//! The chains of a cell's old versions: finding the version of a time, and taking out versions that nobody needs.
 //!
-//! A cell has two chains, each from the younger versions to the older. What is replaced goes to the *recent* one; what a transaction needs that
-//! runs for long goes to the *kept* one, at once or when it is known ([`keep`]). So the recent versions, which are many, and needed for a moment, are
-//! reused without a look at the chain that they are in: it is broken there, and who still needs what is older finds that in the kept chain, where what
-//! nobody needs is taken out one by one.
+//! **Two chains.** A cell has two chains, each from younger versions to older ones.
 //!
-//! A link is the address of the next older copy's cell. The recent chain ends in 0, the kept one in an odd number: above the lowest bit the timestamp of
-//! the first version, before which there was nothing.
+//! - The *recent* chain holds versions that live for a moment. The worker that replaced a version reuses its memory without a look at the chain, whose
+//!   lines may be in another core's cache. The chain is broken there.
+//! - The *retained* chain holds the few versions that a long transaction needs. A version goes there when it is replaced, or later, when the
+//!   transaction turns out to be a long one ([`retain`]). Versions that nobody needs are taken out of it one by one.
 //!
-//! A copy says of which cell it is one, and until when it was the newest (its *end*). Of two copies that one
-//! memory holds in turn, the ends differ, as they are of different transactions, also where an end has been moved to an earlier time ([`end_at`]). So a reader checks what a link leads to: it looks at the end before it has
-//! read the copy and after, and where it finds another cell's copy, a later one, or none, the chain is broken.
+//! A reader that meets a break in the recent chain goes on in the retained one. If that does not have its version either, the reader aborts
+//! (`version_collected`).
 //!
-//! | who changes | what, and when |
+//! **Links.** A link is the address of the next older copy's cell. The recent chain ends in 0. The retained chain ends in an odd number, which has the
+//! `wts` of the cell's first version above the lowest bit: before that time there was no row.
+//!
+//! **A reader holds on to nothing.** The memory of a copy may become a copy of another cell, or of another time, while a reader follows a link to it. So
+//! a copy says which cell it is of, and at which time it was replaced (its *end*). Two copies that one piece of memory holds in turn have different ends,
+//! because they were replaced by different transactions; that holds also if an end was moved to an earlier time ([`end_versions_at`]). A reader
+//! loads the end before and after it reads the copy (`ChainedVersion::find` and [`ChainedVersion::is_there`]). If it finds the copy of another
+//! cell, a later one or none, the chain is broken there. So a version that was reused is missed, but never misread.
+//!
+//! **Writers of a chain.**
+//!
+//! | thread | changes |
 //! | --- | --- |
-//! | who has claimed the cell | the links of its chains, and ends, to earlier times |
-//! | the worker that replaced a version | gives its memory back, once the copy is out of the kept chain, or nobody can need it; by an exchange of the end for 0 |
-//! | who changes a copy's end, or its link | sets [`PINNED`] in its end meanwhile: it stays where it is |
+//! | the holder of the cell's write intent | the links of both chains; and ends, to earlier times |
+//! | the worker that replaced a version | exchanges the copy's end for 0, and reuses the memory, once the copy is out of the retained chain or nobody needs it |
+//! | any thread that changes a copy's end or link | sets [`PINNED`] in the end meanwhile, which keeps the copy where it is |
 
 use std::ptr::NonNull;
 
 use contend_engine::{Abort, AbortReason, Cell};
 use contend_machine::{Atomic64, Machine, Ordering};
 
-use super::{NOBODY, UNSTAMPED, claim_of, stamp_of};
+use super::{INTENT_WITHOUT_TIMESTAMP, NO_INTENT, intent_of, wts_of};
 
-/// In the end of a copy: somebody works on the chain there.
+/// Flag in the end of a copy: a thread works on the chain there.
 const PINNED: u64 = 1 << 63;
-/// How often a reader begins anew at the record when what it follows is taken out under its hands.
+/// The end of a copy that is in no chain.
+const NO_END: u64 = 0;
+/// How often a reader starts again at the record when a copy that it follows is taken out.
 const TRIES: u32 = 8;
 
-/// Where the next older copy of the cell is, of all that were replaced and not kept.
-pub(super) fn older_than<'a, M: Machine>(cell: Cell<M>) -> &'a M::U64 {
-    // SAFETY: cells have six words.
+/// Returns the word with the link of the recent chain.
+pub(super) fn recent_link<'a, M: Machine>(cell: Cell<M>) -> &'a M::U64 {
+    // SAFETY: the cells of this family have six words.
     unsafe { cell.meta(3) }
 }
 
-/// Where the next older copy of the cell is, of those that are kept.
-pub(super) fn kept_before<'a, M: Machine>(cell: Cell<M>) -> &'a M::U64 {
-    // SAFETY: as above.
+/// Returns the word with the link of the retained chain.
+pub(super) fn retained_link<'a, M: Machine>(cell: Cell<M>) -> &'a M::U64 {
+    // SAFETY: the cells of this family have six words.
     unsafe { cell.meta(5) }
 }
 
-/// Of a copy: what the transaction that replaced the version has left.
-fn left_of<'a, M: Machine>(copy: Cell<M>) -> &'a M::U64 {
-    // SAFETY: as above.
+/// Returns the word of a copy with its end: the `wts` of the version that replaced it. A record's cell has its write intent there.
+fn end_word<'a, M: Machine>(copy: Cell<M>) -> &'a M::U64 {
+    intent_of(copy)
+}
+
+/// Returns the word of a copy with the `sstamp` of the transaction that replaced the version.
+fn sstamp_of<'a, M: Machine>(copy: Cell<M>) -> &'a M::U64 {
+    // SAFETY: the cells of this family have six words.
     unsafe { copy.meta(2) }
 }
 
-/// Of a copy: of which cell, and whether it is kept. Of a record's cell this word is an epoch, which no address is the complement of.
+/// Returns the word of a copy that says which cell it is of, and whether it has been in the retained chain. A record's cell has an epoch or a time
+/// there, which is no complement of an address.
 fn owner_of<'a, M: Machine>(copy: Cell<M>) -> &'a M::U64 {
-    // SAFETY: as above.
+    // SAFETY: the cells of this family have six words.
     unsafe { copy.meta(4) }
 }
 
-/// In the word that says of which cell a copy is one, which is the complement of an address: it has been in the kept chain.
-const KEPT: u64 = 1 << 1;
+/// Flag in a copy's owner word, which is the complement of an address: the copy is in the retained chain, or has been.
+const RETAINED: u64 = 1 << 1;
 
 fn owned_by<M: Machine>(cell: Cell<M>) -> u64 {
-    !cell.value() & !KEPT
+    !cell.value() & !RETAINED
 }
 
-/// The end of a copy: the timestamp of the version that replaced it; 0 if it is in no chain.
+/// Returns the end of a copy without the flag.
 #[inline(always)]
 fn end_of<M: Machine>(copy: Cell<M>, order: Ordering) -> u64 {
-    claim_of(copy).load(order) & !PINNED
+    end_word(copy).load(order) & !PINNED
 }
 
-/// What the kept chain of a cell leads to of which no version was replaced.
-pub(super) const UNBORN: u64 = u64::MAX;
+/// The retained link of a cell no version of which was replaced.
+pub(super) const NO_OLD_VERSION: u64 = u64::MAX;
 
-/// Which chain: the word of a cell in which its link is.
+/// A chain: the function that returns the word of its link.
 type Chain<M> = fn(Cell<M>) -> &'static <M as Machine>::U64;
 
 /// What a link leads to.
 enum Link<M: Machine> {
-    /// This chain says nothing of what is older.
+    /// Nothing: this chain does not say what is older.
     End,
-    /// The first version has this timestamp.
-    Birth(u64),
+    /// The beginning: the cell's first version has this `wts`.
+    FirstVersion(u64),
+    /// The next older copy.
     Copy(Cell<M>),
 }
 
 impl<M: Machine> Link<M> {
     fn of(value: u64) -> Self {
         if value & 1 == 1 {
-            return Link::Birth(value >> 1);
+            return Link::FirstVersion(value >> 1);
         }
-        // SAFETY: a link is to the cell of a copy in the slabs of this table, where there are cells for as long as the table is there, whatever
-        // they are used for.
+        // SAFETY: a link is the address of a copy's cell in the slabs of this table. There are cells for as long as the table exists, whatever they are
+        // used for.
         let cell = |first| unsafe { Cell::at(first) };
         NonNull::new(std::ptr::with_exposed_provenance_mut::<M::U64>(value as usize))
             .map_or(Link::End, |at| Link::Copy(cell(at)))
@@ -97,287 +115,297 @@ impl<M: Machine> Link<M> {
 
 /// A copy as it was found in a chain.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Older<M: Machine> {
+pub(crate) struct ChainedVersion<M: Machine> {
     pub(crate) cell: Cell<M>,
-    /// Its word: timestamp and flags.
+    /// Its word: `wts` and flags.
     pub(crate) word: u64,
-    /// The timestamp of the version that replaced it.
+    /// The `wts` of the version that replaced it.
     pub(crate) end: u64,
-    /// What the transaction that did has left.
-    pub(crate) left: u64,
+    /// The `sstamp` of the transaction that replaced it.
+    pub(crate) sstamp: u64,
 }
 
-impl<M: Machine> Older<M> {
-    /// The copy there, if it is one of this cell, replaced at `before` or earlier.
+impl<M: Machine> ChainedVersion<M> {
+    /// Returns the copy, if it is one of the cell `of` that was replaced at `before` or earlier.
     #[inline(always)]
     fn find(copy: Cell<M>, of: Cell<M>, before: u64) -> Option<Self> {
-        // Acquire: pairs with the Release of `put`: the other words are at least as new.
+        // Acquire: pairs with the Release of `push_copy`, so that the other words are at least as new as the end.
         let end = end_of(copy, Ordering::Acquire);
-        // Relaxed, all of them: looked at again by `is_there`.
+        // Relaxed, all: `is_there` looks at the end again, after its fence.
         let word = copy.word().load(Ordering::Relaxed);
-        let left = left_of(copy).load(Ordering::Relaxed);
-        let is_of_cell = owner_of(copy).load(Ordering::Relaxed) & !KEPT == owned_by(of);
-        let is_one = is_of_cell && stamp_of(word) < end && end <= before;
-        is_one.then_some(Older { cell: copy, word, end, left })
+        let sstamp = sstamp_of(copy).load(Ordering::Relaxed);
+        let is_of_cell = owner_of(copy).load(Ordering::Relaxed) & !RETAINED == owned_by(of);
+        let is_one = is_of_cell && wts_of(word) < end && end <= before;
+        is_one.then_some(ChainedVersion { cell: copy, word, end, sstamp })
     }
 
-    /// Has it stay where it is, until it is released; `false` if it is not what it was any more, or another has it.
+    /// Keeps the copy where it is until [`ChainedVersion::release`]. Returns `false` if it has changed, or another thread has pinned it.
     fn pin(&self) -> bool {
-        // Acquire: the words are read after it. Relaxed on failure: nothing is.
-        claim_of(self.cell).compare_exchange(self.end, self.end | PINNED, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        // Acquire: pairs with the Release of `release` and of `push_copy`; the links are read after it. Relaxed on failure: nothing is read then.
+        end_word(self.cell).compare_exchange(self.end, self.end | PINNED, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Lets go of it; it ends at this time from now on.
+    /// Ends the pinning, and sets the copy's end.
     fn release(&self, end: u64) {
-        // Release: what was done there; pairs with the exchange of `take`, with `is_linked`, and with the Acquire of `find`.
-        claim_of(self.cell).store(end, Ordering::Release);
+        // Release: the changes of links come before; pairs with the exchanges of `pin` and `retire`, and with the Acquire of `is_linked` and `find`.
+        end_word(self.cell).store(end, Ordering::Release);
     }
 
-    /// Whether it is still there, and all that was read of it before is of this version.
+    /// Returns whether the copy is still there. If so, every word that was read of it before belongs to this version.
     #[inline(always)]
     pub(crate) fn is_there(&self) -> bool {
-        // Acquire: what was read of the copy comes before; pairs with the Release fence of `give_back`.
+        // Acquire: the reads of the copy come before the second load of the end; pairs with the Release fence of `fence_before_reuse`. Excluded is that a
+        // reader has read a word of the memory's next use, and still finds the old end.
         M::fence(Ordering::Acquire);
         end_of(self.cell, Ordering::Relaxed) == self.end
     }
 }
 
-/// The version of a cell that was there at this time, which is before that of the newest one; `None` if there was none.
+/// Returns the old version of a cell that is visible at `ts`, which is before the `wts` of the newest version; `None` if there was no row.
 ///
 /// # Errors
-/// It is not there any more.
-pub(crate) fn older_at<M: Machine>(cell: Cell<M>, stamp: u64, ignore_gaps: bool) -> Result<Option<Older<M>>, Abort> {
-    find_in(older_than, cell, stamp, ignore_gaps)
-        .or_else(|| find_in(kept_before, cell, stamp, ignore_gaps))
+/// The version is not in the chains any more.
+pub(crate) fn version_at<M: Machine>(
+    cell: Cell<M>,
+    ts: u64,
+    ignore_gaps: bool,
+) -> Result<Option<ChainedVersion<M>>, Abort> {
+    search(recent_link, cell, ts, ignore_gaps)
+        .or_else(|| search(retained_link, cell, ts, ignore_gaps))
         .ok_or(Abort::new(AbortReason::VersionCollected))
 }
 
-/// The same, in one of the chains; `None` if what is there does not say.
-fn find_in<M: Machine>(chain: Chain<M>, cell: Cell<M>, stamp: u64, ignore_gaps: bool) -> Option<Option<Older<M>>> {
+/// Searches one chain for the version at `ts`. Returns `None` if the chain does not say, and `Some(None)` if there was no row.
+fn search<M: Machine>(chain: Chain<M>, cell: Cell<M>, ts: u64, ignore_gaps: bool) -> Option<Option<ChainedVersion<M>>> {
     let mut broken_at = 0;
     'again: for _ in 0..TRIES {
-        let (mut from, mut before) = (None::<Older<M>>, u64::MAX);
+        let (mut from, mut before) = (None::<ChainedVersion<M>>, u64::MAX);
         loop {
             M::step("older version");
-            // Acquire: pairs with the Release of `put`, `keep` and `take_out`.
-            let link = chain(from.map_or(cell, |older| older.cell)).load(Ordering::Acquire);
-            if from.is_some_and(|older| !older.is_there()) {
+            // Acquire: pairs with the Release of `push_copy`, `retain` and `take_out`.
+            let link = chain(from.map_or(cell, |old| old.cell)).load(Ordering::Acquire);
+            if from.is_some_and(|old| !old.is_there()) {
                 continue 'again;
             }
             let copy = match Link::of(link) {
                 Link::End => return None,
-                Link::Birth(birth) => return (stamp < birth).then_some(None),
+                Link::FirstVersion(wts) => return (ts < wts).then_some(None),
                 Link::Copy(copy) => copy,
             };
-            let Some(older) = Older::find(copy, cell, before) else {
-                // It may have been taken out just now, and the link be another.
+            let Some(old) = ChainedVersion::find(copy, cell, before) else {
+                // The copy may have been taken out just now. If the link is another one at the next try, the chain is not broken.
                 if std::mem::replace(&mut broken_at, link) == link {
                     return None;
                 }
                 continue 'again;
             };
-            if stamp_of(older.word) <= stamp {
-                if !older.is_there() {
+            if wts_of(old.word) <= ts {
+                if !old.is_there() {
                     continue 'again;
                 }
-                return (stamp < older.end || ignore_gaps).then_some(Some(older));
+                // A version that ended at or before `ts` is not the one: its successor is missing.
+                return (ts < old.end || ignore_gaps).then_some(Some(old));
             }
-            (from, before) = (Some(older), stamp_of(older.word));
+            (from, before) = (Some(old), wts_of(old.word));
         }
     }
     None
 }
 
-/// The newest version of a cell that the caller has claimed is replaced: if it is the first, this is known from now on.
+/// Notes the `wts` of a cell's first version when that version is replaced. The caller holds the cell's intent.
 #[inline(always)]
-pub(super) fn note_birth<M: Machine>(cell: Cell<M>) {
-    // Relaxed, all: who has claimed the cell changes them.
-    if kept_before(cell).load(Ordering::Relaxed) == UNBORN {
-        let begin = stamp_of(cell.word().load(Ordering::Relaxed));
-        // Release: as in `put`.
-        kept_before(cell).store(begin << 1 | 1, Ordering::Release);
+pub(super) fn record_first_version<M: Machine>(cell: Cell<M>) {
+    // Relaxed, all: only the holder of the intent stores these words.
+    if retained_link(cell).load(Ordering::Relaxed) == NO_OLD_VERSION {
+        let wts = wts_of(cell.word().load(Ordering::Relaxed));
+        // Release: pairs with the Acquire of `search`, as in `push_copy`.
+        retained_link(cell).store(wts << 1 | 1, Ordering::Release);
     }
 }
 
-/// Has the older versions of a cell that the caller has claimed end at this time: who reads at a later one, and at an earlier one than the newest
-/// version's, finds nothing that is right.
-pub(super) fn end_at<M: Machine>(cell: Cell<M>, stamp: u64) {
-    for chain in [older_than, kept_before] as [Chain<M>; 2] {
-        // Relaxed, all of it: who has claimed the cell changes the links.
+/// Ends the old versions of a cell at `ts`, and takes out the versions that are younger. The caller holds the cell's intent. A reader of a time between
+/// `ts` and the `wts` of the newest version then finds no version, and aborts.
+pub(super) fn end_versions_at<M: Machine>(cell: Cell<M>, ts: u64) {
+    for chain in [recent_link, retained_link] as [Chain<M>; 2] {
+        // Relaxed, all: only the holder of the intent stores links.
         while let Link::Copy(copy) = Link::of(chain(cell).load(Ordering::Relaxed)) {
-            let Some(older) = Older::find(copy, cell, u64::MAX) else { break };
+            let Some(old) = ChainedVersion::find(copy, cell, u64::MAX) else { break };
             M::step("end versions");
-            if stamp_of(older.word) <= stamp {
-                shorten(&older, stamp);
+            if wts_of(old.word) <= ts {
+                end_early(&old, ts);
                 break;
             }
-            if !older.pin() {
-                // It is being reused: there is no way to what is beyond.
+            if !old.pin() {
+                // Its worker is reusing it. So no link leads to the copies beyond.
                 break;
             }
-            take_out(chain(cell), chain(copy).load(Ordering::Relaxed), &older);
+            take_out(chain(cell), chain(copy).load(Ordering::Relaxed), &old);
         }
     }
 }
 
-/// The version of a cell that the caller has claimed that was there at this time, which is before that of the newest one, also if it ends earlier;
-/// `None` if it is not there any more, or there was none. All versions are there but for the oldest.
-pub(super) fn begun_at<M: Machine>(cell: Cell<M>, stamp: u64) -> Option<Older<M>> {
+/// Returns the youngest old version of a cell with a `wts` of `ts` or earlier, also if it ended before `ts`; `None` if it is gone, or there was none.
+/// The caller holds the cell's intent, and knows that the recent chain has all versions but for the oldest.
+pub(super) fn version_begun_by<M: Machine>(cell: Cell<M>, ts: u64) -> Option<ChainedVersion<M>> {
     let (mut from, mut before) = (cell, u64::MAX);
     loop {
         M::step("older version");
-        // Relaxed: as in `end_at`.
-        let Link::Copy(copy) = Link::of(older_than(from).load(Ordering::Relaxed)) else { return None };
-        let older = Older::find(copy, cell, before)?;
-        if stamp_of(older.word) <= stamp {
-            return Some(older);
+        // Relaxed: only the holder of the intent stores links.
+        let Link::Copy(copy) = Link::of(recent_link(from).load(Ordering::Relaxed)) else { return None };
+        let old = ChainedVersion::find(copy, cell, before)?;
+        if wts_of(old.word) <= ts {
+            return Some(old);
         }
-        (from, before) = (copy, stamp_of(older.word));
+        (from, before) = (copy, wts_of(old.word));
     }
 }
 
-/// Has an older version of a cell that the caller has claimed end at this time, if it ends later.
-pub(super) fn shorten<M: Machine>(older: &Older<M>, stamp: u64) {
-    if older.end > stamp && older.pin() {
-        older.release(stamp);
+/// Ends an old version at `ts`, if it ends later. The caller holds the cell's intent.
+pub(super) fn end_early<M: Machine>(old: &ChainedVersion<M>, ts: u64) {
+    if old.end > ts && old.pin() {
+        old.release(ts);
     }
 }
 
-/// Takes a copy, which is pinned, out of the recent or the kept chain of a cell that the caller has claimed: `link` leads to it.
-fn take_out<M: Machine>(link: &M::U64, beyond: u64, older: &Older<M>) {
-    // Release: pairs with the Acquire of `find_in`: what is beyond.
+/// Takes a pinned copy out of a chain: `link`, which leads to it, leads to `beyond` from now on. The caller holds the cell's intent.
+fn take_out<M: Machine>(link: &M::U64, beyond: u64, old: &ChainedVersion<M>) {
+    // Release: pairs with the Acquire of `search`, which reads the copy beyond.
     link.store(beyond, Ordering::Release);
-    older.release(NOBODY);
+    old.release(NO_END);
 }
 
-/// How many versions of a cell, older than the newest, the chains have that were replaced later than this. Not while transactions run.
-pub(super) fn length<M: Machine>(cell: Cell<M>, oldest: u64) -> u64 {
+/// Returns the number of a cell's old versions that were replaced later than `watermark`. Call it only while no transaction runs.
+pub(super) fn length<M: Machine>(cell: Cell<M>, watermark: u64) -> u64 {
     let in_chain = |link: Chain<M>, is_counted: fn(Cell<M>) -> bool| {
         let (mut from, mut before, mut length) = (cell, u64::MAX, 0);
-        // Relaxed: nobody changes it.
+        // Relaxed: no thread changes the chain.
         while let Link::Copy(copy) = Link::of(link(from).load(Ordering::Relaxed)) {
-            match Older::find(copy, cell, before) {
-                Some(older) if older.end > oldest => (from, before) = (copy, stamp_of(older.word)),
+            match ChainedVersion::find(copy, cell, before) {
+                Some(old) if old.end > watermark => (from, before) = (copy, wts_of(old.word)),
                 _ => break,
             }
             length += u64::from(is_counted(copy));
         }
         length
     };
-    // What is kept may be in both.
-    in_chain(older_than, |copy| !is_kept(copy)) + in_chain(kept_before, |_| true)
+    // A retained copy may be in both.
+    in_chain(recent_link, |copy| !is_retained(copy)) + in_chain(retained_link, |_| true)
 }
 
-/// Puts a copy at the head of the recent chain, or of the kept one, of a cell that the caller has claimed. It is nobody else's yet, and its word says
-/// which version it is.
+/// Links a copy at the head of a cell's recent chain, or of the retained one. The caller holds the cell's intent, and the copy's word is set; no other
+/// thread knows the copy.
 #[inline(always)]
-pub(super) fn put<M: Machine>(copy: Cell<M>, cell: Cell<M>, end: u64, left: u64, is_kept: bool) {
-    let (chain, other) =
-        if is_kept { (kept_before as Chain<M>, older_than as Chain<M>) } else { (older_than as _, kept_before as _) };
-    // Relaxed, these: the end publishes them.
+pub(super) fn push_copy<M: Machine>(copy: Cell<M>, cell: Cell<M>, end: u64, sstamp: u64, retained: bool) {
+    let (chain, other) = if retained {
+        (retained_link as Chain<M>, recent_link as Chain<M>)
+    } else {
+        (recent_link as _, retained_link as _)
+    };
+    // Relaxed, these: the store of the end publishes them.
     chain(copy).store(chain(cell).load(Ordering::Relaxed), Ordering::Relaxed);
-    // A link may lead here from when the memory was a copy in that chain.
+    // A link may still lead here from a time when the memory was a copy in that chain.
     other(copy).store(0, Ordering::Relaxed);
-    owner_of(copy).store(owned_by(cell) | if is_kept { KEPT } else { 0 }, Ordering::Relaxed);
-    left_of(copy).store(left, Ordering::Relaxed);
-    // Release: pairs with the Acquire of `Older::find`.
-    claim_of(copy).store(end, Ordering::Release);
-    // Release: the copy; pairs with the Acquire of `find_in`.
+    owner_of(copy).store(owned_by(cell) | if retained { RETAINED } else { 0 }, Ordering::Relaxed);
+    sstamp_of(copy).store(sstamp, Ordering::Relaxed);
+    // Release: pairs with the Acquire of `ChainedVersion::find`, which reads the other words after the end.
+    end_word(copy).store(end, Ordering::Release);
+    // Release: the whole copy; pairs with the Acquire of `search`.
     chain(cell).store(copy.value(), Ordering::Release);
 }
 
-/// Whether the copy, which the caller has put there, is in the kept chain, or has been.
-pub(super) fn is_kept<M: Machine>(copy: Cell<M>) -> bool {
-    // Relaxed: only who has put it there changes it, and asks.
-    owner_of(copy).load(Ordering::Relaxed) & KEPT != 0
+/// Returns whether the copy, which the caller's worker made, is or has been in the retained chain.
+pub(super) fn is_retained<M: Machine>(copy: Cell<M>) -> bool {
+    // Relaxed: the worker that made the copy is the one that sets the flag.
+    owner_of(copy).load(Ordering::Relaxed) & RETAINED != 0
 }
 
-/// Whether nobody has taken the copy, which the caller has put there, out of its chain.
+/// Returns whether the copy, which the caller's worker made, is still in its chain.
 pub(super) fn is_linked<M: Machine>(copy: Cell<M>) -> bool {
-    // Acquire: pairs with the Release of `take_out`, which has done with it.
-    end_of(copy, Ordering::Acquire) != NOBODY
+    // Acquire: pairs with the Release of `take_out`: that thread no longer touches the copy.
+    end_of(copy, Ordering::Acquire) != NO_END
 }
 
-/// The time in which the copy was the newest version begins here. It is the caller's.
+/// Returns the `wts` of a copy that the caller's worker made and has not given back.
 pub(super) fn begin_of<M: Machine>(copy: Cell<M>) -> u64 {
-    // Relaxed: who asks has set it, and has not given the copy back.
-    stamp_of(copy.word().load(Ordering::Relaxed))
+    // Relaxed: the caller's worker stored it.
+    wts_of(copy.word().load(Ordering::Relaxed))
 }
 
-/// Takes a copy, which the caller has put there, out of use, wherever it is linked: nobody needs it. `false` if another works on the chain there.
-pub(super) fn take<M: Machine>(copy: Cell<M>) -> bool {
-    // Relaxed: looked at again.
+/// Takes a copy, which the caller's worker made and nobody needs, out of use wherever it is linked. Returns `false` if another thread has pinned it.
+pub(super) fn retire<M: Machine>(copy: Cell<M>) -> bool {
+    // Relaxed: the exchange looks again.
     let end = end_of(copy, Ordering::Relaxed);
-    // Acquire: pairs with the Release of `Older::release`. Relaxed in success: `give_back` has the fence.
-    match claim_of(copy).compare_exchange(end, NOBODY, Ordering::Relaxed, Ordering::Acquire) {
-        Ok(_) | Err(NOBODY) => true,
+    // Relaxed on success: `fence_before_reuse` orders the end before the next use. Acquire on failure: pairs with the Release of
+    // `ChainedVersion::release`, after which the other thread no longer touches the copy.
+    match end_word(copy).compare_exchange(end, NO_END, Ordering::Relaxed, Ordering::Acquire) {
+        Ok(_) | Err(NO_END) => true,
         Err(_) => false,
     }
 }
 
-/// To be called when copies' ends have been set to 0, before their memory is used again.
-pub(super) fn give_back<M: Machine>() {
-    // Release: the ends come before all that is stored there next; pairs with the Acquire fence of `Older::is_there`.
+/// Orders the ends that were set to 0 before the next use of the copies' memory; the caller gives the memory back afterwards.
+pub(super) fn fence_before_reuse<M: Machine>() {
+    // Release: pairs with the Acquire fence of `ChainedVersion::is_there`.
     M::fence(Ordering::Release);
 }
 
-/// Does something with the cell of which this copy, which the caller has put there, is one, unless another has claimed it; `None` then. Of records
-/// that may have left their table nobody may ask.
-fn with_cell<M: Machine, R>(own: Cell<M>, act: impl FnOnce(Cell<M>) -> R) -> Option<R> {
-    // Relaxed: it is the caller's copy, which it has put there.
-    let owner = !(owner_of(own).load(Ordering::Relaxed) | KEPT);
+/// Calls `act` with the cell that a copy is of, under the cell's intent; returns `None` if another transaction has an intent there. The caller's worker
+/// made the copy, and the record can't have left its table since.
+fn with_intent_on_owner<M: Machine, R>(own: Cell<M>, act: impl FnOnce(Cell<M>) -> R) -> Option<R> {
+    // Relaxed: the caller's worker stored it.
+    let owner = !(owner_of(own).load(Ordering::Relaxed) | RETAINED);
     let first = NonNull::new(std::ptr::with_exposed_provenance_mut::<M::U64>(owner as usize))?;
-    // SAFETY: the cell is in a record of the table, by the caller's promise.
+    // SAFETY: the cell is in a record of the table, as the caller promises.
     let cell = unsafe { Cell::<M>::at(first) };
-    // Acquire: pairs with the Release of who let it go: the chain is as that one left it.
-    claim_of(cell).compare_exchange(NOBODY, UNSTAMPED, Ordering::Acquire, Ordering::Relaxed).ok()?;
+    // Acquire: pairs with the Release of the last holder (`WriteIntents::truncate`), so that the chain is as that one left it.
+    intent_of(cell).compare_exchange(NO_INTENT, INTENT_WITHOUT_TIMESTAMP, Ordering::Acquire, Ordering::Relaxed).ok()?;
     let done = act(cell);
-    // Release: as in `Claims::release`.
-    claim_of(cell).store(NOBODY, Ordering::Release);
+    // Release: pairs with the exchange of the next intent; the changes of the chain come before.
+    intent_of(cell).store(NO_INTENT, Ordering::Release);
     Some(done)
 }
 
-/// Whether the recent chain of a cell that the caller has claimed leads to this copy.
+/// Returns whether the recent chain of a cell, whose intent the caller holds, leads to this copy.
 fn leads_to<M: Machine>(cell: Cell<M>, copy: Cell<M>) -> bool {
-    let (mut from, mut before) = (None::<Older<M>>, u64::MAX);
+    let (mut from, mut before) = (None::<ChainedVersion<M>>, u64::MAX);
     loop {
-        // Relaxed: who has claimed the cell changes the links, if the copy is what it was.
-        let link = older_than(from.map_or(cell, |older| older.cell)).load(Ordering::Relaxed);
-        if from.is_some_and(|older| !older.is_there()) {
+        // Relaxed: only the holder of the intent stores links of a copy that is still there.
+        let link = recent_link(from.map_or(cell, |old| old.cell)).load(Ordering::Relaxed);
+        if from.is_some_and(|old| !old.is_there()) {
             return false;
         }
         let Link::Copy(next) = Link::of(link) else { return false };
-        let Some(older) = Older::find(next, cell, before) else { return false };
+        let Some(old) = ChainedVersion::find(next, cell, before) else { return false };
         if next.address() == copy.address() {
             return true;
         }
-        (from, before) = (Some(older), stamp_of(older.word));
+        (from, before) = (Some(old), wts_of(old.word));
     }
 }
 
-/// Has a copy, which the caller has put into the recent chain, be in the kept one as well; or takes it out of use, if nobody can find it any more.
-/// `false` if another works there.
-pub(super) fn keep<M: Machine>(own: Cell<M>) -> bool {
+/// Links a copy, which the caller's worker put into the recent chain, into the retained one as well. If no reader can find the copy any more, takes it out
+/// of use instead. Returns `false` if another thread works there.
+pub(super) fn retain<M: Machine>(own: Cell<M>) -> bool {
     M::step("keep version");
-    let put_between = |cell: Cell<M>| {
-        // If nothing is younger but the newest version, no copy has to be looked at: they are far away.
-        // Relaxed, all: the cell is claimed, and has not had it taken out.
-        let is_last = older_than(cell).load(Ordering::Relaxed) == own.value()
-            && end_of(own, Ordering::Relaxed) == stamp_of(cell.word().load(Ordering::Relaxed));
-        if !is_last && !leads_to(cell, own) {
-            // Nor may anybody find it again: it may end too late ([`end_at`]).
-            // Release: as in `Older::release`.
-            claim_of(own).store(NOBODY, Ordering::Release);
+    let link_between = |cell: Cell<M>| {
+        // If only the newest version is younger, no other copy is touched: their lines may be far away.
+        // Relaxed, all: the caller holds the intent, and nobody has taken the copy out.
+        let is_youngest_copy = recent_link(cell).load(Ordering::Relaxed) == own.value()
+            && end_of(own, Ordering::Relaxed) == wts_of(cell.word().load(Ordering::Relaxed));
+        if !is_youngest_copy && !leads_to(cell, own) {
+            // No reader may find it again, because its end may be too late: `end_versions_at` did not reach it.
+            // Release: as in `ChainedVersion::release`.
+            end_word(own).store(NO_END, Ordering::Release);
             return true;
         }
-        let (mut from, mut before, begin) = (None::<Older<M>>, u64::MAX, begin_of(own));
+        let (mut from, mut before, begin) = (None::<ChainedVersion<M>>, u64::MAX, begin_of(own));
         let (link, beyond) = loop {
-            let link = kept_before(from.map_or(cell, |older| older.cell));
-            // Relaxed: who has claimed the cell changes the links, if the copy is what it was.
+            let link = retained_link(from.map_or(cell, |old| old.cell));
+            // Relaxed: only the holder of the intent stores links of a copy that is still there.
             let beyond = link.load(Ordering::Relaxed);
             match Link::of(beyond) {
-                Link::Copy(copy) if !is_last => match Older::find(copy, cell, before) {
-                    Some(older) if stamp_of(older.word) > begin => (from, before) = (Some(older), stamp_of(older.word)),
+                Link::Copy(copy) if !is_youngest_copy => match ChainedVersion::find(copy, cell, before) {
+                    Some(old) if wts_of(old.word) > begin => (from, before) = (Some(old), wts_of(old.word)),
                     _ => break (link, beyond),
                 },
                 _ => break (link, beyond),
@@ -386,59 +414,60 @@ pub(super) fn keep<M: Machine>(own: Cell<M>) -> bool {
         if from.as_ref().is_some_and(|from| !from.pin()) {
             return false;
         }
-        // Relaxed, both: published below.
-        kept_before(own).store(beyond, Ordering::Relaxed);
-        owner_of(own).store(owned_by(cell) | KEPT, Ordering::Relaxed);
-        // Release: pairs with the Acquire of `find_in`.
+        // Relaxed, both: the store to `link` publishes them.
+        retained_link(own).store(beyond, Ordering::Relaxed);
+        owner_of(own).store(owned_by(cell) | RETAINED, Ordering::Relaxed);
+        // Release: pairs with the Acquire of `search`.
         link.store(own.value(), Ordering::Release);
         if let Some(from) = &from {
             from.release(from.end);
         }
         true
     };
-    is_kept(own) || with_cell(own, put_between) == Some(true)
+    is_retained(own) || with_intent_on_owner(own, link_between) == Some(true)
 }
 
-/// Takes those copies out of the kept chain in which this copy is that `keep` does not want (see [`prune_cell`]), if nobody has claimed the cell.
+/// Prunes the retained chain that this copy is in ([`prune_cell`]), unless another transaction has an intent on the cell.
 pub(super) fn prune<M: Machine>(own: Cell<M>, keep: impl FnMut(u64, u64) -> bool) {
-    with_cell(own, |cell| prune_cell(cell, Some(own), keep));
+    with_intent_on_owner(own, |cell| prune_cell(cell, Some(own), keep));
 }
 
-/// Takes those copies out of the kept chain of a cell that the caller has claimed that `keep` does not want, which gets the times between which they
-/// were the newest, from the younger to the older; as far as this copy, and further only if it stays.
+/// Takes the copies that `keep` does not want out of a cell's retained chain. The caller holds the cell's intent.
+///
+/// `keep` gets the begin and the end of each version, from younger to older. The walk ends at the copy `own` if that one is taken out.
 pub(super) fn prune_cell<M: Machine>(cell: Cell<M>, own: Option<Cell<M>>, mut keep: impl FnMut(u64, u64) -> bool) {
     M::step("prune");
-    let (mut from, mut before) = (None::<Older<M>>, u64::MAX);
+    let (mut from, mut before) = (None::<ChainedVersion<M>>, u64::MAX);
     loop {
-        let link = kept_before(from.map_or(cell, |older| older.cell));
-        // Relaxed: who has claimed the cell changes the links, if the copy is what it was.
+        let link = retained_link(from.map_or(cell, |old| old.cell));
+        // Relaxed: only the holder of the intent stores links of a copy that is still there.
         let next = link.load(Ordering::Relaxed);
-        if from.is_some_and(|older| !older.is_there()) {
+        if from.is_some_and(|old| !old.is_there()) {
             break;
         }
         let Link::Copy(copy) = Link::of(next) else { break };
-        let Some(older) = Older::find(copy, cell, before) else { break };
-        before = stamp_of(older.word);
-        if keep(before, older.end) {
-            from = Some(older);
+        let Some(old) = ChainedVersion::find(copy, cell, before) else { break };
+        before = wts_of(old.word);
+        if keep(before, old.end) {
+            from = Some(old);
             continue;
         }
-        // Pinned, both are what they were, and stay so.
-        if !older.pin() {
+        // Both copies are pinned, so both are what they were when they were found, and stay so.
+        if !old.pin() {
             break;
         }
         if from.as_ref().is_some_and(|from| !from.pin()) {
-            older.release(older.end);
+            old.release(old.end);
             break;
         }
         M::step("take out");
-        // Relaxed: as above.
-        take_out(link, kept_before(older.cell).load(Ordering::Relaxed), &older);
+        // Relaxed: only the holder of the intent stores the link.
+        take_out(link, retained_link(old.cell).load(Ordering::Relaxed), &old);
         if let Some(from) = &from {
             from.release(from.end);
         }
-        if own.is_some_and(|own| older.cell.address() == own.address()) {
-            // What is beyond is as it was: its lines may be far away.
+        if own.is_some_and(|own| old.cell.address() == own.address()) {
+            // The copies beyond are as they were at the last visit, and their lines may be far away.
             break;
         }
     }

@@ -1,65 +1,98 @@
 //! ERMIA: snapshot isolation, made serializable by a *serial safety net* that looks at commits only.
 //!
-//! **Idea.** Under snapshot isolation every cycle of dependencies has a transaction that somebody must precede who committed before it, and
-//! that must itself precede somebody who committed even earlier. So a transaction keeps two times: the latest commit that comes *before*
-//! it in the order of dependencies (η, whose version it read or replaced, or who has read what it replaces), and the earliest commit that
-//! comes *after* it, over those that have committed already (π, who has replaced what it read). When η ≥ π the two may be one cycle, and it
-//! aborts: the *exclusion window*.
+//! **Idea.** Under snapshot isolation every cycle of dependencies has a transaction T with two properties: a transaction that committed before T must
+//! come after T, and a transaction that committed before T must come before T and committed no earlier than the other. So a transaction keeps two stamps.
+//! η is the latest commit that comes *before* it in the order of dependencies: the writer of a version that it read or replaced, or a reader of a
+//! version that it replaces. π is the earliest commit that comes *after* it, among those that have committed already: it replaced a
+//! version that this transaction read. If η ≥ π, the two may be on one cycle, and the transaction aborts: the *exclusion window*.
+//!
+//! | term of the papers | here |
+//! | --- | --- |
+//! | `t.cstamp` | `commit_ts` |
+//! | `t.pstamp`, η(T) | `Window::pstamp` |
+//! | `t.sstamp`, π(T) | `Window::sstamp` |
+//! | `v.cstamp` | the version's `wts` |
+//! | `v.pstamp` | the cell's `rts`: the latest commit that read the newest version |
+//! | `v.sstamp` | the `sstamp` of a copy; `None` in the record, whose version nobody has replaced |
+//!
+//! | step of the papers | function |
+//! | --- | --- |
+//! | `ssn_read` | `read` |
+//! | `ssn_write` | `write` |
+//! | `ssn_commit`: draw the cstamp | `commit`: `CommitCounter::take_commit_ts` |
+//! | finalize π(T) over the read set | `finalize`, successors; `overwriter_of` |
+//! | finalize η(T) over the write set | `finalize`, predecessors |
+//! | exclusion test | `Window::check_exclusion` |
+//! | post-commit: stamps of versions | `commit`: `WriteIntents::install_all`; the `rts` are raised in `finalize` |
 //!
 //! **Papers.** K. Kim, T. Wang, R. Johnson, I. Pandis: "ERMIA: fast memory-optimized database system for heterogeneous workloads", SIGMOD 2016;
 //! T. Wang, R. Johnson, A. Fekete, I. Pandis: "Efficiently making (almost) any concurrency control mechanism serializable", VLDB Journal 2017
 //! (the serial safety net, and section 5, its latch-free form).
 //!
-//! **Promises** serializability; and a running transaction sees one state only, that of its begin.
+//! **Promises** serializability. A running transaction sees one state only, that of its begin.
 //!
-//! **Metadata.** Six words a cell: [`crate::multiversion`]. The time of the youngest read is that of the youngest *commit* that read the newest
-//! version (the paper's pstamp); a copy has its successor's timestamp and π (its sstamp).
+//! **Metadata.** Six words for each cell: [`crate::multiversion`], with the meanings of the table above.
 //!
-//! **Commit.** As in `si`, a writer says in its claims that it is about to take its timestamp c; then it says there which. For each version that
-//! it read it leaves c there first, and looks then who is replacing it:
+//! **Commit.** As in `si`, a writer changes its write intents to "about to draw a timestamp", draws its timestamp c, and changes the intents to c. For
+//! each version that it read it first raises the `rts` to c, and then looks at the version's overwriter:
 //!
-//! | who replaces it | what follows |
+//! | overwriter | consequence |
 //! | --- | --- |
-//! | nobody, or one that has no timestamp yet | that one will be the later, and will see that it was read |
-//! | one committing with an earlier timestamp | wait for its outcome; if it commits, π is at most its π |
-//! | one committing with a later timestamp | it may have looked already, and can't be waited for: abort |
-//! | one that committed earlier | π is at most its π |
-//! | one that committed later | it may have looked already: had it seen this transaction, would it have aborted? Then this one does |
+//! | none, or one without a timestamp | it will commit later, and will see the `rts` |
+//! | is committing with an earlier timestamp | wait for its outcome; if it commits, π is at most its π |
+//! | is committing with a later timestamp | it may have looked at the `rts` already, and can't be waited for: abort |
+//! | committed earlier | π is at most its π |
+//! | committed later | it may have looked at the `rts` already; abort if it would have aborted had it seen this transaction |
 //!
-//! **Commit point.** The test η < π, the last thing that can fail.
+//! **Commit point.** The test η < π, which is the last step that can fail.
 //!
-//! **Waits** are of readers for writers that have decided to commit, and of these for such as have earlier timestamps: no cycle.
+//! **Waits.** A reader waits for a writer that has decided to commit, and such a writer for one with an earlier timestamp. So waits form no cycle.
 //!
-//! **Phantoms.** A commit leaves its time at the leaves that it depends on, and checks that they have the same keys still; who inserts comes after
-//! what it finds there. A tombstone that leaves the index leaves its time, too.
+//! **Phantoms.** A commit raises the `rts` of the leaves that it depends on, and checks that they still have the same keys. An insert comes after every
+//! `rts` that it finds there. A tombstone that leaves the index leaves its timestamp, too.
 //!
-//! **Departures from the papers.** There is no table of transactions and no set of readers for each version: the claims tell of a writer
-//! what that table would, and a reader that a writer may have missed makes the writer's test itself. So any number of workers can read a
-//! row. A transaction that only reads takes the time of the last commit as its own, instead of a new one, unless `snapshot.counter` says
-//! otherwise: `commits` is what CCBench's does.
+//! **Departures from the papers.** There is no table of transactions, and no set of readers in each version. A write intent tells the state of a writer,
+//! which that table would tell. A reader that a writer may have missed makes the writer's test itself. So one of two transactions that commit at the same
+//! time sees the other. Any number of workers can read a row, at the price of one shared store for each read. A transaction that only reads takes the
+//! timestamp of the latest commit, instead of a new one, unless `snapshot.counter` says otherwise: `commits` is what CCBench's does.
 
 use std::marker::PhantomData;
 
-use contend_engine::sets::WriteKind;
+use contend_engine::sets::{Write, WriteKind};
 use contend_engine::{
-    Abort, AbortReason, Cells, Change, Context, DeclarationNeeds, Groups, Isolation, Leaf, Located, NamedProtocol,
-    Projection, Protocol, ProtocolInfo, Record, RecordOrigin, RecordState, Tombstone, UnlinkOutcome, WriteMode,
+    Abort, AbortReason, Change, Context, DeclarationNeeds, Groups, Isolation, Leaf, Located, Projection, ProtocolInfo,
+    RecordState, Tombstone, WriteMode, options,
 };
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
 use crossbeam_utils::CachePadded;
 
-use crate::fault::{Faults, Sound};
+use crate::fault::Sound;
+use crate::faults;
 use crate::flags::UNLINKED;
 use crate::method::wait::WAITS_MAX;
-use crate::multiversion::collect::CollectOptions;
-use crate::multiversion::{self, Claims, CounterOptions, NOBODY, Seen, Snapshot, Snapshots, UNSTAMPED, Version};
-use crate::multiversion::{claim_of, mark_read, older_at, read_time, stamp_of};
+use crate::multiversion::collect::{CollectOptions, Collector, RetiredVersions};
+use crate::multiversion::{
+    CounterOptions, INTENT_WITHOUT_TIMESTAMP, MultiVersion, NO_INTENT, ReadEntry, ReadVersion, SnapshotState,
+    SnapshotTxn, VersionFaults, VersionRules, WriteIntents, intent_of, raise_leaf_rts, raise_rts, rts_under_intent,
+    version_at, wts_of,
+};
 
-/// The protocol.
+options! {
+    /// Options of ERMIA.
+    pub struct ErmiaOptions {
+        flatten counter: CounterOptions;
+        flatten collect: CollectOptions;
+    }
+}
+
+/// ERMIA with the serial safety net.
+pub type Ermia<M, F = Sound> = MultiVersion<ErmiaRules<M, F>>;
+
+/// ERMIA's rules.
 #[derive(Debug)]
-pub struct Ermia<M: Machine, F = Sound> {
-    snapshots: Snapshots<M>,
-    /// The youngest commit whose tombstone has left an index.
+pub struct ErmiaRules<M: Machine, F = Sound> {
+    shared: SnapshotState<M>,
+    /// The latest commit whose tombstone has left an index.
     unlinked: CachePadded<M::U64>,
     faults: PhantomData<fn() -> F>,
 }
@@ -67,54 +100,58 @@ pub struct Ermia<M: Machine, F = Sound> {
 /// A worker's state.
 #[derive(Debug)]
 pub struct ErmiaWorker<M: Machine> {
-    snapshot: Snapshot<M>,
+    txn: SnapshotTxn<M>,
     /// The cells of which it has read the newest version.
-    seen: Vec<Seen<M>>,
+    read_set: Vec<ReadEntry<M>>,
     window: Window,
 }
 
-/// Where in the order of dependencies a transaction is.
+/// The exclusion window: the place of a transaction in the order of dependencies.
 #[derive(Clone, Copy, Debug)]
 struct Window {
-    /// The youngest commit that comes before it: η, the paper's pstamp.
-    after: u64,
-    /// The earliest commit that comes after it: π, the paper's sstamp.
-    before: u64,
+    /// η: the latest commit that comes before it.
+    pstamp: u64,
+    /// π: the earliest commit that comes after it.
+    sstamp: u64,
 }
 
 impl Window {
-    const OPEN: Window = Window { after: 0, before: u64::MAX };
+    const OPEN: Window = Window { pstamp: 0, sstamp: u64::MAX };
 
+    /// The transaction comes after this commit.
     #[inline(always)]
-    fn comes_after(&mut self, commit: u64) {
-        self.after = self.after.max(commit);
+    fn raise_pstamp(&mut self, commit_ts: u64) {
+        self.pstamp = self.pstamp.max(commit_ts);
     }
 
+    /// The transaction comes before this commit.
     #[inline(always)]
-    fn comes_before(&mut self, commit: u64) {
-        self.before = self.before.min(commit);
+    fn lower_sstamp(&mut self, commit_ts: u64) {
+        self.sstamp = self.sstamp.min(commit_ts);
     }
 
     /// # Errors
-    /// It would have to come after one that comes after it.
+    /// A predecessor is not earlier than a successor.
     #[inline(always)]
-    fn test(self) -> Result<(), Abort> {
-        if self.after >= self.before { Err(Abort::new(AbortReason::ExclusionWindow)) } else { Ok(()) }
+    fn check_exclusion(self) -> Result<(), Abort> {
+        if self.pstamp >= self.sstamp { Err(Abort::new(AbortReason::ExclusionWindow)) } else { Ok(()) }
     }
 }
 
-/// The timestamp and π of who has replaced a version that was read, if somebody has, or is going to with an earlier timestamp than this.
+/// Returns the timestamp and the π of the transaction that has replaced a version that was read, or is going to with a timestamp up to `commit_ts`; `None`
+/// if there is none.
 ///
 /// # Errors
-/// Somebody is about to, with a later timestamp; or one is waited for for too long; or the record has left the index, or the version its chain.
+/// A transaction is about to replace it with a later timestamp, a wait took too long, the record has left the index, or the version its chain.
 #[inline(always)]
-fn replaced<M: Machine>((cell, word): Seen<M>, stamp: u64) -> Result<Option<(u64, u64)>, Abort> {
+fn overwriter_of<M: Machine>((cell, word): ReadEntry<M>, commit_ts: u64) -> Result<Option<(u64, u64)>, Abort> {
     let mut spin = Spin::<M>::new();
     loop {
-        // SeqCst: after the mark; pairs with `Commits::stamp`, after which a writer looks at the marks.
-        let claim = claim_of(cell).load(Ordering::SeqCst);
-        if claim != NOBODY && claim < UNSTAMPED {
-            if claim > stamp {
+        // SeqCst: after the rts is raised; pairs with the stores of `CommitCounter::take_commit_ts`, after which a writer looks at the rts. If the writer
+        // misses this rts, this load sees the writer's intent.
+        let intent = intent_of(cell).load(Ordering::SeqCst);
+        if intent != NO_INTENT && intent < INTENT_WITHOUT_TIMESTAMP {
+            if intent > commit_ts {
                 return Err(Abort::new(AbortReason::ExclusionWindow));
             }
             if spin.count() > WAITS_MAX {
@@ -123,108 +160,103 @@ fn replaced<M: Machine>((cell, word): Seen<M>, stamp: u64) -> Result<Option<(u64
             spin.wait();
             continue;
         }
-        // SeqCst: after the mark, too; pairs with the store of `versions::unlink`, which looks at the marks after it. And Acquire: pairs with
+        // SeqCst: after the rts is raised, too; pairs with the store of `multiversion::unlink`, which looks at the rts after it. And Acquire: pairs with
         // the Release of `install_all`; the copies are at least as new as the word.
         let now = cell.word().load(Ordering::SeqCst);
         if now & UNLINKED != 0 {
             return Err(Abort::new(AbortReason::RecordGone));
         }
-        if stamp_of(now) == stamp_of(word) {
+        if wts_of(now) == wts_of(word) {
             return Ok(None);
         }
-        let copy = older_at(cell, stamp_of(word), false)?.expect("all that is replaced is copied");
-        return Ok(Some((copy.end, copy.left)));
+        let copy = version_at(cell, wts_of(word), false)?.expect("every replaced version is copied");
+        return Ok(Some((copy.end, copy.sstamp)));
     }
 }
 
-impl<M: Machine, F: Faults> Ermia<M, F> {
-    /// Finds who comes before and after a transaction that commits at this time, and leaves the time at what it read.
+impl<M: Machine, F: ErmiaFaults> ErmiaRules<M, F> {
+    /// Finds the predecessors and successors of a transaction that commits at `commit_ts`, raises the `rts` of the versions that it read, and makes the
+    /// exclusion test. `own_intent` is the value of its write intents.
     #[inline(always)]
-    fn close(cx: &Context<M>, local: &mut ErmiaWorker<M>, own: u64, stamp: u64) -> Result<(), Abort> {
+    fn finalize(cx: &Context<M>, local: &mut ErmiaWorker<M>, own_intent: u64, commit_ts: u64) -> Result<(), Abort> {
         M::step("successors");
-        for &(cell, word) in &local.seen {
-            // Relaxed: nobody else's claim says this.
-            if claim_of(cell).load(Ordering::Relaxed) == own {
+        for &(cell, word) in &local.read_set {
+            // Relaxed: no other transaction's intent has this value.
+            if intent_of(cell).load(Ordering::Relaxed) == own_intent {
                 continue;
             }
-            if !F::FORGET_READS {
-                mark_read(cell, stamp);
-            }
-            match replaced((cell, word), stamp)? {
-                _ if F::FORGET_SUCCESSORS => {}
-                Some((commit, before)) if commit <= stamp => local.window.comes_before(before),
-                // Its test, with this transaction before it.
-                Some((_, before)) if stamp >= before => return Err(Abort::new(AbortReason::ExclusionWindow)),
+            raise_rts::<M, F>(cell, commit_ts);
+            match Self::known_overwriter(overwriter_of((cell, word), commit_ts)?) {
+                Some((overwriter, sstamp)) if overwriter <= commit_ts => local.window.lower_sstamp(sstamp),
+                // The overwriter's own test, with this transaction as its predecessor.
+                Some((_, sstamp)) if commit_ts >= sstamp => return Err(Abort::new(AbortReason::ExclusionWindow)),
                 _ => {}
             }
         }
-        let unused = |write: &&contend_engine::sets::Write<M>| write.kind == WriteKind::Nothing;
+        let unused = |write: &&Write<M>| write.kind == WriteKind::Nothing;
         for write in cx.writes.entries().iter().filter(unused) {
-            // A placeholder that stays absent was read: whoever inserts it next comes later.
-            write.cells().for_each(|cell| mark_read(cell, stamp));
+            // A placeholder that stays absent was read: the next insert of its key comes later.
+            write.cells().for_each(|cell| raise_rts::<M, F>(cell, commit_ts));
         }
         for (leaf, version) in cx.nodes.observed() {
-            multiversion::mark_leaf(leaf, version, stamp)?;
+            raise_leaf_rts(leaf, version, commit_ts)?;
         }
         M::step("predecessors");
-        for cell in local.snapshot.claims.cells() {
-            if !F::OVERTAKE_READS {
-                // SeqCst: after the timestamp; pairs with `mark_read`. Who has left a later time looks at this transaction itself; but it may
-                // have covered an earlier one's.
-                local.window.comes_after(read_time(cell).load(Ordering::SeqCst).min(stamp - 1));
-            }
+        for cell in local.txn.intents.cells() {
+            // The load comes after the timestamp is drawn. A reader with a later timestamp looks at this transaction itself. But its rts may have
+            // covered that of an earlier reader, so a later rts counts as one just before `commit_ts`.
+            local.window.raise_pstamp(rts_under_intent::<M, F>(cell).min(commit_ts - 1));
         }
-        local.window.test()
+        local.window.check_exclusion()
     }
 }
 
-impl<M: Machine, F: Faults> NamedProtocol<M> for Ermia<M, F> {
+impl<M: Machine, F: ErmiaFaults> VersionRules<M> for ErmiaRules<M, F> {
     const INFO: ProtocolInfo = ProtocolInfo {
         name: "ermia",
-        summary: "snapshot isolation with a serial safety net: who would close a cycle of dependencies aborts",
+        summary: "snapshot isolation with a serial safety net: a transaction that would close a cycle of dependencies aborts",
         paper: "Kim, Wang, Johnson, Pandis: ERMIA: fast memory-optimized database system for heterogeneous workloads, SIGMOD 2016",
         isolation: Isolation::Serializable,
         needs: DeclarationNeeds::Nothing,
     };
-    type Options = (CounterOptions, CollectOptions);
+    type Options = ErmiaOptions;
+    type WorkerState = ErmiaWorker<M>;
 
-    fn new((counter, collect): Self::Options) -> Self {
-        Ermia {
-            snapshots: Snapshots::counting(collect, false, counter.counter),
+    fn new(ErmiaOptions { counter, collect }: ErmiaOptions) -> Self {
+        ErmiaRules {
+            shared: SnapshotState::new(collect, counter.counter),
             unlinked: CachePadded::new(M::U64::new(0)),
             faults: PhantomData,
         }
     }
-}
-
-impl<M: Machine, F: Faults> Protocol<M> for Ermia<M, F> {
-    type WorkerState = ErmiaWorker<M>;
-
-    fn info(&self) -> ProtocolInfo {
-        <Self as NamedProtocol<M>>::INFO
-    }
-
-    fn meta_words(&self) -> usize {
-        multiversion::WORDS
-    }
-
-    fn prepare(&mut self, workers: usize, _: usize) {
-        self.snapshots.prepare(workers);
-    }
 
     fn new_worker_state(&self, worker: usize) -> Self::WorkerState {
-        ErmiaWorker { snapshot: self.snapshots.of_worker(worker), seen: Vec::with_capacity(64), window: Window::OPEN }
+        ErmiaWorker { txn: self.shared.of_worker(worker), read_set: Vec::with_capacity(64), window: Window::OPEN }
     }
 
-    fn init(&self, cells: Cells<M>, initial: RecordOrigin) {
-        multiversion::init(cells, initial);
+    fn collector(&self) -> &Collector<M> {
+        &self.shared.collector
+    }
+
+    fn collector_mut(&mut self) -> &mut Collector<M> {
+        &mut self.shared.collector
+    }
+
+    fn retired(local: &mut Self::WorkerState) -> &mut RetiredVersions<M> {
+        &mut local.txn.intents.retired
+    }
+
+    fn before_unlink(&self, tombstone: Tombstone<'_, M>) {
+        let deleted_at = tombstone.cells().next().map_or(0, |cell| wts_of(cell.word().load(Ordering::Relaxed)));
+        // Relaxed, both: the leaf's version publishes it (`observe_leaf`). Should the tombstone stay, this costs a few needless aborts.
+        self.unlinked.fetch_max(deleted_at, Ordering::Relaxed);
     }
 
     #[inline(always)]
     fn begin(&self, cx: &mut Context<M>, local: &mut Self::WorkerState) -> Result<(), Abort> {
-        local.seen.clear();
+        local.read_set.clear();
         local.window = Window::OPEN;
-        self.snapshots.begin(cx, &mut local.snapshot);
+        self.shared.begin(cx, &mut local.txn);
         Ok(())
     }
 
@@ -236,25 +268,21 @@ impl<M: Machine, F: Faults> Protocol<M> for Ermia<M, F> {
         at: Located<'_, M>,
         columns: Projection<'_>,
     ) -> Result<RecordState, Abort> {
-        let ErmiaWorker { snapshot, seen, window } = local;
-        let found = snapshot.read::<F>(cx, at, columns, |version| match version {
-            Version::Newest((_, word)) if word & UNLINKED != 0 => {}
-            Version::Newest((cell, word)) => {
-                if !F::FORGET_CREATORS {
-                    window.comes_after(stamp_of(word));
-                }
-                seen.push((cell, word));
+        let ErmiaWorker { txn, read_set, window } = local;
+        let found = txn.read::<F>(cx, at, columns, |version| match version {
+            ReadVersion::Newest((_, word)) if word & UNLINKED != 0 => {}
+            ReadVersion::Newest((cell, word)) => {
+                Self::comes_after_creator(window, word);
+                read_set.push((cell, word));
             }
-            Version::Older(_, copy) => {
-                if !F::FORGET_CREATORS {
-                    window.comes_after(stamp_of(copy.word));
-                }
-                if !F::FORGET_SUCCESSORS {
-                    window.comes_before(copy.left);
+            ReadVersion::Old(_, copy) => {
+                Self::comes_after_creator(window, copy.word);
+                if let Some((_, sstamp)) = Self::known_overwriter(Some((copy.end, copy.sstamp))) {
+                    window.lower_sstamp(sstamp);
                 }
             }
         })?;
-        window.test().map(|()| found)
+        window.check_exclusion().map(|()| found)
     }
 
     #[inline(always)]
@@ -266,15 +294,15 @@ impl<M: Machine, F: Faults> Protocol<M> for Ermia<M, F> {
         groups: Groups,
         mode: WriteMode,
     ) -> Result<RecordState, Abort> {
-        let ErmiaWorker { snapshot, seen, window } = local;
-        let Snapshot { begin, claim: own, ref mut claims, .. } = *snapshot;
-        let claim = |claims: &mut Claims<M>, cell| {
-            let word = claims.claim_since(cell, own, begin)?;
-            window.comes_after(stamp_of(word));
+        let ErmiaWorker { txn, read_set, window } = local;
+        let SnapshotTxn { begin_ts, intent, ref mut intents, .. } = *txn;
+        let place = |intents: &mut WriteIntents<M>, cell| {
+            let word = intents.place_unless_overwritten(cell, intent, begin_ts)?;
+            window.raise_pstamp(wts_of(word));
             Ok(word)
         };
-        let found = claims.write(cx, at, groups, mode, claim, |missed| seen.push(missed))?;
-        window.test().map(|()| found)
+        let found = intents.write(cx, at, groups, mode, place, |missed| read_set.push(missed))?;
+        window.check_exclusion().map(|()| found)
     }
 
     fn placeholder_inserted(
@@ -284,11 +312,9 @@ impl<M: Machine, F: Faults> Protocol<M> for Ermia<M, F> {
         at: Located<'_, M>,
         change: &Change<M>,
     ) -> Result<(), Abort> {
-        let claim = local.snapshot.claim;
-        let missed = local.snapshot.claims.adopt_at(at, change, claim);
-        if !F::FORGET_GAPS {
-            local.window.comes_after(missed);
-        }
+        let intent = local.txn.intent;
+        let missed_at = local.txn.intents.adopt_placeholder(at, change, intent);
+        local.window.raise_pstamp(missed_at);
         cx.nodes.follow(change)
     }
 
@@ -300,56 +326,63 @@ impl<M: Machine, F: Faults> Protocol<M> for Ermia<M, F> {
         leaf: Leaf<M>,
         version: u64,
     ) -> Result<(), Abort> {
-        if !F::FORGET_GAPS {
-            cx.nodes.add(leaf, version);
-        }
-        // Relaxed: what is not in the leaf any more was taken out after the time was left; pairs with the leaf's version.
-        local.window.comes_after(self.unlinked.load(Ordering::Relaxed));
+        cx.nodes.add(leaf, version);
+        // Relaxed: pairs with `before_unlink` through the leaf's version. A tombstone that is not in the leaf any more left its timestamp before.
+        local.window.raise_pstamp(self.unlinked.load(Ordering::Relaxed));
         Ok(())
     }
 
     #[inline(always)]
     fn commit(&self, cx: &mut Context<M>, local: &mut Self::WorkerState) -> Result<(), Abort> {
         if cx.writes.is_empty() {
-            if let Some(stamp) = self.snapshots.commits.stamp_reader() {
-                local.window.comes_before(stamp);
-                return Self::close(cx, local, local.snapshot.claim, stamp);
+            if let Some(commit_ts) = self.shared.counter.take_reader_ts() {
+                local.window.lower_sstamp(commit_ts);
+                return Self::finalize(cx, local, local.txn.intent, commit_ts);
             }
-            let stamp = self.snapshots.commits.last();
-            // After the commit of that time, and before the next.
-            local.window.comes_before(stamp + 1);
-            return Self::close(cx, local, local.snapshot.claim, stamp);
+            let commit_ts = self.shared.counter.latest();
+            // Its place is after the commit of that time, and before the next one.
+            local.window.lower_sstamp(commit_ts + 1);
+            return Self::finalize(cx, local, local.txn.intent, commit_ts);
         }
-        let stamp = self.snapshots.commits.stamp(&local.snapshot.claims);
-        local.window.comes_before(stamp);
-        Self::close(cx, local, stamp, stamp)?;
-        let claims = &mut local.snapshot.claims;
-        claims.copy(cx, &self.snapshots.collector, true, u64::MAX)?;
-        claims.install_all(cx, stamp, local.window.before);
+        let commit_ts = self.shared.counter.take_commit_ts(&local.txn.intents);
+        local.window.lower_sstamp(commit_ts);
+        Self::finalize(cx, local, commit_ts, commit_ts)?;
+        let intents = &mut local.txn.intents;
+        intents.copy(cx, &self.shared.collector, true, u64::MAX)?;
+        intents.install_all(cx, commit_ts, local.window.sstamp);
         Ok(())
     }
 
-    fn abort(&self, _: &mut Context<M>, local: &mut Self::WorkerState, reason: AbortReason) {
-        local.snapshot.claims.abort(reason);
+    fn abort(&self, local: &mut Self::WorkerState, reason: AbortReason) {
+        local.txn.intents.abort(reason);
+    }
+}
+
+faults! {
+    /// ERMIA's deliberate faults.
+    pub trait ErmiaFaults: VersionFaults {
+        /// A transaction ignores the successor stamp (π) of a transaction that overwrote a version that it read.
+        FORGET_SUCCESSORS,
+        /// A transaction does not have to come after the writers of the versions that it has read.
+        FORGET_CREATORS,
+    }
+    pub const FAULTS;
+}
+
+/// Where the algorithm asks for its faults.
+impl<M: Machine, F: ErmiaFaults> ErmiaRules<M, F> {
+    /// Returns the overwriter, and its π.
+    #[inline(always)]
+    fn known_overwriter(overwriter: Option<(u64, u64)>) -> Option<(u64, u64)> {
+        if F::FORGET_SUCCESSORS { None } else { overwriter }
     }
 
-    fn go_offline(&self, cx: &mut Context<M>, local: &mut Self::WorkerState) {
-        self.snapshots.go_offline(cx, &mut local.snapshot);
-    }
-
-    fn unlink(&self, tombstone: Tombstone<'_, M>) -> UnlinkOutcome {
-        let deleted = tombstone.cells().next().map_or(0, |cell| stamp_of(cell.word().load(Ordering::Relaxed)));
-        // Relaxed: the leaf's version publishes it; see `gap`. Should the tombstone stay, it costs a little precision.
-        self.unlinked.fetch_max(deleted, Ordering::Relaxed);
-        multiversion::unlink::<M, F>(tombstone, u64::MAX)
-    }
-
-    fn is_absent(&self, record: Record<M>) -> bool {
-        crate::flags::is_absent(record)
-    }
-
-    fn older_versions(&self, record: Record<M>) -> u64 {
-        self.snapshots.older_versions(record)
+    /// The transaction comes after the writer of the version with this word, which it has read.
+    #[inline(always)]
+    fn comes_after_creator(window: &mut Window, word: u64) {
+        if !F::FORGET_CREATORS {
+            window.raise_pstamp(wts_of(word));
+        }
     }
 }
 
@@ -357,25 +390,25 @@ impl<M: Machine, F: Faults> Protocol<M> for Ermia<M, F> {
 mod tests {
     use super::*;
 
-    /// CoroBase's window was wrong where a stamp was its sentinel, and where a second overwriter came (commits 21ad31c2, 7c1279f).
+    /// CoroBase's window was wrong when a stamp was its sentinel, and when a second overwriter came (commits 21ad31c2, 7c1279f).
     #[test]
-    fn the_window_closes_where_one_that_comes_before_is_not_earlier_than_one_that_comes_after() {
-        let window = |after: &[u64], before: &[u64]| {
+    fn the_window_closes_when_a_predecessor_is_not_earlier_than_a_successor() {
+        let window = |predecessors: &[u64], successors: &[u64]| {
             let mut window = Window::OPEN;
-            after.iter().for_each(|commit| window.comes_after(*commit));
-            before.iter().for_each(|commit| window.comes_before(*commit));
-            window.test().is_ok()
+            predecessors.iter().for_each(|commit| window.raise_pstamp(*commit));
+            successors.iter().for_each(|commit| window.lower_sstamp(*commit));
+            window.check_exclusion().is_ok()
         };
         assert!(window(&[], &[]));
-        // Loaded rows are of time 0.
+        // Loaded rows have the timestamp 0.
         assert!(window(&[0], &[]) && window(&[0], &[1]) && !window(&[0], &[0]));
         assert!(window(&[4], &[5]) && !window(&[5], &[5]) && !window(&[6], &[5]));
-        // Of two overwriters the earlier decides, of two predecessors the later, in whatever order they are found.
-        for before in [[5, 9], [9, 5]] {
-            assert!(window(&[4], &before) && !window(&[7], &before));
+        // The earlier one of two overwriters decides, and the later one of two predecessors, in whatever order they are found.
+        for successors in [[5, 9], [9, 5]] {
+            assert!(window(&[4], &successors) && !window(&[7], &successors));
         }
-        for after in [[2, 7], [7, 2]] {
-            assert!(window(&after, &[8]) && !window(&after, &[5]));
+        for predecessors in [[2, 7], [7, 2]] {
+            assert!(window(&predecessors, &[8]) && !window(&predecessors, &[5]));
         }
         assert!(window(&[u64::MAX - 1], &[u64::MAX]));
     }

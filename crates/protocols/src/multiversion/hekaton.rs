@@ -1,83 +1,107 @@
 //! Hekaton's optimistic protocol: reads see the state at the begin, and a commit checks that it is that of the end as well.
 //!
-//! **Idea.** A transaction reads, of every row, the version that was committed last when it began, as under snapshot isolation, and of two that
-//! write the same row the second aborts. One that writes takes a timestamp at its end, and looks whether every version that it has read is the
-//! one that is there at that time, and whether nothing has come into the ranges that it has read. Then it is as if it had run in that instant. One that
-//! only reads is as if it had run at its begin: nothing is checked.
+//! **Idea.** A transaction reads, of every row, the version that was the newest committed one when it began, as under snapshot isolation; and of two
+//! that write the same row the second aborts. A transaction that writes draws a timestamp at its end. It checks that every version that it has
+//! read is still the one at that time, and that no row has come into the ranges that it has read. Then it is as if it had run in that instant. A
+//! transaction that only reads is as if it had run at its begin, so nothing is checked.
+//!
+//! | step of the paper (section 3) | function |
+//! | --- | --- |
+//! | get a begin timestamp | `begin`: `SnapshotState::begin` |
+//! | read: check visibility at the begin timestamp | `read`: `SnapshotTxn::read` |
+//! | write: lock the version by its End field, first writer wins | `write`: `WriteIntents::place_unless_overwritten` |
+//! | precommit: get an end timestamp, state *Preparing* | `commit`: `CommitCounter::take_commit_ts` |
+//! | validation of reads, and of scans against phantoms | `validate` |
+//! | commit dependencies | none: a reader waits for a writer that is committing |
+//! | postprocessing: end and begin timestamps of versions | `commit`: `WriteIntents::install_all` |
 //!
 //! **Paper.** P. Larson, S. Blanas, C. Diaconu, C. Freedman, J. Patel, M. Zwilling: "High-performance concurrency control mechanisms for
 //! main-memory databases", VLDB 2011 (MV/O, section 3).
 //!
-//! **Promises** serializability, in the order of timestamps; and a running transaction sees one state only, that of its begin.
+//! **Promises** serializability, in the order of timestamps. A running transaction sees one state only, that of its begin.
 //!
-//! **Metadata.** Six words a cell: [`crate::multiversion`]. The time of reads is not used: reads leave nothing behind.
+//! **Metadata.** Six words for each cell: [`crate::multiversion`]. The `rts` is not used: reads leave no trace.
 //!
-//! **Commit.** A writer says in its claims that it is about to take its timestamp, takes it, says which, and then looks at what it read: who has
-//! claimed that with an earlier timestamp is waited for; who has none yet will have a later one.
+//! **Commit.** A writer changes its write intents to "about to draw a timestamp", draws it, and changes them to the timestamp. Then it looks at the cells
+//! that it has read. It waits for a transaction that has an intent there with an earlier timestamp. A transaction that has no timestamp yet will get a
+//! later one.
 //!
-//! **Snapshots.** A transaction that says beforehand that it will only read waits for commits as long as they take, and never aborts.
+//! **Snapshots.** A transaction that says beforehand that it will only read waits for commits without a limit, and never aborts.
 //!
 //! **Commit point.** The end of the check.
 //!
-//! **Waits** are of readers for writers that have decided to commit, and of these for such as have earlier timestamps: no cycle.
+//! **Waits.** A reader waits for a writer that has decided to commit, and such a writer for one with an earlier timestamp. So waits form no cycle.
 //!
-//! **Phantoms.** The leaves that a transaction depends on have the same keys at its end. An insert is in the index before its transaction has a
-//! timestamp: whose leaf is checked before has the earlier one.
+//! **Phantoms.** The leaves that a transaction depends on have the same keys at its end. An insert enters the index before its transaction takes a
+//! timestamp. So a transaction that validated the leaf without seeing the insert has the smaller timestamp.
 //!
-//! **Departures from the paper.** Nobody reads what is not committed yet, so there are no commit dependencies: a reader waits. The newest
+//! **Departures from the paper.** No transaction reads a version that is not committed yet, so there are no commit dependencies. The newest
 //! version is in the record, and a leaf's version stands for a repeated scan.
 
 use std::marker::PhantomData;
 
 use contend_engine::{
-    Abort, AbortReason, Cells, Change, Context, DeclarationNeeds, Groups, Isolation, Leaf, Located, NamedProtocol,
-    Projection, Protocol, ProtocolInfo, Record, RecordOrigin, RecordState, Tombstone, UnlinkOutcome, WriteMode,
+    Abort, AbortReason, Change, Context, DeclarationNeeds, Groups, Isolation, Leaf, Located, Projection, ProtocolInfo,
+    RecordState, WriteMode,
 };
 use contend_machine::Machine;
 
-use crate::fault::{Faults, Sound};
+use crate::fault::Sound;
+use crate::faults;
 use crate::flags::UNLINKED;
-use crate::multiversion::collect::CollectOptions;
-use crate::multiversion::{self, Claims, Seen, Snapshot, Snapshots, Version};
+use crate::multiversion::collect::{CollectOptions, Collector, RetiredVersions};
+use crate::multiversion::{
+    Counted, MultiVersion, ReadEntry, ReadVersion, SnapshotState, SnapshotTxn, VersionFaults, VersionRules,
+    WriteIntents, is_still_visible, waits_for_earlier_than,
+};
 
-/// The protocol.
+/// Hekaton's optimistic protocol.
+pub type Hekaton<M, F = Sound> = MultiVersion<HekatonRules<M, F>>;
+
+/// Hekaton's rules.
 #[derive(Debug)]
-pub struct Hekaton<M: Machine, F = Sound> {
-    snapshots: Snapshots<M>,
+pub struct HekatonRules<M: Machine, F = Sound> {
+    shared: SnapshotState<M>,
     faults: PhantomData<fn() -> F>,
 }
 
 /// A worker's state.
 #[derive(Debug)]
 pub struct HekatonWorker<M: Machine> {
-    snapshot: Snapshot<M>,
+    txn: SnapshotTxn<M>,
     /// The cells of which it has read the newest version.
-    seen: Vec<Seen<M>>,
-    /// Whether it has read a version that had been replaced: it can't be there at the end.
-    is_late: bool,
+    read_set: Vec<ReadEntry<M>>,
+    /// Whether it has read a version that was replaced already, which can't be the one at its end.
+    has_read_old: bool,
 }
 
-impl<M: Machine, F: Faults> Hekaton<M, F> {
-    /// Checks that what the transaction has read at its begin is what there is at this time.
+impl<M: Machine, F: HekatonFaults> HekatonRules<M, F> {
+    /// Returns whether each version that the transaction has read at its begin is the one at `end_ts` as well.
     #[inline(always)]
-    fn check(cx: &Context<M>, local: &HekatonWorker<M>, stamp: u64) -> Result<(), Abort> {
+    fn reads_are_same_at(local: &HekatonWorker<M>, end_ts: u64) -> Result<bool, Abort> {
+        if local.has_read_old {
+            return Ok(false);
+        }
+        for &entry in &local.read_set {
+            if !is_still_visible(entry, end_ts, waits_for_earlier_than::<F>(end_ts))? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Validates the reads and the leaves of a transaction that commits at `end_ts`.
+    #[inline(always)]
+    fn validate(cx: &Context<M>, local: &HekatonWorker<M>, end_ts: u64) -> Result<(), Abort> {
         M::step("check reads");
-        let waits = |claim| claim < stamp && !F::IGNORE_PREWRITES;
-        if !F::FORGET_READ_ONLY {
-            if local.is_late {
-                return Err(Abort::new(AbortReason::ReadValidation));
-            }
-            for &seen in &local.seen {
-                if !multiversion::is_current(seen, stamp, waits)? {
-                    return Err(Abort::new(AbortReason::ReadValidation));
-                }
-            }
+        if !Self::reads_are_valid(local, end_ts)? {
+            return Err(Abort::new(AbortReason::ReadValidation));
         }
         cx.nodes.validate()
     }
 }
 
-impl<M: Machine, F: Faults> NamedProtocol<M> for Hekaton<M, F> {
+impl<M: Machine, F: HekatonFaults> VersionRules<M> for HekatonRules<M, F> {
     const INFO: ProtocolInfo = ProtocolInfo {
         name: "hekaton",
         summary: "optimistic and multi-version: reads see the state at the begin, and must be of the end as well",
@@ -87,48 +111,41 @@ impl<M: Machine, F: Faults> NamedProtocol<M> for Hekaton<M, F> {
     };
     const SNAPSHOTS: Option<&'static str> = Some("versions.collect=rapid or epoch, versions.overwrite=off");
     type Options = CollectOptions;
-
-    fn new(options: CollectOptions) -> Self {
-        Hekaton { snapshots: Snapshots::new(options, false), faults: PhantomData }
-    }
-}
-
-impl<M: Machine, F: Faults> Protocol<M> for Hekaton<M, F> {
     type WorkerState = HekatonWorker<M>;
 
-    fn info(&self) -> ProtocolInfo {
-        <Self as NamedProtocol<M>>::INFO
-    }
-
-    fn meta_words(&self) -> usize {
-        multiversion::WORDS
+    fn new(collect: CollectOptions) -> Self {
+        HekatonRules { shared: SnapshotState::new(collect, Counted::Writers), faults: PhantomData }
     }
 
     fn reads_snapshots(&self) -> bool {
-        self.snapshots.collector.keeps_all()
+        self.shared.collector.keeps_all()
     }
 
-    fn sees_own_commits(&self, _: &mut Context<M>, local: &mut Self::WorkerState) -> bool {
-        Snapshots::sees_own_commits(&local.snapshot)
-    }
-
-    fn prepare(&mut self, workers: usize, _: usize) {
-        self.snapshots.prepare(workers);
+    fn sees_own_commits(&self, local: &mut Self::WorkerState) -> bool {
+        local.txn.sees_own_commits()
     }
 
     fn new_worker_state(&self, worker: usize) -> Self::WorkerState {
-        HekatonWorker { snapshot: self.snapshots.of_worker(worker), seen: Vec::with_capacity(64), is_late: false }
+        HekatonWorker { txn: self.shared.of_worker(worker), read_set: Vec::with_capacity(64), has_read_old: false }
     }
 
-    fn init(&self, cells: Cells<M>, initial: RecordOrigin) {
-        multiversion::init(cells, initial);
+    fn collector(&self) -> &Collector<M> {
+        &self.shared.collector
+    }
+
+    fn collector_mut(&mut self) -> &mut Collector<M> {
+        &mut self.shared.collector
+    }
+
+    fn retired(local: &mut Self::WorkerState) -> &mut RetiredVersions<M> {
+        &mut local.txn.intents.retired
     }
 
     #[inline(always)]
     fn begin(&self, cx: &mut Context<M>, local: &mut Self::WorkerState) -> Result<(), Abort> {
-        local.seen.clear();
-        local.is_late = false;
-        self.snapshots.begin(cx, &mut local.snapshot);
+        local.read_set.clear();
+        local.has_read_old = false;
+        self.shared.begin(cx, &mut local.txn);
         Ok(())
     }
 
@@ -140,14 +157,14 @@ impl<M: Machine, F: Faults> Protocol<M> for Hekaton<M, F> {
         at: Located<'_, M>,
         columns: Projection<'_>,
     ) -> Result<RecordState, Abort> {
-        let HekatonWorker { snapshot, seen, is_late } = local;
-        let is_unchecked = snapshot.reads_only;
-        snapshot.read::<F>(cx, at, columns, |version| match version {
+        let HekatonWorker { txn, read_set, has_read_old } = local;
+        let is_unchecked = txn.reads_only;
+        txn.read::<F>(cx, at, columns, |version| match version {
             // Nothing will be checked.
             _ if is_unchecked => {}
-            Version::Newest((_, word)) if word & UNLINKED != 0 => {}
-            Version::Newest(newest) => seen.push(newest),
-            Version::Older(..) => *is_late = true,
+            ReadVersion::Newest((_, word)) if word & UNLINKED != 0 => {}
+            ReadVersion::Newest(entry) => read_set.push(entry),
+            ReadVersion::Old(..) => *has_read_old = true,
         })
     }
 
@@ -160,13 +177,13 @@ impl<M: Machine, F: Faults> Protocol<M> for Hekaton<M, F> {
         groups: Groups,
         mode: WriteMode,
     ) -> Result<RecordState, Abort> {
-        let HekatonWorker { snapshot, seen, .. } = local;
-        let Snapshot { begin, claim: own, ref mut claims, reads_only, .. } = *snapshot;
+        let HekatonWorker { txn, read_set, .. } = local;
+        let SnapshotTxn { begin_ts, intent, ref mut intents, reads_only } = *txn;
         if reads_only {
             return Err(Abort::new(AbortReason::Unsupported));
         }
-        let claim = |claims: &mut Claims<M>, cell| claims.claim_since(cell, own, begin);
-        claims.write(cx, at, groups, mode, claim, |missed| seen.push(missed))
+        let place = |intents: &mut WriteIntents<M>, cell| intents.place_unless_overwritten(cell, intent, begin_ts);
+        intents.write(cx, at, groups, mode, place, |missed| read_set.push(missed))
     }
 
     fn placeholder_inserted(
@@ -176,8 +193,8 @@ impl<M: Machine, F: Faults> Protocol<M> for Hekaton<M, F> {
         at: Located<'_, M>,
         change: &Change<M>,
     ) -> Result<(), Abort> {
-        let Snapshot { claim, ref mut claims, reads_only, .. } = local.snapshot;
-        at.cells(Groups::ALL).for_each(|cell| claims.adopt(cell, claim));
+        let SnapshotTxn { intent, ref mut intents, reads_only, .. } = local.txn;
+        at.cells(Groups::ALL).for_each(|cell| intents.adopt(cell, intent));
         if reads_only {
             return Err(Abort::new(AbortReason::Unsupported));
         }
@@ -192,7 +209,7 @@ impl<M: Machine, F: Faults> Protocol<M> for Hekaton<M, F> {
         leaf: Leaf<M>,
         version: u64,
     ) -> Result<(), Abort> {
-        if !F::FORGET_GAPS && !local.snapshot.reads_only {
+        if !local.txn.reads_only {
             cx.nodes.add(leaf, version);
         }
         Ok(())
@@ -203,31 +220,33 @@ impl<M: Machine, F: Faults> Protocol<M> for Hekaton<M, F> {
         if cx.writes.is_empty() {
             return Ok(());
         }
-        let stamp = self.snapshots.commits.stamp(&local.snapshot.claims);
-        Self::check(cx, local, stamp)?;
-        let claims = &mut local.snapshot.claims;
-        claims.copy(cx, &self.snapshots.collector, false, u64::MAX)?;
-        claims.install_all(cx, stamp, 0);
+        let end_ts = self.shared.counter.take_commit_ts(&local.txn.intents);
+        Self::validate(cx, local, end_ts)?;
+        let intents = &mut local.txn.intents;
+        intents.copy(cx, &self.shared.collector, false, u64::MAX)?;
+        intents.install_all(cx, end_ts, 0);
         Ok(())
     }
 
-    fn abort(&self, _: &mut Context<M>, local: &mut Self::WorkerState, reason: AbortReason) {
-        local.snapshot.claims.abort(reason);
+    fn abort(&self, local: &mut Self::WorkerState, reason: AbortReason) {
+        local.txn.intents.abort(reason);
     }
+}
 
-    fn go_offline(&self, cx: &mut Context<M>, local: &mut Self::WorkerState) {
-        self.snapshots.go_offline(cx, &mut local.snapshot);
+faults! {
+    /// Hekaton's deliberate faults.
+    pub trait HekatonFaults: VersionFaults {
+        /// Cells that were read and are not written are not validated: write skew goes through, as under snapshot isolation.
+        FORGET_READ_ONLY,
     }
+    pub const FAULTS;
+}
 
-    fn unlink(&self, tombstone: Tombstone<'_, M>) -> UnlinkOutcome {
-        multiversion::unlink::<M, F>(tombstone, u64::MAX)
-    }
-
-    fn is_absent(&self, record: Record<M>) -> bool {
-        crate::flags::is_absent(record)
-    }
-
-    fn older_versions(&self, record: Record<M>) -> u64 {
-        self.snapshots.older_versions(record)
+/// Where the algorithm asks for its faults.
+impl<M: Machine, F: HekatonFaults> HekatonRules<M, F> {
+    /// Returns whether the transaction's reads are valid at `end_ts`.
+    #[inline(always)]
+    fn reads_are_valid(local: &HekatonWorker<M>, end_ts: u64) -> Result<bool, Abort> {
+        if F::FORGET_READ_ONLY { Ok(true) } else { Self::reads_are_same_at(local, end_ts) }
     }
 }

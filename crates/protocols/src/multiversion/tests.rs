@@ -1,4 +1,4 @@
-//! What all multi-version protocols do with old versions, and what some of them do alone.
+//! Tests of old versions under all multi-version protocols, and of rules that only some of them have.
 
 mod late;
 
@@ -19,10 +19,10 @@ use crate::multiversion::snapshot_isolation::SnapshotIsolation;
 
 type Rows = Table<u64>;
 
-/// Aggressive collection, looking before every transaction.
+/// Aggressive collection, with a scan before every transaction.
 const AGGRESSIVE: [(&str, &str); 2] = [("versions.collect", "aggressive"), ("versions.interval_us", "0")];
 
-/// Rows 0 to 9 of two words, key and 0, in the first epoch; epochs are advanced by hand.
+/// An engine with rows 0 to 9, each of two words: its key and 0. They are loaded in the first epoch; the tests advance epochs by hand.
 struct World<P: NamedProtocol<Native>> {
     engine: Arc<Engine<P, Native>>,
     rows: Rows,
@@ -83,7 +83,7 @@ fn late_readers_see_their_time<P: NamedProtocol<Native>>() {
             .expect("as above")
             .is_some()
     );
-    // What is deleted leaves neither index nor memory as long as one runs that is older.
+    // A deleted row leaves neither index nor memory as long as an older transaction runs.
     late.collect();
     assert!(engine.epochs().try_advance());
     write(late, rows, 4, 1);
@@ -96,7 +96,7 @@ fn late_readers_see_their_time<P: NamedProtocol<Native>>() {
 }
 
 #[test]
-fn who_is_late_sees_the_rows_as_they_were() {
+fn a_late_reader_sees_the_rows_as_they_were() {
     late_readers_see_their_time::<Mvto<Native>>();
     late_readers_see_their_time::<Cicada<Native>>();
     late_readers_see_their_time::<Msto<Native>>();
@@ -105,9 +105,9 @@ fn who_is_late_sees_the_rows_as_they_were() {
     late_readers_see_their_time::<Hekaton<Native>>();
 }
 
-/// Silo gave deleted rows back an epoch too early (commits 31990ad, 92970fe). Here a row is deleted in each epoch that can be the global one while a
-/// transaction runs, and others come and go; freed memory is filled, which a reader would see.
-fn deleted_rows_stay_for_who_can_see_them<P: NamedProtocol<Native>>(settings: &[(&str, &str)]) {
+/// Silo gave deleted rows back an epoch too early (commits 31990ad, 92970fe). Here a row is deleted in each epoch that can be the global one
+/// while a transaction runs, and others come and go. Freed memory is filled, which a reader would see.
+fn deleted_rows_stay_for_readers_that_can_see_them<P: NamedProtocol<Native>>(settings: &[(&str, &str)]) {
     for deleted_after in 0..3 {
         let World { ref engine, ref rows, workers: [ref mut early, ref mut late, _] } = World::<P>::new(settings);
         let mut long = early.begin();
@@ -133,16 +133,17 @@ fn deleted_rows_stay_for_who_can_see_them<P: NamedProtocol<Native>>(settings: &[
 #[test]
 fn no_row_is_given_back_an_epoch_too_early() {
     for settings in [&[] as &[_], &[("versions.collect", "epoch")], &AGGRESSIVE] {
-        deleted_rows_stay_for_who_can_see_them::<Mvto<Native>>(settings);
-        deleted_rows_stay_for_who_can_see_them::<Cicada<Native>>(settings);
-        deleted_rows_stay_for_who_can_see_them::<Msto<Native>>(settings);
-        deleted_rows_stay_for_who_can_see_them::<SnapshotIsolation<Native>>(settings);
-        deleted_rows_stay_for_who_can_see_them::<Ermia<Native>>(settings);
-        deleted_rows_stay_for_who_can_see_them::<Hekaton<Native>>(settings);
+        deleted_rows_stay_for_readers_that_can_see_them::<Mvto<Native>>(settings);
+        deleted_rows_stay_for_readers_that_can_see_them::<Cicada<Native>>(settings);
+        deleted_rows_stay_for_readers_that_can_see_them::<Msto<Native>>(settings);
+        deleted_rows_stay_for_readers_that_can_see_them::<SnapshotIsolation<Native>>(settings);
+        deleted_rows_stay_for_readers_that_can_see_them::<Ermia<Native>>(settings);
+        deleted_rows_stay_for_readers_that_can_see_them::<Hekaton<Native>>(settings);
     }
 }
 
-/// CCBench's Cicada gave an inline version back twice (commit f7e3183): two writers and a reader of one row, which is collected before every transaction.
+/// CCBench's Cicada gave an inline version back twice (commit f7e3183): two writers and a reader of one
+/// row, with a collection before every transaction.
 fn two_write_one_row<P: NamedProtocol<Native>>(settings: &[(&str, &str)]) {
     const WRITES: u64 = 2000;
     let World { engine, rows, workers } = World::<P>::new(settings);
@@ -195,7 +196,7 @@ fn old_versions_are_reused<P: NamedProtocol<Native>>(settings: &[(&str, &str)]) 
         write(&mut world.workers[0], &world.rows, key, step);
         if step % 50 == 0 {
             let rows = &world.rows;
-            // The same worker: timestamps of batches are in the order of real time for each worker alone.
+            // By the same worker: timestamps of batches follow real time only within a worker.
             assert!(world.workers[0].run(|tx| tx.delete(rows, 9)).expect("nobody is in the way"));
             let inserted = world.workers[0]
                 .run(|tx| Ok(tx.insert_row(rows, 9)?.map(|row| row.copy_from_slice(&[9, step])).is_some()));
@@ -228,7 +229,7 @@ fn memory_of_old_versions_is_reused() {
     old_versions_are_reused::<Hekaton<Native>>(&[]);
 }
 
-fn what_nobody_can_need_is_reused_at_once<P: NamedProtocol<Native>>() {
+fn unneeded_versions_are_reused_at_once<P: NamedProtocol<Native>>() {
     // The epochs stand still: only rapid collection reuses anything.
     let World { ref engine, ref rows, workers: [ref mut early, ref mut late, _] } =
         World::<P>::new(&[("versions.interval_us", "0")]);
@@ -237,7 +238,7 @@ fn what_nobody_can_need_is_reused_at_once<P: NamedProtocol<Native>>() {
     let bytes = engine.bytes();
     (2..20).for_each(&mut churn);
     assert_eq!(engine.bytes(), bytes);
-    // One that runs all the time needs what it began with, and all that comes after is kept for it.
+    // A transaction that runs all the time needs the versions of its begin, and all later ones are kept for it.
     let mut long = early.begin();
     assert_eq!([0, 1, 2].map(|key| see(&mut long, rows, key)), [Some(19_999), Some(19_997), Some(19_998)]);
     (20..30).for_each(&mut churn);
@@ -252,12 +253,12 @@ fn what_nobody_can_need_is_reused_at_once<P: NamedProtocol<Native>>() {
 
 #[test]
 fn rapid_collection_needs_no_epochs() {
-    what_nobody_can_need_is_reused_at_once::<Mvto<Native>>();
-    what_nobody_can_need_is_reused_at_once::<Cicada<Native>>();
-    what_nobody_can_need_is_reused_at_once::<Msto<Native>>();
-    what_nobody_can_need_is_reused_at_once::<SnapshotIsolation<Native>>();
-    what_nobody_can_need_is_reused_at_once::<Ermia<Native>>();
-    what_nobody_can_need_is_reused_at_once::<Hekaton<Native>>();
+    unneeded_versions_are_reused_at_once::<Mvto<Native>>();
+    unneeded_versions_are_reused_at_once::<Cicada<Native>>();
+    unneeded_versions_are_reused_at_once::<Msto<Native>>();
+    unneeded_versions_are_reused_at_once::<SnapshotIsolation<Native>>();
+    unneeded_versions_are_reused_at_once::<Ermia<Native>>();
+    unneeded_versions_are_reused_at_once::<Hekaton<Native>>();
 }
 
 fn long_transactions_keep_what_they_need<P: NamedProtocol<Native>>() {
@@ -269,7 +270,7 @@ fn long_transactions_keep_what_they_need<P: NamedProtocol<Native>>() {
     (2..4).for_each(&mut churn);
     let bytes = engine.bytes();
     (4..30).for_each(&mut churn);
-    // No more memory, though it runs still; and it sees what was there.
+    // It still runs and sees the state of its begin, and yet no more memory is used.
     assert_eq!(engine.bytes(), bytes);
     assert_eq!([0, 1, 2, 3].map(|key| see(&mut long, rows, key)), [Some(1999), Some(1997), Some(1998), Some(0)]);
     long.commit().expect("a reader always commits");
@@ -279,7 +280,7 @@ fn long_transactions_keep_what_they_need<P: NamedProtocol<Native>>() {
 }
 
 #[test]
-fn what_a_long_transaction_cannot_need_is_reused_meanwhile() {
+fn versions_that_a_long_transaction_cannot_need_are_reused_while_it_runs() {
     long_transactions_keep_what_they_need::<Mvto<Native>>();
     long_transactions_keep_what_they_need::<Cicada<Native>>();
     long_transactions_keep_what_they_need::<Msto<Native>>();
@@ -304,7 +305,7 @@ fn young_versions_are_overwritten<P: NamedProtocol<Native>>() {
 }
 
 #[test]
-fn what_was_written_after_all_began_who_run_is_overwritten() {
+fn a_version_from_after_all_running_transactions_began_is_overwritten() {
     young_versions_are_overwritten::<Mvto<Native>>();
     young_versions_are_overwritten::<Cicada<Native>>();
     young_versions_are_overwritten::<Msto<Native>>();
@@ -313,7 +314,7 @@ fn what_was_written_after_all_began_who_run_is_overwritten() {
     young_versions_are_overwritten::<Hekaton<Native>>();
 }
 
-fn who_is_hit_is_protected<P: NamedProtocol<Native>>(setting: (&str, &str)) {
+fn a_worker_that_misses_versions_is_protected<P: NamedProtocol<Native>>(setting: (&str, &str)) {
     let [collect, interval] = AGGRESSIVE;
     let World { ref rows, workers: [ref mut early, ref mut late, _], .. } =
         World::<P>::new(&[collect, interval, setting, ("versions.max", "0")]);
@@ -343,7 +344,7 @@ fn who_is_hit_is_protected<P: NamedProtocol<Native>>(setting: (&str, &str)) {
     assert!(outcomes.len() <= 5, "{outcomes:?}");
     assert!(outcomes.starts_with(&[gone; 3]), "{outcomes:?}");
     assert_eq!(outcomes.last(), Some(&Ok(())));
-    // The next one has no privilege.
+    // The next transaction is not protected.
     let mut long = early.begin();
     assert!(long.read_row(rows, 1, Projection::WHOLE).is_ok());
     churn(late);
@@ -352,17 +353,18 @@ fn who_is_hit_is_protected<P: NamedProtocol<Native>>(setting: (&str, &str)) {
 }
 
 #[test]
-fn who_misses_versions_again_and_again_is_protected() {
-    who_is_hit_is_protected::<Mvto<Native>>(AGGRESSIVE[0]);
-    who_is_hit_is_protected::<Msto<Native>>(AGGRESSIVE[0]);
-    // A clock that is ahead of the others' sees commits that come later.
-    who_is_hit_is_protected::<Cicada<Native>>(("cicada.boost_ns", "0"));
-    who_is_hit_is_protected::<SnapshotIsolation<Native>>(AGGRESSIVE[0]);
-    who_is_hit_is_protected::<Ermia<Native>>(AGGRESSIVE[0]);
-    who_is_hit_is_protected::<Hekaton<Native>>(AGGRESSIVE[0]);
+fn a_transaction_that_misses_versions_again_and_again_is_protected() {
+    a_worker_that_misses_versions_is_protected::<Mvto<Native>>(AGGRESSIVE[0]);
+    a_worker_that_misses_versions_is_protected::<Msto<Native>>(AGGRESSIVE[0]);
+    // Without a boost: a clock that is ahead of the others' sees commits that come later.
+    a_worker_that_misses_versions_is_protected::<Cicada<Native>>(("cicada.boost_ns", "0"));
+    a_worker_that_misses_versions_is_protected::<SnapshotIsolation<Native>>(AGGRESSIVE[0]);
+    a_worker_that_misses_versions_is_protected::<Ermia<Native>>(AGGRESSIVE[0]);
+    a_worker_that_misses_versions_is_protected::<Hekaton<Native>>(AGGRESSIVE[0]);
 }
 
-/// What a transaction sees of a row before and after its version was taken out from between an older one, which somebody protected needs, and the newest.
+/// Returns what a transaction reads of a row before and after its version was taken out of the chain. An older version stays, for a protected
+/// transaction, and so does the newest.
 fn beyond_a_gap<P: NamedProtocol<Native>>() -> [Result<Option<u64>, AbortReason>; 2] {
     let [collect, interval] = AGGRESSIVE;
     let World { ref engine, ref rows, workers: [ref mut early, ref mut late, _] } =
@@ -399,7 +401,7 @@ fn beyond_a_gap<P: NamedProtocol<Native>>() -> [Result<Option<u64>, AbortReason>
 }
 
 #[test]
-fn a_version_that_was_taken_out_is_missed_and_not_another_read_instead() {
+fn a_reader_misses_a_version_that_was_taken_out_and_reads_no_other_instead() {
     let sound = beyond_a_gap::<SnapshotIsolation<Native>>();
     assert_eq!(sound[1], Err(AbortReason::VersionCollected));
     type Broken = crate::fault::Only<{ crate::fault::id("IGNORE_GAPS") }>;
@@ -408,7 +410,7 @@ fn a_version_that_was_taken_out_is_missed_and_not_another_read_instead() {
 }
 
 #[test]
-fn what_was_not_there_yet_is_not_missed() {
+fn a_row_that_was_not_inserted_yet_is_not_missed() {
     let World { ref engine, ref rows, workers: [ref mut early, ref mut late, _] } =
         World::<SnapshotIsolation<Native>>::new(&AGGRESSIVE);
     let mut long = early.begin();
@@ -417,7 +419,7 @@ fn what_was_not_there_yet_is_not_missed() {
     assert_eq!(inserted, Ok(true));
     (0..100).for_each(|value| write(late, rows, 33, value));
     assert_eq!(see(&mut long, rows, 33), None);
-    // Others that begin between have versions of their own.
+    // A transaction that begins between has a version of its own.
     let mut third = engine.worker().expect("a slot");
     let mut other = third.begin();
     assert_eq!(see(&mut other, rows, 33), Some(99));
@@ -437,7 +439,7 @@ fn versions_of_a_worker_that_is_gone_are_reused_by_others() {
     (0..10).for_each(|key| write(&mut third, rows, key, 1));
     let made = third.versions().made;
     drop(third);
-    // The long one needs each of them.
+    // The long transaction needs each of them.
     (0..100).for_each(|_| write(late, rows, 0, 2));
     assert_eq!(see(&mut long, rows, 9), Some(0));
     long.commit().expect("a reader always commits");
@@ -448,7 +450,8 @@ fn versions_of_a_worker_that_is_gone_are_reused_by_others() {
     assert!(versions.collected > versions.made, "{versions:?}");
 }
 
-/// Threads that write pairs of rows, and two that read all of them, for long: each sees pairs of one write, and the same twice.
+/// Two threads write pairs of rows, and two read all rows twice in long transactions: these see both rows of a pair by one write, and the same
+/// state twice.
 fn long_readers_among_writers<P: NamedProtocol<Native>>(settings: &[(&str, &str)]) {
     const PAIRS: u64 = 8;
     const TRANSACTIONS: u64 = 3000;
@@ -482,7 +485,7 @@ fn long_readers_among_writers<P: NamedProtocol<Native>>(settings: &[(&str, &str)
                         std::thread::yield_now();
                     }
                 }
-                // Relaxed: only that it ends matters.
+                // Relaxed: pairs with the readers' load, which only ends their loop.
                 writers.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
             });
         }
@@ -532,7 +535,7 @@ fn long_readers_see_one_state_whatever_is_collected() {
     }
 }
 
-/// Two read a row of the other and write their own; whether both commit.
+/// Returns whether two transactions commit that each read the row that the other writes.
 fn write_skew<P: NamedProtocol<Native>>() -> bool {
     let World { ref rows, workers: [ref mut one, ref mut other, _], .. } = World::<P>::new(&[]);
     let (mut one, mut other) = (one.begin(), other.begin());
@@ -568,7 +571,8 @@ fn the_first_to_write_a_row_wins() {
     assert_eq!(one.run(|tx| Ok(see(tx, rows, 1))).expect("nobody is in the way"), Some(7));
 }
 
-/// Fekete, O'Neil, O'Neil: "A read-only transaction anomaly under snapshot isolation", SIGMOD Record 2004: whether all three commit.
+/// Fekete, O'Neil, O'Neil: "A read-only transaction anomaly under snapshot isolation", SIGMOD Record 2004. Returns whether all
+/// three commit.
 fn read_only_anomaly<P: NamedProtocol<Native>>() -> bool {
     let World { ref engine, ref rows, workers: [ref mut one, ref mut other, _] } = World::<P>::new(&[]);
     let mut third = engine.worker().expect("a slot");
@@ -576,7 +580,7 @@ fn read_only_anomaly<P: NamedProtocol<Native>>() -> bool {
     let seen = [1, 2].map(|key| withdrawal.read_row(rows, key, Projection::WHOLE).map(|row| row.map(|row| row[1])));
     assert_eq!(seen, [Ok(Some(0)), Ok(Some(0))]);
     write(other, rows, 2, 20);
-    // A transaction that sees the deposit, but not the withdrawal, makes that one come after both.
+    // A transaction that sees the deposit and not the withdrawal makes the withdrawal come after both.
     assert_eq!(third.run(|tx| Ok([1, 2].map(|key| see(tx, rows, key)))), Ok([Some(0), Some(20)]));
     let written = withdrawal
         .write_row(rows, 1, Groups::ALL)
@@ -587,24 +591,23 @@ fn read_only_anomaly<P: NamedProtocol<Native>>() -> bool {
 }
 
 #[test]
-fn the_serial_safety_net_keeps_who_only_reads_from_seeing_what_no_order_has() {
+fn the_serial_safety_net_keeps_readers_from_seeing_a_state_of_no_serial_order() {
     assert!(read_only_anomaly::<SnapshotIsolation<Native>>());
     assert!(!read_only_anomaly::<Ermia<Native>>());
     assert!(!read_only_anomaly::<Hekaton<Native>>());
 }
 
-/// One that reads a row, and a row that it writes: whether it commits although another has read what it writes.
 #[test]
-fn who_has_read_what_another_replaces_commits_before_it() {
+fn a_reader_of_a_replaced_version_commits_before_its_overwriter_or_not_at_all() {
     let World { ref rows, workers: [ref mut one, ref mut other, _], .. } = World::<Ermia<Native>>::new(&[]);
     let mut reader = one.begin();
     assert_eq!(see(&mut reader, rows, 1), Some(0));
     write(other, rows, 1, 5);
-    // Its place is before the other, though it commits later; what nobody else has touched it may write.
+    // Its place is before the other's, though it commits later. It may write a row that no other transaction has touched.
     reader.write_row(rows, 2, Groups::ALL).expect("free").expect("it is there").copy_from_slice(&[2, 6]);
     reader.commit().expect("no cycle");
     assert_eq!(other.run(|tx| Ok([1, 2].map(|key| see(tx, rows, key)))), Ok([Some(5), Some(6)]));
-    // Of one that has seen the later one it can't come before.
+    // It can't come before a transaction that has seen its overwriter.
     let mut reader = one.begin();
     assert_eq!(see(&mut reader, rows, 1), Some(5));
     write(other, rows, 1, 7);
@@ -652,7 +655,7 @@ fn snapshots_never_abort<P: NamedProtocol<Native>>(option: &str, settings: &[(&s
         both(2 * value + 1);
         writer.collect();
         assert_eq!(see(&mut snapshot, rows, 2), Some(seen), "of one state");
-        // Row 3 was there first, and is deleted and inserted in turns.
+        // Row 3 is there first, and is deleted and inserted in turns.
         assert_eq!(see(&mut snapshot, rows, 3).is_some(), seen == 0 || seen % 2 == 1, "{seen}");
         assert!((2 * value).saturating_sub(5) <= seen && seen <= 2 * value, "{seen} of {value}: too old");
         snapshot.commit().expect("it never aborts");

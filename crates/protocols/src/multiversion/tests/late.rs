@@ -1,4 +1,4 @@
-//! Updates and writes that come late: put among versions that are there already, or left out.
+//! Tests of updates and writes that come late: those that are put before versions that are there already, and those that are skipped.
 
 use super::*;
 
@@ -40,13 +40,13 @@ fn updates_that_commute_may_come_late() {
         let mut late = one.begin();
         update(&mut late, rows, 1, Sum::SUM.add(1));
         assert_eq!(see(&mut late, rows, 2), Some(0));
-        // Comes later, and overwrites what the other has read.
+        // This update comes later, and overwrites a row that the other has read.
         for _ in 0..5 {
             updated(other, rows, Sum::SUM.add(10));
         }
         write(other, rows, 2, 7);
         late.commit().expect("a sum is a sum");
-        // Who began before sees neither; who comes after, all.
+        // A transaction that began before sees neither; one that begins now sees all.
         assert_eq!([1, 2].map(|key| see(&mut before, rows, key)), [Some(0), Some(0)]);
         before.commit().expect("nothing has changed at its time");
         assert_eq!(seen(other, rows), Some(51));
@@ -54,13 +54,13 @@ fn updates_that_commute_may_come_late() {
 }
 
 #[test]
-fn an_update_is_too_late_for_who_has_read_or_rewritten_what_it_changes() {
-    type Run = fn(&mut Worker<Msto<Native>, Native>, &Rows);
-    let reads: Run = |worker, rows| _ = seen(worker, rows);
-    let writes: Run = |worker, rows| write(worker, rows, 1, 7);
-    let raises: Run = |worker, rows| updated(worker, rows, Sum::SUM.max(7));
-    let adds: Run = |worker, rows| updated(worker, rows, Sum::SUM.add(7));
-    type Case = (&'static [(&'static str, &'static str)], Vec<Run>, bool);
+fn an_update_is_too_late_if_a_younger_transaction_has_read_or_rewritten_its_row() {
+    type Step = fn(&mut Worker<Msto<Native>, Native>, &Rows);
+    let reads: Step = |worker, rows| _ = seen(worker, rows);
+    let writes: Step = |worker, rows| write(worker, rows, 1, 7);
+    let raises: Step = |worker, rows| updated(worker, rows, Sum::SUM.max(7));
+    let adds: Step = |worker, rows| updated(worker, rows, Sum::SUM.add(7));
+    type Case = (&'static [(&'static str, &'static str)], Vec<Step>, bool);
     let cases: [Case; 7] = [
         (&[], vec![adds], true),
         (&[], vec![reads], false),
@@ -81,16 +81,16 @@ fn an_update_is_too_late_for_who_has_read_or_rewritten_what_it_changes() {
 }
 
 #[test]
-fn who_needs_a_version_that_ended_early_aborts() {
+fn a_reader_that_needs_a_version_that_ended_early_aborts() {
     let World { ref rows, workers: [ref mut one, ref mut other, ref mut third], .. } = updating_world(&[]);
     let mut late = one.begin();
     update(&mut late, rows, 1, Sum::SUM.add(1));
-    // Two that began later. One has read what is changed, one has still to.
+    // Two younger transactions: one has read the updated row, the other has not yet.
     let mut between = third.begin();
     updated(other, rows, Sum::SUM.add(10));
     let mut has_read = other.begin();
     assert_eq!(see(&mut has_read, rows, 1), Some(10));
-    late.commit().expect("nobody who has read has committed");
+    late.commit().expect("no transaction that has read has committed");
     let outcome = has_read.commit().map(|_| ()).map_err(|abort| abort.reason);
     assert_eq!(outcome, Err(AbortReason::ReadValidation));
     let outcome = between.read_row(rows, 1, Projection::WHOLE).map(|_| ()).map_err(|abort| abort.reason);
@@ -98,24 +98,24 @@ fn who_needs_a_version_that_ended_early_aborts() {
 }
 
 #[test]
-fn a_version_takes_so_many_late_updates_and_no_more() {
+fn a_version_takes_a_limited_number_of_late_updates() {
     let options = EngineOptions { commit_time_updates: true, ..EngineOptions::default() };
     let config = EngineConfig { workers_max: 300, options, ..EngineConfig::default() };
     let World { ref engine, ref rows, workers: [ref mut last, ..] } = World::<Msto<Native>>::with(&[], config);
     let mut workers: Vec<_> =
-        (0..crate::multiversion::msto::LATE + 10).map(|_| engine.worker().expect("a slot")).collect();
+        (0..crate::multiversion::msto::TIMESTAMP_STRIDE + 10).map(|_| engine.worker().expect("a slot")).collect();
     let mut late: Vec<_> = workers.iter_mut().map(Worker::begin).collect();
     late.iter_mut().for_each(|tx| update(tx, rows, 1, Sum::SUM.add(1)));
     updated(last, rows, Sum::SUM.add(1000));
     let committed = late.into_iter().map(Transaction::commit).filter(Result::is_ok).count() as u64;
-    assert_eq!(committed, crate::multiversion::msto::LATE - 1);
+    assert_eq!(committed, crate::multiversion::msto::TIMESTAMP_STRIDE - 1);
     assert_eq!(seen(last, rows), Some(1000 + committed));
 }
 
-/// What another transaction does between the begin of one that writes row 1 and its commit; and whether that one commits.
+/// What another transaction does between the begin and the commit of one that writes row 1, and whether that one commits.
 type Between<P> = (&'static str, fn(&mut Worker<P, Native>, &Rows), bool);
 
-fn late_writes_are_left_out<P: NamedProtocol<Native>>() {
+fn late_writes_are_skipped<P: NamedProtocol<Native>>() {
     let reads: fn(&mut Worker<P, Native>, &Rows) = |worker, rows| {
         let _ = worker.run(|tx| Ok(see(tx, rows, 1)));
     };
@@ -133,7 +133,7 @@ fn late_writes_are_left_out<P: NamedProtocol<Native>>() {
             false,
         ),
         (
-            "it is changed by who has read it",
+            "it is changed by a read-modify-write",
             |worker, rows| {
                 let outcome = worker.run(|tx| {
                     let row = tx.modify_row(rows, 1, Groups::ALL)?.expect("it is there");
@@ -171,7 +171,7 @@ fn late_writes_are_left_out<P: NamedProtocol<Native>>() {
             assert_eq!(outcome, if *commits { Ok(()) } else { Err(AbortReason::WriteLocked) }, "{what}");
             assert_eq!(see(&mut before, rows, 1), Some(0), "{what}: at its time nothing had happened");
             before.commit().expect("a reader always commits");
-            // What is there is what comes last in the order of timestamps.
+            // The row has the write that is last in the order of timestamps.
             let value = other.run(|tx| Ok(see(tx, rows, 1))).expect("nobody is in the way");
             let expected = match *what {
                 "nothing" => 5,
@@ -185,13 +185,13 @@ fn late_writes_are_left_out<P: NamedProtocol<Native>>() {
 }
 
 #[test]
-fn what_nobody_will_see_is_left_out() {
-    late_writes_are_left_out::<Cicada<Native>>();
-    late_writes_are_left_out::<Msto<Native>>();
+fn invisible_writes_are_skipped() {
+    late_writes_are_skipped::<Cicada<Native>>();
+    late_writes_are_skipped::<Msto<Native>>();
 }
 
-/// Who began between a write that is left out and the one that has replaced it finds neither.
-fn who_needs_what_was_left_out_aborts<P: NamedProtocol<Native>>() {
+/// A transaction that began between a skipped write and the write that has replaced it finds neither.
+fn a_reader_that_needs_a_skipped_write_aborts<P: NamedProtocol<Native>>() {
     let World { ref rows, workers: [ref mut one, ref mut other, ref mut third], .. } =
         World::<P>::new(&[("versions.nwr", "on")]);
     let mut late = one.begin();
@@ -200,7 +200,7 @@ fn who_needs_what_was_left_out_aborts<P: NamedProtocol<Native>>() {
     write(other, rows, 1, 7);
     let mut between = other.begin();
     assert_eq!(see(&mut has_read, rows, 1), Some(0));
-    late.commit().expect("nobody who has read has committed");
+    late.commit().expect("no transaction that has read has committed");
     let outcome = has_read.commit().map(|_| ()).map_err(|abort| abort.reason);
     assert!(outcome.is_err(), "it has missed a write");
     assert_eq!(see(&mut between, rows, 1), Some(7));
@@ -208,9 +208,9 @@ fn who_needs_what_was_left_out_aborts<P: NamedProtocol<Native>>() {
 }
 
 #[test]
-fn who_has_missed_what_was_left_out_aborts() {
-    who_needs_what_was_left_out_aborts::<Cicada<Native>>();
-    who_needs_what_was_left_out_aborts::<Msto<Native>>();
+fn a_reader_that_missed_a_skipped_write_aborts() {
+    a_reader_that_needs_a_skipped_write_aborts::<Cicada<Native>>();
+    a_reader_that_needs_a_skipped_write_aborts::<Msto<Native>>();
 }
 
 /// A row whose columns are of two groups.
@@ -222,8 +222,8 @@ struct Halves {
     right: u64,
 }
 
-/// What has replaced only a part of the row shows what was there of the rest.
-fn a_write_under_a_part_of_the_row_is_not_left_out<P: NamedProtocol<Native>>(splits: bool) {
+/// A write of a part of the row leaves the rest visible, so an earlier write of the whole row is not invisible.
+fn a_write_under_a_part_of_the_row_is_not_skipped<P: NamedProtocol<Native>>(splits: bool) {
     use contend_engine::Options;
     let mut options = P::Options::default();
     options.set("versions.nwr", "on").expect("an option");
@@ -240,16 +240,16 @@ fn a_write_under_a_part_of_the_row_is_not_left_out<P: NamedProtocol<Native>>(spl
         Ok(())
     });
     left.expect("nobody is in the way");
-    // Where the parts are cells of their own, one is left out, and the other is written.
+    // If the parts are cells of their own, the write of one is skipped and that of the other installed.
     assert_eq!(late.commit().is_ok(), splits);
     let row = other.run(|tx| Ok(tx.read_row(&rows, 1, Projection::WHOLE)?.expect("it is there").to_vec()));
     assert_eq!(row.expect("nobody is in the way"), [7, if splits { 5 } else { 0 }]);
 }
 
 #[test]
-fn only_what_is_replaced_whole_is_left_out() {
+fn only_writes_of_cells_that_were_replaced_whole_are_skipped() {
     for splits in [false, true] {
-        a_write_under_a_part_of_the_row_is_not_left_out::<Cicada<Native>>(splits);
-        a_write_under_a_part_of_the_row_is_not_left_out::<Msto<Native>>(splits);
+        a_write_under_a_part_of_the_row_is_not_skipped::<Cicada<Native>>(splits);
+        a_write_under_a_part_of_the_row_is_not_skipped::<Msto<Native>>(splits);
     }
 }

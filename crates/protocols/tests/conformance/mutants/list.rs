@@ -55,7 +55,7 @@ mutants! {
         found FORGET_GAPS, "litmus-absent";
         stands_still WAIT_OUT_OF_ORDER, "litmus-write-skew";
     }
-    TimestampOrdering<Machine, Broken> {
+    TimestampOrdering<Machine, Broken>, faults timestamp_ordering::FAULTS {
         found FORGET_AGE_OF_TOMBSTONES, "litmus-rebirth";
         equivalent UNLINK_EARLY, "litmus-rebirth";
         found FORGET_READERS_OF_TOMBSTONES, "litmus-rebirth";
@@ -64,7 +64,7 @@ mutants! {
         found OVERTAKE_READS, "litmus-write-skew";
         found FORGET_GAPS, "litmus-absent";
     }
-    Mvto<Machine, Broken> {
+    Mvto<Machine, Broken>, faults multiversion::FAULTS {
         found FORGET_AGE_OF_TOMBSTONES, "litmus-rebirth";
         equivalent UNLINK_EARLY, "litmus-rebirth";
         found FORGET_READERS_OF_TOMBSTONES, "litmus-rebirth";
@@ -73,7 +73,7 @@ mutants! {
         found OVERTAKE_READS, "litmus-write-skew";
         found FORGET_GAPS, "litmus-absent";
     }
-    Cicada<Machine, Broken> {
+    Cicada<Machine, Broken>, faults multiversion::VALIDATION_FAULTS, multiversion::FAULTS {
         found FORGET_AGE_OF_TOMBSTONES, "litmus-rebirth";
         equivalent UNLINK_EARLY, "litmus-rebirth";
         found FORGET_READERS_OF_TOMBSTONES, "litmus-rebirth";
@@ -86,7 +86,7 @@ mutants! {
         found TRUST_OLDER, "litmus-overwrites", NWR;
         found OMIT_ANY, "litmus-overwrites", NWR;
     }
-    Msto<Machine, Broken> {
+    Msto<Machine, Broken>, faults msto::FAULTS, multiversion::VALIDATION_FAULTS, multiversion::FAULTS {
         found FORGET_AGE_OF_TOMBSTONES, "litmus-rebirth";
         equivalent UNLINK_EARLY, "litmus-rebirth";
         found FORGET_READERS_OF_TOMBSTONES, "litmus-rebirth";
@@ -98,13 +98,13 @@ mutants! {
         found FORGET_GAPS, "litmus-absent";
         found OMIT_ANY, "litmus-overwrites", NWR;
     }
-    SnapshotIsolation<Machine, Broken> {
+    SnapshotIsolation<Machine, Broken>, faults snapshot_isolation::FAULTS, multiversion::FAULTS {
         found FORGET_AGE_OF_TOMBSTONES, "litmus-rebirth";
         equivalent UNLINK_EARLY, "litmus-rebirth";
         found FORGET_FIRST_UPDATER, "litmus-lost-update";
         found IGNORE_PREWRITES, "litmus-random";
     }
-    Ermia<Machine, Broken> {
+    Ermia<Machine, Broken>, faults ermia::FAULTS, multiversion::FAULTS {
         found FORGET_AGE_OF_TOMBSTONES, "litmus-rebirth";
         equivalent UNLINK_EARLY, "litmus-rebirth";
         found FORGET_READERS_OF_TOMBSTONES, "litmus-rebirth";
@@ -115,7 +115,7 @@ mutants! {
         found FORGET_GAPS, "litmus-absent";
         found IGNORE_PREWRITES, "litmus-random";
     }
-    Hekaton<Machine, Broken> {
+    Hekaton<Machine, Broken>, faults hekaton::FAULTS, multiversion::FAULTS {
         found FORGET_AGE_OF_TOMBSTONES, "litmus-rebirth";
         equivalent UNLINK_EARLY, "litmus-rebirth";
         found FORGET_READ_ONLY, "litmus-write-skew";
