@@ -42,7 +42,8 @@ impl Json {
         }
     }
 
-    /// Shows the text, and writes all of these as JSON to where it goes; the text then makes way on stdout.
+    /// Shows the text, and writes all of these as JSON to where it goes; the text then makes way on
+    /// stdout.
     fn deliver<T: Serialize>(&self, text: &str, all: &[T]) -> Result<(), UserError> {
         let as_json = serde_json::to_string_pretty(all).expect("plain data") + "\n";
         match self {
@@ -77,7 +78,8 @@ impl Tested {
         }
     }
 
-    /// How a command ends whose tests came to this. Tests that were stopped before anything happened are no failure.
+    /// How a command ends whose tests came to this. Tests that were stopped before anything
+    /// happened are no failure.
     fn status(all: impl IntoIterator<Item = Tested>, is_stopped: bool) -> Status {
         let all: Vec<Tested> = all.into_iter().collect();
         let is_bad = |tested: &Tested| matches!(tested, Tested::Bad(_));
@@ -137,7 +139,8 @@ impl Outputs {
         matches!(self.json, Json::Stdout) || matches!(self.csv, Json::Stdout)
     }
 
-    /// Shows or writes each. What can't be written does not keep the rest from being written: the first failure is answered.
+    /// Shows or writes each. What can't be written does not keep the rest from being written: the
+    /// first failure is answered.
     fn write(&self, result: &ResultFile) -> Option<UserError> {
         let table = show::result(result);
         let mut failure = None;

@@ -1,4 +1,5 @@
-//! Files of results. Those that results go to are tried before the measuring, and written whole or not at all.
+//! Files of results. Those that results go to are tried before the measuring, and written whole or
+//! not at all.
 
 use std::fs::{self, OpenOptions};
 use std::io::{Read, Write};
@@ -85,7 +86,8 @@ pub(crate) fn read_result(path: &Path) -> Result<ResultFile, UserError> {
     ResultFile::from_json(&text).map_err(|error| UserError::input(format!("{}: {error}", path.display())))
 }
 
-/// Whether a text of this JSON has characters that a terminal takes as commands, as they are or escaped. No run writes any.
+/// Whether a text of this JSON has characters that a terminal takes as commands, as they are or
+/// escaped. No run writes any.
 fn has_control_characters(json: &str) -> bool {
     let is_command = |number: u32| char::from_u32(number).is_some_and(|c| c.is_control() && !c.is_whitespace());
     let escaped = json.match_indices("\\u").filter_map(|(at, part)| json.get(at + part.len()..at + part.len() + 4));
@@ -93,8 +95,8 @@ fn has_control_characters(json: &str) -> bool {
     json.chars().any(|c| is_command(u32::from(c))) || escaped.any(is_command)
 }
 
-/// Returns the text of a file that may come from a stranger. `what` names the kind of file in the message when the file is longer than
-/// `bytes_max`, as a device is that never ends.
+/// Returns the text of a file that may come from a stranger. `what` names the kind of file in the
+/// message when the file is longer than `bytes_max`, as a device is that never ends.
 pub(crate) fn read_text(path: &Path, bytes_max: u64, what: &str) -> Result<String, String> {
     let mut text = String::new();
     let file = fs::File::open(path).map_err(|error| error.to_string())?;
@@ -123,7 +125,8 @@ const LATEST: &str = "latest";
 /// Runs that may begin in one second.
 const NAMES_MAX: usize = 1000;
 
-/// The folder of a run's files. If nothing comes of the run, folders that were made for it are removed again.
+/// The folder of a run's files. If nothing comes of the run, folders that were made for it are
+/// removed again.
 #[derive(Debug)]
 pub(crate) struct RunFolder {
     path: PathBuf,
@@ -134,8 +137,8 @@ pub(crate) struct RunFolder {
 }
 
 impl RunFolder {
-    /// The folder that was asked for, in which none of these files may be there already unless they are to be overwritten; or a new one, named by
-    /// the time and the workload.
+    /// The folder that was asked for, in which none of these files may be there already unless they
+    /// are to be overwritten; or a new one, named by the time and the workload.
     pub(crate) fn new(asked: Option<&Path>, force: bool, workload: &str, files: &[&str]) -> Result<Self, UserError> {
         let Some(path) = asked else { return Self::named(workload) };
         if !force && let Some(file) = files.iter().find(|file| path.join(file).exists()) {

@@ -1,4 +1,5 @@
-//! The binary `contend`: arguments in, tables, files and exit status out. What is measured, and how, is the lab's.
+//! The binary `contend`: arguments in, tables, files and exit status out. What is measured, and
+//! how, is the lab's.
 
 mod args;
 mod cmd;
@@ -44,7 +45,8 @@ impl<E: std::error::Error + 'static> From<E> for UserError {
     }
 }
 
-/// Returns the exit status that an error of a run leads to. All other errors are input that can't be used.
+/// Returns the exit status that an error of a run leads to. All other errors are input that can't
+/// be used.
 fn status_of(error: &RunError) -> u8 {
     match error {
         RunError::BadInput(_)
@@ -70,7 +72,8 @@ enum Status {
 }
 
 fn main() -> ExitCode {
-    // With a handler, a write beyond the limit of a file's size is an error that names the file; without, it ends the process.
+    // With a handler, a write beyond the limit of a file's size is an error that names the file;
+    // without, it ends the process.
     let unused = std::sync::Arc::default();
     if let Err(error) = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, unused) {
         show::complain(&format!("note: a limit of file sizes will end this process: {error}"));

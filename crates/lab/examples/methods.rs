@@ -1,4 +1,5 @@
-//! Writes `docs/methods.md`: which optimisation method goes with which protocol, and what each brings.
+//! Writes `docs/methods.md`: which optimisation method goes with which protocol, and what each
+//! brings.
 //!
 //! `cargo run --release -p contend-lab --example methods > docs/methods.md`
 //!
@@ -13,7 +14,8 @@ use contend_protocols::all_protocols;
 use contend_protocols::method::{METHODS, MethodInfo, Otherwise, RetryOptions};
 use contend_runner::{RunConfig, Silent, Stop};
 
-/// What is measured of protection on a host, by the bench that it names: printed after the method's table.
+/// What is measured of protection on a host, by the bench that it names: printed after the method's
+/// table.
 const PROTECTION: &str = include_str!("protection.md");
 
 /// Workloads of little and of much contention.

@@ -27,7 +27,8 @@ use contend_runner::{Observer, ProtocolPlan, RunError, RunPlan, Stop};
 
 /// The protocol that is the upper bound.
 const UPPER_BOUND: &str = "none";
-/// A history of more transactions than this is more than memory and patience hold: a recorded run ends there.
+/// A history of more transactions than this is more than memory and patience hold: a recorded run
+/// ends there.
 pub const RECORDED_MAX: u64 = 200_000;
 
 /// Units of a measurement's progress.
@@ -50,7 +51,8 @@ struct Entry {
     verification: Option<Verification>,
     load_seconds: f64,
     loaded_bytes: u64,
-    /// Windows so far, and what happened in all of them. Not each window's own tally: there may be thousands.
+    /// Windows so far, and what happened in all of them. Not each window's own tally: there may be
+    /// thousands.
     windows: Vec<Window>,
     total: Tally,
     /// Bytes that were written to the log in the windows, if there is one.
@@ -62,13 +64,14 @@ struct Entry {
 /// Verifies, loads, measures and checks all entries of a plan.
 ///
 /// # Errors
-/// The tables do not fit into memory, the run can't go on, or it was stopped before it had a result.
+/// The tables do not fit into memory, the run can't go on, or it was stopped before it had a
+/// result.
 pub fn compare(plan: &RunPlan, stop: &Stop, observer: &dyn Observer) -> Result<ResultFile, RunError> {
     run(plan, RunPurpose::Measure, stop, observer).map(|outcome| outcome.result)
 }
 
-/// As [`compare`], of one protocol, with a history of the windows, and without warm-up. The run ends after [`RECORDED_MAX`]
-/// transactions.
+/// As [`compare`], of one protocol, with a history of the windows, and without warm-up. The run
+/// ends after [`RECORDED_MAX`] transactions.
 ///
 /// # Errors
 /// As [`compare`]; or there is more than one protocol.
@@ -119,7 +122,8 @@ enum Ended {
     Stopped,
 }
 
-/// Puts the entries that have figures in order, says what each reaches of the first and of the upper bound, and how that is known.
+/// Puts the entries that have figures in order, says what each reaches of the first and of the
+/// upper bound, and how that is known.
 fn tell_apart(protocols: &mut [ProtocolResult], ended: Ended, rounds_most: usize) -> Option<Comparison> {
     // Entries without figures come last.
     protocols.sort_by_key(|result| result.measured.is_none());
@@ -171,8 +175,8 @@ fn judged(entries: &[&ProtocolResult], rates: &[Vec<f64>], error: f64) -> Judged
     paired::judge(rates, &is_ranked, bound, error)
 }
 
-/// What each entry reached in the rounds in which all of them had a window. A window without a commit counts as half a commit: no more is
-/// known of it than that it had less than one.
+/// What each entry reached in the rounds in which all of them had a window. A window without a
+/// commit counts as half a commit: no more is known of it than that it had less than one.
 fn rates_by_round(entries: &[&[Window]]) -> Vec<Vec<f64>> {
     let mut by_round: Vec<BTreeMap<usize, f64>> = Vec::new();
     for windows in entries {
@@ -234,8 +238,9 @@ fn run_part(
     Ok(Part { environment, options: options.unwrap_or_default(), protocols, recorded, ended })
 }
 
-/// The same on a simulated chip: one entry after the other, each on a fresh chip. Time is simulated, so no machine gets slower meanwhile; and
-/// an entry's figures are the same whichever others run.
+/// The same on a simulated chip: one entry after the other, each on a fresh chip. Time is
+/// simulated, so no machine gets slower meanwhile; and an entry's figures are the same whichever
+/// others run.
 fn run_simulated(plan: &RunPlan, purpose: RunPurpose, stop: &Stop, observer: &dyn Observer) -> Result<Part, RunError> {
     let mut all: Option<Part> = None;
     for protocol in &plan.protocols {
@@ -260,7 +265,8 @@ fn run_simulated(plan: &RunPlan, purpose: RunPurpose, stop: &Stop, observer: &dy
     all.ok_or(RunError::Stopped)
 }
 
-/// Rounds of windows, a protocol each, in an order that is drawn for each round; until all is told that was asked, or no more are allowed.
+/// Rounds of windows, a protocol each, in an order that is drawn for each round; until all is told
+/// that was asked, or no more are allowed.
 fn measure(
     plan: &RunPlan,
     entries: &mut [Entry],

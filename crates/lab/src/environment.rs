@@ -7,7 +7,8 @@ use contend_runner::RunPlan;
 use contend_runner::memory;
 use contend_runner::session::Dispatch;
 
-/// The environment now. Huge pages are counted when this is called: call it while the tables are loaded.
+/// The environment now. Huge pages are counted when this is called: call it while the tables are
+/// loaded.
 pub(crate) fn here(plan: &RunPlan) -> Environment {
     let read = |path: &str| std::fs::read_to_string(path).ok().map(|text| text.trim().to_string());
     let cpuinfo = read("/proc/cpuinfo").unwrap_or_default();

@@ -1,4 +1,5 @@
-//! Microbench-benchmarks that know no transaction: how fast a machine hands out timestamps, and adds to one counter.
+//! Microbench-benchmarks that know no transaction: how fast a machine hands out timestamps, and
+//! adds to one counter.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -27,7 +28,8 @@ pub enum Microbench {
     Timestamps,
     /// Every thread does nothing but add to one counter (CCBench, figure 6).
     Increments,
-    /// Two threads pass a line to each other, and so does every further pair: how often it changes hands. One thread passes it to itself.
+    /// Two threads pass a line to each other, and so does every further pair: how often it changes
+    /// hands. One thread passes it to itself.
     Transfers,
 }
 
@@ -50,8 +52,8 @@ impl Microbench {
 pub struct MicrobenchResult {
     /// Operations a second, all threads together.
     pub per_second: Spread,
-    /// Of the requests that left the private caches, the fraction that memory or another socket answered: the last-level miss ratio.
-    /// Only of a simulated chip.
+    /// Of the requests that left the private caches, the fraction that memory or another socket
+    /// answered: the last-level miss ratio. Only of a simulated chip.
     pub last_level_misses: Option<f64>,
 }
 
@@ -71,7 +73,8 @@ pub struct MicrobenchPlan {
 }
 
 impl MicrobenchPlan {
-    /// Turns a configuration into a micro-benchmark. Its machine, threads, windows and settings have a meaning here.
+    /// Turns a configuration into a micro-benchmark. Its machine, threads, windows and settings
+    /// have a meaning here.
     ///
     /// # Errors
     /// A number is out of range, or an option is unknown or has a wrong value.

@@ -22,13 +22,16 @@ pub struct TableSpec {
     pub index: IndexKind,
     /// Bytes of a row. May be 0.
     pub row_bytes: usize,
-    /// The words of each group of columns; empty if all columns are of one group. [`TableSpec::of`] fills it in.
+    /// The words of each group of columns; empty if all columns are of one group. [`TableSpec::of`]
+    /// fills it in.
     pub groups: Vec<Span>,
-    /// Words of a key, for an estimate of the index's memory: 1, unless [`TableSpec::keyed`] says otherwise.
+    /// Words of a key, for an estimate of the index's memory: 1, unless [`TableSpec::keyed`] says
+    /// otherwise.
     pub key_words: usize,
     /// The expected number of rows: room is made for them at once.
     pub expected_rows: usize,
-    /// Keys whose first words differ above this many low bits never share a leaf of an ordered index; with 64 and more, any keys may.
+    /// Keys whose first words differ above this many low bits never share a leaf of an ordered
+    /// index; with 64 and more, any keys may.
     pub apart: u32,
 }
 

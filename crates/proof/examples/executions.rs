@@ -1,4 +1,5 @@
-//! How many executions a second the explorer makes, on one core, of each litmus test under some protocols, histories checked.
+//! How many executions a second the explorer makes, on one core, of each litmus test under some
+//! protocols, histories checked.
 //!
 //! `cargo run --release -p contend-proof --example executions -- [EXECUTIONS [PROTOCOL ...]]`
 

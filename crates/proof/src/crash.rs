@@ -1,13 +1,18 @@
-//! Crashes: what was acknowledged is there afterwards, and what is there has all that it depends on.
+//! Crashes: what was acknowledged is there afterwards, and what is there has all that it depends
+//! on.
 //!
-//! A test is a few transactions of a workload on a small database, one worker a core, in an order of steps that is drawn by a seed, with a log on
-//! a disk that fails by the same seed ([`contend_log::faulty`]), and of which checkpoints are taken. Epochs pass in the middle of transactions, and
-//! workers collect tombstones between them. Index, commit-time updates and timestamp splitting are drawn, unless they are given. Then the log is opened as after a crash: once by a
-//! recovery that crashes itself, and twice by others; and what is found is compared with the history that the engine recorded. With what is there
-//! it goes on: an engine with the recovered rows, more transactions, and the next crash.
+//! A test is a few transactions of a workload on a small database, one worker a core, in an order
+//! of steps that is drawn by a seed, with a log on a disk that fails by the same seed
+//! ([`contend_log::faulty`]), and of which checkpoints are taken. Epochs pass in the middle of
+//! transactions, and workers collect tombstones between them. Index, commit-time updates and
+//! timestamp splitting are drawn, unless they are given. Then the log is opened as after a crash:
+//! once by a recovery that crashes itself, and twice by others; and what is found is compared with
+//! the history that the engine recorded. With what is there it goes on: an engine with the
+//! recovered rows, more transactions, and the next crash.
 //!
-//! **What has to hold.** There has to be a set of transactions that explains all rows (`explain`), and the workload's check has to pass. In the end
-//! the history of all transactions that are there, of before and after the crashes, is checked as any other.
+//! **What has to hold.** There has to be a set of transactions that explains all rows (`explain`),
+//! and the workload's check has to pass. In the end the history of all transactions that are there,
+//! of before and after the crashes, is checked as any other.
 
 mod cores;
 mod explain;
@@ -96,7 +101,8 @@ pub struct Crashed {
 }
 
 impl Crashed {
-    /// Whether nothing was tested: every test was cut off, or no transaction committed. That nothing is lost then says nothing.
+    /// Whether nothing was tested: every test was cut off, or no transaction committed. That
+    /// nothing is lost then says nothing.
     pub fn is_vacuous(&self) -> bool {
         self.wrong.is_none() && (self.tests == self.cut || self.commits == 0)
     }
@@ -110,13 +116,15 @@ pub const CORES_MAX: usize = 16;
 pub const TRANSACTIONS_MAX: u64 = 10_000;
 /// The most crashes of a test.
 pub const CRASHES_MAX: u64 = 100;
-/// A test of this many transactions of each core meets its crash within the operations of [`Plan::random`]; a longer one has more.
+/// A test of this many transactions of each core meets its crash within the operations of
+/// [`Plan::random`]; a longer one has more.
 const SHORT: u64 = 8;
 
 /// The names of the commit protocols.
 pub const LOGS: [&str; 5] = ["epoch", "clr", "clr-group", "elr", "elr-group"];
 
-/// Tests that can be run: entries of a plan, each with the commit protocols that it names, or else with each that goes with it.
+/// Tests that can be run: entries of a plan, each with the commit protocols that it names, or else
+/// with each that goes with it.
 #[derive(Clone, Debug)]
 pub struct CrashPlan {
     plan: RunPlan,
@@ -133,7 +141,8 @@ struct Combination {
 }
 
 impl CrashConfig {
-    /// Turns a configuration into tests. Workload, protocols, index and settings of `run` have a meaning here.
+    /// Turns a configuration into tests. Workload, protocols, index and settings of `run` have a
+    /// meaning here.
     ///
     /// # Errors
     /// A number is out of range, `run` is not valid, or there is nothing to test.
@@ -163,7 +172,8 @@ impl CrashConfig {
     }
 }
 
-/// Returns the protocol with the commit protocol that it names, or else with each that goes with it.
+/// Returns the protocol with the commit protocol that it names, or else with each that goes with
+/// it.
 fn with_commit_protocols(protocol: &ProtocolPlan) -> Result<Vec<Combination>, RunError> {
     let named = protocol.sets("log.mode").then_some(protocol.log.mode);
     if named == Some(LogMode::Off) {
@@ -319,7 +329,8 @@ impl<W: Workload> Test<'_, W> {
         Log::open(Arc::new(disk.clone()), config)
     }
 
-    /// Goes on with what a disk has, up to the next crash; what the disk has then, or what is wrong.
+    /// Goes on with what a disk has, up to the next crash; what the disk has then, or what is
+    /// wrong.
     fn live(
         &mut self,
         disk: &FaultyDisk,
@@ -396,7 +407,8 @@ impl<W: Workload> Test<'_, W> {
                 random: SplitMix64::new(random.draw()),
                 log: Arc::clone(&log),
                 worker: engine.worker().expect("room for it"),
-                // Nobody who was there before the crash: what is unique to them is not to come again.
+                // Nobody who was there before the crash: what is unique to them is not to come
+                // again.
                 client: workload.client(core + number as usize * cores, cores * crashes as usize, seed),
                 workload: Arc::clone(&workload),
             };
@@ -472,7 +484,8 @@ impl<W: Workload> Test<'_, W> {
         self.tests.combination.protocol.info.isolation
     }
 
-    /// What is found on a disk after a crash: by a recovery that crashes, by one that does not, and by another after that.
+    /// What is found on a disk after a crash: by a recovery that crashes, by one that does not, and
+    /// by another after that.
     fn recover(&self, disk: &FaultyDisk, engine: &ErasedEngine, seed: u64) -> Result<Cells, String> {
         let open = |disk: &FaultyDisk, which: &str| match self.open(disk) {
             Ok((_, recovered)) => Ok(found_rows(engine, &recovered)),

@@ -1,7 +1,8 @@
 //! Looks for an interleaving under which a protocol breaks its promise, and shows it.
 //!
-//! An execution is a few transactions of a workload on a small database, one worker a core, in an order of steps that a strategy chooses. Its
-//! history is judged like any other. One that is wrong is replayed with fewer and fewer switches between cores, as long as it stays wrong.
+//! An execution is a few transactions of a workload on a small database, one worker a core, in an
+//! order of steps that a strategy chooses. Its history is judged like any other. One that is wrong
+//! is replayed with fewer and fewer switches between cores, as long as it stays wrong.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashSet};
@@ -105,7 +106,8 @@ pub struct ExploreConfig {
     pub replay: Option<Schedule>,
     /// What is shown step by step, besides what is wrong.
     pub show: Show,
-    /// Build everything anew for each execution, and judge each by the checker: slow, for tests of what is otherwise taken back and proved quickly.
+    /// Build everything anew for each execution, and judge each by the checker: slow, for tests of
+    /// what is otherwise taken back and proved quickly.
     #[doc(hidden)]
     pub anew: bool,
     /// A deliberate bug of the engine, for tests of the proof.
@@ -138,7 +140,8 @@ pub const TRANSACTIONS_MAX: u64 = 1000;
 const STEPS_MAX: u64 = 100_000;
 /// A core whose transaction aborts more often gives it up.
 const TRIES_MAX: u32 = 64;
-/// No more executions after so many that were cut off: of such a protocol enough is known, and what it runs on, if built anew, is not freed.
+/// No more executions after so many that were cut off: of such a protocol enough is known, and what
+/// it runs on, if built anew, is not freed.
 const LIVELOCKS_MAX: u64 = 100;
 
 /// Different schedules are counted up to this number: more would not fit into memory in a night.
@@ -218,7 +221,8 @@ pub struct Explored {
     pub permits: Option<String>,
     /// The first that was wrong.
     pub found: Option<Found>,
-    /// If none was: what was asked to be shown, the first with an anomaly that the promise allows, or the first of all.
+    /// If none was: what was asked to be shown, the first with an anomaly that the promise allows,
+    /// or the first of all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shown: Option<Found>,
 }
@@ -250,7 +254,8 @@ impl ExploreConfig {
 }
 
 impl Explored {
-    /// Whether nothing was tested: no execution, or none in which a transaction committed. That nothing wrong was found then says nothing.
+    /// Whether nothing was tested: no execution, or none in which a transaction committed. That
+    /// nothing wrong was found then says nothing.
     pub fn is_vacuous(&self) -> bool {
         self.commits == 0 && self.found.is_none()
     }
@@ -276,10 +281,12 @@ impl Explored {
     }
 }
 
-/// Explores each entry of a plan on its workload. The plan's machine, threads and windows have no meaning here.
+/// Explores each entry of a plan on its workload. The plan's machine, threads and windows have no
+/// meaning here.
 ///
 /// # Errors
-/// A number of `config` is out of range, the schedule to replay does not suit the workload, or transactions can't go on.
+/// A number of `config` is out of range, the schedule to replay does not suit the workload, or
+/// transactions can't go on.
 pub fn explore(plan: &RunPlan, config: &ExploreConfig, stop: &Stop) -> Result<Vec<Explored>, RunError> {
     config.check()?;
     let mut all = Vec::new();
@@ -319,7 +326,8 @@ fn on_own_thread(make: OfWorkload<'_>, factory: impl FnOnce() -> Factory + Send)
     })
 }
 
-/// Makes a protocol for each execution. It is behind a pointer, so that the exploration is compiled once for all protocols.
+/// Makes a protocol for each execution. It is behind a pointer, so that the exploration is compiled
+/// once for all protocols.
 pub(crate) type Factory = Box<dyn Fn() -> Erased<Simulated>>;
 
 /// Returns the factory of a planned protocol.
@@ -552,7 +560,8 @@ impl<W: Workload> Exploration<W> {
         Ok(explored)
     }
 
-    /// Spares as many switches as can be, and tells what happens then. `anomaly` says what has to be there still.
+    /// Spares as many switches as can be, and tells what happens then. `anomaly` says what has to
+    /// be there still.
     fn shrink(
         &mut self,
         found: &Schedule,
@@ -649,7 +658,8 @@ impl<W: Workload> Exploration<W> {
         };
         let bodies = kept.region.run(|| self.bodies(&kept.setup, seed));
         let judged = self.execute_on(&kept.setup, bodies, strategy, traced);
-        // SAFETY: the bodies have ended, or are forgotten; what was judged has no part in it, and nobody has borrowed of the setup.
+        // SAFETY: the bodies have ended, or are forgotten; what was judged has no part in it, and
+        // nobody has borrowed of the setup.
         unsafe { kept.checkpoint.restore(&mut self.explorer) };
         self.kept = Some(kept);
         judged
@@ -763,7 +773,8 @@ fn run_core<W: Workload>(core: usize, transactions: u64, setup: &Setup<W>) {
                 }
             }
         }
-        // Who rests holds back no epoch: so some are seen from one transaction to the next, and some miss any number of them.
+        // Who rests holds back no epoch: so some are seen from one transaction to the next, and
+        // some miss any number of them.
         if (core as u64 + transaction).is_multiple_of(2) {
             Simulated::step("rest");
             worker.go_offline();

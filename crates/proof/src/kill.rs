@@ -1,7 +1,8 @@
 //! Processes that are killed: whether what they had acknowledged is there afterwards.
 //!
-//! A process runs transactions on a directory and says which of them are durable ([`live`]). It is killed at a random moment (SIGKILL), also while it opens
-//! the directory. Then the log is read, and what is found is checked (`store`); and another process goes on in the same directory, also
+//! A process runs transactions on a directory and says which of them are durable ([`live`]). It is
+//! killed at a random moment (SIGKILL), also while it opens the directory. Then the log is read,
+//! and what is found is checked (`store`); and another process goes on in the same directory, also
 //! with other options, until it is killed.
 
 mod child;
@@ -64,7 +65,8 @@ pub struct Killed {
     pub wrong: Option<(String, PathBuf)>,
 }
 
-/// One of this many processes is killed at any moment from its start on; the others after their first acknowledgement.
+/// One of this many processes is killed at any moment from its start on; the others after their
+/// first acknowledgement.
 const KILLED_EARLY: u64 = 8;
 /// A process that is silent for longer does not go on.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -161,8 +163,8 @@ impl KillPlan {
         self.config.kills.saturating_mul(self.groups.len() as u64)
     }
 
-    /// Kills processes of each protocol with each durability. `command` makes the process of a life, which has to call [`live`];
-    /// `progress` is called after each kill.
+    /// Kills processes of each protocol with each durability. `command` makes the process of a
+    /// life, which has to call [`live`]; `progress` is called after each kill.
     ///
     /// # Errors
     /// A process can't be started, or a directory can't be made.
@@ -260,8 +262,9 @@ impl Test<'_> {
         Ok(Ok(()))
     }
 
-    /// Runs a process and kills it after a while; with `waits` not before it has acknowledged a transaction. Returns what it has said: threads, and their
-    /// last transactions that are durable.
+    /// Runs a process and kills it after a while; with `waits` not before it has acknowledged a
+    /// transaction. Returns what it has said: threads, and their last transactions that are
+    /// durable.
     fn kill(&self, life: &Life, waits: bool, pause: Duration) -> Result<Result<Vec<(usize, u64)>, String>, RunError> {
         let failed = |error: std::io::Error| RunError::Io(format!("a process can't be run: {error}"));
         let mut child = (self.command)(life)?.stdout(Stdio::piped()).spawn().map_err(failed)?;

@@ -1,8 +1,9 @@
 //! Whether memory stays as it is while rows come and go for long.
 //!
-//! A run is divided into windows. Resident memory is sampled all the time; what the engine knows of its own memory after each window. Memory is flat if
-//! the last quarter of the run has no more of it than the third, by medians, with some room for chance (`grows`): the first half is for tables,
-//! free lists and queues to come to their size.
+//! A run is divided into windows. Resident memory is sampled all the time; what the engine knows of
+//! its own memory after each window. Memory is flat if the last quarter of the run has no more of
+//! it than the third, by medians, with some room for chance (`grows`): the first half is for
+//! tables, free lists and queues to come to their size.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -21,7 +22,8 @@ const WINDOWS: usize = 24;
 const SAMPLES: f64 = 20.0;
 /// The shortest run, in seconds.
 pub const SECONDS_MIN: f64 = 1.0;
-/// What may come on top in the last quarter: a part of the third quarter's memory, and besides a number of bytes.
+/// What may come on top in the last quarter: a part of the third quarter's memory, and besides a
+/// number of bytes.
 const ROOM: (f64, u64) = (0.03, 4 << 20);
 
 /// What became of a protocol.

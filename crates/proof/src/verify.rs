@@ -1,4 +1,5 @@
-//! Proving a protocol right on a workload: a small run whose history is checked, replayed, and compared with the tables.
+//! Proving a protocol right on a workload: a small run whose history is checked, replayed, and
+//! compared with the tables.
 
 use std::time::Duration;
 

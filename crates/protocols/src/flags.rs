@@ -1,4 +1,5 @@
-//! What a cell's first word says of it, whatever the protocol: flags in the lowest bits, and what follows from them.
+//! What a cell's first word says of it, whatever the protocol: flags in the lowest bits, and what
+//! follows from them.
 //!
 //! | bit | meaning |
 //! | --- | --- |
@@ -22,7 +23,8 @@ pub const UNLINKED: u64 = 1 << 2;
 /// A worker has the tombstone in its queue, to collect it.
 pub const QUEUED: u64 = 1 << 3;
 
-/// The flags with which the cells of a new record begin, each with whether it is held: an inserted one is its transaction's.
+/// The flags with which the cells of a new record begin, each with whether it is held: an inserted
+/// one is its transaction's.
 pub fn initial<M: Machine>(cells: Cells<M>, initial: RecordOrigin, init: impl Fn(Cell<M>, u64, bool)) {
     for (number, cell) in cells.enumerate() {
         match initial {
@@ -49,8 +51,8 @@ pub(crate) fn is_absent<M: Machine>(record: Record<M>) -> bool {
     record.first_cell().word().load(Ordering::Acquire) & ABSENT != 0
 }
 
-/// Installs the write at this position, whose cells the transaction holds exclusively; `change` either clears
-/// flags of a cell or sets some, and says what they were.
+/// Installs the write at this position, whose cells the transaction holds exclusively; `change`
+/// either clears flags of a cell or sets some, and says what they were.
 #[inline(always)]
 pub fn install_held<M: Machine>(cx: &mut Context<M>, position: usize, change: impl Fn(Cell<M>, u64, u64) -> u64) {
     let kind = cx.writes.entries()[position].kind;
@@ -75,17 +77,20 @@ pub fn install_held<M: Machine>(cx: &mut Context<M>, position: usize, change: im
     }
 }
 
-/// Returns whether a transaction may still run that must not miss a row that was deleted in epoch `deleted_in`, in protocols that order transactions by
-/// timestamps. `oldest` is the oldest epoch in which a running transaction began.
+/// Returns whether a transaction may still run that must not miss a row that was deleted in epoch
+/// `deleted_in`, in protocols that order transactions by timestamps. `oldest` is the oldest epoch
+/// in which a running transaction began.
 ///
-/// A transaction that begins in a later epoch has a later timestamp than the deletion, so it may miss the row. One epoch more is slack: the deleting
-/// transaction draws its timestamp before it loads the epoch.
+/// A transaction that begins in a later epoch has a later timestamp than the deletion, so it may
+/// miss the row. One epoch more is slack: the deleting transaction draws its timestamp before it
+/// loads the epoch.
 pub(crate) fn may_be_missed(deleted_in: u64, oldest: u64) -> bool {
     deleted_in + 1 >= oldest
 }
 
-/// Marks a tombstone as unlinked, if it still is one and old enough. `try_acquire` acquires a cell exclusively and returns its flags, or
-/// `None` if another holds the cell. `release` ends that, and clears and then sets flags.
+/// Marks a tombstone as unlinked, if it still is one and old enough. `try_acquire` acquires a cell
+/// exclusively and returns its flags, or `None` if another holds the cell. `release` ends that, and
+/// clears and then sets flags.
 pub fn unlink_held<M: Machine>(
     tombstone: Tombstone<'_, M>,
     try_acquire: impl Fn(Cell<M>) -> Option<u64>,

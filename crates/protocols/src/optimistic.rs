@@ -1,10 +1,12 @@
-//! What protocols that read first and lock at commit have in common: the flags of a cell's word, the optimistic read, the locks of a
-//! commit, placeholders and tombstones.
+//! What protocols that read first and lock at commit have in common: the flags of a cell's word,
+//! the optimistic read, the locks of a commit, placeholders and tombstones.
 //!
-//! **The word** of a cell (a record, or, with timestamp splitting, a group of its columns) is a version, which is the protocol's, above
-//! the flags of [`crate::flags`], in which a committing writer has set the lock.
+//! **The word** of a cell (a record, or, with timestamp splitting, a group of its columns) is a
+//! version, which is the protocol's, above the flags of [`crate::flags`], in which a committing
+//! writer has set the lock.
 //!
-//! Lock and queued bit are not part of what a reader observes; the rest is. A write of some columns writes their cells only.
+//! Lock and queued bit are not part of what a reader observes; the rest is. A write of some columns
+//! writes their cells only.
 
 pub mod mocc;
 pub mod occ;
@@ -24,7 +26,8 @@ use crate::faults;
 use crate::flags::{self, ABSENT, LOCKED, QUEUED, UNLINKED};
 use crate::method::wait::WAITS_MAX;
 
-/// In an observation, of which the queued bit is no part: the lock that validation finds is this transaction's.
+/// In an observation, of which the queued bit is no part: the lock that validation finds is this
+/// transaction's.
 pub(crate) const OWN: u64 = QUEUED;
 pub(crate) const FLAGS: u64 = LOCKED | ABSENT | UNLINKED | QUEUED;
 /// The version begins with this bit.
@@ -39,7 +42,8 @@ pub(crate) fn observed(word: u64) -> u64 {
 /// What a transaction has read, and what its commit has locked.
 #[derive(Debug)]
 pub struct Footprint<M: Machine> {
-    /// The cells read, each with what was observed; [`OWN`] in it says that the transaction writes the cell, too.
+    /// The cells read, each with what was observed; [`OWN`] in it says that the transaction writes
+    /// the cell, too.
     pub(crate) reads: Vec<(Cell<M>, u64)>,
     /// The cells that the commit has locked; of each record the first cell before the others.
     pub(crate) locked: Vec<Cell<M>>,
@@ -84,8 +88,9 @@ impl<M: Machine> Footprint<M> {
         self.locked.binary_search_by_key(&cell.address(), |locked| locked.address()).is_ok()
     }
 
-    /// Reads a record when nobody writes it, and remembers what was observed. `waits` is asked before each further look, with the word
-    /// and how often it was asked before, whether to go on waiting.
+    /// Reads a record when nobody writes it, and remembers what was observed. `waits` is asked
+    /// before each further look, with the word and how often it was asked before, whether to go on
+    /// waiting.
     #[inline(always)]
     pub(crate) fn observe(
         &mut self,
@@ -115,15 +120,17 @@ impl<M: Machine> Footprint<M> {
         loop {
             let (mut observations, mut flags) = ([0; N], 0);
             for (observation, cell) in observations.iter_mut().zip(cells.clone()) {
-                // Acquire: pairs with the Release of `install_all`; the row read next is at least as new as the word.
+                // Acquire: pairs with the Release of `install_all`; the row read next is at least
+                // as new as the word.
                 let word = cell.word().load(Ordering::Acquire);
                 (*observation, flags) = (observed(word), flags | word);
             }
             if flags & LOCKED == 0 {
                 cx.copy_row(at, columns);
                 M::step("check");
-                // Acquire: the copy comes before the second load of the words; pairs with the fence of a commit, which comes between
-                // the locks and the stores to the rows: a copy that saw such a store also sees the lock.
+                // Acquire: the copy comes before the second load of the words; pairs with the fence
+                // of a commit, which comes between the locks and the stores to the rows: a copy
+                // that saw such a store also sees the lock.
                 M::fence(Ordering::Acquire);
                 // Relaxed: ordered by the fence.
                 let now = |cell: Cell<M>| cell.word().load(Ordering::Relaxed) & !QUEUED;
@@ -145,7 +152,8 @@ impl<M: Machine> Footprint<M> {
         }
     }
 
-    /// A write is going to be: reads the record where the mode wants that. `own` says that the commit will lock what is read here.
+    /// A write is going to be: reads the record where the mode wants that. `own` says that the
+    /// commit will lock what is read here.
     #[inline(always)]
     pub(crate) fn prepare_write(
         &mut self,
@@ -163,7 +171,8 @@ impl<M: Machine> Footprint<M> {
                 // Relaxed: a first look; locking looks again.
                 let gone = |cell: Cell<M>| cell.word().load(Ordering::Relaxed) & (ABSENT | UNLINKED) != 0;
                 if at.cells(groups).any(gone) {
-                    // A miss is observed. Should the record have a row by now, having read it costs nothing but the read.
+                    // A miss is observed. Should the record have a row by now, having read it costs
+                    // nothing but the read.
                     return self.observe(cx, at, Projection::columns(&[], groups), waits);
                 }
                 Ok(RecordState::Row)
@@ -181,9 +190,11 @@ impl<M: Machine> Footprint<M> {
         }
     }
 
-    /// Observes the placeholder that the transaction has just put into the index, with `flags` by which `init` made it.
+    /// Observes the placeholder that the transaction has just put into the index, with `flags` by
+    /// which `init` made it.
     pub(crate) fn observe_placeholder(&mut self, at: Located<'_, M>, flags: u64) -> Result<(), Abort> {
-        // The first cell tells for all: whoever gives the placeholder a row, or unlinks it, changes each.
+        // The first cell tells for all: whoever gives the placeholder a row, or unlinks it, changes
+        // each.
         M::step("placeholder");
         let cell = at.record.first_cell();
         // Relaxed: the word as `init` left it, or as another has changed it; validation compares.
@@ -195,7 +206,8 @@ impl<M: Machine> Footprint<M> {
         Ok(())
     }
 
-    /// Locks a cell of a record that is to have a row by now, or not, waiting so often at most; the word before.
+    /// Locks a cell of a record that is to have a row by now, or not, waiting so often at most; the
+    /// word before.
     #[inline(always)]
     pub(crate) fn lock(&mut self, cell: Cell<M>, needs_row: bool, waits_max: u32) -> Result<u64, Abort> {
         let mut spin = Spin::<M>::new();
@@ -212,7 +224,8 @@ impl<M: Machine> Footprint<M> {
             if word & UNLINKED != 0 || needs_row && word & ABSENT != 0 {
                 return Err(Abort::new(AbortReason::RecordGone));
             }
-            // AcqRel: the Acquire pairs with the Release of the last unlock; the Release orders nothing that matters here.
+            // AcqRel: the Acquire pairs with the Release of the last unlock; the Release orders
+            // nothing that matters here.
             if cell.word().compare_exchange(word, word | LOCKED, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                 self.locked.push(cell);
                 return Ok(word);
@@ -234,12 +247,15 @@ impl<M: Machine> Footprint<M> {
 
 /// The order of the loads of the epoch, and of those that validate, where the epoch orders commits.
 ///
-/// A commit of a later epoch must not have to come before one of an earlier. Who reads or overwrites what a commit wrote has its epoch or a later
-/// one, because the load of the epoch comes after. But two commits may be ordered by what one of them did not see: T1 has read a word (or the
-/// version of a leaf) and T2 changes it. T2 locks the word, passes its fence, and loads the epoch. T1 loads the epoch, and then, validating, the
-/// word, without the lock. Were T2's epoch the earlier, then these would each come before the next, in the order of all that is sequentially
-/// consistent: T1's load of the epoch, its load of the word, which does not see the lock; T2's fence, which comes after the lock; and T1's load of the
-/// epoch, which sees a later one than T2, after its fence. So all but the lock have to be SeqCst; loads of this order are the same
+/// A commit of a later epoch must not have to come before one of an earlier. Who reads or
+/// overwrites what a commit wrote has its epoch or a later one, because the load of the epoch comes
+/// after. But two commits may be ordered by what one of them did not see: T1 has read a word (or
+/// the version of a leaf) and T2 changes it. T2 locks the word, passes its fence, and loads the
+/// epoch. T1 loads the epoch, and then, validating, the word, without the lock. Were T2's epoch the
+/// earlier, then these would each come before the next, in the order of all that is sequentially
+/// consistent: T1's load of the epoch, its load of the word, which does not see the lock; T2's
+/// fence, which comes after the lock; and T1's load of the epoch, which sees a later one than T2,
+/// after its fence. So all but the lock have to be SeqCst; loads of this order are the same
 /// instructions as those of Acquire, on x86-64 and aarch64.
 #[inline(always)]
 pub(crate) fn order_of_epochs<F: OptimisticFaults>() -> Ordering {
@@ -274,8 +290,9 @@ pub(crate) fn next_tid(newest: u64, epoch: u64) -> Result<u64, Abort> {
 
 const _: () = assert!(EPOCH_SHIFT - VERSION_SHIFT == COUNTER_EPOCH_SHIFT, "a TID without its flags is a counter");
 
-/// Installs every write, whose cells are locked, and unlocks them, with this TID as their version: among the records of a key TIDs grow from write to
-/// write, because a tombstone leaves the index only when the epoch of its TID is over ([`unlink`]).
+/// Installs every write, whose cells are locked, and unlocks them, with this TID as their version:
+/// among the records of a key TIDs grow from write to write, because a tombstone leaves the index
+/// only when the epoch of its TID is over ([`unlink`]).
 #[inline(always)]
 pub(crate) fn install_as_tid<M: Machine>(
     cx: &mut Context<M>,
@@ -317,7 +334,8 @@ pub(crate) fn install_all<M: Machine>(
                 WriteKind::Delete => version | ABSENT,
                 WriteKind::Nothing => old & !LOCKED,
             };
-            // Release: the row comes before the word; pairs with the Acquire of `observe` and of `lock`.
+            // Release: the row comes before the word; pairs with the Acquire of `observe` and of
+            // `lock`.
             cell.word().store(new, Ordering::Release);
         }
     }
@@ -337,7 +355,8 @@ pub(crate) fn init<M: Machine>(cells: Cells<M>, initial: RecordOrigin, placehold
     }
 }
 
-/// Marks a tombstone as unlinked, if it still is one, it is old enough, and `may_go` says so of its word.
+/// Marks a tombstone as unlinked, if it still is one, it is old enough, and `may_go` says so of its
+/// word.
 pub(crate) fn unlink<M: Machine, F: OptimisticFaults>(
     tombstone: Tombstone<'_, M>,
     may_go: impl Fn(u64) -> bool,
@@ -345,7 +364,8 @@ pub(crate) fn unlink<M: Machine, F: OptimisticFaults>(
     M::step("unlink");
     let mut cells = tombstone.cells();
     let Some(first) = cells.next() else { return UnlinkOutcome::Busy };
-    // Acquire: pairs with the Release of `install_all`; the write counter is at least as new as the word. If it is newer, the exchange fails.
+    // Acquire: pairs with the Release of `install_all`; the write counter is at least as new as the
+    // word. If it is newer, the exchange fails.
     let word = first.word().load(Ordering::Acquire);
     if word & LOCKED != 0 && !F::UNLINK_LOCKED
         || word & ABSENT != 0 && !(tombstone.counter_epoch_is_over() && may_go(word))
@@ -378,8 +398,9 @@ faults! {
         IGNORE_LOCKS_IN_VALIDATION,
         /// A tombstone leaves its index though a transaction has locked it.
         UNLINK_LOCKED,
-        /// A commit loads the epoch, and validates, in an order that not all need agree on: another that must come later may have an earlier epoch.
-        /// Only a model checker of weak memory finds that.
+        /// A commit loads the epoch, and validates, in an order that not all need agree on: another
+        /// that must come later may have an earlier epoch. Only a model checker of weak memory
+        /// finds that.
         FORGET_ORDER_OF_EPOCHS,
     }
     pub const FAULTS;

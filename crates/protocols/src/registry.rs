@@ -29,14 +29,16 @@ macro_rules! protocols {
             ),)*]
         }
 
-        /// The protocols under which a transaction can read a snapshot, and with which options ([`NamedProtocol::SNAPSHOTS`]).
+        /// The protocols under which a transaction can read a snapshot, and with which options
+        /// ([`NamedProtocol::SNAPSHOTS`]).
         pub fn protocols_with_snapshots<M: Machine>() -> Vec<(&'static str, &'static str)> {
             let all = [$((<$protocol as NamedProtocol<M>>::INFO.name, <$protocol as NamedProtocol<M>>::SNAPSHOTS),)*];
             all.into_iter().filter_map(|(name, with)| Some((name, with?))).collect()
         }
 
-        /// Calls the visitor with the protocol of this name, or former name; `None` if there is none. The choice is made once a run: what the visitor
-        /// does is compiled for each protocol.
+        /// Calls the visitor with the protocol of this name, or former name; `None` if there is
+        /// none. The choice is made once a run: what the visitor does is compiled for each
+        /// protocol.
         pub fn with_protocol<M: Machine, V: ProtocolVisitor<M>>(name: &str, visitor: V) -> Option<V::Output> {
             let name = protocol_name(name);
             $(if <$protocol as NamedProtocol<M>>::INFO.name == name {

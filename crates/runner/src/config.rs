@@ -18,8 +18,8 @@ use crate::names::{options, unknown};
 pub struct RunConfig {
     /// A workload or preset.
     pub workload: String,
-    /// Protocols, in any order; each may be followed by options of this entry only, as in `silo+cu=on+ts=on`. A name alone, as in
-    /// `silo+cu`, is an option that is on.
+    /// Protocols, in any order; each may be followed by options of this entry only, as in
+    /// `silo+cu=on+ts=on`. A name alone, as in `silo+cu`, is an option that is on.
     pub protocols: Vec<String>,
     /// `hash` or `ordered`; none: hash, unless the workload needs an order.
     pub index: Option<String>,
@@ -31,14 +31,17 @@ pub struct RunConfig {
     pub threads: usize,
     /// Length of a measuring window, in seconds.
     pub window_seconds: f64,
-    /// The most measuring windows of each protocol: a comparison ends earlier if all is told that was asked.
+    /// The most measuring windows of each protocol: a comparison ends earlier if all is told that
+    /// was asked.
     pub windows: usize,
-    /// To what each ratio is to be known, up or down, as a fraction (0.03: to 3 %). None: a comparison asks which protocols are slower than
-    /// the first.
-    // Left out where there is none, so that points that were measured before there was a precision stay those of their experiment.
+    /// To what each ratio is to be known, up or down, as a fraction (0.03: to 3 %). None: a
+    /// comparison asks which protocols are slower than the first.
+    // Left out where there is none, so that points that were measured before there was a precision
+    // stay those of their experiment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub precision: Option<f64>,
-    /// What a protocol runs unmeasured before its first window, in seconds; [`WARMUP_AGAIN`] of it before each further one.
+    /// What a protocol runs unmeasured before its first window, in seconds; [`WARMUP_AGAIN`] of it
+    /// before each further one.
     pub warmup_seconds: f64,
     /// Seed of all random choices.
     pub seed: u64,
@@ -48,7 +51,8 @@ pub struct RunConfig {
     pub verify_transactions: u64,
     /// Whether it is said where the time went. Always so on a simulated chip.
     pub breakdown: bool,
-    /// The folder of the log, if there is one, of a single protocol; none: one that is removed when the run is over.
+    /// The folder of the log, if there is one, of a single protocol; none: one that is removed when
+    /// the run is over.
     #[serde(default)]
     pub dir: Option<PathBuf>,
     /// Options that differ from the defaults: what `--set` sets.
@@ -88,8 +92,8 @@ pub const WINDOWS: usize = 40;
 pub const WINDOWS_PRECISE: usize = 400;
 /// The same on a simulated chip.
 const SIMULATED_WINDOWS: usize = 20;
-/// What is warmed up before each window but the first, as a part of the first warm-up. The tables were in use a round ago: it is the caches
-/// that another protocol has filled since.
+/// What is warmed up before each window but the first, as a part of the first warm-up. The tables
+/// were in use a round ago: it is the caches that another protocol has filled since.
 pub const WARMUP_AGAIN: f64 = 0.04;
 /// Length of a window on a simulated chip: some transactions of each of a thousand cores.
 const SIMULATED_SECONDS: f64 = 0.0001;
@@ -125,7 +129,8 @@ pub fn index_name(index: IndexKind) -> &'static str {
 }
 
 impl RunConfig {
-    /// The same on another machine, with as many threads as were asked for of it, else as it has, and with windows that suit it.
+    /// The same on another machine, with as many threads as were asked for of it, else as it has,
+    /// and with windows that suit it.
     ///
     /// # Errors
     /// There is no such machine, or it has fewer cores.

@@ -80,20 +80,24 @@ option_choices!(LogLsn { Auto => "auto", On => "on", Off => "off" });
 options! {
     /// Options of the log.
     pub struct LogOptions {
-        /// How commits are made durable: not at all; all of an epoch together; or by their worker, each by itself or some together (-group), before
-        /// (clr: conservative lock release) or after (elr: early) others can see them. The files are in the folder that --dir names.
+        /// How commits are made durable: not at all; all of an epoch together; or by their worker,
+        /// each by itself or some together (-group), before (clr: conservative lock release) or
+        /// after (elr: early) others can see them. The files are in the folder that --dir names.
         "log.mode" mode: LogMode = LogMode::Off, in ();
-        /// Where the log goes: to files, or to a buffer in memory, and a flush takes log.latency_ns. auto: to files on the machine native.
+        /// Where the log goes: to files, or to a buffer in memory, and a flush takes
+        /// log.latency_ns. auto: to files on the machine native.
         "log.device" device: LogDevice = LogDevice::Auto, in ();
         /// How long a flush takes on an emulated device, in nanoseconds.
         "log.latency_ns" latency_ns: u64 = 50_000, in 0..=1_000_000_000;
         /// How many commits of a worker are flushed together, with clr-group and elr-group.
         "log.group" group: u32 = 16, in 1..=10_000;
-        /// Whether commits draw numbers from one counter that all workers share: auto, where recovery needs them, with elr and elr-group.
+        /// Whether commits draw numbers from one counter that all workers share: auto, where
+        /// recovery needs them, with elr and elr-group.
         "log.lsn" lsn: LogLsn = LogLsn::Auto, in ();
         /// Whether files are written past the system's page cache (O_DIRECT).
         "log.direct" direct: bool = false, in ();
-        /// Whether files are written and synchronised together through io_uring, where the kernel has it, or one after the other by plain calls.
+        /// Whether files are written and synchronised together through io_uring, where the kernel
+        /// has it, or one after the other by plain calls.
         "log.uring" uring: bool = true, in ();
         /// How long an epoch is, in milliseconds, where commits are made durable.
         "log.epoch_ms" epoch_ms: u64 = 40, in 1..=10_000;
@@ -166,7 +170,8 @@ pub(crate) enum RunLog<M: Machine> {
 }
 
 impl<M: Machine> RunLog<M> {
-    /// Creates the log that the options ask for. A log in files is in the folder `path`, or in a temporary one that is removed after the run.
+    /// Creates the log that the options ask for. A log in files is in the folder `path`, or in a
+    /// temporary one that is removed after the run.
     ///
     /// # Errors
     /// As of [`FileLog::create`].
@@ -200,7 +205,8 @@ impl<M: Machine> RunLog<M> {
         }
     }
 
-    /// Returns the bytes that were written once every transaction that committed in `epoch` or earlier is durable. Only a log in files waits.
+    /// Returns the bytes that were written once every transaction that committed in `epoch` or
+    /// earlier is durable. Only a log in files waits.
     ///
     /// # Errors
     /// The disk has failed, or is full.

@@ -12,7 +12,8 @@ pub enum RunError {
     /// The memory of this machine does not hold the tables, or what a measurement needs.
     #[error("{0}")]
     OutOfMemory(String),
-    /// A file or folder can't be read or written, or a process can't be started. The message names it.
+    /// A file or folder can't be read or written, or a process can't be started. The message names
+    /// it.
     #[error("{0}")]
     Io(String),
     /// The log can't be opened or begun.

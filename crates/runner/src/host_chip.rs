@@ -1,5 +1,5 @@
-//! A chip that is like this machine: its caches as the kernel tells them, its lines and memory as `bench limit` measures them, and its
-//! core fitted to two runs of one thread.
+//! A chip that is like this machine: its caches as the kernel tells them, its lines and memory as
+//! `bench limit` measures them, and its core fitted to two runs of one thread.
 
 use std::fs;
 use std::sync::{Mutex, PoisonError};
@@ -23,8 +23,8 @@ const FEW_RECORDS: u64 = 1_000;
 const MANY_RECORDS: u64 = 1_000_000;
 /// Steps of a fit: to about a hundredth of the range.
 const STEPS: usize = 7;
-/// Cycles of a hit, by level, which the kernel does not tell: those of today's server cores; of the first level those that an
-/// out-of-order core does not hide.
+/// Cycles of a hit, by level, which the kernel does not tell: those of today's server cores; of the
+/// first level those that an out-of-order core does not hide.
 const HIT_CYCLES: [u32; 3] = [1, 14, 40];
 
 /// The chip. Measured once a process, in some seconds.

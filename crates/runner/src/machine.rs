@@ -14,9 +14,11 @@ use crate::host_chip::host_preset;
 options! {
     /// How a chip is simulated.
     pub struct SimulationOptions {
-        /// By how many cycles a core may run ahead of the others: 1 is exact, more is faster and less accurate.
+        /// By how many cycles a core may run ahead of the others: 1 is exact, more is faster and
+        /// less accurate.
         "chip.lookahead" lookahead: u64 = 1, in 1..=1_000_000;
-        /// Whether the last-level cache begins with the lines that were loaded last, instead of empty.
+        /// Whether the last-level cache begins with the lines that were loaded last, instead of
+        /// empty.
         "chip.warm" warm: bool = true, in ();
     }
 }
@@ -88,7 +90,8 @@ fn read_chip(path: &Path) -> std::io::Result<String> {
 }
 
 impl MachineChoice {
-    /// `native`; or `CHIP` or `CHIP:CORES`, where a chip is a preset, `host`, or a file with the parameters of one.
+    /// `native`; or `CHIP` or `CHIP:CORES`, where a chip is a preset, `host`, or a file with the
+    /// parameters of one.
     ///
     /// # Errors
     /// There is no such chip, or it has fewer cores.

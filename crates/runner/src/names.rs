@@ -62,7 +62,8 @@ pub(crate) fn unknown<'a>(what: &str, name: &str, valid: impl IntoIterator<Item 
 /// The similarity, from 0 to 1, from which one name may be a slip of another.
 const ALIKE: f64 = 0.85;
 
-/// Returns the name that was probably meant: an option without its prefix, or the most similar name.
+/// Returns the name that was probably meant: an option without its prefix, or the most similar
+/// name.
 fn similar<'a>(name: &str, valid: &[&'a str]) -> Option<&'a str> {
     let tail = |option: &'a str| option.rsplit_once('.').map_or(option, |(_, tail)| tail);
     if let Some(option) = valid.iter().copied().find(|option| !name.is_empty() && tail(option) == name) {
@@ -74,7 +75,8 @@ fn similar<'a>(name: &str, valid: &[&'a str]) -> Option<&'a str> {
     best.filter(|(score, _)| *score >= ALIKE).map(|(_, option)| option)
 }
 
-/// Parses the settings that belong to this group of options. They override the values of the preset.
+/// Parses the settings that belong to this group of options. They override the values of the
+/// preset.
 ///
 /// # Errors
 /// A value is not valid.

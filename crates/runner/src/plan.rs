@@ -1,7 +1,8 @@
 //! The plan of a run: a configuration whose names and values were all found valid, as typed values.
 //!
-//! [`RunConfig::resolve`] is the only place that reads what a person wrote. Code that holds a [`RunPlan`] can fail for want of memory, for a
-//! disk, or because transactions can not go on; it can not fail for bad input.
+//! [`RunConfig::resolve`] is the only place that reads what a person wrote. Code that holds a
+//! [`RunPlan`] can fail for want of memory, for a disk, or because transactions can not go on; it
+//! can not fail for bad input.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -23,7 +24,8 @@ use crate::names::{common_specs, entry_name, named_settings, option_name, option
 /// A run that can be run.
 #[derive(Clone, Debug)]
 pub struct RunPlan {
-    /// The configuration, as results record it: with the entries that `all` stands for, the index, and today's names.
+    /// The configuration, as results record it: with the entries that `all` stands for, the index,
+    /// and today's names.
     pub config: RunConfig,
     /// The index.
     pub index: IndexKind,
@@ -49,7 +51,8 @@ pub struct ProtocolPlan {
     pub info: ProtocolInfo,
     /// Whether transactions see what others have not committed yet.
     pub shows_uncommitted: bool,
-    /// The settings that are in force for this entry, its own included, by the names of their options.
+    /// The settings that are in force for this entry, its own included, by the names of their
+    /// options.
     pub settings: BTreeMap<String, String>,
     /// The options of the engine.
     pub engine: EngineOptions,
@@ -92,8 +95,8 @@ pub trait PlannedWorkloadVisitor {
     fn visit<W: Workload>(self, info: WorkloadInfo, options: &W::Options) -> Self::Output;
 }
 
-/// Why the names and options of a plan are those of a registry: `resolve` found them there, and the type of an owner's options is the same on
-/// each machine (a test goes through all).
+/// Why the names and options of a plan are those of a registry: `resolve` found them there, and the
+/// type of an owner's options is the same on each machine (a test goes through all).
 const FOUND: &str = "a plan names what its registry has";
 
 impl ProtocolPlan {
@@ -121,7 +124,8 @@ impl ProtocolPlan {
         self.visit(Erase)
     }
 
-    /// Returns the plan of a protocol that need not be registered, and its options. The plan can't be visited.
+    /// Returns the plan of a protocol that need not be registered, and its options. The plan can't
+    /// be visited.
     ///
     /// # Errors
     /// A value is not valid, or an option is set twice.
@@ -199,7 +203,8 @@ struct NamedEntry {
 }
 
 impl RunConfig {
-    /// Turns the configuration into a plan: finds each name, parses each value once, and settles the index.
+    /// Turns the configuration into a plan: finds each name, parses each value once, and settles
+    /// the index.
     ///
     /// # Errors
     /// The first thing that is wrong, with what would be right.
@@ -257,8 +262,8 @@ impl RunConfig {
         Ok(RunPlan { config, index, asked_index, chip, workload, protocols: planned })
     }
 
-    /// Returns the protocols that can't run the workload, because it can't say what they need to know of a transaction, each with a
-    /// sentence that says so.
+    /// Returns the protocols that can't run the workload, because it can't say what they need to
+    /// know of a transaction, each with a sentence that says so.
     ///
     /// # Errors
     /// There is no such workload, or its options are wrong.
@@ -286,7 +291,8 @@ impl RunConfig {
     }
 }
 
-/// Splits an entry such as `silo+cu=on` into the protocol's name and its own settings, by the names of their options.
+/// Splits an entry such as `silo+cu=on` into the protocol's name and its own settings, by the names
+/// of their options.
 fn split_entry(entry: &str) -> Result<(&str, BTreeMap<String, String>), RunError> {
     let mut parts = entry.split('+');
     let protocol = protocol_name(parts.next().unwrap_or_default());
@@ -303,7 +309,8 @@ fn split_entry(entry: &str) -> Result<(&str, BTreeMap<String, String>), RunError
 /// Finds the names of all entries.
 ///
 /// # Errors
-/// An entry names a protocol that is not there, sets an option that it can't have, or is there twice.
+/// An entry names a protocol that is not there, sets an option that it can't have, or is there
+/// twice.
 fn named_entries(config: &RunConfig, protocols: &[Listed]) -> Result<Vec<NamedEntry>, RunError> {
     let mut entries: Vec<NamedEntry> = Vec::new();
     for entry in &config.protocols {
@@ -341,7 +348,8 @@ fn check_own_option(entry: &str, info: &ProtocolInfo, specs: &[OptionSpec], name
     })
 }
 
-/// Checks that each setting belongs to the workload, to a protocol of this run, to the engine, to the log, or to retries.
+/// Checks that each setting belongs to the workload, to a protocol of this run, to the engine, to
+/// the log, or to retries.
 fn check_setting_names(
     config: &RunConfig,
     workload: &[OptionSpec],
@@ -429,7 +437,8 @@ fn planned_protocol(config: &RunConfig, entry: &NamedEntry, entries: usize) -> R
     Ok(ProtocolPlan { name: entry.name.clone(), ..planned })
 }
 
-/// Checks that the first bound is not above the largest, where both are in force. `is_set` says whether the largest was asked for.
+/// Checks that the first bound is not above the largest, where both are in force. `is_set` says
+/// whether the largest was asked for.
 fn check_retry(retry: &RetryOptions, is_set: bool) -> Result<(), RunError> {
     let RetryOptions { backoff, min_us, max_us } = *retry;
     let is_used = is_set || matches!(backoff, BackoffPolicy::Exponential | BackoffPolicy::Adaptive);

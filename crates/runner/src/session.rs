@@ -1,6 +1,8 @@
-//! A session: the engine of one protocol with the tables of one workload, and the workers that run on it.
+//! A session: the engine of one protocol with the tables of one workload, and the workers that run
+//! on it.
 //!
-//! Code that depends on protocol, workload and machine is generic and stands here; all other code sees a [`Session`].
+//! Code that depends on protocol, workload and machine is generic and stands here; all other code
+//! sees a [`Session`].
 //!
 //! | module | what it does |
 //! | --- | --- |
@@ -51,7 +53,8 @@ pub enum RunPurpose {
 pub struct Interval {
     /// On the machine's own clock.
     pub length: Duration,
-    /// The most transactions that may commit, if there is a limit. A simulated session keeps to that of its first interval.
+    /// The most transactions that may commit, if there is a limit. A simulated session keeps to
+    /// that of its first interval.
     pub transactions_max: Option<u64>,
 }
 
@@ -91,9 +94,11 @@ pub trait Session {
     fn kinds(&self) -> &'static [&'static str];
     /// How many units loading has.
     fn load_units(&self) -> u64;
-    /// Loads by as many threads as will run. Stops early if asked to. If there is a log of files, what was loaded is durable then.
+    /// Loads by as many threads as will run. Stops early if asked to. If there is a log of files,
+    /// what was loaded is durable then.
     fn load(&mut self, stop: &Stop, advance: &(dyn Fn(u64) + Sync)) -> Result<(), RunError>;
-    /// Runs for a interval. `tick` is called now and then with the part of the interval, from 0 to 1, that has passed since the last call.
+    /// Runs for a interval. `tick` is called now and then with the part of the interval, from 0 to
+    /// 1, that has passed since the last call.
     fn run(&mut self, interval: Interval, stop: &Stop, tick: &dyn Fn(f64)) -> Result<IntervalResult, RunError>;
     /// Ends what is under way: to be called before a check.
     fn settle(&mut self) -> Result<(), RunError>;
@@ -101,7 +106,8 @@ pub trait Session {
     fn bytes(&self) -> u64;
     /// What has become of old versions.
     fn versions(&self) -> VersionCounts;
-    /// Of how many records so many old versions are kept: [`contend_engine::Engine::version_chains`].
+    /// Of how many records so many old versions are kept:
+    /// [`contend_engine::Engine::version_chains`].
     fn version_chains(&self) -> Vec<u64>;
     /// Deleted records whose memory is not free to be used again.
     fn tombstones(&self) -> u64;
@@ -147,7 +153,8 @@ pub fn session(plan: &RunPlan, protocol: &ProtocolPlan, purpose: RunPurpose) -> 
     }
 }
 
-/// Returns a session of a protocol that need not be registered, a broken one say, with a workload by its type.
+/// Returns a session of a protocol that need not be registered, a broken one say, with a workload
+/// by its type.
 ///
 /// # Errors
 /// The configuration or an option of the protocol is not valid, or the log can't be begun.
@@ -172,8 +179,9 @@ pub enum Dispatch {
 }
 
 impl Dispatch {
-    /// The dispatch of sessions on this machine, chosen when this crate was built: dynamic in a development build, else static; the features
-    /// `static-dispatch` and `dynamic-dispatch` choose it whatever the build.
+    /// The dispatch of sessions on this machine, chosen when this crate was built: dynamic in a
+    /// development build, else static; the features `static-dispatch` and `dynamic-dispatch` choose
+    /// it whatever the build.
     pub const NATIVE: Dispatch = if cfg!(contend_static_dispatch) { Dispatch::Static } else { Dispatch::Dynamic };
 
     /// Returns the dispatch of the sessions of a plan.
@@ -206,7 +214,8 @@ trait SessionMachine: Machine {
 impl SessionMachine for Native {
     type Driver<P: Protocol<Native>, W: Workload> = threads::Threads;
 
-    // Nineteen protocols times six workloads take minutes to compile: only a build that is measured has them all.
+    // Nineteen protocols times six workloads take minutes to compile: only a build that is measured
+    // has them all.
     #[cfg(contend_static_dispatch)]
     fn session<P: NamedProtocol<Native>, W: Workload>(
         make: OfProtocol<'_, Native, W>,

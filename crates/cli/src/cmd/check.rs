@@ -51,7 +51,8 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Status, UserError> {
     let report = check_bounded(&history).map_err(|error| refused(error.to_string()))?;
     let mut kept = report.violates(level).is_none();
     let mut verdict = format!("{level}: {}", if kept { "yes" } else { "NO" });
-    // The second oracle. Of an inexact history a serial order is a guess, and a difference says nothing.
+    // The second oracle. Of an inexact history a serial order is a guess, and a difference says
+    // nothing.
     let divergence = match report.serial_order() {
         Some(order) if level == Isolation::Serializable && report.is_exact() => replay(&history, order).err(),
         _ => None,
@@ -74,7 +75,8 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Status, UserError> {
     Ok(if kept { Status::Good } else { Status::CheckFailed })
 }
 
-/// Whether a file begins as one of Jepsen's: with a map of EDN, or one of JSON that has the type of an operation.
+/// Whether a file begins as one of Jepsen's: with a map of EDN, or one of JSON that has the type of
+/// an operation.
 fn looks_like_elle(start: &[u8]) -> bool {
     let start = String::from_utf8_lossy(&start[..start.len().min(1000)]);
     let start = start.trim_start_matches(['[', ' ', '\n', '\r', '\t']);

@@ -59,7 +59,8 @@ fn pages(command: &Command) -> io::Result<Vec<(String, Vec<u8>)>> {
     Ok(all)
 }
 
-/// The command line with the names that arguments may be, for shells. A parser of values would refuse what else is valid, such as lists.
+/// The command line with the names that arguments may be, for shells. A parser of values would
+/// refuse what else is valid, such as lists.
 fn with_names(command: Command) -> Command {
     let protocols = || all_protocols::<Native>().into_iter();
     let workloads = || all_workloads().into_iter();

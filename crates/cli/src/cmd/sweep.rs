@@ -126,7 +126,8 @@ impl Allowed {
         Ok(Allowed { file, ids })
     }
 
-    /// Names what fails and is not allowed to, and what can't be evaluated; and says how the command ends.
+    /// Names what fails and is not allowed to, and what can't be evaluated; and says how the
+    /// command ends.
     fn status(&self, files: &[&Path], judged: &[(Experiment, Vec<Judgement>)]) -> Status {
         let mut status = Status::Good;
         for (path, (experiment, judgements)) in files.iter().zip(judged) {

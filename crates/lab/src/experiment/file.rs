@@ -33,7 +33,8 @@ pub struct Experiment {
     pub notes: String,
     /// What all points have in common.
     pub run: Run,
-    /// What is varied: the first is the x-axis; of each further one, every value makes a curve of its own.
+    /// What is varied: the first is the x-axis; of each further one, every value makes a curve of
+    /// its own.
     pub axis: Vec<Axis>,
     /// The curves.
     pub series: Vec<Series>,
@@ -101,7 +102,8 @@ pub struct Run {
     pub verify: bool,
     /// Options.
     pub set: BTreeMap<String, String>,
-    /// An option, whose value throughput is multiplied by: operations a second instead of transactions.
+    /// An option, whose value throughput is multiplied by: operations a second instead of
+    /// transactions.
     pub count: Option<String>,
 }
 
@@ -121,7 +123,8 @@ pub struct Axis {
 pub struct Series {
     /// Its name, by which assertions call it.
     pub name: String,
-    /// Whether the source has no such curve: it is drawn, but what is said of all series is not said of it.
+    /// Whether the source has no such curve: it is drawn, but what is said of all series is not
+    /// said of it.
     #[serde(default)]
     pub extra: bool,
     /// The protocol.
@@ -130,7 +133,8 @@ pub struct Series {
     /// The machine, if not that of all.
     #[serde(default)]
     pub machine: Option<String>,
-    /// Length of a window, if not that of all: seconds of this machine and of a simulated one have nothing in common.
+    /// Length of a window, if not that of all: seconds of this machine and of a simulated one have
+    /// nothing in common.
     #[serde(default)]
     pub seconds: Option<f64>,
     /// Windows, if not those of all.

@@ -57,7 +57,8 @@ impl Folder {
         self.0.join("points.jsonl")
     }
 
-    /// The points that are kept of this experiment. A line that was broken off by an interruption is dropped.
+    /// The points that are kept of this experiment. A line that was broken off by an interruption
+    /// is dropped.
     ///
     /// # Errors
     /// The file can't be read, or its points are those of something else.
@@ -133,8 +134,8 @@ impl Folder {
     }
 }
 
-/// Measures the points that are missing: simulated ones on `jobs` threads of the host at once, from `seeds` seeds each or as many as the
-/// experiment says; native ones alone.
+/// Measures the points that are missing: simulated ones on `jobs` threads of the host at once, from
+/// `seeds` seeds each or as many as the experiment says; native ones alone.
 ///
 /// # Errors
 /// A point can't be measured, or can't be kept.
@@ -266,14 +267,15 @@ pub(crate) fn curves(points: &[Point], measured: impl IntoIterator<Item = Measur
 /// Windows of a simulated point become at most this many times as long.
 const LONGER_MAX: f64 = 50.0;
 
-/// Runs a point. The throughput of a simulated point decides nothing if fewer than [`COMMITS_MIN`] transactions have committed. Such a point
-/// runs once more, with longer windows.
+/// Runs a point. The throughput of a simulated point decides nothing if fewer than [`COMMITS_MIN`]
+/// transactions have committed. Such a point runs once more, with longer windows.
 fn compared(plan: &RunPlan, stop: &Stop) -> Result<ResultFile, RunError> {
     let result = compare(plan, stop, &Silent)?;
     let commits = result.protocols.first().and_then(|entry| Some(entry.measured.as_ref()?.commits));
     match commits {
         Some(commits) if commits < COMMITS_MIN && plan.chip.is_some() && !result.partial => {
-            // Half as many commits again as are needed, because the first windows may have had more of them than usual.
+            // Half as many commits again as are needed, because the first windows may have had more
+            // of them than usual.
             let longer = (1.5 * COMMITS_MIN as f64 / commits.max(1) as f64).min(LONGER_MAX);
             let mut plan = plan.clone();
             plan.config.window_seconds *= longer;

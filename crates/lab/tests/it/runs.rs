@@ -33,8 +33,9 @@ fn small(workload: &str) -> RunConfig {
 
 /// On a simulated chip.
 fn simulated(workload: &str, machine: &str) -> RunConfig {
-    // Short, because tests are not optimised: what is simulated a few cores do in little time. With waits after aborts, because without
-    // them what orders by timestamps may go for milliseconds without a commit.
+    // Short, because tests are not optimised: what is simulated a few cores do in little time. With
+    // waits after aborts, because without them what orders by timestamps may go for milliseconds
+    // without a commit.
     let mut config = small(workload);
     config.settings.insert("retry.backoff".into(), "exponential".into());
     RunConfig { windows: 2, window_seconds: 5e-5, warmup_seconds: 5e-5, ..config.on(machine).expect("a machine") }
@@ -69,7 +70,8 @@ fn every_protocol_runs_on_simulated_chips_and_is_proved_right_there() {
             let operations: f64 = breakdown.operations.values().sum();
             assert!((categories - 1.0).abs() < 1e-9 && (operations - 1.0).abs() < 1e-9, "{breakdown:?}");
             assert!((breakdown.accounted - 1.0).abs() < 0.01, "{}: {breakdown:?}", entry.protocol);
-            // In windows so short a protocol that does badly may commit nothing; but it was proved right.
+            // In windows so short a protocol that does badly may commit nothing; but it was proved
+            // right.
             assert!(entry.verification.as_ref().is_some_and(|pass| pass.transactions > 0), "{entry:?}");
         }
         let json = result.to_json();
@@ -94,7 +96,8 @@ fn a_simulation_does_the_same_again_whoever_runs_besides_and_another_seed_does_n
 fn where_the_time_went_is_sampled_on_the_host() {
     let config = RunConfig { breakdown: true, verify: false, ..small("ycsb-a") };
     let result = compare(&plan_of(&config), &Stop::default(), &Silent).expect("a result");
-    // Of a few hundred samples none need be of what is rare with a protocol; with one of them it is not.
+    // Of a few hundred samples none need be of what is rare with a protocol; with one of them it is
+    // not.
     let (mut index, mut read) = (0.0, 0.0);
     for entry in &result.protocols {
         let breakdown = entry.measured.as_ref().and_then(|measured| measured.breakdown.as_ref()).expect("asked for");

@@ -11,7 +11,8 @@ use contend_runner::ProtocolPlan;
 pub(super) struct Habits {
     pub(super) index: IndexKind,
     pub(super) engine: EngineOptions,
-    /// Whether commit-time updates are drawn anew after each crash: an application may open its database with other options.
+    /// Whether commit-time updates are drawn anew after each crash: an application may open its
+    /// database with other options.
     draws_updates: bool,
     /// Whether a worker goes offline after each transaction, so that more epochs pass.
     pub(super) rests: bool,
@@ -19,12 +20,14 @@ pub(super) struct Habits {
     pub(super) collects_one_in: u64,
     /// For how many turns of the other cores the flusher waits between two flushes.
     pub(super) flush_pauses: u64,
-    /// The same of the core that advances the epoch; there is none if an epoch ends with a flush only.
+    /// The same of the core that advances the epoch; there is none if an epoch ends with a flush
+    /// only.
     pub(super) epoch_pauses: Option<u64>,
 }
 
 impl Habits {
-    /// Draws the habits of the test of this seed. `index` is the index that was asked for, if any was.
+    /// Draws the habits of the test of this seed. `index` is the index that was asked for, if any
+    /// was.
     pub(super) fn draw<W: Workload>(
         seed: u64,
         index: Option<IndexKind>,

@@ -1,4 +1,5 @@
-//! The process that is to be killed: threads that run transactions on a directory, and say on the standard output what is durable.
+//! The process that is to be killed: threads that run transactions on a directory, and say on the
+//! standard output what is durable.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Write;
@@ -38,7 +39,8 @@ pub(super) const IN_FLIGHT: u64 = 64;
 /// How long a thread waits for what it has in flight.
 const NAP: Duration = Duration::from_micros(50);
 
-/// The workload of the plan that a life's options are parsed by: one that every protocol can run. The tables are the test's own.
+/// The workload of the plan that a life's options are parsed by: one that every protocol can run.
+/// The tables are the test's own.
 const WORKLOAD: &str = "litmus-births";
 
 impl Life {
@@ -201,7 +203,8 @@ impl Thread<'_> {
         Ok(true)
     }
 
-    /// Says which of its transactions are durable now: all up to a number, as each was committed after the one before.
+    /// Says which of its transactions are durable now: all up to a number, as each was committed
+    /// after the one before.
     fn acknowledge(&mut self, waiting: &mut VecDeque<(u64, u64, u64)>) -> Result<(), RunError> {
         let mut durable = None;
         while let Some(&(number, ticket, epoch)) = waiting.front()

@@ -1,7 +1,8 @@
 //! What a process that is to be killed changes, and what has to hold of it afterwards.
 //!
-//! All transactions are drawn from a seed: the `n`th of a thread is the same in every process. Each changes two keys, and writes its own number to its thread's
-//! row. So the threads' rows say which transactions are there, and these say exactly what every other row must be:
+//! All transactions are drawn from a seed: the `n`th of a thread is the same in every process. Each
+//! changes two keys, and writes its own number to its thread's row. So the threads' rows say which
+//! transactions are there, and these say exactly what every other row must be:
 //!
 //! | table | row of a key | must be |
 //! | --- | --- | --- |
@@ -10,8 +11,9 @@
 //! | `rows` | the same version, but the row is deleted and inserted, replaced and changed | as `versions` says |
 //! | `sums` | a sum, to which is added without a read | the sum of the transactions that are there |
 //!
-//! A lost insert, a lost delete, a row that has come back, a lost update and a torn transaction each break one of these. A transaction
-//! that is there without one that it depends on breaks the count of versions.
+//! A lost insert, a lost delete, a row that has come back, a lost update and a torn transaction
+//! each break one of these. A transaction that is there without one that it depends on breaks the
+//! count of versions.
 
 use std::collections::BTreeMap;
 
@@ -156,7 +158,8 @@ impl TransactionPlan {
                 *version = Version { count: version.count + 1, is_there: u64::from(is_there), thread, number };
                 (was_there, version.count)
             };
-            // Every version was loaded: without it nothing of this transaction is right, and the check afterwards says so.
+            // Every version was loaded: without it nothing of this transaction is right, and the
+            // check afterwards says so.
             let Some((was_there, count)) = tx.modify(&tables.versions, key, change)? else { continue };
             let row = Item { count, thread, number };
             // What these find is not looked at: a wrong row shows in the end.
@@ -265,7 +268,8 @@ impl Expected {
         Expected { last: vec![0; scale.threads as usize], counts: zeros.clone(), sums: zeros, scale }
     }
 
-    /// Checks what a recovery has found after transactions up to these were acknowledged, by threads that had at most `window` more.
+    /// Checks what a recovery has found after transactions up to these were acknowledged, by
+    /// threads that had at most `window` more.
     ///
     /// # Errors
     /// What is wrong, in words.

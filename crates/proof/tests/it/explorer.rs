@@ -42,7 +42,8 @@ fn other_workloads_are_explored_as_well() {
 
 #[test]
 fn no_control_is_found_on_every_test_of_conflicts() {
-    // `litmus-abort` is right also without control: writes are buffered, so there is nothing to take back.
+    // `litmus-abort` is right also without control: writes are buffered, so there is nothing to
+    // take back.
     for info in litmus::INFOS.iter().filter(|info| info.name != "litmus-abort") {
         let run = RunConfig { protocols: vec!["none".into()], ..on(info.name, &[]) };
         let explored =
@@ -80,11 +81,14 @@ fn who_holds_one_lock_only_is_in_no_deadlock() {
     }
 }
 
-/// The most tries of a transaction that is protected after one conflict, where nothing is deleted: the one that conflicts, and the one that runs alone.
+/// The most tries of a transaction that is protected after one conflict, where nothing is deleted:
+/// the one that conflicts, and the one that runs alone.
 const TRIES: u32 = 2;
 
-/// A transaction that has met a conflict runs alone, and so commits, under every protocol and in every interleaving. Each other worker may disturb it once
-/// more: it may be collecting deleted rows when the gate is closed. And the difference of two of Cicada's clocks may cost one more try.
+/// A transaction that has met a conflict runs alone, and so commits, under every protocol and in
+/// every interleaving. Each other worker may disturb it once more: it may be collecting deleted
+/// rows when the gate is closed. And the difference of two of Cicada's clocks may cost one more
+/// try.
 #[test]
 fn a_protected_transaction_commits() {
     for info in litmus::INFOS {
@@ -124,7 +128,8 @@ fn a_gate_that_stays_closed_is_found() {
     assert!(explored.livelocks > 0, "{explored:#?}");
 }
 
-/// Snapshots that no transaction may tear, and rows that are unlinked and reused under an index of either kind.
+/// Snapshots that no transaction may tear, and rows that are unlinked and reused under an index of
+/// either kind.
 #[test]
 fn epochs_that_pass_in_the_midst_break_nothing() {
     let rows = |config: RunConfig, index: &str| RunConfig { index: Some(index.into()), ..config };
@@ -143,7 +148,8 @@ fn epochs_that_pass_in_the_midst_break_nothing() {
     }
 }
 
-/// An engine that is taken back to how it was built does what a new one does, step by step, and the quick proof overlooks nothing.
+/// An engine that is taken back to how it was built does what a new one does, step by step, and the
+/// quick proof overlooks nothing.
 #[test]
 fn executions_that_are_taken_back_are_those_that_are_built_anew() {
     for info in litmus::INFOS {

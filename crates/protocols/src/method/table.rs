@@ -1,7 +1,8 @@
-//! Which optimisation method goes with which protocol, and why not (CCBench's table 1, in our version).
+//! Which optimisation method goes with which protocol, and why not (CCBench's table 1, in our
+//! version).
 //!
-//! Whether a protocol takes a method follows from its options; for the others there is a reason here, which a test demands for every
-//! registered protocol.
+//! Whether a protocol takes a method follows from its options; for the others there is a reason
+//! here, which a test demands for every registered protocol.
 
 /// An optimisation method.
 #[derive(Debug)]
@@ -10,8 +11,9 @@ pub struct MethodInfo {
     pub name: &'static str,
     /// One line of meaning.
     pub meaning: &'static str,
-    /// The options by which it is chosen. A protocol that has one of them takes the method; those of all protocols do if the engine or
-    /// the loop around transactions has it. None: it is part of a protocol, or not.
+    /// The options by which it is chosen. A protocol that has one of them takes the method; those
+    /// of all protocols do if the engine or the loop around transactions has it. None: it is part
+    /// of a protocol, or not.
     pub options: &'static [&'static str],
     /// For protocols that do not take it, by name, or `*` for all others.
     otherwise: &'static [(&'static [&'static str], Otherwise)],
@@ -201,7 +203,8 @@ pub const METHODS: &[MethodInfo] = &[
 ];
 
 impl MethodInfo {
-    /// How a protocol that takes none of the options stands to the method; `None` if nobody has said.
+    /// How a protocol that takes none of the options stands to the method; `None` if nobody has
+    /// said.
     pub fn otherwise(&self, protocol: &str) -> Option<Otherwise> {
         let of =
             |(protocols, _): &&(&[&str], Otherwise)| protocols.iter().any(|name| *name == protocol || *name == "*");

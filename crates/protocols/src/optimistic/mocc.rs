@@ -1,16 +1,17 @@
 //! MOCC: Silo, with read locks on records that have proved hot.
 //!
-//! **Idea.** Optimistic validation is cheap where it succeeds, and locks are where it would fail. Each record has a temperature: it rises when
-//! a validation fails because of it. A record that is hot is locked before it is read or written, all others are read and validated as
-//! in Silo.
+//! **Idea.** Optimistic validation is cheap where it succeeds, and locks are where it would fail.
+//! Each record has a temperature: it rises when a validation fails because of it. A record that is
+//! hot is locked before it is read or written, all others are read and validated as in Silo.
 //!
-//! **Paper.** T. Wang, H. Kimura: "Mostly-optimistic concurrency control for highly contended dynamic workloads on a thousand cores", VLDB
-//! 2016.
+//! **Paper.** T. Wang, H. Kimura: "Mostly-optimistic concurrency control for highly contended
+//! dynamic workloads on a thousand cores", VLDB 2016.
 //!
-//! **Promises** serializability. A running transaction may see an inconsistent state before it aborts.
+//! **Promises** serializability. A running transaction may see an inconsistent state before it
+//! aborts.
 //!
-//! **Metadata.** Two words a cell. The first is Silo's TID word: epoch and sequence number above the flags of [`crate::optimistic`]. The
-//! second is a reader-writer lock with the temperature:
+//! **Metadata.** Two words a cell. The first is Silo's TID word: epoch and sequence number above
+//! the flags of [`crate::optimistic`]. The second is a reader-writer lock with the temperature:
 //!
 //! | bits | meaning |
 //! | --- | --- |
@@ -19,23 +20,28 @@
 //! | 31 | held exclusively |
 //! | 30..0 | how many hold it shared |
 //!
-//! Whoever installs a write holds the lock exclusively, and besides sets the lock bit of the TID word while it commits: readers that take no
-//! lock look at one word only. (With the lock in a word of its own, read after the TID, a writer that comes and goes between goes unseen.)
+//! Whoever installs a write holds the lock exclusively, and besides sets the lock bit of the TID
+//! word while it commits: readers that take no lock look at one word only. (With the lock in a word
+//! of its own, read after the TID, a writer that comes and goes between goes unseen.)
 //!
-//! **Commit point.** The load of the global epoch, between the last lock and the first validation. All reads are validated, those under
-//! locks too.
+//! **Commit point.** The load of the global epoch, between the last lock and the first validation.
+//! All reads are validated, those under locks too.
 //!
-//! **Waits.** Locks are waited for in the order of addresses only. Who needs one that comes before some that it holds tries it; if it is taken,
-//! gives back those that come after, whose reads validation protects as well, and then waits. So no cycle of waits can form. An exclusive
-//! lock of a write that was given back is taken again by the commit. All waits are bounded and end in an abort.
+//! **Waits.** Locks are waited for in the order of addresses only. Who needs one that comes before
+//! some that it holds tries it; if it is taken, gives back those that come after, whose reads
+//! validation protects as well, and then waits. So no cycle of waits can form. An exclusive lock of
+//! a write that was given back is taken again by the commit. All waits are bounded and end in an
+//! abort.
 //!
-//! **Phantoms.** Misses and scans observe leaf versions, which are validated when all locks are held, as in Silo.
+//! **Phantoms.** Misses and scans observe leaf versions, which are validated when all locks are
+//! held, as in Silo.
 //!
-//! **Retries.** What was written, and what failed to validate, is locked before use by the next transaction of the worker, which as a rule
-//! is the same again.
+//! **Retries.** What was written, and what failed to validate, is locked before use by the next
+//! transaction of the worker, which as a rule is the same again.
 //!
-//! **Departures from the paper.** Temperature is the record's, not the page's. The list of locks for the retry says which records to lock, but
-//! does not lock them before they are asked for: they may be others' by then.
+//! **Departures from the paper.** Temperature is the record's, not the page's. The list of locks
+//! for the retry says which records to lock, but does not lock them before they are asked for: they
+//! may be others' by then.
 
 use std::marker::PhantomData;
 
@@ -92,7 +98,8 @@ pub struct MoccWorker<M: Machine> {
     footprint: Footprint<M>,
     /// The locks that are held, in the order of addresses, each with whether it is exclusive.
     held: Vec<(Cell<M>, bool)>,
-    /// Addresses of cells to be locked before use, in their order: of the transaction before, if it was aborted.
+    /// Addresses of cells to be locked before use, in their order: of the transaction before, if it
+    /// was aborted.
     suspects: Vec<u64>,
     /// The newest version that the commit will overwrite, and that of the worker's last commit.
     overwritten: u64,
@@ -172,7 +179,8 @@ impl<F: MoccFaults> Mocc<F> {
         Ok(())
     }
 
-    /// A validation has failed because of this cell: it gets warmer, the less likely the warmer it is.
+    /// A validation has failed because of this cell: it gets warmer, the less likely the warmer it
+    /// is.
     fn heat<M: Machine>(local: &mut MoccWorker<M>, cell: Cell<M>, epoch: u64) {
         // Xorshift (Marsaglia, 2003).
         local.random ^= local.random << 13;
@@ -194,8 +202,8 @@ impl<F: MoccFaults> Mocc<F> {
         let mut valid = true;
         for read in 0..local.footprint.reads.len() {
             let (cell, observation) = local.footprint.reads[read];
-            // SeqCst: in one order with the load of the epoch ([`optimistic::order_of_epochs`]). Acquire, in it: validation comes before the
-            // writes.
+            // SeqCst: in one order with the load of the epoch ([`optimistic::order_of_epochs`]).
+            // Acquire, in it: validation comes before the writes.
             let now = cell.word().load(optimistic::order_of_epochs::<F>());
             let locked_by_other = now & LOCKED != 0 && observation & OWN == 0 && !local.footprint.has_locked(cell);
             let changed = observed(now) != observation & !OWN || locked_by_other && !F::IGNORE_LOCKS_IN_VALIDATION;
@@ -317,7 +325,8 @@ impl<M: Machine, F: MoccFaults> Protocol<M> for Mocc<F> {
     fn commit(&self, cx: &mut Context<M>, local: &mut Self::WorkerState) -> Result<(), Abort> {
         self.read_phase.extend::<M>(local.footprint.extra_looks);
         local.suspects.clear();
-        // Phase 1: lock what is written, in order: first all that may be waited for, and then, waiting for nobody, the TID words.
+        // Phase 1: lock what is written, in order: first all that may be waited for, and then,
+        // waiting for nobody, the TID words.
         M::step("lock");
         cx.writes.sort();
         for rank in 0..cx.writes.len() {
@@ -331,14 +340,15 @@ impl<M: Machine, F: MoccFaults> Protocol<M> for Mocc<F> {
                 local.overwritten = local.overwritten.max(word & !FLAGS);
             }
         }
-        // SeqCst: as in Silo, the locks come before the loads of validation and the stores to the rows. Pairs with itself, and with
-        // the fence of `Footprint::observe`.
+        // SeqCst: as in Silo, the locks come before the loads of validation and the stores to the
+        // rows. Pairs with itself, and with the fence of `Footprint::observe`.
         dekker_fence::<M, F>();
         M::step("epoch");
         let epoch = optimistic::epoch_of_commit::<M, F>(cx);
         // Phase 2: check what was read.
         Self::validate(cx, local)?;
-        // Phase 3: install, under a TID larger than all that was read and overwritten, and than the worker's last.
+        // Phase 3: install, under a TID larger than all that was read and overwritten, and than the
+        // worker's last.
         if !cx.writes.is_empty() {
             let newest = local.footprint.newest_read().max(local.overwritten).max(local.last);
             let version = optimistic::next_tid(newest, epoch)?;
@@ -376,7 +386,8 @@ impl<M: Machine, F: MoccFaults> Protocol<M> for Mocc<F> {
 faults! {
     /// MOCC's deliberate faults.
     pub trait MoccFaults: OptimisticFaults {
-        /// Every record is locked, and a read made under a lock is not validated, even if that lock was released before the commit.
+        /// Every record is locked, and a read made under a lock is not validated, even if that lock
+        /// was released before the commit.
         TRUST_LOCKS,
         /// All records are locked, and locks are waited for in any order.
         WAIT_OUT_OF_ORDER,

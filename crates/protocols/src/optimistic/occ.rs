@@ -1,27 +1,33 @@
 //! Optimistic concurrency control with per-record validation and two timestamps.
 //!
-//! **Idea.** A transaction takes a timestamp when it begins, and aborts as soon as it meets a record that was written later: all it ever sees
-//! is the state of its beginning. At commit it locks all records that it has touched, read ones too, looks at each once more, takes a
-//! second timestamp, and installs its writes under that.
+//! **Idea.** A transaction takes a timestamp when it begins, and aborts as soon as it meets a
+//! record that was written later: all it ever sees is the state of its beginning. At commit it
+//! locks all records that it has touched, read ones too, looks at each once more, takes a second
+//! timestamp, and installs its writes under that.
 //!
-//! **Paper.** H. T. Kung, J. T. Robinson: "On optimistic methods for concurrency control", TODS 1981; with validation in parallel, record by
-//! record, as in X. Yu et al.: "Staring into the abyss", VLDB 2014, section 4.3 (OCC).
+//! **Paper.** H. T. Kung, J. T. Robinson: "On optimistic methods for concurrency control", TODS
+//! 1981; with validation in parallel, record by record, as in X. Yu et al.: "Staring into the
+//! abyss", VLDB 2014, section 4.3 (OCC).
 //!
-//! **Promises** serializability, in the order of the second timestamps; and a running transaction sees one state only (opacity), but for
-//! keys that are absent, on which more below.
+//! **Promises** serializability, in the order of the second timestamps; and a running transaction
+//! sees one state only (opacity), but for keys that are absent, on which more below.
 //!
-//! **Metadata.** One word a cell: the second timestamp of the transaction that wrote it, above the flags of [`crate::optimistic`].
+//! **Metadata.** One word a cell: the second timestamp of the transaction that wrote it, above the
+//! flags of [`crate::optimistic`].
 //!
-//! **Commit point.** The second timestamp, taken when all locks are held, and before the first is given back. That is why it is right: who
-//! begins after it either meets a lock or the new version; who has begun before aborts at either.
+//! **Commit point.** The second timestamp, taken when all locks are held, and before the first is
+//! given back. That is why it is right: who begins after it either meets a lock or the new version;
+//! who has begun before aborts at either.
 //!
-//! **Waits** for locks of committing transactions, which take them in the order of addresses, so no cycle of waits can form. A read waits
-//! for a write phase. All waits are bounded and end in an abort.
+//! **Waits** for locks of committing transactions, which take them in the order of addresses, so no
+//! cycle of waits can form. A read waits for a write phase. All waits are bounded and end in an
+//! abort.
 //!
-//! **Phantoms.** Misses and scans observe leaf versions, which are validated when all locks are held, as in Silo.
+//! **Phantoms.** Misses and scans observe leaf versions, which are validated when all locks are
+//! held, as in Silo.
 //!
-//! **Departures from the papers.** Reads copy optimistically instead of under a latch; timestamps need the order of real time, so
-//! `timestamp.source` is one that has it.
+//! **Departures from the papers.** Reads copy optimistically instead of under a latch; timestamps
+//! need the order of real time, so `timestamp.source` is one that has it.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -69,7 +75,8 @@ struct Touched<M: Machine> {
 }
 
 impl<M: Machine, F: OccFaults> Occ<M, F> {
-    /// Aborts if what was read since there were `before` reads is of after the transaction's beginning.
+    /// Aborts if what was read since there were `before` reads is of after the transaction's
+    /// beginning.
     #[inline(always)]
     fn of_the_beginning(local: &OccWorker<M>, before: usize, found: RecordState) -> Result<RecordState, Abort> {
         let newest = local.footprint.reads[before..].iter().map(|(_, observation)| observation >> VERSION_SHIFT).max();
@@ -204,8 +211,9 @@ impl<M: Machine, F: OccFaults> Protocol<M> for Occ<M, F> {
                 return Err(Abort::new(AbortReason::ReadValidation));
             }
         }
-        // SeqCst: the locks come before the stores to the rows; pairs with the fence of `Footprint::observe`. And own inserts into the
-        // index come before the look at others' leaves; pairs with itself.
+        // SeqCst: the locks come before the stores to the rows; pairs with the fence of
+        // `Footprint::observe`. And own inserts into the index come before the look at others'
+        // leaves; pairs with itself.
         dekker_fence::<M, F>();
         M::step("validate");
         cx.nodes.validate()?;
@@ -221,7 +229,8 @@ impl<M: Machine, F: OccFaults> Protocol<M> for Occ<M, F> {
             let is_only_read = previous != Some(cell.address()) && !writes;
             previous = Some(cell.address());
             if is_only_read && !F::LOCK_ONLY_WRITTEN {
-                // Relaxed: nobody else changes the word of a locked cell. Release: what was read of it was read before.
+                // Relaxed: nobody else changes the word of a locked cell. Release: what was read of
+                // it was read before.
                 let word = cell.word().load(Ordering::Relaxed);
                 cell.word().store(word & !LOCKED, Ordering::Release);
             }

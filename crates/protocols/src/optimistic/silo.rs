@@ -1,38 +1,48 @@
 //! Silo: optimistic concurrency control with epochs and invisible reads.
 //!
-//! **Idea.** A transaction reads without writing to shared memory and buffers what it writes. At commit it locks its write set, checks
-//! that nothing it read has changed, and installs its writes under a transaction identifier (TID) that it computes from what it read: no
-//! counter is shared by all. The TID's upper part is the global epoch, in which commits of different epochs are ordered.
+//! **Idea.** A transaction reads without writing to shared memory and buffers what it writes. At
+//! commit it locks its write set, checks that nothing it read has changed, and installs its writes
+//! under a transaction identifier (TID) that it computes from what it read: no counter is shared by
+//! all. The TID's upper part is the global epoch, in which commits of different epochs are ordered.
 //!
-//! **Paper.** S. Tu, W. Zheng, E. Kohler, B. Liskov, S. Madden: "Speedy transactions in multicore in-memory databases", SOSP 2013.
+//! **Paper.** S. Tu, W. Zheng, E. Kohler, B. Liskov, S. Madden: "Speedy transactions in multicore
+//! in-memory databases", SOSP 2013.
 //!
-//! **Promises** serializability. A running transaction may see an inconsistent state before it aborts (no opacity).
+//! **Promises** serializability. A running transaction may see an inconsistent state before it
+//! aborts (no opacity).
 //!
-//! **Metadata.** One word a cell: a record, or, with timestamp splitting, a group of its columns. Its flags, and what else such protocols
-//! have in common, are in [`crate::optimistic`].
+//! **Metadata.** One word a cell: a record, or, with timestamp splitting, a group of its columns.
+//! Its flags, and what else such protocols have in common, are in [`crate::optimistic`].
 //!
-//! The version is a TID: the epoch of the commit that wrote it (bits 63..32), and a sequence number in the epoch (31..4).
+//! The version is a TID: the epoch of the commit that wrote it (bits 63..32), and a sequence number
+//! in the epoch (31..4).
 //!
 //! **Commit point.** The load of the global epoch, between the last lock and the first validation.
 //!
-//! **Waits.** A reader waits for a writer's write phase. With `silo.wait=wait` a committing writer waits for locks, taken in the order of
-//! addresses, so no cycle of waits can form; with `spin` it waits for a moment, in any order; with `nowait` it aborts. All waits are bounded
-//! and end in an abort.
+//! **Waits.** A reader waits for a writer's write phase. With `silo.wait=wait` a committing writer
+//! waits for locks, taken in the order of addresses, so no cycle of waits can form; with `spin` it
+//! waits for a moment, in any order; with `nowait` it aborts. All waits are bounded and end in an
+//! abort.
 //!
-//! **Commit-time updates** lock their cells like all writes, and are applied to what is there when the transaction is valid: nothing
-//! was read, so nothing of them is validated but that there is a row.
+//! **Commit-time updates** lock their cells like all writes, and are applied to what is there when
+//! the transaction is valid: nothing was read, so nothing of them is validated but that there is a
+//! row.
 //!
-//! **Phantoms.** Misses and scans observe leaf versions, which are validated like reads. An insert puts an absent, *unlocked* placeholder
-//! into the index at once: who meets it observes an absent record. (A placeholder that stays locked until commit lets two crossing
-//! inserts and scans wait for each other.)
+//! **Phantoms.** Misses and scans observe leaf versions, which are validated like reads. An insert
+//! puts an absent, *unlocked* placeholder into the index at once: who meets it observes an absent
+//! record. (A placeholder that stays locked until commit lets two crossing inserts and scans wait
+//! for each other.)
 //!
-//! **Snapshots** (`silo.snapshots=on`) for transactions that say beforehand that they will only read: `silo/snapshot.rs`.
+//! **Snapshots** (`silo.snapshots=on`) for transactions that say beforehand that they will only
+//! read: `silo/snapshot.rs`.
 //!
-//! **Departures from the paper.** A snapshot is at the end of every epoch, not of every 25th (`silo.snapshot_epochs`). The TID has no worker number; it is unique in a record's history, which is all that
-//! validation needs. Tombstones are reused by an insert of the same key.
+//! **Departures from the paper.** A snapshot is at the end of every epoch, not of every 25th
+//! (`silo.snapshot_epochs`). The TID has no worker number; it is unique in a record's history,
+//! which is all that validation needs. Tombstones are reused by an insert of the same key.
 //!
-//! **Defaults.** `silo.wait=spin`, the bounded try-lock of STO: where commit-time updates leave a hot record's lock as its only
-//! contention, those that meet there need not abort, and nothing has to be sorted. The paper has `wait`, CCBench `nowait`.
+//! **Defaults.** `silo.wait=spin`, the bounded try-lock of STO: where commit-time updates leave a
+//! hot record's lock as its only contention, those that meet there need not abort, and nothing has
+//! to be sorted. The paper has `wait`, CCBench `nowait`.
 
 mod snapshot;
 
@@ -69,9 +79,11 @@ option_choices!(Wait { Wait => "wait", Spin => "spin", NoWait => "nowait" });
 options! {
     /// Silo's options.
     pub struct SiloOptions {
-        /// What a committing writer does about a lock that another holds: wait in address order, spin for a moment, or abort.
+        /// What a committing writer does about a lock that another holds: wait in address order,
+        /// spin for a moment, or abort.
         "silo.wait" wait: Wait = Wait::Spin, in ();
-        /// Keep old versions, of which transactions read that say beforehand that they will only read: these never abort.
+        /// Keep old versions, of which transactions read that say beforehand that they will only
+        /// read: these never abort.
         "silo.snapshots" snapshots: bool = false, in ();
         /// With snapshots: so many epochs lie between two.
         "silo.snapshot_epochs" snapshot_epochs: u32 = 1, in 1..=1000;
@@ -113,8 +125,8 @@ impl<F: SiloFaults> Silo<F> {
         M::step("validate");
         for read in 0..footprint.reads.len() {
             let (cell, observation) = footprint.reads[read];
-            // SeqCst: in one order with the load of the epoch ([`optimistic::order_of_epochs`]). Acquire, in it: validation comes before the
-            // writes.
+            // SeqCst: in one order with the load of the epoch ([`optimistic::order_of_epochs`]).
+            // Acquire, in it: validation comes before the writes.
             let now = cell.word().load(optimistic::order_of_epochs::<F>());
             if Self::trusts(footprint, cell) {
                 continue;
@@ -290,8 +302,9 @@ impl<M: Machine, F: SiloFaults> Protocol<M> for Silo<F> {
                 local.overwritten = local.overwritten.max(word & !FLAGS);
             }
         }
-        // SeqCst: the locks come before the loads of validation, in one order for all (two transactions that each read what the
-        // other writes: at least one sees the other's lock). And they come before the stores to the rows; pairs with the fence of
+        // SeqCst: the locks come before the loads of validation, in one order for all (two
+        // transactions that each read what the other writes: at least one sees the other's lock).
+        // And they come before the stores to the rows; pairs with the fence of
         // `Footprint::observe`.
         dekker_fence::<M, F>();
         M::step("epoch");
@@ -332,15 +345,18 @@ faults! {
     pub trait SiloFaults: OptimisticFaults {
         /// Records that were read and are also written are not validated.
         SKIP_VALIDATION_OF_WRITTEN,
-        /// Cells that were read and are not written are not validated: write skew goes through, as under snapshot isolation.
+        /// Cells that were read and are not written are not validated: write skew goes through, as
+        /// under snapshot isolation.
         FORGET_READ_ONLY,
         /// A write of some columns locks and changes the cell next to theirs.
         WRITE_WRONG_CELL,
-        /// A commit's TID need not be larger than those it has read and overwritten: one record can have one TID twice.
+        /// A commit's TID need not be larger than those it has read and overwritten: one record can
+        /// have one TID twice.
         FORGET_OLDER_TIDS,
         /// The epoch of a commit is loaded before its locks are taken.
         EPOCH_BEFORE_LOCKS,
-        /// A snapshot is at the end of the epoch in which its reader begins: others still commit in it.
+        /// A snapshot is at the end of the epoch in which its reader begins: others still commit in
+        /// it.
         SNAPSHOT_OF_RUNNING_EPOCH,
         /// A snapshot is at the end of the epoch before that in which its reader begins.
         SNAPSHOT_OF_LAST_EPOCH,

@@ -1,14 +1,18 @@
 //! TicToc: optimistic concurrency control whose timestamps come from the data.
 //!
-//! **Idea.** Each version of a record is valid for an interval of logical time, from the commit that wrote it (`wts`) to the latest commit
-//! known to have read it (`rts`). A transaction's commit time is the earliest at which all it has read is valid and all it writes is free: it is
-//! computed, not allotted. A version that was read is valid longer if nobody has written since: its `rts` is moved on.
+//! **Idea.** Each version of a record is valid for an interval of logical time, from the commit
+//! that wrote it (`wts`) to the latest commit known to have read it (`rts`). A transaction's commit
+//! time is the earliest at which all it has read is valid and all it writes is free: it is
+//! computed, not allotted. A version that was read is valid longer if nobody has written since: its
+//! `rts` is moved on.
 //!
-//! **Paper.** X. Yu, A. Pavlo, D. Sanchez, S. Devadas: "TicToc: time traveling optimistic concurrency control", SIGMOD 2016.
+//! **Paper.** X. Yu, A. Pavlo, D. Sanchez, S. Devadas: "TicToc: time traveling optimistic
+//! concurrency control", SIGMOD 2016.
 //!
 //! **Promises** serializability, in the order of commit times, which need not be that of real time.
 //!
-//! **Metadata.** One word a cell; with `tictoc.history=on` a second, which keeps the first as it was before the last write:
+//! **Metadata.** One word a cell; with `tictoc.history=on` a second, which keeps the first as it
+//! was before the last write:
 //!
 //! | bits | meaning |
 //! | --- | --- |
@@ -16,21 +20,27 @@
 //! | 17..4 | `rts - wts` |
 //! | 3..0 | flags: [`crate::optimistic`] |
 //!
-//! An interval that does not fit moves `wts` on as well, without a write: who has read the version before aborts in vain.
+//! An interval that does not fit moves `wts` on as well, without a write: who has read the version
+//! before aborts in vain.
 //!
-//! **Commit point.** The commit time, when all that is written is locked, if what was read can be validated at it.
+//! **Commit point.** The commit time, when all that is written is locked, if what was read can be
+//! validated at it.
 //!
-//! **Phantoms.** It is not enough that a leaf's keys are the same at commit: a later insert may get an earlier commit time. So a leaf, too,
-//! has a time up to which it was read. A scan or a miss moves it on to its commit time, and then looks whether the keys are still those that
-//! it saw; an insert commits after it. When a tombstone leaves the index, its leaf takes over how long it was read, so that who misses the
-//! key later commits after its deletion; likewise a placeholder begins with its leaf's time.
+//! **Phantoms.** It is not enough that a leaf's keys are the same at commit: a later insert may get
+//! an earlier commit time. So a leaf, too, has a time up to which it was read. A scan or a miss
+//! moves it on to its commit time, and then looks whether the keys are still those that it saw; an
+//! insert commits after it. When a tombstone leaves the index, its leaf takes over how long it was
+//! read, so that who misses the key later commits after its deletion; likewise a placeholder begins
+//! with its leaf's time.
 //!
-//! **Waits.** A reader waits for a write phase; a commit waits for locks by `tictoc.wait`: in the order of addresses, so no cycle of waits
-//! can form; or for a moment in any order; or not at all. All waits are bounded and end in an abort.
+//! **Waits.** A reader waits for a write phase; a commit waits for locks by `tictoc.wait`: in the
+//! order of addresses, so no cycle of waits can form; or for a moment in any order; or not at all.
+//! All waits are bounded and end in an abort.
 //!
-//! **Options** of the paper: `tictoc.wait=nowait-tt` gives all locks back when one can't be had, checks that the reads are still valid, and
-//! begins again; `tictoc.preemptive` aborts who waits for a record that can't be valid at its commit time; `tictoc.history` accepts a
-//! version that was overwritten only after the commit time.
+//! **Options** of the paper: `tictoc.wait=nowait-tt` gives all locks back when one can't be had,
+//! checks that the reads are still valid, and begins again; `tictoc.preemptive` aborts who waits
+//! for a record that can't be valid at its commit time; `tictoc.history` accepts a version that was
+//! overwritten only after the commit time.
 
 mod word;
 
@@ -70,10 +80,11 @@ option_choices!(Wait { Wait => "wait", Spin => "spin", NoWait => "nowait", NoWai
 options! {
     /// TicToc's options.
     pub struct TicTocOptions {
-        /// What a committing writer does about a lock that another holds: wait in address order, spin for a moment, abort, or let go of
-        /// all, check the reads, and begin again.
+        /// What a committing writer does about a lock that another holds: wait in address order,
+        /// spin for a moment, abort, or let go of all, check the reads, and begin again.
         "tictoc.wait" wait: Wait = Wait::Spin, in ();
-        /// How long a commit waits before it begins again with tictoc.wait=nowait-tt, in nanoseconds.
+        /// How long a commit waits before it begins again with tictoc.wait=nowait-tt, in
+        /// nanoseconds.
         "tictoc.relock_ns" relock_ns: u64 = 1_000, in 1..=1_000_000_000;
         /// Abort while waiting for a record that can't be valid at the commit time any more.
         "tictoc.preemptive" preemptive: bool = true, in ();
@@ -97,7 +108,8 @@ const RELOCKS_MAX: u32 = 50;
 #[derive(Debug)]
 pub struct TicTocWorker<M: Machine> {
     footprint: Footprint<M>,
-    /// The commit time will be this at least: the earliest at which all that was read so far was valid.
+    /// The commit time will be this at least: the earliest at which all that was read so far was
+    /// valid.
     time: u64,
 }
 
@@ -164,7 +176,8 @@ impl<F: TicTocFaults> TicToc<F> {
         Err(Abort::new(AbortReason::WriteLocked))
     }
 
-    /// Whether what was observed of the cell is valid at `time`, which is after what the observation says; sees to it that it stays so.
+    /// Whether what was observed of the cell is valid at `time`, which is after what the
+    /// observation says; sees to it that it stays so.
     fn is_valid<M: Machine>(&self, footprint: &mut Footprint<M>, cell: Cell<M>, observation: u64, time: u64) -> bool {
         loop {
             // Acquire: validation comes before the writes.
@@ -178,7 +191,8 @@ impl<F: TicTocFaults> TicToc<F> {
             if now & LOCKED != 0 {
                 return F::IGNORE_LOCKS_IN_VALIDATION;
             }
-            // AcqRel: pairs with the Acquire of whoever locks the cell, who then sees how long it was read.
+            // AcqRel: pairs with the Acquire of whoever locks the cell, who then sees how long it
+            // was read.
             let new = if F::FORGET_EXTENSION { now } else { extended(now, time) };
             if cell.word().compare_exchange(now, new, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                 return true;
@@ -186,7 +200,8 @@ impl<F: TicTocFaults> TicToc<F> {
         }
     }
 
-    /// Whether the observed version, which was overwritten, was valid at `time`: it is the one before, and the next begins later.
+    /// Whether the observed version, which was overwritten, was valid at `time`: it is the one
+    /// before, and the next begins later.
     fn was_valid<M: Machine>(cell: Cell<M>, now: u64, observation: u64, time: u64) -> bool {
         if now & LOCKED != 0 || time >= wts(now) {
             return false;
@@ -302,9 +317,10 @@ impl<M: Machine, F: TicTocFaults> Protocol<M> for TicToc<F> {
         at: Located<'_, M>,
         change: &Change<M>,
     ) -> Result<(), Abort> {
-        // Of a leaf that was split both halves have the time that it had. Who has read the right half since has found the placeholder there, or nothing
-        // where that is: so to look at it as well is for clarity, and the fault does no harm.
-        // SeqCst: the insert comes before the look at the leaves' times; pairs with the fence of `validate`.
+        // Of a leaf that was split both halves have the time that it had. Who has read the right
+        // half since has found the placeholder there, or nothing where that is: so to look at it as
+        // well is for clarity, and the fault does no harm. SeqCst: the insert comes before the look
+        // at the leaves' times; pairs with the fence of `validate`.
         dekker_fence::<M, F>();
         let split = change.split.filter(|_| !F::FORGET_TIMES_OF_SPLITS);
         let leaves = [change.leaf].into_iter().chain(split.map(|(leaf, _)| leaf));
@@ -332,7 +348,8 @@ impl<M: Machine, F: TicTocFaults> Protocol<M> for TicToc<F> {
     ) -> Result<(), Abort> {
         cx.nodes.add(leaf, version);
         if !F::FORGET_TIMES_OF_LEAVES {
-            // Relaxed: what has left the leaf before `version` has left its time there; the version's Acquire orders this.
+            // Relaxed: what has left the leaf before `version` has left its time there; the
+            // version's Acquire orders this.
             local.time = local.time.max(leaf.word().load(Ordering::Relaxed));
         }
         Ok(())
@@ -350,21 +367,24 @@ impl<M: Machine, F: TicTocFaults> Protocol<M> for TicToc<F> {
             Wait::NoWaitTt => self.lock_all_or_relock(cx, local)?,
             _ => self.lock_all(cx, local)?,
         };
-        // SeqCst: the locks come before the loads of validation, in one order for all (two transactions that each read what the
-        // other writes: at least one sees the other's lock). And they come before the stores to the rows; pairs with the fence of
+        // SeqCst: the locks come before the loads of validation, in one order for all (two
+        // transactions that each read what the other writes: at least one sees the other's lock).
+        // And they come before the stores to the rows; pairs with the fence of
         // `Footprint::observe`.
         dekker_fence::<M, F>();
         let time = local.time.max(free_after + 1);
         self.validate(cx, local, time)?;
         if self.options.history {
             for cell in &local.footprint.locked {
-                // Relaxed: nobody else changes the word of a locked cell. Release: pairs with the Acquire of `was_valid`.
+                // Relaxed: nobody else changes the word of a locked cell. Release: pairs with the
+                // Acquire of `was_valid`.
                 let before = cell.word().load(Ordering::Relaxed);
                 // SAFETY: with a history cells have two words.
                 unsafe { cell.meta(1) }.store(before & !LOCKED, Ordering::Release);
             }
         }
-        // What was inserted and deleted again was absent at the commit time: whoever inserts it next comes later.
+        // What was inserted and deleted again was absent at the commit time: whoever inserts it
+        // next comes later.
         for write in cx.writes.entries().iter().filter(|write| write.kind == WriteKind::Nothing) {
             for cell in write.cells() {
                 // Relaxed, both: the cell is locked.
@@ -382,7 +402,8 @@ impl<M: Machine, F: TicTocFaults> Protocol<M> for TicToc<F> {
     fn unlink(&self, tombstone: Tombstone<'_, M>) -> UnlinkOutcome {
         match optimistic::unlink::<M, F>(tombstone, |_| true) {
             UnlinkOutcome::Marked { .. } => {
-                // Nobody moves the interval of what is unlinked. Acquire: pairs with the AcqRel of who did before.
+                // Nobody moves the interval of what is unlinked. Acquire: pairs with the AcqRel of
+                // who did before.
                 let read_up_to =
                     tombstone.cells().map(|cell| rts(cell.word().load(Ordering::Acquire) & !UNLINKED)).max();
                 UnlinkOutcome::Marked { time: read_up_to.filter(|_| !F::FORGET_TIMES_OF_LEAVES).unwrap_or(0) }
@@ -401,7 +422,8 @@ faults! {
     pub trait TicTocFaults: OptimisticFaults {
         /// Intervals are checked, but not moved on.
         FORGET_EXTENSION,
-        /// The commit timestamp may fall inside the interval in which another transaction read the version being overwritten.
+        /// The commit timestamp may fall inside the interval in which another transaction read the
+        /// version being overwritten.
         OVERWRITE_READ_INTERVALS,
         /// Leaves are only checked for the same keys, as in Silo.
         FORGET_TIMES_OF_LEAVES,

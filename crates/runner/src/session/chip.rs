@@ -1,7 +1,8 @@
 //! Workers are cores of a simulated chip.
 //!
-//! One simulation goes through all spans: at the end of a interval the cores stand where they are, in the middle of their transactions, and go
-//! on in the next. So the end of a window changes nothing on the chip.
+//! One simulation goes through all spans: at the end of a interval the cores stand where they are,
+//! in the middle of their transactions, and go on in the next. So the end of a window changes
+//! nothing on the chip.
 
 use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;

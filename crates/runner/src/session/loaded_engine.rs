@@ -20,7 +20,8 @@ use crate::plan::{ProtocolPlan, RunPlan};
 use crate::progress::Stop;
 use contend_judge::{Recorded, recorded};
 
-/// On the host one transaction in so many is timed: reading the clock twice costs about 20 ns, which would be felt.
+/// On the host one transaction in so many is timed: reading the clock twice costs about 20 ns,
+/// which would be felt.
 const TIMED_EVERY: u64 = 16;
 /// Instructions of beginning and ending a transaction: what a simulated core is charged for them.
 const INSTRUCTIONS_AROUND: u32 = 100;
@@ -71,7 +72,8 @@ impl<P: Protocol<M>, W: Workload, M: Machine> LoadedEngine<P, W, M> {
         protocol_options.extend(values(retry));
         protocol_options.extend(values(engine_options));
         protocol_options.extend(values(log_options));
-        // Threads that share a core, so that transactions overlap there too; a chip has cores enough.
+        // Threads that share a core, so that transactions overlap there too; a chip has cores
+        // enough.
         let overlapping = purpose == RunPurpose::Verify && config.chip.is_none();
         let threads = if overlapping { config.threads.max(4) } else { config.threads };
         let defaults = EngineConfig::default();
@@ -111,7 +113,8 @@ impl<P: Protocol<M>, W: Workload, M: Machine> LoadedEngine<P, W, M> {
 }
 
 impl<P: Protocol<M>, W: Workload, M: Machine> WorkerSlot<P, W, M> {
-    /// Runs transactions until it is over, or until as many as `share` have committed; or the reason of an abort that will not go away.
+    /// Runs transactions until it is over, or until as many as `share` have committed; or the
+    /// reason of an abort that will not go away.
     #[inline(always)]
     pub(crate) fn work(
         &mut self,
@@ -196,8 +199,9 @@ impl<P: Protocol<D::Machine>, W: Workload, D: Driver<P, W>> Session for TypedSes
     fn load(&mut self, stop: &Stop, advance: &(dyn Fn(u64) + Sync)) -> Result<(), RunError> {
         self.driver.load(&self.loaded, stop, advance)?;
         let Some(log) = &self.loaded.log else { return Ok(()) };
-        // What a run rests on is durable before it begins: else a disk that has no room even for that is met in the midst of it, and nothing is left,
-        // and what the loaders have in their buffers is written in the first window.
+        // What a run rests on is durable before it begins: else a disk that has no room even for
+        // that is met in the midst of it, and nothing is left, and what the loaders have in their
+        // buffers is written in the first window.
         log.bytes_up_to(self.loaded.engine.epochs().current()).map_err(|error| {
             let protocol = self.loaded.engine.protocol().info().name.into();
             match error {

@@ -20,7 +20,8 @@ use crate::start_gate::StartGate;
 
 /// How often a waiting main thread looks whether it was asked to stop.
 const SLICE: Duration = Duration::from_millis(10);
-/// How often it looks at what the workers do, if their time is to be broken down. Not a round number: nothing else should keep time with it.
+/// How often it looks at what the workers do, if their time is to be broken down. Not a round
+/// number: nothing else should keep time with it.
 pub const SAMPLE_EVERY: Duration = Duration::from_micros(487);
 /// How often it looks whether memory is left: tables may grow.
 const MEMORY_EVERY: Duration = Duration::from_millis(100);

@@ -1,17 +1,22 @@
-//! Snapshots: transactions that only read see a state some epochs old, and never abort (Silo's paper, section 4.9).
+//! Snapshots: transactions that only read see a state some epochs old, and never abort (Silo's
+//! paper, section 4.9).
 //!
-//! **Which state.** Commits of an epoch come after those of all epochs before. A worker that begins in epoch `e` knows that no transaction can
-//! commit in `e - 2` or before any more: the state at the end of that epoch is final. Of all epochs only every `silo.snapshot_epochs`-th
-//! has a snapshot at its end.
+//! **Which state.** Commits of an epoch come after those of all epochs before. A worker that begins
+//! in epoch `e` knows that no transaction can commit in `e - 2` or before any more: the state at
+//! the end of that epoch is final. Of all epochs only every `silo.snapshot_epochs`-th has a
+//! snapshot at its end.
 //!
-//! (The state at the end of `e - 1` is final, too: who commits in that epoch had all its locks when it loaded it, which was before `e` began, and a
-//! reader waits for locked cells. The paper, and this code, have an epoch more.)
+//! (The state at the end of `e - 1` is final, too: who commits in that epoch had all its locks when
+//! it loaded it, which was before `e` began, and a reader waits for locked cells. The paper, and
+//! this code, have an epoch more.)
 //!
-//! **Versions.** A commit that overwrites a cell keeps a copy of it if a snapshot lies between the old version's epoch and its own. A cell's
-//! second word leads to the newest copy, and so on from copy to copy: each begins with the cell's word as it was.
+//! **Versions.** A commit that overwrites a cell keeps a copy of it if a snapshot lies between the
+//! old version's epoch and its own. A cell's second word leads to the newest copy, and so on from
+//! copy to copy: each begins with the cell's word as it was.
 //!
-//! **Reuse.** A copy that was replaced in epoch `e` is needed by snapshots before `e`: until all transactions have ended that began before
-//! the epoch two after the first snapshot from `e` on. A tombstone stays in the index as long.
+//! **Reuse.** A copy that was replaced in epoch `e` is needed by snapshots before `e`: until all
+//! transactions have ended that began before the epoch two after the first snapshot from `e` on. A
+//! tombstone stays in the index as long.
 
 use contend_engine::sets::WriteKind;
 use contend_engine::{Abort, Cell, Cells, Context, Groups, Located, Projection, Record, RecordState};
@@ -58,8 +63,8 @@ impl Snapshots {
         oldest >= self.first_from(epoch_of(word)) + 2
     }
 
-    /// Copies what the commit of this version is going to overwrite, where a snapshot needs it. The cells are locked. `copies` is for its
-    /// memory.
+    /// Copies what the commit of this version is going to overwrite, where a snapshot needs it. The
+    /// cells are locked. `copies` is for its memory.
     pub(super) fn keep<M: Machine>(
         self,
         cx: &mut Context<M>,
@@ -87,7 +92,8 @@ impl Snapshots {
                 if !self.needs(cell, epoch, records_history) {
                     continue;
                 }
-                // Relaxed, all but the last: nobody else changes a locked cell, and the copy is nobody else's yet.
+                // Relaxed, all but the last: nobody else changes a locked cell, and the copy is
+                // nobody else's yet.
                 copied.word().store(cell.word().load(Ordering::Relaxed) & !(LOCKED | QUEUED), Ordering::Relaxed);
                 older_than(copied).store(older_than(cell).load(Ordering::Relaxed), Ordering::Relaxed);
                 // Release: the copy; pairs with the Acquire of `read`.
@@ -97,11 +103,13 @@ impl Snapshots {
         Ok(())
     }
 
-    /// Whether a snapshot lies between the version of the cell, which is locked, and one of this epoch.
+    /// Whether a snapshot lies between the version of the cell, which is locked, and one of this
+    /// epoch.
     fn needs<M: Machine>(self, cell: Cell<M>, epoch: u64, records_history: bool) -> bool {
         // Relaxed: nobody else changes the word of a locked cell.
         let word = cell.word().load(Ordering::Relaxed);
-        // A cell without versions is as absent as one that says so; but a history wants to know who deleted the key before.
+        // A cell without versions is as absent as one that says so; but a history wants to know who
+        // deleted the key before.
         let never_was = word >> VERSION_SHIFT == 0 && word & ABSENT != 0 && !records_history;
         !never_was && self.first_from(epoch_of(word)) < epoch
     }
@@ -127,7 +135,8 @@ impl Snapshots {
         let mut cell = cell_of(at, number);
         let mut spin = Spin::<M>::new();
         loop {
-            // Acquire: pairs with the Release of `install_all`; the row, and the copies, are at least as new as the word.
+            // Acquire: pairs with the Release of `install_all`; the row, and the copies, are at
+            // least as new as the word.
             let word = cell.word().load(Ordering::Acquire);
             if epoch_of(word) > snapshot {
                 break;
@@ -141,7 +150,8 @@ impl Snapshots {
                     return word;
                 }
             }
-            // A commit, after which there is a copy, and which waits for nobody who reads a snapshot.
+            // A commit, after which there is a copy, and which waits for nobody who reads a
+            // snapshot.
             spin.wait();
         }
         loop {
@@ -150,8 +160,8 @@ impl Snapshots {
             if address == 0 {
                 return ABSENT;
             }
-            // SAFETY: `keep` has put a copy there, of this table; and what a snapshot needs, and what is newer, is not reused before those
-            // who see it have ended.
+            // SAFETY: `keep` has put a copy there, of this table; and what a snapshot needs, and
+            // what is newer, is not reused before those who see it have ended.
             let copy = Located { table: at.table, record: unsafe { at.table.version(address) } };
             cell = cell_of(copy, number);
             // Relaxed: a copy does not change.

@@ -1,4 +1,5 @@
-//! TicToc's word: from when on a version is valid (wts), for how long at least (rts - wts), and the flags of [`crate::optimistic`].
+//! TicToc's word: from when on a version is valid (wts), for how long at least (rts - wts), and the
+//! flags of [`crate::optimistic`].
 
 use crate::optimistic::{FLAGS, VERSION_SHIFT, observed};
 
