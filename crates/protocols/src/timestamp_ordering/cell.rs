@@ -43,7 +43,8 @@ pub(super) fn timestamps<'a, M: Machine>(cell: Cell<M>) -> Timestamps<'a, M> {
     unsafe { Timestamps { wts: cell.meta(1), rts: cell.meta(2), prewrite: cell.meta(3) } }
 }
 
-/// Latches a cell, and returns its first word. A latch is held for some instructions, in which the holder waits for nothing.
+/// Latches a cell, and returns its first word. A latch is held for some instructions, in which the
+/// holder waits for nothing.
 #[inline(always)]
 pub(super) fn latch<M: Machine>(cell: Cell<M>) -> u64 {
     let mut spin = Spin::<M>::new();
@@ -79,6 +80,7 @@ pub(super) fn decide<M: Machine, F: TimestampOrderingFaults>(cell: Cell<M>, ts: 
         return Decision::Rejected;
     }
     let prewrite = timestamps.prewrite.load(Ordering::Relaxed);
+    // Relaxed, below: as above.
     match access {
         Access::Read if waits_for::<F>(prewrite, ts) => Decision::WaitFor(prewrite),
         Access::Read => Decision::Granted,

@@ -9,7 +9,8 @@ use super::watermarks::WorkerSlot;
 /// After this number of misses in a row a worker's transaction may be protected.
 const PATIENCE: u64 = 3;
 
-/// The published list of long transactions. A scan writes it, once in an interval; it is a seqlock of which `edition` is the version.
+/// The published list of long transactions. A scan writes it, once in an interval; it is a seqlock
+/// of which `edition` is the version.
 #[derive(Debug)]
 pub(super) struct LongTransactions<M: Machine> {
     /// Odd while the rest is being written.
@@ -41,35 +42,43 @@ impl<M: Machine> LongTransactions<M> {
         }
     }
 
-    /// Tells the transactions that began before the begin watermark before the last from the others, and publishes them. Does nothing if another worker
-    /// is doing that now. `begin` is the begin watermark that the scan has loaded.
+    /// Tells the transactions that began before the begin watermark before the last from the
+    /// others, and publishes them. Does nothing if another worker is doing that now. `begin` is the
+    /// begin watermark that the scan has loaded.
     pub(super) fn publish(&self, slots: &[CachePadded<WorkerSlot<M>>], begin: u64, snapshots: bool) {
-        // Relaxed, all but the edition: the values are guesses, and the edition tells a reader whether they belong together.
+        // Relaxed, all but the edition: the values are guesses, and the edition tells a reader
+        // whether they belong together.
         let edition = self.edition.load(Ordering::Relaxed);
-        // Acquire: pairs with the Release of the last publication, so that its values are read here.
+        // Acquire: pairs with the Release of the last publication, so that its values are read
+        // here.
         if edition % 2 == 1
             || self.edition.compare_exchange(edition, edition + 1, Ordering::Acquire, Ordering::Relaxed).is_err()
         {
             return;
         }
-        // Release: the odd edition comes before the values; pairs with the Acquire fence of `KnownLong::update`.
+        // Release: the odd edition comes before the values; pairs with the Acquire fence of
+        // `KnownLong::update`.
         M::fence(Ordering::Release);
+        // Relaxed, these and those of the slots: guesses, as said above.
         let previous_begin = self.previous_begin.load(Ordering::Relaxed);
         let protected = self.protected_worker.load(Ordering::Relaxed);
         let (mut short_watermark, mut count, mut protected_ts, mut most) = (begin, 0, NO_TIMESTAMP, (PATIENCE - 1, 0));
         let mut is_protected_still = false;
         for (slot, number) in slots.iter().zip(1..) {
+            // Relaxed: a guess.
             let misses = slot.misses.load(Ordering::Relaxed);
             is_protected_still |= number == protected && misses > 0;
             if misses > most.0 {
                 most = (misses, number);
             }
+            // Relaxed, here and below: guesses.
             let began = slot.begin_watermark.load(Ordering::Relaxed);
             if began >= previous_begin {
                 let snapshot_ts = if snapshots { slot.snapshot_ts.load(Ordering::Relaxed) } else { began };
                 short_watermark = short_watermark.min(began).min(snapshot_ts);
                 continue;
             }
+            // Relaxed, both: as above; the edition publishes the timestamp.
             let ts = slot.ts.load(Ordering::Relaxed);
             self.timestamps[count].store(ts, Ordering::Relaxed);
             count += 1;
@@ -78,9 +87,11 @@ impl<M: Machine> LongTransactions<M> {
             }
         }
         if !is_protected_still {
+            // Relaxed: as below.
             self.protected_worker.store(most.1, Ordering::Relaxed);
             protected_ts = NO_TIMESTAMP;
         }
+        // Relaxed, all: the edition publishes them.
         self.protected_ts.store(protected_ts, Ordering::Relaxed);
         self.count.store(count as u64, Ordering::Relaxed);
         self.short_watermark.store(short_watermark, Ordering::Relaxed);
@@ -96,18 +107,21 @@ pub(super) struct KnownLong {
     /// The edition that it has read last.
     edition: u64,
     pub(super) short_watermark: u64,
-    /// The short watermark of the edition before. By now every worker has retained what was replaced by then and is needed.
+    /// The short watermark of the edition before. By now every worker has retained what was
+    /// replaced by then and is needed.
     pub(super) settled_watermark: u64,
     /// The timestamps of the long transactions, in order.
     timestamps: Vec<u64>,
     /// Those that the edition before did not have.
     pub(super) newly_long: Vec<u64>,
     protected_ts: u64,
-    /// The largest number of versions of a record that are retained for the transactions that are not protected.
+    /// The largest number of versions of a record that are retained for the transactions that are
+    /// not protected.
     max: usize,
 }
 
-/// Returns whether one of these timestamps, which are in order, is at or after `begin` and before `end`.
+/// Returns whether one of these timestamps, which are in order, is at or after `begin` and before
+/// `end`.
 #[inline(always)]
 pub(super) fn lies_between(timestamps: &[u64], begin: u64, end: u64) -> bool {
     let first = timestamps.partition_point(|ts| *ts < begin);
@@ -129,15 +143,18 @@ impl KnownLong {
 
     /// Reads the published list. Returns `false`, and knows nothing new, if it is being written.
     pub(super) fn update<M: Machine>(&mut self, long: &LongTransactions<M>, reclaim_watermark: u64) -> bool {
-        // Acquire: pairs with the Release at the end of `publish`; the values are at least as new as the edition.
+        // Acquire: pairs with the Release at the end of `publish`; the values are at least as new
+        // as the edition.
         let edition = long.edition.load(Ordering::Acquire);
         // Relaxed, these: the second load of the edition tells whether they belong together.
         let short_watermark = long.short_watermark.load(Ordering::Relaxed);
         let protected_ts = long.protected_ts.load(Ordering::Relaxed);
         let count = (long.count.load(Ordering::Relaxed) as usize).min(long.timestamps.len());
         self.newly_long.clear();
+        // Relaxed: as above.
         self.newly_long.extend(long.timestamps[..count].iter().map(|ts| ts.load(Ordering::Relaxed)));
-        // Acquire: the values come before the second load; pairs with the Release fence of `publish`.
+        // Acquire: the values come before the second load; pairs with the Release fence of
+        // `publish`.
         M::fence(Ordering::Acquire);
         if edition % 2 == 1 || long.edition.load(Ordering::Relaxed) != edition {
             return false;
@@ -165,7 +182,8 @@ impl KnownLong {
         !self.timestamps.is_empty()
     }
 
-    /// Returns whether a long transaction sees the version that was the newest from `begin` to `end`.
+    /// Returns whether a long transaction sees the version that was the newest from `begin` to
+    /// `end`.
     #[inline(always)]
     fn needs(&self, begin: u64, end: u64) -> bool {
         lies_between(&self.timestamps, begin, end)
@@ -175,20 +193,22 @@ impl KnownLong {
         (begin..end).contains(&self.protected_ts)
     }
 
-    /// Returns whether the version that was the newest from `begin` to `end` is retained, if it is the only one of its cell.
+    /// Returns whether the version that was the newest from `begin` to `end` is retained, if it is
+    /// the only one of its cell.
     #[inline(always)]
     pub(super) fn retains(&self, begin: u64, end: u64) -> bool {
         self.max > 0 && self.needs(begin, end) || self.protects(begin, end)
     }
 
-    /// Returns whether a long transaction may need a version of a cell that is older than `begin`. As a rule there is none, and the lines of older
-    /// versions are far away.
+    /// Returns whether a long transaction may need a version of a cell that is older than `begin`.
+    /// As a rule there is none, and the lines of older versions are far away.
     #[inline(always)]
     pub(super) fn may_need_older_than(&self, begin: u64) -> bool {
         self.timestamps.first().is_some_and(|oldest| *oldest < begin)
     }
 
-    /// Returns a function that says which versions of one cell are retained. It is called with the begin and the end of each, from younger to older.
+    /// Returns a function that says which versions of one cell are retained. It is called with the
+    /// begin and the end of each, from younger to older.
     pub(super) fn retention(&self) -> impl FnMut(u64, u64) -> bool {
         let mut retained = 0;
         move |begin, end| {
