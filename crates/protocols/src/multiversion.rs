@@ -168,18 +168,19 @@ fn deletion_epoch<'a, M: Machine>(cell: Cell<M>) -> &'a M::U64 {
 }
 
 /// Raises the cell's `rts` to `ts`: a transaction of this time has read the newest version.
+///
+/// The reader stores the `rts` and then loads the intent (`read_cell`, `is_still_visible`). A
+/// writer stores its intent and then loads the `rts` (`WriteIntents::place`, [`rts_under_intent`]).
+/// In the total order of these four accesses one store is first, and the other transaction sees it.
+/// So excluded is that a reader misses the intent of an older writer while that writer misses the
+/// read.
 #[inline(always)]
 pub(crate) fn raise_rts<M: Machine, F: VersionFaults>(cell: Cell<M>, ts: u64) {
     if F::FORGET_READS {
         return;
     }
-    // SeqCst, here and below: the reader stores the rts and then loads the intent (`read_cell`,
-    // `is_still_visible`); a writer stores its intent and then loads the rts
-    // (`WriteIntents::place`). In the total order of these four one store is first, and the other
-    // transaction sees it. So excluded is that a reader misses the intent of an older writer while
-    // that writer misses the read.
+    // SeqCst, both: before the look at the intent; pairs with `rts_under_intent`.
     if rts_of(cell).load(Ordering::SeqCst) < ts {
-        // SeqCst: see above.
         rts_of(cell).fetch_max(ts, Ordering::SeqCst);
     }
 }
