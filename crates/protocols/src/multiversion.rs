@@ -15,17 +15,17 @@
 //! | word | in a record | in a copy |
 //! | --- | --- | --- |
 //! | 0 | flags ([`crate::flags`]; locked: the row is being overwritten); above them the version's `wts` | the same |
-//! | 1 | the [write intent](intents): the transaction that is going to install the next version; 0 if there is none | its *end*: the `wts` of the version that replaced it |
+//! | 1 | the *write intent*: the transaction that is going to install the next version; 0 if there is none | its *end*: the `wts` of the version that replaced it |
 //! | 2 | the newest version's `rts`, in protocols that use it | the `sstamp` of the transaction that replaced it (`ermia`) |
-//! | 3 | the link to the newest copy in the [recent chain](chain) | the link to the next older one |
-//! | 4 | of a tombstone: the epoch of the deletion; of a row, with late writes: its [`SuffixKind`] | the cell that it is a copy of |
-//! | 5 | the link to the newest copy in the [retained chain](chain), for long transactions | the link to the next older one |
+//! | 3 | the link to the newest copy in the *recent chain* | the link to the next older one |
+//! | 4 | of a tombstone: the epoch of the deletion; of a row, with late writes: its `SuffixKind` | the cell that it is a copy of |
+//! | 5 | the link to the newest copy in the *retained chain*, for long transactions | the link to the next older one |
 //!
 //! **Versions are written in the order of their timestamps.** A transaction that is older than the
 //! newest version aborts instead of writing a version below it. (Cicada's authors do so by default,
 //! and so does DBx1000's MVCC.) There are two exceptions, both of which need that no younger
 //! transaction has read the cell: late updates that commute ([`msto`]) and writes that nobody will
-//! see ([`validation`]).
+//! see (`multiversion/validation.rs`).
 //!
 //! **Write intents** are what Cicada calls pending versions and Hekaton write locks. An intent is a
 //! timestamp, if its transaction has one: younger readers wait for its outcome, older ones pass. A
@@ -41,12 +41,12 @@
 //!
 //! | file | content |
 //! | --- | --- |
-//! | [`rules`] | the adaptor: from [`VersionRules`] to the engine's `Protocol` |
-//! | [`read`] | which version a transaction reads, and whether that is still the right one at the commit |
-//! | [`intents`] | write intents, and how a commit installs versions |
-//! | [`chain`] | the chains of old versions |
-//! | [`validation`] | transactions that have a timestamp from the begin and validate at the commit: [`cicada`], [`msto`] |
-//! | [`snapshot`] | transactions that see the state at their begin: [`snapshot_isolation`], [`hekaton`], [`ermia`] |
+//! | `rules.rs` | the adaptor: from [`VersionRules`] to the engine's `Protocol` |
+//! | `read.rs` | which version a transaction reads, and whether that is still the right one at the commit |
+//! | `intents.rs` | write intents, and how a commit installs versions |
+//! | `chain.rs` | the chains of old versions |
+//! | `validation.rs` | transactions that have a timestamp from the begin and validate at the commit: [`cicada`], [`msto`] |
+//! | `snapshot.rs` | transactions that see the state at their begin: [`snapshot_isolation`], [`hekaton`], [`ermia`] |
 //! | [`collect`] | when the memory of old versions is reused |
 
 mod chain;
