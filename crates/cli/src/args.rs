@@ -19,7 +19,8 @@ use crate::files::read_result;
 ///
 /// `contend compare` answers it; `contend list` says what can be chosen.
 ///
-/// Exit status: 0 all is well, 1 a check failed (an anomaly, an invariant), 2 bad input, 130 stopped by Ctrl-C.
+/// Exit status: 0 all is well; 1 a check failed (an anomaly, an invariant), or the run could not go on (its disk failed, or its
+/// transactions abort for ever); 2 bad input, or a machine that has no room for the run; 130 stopped by Ctrl-C.
 #[derive(Debug, Parser)]
 #[command(name = "contend", version, arg_required_else_help = true)]
 pub(crate) struct Cli {
@@ -358,7 +359,7 @@ pub(crate) struct KillChildArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct SoakArgs {
-    /// Protocols, separated by commas, or `all`; each may have options of its own, as in mvcc,mvcc+cu=on
+    /// Protocols, separated by commas, or `all`; each may have options of its own, as in msto,msto+cu=on
     #[arg(long, visible_alias = "protocols", value_name = "P", value_delimiter = ',', default_value = "all")]
     protocol: Vec<String>,
     /// A workload or preset, see `contend list workloads`; the default has 1000 keys, unless --set litmus.keys=... says otherwise
@@ -628,7 +629,9 @@ impl MeasureArgs {
     fn config(&self) -> Result<RunConfig, UserError> {
         let mut config = match &self.from {
             None => RunConfig::default(),
-            Some(path) => read_result(path).map_err(|UserError(error)| UserError(format!("--from {error}")))?.config,
+            Some(path) => {
+                read_result(path).map_err(|error| UserError::input(format!("--from {}", error.message)))?.config
+            }
         };
         if let Some(workload) = &self.workload {
             config.workload.clone_from(workload);
@@ -656,11 +659,13 @@ fn add_settings(config: &mut RunConfig, settings: &[String]) -> Result<(), UserE
     let mut said: BTreeMap<&str, &str> = BTreeMap::new();
     for setting in settings {
         let Some((name, value)) = setting.split_once('=') else {
-            return Err(UserError(format!("--set takes NAME=VALUE, not '{setting}'")));
+            return Err(UserError::input(format!("--set takes NAME=VALUE, not '{setting}'")));
         };
         let (name, value) = (name.trim(), value.trim());
         if let Some(other) = said.insert(name, value).filter(|other| *other != value) {
-            return Err(UserError(format!("--set {name} is there twice, with {other} and with {value}; valid: once")));
+            return Err(UserError::input(format!(
+                "--set {name} is there twice, with {other} and with {value}; valid: once"
+            )));
         }
         config.settings.insert(name.into(), value.into());
     }
@@ -695,7 +700,7 @@ impl ExploreArgs {
             transactions: self.transactions,
             cores: self.cores,
             seed: self.seed,
-            replay: replay.map_err(|error| UserError(format!("--replay: {error}")))?,
+            replay: replay.map_err(|error| UserError::input(format!("--replay: {error}")))?,
             ..ExploreConfig::default()
         })
     }
@@ -783,7 +788,7 @@ impl RunArgs {
         let mut config = self.measure.config()?;
         match &self.protocol {
             Some(protocol) if protocol.contains(',') || protocol.trim() == ALL => {
-                return Err(UserError(format!(
+                return Err(UserError::input(format!(
                     "run takes one protocol, not '{protocol}'; contend compare takes several"
                 )));
             }
@@ -792,7 +797,9 @@ impl RunArgs {
             None if config.protocols.len() == 1 => {}
             None => {
                 let protocols = config.protocols.join(", ");
-                return Err(UserError(format!("the result file compares {protocols}: choose one by --protocol")));
+                return Err(UserError::input(format!(
+                    "the result file compares {protocols}: choose one by --protocol"
+                )));
             }
         }
         // There is nothing to be told apart.

@@ -115,8 +115,8 @@ impl Outputs {
             hdr: args.hdr.clone(),
         };
         if matches!((&outputs.json, &outputs.csv), (Json::Stdout, Json::Stdout)) {
-            return Err(UserError(
-                "--json - and --csv - would both go to stdout; valid: a file for one of them".into(),
+            return Err(UserError::input(
+                "--json - and --csv - would both go to stdout; valid: a file for one of them",
             ));
         }
         if let Some(directory) = &outputs.hdr {
@@ -181,7 +181,7 @@ fn deliver(result: &ResultFile, outputs: &Outputs, files: &[(&Target, String)]) 
         return Err(failure);
     }
     if result.memory_ran_short {
-        return Err(UserError(MEMORY.into()));
+        return Err(UserError::input(MEMORY));
     }
     Ok(match result {
         result if result.failed() => Status::CheckFailed,
@@ -195,10 +195,11 @@ const MEMORY: &str = "the run was ended because memory was nearly used up; what 
 
 /// What a run's failure means here.
 fn interrupted<T>(error: RunError, stop: &Stop, good: impl FnOnce(Status) -> T) -> Result<T, UserError> {
-    if error == RunError::Stopped && stop.is_for_memory() {
-        return Err(UserError(MEMORY.into()));
+    let is_stopped = matches!(error, RunError::Stopped);
+    if is_stopped && stop.is_for_memory() {
+        return Err(UserError::input(MEMORY));
     }
-    if error == RunError::Stopped && stop.is_requested() {
+    if is_stopped && stop.is_requested() {
         show::complain("stopped before anything was measured (partial: nothing to show)");
         return Ok(good(Status::Interrupted));
     }

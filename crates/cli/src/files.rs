@@ -35,7 +35,7 @@ impl Target {
     }
 
     fn error(&self, why: &str) -> UserError {
-        UserError(format!("can't write {}: {why}", self.0.display()))
+        UserError::input(format!("can't write {}: {why}", self.0.display()))
     }
 
     /// Its path.
@@ -75,8 +75,22 @@ impl Target {
 pub(crate) fn read_result(path: &Path) -> Result<ResultFile, UserError> {
     let path = result_path(path);
     let text = read_text(&path, RESULT_BYTES_MAX, "a result")
-        .map_err(|error| UserError(format!("{}: {error}", path.display())))?;
-    ResultFile::from_json(&text).map_err(|error| UserError(format!("{}: {error}", path.display())))
+        .map_err(|error| UserError::input(format!("{}: {error}", path.display())))?;
+    if has_control_characters(&text) {
+        return Err(UserError::input(format!(
+            "{}: not a result file: a text in it has control characters",
+            path.display()
+        )));
+    }
+    ResultFile::from_json(&text).map_err(|error| UserError::input(format!("{}: {error}", path.display())))
+}
+
+/// Whether a text of this JSON has characters that a terminal takes as commands, as they are or escaped. No run writes any.
+fn has_control_characters(json: &str) -> bool {
+    let is_command = |number: u32| char::from_u32(number).is_some_and(|c| c.is_control() && !c.is_whitespace());
+    let escaped = json.match_indices("\\u").filter_map(|(at, part)| json.get(at + part.len()..at + part.len() + 4));
+    let mut escaped = escaped.filter_map(|digits| u32::from_str_radix(digits, 16).ok());
+    json.chars().any(|c| is_command(u32::from(c))) || escaped.any(is_command)
 }
 
 /// Returns the text of a file that may come from a stranger. `what` names the kind of file in the message when the file is longer than
@@ -125,7 +139,7 @@ impl RunFolder {
     pub(crate) fn new(asked: Option<&Path>, force: bool, workload: &str, files: &[&str]) -> Result<Self, UserError> {
         let Some(path) = asked else { return Self::named(workload) };
         if !force && let Some(file) = files.iter().find(|file| path.join(file).exists()) {
-            return Err(UserError(format!(
+            return Err(UserError::input(format!(
                 "{} is there already; --force overwrites it, and another --out keeps it",
                 path.join(file).display()
             )));
@@ -154,10 +168,12 @@ impl RunFolder {
                     return Ok(RunFolder { path, made, is_latest: true });
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(UserError(format!("can't make the folder {}: {error}", path.display()))),
+                Err(error) => {
+                    return Err(UserError::input(format!("can't make the folder {}: {error}", path.display())));
+                }
             }
         }
-        Err(UserError(format!("{RESULTS} has {NAMES_MAX} results of this second")))
+        Err(UserError::input(format!("{RESULTS} has {NAMES_MAX} results of this second")))
     }
 
     /// A file in it, to be written later.
@@ -195,6 +211,6 @@ impl Drop for RunFolder {
 /// A folder that exists, made if need be.
 pub(crate) fn folder(path: &Path) -> Result<&Path, UserError> {
     fs::create_dir_all(path)
-        .map_err(|error| UserError(format!("can't make the folder {}: {error}", path.display())))?;
+        .map_err(|error| UserError::input(format!("can't make the folder {}: {error}", path.display())))?;
     Ok(path)
 }

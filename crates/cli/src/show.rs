@@ -17,7 +17,7 @@ pub(crate) fn print(text: &str) -> Result<(), UserError> {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(UserError(format!("can't write to stdout: {error}")))
+            Err(UserError::input(format!("can't write to stdout: {error}")))
         }
         _ => Ok(()),
     }

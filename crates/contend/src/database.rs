@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use contend_engine::commit_sink::CommitSinks;
 use contend_engine::{
-    Abort, AbortReason, Engine, EngineConfig, Key, NamedProtocol, Protocol, ProtocolInfo, Row, TableSpec, Transaction,
-    Txn, TypedTable,
+    Abort, AbortReason, Engine, EngineConfig, Key, NamedProtocol, Protocol, ProtocolInfo, RawTxn, Row, TableSpec,
+    Tables, Transaction,
 };
 use contend_log::{Checkpoint, Log, LogSinks, Recovered, RecoveredTable, Report};
 use contend_machine::{Machine, Native, Ordering};
@@ -28,8 +28,7 @@ const LOADED_AT_ONCE: usize = 1024;
 
 /// Tables in memory, changed by transactions under the protocol `P`.
 ///
-/// A handle: clones are the same database, and any thread may use them. The memory is freed with the last handle and
-/// the last [`Table`].
+/// A handle: clones are the same database, and any thread may use them. The memory is freed with the last handle.
 ///
 /// Threads need no set-up. A thread's first transaction registers it, which costs a few microseconds; its end undoes
 /// that.
@@ -201,7 +200,7 @@ impl<P: Protocol<Native>> Database<P> {
         }
         let Some(durable) = &self.shared.durable else {
             let spec = TableSpec::of::<R>(&name, options.index, options.expected_rows);
-            return Ok(TypedTable::new(self.shared.engine.create_table(&spec)));
+            return Ok(Table::new(self.shared.engine.create_typed(&spec), &name));
         };
         let schema = schema_of::<R, K>(&name, options.index);
         let before = durable.take::<R, K>(&name, options.index)?;
@@ -209,8 +208,8 @@ impl<P: Protocol<Native>> Database<P> {
         durable.log.add_table(&schema)?;
         let rows = || before.iter().flat_map(RecoveredTable::rows);
         let spec = TableSpec::of::<R>(&name, options.index, options.expected_rows.max(rows().count()));
-        let table = TypedTable::new(self.shared.engine.create_table(&spec));
-        durable.log.bind(table.id(), &schema)?;
+        let table = Table::new(self.shared.engine.create_typed(&spec), &name);
+        durable.log.bind(table.number(), &schema)?;
         let limit = self.shared.engine.config().workers_max;
         let mut loader = self.shared.engine.reloader().ok_or(Error::TooManyThreads { limit })?;
         for (key, row) in rows() {

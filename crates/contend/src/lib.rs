@@ -53,6 +53,7 @@ mod durable;
 mod error;
 mod seats;
 mod snapshot;
+mod table;
 
 pub use any_protocol::AnyProtocol;
 pub use builder::{Builder, Durability};
@@ -71,6 +72,7 @@ pub use database::Database;
 pub use durable::Ticket;
 pub use error::Error;
 pub use snapshot::Snapshot;
+pub use table::Table;
 pub use zerocopy;
 
 /// The protocols, and what can be set of each.
@@ -99,9 +101,6 @@ pub mod protocols {
     pub use contend_protocols::optimistic::tictoc::{TicToc, TicTocOptions, Wait as TicTocWait};
     pub use contend_protocols::timestamp_ordering::TimestampOrdering;
 }
-
-/// A table of rows `R` under keys `K`. A handle: clones are the same table.
-pub type Table<R, K = u64> = contend_engine::TypedTable<Native, R, K>;
 
 /// A running transaction: what [`Database::transact`] gives its closure. Its operations are those of [`Txn`].
 pub type Transaction<'w, P = Silo> = contend_engine::Transaction<'w, P, Native>;

@@ -175,18 +175,21 @@ fn group_number(attribute: &Attribute) -> Option<u32> {
     number.base10_parse().ok()
 }
 
-/// The path to what the generated code names: the user depends on the facade, or on the engine alone.
+/// The path to what the generated code names: the user depends on the facade, on the engine, or on the vocabulary alone.
 fn private_module(span: Span) -> Result<TokenStream> {
-    for package in ["contend", "contend-engine"] {
+    for package in ["contend", "contend-model", "contend-engine"] {
         let found = match crate_name(package) {
             Ok(FoundCrate::Name(name)) => Ident::new(&name, span),
-            // Both crates know themselves by their own name, so this serves their examples and doctests, too.
+            // These crates know themselves by their own name, so this serves their examples and doctests, too.
             Ok(FoundCrate::Itself) => Ident::new(&package.replace('-', "_"), span),
             Err(_) => continue,
         };
         return Ok(quote!(::#found::__private));
     }
-    Err(Error::new(span, "`#[derive(Row)]` needs `contend` or `contend-engine` among the dependencies in Cargo.toml"))
+    Err(Error::new(
+        span,
+        "`#[derive(Row)]` needs `contend`, `contend-engine` or `contend-model` among the dependencies in Cargo.toml",
+    ))
 }
 
 /// Where an error in generated code is shown. The code itself stays the macro's, so that the lints of the user's

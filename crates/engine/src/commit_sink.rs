@@ -25,7 +25,8 @@
 //! made to each word, with the write counter of the row that it was added to. Additions to one counter are in no order among themselves: the row
 //! is what was written with that counter, plus the sum of all additions to it. The log is a prefix: if it holds an update, it holds every
 //! earlier one. So an update may be logged as a difference whatever its function is. A writer that installs before it is certain to commit
-//! (Bamboo) flags the counter, and nothing is added to a flagged one (`UNSURE` in `sets::logged`).
+//! (Bamboo) flags the counter, and nothing is added to a flagged one (`UNSURE` in `sets::logged`). Recovery takes each group from the write that
+//! wrote it last, so a counter belongs to a group of columns, also where a cell is a whole row.
 //!
 //! **Epochs.** A transaction commits in the global epoch that is read when it is certain to commit: at its first install, or, if it exposes rows
 //! before that (Bamboo), when all that it has read from is certain to commit ([`WriteSet::will_commit`](crate::sets::WriteSet::will_commit)). A

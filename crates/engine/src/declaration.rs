@@ -5,34 +5,13 @@
 
 use std::ptr::NonNull;
 
-use contend_index::{Key, KeyWords};
 use contend_machine::Machine;
+use contend_model::{DeclarationNeeds, Declare, Groups, Key, KeyWords, Table};
 
-use crate::group::Groups;
+use crate::catalog::TableList;
+use crate::layout::TableCore;
 use crate::record::{Cells, Record};
-use crate::table::{Table, TableCore};
-
-/// What a protocol has to know of a transaction before it begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum DeclarationNeeds {
-    /// Nothing.
-    Nothing,
-    /// The rows that it reads and writes, by key, as far as they exist.
-    Rows,
-    /// The partitions of the data that it touches.
-    Partitions,
-}
-
-impl DeclarationNeeds {
-    /// What it is, in words.
-    pub fn describe(self) -> &'static str {
-        match self {
-            DeclarationNeeds::Nothing => "nothing",
-            DeclarationNeeds::Rows => "the rows that a transaction will touch",
-            DeclarationNeeds::Partitions => "the partitions that a transaction will touch",
-        }
-    }
-}
+use crate::table::StoredTable;
 
 /// A row that a transaction will touch.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +37,7 @@ impl<M: Machine> DeclaredRow<M> {
 /// What a transaction will touch.
 #[derive(Debug)]
 pub struct Declaration<M: Machine> {
+    tables: TableList<M>,
     needs: DeclarationNeeds,
     reads_only: bool,
     rows: Vec<DeclaredRow<M>>,
@@ -69,8 +49,9 @@ pub struct Declaration<M: Machine> {
 }
 
 impl<M: Machine> Declaration<M> {
-    pub(crate) fn new(needs: DeclarationNeeds) -> Self {
-        Declaration { needs, reads_only: false, rows: Vec::new(), sorted: Vec::new(), next: 0, partitions: Vec::new() }
+    pub(crate) fn new(needs: DeclarationNeeds, tables: TableList<M>) -> Self {
+        let (rows, sorted, partitions) = (Vec::new(), Vec::new(), Vec::new());
+        Declaration { tables, needs, reads_only: false, rows, sorted, next: 0, partitions }
     }
 
     /// What is asked for: the rest need not be said.
@@ -92,10 +73,17 @@ impl<M: Machine> Declaration<M> {
     }
 
     /// The transaction will touch this row, if it is there, and perhaps write it.
-    pub fn row<K: Key>(&mut self, table: &Table<M, K>, key: K, writes: bool) {
-        if self.needs == DeclarationNeeds::Rows
-            && let Some(record) = table.find(key)
-        {
+    ///
+    /// # Panics
+    /// The table is of another engine.
+    pub fn row<K: Key>(&mut self, table: &Table<K>, key: K, writes: bool) {
+        if self.needs != DeclarationNeeds::Rows {
+            return;
+        }
+        assert!(self.tables.owns(table), "table {} is of another engine", table.number());
+        // SAFETY: the worker that has the declaration keeps the engine.
+        let table = unsafe { self.tables.get(table) };
+        if let Some(record) = table.find(key) {
             self.rows.push(DeclaredRow { key: key.to_words(), record, table: NonNull::from(&**table), writes });
         }
     }
@@ -108,7 +96,7 @@ impl<M: Machine> Declaration<M> {
 
     /// The record that stood under a key when its row was declared: to touch it no second lookup is needed. By now it may be unlinked, but
     /// not reused, since the transaction's epoch has not ended. `None` if it was not declared, or not there.
-    pub(crate) fn find<K: Key>(&mut self, table: &Table<M, K>, key: K) -> Option<Record<M>> {
+    pub(crate) fn find<K: Key>(&mut self, table: &StoredTable<M, K>, key: K) -> Option<Record<M>> {
         let (key, table) = (key.to_words(), NonNull::from(&**table));
         let count = self.rows.len();
         // Most transactions touch rows in the order in which they declare them.
@@ -153,5 +141,23 @@ impl<M: Machine> Declaration<M> {
         self.rows.clear();
         self.next = 0;
         self.partitions.clear();
+    }
+}
+
+impl<M: Machine> Declare for Declaration<M> {
+    fn needs(&self) -> DeclarationNeeds {
+        self.needs
+    }
+
+    fn read_only(&mut self) {
+        Declaration::read_only(self);
+    }
+
+    fn row<K: Key>(&mut self, table: &Table<K>, key: K, writes: bool) {
+        Declaration::row(self, table, key, writes);
+    }
+
+    fn partition(&mut self, number: usize) {
+        Declaration::partition(self, number);
     }
 }

@@ -12,7 +12,7 @@ use crate::protocol::{
     WriteMode,
 };
 use crate::record::{Cells, Record};
-use crate::row::Projection;
+use contend_model::Projection;
 
 /// Any protocol: what runs on it is compiled once, not once a protocol. A dynamic call an operation is much on the host, and little
 /// where every access to memory is simulated.

@@ -2,10 +2,11 @@
 
 use contend_index::{KeyWords, key_of};
 use contend_machine::Machine;
+pub use contend_model::Applied;
 use rustc_hash::FxHashMap;
 
+use crate::layout::TableCore;
 use crate::sets::{Base, WriteKind, WriteSet};
-use crate::table::TableCore;
 
 /// Who wrote a version: a transaction's number, or 0 for a row that was loaded.
 pub type Version = u64;
@@ -23,17 +24,6 @@ impl Part {
     pub(crate) fn of<M: Machine>(table: &TableCore<M>, cell: usize) -> Part {
         Part { table: table.id(), cell: cell as u32 }
     }
-}
-
-/// How a write took its place among the versions of its key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Applied {
-    /// It replaced the version that was there.
-    InOrder,
-    /// It is an update that may come before or after others that commute with it ([`crate::Update::commutes`]).
-    Commuting,
-    /// It was not: a later write had replaced the version before ([`WriteSet::omit`]).
-    Omitted,
 }
 
 /// One operation of a committed transaction. Point reads of the transaction's own writes are not among them, nor is what it did to

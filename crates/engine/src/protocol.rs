@@ -8,45 +8,14 @@ use std::ptr::NonNull;
 
 use contend_index::{Change, Leaf};
 use contend_machine::{Activity, Machine};
+use contend_model::{Abort, AbortReason, DeclarationNeeds, Groups, Isolation, Options, Projection, Span};
 
-use crate::abort::{Abort, AbortReason};
-use crate::declaration::{Declaration, DeclarationNeeds};
+use crate::declaration::Declaration;
 use crate::fault::Fault;
-use crate::group::Groups;
-use crate::options::Options;
+use crate::layout::TableCore;
 use crate::record::{Cell, Cells, Record};
-use crate::row::{Projection, Span};
 use crate::sets::{NodeSet, WriteSet};
 use crate::slab::Arenas;
-use crate::table::TableCore;
-
-/// What a protocol promises of the histories that it allows (Adya, Liskov, O'Neil: "Generalized isolation level definitions",
-/// ICDE 2000).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Isolation {
-    /// Nothing.
-    None,
-    /// No G1, no G-single: reads are of one snapshot; write skew is possible.
-    Snapshot,
-    /// No G1, no G2: every history equals a serial one.
-    Serializable,
-}
-
-impl Isolation {
-    /// Whether what every transaction alone keeps true stays true: a workload's invariants.
-    pub fn keeps_invariants(self) -> bool {
-        self == Isolation::Serializable
-    }
-
-    /// The level's name in results.
-    pub fn name(self) -> &'static str {
-        match self {
-            Isolation::None => "none",
-            Isolation::Snapshot => "snapshot",
-            Isolation::Serializable => "serializable",
-        }
-    }
-}
 
 /// A protocol in a list.
 #[derive(Clone, Copy, Debug)]

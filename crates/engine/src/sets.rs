@@ -16,9 +16,9 @@ pub use self::node_set::NodeSet;
 use crate::commit_sink::Hold;
 use crate::group::Groups;
 use crate::history::{Version, fingerprint};
+use crate::layout::TableCore;
 use crate::record::{Cells, Record};
-use crate::table::TableCore;
-use crate::update::{Pending, PendingList, RowUpdate};
+use crate::update::{PendingList, PendingUpdates, RowUpdate};
 
 /// What a write will do at commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,7 +157,7 @@ pub struct WriteSet<M: Machine> {
     /// Keys and images, one after the other, up to `used`; behind it what earlier transactions left.
     arena: Vec<u64>,
     used: usize,
-    pending: Pending,
+    pending: PendingUpdates,
     /// The entries' positions by the records' addresses, once they are sorted.
     order: Vec<u32>,
     /// The transaction, as its versions are signed in a recorded history.
@@ -178,7 +178,7 @@ impl<M: Machine> Default for WriteSet<M> {
             positions: AddressMap::default(),
             arena: vec![0; 256],
             used: 0,
-            pending: Pending::default(),
+            pending: PendingUpdates::default(),
             order: Vec::new(),
             txn: 0,
             reorders_updates: false,

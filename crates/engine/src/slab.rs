@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 use contend_machine::{Atomic64, Machine};
 use parking_lot::Mutex;
 
-use crate::engine::Alignment;
+use crate::config::Alignment;
 use crate::record::Record;
 
 /// The first chunk of an arena; each further one is twice as large, up to [`CHUNK_BYTES_MAX`].

@@ -15,18 +15,13 @@ mod scan;
 
 use std::ops::{ControlFlow, RangeInclusive};
 
-use contend_index::{Direction, Key};
-use contend_machine::{Activity, Machine, Operation, Phase};
+use contend_machine::{Activity, Cycles, Machine, Operation, Phase};
+use contend_model::{Abort, AbortReason, Direction, Groups, Key, Projection, RawTxn, Row, RowUpdate, Table, Update};
 
-use crate::abort::{Abort, AbortReason};
-use crate::engine::Worker;
-use crate::group::Groups;
 use crate::protocol::{Protocol, WriteMode};
 use crate::record::Record;
-use crate::row::{Projection, Row};
-use crate::table::Table;
-use crate::txn::Txn;
-use crate::update::{RowUpdate, Update};
+use crate::table::StoredTable;
+use crate::worker::Worker;
 
 /// A running transaction. It ends by [`Transaction::commit`]; dropped before, it aborts.
 #[derive(Debug)]
@@ -95,15 +90,20 @@ impl<'w, P: Protocol<M>, M: Machine> Transaction<'w, P, M> {
         M::enter(Phase::BODY);
     }
 
-    /// Whether the transaction may go on, and with this table.
+    /// The table of a handle, if the transaction may go on, and with this table.
     #[inline(always)]
-    fn admit<K: Key>(&self, table: &Table<M, K>) -> Result<(), Abort> {
-        if self.doomed.is_none() && table.engine() == self.worker.engine.id() { Ok(()) } else { self.refuse() }
+    fn admit<K: Key>(&mut self, table: &Table<K>) -> Result<&'w StoredTable<M, K>, Abort> {
+        if self.doomed.is_none() && self.worker.tables.owns(table) {
+            // SAFETY: the worker, which is borrowed for `'w`, keeps the engine.
+            Ok(unsafe { self.worker.tables.get(table) })
+        } else {
+            Err(self.refuse())
+        }
     }
 
     #[cold]
-    fn refuse(&self) -> Result<(), Abort> {
-        Err(Abort::new(self.doomed.unwrap_or(AbortReason::Unsupported)))
+    fn refuse(&self) -> Abort {
+        Abort::new(self.doomed.unwrap_or(AbortReason::Unsupported))
     }
 
     #[cold]
@@ -119,7 +119,7 @@ const WRITE_INDEX: Phase = Phase::of(Operation::Write, Activity::Index);
 impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
     /// The record under a key.
     #[inline(always)]
-    fn find<K: Key>(&mut self, table: &Table<M, K>, key: K, phase: Phase) -> Option<Record<M>> {
+    fn find<K: Key>(&mut self, table: &StoredTable<M, K>, key: K, phase: Phase) -> Option<Record<M>> {
         M::enter(phase);
         if self.worker.cx.declaration.has_rows()
             && let Some(record) = self.worker.cx.declaration.find(table, key)
@@ -134,7 +134,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
     #[inline(always)]
     fn find_batch<K: Key>(
         &mut self,
-        table: &Table<M, K>,
+        table: &StoredTable<M, K>,
         keys: &[K],
         phase: Phase,
         columns: Projection<'_>,
@@ -171,29 +171,22 @@ impl<P: Protocol<M>, M: Machine> Drop for Transaction<'_, P, M> {
 /// Keys of one batched lookup: enough to keep the processor's line fill buffers busy.
 const BATCH: usize = 32;
 
-impl<P: Protocol<M>, M: Machine> Txn for Transaction<'_, P, M> {
-    type Machine = M;
-
+impl<P: Protocol<M>, M: Machine> RawTxn for Transaction<'_, P, M> {
     #[inline(always)]
-    fn read_row<K: Key>(
-        &mut self,
-        table: &Table<M, K>,
-        key: K,
-        columns: Projection<'_>,
-    ) -> Result<Option<&[u64]>, Abort> {
-        self.admit(table)?;
+    fn read_row<K: Key>(&mut self, table: &Table<K>, key: K, columns: Projection<'_>) -> Result<Option<&[u64]>, Abort> {
+        let table = self.admit(table)?;
         let found = self.find(table, key, READ_INDEX);
         self.read_located(table, key, found, columns)
     }
 
     fn read_rows<K: Key>(
         &mut self,
-        table: &Table<M, K>,
+        table: &Table<K>,
         keys: &[K],
         columns: Projection<'_>,
         mut visit: impl FnMut(usize, Option<&[u64]>),
     ) -> Result<(), Abort> {
-        self.admit(table)?;
+        let table = self.admit(table)?;
         for (batch, keys) in keys.chunks(BATCH).enumerate() {
             let found = self.find_batch(table, keys, READ_INDEX, columns, |_| ());
             for (position, &key) in keys.iter().enumerate() {
@@ -204,8 +197,8 @@ impl<P: Protocol<M>, M: Machine> Txn for Transaction<'_, P, M> {
         Ok(())
     }
 
-    fn announce_writes<K: Key>(&mut self, table: &Table<M, K>, keys: &[K], groups: Groups) {
-        if self.admit(table).is_ok() {
+    fn announce_writes<K: Key>(&mut self, table: &Table<K>, keys: &[K], groups: Groups) {
+        if let Ok(table) = self.admit(table) {
             M::enter(WRITE_INDEX);
             table.find_many(keys, Projection::of_groups(groups), |_, record| {
                 if let Some(record) = record {
@@ -217,8 +210,8 @@ impl<P: Protocol<M>, M: Machine> Txn for Transaction<'_, P, M> {
     }
 
     #[inline(always)]
-    fn modify_row<K: Key>(&mut self, table: &Table<M, K>, key: K, groups: Groups) -> Result<Option<&mut [u64]>, Abort> {
-        self.admit(table)?;
+    fn modify_row<K: Key>(&mut self, table: &Table<K>, key: K, groups: Groups) -> Result<Option<&mut [u64]>, Abort> {
+        let table = self.admit(table)?;
         let found = self.find(table, key, WRITE_INDEX);
         let position = self.write_located(table, key, found, groups, WriteMode::ReadModifyWrite)?;
         Ok(position.map(|position| self.worker.cx.writes.image_mut(position)))
@@ -226,12 +219,12 @@ impl<P: Protocol<M>, M: Machine> Txn for Transaction<'_, P, M> {
 
     fn modify_rows<K: Key>(
         &mut self,
-        table: &Table<M, K>,
+        table: &Table<K>,
         keys: &[K],
         groups: Groups,
         mut visit: impl FnMut(usize, Option<&mut [u64]>),
     ) -> Result<(), Abort> {
-        self.admit(table)?;
+        let table = self.admit(table)?;
         for (batch, keys) in keys.chunks(BATCH).enumerate() {
             let found =
                 self.find_batch(table, keys, WRITE_INDEX, Projection::of_groups(groups), Record::prefetch_to_write);
@@ -244,20 +237,20 @@ impl<P: Protocol<M>, M: Machine> Txn for Transaction<'_, P, M> {
     }
 
     #[inline(always)]
-    fn update_row<K: Key>(&mut self, table: &Table<M, K>, key: K, update: RowUpdate<'_>) -> Result<bool, Abort> {
-        self.admit(table)?;
+    fn update_row<K: Key>(&mut self, table: &Table<K>, key: K, update: RowUpdate<'_>) -> Result<bool, Abort> {
+        let table = self.admit(table)?;
         let found = self.find(table, key, WRITE_INDEX);
         self.update_located(table, key, found, update)
     }
 
     fn update_rows<K: Key, R: Row, U: Update<R>>(
         &mut self,
-        table: &Table<M, K>,
+        table: &Table<K>,
         keys: &[K],
         columns: Projection<'_>,
         mut visit: impl FnMut(usize, Option<&[u64]>) -> Option<U>,
     ) -> Result<(), Abort> {
-        self.admit(table)?;
+        let table = self.admit(table)?;
         for (batch, keys) in keys.chunks(BATCH).enumerate() {
             let found = self.find_batch(table, keys, WRITE_INDEX, columns, Record::prefetch_to_write);
             for (position, &key) in keys.iter().enumerate() {
@@ -270,26 +263,26 @@ impl<P: Protocol<M>, M: Machine> Txn for Transaction<'_, P, M> {
     }
 
     #[inline(always)]
-    fn write_row<K: Key>(&mut self, table: &Table<M, K>, key: K, groups: Groups) -> Result<Option<&mut [u64]>, Abort> {
-        self.admit(table)?;
+    fn write_row<K: Key>(&mut self, table: &Table<K>, key: K, groups: Groups) -> Result<Option<&mut [u64]>, Abort> {
+        let table = self.admit(table)?;
         let found = self.find(table, key, WRITE_INDEX);
         let position = self.write_located(table, key, found, groups, WriteMode::Blind)?;
         Ok(position.map(|position| self.worker.cx.writes.image_mut(position)))
     }
 
-    fn insert_row<K: Key>(&mut self, table: &Table<M, K>, key: K) -> Result<Option<&mut [u64]>, Abort> {
-        self.admit(table)?;
+    fn insert_row<K: Key>(&mut self, table: &Table<K>, key: K) -> Result<Option<&mut [u64]>, Abort> {
+        let table = self.admit(table)?;
         let position = self.insert_located(table, &mut table.run(), key)?;
         Ok(position.map(|position| self.worker.cx.writes.image_mut(position)))
     }
 
     fn insert_rows<K: Key>(
         &mut self,
-        table: &Table<M, K>,
+        table: &Table<K>,
         keys: &[K],
         mut visit: impl FnMut(usize, Option<&mut [u64]>),
     ) -> Result<(), Abort> {
-        self.admit(table)?;
+        let table = self.admit(table)?;
         let mut run = table.run();
         for (position, &key) in keys.iter().enumerate() {
             let write = self.insert_located(table, &mut run, key)?;
@@ -298,22 +291,26 @@ impl<P: Protocol<M>, M: Machine> Txn for Transaction<'_, P, M> {
         Ok(())
     }
 
-    fn delete<K: Key>(&mut self, table: &Table<M, K>, key: K) -> Result<bool, Abort> {
-        self.admit(table)?;
+    fn delete_row<K: Key>(&mut self, table: &Table<K>, key: K) -> Result<bool, Abort> {
+        let table = self.admit(table)?;
         let found = self.find(table, key, WRITE_INDEX);
         Ok(self.write_located(table, key, found, Groups::ALL, WriteMode::Delete)?.is_some())
     }
 
     fn scan_rows<K: Key>(
         &mut self,
-        table: &Table<M, K>,
+        table: &Table<K>,
         range: RangeInclusive<K>,
         limit: usize,
         direction: Direction,
         columns: Projection<'_>,
         visit: impl FnMut(K, &[u64]) -> ControlFlow<()>,
     ) -> Result<usize, Abort> {
-        self.admit(table)?;
+        let table = self.admit(table)?;
         self.scan_table(table, range, limit, direction, columns, visit)
+    }
+
+    fn idle(&mut self, microseconds: u64) {
+        M::idle((microseconds as f64 * M::cycles_per_second() / 1e6) as Cycles);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use contend_model::Isolation;
 use serde::{Serialize, Serializer};
 
 /// A class of anomaly, the most severe first: a level that forbids one class forbids every class before it.
@@ -41,6 +42,18 @@ impl Class {
         Self::G2Item,
         Self::G2,
     ];
+
+    /// Returns whether a history of this level must not have an anomaly of the class.
+    #[must_use]
+    pub fn is_forbidden_by(self, level: Isolation) -> bool {
+        let weakest = match self {
+            Self::Internal | Self::G0 => Isolation::ReadUncommitted,
+            Self::G1a | Self::G1b | Self::G1c => Isolation::ReadCommitted,
+            Self::GSingle | Self::GNonadjacent => Isolation::Snapshot,
+            Self::G2Item | Self::G2 => Isolation::Serializable,
+        };
+        level >= weakest
+    }
 
     fn name(self) -> &'static str {
         match self {
@@ -212,4 +225,20 @@ fn row(step: &Step) -> [String; 6] {
         step.dependency.map_or_else(String::new, |kind| kind.to_string()),
         step.reason.clone(),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stronger_level_forbids_more() {
+        for pair in Isolation::ALL.windows(2) {
+            for class in Class::ALL {
+                assert!(!class.is_forbidden_by(pair[0]) || class.is_forbidden_by(pair[1]));
+            }
+        }
+        assert!(Class::ALL.iter().all(|class| class.is_forbidden_by(Isolation::Serializable)));
+        assert!(!Class::ALL.iter().any(|class| class.is_forbidden_by(Isolation::None)));
+    }
 }

@@ -16,6 +16,7 @@
 
 use std::fmt;
 
+use contend_model::Isolation;
 use serde::Serialize;
 
 use crate::anomaly::{Anomaly, DependencyKind};
@@ -23,7 +24,6 @@ use crate::cycles;
 use crate::dependencies::{Context, Dependency, Findings, walk};
 use crate::explain;
 use crate::graph::{Lists, topological_order};
-use crate::isolation::Isolation;
 use crate::key_order::KeyOrder;
 use crate::model::History;
 use crate::versions::{Conflict, VersionOrder};
@@ -121,7 +121,7 @@ impl Report {
     #[must_use]
     pub fn violates(&self, level: Isolation) -> Option<&Anomaly> {
         // The most severe class is always among those kept, and a level forbids every class more severe than another.
-        self.anomalies.iter().find(|anomaly| level.forbids(anomaly.class))
+        self.anomalies.iter().find(|anomaly| anomaly.class.is_forbidden_by(level))
     }
 
     /// A serial order of the transactions, as places in the history, that has every transaction after those it depends

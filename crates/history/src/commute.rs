@@ -7,7 +7,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::model::{Applied, History, ItemId, Op, State};
+use contend_model::Applied;
+
+use crate::model::{History, ItemId, Op, State};
 
 /// An item and the transaction that wrote it.
 type Written = (ItemId, u64);

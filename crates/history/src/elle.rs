@@ -20,11 +20,12 @@ mod edn;
 
 use std::collections::{HashMap, HashSet};
 
+use contend_model::Applied;
 use serde_json::Value;
 
 use crate::anomaly::{Anomaly, Class, Step};
 use crate::check::{EXPLAINED, Report, TooComplex, check, check_bounded};
-use crate::model::{Applied, History, ItemId, Op, State, TableId, Transaction};
+use crate::model::{History, ItemId, Op, State, TableId, Transaction};
 
 /// What the transactions of a history of Elle do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -24,7 +24,9 @@ use std::sync::Arc;
 use serde::de::{Deserialize, Deserializer, Visitor};
 use serde::{Deserialize as DeriveDeserialize, Serialize, Serializer};
 
-use crate::model::{Applied, History, ItemId, Op, Scan, State, TableId, Transaction, Value};
+use contend_model::Applied;
+
+use crate::model::{History, ItemId, Op, Scan, State, TableId, Transaction, Value};
 
 /// Why a file is not a history.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

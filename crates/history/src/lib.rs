@@ -23,7 +23,6 @@ mod dependencies;
 pub mod elle;
 mod explain;
 mod graph;
-mod isolation;
 mod json;
 mod key_order;
 mod model;
@@ -33,8 +32,8 @@ mod versions;
 
 pub use anomaly::{Anomaly, Class, DependencyKind, Step};
 pub use check::{DependencyCounts, Report, TooComplex, check, check_bounded, check_up_to};
-pub use isolation::{Isolation, UnknownIsolation};
+pub use contend_model::{Applied, Isolation, UnknownIsolation};
 pub use json::ParseError;
-pub use model::{Applied, History, ItemId, Op, PushError, Scan, State, TableId, Transaction, Value};
+pub use model::{History, ItemId, Op, PushError, Scan, State, TableId, Transaction, Value};
 pub use quick::Quick;
 pub use replay::{Divergence, replay, replay_to};

@@ -8,6 +8,8 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
+use contend_model::Applied;
+
 /// A table of one [`History`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TableId(u32);
@@ -99,19 +101,6 @@ impl fmt::Display for Value {
             Self::Text(value) => write!(f, "{value:?}"),
         }
     }
-}
-
-/// How a write took its place among the versions of its item.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Applied {
-    /// It replaced the version that it was written over.
-    #[default]
-    InOrder,
-    /// It is an update that was applied without a look at what it changed, as an addition is: with every other such write of the item it commutes.
-    Commuting,
-    /// It was not: it came when the version that it would have replaced had been replaced already, by a write that wanted to know nothing
-    /// of what was there, and it has its place between the two. Nobody has read it.
-    Omitted,
 }
 
 /// One operation of a committed transaction.

@@ -13,7 +13,9 @@ use std::cell::Cell;
 use std::collections::HashMap;
 
 use crate::commute::Commuting;
-use crate::model::{Applied, History, ItemId, Op, State};
+use contend_model::Applied;
+
+use crate::model::{History, ItemId, Op, State};
 
 /// A state of an item: a version's number, or an initial state's.
 pub(crate) type StateId = u32;

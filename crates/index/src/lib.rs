@@ -16,12 +16,11 @@
 //! The index is thread-safe; nobody blocks on the read path, writers latch single nodes for short.
 
 mod hash;
-mod key;
 mod ordered;
 mod pool;
 
+pub use contend_model::{Direction, IndexKind, Key, KeyWords, MAX_KEY_WORDS, key_of};
 pub use hash::HashIndex;
-pub use key::{Key, KeyWords, MAX_KEY_WORDS, key_of};
 use ordered::Near;
 pub use ordered::OrderedIndex;
 
@@ -136,15 +135,6 @@ pub struct Change<M: Machine> {
     pub split: Option<(Leaf<M>, u64)>,
 }
 
-/// The order of a scan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Direction {
-    /// From the low end up.
-    Forward,
-    /// From the high end down.
-    Backward,
-}
-
 /// What a scan calls.
 pub trait ScanVisitor<M: Machine, K> {
     /// A leaf that overlaps the range, before its entries. Called for every such leaf up to where the scan stops, also for an
@@ -161,15 +151,6 @@ pub enum Index<M: Machine, K: Key> {
     Hash(HashIndex<M, K>),
     /// Points and ranges.
     Ordered(OrderedIndex<M, K>),
-}
-
-/// Which index a table has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum IndexKind {
-    /// [`HashIndex`]: points only, fewest cache lines.
-    Hash,
-    /// [`OrderedIndex`]: points and ranges.
-    Ordered,
 }
 
 /// Inserts of ascending keys into an index: as long as they go to one leaf, only the first descends to it.

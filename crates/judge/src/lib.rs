@@ -51,18 +51,8 @@ pub struct CycleEdge {
     pub reason: String,
 }
 
-/// The level, as the checker has it.
-fn checked_level(isolation: Isolation) -> contend_history::Isolation {
-    match isolation {
-        Isolation::None => contend_history::Isolation::None,
-        Isolation::Snapshot => contend_history::Isolation::Snapshot,
-        Isolation::Serializable => contend_history::Isolation::Serializable,
-    }
-}
-
 /// Judges a history by a level, and replays it serially if it is to be serializable.
-pub fn verify_history(recorded: &Recorded, isolation: Isolation) -> Verification {
-    let level = checked_level(isolation);
+pub fn verify_history(recorded: &Recorded, level: Isolation) -> Verification {
     let report = check(&recorded.history);
     let worst = report.anomalies.first();
     let mut verification = Verification {
@@ -82,13 +72,13 @@ pub fn verify_history(recorded: &Recorded, isolation: Isolation) -> Verification
         verification.cycle = edges(anomaly);
         return verification;
     }
-    if isolation == Isolation::None {
+    if level == Isolation::None {
         let found = worst.map_or("found none".into(), |anomaly| format!("found {}", anomaly.class));
         verification.verdict = format!("promises nothing: {found} in {transactions} transactions");
         return verification;
     }
     verification.verdict = format!("{level} ({transactions} transactions, 0 cycles)");
-    if let (contend_history::Isolation::Serializable, Some(order)) = (level, report.serial_order()) {
+    if let (Isolation::Serializable, Some(order)) = (level, report.serial_order()) {
         let rows = recorded.final_state.iter().map(|(table, key, writer)| (table.as_str(), key.as_str(), *writer));
         if let Err(divergence) = replay_to(&recorded.history, order, rows) {
             verification.passed = false;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use contend_engine::history::{Applied, Committed, Operation, Part};
 use contend_engine::{Engine, KeyWords, Protocol};
-use contend_history::{Applied as Placed, History, ItemId, Op, Scan, State, TableId, Transaction, Value};
+use contend_history::{History, ItemId, Op, Scan, State, TableId, Transaction, Value};
 use contend_machine::Machine;
 
 /// A history, and how it ended.
@@ -94,16 +94,12 @@ impl<P: Protocol<M>, M: Machine> Convert<'_, P, M> {
                 item: self.item(*part, key),
                 over: if *insert { State::deleted_by(*over) } else { State::Version(*over) },
                 delete: false,
-                applied: match applied {
-                    Applied::InOrder => Placed::InOrder,
-                    Applied::Commuting => Placed::Commuting,
-                    Applied::Omitted => Placed::Omitted,
-                },
+                applied: *applied,
                 value: value.map(Value::Unsigned),
             },
             Operation::Delete { part, key, over } => {
                 let (item, over) = (self.item(*part, key), State::Version(*over));
-                Op::Write { item, over, delete: true, applied: Placed::InOrder, value: None }
+                Op::Write { item, over, delete: true, applied: Applied::InOrder, value: None }
             }
             Operation::Scan { part, low, high, seen, gone, .. } => {
                 let (low, high) = (Some(self.item(*part, low)), Some(self.item(*part, high)));

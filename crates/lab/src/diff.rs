@@ -278,7 +278,7 @@ fn differences(first: &ResultFile, second: &ResultFile) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use contend_machine::random::SplitMix64;
+    use contend_model::random::SplitMix64;
 
     #[test]
     fn so_many_are_cut_off_as_the_tables_say() {

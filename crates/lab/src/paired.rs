@@ -20,7 +20,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use contend_machine::random::SplitMix64;
+use contend_model::random::SplitMix64;
 
 /// The probability that a comparison tells any two equal entries apart.
 pub const ERROR: f64 = 0.05;

@@ -6,6 +6,7 @@ use contend_sim::Statistics;
 use serde::{Deserialize, Serialize};
 
 pub use contend_judge::{CycleEdge, Verification};
+use contend_runner::names::{entry_name, named_settings};
 pub use contend_runner::stats::Spread;
 use contend_runner::{RunConfig, RunError};
 
@@ -106,6 +107,10 @@ pub struct Environment {
     pub commit: Option<String>,
     /// The machine of the transactions: `native` is the host.
     pub machine: String,
+    /// How transactions call their protocol: `static`, inlined into the workload, as in a build for measuring; or `dynamic`, behind a
+    /// pointer. Empty in results of before this was recorded.
+    #[serde(default)]
+    pub dispatch: String,
     /// The host's instruction set.
     pub architecture: String,
     /// The processor, as it names itself.
@@ -391,7 +396,7 @@ impl ResultFile {
     /// # Errors
     /// It is no result; the message says where.
     pub fn from_json(text: &str) -> Result<ResultFile, RunError> {
-        let file: ResultFile =
+        let mut file: ResultFile =
             serde_json::from_str(text).map_err(|error| RunError::BadInput(format!("not a result file: {error}")))?;
         if file.schema_version != SCHEMA_VERSION {
             return Err(RunError::BadInput(format!(
@@ -399,7 +404,24 @@ impl ResultFile {
                 file.schema_version
             )));
         }
+        file.use_todays_names()?;
         Ok(file)
+    }
+
+    /// Gives protocols and options of an old result the names that they have today.
+    fn use_todays_names(&mut self) -> Result<(), RunError> {
+        let ResultFile { config, options, protocols, comparison, .. } = self;
+        config.protocols.iter_mut().for_each(|entry| *entry = entry_name(entry));
+        config.settings = named_settings(&config.settings)?;
+        *options = named_settings(options)?;
+        for entry in protocols {
+            entry.protocol = entry_name(&entry.protocol);
+            entry.options = named_settings(&entry.options)?;
+        }
+        if let Some(first) = comparison.as_mut().and_then(|comparison| comparison.first.as_mut()) {
+            *first = entry_name(first);
+        }
+        Ok(())
     }
 
     /// The result as text.

@@ -46,7 +46,7 @@
 //!   flush contains all of them. It stores no larger number to `flushed` than it loaded before, by `fetch_max`, so the owner may be further.
 //!
 //! A transaction that meets a hold waits while the holder flushes its single transaction, which takes long but ends. A group is different: its
-//! transactions may wait for holds of the transaction that met it, in a circle. So the transaction aborts, flushes its own group, and begins
+//! transactions may wait for holds of the transaction that met it, in a circle. So the transaction aborts (`not_durable`), flushes its own group, and begins
 //! anew (P-WAL's algorithm 5). A transaction that is installing can't abort; it flushes in the holder's place. A hold is a little wider than a lock:
 //! a transaction that reads an older version of the row waits as well.
 
@@ -307,7 +307,7 @@ impl<M: Machine> Committer<M> {
         (self.flushed, self.commits) = (self.appended, 0);
         let slot = self.slot();
         // Release: publishes the flush; pairs with the Acquire load in `is_known_durable`. Another worker that flushed in this one's place has
-        // stored a smaller number.
+        // stored no larger number.
         slot.flushed.store(self.flushed, Ordering::Release);
         if self.first.take().is_some() {
             // The transaction that is committing now has a later epoch: otherwise it would be in the buffer that was flushed.

@@ -8,7 +8,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use contend_machine::random::SplitMix64;
+use contend_model::random::SplitMix64;
 
 use crate::disk::{Disk, DiskFile};
 

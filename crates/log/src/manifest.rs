@@ -34,6 +34,7 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 use crate::disk::{Disk, DiskFile};
 use crate::error::LogError;
 use crate::format::{COUNT_MAX, EPOCH_MAX, VERSION};
+use crate::recovery::FILE_BYTES_MAX;
 use crate::schema::Schema;
 
 /// The name of the file.
@@ -274,6 +275,9 @@ impl Contents {
         for segment in &self.segments {
             if segment.number > NUMBER_MAX || !numbers.insert(segment.number) || !salts.insert(segment.salt) {
                 return Err("it names a file that can't be, or one twice");
+            }
+            if segment.bytes > FILE_BYTES_MAX || segment.capacity > FILE_BYTES_MAX {
+                return Err("it has a file that is longer than a file of a log can be");
             }
         }
         Ok(())

@@ -464,7 +464,48 @@ mod tests {
         Delete,
     }
 
-    /// Writes in any order, of whole rows, parts, and deletions: the last of each part counts, and what was added to it.
+    /// For each key: the write counter of its last deletion, that of the last write of each group, and what was added to each word since.
+    type Expected = BTreeMap<[u64; 2], (u64, [u64; 2], [u64; 3])>;
+
+    /// Draws writes of whole rows, of single groups, deletions, and additions.
+    fn draw(rows: u64, schema: &Schema, random: &mut SmallRng) -> (Expected, Vec<([u64; 2], u64, Kind)>) {
+        let mut expected = Expected::new();
+        let mut writes = Vec::new();
+        for counter in 1..8 * rows {
+            let key = [7, random.random_range(0..rows)];
+            let (deleted, written, added) = expected.entry(key).or_default();
+            let mut put = |groups: Groups| {
+                for group in groups.common(Groups::first(2)) {
+                    written[group] = counter;
+                    added[schema.groups[group].0..schema.groups[group].1].fill(0);
+                }
+                Kind::Put(groups)
+            };
+            let kind = match random.random_range(0..8) {
+                0 => put(Groups::ALL),
+                1 => put(Groups::of(0)),
+                2 => put(Groups::of(1)),
+                3 => {
+                    *deleted = counter;
+                    Kind::Delete
+                }
+                _ => {
+                    let word = random.random_range(0..3);
+                    let of = written[word.min(1)];
+                    if of > 0 {
+                        let by = random.random();
+                        added[word] = added[word].wrapping_add(by);
+                        writes.push((key, of, Kind::Add(Addition { word: word as u32, by })));
+                    }
+                    continue;
+                }
+            };
+            writes.push((key, counter, kind));
+        }
+        (expected, writes)
+    }
+
+    /// Writes are read in any order. Of each group the last one counts, and what was added to it.
     #[test]
     fn the_last_write_of_each_group_counts() {
         let schema = Schema {
@@ -477,40 +518,7 @@ mod tests {
         };
         let random = &mut SmallRng::seed_from_u64(1);
         for rows in [1, 40, 3000] {
-            // By key: when it was deleted last, of each group the last write counter, and what was added to each word since.
-            let mut expected: BTreeMap<[u64; 2], (u64, [u64; 2], [u64; 3])> = BTreeMap::new();
-            let mut writes = Vec::new();
-            for counter in 1..8 * rows {
-                let key = [7, random.random_range(0..rows)];
-                let (deleted, written, added) = expected.entry(key).or_default();
-                let mut put = |groups: Groups| {
-                    for group in groups.common(Groups::first(2)) {
-                        written[group] = counter;
-                        added[schema.groups[group].0..schema.groups[group].1].fill(0);
-                    }
-                    Kind::Put(groups)
-                };
-                let kind = match random.random_range(0..8) {
-                    0 => put(Groups::ALL),
-                    1 => put(Groups::of(0)),
-                    2 => put(Groups::of(1)),
-                    3 => {
-                        *deleted = counter;
-                        Kind::Delete
-                    }
-                    _ => {
-                        let word = random.random_range(0..3);
-                        let of = written[word.min(1)];
-                        if of > 0 {
-                            let by = random.random();
-                            added[word] = added[word].wrapping_add(by);
-                            writes.push((key, of, Kind::Add(Addition { word: word as u32, by })));
-                        }
-                        continue;
-                    }
-                };
-                writes.push((key, counter, kind));
-            }
+            let (expected, mut writes) = draw(rows, &schema, random);
             writes.shuffle(random);
             let schemas = [schema.clone()];
             let tables = Tables::new(&schemas, u64::MAX);

@@ -15,7 +15,6 @@ mod model;
 mod native;
 mod phase;
 mod pin;
-pub mod random;
 mod sampled;
 mod spin;
 mod spin_mutex;

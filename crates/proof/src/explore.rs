@@ -20,22 +20,20 @@ use contend_engine::{
     ProtocolInfo, Worker,
 };
 use contend_machine::Machine;
-use contend_protocols::{ProtocolVisitor, with_protocol};
 use contend_sim::Simulated;
 use contend_sim::checkpoint::{Checkpoint, Region};
 use contend_sim::explorer::{
     Execution, Exhaustive, Explorer, Pct, Random, Replay, Schedule, Step, StepKind, Strategy, shrink,
 };
 use contend_workloads::litmus::{self, Extent};
-use contend_workloads::{Workload, WorkloadInfo, WorkloadVisitor, with_workload};
+use contend_workloads::{Workload, WorkloadInfo};
 use serde::Serialize;
 
 use contend_judge::QuickProof;
 use contend_judge::recorded_with_keys;
 use contend_judge::verify_history;
-use contend_runner::Stop;
-use contend_runner::config::options;
-use contend_runner::{RunConfig, RunError};
+use contend_runner::plan::PlannedWorkloadVisitor;
+use contend_runner::{ProtocolPlan, RunConfig, RunError, RunPlan, Stop};
 
 /// How cores are chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -278,31 +276,16 @@ impl Explored {
     }
 }
 
-/// Explores each protocol of the configuration on its workload. What is taken of it: workload, protocols, index, settings.
+/// Explores each entry of a plan on its workload. The plan's machine, threads and windows have no meaning here.
 ///
 /// # Errors
-/// Bad input.
-pub fn explore(run: &RunConfig, config: &ExploreConfig, stop: &Stop) -> Result<Vec<Explored>, RunError> {
+/// A number of `config` is out of range, the schedule to replay does not suit the workload, or transactions can't go on.
+pub fn explore(plan: &RunPlan, config: &ExploreConfig, stop: &Stop) -> Result<Vec<Explored>, RunError> {
     config.check()?;
-    let run = run.validated()?;
     let mut all = Vec::new();
-    for entrant in run.entrants()? {
-        // A thread of its own: the memory of the machine is the host thread's.
-        let explored = std::thread::scope(|scope| {
-            let make = OfWorkload { run: &run, name: &entrant.name, settings: &entrant.settings, config, stop };
-            let (run, entrant) = (&run, &entrant);
-            let one = move || {
-                let protocol = with_protocol::<Simulated, _>(&entrant.protocol, MakeFactory(&entrant.settings));
-                let protocol = protocol.expect("the configuration is validated")?;
-                with_workload::<Simulated, _>(&run.workload, OnWorkload { make, protocol }).transpose()
-            };
-            scope
-                .spawn(one)
-                .join()
-                .expect("an exploration does not panic")
-                .map(|explored| explored.expect("the configuration is validated"))
-        })?;
-        all.push(explored);
+    for protocol in &plan.protocols {
+        let make = OfWorkload { plan, protocol, config, stop };
+        all.push(on_own_thread(make, || factory_of(protocol))?);
         if stop.is_requested() {
             break;
         }
@@ -310,49 +293,45 @@ pub fn explore(run: &RunConfig, config: &ExploreConfig, stop: &Stop) -> Result<V
     Ok(all)
 }
 
-/// As [`explore`], of a protocol that need not be registered: a broken one, say.
+/// Explores a protocol that need not be registered, a broken one say.
 ///
 /// # Errors
-/// Bad input.
+/// As [`explore`]; or `run` is not valid.
 pub fn explore_protocol<P: NamedProtocol<Simulated>>(
     run: &RunConfig,
     config: &ExploreConfig,
 ) -> Result<Explored, RunError> {
     config.check()?;
-    let run = run.validated()?;
-    let stop = Stop::default();
+    let plan = run.resolve()?;
+    let (protocol, options) = ProtocolPlan::with_options::<P, Simulated>(&plan.config.settings)?;
+    let make = OfWorkload { plan: &plan, protocol: &protocol, config, stop: &Stop::default() };
+    on_own_thread(make, || Box::new(move || Erased::new(P::new(options.clone()))))
+}
+
+/// Explores on a thread of its own: the memory of the explorer's machine is its host thread's.
+fn on_own_thread(make: OfWorkload<'_>, factory: impl FnOnce() -> Factory + Send) -> Result<Explored, RunError> {
     std::thread::scope(|scope| {
-        let make = OfWorkload { run: &run, name: P::INFO.name, settings: &run.settings, config, stop: &stop };
-        let run = &run;
-        let one = move || {
-            let protocol = MakeFactory(&run.settings).visit::<P>()?;
-            with_workload::<Simulated, _>(&run.workload, OnWorkload { make, protocol }).transpose()
-        };
-        let explored = scope.spawn(one).join().expect("an exploration does not panic");
-        explored.map(|explored| explored.expect("the configuration is validated"))
+        let explored = scope.spawn(move || {
+            let protocol = factory();
+            make.plan.workload.visit(OnWorkload { make, protocol })
+        });
+        explored.join().expect("an exploration does not panic")
     })
 }
 
-/// Makes a protocol for each execution. It is behind a pointer, so that what explores is compiled once.
+/// Makes a protocol for each execution. It is behind a pointer, so that the exploration is compiled once for all protocols.
 pub(crate) type Factory = Box<dyn Fn() -> Erased<Simulated>>;
 
-/// Makes the factory of a protocol with these options.
-pub(crate) struct MakeFactory<'a>(pub(crate) &'a BTreeMap<String, String>);
-
-impl ProtocolVisitor<Simulated> for MakeFactory<'_> {
-    type Output = Result<Factory, RunError>;
-
-    fn visit<P: NamedProtocol<Simulated>>(self) -> Self::Output {
-        let options = options::<P::Options>(&[], self.0)?;
-        Ok(Box::new(move || Erased::new(P::new(options.clone()))))
-    }
+/// Returns the factory of a planned protocol.
+pub(crate) fn factory_of(protocol: &ProtocolPlan) -> Factory {
+    let protocol = protocol.clone();
+    Box::new(move || protocol.erased())
 }
 
 #[derive(Clone, Copy)]
 struct OfWorkload<'a> {
-    run: &'a RunConfig,
-    name: &'a str,
-    settings: &'a BTreeMap<String, String>,
+    plan: &'a RunPlan,
+    protocol: &'a ProtocolPlan,
     config: &'a ExploreConfig,
     stop: &'a Stop,
 }
@@ -362,16 +341,16 @@ struct OnWorkload<'a> {
     protocol: Factory,
 }
 
-impl WorkloadVisitor<Simulated> for OnWorkload<'_> {
+impl PlannedWorkloadVisitor for OnWorkload<'_> {
     type Output = Result<Explored, RunError>;
 
-    fn visit<W: Workload<Simulated>>(self, info: WorkloadInfo) -> Self::Output {
-        Exploration::<W>::new(self.make, info, self.protocol)?.run(self.make.config, self.make.stop)
+    fn visit<W: Workload>(self, info: WorkloadInfo, options: &W::Options) -> Self::Output {
+        Exploration::<W>::new(self.make, info, options, self.protocol)?.run(self.make.config, self.make.stop)
     }
 }
 
 /// What is the same for all executions.
-struct Exploration<W: Workload<Simulated>> {
+struct Exploration<W: Workload> {
     name: String,
     workload_name: String,
     info: ProtocolInfo,
@@ -392,7 +371,7 @@ struct Exploration<W: Workload<Simulated>> {
 type ErasedWorker = Worker<Erased<Simulated>, Simulated>;
 
 /// What an execution runs on.
-struct Setup<W: Workload<Simulated>> {
+struct Setup<W: Workload> {
     engine: Arc<Engine<Erased<Simulated>, Simulated>>,
     workload: W,
     seats: Vec<RefCell<Seat<W>>>,
@@ -406,14 +385,14 @@ struct Setup<W: Workload<Simulated>> {
 }
 
 /// A core's.
-struct Seat<W: Workload<Simulated>> {
+struct Seat<W: Workload> {
     worker: ErasedWorker,
     client: W::Client,
     input: W::Input,
 }
 
 /// A setup that is taken back to how it was built after each execution. Its parts go in this order.
-struct Kept<W: Workload<Simulated>> {
+struct Kept<W: Workload> {
     setup: Rc<Setup<W>>,
     checkpoint: Checkpoint,
     region: Region,
@@ -436,9 +415,14 @@ struct Judged {
     places: Vec<(usize, usize, String)>,
 }
 
-impl<W: Workload<Simulated>> Exploration<W> {
-    fn new(make: OfWorkload<'_>, info: WorkloadInfo, protocol: Factory) -> Result<Self, RunError> {
-        let OfWorkload { run, name, settings, config, .. } = make;
+impl<W: Workload> Exploration<W> {
+    fn new(
+        make: OfWorkload<'_>,
+        info: WorkloadInfo,
+        workload_options: &W::Options,
+        factory: Factory,
+    ) -> Result<Self, RunError> {
+        let OfWorkload { plan, protocol, config, .. } = make;
         let extent = litmus::extent(info.name).unwrap_or(Extent { workers: 3, transactions: 2 });
         let cores = config.cores.unwrap_or(extent.workers);
         let strange =
@@ -451,15 +435,15 @@ impl<W: Workload<Simulated>> Exploration<W> {
             )));
         }
         // One more, where the epochs pass.
-        let explorer = Explorer::new(cores + 1, STEPS_MAX).map_err(|error| RunError::BadInput(error.to_string()))?;
+        let explorer = Explorer::new(cores + 1, STEPS_MAX).map_err(|error| RunError::OutOfMemory(error.to_string()))?;
         Ok(Exploration {
-            name: name.into(),
+            name: protocol.name.clone(),
             workload_name: info.name.into(),
-            info: protocol().info(),
-            protocol,
-            engine_options: options::<EngineOptions>(&[], settings)?,
-            workload_options: W::for_verification(&options::<W::Options>(info.preset, settings)?),
-            index: run.index_kind(),
+            info: protocol.info,
+            protocol: factory,
+            engine_options: protocol.engine.clone(),
+            workload_options: W::for_verification(workload_options),
+            index: plan.index,
             cores,
             transactions: config.transactions.unwrap_or(extent.transactions),
             explorer,
@@ -639,7 +623,7 @@ impl<W: Workload<Simulated>> Exploration<W> {
         let mut loader = engine.loader().expect("room for it");
         workload
             .load(&mut loader, 0, 1, &mut |_| ControlFlow::Continue(()))
-            .map_err(|error| RunError::BadInput(format!("loading: {error}")))?;
+            .map_err(|error| RunError::OutOfMemory(format!("loading: {error}")))?;
         drop(loader);
         let seats = (0..self.cores).map(|core| {
             let worker = engine.worker().expect("room for it");
@@ -697,10 +681,7 @@ impl<W: Workload<Simulated>> Exploration<W> {
         strategy.begin(self.cores);
         let execution = self.explorer.execute_beside(bodies, epochs, strategy, traced);
         if let Some(reason) = setup.stuck.get() {
-            return Err(RunError::BadInput(format!(
-                "{} could not go on: transactions abort by {reason}",
-                self.info.name
-            )));
+            return Err(RunError::Stuck { protocol: self.info.name.into(), reason });
         }
         // Bodies that were cut off have their seats still.
         let ended = setup.seats.iter().filter_map(|seat| seat.try_borrow_mut().ok());
@@ -757,11 +738,11 @@ impl Hasher for Mixed {
 }
 
 /// What a core does in an execution.
-fn run_core<W: Workload<Simulated>>(core: usize, transactions: u64, setup: &Setup<W>) {
+fn run_core<W: Workload>(core: usize, transactions: u64, setup: &Setup<W>) {
     let workload = &setup.workload;
     let Seat { worker, client, input } = &mut *setup.seats[core].borrow_mut();
     for transaction in 0..transactions {
-        workload.next(client, input);
+        workload.next(worker, client, input);
         for tries in 1..=TRIES_MAX {
             setup.tries.set(setup.tries.get().max(tries));
             let declare = |declaration: &mut _| workload.declare(input, declaration);

@@ -15,7 +15,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use contend_engine::{Engine, EngineConfig, Groups, IndexKind, NamedProtocol, Projection, Table, TableSpec, Txn};
+use contend_engine::{Engine, EngineConfig, Groups, IndexKind, NamedProtocol, Projection, RawTxn, Table, TableSpec};
 use contend_index::Index;
 use contend_machine::{Machine, Native, Ordering, pin_to_core};
 use contend_protocols::none::NoControl;
@@ -200,7 +200,7 @@ silo_by_hand!(over_machine, <Native as Machine>::U64, Native::fence);
 
 struct OnEngine<P: NamedProtocol<Native>> {
     engine: Arc<Engine<P, Native>>,
-    table: Arc<Table<Native, u64>>,
+    table: Table<u64>,
 }
 
 impl<P: NamedProtocol<Native>> OnEngine<P> {

@@ -7,8 +7,8 @@
 
 use contend_engine::{
     Abort, AbortReason, Cell, Cells, Change, Context, DeclarationNeeds, Engine, EngineConfig, Groups, IndexKind,
-    Isolation, Leaf, Located, NamedProtocol, Projection, Protocol, ProtocolInfo, Record, RecordOrigin, RecordState,
-    TableSpec, Tombstone, Txn, UnlinkOutcome, WriteMode, options,
+    Isolation, Leaf, Located, NamedProtocol, Projection, Protocol, ProtocolInfo, RawTxn, Record, RecordOrigin,
+    RecordState, TableSpec, Tombstone, UnlinkOutcome, WriteMode, options,
 };
 use contend_machine::{Atomic64, Machine, Native, Ordering, Spin};
 use contend_protocols::flags;

@@ -87,34 +87,6 @@ faults! {
     pub trait Faults: FenceFaults {
         /// Misses and scans leave no trace: they observe no leaf, or mark none as read.
         FORGET_GAPS,
-        /// A write of some columns locks and changes the cell next to theirs.
-        WRITE_WRONG_CELL,
-        /// Commit-time updates are applied before their cells are locked.
-        MERGE_BEFORE_LOCK,
-        /// A tombstone leaves its index though a transaction has locked it.
-        UNLINK_LOCKED,
-        /// Shared locks are released right after the read.
-        RELEASE_SHARED_EARLY,
-        /// An exclusive lock is granted while others read, and not waited for to end.
-        IGNORE_READERS,
-        /// Leaves are validated before the locks of updates are taken.
-        VALIDATE_BEFORE_LOCKS,
-        /// Rows are locked in the order in which they were declared, and waited for in any.
-        LOCK_AS_DECLARED,
-        /// Of several partitions only the first is held.
-        LOCK_ONLY_FIRST_PARTITION,
-        /// Partitions are given back before the writes are installed.
-        RELEASE_BEFORE_INSTALL,
-        /// An insert that aborts leaves its placeholder behind as a row.
-        KEEP_ABORTED_INSERTS,
-        /// Those that wait are not asked whether they may: the young wait for the old and the old for the young.
-        WAIT_ANYWAY,
-        /// Who was wounded commits all the same, and who wounded it does not wait for it to end.
-        IGNORE_WOUNDS,
-        /// Who has read what is not committed yet does not wait for the one that wrote it to decide.
-        FORGET_PREDECESSORS,
-        /// Who aborts leaves those alone that have read from it.
-        FORGET_DEPENDENTS,
     }
     pub const FAULTS;
 }

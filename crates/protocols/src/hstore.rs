@@ -46,10 +46,11 @@ use contend_engine::{
 };
 use contend_machine::{Atomic64, Block, Machine, Ordering};
 
-use crate::fault::{Faults, Sound};
+use crate::fault::Sound;
+use crate::faults;
 use crate::flags::{self, ABSENT, LOCKED, UNLINKED};
 use crate::locking::list::{LockOwner, RequestHandle};
-use crate::locking::queue::{QueuedLocks, QueuedLocksWorker, WaitPolicy};
+use crate::locking::queue::{QueueFaults, QueuedLocks, QueuedLocksWorker, WaitPolicy};
 use crate::locking::{self, LockManager, LockMode, LockOutcome};
 use crate::method::timestamp::{Outcome, Source, Stamper, TimestampOptions, Timestamps};
 use crate::optimistic;
@@ -93,14 +94,14 @@ pub struct HStore<M: Machine, F = Sound> {
 struct Partition<M: Machine>(M::U64);
 
 /// A worker's state.
-pub struct HStoreWorker<M: Machine, F: Faults> {
+pub struct HStoreWorker<M: Machine, F: HStoreFaults> {
     locks: QueuedLocksWorker<M, YoungWait<M, F>>,
     held: Vec<(Cell<M>, RequestHandle<M>)>,
     /// First cells of tombstones that are about to get a row.
     locked_tombstones: Vec<Cell<M>>,
 }
 
-impl<M: Machine, F: Faults> HStore<M, F> {
+impl<M: Machine, F: HStoreFaults> HStore<M, F> {
     fn hold(&self, local: &mut HStoreWorker<M, F>, partition: usize) -> Result<(), Abort> {
         // SAFETY: a cell of one word, which lives as long as the protocol.
         let cell = unsafe { Cell::at(NonNull::from(&self.partitions[partition].0)) };
@@ -124,7 +125,7 @@ impl<M: Machine, F: Faults> HStore<M, F> {
     }
 }
 
-impl<M: Machine, F: Faults> NamedProtocol<M> for HStore<M, F> {
+impl<M: Machine, F: HStoreFaults> NamedProtocol<M> for HStore<M, F> {
     const INFO: ProtocolInfo = INFO;
     type Options = HStoreOptions;
 
@@ -136,7 +137,7 @@ impl<M: Machine, F: Faults> NamedProtocol<M> for HStore<M, F> {
     }
 }
 
-impl<M: Machine, F: Faults> Protocol<M> for HStore<M, F> {
+impl<M: Machine, F: HStoreFaults> Protocol<M> for HStore<M, F> {
     type WorkerState = HStoreWorker<M, F>;
 
     fn info(&self) -> ProtocolInfo {
@@ -161,7 +162,7 @@ impl<M: Machine, F: Faults> Protocol<M> for HStore<M, F> {
         LockManager::<M>::begin(&self.locks, &mut local.locks);
         M::step("partitions");
         let declared = cx.declaration.partitions();
-        let declared = if F::LOCK_ONLY_FIRST_PARTITION { &declared[..declared.len().min(1)] } else { declared };
+        let declared = Self::partitions_to_lock(declared);
         if declared.is_empty() {
             return (0..self.partitions.len()).try_for_each(|partition| self.hold(local, partition));
         }
@@ -240,7 +241,7 @@ impl<M: Machine, F: Faults> Protocol<M> for HStore<M, F> {
 
     #[inline(always)]
     fn commit(&self, cx: &mut Context<M>, local: &mut Self::WorkerState) -> Result<(), Abort> {
-        if F::RELEASE_BEFORE_INSTALL {
+        if Self::releases_too_early() {
             self.release(local, Outcome::Finished);
         }
         cx.writes.apply_updates();
@@ -285,7 +286,7 @@ pub struct YoungWaitWorker<M: Machine> {
     stamps: Stamper<M>,
 }
 
-impl<M: Machine, F: Faults> WaitPolicy<M> for YoungWait<M, F> {
+impl<M: Machine, F: HStoreFaults> WaitPolicy<M> for YoungWait<M, F> {
     const INFO: ProtocolInfo = INFO;
     type Options = HStoreOptions;
     type Faults = F;
@@ -339,5 +340,31 @@ impl<M: Machine, F: Faults> WaitPolicy<M> for YoungWait<M, F> {
             // The rest of the batch is as old, and would come too late as well.
             local.stamps.drop_batch();
         }
+    }
+}
+
+faults! {
+    /// The deliberate faults of H-Store.
+    pub trait HStoreFaults: QueueFaults {
+        /// Of several partitions only the first is held.
+        LOCK_ONLY_FIRST_PARTITION,
+        /// Partitions are given back before the writes are installed.
+        RELEASE_BEFORE_INSTALL,
+    }
+    pub const FAULTS;
+}
+
+/// Where the algorithm asks for its faults.
+impl<M: Machine, F: HStoreFaults> HStore<M, F> {
+    /// Returns the partitions that the transaction locks of those that it has declared: all, without a fault.
+    #[inline(always)]
+    fn partitions_to_lock(declared: &[usize]) -> &[usize] {
+        if F::LOCK_ONLY_FIRST_PARTITION { &declared[..declared.len().min(1)] } else { declared }
+    }
+
+    /// Returns whether a commit releases the partitions before it installs: not without a fault.
+    #[inline(always)]
+    fn releases_too_early() -> bool {
+        F::RELEASE_BEFORE_INSTALL
     }
 }

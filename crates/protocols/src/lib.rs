@@ -16,4 +16,6 @@ pub mod optimistic;
 pub mod registry;
 pub mod timestamp_ordering;
 
-pub use registry::{ProtocolVisitor, all_protocols, protocols_with_snapshots, with_protocol};
+pub use registry::{
+    PROTOCOL_ALIASES, ProtocolVisitor, all_protocols, protocol_name, protocols_with_snapshots, with_protocol,
+};

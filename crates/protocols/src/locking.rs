@@ -1,10 +1,12 @@
 //! Strict two-phase locking: what the locking protocols have in common.
 //!
-//! **Idea.** A transaction locks each record before it touches it, shared to read and exclusive to write.
-//! It holds all its locks until it ends. The protocols differ in what happens to a request that conflicts
-//! with the holders: the transaction aborts, or it waits, for other transactions that the protocol allows.
+//! **Idea.** A transaction locks each record before it touches it, shared to read and exclusive to
+//! write. It holds all its locks until it ends. The protocols differ in what happens to a request
+//! that conflicts with the holders: the transaction aborts, or it waits, for other transactions
+//! that the protocol allows.
 //!
-//! **The stack.** A locking protocol is a type of three layers, each of which knows only the one below:
+//! **The stack.** A locking protocol is a type of three layers, each of which knows only the one
+//! below:
 //!
 //! ```text
 //! WaitDie<M> = TwoPhase< QueuedLocks< M, WaitDiePolicy<M> > >
@@ -38,30 +40,31 @@
 //! | `2pl-waitdie` | [`queue`] | [`wait_die`] |
 //! | `2pl-woundwait` | [`queue`] | [`wound_wait`] |
 //! | `2pl-dldetect` | [`queue`] | [`deadlock_detection`] |
-//! | `bamboo` | [`bamboo`], over [`list`]; it releases locks early, and so is a [`Protocol`] of its own | wound-wait |
+//! | `bamboo` | [`bamboo`], over [`list`]; a [`Protocol`] of its own | wound-wait |
 //!
-//! **Papers.** K. P. Eswaran, J. N. Gray, R. A. Lorie, I. L. Traiger: "The notions of consistency and predicate locks in a database
-//! system", CACM 1976. P. A. Bernstein, N. Goodman: "Concurrency control in distributed database
-//! systems", ACM Computing Surveys 1981. Measured against each other in X. Yu, G. Bezerra, A. Pavlo, S.
-//! Devadas, M. Stonebraker: "Staring into the abyss", VLDB 2014.
+//! **Papers.** K. P. Eswaran, J. N. Gray, R. A. Lorie, I. L. Traiger: "The notions of consistency
+//! and predicate locks in a database system", CACM 1976. P. A. Bernstein, N. Goodman: "Concurrency
+//! control in distributed database systems", ACM Computing Surveys 1981. Measured against each
+//! other in X. Yu, G. Bezerra, A. Pavlo, S. Devadas, M. Stonebraker: "Staring into the abyss", VLDB
+//! 2014.
 //!
 //! **Promises** serializability. A running transaction sees a consistent state of the records.
 //!
-//! **Metadata.** The first word of a cell (a record, or a group of its columns with timestamp splitting)
-//! has the flags of [`crate::flags`]. Only the exclusive holder of the cell changes them. The other bits
-//! are the lock manager's.
+//! **Metadata.** The first word of a cell (a record, or a group of its columns with timestamp
+//! splitting) has the flags of [`crate::flags`]. Only the exclusive holder of the cell changes
+//! them. The other bits are the lock manager's.
 //!
 //! **Commit point.** The validation of the leaves, while the transaction holds all its locks.
 //!
-//! **Phantoms.** A key that is absent has no record to lock. Misses and scans observe leaf versions, and
-//! the commit validates these while it holds all locks (a hybrid of locking and Silo's node sets). An
-//! insert holds its placeholder exclusively from the start.
+//! **Phantoms.** A key that is absent has no record to lock. Misses and scans observe leaf
+//! versions, and the commit validates these while it holds all locks (a hybrid of locking and
+//! Silo's node sets). An insert holds its placeholder exclusively from the start.
 //!
-//! **Commit-time updates** take their locks at commit, where the growing phase ends. So their cells are
-//! locked for a moment instead of for the rest of the transaction.
+//! **Commit-time updates** take their locks at commit, where the growing phase ends. So their cells
+//! are locked for a moment instead of for the rest of the transaction.
 //!
-//! **Departures from the papers.** Writes are buffered and installed at commit, so an abort has nothing
-//! to undo. A blind write takes its lock when the transaction announces it, not at commit.
+//! **Departures from the papers.** Writes are buffered and installed at commit, so an abort has
+//! nothing to undo. A blind write takes its lock when the transaction announces it, not at commit.
 
 pub mod bamboo;
 pub mod deadlock_detection;
@@ -74,6 +77,7 @@ pub mod word;
 pub mod wound;
 pub mod wound_wait;
 
+use contend_engine::declaration::DeclaredRow;
 use contend_engine::sets::AddressMap;
 use contend_engine::{
     Abort, AbortReason, Cell, Cells, Change, Context, DeclarationNeeds, Groups, Isolation, Leaf, Located,
@@ -82,7 +86,8 @@ use contend_engine::{
 };
 use contend_machine::Machine;
 
-use crate::fault::{Faults, dekker_fence};
+use crate::fault::{FenceFaults, dekker_fence};
+use crate::faults;
 use crate::flags::{self, ABSENT, QUEUED, UNLINKED};
 use crate::method::timestamp::Outcome;
 
@@ -123,14 +128,17 @@ pub trait LockWord<M: Machine> {
     /// inserts it holds it, and calls [`LockManager::adopt_placeholder`] next.
     fn init(cell: Cell<M>, flags: u64, held: bool);
 
-    /// Returns the flags of a cell. They can change after the call if the caller doesn't hold the cell.
+    /// Returns the flags of a cell. They can change after the call if the caller doesn't hold the
+    /// cell.
     fn flags(cell: Cell<M>) -> u64;
 
-    /// Clears and then sets flags of a cell that the caller holds exclusively. Returns the flags before.
+    /// Clears and then sets flags of a cell that the caller holds exclusively. Returns the flags
+    /// before.
     fn set_flags(cell: Cell<M>, clear: u64, set: u64) -> u64;
 
-    /// Acquires a cell exclusively in no transaction's name, if no transaction holds it or waits for
-    /// it. Returns its flags. The caller releases it soon: other transactions spin meanwhile, or abort.
+    /// Acquires a cell exclusively in no transaction's name, if no transaction holds it or waits
+    /// for it. Returns its flags. The caller releases it soon: other transactions spin meanwhile,
+    /// or abort.
     fn try_acquire_exclusive(cell: Cell<M>) -> Option<u64>;
 
     /// Releases a cell after [`LockWord::try_acquire_exclusive`], and clears and then sets flags.
@@ -146,7 +154,7 @@ pub trait LockManager<M: Machine>: Send + Sync + 'static {
     /// The options of the protocol.
     type Options: Options;
     /// The deliberate faults of the protocol.
-    type Faults: Faults;
+    type Faults: LockingFaults;
     /// A worker's own state.
     type WorkerState: Send + 'static;
     /// What a transaction keeps of a lock, to release or upgrade it.
@@ -170,7 +178,14 @@ pub trait LockManager<M: Machine>: Send + Sync + 'static {
         let _ = local;
     }
 
-    /// Makes the transaction the holder of a new cell, whose [`LockWord::init`] was told that it is held.
+    /// Returns the rows that the transaction locks before its first access, in this order: none.
+    fn rows_to_lock<'c>(cx: &'c mut Context<M>) -> &'c [DeclaredRow<M>] {
+        let _ = cx;
+        &[]
+    }
+
+    /// Makes the transaction the holder of a new cell, whose [`LockWord::init`] was told that it is
+    /// held.
     fn adopt_placeholder(&self, local: &mut Self::WorkerState, cell: Cell<M>) -> Self::Handle;
 
     /// Requests a lock on a cell that the transaction doesn't hold.
@@ -234,8 +249,8 @@ impl<M: Machine, L: LockManager<M>> TwoPhaseWorker<M, L> {
 }
 
 impl<L> TwoPhase<L> {
-    /// Acquires the cells of `groups` in `mode` or a stronger one. Returns the union of their flags, or
-    /// `None` if the record is unlinked.
+    /// Acquires the cells of `groups` in `mode` or a stronger one. Returns the union of their
+    /// flags, or `None` if the record is unlinked.
     #[inline(always)]
     fn acquire<M: Machine>(
         &self,
@@ -248,10 +263,11 @@ impl<L> TwoPhase<L> {
         L: LockManager<M>,
     {
         M::step(if mode == LockMode::Shared { "lock shared" } else { "lock exclusive" });
-        let wrong = L::Faults::WRITE_WRONG_CELL && mode == LockMode::Exclusive;
-        match at.only_cell(groups).filter(|_| !wrong) {
+        if let Some(cells) = Self::wrong_cells(at, groups, mode) {
+            return self.acquire_cells(local, cells, mode);
+        }
+        match at.only_cell(groups) {
             Some(cell) => self.acquire_cells(local, std::iter::once(cell), mode),
-            None if wrong => self.acquire_cells(local, Self::wrong_cells(at, groups), mode),
             None => self.acquire_cells(local, at.cells(groups), mode),
         }
     }
@@ -281,10 +297,10 @@ impl<L> TwoPhase<L> {
                 LockOutcome::Unlinked => return Ok(None),
                 LockOutcome::Granted(handle, now) => {
                     flags |= now;
-                    if L::Faults::RELEASE_SHARED_EARLY && mode == LockMode::Shared {
-                        self.locks.release(&mut local.locks, cell, mode, handle);
-                    } else {
+                    if Self::keeps(mode) {
                         local.push(cell, mode, handle);
+                    } else {
+                        self.locks.release(&mut local.locks, cell, mode, handle);
                     }
                 }
             }
@@ -292,14 +308,13 @@ impl<L> TwoPhase<L> {
         Ok(Some(flags))
     }
 
-    /// Acquires the rows that the transaction has declared, in the order of their addresses.
+    /// Acquires the rows that the transaction has declared.
     fn acquire_declared<M: Machine>(&self, cx: &mut Context<M>, local: &mut TwoPhaseWorker<M, L>) -> Result<(), Abort>
     where
         L: LockManager<M>,
     {
         M::step("lock declared");
-        let rows = if L::Faults::LOCK_AS_DECLARED { cx.declaration.rows() } else { cx.declaration.sorted_rows() };
-        for row in rows {
+        for row in L::rows_to_lock(cx) {
             let mode = if row.writes { LockMode::Exclusive } else { LockMode::Shared };
             // If the record is unlinked by now, the access will look its key up again.
             self.acquire_cells(local, row.cells(), mode)?;
@@ -307,16 +322,8 @@ impl<L> TwoPhase<L> {
         Ok(())
     }
 
-    /// Returns the cells that [`Faults::WRITE_WRONG_CELL`] locks.
-    fn wrong_cells<M: Machine>(at: Located<'_, M>, groups: Groups) -> Cells<M> {
-        if at.table.cell_count() == 1 || groups == Groups::ALL {
-            return at.cells(groups);
-        }
-        let next = groups.into_iter().map(|group| (group as u32 + 1) % at.table.cell_count() as u32);
-        at.cells(next.fold(Groups::NONE, |all, one| all.union(Groups::of(one))))
-    }
-
-    /// Acquires the locks of commit-time updates. The transaction holds those of its other writes already.
+    /// Acquires the locks of commit-time updates. The transaction holds those of its other writes
+    /// already.
     #[inline(always)]
     fn acquire_updates<M: Machine>(&self, cx: &mut Context<M>, local: &mut TwoPhaseWorker<M, L>) -> Result<(), Abort>
     where
@@ -326,9 +333,6 @@ impl<L> TwoPhase<L> {
             let merged = cx.writes.entries()[position].merged();
             if merged.is_empty() {
                 continue;
-            }
-            if L::Faults::MERGE_BEFORE_LOCK {
-                cx.writes.merge(position);
             }
             let write = &cx.writes.entries()[position];
             let at = Located { table: write.table(), record: write.record };
@@ -416,7 +420,8 @@ impl<M: Machine, L: LockManager<M>> Protocol<M> for TwoPhase<L> {
         if mode == WriteMode::CommitTimeUpdate {
             // A look without a lock: the commit acquires the cells, and looks again.
             return if at.cells(groups).any(|cell| L::Word::flags(cell) & (ABSENT | UNLINKED) != 0) {
-                // A miss needs a shared lock to stay one. If the record has a row by now, the lock is not needed and does no harm.
+                // A miss needs a shared lock to stay one. If the record has a row by now, the lock
+                // is not needed and does no harm.
                 self.read(cx, local, at, Projection::columns(&[], groups))
             } else {
                 Ok(RecordState::Row)
@@ -458,24 +463,19 @@ impl<M: Machine, L: LockManager<M>> Protocol<M> for TwoPhase<L> {
         leaf: Leaf<M>,
         version: u64,
     ) -> Result<(), Abort> {
-        if !L::Faults::FORGET_GAPS {
-            cx.nodes.add(leaf, version);
-        }
+        cx.nodes.add(leaf, version);
         Ok(())
     }
 
     #[inline(always)]
     fn commit(&self, cx: &mut Context<M>, local: &mut Self::WorkerState) -> Result<(), Abort> {
-        if L::Faults::VALIDATE_BEFORE_LOCKS {
-            cx.nodes.validate()?;
-            cx.nodes.clear();
-        }
         self.acquire_updates(cx, local)?;
         if !cx.nodes.is_empty() {
             M::step("validate");
-            // SeqCst: this transaction's inserts into the index come before its loads of the leaf versions it observed. Two
-            // transactions can each insert where the other has scanned. Each runs this fence between its insert and its loads, and the
-            // two fences have an order: the transaction whose fence is second sees the other's insert, and aborts.
+            // SeqCst: this transaction's inserts into the index come before its loads of the leaf
+            // versions it observed. Two transactions can each insert where the other has scanned.
+            // Each runs this fence between its insert and its loads, and the two fences have an
+            // order: the transaction whose fence is second sees the other's insert, and aborts.
             dekker_fence::<M, L::Faults>();
             cx.nodes.validate()?;
         }
@@ -489,21 +489,15 @@ impl<M: Machine, L: LockManager<M>> Protocol<M> for TwoPhase<L> {
         Ok(())
     }
 
-    fn abort(&self, cx: &mut Context<M>, local: &mut Self::WorkerState, reason: AbortReason) {
-        if L::Faults::KEEP_ABORTED_INSERTS {
-            for write in cx.writes.entries().iter().filter(|write| write.fresh) {
-                write.cells().for_each(|cell| _ = L::Word::set_flags(cell, ABSENT, 0));
-            }
-        }
+    fn abort(&self, _: &mut Context<M>, local: &mut Self::WorkerState, reason: AbortReason) {
         self.release_all(local, Outcome::of_abort(reason));
     }
 
     fn unlink(&self, tombstone: Tombstone<'_, M>) -> UnlinkOutcome {
-        if L::Faults::UNLINK_LOCKED {
-            let change = |cell, clear, set| _ = L::Word::set_flags(cell, clear, set);
-            return flags::unlink_held(tombstone, |cell| Some(L::Word::flags(cell)), change);
+        match Self::unlink_locked(tombstone) {
+            Some(outcome) => outcome,
+            None => flags::unlink_held(tombstone, L::Word::try_acquire_exclusive, L::Word::release_exclusive),
         }
-        flags::unlink_held(tombstone, L::Word::try_acquire_exclusive, L::Word::release_exclusive)
     }
 
     fn is_absent(&self, record: Record<M>) -> bool {
@@ -511,7 +505,67 @@ impl<M: Machine, L: LockManager<M>> Protocol<M> for TwoPhase<L> {
     }
 }
 
-/// Returns the entry in the list of protocols of one of this family: serializable, without declarations.
+/// Returns the entry in the list of protocols of one of this family: serializable, without
+/// declarations.
 pub(crate) const fn info(name: &'static str, summary: &'static str, paper: &'static str) -> ProtocolInfo {
     ProtocolInfo { name, summary, paper, isolation: Isolation::Serializable, needs: DeclarationNeeds::Nothing }
+}
+
+faults! {
+    /// The deliberate faults of all locking protocols.
+    pub trait LockingFaults: FenceFaults {
+        /// A write of some columns locks and changes the cell next to theirs.
+        WRITE_WRONG_CELL,
+        /// A tombstone leaves its index though a transaction has locked it.
+        UNLINK_LOCKED,
+        /// Shared locks are released right after the read.
+        RELEASE_SHARED_EARLY,
+        /// An exclusive lock is granted while other transactions hold the cell shared.
+        IGNORE_READERS,
+    }
+    pub const FAULTS;
+}
+
+/// Returns whether transactions that hold a cell shared block an exclusive request: always, without
+/// a fault.
+#[inline(always)]
+pub(crate) fn readers_block<F: LockingFaults>() -> bool {
+    !F::IGNORE_READERS
+}
+
+/// Where the algorithm asks for its faults.
+impl<L> TwoPhase<L> {
+    /// Returns the cells that an access locks instead of its own: none, without a fault.
+    #[inline(always)]
+    fn wrong_cells<M: Machine>(at: Located<'_, M>, groups: Groups, mode: LockMode) -> Option<Cells<M>>
+    where
+        L: LockManager<M>,
+    {
+        let cells = at.table.cell_count() as u32;
+        if !L::Faults::WRITE_WRONG_CELL || mode == LockMode::Shared || cells == 1 || groups == Groups::ALL {
+            return None;
+        }
+        let next = groups.into_iter().map(|group| (group as u32 + 1) % cells);
+        Some(at.cells(next.fold(Groups::NONE, |all, one| all.union(Groups::of(one)))))
+    }
+
+    /// Returns whether the transaction keeps a lock in this mode until it ends: always, without a
+    /// fault.
+    #[inline(always)]
+    fn keeps<M: Machine>(mode: LockMode) -> bool
+    where
+        L: LockManager<M>,
+    {
+        !L::Faults::RELEASE_SHARED_EARLY || mode == LockMode::Exclusive
+    }
+
+    /// Unlinks a tombstone without its locks: not without a fault.
+    #[inline(always)]
+    fn unlink_locked<M: Machine>(tombstone: Tombstone<'_, M>) -> Option<UnlinkOutcome>
+    where
+        L: LockManager<M>,
+    {
+        let change = |cell, clear, set| _ = L::Word::set_flags(cell, clear, set);
+        L::Faults::UNLINK_LOCKED.then(|| flags::unlink_held(tombstone, |cell| Some(L::Word::flags(cell)), change))
+    }
 }

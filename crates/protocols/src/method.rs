@@ -1,5 +1,5 @@
-//! Optimisation methods: small types that protocols share and that options choose (CCBench, VLDB 2020,
-//! section 4).
+//! Optimisation methods: small types that protocols share and that options choose (CCBench, VLDB
+//! 2020, section 4).
 //!
 //! | file | method |
 //! | --- | --- |

@@ -11,6 +11,14 @@ pub trait ProtocolVisitor<M: Machine> {
     fn visit<P: NamedProtocol<M>>(self) -> Self::Output;
 }
 
+/// Former names of protocols, each with the name that it has today.
+pub const PROTOCOL_ALIASES: [(&str, &str); 2] = [("mvcc", "msto"), ("to", "timestamp-ordering")];
+
+/// Returns today's name of a protocol that may be written by a former one.
+pub fn protocol_name(written: &str) -> &str {
+    PROTOCOL_ALIASES.iter().find(|(alias, _)| *alias == written).map_or(written, |(_, name)| name)
+}
+
 macro_rules! protocols {
     ($($protocol:ty,)*) => {
         /// Every protocol, with the options that it takes.
@@ -27,9 +35,10 @@ macro_rules! protocols {
             all.into_iter().filter_map(|(name, with)| Some((name, with?))).collect()
         }
 
-        /// Calls the visitor with the protocol of this name; `None` if there is none. The choice is made once a run: what the visitor
+        /// Calls the visitor with the protocol of this name, or former name; `None` if there is none. The choice is made once a run: what the visitor
         /// does is compiled for each protocol.
         pub fn with_protocol<M: Machine, V: ProtocolVisitor<M>>(name: &str, visitor: V) -> Option<V::Output> {
+            let name = protocol_name(name);
             $(if <$protocol as NamedProtocol<M>>::INFO.name == name {
                 return Some(visitor.visit::<$protocol>());
             })*

@@ -189,7 +189,7 @@ impl<M: Machine> TimestampOrderingWorker<M> {
 
 impl<M: Machine, F: TimestampOrderingFaults> NamedProtocol<M> for TimestampOrdering<M, F> {
     const INFO: ProtocolInfo = ProtocolInfo {
-        name: "to",
+        name: "timestamp-ordering",
         summary: "timestamp ordering: transactions take effect in the order in which they began; one that comes too late aborts",
         paper: "Bernstein, Goodman: Concurrency control in distributed database systems, ACM Computing Surveys 1981",
         isolation: Isolation::Serializable,

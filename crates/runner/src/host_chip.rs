@@ -153,11 +153,10 @@ fn on(chip: Preset, records: u64) -> RunConfig {
 
 /// Returns the median throughput of the windows of a run.
 fn throughput(config: &RunConfig) -> Result<f64, RunError> {
-    let config = config.validated()?;
-    let entrant = &config.entrants()?[0];
+    let plan = config.resolve()?;
     let stop = Stop::default();
     let run = || {
-        let mut session = session(&config, entrant, RunPurpose::Measure)?;
+        let mut session = session(&plan, &plan.protocols[0], RunPurpose::Measure)?;
         session.load(&stop, &|_| ())?;
         let mut rate = |seconds: f64| {
             let interval = Interval { length: Duration::from_secs_f64(seconds), transactions_max: None };

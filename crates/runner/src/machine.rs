@@ -113,7 +113,7 @@ impl MachineChoice {
             host_preset()?
         } else if name.ends_with(".toml") {
             let text = read_chip(Path::new(name))
-                .map_err(|error| RunError::BadInput(format!("can't read the chip '{name}': {error}")))?;
+                .map_err(|error| RunError::Io(format!("can't read the chip '{name}': {error}")))?;
             Preset::from_toml(&text).map_err(|error| RunError::BadInput(format!("{name}: {error}")))?
         } else {
             let all: Vec<String> = Preset::all().into_iter().map(|preset| preset.name).collect();

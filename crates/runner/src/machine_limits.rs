@@ -70,7 +70,7 @@ pub fn limits(
     let bytes = ARENA_BYTES.min(available_bytes().map_or(ARENA_BYTES, |bytes| bytes as usize / 4));
     let lines = (bytes / LINE_BYTES).max(1).ilog2();
     let arena = Arena::new(1 << lines).ok_or_else(|| {
-        RunError::BadInput(format!("{} of memory can't be had for random reads", show_bytes(bytes as u64)))
+        RunError::OutOfMemory(format!("{} of memory can't be had for random reads", show_bytes(bytes as u64)))
     })?;
     let mut probes = vec![Probe::Dependent, Probe::Prefetched];
     let mut counts: Vec<usize> = (0..).map(|power| 1 << power).take_while(|count| *count < threads).collect();
@@ -246,6 +246,7 @@ mod tests {
     fn a_stopped_measurement_says_so() {
         let stop = Stop::default();
         stop.request();
-        assert_eq!(limits(1, 1, Duration::from_millis(1), &stop, &Silent), Err(RunError::Stopped));
+        let outcome = limits(1, 1, Duration::from_millis(1), &stop, &Silent);
+        assert!(matches!(outcome, Err(RunError::Stopped)), "{outcome:?}");
     }
 }

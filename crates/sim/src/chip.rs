@@ -29,8 +29,8 @@ mod preset;
 mod tests;
 mod wheel;
 
-use contend_machine::random::{GOLDEN_GAMMA, Xorshift64};
 use contend_machine::{Cycles, Machine, Native, Phase, PhaseTimes};
+use contend_model::random::{GOLDEN_GAMMA, Xorshift64};
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use serde::{Deserialize, Serialize};
 

@@ -29,8 +29,8 @@ pub fn facade(tree: &Tree) -> Vec<Finding> {
         .collect()
 }
 
-/// Finds variables of the environment that are read and not listed in CONTRIBUTING.md, and the other way round. `internal` names those
-/// by which a program talks to itself.
+/// Finds variables of the environment that are read and not listed in CONTRIBUTING.md, and the
+/// other way round. `internal` names those by which a program talks to itself.
 pub fn environment(tree: &Tree, internal: &[&str]) -> Vec<Finding> {
     let mut read: BTreeMap<String, (String, usize)> = BTreeMap::new();
     for source in &tree.rust {
@@ -104,8 +104,8 @@ fn listed(tree: &Tree) -> BTreeMap<String, usize> {
     rows.collect()
 }
 
-/// Finds test binaries beside the first of a crate whose headers don't say why they are not part of it. Those for the model checker are
-/// built only when they are named.
+/// Finds test binaries beside the first of a crate whose headers don't say why they are not part of
+/// it. Those for the model checker are built only when they are named.
 pub fn test_binaries(tree: &Tree) -> Vec<Finding> {
     let mut binaries: BTreeMap<&str, Vec<&crate::Source>> = BTreeMap::new();
     for source in &tree.rust {

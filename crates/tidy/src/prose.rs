@@ -17,7 +17,8 @@ pub fn words(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Finds lines of prose that are longer than 100 columns. A table's row and a line with an address can't be broken.
+/// Finds lines of prose that are longer than 100 columns. A table's row and a line with an address
+/// can't be broken.
 pub fn columns(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     each_line(tree, |path, line, prose| {
@@ -30,7 +31,8 @@ pub fn columns(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Calls `see` with each line that is prose: a comment that has its line for itself, or a line of a document. Blocks of code are left out.
+/// Calls `see` with each line that is prose: a comment that has its line for itself, or a line of a
+/// document. Blocks of code are left out.
 fn each_line(tree: &Tree, mut see: impl FnMut(&str, usize, &str)) {
     for source in &tree.rust {
         for (number, line) in comment_lines(source) {

@@ -43,8 +43,8 @@ fn is_in(module: &str, outer: &str) -> bool {
     module == outer || module.strip_prefix(outer).is_some_and(|rest| rest.starts_with("::"))
 }
 
-/// Finds imports of a protocol by another file than its own, and imports of one family by another, unless `listed` names the two families with
-/// a reason.
+/// Finds imports of a protocol by another file than its own, and imports of one family by another,
+/// unless `listed` names the two families with a reason.
 pub fn siblings(tree: &Tree, listed: &[(&str, &str, &str)]) -> Vec<Finding> {
     let protocols: Vec<String> = registered(tree).into_iter().map(|(module, _)| module).collect();
     let first = |module: &str| module.split("::").next().unwrap_or_default().to_owned();
@@ -139,8 +139,9 @@ fn expand(code: &str, at: usize, base: String, see: &mut impl FnMut(usize, Strin
     if code[behind..].starts_with("::") { expand(code, behind + 2, path, see) } else { see(at, path) }
 }
 
-/// Finds protocols whose headers lack a heading, or have their headings in another order. A protocol of a family leaves out the headings
-/// that the family's own header has for all of its protocols. Options are documented where they are declared, and need no heading.
+/// Finds protocols whose headers lack a heading, or have their headings in another order. A
+/// protocol of a family leaves out the headings that the family's own header has for all of its
+/// protocols. Options are documented where they are declared, and need no heading.
 pub fn headers(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (module, _) in registered(tree) {

@@ -1,4 +1,5 @@
-//! The shape of files and functions, where atomics and `cfg` stand, and that each ordering is argued.
+//! The shape of files and functions, where atomics and `cfg` stand, and that each ordering is
+//! argued.
 
 use crate::source::{body_or_end, closing, words_of};
 use crate::{Finding, Source, Tree};
@@ -91,8 +92,8 @@ fn functions_of(source: &Source) -> Vec<Function> {
     functions
 }
 
-/// Finds the standard library's atomics outside of the machine and of the files that `listed` names with a reason. A name in the
-/// list that is not needed is a finding too.
+/// Finds the standard library's atomics outside of the machine and of the files that `listed` names
+/// with a reason. A name in the list that is not needed is a finding too.
 pub fn atomics(tree: &Tree, listed: &[(&str, &str)]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut used = Vec::new();
@@ -114,7 +115,8 @@ pub fn atomics(tree: &Tree, listed: &[(&str, &str)]) -> Vec<Finding> {
     findings
 }
 
-/// Finds atomic orderings without a comment that names an ordering, in the four lines above the statement or beside it.
+/// Finds atomic orderings without a comment that names an ordering, in the four lines above the
+/// statement or beside it.
 pub fn orderings(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for source in sources(tree) {

@@ -72,7 +72,8 @@ impl Tree {
     }
 }
 
-/// Collects the files below `folder`, from the root. What is built, or brought from elsewhere, is left out.
+/// Collects the files below `folder`, from the root. What is built, or brought from elsewhere, is
+/// left out.
 fn walk(root: &Path, folder: &Path, paths: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display())) {
         let entry = entry.expect("a folder's entry");

@@ -10,11 +10,10 @@
 use std::ops::ControlFlow;
 
 use contend_derive::Row;
-use contend_engine::{
-    Abort, Declaration, Direction, Engine, IndexKind, Loader, OutOfMemory, Protocol, TableSpec, Txn, TypedTable, Whole,
+use contend_model::{
+    Abort, Core, Declare, Direction, IndexKind, Inspect, Load, OutOfMemory, TableSpec, Tables, Txn, TypedTable, Whole,
     option_choices, options,
 };
-use contend_machine::Machine;
 
 use crate::random::Random;
 use crate::workload::{Checked, Declares, Violation, Workload, WorkloadInfo};
@@ -313,7 +312,7 @@ pub struct Extent {
 pub fn extent(name: &str) -> Option<Extent> {
     let info = INFOS.iter().find(|info| info.name == name)?;
     let (_, shape) = info.preset.first()?;
-    let shape = <Shape as contend_engine::OptionValue>::parse(shape, &())?;
+    let shape = <Shape as contend_model::OptionValue>::parse(shape, &())?;
     match shape.programs().len() {
         0 => None,
         _ if shape.draws_programs() => Some(Extent { workers: 3, transactions: 3 }),
@@ -350,14 +349,14 @@ pub struct Client {
 
 /// The workload.
 #[derive(Debug)]
-pub struct Litmus<M: Machine> {
+pub struct Litmus {
     options: LitmusOptions,
     index: IndexKind,
-    items: TypedTable<M, Item>,
-    others: TypedTable<M, Item>,
+    items: TypedTable<Item>,
+    others: TypedTable<Item>,
 }
 
-impl<M: Machine> Litmus<M> {
+impl Litmus {
     /// Keys of both tables that have a row in the beginning: so many, and the distance from one to the next.
     fn loaded(&self) -> [(u64, u64); 2] {
         match self.options.shape {
@@ -407,7 +406,7 @@ impl<M: Machine> Litmus<M> {
     }
 }
 
-impl<M: Machine> Workload<M> for Litmus<M> {
+impl Workload for Litmus {
     type Options = LitmusOptions;
     type Client = Client;
     type Input = Input;
@@ -427,10 +426,10 @@ impl<M: Machine> Workload<M> for Litmus<M> {
         vec![TableSpec::of::<Item>("item", index, 16), TableSpec::of::<Item>("other", index, 16)]
     }
 
-    fn create<P: Protocol<M>>(options: &LitmusOptions, index: IndexKind, engine: &Engine<P, M>) -> Self {
+    fn create<S: Tables>(options: &LitmusOptions, index: IndexKind, store: &S) -> Self {
         let [items, others] = [0, 1].map(|table| {
             let spec = &Self::tables(options, index)[table];
-            TypedTable::new(engine.create_table(spec))
+            store.create_typed(spec)
         });
         Litmus { options: options.clone(), index, items, others }
     }
@@ -443,9 +442,9 @@ impl<M: Machine> Workload<M> for Litmus<M> {
         options.clone()
     }
 
-    fn load<P: Protocol<M>>(
+    fn load<L: Load>(
         &self,
-        loader: &mut Loader<P, M>,
+        loader: &mut L,
         part: usize,
         _: usize,
         done: &mut dyn FnMut(u64) -> ControlFlow<()>,
@@ -465,7 +464,7 @@ impl<M: Machine> Workload<M> for Litmus<M> {
         Client { worker, random: Random::new(seed, worker as u64), commits: 0 }
     }
 
-    fn next(&self, client: &mut Client, input: &mut Input) {
+    fn next<C: Core>(&self, _: &mut C, client: &mut Client, input: &mut Input) {
         input.0.clear();
         let programs = self.options.shape.programs();
         match programs.len() {
@@ -489,7 +488,7 @@ impl<M: Machine> Workload<M> for Litmus<M> {
         Declares { rows: true, partitions: Some(PARTITIONS as usize) }
     }
 
-    fn declare(&self, input: &Input, declaration: &mut Declaration<M>) {
+    fn declare(&self, input: &Input, declaration: &mut impl Declare) {
         let reads =
             |step: &Step| matches!(step, Read(_) | Batch(..) | Scan(..) | ReadLeft(_) | ReadRight(_) | ScanOther(..));
         if input.0.iter().all(reads) {
@@ -517,7 +516,7 @@ impl<M: Machine> Workload<M> for Litmus<M> {
         }
     }
 
-    fn execute<T: Txn<Machine = M>>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<(), Abort> {
+    fn execute<T: Txn>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<(), Abort> {
         let (items, others) = (&self.items, &self.others);
         // Each write says whose it is.
         let mut mark = client.worker as i64 + 1;
@@ -556,13 +555,13 @@ impl<M: Machine> Workload<M> for Litmus<M> {
         client.commits += 1;
     }
 
-    fn check<P: Protocol<M>>(&self, engine: &Engine<P, M>, clients: &[&Client]) -> Result<Checked, Violation> {
+    fn check<S: Inspect>(&self, store: &S, clients: &[&Client]) -> Result<Checked, Violation> {
         let commits: u64 = clients.iter().map(|client| client.commits).sum();
         if self.options.shape != Shape::Counter {
             return Ok(Checked(format!("{commits} transactions, judged by their history")));
         }
         let mut row = Vec::new();
-        engine.peek(&self.items, 0, &mut row).ok_or_else(|| Violation("the counter is gone".into()))?;
+        store.peek(&self.items, 0, &mut row).ok_or_else(|| Violation("the counter is gone".into()))?;
         if row[0] != commits && !clients.is_empty() {
             return Err(Violation(format!("the counter is {}, and {commits} additions have committed", row[0])));
         }

@@ -12,11 +12,10 @@
 use std::ops::ControlFlow;
 
 use contend_derive::Row;
-use contend_engine::options::Fraction;
-use contend_engine::{
-    Abort, Declaration, Engine, IndexKind, Loader, OutOfMemory, Protocol, Row, TableSpec, Txn, TypedTable, options,
+use contend_model::options::Fraction;
+use contend_model::{
+    Abort, Core, Declare, IndexKind, Inspect, Load, OutOfMemory, Row, TableSpec, Tables, Txn, TypedTable, options,
 };
-use contend_machine::Machine;
 
 use crate::random::Random;
 use crate::sample::Sample;
@@ -117,16 +116,16 @@ pub struct Client {
 
 /// The workload.
 #[derive(Debug)]
-pub struct SmallBank<M: Machine> {
+pub struct SmallBank {
     options: SmallBankOptions,
-    savings: TypedTable<M, Account>,
-    checking: TypedTable<M, Account>,
+    savings: TypedTable<Account>,
+    checking: TypedTable<Account>,
     /// The sums of the weights so far, by type.
     weights: [u64; 6],
     tracked: Sample,
 }
 
-impl<M: Machine> SmallBank<M> {
+impl SmallBank {
     fn draw_customer(&self, random: &mut Random) -> u64 {
         let hot = self.options.hot_customers;
         if hot == self.options.customers || random.happens(self.options.hot.0) {
@@ -145,13 +144,13 @@ impl<M: Machine> SmallBank<M> {
     }
 
     /// Takes an amount, which may be negative, from one of a customer's accounts if both together cover it. Returns what was taken, with the penalty.
-    fn take<T: Txn<Machine = M>>(
+    fn take<T: Txn>(
         &self,
         tx: &mut T,
         customer: u64,
         amount: i64,
-        from: &TypedTable<M, Account>,
-        and: &TypedTable<M, Account>,
+        from: &TypedTable<Account>,
+        and: &TypedTable<Account>,
     ) -> Result<i64, Abort> {
         let Some(besides) = tx.read(and, customer, Account::BALANCE)? else { return Err(tx.cancel()) };
         let overdraft = self.options.overdraft;
@@ -166,7 +165,7 @@ impl<M: Machine> SmallBank<M> {
         taken.flatten().ok_or_else(|| tx.cancel())
     }
 
-    fn amalgamate<T: Txn<Machine = M>>(&self, tx: &mut T, input: &Input) -> Result<i64, Abort> {
+    fn amalgamate<T: Txn>(&self, tx: &mut T, input: &Input) -> Result<i64, Abort> {
         let empty = |balance: &mut i64| std::mem::take(balance);
         let savings = tx.modify_columns(&self.savings, input.customer, Account::BALANCE, empty)?;
         let checking = tx.modify_columns(&self.checking, input.customer, Account::BALANCE, empty)?;
@@ -178,7 +177,7 @@ impl<M: Machine> SmallBank<M> {
         Ok(all)
     }
 
-    fn send_payment<T: Txn<Machine = M>>(&self, tx: &mut T, input: &Input) -> Result<(), Abort> {
+    fn send_payment<T: Txn>(&self, tx: &mut T, input: &Input) -> Result<(), Abort> {
         let Input { customer, amount, .. } = *input;
         // Where nothing may be overdrawn, what the savings owe is not to be spent either.
         let owed = match self.options.overdraft {
@@ -200,7 +199,7 @@ impl<M: Machine> SmallBank<M> {
     }
 }
 
-impl<M: Machine> Workload<M> for SmallBank<M> {
+impl Workload for SmallBank {
     type Options = SmallBankOptions;
     type Client = Client;
     type Input = Input;
@@ -235,7 +234,7 @@ impl<M: Machine> Workload<M> for SmallBank<M> {
         ]
     }
 
-    fn create<P: Protocol<M>>(options: &SmallBankOptions, index: IndexKind, engine: &Engine<P, M>) -> Self {
+    fn create<S: Tables>(options: &SmallBankOptions, index: IndexKind, store: &S) -> Self {
         let mut weights = [
             options.amalgamate,
             options.balance,
@@ -249,8 +248,8 @@ impl<M: Machine> Workload<M> for SmallBank<M> {
         }
         let specs = Self::tables(options, index);
         SmallBank {
-            savings: TypedTable::new(engine.create_table(&specs[0])),
-            checking: TypedTable::new(engine.create_table(&specs[1])),
+            savings: store.create_typed(&specs[0]),
+            checking: store.create_typed(&specs[1]),
             weights,
             tracked: Sample::new(options.customers),
             options: options.clone(),
@@ -267,9 +266,9 @@ impl<M: Machine> Workload<M> for SmallBank<M> {
         SmallBankOptions { customers, hot_customers, overdraft: false, ..options.clone() }
     }
 
-    fn load<P: Protocol<M>>(
+    fn load<L: Load>(
         &self,
-        loader: &mut Loader<P, M>,
+        loader: &mut L,
         part: usize,
         parts: usize,
         done: &mut dyn FnMut(u64) -> ControlFlow<()>,
@@ -296,7 +295,7 @@ impl<M: Machine> Workload<M> for SmallBank<M> {
         Client { random, bringing: (0, 0), flows: vec![0; self.tracked.len()], total: 0, commits: 0 }
     }
 
-    fn next(&self, client: &mut Client, input: &mut Input) {
+    fn next<C: Core>(&self, _: &mut C, client: &mut Client, input: &mut Input) {
         let random = &mut client.random;
         let draw = random.uniform(0, self.weights[5] - 1);
         let kind = KINDS[self.weights.partition_point(|&sum| sum <= draw)];
@@ -322,7 +321,7 @@ impl<M: Machine> Workload<M> for SmallBank<M> {
         Declares { rows: true, partitions: Some(options.partitions as usize) }
     }
 
-    fn declare(&self, input: &Input, declaration: &mut Declaration<M>) {
+    fn declare(&self, input: &Input, declaration: &mut impl Declare) {
         if input.kind == Kind::Balance {
             declaration.read_only();
         }
@@ -344,7 +343,7 @@ impl<M: Machine> Workload<M> for SmallBank<M> {
         }
     }
 
-    fn execute<T: Txn<Machine = M>>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<(), Abort> {
+    fn execute<T: Txn>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<(), Abort> {
         let Input { customer, amount, .. } = *input;
         client.bringing = match input.kind {
             Kind::Balance => {
@@ -383,13 +382,16 @@ impl<M: Machine> Workload<M> for SmallBank<M> {
         }
     }
 
-    fn check<P: Protocol<M>>(&self, engine: &Engine<P, M>, clients: &[&Client]) -> Result<Checked, Violation> {
+    fn check<S: Inspect>(&self, store: &S, clients: &[&Client]) -> Result<Checked, Violation> {
         let (mut row, mut total) = (Vec::new(), 0i64);
         for customer in 0..self.options.customers {
             let mut together = 0i64;
             for table in [&self.savings, &self.checking] {
-                if engine.peek(table, customer, &mut row).is_none() {
-                    return Err(Violation(format!("the {} account of customer {customer} is gone", table.name())));
+                if store.peek(table, customer, &mut row).is_none() {
+                    return Err(Violation(format!(
+                        "the {} account of customer {customer} is gone",
+                        store.table_name(table)
+                    )));
                 }
                 together = together.wrapping_add(Account::from_words(&row).balance);
             }
@@ -440,8 +442,8 @@ mod tests {
     fn accounts_agree_after_runs() {
         for overdraft in [false, true] {
             let options = SmallBankOptions { overdraft, ..small() };
-            run::<Silo, SmallBank<_>>(&options, 4, 3000).expect("nothing wrong");
-            run::<NoWait, SmallBank<_>>(&options, 4, 3000).expect("nothing wrong");
+            run::<Silo, SmallBank>(&options, 4, 3000).expect("nothing wrong");
+            run::<NoWait, SmallBank>(&options, 4, 3000).expect("nothing wrong");
         }
     }
 
@@ -449,7 +451,7 @@ mod tests {
     fn there_is_another_customer_also_where_all_draws_are_the_same() {
         for hot in [0.0, 1.0] {
             let options = SmallBankOptions { customers: 2, hot_customers: 1, hot: Fraction(hot), ..small() };
-            run::<Silo, SmallBank<_>>(&options, 2, 1000).expect("nothing wrong");
+            run::<Silo, SmallBank>(&options, 2, 1000).expect("nothing wrong");
         }
     }
 
@@ -458,7 +460,7 @@ mod tests {
         /// Reads of what is also written are validated, other reads are not: much like snapshot isolation lets write skew through.
         type Skewed = Only<{ id("FORGET_READ_ONLY") }>;
         fn two_at_once<P: NamedProtocol<Native>>() -> Result<Checked, Violation> {
-            let world = world::<P, SmallBank<_>>(&small());
+            let world = world::<P, SmallBank>(&small());
             let (engine, bank) = &world;
             let mut workers = [engine.worker().expect("a slot"), engine.worker().expect("a slot")];
             let mut clients = [bank.client(0, 2, 1), bank.client(1, 2, 1)];
@@ -490,7 +492,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named() {
         let damaged = |savings: i64, checking: i64| {
-            let world = world::<Silo, SmallBank<_>>(&small());
+            let world = world::<Silo, SmallBank>(&small());
             let mut worker = world.0.worker().expect("a slot");
             worker
                 .run(|tx| {
@@ -503,7 +505,7 @@ mod tests {
         };
         assert!(damaged(0, -30_000).contains("write skew"));
         assert!(damaged(1, 0).contains("updates got lost"));
-        let world = world::<Silo, SmallBank<_>>(&small());
+        let world = world::<Silo, SmallBank>(&small());
         world.0.worker().expect("a slot").run(|tx| tx.delete(&world.1.checking, 1)).expect("no conflict");
         let client = world.1.client(0, 1, 1);
         assert!(world.1.check(&world.0, &[&client]).expect_err("broken").0.contains("is gone"));
@@ -512,11 +514,11 @@ mod tests {
     #[test]
     fn the_mix_and_the_hot_customers_are_as_asked_for() {
         let options = SmallBankOptions::default();
-        let world = world::<Silo, SmallBank<_>>(&SmallBankOptions { customers: 1000, ..options });
+        let world = world::<Silo, SmallBank>(&SmallBankOptions { customers: 1000, ..options });
         let (mut client, mut input) = (world.1.client(0, 1, 5), Input::default());
         let (mut kinds, mut hot) = ([0u32; 6], 0u32);
         for _ in 0..100_000 {
-            world.1.next(&mut client, &mut input);
+            world.1.next(&mut (), &mut client, &mut input);
             kinds[world.1.kind(&input)] += 1;
             hot += u32::from(input.customer < 100);
         }

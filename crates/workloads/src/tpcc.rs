@@ -35,15 +35,14 @@ mod updates;
 use std::marker::PhantomData;
 use std::ops::ControlFlow;
 
-use contend_engine::options::Fraction;
-use contend_engine::{
-    Abort, Declaration, Direction, Engine, IndexKind, Loader, OutOfMemory, Protocol, TableSpec, Txn, options,
+use contend_model::options::Fraction;
+use contend_model::{
+    Abort, Core, Declare, Direction, IndexKind, Inspect, Load, OutOfMemory, TableSpec, Tables, Txn, options,
 };
-use contend_machine::Machine;
 
 use crate::workload::{Checked, Declares, Violation, Workload, WorkloadInfo};
 use random::Random;
-use schema::{CustomerName, DISTRICTS, NameKey, Tables};
+use schema::{CustomerName, DISTRICTS, NameKey, Schema};
 
 options! {
     /// TPC-C's options.
@@ -205,15 +204,15 @@ struct Scratch {
 
 /// The workload.
 #[derive(Debug)]
-pub struct Tpcc<M: Machine, F = Sound> {
+pub struct Tpcc<F = Sound> {
     options: TpccOptions,
-    tables: Tables<M>,
+    tables: Schema,
     /// The sums of the weights so far, by type.
     weights: [u64; 5],
     faults: PhantomData<fn() -> F>,
 }
 
-impl<M: Machine, F: Faults> Tpcc<M, F> {
+impl<F: Faults> Tpcc<F> {
     /// The position of a district, of all warehouses', by its key.
     fn district_position(district: u64) -> usize {
         ((district >> 4) - 1) as usize * DISTRICTS as usize + (district & 15) as usize - 1
@@ -243,7 +242,7 @@ impl<M: Machine, F: Faults> Tpcc<M, F> {
 
     /// The number of the customer that is meant: of those with the name, sorted by first name, the one in the middle, rounded up
     /// (clause 2.5.2.2).
-    fn identify<T: Txn<Machine = M>>(
+    fn identify<T: Txn>(
         &self,
         tx: &mut T,
         names: &mut Vec<([u8; 16], u64)>,
@@ -267,7 +266,7 @@ impl<M: Machine, F: Faults> Tpcc<M, F> {
     }
 }
 
-impl<M: Machine, F: Faults> Workload<M> for Tpcc<M, F> {
+impl<F: Faults> Workload for Tpcc<F> {
     type Options = TpccOptions;
     type Client = Client;
     type Input = Input;
@@ -287,13 +286,13 @@ impl<M: Machine, F: Faults> Workload<M> for Tpcc<M, F> {
         schema::table_specs(options, index)
     }
 
-    fn create<P: Protocol<M>>(options: &TpccOptions, index: IndexKind, engine: &Engine<P, M>) -> Self {
+    fn create<S: Tables>(options: &TpccOptions, index: IndexKind, store: &S) -> Self {
         let mut weights =
             [options.new_order, options.payment, options.order_status, options.delivery, options.stock_level];
         for kind in 1..weights.len() {
             weights[kind] += weights[kind - 1];
         }
-        let tables = Tables::create(options, index, engine);
+        let tables = Schema::create(options, index, store);
         Tpcc { options: options.clone(), tables, weights, faults: PhantomData }
     }
 
@@ -310,9 +309,9 @@ impl<M: Machine, F: Faults> Workload<M> for Tpcc<M, F> {
         }
     }
 
-    fn load<P: Protocol<M>>(
+    fn load<L: Load>(
         &self,
-        loader: &mut Loader<P, M>,
+        loader: &mut L,
         part: usize,
         parts: usize,
         done: &mut dyn FnMut(u64) -> ControlFlow<()>,
@@ -341,7 +340,7 @@ impl<M: Machine, F: Faults> Workload<M> for Tpcc<M, F> {
         }
     }
 
-    fn next(&self, client: &mut Client, input: &mut Input) {
+    fn next<C: Core>(&self, _: &mut C, client: &mut Client, input: &mut Input) {
         client.clock += 1;
         let draw = client.random.uniform(0, self.weights[4] - 1);
         *input = match self.weights.partition_point(|&sum| sum <= draw) {
@@ -369,7 +368,7 @@ impl<M: Machine, F: Faults> Workload<M> for Tpcc<M, F> {
     }
 
     /// A warehouse is a partition; items are of all, and never change.
-    fn declare(&self, input: &Input, declaration: &mut Declaration<M>) {
+    fn declare(&self, input: &Input, declaration: &mut impl Declare) {
         if matches!(input, Input::OrderStatus(_) | Input::StockLevel(_)) {
             declaration.read_only();
         }
@@ -390,7 +389,7 @@ impl<M: Machine, F: Faults> Workload<M> for Tpcc<M, F> {
     }
 
     #[inline]
-    fn execute<T: Txn<Machine = M>>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<(), Abort> {
+    fn execute<T: Txn>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<(), Abort> {
         client.suspicion = None;
         match input {
             Input::NewOrder(input) => self.new_order(tx, client, input),
@@ -423,7 +422,7 @@ impl<M: Machine, F: Faults> Workload<M> for Tpcc<M, F> {
         }
     }
 
-    fn check<P: Protocol<M>>(&self, engine: &Engine<P, M>, clients: &[&Client]) -> Result<Checked, Violation> {
-        consistency::check(&self.options, &self.tables, engine, clients)
+    fn check<S: Inspect>(&self, store: &S, clients: &[&Client]) -> Result<Checked, Violation> {
+        consistency::check(&self.options, &self.tables, store, clients)
     }
 }

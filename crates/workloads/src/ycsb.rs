@@ -19,14 +19,12 @@ mod check;
 mod row;
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
-use contend_engine::options::Fraction;
-use contend_engine::{
-    Abort, AddToWord, Declaration, DeclarationNeeds, Direction, Engine, GROUPS_MAX, Groups, IndexKind, Loader,
-    OutOfMemory, Projection, Protocol, RowUpdate, Span, Table, TableSpec, Txn, option_choices, options,
+use contend_model::options::Fraction;
+use contend_model::{
+    Abort, AddToWord, Core, DeclarationNeeds, Declare, Direction, GROUPS_MAX, Groups, IndexKind, Inspect, Load,
+    OutOfMemory, Projection, RowUpdate, Span, Table, TableSpec, Tables, Txn, option_choices, options,
 };
-use contend_machine::{Cycles, Machine};
 use rand::rngs::SmallRng;
 use rand::{RngCore, SeedableRng};
 
@@ -202,10 +200,10 @@ pub struct Client {
 
 /// The workload.
 #[derive(Debug)]
-pub struct Ycsb<M: Machine> {
+pub struct Ycsb {
     options: YcsbOptions,
     shape: Shape,
-    table: Arc<Table<M, u64>>,
+    table: Table,
     zipf: Zipf,
     /// Below the first of 32 random bits: a scan; below the second: an insert.
     scan_below: u64,
@@ -227,7 +225,7 @@ fn below(fraction: f64) -> u64 {
     (fraction * (1u64 << 32) as f64).round() as u64
 }
 
-impl<M: Machine> Ycsb<M> {
+impl Ycsb {
     #[inline(always)]
     fn key(&self, record: u64) -> u64 {
         match self.options.keys {
@@ -258,8 +256,8 @@ impl<M: Machine> Ycsb<M> {
     }
 
     #[inline(always)]
-    fn choose(&self, client: &mut Client, partition: u64) -> u64 {
-        M::work(if self.options.theta > 0.0 { ZIPF_INSTRUCTIONS } else { UNIFORM_INSTRUCTIONS });
+    fn choose<C: Core>(&self, core: &mut C, client: &mut Client, partition: u64) -> u64 {
+        core.work(if self.options.theta > 0.0 { ZIPF_INSTRUCTIONS } else { UNIFORM_INSTRUCTIONS });
         let rank = self.zipf.draw(client.rng.next_u64());
         if self.options.partitions > 1 {
             return rank * self.options.partitions + partition;
@@ -299,7 +297,7 @@ impl<M: Machine> Ycsb<M> {
     }
 }
 
-impl<M: Machine> Workload<M> for Ycsb<M> {
+impl Workload for Ycsb {
     type Options = YcsbOptions;
     type Client = Client;
     type Input = Input;
@@ -366,8 +364,8 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
         }]
     }
 
-    fn create<P: Protocol<M>>(options: &YcsbOptions, index: IndexKind, engine: &Engine<P, M>) -> Self {
-        let table = engine.create_table(&Self::tables(options, index)[0]);
+    fn create<S: Tables>(options: &YcsbOptions, index: IndexKind, store: &S) -> Self {
+        let table = store.create_table(&Self::tables(options, index)[0]);
         let shape = Shape::new(options);
         Ycsb {
             shape,
@@ -398,9 +396,9 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
         }
     }
 
-    fn load<P: Protocol<M>>(
+    fn load<L: Load>(
         &self,
-        loader: &mut Loader<P, M>,
+        loader: &mut L,
         part: usize,
         parts: usize,
         done: &mut dyn FnMut(u64) -> ControlFlow<()>,
@@ -411,7 +409,7 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
             let step = (end - next).min(LOAD_STEP);
             let keys: Vec<u64> = (next..next + step).map(|record| self.key(record)).collect();
             for keys in keys.chunks(AHEAD) {
-                self.table.expect(keys);
+                loader.announce(&self.table, keys);
                 for &key in keys {
                     loader.insert(&self.table, key, |row| self.shape.fill_all(row, key, LOADED))?;
                 }
@@ -439,7 +437,7 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
     }
 
     #[inline]
-    fn next(&self, client: &mut Client, input: &mut Input) {
+    fn next<C: Core>(&self, core: &mut C, client: &mut Client, input: &mut Input) {
         input.stamp = (client.worker + 1) << WORKER_SHIFT | (client.committed + 1);
         input.field = match self.options.fields {
             1 => 0,
@@ -481,9 +479,9 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
                 }
                 Kind::Scan => {
                     length = ((second * self.options.scan_length as u64) >> 32) as u32 + 1;
-                    self.choose(client, partition)
+                    self.choose(core, client, partition)
                 }
-                Kind::Read | Kind::Write => self.choose(client, partition),
+                Kind::Read | Kind::Write => self.choose(core, client, partition),
             };
             let key = self.key(record);
             input.read_only &= matches!(kind, Kind::Read | Kind::Scan);
@@ -506,7 +504,7 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
         Declares { rows: options.scan.0 == 0.0, partitions: Some(options.partitions as usize) }
     }
 
-    fn declare(&self, input: &Input, declaration: &mut Declaration<M>) {
+    fn declare(&self, input: &Input, declaration: &mut impl Declare) {
         if input.read_only {
             declaration.read_only();
         }
@@ -524,7 +522,7 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
     }
 
     #[inline]
-    fn execute<T: Txn<Machine = M>>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<(), Abort> {
+    fn execute<T: Txn>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<(), Abort> {
         let mut sink = 0;
         let mut surprises = 0;
         let (field, first) = (input.field, self.spans[input.field].first as usize);
@@ -582,7 +580,7 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
             }
         }
         if input.is_long {
-            M::idle((self.options.long_us as f64 * M::cycles_per_second() / 1e6) as Cycles);
+            tx.idle(self.options.long_us);
             let mut again = 0;
             let keys = input.reads.iter().copied().chain(input.operations.iter().map(|operation| operation.key));
             for key in keys {
@@ -619,8 +617,8 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
         }
     }
 
-    fn check<P: Protocol<M>>(&self, engine: &Engine<P, M>, clients: &[&Client]) -> Result<Checked, Violation> {
-        self.check_rows(engine, clients)
+    fn check<S: Inspect>(&self, store: &S, clients: &[&Client]) -> Result<Checked, Violation> {
+        self.check_rows(store, clients)
     }
 }
 
@@ -628,7 +626,6 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
 mod tests {
     use super::*;
     use contend_engine::Options;
-    use contend_machine::Native;
 
     #[test]
     fn the_key_hash_is_a_bijection() {
@@ -648,8 +645,8 @@ mod tests {
         }
     }
 
-    fn engine() -> std::sync::Arc<Engine<contend_protocols::none::NoControl, Native>> {
-        Engine::new(contend_protocols::none::NoControl, contend_engine::EngineConfig::default())
+    fn engine() -> std::sync::Arc<contend_engine::Engine<contend_protocols::none::NoControl, contend_machine::Native>> {
+        contend_engine::Engine::new(contend_protocols::none::NoControl, contend_engine::EngineConfig::default())
     }
 
     #[test]
@@ -659,11 +656,11 @@ mod tests {
             let options = YcsbOptions { batch: true, read: Fraction(read), ops: 100, ..YcsbOptions::default() };
             let ycsb = Ycsb::create(&options, IndexKind::Hash, &engine());
             let (mut client, mut input) = (ycsb.client(0, 1, 3), Input::default());
-            ycsb.next(&mut client, &mut input);
+            ycsb.next(&mut (), &mut client, &mut input);
             let capacities = |input: &Input| [&input.reads, &input.writes].map(Vec::capacity);
             let before = (capacities(&input), input.operations.capacity());
             for _ in 0..20_000 {
-                ycsb.next(&mut client, &mut input);
+                ycsb.next(&mut (), &mut client, &mut input);
             }
             assert_eq!((capacities(&input), input.operations.capacity()), before);
             assert!(before.0.into_iter().all(|capacity| capacity >= 100) && before.1 >= 100, "{before:?}");
@@ -682,7 +679,7 @@ mod tests {
         let mut input = Input::default();
         let (mut counts, mut lengths) = ([0.0f64; 4], 0.0f64);
         for _ in 0..1000 {
-            ycsb.next(&mut client, &mut input);
+            ycsb.next(&mut (), &mut client, &mut input);
             for operation in &input.operations {
                 counts[operation.kind as usize] += 1.0;
                 lengths += f64::from(operation.length);
@@ -702,17 +699,16 @@ mod tests {
             for (name, value) in info.preset {
                 options.set(name, value).unwrap_or_else(|error| panic!("{}: {error}", info.name));
             }
-            assert_eq!(<Ycsb<Native> as Workload<Native>>::validate(&options, IndexKind::Ordered), Ok(()));
-            let on_hash = <Ycsb<Native> as Workload<Native>>::validate(&options, IndexKind::Hash);
+            assert_eq!(Ycsb::validate(&options, IndexKind::Ordered), Ok(()));
+            let on_hash = Ycsb::validate(&options, IndexKind::Hash);
             assert_eq!(on_hash.is_err(), info.name == "ycsb-e", "{}", info.name);
         }
         let options = YcsbOptions { scan: Fraction(0.6), insert: Fraction(0.5), ..YcsbOptions::default() };
-        let error =
-            <Ycsb<Native> as Workload<Native>>::validate(&options, IndexKind::Ordered).expect_err("a sum of 1.1");
+        let error = Ycsb::validate(&options, IndexKind::Ordered).expect_err("a sum of 1.1");
         assert!(error.contains("ycsb.scan") && error.contains("ycsb.insert"), "{error}");
         let validate = |payload, rmw| {
             let options = YcsbOptions { payload, rmw, update: true, fields: 2, ..YcsbOptions::default() };
-            <Ycsb<Native> as Workload<Native>>::validate(&options, IndexKind::Hash)
+            Ycsb::validate(&options, IndexKind::Hash)
         };
         assert_eq!(validate(32, false), Ok(()));
         assert!(validate(24, false).expect_err("too short").contains("32 or more"));

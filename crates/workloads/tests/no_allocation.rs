@@ -68,7 +68,7 @@ fn allocates_nothing(name: &str, protocol: Erased<Native>, options: &EngineOptio
     let config = EngineConfig { options: options.clone(), epoch_ms: 0, ..EngineConfig::default() };
     let engine = Engine::new(protocol, config);
     let tpcc_options = TpccOptions { items: 1000, customers: 100, ..TpccOptions::default() };
-    let tpcc = Tpcc::<Native>::create(&tpcc_options, IndexKind::Hash, &engine);
+    let tpcc: Tpcc = Workload::create(&tpcc_options, IndexKind::Hash, &engine);
     let mut loader = engine.loader().expect("a slot");
     tpcc.load(&mut loader, 0, 1, &mut |_| ControlFlow::Continue(())).expect("memory");
     drop(loader);
@@ -76,7 +76,7 @@ fn allocates_nothing(name: &str, protocol: Erased<Native>, options: &EngineOptio
     let (mut client, mut input) = (tpcc.client(0, 1, 3), Default::default());
     let mut run = |transactions: u64| {
         for _ in 0..transactions {
-            tpcc.next(&mut client, &mut input);
+            tpcc.next(&mut (), &mut client, &mut input);
             match worker.run(|tx| tpcc.execute(tx, &mut client, &input)) {
                 Ok(()) => tpcc.committed(&mut client, &input),
                 Err(abort) => assert_eq!(abort.reason, AbortReason::User, "one thread has no conflicts"),
@@ -96,8 +96,8 @@ fn allocates_nothing(name: &str, protocol: Erased<Native>, options: &EngineOptio
 #[test]
 fn transactions_allocate_blocks_for_rows_and_nothing_else() {
     let mut all = EngineOptions::default();
-    all.set("cu", "on").expect("an option");
-    all.set("ts", "on").expect("an option");
+    all.set("engine.commit_time_updates", "on").expect("an option");
+    all.set("engine.timestamp_splitting", "on").expect("an option");
     for (info, _) in all_protocols::<Native>() {
         for options in [EngineOptions::default(), all.clone()] {
             with_protocol::<Native, _>(info.name, AllocatesNothing(options)).expect("a registered name");

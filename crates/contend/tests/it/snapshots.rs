@@ -396,7 +396,7 @@ fn who_has_no_snapshots_says_what_has() {
         assert_eq!(db.transact(|_| Ok(())), Ok(()), "it goes on");
         error.to_string()
     }
-    let all = "valid: silo, mvto, cicada, mvcc, si, hekaton";
+    let all = "valid: silo, mvto, cicada, msto, si, hekaton";
     assert!(refused(&Database::<NoWait>::default()).ends_with(all));
     assert!(refused(&Database::<TicToc>::default()).starts_with("under tictoc, as it is set"));
     // Options that are given are taken as given.

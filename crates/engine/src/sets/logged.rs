@@ -11,8 +11,8 @@ use super::{WriteKind, WriteSet};
 use crate::commit_sink::{Addition, COUNTER_EPOCH_SHIFT, CommitSink, Hold, Logged, WriteCounter};
 use crate::epoch::Epochs;
 use crate::group::Groups;
+use crate::layout::TableCore;
 use crate::record::Record;
-use crate::table::TableCore;
 
 /// Flag in a row's write counter: its writer installed before it was certain to commit. The row may have been rolled back, the counter not. An
 /// addition is never logged against a counter with this flag.

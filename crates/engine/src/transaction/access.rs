@@ -5,14 +5,14 @@ use contend_machine::{Activity, Machine, Operation, Phase, Spin};
 
 use super::Transaction;
 use crate::abort::{Abort, AbortReason};
-use crate::engine::Worker;
 use crate::group::Groups;
 use crate::protocol::{Located, Protocol, RecordOrigin, RecordState, WriteMode};
 use crate::record::Record;
-use crate::row::Projection;
 use crate::sets::WriteKind;
-use crate::table::{Placed, Table};
+use crate::table::{Placed, StoredTable};
 use crate::update::RowUpdate;
+use crate::worker::Worker;
+use contend_model::Projection;
 
 /// What a read does in memory of the worker's own, of which a simulated core knows nothing: the read set, and the copy.
 const READ_INSTRUCTIONS: u32 = 20;
@@ -75,7 +75,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
     #[inline(always)]
     pub(super) fn call<K: Key>(
         &mut self,
-        table: &Table<M, K>,
+        table: &StoredTable<M, K>,
         record: Record<M>,
         call: Call<'_>,
     ) -> Result<RecordState, Abort> {
@@ -95,7 +95,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
     }
 
     /// Whether the log lets the transaction go on where these groups of a record were written last.
-    fn may_pass<K: Key>(&mut self, table: &Table<M, K>, record: Record<M>, groups: Groups) -> bool {
+    fn may_pass<K: Key>(&mut self, table: &StoredTable<M, K>, record: Record<M>, groups: Groups) -> bool {
         let Worker { cx, engine, .. } = &mut *self.worker;
         if cx.declaration.is_read_only() && engine.protocol().reads_snapshots() {
             // It holds nothing for which others could wait, and must not abort.
@@ -110,7 +110,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
     #[inline(always)]
     pub(super) fn access<K: Key>(
         &mut self,
-        table: &Table<M, K>,
+        table: &StoredTable<M, K>,
         key: K,
         mut found: Option<Record<M>>,
         call: Call<'_>,
@@ -140,7 +140,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
     #[inline(never)]
     fn look_again<K: Key>(
         &mut self,
-        table: &Table<M, K>,
+        table: &StoredTable<M, K>,
         key: K,
         unlinked: Option<Record<M>>,
     ) -> Result<Option<Record<M>>, Abort> {
@@ -149,7 +149,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         let mut spin = Spin::<M>::new();
         loop {
             let lookup = table.lookup(key);
-            match lookup.value.map(Table::<M, K>::record) {
+            match lookup.value.map(StoredTable::<M, K>::record) {
                 // Between the mark and the removal from the index a lookup still finds the record: a wait for the collector.
                 Some(record) if unlinked == Some(record) => spin.wait(),
                 Some(record) => return Ok(Some(record)),
@@ -170,7 +170,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
     #[inline(always)]
     pub(super) fn read_located<K: Key>(
         &mut self,
-        table: &Table<M, K>,
+        table: &StoredTable<M, K>,
         key: K,
         found: Option<Record<M>>,
         columns: Projection<'_>,
@@ -192,7 +192,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
     #[inline(always)]
     pub(super) fn write_located<K: Key>(
         &mut self,
-        table: &Table<M, K>,
+        table: &StoredTable<M, K>,
         key: K,
         found: Option<Record<M>>,
         groups: Groups,
@@ -226,7 +226,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
     #[inline(always)]
     pub(super) fn update_located<K: Key>(
         &mut self,
-        table: &Table<M, K>,
+        table: &StoredTable<M, K>,
         key: K,
         found: Option<Record<M>>,
         update: RowUpdate<'_>,
@@ -247,7 +247,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
     /// Inserts; the position of the image, to be filled, or `None` if the key exists. `run` is of the table.
     pub(super) fn insert_located<K: Key>(
         &mut self,
-        table: &Table<M, K>,
+        table: &StoredTable<M, K>,
         run: &mut Run<'_, M, K>,
         key: K,
     ) -> Result<Option<usize>, Abort> {
@@ -284,7 +284,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
 
     fn inserted<K: Key>(
         &mut self,
-        table: &Table<M, K>,
+        table: &StoredTable<M, K>,
         key: K,
         record: Record<M>,
         change: &Change<M>,
@@ -307,8 +307,8 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
     }
 
     /// An insert has met a record under its key: a row, or something absent that can get one.
-    fn revive<K: Key>(&mut self, table: &Table<M, K>, key: K, lookup: Lookup<M>) -> Result<Revived, Abort> {
-        let record = Table::<M, K>::record(lookup.value.expect("an existing entry has a value"));
+    fn revive<K: Key>(&mut self, table: &StoredTable<M, K>, key: K, lookup: Lookup<M>) -> Result<Revived, Abort> {
+        let record = StoredTable::<M, K>::record(lookup.value.expect("an existing entry has a value"));
         if let Some(position) = self.worker.cx.writes.find(record) {
             let revived = self.insert_own(table, key, position);
             return Ok(if revived { Revived::Image(position) } else { Revived::Exists });

@@ -11,16 +11,16 @@ use super::access::Call;
 use crate::abort::{Abort, AbortReason};
 use crate::group::Groups;
 use crate::protocol::{Protocol, RecordState, WriteMode};
-use crate::row::Projection;
 use crate::sets::WriteKind;
-use crate::table::Table;
+use crate::table::StoredTable;
+use contend_model::Projection;
 
 impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
     /// Reads these groups of a row that the transaction writes; `None` if it has deleted the row.
     #[inline(never)]
     pub(super) fn read_own<K: Key>(
         &mut self,
-        table: &Table<M, K>,
+        table: &StoredTable<M, K>,
         key: K,
         position: usize,
         groups: Groups,
@@ -32,7 +32,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
     /// Reads to row_buffer what the write at this position lacks of these groups, and completes it by what the write holds.
     pub(super) fn fetch_missing<K: Key>(
         &mut self,
-        table: &Table<M, K>,
+        table: &StoredTable<M, K>,
         key: K,
         position: usize,
         groups: Groups,
@@ -53,7 +53,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
 
     /// Where these groups of a row that the transaction writes are now, after [`Transaction::fetch_missing`]; `None` if it has deleted
     /// the row.
-    pub(super) fn own_row<K: Key>(&self, table: &Table<M, K>, position: usize, groups: Groups) -> Option<&[u64]> {
+    pub(super) fn own_row<K: Key>(&self, table: &StoredTable<M, K>, position: usize, groups: Groups) -> Option<&[u64]> {
         let cx = &self.worker.cx;
         let write = &cx.writes.entries()[position];
         match write.has_row() {
@@ -67,7 +67,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
     #[inline(never)]
     pub(super) fn write_own<K: Key>(
         &mut self,
-        table: &Table<M, K>,
+        table: &StoredTable<M, K>,
         key: K,
         position: usize,
         groups: Groups,
@@ -120,7 +120,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
     }
 
     /// Inserts a key that the transaction has written; whether it had deleted it, so that there is something to insert.
-    pub(super) fn insert_own<K: Key>(&mut self, table: &Table<M, K>, key: K, position: usize) -> bool {
+    pub(super) fn insert_own<K: Key>(&mut self, table: &StoredTable<M, K>, key: K, position: usize) -> bool {
         let writes = &mut self.worker.cx.writes;
         let write = &mut writes.entries_mut()[position];
         write.kind = match write.kind {
@@ -138,7 +138,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
     /// Has the protocol read what the image lacks.
     fn fetch<K: Key>(
         &mut self,
-        table: &Table<M, K>,
+        table: &StoredTable<M, K>,
         key: K,
         position: usize,
         call: Call<'_>,
@@ -158,7 +158,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
     }
 
     /// Calls the protocol for a record that had a row when the transaction first wrote it.
-    fn ask<K: Key>(&mut self, table: &Table<M, K>, position: usize, call: Call<'_>) -> Result<(), Abort> {
+    fn ask<K: Key>(&mut self, table: &StoredTable<M, K>, position: usize, call: Call<'_>) -> Result<(), Abort> {
         self.rewrite(position)?;
         let record = self.worker.cx.writes.entries()[position].record;
         match self.call(table, record, call)? {

@@ -10,15 +10,15 @@ use super::access::{Access, Call};
 use super::record::ScanNotes;
 use crate::abort::{Abort, AbortReason};
 use crate::protocol::Protocol;
-use crate::row::Projection;
-use crate::table::Table;
+use crate::table::StoredTable;
+use contend_model::Projection;
 
 const INDEX: Phase = Phase::of(Operation::Read, Activity::Index);
 
 /// A scan under way.
 struct Scan<'t, 'w, 'c, P: Protocol<M>, M: Machine, K: Key, V> {
     transaction: &'t mut Transaction<'w, P, M>,
-    table: &'t Table<M, K>,
+    table: &'t StoredTable<M, K>,
     columns: Projection<'c>,
     limit: usize,
     visit: V,
@@ -32,7 +32,7 @@ struct Scan<'t, 'w, 'c, P: Protocol<M>, M: Machine, K: Key, V> {
 impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
     pub(super) fn scan_table<K: Key>(
         &mut self,
-        table: &Table<M, K>,
+        table: &StoredTable<M, K>,
         range: RangeInclusive<K>,
         limit: usize,
         direction: Direction,
@@ -78,7 +78,7 @@ where
 {
     fn try_entry(&mut self, key: K, value: u64) -> Result<ControlFlow<()>, Abort> {
         let (table, transaction) = (self.table, &mut *self.transaction);
-        let record = Table::<M, K>::record(value);
+        let record = StoredTable::<M, K>::record(value);
         let access = transaction.access(table, key, Some(record), Call::Read(self.columns))?;
         // What is missing of an own write is in row_buffer before notes are taken.
         if let Access::Own(position) = access {

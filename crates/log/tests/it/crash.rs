@@ -10,7 +10,7 @@ use std::sync::Arc;
 use contend_engine::fault::Fault as EngineFault;
 use contend_engine::{
     Abort, AbortReason, AddToWord, Engine, EngineConfig, EngineOptions, Erased, Groups, IndexKind, Key, NamedProtocol,
-    Projection, RowUpdate, Span, Table, TableSpec, Transaction, Txn, Worker,
+    Projection, RawTxn, RowUpdate, Span, Table, TableSpec, Transaction, Txn, Worker,
 };
 use contend_log::fault::Fault;
 use contend_log::faulty::{FaultyDisk, Plan};
@@ -51,8 +51,8 @@ fn schema(name: &str, key_words: usize, ordered: bool) -> Schema {
 struct World {
     engine: Arc<Engine<Erased<Native>, Native>>,
     log: Arc<Log>,
-    narrow: Arc<Table<Native, u64>>,
-    wide: Arc<Table<Native, WideKey>>,
+    narrow: Table<u64>,
+    wide: Table<WideKey>,
     workers: Vec<Worker<Erased<Native>, Native>>,
     /// The state at first, and the epoch that was durable.
     found: (u64, State),
@@ -180,10 +180,10 @@ impl World {
             let spec = TableSpec::of_bytes(name, index, WORDS * 8, 16);
             TableSpec { groups: groups.to_vec(), ..spec }
         };
-        let narrow: Arc<Table<Native, u64>> = engine.create_table(&spec("narrow", IndexKind::Ordered));
-        let wide_table: Arc<Table<Native, WideKey>> = engine.create_table(&spec("wide", IndexKind::Hash));
-        log.bind(narrow.id(), &schema("narrow", 1, true))?;
-        log.bind(wide_table.id(), &schema("wide", 2, false))?;
+        let narrow: Table<u64> = engine.create_table(&spec("narrow", IndexKind::Ordered));
+        let wide_table: Table<WideKey> = engine.create_table(&spec("wide", IndexKind::Hash));
+        log.bind(narrow.number(), &schema("narrow", 1, true))?;
+        log.bind(wide_table.number(), &schema("wide", 2, false))?;
         let state = state_of(&recovered);
         let mut loader = engine.reloader().expect("a slot");
         for (&(table, key), row) in &state {
@@ -301,6 +301,28 @@ impl World {
         self.log.serve(std::time::Duration::ZERO, settled);
     }
 
+    /// Runs transactions, with flushes, checkpoints and merges in between, until the disk fails or there were enough.
+    fn run(&mut self, random: &mut SmallRng) {
+        for _ in 0..random.random_range(5..60) {
+            self.transact(random);
+            if random.random_bool(0.2) {
+                self.advance();
+            }
+            if random.random_bool(0.3) {
+                self.collect(random);
+            }
+            if random.random_bool(0.2) && self.flush().is_err() {
+                break;
+            }
+            if random.random_bool(0.05) && self.checkpoint(random).is_err() {
+                break;
+            }
+            if random.random_bool(0.1) && self.log.merge().is_err() {
+                break;
+            }
+        }
+    }
+
     fn flush(&self) -> Result<(), LogError> {
         self.log.flush(self.engine.epochs().oldest() - 1)
     }
@@ -315,7 +337,7 @@ fn unless_late<T>(found: Option<T>) -> Result<T, Abort> {
 /// Does something to a row: which words it writes, and what the row is then.
 fn operate<K: Key>(
     tx: &mut Transaction<'_, Erased<Native>, Native>,
-    table: &Table<Native, K>,
+    table: &Table<K>,
     key: K,
     operation: u32,
     value: u64,
@@ -417,24 +439,7 @@ fn crash_and_recover(
             );
             acknowledged += commits.iter().filter(|commit| commit.acknowledged).count() as u64;
         }
-        for _ in 0..random.random_range(5..60) {
-            world.transact(random);
-            if random.random_bool(0.2) {
-                world.advance();
-            }
-            if random.random_bool(0.3) {
-                world.collect(random);
-            }
-            if random.random_bool(0.2) && world.flush().is_err() {
-                break;
-            }
-            if random.random_bool(0.05) && world.checkpoint(random).is_err() {
-                break;
-            }
-            if random.random_bool(0.1) && world.log.merge().is_err() {
-                break;
-            }
-        }
+        world.run(random);
         match random.random_range(0..10) {
             0..3 => {
                 world.advance();
@@ -596,7 +601,7 @@ impl ProtocolVisitor<Native> for Reborn {
         let protocol = Erased::new(P::new(Default::default()));
         let fault = (EPOCH, self.0.map(AnyFault::Engine));
         let mut world = World::open(&disk, protocol, EngineOptions::default(), fault).expect("a disk that works");
-        let narrow = Arc::clone(&world.narrow);
+        let narrow = world.narrow;
         let insert = |world: &mut World| {
             let inserted = world.workers[0].run(|tx| {
                 tx.insert_row(&narrow, 7)?.expect("it is not there").fill(1);
@@ -667,7 +672,7 @@ fn unlinking_in_the_epoch_of_the_stamp_is_found() {
         found.extend(seed.map(|_| info.name));
     }
     // Timestamp ordering and versions keep a tombstone until all have ended that began in its epoch.
-    let keep = ["to", "mvto", "cicada", "mvcc", "si", "ermia", "hekaton"];
+    let keep = ["timestamp-ordering", "mvto", "cicada", "msto", "si", "ermia", "hekaton"];
     let others = all_protocols::<Native>().into_iter().map(|(info, _)| info.name);
     assert_eq!(found, others.filter(|name| !keep.contains(name)).collect::<Vec<_>>());
 }
@@ -680,7 +685,7 @@ fn a_checkpoint_counts_rows_whose_insert_is_in_a_file_that_stays() {
         let disk = FaultyDisk::new(Plan::default());
         let options = EngineOptions { commit_time_updates: true, ..EngineOptions::default() };
         let mut world = World::open(&disk, silo(), options, (EPOCH, None)).expect("a disk that works");
-        let narrow = Arc::clone(&world.narrow);
+        let narrow = world.narrow;
         let inserted = world.workers[1].run(|tx| operate(tx, &narrow, 7, 0, 1, None));
         let (_, mut row) = inserted.expect("no other transaction runs");
         let before = world.log.bytes();

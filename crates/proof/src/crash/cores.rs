@@ -12,7 +12,7 @@ use contend_sim::Simulated;
 use contend_workloads::Workload;
 
 use super::habits::Habits;
-use contend_machine::random::SplitMix64;
+use contend_model::random::SplitMix64;
 
 pub(super) type ErasedWorker = Worker<Erased<Simulated>, Simulated>;
 pub(super) type ErasedEngine = Engine<Erased<Simulated>, Simulated>;
@@ -90,7 +90,7 @@ impl Shared {
 }
 
 /// A core that runs transactions.
-pub(super) struct Transactions<W: Workload<Simulated>> {
+pub(super) struct Transactions<W: Workload> {
     pub(super) count: u64,
     pub(super) habits: Habits,
     pub(super) random: SplitMix64,
@@ -100,12 +100,12 @@ pub(super) struct Transactions<W: Workload<Simulated>> {
     pub(super) client: W::Client,
 }
 
-impl<W: Workload<Simulated>> Transactions<W> {
+impl<W: Workload> Transactions<W> {
     pub(super) fn run(mut self, shared: &Rc<Shared>) {
         let mut waiting = Vec::new();
         let mut input = W::Input::default();
         for _ in 0..self.count {
-            self.workload.next(&mut self.client, &mut input);
+            self.workload.next(&mut self.worker, &mut self.client, &mut input);
             match self.transact(&input) {
                 Ok(ticket) => waiting.extend(ticket),
                 Err(reason) => {

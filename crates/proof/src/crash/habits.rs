@@ -1,14 +1,10 @@
 //! What differs from test to test, drawn from the seed unless the configuration says it.
 
-use std::collections::BTreeMap;
-
 use contend_engine::{EngineOptions, IndexKind};
-use contend_sim::Simulated;
 use contend_workloads::Workload;
 
-use contend_machine::random::SplitMix64;
-use contend_runner::RunError;
-use contend_runner::config::options;
+use contend_model::random::SplitMix64;
+use contend_runner::ProtocolPlan;
 
 /// How a test runs.
 #[derive(Clone, Debug)]
@@ -28,28 +24,25 @@ pub(super) struct Habits {
 }
 
 impl Habits {
-    /// Those of the test of this seed. `index` is the index that was asked for, if any was.
-    ///
-    /// # Errors
-    /// Bad input.
-    pub(super) fn draw<W: Workload<Simulated>>(
+    /// Draws the habits of the test of this seed. `index` is the index that was asked for, if any was.
+    pub(super) fn draw<W: Workload>(
         seed: u64,
         index: Option<IndexKind>,
-        settings: &BTreeMap<String, String>,
+        protocol: &ProtocolPlan,
         workload: &W::Options,
-    ) -> Result<Self, RunError> {
+    ) -> Self {
         let mut random = SplitMix64::new(seed);
-        let mut engine = options::<EngineOptions>(&[], settings)?;
-        let draws_updates = !settings.contains_key("cu");
+        let mut engine = protocol.engine.clone();
+        let draws_updates = !protocol.sets("engine.commit_time_updates");
         let splits = random.one_in(2);
-        if !settings.contains_key("ts") {
+        if !protocol.sets("engine.timestamp_splitting") {
             engine.timestamp_splitting = splits;
         }
         let mut drawn = if random.one_in(2) { IndexKind::Hash } else { IndexKind::Ordered };
         if W::validate(workload, drawn).is_err() {
             drawn = IndexKind::Ordered;
         }
-        Ok(Habits {
+        Habits {
             index: index.unwrap_or(drawn),
             engine,
             draws_updates,
@@ -58,7 +51,7 @@ impl Habits {
             // From epochs that are shorter than a transaction to some of many.
             flush_pauses: 1 << random.below(9),
             epoch_pauses: (!random.one_in(4)).then(|| 1 << random.below(9)),
-        })
+        }
     }
 
     /// What the workers do between two crashes.

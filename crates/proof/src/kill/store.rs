@@ -21,7 +21,7 @@ use contend_log::Recovered;
 use contend_machine::Native;
 use serde::{Deserialize, Serialize};
 
-use contend_machine::random::SplitMix64;
+use contend_model::random::SplitMix64;
 
 /// How many keys and threads there are, and what drives all choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,10 +68,10 @@ pub(super) struct Sum {
 
 /// The tables, in the order of their numbers.
 pub(super) struct Tables {
-    threads: TypedTable<Native, ThreadRow>,
-    versions: TypedTable<Native, Version>,
-    rows: TypedTable<Native, Item>,
-    sums: TypedTable<Native, Sum>,
+    threads: TypedTable<ThreadRow>,
+    versions: TypedTable<Version>,
+    rows: TypedTable<Item>,
+    sums: TypedTable<Sum>,
 }
 
 const THREADS: &str = "threads";
@@ -104,7 +104,7 @@ struct Change {
 
 /// A transaction.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Plan {
+pub(super) struct TransactionPlan {
     pub(super) thread: u64,
     /// From 1.
     pub(super) number: u64,
@@ -113,7 +113,7 @@ pub(super) struct Plan {
     pub(super) is_cancelled_first: bool,
 }
 
-impl Plan {
+impl TransactionPlan {
     pub(super) fn new(scale: &Scale, thread: u64, number: u64) -> Self {
         let mut random = SplitMix64::new(scale.seed ^ SplitMix64::new(thread << 40 | number).draw());
         let one = random.below(scale.keys);
@@ -130,7 +130,7 @@ impl Plan {
         };
         // In one order, so that locks seldom wait in a circle.
         let changes = [change(one.min(two)), change(one.max(two))];
-        Plan { thread, number, changes, is_cancelled_first: random.one_in(16) }
+        TransactionPlan { thread, number, changes, is_cancelled_first: random.one_in(16) }
     }
 
     pub(super) fn declare(&self, tables: &Tables, declaration: &mut Declaration<Native>) {
@@ -143,8 +143,8 @@ impl Plan {
         }
     }
 
-    pub(super) fn execute<T: Txn<Machine = Native>>(&self, tx: &mut T, tables: &Tables) -> Result<(), Abort> {
-        let Plan { thread, number, .. } = *self;
+    pub(super) fn execute<T: Txn>(&self, tx: &mut T, tables: &Tables) -> Result<(), Abort> {
+        let TransactionPlan { thread, number, .. } = *self;
         for &Change { key, kind, amount } in &self.changes {
             let change = |version: &mut Version| {
                 let was_there = version.is_there != 0;
@@ -287,7 +287,7 @@ impl Expected {
         }
         for (thread, last) in last.iter().enumerate() {
             for number in self.last[thread] + 1..=*last {
-                for change in Plan::new(&self.scale, thread as u64, number).changes {
+                for change in TransactionPlan::new(&self.scale, thread as u64, number).changes {
                     self.counts[change.key as usize] += 1;
                     self.sums[change.key as usize] += change.amount;
                 }
@@ -357,7 +357,7 @@ mod tests {
         for (thread, last) in (0..).zip(last) {
             state.threads.insert(thread, ThreadRow { last });
             for number in 1..=last {
-                for Change { key, kind, amount } in Plan::new(&SCALE, thread, number).changes {
+                for Change { key, kind, amount } in TransactionPlan::new(&SCALE, thread, number).changes {
                     let version = state.versions.get_mut(&key).expect("loaded");
                     let is_there = match kind {
                         Kind::Toggle => version.is_there == 0,

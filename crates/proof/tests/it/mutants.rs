@@ -11,13 +11,15 @@ use contend_log::fault::Fault as LogFault;
 use contend_proof::crash::{CrashConfig, crash_test};
 use contend_proof::explore::{ExploreConfig, StrategyChoice, explore_protocol};
 use contend_protocols::fault::{FAULTS, Faulty, Meaning, OPERATION_FAULTS, Only, id};
-use contend_protocols::hstore::HStore;
-use contend_protocols::locking::bamboo::Bamboo;
+use contend_protocols::hstore::{self, HStore};
+use contend_protocols::locking::bamboo::{self, Bamboo};
 use contend_protocols::locking::deadlock_detection::DeadlockDetection;
 use contend_protocols::locking::no_wait::NoWait;
-use contend_protocols::locking::ordered::Ordered;
+use contend_protocols::locking::ordered::{self, Ordered};
 use contend_protocols::locking::wait_die::WaitDie;
 use contend_protocols::locking::wound_wait::WoundWait;
+use contend_protocols::locking::{self, queue, wound};
+
 use contend_protocols::multiversion;
 use contend_protocols::multiversion::cicada::Cicada;
 use contend_protocols::multiversion::ermia::{self, Ermia};

@@ -1,51 +1,58 @@
-//! Bamboo: two-phase locking that retires locks early, so that others read what is not committed yet.
+//! Bamboo: two-phase locking that retires locks early, so that others read what is not committed
+//! yet.
 //!
-//! **Idea.** A transaction *retires* the lock of a record as soon as it is done with it, and exposes what it
-//! has written there. The next transaction works on that, before the first has committed. A transaction that
-//! has read from another commits after it, and aborts if it aborts. So a hot record is locked for the time of
-//! one access, not of a transaction.
+//! **Idea.** A transaction *retires* the lock of a record as soon as it is done with it, and
+//! exposes what it has written there. The next transaction works on that, before the first has
+//! committed. A transaction that has read from another commits after it, and aborts if it aborts.
+//! So a hot record is locked for the time of one access, not of a transaction.
 //!
-//! **Paper.** Z. Guo, K. Wu, C. Yan, X. Yu: "Releasing locks as early as you can: reducing contention of
-//! hotspots by violating two-phase locking", SIGMOD 2021.
+//! **Paper.** Z. Guo, K. Wu, C. Yan, X. Yu: "Releasing locks as early as you can: reducing
+//! contention of hotspots by violating two-phase locking", SIGMOD 2021.
 //!
-//! | step of the paper | when | what happens | function |
-//! | --- | --- | --- | --- |
-//! | LockAcquire, shared | read | copy the row under the latch, and retire at once | `read` |
-//! | LockAcquire, exclusive | write | hold the cell; copy the row if it is read | `write` |
-//! | LockRetire | the next access, when the new row is complete | save the before-image, install the new row, retire | `expose` |
-//! | a second write of a record | the transaction changes a row that it has exposed | make the lock the newest again, and restore the before-image: all later holders are younger, and are wounded | `rewrite` |
-//! | wait for the commit semaphore | commit | wait until its predecessors on each cell have decided | `wait_for_predecessors` |
-//! | commit | commit | validate the leaves, pass the commit point, decide, install the other writes | `commit` |
-//! | cascading abort | abort | restore before-images, unless already done; void and wound the later holders | `roll_back` |
-//! | LockRelease | the end | release all locks, grant waiters | `end` |
+//! | step of the paper | function | what it does |
+//! | --- | --- | --- |
+//! | LockAcquire, shared | `read` | copies the row under the latch, and retires at once |
+//! | LockAcquire, exclusive | `write` | holds the cell; copies the row if it is read |
+//! | LockRetire | `expose` | at the next access: saves the before-image, installs, retires |
+//! | a second write | `rewrite` | takes an exposed row back: see below |
+//! | wait for the semaphore | `wait_for_predecessors` | waits until they have decided |
+//! | commit | `commit` | validates the leaves, passes the commit point, decides, installs |
+//! | cascading abort | `roll_back` | restores before-images, wounds the later holders |
+//! | LockRelease | `end` | releases all locks, grants waiters |
 //!
-//! **Promises** serializability: on each record, transactions take effect in the order in which they hold it.
-//! A transaction that is going to abort may see what another wrote that aborts too. Of each cell it sees one
-//! state.
+//! To change a row that it has exposed, a transaction makes its lock the newest again, and restores the
+//! before-image. All later holders are younger, and are wounded.
 //!
-//! **Locks** with lists: [`crate::locking::list`], and `bamboo/locks.rs` for the conditions. Two transactions hold a
-//! cell together, in conflicting modes, only if the older of them has retired it. Conflicts are decided by
-//! *wound-wait*, as in `2pl-woundwait`. A transaction wounds the younger ones that block it
-//! ([`crate::locking::wound`]), and waits for them to end. It waits for older ones to retire. The queue is in
-//! the order of age. So among the holders of a cell that conflict, later ones are younger.
+//! **Promises** serializability: on each record, transactions take effect in the order in which
+//! they hold it. A transaction that is going to abort may see what another wrote that aborts too.
+//! Of each cell it sees one state.
 //!
-//! **Commit point** as in wound-wait, after the wait for all predecessors: the conflicting transactions that
-//! acquired a cell earlier. In the paper each predecessor counts a semaphore of its successors down. Here a
-//! transaction keeps a list of its predecessors, and looks at their states. A transaction that aborts wounds
-//! its successors before its state says that it has ended. So a successor that has seen the end of the wait
-//! fails in the exchange at its commit point.
+//! **Locks** with lists: [`crate::locking::list`], and `bamboo/locks.rs` for the conditions. Two
+//! transactions hold a cell together, in conflicting modes, only if the older of them has retired
+//! it. Conflicts are decided by *wound-wait*, as in `2pl-woundwait`. A transaction wounds the
+//! younger ones that block it ([`crate::locking::wound`]), and waits for them to end. It waits for
+//! older ones to retire. The queue is in the order of age. So among the holders of a cell that
+//! conflict, later ones are younger.
 //!
-//! **Waits** are of younger transactions for older ones, or for transactions that are wounded or past their
-//! commit point: no cycle. No transaction starves: one that was wounded retains its timestamp.
+//! **Commit point** as in wound-wait, after the wait for all predecessors: the conflicting
+//! transactions that acquired a cell earlier. In the paper each predecessor counts a semaphore of
+//! its successors down. Here a transaction keeps a list of its predecessors, and looks at their
+//! states. A transaction that aborts wounds its successors before its state says that it has ended.
+//! So a successor that has seen the end of the wait fails in the exchange at its commit point.
 //!
-//! **Phantoms** as in all locking here: misses and scans observe leaf versions. The commit validates them
-//! after the wait for the predecessors, so it sees the predecessors' inserts.
+//! **Waits** are of younger transactions for older ones, or for transactions that are wounded or
+//! past their commit point: no cycle. No transaction starves: one that was wounded retains its
+//! timestamp.
 //!
-//! **Departures from the paper.** Inserts, deletes and commit-time updates are not exposed before the commit.
-//! Nor is the last write of a transaction, which commits next; the paper's parameter for that needs to know
-//! the number of accesses. Timestamps are allotted at the beginning. Allotting them at the first conflict, as
-//! in the paper, halved the throughput on our simulated chip at a Zipf theta of 0.9. An older reader wounds a
-//! younger writer instead of reading the writer's before-image.
+//! **Phantoms** as in all locking here: misses and scans observe leaf versions. The commit
+//! validates them after the wait for the predecessors, so it sees the predecessors' inserts.
+//!
+//! **Departures from the paper.** Inserts, deletes and commit-time updates are not exposed before
+//! the commit. Nor is the last write of a transaction, which commits next; the paper's parameter
+//! for that needs to know the number of accesses. Timestamps are allotted at the beginning.
+//! Allotting them at the first conflict, as in the paper, halved the throughput on our simulated
+//! chip at a Zipf theta of 0.9. An older reader wounds a younger writer instead of reading the
+//! writer's before-image.
 
 mod locks;
 
@@ -60,10 +67,11 @@ use contend_engine::{
 use contend_machine::{Machine, Spin};
 
 use self::locks::AfterUse;
-use crate::fault::{Faults, Sound, dekker_fence};
+use crate::fault::{Sound, dekker_fence};
+use crate::faults;
 use crate::flags::{self, ABSENT, UNLINKED};
 use crate::locking::list::{self, LatchedCell, ListWord, LockOwner, Pool, Request, RequestHandle, Requests};
-use crate::locking::wound::TransactionStates;
+use crate::locking::wound::{TransactionStates, WoundFaults};
 use crate::locking::{LockMode, LockWord, info};
 use crate::method::timestamp::{Outcome, RetainedTimestamp, TimestampOptions, Timestamps};
 use crate::method::wait::LOCK_WAITS_MAX;
@@ -101,7 +109,8 @@ pub struct BambooWorker<M: Machine> {
     held: Vec<(Cell<M>, RequestHandle<M>)>,
     /// The transactions that must decide before this one commits.
     predecessors: Vec<LockOwner>,
-    /// The entries of the write set before this position are complete: they are exposed, or are not until the commit.
+    /// The entries of the write set before this position are complete: they are exposed, or are not
+    /// until the commit.
     complete: usize,
     /// The exposed cells, in the order of the write set.
     exposed: Vec<Exposed<M>>,
@@ -121,8 +130,9 @@ impl<M: Machine> BambooWorker<M> {
     }
 }
 
-impl<M: Machine, F: Faults> Bamboo<M, F> {
-    /// Exposes all writes so far. They are complete, because the transaction goes on to another record.
+impl<M: Machine, F: BambooFaults> Bamboo<M, F> {
+    /// Exposes all writes so far. They are complete, because the transaction goes on to another
+    /// record.
     #[inline(always)]
     fn expose(&self, cx: &mut Context<M>, local: &mut BambooWorker<M>) -> Result<(), Abort> {
         self.expose_up_to(cx, local, cx.writes.len())
@@ -159,10 +169,11 @@ impl<M: Machine, F: Faults> Bamboo<M, F> {
         done
     }
 
-    /// Restores the before-image of an exposed cell. Each later holder has read what was exposed, or written on top of it: its access
-    /// becomes void, and it is wounded.
+    /// Restores the before-image of an exposed cell. Each later holder has read what was exposed,
+    /// or written on top of it: its access becomes void, and it is wounded.
     ///
-    /// If this transaction's own access is void, an earlier holder has rolled back past it, and there is nothing to restore.
+    /// If this transaction's own access is void, an earlier holder has rolled back past it, and
+    /// there is nothing to restore.
     fn roll_back(&self, cx: &Context<M>, local: &BambooWorker<M>, exposed: &Exposed<M>) {
         M::step("undo");
         let request = local.request(exposed.cell).expect("the cell is held");
@@ -170,7 +181,7 @@ impl<M: Machine, F: Faults> Bamboo<M, F> {
         if !request.has(Request::<M>::VOID) {
             cx.writes.restore(exposed.position, exposed.number, &local.before_images[exposed.start..]);
             request.change(0, Request::<M>::VOID);
-            for other in latched.later_holders(&request).filter(|_| !F::FORGET_DEPENDENTS) {
+            for other in latched.later_holders(&request).filter(|_| Self::aborts_cascade()) {
                 other.change(0, Request::<M>::VOID);
                 self.states.wound(other.owner());
             }
@@ -178,13 +189,14 @@ impl<M: Machine, F: Faults> Bamboo<M, F> {
         latched.unlatch();
     }
 
-    /// Waits until the transactions have decided from which this one has read, and those whose reads it has overwritten.
+    /// Waits until all predecessors have decided: the transactions that wrote what this one has read or
+    /// overwritten, and those that read what it has overwritten.
+    ///
+    /// Each of them is older, wounded, or past its commit point, so the waits form no cycle. If one of
+    /// them aborts, it has wounded this transaction before its end is seen here.
     fn wait_for_predecessors(&self, local: &mut BambooWorker<M>) -> Result<(), AbortReason> {
-        if F::FORGET_PREDECESSORS {
-            return Ok(());
-        }
         let mut spin = Spin::<M>::new();
-        while let Some(&other) = local.predecessors.last() {
+        while let Some(&other) = local.predecessors.last().filter(|_| Self::waits_for_predecessors()) {
             if self.states.has_decided(other) {
                 local.predecessors.pop();
                 continue;
@@ -200,7 +212,7 @@ impl<M: Machine, F: Faults> Bamboo<M, F> {
     }
 }
 
-impl<M: Machine, F: Faults> NamedProtocol<M> for Bamboo<M, F> {
+impl<M: Machine, F: BambooFaults> NamedProtocol<M> for Bamboo<M, F> {
     const SHOWS_UNCOMMITTED: bool = true;
     const INFO: ProtocolInfo = info(
         "bamboo",
@@ -215,7 +227,7 @@ impl<M: Machine, F: Faults> NamedProtocol<M> for Bamboo<M, F> {
     }
 }
 
-impl<M: Machine, F: Faults> Protocol<M> for Bamboo<M, F> {
+impl<M: Machine, F: BambooFaults> Protocol<M> for Bamboo<M, F> {
     type WorkerState = BambooWorker<M>;
 
     fn info(&self) -> ProtocolInfo {
@@ -296,7 +308,8 @@ impl<M: Machine, F: Faults> Protocol<M> for Bamboo<M, F> {
         if mode == WriteMode::CommitTimeUpdate {
             // A look without a lock: the commit acquires the cells, and looks again.
             return if cells.clone().any(|cell| ListWord::flags(cell) & (ABSENT | UNLINKED) != 0) {
-                // A miss needs a shared lock to stay one. If the record has a row by now, the lock is not needed and does no harm.
+                // A miss needs a shared lock to stay one. If the record has a row by now, the lock
+                // is not needed and does no harm.
                 self.read(cx, local, at, Projection::columns(&[], groups))
             } else {
                 Ok(RecordState::Row)
@@ -343,15 +356,14 @@ impl<M: Machine, F: Faults> Protocol<M> for Bamboo<M, F> {
         leaf: Leaf<M>,
         version: u64,
     ) -> Result<(), Abort> {
-        if !F::FORGET_GAPS {
-            cx.nodes.add(leaf, version);
-        }
+        cx.nodes.add(leaf, version);
         Ok(())
     }
 
     fn rewrite(&self, cx: &mut Context<M>, local: &mut Self::WorkerState, position: usize) -> Result<(), Abort> {
         if local.complete <= position {
-            // The entry is not exposed yet. The transaction changes it again, so it is left to the commit.
+            // The entry is not exposed yet. The transaction changes it again, so it is left to the
+            // commit.
             self.expose_up_to(cx, local, position)?;
             local.complete = position + 1;
             return Ok(());
@@ -374,6 +386,7 @@ impl<M: Machine, F: Faults> Protocol<M> for Bamboo<M, F> {
     }
 
     fn commit(&self, cx: &mut Context<M>, local: &mut Self::WorkerState) -> Result<(), Abort> {
+        // The locks of commit-time updates. They come first, because they add predecessors.
         for position in 0..cx.writes.len() {
             let write = &cx.writes.entries()[position];
             if write.merged().is_empty() {
@@ -387,11 +400,12 @@ impl<M: Machine, F: Faults> Protocol<M> for Bamboo<M, F> {
             }
             self.use_held(local, cells, AfterUse::Keep, || ())?;
         }
+        // No predecessor can be added from here on: the transaction acquires nothing more.
         self.wait_for_predecessors(local).map_err(Abort::new)?;
         if !cx.nodes.is_empty() {
             M::step("validate");
-            // SeqCst: pairs with itself. This transaction's inserts into the index come before its loads of the leaf versions that it
-            // observed, as in `TwoPhase`.
+            // SeqCst: pairs with itself. This transaction's inserts into the index come before its
+            // loads of the leaf versions that it observed, as in `TwoPhase`.
             dekker_fence::<M, F>();
             cx.nodes.validate()?;
         }
@@ -403,6 +417,8 @@ impl<M: Machine, F: Faults> Protocol<M> for Bamboo<M, F> {
         if !local.exposed.is_empty() {
             cx.writes.will_commit();
         }
+        // Successors may commit from here on, before the writes below are installed. They have seen the
+        // exposed rows only: the cells of all other writes are locked exclusively until `end`.
         self.states.decide(local.own);
         let mut exposed = local.exposed.iter().map(|exposed| exposed.position).peekable();
         for position in 0..cx.writes.len() {
@@ -417,11 +433,8 @@ impl<M: Machine, F: Faults> Protocol<M> for Bamboo<M, F> {
     }
 
     fn abort(&self, cx: &mut Context<M>, local: &mut Self::WorkerState, reason: AbortReason) {
-        if F::KEEP_ABORTED_INSERTS {
-            for write in cx.writes.entries().iter().filter(|write| write.fresh) {
-                write.cells().for_each(|cell| _ = ListWord::set_flags(cell, ABSENT, 0));
-            }
-        }
+        // Other transactions acquire an exposed cell under its latch. One that does so before the roll-back is
+        // void after it; one that does so later sees the before-image.
         for exposed in local.exposed.iter().rev() {
             self.roll_back(cx, local, exposed);
         }
@@ -434,5 +447,32 @@ impl<M: Machine, F: Faults> Protocol<M> for Bamboo<M, F> {
 
     fn is_absent(&self, record: Record<M>) -> bool {
         ListWord::flags(record.first_cell()) & ABSENT != 0
+    }
+}
+
+faults! {
+    /// The deliberate faults of Bamboo.
+    pub trait BambooFaults: WoundFaults {
+        /// A transaction that has read uncommitted data does not wait for the transaction that
+        /// wrote it to decide.
+        FORGET_PREDECESSORS,
+        /// A transaction that aborts leaves those alone that have read what it wrote.
+        FORGET_DEPENDENTS,
+    }
+    pub const FAULTS;
+}
+
+/// Where the algorithm asks for its faults.
+impl<M: Machine, F: BambooFaults> Bamboo<M, F> {
+    /// Returns whether a transaction commits after its predecessors: always, without a fault.
+    #[inline(always)]
+    fn waits_for_predecessors() -> bool {
+        !F::FORGET_PREDECESSORS
+    }
+
+    /// Returns whether an abort wounds the later holders: always, without a fault.
+    #[inline(always)]
+    fn aborts_cascade() -> bool {
+        !F::FORGET_DEPENDENTS
     }
 }

@@ -1,48 +1,54 @@
-//! Two-phase locking with deadlock detection: each conflict is waited for, and a waiter looks for deadlocks.
+//! Two-phase locking with deadlock detection: each conflict is waited for, and a waiter looks for
+//! deadlocks.
 //!
-//! **Idea.** A transaction waits at each conflict. Each waiting worker names the transactions that it waits
-//! for in a waits-for graph, of which it writes only its own row. At intervals it searches the graph for a
-//! path back to itself. Of the transactions of a cycle, the one with the fewest locks aborts.
+//! **Idea.** A transaction waits at each conflict. Each waiting worker names the transactions that
+//! it waits for in a waits-for graph, where it writes only its own row. At intervals it searches
+//! the graph for a path back to itself. Of the transactions of a cycle, the one with the fewest
+//! locks aborts.
 //!
-//! **Paper.** DL_DETECT, with its partitioned waits-for graph and its limit to a wait: X. Yu, G. Bezerra, A.
-//! Pavlo, S. Devadas, M. Stonebraker: "Staring into the abyss", VLDB 2014, sections 2.1 and 4.2.
+//! **Paper.** DL_DETECT, with its partitioned waits-for graph and its limit to a wait: X. Yu, G.
+//! Bezerra, A. Pavlo, S. Devadas, M. Stonebraker: "Staring into the abyss", VLDB 2014, sections 2.1
+//! and 4.2.
 //!
 //! | step of the paper | function |
 //! | --- | --- |
-//! | a blocked transaction waits, first come, first served | `may_wait`, over [`crate::locking::queue`] |
-//! | it adds its edges to its own part of the graph, without a lock | `may_wait` and `keep_waiting`, by `write_row` |
+//! | a blocked transaction waits, in the order of arrival | `may_wait`, over [`queue`] |
+//! | it stores its edges in its own part of the graph | `may_wait`, `keep_waiting`: `write_row` |
 //! | it searches the graph for a cycle through itself | `is_victim`, over `row` |
 //! | the transaction of the cycle with the fewest resources aborts | `has_fewest` |
 //! | (ours: verify that the cycle exists) | `is_deadlock`, over `queue::waits_for` |
 //! | a wait is limited | `dldetect.timeout_us`, in `keep_waiting` |
 //!
-//! **The graph.** A worker's row is one cache line. It names the worker next before it in the queue, or, if
-//! there is none, the workers that hold the cell; the other blockers block these. No lock protects the rows,
-//! so a search can read a mixture of several states, and a cycle that it finds is a suspicion. The row of a
-//! worker that was granted its lock also stays until that worker runs again, which takes long if it has lost
-//! its core.
+//! **The graph.** A worker's row is one cache line. It names the worker next before it in the
+//! queue, or, if there is none, the workers that hold the cell; the other blockers block these. No
+//! lock protects the rows, so a search can read a mixture of several states, and a cycle that it
+//! finds is a suspicion. The row of a worker that was granted its lock also stays until that worker
+//! runs again, which takes long if it has lost its core.
 //!
-//! No deadlock is missed for ever. In a deadlock each member refreshes its row, and names workers that really
-//! block it. So in the end the member with the fewest locks finds itself on the cycle, with the fewest locks.
-//! (A row has room for 24 holders of one cell. A deadlock through another holder ends at the limit to the
-//! wait.)
+//! No deadlock is missed for ever. In a deadlock each member refreshes its row, and names workers
+//! that really block it. So in the end the member with the fewest locks finds itself on the cycle,
+//! with the fewest locks. (A row has room for 24 holders of one cell. A deadlock through another
+//! holder ends at the limit to the wait.)
 //!
-//! **A suspicion is verified** before a transaction aborts. `is_deadlock` looks for each wait of the cycle in
-//! the lists of its cell, under the cell's latch, one wait after the other, against the direction of the
-//! waits. Then it does all of that once more, and compares:
+//! **A suspicion is verified** before a transaction aborts. `is_deadlock` looks for each wait of
+//! the cycle in the lists of its cell, under the cell's latch, one wait after the other, against
+//! the direction of the waits. Then it does all of that once more, and compares:
 //!
-//! 1. A waiting transaction neither releases nor overtakes anything. So while a blocker waits, it blocks.
+//! 1. A waiting transaction neither releases nor overtakes anything. So while a blocker waits, it
+//!    blocks.
 //! 2. A transaction that waits in both passes, for the same cell, has waited all the time between.
 //! 3. So at the end of the first pass all waits of the cycle existed together: it is a deadlock.
 //!
-//! A row leads to the cell: it names a cell only while its worker waits for it. The memory of a record is not
-//! reused while a transaction runs that could have met the record, so the cell can still be latched.
+//! A row leads to the cell: it names a cell only while its worker waits for it. The memory of a
+//! record is not reused while a transaction runs that could have met the record, so the cell can
+//! still be latched.
 //!
-//! **Waits** end with a grant, with the detection, or at `dldetect.timeout_us`; at 0 no transaction waits, as
-//! in NO_WAIT.
+//! **Waits** end with a grant, with the detection, or at `dldetect.timeout_us`; at 0 no transaction
+//! waits, as in NO_WAIT.
 //!
-//! **Orderings.** All accesses of the graph are Relaxed, and none has a partner: they find a suspicion, and
-//! `queue::waits_for` verifies it under the latches, whose Acquire and Release order the lists.
+//! **Orderings.** All accesses of the graph are Relaxed, and none has a partner: they find a
+//! suspicion, and `queue::waits_for` verifies it under the latches, whose Acquire and Release order
+//! the lists.
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -50,9 +56,9 @@ use std::ptr::NonNull;
 use contend_engine::{AbortReason, Cell, ProtocolInfo, options};
 use contend_machine::{Atomic64, Block, Machine, Ordering};
 
-use crate::fault::{Faults, Sound};
+use crate::fault::Sound;
 use crate::locking::list::LockOwner;
-use crate::locking::queue::{self, Blockers, QueuedLocks, WaitPolicy};
+use crate::locking::queue::{self, Blockers, QueueFaults, QueuedLocks, WaitPolicy, waits_anyway};
 use crate::locking::{TwoPhase, info};
 use crate::method::timestamp::Outcome;
 
@@ -61,7 +67,8 @@ options! {
     pub struct DeadlockOptions {
         /// The longest wait for a lock, in microseconds; 0: no transaction waits.
         "dldetect.timeout_us" timeout_us: u64 = 1000, in 0..=10_000_000;
-        /// The number of times that a wait is prolonged between two searches for a deadlock; the first 12 times take some microseconds together.
+        /// The number of times that a wait is prolonged between two searches for a deadlock; the
+        /// first 12 times take some microseconds together.
         "dldetect.every" every: u32 = 8, in 1..=1_000_000;
     }
 }
@@ -82,11 +89,13 @@ pub struct DetectionPolicy<M: Machine, F> {
 #[derive(Debug)]
 #[repr(align(64))]
 struct Row<M: Machine> {
-    /// The number of the worker's last transaction that waited, above the number of locks that it held.
+    /// The number of the worker's last transaction that waited, above the number of locks that it
+    /// held.
     locks: M::U64,
     /// The address of the cell for which the worker waits; 0 if it does not wait.
     cell: M::U64,
-    /// The blockers: numbers of workers plus one, four in a word, from the lowest bits of the first word on; 0 behind the last.
+    /// The blockers: numbers of workers plus one, four in a word, from the lowest bits of the first
+    /// word on; 0 behind the last.
     blockers: [M::U64; WORDS],
 }
 
@@ -102,7 +111,8 @@ const NAMES: usize = WORDS * NAMES_OF_WORD;
 #[derive(Debug)]
 pub struct DetectionWorker {
     worker: usize,
-    /// The number of the running transaction. No two transactions of workers with this number that wait have the same.
+    /// The number of the running transaction. No two transactions of workers with this number that
+    /// wait have the same.
     transaction: u64,
     /// The number of locks that it holds.
     locks: u64,
@@ -121,28 +131,32 @@ pub struct DetectionWorker {
 
 const NOT_REACHED: u32 = u32::MAX;
 
-impl<M: Machine, F: Faults> DetectionPolicy<M, F> {
+impl<M: Machine, F: QueueFaults> DetectionPolicy<M, F> {
     /// Stores the blockers of the worker's transaction to its row.
     fn write_row(&self, worker: usize, names: &[u16]) {
         let words = names
             .chunks(NAMES_OF_WORD)
             .map(|names| names.iter().rev().fold(0, |word, &name| word << NAME_BITS | (u64::from(name) + 1)));
         for (word, new) in self.rows[worker].blockers.iter().zip(words.chain(std::iter::repeat(0))) {
-            // Relaxed, both: the row is this worker's, and no load of it pairs with the store (the module comment). A word that is the
-            // same is not stored again, since searches of other workers share the line.
+            // Relaxed, both: the row is this worker's, and no load of it pairs with the store (the
+            // module comment). A word that is the same is not stored again, since searches of other
+            // workers share the line.
             if word.load(Ordering::Relaxed) != new {
                 word.store(new, Ordering::Relaxed);
             }
         }
     }
 
-    /// Returns the cell for which a worker waits. The caller can latch it until its transaction ends.
+    /// Returns the cell for which a worker waits. The caller can latch it until its transaction
+    /// ends.
     fn cell(&self, worker: usize) -> Option<Cell<M>> {
-        // Relaxed: a suspicion. The record of the cell is not reused before the caller's transaction ends: the worker began to wait for
-        // the cell after that transaction began, or else the caller would see the end of the wait. The engine's epochs order each use of
-        // a record before the begin of every transaction that could see its memory reused.
+        // Relaxed: a suspicion. The record of the cell is not reused before the caller's
+        // transaction ends: the worker began to wait for the cell after that transaction began, or
+        // else the caller would see the end of the wait. The engine's epochs order each use of a
+        // record before the begin of every transaction that could see its memory reused.
         let first = std::ptr::with_exposed_provenance_mut(self.rows[worker].cell.load(Ordering::Relaxed) as usize);
-        // SAFETY: a cell of these locks, of a record whose memory is not reused while the caller's transaction runs.
+        // SAFETY: a cell of these locks, of a record whose memory is not reused while the caller's
+        // transaction runs.
         NonNull::new(first).map(|first| unsafe { Cell::at(first) })
     }
 
@@ -157,7 +171,8 @@ impl<M: Machine, F: Faults> DetectionPolicy<M, F> {
         names.take_while(|name| *name != 0).map(|name| name as usize - 1)
     }
 
-    /// Returns whether the caller's transaction is in a deadlock, and must abort. A depth-first search of the graph, from its worker.
+    /// Returns whether the caller's transaction is in a deadlock, and must abort. A depth-first
+    /// search of the graph, from its worker.
     fn is_victim(&self, local: &mut DetectionWorker, own: LockOwner) -> bool {
         M::step("look for deadlock");
         local.reached_from.clear();
@@ -179,10 +194,12 @@ impl<M: Machine, F: Faults> DetectionPolicy<M, F> {
         false
     }
 
-    /// Returns whether the caller's transaction has the fewest locks in a suspected cycle. `last` is the worker in the cycle that waits
-    /// for the caller's. If several have the fewest, the worker with the greatest number counts.
+    /// Returns whether the caller's transaction has the fewest locks in a suspected cycle. `last`
+    /// is the worker in the cycle that waits for the caller's. If several have the fewest, the
+    /// worker with the greatest number counts.
     fn has_fewest(&self, local: &DetectionWorker, last: usize) -> bool {
-        // Relaxed: a suspicion. In a deadlock no member acquires a lock, so its number of locks stays as it stored it.
+        // Relaxed: a suspicion. In a deadlock no member acquires a lock, so its number of locks
+        // stays as it stored it.
         let locks = |worker: usize| self.rows[worker].locks.load(Ordering::Relaxed) & LOCKS_MAX;
         let rank = |worker: usize| (locks(worker), usize::MAX - worker);
         let own = rank(local.worker);
@@ -192,7 +209,8 @@ impl<M: Machine, F: Faults> DetectionPolicy<M, F> {
             .all(|worker| own < rank(worker))
     }
 
-    /// Verifies a suspected cycle, in which `last` waits for the caller's worker. Returns whether all its members wait at one moment.
+    /// Verifies a suspected cycle, in which `last` waits for the caller's worker. Returns whether
+    /// all its members wait at one moment.
     fn is_deadlock(&self, local: &mut DetectionWorker, own: LockOwner, last: usize) -> bool {
         M::step("verify deadlock");
         local.seen.clear();
@@ -217,7 +235,7 @@ impl<M: Machine, F: Faults> DetectionPolicy<M, F> {
     }
 }
 
-impl<M: Machine, F: Faults> WaitPolicy<M> for DetectionPolicy<M, F> {
+impl<M: Machine, F: QueueFaults> WaitPolicy<M> for DetectionPolicy<M, F> {
     const INFO: ProtocolInfo = info(
         "2pl-dldetect",
         "two-phase locking: conflicts are waited for, deadlocks are found in a waits-for graph",
@@ -277,8 +295,9 @@ impl<M: Machine, F: Faults> WaitPolicy<M> for DetectionPolicy<M, F> {
             return false;
         }
         let row = &self.rows[local.worker];
-        // Relaxed, here and below: no load of the row pairs with the stores (the module comment). The row names the cell last: until then
-        // a search takes it as one of a worker that doesn't wait, if it sees the stores in their order; and if not, it reads an old row.
+        // Relaxed, here and below: no load of the row pairs with the stores (the module comment).
+        // The row names the cell last: until then a search takes it as one of a worker that doesn't
+        // wait, if it sees the stores in their order; and if not, it reads an old row.
         row.locks.store(own.transaction << LOCKS_BITS | local.locks.min(LOCKS_MAX), Ordering::Relaxed);
         local.names.clear();
         local.names.extend(blockers.take(NAMES).map(|other| other.worker as u16));
@@ -309,7 +328,7 @@ impl<M: Machine, F: Faults> WaitPolicy<M> for DetectionPolicy<M, F> {
             }
         });
         self.write_row(local.worker, &local.names);
-        if self.is_victim(local, own) && !F::WAIT_ANYWAY { Err(AbortReason::Deadlock) } else { Ok(()) }
+        if self.is_victim(local, own) && !waits_anyway::<F>() { Err(AbortReason::Deadlock) } else { Ok(()) }
     }
 
     fn stop_waiting(&self, local: &mut DetectionWorker) {
@@ -331,7 +350,7 @@ mod tests {
     use std::sync::{Arc, Barrier};
 
     use contend_engine::{
-        AbortReason, Engine, EngineConfig, Groups, IndexKind, NamedProtocol, Table, TableSpec, Txn, Worker,
+        AbortReason, Engine, EngineConfig, Groups, IndexKind, NamedProtocol, RawTxn, Table, TableSpec, Worker,
     };
     use contend_machine::{Native, available_cores};
 
@@ -339,9 +358,10 @@ mod tests {
 
     type TestEngine = Engine<DeadlockDetection<Native>, Native>;
     type TestWorker = Worker<DeadlockDetection<Native>, Native>;
-    type Rows = Arc<Table<Native, u64>>;
+    type Rows = Table<u64>;
 
-    /// Returns an engine with a table of `rows` rows, whose waits don't reach their limit within a test.
+    /// Returns an engine with a table of `rows` rows, whose waits don't reach their limit within a
+    /// test.
     fn engine(rows: u64) -> (Arc<TestEngine>, Rows) {
         let protocol = DeadlockDetection::new(DeadlockOptions { timeout_us: 10_000_000, ..DeadlockOptions::default() });
         let engine = Engine::new(protocol, EngineConfig::default());
@@ -353,7 +373,8 @@ mod tests {
         (engine, table)
     }
 
-    /// Runs `work` on `threads` threads, more than there are cores. Returns the number of deadlocks that they aborted for.
+    /// Runs `work` on `threads` threads, more than there are cores. Returns the number of deadlocks
+    /// that they aborted for.
     fn deadlocks(engine: &Arc<TestEngine>, threads: usize, work: impl Fn(usize, &mut TestWorker) + Sync) -> u64 {
         let one = |thread| {
             let mut worker = engine.worker().expect("a free slot");
@@ -393,7 +414,8 @@ mod tests {
             // Two threads modify the same two rows, in opposite orders.
             let (pair, first) = (thread / 2, thread as u64);
             for _ in 0..20 {
-                // Here neither thread of the pair holds a lock; at the second meeting each holds one.
+                // Here neither thread of the pair holds a lock; at the second meeting each holds
+                // one.
                 meetings[pair].wait();
                 let mut is_first_try = true;
                 while let Err(abort) = worker.run(|tx| {

@@ -11,23 +11,25 @@
 //! | 3..1 | flags: [`crate::flags`] |
 //! | 0 | latched: the lists and this word belong to the worker that has set the bit |
 //!
-//! A request has a cache line of its own, on which its transaction waits. Two lists link the requests for a
-//! cell: those of the holders, the newest first, and those of the waiters. The head of the waiters stands in
-//! the newest holder's request, because no transaction waits for a cell that no transaction holds.
+//! A request has a cache line of its own, on which its transaction waits. Two lists link the
+//! requests for a cell: those of the holders, the newest first, and those of the waiters. The head
+//! of the waiters stands in the newest holder's request, because no transaction waits for a cell
+//! that no transaction holds.
 //!
-//! A worker latches a cell for some instructions, and waits for nothing meanwhile. In the common case it needs
-//! no latch: one exchange of the word acquires a cell that has no holder, and one exchange releases a cell
-//! that has no other holder and no waiter.
+//! A worker latches a cell for some instructions, and waits for nothing meanwhile. In the common
+//! case it needs no latch: one exchange of the word acquires a cell that has no holder, and one
+//! exchange releases a cell that has no other holder and no waiter.
 //!
 //! **Orderings.** The latch orders everything that it protects:
 //!
 //! - Its Acquire exchange (`LatchedCell::latch`) pairs with the Release store of the last
-//!   `LatchedCell::unlatch`, and with the Release of `try_acquire_free` and `try_release_sole`, which
-//!   change the word without a latch. So the lists, the requests in them and the row are as the last worker
-//!   left them, and Relaxed accesses are enough under the latch.
-//! - The Release of `Request::grant` pairs with the Acquire of `Request::wait`: a waiter that is granted the
-//!   cell doesn't latch it, and so needs this pair to see the row.
-//! - A few loads look at a list without the latch. They are marked as guesses, and nothing depends on them.
+//!   `LatchedCell::unlatch`, and with the Release of `try_acquire_free` and `try_release_sole`,
+//!   which change the word without a latch. So the lists, the requests in them and the row are as
+//!   the last worker left them, and Relaxed accesses are enough under the latch.
+//! - The Release of `Request::grant` pairs with the Acquire of `Request::wait`: a waiter that is
+//!   granted the cell doesn't latch it, and so needs this pair to see the row.
+//! - A few loads look at a list without the latch. They are marked as guesses, and nothing depends
+//!   on them.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -79,7 +81,8 @@ pub struct LockOwner {
     pub transaction: u64,
 }
 
-/// A transaction's request for a cell. Other workers reach it through the cell's lists, under the latch.
+/// A transaction's request for a cell. Other workers reach it through the cell's lists, under the
+/// latch.
 #[repr(align(64))]
 pub struct Request<M: Machine> {
     /// The addresses of its neighbours in the list; 0 at the list's ends.
@@ -87,9 +90,11 @@ pub struct Request<M: Machine> {
     previous: M::U64,
     timestamp: M::U64,
     transaction: M::U64,
-    /// The worker's number, above the flags [`Request::EXCLUSIVE`], [`Request::RETIRED`] and [`Request::VOID`].
+    /// The worker's number, above the flags [`Request::EXCLUSIVE`], [`Request::RETIRED`] and
+    /// [`Request::VOID`].
     worker: M::U64,
-    /// The address of the request by which the same transaction holds the cell shared; 0 if it doesn't.
+    /// The address of the request by which the same transaction holds the cell shared; 0 if it
+    /// doesn't.
     upgrade_of: M::U64,
     /// 1 if the request is granted. Its transaction waits for that.
     granted: M::U64,
@@ -102,7 +107,8 @@ impl<M: Machine> Request<M> {
     pub(crate) const EXCLUSIVE: u64 = 1;
     /// Its transaction has retired the lock (Bamboo): others may hold the cell with it.
     pub(crate) const RETIRED: u64 = 1 << 1;
-    /// Its transaction's access to the cell is void (Bamboo): what it read or wrote was rolled back.
+    /// Its transaction's access to the cell is void (Bamboo): what it read or wrote was rolled
+    /// back.
     pub(crate) const VOID: u64 = 1 << 2;
     const WORKER_SHIFT: u32 = 3;
 
@@ -120,11 +126,12 @@ impl<M: Machine> Request<M> {
         }
     }
 
-    /// Makes the request one of `own` for a lock in `mode`. `upgrade_of` is the address of its shared request, or 0.
+    /// Makes the request one of `own` for a lock in `mode`. `upgrade_of` is the address of its
+    /// shared request, or 0.
     #[inline(always)]
     pub(crate) fn fill(&self, own: LockOwner, mode: LockMode, upgrade_of: u64) {
-        // Relaxed, all of them: the request is in no list, so only its worker reads it. The Release that puts it into one publishes
-        // it: that of `unlatch` or `try_acquire_free`.
+        // Relaxed, all of them: the request is in no list, so only its worker reads it. The Release
+        // that puts it into one publishes it: that of `unlatch` or `try_acquire_free`.
         self.timestamp.store(own.timestamp, Ordering::Relaxed);
         self.transaction.store(own.transaction, Ordering::Relaxed);
         let exclusive = if mode == LockMode::Exclusive { Self::EXCLUSIVE } else { 0 };
@@ -135,7 +142,8 @@ impl<M: Machine> Request<M> {
         self.previous.store(0, Ordering::Relaxed);
     }
 
-    /// Returns the transaction of the request. The caller has the latch, or takes the answer as a guess.
+    /// Returns the transaction of the request. The caller has the latch, or takes the answer as a
+    /// guess.
     pub(crate) fn owner(&self) -> LockOwner {
         // Relaxed, all of them: the latch orders them; without it they are a guess.
         let worker = self.worker.load(Ordering::Relaxed);
@@ -144,7 +152,8 @@ impl<M: Machine> Request<M> {
         LockOwner { worker: (worker >> Self::WORKER_SHIFT) as usize, timestamp, transaction }
     }
 
-    /// Returns whether the request has any of these flags. The caller has the latch, or is the request's worker.
+    /// Returns whether the request has any of these flags. The caller has the latch, or is the
+    /// request's worker.
     #[inline(always)]
     pub(crate) fn has(&self, flags: u64) -> bool {
         // Relaxed: the latch orders it.
@@ -168,22 +177,26 @@ impl<M: Machine> Request<M> {
         if self.is_exclusive() { LockMode::Exclusive } else { LockMode::Shared }
     }
 
-    /// Returns the request by which the same transaction holds the cell already. The caller has the latch.
+    /// Returns the request by which the same transaction holds the cell already. The caller has the
+    /// latch.
     pub(crate) fn share(&self) -> Option<&Request<M>> {
         // Relaxed: under the latch.
         // SAFETY: the address of a holder of the same cell, or 0; and the caller has the latch.
         unsafe { at(self.upgrade_of.load(Ordering::Relaxed)) }
     }
 
-    /// Grants the request, which is in no list of waiters any more. After the call its worker may reuse it.
+    /// Grants the request, which is in no list of waiters any more. After the call its worker may
+    /// reuse it.
     pub(crate) fn grant(&self) {
-        // Release: the accesses of the cell's earlier holders come before; pairs with the Acquire of `wait`.
+        // Release: the accesses of the cell's earlier holders come before; pairs with the Acquire
+        // of `wait`.
         self.granted.store(1, Ordering::Release);
     }
 
-    /// Waits until the request, which is in the cell's queue, is granted. Each time that the wait is
-    /// prolonged, `may_continue` is called with the number of times. If it fails, or at [`LOCK_WAITS_MAX`], the
-    /// request leaves the queue, and `serve` grants what can be granted without it.
+    /// Waits until the request, which is in the cell's queue, is granted. Each time that the wait
+    /// is prolonged, `may_continue` is called with the number of times. If it fails, or at
+    /// [`LOCK_WAITS_MAX`], the request leaves the queue, and `serve` grants what can be granted
+    /// without it.
     ///
     /// # Errors
     /// The request was not granted.
@@ -204,8 +217,9 @@ impl<M: Machine> Request<M> {
             };
             if let Err(reason) = answer {
                 let mut latched = LatchedCell::latch(cell);
-                // The request may have been granted since the load above. Requests are granted under the latch, so the answer is final
-                // now. Relaxed: under the latch, whose Acquire orders the holders before.
+                // The request may have been granted since the load above. Requests are granted
+                // under the latch, so the answer is final now. Relaxed: under the latch, whose
+                // Acquire orders the holders before.
                 if self.granted.load(Ordering::Relaxed) != 0 {
                     latched.unlatch();
                     break;
@@ -225,7 +239,8 @@ impl<M: Machine> Request<M> {
         std::ptr::from_ref(self).expose_provenance() as u64
     }
 
-    /// Calls `visit` with the transaction next before the request in the queue, or, if there is none, with each holder of the cell.
+    /// Calls `visit` with the transaction next before the request in the queue, or, if there is
+    /// none, with each holder of the cell.
     ///
     /// It takes no latch, so it can show a mixture of several states of the lists.
     pub(crate) fn visit_nearest_blockers(&self, cell: Cell<M>, visit: &mut dyn FnMut(LockOwner)) {
@@ -238,8 +253,8 @@ impl<M: Machine> Request<M> {
             (first_holder(word), (word / HOLDER) & HOLDERS_MAX)
         };
         for _ in 0..count {
-            // SAFETY: an address that once stood in a list is that of a request in the pool, which lives as long as the locks. Its
-            // words may be those of another time.
+            // SAFETY: an address that once stood in a list is that of a request in the pool, which
+            // lives as long as the locks. Its words may be those of another time.
             let Some(other) = (unsafe { at::<M>(next) }) else { break };
             if other.owner().worker != self.owner().worker {
                 visit(other.owner());
@@ -252,10 +267,12 @@ impl<M: Machine> Request<M> {
 /// Returns the request at this address of a list; `None` at the list's end.
 ///
 /// # Safety
-/// The address has stood in a list of a cell: it is 0, or that of a request in a pool of the caller's locks.
+/// The address has stood in a list of a cell: it is 0, or that of a request in a pool of the
+/// caller's locks.
 unsafe fn at<'a, M: Machine>(address: u64) -> Option<&'a Request<M>> {
     let pointer = std::ptr::with_exposed_provenance::<Request<M>>(address as usize);
-    // SAFETY: requests live as long as the locks, whose pool keeps those of workers that have ended; their words are atomic.
+    // SAFETY: requests live as long as the locks, whose pool keeps those of workers that have
+    // ended; their words are atomic.
     unsafe { pointer.as_ref() }
 }
 
@@ -282,15 +299,18 @@ impl<M: Machine> LatchedCell<M> {
     #[inline(always)]
     pub(crate) fn latch(cell: Cell<M>) -> Self {
         let mut spin = Spin::<M>::new();
-        // The first exchange guesses that the cell has a row and no holder. It saves a load, and so a transfer of the line.
+        // The first exchange guesses that the cell has a row and no holder. It saves a load, and so
+        // a transfer of the line.
         let mut word = 0;
         loop {
-            // Acquire: pairs with the Release of `unlatch`, `try_acquire_free` and `try_release_sole`: the lists, the requests in them and
-            // the row are as the last worker left them. Relaxed: a failed exchange only supplies the next guess.
+            // Acquire: pairs with the Release of `unlatch`, `try_acquire_free` and
+            // `try_release_sole`: the lists, the requests in them and the row are as the last
+            // worker left them. Relaxed: a failed exchange only supplies the next guess.
             match cell.word().compare_exchange(word, word | LATCH, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) if word & WAITING == 0 => return LatchedCell { cell, word, waiters: 0 },
                 Ok(_) => {
-                    // SAFETY: a transaction waits, so another holds the cell, and the address is that of its request.
+                    // SAFETY: a transaction waits, so another holds the cell, and the address is
+                    // that of its request.
                     let first = unsafe { at::<M>(first_holder(word)) };
                     // Relaxed: under the latch.
                     let waiters = first.map_or(0, |first| first.waiters.load(Ordering::Relaxed));
@@ -320,13 +340,15 @@ impl<M: Machine> LatchedCell<M> {
                 first.waiters.store(self.waiters, Ordering::Relaxed);
             }
         }
-        // Release: the lists, the requests and the row come before; pairs with the Acquire of the next `latch` or `try_acquire_free`.
+        // Release: the lists, the requests and the row come before; pairs with the Acquire of the
+        // next `latch` or `try_acquire_free`.
         self.cell.word().store(self.word, Ordering::Release);
     }
 
     /// Takes over the latch of a cell that [`ListWord`] has made latched. It has no holder.
     pub(crate) fn of_placeholder(cell: Cell<M>) -> Self {
-        // Relaxed: the caller's own thread has made the cell, and no other worker changes the word of a latched cell.
+        // Relaxed: the caller's own thread has made the cell, and no other worker changes the word
+        // of a latched cell.
         LatchedCell { cell, word: cell.word().load(Ordering::Relaxed) & !LATCH, waiters: 0 }
     }
 
@@ -374,10 +396,12 @@ impl<M: Machine> LatchedCell<M> {
         unsafe { at(request.previous.load(Ordering::Relaxed)) }
     }
 
-    /// Grants the first waiter's request: its transaction becomes the newest holder, or its shared lock becomes exclusive.
+    /// Grants the first waiter's request: its transaction becomes the newest holder, or its shared
+    /// lock becomes exclusive.
     pub(crate) fn grant_first(&mut self) {
         let Some(first) = self.first(List::Waiters).map(NonNull::from) else { return };
-        // SAFETY: a request lives as long as the locks. The pointer frees `self` of the borrow, whose list changes below.
+        // SAFETY: a request lives as long as the locks. The pointer frees `self` of the borrow,
+        // whose list changes below.
         let first = unsafe { first.as_ref() };
         self.remove_waiter(first);
         match first.share().map(NonNull::from) {
@@ -388,7 +412,8 @@ impl<M: Machine> LatchedCell<M> {
         first.grant();
     }
 
-    /// Makes a holder the newest one, and its lock exclusive if `mode` is; an exclusive lock stays so. It is not retired any more.
+    /// Makes a holder the newest one, and its lock exclusive if `mode` is; an exclusive lock stays
+    /// so. It is not retired any more.
     pub(crate) fn make_newest(&mut self, holder: &Request<M>, mode: LockMode) {
         self.remove_holder(holder);
         let exclusive = if mode == LockMode::Exclusive { Request::<M>::EXCLUSIVE } else { 0 };
@@ -396,7 +421,8 @@ impl<M: Machine> LatchedCell<M> {
         self.add_holder(holder);
     }
 
-    /// Returns the requests of the holders that acquired the cell before this one, the latest first.
+    /// Returns the requests of the holders that acquired the cell before this one, the latest
+    /// first.
     pub(crate) fn earlier_holders<'a>(&'a self, holder: &Request<M>) -> impl Iterator<Item = &'a Request<M>> {
         // Relaxed, both: under the latch, which the iterator borrows.
         // SAFETY: a link of a list of this cell.
@@ -415,8 +441,9 @@ impl<M: Machine> LatchedCell<M> {
     /// Links a request into a list, behind `behind`, or at the head.
     #[inline(always)]
     fn link(&mut self, list: List, request: &Request<M>, behind: Option<&Request<M>>) {
-        // Relaxed, all of them: the latch excludes other changes, its Acquire orders those before, and its Release publishes these. A
-        // look without the latch (`visit_nearest_blockers`) can see some of the stores and not the others: it is a guess.
+        // Relaxed, all of them: the latch excludes other changes, its Acquire orders those before,
+        // and its Release publishes these. A look without the latch (`visit_nearest_blockers`) can
+        // see some of the stores and not the others: it is a guess.
         let next = match behind {
             Some(before) => before.next.swap(request.address(), Ordering::Relaxed),
             None => {
@@ -449,7 +476,8 @@ impl<M: Machine> LatchedCell<M> {
         }
     }
 
-    /// Puts a request into the queue, behind the last waiter that it doesn't go before. Returns whether it is the first.
+    /// Puts a request into the queue, behind the last waiter that it doesn't go before. Returns
+    /// whether it is the first.
     pub(crate) fn add_waiter_in_order(
         &mut self,
         request: &Request<M>,
@@ -500,10 +528,12 @@ impl<M: Machine> LatchedCell<M> {
     }
 }
 
-/// The requests of workers that have ended, for new workers. It keeps their memory as long as the locks live.
+/// The requests of workers that have ended, for new workers. It keeps their memory as long as the
+/// locks live.
 pub(crate) type Pool<M> = Arc<Mutex<Vec<Block<M, Request<M>>>>>;
 
-/// Requests in a block, which a worker allocates at once. Few for a model checker, whose cost grows with the number of words.
+/// Requests in a block, which a worker allocates at once. Few for a model checker, whose cost grows
+/// with the number of words.
 const REQUESTS: usize = if cfg!(loom) { 4 } else { 32 };
 
 /// A worker's requests. Its transaction uses the first `used` of them.
@@ -564,7 +594,8 @@ impl<M: Machine> std::ops::Deref for RequestHandle<M> {
 
     #[inline(always)]
     fn deref(&self) -> &Request<M> {
-        // SAFETY: a request of the worker's own blocks, which go to the pool when the worker ends, and live as long as the locks.
+        // SAFETY: a request of the worker's own blocks, which go to the pool when the worker ends,
+        // and live as long as the locks.
         unsafe { self.0.as_ref() }
     }
 }
@@ -577,7 +608,8 @@ impl<M: Machine> Clone for RequestHandle<M> {
 
 impl<M: Machine> Copy for RequestHandle<M> {}
 
-// SAFETY: a request consists of atomic words, and a handle stays with the worker that owns the request, on whichever thread that runs.
+// SAFETY: a request consists of atomic words, and a handle stays with the worker that owns the
+// request, on whichever thread that runs.
 unsafe impl<M: Machine> Send for RequestHandle<M> {}
 
 impl<M: Machine> std::fmt::Debug for Request<M> {
@@ -604,8 +636,9 @@ pub(crate) fn adopt_placeholder<M: Machine>(
 #[inline(always)]
 pub(crate) fn try_acquire_free<M: Machine>(cell: Cell<M>, request: &Request<M>, mode: LockMode) -> bool {
     let taken = held_by(request.address(), mode);
-    // AcqRel. Release: publishes the request; pairs with the Acquire of the next `latch`. Acquire: pairs with the Release of the last
-    // holder, in `try_release_sole` or `unlatch`: the row is as it left it. Relaxed: a failed exchange only says that the guess was wrong.
+    // AcqRel. Release: publishes the request; pairs with the Acquire of the next `latch`. Acquire:
+    // pairs with the Release of the last holder, in `try_release_sole` or `unlatch`: the row is as
+    // it left it. Relaxed: a failed exchange only says that the guess was wrong.
     cell.word().compare_exchange(0, taken, Ordering::AcqRel, Ordering::Relaxed).is_ok()
 }
 
@@ -617,17 +650,19 @@ pub(crate) fn try_acquire_free_latched<M: Machine>(
     mode: LockMode,
 ) -> Option<LatchedCell<M>> {
     let word = held_by(request.address(), mode);
-    // Acquire: as in `try_acquire_free`. The request is published later, by the Release of `unlatch`. Relaxed: as there.
+    // Acquire: as in `try_acquire_free`. The request is published later, by the Release of
+    // `unlatch`. Relaxed: as there.
     let taken = cell.word().compare_exchange(0, word | LATCH, Ordering::Acquire, Ordering::Relaxed).is_ok();
     taken.then_some(LatchedCell { cell, word, waiters: 0 })
 }
 
-/// Releases a cell that has a row, no other holder and no waiter, without its latch. Returns whether it did.
+/// Releases a cell that has a row, no other holder and no waiter, without its latch. Returns
+/// whether it did.
 #[inline(always)]
 pub(crate) fn try_release_sole<M: Machine>(cell: Cell<M>, request: &Request<M>, mode: LockMode) -> bool {
     let word = held_by(request.address(), mode);
-    // Release: this holder's accesses of the row come before; pairs with the Acquire of the next `latch` or `try_acquire_free`. Relaxed: a
-    // failed exchange only says that the guess was wrong.
+    // Release: this holder's accesses of the row come before; pairs with the Acquire of the next
+    // `latch` or `try_acquire_free`. Relaxed: a failed exchange only says that the guess was wrong.
     cell.word().compare_exchange(word, 0, Ordering::Release, Ordering::Relaxed).is_ok()
 }
 
@@ -637,19 +672,21 @@ pub struct ListWord;
 
 impl<M: Machine> LockWord<M> for ListWord {
     fn init(cell: Cell<M>, flags: u64, held: bool) {
-        // Latched until `adopt_placeholder`: other workers that find the record in the index spin. Relaxed: the index publishes the record.
+        // Latched until `adopt_placeholder`: other workers that find the record in the index spin.
+        // Relaxed: the index publishes the record.
         cell.word().store(flags | if held { LATCH } else { 0 }, Ordering::Relaxed);
     }
 
     #[inline(always)]
     fn flags(cell: Cell<M>) -> u64 {
-        // Acquire: pairs with the Release of `unlatch`, for a caller that doesn't hold the cell: if it finds the record absent or unlinked,
-        // what made it so comes before.
+        // Acquire: pairs with the Release of `unlatch`, for a caller that doesn't hold the cell: if
+        // it finds the record absent or unlinked, what made it so comes before.
         cell.word().load(Ordering::Acquire) & FLAGS
     }
 
     fn set_flags(cell: Cell<M>, clear: u64, set: u64) -> u64 {
-        // The caller holds the cell, but other workers can change its lists meanwhile, and with them the word.
+        // The caller holds the cell, but other workers can change its lists meanwhile, and with
+        // them the word.
         let mut latched = LatchedCell::latch(cell);
         let before = latched.word & FLAGS;
         latched.word = latched.word & !clear | set;
@@ -660,7 +697,8 @@ impl<M: Machine> LockWord<M> for ListWord {
     fn try_acquire_exclusive(cell: Cell<M>) -> Option<u64> {
         // Relaxed: the exchange checks what the load has seen.
         let word = cell.word().load(Ordering::Relaxed);
-        // A latched cell is not free, and no transaction waits for a cell without holders. The latch stands in for a holder.
+        // A latched cell is not free, and no transaction waits for a cell without holders. The
+        // latch stands in for a holder.
         let is_free = word & !FLAGS == 0;
         // Acquire: as in `latch`. Relaxed: a failed exchange returns nothing.
         let taken =

@@ -1,26 +1,27 @@
 //! Two-phase locking without waiting: a transaction that meets a conflict aborts.
 //!
-//! **Idea.** Each record has a reader-writer lock in one word. A request that conflicts with the lock's
-//! holders aborts its transaction at once. So no transaction waits, there is no deadlock, and there is
-//! nothing to detect. [`crate::locking`] has what the locking protocols share.
+//! **Idea.** Each record has a reader-writer lock in one word. A request that conflicts with the
+//! lock's holders aborts its transaction at once. So no transaction waits, there is no deadlock,
+//! and there is nothing to detect. [`crate::locking`] has what the locking protocols share.
 //!
-//! **Papers.** The policy NO_WAIT: P. A. Bernstein, N. Goodman: "Concurrency control in distributed database
-//! systems", ACM Computing Surveys 1981; measured in X. Yu et al.: "Staring into the abyss", VLDB 2014.
+//! **Papers.** The policy NO_WAIT: P. A. Bernstein, N. Goodman: "Concurrency control in distributed
+//! database systems", ACM Computing Surveys 1981; measured in X. Yu et al.: "Staring into the
+//! abyss", VLDB 2014.
 //!
 //! **Metadata.** One word a cell: [`crate::locking::word`].
 //!
-//! **Waits**: none. Progress depends on the next try. Two transactions that share two records can abort each
-//! other for ever only if they keep meeting in the same step. Backoff and the machine's own irregularity
-//! prevent that.
+//! **Waits**: none. Progress depends on the next try. Two transactions that share two records can
+//! abort each other for ever only if they keep meeting in the same step. Backoff and the machine's
+//! own irregularity prevent that.
 
 use std::marker::PhantomData;
 
 use contend_engine::{Abort, Cell, ProtocolInfo, options};
 use contend_machine::Machine;
 
-use crate::fault::{Faults, Sound};
+use crate::fault::Sound;
 use crate::locking::word::{self, ReaderWriterWord};
-use crate::locking::{LockManager, LockMode, LockOutcome, TwoPhase, info};
+use crate::locking::{LockManager, LockMode, LockOutcome, LockingFaults, TwoPhase, info};
 
 options! {
     /// There is nothing to choose.
@@ -36,7 +37,7 @@ pub struct NoWaitLocks<F> {
     faults: PhantomData<fn() -> F>,
 }
 
-impl<M: Machine, F: Faults> LockManager<M> for NoWaitLocks<F> {
+impl<M: Machine, F: LockingFaults> LockManager<M> for NoWaitLocks<F> {
     const INFO: ProtocolInfo = info(
         "2pl-nowait",
         "two-phase locking: a reader-writer lock per record, held to the end; a conflict aborts at once",

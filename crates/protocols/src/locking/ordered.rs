@@ -1,17 +1,17 @@
 //! Two-phase locking in one order for all transactions: waits can't form a cycle.
 //!
-//! **Idea.** A transaction declares the rows that it will touch before it begins. It then locks all of them,
-//! each in the mode it needs, in an order that is the same for all transactions. So it may wait for each
-//! lock, and there is no deadlock to avoid or to detect. This is the upper bound of locking, for
-//! transactions that know their rows.
+//! **Idea.** A transaction declares the rows that it will touch before it begins. It then locks all
+//! of them, each in the mode it needs, in an order that is the same for all transactions. So it may
+//! wait for each lock, and there is no deadlock to avoid or to detect. This is the upper bound of
+//! locking, for transactions that know their rows.
 //!
-//! **Papers.** The classic remedy against deadlock: J. W. Havender: "Avoiding deadlock in multitasking
-//! systems", IBM Systems Journal 1968. Measured in X. Yu et al.: "Staring into the abyss", VLDB 2014, section
-//! 4.2 (lock thrashing), and as 2PL-wait in CCBench, VLDB 2020.
+//! **Papers.** The classic remedy against deadlock: J. W. Havender: "Avoiding deadlock in
+//! multitasking systems", IBM Systems Journal 1968. Measured in X. Yu et al.: "Staring into the
+//! abyss", VLDB 2014, section 4.2 (lock thrashing), and as 2PL-wait in CCBench, VLDB 2020.
 //!
 //! | step | function |
 //! | --- | --- |
-//! | declare the rows, sorted by address | `acquire_declared` of [`TwoPhase`], at the begin |
+//! | sort the declared rows by address, and lock them | `rows_to_lock`, at the begin |
 //! | request a lock in the order; wait for it | `acquire`, `in_order` |
 //! | request a lock out of the order; abort at a conflict | the same, not `in_order` |
 //! | remember the end of the order | [`OrderedWorker`] |
@@ -19,22 +19,25 @@
 //!
 //! **Metadata.** One word a cell: [`crate::locking::word`].
 //!
-//! **Waits** end. A transaction waits for a cell only if its address is above those of all cells that the
-//! transaction holds. So along a chain of waits the addresses rise, and the chain can't close to a cycle. A
-//! row that was not declared, such as one that an insert meets, is waited for by the same rule. A request
-//! below the greatest address aborts if it conflicts, and so does an upgrade of a row declared as read.
+//! **Waits** end. A transaction waits for a cell only if its address is above those of all cells
+//! that the transaction holds. So along a chain of waits the addresses rise, and the chain can't
+//! close to a cycle. A row that was not declared, such as one that an insert meets, is waited for
+//! by the same rule. A request below the greatest address aborts if it conflicts, and so does an
+//! upgrade of a row declared as read.
 //!
-//! **Departures from the papers.** The order is that of addresses, not of keys. Any order serves that is the
-//! same for all transactions.
+//! **Departures from the papers.** The order is that of addresses, not of keys. Any order serves
+//! that is the same for all transactions.
 
 use std::marker::PhantomData;
 
-use contend_engine::{Abort, AbortReason, Cell, DeclarationNeeds, ProtocolInfo, options};
+use contend_engine::declaration::DeclaredRow;
+use contend_engine::{Abort, AbortReason, Cell, Context, DeclarationNeeds, ProtocolInfo, options};
 use contend_machine::{Machine, Spin};
 
-use crate::fault::{Faults, Sound};
+use crate::fault::Sound;
+use crate::faults;
 use crate::locking::word::{self, ReaderWriterWord};
-use crate::locking::{LockManager, LockMode, LockOutcome, TwoPhase, info};
+use crate::locking::{LockManager, LockMode, LockOutcome, LockingFaults, TwoPhase, info};
 use crate::method::wait::LOCK_WAITS_MAX;
 
 options! {
@@ -55,7 +58,7 @@ pub struct OrderedLocks<F> {
 #[derive(Debug)]
 pub struct OrderedWorker(u64);
 
-impl<M: Machine, F: Faults> LockManager<M> for OrderedLocks<F> {
+impl<M: Machine, F: OrderedFaults> LockManager<M> for OrderedLocks<F> {
     const INFO: ProtocolInfo = ProtocolInfo {
         needs: DeclarationNeeds::Rows,
         ..info(
@@ -83,13 +86,17 @@ impl<M: Machine, F: Faults> LockManager<M> for OrderedLocks<F> {
         greatest.0 = 0;
     }
 
+    fn rows_to_lock<'c>(cx: &'c mut Context<M>) -> &'c [DeclaredRow<M>] {
+        if Self::sorts() { cx.declaration.sorted_rows() } else { cx.declaration.rows() }
+    }
+
     fn adopt_placeholder(&self, greatest: &mut OrderedWorker, cell: Cell<M>) {
         greatest.0 = greatest.0.max(cell.address());
     }
 
     #[inline(always)]
     fn acquire(&self, greatest: &mut OrderedWorker, cell: Cell<M>, mode: LockMode) -> Result<LockOutcome<()>, Abort> {
-        let in_order = cell.address() > greatest.0 || F::LOCK_AS_DECLARED;
+        let in_order = Self::is_in_order(cell.address(), greatest.0);
         let mut spin = Spin::<M>::new();
         loop {
             match word::try_acquire::<M, F>(cell, mode) {
@@ -117,9 +124,35 @@ impl<M: Machine, F: Faults> LockManager<M> for OrderedLocks<F> {
     }
 }
 
+faults! {
+    /// The deliberate faults of ordered locking.
+    pub trait OrderedFaults: LockingFaults {
+        /// Rows are locked in the order in which they were declared, and each is waited for.
+        LOCK_AS_DECLARED,
+    }
+    pub const FAULTS;
+}
+
+/// Where the algorithm asks for its faults.
+impl<F: OrderedFaults> OrderedLocks<F> {
+    /// Returns whether the transaction locks its declared rows in the order of addresses: always,
+    /// without a fault.
+    #[inline(always)]
+    fn sorts() -> bool {
+        !F::LOCK_AS_DECLARED
+    }
+
+    /// Returns whether a cell comes after `greatest` in the order, so that the transaction may wait
+    /// for it.
+    #[inline(always)]
+    fn is_in_order(address: u64, greatest: u64) -> bool {
+        address > greatest || F::LOCK_AS_DECLARED
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use contend_engine::{Engine, EngineConfig, Groups, IndexKind, NamedProtocol, Projection, TableSpec, Txn};
+    use contend_engine::{Engine, EngineConfig, Groups, IndexKind, NamedProtocol, Projection, RawTxn, TableSpec, Txn};
     use contend_machine::Native;
 
     use super::Ordered;

@@ -1,24 +1,24 @@
 //! Locks with queues: a [`WaitPolicy`] says which transactions may wait, and in which order.
 //!
-//! A policy keeps the waits-for graph free of cycles, or breaks its cycles, so that each wait ends. A wait is
-//! also given up at a limit, in case a holder has lost its core or stands in a debugger. The lists of holders
-//! and waiters are those of [`super::list`].
+//! A policy keeps the waits-for graph free of cycles, or breaks its cycles, so that each wait ends.
+//! A wait is also given up at a limit, in case a holder has lost its core or stands in a debugger.
+//! The lists of holders and waiters are those of [`super::list`].
 //!
 //! | step | function |
 //! | --- | --- |
 //! | acquire a free cell, by one exchange | `list::try_acquire_free` |
-//! | compatible with the holders, and first in the queue: grant | [`LockManager::acquire`] of [`QueuedLocks`] |
+//! | compatible with the holders, and first in the queue: grant | [`LockManager::acquire`] |
 //! | else: may the transaction wait? | [`WaitPolicy::may_wait`] |
 //! | wait on the line of the request | `Request::wait` |
 //! | release; grant the waiters that now fit | [`LockManager::release`], `serve` |
-//! | upgrade: at the head of the queue, until the other readers have released | [`LockManager::upgrade`] |
+//! | upgrade: at the head of the queue, until it is the only holder | [`LockManager::upgrade`] |
 
 use contend_engine::{Abort, AbortReason, Cell, Options, ProtocolInfo};
 use contend_machine::Machine;
 
 use super::list::{EXCLUSIVE, LatchedCell, List, ListWord, LockOwner, Pool, Request, RequestHandle, Requests};
-use super::{FLAGS, LockManager, LockMode, LockOutcome, LockWord, list};
-use crate::fault::Faults;
+use super::{FLAGS, LockManager, LockMode, LockOutcome, LockWord, LockingFaults, list, readers_block};
+use crate::faults;
 use crate::flags::UNLINKED;
 use crate::method::timestamp::Outcome;
 
@@ -27,9 +27,9 @@ use crate::method::timestamp::Outcome;
 pub enum Blockers {
     /// Each holder that conflicts with the request, and each request before it in the queue.
     All,
-    /// The request next before it in the queue, or, if there is none, the holders that conflict with it.
-    /// They are enough to follow chains of waits, since the others block the nearest one. They cost a line
-    /// or two under the latch, instead of one for each waiter.
+    /// The request next before it in the queue, or, if there is none, the holders that conflict
+    /// with it. They are enough to follow chains of waits, since the others block the nearest one.
+    /// They cost a line or two under the latch, instead of one for each waiter.
     Nearest,
 }
 
@@ -42,7 +42,7 @@ pub trait WaitPolicy<M: Machine>: Send + Sync + 'static {
     /// The options of the protocol.
     type Options: Options;
     /// The deliberate faults of the protocol.
-    type Faults: Faults;
+    type Faults: QueueFaults;
     /// A worker's own state.
     type WorkerState: Send + 'static;
 
@@ -61,14 +61,14 @@ pub trait WaitPolicy<M: Machine>: Send + Sync + 'static {
     /// Returns whether a new request of `new` stands in the queue before that of `waiter`.
     fn goes_before(&self, new: LockOwner, waiter: LockOwner) -> bool;
 
-    /// Returns whether a request that is compatible with the holders, and stands first, is granted although
-    /// others wait behind it.
+    /// Returns whether a request that is compatible with the holders, and stands first, is granted
+    /// although others wait behind it.
     fn may_overtake(&self) -> bool {
         true
     }
 
-    /// Returns whether the transaction `own` may wait for `cell`, whose lock `blockers` keep from it. The
-    /// cell is latched.
+    /// Returns whether the transaction `own` may wait for `cell`, whose lock `blockers` keep from
+    /// it. The cell is latched.
     fn may_wait(
         &self,
         local: &mut Self::WorkerState,
@@ -79,9 +79,9 @@ pub trait WaitPolicy<M: Machine>: Send + Sync + 'static {
 
     /// Fails if the wait, which was prolonged `waits` times, must be given up.
     ///
-    /// `visit_blockers` shows the nearest blockers as they are now. It takes no latch, since many waiters
-    /// would keep the latch from the holders that could let them go. So it can show a mixture of several
-    /// states of the lists.
+    /// `visit_blockers` shows the nearest blockers as they are now. It takes no latch, since many
+    /// waiters would keep the latch from the holders that could let them go. So it can show a
+    /// mixture of several states of the lists.
     ///
     /// # Errors
     /// The transaction must abort.
@@ -129,13 +129,15 @@ pub trait WaitPolicy<M: Machine>: Send + Sync + 'static {
 impl<M: Machine> LatchedCell<M> {
     /// Returns whether a lock in `mode` is compatible with the holders.
     #[inline(always)]
-    fn is_compatible<F: Faults>(&self, mode: LockMode) -> bool {
-        self.holder_count() == 0 || self.word & EXCLUSIVE == 0 && (mode == LockMode::Shared || F::IGNORE_READERS)
+    fn is_compatible<F: LockingFaults>(&self, mode: LockMode) -> bool {
+        let compatible = mode == LockMode::Shared || !readers_block::<F>();
+        self.holder_count() == 0 || self.word & EXCLUSIVE == 0 && compatible
     }
 
-    /// Grants waiters from the head of the queue on, as long as they are compatible with the holders.
+    /// Grants waiters from the head of the queue on, as long as they are compatible with the
+    /// holders.
     #[cold]
-    fn serve<F: Faults>(&mut self) {
+    fn serve<F: LockingFaults>(&mut self) {
         while let Some(first) = self.first(List::Waiters) {
             let (share, mode) = (first.share(), first.mode());
             match share {
@@ -147,8 +149,8 @@ impl<M: Machine> LatchedCell<M> {
         }
     }
 
-    /// Returns the transactions that block a request in the queue, which is of `own` and for `mode`: the
-    /// holders that conflict with it, and those with a request before it.
+    /// Returns the transactions that block a request in the queue, which is of `own` and for
+    /// `mode`: the holders that conflict with it, and those with a request before it.
     fn blockers<'a>(
         &'a self,
         own: LockOwner,
@@ -170,8 +172,8 @@ impl<M: Machine> LatchedCell<M> {
     }
 }
 
-/// Looks under the latch whether the worker `waiter` waits for the cell, and is blocked by the worker
-/// `blocker`. Returns the transactions of both if so, in this order.
+/// Looks under the latch whether the worker `waiter` waits for the cell, and is blocked by the
+/// worker `blocker`. Returns the transactions of both if so, in this order.
 pub(crate) fn waits_for<M: Machine>(cell: Cell<M>, waiter: usize, blocker: usize) -> Option<(LockOwner, LockOwner)> {
     let latched = LatchedCell::latch(cell);
     let request = latched.requests(List::Waiters).find(|request| request.owner().worker == waiter);
@@ -201,7 +203,8 @@ pub struct QueuedLocksWorker<M: Machine, P: WaitPolicy<M>> {
 }
 
 impl<M: Machine, P: WaitPolicy<M>> QueuedLocks<M, P> {
-    /// Waits until the request, which is in the queue, is granted, if the policy allows it. Ends the latch.
+    /// Waits until the request, which is in the queue, is granted, if the policy allows it. Ends
+    /// the latch.
     #[cold]
     fn wait(
         &self,
@@ -211,7 +214,7 @@ impl<M: Machine, P: WaitPolicy<M>> QueuedLocks<M, P> {
     ) -> Result<(), AbortReason> {
         let (own, cell, mode) = (local.own, latched.cell(), request.mode());
         let blockers = latched.blockers(own, mode, request, P::BLOCKERS);
-        let may_wait = self.policy.may_wait(&mut local.policy, own, cell, blockers) || P::Faults::WAIT_ANYWAY;
+        let may_wait = self.policy.may_wait(&mut local.policy, own, cell, blockers) || waits_anyway::<P::Faults>();
         if !may_wait {
             latched.remove_waiter(request);
         }
@@ -308,7 +311,7 @@ impl<M: Machine, P: WaitPolicy<M>> LockManager<M> for QueuedLocks<M, P> {
     fn upgrade(&self, local: &mut Self::WorkerState, cell: Cell<M>, share: RequestHandle<M>) -> Result<(), Abort> {
         self.policy.check(&local.policy, local.own).map_err(Abort::new)?;
         let mut latched = LatchedCell::latch(cell);
-        if latched.holder_count() == 1 || P::Faults::IGNORE_READERS {
+        if latched.holder_count() == 1 || !readers_block::<P::Faults>() {
             latched.make_newest(&share, LockMode::Exclusive);
             latched.unlatch();
             return Ok(());
@@ -346,4 +349,20 @@ impl<M: Machine, P: WaitPolicy<M>> LockManager<M> for QueuedLocks<M, P> {
         local.requests.clear();
         self.policy.end(&mut local.policy, outcome);
     }
+}
+
+faults! {
+    /// The deliberate faults of protocols with queues.
+    pub trait QueueFaults: LockingFaults {
+        /// Every transaction may wait for every other one, whatever the policy says, so that waits
+        /// form cycles.
+        WAIT_ANYWAY,
+    }
+    pub const FAULTS;
+}
+
+/// Returns whether a transaction waits although its policy forbids it: not without a fault.
+#[inline(always)]
+pub(crate) fn waits_anyway<F: QueueFaults>() -> bool {
+    F::WAIT_ANYWAY
 }

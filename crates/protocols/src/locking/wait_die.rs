@@ -1,22 +1,23 @@
 //! Two-phase locking by wait-die: older transactions wait for younger ones, and younger ones die.
 //!
-//! **Idea.** Each transaction has a timestamp, which it retains when it is tried again. A transaction that
-//! meets a conflict waits if it is older than all transactions that block it. Else it aborts ("dies").
+//! **Idea.** Each transaction has a timestamp, which it retains when it is tried again. A
+//! transaction that meets a conflict waits if it is older than all transactions that block it. Else
+//! it aborts ("dies").
 //!
 //! **Paper.** D. J. Rosenkrantz, R. E. Stearns, P. M. Lewis: "System level concurrency control for
-//! distributed database systems", ACM TODS 1978; measured in X. Yu et al.: "Staring into the abyss", VLDB
-//! 2014.
+//! distributed database systems", ACM TODS 1978; measured in X. Yu et al.: "Staring into the
+//! abyss", VLDB 2014.
 //!
-//! **Locks** with queues: [`crate::locking::queue`]. The youngest waiter stands first. A new request that is
-//! younger than all waiters overtakes them, if it is compatible with the holders.
+//! **Locks** with queues: [`crate::locking::queue`]. The youngest waiter stands first. A new
+//! request that is younger than all waiters overtakes them, if it is compatible with the holders.
 //!
-//! **Waits** end. Each is of an older transaction for a younger one, so there is no cycle. That stays so when
-//! a lock changes hands: the first waiter to be granted it is the youngest, and a request that overtakes the
-//! waiters is younger still. No transaction starves by being too young: one that has died retains its
-//! timestamp, and so becomes the oldest.
+//! **Waits** end. Each is of an older transaction for a younger one, so there is no cycle. That
+//! stays so when a lock changes hands: the first waiter to be granted it is the youngest, and a
+//! request that overtakes the waiters is younger still. No transaction starves by being too young:
+//! one that has died retains its timestamp, and so becomes the oldest.
 //!
-//! **Departures from the paper.** A transaction that upgrades a shared lock stands before all other waiters,
-//! which wait for its shared lock in any case.
+//! **Departures from the paper.** A transaction that upgrades a shared lock stands before all other
+//! waiters, which wait for its shared lock in any case.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -24,17 +25,19 @@ use std::sync::Arc;
 use contend_engine::{AbortReason, Cell, ProtocolInfo, options};
 use contend_machine::Machine;
 
-use crate::fault::{Faults, Sound};
+use crate::fault::Sound;
 use crate::locking::list::LockOwner;
-use crate::locking::queue::{QueuedLocks, WaitPolicy};
+use crate::locking::queue::{QueueFaults, QueuedLocks, WaitPolicy};
 use crate::locking::{TwoPhase, info};
 use crate::method::timestamp::{Outcome, RetainedTimestamp, TimestampOptions, Timestamps};
 
 options! {
     /// Options of wait-die.
     pub struct WaitDieOptions {
-        /// Let a request that is younger than all waiters overtake them if it is compatible with the holders, as in DBx1000. Off: it dies.
+        /// Let a request that is younger than all waiters overtake them if it is compatible with
+        /// the holders, as in DBx1000. Off: it dies.
         "waitdie.overtake" overtake: bool = true, in ();
+        flatten timestamps: TimestampOptions;
     }
 }
 
@@ -44,7 +47,7 @@ pub type WaitDie<M, F = Sound> = TwoPhase<QueuedLocks<M, WaitDiePolicy<M, F>>>;
 /// The wait policy.
 #[derive(Debug)]
 pub struct WaitDiePolicy<M: Machine, F> {
-    options: WaitDieOptions,
+    overtake: bool,
     timestamps: Arc<Timestamps<M>>,
     faults: PhantomData<fn() -> F>,
 }
@@ -56,18 +59,19 @@ pub struct WaitDieWorker<M: Machine> {
     timestamp: RetainedTimestamp<M>,
 }
 
-impl<M: Machine, F: Faults> WaitPolicy<M> for WaitDiePolicy<M, F> {
+impl<M: Machine, F: QueueFaults> WaitPolicy<M> for WaitDiePolicy<M, F> {
     const INFO: ProtocolInfo = info(
         "2pl-waitdie",
         "two-phase locking: the older of two waits, the younger aborts",
         "Rosenkrantz, Stearns, Lewis: System level concurrency control for distributed database systems, TODS 1978",
     );
-    type Options = (WaitDieOptions, TimestampOptions);
+    type Options = WaitDieOptions;
     type Faults = F;
     type WorkerState = WaitDieWorker<M>;
 
-    fn new((options, timestamps): Self::Options) -> Self {
-        WaitDiePolicy { options, timestamps: Timestamps::new(timestamps, 0), faults: PhantomData }
+    fn new(options: WaitDieOptions) -> Self {
+        let timestamps = Timestamps::new(options.timestamps.clone(), 0);
+        WaitDiePolicy { overtake: options.overtake, timestamps, faults: PhantomData }
     }
 
     fn prepare(&mut self, workers: usize) {
@@ -90,7 +94,7 @@ impl<M: Machine, F: Faults> WaitPolicy<M> for WaitDiePolicy<M, F> {
 
     #[inline(always)]
     fn may_overtake(&self) -> bool {
-        self.options.overtake
+        self.overtake
     }
 
     fn may_wait(
@@ -124,16 +128,16 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use contend_engine::{
-        Abort, AbortReason, Engine, EngineConfig, Groups, IndexKind, NamedProtocol, Projection, TableSpec, Txn,
+        Abort, AbortReason, Engine, EngineConfig, Groups, IndexKind, NamedProtocol, Projection, RawTxn, TableSpec,
     };
     use contend_machine::Native;
 
     use super::{WaitDie, WaitDieOptions};
 
-    /// A young transaction reads, `reads` times, a record that another reads and an older one waits to write. Returns whether the young
-    /// one died.
+    /// A young transaction reads, `reads` times, a record that another reads and an older one waits
+    /// to write. Returns whether the young one died.
     fn a_young_reader_dies(overtake: bool, reads: usize) -> bool {
-        let protocol = WaitDie::<Native>::new((WaitDieOptions { overtake }, Default::default()));
+        let protocol = WaitDie::<Native>::new(WaitDieOptions { overtake, ..Default::default() });
         let engine = Engine::new(protocol, EngineConfig::default());
         let rows = engine.create_table::<u64>(&TableSpec::of_bytes("t", IndexKind::Hash, 8, 16));
         let mut loader = engine.loader().expect("a free slot");
@@ -187,7 +191,8 @@ mod tests {
         assert!(early.run(|_| Err::<(), _>(Abort::new(AbortReason::User))).is_err());
         let mut holder = late.begin();
         assert!(holder.modify_row(&rows, 1, Groups::ALL).expect("nobody else is there").is_some());
-        // If it had retained the cancelled transaction's timestamp, it would be the older one, and wait here for ever.
+        // If it had retained the cancelled transaction's timestamp, it would be the older one, and
+        // wait here for ever.
         let younger = early.run(|tx| tx.modify_row(&rows, 1, Groups::ALL).map(|_| ()));
         assert_eq!(younger.expect_err("it dies").reason, AbortReason::WriteLocked);
         holder.commit().expect("it holds its lock");

@@ -1,23 +1,23 @@
-//! Two-phase locking by wound-wait: younger transactions wait for older ones, and older ones wound younger
-//! ones.
+//! Two-phase locking by wound-wait: younger transactions wait for older ones, and older ones wound
+//! younger ones.
 //!
-//! **Idea.** Each transaction has a timestamp, which it retains when it is tried again. A transaction that
-//! meets a conflict makes the younger transactions that block it abort ("wounds" them), and waits until they
-//! have released their locks. For the older ones it just waits.
+//! **Idea.** Each transaction has a timestamp, which it retains when it is tried again. A
+//! transaction that meets a conflict makes the younger transactions that block it abort ("wounds"
+//! them), and waits until they have released their locks. For the older ones it just waits.
 //!
 //! **Paper.** D. J. Rosenkrantz, R. E. Stearns, P. M. Lewis: "System level concurrency control for
 //! distributed database systems", ACM TODS 1978.
 //!
-//! **Locks** with queues: [`crate::locking::queue`]. The oldest waiter stands first. A new request that is
-//! older than all waiters overtakes them, if it is compatible with the holders.
+//! **Locks** with queues: [`crate::locking::queue`]. The oldest waiter stands first. A new request
+//! that is older than all waiters overtakes them, if it is compatible with the holders.
 //!
-//! **Wounds**: [`crate::locking::wound`]. A transaction checks whether it is wounded before each request,
-//! while it waits, and at its commit point. One that has passed its commit point can't be wounded any more,
-//! and the others wait for it.
+//! **Wounds**: [`crate::locking::wound`]. A transaction checks whether it is wounded before each
+//! request, while it waits, and at its commit point. One that has passed its commit point can't be
+//! wounded any more, and the others wait for it.
 //!
-//! **Waits** end. Each is of a younger transaction for an older one, or for a wounded one, which is about to
-//! abort, or for one that has passed its commit point, and waits for nothing. No transaction starves: one
-//! that was wounded retains its timestamp, and so becomes the oldest.
+//! **Waits** end. Each is of a younger transaction for an older one, or for a wounded one, which is
+//! about to abort, or for one that has passed its commit point, and waits for nothing. No
+//! transaction starves: one that was wounded retains its timestamp, and so becomes the oldest.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -25,10 +25,10 @@ use std::sync::Arc;
 use contend_engine::{AbortReason, Cell, ProtocolInfo};
 use contend_machine::Machine;
 
-use crate::fault::{Faults, Sound};
+use crate::fault::Sound;
 use crate::locking::list::LockOwner;
-use crate::locking::queue::{QueuedLocks, WaitPolicy};
-use crate::locking::wound::TransactionStates;
+use crate::locking::queue::{QueueFaults, QueuedLocks, WaitPolicy};
+use crate::locking::wound::{TransactionStates, WoundFaults};
 use crate::locking::{TwoPhase, info};
 use crate::method::timestamp::{Outcome, RetainedTimestamp, TimestampOptions, Timestamps};
 
@@ -51,7 +51,7 @@ pub struct WoundWaitWorker<M: Machine> {
     timestamp: RetainedTimestamp<M>,
 }
 
-impl<M: Machine, F: Faults> WaitPolicy<M> for WoundWaitPolicy<M, F> {
+impl<M: Machine, F: QueueFaults + WoundFaults> WaitPolicy<M> for WoundWaitPolicy<M, F> {
     const INFO: ProtocolInfo = info(
         "2pl-woundwait",
         "two-phase locking: the younger of two waits, or is made to abort by the older",

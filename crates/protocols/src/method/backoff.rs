@@ -1,21 +1,21 @@
 //! Backoff: the wait between an abort and the next try of the transaction.
 //!
-//! Backoff keeps a transaction that lost a conflict from causing the next one. The best wait depends on
-//! the workload:
+//! Backoff keeps a transaction that lost a conflict from causing the next one. The best wait
+//! depends on the workload:
 //!
 //! - *fixed*: the same wait after each abort;
 //! - *exponential*: the bound of a random wait doubles with each abort of one transaction;
-//! - *adaptive*: all workers share one bound, which climbs towards the highest throughput of all together
-//!   (H. Lim, M. Kaminsky, D. G. Andersen: "Cicada: dependably fast multi-core in-memory transactions",
-//!   SIGMOD 2017, section 3.9, "contention regulation").
+//! - *adaptive*: all workers share one bound, which climbs towards the highest throughput of all
+//!   together (H. Lim, M. Kaminsky, D. G. Andersen: "Cicada: dependably fast multi-core in-memory
+//!   transactions", SIGMOD 2017, section 3.9, "contention regulation").
 //!
 //! A worker backs off between transactions only, so it holds no lock meanwhile.
 
 use std::sync::Arc;
 
 use contend_engine::{option_choices, options};
-use contend_machine::random::{Xorshift64Star, below};
 use contend_machine::{Atomic64, Cycles, Machine, Ordering};
+use contend_model::random::{Xorshift64Star, below};
 
 use crossbeam_utils::CachePadded;
 
@@ -30,7 +30,8 @@ pub enum BackoffPolicy {
     Fixed,
     /// A random time up to a bound that doubles with each abort of the transaction.
     Exponential,
-    /// A random time up to a bound that all workers share, and that climbs towards the highest throughput.
+    /// A random time up to a bound that all workers share, and that climbs towards the highest
+    /// throughput.
     Adaptive,
 }
 
@@ -39,8 +40,9 @@ option_choices!(BackoffPolicy { None => "none", Fixed => "fixed", Exponential =>
 options! {
     /// Options of trying an aborted transaction again.
     pub struct RetryOptions {
-        /// The wait between an abort and the next try: none; fixed; exponential, a random time up to a bound that doubles with each abort;
-        /// or adaptive, a random time up to a bound that climbs towards the highest throughput (Cicada).
+        /// The wait between an abort and the next try: none; fixed; exponential, a random time up
+        /// to a bound that doubles with each abort; or adaptive, a random time up to a bound that
+        /// climbs towards the highest throughput (Cicada).
         "retry.backoff" backoff: BackoffPolicy = BackoffPolicy::None, in ();
         /// The wait if it is fixed, the first bound if it is exponential, in microseconds.
         "retry.min_us" min_us: u64 = 1, in 1..=1_000_000;
@@ -53,8 +55,9 @@ options! {
 const CLIMB_EVERY_US: f64 = 5_000.0;
 /// Microseconds by which one step changes the adaptive bound (Cicada: 0.5 us).
 const STEP_US: f64 = 0.5;
-/// Aborts of one transaction after which its worker yields the core at each further one, if it doesn't wait. Where
-/// threads share cores, the transaction that is in the way may need this core to end.
+/// Aborts of one transaction after which its worker yields the core at each further one, if it
+/// doesn't wait. Where threads share cores, the transaction that is in the way may need this core
+/// to end.
 const GIVE_WAY_AFTER: u32 = 8;
 /// Commits of a worker between two of its looks at the clock.
 const CLOCK_EVERY: u64 = 16;
@@ -64,7 +67,8 @@ const CLOCK_EVERY: u64 = 16;
 pub struct Backoff<M: Machine> {
     options: RetryOptions,
     cycles_per_us: f64,
-    /// The adaptive bound in cycles. Workers load it at each abort; one of them stores it once in 5 ms.
+    /// The adaptive bound in cycles. Workers load it at each abort; one of them stores it once in 5
+    /// ms.
     bound: CachePadded<M::U64>,
     climb: CachePadded<Climb<M>>,
     /// Commits by worker. Each worker stores its own entry only.
@@ -73,9 +77,9 @@ pub struct Backoff<M: Machine> {
 
 /// The state of the hill climbing.
 ///
-/// The worker that wins the exchange of `climbed_at` takes the step and stores the other words. A worker that loses
-/// its core for a whole interval can overlap with the next winner. The two then mix the words of two intervals,
-/// which costs at worst one step in the wrong direction.
+/// The worker that wins the exchange of `climbed_at` takes the step and stores the other words. A
+/// worker that loses its core for a whole interval can overlap with the next winner. The two then
+/// mix the words of two intervals, which costs at worst one step in the wrong direction.
 #[derive(Debug)]
 struct Climb<M: Machine> {
     /// The clock at the last step, in cycles.
@@ -126,8 +130,9 @@ impl<M: Machine> Backoff<M> {
     #[cold]
     fn maybe_climb(&self, now: Cycles, random: u64) {
         let climb = &self.climb;
-        // Relaxed, here and below: the exchange of `climbed_at` lets one worker win each interval. The other words are
-        // statistics: a value that is late makes a wait a little longer or shorter, and nothing wrong.
+        // Relaxed, here and below: the exchange of `climbed_at` lets one worker win each interval.
+        // The other words are statistics: a value that is late makes a wait a little longer or
+        // shorter, and nothing wrong.
         let climbed_at = climb.climbed_at.load(Ordering::Relaxed);
         let elapsed = now.wrapping_sub(climbed_at);
         if (elapsed as f64) < CLIMB_EVERY_US * self.cycles_per_us
@@ -149,8 +154,9 @@ impl<M: Machine> Backoff<M> {
     }
 }
 
-/// Returns the bound after one step of the climb. The step goes away from a limit, else in the direction that raised
-/// the throughput (the sign of `gradient`), else, at a gradient of 0, up if `random_up`.
+/// Returns the bound after one step of the climb. The step goes away from a limit, else in the
+/// direction that raised the throughput (the sign of `gradient`), else, at a gradient of 0, up if
+/// `random_up`.
 fn next_bound(bound: f64, max: f64, step: f64, gradient: f64, random_up: bool) -> f64 {
     let up = if bound <= 0.0 {
         true

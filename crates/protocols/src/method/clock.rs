@@ -1,28 +1,30 @@
-//! Loosely synchronised clocks: each worker allocates its timestamps from a clock of its own (H. Lim, M.
-//! Kaminsky, D. G. Andersen: "Cicada: dependably fast multi-core in-memory transactions", SIGMOD 2017,
-//! section 3.1).
+//! Loosely synchronised clocks: each worker allocates its timestamps from a clock of its own (H.
+//! Lim, M. Kaminsky, D. G. Andersen: "Cicada: dependably fast multi-core in-memory transactions",
+//! SIGMOD 2017, section 3.1).
 //!
-//! A worker's clock advances with its core's clock, by at least one tick between two timestamps. At an
-//! interval the worker compares its clock with one other worker's, and takes that over if it is ahead
-//! (*one-sided synchronisation*). After an abort the next timestamp is a little larger than the clock (a
-//! *clock boost*), so that the next try comes later than the transaction it conflicted with.
+//! A worker's clock advances with its core's clock, by at least one tick between two timestamps. At
+//! an interval the worker compares its clock with one other worker's, and takes that over if it is
+//! ahead (*one-sided synchronisation*). After an abort the next timestamp is a little larger than
+//! the clock (a *clock boost*), so that the next try comes later than the transaction it conflicted
+//! with.
 //!
-//! **Boundaries.** A clock alone does not tell which transactions have ended; the engine's epochs do. Each
-//! epoch has a boundary, a time that the first worker to begin in the epoch sets:
+//! **Boundaries.** A clock alone does not tell which transactions have ended; the engine's epochs
+//! do. Each epoch has a boundary, a time that the first worker to begin in the epoch sets:
 //!
 //! 1. Every timestamp that was allocated before the boundary was set is at most the boundary.
 //! 2. A worker raises its clock above the boundary before it allocates a timestamp in the epoch.
 //!
-//! So a transaction with a timestamp up to the boundary of an epoch began in an earlier epoch. When a worker
-//! begins in epoch `e`, every transaction of epoch `e - 2` and before has ended, and so every transaction
-//! with a timestamp up to the boundary of `e - 1`.
+//! So a transaction with a timestamp up to the boundary of an epoch began in an earlier epoch. When
+//! a worker begins in epoch `e`, every transaction of epoch `e - 2` and before has ended, and so
+//! every transaction with a timestamp up to the boundary of `e - 1`.
 
 use std::sync::Arc;
 
 use contend_machine::{Activity, Atomic64, Cycles, Machine, Ordering, Spin};
 use crossbeam_utils::CachePadded;
 
-/// Boundaries that are kept. A worker asks for that of its own epoch, and no worker is more than one epoch behind the global one.
+/// Boundaries that are kept. A worker asks for that of its own epoch, and no worker is more than
+/// one epoch behind the global one.
 const BOUNDARIES: usize = 4;
 
 /// The clocks of all workers, and the boundaries of the epochs.
@@ -50,8 +52,9 @@ struct Boundary<M: Machine> {
 }
 
 impl<M: Machine> Clocks<M> {
-    /// Returns the clocks of workers with numbers below `workers`. `boost_ns` is the boost after an abort, and `sync_every_ns` the
-    /// time between two comparisons with another worker's clock, both in nanoseconds.
+    /// Returns the clocks of workers with numbers below `workers`. `boost_ns` is the boost after an
+    /// abort, and `sync_every_ns` the time between two comparisons with another worker's clock,
+    /// both in nanoseconds.
     pub fn new(workers: usize, boost_ns: u64, sync_every_ns: u64) -> Arc<Self> {
         let word = || M::U64::new(0);
         let cycles = |ns: u64| (ns as f64 * M::cycles_per_second() / 1e9) as Cycles;
@@ -69,7 +72,8 @@ impl<M: Machine> Clocks<M> {
 
     /// Returns the clock of one worker.
     pub fn of_worker(self: &Arc<Self>, worker: usize) -> Clock<M> {
-        // Relaxed: a worker that must know of this one's timestamps begins in a later epoch, and the engine's epochs order the two.
+        // Relaxed: a worker that must know of this one's timestamps begins in a later epoch, and
+        // the engine's epochs order the two.
         self.used.fetch_max(worker as u64 + 1, Ordering::Relaxed);
         Clock {
             shared: Arc::clone(self),
@@ -107,8 +111,8 @@ pub struct Clock<M: Machine> {
 }
 
 impl<M: Machine> Clock<M> {
-    /// Returns the next timestamp of a transaction that begins in `epoch`. It is unique among all workers, and larger than the
-    /// worker's last.
+    /// Returns the next timestamp of a transaction that begins in `epoch`. It is unique among all
+    /// workers, and larger than the worker's last.
     #[inline]
     pub fn stamp(&mut self, epoch: u64) -> u64 {
         let phase = M::phase();
@@ -127,8 +131,8 @@ impl<M: Machine> Clock<M> {
             self.ticks += self.shared.boost;
             self.boosted = false;
         }
-        // Relaxed: read as a hint by `synchronise`, and by the worker that sets a boundary. That worker is in a later epoch, and the
-        // engine's epochs order this store before it.
+        // Relaxed: read as a hint by `synchronise`, and by the worker that sets a boundary. That
+        // worker is in a later epoch, and the engine's epochs order this store before it.
         self.shared.clocks[self.worker].store(self.ticks, Ordering::Relaxed);
         M::enter(phase);
         self.stamp_at(self.ticks)
@@ -172,7 +176,8 @@ impl<M: Machine> Clock<M> {
     #[cold]
     fn enter(&mut self, epoch: u64) {
         if self.epoch == 0 {
-            // Relaxed, both: the exchange decides which worker's clock is the origin; no other data depends on it.
+            // Relaxed, both: the exchange decides which worker's clock is the origin; no other data
+            // depends on it.
             let origin = &self.shared.origin;
             let first = match origin.compare_exchange(0, self.seen.max(1), Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => self.seen.max(1),
@@ -196,13 +201,15 @@ impl<M: Machine> Clock<M> {
                 // Relaxed: the Acquire load before orders it.
                 return boundary.stamp.load(Ordering::Relaxed);
             }
-            // Relaxed, both: the exchange lets one worker set the boundary; its Release below publishes it.
+            // Relaxed, both: the exchange lets one worker set the boundary; its Release below
+            // publishes it.
             let claimed = boundary.claimed.load(Ordering::Relaxed);
             if claimed < epoch
                 && boundary.claimed.compare_exchange(claimed, epoch, Ordering::Relaxed, Ordering::Relaxed).is_ok()
             {
-                // Relaxed: the workers whose timestamps the boundary must not fall below were seen to end in an earlier epoch,
-                // so the engine's epochs order their stores before this load (`stamp`).
+                // Relaxed: the workers whose timestamps the boundary must not fall below were seen
+                // to end in an earlier epoch, so the engine's epochs order their stores before this
+                // load (`stamp`).
                 let latest = self.others().iter().map(|clock| clock.load(Ordering::Relaxed)).max().unwrap_or(0);
                 let stamp = (latest.max(self.ticks) + 1) * self.shared.clocks.len() as u64;
                 // Relaxed: the next store publishes it.
@@ -260,7 +267,7 @@ mod tests {
         let last = ahead.stamp(2);
         assert!(behind.stamp(2) < last, "clocks of one epoch need not agree");
         assert!(first < last);
-        // Whoever sets the boundary of epoch 3, it is past all that was before.
+        // The boundary of epoch 3 is above all earlier timestamps, whichever worker sets it.
         assert!(behind.stamp(3) > last);
     }
 }

@@ -1,9 +1,10 @@
 //! Read-phase extension: a transaction waits between its last read and its commit.
 //!
-//! The wait pays where many optimistic transactions crowd on a few records, because fewer of them are in
-//! their validation at the same time (ReadPhaseExtension: T. Tanabe et al.: "An analysis of concurrency
-//! control protocols for in-memory databases with CCBench", VLDB 2020, section 6.2). It is for protocols
-//! that lock at commit only: a protocol that locks at access would hold its locks through the wait.
+//! The wait pays where many optimistic transactions crowd on a few records, because fewer of them
+//! are in their validation at the same time (ReadPhaseExtension: T. Tanabe et al.: "An analysis of
+//! concurrency control protocols for in-memory databases with CCBench", VLDB 2020, section 6.2). It
+//! is for protocols that lock at commit only: a protocol that locks at access would hold its locks
+//! through the wait.
 
 use contend_engine::{option_choices, options};
 use contend_machine::{Activity, Machine};
@@ -17,7 +18,8 @@ pub enum Extension {
     None,
     /// `read_phase.ns`.
     Fixed,
-    /// `read_phase.ns` times the number of reads that it had to repeat because another transaction was writing, 16 at most.
+    /// `read_phase.ns` times the number of reads that it had to repeat because another transaction
+    /// was writing, 16 at most.
     Adaptive,
 }
 
@@ -26,8 +28,9 @@ option_choices!(Extension { None => "none", Fixed => "fixed", Adaptive => "adapt
 options! {
     /// Options of the read phase.
     pub struct ReadPhaseOptions {
-        /// The wait between a transaction's last read and its commit, so that fewer transactions validate at once: none; fixed; or
-        /// adaptive, the longer the more often it had to read a record again that another transaction was writing.
+        /// The wait between a transaction's last read and its commit, so that fewer transactions
+        /// validate at once: none; fixed; or adaptive, the longer the more often it had to read a
+        /// record again that another transaction was writing.
         "read_phase.extension" extension: Extension = Extension::None, in ();
         /// Nanoseconds of the wait, or for each repeated read if it is adaptive.
         "read_phase.ns" nanoseconds: u64 = 1_000, in 1..=1_000_000_000;

@@ -1,11 +1,11 @@
-//! Timestamp allocation (X. Yu et al.: "Staring into the abyss", VLDB 2014, section 4.3; its figure 6
-//! compares the sources).
+//! Timestamp allocation (X. Yu et al.: "Staring into the abyss", VLDB 2014, section 4.3; its figure
+//! 6 compares the sources).
 //!
 //! | source | order of the timestamps | cost of one |
 //! | --- | --- | --- |
 //! | `mutex` | real time | a hand-over of the mutex |
 //! | `atomic` | real time | the counter's cache line moves from core to core |
-//! | `batched` | allocation within one worker; none between workers | that of `atomic`, divided by the batch |
+//! | `batched` | allocation, within one worker only | that of `atomic`, divided by the batch |
 //! | `clock` | the cores' clocks, which must agree | none |
 //! | `hardware` | real time | a message to the adder in the chip's centre, if the machine has one |
 //!
@@ -24,7 +24,8 @@ pub enum Source {
     Mutex,
     /// A counter that workers increment atomically.
     Atomic,
-    /// A counter from which a worker takes a batch at once, to allocate timestamps from it without the counter.
+    /// A counter from which a worker takes a batch at once, to allocate timestamps from it without
+    /// the counter.
     Batched,
     /// The core's clock, with the worker's number to make it unique.
     Clock,
@@ -39,8 +40,9 @@ option_choices!(Source {
 options! {
     /// Options of timestamps.
     pub struct TimestampOptions {
-        /// The source of timestamps: a counter under a mutex, one that workers increment atomically, the same in batches, the cores' clocks,
-        /// or an adder in the chip's centre, which only a simulated chip has.
+        /// The source of timestamps: a counter under a mutex, one that workers increment
+        /// atomically, the same in batches, the cores' clocks, or an adder in the chip's centre,
+        /// which only a simulated chip has.
         "timestamp.source" source: Source = Source::Atomic, in ();
         /// Timestamps in a batch.
         "timestamp.batch" batch: u64 = 16, in 1..=1_000_000;
@@ -63,8 +65,9 @@ option_choices!(OrderedSource { Mutex => "mutex", Atomic => "atomic", Hardware =
 options! {
     /// Options of timestamps that must be in the order of real time.
     pub struct OrderedTimestampOptions {
-        /// The source of timestamps: a counter under a mutex, one that workers increment atomically, or an adder in the chip's centre,
-        /// which only a simulated chip has. Other sources don't keep the order of real time.
+        /// The source of timestamps: a counter under a mutex, one that workers increment
+        /// atomically, or an adder in the chip's centre, which only a simulated chip has. Other
+        /// sources don't keep the order of real time.
         "timestamp.source" source: OrderedSource = OrderedSource::Atomic, in ();
     }
 }
@@ -129,15 +132,18 @@ impl<M: Machine> Timestamps<M> {
         // Relaxed, both: the swap below publishes the place to the worker behind this one.
         own.waits.store(1, Ordering::Relaxed);
         own.next.store(0, Ordering::Relaxed);
-        // AcqRel. Release: this worker's place is reset before the next worker of the queue can find it; pairs with the Acquire of
-        // that worker's swap. Acquire: pairs with the Release of the exchange below, by which the last holder left a free mutex.
+        // AcqRel. Release: this worker's place is reset before the next worker of the queue can
+        // find it; pairs with the Acquire of that worker's swap. Acquire: pairs with the Release of
+        // the exchange below, by which the last holder left a free mutex.
         let before = self.tail.swap(worker as u64 + 1, Ordering::AcqRel);
         if before != 0 {
-            // Release: pairs with the Acquire of `own.next` below, in the worker before: its hand-over stores to this worker's
-            // `waits` after this worker's own stores to its place.
+            // Release: pairs with the Acquire of `own.next` below, in the worker before: its
+            // hand-over stores to this worker's `waits` after this worker's own stores to its
+            // place.
             self.places[before as usize - 1].next.store(worker as u64 + 1, Ordering::Release);
             let mut spin = Spin::<M>::new();
-            // Acquire: pairs with the Release at the end, by which the holder hands the mutex and the counter over.
+            // Acquire: pairs with the Release at the end, by which the holder hands the mutex and
+            // the counter over.
             while own.waits.load(Ordering::Acquire) != 0 {
                 spin.wait();
             }
@@ -145,11 +151,13 @@ impl<M: Machine> Timestamps<M> {
         // Relaxed, both: only the holder touches the counter, and the mutex orders the holders.
         let stamp = self.counter.load(Ordering::Relaxed);
         self.counter.store(stamp + 1, Ordering::Relaxed);
-        // Acquire, here and in the loop: pairs with the Release by which the worker behind stores its number.
+        // Acquire, here and in the loop: pairs with the Release by which the worker behind stores
+        // its number.
         let mut next = own.next.load(Ordering::Acquire);
         if next == 0 {
-            // Release: pairs with the Acquire of the next worker's swap, which then reads the counter. The exchange fails if a worker
-            // has put itself behind this one since; its number is then on the way to `own.next`.
+            // Release: pairs with the Acquire of the next worker's swap, which then reads the
+            // counter. The exchange fails if a worker has put itself behind this one since; its
+            // number is then on the way to `own.next`.
             if self.tail.compare_exchange(worker as u64 + 1, 0, Ordering::Release, Ordering::Relaxed).is_ok() {
                 return stamp;
             }
@@ -184,16 +192,19 @@ impl<M: Machine> Stamper<M> {
         }
     }
 
-    /// Returns a time. A worker that calls [`Stamper::begin_at`] with it allocates no timestamp below it any more.
+    /// Returns a time. A worker that calls [`Stamper::begin_at`] with it allocates no timestamp
+    /// below it any more.
     pub fn now(&self) -> u64 {
         match self.shared.options.source {
             Source::Clock => M::now() * self.shared.places.len() as u64,
-            // Relaxed: the protocol orders what its transactions do; a timestamp only names their order.
+            // Relaxed: the protocol orders what its transactions do; a timestamp only names their
+            // order.
             _ => self.shared.counter.load(Ordering::Relaxed),
         }
     }
 
-    /// Raises the worker's next timestamp to `time` or later. `time` is from [`Stamper::now`], of any worker.
+    /// Raises the worker's next timestamp to `time` or later. `time` is from [`Stamper::now`], of
+    /// any worker.
     pub fn begin_at(&mut self, time: u64) {
         self.drop_batch();
         if self.shared.options.source == Source::Clock {
@@ -211,7 +222,8 @@ impl<M: Machine> Stamper<M> {
         let shared = &self.shared;
         let stamp = match shared.options.source {
             Source::Mutex => shared.locked_add(self.worker),
-            // Relaxed, here and below: the counter's own order makes timestamps unique. The protocol orders all other accesses.
+            // Relaxed, here and below: the counter's own order makes timestamps unique. The
+            // protocol orders all other accesses.
             Source::Atomic => shared.counter.fetch_add(1, Ordering::Relaxed),
             Source::Batched => {
                 if self.next == self.end {
@@ -222,7 +234,8 @@ impl<M: Machine> Stamper<M> {
                 self.next - 1
             }
             Source::Clock => {
-                // The clock can stand still between two calls. It can go back when the thread moves to another core.
+                // The clock can stand still between two calls. It can go back when the thread moves
+                // to another core.
                 self.next = M::now().max(self.next + 1);
                 self.next * shared.places.len() as u64 + self.worker as u64
             }
@@ -250,8 +263,8 @@ impl Outcome {
     }
 }
 
-/// A timestamp that a transaction retains when it aborts and is tried again. So it becomes the oldest at some time, and
-/// does not starve.
+/// A timestamp that a transaction retains when it aborts and is tried again. So it becomes the
+/// oldest at some time, and does not starve.
 #[derive(Debug)]
 pub struct RetainedTimestamp<M: Machine> {
     source: Stamper<M>,

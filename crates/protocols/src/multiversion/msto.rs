@@ -87,7 +87,7 @@ options! {
     /// Options of MSTO, the multi-version protocol of STOv2.
     pub struct MstoOptions {
         /// Let updates that commute, and are not read, come before versions that are there already.
-        "mvcc.late" late: bool = true, in ();
+        "msto.late" late: bool = true, in ();
         flatten validating: ValidatingOptions;
         flatten timestamps: OrderedTimestampOptions;
         flatten collect: CollectOptions;
@@ -159,14 +159,14 @@ impl<M: Machine, F: MstoFaults> MstoRules<M, F> {
 
 impl<M: Machine, F: MstoFaults> VersionRules<M> for MstoRules<M, F> {
     const INFO: ProtocolInfo = ProtocolInfo {
-        name: "mvcc",
+        name: "msto",
         summary: "optimistic and multi-version: timestamps of one counter; updates that commute may come late",
         paper: "Huang et al.: Opportunities for optimism in contended main-memory multicore transactions, VLDB 2020",
         isolation: Isolation::Serializable,
         needs: DeclarationNeeds::Nothing,
     };
     const SNAPSHOTS: Option<&'static str> =
-        Some("versions.snapshots=on, mvcc.late=off, versions.nwr=off, versions.collect=rapid or epoch");
+        Some("versions.snapshots=on, msto.late=off, versions.nwr=off, versions.collect=rapid or epoch");
     type Options = MstoOptions;
     type WorkerState = MstoWorker<M>;
 

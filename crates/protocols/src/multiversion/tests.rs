@@ -6,8 +6,8 @@ mod late;
 use std::sync::Arc;
 
 use contend_engine::{
-    AbortReason, Engine, EngineConfig, EngineOptions, Groups, IndexKind, NamedProtocol, Projection, RowUpdate, Table,
-    TableSpec, Transaction, Txn, Update, Worker,
+    AbortReason, Engine, EngineConfig, EngineOptions, Groups, IndexKind, NamedProtocol, Projection, RawTxn, RowUpdate,
+    Table, TableSpec, Transaction, Txn, Update, Worker,
 };
 use contend_machine::Native;
 
@@ -18,7 +18,7 @@ use crate::multiversion::msto::Msto;
 use crate::multiversion::mvto::Mvto;
 use crate::multiversion::snapshot_isolation::SnapshotIsolation;
 
-type Rows = Arc<Table<Native, u64>>;
+type Rows = Table<u64>;
 
 /// Aggressive collection, with a scan before every transaction.
 const AGGRESSIVE: [(&str, &str); 2] = [("versions.collect", "aggressive"), ("versions.interval_us", "0")];

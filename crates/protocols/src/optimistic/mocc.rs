@@ -387,9 +387,8 @@ faults! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use contend_engine::{Engine, EngineConfig, IndexKind, Table, TableSpec, Txn};
+    use contend_engine::{Engine, EngineConfig, IndexKind, RawTxn, Table, TableSpec};
     use contend_machine::Native;
-    use std::sync::Arc;
 
     #[test]
     fn a_record_that_fails_validations_gets_hot_and_is_locked_by_who_reads_it() {
@@ -397,7 +396,7 @@ mod tests {
         // One epoch for all: temperatures hold that long.
         let engine =
             Engine::<Mocc, Native>::new(protocol, EngineConfig { epoch_ms: u64::MAX, ..EngineConfig::default() });
-        let rows: Arc<Table<Native, u64>> = engine.create_table(&TableSpec::of_bytes("t", IndexKind::Hash, 8, 16));
+        let rows: Table<u64> = engine.create_table(&TableSpec::of_bytes("t", IndexKind::Hash, 8, 16));
         let mut loader = engine.loader().expect("a free slot");
         for key in 0..40 {
             assert!(loader.insert(&rows, key, |_| ()).expect("memory"));

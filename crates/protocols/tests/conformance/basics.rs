@@ -2,12 +2,11 @@
 
 use std::ops::ControlFlow;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
 
 use contend_engine::fault::Fault;
 use contend_engine::{
     Abort, AbortReason, Direction, Engine, EngineConfig, Erased, Groups, IndexKind, Key, NamedProtocol, Projection,
-    Protocol, RowUpdate, Span, Table, Transaction, Txn, Update, Worker,
+    Protocol, RawTxn, RowUpdate, Span, Table, Transaction, Txn, Update, Worker,
 };
 use contend_machine::Native;
 
@@ -25,7 +24,7 @@ fn for_all(test: &impl ProtocolTest<Native>) {
 /// The keys that a scan returns.
 fn scanned<P: Protocol<Native>, K: Key>(
     worker: &mut Worker<P, Native>,
-    rows: &Table<Native, K>,
+    rows: &Table<K>,
     low: K,
     high: K,
     limit: usize,
@@ -43,7 +42,7 @@ fn scanned<P: Protocol<Native>, K: Key>(
     keys
 }
 
-fn insert_all<P: Protocol<Native>, K: Key>(worker: &mut Worker<P, Native>, rows: &Table<Native, K>, keys: &[K]) {
+fn insert_all<P: Protocol<Native>, K: Key>(worker: &mut Worker<P, Native>, rows: &Table<K>, keys: &[K]) {
     for (&key, value) in keys.iter().zip(1..) {
         let inserted = worker.run(|tx| Ok(tx.insert_row(rows, key)?.map(|row| row.fill(value)).is_some()));
         assert!(inserted.expect("no conflict"), "{key:?}");
@@ -55,7 +54,7 @@ struct Boundaries;
 impl Boundaries {
     fn keys<K: Key>(name: &str, make: &dyn Fn() -> Erased<Native>, index: IndexKind, middle: K) {
         let engine = engine::<_, Native>(make(), false);
-        let rows: Arc<Table<Native, K>> = table(&engine, "t", index, 8);
+        let rows: Table<K> = table(&engine, "t", index, 8);
         let mut worker = engine.worker().expect("a free slot");
         let read = |worker: &mut Worker<Erased<Native>, Native>, key: K| {
             worker.run(|tx| Ok(tx.read_row(&rows, key, Projection::WHOLE)?.map(|row| row[0]))).expect("no conflict")
@@ -118,7 +117,7 @@ impl AllDead {
     fn leftovers(&self, protocol: Erased<Native>, index: IndexKind) -> u64 {
         let config = EngineConfig { workers_max: 4, epoch_ms: u64::MAX, fault: self.0, ..EngineConfig::default() };
         let engine = Engine::new(protocol, config);
-        let rows: Arc<Table<Native, u64>> = table(&engine, "t", index, 8);
+        let rows: Table<u64> = table(&engine, "t", index, 8);
         let mut workers = [(); 2].map(|()| engine.worker().expect("a free slot"));
         for round in 0..20 {
             for key in 0..40 {
@@ -198,7 +197,7 @@ impl ProtocolTest<Native> for RowLengths {
     fn run(&self, name: &str, make: &dyn Fn() -> Erased<Native>) {
         for bytes in [0usize, 1, 7, 8, 9, 63, 100, 4096] {
             let engine = engine::<_, Native>(make(), false);
-            let rows: Arc<Table<Native, u64>> = table(&engine, "t", IndexKind::Hash, bytes);
+            let rows: Table<u64> = table(&engine, "t", IndexKind::Hash, bytes);
             let mut worker = engine.worker().expect("a free slot");
             let pattern: Vec<u64> = (0..bytes.div_ceil(8) as u64).map(|word| word * 3 + 1).collect();
             worker
@@ -248,7 +247,7 @@ impl GenericTest<Native> for AbortsLeaveNoTrace {
     fn run<P: Protocol<Native>>(&self, name: &str, make: &dyn Fn() -> P) {
         for index in INDEXES {
             let engine = engine::<_, Native>(make(), false);
-            let rows: Arc<Table<Native, u64>> = table(&engine, "t", index, 16);
+            let rows: Table<u64> = table(&engine, "t", index, 16);
             let (mut worker, mut other) = (engine.worker().expect("a slot"), engine.worker().expect("a slot"));
             insert_all(&mut worker, &rows, &[10, 20, 30]);
             // Ways to end without a commit: by the body's decision, and by being dropped.
@@ -296,7 +295,7 @@ pub(crate) struct VisitorsStopScans;
 impl GenericTest<Native> for VisitorsStopScans {
     fn run<P: Protocol<Native>>(&self, name: &str, make: &dyn Fn() -> P) {
         let engine = engine::<_, Native>(make(), false);
-        let rows: Arc<Table<Native, u64>> = table(&engine, "t", IndexKind::Ordered, 8);
+        let rows: Table<u64> = table(&engine, "t", IndexKind::Ordered, 8);
         let mut worker = engine.worker().expect("a free slot");
         // More than a leaf holds.
         let keys: Vec<u64> = (0..500).map(|key| key * 2).collect();
@@ -326,8 +325,8 @@ struct Misuse;
 impl ProtocolTest<Native> for Misuse {
     fn run(&self, name: &str, make: &dyn Fn() -> Erased<Native>) {
         let (mine, theirs) = (engine::<_, Native>(make(), false), engine::<_, Native>(make(), false));
-        let rows: Arc<Table<Native, u64>> = table(&mine, "t", IndexKind::Hash, 8);
-        let foreign: Arc<Table<Native, u64>> = table(&theirs, "t", IndexKind::Hash, 8);
+        let rows: Table<u64> = table(&mine, "t", IndexKind::Hash, 8);
+        let foreign: Table<u64> = table(&theirs, "t", IndexKind::Hash, 8);
         let mut worker = mine.worker().expect("a free slot");
         let mut tx = worker.begin();
         let refused = tx.read_row(&foreign, 1, Projection::WHOLE).expect_err("a table of another engine");
@@ -356,7 +355,7 @@ impl ProtocolTest<Native> for MemoryPlateaus {
     fn run(&self, name: &str, make: &dyn Fn() -> Erased<Native>) {
         for index in INDEXES {
             let engine = engine::<_, Native>(make(), false);
-            let rows: Arc<Table<Native, u64>> = table(&engine, "t", index, 64);
+            let rows: Table<u64> = table(&engine, "t", index, 64);
             let mut worker = engine.worker().expect("a free slot");
             let mut churn = |from: u64| {
                 for key in from..from + 20_000 {
@@ -417,7 +416,7 @@ struct UpdatesThatPanic;
 
 impl UpdatesThatPanic {
     /// A transaction of all kinds of writes, of which the update at place `bomb` panics; whether it did so at its commit.
-    fn transact(worker: &mut Worker<Erased<Native>, Native>, rows: &Table<Native, u64>, bomb: usize) -> bool {
+    fn transact(worker: &mut Worker<Erased<Native>, Native>, rows: &Table<u64>, bomb: usize) -> bool {
         let mut body_has_ended = false;
         let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| {
             until_in_time(worker, |tx| {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use contend_derive::Row;
 use contend_engine::{
     Abort, AbortReason, Declaration, Direction, Engine, Erased, Groups, IndexKind, Isolation, NamedProtocol, Options,
-    Projection, Protocol, RowUpdate, Table, TableSpec, Transaction, Txn, Update, Worker,
+    Projection, Protocol, RawTxn, RowUpdate, Table, TableSpec, Transaction, Txn, Update, Worker,
 };
 use contend_judge::{recorded, verify_history};
 use contend_machine::{Machine, Native};
@@ -70,7 +70,7 @@ impl Update<Wide> for Mix {
 /// One random operation that only reads.
 fn reading<P: Protocol<M>, M: Machine>(
     tx: &mut Transaction<'_, P, M>,
-    rows: &Table<M, u64>,
+    rows: &Table<u64>,
     storm: Storm,
     random: &mut SmallRng,
 ) -> Result<(), Abort> {
@@ -90,7 +90,7 @@ fn reading<P: Protocol<M>, M: Machine>(
 /// One random operation.
 fn operation<P: Protocol<M>, M: Machine>(
     tx: &mut Transaction<'_, P, M>,
-    rows: &Table<M, u64>,
+    rows: &Table<u64>,
     storm: Storm,
     random: &mut SmallRng,
 ) -> Result<(), Abort> {
@@ -172,7 +172,7 @@ fn operation<P: Protocol<M>, M: Machine>(
     Ok(())
 }
 
-fn work<P: Protocol<M>, M: Machine>(worker: &mut Worker<P, M>, rows: &Table<M, u64>, storm: Storm, thread: usize) {
+fn work<P: Protocol<M>, M: Machine>(worker: &mut Worker<P, M>, rows: &Table<u64>, storm: Storm, thread: usize) {
     let seed = storm.seed * 1000 + thread as u64;
     jitter::seed(seed);
     let mut random = SmallRng::seed_from_u64(seed);
@@ -225,7 +225,7 @@ pub(crate) fn run_storm<P: Protocol<M>, M: Machine>(
     judged_by: Isolation,
 ) -> Result<(), String> {
     let engine: Arc<Engine<P, M>> = engine_with(protocol, true, ENGINE_OPTIONS[storm.engine].clone());
-    let rows: Arc<Table<M, u64>> = engine.create_table(&TableSpec::of::<Wide>("t", storm.index, 64));
+    let rows: Table<u64> = engine.create_table(&TableSpec::of::<Wide>("t", storm.index, 64));
     let mut loader = engine.loader().expect("a free slot");
     for key in (0..storm.keys).filter(|key| !storm.inserts || key % 2 == 0) {
         loader.insert(&rows, key, |row| row.fill(0)).expect("memory");
@@ -338,7 +338,7 @@ struct IdleWorkers;
 impl ProtocolTest<Native> for IdleWorkers {
     fn run(&self, name: &str, make: &dyn Fn() -> Erased<Native>) {
         let engine = engine::<_, Native>(make(), false);
-        let rows: Arc<Table<Native, u64>> = table(&engine, "t", IndexKind::Ordered, 8);
+        let rows: Table<u64> = table(&engine, "t", IndexKind::Ordered, 8);
         let (mut idle, mut busy) = (engine.worker().expect("a slot"), engine.worker().expect("a slot"));
         // One has run and pauses without saying so; another leaves; a third only registered.
         idle.run(|tx| Ok(tx.insert_row(&rows, 0)?.is_some())).expect("no conflict");

@@ -3,9 +3,7 @@
 //!
 //! Nothing is timed. A transaction that is tried an absurd number of times fails the test; one that waits for ever hangs it.
 
-use std::sync::Arc;
-
-use contend_engine::{Engine, EngineConfig, Erased, Groups, IndexKind, Table, Txn};
+use contend_engine::{Engine, EngineConfig, Erased, Groups, IndexKind, RawTxn, Table};
 use contend_machine::Native;
 use contend_protocols::method::{Backoff, BackoffPolicy, RetryOptions};
 
@@ -21,7 +19,7 @@ impl ProtocolTest<Native> for Progress {
     fn run(&self, name: &str, make: &dyn Fn() -> Erased<Native>) {
         for backoff in [BackoffPolicy::None, BackoffPolicy::Exponential] {
             let engine = Engine::<_, Native>::new(make(), EngineConfig::default());
-            let rows: Arc<Table<Native, u64>> = table(&engine, "hot", IndexKind::Hash, 8);
+            let rows: Table<u64> = table(&engine, "hot", IndexKind::Hash, 8);
             let mut loader = engine.loader().expect("a free slot");
             for key in 0..RECORDS {
                 assert!(loader.insert(&rows, key, |row| row[0] = 0).expect("memory"));

@@ -4,8 +4,8 @@
 use std::ops::ControlFlow;
 
 use contend_engine::{
-    Abort, AbortReason, Direction, EngineOptions, Groups, IndexKind, Projection, Protocol, RowUpdate, Table, TableSpec,
-    Transaction, Txn,
+    Abort, AbortReason, Direction, EngineOptions, Groups, IndexKind, Projection, Protocol, RawTxn, RowUpdate, Table,
+    TableSpec, Transaction, Txn,
 };
 use contend_machine::Native;
 
@@ -103,7 +103,7 @@ fn model(row: &mut Option<Pair>, operation: Operation, value: u64) -> Answer {
 /// The same on the engine.
 fn perform<P: Protocol<Native>>(
     tx: &mut Transaction<'_, P, Native>,
-    table: &Table<Native, u64>,
+    table: &Table<u64>,
     key: u64,
     operation: Operation,
     value: u64,

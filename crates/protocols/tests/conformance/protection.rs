@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use contend_engine::fault::Fault;
 use contend_engine::{
     Abort, AbortReason, Engine, EngineConfig, EngineOptions, Erased, Groups, IndexKind, NamedProtocol, Projection,
-    Protocol, Table, Transaction, Txn, Worker,
+    Protocol, RawTxn, Table, Transaction, Worker,
 };
 use contend_judge::{recorded, verify_history};
 use contend_machine::Native;
@@ -16,7 +16,7 @@ use contend_protocols::optimistic::silo::Silo;
 
 use crate::support::{ProtocolTest, for_each_protocol, rounds, table};
 
-type World = (Arc<Engine<Erased<Native>, Native>>, Arc<Table<Native, u64>>);
+type World = (Arc<Engine<Erased<Native>, Native>>, Table<u64>);
 
 fn world(protocol: Erased<Native>, rows: u64, history: bool, protect_after: u32, fault: Option<Fault>) -> World {
     let options = EngineOptions { protect_after, ..EngineOptions::default() };
@@ -41,10 +41,7 @@ const AFTER: u32 = 3;
 const TRIES_MAX: u32 = AFTER + 64;
 
 /// Reads all rows and writes one.
-fn read_all_and_write(
-    tx: &mut Transaction<'_, Erased<Native>, Native>,
-    rows: &Table<Native, u64>,
-) -> Result<(), Abort> {
+fn read_all_and_write(tx: &mut Transaction<'_, Erased<Native>, Native>, rows: &Table<u64>) -> Result<(), Abort> {
     let mut sum = 0u64;
     for key in 0..ROWS {
         sum = sum.wrapping_add(tx.read_row(rows, key, Projection::WHOLE)?.expect("it was loaded")[0]);
@@ -60,7 +57,7 @@ fn read_all_and_write(
 /// Moves something between two rows.
 fn write_two(
     tx: &mut Transaction<'_, Erased<Native>, Native>,
-    rows: &Table<Native, u64>,
+    rows: &Table<u64>,
     random: &mut u64,
 ) -> Result<(), Abort> {
     *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -169,7 +166,7 @@ fn without_a_gate_long_transactions_starve() {
     }
 }
 
-fn conflict(tx: &mut Transaction<'_, Erased<Native>, Native>, rows: &Table<Native, u64>) -> Result<(), Abort> {
+fn conflict(tx: &mut Transaction<'_, Erased<Native>, Native>, rows: &Table<u64>) -> Result<(), Abort> {
     tx.modify_row(rows, 0, Groups::ALL)?.expect("it was loaded")[0] += 1;
     Err(Abort::new(AbortReason::ReadValidation))
 }

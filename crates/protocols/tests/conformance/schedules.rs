@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use contend_engine::{
-    AbortReason, Direction, Engine, EngineOptions, Erased, Groups, IndexKind, Isolation, Projection, Protocol,
+    AbortReason, Direction, Engine, EngineOptions, Erased, Groups, IndexKind, Isolation, Projection, Protocol, RawTxn,
     RowUpdate, Table, Transaction, Txn, Worker,
 };
 use contend_judge::{recorded, verify_history};
@@ -238,8 +238,8 @@ fn interleavings(lengths: &[usize]) -> Vec<Vec<usize>> {
 type Conductor = Erased<Conducted>;
 
 struct Tables {
-    first: Arc<Table<Conducted, u64>>,
-    other: Arc<Table<Conducted, u64>>,
+    first: Table<u64>,
+    other: Table<u64>,
 }
 
 fn fill(row: Option<&mut [u64]>, value: u64) {

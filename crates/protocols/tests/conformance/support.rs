@@ -167,16 +167,12 @@ pub(crate) fn table<P: Protocol<M>, M: Machine, K: Key>(
     name: &str,
     index: IndexKind,
     row_bytes: usize,
-) -> Arc<Table<M, K>> {
+) -> Table<K> {
     engine.create_table(&TableSpec::of_bytes(name, index, row_bytes, 64))
 }
 
 /// A table of [`Pair`]s.
-pub(crate) fn pairs<P: Protocol<M>, M: Machine>(
-    engine: &Engine<P, M>,
-    name: &str,
-    index: IndexKind,
-) -> Arc<Table<M, u64>> {
+pub(crate) fn pairs<P: Protocol<M>, M: Machine>(engine: &Engine<P, M>, name: &str, index: IndexKind) -> Table<u64> {
     engine.create_table(&TableSpec::of::<Pair>(name, index, 64))
 }
 

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use contend_engine::{Abort, Direction, IndexKind, NamedProtocol, Projection, Txn};
+use contend_engine::{Abort, Direction, IndexKind, NamedProtocol, Projection, RawTxn};
 use contend_machine::Loom;
 use contend_protocols::fault::{Faulty, Only, id};
 use contend_protocols::locking::bamboo::Bamboo;

@@ -1,6 +1,6 @@
 //! Rows that are there: each protocol's locks, marks and validations.
 
-use contend_engine::{Abort, Groups, IndexKind, NamedProtocol, Projection, Txn};
+use contend_engine::{Abort, Groups, IndexKind, NamedProtocol, Projection, RawTxn, Txn};
 use contend_machine::Loom;
 use contend_protocols::fault::{Faulty, Only, id};
 use contend_protocols::locking::bamboo::Bamboo;

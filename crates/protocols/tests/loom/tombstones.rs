@@ -30,7 +30,7 @@ fn deleted<P: NamedProtocol<Loom>>() -> World<P> {
 /// An insert of the key: the row is there afterwards if it has committed, and only then.
 fn beside_an_insert<P: NamedProtocol<Loom>>() {
     let mut world = deleted::<P>();
-    let rows = std::sync::Arc::clone(&world.rows);
+    let rows = world.rows;
     let (_, inserted) =
         world.beside(|worker, _| worker.collect(), move |worker| worker.run(|tx| insert(tx, &rows, 1, 7)));
     let row = world.row(1);
@@ -41,7 +41,7 @@ fn beside_an_insert<P: NamedProtocol<Loom>>() {
 /// and writes that row. Not both commit having seen nothing of each other.
 fn beside_a_read<P: NamedProtocol<Loom>>() {
     let mut world = deleted::<P>();
-    let rows = std::sync::Arc::clone(&world.rows);
+    let rows = world.rows;
     // The first worker has the tombstone.
     let mut reader = world.second.take().expect("not lent");
     let mut collector = world.first;
@@ -75,7 +75,7 @@ fn after_a_read<P: NamedProtocol<Loom>>() {
     }
     let both = |tx: &mut Tx<'_, P>| read(tx, &world.rows, 3).and_then(|_| read(tx, &world.rows, 2));
     world.first.run(both).expect("nobody else is there");
-    let rows = std::sync::Arc::clone(&world.rows);
+    let rows = world.rows;
     let (mine, theirs) = world.beside(
         |worker, rows| {
             worker.run(|tx| {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use contend_engine::{
-    Abort, Engine, EngineConfig, Groups, IndexKind, NamedProtocol, Projection, Table, TableSpec, Transaction, Txn,
+    Abort, Engine, EngineConfig, Groups, IndexKind, NamedProtocol, Projection, RawTxn, Table, TableSpec, Transaction,
     Worker,
 };
 use contend_machine::Loom;
@@ -17,7 +17,7 @@ pub(crate) fn explore(preemptions: usize, check: impl Fn() + Sync + Send + 'stat
     model.check(check);
 }
 
-pub(crate) type Rows = Arc<Table<Loom, u64>>;
+pub(crate) type Rows = Table<u64>;
 pub(crate) type Tx<'a, P> = Transaction<'a, P, Loom>;
 
 /// An engine with two workers and a table.
@@ -59,7 +59,7 @@ impl<P: NamedProtocol<Loom>> World<P> {
         first: impl FnOnce(&mut Tx<'_, P>, &Rows) -> Result<R, Abort>,
         second: impl FnOnce(&mut Tx<'_, P>, &Rows) -> Result<R, Abort> + Send + 'static,
     ) -> (Result<R, Abort>, Result<R, Abort>) {
-        let rows = Arc::clone(&self.rows);
+        let rows = self.rows;
         self.beside(|worker, rows| worker.run(|tx| first(tx, rows)), move |worker| worker.run(|tx| second(tx, &rows)))
     }
 
@@ -82,7 +82,7 @@ impl<P: NamedProtocol<Loom>> World<P> {
 
     /// The row under a key, when both are done.
     pub(crate) fn row(&mut self, key: u64) -> Option<u64> {
-        let rows = Arc::clone(&self.rows);
+        let rows = self.rows;
         self.first.run(|tx| read(tx, &rows, key)).expect("nobody else is there")
     }
 }

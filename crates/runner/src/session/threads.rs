@@ -9,12 +9,12 @@ use contend_engine::{AbortReason, Protocol};
 use contend_machine::{Machine, Native, Ordering, SampledThread, available_cores, pin_to_core};
 use contend_workloads::Workload;
 
-use super::interleaved::{Interleaved, pauses_of};
+use super::interleaved::{interleaved, pauses_of};
 use super::loaded_engine::{LoadedEngine, WorkerSlot, not_loaded, stuck};
 use super::{Driver, Interval, IntervalResult, RunPurpose, Tally};
-use crate::config::RunConfig;
 use crate::error::RunError;
 use crate::memory::is_short;
+use crate::plan::RunPlan;
 use crate::progress::Stop;
 use crate::start_gate::StartGate;
 
@@ -33,11 +33,11 @@ pub(crate) struct Threads {
     breakdown: bool,
 }
 
-impl<P: Protocol<Native>, W: Workload<Native>> Driver<P, W> for Threads {
+impl<P: Protocol<Native>, W: Workload> Driver<P, W> for Threads {
     type Machine = Native;
 
-    fn new(config: &RunConfig, _: RunPurpose) -> Self {
-        Threads { breakdown: config.breakdown }
+    fn new(plan: &RunPlan, _: RunPurpose) -> Self {
+        Threads { breakdown: plan.config.breakdown }
     }
 
     fn load(
@@ -150,7 +150,7 @@ impl<P: Protocol<Native>, W: Workload<Native>> Driver<P, W> for Threads {
     }
 }
 
-fn work<P: Protocol<Native>, W: Workload<Native>>(
+fn work<P: Protocol<Native>, W: Workload>(
     slot: &mut WorkerSlot<P, W, Native>,
     workload: &W,
     share: u64,
@@ -164,7 +164,7 @@ fn work<P: Protocol<Native>, W: Workload<Native>>(
         RunPurpose::Verify => {
             let mut pauses = pauses_of(slot.worker.number());
             slot.work(workload, share, tally, over, |workload, tx, client, input| {
-                workload.execute(&mut Interleaved::new(tx, &mut pauses), client, input)
+                workload.execute(&mut interleaved(tx, &mut pauses), client, input)
             })
         }
         RunPurpose::Measure | RunPurpose::Record => {

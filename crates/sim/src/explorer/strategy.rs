@@ -1,6 +1,6 @@
 //! Which core goes on.
 
-use contend_machine::random::{SplitMix64, below};
+use contend_model::random::{SplitMix64, below};
 
 use super::schedule::Schedule;
 

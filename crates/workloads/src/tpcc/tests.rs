@@ -23,7 +23,7 @@ fn options(settings: &[(&str, &str)]) -> TpccOptions {
     options
 }
 
-type World<P, F> = crate::run_for_tests::World<P, Tpcc<Native, F>>;
+type World<P, F> = crate::run_for_tests::World<P, Tpcc<F>>;
 
 fn world<P: NamedProtocol<Native>, F: Faults>(
     options: &TpccOptions,
@@ -75,12 +75,7 @@ fn a_delivery_that_skips_the_oldest_order_is_caught() {
 }
 
 /// Changes a row behind the workload's back.
-fn put<R: Row, K: Key, F: Faults>(
-    world: &World<Silo, F>,
-    table: &TypedTable<Native, R, K>,
-    key: K,
-    change: fn(&mut R),
-) {
+fn put<R: Row, K: Key, F: Faults>(world: &World<Silo, F>, table: &TypedTable<R, K>, key: K, change: fn(&mut R)) {
     let mut worker = world.0.worker().expect("a slot");
     let changed = worker.run(|tx| tx.modify(table, key, change)).expect("no conflict");
     assert!(changed.is_some(), "there is such a row");
@@ -183,7 +178,7 @@ fn checksum<P: NamedProtocol<Native>, F: Faults>((engine, tpcc): &World<P, F>) -
     }
     fn point<K: Key, R: Row, P: NamedProtocol<Native>>(
         engine: &Engine<P, Native>,
-        table: &TypedTable<Native, R, K>,
+        table: &TypedTable<R, K>,
         key: K,
         sum: &mut u64,
     ) {
@@ -193,7 +188,7 @@ fn checksum<P: NamedProtocol<Native>, F: Faults>((engine, tpcc): &World<P, F>) -
     }
     fn all<K: Key, R: Row, P: NamedProtocol<Native>>(
         engine: &Engine<P, Native>,
-        table: &TypedTable<Native, R, K>,
+        table: &TypedTable<R, K>,
         sum: &mut u64,
     ) {
         let ordered = engine.peek_all(table, |key, words| {
@@ -261,8 +256,8 @@ fn expect_share(what: &str, count: u64, of: u64, probability: f64) {
 #[test]
 fn the_generator_keeps_the_standards_rates() {
     let options = TpccOptions { warehouses: 4, ..TpccOptions::default() };
-    let engine = Engine::new(<Silo as NamedProtocol<Native>>::new(Default::default()), EngineConfig::default());
-    let tpcc = Tpcc::<Native>::create(&options, IndexKind::Hash, &engine);
+    let engine = Engine::<Silo, Native>::new(NamedProtocol::<Native>::new(Default::default()), EngineConfig::default());
+    let tpcc: Tpcc = Workload::create(&options, IndexKind::Hash, &engine);
     let mut client = tpcc.client(1, 4, 11);
     let mut input = Input::default();
     const DRAWN: u64 = 200_000;
@@ -271,7 +266,7 @@ fn the_generator_keeps_the_standards_rates() {
     let (mut payments, mut remote_payments, mut by_name) = (0, 0, 0);
     let (mut items, mut quantities) = (vec![0u32; 100_002], 0);
     for _ in 0..DRAWN {
-        tpcc.next(&mut client, &mut input);
+        tpcc.next(&mut (), &mut client, &mut input);
         kinds[tpcc.kind(&input)] += 1;
         match &input {
             Input::NewOrder(input) => {
@@ -297,7 +292,7 @@ fn the_generator_keeps_the_standards_rates() {
         }
     }
     for (kind, share) in [0.45, 0.43, 0.04, 0.04, 0.04].into_iter().enumerate() {
-        expect_share(<Tpcc<Native> as Workload<Native>>::KINDS[kind], kinds[kind], DRAWN, share);
+        expect_share(<Tpcc as Workload>::KINDS[kind], kinds[kind], DRAWN, share);
     }
     expect_share("remote lines", remote_lines, lines, 0.01);
     expect_share("rollbacks", rollbacks, orders, 0.01);

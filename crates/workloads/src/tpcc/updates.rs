@@ -1,6 +1,6 @@
 //! The operations by which rows are changed without being read. All of them commute but for C_DATA, whose order is that of the commits.
 
-use contend_engine::{Groups, Update};
+use contend_model::{Groups, Update};
 
 use super::schema::{Customer, Stock};
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use contend_engine::{
     Abort, AbortReason, Direction, Engine, EngineConfig, Groups, IndexKind, Key, KeyWords, NamedProtocol, Options,
-    Projection, RowUpdate, Table, Txn,
+    Projection, RawTxn, RowUpdate, Table, Txn,
 };
-use contend_machine::{Machine, Native};
+use contend_machine::Native;
 use contend_protocols::locking::no_wait::NoWait;
 use contend_protocols::none::NoControl;
 use contend_protocols::optimistic::silo::Silo;
@@ -46,7 +46,7 @@ struct Through<'t, T> {
 
 impl<T: Txn> Through<'_, T> {
     /// Counts a write, and does what goes wrong at it. Returns whether it is to be dropped.
-    fn strikes<K: Key>(&mut self, table: &Table<T::Machine, K>, key: K) -> Result<bool, Abort> {
+    fn strikes<K: Key>(&mut self, table: &Table<K>, key: K) -> Result<bool, Abort> {
         *self.writes += 1;
         let due = |every: usize| self.writes.is_multiple_of(every);
         let previous = self.previous.replace(key.to_words());
@@ -70,28 +70,21 @@ impl<T: Txn> Through<'_, T> {
         Ok(false)
     }
 
-    fn wasted<M: Machine, K: Key>(&mut self, table: &Table<M, K>) -> Option<&mut [u64]> {
+    fn wasted<K: Key>(&mut self, table: &Table<K>) -> Option<&mut [u64]> {
         self.waste.clear();
         self.waste.resize(table.row_words(), 0);
         Some(&mut self.waste)
     }
 }
 
-impl<T: Txn> Txn for Through<'_, T> {
-    type Machine = T::Machine;
-
-    fn read_row<K: Key>(
-        &mut self,
-        table: &Table<Self::Machine, K>,
-        key: K,
-        columns: Projection<'_>,
-    ) -> Result<Option<&[u64]>, Abort> {
+impl<T: Txn> RawTxn for Through<'_, T> {
+    fn read_row<K: Key>(&mut self, table: &Table<K>, key: K, columns: Projection<'_>) -> Result<Option<&[u64]>, Abort> {
         self.inner.read_row(table, key, columns)
     }
 
     fn read_rows<K: Key>(
         &mut self,
-        table: &Table<Self::Machine, K>,
+        table: &Table<K>,
         keys: &[K],
         columns: Projection<'_>,
         visit: impl FnMut(usize, Option<&[u64]>),
@@ -99,12 +92,7 @@ impl<T: Txn> Txn for Through<'_, T> {
         self.inner.read_rows(table, keys, columns, visit)
     }
 
-    fn modify_row<K: Key>(
-        &mut self,
-        table: &Table<Self::Machine, K>,
-        key: K,
-        groups: Groups,
-    ) -> Result<Option<&mut [u64]>, Abort> {
+    fn modify_row<K: Key>(&mut self, table: &Table<K>, key: K, groups: Groups) -> Result<Option<&mut [u64]>, Abort> {
         if self.strikes(table, key)? {
             let row = self.inner.read_row(table, key, Projection::WHOLE)?.map(<[u64]>::to_vec);
             return Ok(row.map(|row| {
@@ -115,38 +103,28 @@ impl<T: Txn> Txn for Through<'_, T> {
         self.inner.modify_row(table, key, groups)
     }
 
-    fn update_row<K: Key>(
-        &mut self,
-        table: &Table<Self::Machine, K>,
-        key: K,
-        update: RowUpdate<'_>,
-    ) -> Result<bool, Abort> {
+    fn update_row<K: Key>(&mut self, table: &Table<K>, key: K, update: RowUpdate<'_>) -> Result<bool, Abort> {
         if self.strikes(table, key)? {
             return Ok(self.inner.read_row(table, key, Projection::WHOLE)?.is_some());
         }
         self.inner.update_row(table, key, update)
     }
 
-    fn write_row<K: Key>(
-        &mut self,
-        table: &Table<Self::Machine, K>,
-        key: K,
-        groups: Groups,
-    ) -> Result<Option<&mut [u64]>, Abort> {
+    fn write_row<K: Key>(&mut self, table: &Table<K>, key: K, groups: Groups) -> Result<Option<&mut [u64]>, Abort> {
         if self.strikes(table, key)? { Ok(self.wasted(table)) } else { self.inner.write_row(table, key, groups) }
     }
 
-    fn insert_row<K: Key>(&mut self, table: &Table<Self::Machine, K>, key: K) -> Result<Option<&mut [u64]>, Abort> {
+    fn insert_row<K: Key>(&mut self, table: &Table<K>, key: K) -> Result<Option<&mut [u64]>, Abort> {
         if self.strikes(table, key)? { Ok(self.wasted(table)) } else { self.inner.insert_row(table, key) }
     }
 
-    fn delete<K: Key>(&mut self, table: &Table<Self::Machine, K>, key: K) -> Result<bool, Abort> {
-        self.inner.delete(table, key)
+    fn delete_row<K: Key>(&mut self, table: &Table<K>, key: K) -> Result<bool, Abort> {
+        self.inner.delete_row(table, key)
     }
 
     fn scan_rows<K: Key>(
         &mut self,
-        table: &Table<Self::Machine, K>,
+        table: &Table<K>,
         range: RangeInclusive<K>,
         limit: usize,
         direction: Direction,
@@ -157,7 +135,7 @@ impl<T: Txn> Txn for Through<'_, T> {
     }
 }
 
-fn check<W: Workload<Native>, P: NamedProtocol<Native>>(
+fn check<W: Workload, P: NamedProtocol<Native>>(
     workload: &W,
     engine: &Engine<P, Native>,
     clients: &[W::Client],
@@ -176,7 +154,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn options<W: Workload<Native>>(&self, preset: &[(&str, &str)]) -> W::Options {
+    fn options<W: Workload>(&self, preset: &[(&str, &str)]) -> W::Options {
         let mut options = W::Options::default();
         for (name, value) in preset.iter().chain(self.settings) {
             options.set(name, value).unwrap_or_else(|error| panic!("{error}"));
@@ -185,12 +163,12 @@ impl Run<'_> {
     }
 
     /// Loads, runs and checks.
-    fn go<W: Workload<Native>, P: NamedProtocol<Native>>(&self, preset: &[(&str, &str)]) -> Result<Checked, Violation> {
+    fn go<W: Workload, P: NamedProtocol<Native>>(&self, preset: &[(&str, &str)]) -> Result<Checked, Violation> {
         let (engine, workload, clients) = self.run::<W, P>(preset);
         check(&workload, &engine, &clients)
     }
 
-    fn run<W: Workload<Native>, P: NamedProtocol<Native>>(
+    fn run<W: Workload, P: NamedProtocol<Native>>(
         &self,
         preset: &[(&str, &str)],
     ) -> (Arc<Engine<P, Native>>, W, Vec<W::Client>) {
@@ -220,7 +198,7 @@ impl Run<'_> {
         (engine, workload, clients)
     }
 
-    fn work<W: Workload<Native>, P: NamedProtocol<Native>>(
+    fn work<W: Workload, P: NamedProtocol<Native>>(
         &self,
         engine: &Arc<Engine<P, Native>>,
         workload: &W,
@@ -232,7 +210,7 @@ impl Run<'_> {
         let mut writes = 0;
         for transaction in 1..=self.transactions {
             let rolled_back = matches!(self.fault, Fault::Rollback(every) if transaction.is_multiple_of(every));
-            workload.next(&mut client, &mut input);
+            workload.next(&mut (), &mut client, &mut input);
             assert!(workload.kind(&input) < W::KINDS.len());
             loop {
                 let outcome = worker.run(|inner| {
@@ -264,10 +242,10 @@ const SMALL: &[(&str, &str)] = &[("ycsb.records", "2000"), ("ycsb.payload", "20"
 
 struct RunsRight(IndexKind);
 
-impl WorkloadVisitor<Native> for RunsRight {
+impl WorkloadVisitor for RunsRight {
     type Output = ();
 
-    fn visit<W: Workload<Native>>(self, info: WorkloadInfo) {
+    fn visit<W: Workload>(self, info: WorkloadInfo) {
         let settings: &[(&str, &str)] = match info.name.split('-').next() {
             Some("ycsb") => SMALL,
             Some("bank") => &[("bank.accounts", "300"), ("bank.audit", "0.1")],
@@ -292,7 +270,7 @@ impl WorkloadVisitor<Native> for RunsRight {
 
 #[test]
 fn every_workload_is_consistent_under_protocols_that_are_right() {
-    for (info, _) in all_workloads::<Native>() {
+    for (info, _) in all_workloads() {
         for index in [IndexKind::Hash, IndexKind::Ordered] {
             with_workload(info.name, RunsRight(index)).expect("a name from the list");
         }
@@ -303,7 +281,7 @@ fn every_workload_is_consistent_under_protocols_that_are_right() {
 fn batches_and_sequential_keys_are_consistent_too() {
     let settings = [SMALL, &[("ycsb.batch", "on"), ("ycsb.keys", "sequential"), ("ycsb.rmw", "on")]].concat();
     let run = Run { settings: &settings, index: IndexKind::Hash, workers: 2, transactions: 1000, fault: Fault::None };
-    let checked = run.go::<Ycsb<Native>, Silo>(&[]).unwrap_or_else(|violation| panic!("{violation}"));
+    let checked = run.go::<Ycsb, Silo>(&[]).unwrap_or_else(|violation| panic!("{violation}"));
     assert!(checked.0.contains("2000 tracked") && checked.0.contains("count every write"), "{}", checked.0);
 }
 
@@ -321,10 +299,10 @@ fn dropped_writes_are_found() {
             transactions: 500,
             fault: Fault::Drop(50),
         };
-        run.go::<Ycsb<Native>, Silo>(&[]).expect_err("dropped writes");
+        run.go::<Ycsb, Silo>(&[]).expect_err("dropped writes");
     }
     let bank = Run { settings: &[], index: IndexKind::Hash, workers: 1, transactions: 500, fault: Fault::Drop(51) };
-    let violation = bank.go::<Bank<Native>, Silo>(&[]).expect_err("dropped halves of transfers");
+    let violation = bank.go::<Bank, Silo>(&[]).expect_err("dropped halves of transfers");
     assert!(
         violation.0.contains("sum") || violation.0.contains("hold") || violation.0.contains("audit"),
         "{violation}"
@@ -337,7 +315,7 @@ fn transfers_that_leave_no_trace_are_found() {
     for fault in [Fault::Drop(1), Fault::Rollback(50)] {
         let settings = [("bank.audit", "0")];
         let run = Run { settings: &settings, index: IndexKind::Hash, workers: 1, transactions: 500, fault };
-        let violation = run.go::<Bank<Native>, Silo>(&[]).expect_err("transfers that never happened");
+        let violation = run.go::<Bank, Silo>(&[]).expect_err("transfers that never happened");
         assert!(violation.0.contains("updates got lost"), "{violation}");
     }
 }
@@ -354,7 +332,7 @@ fn transactions_rolled_back_and_called_committed_are_found() {
             transactions: 500,
             fault: Fault::Rollback(50),
         };
-        run.go::<Ycsb<Native>, Silo>(&[]).expect_err("writes that were rolled back");
+        run.go::<Ycsb, Silo>(&[]).expect_err("writes that were rolled back");
     }
 }
 
@@ -373,12 +351,12 @@ fn a_corrupted_row_is_found() {
         let settings = [("ycsb.records", "2000"), ("ycsb.payload", payload)];
         let fault = Fault::Garble(50, change);
         let run = Run { settings: &settings, index: IndexKind::Hash, workers: 1, transactions: 200, fault };
-        let violation = run.go::<Ycsb<Native>, Silo>(&[]).expect_err("garbled rows");
+        let violation = run.go::<Ycsb, Silo>(&[]).expect_err("garbled rows");
         assert!(violation.0.contains(found), "{payload} bytes, {found}: {violation}");
     }
     let fault = Fault::Garble(40, |row| row[0] += 1);
     let bank = Run { settings: &[], index: IndexKind::Hash, workers: 1, transactions: 500, fault };
-    bank.go::<Bank<Native>, Silo>(&[("bank.audit", "0")]).expect_err("money out of nothing");
+    bank.go::<Bank, Silo>(&[("bank.audit", "0")]).expect_err("money out of nothing");
 }
 
 #[test]
@@ -388,19 +366,19 @@ fn rows_that_vanish_are_found() {
         let settings = [SMALL, extra].concat();
         let fault = Fault::Delete(500);
         let run = Run { settings: &settings, index: IndexKind::Ordered, workers: 1, transactions: 1500, fault };
-        let violation = run.go::<Ycsb<Native>, Silo>(&[]).expect_err("rows that vanished");
+        let violation = run.go::<Ycsb, Silo>(&[]).expect_err("rows that vanished");
         assert!(violation.0.contains(found), "{found}: {violation}");
     }
     let fault = Fault::Delete(500);
     let bank = Run { settings: &[], index: IndexKind::Hash, workers: 1, transactions: 500, fault };
-    bank.go::<Bank<Native>, Silo>(&[("bank.audit", "0")]).expect_err("accounts that vanished");
+    bank.go::<Bank, Silo>(&[("bank.audit", "0")]).expect_err("accounts that vanished");
 }
 
 #[test]
 fn rows_that_nobody_inserted_are_found() {
     let fault = Fault::Stray(100);
     let run = Run { settings: SMALL, index: IndexKind::Ordered, workers: 1, transactions: 100, fault };
-    let violation = run.go::<Ycsb<Native>, Silo>(&[]).expect_err("stray rows");
+    let violation = run.go::<Ycsb, Silo>(&[]).expect_err("stray rows");
     assert!(violation.0.contains("the index lists"), "{violation}");
 }
 
@@ -408,9 +386,9 @@ fn rows_that_nobody_inserted_are_found() {
 fn writes_and_inserts_without_a_committed_writer_are_found() {
     let none = Run { settings: SMALL, index: IndexKind::Hash, workers: 1, transactions: 0, fault: Fault::None };
     let some = Run { transactions: 200, ..none };
-    let (engine, ycsb, clients) = some.run::<Ycsb<Native>, Silo>(&[]);
+    let (engine, ycsb, clients) = some.run::<Ycsb, Silo>(&[]);
     check(&ycsb, &engine, &clients).expect("nothing is wrong yet");
-    let (fresh_engine, fresh_ycsb, fresh_clients) = none.run::<Ycsb<Native>, Silo>(&[]);
+    let (fresh_engine, fresh_ycsb, fresh_clients) = none.run::<Ycsb, Silo>(&[]);
     // The clients remember writes that the other engine's rows do not hold.
     check(&fresh_ycsb, &fresh_engine, &clients).expect_err("rows without the writes");
     // And the rows hold writes that clients who have committed nothing know nothing of.
@@ -419,9 +397,9 @@ fn writes_and_inserts_without_a_committed_writer_are_found() {
 
     // A transaction of ten inserts that its client takes for aborted; also if the first of them has left no row.
     let inserts = [("ycsb.insert", "1")];
-    let before = some.run::<Ycsb<Native>, Silo>(&inserts).2;
+    let before = some.run::<Ycsb, Silo>(&inserts).2;
     for fault in [Fault::None, Fault::Drop(2001)] {
-        let (engine, ycsb, _) = Run { transactions: 201, fault, ..some }.run::<Ycsb<Native>, Silo>(&inserts);
+        let (engine, ycsb, _) = Run { transactions: 201, fault, ..some }.run::<Ycsb, Silo>(&inserts);
         let violation = check(&ycsb, &engine, &before).expect_err("inserts without a commit");
         assert!(violation.0.contains("its insert has never committed"), "{violation}");
     }
@@ -447,21 +425,21 @@ fn transactions_that_hit_a_record_again_are_consistent() {
                 transactions: 500,
                 fault: Fault::None,
             };
-            run.go::<Ycsb<Native>, Silo>(&[]).unwrap_or_else(|violation| panic!("{records} records: {violation}"));
-            run.go::<Ycsb<Native>, NoWait>(&[]).unwrap_or_else(|violation| panic!("{records} records: {violation}"));
+            run.go::<Ycsb, Silo>(&[]).unwrap_or_else(|violation| panic!("{records} records: {violation}"));
+            run.go::<Ycsb, NoWait>(&[]).unwrap_or_else(|violation| panic!("{records} records: {violation}"));
         }
     }
 }
 
 /// The first transactions of a worker, in words.
-fn inputs<W: Workload<Native, Input: std::fmt::Debug>>(preset: &[(&str, &str)], worker: usize, seed: u64) -> String {
+fn inputs<W: Workload<Input: std::fmt::Debug>>(preset: &[(&str, &str)], worker: usize, seed: u64) -> String {
     let run = Run { settings: &[], index: IndexKind::Ordered, workers: 0, transactions: 0, fault: Fault::None };
     let engine = Engine::<NoControl, Native>::new(NoControl, EngineConfig::default());
     let workload = W::create(&run.options::<W>(preset), IndexKind::Ordered, &engine);
     let (mut client, mut input) = (workload.client(worker, 2, seed), W::Input::default());
     let mut words = String::new();
     for _ in 0..20 {
-        workload.next(&mut client, &mut input);
+        workload.next(&mut (), &mut client, &mut input);
         words += &format!("{input:?}\n");
     }
     words
@@ -469,16 +447,16 @@ fn inputs<W: Workload<Native, Input: std::fmt::Debug>>(preset: &[(&str, &str)], 
 
 #[test]
 fn seed_and_worker_determine_what_is_drawn() {
-    fn judge<W: Workload<Native, Input: std::fmt::Debug>>(preset: &[(&str, &str)]) {
+    fn judge<W: Workload<Input: std::fmt::Debug>>(preset: &[(&str, &str)]) {
         let first = inputs::<W>(preset, 0, 1);
         assert_eq!(first, inputs::<W>(preset, 0, 1));
         assert_ne!(first, inputs::<W>(preset, 0, 2), "another seed");
         assert_ne!(first, inputs::<W>(preset, 1, 1), "another worker");
     }
     for info in contend_workloads::ycsb::INFOS {
-        judge::<Ycsb<Native>>(info.preset);
+        judge::<Ycsb>(info.preset);
     }
-    judge::<Bank<Native>>(&[]);
+    judge::<Bank>(&[]);
 }
 
 /// Without concurrency control updates get lost, and the check says so.
@@ -488,7 +466,7 @@ fn lost_updates_are_found() {
         &[("ycsb.records", "4"), ("ycsb.payload", "16"), ("ycsb.rmw", "on"), ("ycsb.read", "0"), ("ycsb.ops", "50")];
     let run = Run { settings, index: IndexKind::Hash, workers: 4, transactions: 3000, fault: Fault::None };
     for _ in 0..20 {
-        if let Err(violation) = run.go::<Ycsb<Native>, NoControl>(&[]) {
+        if let Err(violation) = run.go::<Ycsb, NoControl>(&[]) {
             let found = violation.0;
             assert!(
                 found.contains("got lost") || found.contains("torn") || found.contains("last committed"),

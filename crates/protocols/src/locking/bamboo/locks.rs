@@ -1,14 +1,15 @@
-//! Bamboo's conditions: which transactions hold a cell together, and what one does with a cell under its latch.
+//! Bamboo's conditions: which transactions hold a cell together, and what one does with a cell
+//! under its latch.
 
 use contend_engine::{Abort, AbortReason, Cell, Cells, GROUPS_MAX};
 use contend_machine::Machine;
 use smallvec::SmallVec;
 
-use super::{Bamboo, BambooWorker};
-use crate::fault::Faults;
+use super::{Bamboo, BambooFaults, BambooWorker};
 use crate::flags::UNLINKED;
 use crate::locking::list::{self, LatchedCell, List, ListWord, LockOwner, Request, RequestHandle};
-use crate::locking::{FLAGS, LockMode, LockWord};
+use crate::locking::wound::obeys_wounds;
+use crate::locking::{FLAGS, LockMode, LockWord, readers_block};
 use crate::method::timestamp::Outcome;
 
 type Latches<M> = SmallVec<[(LatchedCell<M>, RequestHandle<M>); GROUPS_MAX]>;
@@ -22,20 +23,25 @@ pub(super) enum AfterUse {
     Keep,
 }
 
-impl<M: Machine, F: Faults> Bamboo<M, F> {
-    /// Returns whether a request in `mode` must wait: for younger holders, which it wounds, or for older ones that have not retired.
+impl<M: Machine, F: BambooFaults> Bamboo<M, F> {
+    /// Returns whether a request in `mode` must wait: for younger holders, which it wounds, or for
+    /// older ones that have not retired.
     #[inline(always)]
     pub(super) fn must_wait(&self, latched: &LatchedCell<M>, own: LockOwner, mode: LockMode) -> bool {
+        // The lists don't change under the latch, so the answer holds until its end. A shared request
+        // conflicts with writers only, an exclusive one with all other holders.
         let is_exclusive = mode == LockMode::Exclusive;
         let mut waits = false;
         for other in latched.requests(List::Holders).filter(|other| is_exclusive || other.is_exclusive()) {
             let owner = other.owner();
-            if owner.worker == own.worker || F::IGNORE_READERS && !other.is_exclusive() {
+            if owner.worker == own.worker || !readers_block::<F>() && !other.is_exclusive() {
                 continue;
             }
             if own.timestamp < owner.timestamp {
+                // The wound fails if the younger one has passed its commit point. Either way it ends,
+                // without a wait for this transaction, and releases the cell.
                 self.states.wound(owner);
-                waits |= !F::IGNORE_WOUNDS;
+                waits |= obeys_wounds::<F>();
             } else {
                 waits |= !other.has(Request::<M>::RETIRED);
             }
@@ -43,7 +49,8 @@ impl<M: Machine, F: Faults> Bamboo<M, F> {
         waits
     }
 
-    /// Grants waiters from the head of the queue on, the oldest first, as long as they need not wait.
+    /// Grants waiters from the head of the queue on, the oldest first, as long as they need not
+    /// wait.
     pub(super) fn serve(&self, latched: &mut LatchedCell<M>) {
         while let Some(first) = latched.first(List::Waiters) {
             if self.must_wait(latched, first.owner(), first.mode()) {
@@ -53,7 +60,8 @@ impl<M: Machine, F: Faults> Bamboo<M, F> {
         }
     }
 
-    /// Acquires a cell, whose lock is then not retired. Returns its flags, or `None` if it is unlinked.
+    /// Acquires a cell, whose lock is then not retired. Returns its flags, or `None` if it is
+    /// unlinked.
     ///
     /// A cell that the transaction holds already is acquired again, as its newest holder.
     #[inline(always)]
@@ -70,6 +78,8 @@ impl<M: Machine, F: Faults> Bamboo<M, F> {
                 request.fill(local.own, mode, share.address());
             }
         }
+        // A cell that the transaction has retired can have later holders. Those that conflict are younger:
+        // it wounds them, and the grant waits for their end, and makes it the newest holder again.
         let flags = self.acquire_in_queue(local, cell, request);
         match (share, &flags) {
             (None, Ok(Some(_))) => local.push(cell, request),
@@ -79,7 +89,8 @@ impl<M: Machine, F: Faults> Bamboo<M, F> {
         flags.map_err(Abort::new)
     }
 
-    /// Puts the request into the queue, and waits until it is granted. Returns the cell's flags, or `None` if it is unlinked.
+    /// Puts the request into the queue, and waits until it is granted. Returns the cell's flags, or
+    /// `None` if it is unlinked.
     #[inline(never)]
     fn acquire_in_queue(
         &self,
@@ -89,6 +100,8 @@ impl<M: Machine, F: Faults> Bamboo<M, F> {
     ) -> Result<Option<u64>, AbortReason> {
         let own = local.own;
         let mut latched = LatchedCell::latch(cell);
+        // A collector sets the flag only while no transaction holds the cell or waits for it. So it can't be
+        // set any more once the request is in a list.
         if latched.word & UNLINKED != 0 {
             latched.unlatch();
             return Ok(None);
@@ -103,11 +116,13 @@ impl<M: Machine, F: Faults> Bamboo<M, F> {
         }
         latched.unlatch();
         request.wait(cell, |_| self.states.check::<F>(own), |latched| self.serve(latched))?;
-        // Only a holder that has not retired the cell changes its flags, and this transaction is the newest holder.
+        // Only a holder that has not retired the cell changes its flags, and this transaction is
+        // the newest holder.
         Ok(Some(<ListWord as LockWord<M>>::flags(cell)))
     }
 
-    /// Acquires these cells of a record. Returns the union of their flags, or `None` if the record is unlinked.
+    /// Acquires these cells of a record. Returns the union of their flags, or `None` if the record
+    /// is unlinked.
     #[inline(always)]
     pub(super) fn acquire(
         &self,
@@ -125,10 +140,11 @@ impl<M: Machine, F: Faults> Bamboo<M, F> {
         Ok(Some(flags))
     }
 
-    /// Runs `access` on cells of a record that the transaction holds, under the latches of all of them. Notes the transactions that must
-    /// decide before this one commits.
+    /// Runs `access` on cells of a record that the transaction holds, under the latches of all of
+    /// them. Notes the transactions that must decide before this one commits.
     ///
-    /// A roll-back needs the same latches. So either it comes before, and the access fails, or it comes after, and voids the access.
+    /// A roll-back needs the same latches. So either it comes before, and the access fails, or it
+    /// comes after, and voids the access.
     #[inline(always)]
     pub(super) fn use_held(
         &self,
@@ -137,8 +153,8 @@ impl<M: Machine, F: Faults> Bamboo<M, F> {
         then: AfterUse,
         access: impl FnOnce(),
     ) -> Result<(), Abort> {
-        // A worker latches several cells only here, those of one record, and in the order of addresses. So workers that wait for latches
-        // form no cycle.
+        // A worker latches several cells only here, those of one record, and in the order of
+        // addresses. So workers that wait for latches form no cycle.
         let mut latches: Latches<M> = SmallVec::new();
         for cell in cells {
             let request = local.request(cell).expect("the cell is held");
@@ -147,10 +163,11 @@ impl<M: Machine, F: Faults> Bamboo<M, F> {
         let is_void = latches.iter().any(|(_, request)| request.has(Request::<M>::VOID));
         if !is_void {
             for (latched, request) in &latches {
-                // The predecessors, up to the latest writer among them. That one waits for all holders before it; and it is a predecessor
-                // also if those between abort. A void holder has left nothing in the cell, and waits for nothing.
+                // The predecessors, up to the latest writer among them. That one waits for all
+                // holders before it; and it is a predecessor also if those between abort. A void
+                // holder has left nothing in the cell, and waits for nothing.
                 for other in latched.earlier_holders(request).filter(|other| !other.has(Request::<M>::VOID)) {
-                    if other.is_exclusive() || request.is_exclusive() && !F::IGNORE_READERS {
+                    if other.is_exclusive() || request.is_exclusive() && readers_block::<F>() {
                         local.predecessors.push(other.owner());
                     }
                     if other.is_exclusive() {
@@ -170,8 +187,8 @@ impl<M: Machine, F: Faults> Bamboo<M, F> {
         if is_void { Err(Abort::new(AbortReason::Wounded)) } else { Ok(()) }
     }
 
-    /// Acquires a cell that has a row and no holder, and runs `access` on it, under one latch. A shared lock is retired at once. Returns
-    /// whether it did.
+    /// Acquires a cell that has a row and no holder, and runs `access` on it, under one latch. A
+    /// shared lock is retired at once. Returns whether it did.
     #[inline(always)]
     pub(super) fn use_free(
         &self,
@@ -188,6 +205,8 @@ impl<M: Machine, F: Faults> Bamboo<M, F> {
             local.requests.free_last();
             return Ok(false);
         };
+        // The cell had no holder, so the transaction has no predecessor here, and no earlier holder can roll
+        // back and void its access. Later holders come after the latch, and so after the access.
         access();
         if mode == LockMode::Shared {
             request.change(0, Request::<M>::RETIRED);
@@ -211,6 +230,8 @@ impl<M: Machine, F: Faults> Bamboo<M, F> {
             }
         }
         local.positions.clear();
+        // No request is in a list any more. A worker that still compares its predecessors with this
+        // transaction uses copies of its number, not the requests.
         local.requests.clear();
         self.states.end(local.own);
         local.timestamp.end(outcome);

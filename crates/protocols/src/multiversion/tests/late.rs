@@ -69,7 +69,7 @@ fn an_update_is_too_late_if_a_younger_transaction_has_read_or_rewritten_its_row(
         (&[], vec![writes], false),
         (&[], vec![raises], false),
         (&[], vec![adds, raises, adds], false),
-        (&[("mvcc.late", "off")], vec![adds], false),
+        (&[("msto.late", "off")], vec![adds], false),
     ];
     for (number, (settings, runs, commits)) in cases.into_iter().enumerate() {
         let World { ref rows, workers: [ref mut one, ref mut other, _], .. } = updating_world(settings);

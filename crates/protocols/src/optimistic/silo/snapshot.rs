@@ -169,14 +169,14 @@ mod tests {
     use std::sync::Arc;
 
     use contend_engine::{
-        Abort, AbortReason, Engine, EngineConfig, IndexKind, NamedProtocol, Table, TableSpec, Txn, Worker,
+        Abort, AbortReason, Engine, EngineConfig, IndexKind, NamedProtocol, RawTxn, Table, TableSpec, Txn, Worker,
     };
     use contend_engine::{Declaration, Groups, Projection};
     use contend_machine::Native;
 
     use crate::optimistic::silo::Silo;
 
-    type Rows = Arc<Table<Native, u64>>;
+    type Rows = Table<u64>;
     type Engines = Arc<Engine<Silo, Native>>;
 
     /// Rows 0 to 9 of one word, in the first epoch; epochs are advanced by hand.

@@ -122,7 +122,7 @@ mutants! {
         found IGNORE_PREWRITES, "litmus-write-skew";
         found FORGET_GAPS, "litmus-absent";
     }
-    NoWait<Broken> {
+    NoWait<Broken>, faults locking::FAULTS {
         found RELEASE_SHARED_EARLY, "litmus-write-skew"
             => locking_that_releases_shared_locks_early_is_caught by_schedules "G2-item: write skew";
         found IGNORE_READERS, "litmus-write-skew"
@@ -138,7 +138,7 @@ mutants! {
         found VALIDATE_BEFORE_LOCKS, "litmus-late-updates", SPLIT;
         found UNLINK_LOCKED, "litmus-rebirth";
     }
-    WaitDie<Machine, Broken> {
+    WaitDie<Machine, Broken>, faults queue::FAULTS, locking::FAULTS {
         found RELEASE_SHARED_EARLY, "litmus-write-skew"
             => wait_die_that_releases_shared_locks_early_is_caught by_schedules "G2-item: write skew";
         found IGNORE_READERS, "litmus-write-skew"
@@ -147,7 +147,7 @@ mutants! {
         stands_still WAIT_ANYWAY, "litmus-write-skew"
             => wait_die_in_which_all_wait_for_all_is_caught by_schedules "G2-item: write skew";
     }
-    WoundWait<Machine, Broken> {
+    WoundWait<Machine, Broken>, faults wound::FAULTS, queue::FAULTS, locking::FAULTS {
         found RELEASE_SHARED_EARLY, "litmus-write-skew"
             => wound_wait_that_releases_shared_locks_early_is_caught by_schedules "G2-item: write skew";
         found IGNORE_READERS, "litmus-write-skew"
@@ -156,13 +156,13 @@ mutants! {
         stands_still IGNORE_WOUNDS, "litmus-write-skew"
             => wound_wait_that_ignores_wounds_is_caught by_schedules "G2-item: write skew";
     }
-    Bamboo<Machine, Broken> {
+    Bamboo<Machine, Broken>, faults bamboo::FAULTS, wound::FAULTS, locking::FAULTS {
         found FORGET_PREDECESSORS, "litmus-lost-update";
         found FORGET_DEPENDENTS, "litmus-random";
         found FORGET_GAPS, "litmus-absent";
         found IGNORE_READERS, "litmus-write-skew";
     }
-    DeadlockDetection<Machine, Broken> {
+    DeadlockDetection<Machine, Broken>, faults queue::FAULTS, locking::FAULTS {
         found RELEASE_SHARED_EARLY, "litmus-write-skew"
             => deadlock_detection_that_releases_shared_locks_early_is_caught by_schedules "G2-item: write skew";
         found IGNORE_READERS, "litmus-write-skew"
@@ -171,13 +171,13 @@ mutants! {
         stands_still WAIT_ANYWAY, "litmus-write-skew", PATIENT
             => deadlock_detection_in_which_all_wait_for_all_is_caught by_schedules "G2-item: write skew";
     }
-    Ordered<Broken> {
+    Ordered<Broken>, faults ordered::FAULTS, locking::FAULTS {
         found RELEASE_SHARED_EARLY, "litmus-long-fork";
         found IGNORE_READERS, "litmus-write-skew";
         found FORGET_GAPS, "litmus-absent";
         stands_still LOCK_AS_DECLARED, "litmus-random";
     }
-    HStore<Machine, Broken> {
+    HStore<Machine, Broken>, faults hstore::FAULTS, queue::FAULTS, locking::FAULTS {
         found LOCK_ONLY_FIRST_PARTITION, "litmus-write-skew";
         found RELEASE_BEFORE_INSTALL, "litmus-lost-update";
         stands_still WAIT_ANYWAY, "litmus-random";

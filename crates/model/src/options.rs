@@ -220,8 +220,8 @@ impl OptionValue for Fraction {
 /// ```
 /// #[derive(Clone, Copy, Debug, PartialEq)]
 /// enum Wait { Wait, NoWait }
-/// contend_engine::option_choices!(Wait { Wait => "wait", NoWait => "nowait" });
-/// # use contend_engine::OptionValue;
+/// contend_model::option_choices!(Wait { Wait => "wait", NoWait => "nowait" });
+/// # use contend_model::OptionValue;
 /// assert_eq!(Wait::parse("nowait", &()), Some(Wait::NoWait));
 /// assert_eq!(Wait::describe(&()), "wait, nowait");
 /// ```
@@ -255,14 +255,14 @@ macro_rules! option_choices {
 /// [`Options`](crate::Options).
 ///
 /// ```
-/// contend_engine::options! {
+/// contend_model::options! {
 ///     /// Options of an example.
 ///     pub struct ExampleOptions {
 ///         /// How many records there are.
 ///         "example.records" records: u64 = 1_000, in 1..=1_000_000;
 ///     }
 /// }
-/// # use contend_engine::Options;
+/// # use contend_model::Options;
 /// let mut options = ExampleOptions::default();
 /// options.set("example.records", "20k").unwrap();
 /// assert_eq!(options.records, 20_000);
@@ -274,23 +274,23 @@ macro_rules! option_choices {
 /// value after `=` stands for the defaults of the inner group.
 ///
 /// ```
-/// # contend_engine::options! {
+/// # contend_model::options! {
 /// #     /// Options of an example.
 /// #     pub struct ExampleOptions {
 /// #         /// How many records there are.
 /// #         "example.records" records: u64 = 1_000, in 1..=1_000_000;
 /// #     }
 /// # }
-/// contend_engine::options! {
+/// contend_model::options! {
 ///     /// Options of an example, and some more.
 ///     pub struct OuterOptions {
 ///         /// Whether it is one.
 ///         "outer.example" example: bool = true, in ();
 ///         flatten inner: ExampleOptions;
-///         flatten other: contend_engine::options::NoOptions = Default::default();
+///         flatten other: contend_model::options::NoOptions = Default::default();
 ///     }
 /// }
-/// # use contend_engine::Options;
+/// # use contend_model::Options;
 /// let mut options = OuterOptions::default();
 /// options.set("example.records", "7").unwrap();
 /// assert_eq!(options.inner.records, 7);

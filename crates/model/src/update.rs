@@ -5,8 +5,8 @@
 //! multicore transactions", VLDB 2020, section 5) it reads nothing, has nothing validated, and the operation is applied to
 //! the row as it is at commit, when its cell is locked. Without them, an update is a read and a write.
 //!
-//! What a log keeps of an update is the value that it left; or, of one that commutes, by how much it has changed each word ([`crate::commit_sink`]). The
-//! operation itself is nobody's but the transaction's.
+//! A log keeps the value that an update left, or, if the update commutes, the difference that it made to each word. The operation itself is known to
+//! its transaction only.
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -20,7 +20,7 @@ use crate::row::{Column, Row};
 /// transaction thinks. It reads and changes columns of its own [`groups`](Update::groups) only; what it sees of others is undefined.
 ///
 /// ```
-/// use contend_engine::{Groups, Row, Update};
+/// use contend_model::{Groups, Row, Update};
 /// # use contend_derive::Row;
 /// #[derive(Clone, Copy, Row)]
 /// #[repr(C)]
@@ -327,7 +327,7 @@ impl<'a> RowUpdate<'a> {
 
     /// Whether it commutes with others that do ([`Update::commutes`]).
     #[inline(always)]
-    pub(crate) fn commutes(self) -> bool {
+    pub fn commutes(self) -> bool {
         self.commutes
     }
 }
@@ -341,7 +341,7 @@ unsafe fn apply<R: Row, U: Update<R>>(operand: *const u8, row: &mut [u64]) {
 
 /// Updates that wait for the commit, in lists, one for each write.
 #[derive(Debug, Default)]
-pub(crate) struct Pending {
+pub struct PendingUpdates {
     updates: Vec<PendingUpdate>,
     /// The operands, one after the other.
     operands: Vec<MaybeUninit<u64>>,
@@ -354,13 +354,13 @@ struct PendingUpdate {
     next: Option<u32>,
 }
 
-/// A list in a [`Pending`]: the positions of its first and its last update.
-pub(crate) type PendingList = Option<(u32, u32)>;
+/// A list in [`PendingUpdates`]: the positions of its first and its last update.
+pub type PendingList = Option<(u32, u32)>;
 
-impl Pending {
+impl PendingUpdates {
     /// Appends an update to a list.
     #[inline(always)]
-    pub(crate) fn push(&mut self, list: &mut PendingList, update: RowUpdate<'_>) {
+    pub fn push(&mut self, list: &mut PendingList, update: RowUpdate<'_>) {
         let operand = self.operands.len();
         let words = update.operand_bytes.div_ceil(8);
         self.operands.resize(operand + words, MaybeUninit::new(0));
@@ -383,7 +383,7 @@ impl Pending {
 
     /// Applies a list's updates, in the order in which they were appended.
     #[inline(always)]
-    pub(crate) fn apply(&self, list: PendingList, row: &mut [u64]) {
+    pub fn apply(&self, list: PendingList, row: &mut [u64]) {
         let mut next = list.map(|(first, _)| first);
         while let Some(position) = next {
             let update = &self.updates[position as usize];
@@ -395,12 +395,13 @@ impl Pending {
 
     /// Whether no update waits, nor has waited.
     #[inline(always)]
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.updates.is_empty()
     }
 
+    /// Forgets all updates. No list of before may be used again.
     #[inline(always)]
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.updates.clear();
         self.operands.clear();
     }
@@ -409,7 +410,7 @@ impl Pending {
 impl RowUpdate<'_> {
     /// Applies the update to a row.
     #[inline(always)]
-    pub(crate) fn apply_to(self, row: &mut [u64]) {
+    pub fn apply_to(self, row: &mut [u64]) {
         // SAFETY: the operand is the live value that `new` was given, of the type that `apply` is for.
         unsafe { (self.apply)(self.operand, row) };
     }
@@ -465,7 +466,7 @@ mod tests {
 
     #[test]
     fn lists_of_updates_keep_apart_and_in_order() {
-        let (mut pending, mut first, mut second) = (Pending::default(), None, None);
+        let (mut pending, mut first, mut second) = (PendingUpdates::default(), None, None);
         for _ in 0..3 {
             pending.push(&mut first, RowUpdate::new(&Wide::COUNT.add(1)));
             pending.push(&mut second, RowUpdate::new(&(Wide::COUNT.set(100), Wide::SMALL.set(1))));

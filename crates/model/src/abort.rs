@@ -101,8 +101,8 @@ impl std::fmt::Display for AbortReason {
 ///
 /// ```compile_fail
 /// #![deny(unused_must_use)]
-/// fn validate() -> contend_engine::Abort {
-///     contend_engine::Abort::new(contend_engine::AbortReason::ReadValidation)
+/// fn validate() -> contend_model::Abort {
+///     contend_model::Abort::new(contend_model::AbortReason::ReadValidation)
 /// }
 /// validate();
 /// ```
@@ -128,6 +128,18 @@ impl std::fmt::Display for Abort {
 }
 
 impl std::error::Error for Abort {}
+
+/// The store has no more memory for records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutOfMemory;
+
+impl std::fmt::Display for OutOfMemory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the machine has no more memory for records")
+    }
+}
+
+impl std::error::Error for OutOfMemory {}
 
 /// Aborts, counted by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use contend_machine::random::{GOLDEN_GAMMA, mix};
+use crate::random::{GOLDEN_GAMMA, mix};
 
 /// The most words a [`Key`] may have.
 pub const MAX_KEY_WORDS: usize = 4;
