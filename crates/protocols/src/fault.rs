@@ -1,11 +1,14 @@
 //! Deliberate faults: what the proof is tested with.
 //!
-//! A protocol is generic over `F`, the faults that it has. Each protocol declares those that its algorithm can have in a trait at the end of its
-//! file, by [`faults!`](crate::faults); its family's trait, if the family's code has faults too, is a supertrait. All are off in [`Sound`], and cost
-//! nothing there: a fault is an associated constant, and the branch on it is decided when the protocol is compiled.
+//! A protocol is generic over `F`, the faults that it has. Each protocol declares the faults that
+//! its algorithm can have, in a trait at the end of its file, by [`faults!`](crate::faults). Its
+//! family's trait, if the family's code has faults too, is a supertrait. All faults are off in
+//! [`Sound`] and cost nothing there: a fault is an associated constant, and the branch on it is
+//! decided when the protocol is compiled.
 //!
-//! [`Only`] turns on one fault, named by [`id`], in whichever trait it stands. A fault that wraps a whole operation needs no line in any protocol:
-//! [`Faulty`] forwards to the protocol and has the faults of [`OperationFaults`].
+//! [`Only`] turns on one fault, named by [`id`], in whichever trait it stands. A fault that wraps a
+//! whole operation needs no line in any protocol: [`Faulty`] forwards to the protocol and has the
+//! faults of [`OperationFaults`].
 
 mod faulty;
 
@@ -35,7 +38,8 @@ pub const fn id(name: &str) -> u64 {
 
 /// Declares a trait of faults, and the constant that lists them.
 ///
-/// Each fault is an associated constant that is off; [`Only`] implements the trait, and has the fault on whose [`id`] it is given.
+/// Each fault is an associated constant that is off; [`Only`] implements the trait, and has the
+/// fault on whose [`id`] it is given.
 #[macro_export]
 macro_rules! faults {
     (
@@ -62,8 +66,8 @@ macro_rules! faults {
     };
 }
 
-/// The fence between what a transaction makes visible and its look at what others do, where two transactions do so crosswise: at least one of the two
-/// sees the other.
+/// The fence between what a transaction makes visible and its look at what others do, where two
+/// transactions do so crosswise: at least one of the two sees the other.
 #[inline(always)]
 pub(crate) fn dekker_fence<M: Machine, F: FenceFaults>() {
     if !F::FORGET_FENCES {
@@ -75,20 +79,11 @@ pub(crate) fn dekker_fence<M: Machine, F: FenceFaults>() {
 faults! {
     /// The faults of [`dekker_fence`], which every family's trait has.
     pub trait FenceFaults {
-        /// The fences are missing by which, of two transactions, at least one sees what the other does. Only a model checker of weak memory finds
-        /// that.
+        /// The fences are missing by which, of two transactions, at least one sees what the other
+        /// does. Only a model checker of weak memory finds that.
         FORGET_FENCES,
     }
     pub const FENCE_FAULTS;
-}
-
-faults! {
-    /// The faults of protocols that have no trait of their own yet.
-    pub trait Faults: FenceFaults {
-        /// Misses and scans leave no trace: they observe no leaf, or mark none as read.
-        FORGET_GAPS,
-    }
-    pub const FAULTS;
 }
 
 #[cfg(test)]

@@ -1,19 +1,21 @@
-//! Optimistic protocols: a transaction reads without locks, buffers its writes, and locks and validates at commit.
+//! Optimistic protocols: a transaction reads without locks, buffers its writes, and locks and
+//! validates at commit.
 //!
-//! What all of them do stands here and in the files of this folder that are no protocols; what one of them does differently is its [`Validation`].
-//! [`Validating`] makes a protocol of that.
+//! What all of them do stands here and in the files of this folder that are no protocols; what one
+//! of them does differently is its [`Validation`]. [`Validating`] makes a protocol of that.
 //!
 //! | step | where |
 //! | --- | --- |
-//! | the flags of a cell's word | [`crate::flags`] |
-//! | a new record's words, installing, unlinking a tombstone | `optimistic/words.rs` |
+//! | the flags of a cell's word, a new record's words, unlinking a tombstone | [`crate::flags`] |
 //! | the optimistic read, the locks of a commit | `optimistic/reads_and_locks.rs` |
+//! | installing the writes | `optimistic/install.rs` |
 //! | transaction identifiers (TIDs), and why epochs order commits | `optimistic/tid.rs` |
 //! | which cells are validated, against what, and what is installed | the protocol's file |
 //!
-//! **The word** of a cell (a record, or, with timestamp splitting, a group of its columns) is a version, which is the protocol's, above
-//! the flags of [`crate::flags`]. A committing writer sets the lock bit. A reader observes all of the word but the lock bit and the queued bit. A write
-//! of some columns writes their cells only.
+//! **The word** of a cell (a record, or, with timestamp splitting, a group of its columns) is a
+//! version, which is the protocol's, above the flags of [`crate::flags`]. A committing writer sets
+//! the lock bit. A reader observes all of the word but the lock bit and the queued bit. A write of
+//! some columns writes their cells only.
 //!
 //! **Memory ordering.** Two pairs carry the family; each is argued where it stands.
 //!
@@ -22,13 +24,13 @@
 //! | a commit's fence, after its locks and before its stores to rows | the fence of `ReadsAndLocks::observe`, after its copy | a copy of two versions that passes as one |
 //! | a commit's fence, after its locks and before its loads of validation | the same fence of another commit | two transactions that each read what the other writes, and both commit |
 
+mod install;
 pub mod mocc;
 pub mod occ;
 mod reads_and_locks;
 pub mod silo;
 pub mod tictoc;
 mod tid;
-mod words;
 
 use contend_engine::{
     Abort, AbortReason, Cell, Cells, Change, Context, Groups, Leaf, Located, NamedProtocol, Options, Projection,
@@ -41,33 +43,37 @@ use crate::faults;
 use crate::flags::{self, ABSENT, LOCKED, QUEUED, UNLINKED};
 use crate::method::ReadPhaseOptions;
 
+pub(crate) use install::install_all;
 pub(crate) use reads_and_locks::{Read, ReadsAndLocks};
-pub(crate) use words::{init, install_all, unlink};
 
 pub(crate) const FLAGS: u64 = LOCKED | ABSENT | UNLINKED | QUEUED;
 /// The lowest bit of a word's version.
 pub(crate) const VERSION_SHIFT: u32 = 4;
 
-/// Returns what a reader observes of `word`: neither the lock nor the queued bit says anything of the row.
+/// Returns what a reader observes of `word`: neither the lock nor the queued bit says anything of
+/// the row.
 #[inline(always)]
 pub(crate) fn observed(word: u64) -> u64 {
     word & !(LOCKED | QUEUED)
 }
 
-/// How a protocol of this family validates, and what else it does differently from the others. [`Validating`] is the protocol.
+/// How a protocol of this family validates, and what else it does differently from the others.
+/// [`Validating`] is the protocol.
 ///
-/// The hooks are called in the order of [`Protocol`]'s methods of the same meaning. `own` is the part of the worker's state that is this
-/// protocol's; the family keeps the reads and the locks.
+/// The hooks are called in the order of [`Protocol`]'s methods of the same meaning. `own` is the
+/// part of the worker's state that is this protocol's; the family keeps the reads and the locks.
 pub trait Validation<M: Machine>: Send + Sync + Sized + 'static {
     /// Name, paper, promise.
     const INFO: ProtocolInfo;
     /// The options with which a transaction can read a snapshot ([`NamedProtocol::SNAPSHOTS`]).
     const SNAPSHOTS: Option<&'static str> = None;
-    /// Whether versions are TIDs, which order the writes of a row ([`Protocol::provides_write_counters`]).
+    /// Whether versions are TIDs, which order the writes of a row
+    /// ([`Protocol::provides_write_counters`]).
     const PROVIDES_WRITE_COUNTERS: bool = false;
     /// The flags with which a placeholder begins.
     const PLACEHOLDER: u64 = ABSENT;
-    /// Whether a read of what the transaction is going to write is marked: the lock that validation finds there is the transaction's own.
+    /// Whether a read of what the transaction is going to write is marked: the lock that validation
+    /// finds there is the transaction's own.
     const MARKS_WRITES: bool = true;
     /// What can be tuned.
     type Options: Options;
@@ -97,12 +103,14 @@ pub trait Validation<M: Machine>: Send + Sync + Sized + 'static {
         let _ = workers;
     }
 
-    /// Returns whether transactions that say that they only read see a snapshot ([`Protocol::reads_snapshots`]).
+    /// Returns whether transactions that say that they only read see a snapshot
+    /// ([`Protocol::reads_snapshots`]).
     fn reads_snapshots(&self) -> bool {
         false
     }
 
-    /// Returns whether the transaction's snapshot has all that its worker has committed ([`Protocol::sees_own_commits`]).
+    /// Returns whether the transaction's snapshot has all that its worker has committed
+    /// ([`Protocol::sees_own_commits`]).
     fn sees_own_commits(&self, own: &Self::WorkerState) -> bool {
         let _ = own;
         true
@@ -142,7 +150,8 @@ pub trait Validation<M: Machine>: Send + Sync + Sized + 'static {
         None
     }
 
-    /// Prepares an access of these groups before the record is read: `mode` is that of a write, or `None`.
+    /// Prepares an access of these groups before the record is read: `mode` is that of a write, or
+    /// `None`.
     ///
     /// # Errors
     /// The transaction has to abort.
@@ -158,7 +167,8 @@ pub trait Validation<M: Machine>: Send + Sync + Sized + 'static {
         Ok(())
     }
 
-    /// Returns whether a reader that has met `word`, which is locked or has changed under it, should look again.
+    /// Returns whether a reader that has met `word`, which is locked or has changed under it,
+    /// should look again.
     #[inline(always)]
     fn keeps_waiting(&self, own: &Self::WorkerState, word: u64) -> bool {
         let _ = (own, word);
@@ -209,7 +219,8 @@ pub trait Validation<M: Machine>: Send + Sync + Sized + 'static {
         true
     }
 
-    /// Returns the logical time up to which a tombstone was read that was unlinked just now ([`UnlinkOutcome::Marked`]).
+    /// Returns the logical time up to which a tombstone was read that was unlinked just now
+    /// ([`UnlinkOutcome::Marked`]).
     fn read_up_to(&self, tombstone: Tombstone<'_, M>) -> u64 {
         let _ = tombstone;
         0
@@ -280,7 +291,7 @@ impl<M: Machine, V: Validation<M>> Protocol<M> for Validating<V> {
 
     fn init(&self, cells: Cells<M>, initial: RecordOrigin) {
         cells.clone().for_each(|cell| self.validation.init_further_words(cell));
-        init(cells, initial, V::PLACEHOLDER);
+        flags::init_words(cells, initial, V::PLACEHOLDER);
     }
 
     #[inline(always)]
@@ -365,7 +376,7 @@ impl<M: Machine, V: Validation<M>> Protocol<M> for Validating<V> {
         cx: &mut Context<M>,
         ValidatingWorker { reads, own }: &mut Self::WorkerState,
     ) -> Result<(), Abort> {
-        self.validation.read_phase().extend::<M>(reads.retries);
+        self.validation.read_phase().extend::<M>(reads.read_retries);
         self.validation.commit(cx, reads, own)
     }
 
@@ -375,7 +386,8 @@ impl<M: Machine, V: Validation<M>> Protocol<M> for Validating<V> {
     }
 
     fn unlink(&self, tombstone: Tombstone<'_, M>) -> UnlinkOutcome {
-        match unlink::<M, V::Faults>(tombstone, |word| self.validation.lets_unlink(tombstone, word)) {
+        let may_go = |word| self.validation.lets_unlink(tombstone, word);
+        match flags::unlink_unlocked(tombstone, V::Faults::UNLINK_LOCKED, may_go) {
             UnlinkOutcome::Marked { .. } => UnlinkOutcome::Marked { time: self.validation.read_up_to(tombstone) },
             outcome => outcome,
         }
@@ -393,8 +405,9 @@ faults! {
         IGNORE_LOCKS_IN_VALIDATION,
         /// A tombstone leaves its index though a transaction has locked it.
         UNLINK_LOCKED,
-        /// A commit loads the epoch, and validates, in an order that not all need agree on: another that must come later may have an earlier epoch.
-        /// Only a model checker of weak memory finds that.
+        /// A commit loads the epoch, and validates, in an order that not all need agree on: another
+        /// that must come later may have an earlier epoch. Only a model checker of weak memory
+        /// finds that.
         FORGET_ORDER_OF_EPOCHS,
     }
     pub const FAULTS;

@@ -24,9 +24,11 @@ faults! {
         MERGE_BEFORE_LOCK,
         /// Leaves are validated before the locks of updates are taken.
         VALIDATE_BEFORE_LOCKS,
-        /// A tombstone leaves its index two epochs before the last snapshot has ended that shows its row.
+        /// A tombstone leaves its index two epochs before the last snapshot has ended that shows
+        /// its row.
         FORGET_SNAPSHOTS_OF_TOMBSTONES,
-        /// A tombstone leaves its index though a transaction may run that began before the deletion.
+        /// A tombstone leaves its index though a transaction may run that began before the
+        /// deletion.
         FORGET_AGE_OF_TOMBSTONES,
         /// A tombstone leaves its index one epoch earlier.
         UNLINK_EARLY,
@@ -36,7 +38,8 @@ faults! {
     pub const OPERATION_FAULTS;
 }
 
-/// The protocol `P` with the faults `F` around its operations. The cells' first words must have the flags of [`crate::flags`].
+/// The protocol `P` with the faults `F` around its operations. The cells' first words must have the
+/// flags of [`crate::flags`].
 #[derive(Debug)]
 pub struct Faulty<P, F> {
     protocol: P,
@@ -51,12 +54,10 @@ fn show_placeholders<M: Machine>(cx: &Context<M>, shown: bool) {
 }
 
 fn show<A: Atomic64>(word: &A, shown: bool) {
-    // AcqRel, both: a fault must not be found because it tears a row; pairs with the loads of readers.
-    if shown {
-        word.fetch_and(!ABSENT, Ordering::AcqRel)
-    } else {
-        word.fetch_or(ABSENT, Ordering::AcqRel)
-    };
+    // AcqRel: pairs with the loads of readers. The fault must be found because it shows a
+    // placeholder, not because a row is torn.
+    let order = Ordering::AcqRel;
+    let _ = if shown { word.fetch_and(!ABSENT, order) } else { word.fetch_or(ABSENT, order) };
 }
 
 impl<M: Machine, P: NamedProtocol<M>, F: OperationFaults> NamedProtocol<M> for Faulty<P, F> {

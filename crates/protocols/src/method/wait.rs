@@ -2,11 +2,12 @@
 
 use contend_engine::OptionValue;
 
-/// The number of pauses after which a wait ends in an abort: some milliseconds, far longer than any write phase, unless the thread that is waited
-/// for has lost its core.
+/// The number of pauses after which a wait ends in an abort: some milliseconds, far longer than any
+/// write phase, unless the thread that is waited for has lost its core.
 pub(crate) const WAITS_MAX: u32 = 10_000;
 
-/// The number of pauses with [`Wait::Spin`]: 62 pause instructions, a microsecond or two, some write phases.
+/// The number of pauses with [`Wait::Spin`]: 62 pause instructions, a microsecond or two, some
+/// write phases.
 const SPINS_MAX: u32 = 10;
 
 /// The number of pauses for a lock that a transaction holds until it ends, after which a wait ends
@@ -32,7 +33,8 @@ impl Wait {
     /// All ways.
     pub const ALL: &[Wait] = &[Wait::Wait, Wait::Spin, Wait::NoWait, Wait::NoWaitTt];
 
-    /// Returns whether locks are taken in the order of addresses, so that no cycle of waits can form.
+    /// Returns whether locks are taken in the order of addresses, so that no cycle of waits can
+    /// form.
     #[inline(always)]
     pub(crate) fn in_order(self) -> bool {
         self == Wait::Wait

@@ -49,9 +49,9 @@
 //! **Retries.** What was written, and what failed to validate, is locked before use by the next
 //! transaction of the worker, which as a rule is the same again.
 //!
-//! **Departures from the paper.** Temperature is the record's, not the page's. The list of locks for
-//! the retry says which records to lock, but a record is not locked before it is asked for: others
-//! may hold it by then.
+//! **Departures from the paper.** Temperature is the record's, not the page's. The list of locks
+//! for the retry says which records to lock, but a record is not locked before it is asked for:
+//! others may hold it by then.
 
 use std::marker::PhantomData;
 
@@ -374,7 +374,8 @@ impl<M: Machine, F: MoccFaults> Validation<M> for MoccValidation<F> {
 faults! {
     /// MOCC's deliberate faults.
     pub trait MoccFaults: OptimisticFaults {
-        /// Every record is locked, and a read made under a lock is not validated, even if that lock was released before the commit.
+        /// Every record is locked, and a read made under a lock is not validated, even if that lock
+        /// was released before the commit.
         TRUST_LOCKS,
         /// All records are locked, and locks are waited for in any order.
         WAIT_OUT_OF_ORDER,
@@ -390,7 +391,8 @@ impl<F: MoccFaults> MoccValidation<F> {
         F::TRUST_LOCKS || F::WAIT_OUT_OF_ORDER
     }
 
-    /// Returns which of the `count` locks held are given back before a wait for the one at `position`.
+    /// Returns which of the `count` locks held are given back before a wait for the one at
+    /// `position`.
     #[inline(always)]
     fn given_back(position: usize, count: usize) -> std::ops::Range<usize> {
         if F::WAIT_OUT_OF_ORDER { position..position } else { position..count }

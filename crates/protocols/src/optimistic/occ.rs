@@ -1,8 +1,8 @@
 //! Optimistic concurrency control with per-record validation and two timestamps.
 //!
-//! **Idea.** A transaction takes a timestamp when it begins, and aborts as soon as it meets a record
-//! that was written later: all that it ever sees is the state of its beginning. At commit it locks
-//! all records that it has touched, read ones too, looks at each once more, takes a second
+//! **Idea.** A transaction takes a timestamp when it begins, and aborts as soon as it meets a
+//! record that was written later: all that it ever sees is the state of its beginning. At commit it
+//! locks all records that it has touched, read ones too, looks at each once more, takes a second
 //! timestamp, and installs its writes under that.
 //!
 //! **Papers.** H. T. Kung, J. T. Robinson: "On optimistic methods for concurrency control", TODS
@@ -27,8 +27,8 @@
 //! given back. A transaction that begins after it meets either a lock or the new version; a
 //! transaction that has begun before aborts at either.
 //!
-//! **Waits.** Committing transactions wait for locks, and take them in the order of addresses, so no
-//! cycle of waits can form. A read waits for a write phase. All waits are bounded and end in an
+//! **Waits.** Committing transactions wait for locks, and take them in the order of addresses, so
+//! no cycle of waits can form. A read waits for a write phase. All waits are bounded and end in an
 //! abort.
 //!
 //! **Phantoms.** Misses and scans observe leaf versions, which are validated when all locks are
@@ -188,9 +188,9 @@ impl<M: Machine, F: OccFaults> Validation<M> for OccValidation<M, F> {
         let early = Self::end_before_locks(own);
         Self::collect_touched(cx, reads, &mut own.touched);
         Self::lock_and_validate(reads, own)?;
-        // SeqCst: pairs with the fence of `ReadsAndLocks::observe`: the locks come before the stores
-        // to the rows. And it pairs with the same fence of other commits: own inserts into the
-        // index come before the look at others' leaves, so of two transactions that each insert
+        // SeqCst: pairs with the fence of `ReadsAndLocks::observe`: the locks come before the
+        // stores to the rows. And it pairs with the same fence of other commits: own inserts into
+        // the index come before the look at others' leaves, so of two transactions that each insert
         // where the other has looked, at least one sees the other's insert.
         dekker_fence::<M, F>();
         M::step("validate");
@@ -223,8 +223,8 @@ impl<M: Machine, F: OccFaults> OccValidation<M, F> {
         writes || !F::LOCK_ONLY_WRITTEN
     }
 
-    /// Returns whether validation leaves the cell out, given what was touched before: never, without
-    /// a fault.
+    /// Returns whether validation leaves the cell out, given what was touched before: never,
+    /// without a fault.
     #[inline(always)]
     fn is_trusted(before: &[Touched<M>], cell: Cell<M>) -> bool {
         F::SKIP_VALIDATION_OF_WRITTEN && before.iter().any(|other| other.cell.address() == cell.address())

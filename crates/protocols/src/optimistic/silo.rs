@@ -21,10 +21,10 @@
 //! | 4.4 phase 3: compute the TID, install, unlock | `commit_tid`, `tid::install_as_tid` |
 //! | 4.5 insert: an absent record first | the engine, then `ReadsAndLocks::observe_placeholder` |
 //! | 4.6 scans and misses: the node set | `Validating::observe_leaf` |
-//! | 4.5 delete: absent records | `words::install_all`, `words::unlink` |
+//! | 4.5 delete: absent records | `install_all`, `flags::unlink_unlocked` |
 //! | 4.9 snapshot transactions | `silo/snapshot.rs` |
 //!
-//! `ReadsAndLocks`, `Validating`, `tid` and `words` are the family's: [`crate::optimistic`].
+//! `ReadsAndLocks`, `Validating`, `tid` and `install_all` are the family's: [`crate::optimistic`].
 //!
 //! **Promises** serializability. A running transaction may see an inconsistent state before it
 //! aborts (no opacity).
@@ -89,9 +89,11 @@ use snapshot::Snapshots;
 options! {
     /// Silo's options.
     pub struct SiloOptions {
-        /// What a committing writer does about a lock that another holds: wait in address order, spin for a moment, or abort.
+        /// What a committing writer does about a lock that another holds: wait in address order,
+        /// spin for a moment, or abort.
         "silo.wait" wait: Wait = Wait::Spin, in Wait::SIMPLE;
-        /// Keep old versions for transactions that say beforehand that they will only read: these never abort.
+        /// Keep old versions for transactions that say beforehand that they will only read: these
+        /// never abort.
         "silo.snapshots" snapshots: bool = false, in ();
         /// The number of epochs from one snapshot to the next.
         "silo.snapshot_epochs" snapshot_epochs: u32 = 1, in 1..=1000;
@@ -314,15 +316,18 @@ faults! {
     pub trait SiloFaults: OptimisticFaults {
         /// Records that were read and are also written are not validated.
         SKIP_VALIDATION_OF_WRITTEN,
-        /// Cells that were read and are not written are not validated: write skew goes through, as under snapshot isolation.
+        /// Cells that were read and are not written are not validated: write skew goes through, as
+        /// under snapshot isolation.
         FORGET_READ_ONLY,
         /// A write of some columns locks and changes the cell next to theirs.
         WRITE_WRONG_CELL,
-        /// A commit's TID need not be larger than those it has read and overwritten: one record can have one TID twice.
+        /// A commit's TID need not be larger than those it has read and overwritten: one record can
+        /// have one TID twice.
         FORGET_OLDER_TIDS,
         /// The epoch of a commit is loaded before its locks are taken.
         EPOCH_BEFORE_LOCKS,
-        /// A snapshot is at the end of the epoch in which its reader begins: others still commit in it.
+        /// A snapshot is at the end of the epoch in which its reader begins: others still commit in
+        /// it.
         SNAPSHOT_OF_RUNNING_EPOCH,
         /// A snapshot is at the end of the epoch before that in which its reader begins.
         SNAPSHOT_OF_LAST_EPOCH,

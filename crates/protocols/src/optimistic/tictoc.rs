@@ -16,7 +16,7 @@
 //! | Algorithm 2, step 2: compute `commit_ts` | `after_read`, `lock_write_set`, `commit` |
 //! | Algorithm 2, step 3: validate the read set | `TicTocValidation::validate` |
 //! | … a read whose `rts` is too early | `still_valid`, `extend_rts` |
-//! | Algorithm 3, write phase | `words::install_all` |
+//! | Algorithm 3, write phase | `install_all` |
 //! | encoding of `wts`, `delta` and the lock in one word | `tictoc/word.rs` |
 //! | optimization: no-wait locking in the validation phase | `lock_or_begin_again` |
 //! | optimization: preemptive aborts | `keeps_waiting` |
@@ -26,7 +26,7 @@
 //! operands become known: the reads' while the transaction runs, the writes' when they are locked,
 //! because only a lock keeps `rts` as it is.
 //!
-//! `ReadsAndLocks` and `words` are the family's: [`crate::optimistic`].
+//! `ReadsAndLocks` and `install_all` are the family's: [`crate::optimistic`].
 //!
 //! **Promises** serializability, in the order of `commit_ts`, which need not be that of real time.
 //!
@@ -56,6 +56,9 @@
 //! a transaction that misses the key later commits after the deletion; likewise a placeholder
 //! begins with its leaf's `rts`.
 //!
+//! **Departures from the paper.** Leaves have an `rts`: the paper leaves phantoms open. `delta` has
+//! 14 bits instead of 15, because the flags need four.
+//!
 //! **Options** of the paper. `tictoc.wait=nowait-tt` gives all locks back when one can't be had,
 //! checks that the reads are still valid, and begins again. `tictoc.preemptive` aborts a
 //! transaction that waits for a record that can't be valid at its `commit_ts`. `tictoc.history`
@@ -83,14 +86,16 @@ use word::{WTS_SHIFT, extended, rts, version, wts};
 options! {
     /// TicToc's options.
     pub struct TicTocOptions {
-        /// What a committing writer does about a lock that another holds: wait in address order, spin for a moment, abort, or let go of
-        /// all, check the reads, and begin again.
+        /// What a committing writer does about a lock that another holds: wait in address order,
+        /// spin for a moment, abort, or let go of all, check the reads, and begin again.
         "tictoc.wait" wait: Wait = Wait::Spin, in Wait::ALL;
-        /// How long a commit waits before it begins again with tictoc.wait=nowait-tt, in nanoseconds.
+        /// How long a commit waits before it begins again with tictoc.wait=nowait-tt, in
+        /// nanoseconds.
         "tictoc.relock_ns" relock_ns: u64 = 1_000, in 1..=1_000_000_000;
         /// Abort while waiting for a record that can't be valid at the commit time any more.
         "tictoc.preemptive" preemptive: bool = true, in ();
-        /// Keep the interval of the version before: a transaction that has read that version may commit in it.
+        /// Keep the interval of the version before: a transaction that has read that version may
+        /// commit in it.
         "tictoc.history" history: bool = false, in ();
         flatten read_phase: ReadPhaseOptions;
     }
@@ -383,7 +388,8 @@ faults! {
     pub trait TicTocFaults: OptimisticFaults {
         /// Intervals are checked, but not moved on.
         FORGET_EXTENSION,
-        /// The commit timestamp may fall inside the interval in which another transaction read the version being overwritten.
+        /// The commit timestamp may fall inside the interval in which another transaction read the
+        /// version being overwritten.
         OVERWRITE_READ_INTERVALS,
         /// Leaves are only checked for the same keys, as in Silo.
         FORGET_TIMES_OF_LEAVES,

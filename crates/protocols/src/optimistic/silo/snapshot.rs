@@ -68,8 +68,8 @@ impl Snapshots {
         epoch.div_ceil(self.every) * self.every
     }
 
-    /// Returns whether all transactions have ended that see a snapshot from before the tombstone with
-    /// this `word`: none runs that began before epoch `oldest`.
+    /// Returns whether all transactions have ended that see a snapshot from before the tombstone
+    /// with this `word`: none runs that began before epoch `oldest`.
     pub(super) fn lets_unlink(self, word: u64, oldest: u64) -> bool {
         oldest >= self.first_from(epoch_of(word)) + 2
     }
@@ -117,7 +117,8 @@ impl Snapshots {
         Ok(())
     }
 
-    /// Returns whether a snapshot lies between the version of the cell, which is locked, and `epoch`.
+    /// Returns whether a snapshot lies between the version of the cell, which is locked, and
+    /// `epoch`.
     fn needs<M: Machine>(self, cell: Cell<M>, epoch: u64, records_history: bool) -> bool {
         // Relaxed: no other transaction changes the word of a locked cell.
         let word = cell.word().load(Ordering::Relaxed);
@@ -139,7 +140,8 @@ impl Snapshots {
         for number in at.table.cell_numbers(columns.groups()) {
             all |= Self::read_cell(cx, at, number, snapshot);
         }
-        // A record that is out of the index was deleted before all snapshots that any transaction sees.
+        // A record that is out of the index was deleted before all snapshots that any transaction
+        // sees.
         Ok(flags::found(all & !UNLINKED))
     }
 
@@ -148,23 +150,24 @@ impl Snapshots {
         let mut cell = cell_of(at, number);
         let mut spin = Spin::<M>::new();
         loop {
-            // Acquire: pairs with the Release of `install_all`: the row, and the links to copies, are
-            // at least as new as the word.
+            // Acquire: pairs with the Release of `install_all`: the row, and the links to copies,
+            // are at least as new as the word.
             let word = cell.word().load(Ordering::Acquire);
             if epoch_of(word) > snapshot {
                 break;
             }
             if word & LOCKED == 0 {
                 cx.copy_cell(at, number);
-                // Acquire: pairs with the fence of a commit, between its locks and its stores to the
-                // rows: step (d) of `ReadsAndLocks::observe`.
+                // Acquire: pairs with the fence of a commit, between its locks and its stores to
+                // the rows: step (d) of `ReadsAndLocks::observe`.
                 M::fence(Ordering::Acquire);
                 // Relaxed: ordered by the fence.
                 if cell.word().load(Ordering::Relaxed) & !QUEUED == word & !QUEUED {
                     return word;
                 }
             }
-            // A commit is at work. After it there is a copy; and it waits for no reader of a snapshot.
+            // A commit is at work. After it there is a copy; and it waits for no reader of a
+            // snapshot.
             spin.wait();
         }
         loop {
@@ -173,8 +176,8 @@ impl Snapshots {
             if address == 0 {
                 return ABSENT;
             }
-            // SAFETY: `keep` has put a copy of this table there. A copy that a snapshot needs, and any
-            // newer one, is not reused before the readers of the snapshot have ended.
+            // SAFETY: `keep` has put a copy of this table there. A copy that a snapshot needs, and
+            // any newer one, is not reused before the readers of the snapshot have ended.
             let copy = Located { table: at.table, record: unsafe { at.table.version(address) } };
             cell = cell_of(copy, number);
             // Relaxed: a copy does not change; the Acquire above orders it.

@@ -1,6 +1,6 @@
 //! TicToc's word: the interval of logical time in which a version is valid, and the flags of
-//! [`crate::optimistic`]. The paper's section 3.6 has the same encoding: `wts`, and `rts` as `delta`,
-//! its distance from `wts`.
+//! [`crate::optimistic`]. The paper's section 3.6 has the same encoding: `wts`, and `rts` as
+//! `delta`, its distance from `wts`.
 
 use crate::optimistic::{FLAGS, VERSION_SHIFT, observed};
 
