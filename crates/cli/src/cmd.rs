@@ -42,7 +42,8 @@ impl Json {
         }
     }
 
-    /// Shows the text, and writes all of these as JSON to where it goes; the text then makes way on stdout.
+    /// Shows the text, and writes all of these as JSON to where it goes; the text then makes way on
+    /// stdout.
     fn deliver<T: Serialize>(&self, text: &str, all: &[T]) -> Result<(), UserError> {
         let as_json = serde_json::to_string_pretty(all).expect("plain data") + "\n";
         match self {
@@ -77,7 +78,8 @@ impl Tested {
         }
     }
 
-    /// How a command ends whose tests came to this. Tests that were stopped before anything happened are no failure.
+    /// How a command ends whose tests came to this. Tests that were stopped before anything
+    /// happened are no failure.
     fn status(all: impl IntoIterator<Item = Tested>, is_stopped: bool) -> Status {
         let all: Vec<Tested> = all.into_iter().collect();
         let is_bad = |tested: &Tested| matches!(tested, Tested::Bad(_));
@@ -115,8 +117,8 @@ impl Outputs {
             hdr: args.hdr.clone(),
         };
         if matches!((&outputs.json, &outputs.csv), (Json::Stdout, Json::Stdout)) {
-            return Err(UserError(
-                "--json - and --csv - would both go to stdout; valid: a file for one of them".into(),
+            return Err(UserError::input(
+                "--json - and --csv - would both go to stdout; valid: a file for one of them",
             ));
         }
         if let Some(directory) = &outputs.hdr {
@@ -137,7 +139,8 @@ impl Outputs {
         matches!(self.json, Json::Stdout) || matches!(self.csv, Json::Stdout)
     }
 
-    /// Shows or writes each. What can't be written does not keep the rest from being written: the first failure is answered.
+    /// Shows or writes each. What can't be written does not keep the rest from being written: the
+    /// first failure is answered.
     fn write(&self, result: &ResultFile) -> Option<UserError> {
         let table = show::result(result);
         let mut failure = None;
@@ -181,7 +184,7 @@ fn deliver(result: &ResultFile, outputs: &Outputs, files: &[(&Target, String)]) 
         return Err(failure);
     }
     if result.memory_ran_short {
-        return Err(UserError(MEMORY.into()));
+        return Err(UserError::input(MEMORY));
     }
     Ok(match result {
         result if result.failed() => Status::CheckFailed,
@@ -195,10 +198,11 @@ const MEMORY: &str = "the run was ended because memory was nearly used up; what 
 
 /// What a run's failure means here.
 fn interrupted<T>(error: RunError, stop: &Stop, good: impl FnOnce(Status) -> T) -> Result<T, UserError> {
-    if error == RunError::Stopped && stop.is_for_memory() {
-        return Err(UserError(MEMORY.into()));
+    let is_stopped = matches!(error, RunError::Stopped);
+    if is_stopped && stop.is_for_memory() {
+        return Err(UserError::input(MEMORY));
     }
-    if error == RunError::Stopped && stop.is_requested() {
+    if is_stopped && stop.is_requested() {
         show::complain("stopped before anything was measured (partial: nothing to show)");
         return Ok(good(Status::Interrupted));
     }

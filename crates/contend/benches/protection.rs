@@ -1,10 +1,14 @@
-//! Protection of a long transaction: its tries and its time, and the cost to the short transactions beside it.
+//! Protection of a long transaction: its tries and its time, and the cost to the short transactions
+//! beside it.
 //!
-//! `cargo bench -p contend --bench protection` has one thread read 20,000 rows and write one, until ten of these transactions have committed or 120 tries
-//! are over. Two threads move something between two rows meanwhile. It does so under each protocol: without protection, and with it as is the default. A row
-//! of the table says how many of the long transactions have committed, with how many tries in all and in how much time each. The last column is the
-//! throughput of the short ones, in parts of that without any long one. The long transaction
-//! gives its core away once in 1,000 rows: where there are fewer cores than threads it would else run in one slice of time, beside nobody.
+//! `cargo bench -p contend --bench protection` has one thread read 20,000 rows and write one, until
+//! ten of these transactions have committed or 120 tries are over. Two threads move something
+//! between two rows meanwhile. It does so under each protocol: without protection, and with it as
+//! is the default. A row of the table says how many of the long transactions have committed, with
+//! how many tries in all and in how much time each. The last column is the throughput of the short
+//! ones, in parts of that without any long one. The long transaction gives its core away once in
+//! 1,000 rows: where there are fewer cores than threads it would else run in one slice of time,
+//! beside nobody.
 //!
 //! `cargo test --benches` only shows that it runs.
 

@@ -1,9 +1,12 @@
 //! What it costs those who write that snapshots can be read.
 //!
-//! `cargo bench -p contend --bench snapshots` has as many threads as there are cores run transactions of ten operations, half of them reads and half of them blind
-//! writes, as YCSB's workload A, on two databases under Silo in turns: one with snapshots, as is the default, and one without. It prints the
-//! transactions a second of each round, and the median ratio; then how long a load takes, over that of a loader which knows of no transactions. `CONTEND_ROWS` says
-//! how many rows (1 million), `CONTEND_SNAPSHOT_EPOCHS` how many epochs lie between two snapshots (1): with very many, what is left is the price of the metadata.
+//! `cargo bench -p contend --bench snapshots` has as many threads as there are cores run
+//! transactions of ten operations, half of them reads and half of them blind writes, as YCSB's
+//! workload A, on two databases under Silo in turns: one with snapshots, as is the default, and one
+//! without. It prints the transactions a second of each round, and the median ratio; then how long
+//! a load takes, over that of a loader which knows of no transactions. `CONTEND_ROWS` says how many
+//! rows (1 million), `CONTEND_SNAPSHOT_EPOCHS` how many epochs lie between two snapshots (1): with
+//! very many, what is left is the price of the metadata.
 //!
 //! `cargo test --benches` only shows that it runs.
 

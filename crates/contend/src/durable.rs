@@ -86,7 +86,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 fn take_checkpoints(log: &Log, is_over: &AtomicBool) {
     let (mut before, mut last) = (log.bytes(), 0);
     loop {
-        // A database that is closed at once merges as well: such databases have left the small files. An error is dealt with below.
+        // A database that is closed at once merges as well: such databases have left the small
+        // files. An error is dealt with below.
         let _ = log.merge();
         // Acquire: pairs with the Release store of `drop`.
         if is_over.load(Ordering::Acquire) {
@@ -99,15 +100,16 @@ fn take_checkpoints(log: &Log, is_over: &AtomicBool) {
         before = log.bytes();
         match log.checkpoint() {
             Ok(checkpoint) => last = checkpoint.bytes,
-            // If the log has stopped, the next commit gets the error. If the disk was full, the log goes on, and a later checkpoint may succeed.
+            // If the log has stopped, the next commit gets the error. If the disk was full, the log
+            // goes on, and a later checkpoint may succeed.
             Err(_) if log.check().is_err() => return,
             Err(_) => {}
         }
     }
 }
 
-/// Returns the schema of a table of rows `R` and keys `K` for a log. It says names, types and places of columns, so that a table is not opened as
-/// another one.
+/// Returns the schema of a table of rows `R` and keys `K` for a log. It says names, types and
+/// places of columns, so that a table is not opened as another one.
 pub(crate) fn schema_of<R: Row, K: Key>(name: &str, index: IndexKind) -> Schema {
     let spec = TableSpec::of::<R>(name, index, 0);
     let key = format!("key {}", type_name_of::<K>());
@@ -126,7 +128,8 @@ pub(crate) fn schema_of<R: Row, K: Key>(name: &str, index: IndexKind) -> Schema 
 #[must_use = "the transaction may not be durable yet: `wait` says when it is"]
 pub struct Ticket<T> {
     value: T,
-    /// The log, and the epoch in which it committed. None if the database is in memory, or the transaction is durable.
+    /// The log, and the epoch in which it committed. None if the database is in memory, or the
+    /// transaction is durable.
     logged: Option<(Arc<Log>, u64)>,
 }
 
@@ -148,8 +151,9 @@ impl<T> Ticket<T> {
     /// Waits until the transaction is durable, and returns what it returned.
     ///
     /// # Errors
-    /// The log has stopped, so that it will never be known whether the transaction is durable. Or it is not durable yet, and this thread is in a
-    /// transaction of the same database, or loads rows into it: the log would wait for the end of that in its turn ([`Error::Nested`]).
+    /// The log has stopped, so that it will never be known whether the transaction is durable. Or
+    /// it is not durable yet, and this thread is in a transaction of the same database, or loads
+    /// rows into it: the log would wait for the end of that in its turn ([`Error::Nested`]).
     pub fn wait(self) -> Result<T, Error> {
         if let Some((log, epoch)) = self.logged
             && log.durable() < epoch

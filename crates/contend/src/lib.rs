@@ -1,4 +1,5 @@
-//! An in-memory store with serializable transactions: tables of typed rows, used from any number of threads.
+//! An in-memory store with serializable transactions: tables of typed rows, used from any number of
+//! threads.
 //!
 //! ```
 //! use contend::{Database, Row, Table, Txn};
@@ -27,20 +28,24 @@
 //! # }
 //! ```
 //!
-//! - **Rows** are plain data: a `#[repr(C)]` struct that derives [`Row`](macro@Row). Each field is a column, named by
-//!   a constant.
+//! - **Rows** are plain data: a `#[repr(C)]` struct that derives [`Row`](macro@Row). Each field is
+//!   a column, named by a constant.
 //! - **Keys** are `u64`, or arrays of 8, 16, 24 or 32 bytes; see [`Key`].
-//! - **Transactions** are closures; what they can do is the trait [`Txn`]. [`Database::transact`] commits what the
-//!   closure did if it returns `Ok`, leaves no trace of it if it returns `Err`, and repeats it after a conflict.
-//!   [`Database::try_transact`] does the same for closures with an error type of the application's own.
-//! - **Long reads**: [`Database::read`] sees one state of the database, as it was a moment ago, and never aborts, whatever others write.
-//! - **Durability**: a database that has a directory is found again ([`Database::builder`]); [`Database::transact`] returns when a transaction is
-//!   durable, [`Database::transact_async`] before.
-//! - **The protocol** that keeps transactions apart is a type parameter, [`Silo`] by default: `Database<NoWait>` locks
-//!   instead. See [`protocols`]. [`Database::named`] takes a protocol by its name.
+//! - **Transactions** are closures; what they can do is the trait [`Txn`]. [`Database::transact`]
+//!   commits what the closure did if it returns `Ok`, leaves no trace of it if it returns `Err`,
+//!   and repeats it after a conflict. [`Database::try_transact`] does the same for closures with an
+//!   error type of the application's own.
+//! - **Long reads**: [`Database::read`] sees one state of the database, as it was a moment ago, and
+//!   never aborts, whatever others write.
+//! - **Durability**: a database that has a directory is found again ([`Database::builder`]);
+//!   [`Database::transact`] returns when a transaction is durable, [`Database::transact_async`]
+//!   before.
+//! - **The protocol** that keeps transactions apart is a type parameter, [`Silo`] by default:
+//!   `Database<NoWait>` locks instead. See [`protocols`]. [`Database::named`] takes a protocol by
+//!   its name.
 //!
-//! A column of a type of your own implements zerocopy's traits; derive them through [`zerocopy`], with
-//! `#[zerocopy(crate = "contend::zerocopy")]` on the type.
+//! A column of a type of your own implements zerocopy's traits; derive them through [`zerocopy`],
+//! with `#[zerocopy(crate = "contend::zerocopy")]` on the type.
 
 // The derived code calls this crate by its name, also inside of it.
 extern crate self as contend;
@@ -103,7 +108,8 @@ pub mod protocols {
     pub use contend_protocols::timestamp_ordering::TimestampOrdering;
 }
 
-/// A running transaction: what [`Database::transact`] gives its closure. Its operations are those of [`Txn`].
+/// A running transaction: what [`Database::transact`] gives its closure. Its operations are those
+/// of [`Txn`].
 pub type Transaction<'w, P = Silo> = contend_engine::Transaction<'w, P, Native>;
 
 // The examples of README.md are compiled and run with those of this crate.

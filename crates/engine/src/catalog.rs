@@ -26,7 +26,8 @@ impl<M: Machine> Catalog<M> {
         let mut tables = self.tables.write();
         let number = u32::try_from(tables.len()).expect("fewer than 2^32 tables");
         tables.push(Arc::new(StoredTable::<M, K>::new(number, spec, shape)));
-        // SAFETY: the number is this catalog's, and the table was just made with keys `K`; it is never removed.
+        // SAFETY: the number is this catalog's, and the table was just made with keys `K`; it is
+        // never removed.
         unsafe { Table::new(self.store, number, spec.row_bytes) }
     }
 
@@ -46,7 +47,8 @@ impl<M: Machine> Catalog<M> {
     pub(crate) fn get<K: Key>(&self, table: &Table<K>) -> &StoredTable<M, K> {
         assert!(self.owns(table), "table {} is of another engine", table.number());
         let stored = address_of(&self.tables.read()[table.number() as usize]);
-        // SAFETY: the handle's number and key type are those of a table of this catalog (`Table::new`), which is never removed.
+        // SAFETY: the handle's number and key type are those of a table of this catalog
+        // (`Table::new`), which is never removed.
         unsafe { stored.cast().as_ref() }
     }
 }
@@ -55,7 +57,8 @@ fn address_of<M: Machine>(table: &Arc<dyn AnyTable<M>>) -> NonNull<()> {
     NonNull::from(&**table).cast()
 }
 
-/// A worker's list of the tables: it finds one by its number without a lock, in memory that no other worker writes.
+/// A worker's list of the tables: it finds one by its number without a lock, in memory that no
+/// other worker writes.
 pub(crate) struct TableList<M: Machine> {
     store: StoreId,
     /// The addresses of the first tables, each a `StoredTable` of its own key type.
@@ -63,7 +66,8 @@ pub(crate) struct TableList<M: Machine> {
     catalog: Arc<Catalog<M>>,
 }
 
-// SAFETY: the addresses are of tables that the catalog keeps, and `AnyTable`s are `Send` and `Sync`.
+// SAFETY: the addresses are of tables that the catalog keeps, and `AnyTable`s are `Send` and
+// `Sync`.
 unsafe impl<M: Machine> Send for TableList<M> {}
 
 impl<M: Machine> std::fmt::Debug for TableList<M> {
@@ -96,7 +100,8 @@ impl<M: Machine> TableList<M> {
         if number >= self.known.len() {
             self.refresh();
         }
-        // SAFETY: the handle's number and key type are those of a table of this catalog (`Table::new`), which is kept as long as the engine.
+        // SAFETY: the handle's number and key type are those of a table of this catalog
+        // (`Table::new`), which is kept as long as the engine.
         unsafe { self.known[number].cast().as_ref() }
     }
 

@@ -17,14 +17,16 @@ crate::option_choices!(Alignment { Packed => "packed", Line => "line" });
 crate::options! {
     /// What an engine does for every protocol.
     pub struct EngineOptions {
-        /// Commit-time updates: an update that is not read is not validated, but applied at commit to what is there.
-        "cu" commit_time_updates: bool = false, in ();
+        /// Commit-time updates: an update that is not read is not validated, but applied at commit
+        /// to what is there.
+        "engine.commit_time_updates" commit_time_updates: bool = false, in ();
         /// Timestamp splitting: each group of columns has a version of its own, instead of the row.
-        "ts" timestamp_splitting: bool = false, in ();
+        "engine.timestamp_splitting" timestamp_splitting: bool = false, in ();
         /// Where records begin: as many in a cache line as fit, or each in lines of its own.
-        "align" alignment: Alignment = Alignment::Packed, in ();
-        /// Protection: after so many conflicts in a row a worker's transaction runs alone; 0: never. No other transaction begins until it has committed.
-        "protect" protect_after: u32 = 0, in 0..=1_000_000;
+        "engine.alignment" alignment: Alignment = Alignment::Packed, in ();
+        /// Protection: after so many conflicts in a row a worker's transaction runs alone; 0:
+        /// never. No other transaction begins until it has committed.
+        "engine.protect_after" protect_after: u32 = 0, in 0..=1_000_000;
     }
 }
 
@@ -35,7 +37,8 @@ pub struct EngineConfig {
     pub workers_max: usize,
     /// The shortest time between two epochs, in milliseconds. Silo's paper and CCBench use 40.
     pub epoch_ms: u64,
-    /// Whether what transactions do is recorded: each version is signed by its writer, which costs a word a record and time.
+    /// Whether what transactions do is recorded: each version is signed by its writer, which costs
+    /// a word a record and time.
     pub history: bool,
     /// Into how many partitions transactions divide the data, for protocols that lock partitions.
     pub partitions: usize,

@@ -1,7 +1,8 @@
 //! [`Declaration`]: what a transaction says of itself before it begins.
 //!
-//! Some protocols must know beforehand what a transaction will touch: which rows, to lock them in order, or which partitions of the data.
-//! A workload that can say so does, for every transaction; the others' protocols do not ask, and then nothing is looked up.
+//! Some protocols must know beforehand what a transaction will touch: which rows, to lock them in
+//! order, or which partitions of the data. A workload that can say so does, for every transaction;
+//! the others' protocols do not ask, and then nothing is looked up.
 
 use std::ptr::NonNull;
 
@@ -29,7 +30,8 @@ unsafe impl<M: Machine> Send for DeclaredRow<M> {}
 impl<M: Machine> DeclaredRow<M> {
     /// All cells of its record.
     pub fn cells(&self) -> Cells<M> {
-        // SAFETY: the engine keeps its tables, and the worker in whose context this is keeps the engine.
+        // SAFETY: the engine keeps its tables, and the worker in whose context this is keeps the
+        // engine.
         unsafe { self.table.as_ref() }.cells(self.record, Groups::ALL)
     }
 }
@@ -60,7 +62,8 @@ impl<M: Machine> Declaration<M> {
         self.needs
     }
 
-    /// The transaction will only read. A protocol that has snapshots serves it from one, and then aborts it if it writes after all
+    /// The transaction will only read. A protocol that has snapshots serves it from one, and then
+    /// aborts it if it writes after all
     /// ([`AbortReason::Unsupported`](crate::AbortReason::Unsupported)).
     pub fn read_only(&mut self) {
         self.reads_only = true;
@@ -94,8 +97,9 @@ impl<M: Machine> Declaration<M> {
         !self.rows.is_empty()
     }
 
-    /// The record that stood under a key when its row was declared: to touch it no second lookup is needed. By now it may be unlinked, but
-    /// not reused, since the transaction's epoch has not ended. `None` if it was not declared, or not there.
+    /// The record that stood under a key when its row was declared: to touch it no second lookup is
+    /// needed. By now it may be unlinked, but not reused, since the transaction's epoch has not
+    /// ended. `None` if it was not declared, or not there.
     pub(crate) fn find<K: Key>(&mut self, table: &StoredTable<M, K>, key: K) -> Option<Record<M>> {
         let (key, table) = (key.to_words(), NonNull::from(&**table));
         let count = self.rows.len();

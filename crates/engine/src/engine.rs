@@ -26,7 +26,8 @@ pub struct Engine<P: Protocol<M>, M: Machine> {
     pub(crate) catalog: Arc<Catalog<M>>,
     /// Garbage of workers that have ended, for the next worker that collects.
     pub(crate) left_garbage: Mutex<Vec<Garbage<M>>>,
-    /// By worker number: the transactions of the workers that had it before, so that no number of a transaction is used twice.
+    /// By worker number: the transactions of the workers that had it before, so that no number of a
+    /// transaction is used twice.
     pub(crate) used_numbers: Mutex<HashMap<usize, u64>>,
 }
 
@@ -138,8 +139,8 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
         self.catalog.read()[table as usize].key_name(key)
     }
 
-    /// Who wrote a part of the row under a key as it stands, outside any transaction; 0 if it was loaded, `None` if there is no
-    /// row, or if the engine records no history.
+    /// Who wrote a part of the row under a key as it stands, outside any transaction; 0 if it was
+    /// loaded, `None` if there is no row, or if the engine records no history.
     ///
     /// # Panics
     /// There is no such part.
@@ -151,7 +152,8 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
         Some(core.payload(record)[core.signature(part.cell as usize)].load(Ordering::Relaxed))
     }
 
-    /// Where the record under a key is, outside any transaction: its first word's address, and its words. `None` if there is none.
+    /// Where the record under a key is, outside any transaction: its first word's address, and its
+    /// words. `None` if there is none.
     ///
     /// # Panics
     /// There is no such part.
@@ -172,7 +174,8 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
         self.catalog.read().iter().map(|table| table.bytes()).sum()
     }
 
-    /// Of how many records so many older versions are kept, outside any transaction: of none, of 1, of 2 and 3, of 4 to 7, and so on.
+    /// Of how many records so many older versions are kept, outside any transaction: of none, of 1,
+    /// of 2 and 3, of 4 to 7, and so on.
     pub fn version_chains(&self) -> Vec<u64> {
         let mut records = Vec::new();
         for table in self.catalog.read().iter() {
@@ -185,8 +188,8 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
         records
     }
 
-    /// Copies the row under a key to `row`, outside any transaction; `None` if the key is absent. The words are the row's and,
-    /// if history is recorded, its writers' numbers.
+    /// Copies the row under a key to `row`, outside any transaction; `None` if the key is absent.
+    /// The words are the row's and, if history is recorded, its writers' numbers.
     ///
     /// # Panics
     /// The table is of another engine.
@@ -200,8 +203,8 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
         Some(())
     }
 
-    /// Visits every row of a table with an ordered index, outside any transaction; `false` if the index has no order. The words
-    /// are as in [`Engine::peek`].
+    /// Visits every row of a table with an ordered index, outside any transaction; `false` if the
+    /// index has no order. The words are as in [`Engine::peek`].
     ///
     /// # Panics
     /// The table is of another engine.

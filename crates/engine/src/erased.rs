@@ -14,8 +14,8 @@ use crate::protocol::{
 use crate::record::{Cells, Record};
 use contend_model::Projection;
 
-/// Any protocol: what runs on it is compiled once, not once a protocol. A dynamic call an operation is much on the host, and little
-/// where every access to memory is simulated.
+/// Any protocol: what runs on it is compiled once, not once a protocol. A dynamic call an operation
+/// is much on the host, and little where every access to memory is simulated.
 pub struct Erased<M: Machine>(Box<dyn Behind<M>>);
 
 impl<M: Machine> Erased<M> {

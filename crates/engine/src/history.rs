@@ -26,8 +26,8 @@ impl Part {
     }
 }
 
-/// One operation of a committed transaction. Point reads of the transaction's own writes are not among them, nor is what it did to
-/// a key that it has inserted and deleted again.
+/// One operation of a committed transaction. Point reads of the transaction's own writes are not
+/// among them, nor is what it did to a key that it has inserted and deleted again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// A row was read.
@@ -56,8 +56,8 @@ pub enum Operation {
         part: Part,
         /// The row's key.
         key: KeyWords,
-        /// Who wrote the version that the transaction's first write of the key replaced; if that was an insert, who deleted the
-        /// key last (0: it never existed).
+        /// Who wrote the version that the transaction's first write of the key replaced; if that
+        /// was an insert, who deleted the key last (0: it never existed).
         over: Version,
         /// Whether the key was absent before.
         insert: bool,
@@ -83,7 +83,8 @@ pub enum Operation {
         low: KeyWords,
         /// The high end, included.
         high: KeyWords,
-        /// The rows seen: key and writer, which may be the transaction itself, in the order of the scan.
+        /// The rows seen: key and writer, which may be the transaction itself, in the order of the
+        /// scan.
         seen: Vec<(KeyWords, Version)>,
         /// The keys in the range found deleted by other transactions, with their deleters.
         gone: Vec<(KeyWords, Version)>,
@@ -113,7 +114,8 @@ pub(crate) struct Recording {
 }
 
 impl Recording {
-    /// The running transaction has committed: completes its writes by what was not known before they were installed.
+    /// The running transaction has committed: completes its writes by what was not known before
+    /// they were installed.
     pub(crate) fn commit<M: Machine>(&mut self, worker: usize, writes: &WriteSet<M>) {
         let txn = writes.txn;
         let mut operations = std::mem::take(&mut self.running);
@@ -140,7 +142,8 @@ impl Recording {
                 true
             }
             Operation::Write { part, key, .. } => installed.contains_key(&(*part, *key)),
-            // Who has deleted a row and inserted it again has replaced it; if that is omitted, so is the deletion.
+            // Who has deleted a row and inserted it again has replaced it; if that is omitted, so
+            // is the deletion.
             Operation::Delete { part, key, .. } => installed.get(&(*part, *key)).is_some_and(|(.., omitted)| !omitted),
             Operation::Read { .. } | Operation::Miss { .. } => true,
         });

@@ -1,9 +1,10 @@
-//! The layout of a table's records, and their memory: all of a table that does not depend on its key.
+//! The layout of a table's records, and their memory: all of a table that does not depend on its
+//! key.
 
 use std::collections::BTreeMap;
 
 use contend_machine::{Atomic64, Machine, Ordering, SpinMutex};
-use contend_model::{GROUPS_MAX, Groups, IndexKind, Key, KeyWords, Projection, Span, TableSpec};
+use contend_model::{GROUPS_MAX, Groups, IndexKind, KeyWords, Projection, Span, TableSpec};
 
 use crate::commit_sink::WriteCounter;
 use crate::config::{Alignment, EngineOptions};
@@ -15,9 +16,10 @@ const WORDS_PER_LINE: usize = 8;
 /// What no row holds but one of a version that was given back.
 const POISON: u64 = 0xdead_0dd5_dead_0dd5;
 
-/// Returns the bytes that a table takes with its expected number of rows, records and index together, for keys `K`; an estimate, a little above
-/// the truth. `meta_words` is the protocol's, for each cell; `history` and `options` are as in [`EngineConfig`](crate::EngineConfig).
-pub fn estimated_bytes<K: Key>(spec: &TableSpec, meta_words: usize, history: bool, options: &EngineOptions) -> u64 {
+/// Returns the bytes that a table takes with its expected number of rows, records and index
+/// together; an estimate, a little above the truth. `meta_words` is the protocol's, for each cell;
+/// `history` and `options` are as in [`EngineConfig`](crate::EngineConfig).
+pub fn estimated_bytes(spec: &TableSpec, meta_words: usize, history: bool, options: &EngineOptions) -> u64 {
     let cells = if options.timestamp_splitting { spec.groups.len().max(1) } else { 1 };
     let words = cells * (meta_words + usize::from(history)) + spec.row_bytes.div_ceil(8);
     let record = slot_words(words, options.alignment) as u64 * 8;
@@ -25,7 +27,7 @@ pub fn estimated_bytes<K: Key>(spec: &TableSpec, meta_words: usize, history: boo
     let index = match spec.index {
         IndexKind::Hash => 44,
         IndexKind::Ordered => 30,
-    } + 16 * (K::WORDS as u64 - 1);
+    } + 16 * (spec.key_words as u64 - 1);
     spec.expected_rows as u64 * (record + index)
 }
 
@@ -64,10 +66,11 @@ pub struct TableCore<M: Machine> {
     counters: bool,
     holds: bool,
     slabs: Slabs<M>,
-    /// In debug builds, the largest write counter of a tombstone that has left the index. It is a word of the host, because a check must not change what is
-    /// simulated.
+    /// In debug builds, the largest write counter of a tombstone that has left the index. It is a
+    /// word of the host, because a check must not change what is simulated.
     unlinked: std::sync::atomic::AtomicU64,
-    /// Writers of the deletions of keys that have left the index; kept only if the table records history.
+    /// Writers of the deletions of keys that have left the index; kept only if the table records
+    /// history.
     pub(crate) deletions: SpinMutex<M, BTreeMap<KeyWords, u64>>,
 }
 
@@ -126,7 +129,8 @@ impl<M: Machine> TableCore<M> {
         self.row_words
     }
 
-    /// How many rows the table was made for: of two tables, a row of the one made for fewer is wanted by more transactions.
+    /// How many rows the table was made for: of two tables, a row of the one made for fewer is
+    /// wanted by more transactions.
     #[inline(always)]
     pub fn expected_rows(&self) -> usize {
         self.expected_rows
@@ -160,7 +164,8 @@ impl<M: Machine> TableCore<M> {
     /// The record that [`Record::value`] has made this of.
     ///
     /// # Safety
-    /// It was a record of this table, and is not reused meanwhile: of an old version, see [`Context::retire_version`].
+    /// It was a record of this table, and is not reused meanwhile: of an old version, see
+    /// [`Context::retire_version`].
     ///
     /// [`Context::retire_version`]: crate::Context::retire_version
     pub unsafe fn version(&self, value: u64) -> Record<M> {
@@ -201,7 +206,8 @@ impl<M: Machine> TableCore<M> {
         self.row_words + cell
     }
 
-    /// What a history calls the version of a cell that is in this record or old version: who wrote it; 0 if the table records no history.
+    /// What a history calls the version of a cell that is in this record or old version: who wrote
+    /// it; 0 if the table records no history.
     pub fn name_of(&self, record: Record<M>, cell: usize) -> u64 {
         if !self.history {
             return 0;
@@ -246,8 +252,9 @@ impl<M: Machine> TableCore<M> {
         }
     }
 
-    /// Checks, in debug builds, that the first write counter of a record is larger than those of all tombstones that have left the index, and so larger than
-    /// those of the key's last record ([`crate::commit_sink`]).
+    /// Checks, in debug builds, that the first write counter of a record is larger than those of
+    /// all tombstones that have left the index, and so larger than those of the key's last record
+    /// ([`crate::commit_sink`]).
     #[inline(always)]
     pub(crate) fn check_first_counter(&self, counter: WriteCounter) {
         if cfg!(debug_assertions) && self.counters {
@@ -271,21 +278,24 @@ impl<M: Machine> TableCore<M> {
         self.counter(self.counter_count()) + cell
     }
 
-    /// The cells of a new record have not been written, and nobody holds them, whatever its memory was before.
+    /// The cells of a new record have not been written, and nobody holds them, whatever its memory
+    /// was before.
     #[inline(always)]
     pub(crate) fn clear_log_words(&self, record: Record<M>) {
         // Relaxed: the index publishes the record.
         self.payload(record)[self.counter(0)..].iter().for_each(|word| word.store(0, Ordering::Relaxed));
     }
 
-    /// Words of a record's payload: the row, and the signatures of its cells' writers if the table records history.
+    /// Words of a record's payload: the row, and the signatures of its cells' writers if the table
+    /// records history.
     #[inline(always)]
     pub fn payload_words(&self) -> usize {
         self.payload_words
     }
 
-    /// Whether each cell's version is signed by its writer in a word behind the row. Like the row, the word is read and written
-    /// under the protocol's own rules, so that a history says what the protocol really did.
+    /// Whether each cell's version is signed by its writer in a word behind the row. Like the row,
+    /// the word is read and written under the protocol's own rules, so that a history says what the
+    /// protocol really did.
     #[inline(always)]
     pub fn records_history(&self) -> bool {
         self.history
@@ -304,7 +314,8 @@ impl<M: Machine> TableCore<M> {
         unsafe { record.words(self.head_words(), self.payload_words()) }
     }
 
-    /// Fills the row of a version that nobody reads any more, so that whoever does is found: in debug builds.
+    /// Fills the row of a version that nobody reads any more, so that whoever does is found: in
+    /// debug builds.
     pub(crate) fn poison(&self, record: Record<M>) {
         if cfg!(debug_assertions) {
             // Relaxed: nobody looks.
@@ -312,8 +323,8 @@ impl<M: Machine> TableCore<M> {
         }
     }
 
-    /// Whether this cell's part of the row of a version was filled by the engine after it had been given back: in debug builds, where a protocol
-    /// that reads such a version is wrong.
+    /// Whether this cell's part of the row of a version was filled by the engine after it had been
+    /// given back: in debug builds, where a protocol that reads such a version is wrong.
     pub fn is_poisoned(&self, record: Record<M>, cell: usize) -> bool {
         // Relaxed: a copy does not change while it is read.
         self.payload(record)[self.cell_words(cell)].iter().any(|word| word.load(Ordering::Relaxed) == POISON)
@@ -346,12 +357,14 @@ impl<M: Machine> TableCore<M> {
         &self.slabs
     }
 
-    /// Returns the transaction that deleted this key, if the key was deleted and has left the index; 0 if there is none.
+    /// Returns the transaction that deleted this key, if the key was deleted and has left the
+    /// index; 0 if there is none.
     pub(crate) fn deleter_of(&self, key: &KeyWords) -> u64 {
         self.deletions.with(|deletions| deletions.get(key).copied().unwrap_or(0))
     }
 
-    /// Returns the keys in the range that were deleted and have left the index, each with the transaction that deleted it.
+    /// Returns the keys in the range that were deleted and have left the index, each with the
+    /// transaction that deleted it.
     pub(crate) fn deletions_in(&self, low: KeyWords, high: KeyWords) -> Vec<(KeyWords, u64)> {
         if low > high {
             return Vec::new();

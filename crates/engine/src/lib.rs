@@ -1,12 +1,14 @@
-//! The engine: tables of rows, records, epochs, and the frame in which a concurrency-control protocol runs.
+//! The engine: tables of rows, records, epochs, and the frame in which a concurrency-control
+//! protocol runs.
 //!
-//! Two traits carry it. A workload sees [`Txn`] only: a transaction that reads, writes, inserts, deletes and scans rows. A
-//! protocol implements [`NamedProtocol`]: what has to happen at each of these on *one located record*, and at commit. Between the two
-//! stands [`Transaction`], once for all protocols: it probes the indexes (singly or in batches), drives scans, looks keys up
-//! again whose record was unlinked, keeps the history, counts aborts, and collects garbage.
+//! Two traits carry it. A workload sees [`Txn`] only: a transaction that reads, writes, inserts,
+//! deletes and scans rows. A protocol implements [`NamedProtocol`]: what has to happen at each of
+//! these on *one located record*, and at commit. Between the two stands [`Transaction`], once for
+//! all protocols: it probes the indexes (singly or in batches), drives scans, looks keys up again
+//! whose record was unlinked, keeps the history, counts aborts, and collects garbage.
 //!
-//! What this crate must not know: any one protocol, any workload, files. It has no global, no lock on the transaction path
-//! and no thread of its own: workers advance the epoch.
+//! What this crate must not know: any one protocol, any workload, files. It has no global, no lock
+//! on the transaction path and no thread of its own: workers advance the epoch.
 //!
 //! | module | what it holds |
 //! | --- | --- |

@@ -33,7 +33,8 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
 pub struct Loader<P: Protocol<M>, M: Machine>(Worker<P, M>);
 
 impl<P: Protocol<M>, M: Machine> Loader<P, M> {
-    /// Adds a row, which `fill` writes (the words come as zeros); `false` if the key is there already.
+    /// Adds a row, which `fill` writes (the words come as zeros); `false` if the key is there
+    /// already.
     ///
     /// # Errors
     /// The machine has no more memory.
@@ -51,7 +52,8 @@ impl<P: Protocol<M>, M: Machine> Loader<P, M> {
         self.put(table, &key.to_words(), place, fill)
     }
 
-    /// Adds a row to the table of this number, under a key by its words: for rows whose types are not known at compile time.
+    /// Adds a row to the table of this number, under a key by its words: for rows whose types are
+    /// not known at compile time.
     ///
     /// # Errors
     /// The machine has no more memory.
@@ -62,7 +64,8 @@ impl<P: Protocol<M>, M: Machine> Loader<P, M> {
 
     fn stored<'t, K: Key>(&mut self, table: &Table<K>) -> &'t StoredTable<M, K> {
         assert!(self.0.tables.owns(table), "table {} is of another engine", table.number());
-        // SAFETY: the worker keeps the engine, and each caller's use ends within a method of this loader.
+        // SAFETY: the worker keeps the engine, and each caller's use ends within a method of this
+        // loader.
         unsafe { self.0.tables.get(table) }
     }
 
@@ -84,8 +87,8 @@ impl<P: Protocol<M>, M: Machine> Loader<P, M> {
         if counter > 0 {
             table.check_first_counter(WriteCounter(counter));
         }
-        // Nothing is added to it before it was written: the loader's log may be durable later than who does so.
-        // Relaxed: the index publishes the record.
+        // Nothing is added to it before it was written: the loader's log may be durable later than
+        // who does so. Relaxed: the index publishes the record.
         table.counters(record).for_each(|word| word.store(counter | UNSURE, Ordering::Relaxed));
         let is_new = place(record);
         if !is_new {

@@ -1,4 +1,5 @@
-//! Parts that protocols are made of: the write set, the node set, and a map from addresses to positions.
+//! Parts that protocols are made of: the write set, the node set, and a map from addresses to
+//! positions.
 
 mod address_map;
 mod logged;
@@ -29,27 +30,32 @@ pub enum WriteKind {
     Insert,
     /// Make the record absent.
     Delete,
-    /// Nothing: the transaction deleted the row that it had inserted itself, or what it writes is omitted ([`WriteSet::omit`]).
+    /// Nothing: the transaction deleted the row that it had inserted itself, or what it writes is
+    /// omitted ([`WriteSet::omit`]).
     Nothing,
 }
 
 /// One record to be written.
 ///
-/// Of an [`WriteKind::Update`], the groups in its image are replaced by what the image holds, and those in
-/// [`Write::merged`] are changed by updates at commit; no group is in both. All else concerns the whole record.
+/// Of an [`WriteKind::Update`], the groups in its image are replaced by what the image holds, and
+/// those in [`Write::merged`] are changed by updates at commit; no group is in both. All else
+/// concerns the whole record.
 #[derive(Debug)]
 pub struct Write<M: Machine> {
     /// The record.
     pub record: Record<M>,
     /// What happens to it.
     pub kind: WriteKind,
-    /// This transaction made the record: it is the one that has to have it collected if it stays absent.
+    /// This transaction made the record: it is the one that has to have it collected if it stays
+    /// absent.
     pub fresh: bool,
-    /// The commit made the record a tombstone that nobody else will have collected. Set by the protocol.
+    /// The commit made the record a tombstone that nobody else will have collected. Set by the
+    /// protocol.
     pub collect: bool,
     /// The groups of which the image holds the new words.
     pub(crate) image: Groups,
-    /// The groups that updates change at commit; those of them that an update changes that does not commute; and the updates.
+    /// The groups that updates change at commit; those of them that an update changes that does not
+    /// commute; and the updates.
     merged: Groups,
     ordered: Groups,
     updates: PendingList,
@@ -63,15 +69,16 @@ pub struct Write<M: Machine> {
     key_words: u32,
 }
 
-// SAFETY: the table outlives the transaction that the entry belongs to (`WriteSet::push`), and a `TableCore` is `Sync`.
+// SAFETY: the table outlives the transaction that the entry belongs to (`WriteSet::push`), and a
+// `TableCore` is `Sync`.
 unsafe impl<M: Machine> Send for Write<M> {}
 
 impl<M: Machine> Write<M> {
     /// The record's table.
     #[inline(always)]
     pub fn table(&self) -> &TableCore<M> {
-        // SAFETY: the engine keeps its tables as long as it lives, a transaction keeps the engine, and `Transaction` admits only
-        // tables of its engine.
+        // SAFETY: the engine keeps its tables as long as it lives, a transaction keeps the engine,
+        // and `Transaction` admits only tables of its engine.
         unsafe { self.table.as_ref() }
     }
 
@@ -93,7 +100,8 @@ impl<M: Machine> Write<M> {
         self.table().cell_numbers(self.groups())
     }
 
-    /// The numbers of the cells of which nothing is written but by updates at commit that commute ([`crate::Update::commutes`]).
+    /// The numbers of the cells of which nothing is written but by updates at commit that commute
+    /// ([`crate::Update::commutes`]).
     #[inline(always)]
     pub fn commuting(&self) -> Groups {
         let ordered = self.table().cell_numbers(self.image.union(self.ordered));
@@ -143,7 +151,8 @@ pub(crate) struct Installed {
 /// What updates were applied to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Base {
-    /// Updates that were applied in the order of the transactions have read it: who wrote it, and its fingerprint.
+    /// Updates that were applied in the order of the transactions have read it: who wrote it, and
+    /// its fingerprint.
     Read(Version, u64),
     /// Updates that commute are applied in any order.
     Unread,
@@ -154,7 +163,8 @@ pub(crate) enum Base {
 pub struct WriteSet<M: Machine> {
     entries: Vec<Write<M>>,
     positions: AddressMap,
-    /// Keys and images, one after the other, up to `used`; behind it what earlier transactions left.
+    /// Keys and images, one after the other, up to `used`; behind it what earlier transactions
+    /// left.
     arena: Vec<u64>,
     used: usize,
     pending: PendingUpdates,
@@ -162,7 +172,8 @@ pub struct WriteSet<M: Machine> {
     order: Vec<u32>,
     /// The transaction, as its versions are signed in a recorded history.
     pub(crate) txn: u64,
-    /// Whether the protocol applies updates that commute in another order than that of the transactions ([`crate::Protocol::reorders_updates`]).
+    /// Whether the protocol applies updates that commute in another order than that of the
+    /// transactions ([`crate::Protocol::reorders_updates`]).
     pub(crate) reorders_updates: bool,
     /// What was installed, if history is recorded.
     pub(crate) installed: Vec<Installed>,
@@ -196,8 +207,8 @@ impl<M: Machine> WriteSet<M> {
         self.positions.find(record.value())
     }
 
-    /// Adds a record that is not there yet, of which nothing is written yet, with an image of anything; returns its position. `table`
-    /// is a table of the transaction's engine.
+    /// Adds a record that is not there yet, of which nothing is written yet, with an image of
+    /// anything; returns its position. `table` is a table of the transaction's engine.
     #[inline]
     pub(crate) fn push<K: Key>(&mut self, table: &TableCore<M>, key: K, record: Record<M>, kind: WriteKind) -> usize {
         let start = self.used;
@@ -224,7 +235,8 @@ impl<M: Machine> WriteSet<M> {
         self.positions.push(record.value())
     }
 
-    /// Appends an update of these groups, to be applied at commit, to the entry at this position, whose image holds none of them.
+    /// Appends an update of these groups, to be applied at commit, to the entry at this position,
+    /// whose image holds none of them.
     #[inline(always)]
     pub(crate) fn defer(&mut self, position: usize, groups: Groups, update: RowUpdate<'_>) {
         let entry = &mut self.entries[position];
@@ -236,8 +248,8 @@ impl<M: Machine> WriteSet<M> {
         self.pending.push(&mut entry.updates, update);
     }
 
-    /// Puts what the entry at this position holds of these groups into a row that has the others; and applies the updates, if they
-    /// concern any of the groups.
+    /// Puts what the entry at this position holds of these groups into a row that has the others;
+    /// and applies the updates, if they concern any of the groups.
     pub(crate) fn show(&self, position: usize, groups: Groups, row: &mut [u64]) {
         let (entry, image) = (&self.entries[position], self.image(position));
         for span in entry.table().spans(groups.common(entry.image)) {
@@ -249,11 +261,12 @@ impl<M: Machine> WriteSet<M> {
         }
     }
 
-    /// Takes the groups of `row` into the image of the entry at this position. If updates of the entry concern any of them, they
-    /// must all be among them, and are applied.
+    /// Takes the groups of `row` into the image of the entry at this position. If updates of the
+    /// entry concern any of them, they must all be among them, and are applied.
     pub(crate) fn take(&mut self, position: usize, groups: Groups, row: &[u64]) {
         let entry = &mut self.entries[position];
-        // SAFETY: as in `Write::table`; the borrow is not tied to the entry, which is changed below.
+        // SAFETY: as in `Write::table`; the borrow is not tied to the entry, which is changed
+        // below.
         let table = unsafe { entry.table.as_ref() };
         let start = entry.start + entry.key_words as usize;
         let image = &mut self.arena[start..start + table.row_words()];
@@ -277,8 +290,8 @@ impl<M: Machine> WriteSet<M> {
         self.arena.resize(self.used.next_power_of_two(), 0);
     }
 
-    /// Says that the image of the entry at this position is to hold these groups, which the caller fills in. Updates that concern any of
-    /// them concern no others, and are void.
+    /// Says that the image of the entry at this position is to hold these groups, which the caller
+    /// fills in. Updates that concern any of them concern no others, and are void.
     #[inline(always)]
     pub(crate) fn replace(&mut self, position: usize, groups: Groups) {
         let whole = self.entries[position].table().is_whole(groups);
@@ -302,7 +315,8 @@ impl<M: Machine> WriteSet<M> {
         &self.arena[entry.start..entry.start + entry.key_words as usize]
     }
 
-    /// The image of the entry at this position: a row of which the written groups count. After the commit they are as installed.
+    /// The image of the entry at this position: a row of which the written groups count. After the
+    /// commit they are as installed.
     #[inline(always)]
     pub fn image(&self, position: usize) -> &[u64] {
         let entry = &self.entries[position];
@@ -319,9 +333,11 @@ impl<M: Machine> WriteSet<M> {
         &mut self.arena[start..end]
     }
 
-    /// Applies all updates that have waited for the commit, each to its record's row as it stands, in the image. The caller holds all cells
-    /// that updates change exclusively, and keeps them until [`WriteSet::install`] has written the images. An update is the application's code, and may
-    /// panic: so this comes before anything that an abort could not undo, and then the transaction leaves no trace.
+    /// Applies all updates that have waited for the commit, each to its record's row as it stands,
+    /// in the image. The caller holds all cells that updates change exclusively, and keeps them
+    /// until [`WriteSet::install`] has written the images. An update is the application's code, and
+    /// may panic: so this comes before anything that an abort could not undo, and then the
+    /// transaction leaves no trace.
     #[inline(always)]
     pub fn apply_updates(&mut self) {
         if !self.pending.is_empty() {
@@ -339,7 +355,8 @@ impl<M: Machine> WriteSet<M> {
         entry.is_sum = entry.kind == WriteKind::Update && entry.image.is_empty() && entry.ordered.is_empty();
         let commuting = if self.reorders_updates { entry.commuting() } else { Groups::NONE };
         let merged = entry.merged;
-        // SAFETY: as in `Write::table`; the borrow is not tied to the entry, which is changed below.
+        // SAFETY: as in `Write::table`; the borrow is not tied to the entry, which is changed
+        // below.
         let table = unsafe { entry.table.as_ref() };
         let payload = table.payload(entry.record);
         let start = entry.start + entry.key_words as usize;
@@ -360,15 +377,17 @@ impl<M: Machine> WriteSet<M> {
         entry.applied = true;
     }
 
-    /// Writes the entry's image, or a deletion, into the record's payload. The caller has had all updates applied
-    /// ([`WriteSet::apply_updates`]), holds the cells exclusively, and sets their metadata afterwards.
+    /// Writes the entry's image, or a deletion, into the record's payload. The caller has had all
+    /// updates applied ([`WriteSet::apply_updates`]), holds the cells exclusively, and sets their
+    /// metadata afterwards.
     #[inline(always)]
     pub fn install(&mut self, position: usize) {
         self.will_commit();
         self.expose(position);
     }
 
-    /// The same as [`WriteSet::install`], before it is sure that the transaction commits. Once it is, [`WriteSet::will_commit`] has to be called.
+    /// The same as [`WriteSet::install`], before it is sure that the transaction commits. Once it
+    /// is, [`WriteSet::will_commit`] has to be called.
     #[inline(always)]
     pub fn expose(&mut self, position: usize) {
         let phase = M::phase();
@@ -381,7 +400,8 @@ impl<M: Machine> WriteSet<M> {
     fn install_row(&mut self, position: usize) {
         let entry = &mut self.entries[position];
         debug_assert!(entry.merged.is_empty() || entry.applied, "updates are applied before anything is installed");
-        // SAFETY: as in `Write::table`; the borrow is not tied to the entry, which is changed below.
+        // SAFETY: as in `Write::table`; the borrow is not tied to the entry, which is changed
+        // below.
         let table = unsafe { entry.table.as_ref() };
         let payload = table.payload(entry.record);
         if table.records_history() {
@@ -409,11 +429,13 @@ impl<M: Machine> WriteSet<M> {
         }
     }
 
-    /// What the entry at this position writes of a cell, all of it, is not to be installed: another write, of a transaction that comes later, has
-    /// replaced the version of this name ([`TableCore::name_of`]) before anybody saw what came after it.
+    /// What the entry at this position writes of a cell, all of it, is not to be installed: another
+    /// write, of a transaction that comes later, has replaced the version of this name
+    /// ([`TableCore::name_of`]) before anybody saw what came after it.
     pub fn omit(&mut self, position: usize, cell: usize, over: u64) {
         let entry = &mut self.entries[position];
-        // SAFETY: as in `Write::table`; the borrow is not tied to the entry, which is changed below.
+        // SAFETY: as in `Write::table`; the borrow is not tied to the entry, which is changed
+        // below.
         let table = unsafe { entry.table.as_ref() };
         if table.records_history() {
             self.installed.push(Installed { position, cell, over, base: None, omitted: true });
@@ -432,8 +454,9 @@ impl<M: Machine> WriteSet<M> {
         }
     }
 
-    /// Appends what a cell of this number, of the record that the entry at this position writes, holds now: for a protocol that installs
-    /// before it is sure to commit. The caller holds the cell.
+    /// Appends what a cell of this number, of the record that the entry at this position writes,
+    /// holds now: for a protocol that installs before it is sure to commit. The caller holds the
+    /// cell.
     pub fn save(&self, position: usize, cell: usize, saved: &mut Vec<u64>) {
         let entry = &self.entries[position];
         let (table, start) = (entry.table(), saved.len());
@@ -446,7 +469,8 @@ impl<M: Machine> WriteSet<M> {
         }
     }
 
-    /// Puts back what [`WriteSet::save`] has appended from `saved[0]` on. The caller holds the cell exclusively.
+    /// Puts back what [`WriteSet::save`] has appended from `saved[0]` on. The caller holds the cell
+    /// exclusively.
     pub fn restore(&self, position: usize, cell: usize, saved: &[u64]) {
         let entry = &self.entries[position];
         let table = entry.table();
@@ -470,8 +494,8 @@ impl<M: Machine> WriteSet<M> {
         &mut self.entries
     }
 
-    /// Orders the entries by the records' addresses, for [`WriteSet::sorted`]: one order for all transactions, so that locks taken in
-    /// it can't deadlock.
+    /// Orders the entries by the records' addresses, for [`WriteSet::sorted`]: one order for all
+    /// transactions, so that locks taken in it can't deadlock.
     pub fn sort(&mut self) {
         let entries = &self.entries;
         self.order.clear();
@@ -509,7 +533,8 @@ impl<M: Machine> WriteSet<M> {
     }
 }
 
-/// What updates are applied to in a cell: who wrote it, and its fingerprint. The caller holds the cell, or does not care.
+/// What updates are applied to in a cell: who wrote it, and its fingerprint. The caller holds the
+/// cell, or does not care.
 #[cold]
 fn base<M: Machine>(table: &TableCore<M>, payload: &[M::U64], cell: usize) -> Base {
     // Relaxed: the cell is held exclusively.
@@ -517,7 +542,8 @@ fn base<M: Machine>(table: &TableCore<M>, payload: &[M::U64], cell: usize) -> Ba
     Base::Read(payload[table.signature(cell)].load(Ordering::Relaxed), fingerprint(&words))
 }
 
-/// Makes the image hold the whole of a record's only cell: a recorded history has the fingerprints of whole cells.
+/// Makes the image hold the whole of a record's only cell: a recorded history has the fingerprints
+/// of whole cells.
 #[cold]
 fn complete<M: Machine>(table: &TableCore<M>, entry: &Write<M>, payload: &[M::U64], image: &mut [u64]) {
     if entry.kind == WriteKind::Update && table.cell_count() == 1 {

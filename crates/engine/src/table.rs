@@ -2,7 +2,7 @@
 
 use std::ops::{ControlFlow, Deref};
 
-use contend_index::{Change, Index, Insert, Leaf, Lookup, Run, ScanVisitor};
+use contend_index::{AscendingInserts, Change, Index, Insert, Leaf, Lookup, ScanVisitor};
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
 use contend_model::{Direction, IndexKind, Key, KeyWords, Projection, Span, TableSpec};
 
@@ -59,7 +59,8 @@ impl<M: Machine, K: Key> StoredTable<M, K> {
     /// The record that a lookup found.
     #[inline(always)]
     pub(crate) fn record(value: u64) -> Record<M> {
-        // SAFETY: only `insert` puts values into the index, and it takes them from records of this table.
+        // SAFETY: only `insert` puts values into the index, and it takes them from records of this
+        // table.
         unsafe { Record::from_value(value) }
     }
 
@@ -75,12 +76,14 @@ impl<M: Machine, K: Key> StoredTable<M, K> {
         self.lookup(key).value.map(Self::record)
     }
 
-    /// Has the host fetch the index entries of these keys, and their records, before each of them is used.
+    /// Has the host fetch the index entries of these keys, and their records, before each of them
+    /// is used.
     pub(crate) fn announce(&self, keys: &[K]) {
         self.find_many(keys, Projection::WHOLE, |_, _| ());
     }
 
-    /// The records under many keys, looked up at once, and what is needed of them asked for. `found` gets each key's position.
+    /// The records under many keys, looked up at once, and what is needed of them asked for.
+    /// `found` gets each key's position.
     #[inline(always)]
     pub(crate) fn find_many(
         &self,
@@ -98,9 +101,10 @@ impl<M: Machine, K: Key> StoredTable<M, K> {
     }
 
     /// Puts a record under a key, unless one stands there. `run` is of this table's index.
-    pub(crate) fn insert(&self, run: &mut Run<'_, M, K>, key: K, record: Record<M>) -> Placed<M> {
+    pub(crate) fn insert(&self, run: &mut AscendingInserts<'_, M, K>, key: K, record: Record<M>) -> Placed<M> {
         if self.records_history() {
-            // One critical section with `remove`, so that the record is signed by whoever deleted the key last.
+            // One critical section with `remove`, so that the record is signed by whoever deleted
+            // the key last.
             return self.core.deletions.with(|deletions| {
                 let deleter = deletions.get(&key.to_words()).copied().unwrap_or(0);
                 for signature in &self.payload(record)[self.row_words()..][..self.cell_count()] {
@@ -121,8 +125,8 @@ impl<M: Machine, K: Key> StoredTable<M, K> {
     }
 
     /// For inserts one after the other.
-    pub(crate) fn run(&self) -> Run<'_, M, K> {
-        self.index.run()
+    pub(crate) fn run(&self) -> AscendingInserts<'_, M, K> {
+        self.index.ascending_inserts()
     }
 
     /// Visits the records in the range; `false` if the index has no order.
@@ -150,7 +154,8 @@ impl<M: Machine, K: Key> StoredTable<M, K> {
         }
     }
 
-    /// A record's row as it stands, and its signatures if history is recorded: outside any transaction.
+    /// A record's row as it stands, and its signatures if history is recorded: outside any
+    /// transaction.
     pub(crate) fn peek(&self, record: Record<M>, to: &mut Vec<u64>) {
         to.resize(self.payload_words(), 0);
         M::copy_out(self.payload(record), to);
@@ -175,7 +180,8 @@ impl<M: Machine, K: Key> StoredTable<M, K> {
 /// A table whose key type is not known: what garbage collection and accounting need of it.
 pub(crate) trait AnyTable<M: Machine>: Send + Sync {
     fn core(&self) -> &TableCore<M>;
-    /// Removes the record from the index if it stands there under this key, after raising its leaf's word to `time`.
+    /// Removes the record from the index if it stands there under this key, after raising its
+    /// leaf's word to `time`.
     fn remove(&self, key: &KeyWords, record: Record<M>, time: u64) -> bool;
     fn bytes(&self) -> u64;
     fn shape(&self) -> TableShape;
@@ -202,7 +208,8 @@ impl<M: Machine, K: Key> AnyTable<M> for StoredTable<M, K> {
             return self.index.remove(K::from_words(*key), record.value());
         }
         self.core.deletions.with(|deletions| {
-            // Relaxed: the record is a tombstone that the caller has retired; nobody signs it any more.
+            // Relaxed: the record is a tombstone that the caller has retired; nobody signs it any
+            // more.
             let deleter = self.payload(record)[self.signature(0)].load(Ordering::Relaxed);
             if deleter != 0 {
                 deletions.insert(*key, deleter);

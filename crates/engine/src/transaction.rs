@@ -1,5 +1,5 @@
-//! [`Transaction`]: the frame around a protocol. It locates records, calls the protocol for each, answers reads of the transaction's
-//! own writes, and keeps the history.
+//! [`Transaction`]: the frame around a protocol. It locates records, calls the protocol for each,
+//! answers reads of the transaction's own writes, and keeps the history.
 //!
 //! | module | what it does |
 //! | --- | --- |
@@ -130,7 +130,8 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         table.find(key)
     }
 
-    /// The records under at most [`BATCH`] keys, looked up at once, and their lines on the way; `expect` is called with each.
+    /// The records under at most [`BATCH`] keys, looked up at once, and their lines on the way;
+    /// `expect` is called with each.
     #[inline(always)]
     fn find_batch<K: Key>(
         &mut self,

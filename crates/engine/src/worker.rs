@@ -1,4 +1,5 @@
-//! [`Worker`]: the life of transactions, one after the other, and what is done between them: epochs, protection, collection of garbage.
+//! [`Worker`]: the life of transactions, one after the other, and what is done between them:
+//! epochs, protection, collection of garbage.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -85,7 +86,8 @@ pub struct Worker<P: Protocol<M>, M: Machine> {
     protect_after: u32,
     /// Whether this worker keeps the gate closed ([`Epochs::close`]).
     is_protected: bool,
-    /// Conflicts in a row, and the value of `commits` at the first of them. So a commit need not write here.
+    /// Conflicts in a row, and the value of `commits` at the first of them. So a commit need not
+    /// write here.
     conflicts: u32,
     commits_before: u64,
     pub(crate) tables: TableList<M>,
@@ -103,11 +105,11 @@ impl<P: Protocol<M>, M: Machine> std::fmt::Debug for Worker<P, M> {
 
 /// A worker looks at the clock and at its garbage once in so many transactions.
 const MAINTENANCE_EVERY: u32 = 32;
-/// Tombstones looked at in one maintenance, besides two for each that was made since the last: a transaction waits no longer
-/// for it than the worker's own deletes deserve.
+/// Tombstones looked at in one maintenance, besides two for each that was made since the last: a
+/// transaction waits no longer for it than the worker's own deletes deserve.
 const COLLECT_AT_ONCE: usize = 256;
-/// A protected transaction waits at most so long, in seconds, for the transactions that run. Their workers may pause and not have said so, and such a
-/// worker can't be waited for.
+/// A protected transaction waits at most so long, in seconds, for the transactions that run. Their
+/// workers may pause and not have said so, and such a worker can't be waited for.
 const PATIENCE: f64 = 0.1;
 
 impl<P: Protocol<M>, M: Machine> Worker<P, M> {
@@ -116,7 +118,8 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
         self.cx.worker
     }
 
-    /// The epoch in which the last transaction committed, if the engine logs. All that it depends on committed in this epoch or before.
+    /// The epoch in which the last transaction committed, if the engine logs. All that it depends
+    /// on committed in this epoch or before.
     pub fn committed_in(&self) -> u64 {
         self.committed_in
     }
@@ -126,7 +129,8 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
         self.cx.writes.log.as_ref().map_or(0, |log| log.sink.ticket())
     }
 
-    /// Whether the transaction of this worker is durable that had this ticket. An engine that does not log never waits for that.
+    /// Whether the transaction of this worker is durable that had this ticket. An engine that does
+    /// not log never waits for that.
     pub fn is_durable(&mut self, ticket: u64) -> bool {
         self.cx.writes.log.as_mut().is_none_or(|log| log.sink.is_durable(ticket))
     }
@@ -146,7 +150,8 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
         &self.cx.versions
     }
 
-    /// Deleted records that wait at this worker until they leave their index, or until their memory is free to be used again.
+    /// Deleted records that wait at this worker until they leave their index, or until their memory
+    /// is free to be used again.
     pub fn tombstones(&self) -> usize {
         self.garbage.tombstones.len() + self.garbage.unlinked.len()
     }
@@ -184,14 +189,17 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
         Transaction::new(self, begun.err().map(|abort| abort.reason))
     }
 
-    /// Begins a transaction that will only read: with some protocols, of a state some epochs old, and then it never aborts.
+    /// Begins a transaction that will only read: with some protocols, of a state some epochs old,
+    /// and then it never aborts.
     pub fn begin_read_only(&mut self) -> Transaction<'_, P, M> {
         self.begin_declared(Declaration::read_only)
     }
 
-    /// Begins a transaction that sees a snapshot with all that this worker has committed, and must not write. It never aborts; nobody waits for it, or
-    /// aborts because of it; and however long it takes, it holds back no epoch, only the reuse of memory. What others have committed is
-    /// in it if that is some epochs ago. `None` if the protocol, as it is set, has no snapshots ([`Protocol::reads_snapshots`]).
+    /// Begins a transaction that sees a snapshot with all that this worker has committed, and must
+    /// not write. It never aborts; nobody waits for it, or aborts because of it; and however long
+    /// it takes, it holds back no epoch, only the reuse of memory. What others have committed is in
+    /// it if that is some epochs ago. `None` if the protocol, as it is set, has no snapshots
+    /// ([`Protocol::reads_snapshots`]).
     ///
     /// Waits for the transactions that ran beside the worker's last commit, and are still running.
     pub fn begin_snapshot(&mut self) -> Option<Transaction<'_, P, M>> {
@@ -205,13 +213,15 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
         if self.since_maintenance >= MAINTENANCE_EVERY {
             self.maintain();
         }
-        // A snapshot is two epochs old, which is long where nobody else is there to move the epoch on.
+        // A snapshot is two epochs old, which is long where nobody else is there to move the epoch
+        // on.
         if self.engine.epochs.maybe_advance(M::now()) {
             self.engine.epochs.try_advance();
         }
         self.next_txn += 1;
         self.cx.writes.txn = self.next_txn * self.engine.config.workers_max as u64 + self.cx.worker as u64;
-        // The next transaction is another: what is declared now is cleared then, whether the protocol asks or not.
+        // The next transaction is another: what is declared now is cleared then, whether the
+        // protocol asks or not.
         self.asks = true;
         let mut spin = Spin::<M>::new();
         let begun = loop {
@@ -260,15 +270,18 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
         }
     }
 
-    /// To be called before the worker pauses: an idle worker that is not offline holds back the epoch, and with it the reuse of
-    /// memory; and one whose transaction is protected keeps all others waiting. The next transaction brings it online again.
+    /// To be called before the worker pauses: an idle worker that is not offline holds back the
+    /// epoch, and with it the reuse of memory; and one whose transaction is protected keeps all
+    /// others waiting. The next transaction brings it online again.
     pub fn go_offline(&mut self) {
         self.leave_epochs();
         self.end_protection();
     }
 
-    /// Whether the worker's transaction is protected: it has aborted [`EngineOptions::protect_after`] times in a row, and no other transaction begins
-    /// until it has committed, is given up (an abort that is no conflict, or [`Transaction`] dropped), or the worker goes offline.
+    /// Whether the worker's transaction is protected: it has aborted
+    /// [`EngineOptions::protect_after`] times in a row, and no other transaction begins until it
+    /// has committed, is given up (an abort that is no conflict, or [`Transaction`] dropped), or
+    /// the worker goes offline.
     pub fn is_protected(&self) -> bool {
         self.is_protected
     }
@@ -278,7 +291,8 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
         self.protect_after > 0 && self.conflicts >= self.protect_after && self.commits == self.commits_before
     }
 
-    /// The epoch has changed, the gate is closed, or the worker was offline: it waits at the gate, or closes it, or just begins.
+    /// The epoch has changed, the gate is closed, or the worker was offline: it waits at the gate,
+    /// or closes it, or just begins.
     #[cold]
     fn enter(&mut self) {
         if !self.is_protected && self.is_starving() {
@@ -312,7 +326,8 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
         }
     }
 
-    /// Waits until no other worker runs a transaction that can commit. A worker that was seen offline begins no other, as the gate is closed.
+    /// Waits until no other worker runs a transaction that can commit. A worker that was seen
+    /// offline begins no other, as the gate is closed.
     fn wait_for_others(&self) {
         if self.engine.config.fault == Some(Fault::PassClosedGate) {
             return;
@@ -362,7 +377,8 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
         M::enter(Phase::of(Operation::Collection, Activity::Manager));
         self.engine.epochs.maybe_advance(M::now());
         let epoch = self.engine.epochs.current();
-        // Once an epoch also without garbage of its own: workers that have ended may have left some.
+        // Once an epoch also without garbage of its own: workers that have ended may have left
+        // some.
         if !self.garbage.is_empty() || self.collected_in != epoch {
             self.collected_in = epoch;
             self.collect();
@@ -372,7 +388,8 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
 
     /// Takes old tombstones out of the indexes, and reuses the memory of those taken out before.
     ///
-    /// It does nothing while another worker's transaction is protected: a record that leaves its index may be a conflict to that transaction.
+    /// It does nothing while another worker's transaction is protected: a record that leaves its
+    /// index may be a conflict to that transaction.
     #[cold]
     pub fn collect(&mut self) {
         if self.engine.epochs.is_closed() && !self.is_protected {
@@ -424,7 +441,8 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
         match self.engine.protocol.unlink(tombstone) {
             UnlinkOutcome::Alive => {}
             UnlinkOutcome::Busy => {
-                // Behind the others, which are older, so that the queue stays in the order of its epochs.
+                // Behind the others, which are older, so that the queue stays in the order of its
+                // epochs.
                 corpse.epoch = self.engine.epochs.current();
                 self.garbage.tombstones.push_back(corpse);
             }
@@ -526,7 +544,8 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
         self.cx.replaced.clear();
     }
 
-    /// Queues the tombstones that this transaction has made: what it deleted, and placeholders that got no row.
+    /// Queues the tombstones that this transaction has made: what it deleted, and placeholders that
+    /// got no row.
     #[inline(always)]
     fn queue_garbage(&mut self, committed: bool) {
         if !committed && self.engine.config.fault == Some(Fault::ForgetAborted) {

@@ -5,11 +5,12 @@ use std::fmt;
 use contend_model::Isolation;
 use serde::{Serialize, Serializer};
 
-/// A class of anomaly, the most severe first: a level that forbids one class forbids every class before it.
+/// A class of anomaly, the most severe first: a level that forbids one class forbids every class
+/// before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Class {
-    /// A transaction's own operations contradict one another: it did not see its own write, or one scan returned a key
-    /// twice. No level allows it: Adya's histories exclude it by definition.
+    /// A transaction's own operations contradict one another: it did not see its own write, or one
+    /// scan returned a key twice. No level allows it: Adya's histories exclude it by definition.
     Internal,
     /// Dirty write: a cycle of write-dependencies, or versions of one item that no order can hold.
     G0,
@@ -21,7 +22,8 @@ pub enum Class {
     G1c,
     /// A cycle with exactly one anti-dependency: lost update, read skew.
     GSingle,
-    /// A cycle with several anti-dependencies, no two in a row: a long fork, the mark of a snapshot that never was.
+    /// A cycle with several anti-dependencies, no two in a row: a long fork, the mark of a snapshot
+    /// that never was.
     GNonadjacent,
     /// A cycle with anti-dependencies on rows, some two of them in a row: write skew.
     G2Item,
@@ -84,8 +86,8 @@ impl Serialize for Class {
 
 /// Why one transaction comes after another.
 ///
-/// The predicate kinds come from reads that found no row: the version read is one of the key's absence, which belongs to the
-/// predicate (a range, or `key = k`), not to a row.
+/// The predicate kinds come from reads that found no row: the version read is one of the key's
+/// absence, which belongs to the predicate (a range, or `key = k`), not to a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DependencyKind {
     /// It overwrote what the other wrote.
@@ -128,7 +130,8 @@ impl Serialize for DependencyKind {
     }
 }
 
-/// One line of an anomaly's evidence: an operation, and in a cycle why the next transaction comes after.
+/// One line of an anomaly's evidence: an operation, and in a cycle why the next transaction comes
+/// after.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Step {
     /// The transaction.
@@ -156,12 +159,12 @@ pub struct Anomaly {
     pub class: Class,
     /// What it is commonly called.
     pub name: &'static str,
-    /// A cycle, each transaction depending on the one before, the first on the last; or operations that have no
-    /// explanation.
+    /// A cycle, each transaction depending on the one before, the first on the last; or operations
+    /// that have no explanation.
     pub steps: Vec<Step>,
 }
 
-/// A line of a drawing is broken before it is longer than so many characters.
+/// The most characters of a line of a drawing: a longer one is broken.
 const LINE_MAX: usize = 100;
 
 impl Anomaly {

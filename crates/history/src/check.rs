@@ -1,18 +1,21 @@
 //! The serializability checker.
 //!
-//! From the versions that each operation names follows the direct serialization graph of the committed transactions; the
-//! history is serializable if and only if the graph has no cycle and every read saw what a committed transaction left.
-//! Source: Atul Adya, Barbara Liskov, Patrick O'Neil, "Generalized Isolation Level Definitions", ICDE 2000; G-single is
-//! Adya's thesis (MIT, 1999), G-nonadjacent is the condition of Andrea Cerone, Alexey Gotsman, "Analysing Snapshot
+//! From the versions that each operation names follows the direct serialization graph of the
+//! committed transactions; the history is serializable if and only if the graph has no cycle and
+//! every read saw what a committed transaction left. Source: Atul Adya, Barbara Liskov, Patrick
+//! O'Neil, "Generalized Isolation Level Definitions", ICDE 2000; G-single is Adya's thesis (MIT,
+//! 1999), G-nonadjacent is the condition of Andrea Cerone, Alexey Gotsman, "Analysing Snapshot
 //! Isolation", PODC 2016.
 //!
 //! # Departures
-//! A point read that finds no row is a predicate read, `key = k`; the rows that a scan returns are item reads. Two versions
-//! over one state are reported as they are, not as the cycles that follow from them.
+//! A point read that finds no row is a predicate read, `key = k`; the rows that a scan returns are
+//! item reads. Two versions over one state are reported as they are, not as the cycles that follow
+//! from them.
 //!
 //! # Limits
-//! Real time is not in a history, so strictness is not judged. Where the history does not say which delete left a key
-//! absent, and more than one could have, only what holds in every case is used: an anomaly may go unseen, none is made up.
+//! Real time is not in a history, so strictness is not judged. Where the history does not say which
+//! delete left a key absent, and more than one could have, only what holds in every case is used:
+//! an anomaly may go unseen, none is made up.
 
 use std::fmt;
 
@@ -28,7 +31,7 @@ use crate::key_order::KeyOrder;
 use crate::model::History;
 use crate::versions::{Conflict, VersionOrder};
 
-/// How many anomalies are explained, unless somebody asks for more.
+/// How many anomalies are explained, unless the caller asks for more.
 pub(crate) const EXPLAINED: usize = 10;
 
 /// Why a history is not checked: its size would have the check take too long.
@@ -44,11 +47,13 @@ pub struct TooComplex {
     pub limit: u64,
 }
 
-/// Steps that any history may take, and more for each operation: some seconds, and some gigabytes for the largest graphs.
+/// Steps that any history may take, and more for each operation: some seconds, and some gigabytes
+/// for the largest graphs.
 const STEPS_FREE: u64 = 1 << 26;
 const STEPS_PER_OPERATION: u64 = 64;
 
-/// How many dependencies of each kind a history has. One transaction may depend on another in several ways; each counts.
+/// How many dependencies of each kind a history has. One transaction may depend on another in
+/// several ways; each counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DependencyCounts {
     /// Write-dependencies.
@@ -103,7 +108,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// The report of a history whose versions were inferred, with the anomalies found meanwhile and how many more there were.
+    /// The report of a history whose versions were inferred, with the anomalies found meanwhile and
+    /// how many more there were.
     pub(crate) fn with_inferred(mut self, found: &[Anomaly], besides: usize) -> Self {
         self.is_inferred = true;
         if !found.is_empty() {
@@ -120,15 +126,17 @@ impl Report {
     /// The most severe anomaly that the level forbids.
     #[must_use]
     pub fn violates(&self, level: Isolation) -> Option<&Anomaly> {
-        // The most severe class is always among those kept, and a level forbids every class more severe than another.
+        // The most severe class is always among those kept, and a level forbids every class more
+        // severe than another.
         self.anomalies.iter().find(|anomaly| anomaly.class.is_forbidden_by(level))
     }
 
-    /// A serial order of the transactions, as places in the history, that has every transaction after those it depends
-    /// on; none if the dependencies are cyclic. Of all such orders it keeps closest to the history's own.
+    /// A serial order of the transactions, as places in the history, that has every transaction
+    /// after those it depends on; none if the dependencies are cyclic. Of all such orders it keeps
+    /// closest to the history's own.
     ///
-    /// If the history is ambiguous ([`Report::is_exact`]), the order may not be one that explains every read, although
-    /// there may be one.
+    /// If the history is ambiguous ([`Report::is_exact`]), the order may not be one that explains
+    /// every read, although there may be one.
     #[must_use]
     pub fn serial_order(&self) -> Option<&[usize]> {
         self.order.as_deref()
@@ -186,7 +194,8 @@ pub fn check_up_to(history: &History, limit: usize) -> Report {
     check_kinds(history, limit.max(1), u64::MAX, |_| true).expect("no history takes 2^64 steps")
 }
 
-/// Checks a history as [`check`] does, in time and memory that are proportional to its size: one from a stranger.
+/// Checks a history as [`check`] does, in time and memory that are proportional to its size: one
+/// from a stranger.
 ///
 /// # Errors
 /// The check would take many times the steps that a history of this size takes usually.
@@ -197,8 +206,8 @@ pub fn check_bounded(history: &History) -> Result<Report, TooComplex> {
     check_kinds(history, EXPLAINED, limit, |_| true).ok_or(TooComplex { size, limit })
 }
 
-/// Checks as if the history had only dependencies that `keep` keeps; all of them but in tests of the checker itself. Returns `None`
-/// if it took more than `work` steps ([`VersionOrder::spend`]).
+/// Checks as if the history had only dependencies that `keep` keeps; all of them but in tests of
+/// the checker itself. Returns `None` if it took more than `work` steps ([`VersionOrder::spend`]).
 fn check_kinds(
     history: &History,
     limit: usize,
@@ -278,7 +287,8 @@ mod tests {
 {"txn":2,"worker":1,"ops":[{"op":"read","table":"t","key":"y","version":0},{"op":"write","table":"t","key":"x","version":2,"over":0}]}
 "#;
 
-    /// The canary: if anti-dependencies were lost on the way, this is what the checker would no longer see.
+    /// The canary: if anti-dependencies were lost on the way, this is what the checker would no
+    /// longer see.
     #[test]
     fn without_anti_dependencies_write_skew_goes_unseen() {
         let history = History::read_json_lines(WRITE_SKEW.as_bytes()).unwrap();

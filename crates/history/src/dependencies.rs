@@ -1,11 +1,13 @@
 //! The edges of the direct serialization graph, and the reads that have no explanation.
 //!
-//! A transaction depends on another of which it read (wr) or overwrote (ww) what was written, and on another that read what
-//! it overwrote (rw, an anti-dependency). A scan reads every key of its range: the rows that it returned, and the absence of
-//! all others. Only keys that the history names matter: a key that nobody touched has no writer to depend on.
+//! A transaction depends on another of which it read (wr) or overwrote (ww) what was written, and
+//! on another that read what it overwrote (rw, an anti-dependency). A scan reads every key of its
+//! range: the rows that it returned, and the absence of all others. Only keys that the history
+//! names matter: a key that nobody touched has no writer to depend on.
 //!
-//! The edges are walked, not stored: the checker walks them once to count and once to fill a graph of the right size, and
-//! a third time, only if there is a cycle, to learn what the edges of the cycle came from.
+//! The edges are walked, not stored: the checker walks them once to count and once to fill a graph
+//! of the right size, and a third time, only if there is a cycle, to learn what the edges of the
+//! cycle came from.
 
 use crate::anomaly::{Class, DependencyKind};
 use crate::explain;
@@ -61,8 +63,8 @@ pub(crate) struct Context<'h> {
     pub(crate) order: &'h VersionOrder<'h>,
 }
 
-/// Walks every dependency; reads without an explanation go to `findings`, where given. Returns how many reads were
-/// ambiguous.
+/// Walks every dependency; reads without an explanation go to `findings`, where given. Returns how
+/// many reads were ambiguous.
 pub(crate) fn walk(context: Context<'_>, edge: impl FnMut(Dependency), findings: Option<&mut Findings>) -> usize {
     let items = context.history.item_count();
     let mut walk = Walk {
@@ -125,8 +127,9 @@ impl<E: FnMut(Dependency)> Walk<'_, '_, E> {
                     if !order.spend(1) {
                         return;
                     }
-                    // Where there is a group on either side somebody has read between them, who comes after all of one and before all of
-                    // the other.
+                    // If there is a group on both sides, a transaction has read between them. It
+                    // comes after all of one group and before all of the other, so the groups need
+                    // no edges between all their members.
                     if before == state || after == version {
                         self.write_dependency(order.version(before), order.version(after));
                     }
@@ -255,7 +258,8 @@ impl<E: FnMut(Dependency)> Walk<'_, '_, E> {
         }
     }
 
-    /// The reader comes after the writer of `from` and before whoever ended `to` ([`NONE`]: not known).
+    /// Puts the reader after the writer of `from`, and before the transactions that ended `to`
+    /// ([`NONE`]: not known).
     fn depend_on(&mut self, place: Place, item: ItemId, from: StateId, to: StateId, is_predicate: bool) {
         let order = self.context.order;
         let kind = if is_predicate { DependencyKind::PredicateWriteRead } else { DependencyKind::WriteRead };

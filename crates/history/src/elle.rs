@@ -1,20 +1,22 @@
-//! Histories of Elle: list-append and rw-register, as Jepsen and elle-cli have them (K. Kingsbury, P. Alvaro: "Elle: inferring isolation
-//! anomalies from experimental observations", VLDB 2020).
+//! Histories of Elle: list-append and rw-register, as Jepsen and elle-cli have them (K. Kingsbury,
+//! P. Alvaro: "Elle: inferring isolation anomalies from experimental observations", VLDB 2020).
 //!
-//! Such a history says what clients saw: values, and not versions. So what the checker needs is inferred here, and no more than follows
-//! whatever the database did:
+//! Such a history says what clients saw: values, and not versions. So what the checker needs is
+//! inferred here, and no more than follows whatever the database did:
 //!
 //! | | lists | registers |
 //! | --- | --- | --- |
-//! | who wrote what was read | the value, which is written once | the same |
-//! | order of versions | the longest list that was read | nil is first; who reads and then writes comes after what it read |
-//! | what nobody has read | has no place, and is left out | comes after nil |
+//! | the writer of a value that was read | the value, which is written once | the same |
+//! | order of versions | the longest list that was read | nil is first; a transaction that reads and then writes comes after what it read |
+//! | values that no transaction read | have no place, and are left out | come after nil |
 //!
-//! An anomaly that is found is one. None found means less than of a history of versions: what the order is not known of can hide some, more of
-//! registers than of lists. Real time and the order of a process's transactions are not used.
+//! An anomaly that is found is one. That none is found means less than for a history of versions:
+//! where the order is not known an anomaly can hide, more often in registers than in lists. Real
+//! time and the order of a process's transactions are not used.
 //!
-//! **Registers** have an item for nil, `k`, and one for each value, `k=value`, which its writer writes and those overwrite who have read it; so a
-//! blind write, whose place among the others is unknown, is ordered after nil and before nobody.
+//! **Registers** have an item for nil, `k`, and one for each value, `k=value`. The value's writer
+//! writes that item, and the transactions that read the value and then write overwrite it. So a
+//! blind write, whose place among the others is unknown, is ordered after nil, and before no other.
 
 mod edn;
 
@@ -56,7 +58,8 @@ impl Workload {
 #[derive(Clone, Debug)]
 pub struct Inferred {
     history: History,
-    /// Anomalies that show before there is any graph: of each class as many as are explained, and how many more there are.
+    /// Anomalies that show before there is any graph: of each class as many as are explained, and
+    /// how many more there are.
     found: Vec<Anomaly>,
     found_besides: usize,
     notes: Vec<String>,
@@ -274,7 +277,10 @@ fn micro_operation(micro: &Value, workload: Workload) -> Result<Micro, String> {
     Ok(Micro { is_read, key: name(&parts[1]), value })
 }
 
-/// Who wrote a value.
+/// By key: the longest list of it that was read.
+type Longest<'t> = HashMap<&'t str, &'t [Value]>;
+
+/// The writer of a value.
 #[derive(Clone, Copy)]
 struct Writer {
     number: u64,
@@ -344,7 +350,7 @@ impl Inference {
         })
     }
 
-    /// Who wrote the values of a key.
+    /// Returns the writers of a key's values.
     fn writers_of(&self, key: &str) -> &HashMap<String, Writer> {
         self.writers.get(key).unwrap_or(&self.no_writers)
     }
@@ -362,11 +368,14 @@ impl Inference {
         self.history.item(self.table, key)
     }
 
+    /// Whether an anomaly of this class would be explained; counts it if not.
+    fn wants(&mut self, class: Class) -> bool {
+        let wants = self.found.iter().filter(|anomaly| anomaly.class == class).count() < EXPLAINED;
+        self.found_besides += usize::from(!wants);
+        wants
+    }
+
     fn report(&mut self, class: Class, name: &'static str, steps: &[(&Done, usize, String)]) {
-        if self.found.iter().filter(|anomaly| anomaly.class == class).count() >= EXPLAINED {
-            self.found_besides += 1;
-            return;
-        }
         let steps = steps.iter().map(|(done, op, reason)| Step {
             txn: done.number,
             op: *op,
@@ -383,7 +392,7 @@ impl Inference {
 
     /// Lists: the longest that was read of each key is the order of its versions.
     fn lists(&mut self, transactions: &[Done]) {
-        let mut longest: HashMap<&str, &[Value]> = HashMap::new();
+        let mut longest: Longest<'_> = HashMap::new();
         let read = |micro: &Micro| micro.is_read && micro.value.is_array();
         let committed = transactions.iter().filter(|done| done.outcome == Outcome::Committed);
         for micro in committed.flat_map(|done| &done.ops).filter(|micro| read(micro)) {
@@ -393,7 +402,7 @@ impl Inference {
                 *known = list;
             }
         }
-        // Who wrote what was read has committed, whatever it knows of it.
+        // A transaction whose value was read has committed, also if its client does not know.
         for (key, list) in &longest {
             let of_key = self.writers.get(*key).unwrap_or(&self.no_writers);
             for writer in list.iter().filter_map(|value| of_key.get(&value.to_string())) {
@@ -403,29 +412,7 @@ impl Inference {
         // By key and transaction that appended: the transaction that appended before.
         let mut over: HashMap<&str, HashMap<u64, u64>> = HashMap::new();
         for (&key, list) in &longest {
-            let mut over_of_key: HashMap<u64, u64> = HashMap::new();
-            let writers = self.writers_of(key).clone();
-            let (mut last, mut seen) = (0, HashSet::new());
-            for value in *list {
-                let written = writers.get(&value.to_string()).copied();
-                let Some(writer) = written.filter(|writer| self.committed[writer.place]) else {
-                    continue;
-                };
-                if writer.number != last && !over_of_key.contains_key(&writer.number) {
-                    over_of_key.insert(writer.number, last);
-                } else if writer.number != last {
-                    let op = transactions[writer.place].first(key);
-                    let reason = format!("T{last} has written between two appends of T{}", writer.number);
-                    self.report(Class::G0, "dirty write", &[(&transactions[writer.place], op, reason)]);
-                }
-                last = writer.number;
-                if !seen.insert(value.to_string()) {
-                    let op = transactions[writer.place].first(key);
-                    let reason = format!("element {value} is twice in a list that was read");
-                    self.report(Class::G0, "duplicate element", &[(&transactions[writer.place], op, reason)]);
-                }
-            }
-            over.insert(key, over_of_key);
+            over.insert(key, self.order_list(transactions, key, list));
         }
         for (place, done) in transactions.iter().enumerate() {
             if !self.committed[place] {
@@ -434,57 +421,86 @@ impl Inference {
             let mut own: HashMap<&str, Vec<&Value>> = HashMap::new();
             for (position, micro) in done.ops.iter().enumerate() {
                 let key = micro.key.as_str();
-                if !micro.is_read {
-                    own.entry(key).or_default().push(&micro.value);
-                    match over.get(key).and_then(|over| over.get(&done.number)) {
-                        Some(&before) => self.write(place, key, before, &micro.value),
-                        None => self.unread += 1,
+                if micro.is_read {
+                    // What a transaction of unknown end saw is not known either.
+                    if done.outcome == Outcome::Committed {
+                        let own = own.get(key).map_or(&[][..], Vec::as_slice);
+                        self.read_list((place, done, position), own, &longest);
                     }
                     continue;
                 }
-                // What a transaction saw that does not know how it ended is not known either.
-                if done.outcome != Outcome::Committed {
-                    continue;
+                own.entry(key).or_default().push(&micro.value);
+                match over.get(key).and_then(|over| over.get(&done.number)) {
+                    Some(&before) => self.write(place, key, before, &micro.value),
+                    None => self.unread += 1,
                 }
-                let list = elements(&micro.value);
-                let own = own.get(key).map_or(&[][..], Vec::as_slice);
-                if !list.iter().rev().take(own.len()).eq(own.iter().rev().copied()) {
-                    let reason = format!(
-                        "T{} read {}, which does not end with its own appends",
-                        done.number,
-                        short(&micro.value)
-                    );
-                    self.report(
-                        Class::Internal,
-                        "a transaction did not see its own write",
-                        &[(done, position, reason)],
-                    );
-                    continue;
-                }
-                let order = longest.get(key).copied().unwrap_or_default();
-                if !order.starts_with(list) {
-                    let reason =
-                        format!("T{} read {}, which does not begin the longest list", done.number, short(&micro.value));
-                    self.report(Class::G0, "incompatible orders", &[(done, position, reason)]);
-                    continue;
-                }
-                let of_key = self.writers_of(key);
-                let aborted = list
-                    .iter()
-                    .find(|value| of_key.get(&value.to_string()).is_none_or(|writer| !self.committed[writer.place]));
-                let aborted = aborted.filter(|value| Some(*value) != list.last());
-                if let Some(value) = aborted {
-                    let by = self
-                        .writer(key, value)
-                        .map_or_else(|| "nobody".into(), |writer| format!("T{}, which aborted", writer.number));
-                    let reason = format!("T{} read {}: {value} was appended by {by}", done.number, short(&micro.value));
-                    self.report(Class::G1a, "aborted read", &[(done, position, reason)]);
-                    continue;
-                }
-                let version = list.last().map_or(0, |value| self.version(key, value));
-                self.read(place, key, version, list.last());
             }
         }
+    }
+
+    /// Finds for each transaction that appended to the key's longest list the one that appended
+    /// before.
+    fn order_list(&mut self, transactions: &[Done], key: &str, list: &[Value]) -> HashMap<u64, u64> {
+        let mut over: HashMap<u64, u64> = HashMap::new();
+        let writers = self.writers_of(key).clone();
+        let (mut last, mut seen) = (0, HashSet::new());
+        for value in list {
+            let written = writers.get(&value.to_string()).copied();
+            let Some(writer) = written.filter(|writer| self.committed[writer.place]) else { continue };
+            if writer.number != last && !over.contains_key(&writer.number) {
+                over.insert(writer.number, last);
+            } else if writer.number != last && self.wants(Class::G0) {
+                let op = transactions[writer.place].first(key);
+                let reason = format!("T{last} has written between two appends of T{}", writer.number);
+                self.report(Class::G0, "dirty write", &[(&transactions[writer.place], op, reason)]);
+            }
+            last = writer.number;
+            if !seen.insert(value.to_string()) && self.wants(Class::G0) {
+                let op = transactions[writer.place].first(key);
+                let reason = format!("element {value} is twice in a list that was read");
+                self.report(Class::G0, "duplicate element", &[(&transactions[writer.place], op, reason)]);
+            }
+        }
+        over
+    }
+
+    /// A read of a list by a committed transaction, which has appended the elements `own` to it
+    /// before.
+    fn read_list(&mut self, (place, done, position): (usize, &Done, usize), own: &[&Value], longest: &Longest<'_>) {
+        let Micro { key, value, .. } = &done.ops[position];
+        let list = elements(value);
+        if !list.iter().rev().take(own.len()).eq(own.iter().rev().copied()) {
+            if self.wants(Class::Internal) {
+                let reason = format!("T{} read {}, which does not end with its own appends", done.number, short(value));
+                let name = "a transaction did not see its own write";
+                self.report(Class::Internal, name, &[(done, position, reason)]);
+            }
+            return;
+        }
+        let order = longest.get(key.as_str()).copied().unwrap_or_default();
+        if !order.starts_with(list) {
+            if self.wants(Class::G0) {
+                let reason = format!("T{} read {}, which does not begin the longest list", done.number, short(value));
+                self.report(Class::G0, "incompatible orders", &[(done, position, reason)]);
+            }
+            return;
+        }
+        let of_key = self.writers_of(key);
+        let is_aborted =
+            |value: &&Value| of_key.get(&value.to_string()).is_none_or(|writer| !self.committed[writer.place]);
+        let aborted = list.iter().find(is_aborted).filter(|value| Some(*value) != list.last());
+        if let Some(element) = aborted {
+            if self.wants(Class::G1a) {
+                let by = self
+                    .writer(key, element)
+                    .map_or_else(|| "nobody".into(), |writer| format!("T{}, which aborted", writer.number));
+                let reason = format!("T{} read {}: {element} was appended by {by}", done.number, short(value));
+                self.report(Class::G1a, "aborted read", &[(done, position, reason)]);
+            }
+            return;
+        }
+        let version = list.last().map_or(0, |last| self.version(key, last));
+        self.read(place, key, version, list.last());
     }
 
     /// Registers: values have items of their own.
@@ -513,6 +529,7 @@ impl Inference {
                             && *value != micro.value
                             && !value.is_null()
                             && !micro.value.is_null()
+                            && self.wants(Class::GSingle)
                         {
                             let reason = |value| format!("T{} read {value}", done.number);
                             let steps = [(done, earlier, reason(value)), (done, position, reason(&micro.value))];
@@ -550,9 +567,10 @@ impl Inference {
         }
     }
 
-    /// A transaction's first write of a register, of which it has read this before.
+    /// Notes a transaction's first write of a register; `known` is the value that it read before.
     fn overwrite_register(&mut self, transactions: &[Done], place: usize, key: &str, known: Option<&Value>) {
-        // After nil, in no order with the others that are: as updates are that commute, of which each names the one before.
+        // After nil, in no order with the other writes after nil. Updates that commute are just so;
+        // each names the one before.
         let before = self.after_nil.insert(key.to_owned(), transactions[place].number).unwrap_or(0);
         self.overwrite(place, key, before, Applied::Commuting);
         match known {

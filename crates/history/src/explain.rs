@@ -74,7 +74,8 @@ pub(crate) fn conflict(context: Context<'_>, class: Class, conflict: &Conflict) 
     }
 }
 
-/// Two versions written over one state. Evidence is the cycle of the first two, beginning with one that read the state.
+/// Two versions written over one state. Evidence is the cycle of the first two, beginning with one
+/// that read the state.
 fn fork(context: Context<'_>, class: Class, conflict: &Conflict, versions: &[u32]) -> Anomaly {
     let reader = versions.iter().copied().find_map(|version| Some((version, reading(context, conflict, version)?)));
     let first = reader.map_or(versions[0], |(version, _)| version);
@@ -99,8 +100,8 @@ fn fork(context: Context<'_>, class: Class, conflict: &Conflict, versions: &[u32
     Anomaly { class, name, steps: vec![forth, back] }
 }
 
-/// The class of version links that no order satisfies: versions over one state are a lost update if one of the writers had
-/// read that state, else a dirty write.
+/// The class of version links that no order satisfies: versions over one state are a lost update if
+/// one of the writers had read that state, else a dirty write.
 pub(crate) fn conflict_class(context: Context<'_>, conflict: &Conflict) -> Class {
     match conflict {
         Conflict::Fork { versions, .. } if versions.iter().any(|&v| reading(context, conflict, v).is_some()) => {

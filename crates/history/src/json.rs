@@ -6,15 +6,18 @@
 //!                            {"op":"scan","table":"t","low":"10","high":"20","seen":[["11",3]]}]}
 //! ```
 //!
-//! (on one line). `version` names the transaction that wrote what was read: 0 is the loader, null a miss. A write with
-//! `"over":null` is an insert, one with `"delete":true` a delete. A scan's bounds are included; null is no bound.
+//! (on one line). `version` names the transaction that wrote what was read: 0 is the loader, null a
+//! miss. A write with `"over":null` is an insert, one with `"delete":true` a delete. A scan's
+//! bounds are included; null is no bound.
 //!
-//! Fields that a file may have, and that say more: of a miss `deleted_by`, of an insert `after`, of a scan `gone` (pairs of
-//! key and deleter) name the transaction whose delete left no row there, 0 if there never was one; `value` is a fingerprint
-//! of the row read or written; `"commutes":true` says of a write that it was applied without a look at what it changed, as an addition is, and
-//! that other such writes of the key may come before it or after it with the same result; `"omitted":true` that it was never applied, as the
-//! write that has replaced the version `over` comes later, and looked at nothing. Fields may come in any order; unknown ones are skipped,
-//! and so are empty lines. An empty file is a history without a transaction.
+//! Fields that a file may have, and that say more: of a miss `deleted_by`, of an insert `after`, of
+//! a scan `gone` (pairs of key and deleter) name the transaction whose delete left no row there, 0
+//! if there never was one; `value` is a fingerprint of the row read or written; `"commutes":true`
+//! says of a write that it was applied without a look at what it changed, as an addition is, and
+//! that other such writes of the key may come before it or after it with the same result;
+//! `"omitted":true` that it was never applied, as the write that has replaced the version `over`
+//! comes later, and looked at nothing. Fields may come in any order; unknown ones are skipped, and
+//! so are empty lines. An empty file is a history without a transaction.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -47,7 +50,8 @@ struct TransactionLine<'a> {
     ops: Vec<OpField<'a>>,
 }
 
-/// The fields of all three operations: which of them an operation needs depends on `op`, and a person is told which.
+/// The fields of all three operations: which of them an operation needs depends on `op`, and a
+/// person is told which.
 #[derive(DeriveDeserialize, Serialize, Default)]
 struct OpField<'a> {
     #[serde(borrow)]
@@ -142,7 +146,8 @@ impl History {
     /// Reads a file of JSON lines, as this crate's documentation of the format says.
     ///
     /// # Errors
-    /// At the first line that can't be read or is no transaction, or whose transaction was there before.
+    /// At the first line that can't be read or is no transaction, or whose transaction was there
+    /// before.
     pub fn read_json_lines(mut source: impl BufRead) -> Result<Self, ParseError> {
         let mut history = Self::new();
         let mut bytes = Vec::new();

@@ -1,8 +1,8 @@
 //! What a history is made of: tables, keys, and the operations of committed transactions.
 //!
-//! Names are interned once, so that an operation is a few words and a million transactions fit in memory: an *item* is one
-//! key of one table, present or not. A *version* of an item is named by the transaction that wrote it; version 0 is what
-//! the loader put there.
+//! Names are interned once, so that an operation is a few words and a million transactions fit in
+//! memory: an *item* is one key of one table, present or not. A *version* of an item is named by
+//! the transaction that wrote it; version 0 is what the loader put there.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -134,7 +134,8 @@ pub enum Op {
 
 /// A read of every key of a range, both ends included.
 ///
-/// A scan that stopped at its limit read the range up to the last key that it returned (down to it, if it ran backwards).
+/// A scan that stopped at its limit read the range up to the last key that it returned (down to it,
+/// if it ran backwards).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scan {
     /// The table.
@@ -145,7 +146,8 @@ pub struct Scan {
     pub high: Option<ItemId>,
     /// The rows returned, each with its version, in any order.
     pub seen: Vec<(ItemId, u64)>,
-    /// Keys of the range known to be deleted when the scan passed, each with its deleter; need not be complete.
+    /// Keys of the range known to be deleted when the scan passed, each with its deleter; need not
+    /// be complete.
     pub gone: Vec<(ItemId, u64)>,
 }
 
@@ -308,7 +310,8 @@ impl History {
         self.tables[self.table_of.get(table)?.index()].items.get(key).copied()
     }
 
-    /// The writes that were omitted: items and transactions, of those of which the transaction did not write another version in its place.
+    /// The writes that were omitted: items and transactions, of those of which the transaction did
+    /// not write another version in its place.
     pub(crate) fn omitted(&self) -> HashSet<(ItemId, u64)> {
         let writes = |omitted: bool| {
             self.transactions.iter().flat_map(move |transaction| {

@@ -1,13 +1,14 @@
 //! The version order: for each item, the states it went through.
 //!
-//! Each committed transaction that wrote an item left one state, its last write; the `over` and `after` of its first write
-//! name the state before. These links make chains. A chain that begins with an insert of which it is not known which delete
-//! it follows (a *segment*) has no fixed place, except that the chain from the initial state comes first and a segment that
-//! ends with a row comes last. If this leaves one order, it is the version order. If not, only what holds in every order
-//! is used, so that no anomaly is reported that might not be one.
+//! Each committed transaction that wrote an item left one state, its last write; the `over` and
+//! `after` of its first write name the state before. These links make chains. A chain that begins
+//! with an insert of which it is not known which delete it follows (a *segment*) has no fixed
+//! place, except that the chain from the initial state comes first and a segment that ends with a
+//! row comes last. If this leaves one order, it is the version order. If not, only what holds in
+//! every order is used, so that no anomaly is reported that might not be one.
 //!
-//! A transaction that inserts a row and deletes it again, or deletes what is not there, leaves the state that it found: it
-//! counts as a reader of that state.
+//! A transaction that inserts a row and deletes it again, or deletes what is not there, leaves the
+//! state that it found: it counts as a reader of that state.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -57,7 +58,8 @@ pub(crate) enum Conflict {
     Unfounded { version: u32 },
     /// The versions were all written over one state (none: over absence).
     Fork { state: Option<StateId>, versions: Vec<u32> },
-    /// The version was omitted, and the state that it would have replaced was not replaced, or by a write that needs to know what was there.
+    /// The version was omitted, and the state that it would have replaced was not replaced, or by a
+    /// write that needs to know what was there.
     Lost { version: u32 },
     /// The version was inserted although a row, never deleted, was there.
     InsertOverRow { version: u32, row: StateId },
@@ -102,11 +104,13 @@ pub(crate) struct VersionOrder<'h> {
     loaded: Vec<bool>,
     /// By version: the state before.
     predecessor: Vec<StateId>,
-    /// By state: the version after; of states whose direct successor is not known, one that is certainly later.
+    /// By state: the version after; of states whose direct successor is not known, one that is
+    /// certainly later.
     successor: Vec<u32>,
     /// Further versions over one state.
     forks: HashMap<StateId, Vec<u32>>,
-    /// Versions that were omitted, by the state that they would have replaced. In `successor`, the version after that state is also after them.
+    /// Versions that were omitted, by the state that they would have replaced. In `successor`, the
+    /// version after that state is also after them.
     omitted: HashMap<StateId, Vec<u32>>,
     /// States and versions certainly later, beyond `successor`.
     later: Vec<(StateId, u32)>,
@@ -153,8 +157,9 @@ impl<'h> VersionOrder<'h> {
 
     /// Takes `steps` from the work that is left; `false` if there is not enough, and from then on.
     ///
-    /// Each part of the check whose work is not proportional to the history's size asks here, and ends when told so. These
-    /// are scans, which read every key of their range, versions that many transactions read, and searches for evidence.
+    /// Each part of the check whose work is not proportional to the history's size asks here, and
+    /// ends when told so. These are scans, which read every key of their range, versions that many
+    /// transactions read, and searches for evidence.
     pub(crate) fn spend(&self, steps: usize) -> bool {
         let left = self.work.get().checked_sub(steps as u64);
         self.work.set(left.unwrap_or(0));
@@ -188,7 +193,8 @@ impl<'h> VersionOrder<'h> {
         Some(from + u32::try_from(place).expect("versions are numbered in 32 bits"))
     }
 
-    /// The versions that come after the state with none between that is in sight (one, unless some were omitted, or the links are in conflict).
+    /// The versions that come after the state with none between that is in sight (one, unless some
+    /// were omitted, or the links are in conflict).
     pub(crate) fn successors(&self, state: StateId) -> impl Iterator<Item = u32> + '_ {
         let more = [&self.forks, &self.omitted].map(|more| if more.is_empty() { None } else { more.get(&state) });
         let first = Some(self.successor[state as usize]).filter(|&version| version != NONE);
@@ -209,7 +215,8 @@ impl<'h> VersionOrder<'h> {
         })
     }
 
-    /// Every pair of a state and a version known to be later, close enough together to imply all others.
+    /// Every pair of a state and a version known to be later, close enough together to imply all
+    /// others.
     pub(crate) fn links(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         let states = 0..u32::try_from(self.versions.len()).expect("versions are numbered in 32 bits");
         let direct = states.flat_map(|state| self.successors(state).map(move |version| (state, version)));
@@ -249,10 +256,12 @@ impl<'h> VersionOrder<'h> {
         }
     }
 
-    /// As [`VersionOrder::observe`] of absence, by a transaction that also saw (or wrote over) state `anchor` of the item.
+    /// As [`VersionOrder::observe`] of absence, by a transaction that also saw (or wrote over)
+    /// state `anchor` of the item.
     ///
-    /// If the anchor has a row, then in no serial order can one transaction see both. It is taken to have seen the absence
-    /// before, from which follows a cycle with one anti-dependency; were it the absence behind, there would be one as well.
+    /// If the anchor has a row, then in no serial order can one transaction see both. It is taken
+    /// to have seen the absence before the anchor. A cycle with one anti-dependency follows; from
+    /// the absence after the anchor one would follow as well.
     pub(crate) fn observe_absence_near(&self, item: usize, anchor: StateId) -> Observed {
         let mut state = anchor;
         while self.is_live(state) {
@@ -321,14 +330,16 @@ impl<'h> VersionOrder<'h> {
         }
     }
 
-    /// Marks the versions that leave the absence they found, and links what names them to what they found instead.
+    /// Marks the versions that leave the absence they found, and links what names them to what they
+    /// found instead.
     fn skip_empty_writes(&mut self) {
         for index in 0..self.versions.len() {
             let before = self.predecessor[index];
             let found_absence = before == UNKNOWN || (before < BROKEN && !self.is_live(before));
             self.versions[index].leaves_absence = !self.versions[index].live && found_absence;
         }
-        // By version that leaves absence: what a walk back from it ends at, if one has passed it; and the last walk that has.
+        // By version that leaves absence: what a walk back from it ends at, if one has passed it;
+        // and the last walk that has.
         let mut ends = vec![NONE; self.versions.len()];
         let mut walked = vec![NONE; self.versions.len()];
         let mut path = Vec::new();
@@ -355,7 +366,8 @@ impl<'h> VersionOrder<'h> {
                 path.push(passed);
                 before = if ends[passed] == NONE { self.predecessor[passed] } else { ends[passed] };
             }
-            // A circle that this version is part of is broken here; another one is, when it is the turn of one of its own.
+            // A circle that this version is part of is broken here; another one is, when it is the
+            // turn of one of its own.
             let end = match is_circular {
                 true if before == own => BROKEN,
                 true => CIRCLE,
@@ -441,7 +453,8 @@ impl<'h> VersionOrder<'h> {
             }
         }
         let covered = root.versions + segments.iter().map(|segment| segment.versions).sum::<u32>();
-        // What no chain reaches runs in a circle, which the checker finds as a cycle of write-dependencies.
+        // What no chain reaches runs in a circle, which the checker finds as a cycle of
+        // write-dependencies.
         let mut ordered = covered == total;
         if self.is_live(root.last) {
             for segment in &segments {
@@ -480,7 +493,8 @@ impl<'h> VersionOrder<'h> {
         Absence { first: all.first_absent, next, count: all.absent, ordered: true }
     }
 
-    /// Several orders are left: of the segments `middle` nothing is known but that they lie between `root` and `last`.
+    /// Several orders are left: of the segments `middle` nothing is known but that they lie between
+    /// `root` and `last`.
     fn order_loosely(&mut self, root: Chain, middle: &[Chain], last: Option<&Chain>) -> Absence {
         self.ambiguous_items += 1;
         self.later.extend(middle.iter().map(|segment| (root.last, segment.first)));
@@ -524,7 +538,8 @@ struct Chain {
     absent: u32,
 }
 
-/// What each transaction left of each item, by item and transaction; and by item, whether version 0 was there.
+/// What each transaction left of each item, by item and transaction; and by item, whether version 0
+/// was there.
 fn collect_versions(history: &History) -> (Vec<Version>, Vec<bool>) {
     let items = history.item_count();
     let mut loaded = vec![false; items];

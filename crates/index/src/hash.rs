@@ -1,19 +1,23 @@
 //! The hash index: points in one cache line.
 //!
-//! Linear hashing (W. Litwin: "Linear hashing: a new tool for file and table addressing", VLDB 1980) over buckets of a
-//! cache line. A chain of buckets is the [`Leaf`]; its head holds the version, by which lookups are optimistic (a seqlock)
-//! and changes latch the chain.
+//! Linear hashing (W. Litwin: "Linear hashing: a new tool for file and table addressing", VLDB
+//! 1980) over buckets of a cache line. A chain of buckets is the [`Leaf`]. Its head holds the
+//! version. By it lookups are optimistic (a seqlock), and changes latch the chain.
 //!
-//! 1. With `n` buckets, `base << level <= n < base << (level + 1)`, a hash names a home bucket below `base` by its high bits,
-//!    and one of `2^(level + 1)` copies of the home by its low bits. If that copy does not exist yet, the hash belongs to the
-//!    copy that one low bit fewer names. `base` need not be a power of two, so the index can be made to measure.
-//! 2. Growing splits bucket `n - (base << level)` into itself and bucket `n`: one chain at a time, none of the others moves.
-//!    Buckets are allocated in segments that double, and are neither moved nor freed before the index is dropped.
-//! 3. A lookup computes the address, reads the chain's version, then checks that `n` is the same still: a chain that has been
-//!    split since shows a version that was published after the new `n`. Then it reads, then checks the version.
+//! 1. With `n` buckets, `base << level <= n < base << (level + 1)`, a hash names a home bucket
+//!    below `base` by its high bits, and one of `2^(level + 1)` copies of the home by its low bits.
+//!    If that copy does not exist yet, the hash belongs to the copy that one low bit fewer names.
+//!    `base` need not be a power of two, so the index can be made to measure.
+//! 2. Growing splits bucket `n - (base << level)` into itself and bucket `n`: one chain at a time,
+//!    none of the others moves. Buckets are allocated in segments that double, and are neither
+//!    moved nor freed before the index is dropped.
+//! 3. A lookup computes the address, reads the chain's version, then checks that `n` is the same
+//!    still: a chain that has been split since shows a version that was published after the new
+//!    `n`. Then it reads, then checks the version.
 //!
 //! # Invariants
-//! - An entry with value 0 is free. A chain's entries fill its buckets from the front, and only the head may be empty.
+//! - An entry with value 0 is free. A chain's entries fill its buckets from the front, and only the
+//!   head may be empty.
 //! - Everything but the words of the protocol changes only while the head's version is odd.
 //! - The version rises by 2 with every change of the chain's keys, and with its split.
 //!
@@ -32,22 +36,25 @@ use crossbeam_utils::CachePadded;
 
 use crate::pool::Pool;
 use crate::{Change, Insert, Key, KeyWords, Leaf, Lookup};
-use bucket::{Bucket, Shape};
+use bucket::{Bucket, BucketLayout};
 use grow::{Growth, Segment};
 
-/// The bit of a version that says that somebody changes the chain.
+/// The bit of a version that says that a writer changes the chain.
 const LOCKED: u64 = 1;
 /// What a change adds to a version.
 const STEP: u64 = 2;
-/// Entries per bucket that the index is laid out for: the memory of a bucket against the probability of a second line.
+/// Entries per bucket that the index is laid out for: the memory of a bucket against the
+/// probability of a second line.
 const LOAD: usize = 2;
 const FEWEST_BUCKETS: usize = 16;
 /// Segment `i > 0` holds `base << (i - 1)` buckets.
 const SEGMENTS: usize = 40;
-/// Lookups of a batch whose cache misses overlap. More than a core's outstanding misses gain nothing.
+/// Lookups of a batch whose cache misses overlap. More than a core's outstanding misses gain
+/// nothing.
 const BATCH: usize = 32;
 
-/// The number of buckets, and the level that follows from it, in one word, so that both are read at once.
+/// The number of buckets, and the level that follows from it, in one word, so that both are read at
+/// once.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Extent(u64);
 
@@ -85,13 +92,13 @@ pub struct HashIndex<M: Machine, K: Key> {
 }
 
 /// A chain, with the version at which the search read it.
-struct Place<'a, M: Machine, K: Key> {
+struct ObservedChain<'a, M: Machine, K: Key> {
     head: Bucket<'a, M, K>,
     word: &'a M::U64,
     version: u64,
 }
 
-impl<M: Machine, K: Key> Place<'_, M, K> {
+impl<M: Machine, K: Key> ObservedChain<'_, M, K> {
     #[inline(always)]
     fn leaf(&self) -> Leaf<M> {
         // SAFETY: buckets and words stay allocated until the index is dropped.
@@ -112,7 +119,8 @@ impl<M: Machine, K: Key> Place<'_, M, K> {
             .version()
             .compare_exchange(self.version, self.version | LOCKED, Ordering::Acquire, Ordering::Relaxed)
             .is_ok();
-        // Release: pairs with the Acquire fence in `Bucket::find`: who reads one of the changes sees the odd version.
+        // Release: pairs with the Acquire fence in `Bucket::find`: a lookup that reads one of the
+        // changes to come then sees the odd version, or a later one.
         M::fence(Ordering::Release);
         latched
     }
@@ -121,28 +129,29 @@ impl<M: Machine, K: Key> Place<'_, M, K> {
     #[inline(always)]
     fn unlatch(&self) -> u64 {
         let after = self.version + STEP;
-        // Release: pairs with the Acquire of whoever reads the version next.
+        // Release: pairs with the Acquire loads of the version in `search` and `Leaf::version_as`.
         self.head.version().store(after, Ordering::Release);
         after
     }
 }
 
 impl<M: Machine, K: Key> HashIndex<M, K> {
-    /// An empty index with room for `expected` keys before it has to grow. Its memory comes as one block.
+    /// An empty index with room for `expected` keys before it has to grow. Its memory comes as one
+    /// block.
     pub fn new(expected: usize) -> Self {
         let base = (expected / LOAD).max(FEWEST_BUCKETS);
         let segments: Box<[Segment<M>; SEGMENTS]> = Box::new(std::array::from_fn(|_| Segment::new()));
         let mut growth = Growth::new(base);
-        growth.add_segment(&segments[0], 0, base, Shape::<K>::WORDS);
+        growth.add_segment(&segments[0], 0, base, BucketLayout::<K>::WORDS);
         for index in 0..base {
             // SAFETY: inside the segment just allocated; nobody else has it.
-            unsafe { segments[0].initialise(index, Shape::<K>::WORDS) };
+            unsafe { segments[0].initialise(index, BucketLayout::<K>::WORDS) };
         }
         HashIndex {
             extent: CachePadded::new(M::U64::new(Extent::new(base as u64, 0).0)),
             base: base as u64,
             segments,
-            overflow: Pool::new(Shape::<K>::WORDS, bucket::VERSION, expected / 12),
+            overflow: Pool::new(BucketLayout::<K>::WORDS, bucket::VERSION, expected / 12),
             overflowing: CachePadded::new(M::U64::new(0)),
             growth: CachePadded::new(SpinMutex::new(growth)),
             key: std::marker::PhantomData,
@@ -152,12 +161,12 @@ impl<M: Machine, K: Key> HashIndex<M, K> {
     /// Looks a key up.
     #[inline(always)]
     pub fn get(&self, key: K) -> Lookup<M> {
-        let (place, value) = self.search(key.hash(), &key.to_words());
-        place.lookup(value)
+        let (chain, value) = self.search(key.hash(), &key.to_words());
+        chain.lookup(value)
     }
 
-    /// Looks many keys up, their cache misses overlapped. Calls `found` once a key, with the key's position, in the order of
-    /// `keys`.
+    /// Looks many keys up, their cache misses overlapped. Calls `found` once a key, with the key's
+    /// position, in the order of `keys`.
     pub fn get_many(&self, keys: &[K], mut found: impl FnMut(usize, Lookup<M>)) {
         let mut hashes = [0; BATCH];
         for (chunk, batch) in keys.chunks(BATCH).enumerate() {
@@ -167,14 +176,14 @@ impl<M: Machine, K: Key> HashIndex<M, K> {
                 let hash = key.hash();
                 hashes[position] = hash;
                 let (segment, index) = self.segment(hash, extent);
-                let head = self.segments[segment].bucket_hint(index, Shape::<K>::WORDS);
-                for line in 0..Shape::<K>::LINES {
+                let head = self.segments[segment].bucket_hint(index, BucketLayout::<K>::WORDS);
+                for line in 0..BucketLayout::<K>::LINES {
                     M::prefetch(head.wrapping_add(line * crate::pool::LINE));
                 }
             }
             for (position, key) in batch.iter().enumerate() {
-                let (place, value) = self.search(hashes[position], &key.to_words());
-                found(chunk * BATCH + position, place.lookup(value));
+                let (chain, value) = self.search(hashes[position], &key.to_words());
+                found(chunk * BATCH + position, chain.lookup(value));
             }
         }
     }
@@ -188,20 +197,20 @@ impl<M: Machine, K: Key> HashIndex<M, K> {
         let (hash, words) = (key.hash(), key.to_words());
         let mut spin = Spin::<M>::new();
         loop {
-            let (place, existing) = self.search(hash, &words);
+            let (chain, existing) = self.search(hash, &words);
             if existing != 0 {
-                return Insert::Exists(place.lookup(existing));
+                return Insert::Exists(chain.lookup(existing));
             }
-            if !place.latch() {
+            if !chain.latch() {
                 spin.wait();
                 continue;
             }
-            let overflowed = place.head.push(&words, value, || self.add_overflow(hash));
-            let after = place.unlatch();
+            let overflowed = chain.head.push(&words, value, || self.add_overflow(hash));
+            let after = chain.unlatch();
             if overflowed {
                 self.grow();
             }
-            return Insert::Inserted(Change { leaf: place.leaf(), before: place.version, after, split: None });
+            return Insert::Inserted(Change { leaf: chain.leaf(), before: chain.version, after, split: None });
         }
     }
 
@@ -210,13 +219,13 @@ impl<M: Machine, K: Key> HashIndex<M, K> {
         let (hash, words) = (key.hash(), key.to_words());
         let mut spin = Spin::<M>::new();
         loop {
-            let (place, existing) = self.search(hash, &words);
+            let (chain, existing) = self.search(hash, &words);
             if existing != expect || expect == 0 {
                 return false;
             }
-            if place.latch() {
-                let emptied = place.head.take(&words);
-                place.unlatch();
+            if chain.latch() {
+                let emptied = chain.head.take(&words);
+                chain.unlatch();
                 if let Some(bucket) = emptied {
                     self.drop_overflow(bucket, hash);
                 }
@@ -226,7 +235,7 @@ impl<M: Machine, K: Key> HashIndex<M, K> {
         }
     }
 
-    /// Visits the value of every key, in no order. Not while anybody changes the index.
+    /// Visits the value of every key, in no order. Call it only while no thread changes the index.
     pub fn for_each(&self, mut visit: impl FnMut(u64)) {
         // Acquire: as in `search`.
         for number in 0..Extent(self.extent.load(Ordering::Acquire)).buckets() {
@@ -237,29 +246,36 @@ impl<M: Machine, K: Key> HashIndex<M, K> {
         }
     }
 
-    /// Bytes that the index holds. Memory that is set aside for growth, but not yet touched, does not count.
+    /// Bytes that the index holds. Memory that is set aside for growth, but not yet touched, does
+    /// not count.
     pub fn bytes(&self) -> usize {
         // Relaxed: a statistic.
         let heads = Extent(self.extent.load(Ordering::Relaxed)).buckets() as usize;
-        heads * (Shape::<K>::WORDS + 1) * 8 + self.overflow.bytes() + size_of::<Self>() + size_of_val(&*self.segments)
+        heads * (BucketLayout::<K>::WORDS + 1) * 8
+            + self.overflow.bytes()
+            + size_of::<Self>()
+            + size_of_val(&*self.segments)
     }
 
     /// Reads the chain that holds the key, or would hold it, and the key's value, 0 if absent.
     #[inline(always)]
-    fn search(&self, hash: u64, key: &KeyWords) -> (Place<'_, M, K>, u64) {
+    fn search(&self, hash: u64, key: &KeyWords) -> (ObservedChain<'_, M, K>, u64) {
         let mut spin = Spin::<M>::new();
         loop {
-            // Acquire: pairs with the Release in `split`: the buckets below the extent are initialised.
+            // Acquire: pairs with the Release in `split`: the buckets below the extent are
+            // initialised.
             let extent = Extent(self.extent.load(Ordering::Acquire));
             let (head, word) = self.chain(hash, extent);
-            // Acquire: pairs with the Release in `unlatch`: the chain is at least as new as its version.
+            // Acquire: pairs with the Release in `unlatch`: the chain is at least as new as its
+            // version.
             let version = head.version().load(Ordering::Acquire);
-            // Relaxed: if the version is one that a split published, the load above made the split's extent visible.
+            // Relaxed: if the version is one that a split published, the load above made the
+            // split's extent visible.
             let unmoved = self.extent.load(Ordering::Relaxed) == extent.0;
             if (version & LOCKED == 0) & unmoved
                 && let Some(value) = head.find(key, version)
             {
-                return (Place { head, word, version }, value);
+                return (ObservedChain { head, word, version }, value);
             }
             if unmoved {
                 spin.wait();

@@ -1,8 +1,10 @@
-//! The judge: turns what an engine recorded into a history, and says whether the history keeps an isolation level.
+//! The judge: turns what an engine recorded into a history, and says whether the history keeps an
+//! isolation level.
 //!
-//! It stands below everything that tests an engine. [`recorded`] names tables, keys and versions; [`verify_history`] checks the
-//! history for cycles, and replays a serializable one serially against the rows that the tables hold in the end. [`QuickProof`] proves
-//! a short execution serializable without building a history.
+//! It stands below everything that tests an engine. [`recorded`] names tables, keys and versions;
+//! [`verify_history`] checks the history for cycles, and replays a serializable one serially
+//! against the rows that the tables hold in the end. [`QuickProof`] proves a short execution
+//! serializable without building a history.
 //!
 //! What this crate must not know: protocols, workloads, how transactions were run.
 
@@ -31,7 +33,8 @@ pub struct Verification {
     pub anomaly: Option<String>,
     /// The anomaly, told step by step.
     pub explanation: Option<String>,
-    /// If the anomaly is a cycle, its edges: each transaction has to come after the one before, the first after the last.
+    /// If the anomaly is a cycle, its edges: each transaction has to come after the one before, the
+    /// first after the last.
     #[serde(default)]
     pub cycle: Vec<CycleEdge>,
 }

@@ -1,4 +1,5 @@
-//! From what workers recorded to a quick proof that it is serializable: without names, and without a history.
+//! From what workers recorded to a quick proof that it is serializable: without names, and without
+//! a history.
 
 use contend_engine::history::{Applied, Committed, Operation, Part};
 use contend_engine::{Engine, KeyWords, Protocol};
@@ -13,7 +14,8 @@ pub struct QuickProof {
 }
 
 impl QuickProof {
-    /// Whether it is certain that some serial order of the transactions explains all that they saw and what is in the tables. No transaction runs.
+    /// Whether it is certain that some serial order of the transactions explains all that they saw
+    /// and what is in the tables. No transaction runs.
     pub fn succeeds<P: Protocol<M>, M: Machine>(&mut self, engine: &Engine<P, M>, committed: &[Committed]) -> bool {
         self.quick.clear();
         self.items.clear();

@@ -16,7 +16,8 @@ pub struct Recorded {
     pub final_state: Vec<(String, String, u64)>,
 }
 
-/// What the engine's workers recorded, as a history, with the final state of all keys in it. No transaction runs.
+/// What the engine's workers recorded, as a history, with the final state of all keys in it. No
+/// transaction runs.
 pub fn recorded<P: Protocol<M>, M: Machine>(engine: &Engine<P, M>, committed: Vec<Committed>) -> Recorded {
     recorded_with_keys(engine, committed).0
 }
@@ -51,8 +52,9 @@ pub fn recorded_with_keys<P: Protocol<M>, M: Machine>(
 
 type Items = BTreeMap<(Part, KeyWords), ItemId>;
 
-/// A scan names the rows that it saw and the keys that it found deleted. Of all other keys in its range, those that the transaction
-/// itself had written apart, it is so known that they had never existed; with that said, the history leaves nothing to guess.
+/// A scan names the rows that it saw and the keys that it found deleted. Of all other keys in its
+/// range, those that the transaction itself had written apart, it is so known that they had never
+/// existed; with that said, the history leaves nothing to guess.
 fn name_what_never_existed(ops: &mut [Op], operations: &[Operation], items: &Items) {
     for (op, operation) in ops.iter_mut().zip(operations) {
         if let (Op::Scan(scan), Operation::Scan { part, low, high, own, .. }) = (op, operation) {

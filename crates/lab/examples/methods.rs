@@ -1,4 +1,5 @@
-//! Writes `docs/methods.md`: which optimisation method goes with which protocol, and what each brings.
+//! Writes `docs/methods.md`: which optimisation method goes with which protocol, and what each
+//! brings.
 //!
 //! `cargo run --release -p contend-lab --example methods > docs/methods.md`
 //!
@@ -13,7 +14,8 @@ use contend_protocols::all_protocols;
 use contend_protocols::method::{METHODS, MethodInfo, Otherwise, RetryOptions};
 use contend_runner::{RunConfig, Silent, Stop};
 
-/// What is measured of protection on a host, by the bench that it names: printed after the method's table.
+/// What is measured of protection on a host, by the bench that it names: printed after the method's
+/// table.
 const PROTECTION: &str = include_str!("protection.md");
 
 /// Workloads of little and of much contention.
@@ -33,13 +35,18 @@ const NUMBERS: &[(&str, &str)] = &[
     ("mocc.hot", "0"),
     ("dldetect.timeout_us", "100"),
     ("dldetect.timeout_us", "0"),
-    ("protect", "10"),
+    ("engine.protect_after", "10"),
     ("versions.interval_us", "0"),
     ("versions.interval_us", "10"),
 ];
 
 fn workloads(method: &MethodInfo) -> &'static Pair {
-    if method.options.iter().any(|option| ["cu", "ts"].contains(option)) { &TPCC } else { &YCSB }
+    if method.options.iter().any(|option| ["engine.commit_time_updates", "engine.timestamp_splitting"].contains(option))
+    {
+        &TPCC
+    } else {
+        &YCSB
+    }
 }
 
 /// Commits a second of simulated time; `None` if the protocol can't run the workload.
@@ -50,7 +57,7 @@ fn throughput(protocol: &str, workload: (&str, &[(&str, &str)]), setting: Option
     (config.windows, config.window_seconds, config.warmup_seconds, config.verify) = (1, 0.0004, 0.0002, false);
     let settings = workload.1.iter().chain(setting.as_ref());
     config.settings = settings.map(|(name, value)| (name.to_string(), value.to_string())).collect();
-    let result = compare(&config.validated().ok()?, &Stop::default(), &Silent).expect("it runs");
+    let result = compare(&config.resolve().ok()?, &Stop::default(), &Silent).expect("it runs");
     let measured = result.protocols[0].measured.as_ref().expect("it was measured");
     Some(measured.throughput_tps.median)
 }
@@ -167,7 +174,7 @@ fn print(protocols: &[(ProtocolInfo, Vec<OptionSpec>)], common: &[OptionSpec], e
                 _ => {}
             }
         }
-        if method.options.contains(&"protect") {
+        if method.options.contains(&"engine.protect_after") {
             println!("\n{}", PROTECTION.trim_end());
         }
         if !reasons.is_empty() {

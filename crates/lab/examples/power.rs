@@ -1,4 +1,5 @@
-//! How often a comparison tells equal entries apart, and how often it tells 5 %, on a simulated machine that drifts.
+//! How often a comparison tells equal entries apart, and how often it tells 5 %, on a simulated
+//! machine that drifts.
 //!
 //! `cargo run --release -p contend-lab --example power`
 

@@ -18,16 +18,17 @@ use crate::result::{
 use contend_judge::Recorded;
 use contend_judge::verify_history;
 use contend_proof::verify::verify;
-use contend_runner::config::{Entrant, WARMUP_AGAIN};
+use contend_runner::config::WARMUP_AGAIN;
 use contend_runner::session::{
     Interval, IntervalResult, KindCount, RunPurpose, SAMPLE_EVERY, Session, Simulation, Tally, session,
 };
-use contend_runner::{Observer, Stop};
-use contend_runner::{RunConfig, RunError};
+
+use contend_runner::{Observer, ProtocolPlan, RunError, RunPlan, Stop};
 
 /// The protocol that is the upper bound.
 const UPPER_BOUND: &str = "none";
-/// A history of more transactions than this is more than memory and patience hold: a recorded run ends there.
+/// A history of more transactions than this is more than memory and patience hold: a recorded run
+/// ends there.
 pub const RECORDED_MAX: u64 = 200_000;
 
 /// Units of a measurement's progress.
@@ -50,7 +51,8 @@ struct Entry {
     verification: Option<Verification>,
     load_seconds: f64,
     loaded_bytes: u64,
-    /// Windows so far, and what happened in all of them. Not each window's own tally: there may be thousands.
+    /// Windows so far, and what happened in all of them. Not each window's own tally: there may be
+    /// thousands.
     windows: Vec<Window>,
     total: Tally,
     /// Bytes that were written to the log in the windows, if there is one.
@@ -59,38 +61,37 @@ struct Entry {
     check: Option<Check>,
 }
 
-/// Verifies, loads, measures and checks all protocols of the configuration.
+/// Verifies, loads, measures and checks all entries of a plan.
 ///
 /// # Errors
-/// Bad input; or the run was stopped before there was anything to show.
-pub fn compare(config: &RunConfig, stop: &Stop, observer: &dyn Observer) -> Result<ResultFile, RunError> {
-    run(config, RunPurpose::Measure, stop, observer).map(|outcome| outcome.result)
+/// The tables do not fit into memory, the run can't go on, or it was stopped before it had a
+/// result.
+pub fn compare(plan: &RunPlan, stop: &Stop, observer: &dyn Observer) -> Result<ResultFile, RunError> {
+    run(plan, RunPurpose::Measure, stop, observer).map(|outcome| outcome.result)
 }
 
-/// As [`compare`], of one protocol, with a history of the windows, and without warm-up. The run ends after [`RECORDED_MAX`]
-/// transactions.
+/// As [`compare`], of one protocol, with a history of the windows, and without warm-up. The run
+/// ends after [`RECORDED_MAX`] transactions.
 ///
 /// # Errors
 /// As [`compare`]; or there is more than one protocol.
-pub fn record(config: &RunConfig, stop: &Stop, observer: &dyn Observer) -> Result<Outcome, RunError> {
-    if config.protocols.len() > 1 {
+pub fn record(plan: &RunPlan, stop: &Stop, observer: &dyn Observer) -> Result<Outcome, RunError> {
+    if plan.protocols.len() > 1 {
         return Err(RunError::BadInput("a history is recorded of one protocol at a time".into()));
     }
-    run(config, RunPurpose::Record, stop, observer)
+    run(plan, RunPurpose::Record, stop, observer)
 }
 
-fn run(config: &RunConfig, purpose: RunPurpose, stop: &Stop, observer: &dyn Observer) -> Result<Outcome, RunError> {
-    let config = config.validated()?;
-    config.check_memory()?;
+fn run(plan: &RunPlan, purpose: RunPurpose, stop: &Stop, observer: &dyn Observer) -> Result<Outcome, RunError> {
+    plan.check_memory(purpose == RunPurpose::Record)?;
     let started_unix_seconds =
         SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs());
     let start = Instant::now();
-    let entrants = config.entrants()?;
-    let Part { environment, options, mut protocols, recorded, ended } = match config.chip {
-        None => run_part(&config, &entrants, purpose, stop, observer)?,
-        Some(_) => run_simulated(&config, &entrants, purpose, stop, observer)?,
+    let Part { environment, options, mut protocols, recorded, ended } = match plan.chip {
+        None => run_part(plan, &plan.protocols, purpose, stop, observer)?,
+        Some(_) => run_simulated(plan, purpose, stop, observer)?,
     };
-    let comparison = tell_apart(&mut protocols, ended, config.windows);
+    let comparison = tell_apart(&mut protocols, ended, plan.config.windows);
     let mut result = ResultFile {
         schema_version: SCHEMA_VERSION,
         partial: stop.is_requested(),
@@ -99,7 +100,7 @@ fn run(config: &RunConfig, purpose: RunPurpose, stop: &Stop, observer: &dyn Obse
         elapsed_seconds: start.elapsed().as_secs_f64(),
         options,
         environment,
-        config,
+        config: plan.config.clone(),
         protocols,
         comparison,
         finding: String::new(),
@@ -121,7 +122,8 @@ enum Ended {
     Stopped,
 }
 
-/// Puts the entries that have figures in order, says what each reaches of the first and of the upper bound, and how that is known.
+/// Puts the entries that have figures in order, says what each reaches of the first and of the
+/// upper bound, and how that is known.
 fn tell_apart(protocols: &mut [ProtocolResult], ended: Ended, rounds_most: usize) -> Option<Comparison> {
     // Entries without figures come last.
     protocols.sort_by_key(|result| result.measured.is_none());
@@ -173,8 +175,8 @@ fn judged(entries: &[&ProtocolResult], rates: &[Vec<f64>], error: f64) -> Judged
     paired::judge(rates, &is_ranked, bound, error)
 }
 
-/// What each entry reached in the rounds in which all of them had a window. A window without a commit counts as half a commit: no more is
-/// known of it than that it had less than one.
+/// What each entry reached in the rounds in which all of them had a window. A window without a
+/// commit counts as half a commit: no more is known of it than that it had less than one.
 fn rates_by_round(entries: &[&[Window]]) -> Vec<Vec<f64>> {
     let mut by_round: Vec<BTreeMap<usize, f64>> = Vec::new();
     for windows in entries {
@@ -198,19 +200,20 @@ struct Part {
 
 /// Verifies, loads, measures and checks these entries, windows in turns.
 fn run_part(
-    config: &RunConfig,
-    entrants: &[Entrant],
+    plan: &RunPlan,
+    protocols: &[ProtocolPlan],
     purpose: RunPurpose,
     stop: &Stop,
     observer: &dyn Observer,
 ) -> Result<Part, RunError> {
+    let config = &plan.config;
     let mut entries = Vec::new();
-    for entrant in entrants {
-        let verification = if config.verify { verify(config, entrant, stop, observer)? } else { None };
+    for protocol in protocols {
+        let verification = if config.verify { verify(plan, protocol, stop, observer)? } else { None };
         if stop.is_requested() {
             return Err(RunError::Stopped);
         }
-        entries.push(Entry::new(config, entrant, purpose, verification)?);
+        entries.push(Entry::new(plan, protocol, purpose, verification)?);
     }
     for entry in &mut entries {
         entry.load(stop, observer)?;
@@ -218,8 +221,8 @@ fn run_part(
     if stop.is_requested() {
         return Err(RunError::Stopped);
     }
-    let environment = environment::here(config);
-    let ended = measure(config, &mut entries, purpose, stop, observer)?;
+    let environment = environment::here(plan);
+    let ended = measure(plan, &mut entries, purpose, stop, observer)?;
     for entry in &mut entries {
         entry.settle()?;
     }
@@ -231,24 +234,19 @@ fn run_part(
         return Err(RunError::Stopped);
     }
     let options = entries.iter().find_map(|entry| entry.session.as_ref()).map(|session| session.workload_options());
-    let protocols = entries.into_iter().map(|entry| entry.finish(config, purpose == RunPurpose::Record)).collect();
+    let protocols = entries.into_iter().map(|entry| entry.finish(plan, purpose == RunPurpose::Record)).collect();
     Ok(Part { environment, options: options.unwrap_or_default(), protocols, recorded, ended })
 }
 
-/// The same on a simulated chip: one entry after the other, each on a fresh chip. Time is simulated, so no machine gets slower meanwhile; and
-/// an entry's figures are the same whichever others run.
-fn run_simulated(
-    config: &RunConfig,
-    entrants: &[Entrant],
-    purpose: RunPurpose,
-    stop: &Stop,
-    observer: &dyn Observer,
-) -> Result<Part, RunError> {
+/// The same on a simulated chip: one entry after the other, each on a fresh chip. Time is
+/// simulated, so no machine gets slower meanwhile; and an entry's figures are the same whichever
+/// others run.
+fn run_simulated(plan: &RunPlan, purpose: RunPurpose, stop: &Stop, observer: &dyn Observer) -> Result<Part, RunError> {
     let mut all: Option<Part> = None;
-    for entrant in entrants {
+    for protocol in &plan.protocols {
         // A thread of its own: the chip's memory is the host thread's.
         let part = std::thread::scope(|scope| {
-            let one = || run_part(config, std::slice::from_ref(entrant), purpose, stop, observer);
+            let one = || run_part(plan, std::slice::from_ref(protocol), purpose, stop, observer);
             scope.spawn(one).join().expect("a simulation does not panic")
         });
         match (part, &mut all) {
@@ -267,14 +265,16 @@ fn run_simulated(
     all.ok_or(RunError::Stopped)
 }
 
-/// Rounds of windows, a protocol each, in an order that is drawn for each round; until all is told that was asked, or no more are allowed.
+/// Rounds of windows, a protocol each, in an order that is drawn for each round; until all is told
+/// that was asked, or no more are allowed.
 fn measure(
-    config: &RunConfig,
+    plan: &RunPlan,
     entries: &mut [Entry],
     purpose: RunPurpose,
     stop: &Stop,
     observer: &dyn Observer,
 ) -> Result<Ended, RunError> {
+    let config = &plan.config;
     // A warm-up would fill the history before the first window.
     let warmup = if purpose == RunPurpose::Record { 0.0 } else { config.warmup_seconds };
     let window = config.window_seconds;
@@ -352,15 +352,15 @@ fn span(
 
 impl Entry {
     fn new(
-        config: &RunConfig,
-        entrant: &Entrant,
+        plan: &RunPlan,
+        protocol: &ProtocolPlan,
         purpose: RunPurpose,
         verification: Option<Verification>,
     ) -> Result<Self, RunError> {
-        let session = session(config, entrant, purpose)?;
+        let session = session(plan, protocol, purpose)?;
         Ok(Entry {
-            protocol: entrant.name.clone(),
-            isolation: session.info().isolation,
+            protocol: protocol.name.clone(),
+            isolation: protocol.info.isolation,
             session: Some(session),
             verification,
             load_seconds: 0.0,
@@ -444,8 +444,8 @@ impl Entry {
         Some(recorded)
     }
 
-    fn finish(self, config: &RunConfig, was_recorded: bool) -> ProtocolResult {
-        let measured = if self.refused() { None } else { self.measured(config, was_recorded) };
+    fn finish(self, plan: &RunPlan, was_recorded: bool) -> ProtocolResult {
+        let measured = if self.refused() { None } else { self.measured(plan, was_recorded) };
         ProtocolResult {
             protocol: self.protocol,
             isolation: self.isolation.name().into(),
@@ -456,7 +456,7 @@ impl Entry {
         }
     }
 
-    fn measured(&self, config: &RunConfig, was_recorded: bool) -> Option<Measured> {
+    fn measured(&self, plan: &RunPlan, was_recorded: bool) -> Option<Measured> {
         let session = self.session.as_ref()?;
         let windows = &self.windows;
         let throughput_tps = Spread::of(windows.iter().map(|window| window.throughput_tps))?;
@@ -498,7 +498,7 @@ impl Entry {
             log: self.log_bytes.map(|bytes| log_result(bytes, total)),
             load_seconds: self.load_seconds,
             recorded: was_recorded,
-            breakdown: breakdown(total, due(config, seconds)),
+            breakdown: breakdown(total, due(plan, seconds)),
             simulation: self.simulation.map(simulation_result),
             windows: windows.clone(),
         })
@@ -539,10 +539,11 @@ fn simulation_result(Simulation { statistics, trace_hash, host_seconds }: Simula
 }
 
 /// The time that all workers had in so many seconds, in the unit of their times by phase.
-fn due(config: &RunConfig, seconds: f64) -> f64 {
-    match &config.chip {
-        Some(chip) => config.threads as f64 * seconds * chip.core.hertz,
-        None => config.threads as f64 * seconds / SAMPLE_EVERY.as_secs_f64(),
+fn due(plan: &RunPlan, seconds: f64) -> f64 {
+    let threads = plan.config.threads as f64;
+    match &plan.chip {
+        Some(chip) => threads * seconds * chip.preset.core.hertz,
+        None => threads * seconds / SAMPLE_EVERY.as_secs_f64(),
     }
 }
 

@@ -1,4 +1,5 @@
-//! Experiments as files: a question, what is fixed, what is varied, what to plot, and what must come out.
+//! Experiments as files: a question, what is fixed, what is varied, what to plot, and what must
+//! come out.
 //!
 //! | module | what it does |
 //! | --- | --- |
@@ -21,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::result::{Breakdown, Spread};
 
 pub use assertion::{COMMITS_MIN, Judgement, Verdict, judge};
-pub use file::{Assertion, Experiment, Point, Published, SEEDS_MAX};
+pub use file::{Assertion, Experiment, Point, PointWork, Published, SEEDS_MAX};
 pub use page::{index, page, verdict_table};
 pub use plot::{Figure, drawn, published};
 pub use sweep::{Folder, Swept, kept, sweep};
@@ -75,7 +76,8 @@ pub struct Measurement {
     pub latency_ns_p50: u64,
     /// 99 of 100 took no longer.
     pub latency_ns_p99: u64,
-    /// Of the requests that left the private caches, the fraction that memory or another socket answered.
+    /// Of the requests that left the private caches, the fraction that memory or another socket
+    /// answered.
     pub last_level_misses: Option<f64>,
     /// Where the time went.
     pub breakdown: Option<Breakdown>,
@@ -85,16 +87,19 @@ pub struct Measurement {
     pub host_seconds: f64,
     /// What the verification pass said, if there was one.
     pub verified: Option<String>,
-    /// The seed; none of points that were measured before there were several, and of those that are not simulated.
+    /// The seed; none of points that were measured before there were several, and of those that are
+    /// not simulated.
     #[serde(default)]
     pub seed: Option<u64>,
-    /// Commits in all windows, over all seeds; none of operations that are no transactions, and of old points.
+    /// Commits in all windows, over all seeds; none of operations that are no transactions, and of
+    /// old points.
     #[serde(default)]
     pub commits: Option<u64>,
     /// The throughput that one commit in all windows together would have been.
     #[serde(default)]
     pub throughput_of_one: f64,
-    /// The same point from each seed, if there are several: then the throughput is the median of theirs, from the least to the greatest.
+    /// The same point from each seed, if there are several: then the throughput is the median of
+    /// theirs, from the least to the greatest.
     #[serde(skip)]
     pub seeds: Vec<Measurement>,
 }
@@ -103,7 +108,8 @@ pub struct Measurement {
 pub type Curves = BTreeMap<String, Vec<Measurement>>;
 
 impl Measurement {
-    /// One point from several seeds: what is counted is added up, and of all else there is the median.
+    /// One point from several seeds: what is counted is added up, and of all else there is the
+    /// median.
     fn merged(seeds: Vec<Measurement>) -> Option<Measurement> {
         let first = seeds.first()?;
         if seeds.len() == 1 {

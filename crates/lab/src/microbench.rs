@@ -1,4 +1,5 @@
-//! Microbench-benchmarks that know no transaction: how fast a machine hands out timestamps, and adds to one counter.
+//! Microbench-benchmarks that know no transaction: how fast a machine hands out timestamps, and
+//! adds to one counter.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -13,7 +14,8 @@ use crossbeam_utils::CachePadded;
 use serde::{Deserialize, Serialize};
 
 use contend_runner::Stop;
-use contend_runner::config::options;
+use contend_runner::machine::ChipConfig;
+use contend_runner::names::{named_settings, options};
 use contend_runner::start_gate::StartGate;
 use contend_runner::stats::Spread;
 use contend_runner::{RunConfig, RunError};
@@ -26,7 +28,8 @@ pub enum Microbench {
     Timestamps,
     /// Every thread does nothing but add to one counter (CCBench, figure 6).
     Increments,
-    /// Two threads pass a line to each other, and so does every further pair: how often it changes hands. One thread passes it to itself.
+    /// Two threads pass a line to each other, and so does every further pair: how often it changes
+    /// hands. One thread passes it to itself.
     Transfers,
 }
 
@@ -49,8 +52,8 @@ impl Microbench {
 pub struct MicrobenchResult {
     /// Operations a second, all threads together.
     pub per_second: Spread,
-    /// Of the requests that left the private caches, the fraction that memory or another socket answered: the last-level miss ratio.
-    /// Only of a simulated chip.
+    /// Of the requests that left the private caches, the fraction that memory or another socket
+    /// answered: the last-level miss ratio. Only of a simulated chip.
     pub last_level_misses: Option<f64>,
 }
 
@@ -59,27 +62,70 @@ const INSTRUCTIONS_AROUND: u32 = 10;
 /// Operations between two looks at whether it is over.
 const BATCH: u64 = 16;
 
-/// Runs a micro-benchmark on the configuration's machine and threads, for its warm-up and windows.
+/// A micro-benchmark that can be run.
+#[derive(Clone, Debug)]
+pub struct MicrobenchPlan {
+    micro: Microbench,
+    /// The machine, its threads and windows.
+    config: RunConfig,
+    chip: Option<ChipConfig>,
+    options: TimestampOptions,
+}
+
+impl MicrobenchPlan {
+    /// Turns a configuration into a micro-benchmark. Its machine, threads, windows and settings
+    /// have a meaning here.
+    ///
+    /// # Errors
+    /// A number is out of range, or an option is unknown or has a wrong value.
+    pub fn resolve(config: &RunConfig, micro: Microbench) -> Result<MicrobenchPlan, RunError> {
+        config.check_numbers()?;
+        let settings = named_settings(&config.settings)?;
+        let specs = TimestampOptions::specs();
+        let is_known = |name: &str| specs.iter().any(|spec| spec.name == name);
+        if let Some(name) = settings.keys().find(|name| !is_known(name) && !name.starts_with("chip.")) {
+            let valid: Vec<&str> = specs.iter().map(|spec| spec.name).collect();
+            return Err(RunError::BadInput(format!(
+                "unknown option '{name}' of {}; valid: {}",
+                micro.name(),
+                valid.join(", ")
+            )));
+        }
+        let chip = config.chip_config()?;
+        Ok(MicrobenchPlan { micro, config: config.clone(), chip, options: options(&[], &settings)? })
+    }
+
+    /// Returns the micro-benchmark.
+    pub fn micro(&self) -> Microbench {
+        self.micro
+    }
+
+    /// Returns the configuration.
+    pub fn config(&self) -> &RunConfig {
+        &self.config
+    }
+
+    /// Returns the same plan with another seed.
+    pub fn with_seed(&self, seed: u64) -> MicrobenchPlan {
+        let mut plan = self.clone();
+        plan.config.seed = seed;
+        plan.chip.iter_mut().for_each(|chip| chip.options.seed = seed);
+        plan
+    }
+}
+
+/// Runs a micro-benchmark for its warm-up and windows.
 ///
 /// # Errors
-/// Bad input; or it was stopped.
-pub fn microbench(config: &RunConfig, micro: Microbench, stop: &Stop) -> Result<MicrobenchResult, RunError> {
-    let options = options::<TimestampOptions>(&[], &config.settings)?;
-    if let Some(name) = config.settings.keys().find(|name| {
-        !TimestampOptions::specs().iter().any(|spec| spec.name == name.as_str()) && !name.starts_with("chip.")
-    }) {
-        let valid: Vec<&str> = TimestampOptions::specs().iter().map(|spec| spec.name).collect();
-        return Err(RunError::BadInput(format!(
-            "unknown option '{name}' of {}; valid: {}",
-            micro.name(),
-            valid.join(", ")
-        )));
-    }
-    match config.chip {
-        None => on_host(config, micro, options, stop),
+/// It was stopped, or the host has no room for the chip.
+pub fn microbench(plan: &MicrobenchPlan, stop: &Stop) -> Result<MicrobenchResult, RunError> {
+    let MicrobenchPlan { micro, config, chip, options } = plan;
+    match chip {
+        None => on_host(config, *micro, options.clone(), stop),
         // A thread of its own: the chip's memory is the host thread's.
-        Some(_) => std::thread::scope(|scope| {
-            scope.spawn(|| on_chip(config, micro, options, stop)).join().expect("a simulation does not panic")
+        Some(chip) => std::thread::scope(|scope| {
+            let one = || on_chip(config, chip, *micro, options.clone(), stop);
+            scope.spawn(one).join().expect("a simulation does not panic")
         }),
     }
 }
@@ -192,14 +238,14 @@ fn on_host(
 
 fn on_chip(
     config: &RunConfig,
+    chip_config: &ChipConfig,
     micro: Microbench,
     options: TimestampOptions,
     stop: &Stop,
 ) -> Result<MicrobenchResult, RunError> {
-    let chip_config = config.chip_config().expect("a simulated run has a chip");
     let hertz = chip_config.preset.core.hertz;
     let mut chip = Chip::new(&chip_config.preset, config.threads, chip_config.options)
-        .map_err(|error| RunError::BadInput(error.to_string()))?;
+        .map_err(|error| RunError::OutOfMemory(error.to_string()))?;
     let done = Rc::new(Cell::new(0u64));
     for mut work in Work::<Simulated>::all(micro, options, config.threads) {
         let done = Rc::clone(&done);
@@ -243,7 +289,8 @@ mod tests {
                 let config = RunConfig { windows: 2, ..RunConfig::default() }.on(machine).expect("a machine");
                 let config =
                     RunConfig { window_seconds: config.window_seconds.min(0.01), warmup_seconds: 0.0, ..config };
-                let result = microbench(&config, one, &Stop::default()).expect("a result");
+                let plan = MicrobenchPlan::resolve(&config, one).expect("valid");
+                let result = microbench(&plan, &Stop::default()).expect("a result");
                 assert!(result.per_second.median > 0.0, "{machine} {one:?}");
             }
         }
@@ -253,8 +300,7 @@ mod tests {
     fn an_option_of_something_else_is_refused() {
         let mut config = RunConfig::default();
         config.settings.insert("ycsb.theta".into(), "0.5".into());
-        let error =
-            microbench(&config, Microbench::Timestamps, &Stop::default()).expect_err("not its option").to_string();
+        let error = MicrobenchPlan::resolve(&config, Microbench::Timestamps).expect_err("not its option").to_string();
         assert!(error.contains("'ycsb.theta'") && error.contains("timestamp.source"), "{error}");
     }
 }

@@ -1,4 +1,5 @@
-//! A result as a page that opens anywhere: one HTML file, charts as SVG inside, no scripts, nothing from the network.
+//! A result as a page that opens anywhere: one HTML file, charts as SVG inside, no scripts, nothing
+//! from the network.
 //!
 //! | module | what it does |
 //! | --- | --- |
@@ -91,7 +92,8 @@ fn windows(result: &ResultFile) -> String {
     format!("{rounds} windows of {} s", result.config.window_seconds)
 }
 
-/// What a reader wants first of each entry. Columns that a small screen leaves out are in the tables below the charts as well.
+/// What a reader wants first of each entry. Columns that a small screen leaves out are in the
+/// tables below the charts as well.
 fn ranking(result: &ResultFile) -> String {
     let spare = |name| Column::figures(name).spare();
     let columns = [

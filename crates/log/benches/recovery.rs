@@ -1,8 +1,10 @@
 //! What recovery and a checkpoint cost.
 //!
-//! `cargo bench -p contend-log --bench recovery` logs a table of 8-byte rows, and then as many updates of them at random; opens the log as after a
-//! crash; and takes a checkpoint. It prints records and rows per second and thread. `CONTEND_ROWS` says how many rows (1 million), `CONTEND_DIR` where
-//! (a folder of the system's; `/dev/shm` is memory), `CONTEND_THREADS` how many threads (the machine's).
+//! `cargo bench -p contend-log --bench recovery` logs a table of 8-byte rows, and then as many
+//! updates of them at random; opens the log as after a crash; and takes a checkpoint. It prints
+//! records and rows per second and thread. `CONTEND_ROWS` says how many rows (1 million),
+//! `CONTEND_DIR` where (a folder of the system's; `/dev/shm` is memory), `CONTEND_THREADS` how many
+//! threads (the machine's).
 //!
 //! `cargo test --benches` only shows that it runs.
 

@@ -1,21 +1,25 @@
 //! Checkpoints: files of rows that replace the log files that led to them.
 //!
-//! **From files, not from memory.** A checkpoint reads the old files as a recovery does, and writes the rows that come of it. So it is the same for
-//! every protocol and index, no transaction waits for it or sees anything of it, and all that it holds was durable before. The price is memory for
-//! the rows once more, while it lasts. Its threads have a lower priority than others (`NICE`), unless the log grows so fast that they could not
-//! follow (`OVERDUE`).
+//! **From files, not from memory.** A checkpoint reads the old files as a recovery does, and writes
+//! the rows that come of it. So it is the same for every protocol and index, no transaction waits
+//! for it or sees anything of it, and all that it holds was durable before. The price is memory for
+//! the rows once more, while it lasts. Its threads have a lower priority than others (`NICE`),
+//! unless the log grows so fast that they could not follow (`OVERDUE`).
 //!
-//! **Which files.** A file is replaced if no worker writes to it any more and all of its blocks are durable. The others stay. They may hold older
-//! writes of rows that the checkpoint has, which lose by their write counters. So a deletion is kept as long as a file that stays may hold an older
-//! write of its key. A file that stays may also hold what the checkpoint's rows depend on: the write that an addition was added to, or the insert
-//! of a row of which the replaced files have only a later write. The checkpoint keeps what it has of such a row: the sum of the additions, or
+//! **Which files.** A file is replaced if no worker writes to it any more and all of its blocks are
+//! durable. The others stay. They may hold older writes of rows that the checkpoint has, which lose
+//! by their write counters. So a deletion is kept as long as a file that stays may hold an older
+//! write of its key. A file that stays may also hold what the checkpoint's rows depend on: the
+//! write that an addition was added to, or the insert of a row of which the replaced files have
+//! only a later write. The checkpoint keeps what it has of such a row: the sum of the additions, or
 //! single groups.
 //!
-//! **When it counts.** The new files are synchronised, then the directory, and then the manifest names them in the place of the old ones, in one
-//! write. A crash before that leaves the old files in force, and after it the new ones. A disk that is full ends the checkpoint and nothing
-//! else.
+//! **When it counts.** The new files are synchronised, then the directory, and then the manifest
+//! names them in the place of the old ones, in one write. A crash before that leaves the old files
+//! in force, and after it the new ones. A disk that is full ends the checkpoint and nothing else.
 //!
-//! Small files are merged in the same way when there are many ([`Log::merge`]): each start of a database leaves one per thread.
+//! Small files are merged in the same way when there are many ([`Log::merge`]): each start of a
+//! database leaves one per thread.
 
 use contend_engine::Groups;
 use contend_engine::commit_sink::Addition;
@@ -35,8 +39,9 @@ const BLOCK_BYTES: usize = 1 << 18;
 /// Statistics of a checkpoint.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Checkpoint {
-    /// Rows that its files hold, in whole or in part. A part is what was written to a row whose insert is in a file that stays: another worker
-    /// had not written that insert yet when the replaced files were ended.
+    /// Rows that its files hold, in whole or in part. A part is what was written to a row whose
+    /// insert is in a file that stays: another worker had not written that insert yet when the
+    /// replaced files were ended.
     pub rows: u64,
     /// Bytes of its files.
     pub bytes: u64,
@@ -47,21 +52,24 @@ pub struct Checkpoint {
 }
 
 impl Log {
-    /// Takes a checkpoint of all that is durable when it begins. Another thread must flush meanwhile ([`Log::serve`]).
+    /// Takes a checkpoint of all that is durable when it begins. Another thread must flush
+    /// meanwhile ([`Log::serve`]).
     ///
     /// # Errors
-    /// The disk has failed, now or before, and the log has stopped. Or the disk was full: then nothing has changed, and the log goes on.
+    /// The disk has failed, now or before, and the log has stopped. Or the disk was full: then
+    /// nothing has changed, and the log goes on.
     pub fn checkpoint(&self) -> Result<Checkpoint, LogError> {
         let _alone = self.checkpoint.lock();
         let last = self.begin_files();
-        // So that the manifest has the ended files as they are, even if no transaction commits any more.
+        // So that the manifest has the ended files as they are, even if no transaction commits any
+        // more.
         self.flush(self.durable())?;
         self.wait(last)?;
         self.compact(true, |_| true)
     }
 
-    /// Takes a checkpoint of the files that [`Log::begin_files`] has ended and whose blocks are durable, without a thread that flushes: for tests that
-    /// flush by themselves.
+    /// Takes a checkpoint of the files that [`Log::begin_files`] has ended and whose blocks are
+    /// durable, without a thread that flushes: for tests that flush by themselves.
     ///
     /// # Errors
     /// As of [`Log::checkpoint`].
@@ -72,7 +80,8 @@ impl Log {
         self.compact(false, |_| true)
     }
 
-    /// Merges small files that no worker writes to any more, if there are many of them. The others stay.
+    /// Merges small files that no worker writes to any more, if there are many of them. The others
+    /// stay.
     ///
     /// # Errors
     /// As of [`Log::checkpoint`].
@@ -96,16 +105,19 @@ impl Log {
         Ok(())
     }
 
-    /// Replaces the files that `which` selects and that hold nothing but what is durable. `behind`: at a low priority.
+    /// Replaces the files that `which` selects and that hold nothing but what is durable. `behind`:
+    /// at a low priority.
     fn compact(&self, behind: bool, which: impl Fn(&Segment) -> bool) -> Result<Checkpoint, LogError> {
         let began = std::time::Instant::now();
-        // Both under the manifest's lock, so that no flush comes between them: a file that is not open is in the manifest as it will stay, and an
-        // open one that the manifest names is not taken for an ended one.
+        // Both under the manifest's lock, so that no flush comes between them: a file that is not
+        // open is in the manifest as it will stay, and an open one that the manifest names is not
+        // taken for an ended one.
         let (open, contents) = {
             let manifest = self.manifest.lock();
             (self.open_files(), manifest.contents.clone())
         };
-        // A checkpoint drops LSNs. Recovery looks for gaps in them, so the manifest must say that those dropped are durable.
+        // A checkpoint drops LSNs. Recovery looks for gaps in them, so the manifest must say that
+        // those dropped are durable.
         let lsn = self.durable_lsn();
         let is_over = |segment: &Segment| {
             which(segment)
@@ -114,7 +126,8 @@ impl Log {
                 && (segment.newest() <= contents.epoch || self.has(Fault::CheckpointTooMuch))
         };
         let (old, staying): (Vec<_>, Vec<_>) = contents.segments.iter().cloned().partition(is_over);
-        // All blocks of the files that stay, and of those to come, are of epochs after `settled`. A checkpoint has rows of any epoch.
+        // All blocks of the files that stay, and of those to come, are of epochs after `settled`. A
+        // checkpoint has rows of any epoch.
         let first_blocks = staying.iter().map(|segment| segment.blocks.map_or(0, |(first, _)| first.saturating_sub(1)));
         let settled = first_blocks.fold(contents.epoch, u64::min);
         let of_old = Contents { segments: old.clone(), ..contents };
@@ -125,8 +138,9 @@ impl Log {
             // One table after the other, so that the memory of each is free again before the next.
             self.write_checkpoint(&of_old.tables, settled, bytes, all.tables.into_iter())
         };
-        // Threads wait for locks that are taken before and after this, never for this. If the log grows faster than a thread of low priority can follow,
-        // the priority is that of all others.
+        // Threads wait for locks that are taken before and after this, never for this. If the log
+        // grows faster than a thread of low priority can follow, the priority is that of all
+        // others.
         let behind = behind && bytes < self.config.checkpoint_bytes.saturating_mul(OVERDUE);
         let Written { files, rows } = if behind { at_low_priority(rewrite) } else { rewrite() }?;
         let mut manifest = self.manifest.lock();
@@ -162,7 +176,8 @@ impl Log {
         files.iter().for_each(|segment| _ = self.disk.remove(&segment.name()));
     }
 
-    /// Writes the files of a checkpoint of these tables, and synchronises them. `bytes` is how many bytes the replaced files have.
+    /// Writes the files of a checkpoint of these tables, and synchronises them. `bytes` is how many
+    /// bytes the replaced files have.
     fn write_checkpoint(
         &self,
         schemas: &[Schema],
@@ -182,7 +197,8 @@ impl Log {
         });
         let written = written.and_then(|()| at_once(&mut parts, |_, part| part.finish())).and_then(|()| {
             let synced = self.disk.sync_names();
-            // The log stops: the next attempt would succeed, and workers may have new files as well.
+            // The log stops: the next attempt would succeed, and workers may have new files as
+            // well.
             let stop = |error| self.stop(LogError::io("synchronise the directory of", self.disk.place(""))(error));
             synced.map_err(stop)
         });
@@ -200,10 +216,12 @@ struct Written {
     rows: u64,
 }
 
-/// The nice value of the threads of a checkpoint: a third of the share of a core that another thread gets, by the weights of Linux.
+/// The nice value of the threads of a checkpoint: a third of the share of a core that another
+/// thread gets, by the weights of Linux.
 const NICE: i32 = 5;
 
-/// A checkpoint has the usual priority when it replaces this many times the bytes after which one is due.
+/// A checkpoint has the usual priority when it replaces this many times the bytes after which one
+/// is due.
 const OVERDUE: u64 = 4;
 
 /// Runs `work` in a thread of low priority. Threads that it starts have the same priority.
@@ -255,9 +273,11 @@ impl Files<'_> {
     ) -> Result<(), LogError> {
         for (key, known) in parts.flat_map(|rows| rows.iter(schema)) {
             self.rows += u64::from(known.existed_last());
-            // A file that stays may have an older write if it has commits of the deletion's epoch or of the next one: a protocol that exposes rows
-            // before it commits takes their write counters in the epoch before that of its commit, at the earliest. (The next epoch is slack: a
-            // transaction that deletes an exposed row commits after the one that exposed it, and takes its write counter then.)
+            // A file that stays may have an older write if it has commits of the deletion's epoch
+            // or of the next one: a protocol that exposes rows before it commits takes their write
+            // counters in the epoch before that of its commit, at the earliest. (The next epoch is
+            // slack: a transaction that deletes an exposed row commits after the one that exposed
+            // it, and takes its write counter then.)
             let last = settled + u64::from(self.log.has(Fault::ForgetLastTombstones));
             let is_needed = known.deleted().epoch() + 1 > last && !self.log.has(Fault::ForgetTombstones);
             if known.deleted().0 > 0 && is_needed {

@@ -1,13 +1,15 @@
-//! Files, and what a log assumes of them. Tests put a disk below the log that is as bad as these assumptions allow.
+//! Files, and what a log assumes of them. Tests put a disk below the log that is as bad as these
+//! assumptions allow.
 //!
 //! After a crash:
 //!
 //! 1. What was written to a file and then synchronised is as it was written.
 //! 2. A name that was made, changed or removed is so once the directory was synchronised.
-//! 3. A write that was not synchronised is there or not, in whole or in part, sector by sector, in any order with others.
+//! 3. A write that was not synchronised is there or not, in whole or in part, sector by sector, in
+//!    any order with others.
 //!
-//! Nothing else is assumed. In particular a write without a synchronisation orders nothing, and a synchronisation that failed says nothing about
-//! what a later one keeps.
+//! Nothing else is assumed. In particular a write without a synchronisation orders nothing, and a
+//! synchronisation that failed says nothing about what a later one keeps.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
@@ -41,7 +43,8 @@ pub trait Disk: Send + Sync + std::fmt::Debug {
     /// There is none of this name, or it can't be removed.
     fn remove(&self, name: &str) -> io::Result<()>;
 
-    /// Renames a file. It replaces a file of the new name: after a crash the new name is that of either file.
+    /// Renames a file. It replaces a file of the new name: after a crash the new name is that of
+    /// either file.
     ///
     /// # Errors
     /// It is not known which of the two files has the new name.
@@ -83,10 +86,12 @@ pub trait DiskFile: Send + std::fmt::Debug {
     /// Synchronises the file: what was written stays.
     ///
     /// # Errors
-    /// It is not known what stays: any part of what was written since the last synchronisation may be lost.
+    /// It is not known what stays: any part of what was written since the last synchronisation may
+    /// be lost.
     fn sync(&mut self) -> io::Result<()>;
 
-    /// Returns what [`DiskFile::sync`] would do, for a caller that synchronises several files together. None if only [`DiskFile::sync`] can do it.
+    /// Returns what [`DiskFile::sync`] would do, for a caller that synchronises several files
+    /// together. None if only [`DiskFile::sync`] can do it.
     fn unsynced(&self) -> Option<Unsynced<'_>> {
         None
     }
@@ -94,7 +99,8 @@ pub trait DiskFile: Send + std::fmt::Debug {
     /// Notes that what [`DiskFile::unsynced`] returned was done, or has failed.
     fn synced(&mut self, _is_done: bool) {}
 
-    /// Cuts the file off after `bytes`. It is not written any more. After a crash it may be as long as before.
+    /// Cuts the file off after `bytes`. It is not written any more. After a crash it may be as long
+    /// as before.
     ///
     /// # Errors
     /// It is as long as before.
@@ -126,12 +132,14 @@ pub struct Directory {
     direct: bool,
     /// Synchronises several files together, if the kernel has io_uring.
     ring: Option<Ring>,
-    /// Unlocked when it is closed, at the latest by the end of the process. None if the directory never had an owner, and is only read.
+    /// Unlocked when it is closed, at the latest by the end of the process. None if the directory
+    /// never had an owner, and is only read.
     _lock: Option<File>,
 }
 
 impl Directory {
-    /// Opens an existing directory for reading, beside other readers. Nothing in it is changed or created, so it and its files need not be writable.
+    /// Opens an existing directory for reading, beside other readers. Nothing in it is changed or
+    /// created, so it and its files need not be writable.
     ///
     /// # Errors
     /// It is not there, or can't be read; or it has an owner.
@@ -165,8 +173,9 @@ impl Directory {
         Ok(Directory { path: path.to_owned(), writes: true, direct: false, ring: Ring::new(), _lock: Some(lock) })
     }
 
-    /// Returns the path of a file that is there, if it is a regular one: a directory from a stranger may have a pipe, which would be waited for
-    /// without end, or a link to a file elsewhere.
+    /// Returns the path of a file that is there, if it is a regular one: a directory from a
+    /// stranger may have a pipe, which would be waited for without end, or a link to a file
+    /// elsewhere.
     fn regular(&self, name: &str) -> io::Result<PathBuf> {
         let path = self.path.join(name);
         check_regular(&path)?;
@@ -185,8 +194,8 @@ fn check_regular(path: &Path) -> io::Result<()> {
     if is_regular { Ok(()) } else { Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")) }
 }
 
-/// How long to wait for the lock of a directory. A closed database keeps the lock until the last thread that used it has ended. A killed
-/// process keeps it until the kernel has ended the process.
+/// How long to wait for the lock of a directory. A closed database keeps the lock until the last
+/// thread that used it has ended. A killed process keeps it until the kernel has ended the process.
 const LOCK_PATIENCE: Duration = Duration::from_millis(500);
 
 /// Takes the lock of the directory at this place, which `lock` tries.
@@ -205,14 +214,15 @@ fn locked(mut lock: impl FnMut() -> Result<(), TryLockError>, place: &str) -> Re
 }
 
 impl Directory {
-    /// Sets whether files bypass the system's page cache (`O_DIRECT`). They are written page by page: a flush then costs what the device takes for the
-    /// write alone, and a page that is not full is written again with the next flush. Not all file systems know this.
+    /// Sets whether files bypass the system's page cache (`O_DIRECT`). They are written page by
+    /// page: a flush then costs what the device takes for the write alone, and a page that is not
+    /// full is written again with the next flush. Not all file systems know this.
     pub fn direct(self, direct: bool) -> Self {
         Directory { direct, ..self }
     }
 
-    /// Sets whether several files are written and synchronised together through io_uring, if the kernel has it, or one after the other by plain system
-    /// calls. The default is io_uring.
+    /// Sets whether several files are written and synchronised together through io_uring, if the
+    /// kernel has it, or one after the other by plain system calls. The default is io_uring.
     pub fn uring(self, uring: bool) -> Self {
         Directory { ring: self.ring.filter(|_| uring), ..self }
     }
@@ -376,7 +386,8 @@ struct DirectFile {
     end: u64,
     /// The offset of the first of `pages`.
     start: u64,
-    /// The pages that were written last. The next write usually begins in the last of them. If the file has them all, only the last one is kept.
+    /// The pages that were written last. The next write usually begins in the last of them. If the
+    /// file has them all, only the last one is kept.
     pages: Vec<Page>,
     /// Whether the pages were not written to the file yet.
     is_behind: bool,

@@ -1,10 +1,13 @@
-//! A log whose device is a delay: it shows what commits cost on a device of a given latency, on any machine. Simulated chips use it always.
+//! A log whose device is a delay: it shows what commits cost on a device of a given latency, on any
+//! machine. Simulated chips use it always.
 //!
-//! As in the P-WAL paper (section 4), a worker's log is written to its own memory, and a flush takes a given time. The devices of workers don't
-//! share anything, and their bandwidth has no limit. Nothing can be recovered.
+//! As in the P-WAL paper (section 4), a worker's log is written to its own memory, and a flush
+//! takes a given time. The devices of workers don't share anything, and their bandwidth has no
+//! limit. Nothing can be recovered.
 //!
-//! The buffer is in the machine's memory, so that a simulated chip counts the writes to it. The count of bytes is a standard atomic, because it is
-//! a statistic that must not cost simulated time.
+//! The buffer is in the machine's memory, so that a simulated chip counts the writes to it. The
+//! count of bytes is a standard atomic, because it is a statistic that must not cost simulated
+//! time.
 
 use std::alloc::Layout;
 use std::ptr::NonNull;
@@ -71,18 +74,21 @@ impl<M: Machine> Buffer<M> {
         Err(_) => panic!("a buffer is small"),
     };
 
-    /// Allocates a buffer. None if the machine has no more memory: then there is none for rows either, which is an error elsewhere.
+    /// Allocates a buffer. None if the machine has no more memory: then there is none for rows
+    /// either, which is an error elsewhere.
     fn new() -> Option<Self> {
         let words = M::alloc(Self::LAYOUT)?.cast::<M::U64>();
         for word in 0..BUFFER_WORDS {
-            // SAFETY: the word is within the block, which has no other owner, and is aligned by its layout.
+            // SAFETY: the word is within the block, which has no other owner, and is aligned by its
+            // layout.
             unsafe { words.add(word).write(M::U64::new(0)) };
         }
         Some(Buffer(words))
     }
 
     fn words(&self) -> &[M::U64] {
-        // SAFETY: `BUFFER_WORDS` words were initialised in `new`, and the block lives as long as `self`.
+        // SAFETY: `BUFFER_WORDS` words were initialised in `new`, and the block lives as long as
+        // `self`.
         unsafe { std::slice::from_raw_parts(self.0.as_ptr(), BUFFER_WORDS) }
     }
 }

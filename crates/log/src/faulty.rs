@@ -1,7 +1,9 @@
-//! A disk in memory that fails as disks may ([`crate::disk`]): by a plan, and at random from a seed.
+//! A disk in memory that fails as disks may ([`crate::disk`]): by a plan, and at random from a
+//! seed.
 //!
-//! It keeps two contents of each file: the one that is read now, and the one that is sure to stay after a crash. A crash draws, for each sector that was
-//! written and not synchronised, whether it stays; and so for each name. Sectors have 512 bytes or 4 KiB.
+//! It keeps two contents of each file: the one that is read now, and the one that is sure to stay
+//! after a crash. A crash draws, for each sector that was written and not synchronised, whether it
+//! stays; and so for each name. Sectors have 512 bytes or 4 KiB.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -23,7 +25,8 @@ pub struct Plan {
     pub crash_at: Option<u64>,
     /// The first write at this operation or later fails after a part of it.
     pub write_fails_at: Option<u64>,
-    /// The first synchronisation at this operation or later, of a file or of names, fails. What it should have kept may be lost.
+    /// The first synchronisation at this operation or later, of a file or of names, fails. What it
+    /// should have kept may be lost.
     pub sync_fails_at: Option<u64>,
     /// The room for all files together, in bytes.
     pub capacity: u64,
@@ -36,11 +39,13 @@ impl Default for Plan {
     }
 }
 
-/// A disk that becomes full by a random plan has room for this many bytes and some kilobytes: a manifest and a little more.
+/// A disk that becomes full by a random plan has room for this many bytes and some kilobytes: a
+/// manifest and a little more.
 pub const ROOM: u64 = 1 << 16;
 
 impl Plan {
-    /// Returns a random plan. It fails within the first operations, or once there are some kilobytes more; now and then not at all.
+    /// Returns a random plan. It fails within the first operations, or once there are some
+    /// kilobytes more; now and then not at all.
     pub fn random(seed: u64) -> Self {
         let mut random = SplitMix64::new(seed);
         let mut chance = |below: u64| random.draw() % below;
@@ -159,7 +164,8 @@ impl FaultyDisk {
         self.state().operations
     }
 
-    /// Returns a disk with what this one may hold after a crash now, which fails by `plan` from then on.
+    /// Returns a disk with what this one may hold after a crash now, which fails by `plan` from
+    /// then on.
     pub fn after_crash(&self, plan: Plan) -> Self {
         let state = &mut *self.state();
         let mut names = state.names_stay.clone();
@@ -216,7 +222,8 @@ impl Disk for FaultyDisk {
             return Err(io::ErrorKind::StorageFull.into());
         }
         let length = usize::try_from(bytes).map_err(io::Error::other)?;
-        // After a crash a file that was not synchronised has any of its sectors, and its whole length or none.
+        // After a crash a file that was not synchronised has any of its sectors, and its whole
+        // length or none.
         state.files.push(Contents { now: vec![0; length], ..Contents::default() });
         let file = state.files.len() - 1;
         state.names.insert(name.to_owned(), file);
@@ -234,7 +241,8 @@ impl Disk for FaultyDisk {
         state.names.remove(name).map(|_| ()).ok_or(io::ErrorKind::NotFound.into())
     }
 
-    /// After a crash the new name is that of either file. The old name may be there or not, independently of that.
+    /// After a crash the new name is that of either file. The old name may be there or not,
+    /// independently of that.
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         let mut state = self.state();
         state.operate()?;
@@ -291,7 +299,8 @@ impl DiskFile for FaultyFile {
         let mut state = self.disk.state();
         let number = state.operate()?;
         if state.plan.sync_fails_at.take_if(|at| number >= *at).is_some() {
-            // Sectors that could not be written are dropped, and no later synchronisation reports them.
+            // Sectors that could not be written are dropped, and no later synchronisation reports
+            // them.
             state.tear(self.file);
             state.files[self.file].differ.clear();
             return Err(io::Error::other("a file could not be synchronised"));

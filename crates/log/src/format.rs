@@ -1,7 +1,8 @@
 //! The bytes of a log file.
 //!
-//! A file is a header and blocks, one after the other; behind them it may have zeros, or what a crash left. Numbers of a fixed length are
-//! little-endian. A block has what one worker committed in one epoch, or rows of a checkpoint (epoch 0).
+//! A file is a header and blocks, one after the other; behind them it may have zeros, or what a
+//! crash left. Numbers of a fixed length are little-endian. A block has what one worker committed
+//! in one epoch, or rows of a checkpoint (epoch 0).
 //!
 //! ```text
 //! file        = header block*
@@ -38,11 +39,11 @@
 //! | `difference` | zigzag in LEB128: the lowest bit is the sign |
 //! | `word` | its bytes up to the highest that is not 0, lowest first |
 //!
-//! Before each two words of a write, key and row together, stands a byte with the lengths of both; that
-//! of the first is in its lower half.
+//! Before each two words of a write, key and row together, stands a byte with the lengths of both;
+//! that of the first is in its lower half.
 //!
-//! An addition ([`contend_engine::commit_sink`]) keeps the write counter of the write that it was added to. That write may be of an earlier
-//! epoch, so the counter is given by its age.
+//! An addition ([`contend_engine::commit_sink`]) keeps the write counter of the write that it was
+//! added to. That write may be of an earlier epoch, so the counter is given by its age.
 
 mod decode;
 mod encode;
@@ -96,9 +97,11 @@ const HEAD_BITS: u32 = KIND_BITS + 1;
 /// What a write does to a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change<'a> {
-    /// Inserts this row. A checkpoint uses [`Change::Put`] instead, because it does not know what came before.
+    /// Inserts this row. A checkpoint uses [`Change::Put`] instead, because it does not know what
+    /// came before.
     Insert(&'a [u64]),
-    /// Overwrites these groups. The slice has all words of the row; those of other groups are ignored.
+    /// Overwrites these groups. The slice has all words of the row; those of other groups are
+    /// ignored.
     Put(Groups, &'a [u64]),
     /// Adds these differences to the row that the write with the same write counter left.
     Add(&'a [Addition]),
@@ -129,7 +132,8 @@ pub(crate) const COUNT_MAX: u64 = u64::MAX >> 2;
 /// The bits of a write counter below its epoch.
 const COUNTER_MASK: u64 = (1 << COUNTER_EPOCH_SHIFT) - 1;
 
-/// Returns the first write counter of an epoch. The first write of a transaction gives its counter as the difference to it.
+/// Returns the first write counter of an epoch. The first write of a transaction gives its counter
+/// as the difference to it.
 pub(crate) fn first_counter(epoch: u64) -> WriteCounter {
     WriteCounter(epoch << COUNTER_EPOCH_SHIFT)
 }
@@ -222,11 +226,13 @@ pub(crate) fn read_block(bytes: &[u8], salt: u64) -> Result<(Block<'_>, &[u8]), 
     Ok((Block { epoch, flush, durable, body: &block[BLOCK_HEADER..] }, &bytes[end..]))
 }
 
-/// Returns the flush that wrote the latest of the whole blocks that begin somewhere in `bytes`. None if there is no whole block.
+/// Returns the flush that wrote the latest of the whole blocks that begin somewhere in `bytes`.
+/// None if there is no whole block.
 ///
 /// # Errors
-/// The blocks claim more bytes than there are. Blocks of a worker don't overlap, so they have at most the bytes of the file. A stranger may write
-/// a header every few bytes, each of a block up to the end; the checksums of all would take hours.
+/// The blocks claim more bytes than there are. Blocks of a worker don't overlap, so they have at
+/// most the bytes of the file. A stranger may write a header every few bytes, each of a block up to
+/// the end; the checksums of all would take hours.
 pub(crate) fn latest_flush(bytes: &[u8], salt: u64) -> Result<Option<u64>, &'static str> {
     let magic = BLOCK.to_le_bytes();
     let begins = bytes.windows(magic.len()).enumerate().filter(|(_, window)| *window == magic);
@@ -241,7 +247,8 @@ pub(crate) fn latest_flush(bytes: &[u8], salt: u64) -> Result<Option<u64>, &'sta
     Ok(latest)
 }
 
-/// Returns the length of a block, if `bytes` begin with a header of this salt and the block ends within them.
+/// Returns the length of a block, if `bytes` begin with a header of this salt and the block ends
+/// within them.
 fn claimed(bytes: &[u8], salt: u64) -> Option<usize> {
     let header = bytes.get(..BLOCK_HEADER)?;
     let number = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("eight bytes"));
@@ -369,7 +376,8 @@ mod tests {
         }
     }
 
-    /// Reading a body of any bytes ends, with an error or without: a stranger can make the checksum right.
+    /// Reading a body of any bytes ends, with an error or without: a stranger can make the checksum
+    /// right.
     #[test]
     fn any_bytes_can_be_read() {
         let (schemas, random) = (schemas(), &mut SmallRng::seed_from_u64(2));

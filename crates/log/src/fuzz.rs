@@ -24,8 +24,8 @@ fn schemas() -> Vec<Schema> {
     vec![schema("a", 1, &[(0, 1)]), schema("b", 4, &[(0, 2), (2, 5), (5, 6)]), schema("c", 2, &[(0, 0)])]
 }
 
-/// Makes a log and reads it in all ways. The first two bytes choose the kind of its file; the others are the body of a block, whose checksum is right,
-/// and what stands behind the block.
+/// Makes a log and reads it in all ways. The first two bytes choose the kind of its file; the
+/// others are the body of a block, whose checksum is right, and what stands behind the block.
 ///
 /// # Errors
 /// The log can't be read, or can't be continued.

@@ -1,4 +1,5 @@
-//! Logs that a stranger has made to do harm: reading them ends soon, with an error, and takes no memory that the bytes of the files don't justify.
+//! Logs that a stranger has made to do harm: reading them ends soon, with an error, and takes no
+//! memory that the bytes of the files don't justify.
 //!
 //! The stranger knows the format, and makes all checksums right.
 
@@ -66,7 +67,8 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Returns what `work` returns, and the most bytes that this thread had meanwhile beyond those that it had before.
+/// Returns what `work` returns, and the most bytes that this thread had meanwhile beyond those that
+/// it had before.
 fn most_memory<T>(work: impl FnOnce() -> T) -> (T, usize) {
     let before = MEMORY.get().0;
     MEMORY.set((before, before, 0));
@@ -93,7 +95,8 @@ struct Made {
 const SALT: u64 = 77;
 
 impl Made {
-    /// Makes a log of these tables and one file, of which the manifest knows `known` bytes if it has a tail.
+    /// Makes a log of these tables and one file, of which the manifest knows `known` bytes if it
+    /// has a tail.
     fn new(schemas: &[Schema], tail: Tail, known: usize, file: Vec<u8>) -> Self {
         let bytes = if tail == Tail::Nothing { file.len() } else { known } as u64;
         let capacity = file.len() as u64;
@@ -124,8 +127,9 @@ impl Made {
         manifest.write(&self.disk, contents).expect("there is room");
     }
 
-    /// Reads the log with `recover` and with `open`. Asserts that both fail with an error that has these words, or succeed if there are none, and that
-    /// they take at most `most` bytes of memory.
+    /// Reads the log with `recover` and with `open`. Asserts that both fail with an error that has
+    /// these words, or succeed if there are none, and that they take at most `most` bytes of
+    /// memory.
     fn read(&self, words: Option<&str>, most: usize) {
         let config = LogConfig { workers: 1, threads: 1, ..LogConfig::default() };
         let (recovered, memory) = most_memory(|| inspect::recover(&self.disk, 1, &|_| ()).map(|_| ()));
@@ -207,7 +211,8 @@ fn with_record(made: &Made, count: u64, record: &[u8]) {
         if length == 0 {
             continue;
         }
-        // The words of a copy: the file's length, the epoch, the LSN, and of the tables the count, the checksum and the bytes.
+        // The words of a copy: the file's length, the epoch, the LSN, and of the tables the count,
+        // the checksum and the bytes.
         let sum = xxh3_64_with_seed(record, 0);
         for (word, value) in [(3, count), (4, sum), (5, record.len() as u64)] {
             bytes[32 + 8 * word..][..8].copy_from_slice(&value.to_le_bytes());
@@ -322,7 +327,8 @@ fn rows_far_larger_than_the_log_are_refused() {
     assert!(memory < 512 * MIB, "{memory} bytes");
 }
 
-/// A header every few bytes, each of a block up to the end of the file: their checksums would be of a square of its bytes.
+/// A header every few bytes, each of a block up to the end of the file: their checksums would be of
+/// a square of its bytes.
 #[test]
 fn a_tail_of_headers_is_read_once() {
     let tables = [schema("t")];
@@ -341,7 +347,8 @@ fn a_tail_of_headers_is_read_once() {
     made.read(Some("more blocks begin here than there is room for"), 3 * length + MIB);
 }
 
-/// Keys that all have one slot would take a time that is a square of their number, if the stranger knew how they are hashed.
+/// Keys that all have one slot would take a time that is a square of their number, if the stranger
+/// knew how they are hashed.
 #[test]
 fn keys_of_one_slot_can_not_be_chosen() {
     use crate::rows::{Reader, Tables as RowTables};

@@ -20,7 +20,8 @@ pub struct LogFile {
     pub number: u64,
     /// The name of the file.
     pub name: String,
-    /// How many of its bytes the manifest knows of. There may be more if workers flushed by themselves.
+    /// How many of its bytes the manifest knows of. There may be more if workers flushed by
+    /// themselves.
     pub bytes: u64,
     /// The epochs of its first and of its last block. None in a checkpoint.
     pub blocks: Option<(u64, u64)>,
@@ -77,12 +78,14 @@ pub fn inspect(disk: &dyn Disk) -> Result<Inspection, LogError> {
     Ok(Inspection { epoch, tables: tables.to_vec(), files: segments.iter().map(LogFile::of).collect(), durable_lsn })
 }
 
-/// Reads all rows that are durable, as [`crate::Log::open`] does, and checks that the writes of each row can have happened in the order of their write
-/// counters. This takes 24 bytes of memory for each write. `progress` is called with the number of bytes of each file that was read.
+/// Reads all rows that are durable, as [`crate::Log::open`] does, and checks that the writes of
+/// each row can have happened in the order of their write counters. This takes 24 bytes of memory
+/// for each write. `progress` is called with the number of bytes of each file that was read.
 ///
 /// # Errors
-/// There is no log, what was acknowledged is not there, or the order of a row's writes is wrong. Or the rows take far more memory than the log has
-/// bytes, as they may in a log that was made to exhaust memory: more than 128 MiB and 4 KiB for each byte of the files.
+/// There is no log, what was acknowledged is not there, or the order of a row's writes is wrong. Or
+/// the rows take far more memory than the log has bytes, as they may in a log that was made to
+/// exhaust memory: more than 128 MiB and 4 KiB for each byte of the files.
 pub fn recover(disk: &dyn Disk, threads: usize, progress: &(dyn Fn(u64) + Sync)) -> Result<Recovered, LogError> {
     let (began, contents) = (Instant::now(), contents(disk)?);
     let how = How { threads, traces: true, is_bounded: true, fault: None };
@@ -122,7 +125,8 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
-/// Calls `visit` with each write of a file that counts and its epoch, which is 0 in a checkpoint, until `visit` breaks.
+/// Calls `visit` with each write of a file that counts and its epoch, which is 0 in a checkpoint,
+/// until `visit` breaks.
 ///
 /// # Errors
 /// The file is not there, or has changed.

@@ -1,5 +1,5 @@
-//! Contend's log makes commits durable: a transaction that was acknowledged survives a crash, and one
-//! that did not commit leaves no trace.
+//! Contend's log makes commits durable: a transaction that was acknowledged survives a crash, and
+//! one that did not commit leaves no trace.
 //!
 //! | module | what it holds |
 //! | --- | --- |
@@ -18,8 +18,8 @@
 //! | `fault` | deliberate bugs, for tests |
 //! | `faulty`, `fuzz` | a disk that fails, a reader for fuzzers; with the feature `testing` only |
 //!
-//! To the engine a log is a [`CommitSinks`](contend_engine::commit_sink::CommitSinks), of which there are two: [`LogSinks`] for files, and
-//! [`Emulated`].
+//! To the engine a log is a [`CommitSinks`](contend_engine::commit_sink::CommitSinks), of which
+//! there are two: [`LogSinks`] for files, and [`Emulated`].
 
 pub mod checkpoint;
 pub mod commit;

@@ -1,4 +1,5 @@
-//! The log of a database: files that workers append to, and a manifest that says how far they count.
+//! The log of a database: files that workers append to, and a manifest that says how far they
+//! count.
 //!
 //! | module | what it does |
 //! | --- | --- |
@@ -7,16 +8,20 @@
 //! | `flush` | makes what was written durable |
 //! | `serve` | the thread that flushes; the end of a log |
 //!
-//! **What is durable.** Each worker has a buffer and files of its own (P-WAL). With the commit protocol `epoch` (Silo's group commit) a flush
-//! makes a whole epoch durable, and a transaction is acknowledged when its epoch is. The caller of a flush knows that no transaction can still
-//! commit in that epoch. With the other commit protocols ([`crate::commit`]) a worker also flushes its own buffer, and the manifest is not
-//! written for that: what is behind the bytes that the manifest knows of counts as well, by the rules of [`crate::recovery`].
+//! **What is durable.** Each worker has a buffer and files of its own (P-WAL). With the commit
+//! protocol `epoch` (Silo's group commit) a flush makes a whole epoch durable, and a transaction is
+//! acknowledged when its epoch is. The caller of a flush knows that no transaction can still commit
+//! in that epoch. With the other commit protocols ([`crate::commit`]) a worker also flushes its own
+//! buffer, and the manifest is not written for that: what is behind the bytes that the manifest
+//! knows of counts as well, by the rules of [`crate::recovery`].
 //!
-//! **What an error means.** A disk that is full when a table is added or a checkpoint is taken leaves the log as it was. Any other failure stops
-//! the log: no commit is acknowledged any more, and each thread that waits gets the error (`Log::stop`).
+//! **What an error means.** A disk that is full when a table is added or a checkpoint is taken
+//! leaves the log as it was. Any other failure stops the log: no commit is acknowledged any more,
+//! and each thread that waits gets the error (`Log::stop`).
 //!
-//! **Atomics.** They are those of the standard library, not of the machine: the log of files runs on the native machine only, in threads that no
-//! explorer schedules. What workers share on every machine is in [`crate::commit`], on the machine's atomics.
+//! **Atomics.** They are those of the standard library, not of the machine: the log of files runs
+//! on the native machine only, in threads that no explorer schedules. What workers share on every
+//! machine is in [`crate::commit`], on the machine's atomics.
 
 mod buffer;
 mod flush;
@@ -47,44 +52,53 @@ pub use serve::{Flusher, Settled};
 pub struct LogConfig {
     /// The largest number of workers.
     pub workers: usize,
-    /// The largest size of a file in bytes; at most 4 GiB. Its room on the disk is reserved when it is created. A worker's first file has
-    /// [`FIRST_SEGMENT_BYTES`] if that is less, and each further file is twice as large as the one before. A file is cut off behind its content
-    /// when it is full, and when the log is closed. A block that is larger has a file of its own.
+    /// The largest size of a file in bytes; at most 4 GiB. Its room on the disk is reserved when it
+    /// is created. A worker's first file has [`FIRST_SEGMENT_BYTES`] if that is less, and each
+    /// further file is twice as large as the one before. A file is cut off behind its content when
+    /// it is full, and when the log is closed. A block that is larger has a file of its own.
     pub segment_bytes: u64,
-    /// A worker whose buffer is larger than this many bytes writes the buffer itself: while it is in the worker's cache, so that a flush has
-    /// little to write, and so that memory does not grow where the disk is slow.
+    /// A worker whose buffer is larger than this many bytes writes the buffer itself: while it is
+    /// in the worker's cache, so that a flush has little to write, and so that memory does not grow
+    /// where the disk is slow.
     pub buffer_bytes: usize,
-    /// The most bytes of keys and rows, as they are in memory, that one transaction may write; a larger one is refused before any of its writes is
-    /// installed. At most [`TRANSACTION_BYTES_MAX`], because a block of the log has 32 bits for its length.
+    /// The most bytes of keys and rows, as they are in memory, that one transaction may write; a
+    /// larger one is refused before any of its writes is installed. At most
+    /// [`TRANSACTION_BYTES_MAX`], because a block of the log has 32 bits for its length.
     pub transaction_bytes: usize,
-    /// A checkpoint is due when this many bytes were written since the last one, or as many as the last one has if that is more.
+    /// A checkpoint is due when this many bytes were written since the last one, or as many as the
+    /// last one has if that is more.
     pub checkpoint_bytes: u64,
     /// Small files are merged when there are more than this many ([`Log::merge`]).
     pub small_files: usize,
-    /// Threads that read files when a log is opened, and that read and write files for a checkpoint.
+    /// Threads that read files when a log is opened, and that read and write files for a
+    /// checkpoint.
     pub threads: usize,
     /// When commits are durable, and when other transactions see them.
     pub commit: CommitProtocol,
-    /// Whether files bypass the system's page cache ([`Directory::direct`](crate::Directory::direct)). The log itself ignores this: it is for the
-    /// code that opens the directory.
+    /// Whether files bypass the system's page cache
+    /// ([`Directory::direct`](crate::Directory::direct)). The log itself ignores this: it is for
+    /// the code that opens the directory.
     pub direct: bool,
-    /// Whether files are written through io_uring ([`Directory::uring`](crate::Directory::uring)). The log itself ignores this as well.
+    /// Whether files are written through io_uring ([`Directory::uring`](crate::Directory::uring)).
+    /// The log itself ignores this as well.
     pub uring: bool,
-    /// Whether opening a log checks that the writes of each row can have happened in the order of their write counters. This takes 24 bytes
-    /// of memory for each write in the log.
+    /// Whether opening a log checks that the writes of each row can have happened in the order of
+    /// their write counters. This takes 24 bytes of memory for each write in the log.
     pub checks_order: bool,
     /// A deliberate bug, for tests that must find it.
     #[doc(hidden)]
     pub fault: Option<Fault>,
 }
 
-/// The size of a worker's first file in bytes. It is small because most threads of an application write little.
+/// The size of a worker's first file in bytes. It is small because most threads of an application
+/// write little.
 pub const FIRST_SEGMENT_BYTES: u64 = 16 << 10;
 
 /// The largest [`LogConfig::transaction_bytes`]: 256 MiB.
 pub const TRANSACTION_BYTES_MAX: usize = 256 << 20;
 
-/// The largest [`LogConfig::buffer_bytes`] that has an effect: a transaction may add to a block that is nearly as large.
+/// The largest [`LogConfig::buffer_bytes`] that has an effect: a transaction may add to a block
+/// that is nearly as large.
 const BUFFER_BYTES_MAX: usize = 1 << 30;
 
 const _: () = assert!(
@@ -156,7 +170,8 @@ pub struct Log {
     has_new_names: AtomicBool,
     /// Every transaction with a smaller LSN is durable.
     lsn: AtomicU64,
-    /// The largest epoch of the blocks that were written to files. They may not be synchronised yet.
+    /// The largest epoch of the blocks that were written to files. They may not be synchronised
+    /// yet.
     last_written: AtomicU64,
     /// Bytes of these blocks.
     bytes: AtomicU64,
@@ -189,8 +204,9 @@ impl Log {
         Err(LogError::Stopped { cause: Arc::new(cause) })
     }
 
-    /// Stops the log: after `error` nothing is acknowledged any more, because it is not known what the disk holds. A synchronisation that failed is
-    /// not tried again: the next one would succeed without the pages that were lost. Returns `error`.
+    /// Stops the log: after `error` nothing is acknowledged any more, because it is not known what
+    /// the disk holds. A synchronisation that failed is not tried again: the next one would succeed
+    /// without the pages that were lost. Returns `error`.
     pub(crate) fn stop(&self, error: LogError) -> LogError {
         self.stopped.lock().get_or_insert_with(|| error.clone());
         // Release: pairs with the Acquire load of `check`, which then finds the error.

@@ -1,18 +1,23 @@
 //! The manifest: which tables and files there are, and how far the files count.
 //!
-//! **What it says.** Up to which epoch, and below which LSN, all is durable; and of each file, how many bytes count. These bytes were synchronised
-//! before the manifest said so, and have to be there. What is behind them was never acknowledged and is not read, unless the file has a
+//! **What it says.** Up to which epoch, and below which LSN, all is durable; and of each file, how
+//! many bytes count. These bytes were synchronised before the manifest said so, and have to be
+//! there. What is behind them was never acknowledged and is not read, unless the file has a
 //! [`Tail`].
 //!
-//! **How it is written.** Each flush of an epoch writes it anew, to one of two places in turns, so that one is whole at any time. In each place it
-//! stands twice. Damage to one copy is no loss, and can be told from a write that was interrupted: that one leaves the other place.
+//! **How it is written.** Each flush of an epoch writes it anew, to one of two places in turns, so
+//! that one is whole at any time. In each place it stands twice. Damage to one copy is no loss, and
+//! can be told from a write that was interrupted: that one leaves the other place.
 //!
-//! **Tables.** There may be thousands, and none ever changes. So a table is written once, behind those before it, also twice. A copy says how many
-//! tables there are, and has a checksum of them all. A table for which the disk has no room is refused, and the log goes on.
+//! **Tables.** There may be thousands, and none ever changes. So a table is written once, behind
+//! those before it, also twice. A copy says how many tables there are, and has a checksum of them
+//! all. A table for which the disk has no room is refused, and the log goes on.
 //!
-//! **How it grows.** The file is eight parts of the same length: four copies, and two times two parts of tables. When a part is full, a file of
-//! twice the length or more is written beside the old one, synchronised, and renamed; then the directory is synchronised. Until then nothing is
-//! written to the new file that the old one does not have, so it does not matter which of them a crash leaves.
+//! **How it grows.** The file is eight parts of the same length: four copies, and two times two
+//! parts of tables. When a part is full, a file of twice the length or more is written beside the
+//! old one, synchronised, and renamed; then the directory is synchronised. Until then nothing is
+//! written to the new file that the old one does not have, so it does not matter which of them a
+//! crash leaves.
 //!
 //! The bytes, in words of 64 bits unless said otherwise, little-endian:
 //!
@@ -43,13 +48,16 @@ pub(crate) const NAME: &str = "manifest";
 pub(crate) const NEXT: &str = "manifest.next";
 /// The length of a new manifest in bytes: room for some dozen tables and a hundred files.
 const LENGTH: u64 = 1 << 16;
-/// The largest length in bytes: room for a million files, and for tables by the hundred thousand. A longer one was not written by this program.
+/// The largest length in bytes: room for a million files, and for tables by the hundred thousand. A
+/// longer one was not written by this program.
 const LENGTH_MAX: u64 = 1 << 30;
-/// Parts of the file: copies, two of each of two generations; and the tables, twice, each in two parts.
+/// Parts of the file: copies, two of each of two generations; and the tables, twice, each in two
+/// parts.
 const PARTS: u64 = 8;
 const COPIES: u64 = 4;
 const TABLES: [u64; 2] = [4, 6];
-/// Bytes of the header of a copy: [`MAGIC`], the format, the generation, how many bytes follow, and XXH3 of them and of what is before.
+/// Bytes of the header of a copy: [`MAGIC`], the format, the generation, how many bytes follow, and
+/// XXH3 of them and of what is before.
 const HEADER: usize = 32;
 const MAGIC: u32 = u32::from_le_bytes(*b"mft\x01");
 
@@ -83,7 +91,8 @@ pub(crate) enum Tail {
     Nothing,
     /// Blocks that the worker has flushed. Each of their transactions may have been acknowledged.
     Flushed,
-    /// Blocks that the worker has flushed. A transaction may have been acknowledged if all with smaller LSNs were flushed as well.
+    /// Blocks that the worker has flushed. A transaction may have been acknowledged if all with
+    /// smaller LSNs were flushed as well.
     InOrder,
 }
 
@@ -205,10 +214,12 @@ impl Tables {
         self.schemas.push(schema);
     }
 
-    /// Returns the first `count` tables of these bytes. None if the bytes end before, or are no schemas of tables with different names.
+    /// Returns the first `count` tables of these bytes. None if the bytes end before, or are no
+    /// schemas of tables with different names.
     fn read(mut bytes: &[u8], count: u64) -> Option<Self> {
         let mut tables = Tables::default();
-        // A record takes some of the bytes, so a count that is too large ends with an error when the bytes do.
+        // A record takes some of the bytes, so a count that is too large ends with an error when
+        // the bytes do.
         for _ in 0..count {
             let length = u32::from_le_bytes(*bytes.first_chunk()?) as usize;
             let record = bytes.get(..4 + length)?;
@@ -265,7 +276,8 @@ impl Contents {
         }
     }
 
-    /// Checks what the checksum of a copy can't: a stranger who writes a manifest writes the checksum as well.
+    /// Checks what the checksum of a copy can't: a stranger who writes a manifest writes the
+    /// checksum as well.
     fn check(&self) -> Result<(), &'static str> {
         if self.epoch > EPOCH_MAX || self.lsn > COUNT_MAX + 1 {
             return Err("there is no such epoch or LSN");
@@ -292,7 +304,8 @@ impl Contents {
         words
     }
 
-    /// Returns what the words of a copy say: the length of the file, the contents without tables, and what there is about the tables.
+    /// Returns what the words of a copy say: the length of the file, the contents without tables,
+    /// and what there is about the tables.
     fn of_words(words: &[u64]) -> Option<(u64, Self, Count)> {
         let (&[length, epoch, lsn, tables, sum, bytes, segments], rest) = words.split_first_chunk()?;
         let read: Option<Vec<_>> = rest.chunks(SEGMENT_WORDS).map(Segment::of_words).collect();
@@ -310,7 +323,8 @@ pub(crate) struct Manifest {
     length: u64,
     generation: u64,
     pub(crate) contents: Contents,
-    /// Set if it is not known which of two files is the manifest. Then nothing may be written to either.
+    /// Set if it is not known which of two files is the manifest. Then nothing may be written to
+    /// either.
     lost: Option<LogError>,
 }
 
@@ -333,7 +347,8 @@ impl Manifest {
     /// Makes room for `table`, if it is given, and for `segments` files.
     ///
     /// # Errors
-    /// The disk is full, and the manifest is as it was. Or it is not known which file is the manifest.
+    /// The disk is full, and the manifest is as it was. Or it is not known which file is the
+    /// manifest.
     pub(crate) fn make_room(
         &mut self,
         disk: &dyn Disk,
@@ -405,7 +420,8 @@ impl Manifest {
         Ok(())
     }
 
-    /// Reads the manifest of a directory. None if there is none and never was: a crash may have come before the first one was complete.
+    /// Reads the manifest of a directory. None if there is none and never was: a crash may have
+    /// come before the first one was complete.
     pub(crate) fn open(disk: &dyn Disk) -> Result<Option<Found>, LogError> {
         let place = disk.place(NAME);
         let names = disk.names().map_err(LogError::io("list", disk.place("")))?;
@@ -455,7 +471,8 @@ impl Manifest {
         Ok(Some(Found { length, generation, contents }))
     }
 
-    /// Opens a manifest that was read for writing. It stays the same file, because the name of a new one might not be durable.
+    /// Opens a manifest that was read for writing. It stays the same file, because the name of a
+    /// new one might not be durable.
     pub(crate) fn reopen(disk: &dyn Disk, found: Found) -> Result<Self, LogError> {
         let place = disk.place(NAME);
         let file = disk.open(NAME, true).map_err(LogError::io("open", &place))?;

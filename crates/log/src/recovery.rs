@@ -1,27 +1,34 @@
 //! Recovery: from files to rows.
 //!
-//! **What counts.** The manifest says how many bytes of each file count, and up to which epoch. These bytes have to be there, each block whole: there
-//! is no torn tail to guess at, and damage is an error, never a shorter log. A block of a later epoch than the manifest's does not count.
+//! **What counts.** The manifest says how many bytes of each file count, and up to which epoch.
+//! These bytes have to be there, each block whole: there is no torn tail to guess at, and damage is
+//! an error, never a shorter log. A block of a later epoch than the manifest's does not count.
 //!
-//! **Tails.** A worker that flushes by itself ([`crate::commit`]) does not write the manifest each time, so its file may hold more behind the bytes
-//! that the manifest knows of (`Tail`). Recovery reads on to the first block that is not whole. There the worker's last flush was interrupted.
-//! Blocks are numbered by flushes, and a flush begins when the one before has been synchronised. So if a block follows that is two flushes later or
-//! more, a synchronised block is missing, and that is damage. With LSNs a transaction of a tail counts if no smaller LSN is missing.
+//! **Tails.** A worker that flushes by itself ([`crate::commit`]) does not write the manifest each
+//! time, so its file may hold more behind the bytes that the manifest knows of (`Tail`). Recovery
+//! reads on to the first block that is not whole. There the worker's last flush was interrupted.
+//! Blocks are numbered by flushes, and a flush begins when the one before has been synchronised. So
+//! if a block follows that is two flushes later or more, a synchronised block is missing, and that
+//! is damage. With LSNs a transaction of a tail counts if no smaller LSN is missing.
 //!
-//! **Decided once.** When a log is opened, its manifest is told what was found: the tails that count, and up to which epoch or LSN each old file
-//! counts. So a transaction that was discarded stays discarded, whatever is committed later. This takes one write of the manifest, for which there is
-//! room on a full disk as well.
+//! **Decided once.** When a log is opened, its manifest is told what was found: the tails that
+//! count, and up to which epoch or LSN each old file counts. So a transaction that was discarded
+//! stays discarded, whatever is committed later. This takes one write of the manifest, for which
+//! there is room on a full disk as well.
 //!
-//! **Any order.** Of the writes of a row the one with the largest write counter is the last ([`contend_engine::commit_sink`]). So files are read in
-//! any order, by several threads at once.
+//! **Any order.** Of the writes of a row the one with the largest write counter is the last
+//! ([`contend_engine::commit_sink`]). So files are read in any order, by several threads at once.
 //!
-//! **Strangers.** A directory may come from a stranger, who makes all checksums right. Reading ends with an error or with the rows that the files
-//! hold, after a time and with memory that their bytes justify (`How::is_bounded`): the largest file is 8 GiB, a file is named once, no count is
-//! believed before its bytes are there, and keys are hashed with secret seeds. A log of which [`crate::inspect::recover`] returned the rows can
-//! be opened with about the same memory. What the rows hold is the stranger's choice, as are the write counters, so copy rows out of such a log
+//! **Strangers.** A directory may come from a stranger, who makes all checksums right. Reading ends
+//! with an error or with the rows that the files hold, after a time and with memory that their
+//! bytes justify (`How::is_bounded`): the largest file is 8 GiB, a file is named once, no count is
+//! believed before its bytes are there, and keys are hashed with secret seeds. A log of which
+//! [`crate::inspect::recover`] returned the rows can be opened with about the same memory. What the
+//! rows hold is the stranger's choice, as are the write counters, so copy rows out of such a log
 //! instead of going on with it.
 //!
-//! The atomics are those of the standard library: recovery runs before there is an engine, in threads that no explorer schedules.
+//! The atomics are those of the standard library: recovery runs before there is an engine, in
+//! threads that no explorer schedules.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -72,7 +79,8 @@ pub struct Report {
     pub records: u64,
     /// Rows that exist after the last transaction.
     pub rows: u64,
-    /// Transactions that were found, and that were not durable: they were not acknowledged, and were discarded.
+    /// Transactions that were found, and that were not durable: they were not acknowledged, and
+    /// were discarded.
     pub discarded: u64,
     /// The time it took, in seconds.
     pub seconds: f64,
@@ -124,8 +132,8 @@ pub(crate) struct All {
 }
 
 impl All {
-    /// Checks that each addition has the write that it was added to. If writes were traced, checks also that those of each row can have happened in
-    /// the order of their write counters.
+    /// Checks that each addition has the write that it was added to. If writes were traced, checks
+    /// also that those of each row can have happened in the order of their write counters.
     ///
     /// # Errors
     /// One of the two is not so: a file has changed, or was wrong from the start.
@@ -144,7 +152,8 @@ impl All {
         Ok(())
     }
 
-    /// Returns the contents of a manifest by which the files hold exactly what was found, whatever is committed later.
+    /// Returns the contents of a manifest by which the files hold exactly what was found, whatever
+    /// is committed later.
     pub(crate) fn settled(&self, contents: &Contents) -> Contents {
         let Last { epoch, lsn } = self.last;
         Contents { epoch, lsn: lsn + 1, segments: self.segments.clone(), ..contents.clone() }
@@ -172,12 +181,14 @@ pub(crate) struct How {
     pub(crate) threads: usize,
     /// Whether all writes are kept, 24 bytes each, for [`All::check`].
     pub(crate) traces: bool,
-    /// Whether the files may be a stranger's: then they are refused if their rows take far more memory than they have bytes.
+    /// Whether the files may be a stranger's: then they are refused if their rows take far more
+    /// memory than they have bytes.
     pub(crate) is_bounded: bool,
     pub(crate) fault: Option<Fault>,
 }
 
-/// Words of rows that files may hold in any case; and per byte of the files. A deletion of a few bytes takes as many words as a row.
+/// Words of rows that files may hold in any case; and per byte of the files. A deletion of a few
+/// bytes takes as many words as a row.
 const WORDS_MAX: u64 = 1 << 24;
 const WORDS_MAX_PER_BYTE: u64 = 512;
 
@@ -203,7 +214,8 @@ impl Found {
     }
 }
 
-/// Reads all files of a manifest, and keeps the last known write of each row. `progress` is told of bytes that were read.
+/// Reads all files of a manifest, and keeps the last known write of each row. `progress` is told of
+/// bytes that were read.
 ///
 /// # Errors
 /// A file is not there, or not as it was; or the rows take too much memory ([`How::is_bounded`]).
@@ -223,7 +235,8 @@ pub(crate) fn read_all(
     let read_files = || -> Result<(), LogError> {
         let mut reader = Reader::new(&tables, how.traces);
         loop {
-            // Relaxed: an exchange gives each number to one thread, and the segments were there before the threads.
+            // Relaxed: an exchange gives each number to one thread, and the segments were there
+            // before the threads.
             let number = next.fetch_add(1, Ordering::Relaxed);
             let Some(segment) = contents.segments.get(number) else { break };
             let outcome = read_segment(disk, contents, segment, durable_lsn, how.fault, |epoch, mut write| {
@@ -285,14 +298,16 @@ pub(crate) fn sync<'s>(disk: &dyn Disk, segments: impl Iterator<Item = &'s Segme
     Ok(())
 }
 
-/// Cuts these files off behind the bytes that count. A failure leaves a file longer, which does no harm.
+/// Cuts these files off behind the bytes that count. A failure leaves a file longer, which does no
+/// harm.
 pub(crate) fn trim(disk: &dyn Disk, segments: &[Segment]) {
     for segment in segments {
         let _ = disk.open(&segment.name(), true).and_then(|mut file| file.truncate(segment.bytes));
     }
 }
 
-/// No file is longer: it has a block of 2^32 bytes at most, or is ended before it is longer than 2^32 bytes.
+/// No file is longer: it has a block of 2^32 bytes at most, or is ended before it is longer than
+/// 2^32 bytes.
 pub(crate) const FILE_BYTES_MAX: u64 = 1 << 33;
 
 /// Opens a file to be read. Returns how long it is as well.
@@ -310,7 +325,8 @@ fn open(disk: &dyn Disk, segment: &Segment) -> Result<(Box<dyn DiskFile>, u64), 
 fn read_file(disk: &dyn Disk, tables: &Tables, segment: &Segment) -> Result<(Vec<u8>, u64), LogError> {
     let place = disk.place(&segment.name());
     let (file, length) = open(disk, segment)?;
-    // A file with a tail was reserved at its capacity, and is not cut off before its tail is settled.
+    // A file with a tail was reserved at its capacity, and is not cut off before its tail is
+    // settled.
     let needed = if segment.tail == Tail::Nothing { segment.bytes } else { segment.capacity.max(segment.bytes) };
     if length < needed {
         let why = format!("it ends there, and had {needed} bytes");
@@ -365,7 +381,8 @@ fn for_each_block(
                 blocks = Some((blocks.map_or(block.epoch, |(first, _)| first), block.epoch));
             }
             Err(why) if (offset as u64) < segment.bytes => return Err(damaged(why)),
-            // The flush of the last whole block was interrupted here, or the one after it. A later one can't have begun.
+            // The flush of the last whole block was interrupted here, or the one after it. A later
+            // one can't have begun.
             Err(why) => match format::latest_flush(rest, segment.salt).map_err(damaged)? {
                 Some(later) if later > flush + 1 => return Err(damaged(why)),
                 _ => return Ok(Extent { bytes: offset as u64, blocks, length }),
@@ -375,7 +392,8 @@ fn for_each_block(
     Ok(Extent { bytes: bytes.len() as u64, blocks, length })
 }
 
-/// Returns an LSN below which all transactions are in the files of a manifest, or were durable before.
+/// Returns an LSN below which all transactions are in the files of a manifest, or were durable
+/// before.
 pub(crate) fn durable_lsn(disk: &dyn Disk, contents: &Contents) -> Result<u64, LogError> {
     let (mut numbers, mut known) = (Vec::new(), contents.lsn.max(FIRST_LSN));
     for segment in contents.segments.iter().filter(|segment| segment.tail == Tail::InOrder) {
@@ -406,7 +424,8 @@ pub(crate) struct Read {
     is_longer: bool,
 }
 
-/// Reads a file. `visit` is called with the epoch of the block and each write that counts. `durable_lsn` is that of all files ([`durable_lsn`]).
+/// Reads a file. `visit` is called with the epoch of the block and each write that counts.
+/// `durable_lsn` is that of all files ([`durable_lsn`]).
 pub(crate) fn read_segment(
     disk: &dyn Disk,
     contents: &Contents,

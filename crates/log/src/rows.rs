@@ -1,11 +1,13 @@
 //! The last known write of each row, while several threads read files in no order.
 //!
-//! There may be many rows. So a row is a few words of one vector, and a hash table has only the numbers of rows; each look-up misses the cache. To
-//! overlap the misses, writes are kept until there are some for the same part of a table. Then the memory of all of them is prefetched before the
-//! first is looked up.
+//! There may be many rows. So a row is a few words of one vector, and a hash table has only the
+//! numbers of rows; each look-up misses the cache. To overlap the misses, writes are kept until
+//! there are some for the same part of a table. Then the memory of all of them is prefetched before
+//! the first is looked up.
 //!
-//! A row's words are: the key; the write counter of its last deletion, or 0; for each group the write counter of its last write plus one (0: not
-//! written), perhaps with [`SUM`]; and the words of the row.
+//! A row's words are: the key; the write counter of its last deletion, or 0; for each group the
+//! write counter of its last write plus one (0: not written), perhaps with [`SUM`]; and the words
+//! of the row.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::OnceLock;
@@ -24,7 +26,8 @@ pub(crate) const PARTS: usize = 64;
 /// This many writes of a part are applied together.
 const TOGETHER: usize = 32;
 
-/// Returns the part of a table that has this key. It is the same in every process, so that a checkpoint of the same rows is the same.
+/// Returns the part of a table that has this key. It is the same in every process, so that a
+/// checkpoint of the same rows is the same.
 fn part_of(key: &[u64]) -> usize {
     // As in rustc-hash; the highest bits depend on all.
     let mixed = key.iter().fold(0u64, |mixed, word| (mixed.rotate_left(26) ^ word).wrapping_mul(0xf135_7aea_2e62_a9c5));
@@ -33,8 +36,9 @@ fn part_of(key: &[u64]) -> usize {
 
 const _: () = assert!(PARTS == 1 << (64 - 58));
 
-/// Hashes keys for the slots of a part. Its seeds are drawn anew for each recovery: a stranger who writes a log can't choose keys that all
-/// have one slot, which would take time that is quadratic in their number.
+/// Hashes keys for the slots of a part. Its seeds are drawn anew for each recovery: a stranger who
+/// writes a log can't choose keys that all have one slot, which would take time that is quadratic
+/// in their number.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct KeyHash {
     first: u64,
@@ -51,7 +55,8 @@ impl KeyHash {
 
     #[inline(always)]
     fn of(self, key: &[u64]) -> u64 {
-        // The folded multiplication of wyhash: both halves of the product of two words that depend on the seeds.
+        // The folded multiplication of wyhash: both halves of the product of two words that depend
+        // on the seeds.
         key.iter().fold(self.first, |mixed, word| {
             let product = u128::from(mixed ^ word) * u128::from(self.factor);
             (product as u64 ^ (product >> 64) as u64).rotate_left(23)
@@ -59,13 +64,15 @@ impl KeyHash {
     }
 }
 
-/// Flag in the write counter of a group: its words are the sum of additions, and the write that they were added to is not known.
+/// Flag in the write counter of a group: its words are the sum of additions, and the write that
+/// they were added to is not known.
 const SUM: u64 = 1 << 63;
 
 /// The rows of a part of a table.
 #[derive(Debug, Default)]
 pub(crate) struct Rows {
-    /// An open-addressing hash table of row numbers, each plus one; 0 is an empty slot. At most half of the slots are used.
+    /// An open-addressing hash table of row numbers, each plus one; 0 is an empty slot. At most
+    /// half of the slots are used.
     slots: Vec<u32>,
     count: usize,
     hash: KeyHash,
@@ -83,7 +90,8 @@ struct Traced {
     step: Step,
 }
 
-/// What a write needs and leaves. Of writes with one write counter, additions come last in the order.
+/// What a write needs and leaves. Of writes with one write counter, additions come last in the
+/// order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Step {
     /// Needs no row, leaves a row.
@@ -135,14 +143,16 @@ impl Rows {
         hash as usize & (self.slots.len() - 1)
     }
 
-    /// Returns the largest number of slots one behind the other that are taken: no key is looked for further.
+    /// Returns the largest number of slots one behind the other that are taken: no key is looked
+    /// for further.
     #[cfg(test)]
     pub(crate) fn longest_run(&self) -> usize {
         let runs = self.slots.split(|&slot| slot == 0);
         runs.map(<[u32]>::len).max().unwrap_or(0)
     }
 
-    /// Returns the number of the row with this key, and whether the row is new. There is a free slot.
+    /// Returns the number of the row with this key, and whether the row is new. There is a free
+    /// slot.
     fn number(&mut self, hash: u64, key: &[u64], length: usize) -> (usize, bool) {
         let mut slot = self.slot(hash);
         loop {
@@ -208,7 +218,8 @@ impl Rows {
                     known[1 + group] = new;
                     known[rows + start..rows + end].copy_from_slice(words);
                 } else if new & !SUM == old & !SUM {
-                    // One of them is a sum, or both: additions and what they were added to have one write counter.
+                    // One of them is a sum, or both: additions and what they were added to have one
+                    // write counter.
                     known_words.iter_mut().zip(words).for_each(|(known, by)| *known = known.wrapping_add(*by));
                     known[1 + group] = old & new;
                 }
@@ -216,11 +227,13 @@ impl Rows {
         }
     }
 
-    /// Checks that the writes of each row can have happened in the order of their write counters: an insert finds no row, and any other write finds one.
-    /// If not, returns the words of the key, and what is wrong. `begins_empty`: the log has all writes since there were no rows. The writes must
-    /// have been traced.
+    /// Checks that the writes of each row can have happened in the order of their write counters:
+    /// an insert finds no row, and any other write finds one. If not, returns the words of the key,
+    /// and what is wrong. `begins_empty`: the log has all writes since there were no rows. The
+    /// writes must have been traced.
     ///
-    /// Updates are checked against inserts and deletions only: the write counters of two groups of columns are in no order.
+    /// Updates are checked against inserts and deletions only: the write counters of two groups of
+    /// columns are in no order.
     pub(crate) fn find_disorder(&mut self, schema: &Schema, begins_empty: bool) -> Option<(&[u64], String)> {
         let mut traced = std::mem::take(&mut self.traced);
         traced.sort_unstable();
@@ -287,8 +300,9 @@ impl<'r> Known<'r> {
         (0..self.groups).any(|group| self.is_sum(group) && self.written(group) > Some(self.deleted()))
     }
 
-    /// Whether the last known write of any group is later than the last known deletion. Only a row that exists is written, so the row existed
-    /// then, even if its insert is in a file that was not read.
+    /// Whether the last known write of any group is later than the last known deletion. Only a row
+    /// that exists is written, so the row existed then, even if its insert is in a file that was
+    /// not read.
     pub(crate) fn existed_last(self) -> bool {
         (0..self.groups).any(|group| self.written(group).is_some_and(|counter| self.is_after_deletion(counter)))
     }
@@ -309,7 +323,8 @@ impl<'r> Known<'r> {
     }
 }
 
-/// Writes of a part that were not applied yet: the hashes of their keys, and the words of each as if it were all that is known of its row.
+/// Writes of a part that were not applied yet: the hashes of their keys, and the words of each as
+/// if it were all that is known of its row.
 #[derive(Debug, Default)]
 struct Pending {
     hashes: Vec<u64>,
@@ -321,7 +336,8 @@ struct Pending {
 /// The rows of all tables, while threads read files.
 pub(crate) struct Tables<'s> {
     schemas: &'s [Schema],
-    /// By table, and part. A table without a write has no parts: a manifest of some megabytes may name many tables.
+    /// By table, and part. A table without a write has no parts: a manifest of some megabytes may
+    /// name many tables.
     parts: Vec<OnceLock<Vec<Mutex<Rows>>>>,
     hash: KeyHash,
     /// How many more words of rows may be read.
@@ -329,7 +345,8 @@ pub(crate) struct Tables<'s> {
 }
 
 impl<'s> Tables<'s> {
-    /// Tables of these schemas, without rows. Readers refuse to read writes of more than `words_max` words together.
+    /// Tables of these schemas, without rows. Readers refuse to read writes of more than
+    /// `words_max` words together.
     pub(crate) fn new(schemas: &'s [Schema], words_max: u64) -> Self {
         let parts = schemas.iter().map(|_| OnceLock::new()).collect();
         let words_left = AtomicI64::new(i64::try_from(words_max).unwrap_or(i64::MAX));
@@ -464,7 +481,8 @@ mod tests {
         Delete,
     }
 
-    /// For each key: the write counter of its last deletion, that of the last write of each group, and what was added to each word since.
+    /// For each key: the write counter of its last deletion, that of the last write of each group,
+    /// and what was added to each word since.
     type Expected = BTreeMap<[u64; 2], (u64, [u64; 2], [u64; 3])>;
 
     /// Draws writes of whole rows, of single groups, deletions, and additions.
@@ -564,7 +582,8 @@ mod tests {
         }
     }
 
-    /// Of every row the writes are an insert, updates, a deletion, and so on. An order in which one of these is not possible is noticed, and no other.
+    /// Of every row the writes are an insert, updates, a deletion, and so on. An order in which one
+    /// of these is not possible is noticed, and no other.
     #[test]
     fn an_order_that_can_not_be_is_noticed() {
         use Step::{Add, Delete, Gone, Insert, Kept, Update};

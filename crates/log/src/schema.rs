@@ -38,7 +38,8 @@ impl Schema {
     /// Checks that a table can have this schema. A schema may come from a stranger's manifest.
     ///
     /// # Errors
-    /// A width is out of range, or the groups are not disjoint parts of the row; the text says which.
+    /// A width is out of range, or the groups are not disjoint parts of the row; the text says
+    /// which.
     pub fn check(&self) -> Result<(), &'static str> {
         if !(1..=MAX_KEY_WORDS).contains(&self.key_words) {
             return Err("its keys have no word, or more than a key can have");
@@ -61,7 +62,8 @@ impl Schema {
         Ok(())
     }
 
-    /// Returns the schema of a table of this shape. `columns` is what else the application says of its columns: the log compares it, and shows it.
+    /// Returns the schema of a table of this shape. `columns` is what else the application says of
+    /// its columns: the log compares it, and shows it.
     pub fn of(shape: TableShape, columns: String) -> Self {
         let TableShape { name, key_words, row_words, groups, index } = shape;
         let mut groups: Vec<_> = groups.iter().map(|span| (span.words().start, span.words().end)).collect();
@@ -89,7 +91,8 @@ impl Schema {
     }
 }
 
-/// The groups of a row, for encoding. This is a [`Schema`], or the table itself, which is in the cache of a worker that has just written to it.
+/// The groups of a row, for encoding. This is a [`Schema`], or the table itself, which is in the
+/// cache of a worker that has just written to it.
 pub(crate) trait Form {
     /// Whether these are all groups of a row.
     fn is_whole(&self, groups: Groups) -> bool;

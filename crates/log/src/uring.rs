@@ -1,7 +1,8 @@
 //! Synchronises many files together through io_uring, if the kernel has it.
 //!
-//! A flush has a file of each worker to write and to synchronise. One after the other, each waits for the device. A ring takes all of them with one
-//! system call, and the device sees them together.
+//! A flush has a file of each worker to write and to synchronise. One after the other, each waits
+//! for the device. A ring takes all of them with one system call, and the device sees them
+//! together.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -42,13 +43,15 @@ struct Results {
 }
 
 impl Results {
-    /// Whether all was done. `Ok(false)` if a part of the bytes was written, or an operation was not begun: then nothing has failed.
+    /// Whether all was done. `Ok(false)` if a part of the bytes was written, or an operation was
+    /// not begun: then nothing has failed.
     fn outcome(self, file: &Unsynced<'_>) -> io::Result<bool> {
         let counts = [(!file.bytes.is_empty()).then_some((self.written, file.bytes.len())), Some((self.synced, 0))];
         for (result, wanted) in counts.into_iter().flatten() {
             match result {
                 Some(count) if count as usize == wanted => {}
-                // The kernel cancels the synchronisation after a short write. It also cancels if it lacks a thread for an operation.
+                // The kernel cancels the synchronisation after a short write. It also cancels if it
+                // lacks a thread for an operation.
                 Some(error) if error < 0 && error != -Errno::CANCELED.raw_os_error() => {
                     return Err(io::Error::from_raw_os_error(-error));
                 }
@@ -70,7 +73,8 @@ impl Ring {
         knows.then(|| Ring(Mutex::new(Some(ring))))
     }
 
-    /// Writes and synchronises these files. Returns for each whether that was done; if not, and there was no error, it has still to be done.
+    /// Writes and synchronises these files. Returns for each whether that was done; if not, and
+    /// there was no error, it has still to be done.
     pub(crate) fn sync(&self, files: &[Unsynced<'_>]) -> Vec<io::Result<bool>> {
         let mut ring = self.0.lock();
         files.chunks(FILES).flat_map(|files| Self::sync_some(&mut ring, files)).collect()
@@ -89,8 +93,9 @@ impl Ring {
             let sync = opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build().user_data(2 * number + 1);
             let entries = [write, sync];
             let entries = if length > 0 { &entries[..] } else { &entries[1..] };
-            // SAFETY: `files` borrows file and bytes until this function returns. It returns only after the kernel has completed all entries that it
-            // took, and nothing in it panics before.
+            // SAFETY: `files` borrows file and bytes until this function returns. It returns only
+            // after the kernel has completed all entries that it took, and nothing in it panics
+            // before.
             let pushed = unsafe { ring.submission().push_multiple(entries) };
             pushed.expect("there is room for all");
             asked += entries.len();
@@ -104,7 +109,8 @@ impl Ring {
                 *place = Some(entry.result());
                 done += 1;
             }
-            // The kernel has not taken all entries, for want of memory. A synchronisation may have lost its link to the write, and be done before it.
+            // The kernel has not taken all entries, for want of memory. A synchronisation may have
+            // lost its link to the write, and be done before it.
             let left = ring.submission().len();
             is_cut |= left > 0;
             let Err(error) = submitted else { continue };
@@ -113,7 +119,8 @@ impl Ring {
             }
             // The kernel completes the entries that it took.
             if done + left == asked {
-                // The ring is given up: the rest, and all later files, are synchronised by plain calls.
+                // The ring is given up: the rest, and all later files, are synchronised by plain
+                // calls.
                 *place = None;
                 break;
             }

@@ -1,4 +1,5 @@
-//! The part of a log that the engine's workers call: it appends what they commit, and flushes as the commit protocol asks.
+//! The part of a log that the engine's workers call: it appends what they commit, and flushes as
+//! the commit protocol asks.
 
 use std::sync::Arc;
 
@@ -23,7 +24,8 @@ struct WorkerLog<M: Machine> {
     worker: usize,
     /// The epoch of the last commit.
     epoch: u64,
-    /// The bound tables, by the engine's numbers, as they were when the log had bound tables `bound` times.
+    /// The bound tables, by the engine's numbers, as they were when the log had bound tables
+    /// `bound` times.
     tables: Vec<Bound>,
     bound: u64,
 }
@@ -109,7 +111,8 @@ impl<M: Machine> CommitSink<M> for WorkerLog<M> {
         let has_written = !writes.logged().is_empty();
         if has_written {
             self.learn();
-            // Under conservative release recovery needs no LSNs: no transaction sees what is not durable.
+            // Under conservative release recovery needs no LSNs: no transaction sees what is not
+            // durable.
             let lsn = if self.log.tail() == Tail::InOrder { self.committer.lsn() } else { 0 };
             let logged = Writes { set: writes, logged: writes.logged().iter(), tables: &self.tables };
             self.log.append(self.worker, epoch, lsn, |bytes| format::put_transaction(lsn, epoch, logged, bytes));

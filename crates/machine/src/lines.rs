@@ -1,7 +1,7 @@
 //! Comparing whole lines of words at once.
 //!
-//! With AVX-512 one instruction compares eight words. The choice is made at run time, so that one binary serves every x86-64
-//! processor.
+//! With AVX-512 one instruction compares eight words. The choice is made at run time, so that one
+//! binary serves every x86-64 processor.
 
 use std::sync::atomic::AtomicU64;
 
@@ -33,16 +33,18 @@ mod avx512 {
 
     /// Returns a bit for each of the eight `words` that is `<= bound`.
     ///
-    /// Other cores may write the words meanwhile. Rust has no vector atomics, so the load is assembly, which stands for eight
-    /// relaxed atomic loads: x86-64 processors never tear an aligned 8-byte element of a vector load.
+    /// Other cores may write the words meanwhile. Rust has no vector atomics, so the load is
+    /// assembly, which stands for eight relaxed atomic loads: x86-64 processors never tear an
+    /// aligned 8-byte element of a vector load.
     ///
     /// # Safety
     /// The processor has AVX512F and AVX512DQ.
     #[inline(always)]
     pub(super) unsafe fn le_mask(words: &[AtomicU64; 8], bound: u64) -> u32 {
         let mask: u32;
-        // SAFETY: reads the 64 bytes of `words` and nothing else; the caller vouches for the instructions. Registers zmm16 and
-        // up are used since their upper halves cause no transition penalty for the SSE code around.
+        // SAFETY: reads the 64 bytes of `words` and nothing else; the caller vouches for the
+        // instructions. Registers zmm16 and up are used since their upper halves cause no
+        // transition penalty for the SSE code around.
         unsafe {
             std::arch::asm!(
                 "vpbroadcastq zmm16, {bound}",
@@ -60,8 +62,8 @@ mod avx512 {
     }
 }
 
-/// Returns a bit for each word of these lines that is `<= bound`, the first word's lowest. `None` if the processor has no vector
-/// instruction for it, or there are more than 8 lines.
+/// Returns a bit for each word of these lines that is `<= bound`, the first word's lowest. `None`
+/// if the processor has no vector instruction for it, or there are more than 8 lines.
 #[inline(always)]
 pub(crate) fn le_mask(lines: &[[AtomicU64; 8]], bound: u64) -> Option<u64> {
     #[cfg(target_arch = "x86_64")]

@@ -1,7 +1,7 @@
 //! A mutex that spins, for data that no transaction touches on its common path.
 //!
-//! The operating system's mutex parks a thread. A core of a simulated chip and a step of an explored
-//! schedule can't be parked, so a wait must go through [`Spin`].
+//! The operating system's mutex parks a thread. A core of a simulated chip and a step of an
+//! explored schedule can't be parked, so a wait must go through [`Spin`].
 
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -29,11 +29,12 @@ impl<M: Machine, T> SpinMutex<M, T> {
         struct Guard<'l, W: Atomic64>(&'l W);
         impl<W: Atomic64> Drop for Guard<'_, W> {
             fn drop(&mut self) {
-                // Release: the next holder sees the data as this one left it; pairs with the Acquire below.
+                // Release: the next holder sees the data as this one left it; pairs with the
+                // Acquire below.
                 self.0.store(0, Ordering::Release);
             }
         }
-        // Acquire: pairs with the Release in `drop`, by which the last holder published the data.
+        // Acquire: pairs with the Release in `drop`. By it the last holder published the data.
         // Relaxed: a caller that fails touches nothing.
         self.latch.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).ok()?;
         let _guard = Guard(&self.latch);

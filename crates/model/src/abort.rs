@@ -14,9 +14,11 @@ pub enum AbortReason {
     Phantom,
     /// A record to be written disappeared before the commit.
     RecordGone,
-    /// One that comes after this transaction may come before it as well (the exclusion window of the serial safety net).
+    /// One that comes after this transaction may come before it as well (the exclusion window of
+    /// the serial safety net).
     ExclusionWindow,
-    /// The version of a row that the transaction has to read has been collected, though it runs still.
+    /// The version of a row that the transaction has to read has been collected, though it runs
+    /// still.
     VersionCollected,
     /// An older transaction needs what this one holds.
     Wounded,
@@ -30,7 +32,8 @@ pub enum AbortReason {
     NotDurable,
     /// The transaction's own code asked for it.
     User,
-    /// A range was asked of an index that has no order, or a table of another database was used. Trying again won't help.
+    /// A range was asked of an index that has no order, or a table of another database was used.
+    /// Trying again won't help.
     Unsupported,
     /// The machine has no more memory for records. Trying again won't help.
     OutOfMemory,
@@ -81,7 +84,8 @@ impl AbortReason {
         }
     }
 
-    /// Whether the same transaction may succeed when tried again: true of conflicts with others, false of the rest.
+    /// Whether the same transaction may succeed when tried again: true of conflicts with others,
+    /// false of the rest.
     pub fn is_conflict(self) -> bool {
         use AbortReason::{OutOfMemory, TooLarge, Unsupported, User};
         !matches!(self, User | Unsupported | OutOfMemory | TooLarge)
@@ -94,10 +98,11 @@ impl std::fmt::Display for AbortReason {
     }
 }
 
-/// The transaction can't commit. Return it from the transaction's body, which ends the transaction; an operation after it
-/// returns the same abort again.
+/// The transaction can't commit. Return it from the transaction's body, which ends the transaction;
+/// an operation after it returns the same abort again.
 ///
-/// One that is overlooked is a warning at least (STO once overlooked what its validation returned, commit 5e06bb91):
+/// One that is overlooked is a warning at least (STO once overlooked what its validation returned,
+/// commit 5e06bb91):
 ///
 /// ```compile_fail
 /// #![deny(unused_must_use)]

@@ -1,7 +1,8 @@
 //! Declarations: announcements of a transaction before it begins.
 //!
-//! Some protocols must know beforehand which rows a transaction will touch, to lock them in order, or which partitions of the data.
-//! A workload that can tell does so for every transaction. The other protocols do not ask, and then nothing is looked up.
+//! Some protocols must know beforehand which rows a transaction will touch, to lock them in order,
+//! or which partitions of the data. A workload that can tell does so for every transaction. The
+//! other protocols do not ask, and then nothing is looked up.
 
 use crate::key::Key;
 use crate::table::Table;
@@ -33,11 +34,13 @@ pub trait Declare {
     /// Returns what the protocol asks for; the rest need not be declared.
     fn needs(&self) -> DeclarationNeeds;
 
-    /// Declares that the transaction will only read. A protocol that has snapshots serves it from one, and aborts it if it writes after all
+    /// Declares that the transaction will only read. A protocol that has snapshots serves it from
+    /// one, and aborts it if it writes after all
     /// ([`AbortReason::Unsupported`](crate::AbortReason::Unsupported)).
     fn read_only(&mut self);
 
-    /// Declares that the transaction will touch the row under `key`, if there is one. `writes` tells whether it may write the row.
+    /// Declares that the transaction will touch the row under `key`, if there is one. `writes`
+    /// tells whether it may write the row.
     fn row<K: Key>(&mut self, table: &Table<K>, key: K, writes: bool);
 
     /// Declares that the transaction will touch data of the partition `number`, counted from 0.

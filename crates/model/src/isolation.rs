@@ -5,8 +5,9 @@ use std::str::FromStr;
 
 /// An isolation level: a set of anomalies that histories must not have.
 ///
-/// The levels are the portable ones of Adya, Liskov and O'Neil ("Generalized isolation level definitions", ICDE 2000): PL-1, PL-2, snapshot
-/// isolation, PL-3. They order transactions by what these read and wrote alone: no level promises an order that agrees with real time.
+/// The levels are the portable ones of Adya, Liskov and O'Neil ("Generalized isolation level
+/// definitions", ICDE 2000): PL-1, PL-2, snapshot isolation, PL-3. They order transactions by what
+/// these read and wrote alone: no level promises an order that agrees with real time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Isolation {
     /// Nothing is promised.
@@ -15,8 +16,9 @@ pub enum Isolation {
     ReadUncommitted,
     /// PL-2: forbids G0 and G1.
     ReadCommitted,
-    /// Forbids G0, G1, G-single and every other cycle without two anti-dependencies in a row; so write skew is allowed, a
-    /// long fork is not (Cerone and Gotsman, "Analysing Snapshot Isolation", PODC 2016).
+    /// Forbids G0, G1, G-single and every other cycle without two anti-dependencies in a row; so
+    /// write skew is allowed, a long fork is not (Cerone and Gotsman, "Analysing Snapshot
+    /// Isolation", PODC 2016).
     Snapshot,
     /// PL-3: forbids every anomaly.
     Serializable,
@@ -27,7 +29,8 @@ impl Isolation {
     pub const ALL: [Self; 5] =
         [Self::None, Self::ReadUncommitted, Self::ReadCommitted, Self::Snapshot, Self::Serializable];
 
-    /// Whether each invariant that every transaction alone keeps is kept by all together: the invariants of a workload.
+    /// Whether each invariant that every transaction alone keeps is kept by all together: the
+    /// invariants of a workload.
     pub fn keeps_invariants(self) -> bool {
         self == Isolation::Serializable
     }
@@ -78,11 +81,13 @@ pub enum Applied {
     /// The write replaced the version that it was written over.
     #[default]
     InOrder,
-    /// The write is an update that was applied without a look at the value it changed, as an addition is. It commutes with every other
-    /// such write of the key ([`Update::commutes`](crate::Update::commutes)).
+    /// The write is an update that was applied without a look at the value it changed, as an
+    /// addition is. It commutes with every other such write of the key
+    /// ([`Update::commutes`](crate::Update::commutes)).
     Commuting,
-    /// The write was left out (the non-visible write rule). A later blind write had already replaced the version that this one would have
-    /// replaced. The write's place is between the two, where no transaction has read.
+    /// The write was left out (the non-visible write rule). A later blind write had already
+    /// replaced the version that this one would have replaced. The write's place is between the
+    /// two, where no transaction has read.
     Omitted,
 }
 

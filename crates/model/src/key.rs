@@ -17,7 +17,8 @@ pub fn key_of(words: &[u64]) -> KeyWords {
     std::array::from_fn(|word| words.get(word).copied().unwrap_or(0))
 }
 
-/// A fixed-size key. Its words, compared one after the other as unsigned integers, order like the key itself.
+/// A fixed-size key. Its words, compared one after the other as unsigned integers, order like the
+/// key itself.
 pub trait Key: Copy + Ord + Debug + Send + Sync + 'static {
     /// Words of a key, `1..=MAX_KEY_WORDS`.
     const WORDS: usize;
@@ -31,8 +32,8 @@ pub trait Key: Copy + Ord + Debug + Send + Sync + 'static {
     /// The key made of these words; those after the first [`Key::WORDS`] are ignored.
     fn from_words(words: KeyWords) -> Self;
 
-    /// The key as a history names it: digits, of byte keys two hexadecimal ones a byte. Names that are not all digits order bytewise,
-    /// and have to order like the keys.
+    /// The key as a history names it: digits, of byte keys two hexadecimal ones a byte. Names that
+    /// are not all digits order bytewise, and have to order like the keys.
     fn name(self) -> String {
         format!("{self:?}")
     }

@@ -1,10 +1,12 @@
-//! The vocabulary of transactions: rows, keys, updates, aborts, isolation levels, tables, options, and the traits [`Txn`], [`Tables`], [`Load`] and
-//! [`Inspect`].
+//! The vocabulary of transactions: rows, keys, updates, aborts, isolation levels, tables, options,
+//! and the traits [`Txn`], [`Tables`], [`Load`] and [`Inspect`].
 //!
-//! A workload is written in these words alone, and so runs on every store that speaks them. A store implements [`RawTxn`], a
-//! few methods on rows of words; [`Txn`] makes typed operations of them, once for all stores.
+//! A workload is written in these words alone, and so runs on every store that speaks them. A store
+//! implements [`RawTxn`], a few methods on rows of words; [`Txn`] makes typed operations of them,
+//! once for all stores.
 //!
-//! This crate must not know any store, any protocol, any machine. It has no dependency but zerocopy, for derived rows.
+//! This crate must not know any store, any protocol, any machine. It has no dependency but
+//! zerocopy, for derived rows.
 //!
 //! | module | contents |
 //! | --- | --- |
@@ -51,7 +53,8 @@ pub use table::{StoreId, Table, TypedTable};
 pub use txn::{Before, Direction, RawTxn, Txn};
 pub use update::{AddToWord, Number, RowUpdate, Update};
 
-/// The names that the code made by `#[derive(Row)]` uses, so that a user needs no dependency for it.
+/// The names that the code made by `#[derive(Row)]` uses, so that a user needs no dependency for
+/// it.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::row::{Column, ColumnInfo, Row};

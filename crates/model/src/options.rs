@@ -1,6 +1,7 @@
 //! Options: named, documented, validated when set, recorded with every result.
 //!
-//! [`options!`](crate::options!) makes a struct of documented fields out of a list of names, defaults and ranges.
+//! [`options!`](crate::options!) makes a struct of documented fields out of a list of names,
+//! defaults and ranges.
 
 /// An option's description, as `contend list options` shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +55,8 @@ impl std::fmt::Display for OptionError {
 
 impl std::error::Error for OptionError {}
 
-/// A group of options: plain data with defaults, that can be set by name. Made by [`options!`](crate::options!).
+/// A group of options: plain data with defaults, that can be set by name. Made by
+/// [`options!`](crate::options!).
 pub trait Options: Clone + Default + std::fmt::Debug + Send + Sync + 'static {
     /// All options of the group.
     fn specs() -> Vec<OptionSpec>;
@@ -104,8 +106,8 @@ pub trait OptionValue: Sized {
     fn show(&self) -> String;
 }
 
-/// A whole number: digits, `_` between them, and k, M or G behind for a factor of 1,000, 1,000,000 or 1,000,000,000; or with a power of
-/// ten, as in `1e6` and `2.5e3`.
+/// A whole number: digits, `_` between them, and k, M or G behind for a factor of 1,000, 1,000,000
+/// or 1,000,000,000; or with a power of ten, as in `1e6` and `2.5e3`.
 fn parse_whole(text: &str) -> Option<u64> {
     let (digits, factor) = match text.as_bytes().last()? {
         b'k' | b'K' => (&text[..text.len() - 1], 1_000),
@@ -125,7 +127,8 @@ fn parse_whole(text: &str) -> Option<u64> {
     }
 }
 
-/// `mantissa` times ten to the `exponent`, if that is a whole number. Exact, as a floating-point number would not be.
+/// `mantissa` times ten to the `exponent`, if that is a whole number. Exact, as a floating-point
+/// number would not be.
 fn parse_power(mantissa: &str, exponent: u32) -> Option<u64> {
     let (whole, part) = mantissa.split_once('.').unwrap_or((mantissa, ""));
     let part = part.trim_end_matches('0');
@@ -251,8 +254,8 @@ macro_rules! option_choices {
     };
 }
 
-/// Makes a group of options: a struct with documented fields, their defaults and ranges, that implements
-/// [`Options`](crate::Options).
+/// Makes a group of options: a struct with documented fields, their defaults and ranges, that
+/// implements [`Options`](crate::Options).
 ///
 /// ```
 /// contend_model::options! {
@@ -270,8 +273,9 @@ macro_rules! option_choices {
 /// assert!(options.set("example.record", "5").unwrap_err().to_string().contains("example.records"));
 /// ```
 ///
-/// Behind its own options a group may have others as fields, by `flatten`. They are set by their own names, and listed after the group's own. A
-/// value after `=` stands for the defaults of the inner group.
+/// Behind its own options a group may have others as fields, by `flatten`. They are set by their
+/// own names, and listed after the group's own. A value after `=` stands for the defaults of the
+/// inner group.
 ///
 /// ```
 /// # contend_model::options! {
@@ -344,7 +348,8 @@ macro_rules! options {
                     doc: concat!($first_doc, $($more_doc,)*).trim_ascii(),
                 },)*];
                 let inner: [Vec<$crate::OptionSpec>; _] = [$({
-                    // The defaults are the outer group's, which may differ from the inner group's own.
+                    // The defaults are the outer group's, which may differ from the inner group's
+                    // own.
                     let values = $crate::Options::values(&<Self as Default>::default().$inner);
                     let specs = <$inner_type as $crate::Options>::specs();
                     specs.into_iter().zip(values).map(|(spec, (_, default))| $crate::OptionSpec { default, ..spec }).collect()

@@ -27,7 +27,8 @@ impl Span {
     }
 }
 
-/// Which words of a row an access needs, and of which groups they are. Other words are not copied, other groups not validated.
+/// Which words of a row an access needs, and of which groups they are. Other words are not copied,
+/// other groups not validated.
 #[derive(Clone, Copy, Debug)]
 pub struct Projection<'a> {
     /// The words; none: all words of the groups.

@@ -1,16 +1,19 @@
-//! Small pseudo-random generators, for choices whose quality doesn't matter much but whose sequence must repeat.
+//! Small pseudo-random generators, for choices whose quality doesn't matter much but whose sequence
+//! must repeat.
 //!
-//! Each generator is one word, seeded by the caller, and draws the same sequence on every host. Neither is meant for
-//! cryptography. Workloads draw from the crate `rand`.
+//! Each generator is one word, seeded by the caller, and draws the same sequence on every host.
+//! Neither is meant for cryptography. Workloads draw from the crate `rand`.
 
 /// The increment of [`SplitMix64`]: 2^64 divided by the golden ratio, made odd.
 ///
-/// Multiplying by it spreads small numbers (of workers, of threads) over all 64 bits, which makes seeds of them.
+/// Multiplying by it spreads small numbers (of workers, of threads) over all 64 bits, which makes
+/// seeds of them.
 pub const GOLDEN_GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Scrambles a word: the finaliser of SplitMix64, a bijection of 64 bits.
 ///
-/// As a hash of words that may be 0, use it on `word.wrapping_add(GOLDEN_GAMMA)`, since 0 maps to itself.
+/// As a hash of words that may be 0, use it on `word.wrapping_add(GOLDEN_GAMMA)`, since 0 maps to
+/// itself.
 #[inline(always)]
 pub const fn mix(word: u64) -> u64 {
     let word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -18,7 +21,8 @@ pub const fn mix(word: u64) -> u64 {
     word ^ word >> 31
 }
 
-/// Returns a number below `bound`, by the upper bits of `drawn`, which must be uniform over all 64 bits.
+/// Returns a number below `bound`, by the upper bits of `drawn`, which must be uniform over all 64
+/// bits.
 ///
 /// Its bias is at most `bound` / 2^64. Returns 0 if `bound` is 0.
 #[inline(always)]
@@ -26,7 +30,8 @@ pub const fn below(drawn: u64, bound: u64) -> u64 {
     ((drawn as u128 * bound as u128) >> 64) as u64
 }
 
-/// SplitMix64 (G. Steele, D. Lea, C. Flood: "Fast splittable pseudorandom number generators", OOPSLA 2014).
+/// SplitMix64 (G. Steele, D. Lea, C. Flood: "Fast splittable pseudorandom number generators",
+/// OOPSLA 2014).
 ///
 /// Any seed will do, also small ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,8 +76,8 @@ impl SplitMix64 {
     }
 }
 
-/// Xorshift with a word of state and the shifts 13, 7, 17 (G. Marsaglia: "Xorshift RNGs", Journal of
-/// Statistical Software 2003).
+/// Xorshift with a word of state and the shifts 13, 7, 17 (G. Marsaglia: "Xorshift RNGs", Journal
+/// of Statistical Software 2003).
 ///
 /// It takes three instructions fewer than [`SplitMix64`]; its lowest bits are weak.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,8 +101,9 @@ impl Xorshift64 {
     }
 }
 
-/// Xorshift64* with the shifts 12, 25, 27 (S. Vigna: "An experimental exploration of Marsaglia's xorshift generators,
-/// scrambled", ACM TOMS 2016): the output of a xorshift, multiplied, which makes its upper bits good.
+/// Xorshift64* with the shifts 12, 25, 27 (S. Vigna: "An experimental exploration of Marsaglia's
+/// xorshift generators, scrambled", ACM TOMS 2016): the output of a xorshift, multiplied, which
+/// makes its upper bits good.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Xorshift64Star(u64);
 
@@ -123,7 +129,8 @@ impl Xorshift64Star {
 mod tests {
     use super::*;
 
-    /// From the reference implementations: S. Vigna's splitmix64.c for 1234567, Java's SplittableRandom for 0.
+    /// From the reference implementations: S. Vigna's splitmix64.c for 1234567, Java's
+    /// SplittableRandom for 0.
     #[test]
     fn splitmix_draws_the_published_sequence() {
         let mut random = SplitMix64::new(1_234_567);
@@ -140,7 +147,8 @@ mod tests {
         assert_eq!(known.map(|_| random.draw()), known);
     }
 
-    /// The state is that of the paper, page 4; the sequence is the one that public test vectors for these shifts hold.
+    /// The state is that of the paper, page 4; the sequence is the one that public test vectors for
+    /// these shifts hold.
     #[test]
     fn xorshift_draws_the_published_sequence() {
         let mut random = Xorshift64::new(88_172_645_463_325_252);

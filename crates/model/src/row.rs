@@ -1,10 +1,11 @@
 //! Rows as typed plain data, and their columns.
 //!
-//! Below this module a row is a sequence of 64-bit words, in the machine's byte order, padded with zeros to a whole word.
+//! Below this module a row is a sequence of 64-bit words, in the machine's byte order, padded with
+//! zeros to a whole word.
 //!
-//! Columns are partitioned into *groups*: columns that are written together, standing together in words of their own. A group is
-//! what a protocol validates, what a write replaces, and, with timestamp splitting, what has a version word of its own
-//! (a cell, in the engine).
+//! Columns are partitioned into *groups*: columns that are written together, standing together in
+//! words of their own. A group is what a protocol validates, what a write replaces, and, with
+//! timestamp splitting, what has a version word of its own (a cell, in the engine).
 
 use std::marker::PhantomData;
 
@@ -33,8 +34,10 @@ impl ColumnInfo {
     }
 }
 
-/// The name of a type by which a database knows it again: `i64`, `[u8; 16]`, `Money`. It is the same on all platforms, and through aliases. The modules that
-/// the type is in are left out, so that it may move between them; two types of one name are then not told apart, nor is what a type of one's own is made of.
+/// The name of a type by which a database knows it again: `i64`, `[u8; 16]`, `Money`. It is the
+/// same on all platforms, and through aliases. The modules that the type is in are left out, so
+/// that it may move between them; two types of one name are then not told apart, nor is what a type
+/// of one's own is made of.
 pub fn type_name_of<T>() -> String {
     without_modules(std::any::type_name::<T>())
 }
@@ -56,12 +59,13 @@ fn without_modules(path: &str) -> String {
 /// A row: plain data with named columns. Derive it.
 ///
 /// # Safety
-/// The type is `#[repr(C)]`, without padding, at most 8-byte aligned, and any bit pattern is a valid value of it.
-/// `#[derive(Row)]` checks all of it at compile time.
+/// The type is `#[repr(C)]`, without padding, at most 8-byte aligned, and any bit pattern is a
+/// valid value of it. `#[derive(Row)]` checks all of it at compile time.
 pub unsafe trait Row: Copy + Send + Sync + 'static {
     /// The row's type name.
     const NAME: &'static str;
-    /// The columns, in the order of their offsets. Those of one group stand together, and share no word with another group's.
+    /// The columns, in the order of their offsets. Those of one group stand together, and share no
+    /// word with another group's.
     const COLUMNS: &'static [ColumnInfo];
 
     /// Words that the row takes, rounded up.
@@ -73,7 +77,8 @@ pub unsafe trait Row: Copy + Send + Sync + 'static {
         Self: Sized,
     {
         assert!(words.len() >= Self::WORDS, "a row of {} words in {}", Self::WORDS, words.len());
-        // SAFETY: enough words by the assertion, aligned to 8, and any bit pattern is a row by the trait's contract.
+        // SAFETY: enough words by the assertion, aligned to 8, and any bit pattern is a row by the
+        // trait's contract.
         unsafe { &*words.as_ptr().cast::<Self>() }
     }
 
@@ -83,7 +88,8 @@ pub unsafe trait Row: Copy + Send + Sync + 'static {
         Self: Sized,
     {
         assert!(words.len() >= Self::WORDS, "a row of {} words in {}", Self::WORDS, words.len());
-        // SAFETY: as in `from_words`; and words hold any bit pattern, a row has no padding that could leave them uninitialised.
+        // SAFETY: as in `from_words`; and words hold any bit pattern, a row has no padding that
+        // could leave them uninitialised.
         unsafe { &mut *words.as_mut_ptr().cast::<Self>() }
     }
 }
@@ -113,7 +119,8 @@ impl<R: Row, T> Column<R, T> {
     /// The column at byte `offset` of the row.
     ///
     /// # Safety
-    /// `R` has a field of type `T` there, and any bit pattern is a valid `T`. `#[derive(Row)]` calls this.
+    /// `R` has a field of type `T` there, and any bit pattern is a valid `T`. `#[derive(Row)]`
+    /// calls this.
     pub const unsafe fn new(offset: usize, group: u32) -> Self {
         assert!(offset + size_of::<T>() <= size_of::<R>());
         Column { offset, group, of: PhantomData }

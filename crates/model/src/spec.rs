@@ -1,5 +1,6 @@
 //! Descriptions of tables, from which a store makes them.
 
+use crate::key::Key;
 use crate::projection::Span;
 use crate::row::Row;
 
@@ -21,11 +22,16 @@ pub struct TableSpec {
     pub index: IndexKind,
     /// Bytes of a row. May be 0.
     pub row_bytes: usize,
-    /// The words of each group of columns; empty if all columns are of one group. [`TableSpec::of`] fills it in.
+    /// The words of each group of columns; empty if all columns are of one group. [`TableSpec::of`]
+    /// fills it in.
     pub groups: Vec<Span>,
+    /// Words of a key, for an estimate of the index's memory: 1, unless [`TableSpec::keyed`] says
+    /// otherwise.
+    pub key_words: usize,
     /// The expected number of rows: room is made for them at once.
     pub expected_rows: usize,
-    /// Keys whose first words differ above this many low bits never share a leaf of an ordered index; with 64 and more, any keys may.
+    /// Keys whose first words differ above this many low bits never share a leaf of an ordered
+    /// index; with 64 and more, any keys may.
     pub apart: u32,
 }
 
@@ -37,7 +43,20 @@ impl TableSpec {
 
     /// A table of rows of bytes, all of one group.
     pub fn of_bytes(name: &str, index: IndexKind, row_bytes: usize, expected_rows: usize) -> Self {
-        TableSpec { name: name.into(), index, row_bytes, groups: Vec::new(), expected_rows, apart: u64::BITS }
+        TableSpec {
+            name: name.into(),
+            index,
+            row_bytes,
+            groups: Vec::new(),
+            key_words: 1,
+            expected_rows,
+            apart: u64::BITS,
+        }
+    }
+
+    /// The same table under keys `K`.
+    pub fn keyed<K: Key>(self) -> Self {
+        TableSpec { key_words: K::WORDS, ..self }
     }
 }
 

@@ -1,4 +1,5 @@
-//! Tables outside transactions: how a workload creates them, fills them before a run, and inspects them after it.
+//! Tables outside transactions: how a workload creates them, fills them before a run, and inspects
+//! them after it.
 
 use std::sync::Arc;
 
@@ -22,9 +23,11 @@ pub trait Tables {
     }
 }
 
-/// A loader: it fills tables before any transaction runs. Several loaders may work at once, each on its own thread.
+/// A loader: it fills tables before any transaction runs. Several loaders may work at once, each on
+/// its own thread.
 pub trait Load {
-    /// Adds a row, which `fill` writes (the words come as zeros). Returns `false` if the key was there before.
+    /// Adds a row, which `fill` writes (the words come as zeros). Returns `false` if the key was
+    /// there before.
     ///
     /// # Errors
     /// The store has no more memory.
@@ -33,7 +36,8 @@ pub trait Load {
     /// The table is of another store.
     fn insert<K: Key>(&mut self, table: &Table<K>, key: K, fill: impl FnOnce(&mut [u64])) -> Result<bool, OutOfMemory>;
 
-    /// Announces that rows will be inserted under these keys soon, so that their cache misses overlap. A hint.
+    /// Announces that rows will be inserted under these keys soon, so that their cache misses
+    /// overlap. A hint.
     fn announce<K: Key>(&mut self, table: &Table<K>, keys: &[K]) {
         let _ = (table, keys);
     }
@@ -55,19 +59,22 @@ pub trait Inspect {
     /// The table is of another store.
     fn table_name<K: Key>(&self, table: &Table<K>) -> String;
 
-    /// Copies the row under `key` to `row`; words of the store's own may follow it. Returns `None` if the key is absent.
+    /// Copies the row under `key` to `row`; words of the store's own may follow it. Returns `None`
+    /// if the key is absent.
     ///
     /// # Panics
     /// The table is of another store.
     fn peek<K: Key>(&self, table: &Table<K>, key: K, row: &mut Vec<u64>) -> Option<()>;
 
-    /// Visits every row of a table in the order of the keys. Returns `false`, and visits none, if the table's index has no order.
+    /// Visits every row of a table in the order of the keys. Returns `false`, and visits none, if
+    /// the table's index has no order.
     ///
     /// # Panics
     /// The table is of another store.
     fn peek_all<K: Key>(&self, table: &Table<K>, visit: impl FnMut(K, &[u64])) -> bool;
 
-    /// Announces that the rows under these keys will be read soon, so that their cache misses overlap. A hint.
+    /// Announces that the rows under these keys will be read soon, so that their cache misses
+    /// overlap. A hint.
     fn announce<K: Key>(&self, table: &Table<K>, keys: &[K]) {
         let _ = (table, keys);
     }
@@ -99,7 +106,8 @@ impl<S: Inspect> Inspect for Arc<S> {
 
 /// The core on which a client draws its transactions.
 pub trait Core {
-    /// Charges the core with `instructions` that touch no shared memory. A core that is not simulated pays them by itself.
+    /// Charges the core with `instructions` that touch no shared memory. A core that is not
+    /// simulated pays them by itself.
     fn work(&mut self, instructions: u32);
 }
 

@@ -1,7 +1,8 @@
 //! Handles by which transactions name tables.
 //!
-//! A handle is two numbers and a type: the store's, the table's, and that of the keys. It keeps nothing alive and reads nothing. A worker of
-//! a store finds the table by its number in memory of the worker's own, and refuses handles of other stores.
+//! A handle is two numbers and a type: the store's, the table's, and that of the keys. It keeps
+//! nothing alive and reads nothing. A worker of a store finds the table by its number in memory of
+//! the worker's own, and refuses handles of other stores.
 
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -17,8 +18,9 @@ pub struct StoreId(u64);
 impl StoreId {
     /// Returns a number that was never returned before.
     pub fn unique() -> StoreId {
-        // An atomic, not a lock. A thread that waits for a lock may allocate memory that all threads share, and an
-        // explorer of schedules takes back all memory that its thread allocates here.
+        // An atomic, not a lock. A thread that waits for a lock may allocate memory that all
+        // threads share, and an explorer of schedules takes back all memory that its thread
+        // allocates here.
         static STORES: AtomicU64 = AtomicU64::new(0);
         // Relaxed: each number is returned once, and nothing is ordered by it.
         StoreId(STORES.fetch_add(1, Ordering::Relaxed) + 1)
@@ -38,8 +40,8 @@ impl<K: Key> Table<K> {
     /// The handle of table `number` of a store. Stores call this.
     ///
     /// # Safety
-    /// The store was given `store` by [`StoreId::unique`]. Its table `number` has keys of type `K` and rows of `row_bytes` bytes, and lives as long as
-    /// the store.
+    /// The store was given `store` by [`StoreId::unique`]. Its table `number` has keys of type `K`
+    /// and rows of `row_bytes` bytes, and lives as long as the store.
     pub unsafe fn new(store: StoreId, number: u32, row_bytes: usize) -> Self {
         let row_bytes = u32::try_from(row_bytes).expect("a row has fewer than 2^32 bytes");
         Table { store, number, row_bytes, keys: PhantomData }

@@ -1,4 +1,5 @@
-//! The traits [`RawTxn`] and [`Txn`]: a running transaction, as a store implements it and as a workload uses it.
+//! The traits [`RawTxn`] and [`Txn`]: a running transaction, as a store implements it and as a
+//! workload uses it.
 
 use std::ops::{ControlFlow, RangeInclusive};
 use std::time::Duration;
@@ -22,10 +23,11 @@ pub enum Direction {
 
 /// A running transaction on rows of words: the operations that a store implements.
 ///
-/// Seven are required. The others are made of them here: a store overrides those that it can do faster, and a transaction that
-/// wraps another one ([`Before`]) need not know them.
+/// Seven are required. The others are made of them here: a store overrides those that it can do
+/// faster, and a transaction that wraps another one ([`Before`]) need not know them.
 ///
-/// Every method fails with [`Abort`] when the transaction can't commit any more; return the error from the body.
+/// Every method fails with [`Abort`] when the transaction can't commit any more; return the error
+/// from the body.
 pub trait RawTxn {
     /// Reads a row; `None` if the key is absent. The words outside `columns` are not defined.
     ///
@@ -33,20 +35,22 @@ pub trait RawTxn {
     /// The transaction has to abort.
     fn read_row<K: Key>(&mut self, table: &Table<K>, key: K, columns: Projection<'_>) -> Result<Option<&[u64]>, Abort>;
 
-    /// Reads these groups of a row to change them in place; `None` if the key is absent. The words of other groups are not defined.
+    /// Reads these groups of a row to change them in place; `None` if the key is absent. The words
+    /// of other groups are not defined.
     ///
     /// # Errors
     /// The transaction has to abort.
     fn modify_row<K: Key>(&mut self, table: &Table<K>, key: K, groups: Groups) -> Result<Option<&mut [u64]>, Abort>;
 
-    /// Replaces these groups of a row without reading them; `None` if the key is absent. The returned words hold arbitrary values: the
-    /// caller must fill all of these groups.
+    /// Replaces these groups of a row without reading them; `None` if the key is absent. The
+    /// returned words hold arbitrary values: the caller must fill all of these groups.
     ///
     /// # Errors
     /// The transaction has to abort.
     fn write_row<K: Key>(&mut self, table: &Table<K>, key: K, groups: Groups) -> Result<Option<&mut [u64]>, Abort>;
 
-    /// Changes a row without reading it; `false` if the key is absent. The update is for rows of the table's type.
+    /// Changes a row without reading it; `false` if the key is absent. The update is for rows of
+    /// the table's type.
     ///
     /// # Errors
     /// The transaction has to abort.
@@ -64,11 +68,12 @@ pub trait RawTxn {
     /// The transaction has to abort.
     fn delete_row<K: Key>(&mut self, table: &Table<K>, key: K) -> Result<bool, Abort>;
 
-    /// Reads the rows in a range of keys, at most `limit`, in the order of `direction`, until `visit` breaks. Returns how many
-    /// were visited.
+    /// Reads the rows in a range of keys, at most `limit`, in the order of `direction`, until
+    /// `visit` breaks. Returns how many were visited.
     ///
     /// # Errors
-    /// The transaction has to abort, or the table's index has no order ([`AbortReason::Unsupported`]).
+    /// The transaction has to abort, or the table's index has no order
+    /// ([`AbortReason::Unsupported`]).
     fn scan_rows<K: Key>(
         &mut self,
         table: &Table<K>,
@@ -79,8 +84,8 @@ pub trait RawTxn {
         visit: impl FnMut(K, &[u64]) -> ControlFlow<()>,
     ) -> Result<usize, Abort>;
 
-    /// Reads many rows at once, so that their cache misses overlap. `visit` gets each key's position and its row, in the order
-    /// of `keys`.
+    /// Reads many rows at once, so that their cache misses overlap. `visit` gets each key's
+    /// position and its row, in the order of `keys`.
     ///
     /// # Errors
     /// The transaction has to abort.
@@ -97,8 +102,8 @@ pub trait RawTxn {
         Ok(())
     }
 
-    /// Reads these groups of many rows at once to change them in place, so that their cache misses overlap. `visit` gets each key's
-    /// position and its row, in the order of `keys`.
+    /// Reads these groups of many rows at once to change them in place, so that their cache misses
+    /// overlap. `visit` gets each key's position and its row, in the order of `keys`.
     ///
     /// # Errors
     /// The transaction has to abort.
@@ -115,8 +120,8 @@ pub trait RawTxn {
         Ok(())
     }
 
-    /// Reads many rows at once, as [`RawTxn::read_rows`], and changes each by the update that `visit` makes of it, if any. The table's
-    /// rows are `R`s.
+    /// Reads many rows at once, as [`RawTxn::read_rows`], and changes each by the update that
+    /// `visit` makes of it, if any. The table's rows are `R`s.
     ///
     /// # Errors
     /// The transaction has to abort.
@@ -135,8 +140,8 @@ pub trait RawTxn {
         Ok(())
     }
 
-    /// Inserts many rows, to be filled by `visit`, which gets each key's position, and `None` if the key exists. Ascending keys that stand
-    /// together are inserted faster.
+    /// Inserts many rows, to be filled by `visit`, which gets each key's position, and `None` if
+    /// the key exists. Ascending keys that stand together are inserted faster.
     ///
     /// # Errors
     /// The transaction has to abort.
@@ -152,24 +157,26 @@ pub trait RawTxn {
         Ok(())
     }
 
-    /// Announces that these groups of the rows under these keys will be written soon, so that their cache misses overlap. A hint: nothing is
-    /// read, locked or observed.
+    /// Announces that these groups of the rows under these keys will be written soon, so that their
+    /// cache misses overlap. A hint: nothing is read, locked or observed.
     fn announce_writes<K: Key>(&mut self, table: &Table<K>, keys: &[K], groups: Groups) {
         let _ = (table, keys, groups);
     }
 
-    /// Leaves the transaction open for this many microseconds, in which its core is free for others.
+    /// Leaves the transaction open for this many microseconds, in which its core is free for
+    /// others.
     fn idle(&mut self, microseconds: u64) {
         std::thread::sleep(Duration::from_micros(microseconds));
     }
 }
 
-/// A running transaction on typed rows. A workload is generic over it, so a transaction's body is compiled once for each store and protocol, with
-/// no dynamic call.
+/// A running transaction on typed rows. A workload is generic over it, so a transaction's body is
+/// compiled once for each store and protocol, with no dynamic call.
 ///
-/// Every [`RawTxn`] is one. Every method fails with [`Abort`] when the transaction can't commit any more; return the error from the
-/// body. Under an optimistic protocol a transaction that is going to abort may see rows of different states: a body must not loop, index or divide
-/// by what it read without care.
+/// Every [`RawTxn`] is one. Every method fails with [`Abort`] when the transaction can't commit any
+/// more; return the error from the body. Under an optimistic protocol a transaction that is going
+/// to abort may see rows of different states: a body must not loop, index or divide by what it read
+/// without care.
 pub trait Txn: RawTxn {
     /// Deletes a row; `false` if the key is absent.
     ///
@@ -180,7 +187,8 @@ pub trait Txn: RawTxn {
         self.delete_row(table, key)
     }
 
-    /// Makes the abort with which a body ends its transaction by its own decision: `return Err(tx.cancel())`.
+    /// Makes the abort with which a body ends its transaction by its own decision: `return
+    /// Err(tx.cancel())`.
     fn cancel(&mut self) -> Abort {
         Abort::new(AbortReason::User)
     }
@@ -230,8 +238,9 @@ pub trait Txn: RawTxn {
         self.modify_columns(table, key, Whole, change)
     }
 
-    /// Reads the named columns of a row and changes them; `None` if the key is absent, else what `change` returned. What other
-    /// transactions do to other groups of columns need not concern this one.
+    /// Reads the named columns of a row and changes them; `None` if the key is absent, else what
+    /// `change` returned. What other transactions do to other groups of columns need not concern
+    /// this one.
     ///
     /// # Errors
     /// The transaction has to abort.
@@ -263,8 +272,8 @@ pub trait Txn: RawTxn {
         })
     }
 
-    /// Reads the named columns of many rows at once, and changes each row by the operation that `visit` makes of them, if any; see
-    /// [`RawTxn::update_rows`].
+    /// Reads the named columns of many rows at once, and changes each row by the operation that
+    /// `visit` makes of them, if any; see [`RawTxn::update_rows`].
     ///
     /// # Errors
     /// The transaction has to abort.
@@ -300,8 +309,8 @@ pub trait Txn: RawTxn {
         Ok(new)
     }
 
-    /// Changes a row without reading it, by an operation that is applied at commit; `false` if the key is absent. Where commit-time
-    /// updates are off, the row is read and changed.
+    /// Changes a row without reading it, by an operation that is applied at commit; `false` if the
+    /// key is absent. Where commit-time updates are off, the row is read and changed.
     ///
     /// # Errors
     /// The transaction has to abort.
@@ -334,7 +343,8 @@ pub trait Txn: RawTxn {
     /// Reads the named columns of the rows in a range; see [`RawTxn::scan_rows`].
     ///
     /// # Errors
-    /// The transaction has to abort, or the table's index has no order ([`AbortReason::Unsupported`]).
+    /// The transaction has to abort, or the table's index has no order
+    /// ([`AbortReason::Unsupported`]).
     fn scan<R: Row, K: Key, C: Columns<R>>(
         &mut self,
         table: &TypedTable<R, K>,
@@ -352,7 +362,8 @@ pub trait Txn: RawTxn {
 
 impl<T: RawTxn> Txn for T {}
 
-/// A transaction that calls a function before each operation of another one: for tests that let others run in between.
+/// A transaction that calls a function before each operation of another one: for tests that let
+/// others run in between.
 #[derive(Debug)]
 pub struct Before<'t, T, F> {
     inner: &'t mut T,

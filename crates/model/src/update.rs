@@ -1,12 +1,14 @@
-//! Updates as data: operations on rows that a transaction hands over instead of reading the row itself.
+//! Updates as data: operations on rows that a transaction hands over instead of reading the row
+//! itself.
 //!
-//! An [`Update`] is plain data with a function. A transaction that only adds to a balance need not know the balance: with
-//! commit-time updates (Y. Huang, W. Qian, E. Kohler, B. Liskov, L. Shrira: "Opportunities for optimism in contended main-memory
-//! multicore transactions", VLDB 2020, section 5) it reads nothing, has nothing validated, and the operation is applied to
-//! the row as it is at commit, when its cell is locked. Without them, an update is a read and a write.
+//! An [`Update`] is plain data with a function. A transaction that only adds to a balance need not
+//! know the balance: with commit-time updates (Y. Huang, W. Qian, E. Kohler, B. Liskov, L. Shrira:
+//! "Opportunities for optimism in contended main-memory multicore transactions", VLDB 2020, section
+//! 5) it reads nothing, has nothing validated, and the operation is applied to the row as it is at
+//! commit, when its cell is locked. Without them, an update is a read and a write.
 //!
-//! A log keeps the value that an update left, or, if the update commutes, the difference that it made to each word. The operation itself is known to
-//! its transaction only.
+//! A log keeps the value that an update left, or, if the update commutes, the difference that it
+//! made to each word. The operation itself is known to its transaction only.
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -16,8 +18,9 @@ use crate::row::{Column, Row};
 
 /// An operation on rows `R`: plain data.
 ///
-/// `apply` is deterministic and total: it can do something with any row whatever, because it is not told whether the row is what the
-/// transaction thinks. It reads and changes columns of its own [`groups`](Update::groups) only; what it sees of others is undefined.
+/// `apply` is deterministic and total: it can do something with any row whatever, because it is not
+/// told whether the row is what the transaction thinks. It reads and changes columns of its own
+/// [`groups`](Update::groups) only; what it sees of others is undefined.
 ///
 /// ```
 /// use contend_model::{Groups, Row, Update};
@@ -58,8 +61,8 @@ pub trait Update<R: Row>: Copy + Send + Sync + 'static {
     /// Changes a row.
     fn apply(&self, row: &mut R);
 
-    /// Whether it commutes with every update of the same groups of which this is true as well: in whatever order they are applied, the row is the
-    /// same. Additions do.
+    /// Whether it commutes with every update of the same groups of which this is true as well: in
+    /// whatever order they are applied, the row is the same. Additions do.
     fn commutes(&self) -> bool {
         false
     }
@@ -126,7 +129,8 @@ enum Operator {
     Min,
 }
 
-/// Makes a new number of a column's: what [`Column::add`] and its kin make. Those of one kind commute.
+/// Makes a new number of a column's: what [`Column::add`] and its kin make. Those of one kind
+/// commute.
 pub struct Arithmetic<R, T> {
     column: Column<R, T>,
     operator: Operator,
@@ -216,7 +220,8 @@ impl<R, const N: usize, const ADDED: usize> Clone for Append<R, N, ADDED> {
 impl<R, const N: usize, const ADDED: usize> Copy for Append<R, N, ADDED> {}
 
 impl<R: Row, const N: usize> Column<R, [u8; N]> {
-    /// Appends bytes behind the last one that is not 0, as many as there is room for; the rest is dropped.
+    /// Appends bytes behind the last one that is not 0, as many as there is room for; the rest is
+    /// dropped.
     pub const fn append<const ADDED: usize>(self, added: [u8; ADDED]) -> Append<R, N, ADDED> {
         Append { column: self, added }
     }
@@ -364,8 +369,8 @@ impl PendingUpdates {
         let operand = self.operands.len();
         let words = update.operand_bytes.div_ceil(8);
         self.operands.resize(operand + words, MaybeUninit::new(0));
-        // SAFETY: the source is a live value of so many bytes (`RowUpdate::new`), the target are the words just added; a `Copy`
-        // type may be copied so.
+        // SAFETY: the source is a live value of so many bytes (`RowUpdate::new`), the target are
+        // the words just added; a `Copy` type may be copied so.
         unsafe {
             let target = self.operands.as_mut_ptr().add(operand).cast::<u8>();
             std::ptr::copy_nonoverlapping(update.operand, target, update.operand_bytes);
@@ -387,7 +392,8 @@ impl PendingUpdates {
         let mut next = list.map(|(first, _)| first);
         while let Some(position) = next {
             let update = &self.updates[position as usize];
-            // SAFETY: `push` has copied a value of the type that `apply` is for to this place, and words are aligned as it needs (`new`).
+            // SAFETY: `push` has copied a value of the type that `apply` is for to this place, and
+            // words are aligned as it needs (`new`).
             unsafe { (update.apply)(self.operands.as_ptr().add(update.operand).cast(), row) };
             next = update.next;
         }
@@ -411,7 +417,8 @@ impl RowUpdate<'_> {
     /// Applies the update to a row.
     #[inline(always)]
     pub fn apply_to(self, row: &mut [u64]) {
-        // SAFETY: the operand is the live value that `new` was given, of the type that `apply` is for.
+        // SAFETY: the operand is the live value that `new` was given, of the type that `apply` is
+        // for.
         unsafe { (self.apply)(self.operand, row) };
     }
 }

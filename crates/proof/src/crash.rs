@@ -1,42 +1,44 @@
-//! Crashes: what was acknowledged is there afterwards, and what is there has all that it depends on.
+//! Crashes: what was acknowledged is there afterwards, and what is there has all that it depends
+//! on.
 //!
-//! A test is a few transactions of a workload on a small database, one worker a core, in an order of steps that is drawn by a seed, with a log on
-//! a disk that fails by the same seed ([`contend_log::faulty`]), and of which checkpoints are taken. Epochs pass in the middle of transactions, and
-//! workers collect tombstones between them. Index, commit-time updates and timestamp splitting are drawn, unless they are given. Then the log is opened as after a crash: once by a
-//! recovery that crashes itself, and twice by others; and what is found is compared with the history that the engine recorded. With what is there
-//! it goes on: an engine with the recovered rows, more transactions, and the next crash.
+//! A test is a few transactions of a workload on a small database, one worker a core, in an order
+//! of steps that is drawn by a seed, with a log on a disk that fails by the same seed
+//! ([`contend_log::faulty`]), and of which checkpoints are taken. Epochs pass in the middle of
+//! transactions, and workers collect tombstones between them. Index, commit-time updates and
+//! timestamp splitting are drawn, unless they are given. Then the log is opened as after a crash:
+//! once by a recovery that crashes itself, and twice by others; and what is found is compared with
+//! the history that the engine recorded. With what is there it goes on: an engine with the
+//! recovered rows, more transactions, and the next crash.
 //!
-//! **What has to hold.** There has to be a set of transactions that explains all rows (`explain`), and the workload's check has to pass. In the end
-//! the history of all transactions that are there, of before and after the crashes, is checked as any other.
+//! **What has to hold.** There has to be a set of transactions that explains all rows (`explain`),
+//! and the workload's check has to pass. In the end the history of all transactions that are there,
+//! of before and after the crashes, is checked as any other.
 
 mod cores;
 mod explain;
 mod habits;
 
-use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use contend_engine::commit_sink::CommitSinks;
 use contend_engine::history::Committed;
-use contend_engine::{Engine, EngineConfig, IndexKind, Isolation, NamedProtocol, Protocol};
+use contend_engine::{Engine, EngineConfig, IndexKind, Isolation};
 use contend_log::fault::Fault;
 use contend_log::faulty::{self, FaultyDisk, Plan};
 use contend_log::{CommitProtocol, Log, LogConfig, LogError, LogSinks};
-use contend_protocols::{ProtocolVisitor, with_protocol};
 use contend_sim::Simulated;
 use contend_sim::explorer::{Explorer, Random, Strategy};
-use contend_workloads::{Workload, WorkloadInfo, WorkloadVisitor, with_workload};
+use contend_workloads::{Workload, WorkloadInfo};
 use serde::Serialize;
 
-use crate::explore::{Factory, MakeFactory};
+use crate::explore::{Factory, factory_of};
 use contend_judge::verify_history;
 use contend_model::random::SplitMix64;
-use contend_runner::Stop;
-use contend_runner::config::{index_kind, options};
-use contend_runner::durable::{LogOptions, schema_of};
-use contend_runner::{RunConfig, RunError};
+use contend_runner::durable::{LogMode, schema_of};
+use contend_runner::plan::PlannedWorkloadVisitor;
+use contend_runner::{ProtocolPlan, RunConfig, RunError, RunPlan, Stop};
 
 use cores::{ErasedEngine, Finished, Moment, Shared, Transactions};
 use explain::{Cells, Past, found_rows};
@@ -99,7 +101,8 @@ pub struct Crashed {
 }
 
 impl Crashed {
-    /// Whether nothing was tested: every test was cut off, or no transaction committed. That nothing is lost then says nothing.
+    /// Whether nothing was tested: every test was cut off, or no transaction committed. That
+    /// nothing is lost then says nothing.
     pub fn is_vacuous(&self) -> bool {
         self.wrong.is_none() && (self.tests == self.cut || self.commits == 0)
     }
@@ -113,130 +116,140 @@ pub const CORES_MAX: usize = 16;
 pub const TRANSACTIONS_MAX: u64 = 10_000;
 /// The most crashes of a test.
 pub const CRASHES_MAX: u64 = 100;
-/// A test of this many transactions of each core meets its crash within the operations of [`Plan::random`]; a longer one has more.
+/// A test of this many transactions of each core meets its crash within the operations of
+/// [`Plan::random`]; a longer one has more.
 const SHORT: u64 = 8;
 
 /// The names of the commit protocols.
 pub const LOGS: [&str; 5] = ["epoch", "clr", "clr-group", "elr", "elr-group"];
 
-/// A protocol with a commit protocol.
-struct Combination {
-    protocol: String,
-    name: String,
-    log: &'static str,
-    commit: CommitProtocol,
-    settings: BTreeMap<String, String>,
+/// Tests that can be run: entries of a plan, each with the commit protocols that it names, or else
+/// with each that goes with it.
+#[derive(Clone, Debug)]
+pub struct CrashPlan {
+    plan: RunPlan,
+    config: CrashConfig,
+    combinations: Vec<Combination>,
 }
 
-/// Each protocol of the configuration with the commit protocol that it names, or else with each that goes with it.
-fn combinations(run: &RunConfig, config: &CrashConfig) -> Result<Vec<Combination>, RunError> {
-    if !(1..=CORES_MAX).contains(&config.cores) {
-        return Err(RunError::BadInput(format!("cores is {}; valid: 1 to {CORES_MAX}", config.cores)));
-    }
-    if !(1..=CRASHES_MAX).contains(&config.crashes) {
-        return Err(RunError::BadInput(format!("crashes is {}; valid: 1 to {CRASHES_MAX}", config.crashes)));
-    }
-    if config.seeds == 0 {
-        return Err(RunError::BadInput("seeds is 0; valid: 1 or more".into()));
-    }
-    if !(1..=TRANSACTIONS_MAX).contains(&config.transactions) {
-        let transactions = config.transactions;
-        return Err(RunError::BadInput(format!("transactions is {transactions}; valid: 1 to {TRANSACTIONS_MAX}")));
-    }
-    let mut all = Vec::new();
-    for entrant in run.entrants()? {
-        if entrant.settings.get("log").is_some_and(|log| log == "off") {
+/// A protocol with a commit protocol.
+#[derive(Clone, Debug)]
+struct Combination {
+    protocol: ProtocolPlan,
+    log: &'static str,
+    commit: CommitProtocol,
+}
+
+impl CrashConfig {
+    /// Turns a configuration into tests. Workload, protocols, index and settings of `run` have a
+    /// meaning here.
+    ///
+    /// # Errors
+    /// A number is out of range, `run` is not valid, or there is nothing to test.
+    pub fn resolve(&self, run: &RunConfig) -> Result<CrashPlan, RunError> {
+        let in_range = |what: &str, value: u64, most: u64| match value {
+            value if (1..=most).contains(&value) => Ok(()),
+            value => Err(RunError::BadInput(format!("{what} is {value}; valid: 1 to {most}"))),
+        };
+        let plan = run.resolve()?;
+        in_range("cores", self.cores as u64, CORES_MAX as u64)?;
+        in_range("crashes", self.crashes, CRASHES_MAX)?;
+        if self.seeds == 0 {
+            return Err(RunError::BadInput("seeds is 0; valid: 1 or more".into()));
+        }
+        in_range("transactions", self.transactions, TRANSACTIONS_MAX)?;
+        let mut combinations = Vec::new();
+        for protocol in &plan.protocols {
+            combinations.extend(with_commit_protocols(protocol)?);
+        }
+        if combinations.is_empty() {
             return Err(RunError::BadInput(format!(
-                "'{}' has log=off, and without a log a crash loses all; valid: {}, or none of them named: then each is tested",
-                entrant.name,
-                LOGS.join(", ")
+                "there is nothing to test: {} promises nothing, or not with this log",
+                run.protocols.join(", ")
             )));
         }
-        let named = entrant.settings.get("log");
-        for log in LOGS.into_iter().filter(|log| named.is_none_or(|named| named == log)) {
-            let mut settings = entrant.settings.clone();
-            settings.insert("log".into(), log.into());
-            // Groups that are full now and then.
-            settings.entry("log.group".into()).or_insert_with(|| "3".into());
-            let options = options::<LogOptions>(&[], &settings)?;
-            options.check(true)?;
-            let Some(commit) = options.commit() else { continue };
-            let info = with_protocol::<Simulated, _>(&entrant.protocol, Promises).expect("it is validated");
-            // What has no isolation promises nothing.
-            if info.0 != Isolation::None && !(info.1 && commit.holds_rows()) {
-                let (protocol, name) = (entrant.protocol.clone(), entrant.name.clone());
-                all.push(Combination { protocol, name, log, commit, settings });
-            }
-        }
+        Ok(CrashPlan { plan, config: self.clone(), combinations })
     }
-    if all.is_empty() {
+}
+
+/// Returns the protocol with the commit protocol that it names, or else with each that goes with
+/// it.
+fn with_commit_protocols(protocol: &ProtocolPlan) -> Result<Vec<Combination>, RunError> {
+    let named = protocol.sets("log.mode").then_some(protocol.log.mode);
+    if named == Some(LogMode::Off) {
         return Err(RunError::BadInput(format!(
-            "there is nothing to test: {} promises nothing, or not with this log",
-            run.protocols.join(", ")
+            "'{}' has log=off, and without a log a crash loses all; valid: {}, or none of them named: then each is tested",
+            protocol.name,
+            LOGS.join(", ")
         )));
+    }
+    let mut all = Vec::new();
+    for mode in LogMode::ALL.into_iter().filter(|mode| named.is_none_or(|named| named == *mode)) {
+        let mut protocol = protocol.clone();
+        protocol.log.mode = mode;
+        if !protocol.sets("log.group") {
+            // Groups that are full now and then.
+            protocol.log.group = 3;
+        }
+        protocol.log.check(true)?;
+        let Some(commit) = protocol.log.commit() else { continue };
+        // A protocol without isolation promises nothing.
+        if protocol.info.isolation != Isolation::None && !(protocol.shows_uncommitted && commit.holds_rows()) {
+            all.push(Combination { protocol, log: mode.name(), commit });
+        }
     }
     Ok(all)
 }
 
-/// How many tests there are of a configuration.
-///
-/// # Errors
-/// Bad input.
-pub fn tests(run: &RunConfig, config: &CrashConfig) -> Result<u64, RunError> {
-    Ok(config.seeds.saturating_mul(combinations(&run.validated()?, config)?.len() as u64))
+impl CrashPlan {
+    /// Returns the number of tests.
+    pub fn tests(&self) -> u64 {
+        self.config.seeds.saturating_mul(self.combinations.len() as u64)
+    }
+
+    /// Returns the plan of the protocols that are tested.
+    pub fn plan(&self) -> &RunPlan {
+        &self.plan
+    }
+
+    /// Runs all tests. `progress` is called after each.
+    ///
+    /// # Errors
+    /// A test can't go on, or the explorer has no room.
+    pub fn run(&self, stop: &Stop, progress: &(dyn Fn() + Sync)) -> Result<Vec<Crashed>, RunError> {
+        let mut all = Vec::new();
+        for combination in &self.combinations {
+            if stop.is_requested() {
+                break;
+            }
+            let tests = Tests { combination, config: &self.config, index: self.plan.asked_index, stop, progress };
+            // A thread of its own: the memory of the machine is the host thread's.
+            let crashed = std::thread::scope(|scope| {
+                let one = move || self.plan.workload.visit(tests);
+                scope.spawn(one).join().expect("a test does not panic")
+            })?;
+            all.push(crashed);
+        }
+        Ok(all)
+    }
 }
 
-/// Tests each protocol of the configuration on its workload with the commit protocol that it names, or else with each. What is taken of it: workload,
-/// protocols, index, settings. `progress` is told of each test.
+/// Runs the tests of a configuration: [`CrashConfig::resolve`] and [`CrashPlan::run`].
 ///
 /// # Errors
-/// Bad input.
+/// As these two.
 pub fn crash_test(
     run: &RunConfig,
     config: &CrashConfig,
     stop: &Stop,
     progress: &(dyn Fn() + Sync),
 ) -> Result<Vec<Crashed>, RunError> {
-    let index = run.index.as_deref().map(index_kind).transpose()?;
-    let run = run.validated()?;
-    let mut all = Vec::new();
-    for Combination { protocol, name, log, commit, settings } in combinations(&run, config)? {
-        if stop.is_requested() {
-            break;
-        }
-        // A thread of its own: the memory of the machine is the host thread's.
-        let crashed = std::thread::scope(|scope| {
-            let (run, protocol, name, settings) = (&run, &protocol, &name, &settings);
-            let one = move || {
-                let factory = with_protocol::<Simulated, _>(protocol, MakeFactory(settings));
-                let factory = factory.expect("the configuration is validated")?;
-                let tests = Tests { name, log, settings, protocol: commit, config, index, stop, progress };
-                with_workload(&run.workload, OnWorkload { tests, factory }).transpose()
-            };
-            scope.spawn(one).join().expect("a test does not panic")
-        })?;
-        all.extend(crashed);
-    }
-    Ok(all)
-}
-
-/// What a protocol promises, and whether it shows what has not committed.
-struct Promises;
-
-impl ProtocolVisitor<Simulated> for Promises {
-    type Output = (Isolation, bool);
-
-    fn visit<P: NamedProtocol<Simulated>>(self) -> Self::Output {
-        (P::INFO.isolation, P::SHOWS_UNCOMMITTED)
-    }
+    config.resolve(run)?.run(stop, progress)
 }
 
 #[derive(Clone, Copy)]
 struct Tests<'a> {
-    name: &'a str,
-    log: &'a str,
-    settings: &'a BTreeMap<String, String>,
-    protocol: CommitProtocol,
+    combination: &'a Combination,
     config: &'a CrashConfig,
     /// The index that was asked for.
     index: Option<IndexKind>,
@@ -244,32 +257,27 @@ struct Tests<'a> {
     progress: &'a (dyn Fn() + Sync),
 }
 
-struct OnWorkload<'a> {
-    tests: Tests<'a>,
-    factory: Factory,
-}
-
-impl WorkloadVisitor for OnWorkload<'_> {
+impl PlannedWorkloadVisitor for Tests<'_> {
     type Output = Result<Crashed, RunError>;
 
-    fn visit<W: Workload>(self, info: WorkloadInfo) -> Self::Output {
-        let OnWorkload { tests, factory } = self;
-        let Tests { name, log, config, stop, .. } = tests;
+    fn visit<W: Workload>(self, _: WorkloadInfo, options: &W::Options) -> Self::Output {
+        let Tests { combination, config, stop, progress, .. } = self;
         let explorer = Explorer::new(config.cores + 2, STEPS_MAX);
         let mut test = Test::<W> {
-            tests,
-            factory,
-            explorer: explorer.map_err(|error| RunError::BadInput(error.to_string()))?,
-            workload_options: W::for_verification(&options::<W::Options>(info.preset, tests.settings)?),
+            tests: self,
+            factory: factory_of(&combination.protocol),
+            explorer: explorer.map_err(|error| RunError::OutOfMemory(error.to_string()))?,
+            workload_options: W::for_verification(options),
         };
-        let mut crashed = Crashed { protocol: name.into(), log: log.into(), ..Crashed::default() };
+        let mut crashed =
+            Crashed { protocol: combination.protocol.name.clone(), log: combination.log.into(), ..Crashed::default() };
         for seed in (config.seed..).take(usize::try_from(config.seeds).unwrap_or(usize::MAX)) {
             if stop.is_requested() {
                 break;
             }
             let outcome = test.crash(seed, &mut crashed)?;
             crashed.tests += 1;
-            (tests.progress)();
+            progress();
             if let Err(wrong) = outcome {
                 crashed.wrong = Some((seed, wrong));
                 break;
@@ -289,7 +297,8 @@ struct Test<'a, W: Workload> {
 impl<W: Workload> Test<'_, W> {
     /// One test; what is wrong, if anything is.
     fn crash(&mut self, seed: u64, crashed: &mut Crashed) -> Result<Result<(), String>, RunError> {
-        let habits = Habits::draw::<W>(seed, self.tests.index, self.tests.settings, &self.workload_options)?;
+        let habits =
+            Habits::draw::<W>(seed, self.tests.index, &self.tests.combination.protocol, &self.workload_options);
         let (mut disk, mut past) = (FaultyDisk::new(Plan::default()), Past::default());
         for crash in 0..self.tests.config.crashes {
             // Far apart, so that no test does what another does in its second part.
@@ -312,7 +321,7 @@ impl<W: Workload> Test<'_, W> {
             segment_bytes: 4 << 10,
             buffer_bytes: 1 << 10,
             threads: 1,
-            commit: self.tests.protocol,
+            commit: self.tests.combination.commit,
             checks_order: true,
             fault: self.tests.config.fault,
             ..LogConfig::default()
@@ -320,7 +329,8 @@ impl<W: Workload> Test<'_, W> {
         Log::open(Arc::new(disk.clone()), config)
     }
 
-    /// Goes on with what a disk has, up to the next crash; what the disk has then, or what is wrong.
+    /// Goes on with what a disk has, up to the next crash; what the disk has then, or what is
+    /// wrong.
     fn live(
         &mut self,
         disk: &FaultyDisk,
@@ -355,7 +365,7 @@ impl<W: Workload> Test<'_, W> {
         if number == 0 {
             let mut loader = engine.loader().expect("room for it");
             let loaded = workload.load(&mut loader, 0, 1, &mut |_| ControlFlow::Continue(()));
-            loaded.map_err(|error| RunError::BadInput(format!("loading: {error}")))?;
+            loaded.map_err(|error| RunError::OutOfMemory(format!("loading: {error}")))?;
             drop(loader);
             engine.epochs().try_advance();
             log.flush(engine.epochs().oldest() - 1)?;
@@ -369,7 +379,7 @@ impl<W: Workload> Test<'_, W> {
                 for (key, row) in table.rows() {
                     // The numbers are the same: the tables are bound in their order.
                     let inserted = loader.insert_words(table.number, &key, row);
-                    inserted.map_err(|error| RunError::BadInput(format!("loading: {error}")))?;
+                    inserted.map_err(|error| RunError::OutOfMemory(format!("loading: {error}")))?;
                 }
             }
             drop(loader);
@@ -397,7 +407,8 @@ impl<W: Workload> Test<'_, W> {
                 random: SplitMix64::new(random.draw()),
                 log: Arc::clone(&log),
                 worker: engine.worker().expect("room for it"),
-                // Nobody who was there before the crash: what is unique to them is not to come again.
+                // Nobody who was there before the crash: what is unique to them is not to come
+                // again.
                 client: workload.client(core + number as usize * cores, cores * crashes as usize, seed),
                 workload: Arc::clone(&workload),
             };
@@ -417,8 +428,8 @@ impl<W: Workload> Test<'_, W> {
         strategy.begin(bodies.len());
         let execution = self.explorer.execute(bodies, &mut strategy, false);
         if let Some(reason) = shared.stuck.get() {
-            let name = self.tests.name;
-            return Err(RunError::BadInput(format!("{name} could not go on: transactions abort by {reason}")));
+            let protocol = self.tests.combination.protocol.name.clone();
+            return Err(RunError::Stuck { protocol, reason });
         }
         if execution.cut {
             crashed.cut += 1;
@@ -470,10 +481,11 @@ impl<W: Workload> Test<'_, W> {
     }
 
     fn isolation(&self) -> Isolation {
-        (self.factory)().info().isolation
+        self.tests.combination.protocol.info.isolation
     }
 
-    /// What is found on a disk after a crash: by a recovery that crashes, by one that does not, and by another after that.
+    /// What is found on a disk after a crash: by a recovery that crashes, by one that does not, and
+    /// by another after that.
     fn recover(&self, disk: &FaultyDisk, engine: &ErasedEngine, seed: u64) -> Result<Cells, String> {
         let open = |disk: &FaultyDisk, which: &str| match self.open(disk) {
             Ok((_, recovered)) => Ok(found_rows(engine, &recovered)),

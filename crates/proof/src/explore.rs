@@ -1,7 +1,8 @@
 //! Looks for an interleaving under which a protocol breaks its promise, and shows it.
 //!
-//! An execution is a few transactions of a workload on a small database, one worker a core, in an order of steps that a strategy chooses. Its
-//! history is judged like any other. One that is wrong is replayed with fewer and fewer switches between cores, as long as it stays wrong.
+//! An execution is a few transactions of a workload on a small database, one worker a core, in an
+//! order of steps that a strategy chooses. Its history is judged like any other. One that is wrong
+//! is replayed with fewer and fewer switches between cores, as long as it stays wrong.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashSet};
@@ -20,22 +21,20 @@ use contend_engine::{
     ProtocolInfo, Worker,
 };
 use contend_machine::Machine;
-use contend_protocols::{ProtocolVisitor, with_protocol};
 use contend_sim::Simulated;
 use contend_sim::checkpoint::{Checkpoint, Region};
 use contend_sim::explorer::{
     Execution, Exhaustive, Explorer, Pct, Random, Replay, Schedule, Step, StepKind, Strategy, shrink,
 };
 use contend_workloads::litmus::{self, Extent};
-use contend_workloads::{Workload, WorkloadInfo, WorkloadVisitor, with_workload};
+use contend_workloads::{Workload, WorkloadInfo};
 use serde::Serialize;
 
 use contend_judge::QuickProof;
 use contend_judge::recorded_with_keys;
 use contend_judge::verify_history;
-use contend_runner::Stop;
-use contend_runner::config::options;
-use contend_runner::{RunConfig, RunError};
+use contend_runner::plan::PlannedWorkloadVisitor;
+use contend_runner::{ProtocolPlan, RunConfig, RunError, RunPlan, Stop};
 
 /// How cores are chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,7 +106,8 @@ pub struct ExploreConfig {
     pub replay: Option<Schedule>,
     /// What is shown step by step, besides what is wrong.
     pub show: Show,
-    /// Build everything anew for each execution, and judge each by the checker: slow, for tests of what is otherwise taken back and proved quickly.
+    /// Build everything anew for each execution, and judge each by the checker: slow, for tests of
+    /// what is otherwise taken back and proved quickly.
     #[doc(hidden)]
     pub anew: bool,
     /// A deliberate bug of the engine, for tests of the proof.
@@ -140,7 +140,8 @@ pub const TRANSACTIONS_MAX: u64 = 1000;
 const STEPS_MAX: u64 = 100_000;
 /// A core whose transaction aborts more often gives it up.
 const TRIES_MAX: u32 = 64;
-/// No more executions after so many that were cut off: of such a protocol enough is known, and what it runs on, if built anew, is not freed.
+/// No more executions after so many that were cut off: of such a protocol enough is known, and what
+/// it runs on, if built anew, is not freed.
 const LIVELOCKS_MAX: u64 = 100;
 
 /// Different schedules are counted up to this number: more would not fit into memory in a night.
@@ -220,7 +221,8 @@ pub struct Explored {
     pub permits: Option<String>,
     /// The first that was wrong.
     pub found: Option<Found>,
-    /// If none was: what was asked to be shown, the first with an anomaly that the promise allows, or the first of all.
+    /// If none was: what was asked to be shown, the first with an anomaly that the promise allows,
+    /// or the first of all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shown: Option<Found>,
 }
@@ -252,7 +254,8 @@ impl ExploreConfig {
 }
 
 impl Explored {
-    /// Whether nothing was tested: no execution, or none in which a transaction committed. That nothing wrong was found then says nothing.
+    /// Whether nothing was tested: no execution, or none in which a transaction committed. That
+    /// nothing wrong was found then says nothing.
     pub fn is_vacuous(&self) -> bool {
         self.commits == 0 && self.found.is_none()
     }
@@ -278,31 +281,18 @@ impl Explored {
     }
 }
 
-/// Explores each protocol of the configuration on its workload. What is taken of it: workload, protocols, index, settings.
+/// Explores each entry of a plan on its workload. The plan's machine, threads and windows have no
+/// meaning here.
 ///
 /// # Errors
-/// Bad input.
-pub fn explore(run: &RunConfig, config: &ExploreConfig, stop: &Stop) -> Result<Vec<Explored>, RunError> {
+/// A number of `config` is out of range, the schedule to replay does not suit the workload, or
+/// transactions can't go on.
+pub fn explore(plan: &RunPlan, config: &ExploreConfig, stop: &Stop) -> Result<Vec<Explored>, RunError> {
     config.check()?;
-    let run = run.validated()?;
     let mut all = Vec::new();
-    for entrant in run.entrants()? {
-        // A thread of its own: the memory of the machine is the host thread's.
-        let explored = std::thread::scope(|scope| {
-            let make = OfWorkload { run: &run, name: &entrant.name, settings: &entrant.settings, config, stop };
-            let (run, entrant) = (&run, &entrant);
-            let one = move || {
-                let protocol = with_protocol::<Simulated, _>(&entrant.protocol, MakeFactory(&entrant.settings));
-                let protocol = protocol.expect("the configuration is validated")?;
-                with_workload(&run.workload, OnWorkload { make, protocol }).transpose()
-            };
-            scope
-                .spawn(one)
-                .join()
-                .expect("an exploration does not panic")
-                .map(|explored| explored.expect("the configuration is validated"))
-        })?;
-        all.push(explored);
+    for protocol in &plan.protocols {
+        let make = OfWorkload { plan, protocol, config, stop };
+        all.push(on_own_thread(make, || factory_of(protocol))?);
         if stop.is_requested() {
             break;
         }
@@ -310,49 +300,46 @@ pub fn explore(run: &RunConfig, config: &ExploreConfig, stop: &Stop) -> Result<V
     Ok(all)
 }
 
-/// As [`explore`], of a protocol that need not be registered: a broken one, say.
+/// Explores a protocol that need not be registered, a broken one say.
 ///
 /// # Errors
-/// Bad input.
+/// As [`explore`]; or `run` is not valid.
 pub fn explore_protocol<P: NamedProtocol<Simulated>>(
     run: &RunConfig,
     config: &ExploreConfig,
 ) -> Result<Explored, RunError> {
     config.check()?;
-    let run = run.validated()?;
-    let stop = Stop::default();
+    let plan = run.resolve()?;
+    let (protocol, options) = ProtocolPlan::with_options::<P, Simulated>(&plan.config.settings)?;
+    let make = OfWorkload { plan: &plan, protocol: &protocol, config, stop: &Stop::default() };
+    on_own_thread(make, || Box::new(move || Erased::new(P::new(options.clone()))))
+}
+
+/// Explores on a thread of its own: the memory of the explorer's machine is its host thread's.
+fn on_own_thread(make: OfWorkload<'_>, factory: impl FnOnce() -> Factory + Send) -> Result<Explored, RunError> {
     std::thread::scope(|scope| {
-        let make = OfWorkload { run: &run, name: P::INFO.name, settings: &run.settings, config, stop: &stop };
-        let run = &run;
-        let one = move || {
-            let protocol = MakeFactory(&run.settings).visit::<P>()?;
-            with_workload(&run.workload, OnWorkload { make, protocol }).transpose()
-        };
-        let explored = scope.spawn(one).join().expect("an exploration does not panic");
-        explored.map(|explored| explored.expect("the configuration is validated"))
+        let explored = scope.spawn(move || {
+            let protocol = factory();
+            make.plan.workload.visit(OnWorkload { make, protocol })
+        });
+        explored.join().expect("an exploration does not panic")
     })
 }
 
-/// Makes a protocol for each execution. It is behind a pointer, so that what explores is compiled once.
+/// Makes a protocol for each execution. It is behind a pointer, so that the exploration is compiled
+/// once for all protocols.
 pub(crate) type Factory = Box<dyn Fn() -> Erased<Simulated>>;
 
-/// Makes the factory of a protocol with these options.
-pub(crate) struct MakeFactory<'a>(pub(crate) &'a BTreeMap<String, String>);
-
-impl ProtocolVisitor<Simulated> for MakeFactory<'_> {
-    type Output = Result<Factory, RunError>;
-
-    fn visit<P: NamedProtocol<Simulated>>(self) -> Self::Output {
-        let options = options::<P::Options>(&[], self.0)?;
-        Ok(Box::new(move || Erased::new(P::new(options.clone()))))
-    }
+/// Returns the factory of a planned protocol.
+pub(crate) fn factory_of(protocol: &ProtocolPlan) -> Factory {
+    let protocol = protocol.clone();
+    Box::new(move || protocol.erased())
 }
 
 #[derive(Clone, Copy)]
 struct OfWorkload<'a> {
-    run: &'a RunConfig,
-    name: &'a str,
-    settings: &'a BTreeMap<String, String>,
+    plan: &'a RunPlan,
+    protocol: &'a ProtocolPlan,
     config: &'a ExploreConfig,
     stop: &'a Stop,
 }
@@ -362,11 +349,11 @@ struct OnWorkload<'a> {
     protocol: Factory,
 }
 
-impl WorkloadVisitor for OnWorkload<'_> {
+impl PlannedWorkloadVisitor for OnWorkload<'_> {
     type Output = Result<Explored, RunError>;
 
-    fn visit<W: Workload>(self, info: WorkloadInfo) -> Self::Output {
-        Exploration::<W>::new(self.make, info, self.protocol)?.run(self.make.config, self.make.stop)
+    fn visit<W: Workload>(self, info: WorkloadInfo, options: &W::Options) -> Self::Output {
+        Exploration::<W>::new(self.make, info, options, self.protocol)?.run(self.make.config, self.make.stop)
     }
 }
 
@@ -437,8 +424,13 @@ struct Judged {
 }
 
 impl<W: Workload> Exploration<W> {
-    fn new(make: OfWorkload<'_>, info: WorkloadInfo, protocol: Factory) -> Result<Self, RunError> {
-        let OfWorkload { run, name, settings, config, .. } = make;
+    fn new(
+        make: OfWorkload<'_>,
+        info: WorkloadInfo,
+        workload_options: &W::Options,
+        factory: Factory,
+    ) -> Result<Self, RunError> {
+        let OfWorkload { plan, protocol, config, .. } = make;
         let extent = litmus::extent(info.name).unwrap_or(Extent { workers: 3, transactions: 2 });
         let cores = config.cores.unwrap_or(extent.workers);
         let strange =
@@ -451,15 +443,15 @@ impl<W: Workload> Exploration<W> {
             )));
         }
         // One more, where the epochs pass.
-        let explorer = Explorer::new(cores + 1, STEPS_MAX).map_err(|error| RunError::BadInput(error.to_string()))?;
+        let explorer = Explorer::new(cores + 1, STEPS_MAX).map_err(|error| RunError::OutOfMemory(error.to_string()))?;
         Ok(Exploration {
-            name: name.into(),
+            name: protocol.name.clone(),
             workload_name: info.name.into(),
-            info: protocol().info(),
-            protocol,
-            engine_options: options::<EngineOptions>(&[], settings)?,
-            workload_options: W::for_verification(&options::<W::Options>(info.preset, settings)?),
-            index: run.index_kind(),
+            info: protocol.info,
+            protocol: factory,
+            engine_options: protocol.engine.clone(),
+            workload_options: W::for_verification(workload_options),
+            index: plan.index,
             cores,
             transactions: config.transactions.unwrap_or(extent.transactions),
             explorer,
@@ -568,7 +560,8 @@ impl<W: Workload> Exploration<W> {
         Ok(explored)
     }
 
-    /// Spares as many switches as can be, and tells what happens then. `anomaly` says what has to be there still.
+    /// Spares as many switches as can be, and tells what happens then. `anomaly` says what has to
+    /// be there still.
     fn shrink(
         &mut self,
         found: &Schedule,
@@ -639,7 +632,7 @@ impl<W: Workload> Exploration<W> {
         let mut loader = engine.loader().expect("room for it");
         workload
             .load(&mut loader, 0, 1, &mut |_| ControlFlow::Continue(()))
-            .map_err(|error| RunError::BadInput(format!("loading: {error}")))?;
+            .map_err(|error| RunError::OutOfMemory(format!("loading: {error}")))?;
         drop(loader);
         let seats = (0..self.cores).map(|core| {
             let worker = engine.worker().expect("room for it");
@@ -665,7 +658,8 @@ impl<W: Workload> Exploration<W> {
         };
         let bodies = kept.region.run(|| self.bodies(&kept.setup, seed));
         let judged = self.execute_on(&kept.setup, bodies, strategy, traced);
-        // SAFETY: the bodies have ended, or are forgotten; what was judged has no part in it, and nobody has borrowed of the setup.
+        // SAFETY: the bodies have ended, or are forgotten; what was judged has no part in it, and
+        // nobody has borrowed of the setup.
         unsafe { kept.checkpoint.restore(&mut self.explorer) };
         self.kept = Some(kept);
         judged
@@ -697,10 +691,7 @@ impl<W: Workload> Exploration<W> {
         strategy.begin(self.cores);
         let execution = self.explorer.execute_beside(bodies, epochs, strategy, traced);
         if let Some(reason) = setup.stuck.get() {
-            return Err(RunError::BadInput(format!(
-                "{} could not go on: transactions abort by {reason}",
-                self.info.name
-            )));
+            return Err(RunError::Stuck { protocol: self.info.name.into(), reason });
         }
         // Bodies that were cut off have their seats still.
         let ended = setup.seats.iter().filter_map(|seat| seat.try_borrow_mut().ok());
@@ -782,7 +773,8 @@ fn run_core<W: Workload>(core: usize, transactions: u64, setup: &Setup<W>) {
                 }
             }
         }
-        // Who rests holds back no epoch: so some are seen from one transaction to the next, and some miss any number of them.
+        // Who rests holds back no epoch: so some are seen from one transaction to the next, and
+        // some miss any number of them.
         if (core as u64 + transaction).is_multiple_of(2) {
             Simulated::step("rest");
             worker.go_offline();

@@ -1,13 +1,13 @@
 //! Processes that are killed: whether what they had acknowledged is there afterwards.
 //!
-//! A process runs transactions on a directory and says which of them are durable ([`live`]). It is killed at a random moment (SIGKILL), also while it opens
-//! the directory. Then the log is read, and what is found is checked (`store`); and another process goes on in the same directory, also
+//! A process runs transactions on a directory and says which of them are durable ([`live`]). It is
+//! killed at a random moment (SIGKILL), also while it opens the directory. Then the log is read,
+//! and what is found is checked (`store`); and another process goes on in the same directory, also
 //! with other options, until it is killed.
 
 mod child;
 mod store;
 
-use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -15,10 +15,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-use contend_engine::{Isolation, NamedProtocol};
+use contend_engine::Isolation;
 use contend_log::{Directory, Log, LogConfig, LogError};
-use contend_machine::Native;
-use contend_protocols::{ProtocolVisitor, with_protocol};
 use serde::Serialize;
 
 pub use child::{Life, live};
@@ -26,10 +24,8 @@ pub use store::Scale;
 use store::{Expected, State};
 
 use contend_model::random::SplitMix64;
-use contend_runner::Stop;
-use contend_runner::config::options;
-use contend_runner::durable::LogOptions;
-use contend_runner::{RunConfig, RunError};
+use contend_runner::durable::LogMode;
+use contend_runner::{ProtocolPlan, RunConfig, RunError, Stop};
 
 /// What is to be tested.
 #[derive(Clone, Debug)]
@@ -48,8 +44,9 @@ pub struct KillConfig {
     pub directory: PathBuf,
 }
 
-/// When a transaction is durable that was acknowledged: names, and what they are called among the log's options.
-pub const DURABILITIES: [(&str, &str); 3] = [("epoch", "epoch"), ("early", "elr"), ("conservative", "clr")];
+/// The durabilities by name, each with the mode of the log that gives it.
+pub const DURABILITIES: [(&str, LogMode); 3] =
+    [("epoch", LogMode::Epoch), ("early", LogMode::Elr), ("conservative", LogMode::Clr)];
 
 /// What came of a protocol with a durability.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -68,129 +65,142 @@ pub struct Killed {
     pub wrong: Option<(String, PathBuf)>,
 }
 
-/// One of this many processes is killed at any moment from its start on; the others after their first acknowledgement.
+/// One of this many processes is killed at any moment from its start on; the others after their
+/// first acknowledgement.
 const KILLED_EARLY: u64 = 8;
 /// A process that is silent for longer does not go on.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Who may run in a directory.
+/// A protocol with a durability, one of those that run in a directory.
 #[derive(Clone, Debug)]
 struct Entry {
-    protocol: String,
-    name: String,
+    protocol: ProtocolPlan,
     durability: &'static str,
-    settings: BTreeMap<String, String>,
 }
 
-struct Promises;
-
-impl ProtocolVisitor<Native> for Promises {
-    type Output = (Isolation, bool);
-
-    fn visit<P: NamedProtocol<Native>>(self) -> Self::Output {
-        (P::INFO.isolation, P::SHOWS_UNCOMMITTED)
-    }
+/// Tests that can be run: entries of a plan, each with the durabilities that were asked for.
+#[derive(Clone, Debug)]
+pub struct KillPlan {
+    config: KillConfig,
+    /// The entries that take turns in one directory.
+    groups: Vec<Vec<Entry>>,
 }
 
-fn entries(run: &RunConfig, config: &KillConfig) -> Result<Vec<Entry>, RunError> {
-    let refuse = |message: String| Err(RunError::BadInput(message));
-    let names = DURABILITIES.map(|(name, _)| name);
-    if let Some(unknown) = config.durabilities.iter().find(|name| !names.contains(&name.as_str())) {
-        return refuse(format!("unknown durability '{unknown}'; valid: {}", names.join(", ")));
+impl KillConfig {
+    /// Turns a configuration into tests. Protocols and settings of `run` have a meaning here.
+    ///
+    /// # Errors
+    /// A number is out of range, `run` is not valid, or there is nothing to test.
+    pub fn resolve(&self, run: &RunConfig) -> Result<KillPlan, RunError> {
+        let plan = run.resolve()?;
+        self.check()?;
+        let mut entries = Vec::new();
+        for protocol in &plan.protocols {
+            entries.extend(self.with_durabilities(protocol)?);
+        }
+        if entries.is_empty() {
+            let protocols = run.protocols.join(", ");
+            return Err(RunError::BadInput(format!(
+                "there is nothing to test: {protocols} promises nothing, or not with this durability"
+            )));
+        }
+        let groups = if self.mixed { vec![entries] } else { entries.into_iter().map(|entry| vec![entry]).collect() };
+        Ok(KillPlan { config: self.clone(), groups })
     }
-    let Scale { keys, threads, .. } = config.scale;
-    if !(2..=1_000_000).contains(&keys) {
-        return refuse(format!("keys is {keys}; valid: 2 to 1000000"));
+
+    fn check(&self) -> Result<(), RunError> {
+        let refuse = |message: String| Err(RunError::BadInput(message));
+        let names = DURABILITIES.map(|(name, _)| name);
+        if let Some(unknown) = self.durabilities.iter().find(|name| !names.contains(&name.as_str())) {
+            return refuse(format!("unknown durability '{unknown}'; valid: {}", names.join(", ")));
+        }
+        let Scale { keys, threads, .. } = self.scale;
+        if !(2..=1_000_000).contains(&keys) {
+            return refuse(format!("keys is {keys}; valid: 2 to 1000000"));
+        }
+        if !(1..=256).contains(&threads) {
+            return refuse(format!("threads is {threads}; valid: 1 to 256"));
+        }
+        if !(1..=60_000).contains(&self.life_ms) {
+            return refuse(format!("life is {} ms; valid: 1 to 60000", self.life_ms));
+        }
+        if self.kills == 0 {
+            return refuse("kills is 0; valid: 1 or more".into());
+        }
+        Ok(())
     }
-    if !(1..=256).contains(&threads) {
-        return refuse(format!("threads is {threads}; valid: 1 to 256"));
-    }
-    if !(1..=60_000).contains(&config.life_ms) {
-        return refuse(format!("life is {} ms; valid: 1 to 60000", config.life_ms));
-    }
-    if config.kills == 0 {
-        return refuse("kills is 0; valid: 1 or more".into());
-    }
-    let mut all = Vec::new();
-    for entrant in run.entrants()? {
-        if entrant.settings.contains_key("log") {
-            let valid = names.join(", ");
-            return refuse(format!(
+
+    /// Returns the protocol with each durability that was asked for and goes with it.
+    fn with_durabilities(&self, protocol: &ProtocolPlan) -> Result<Vec<Entry>, RunError> {
+        if protocol.sets("log.mode") {
+            let valid = DURABILITIES.map(|(name, _)| name).join(", ");
+            return Err(RunError::BadInput(format!(
                 "'{}' sets log, which follows from --durability here; valid: {valid}",
-                entrant.name
-            ));
+                protocol.name
+            )));
         }
-        let (isolation, shows) = with_protocol::<Native, _>(&entrant.protocol, Promises).expect("it is validated");
-        // What has no isolation promises nothing.
-        if isolation == Isolation::None {
-            continue;
-        }
-        for (durability, log) in DURABILITIES {
-            let is_asked = config.durabilities.iter().any(|name| name == durability);
-            if is_asked && !(shows && durability == "conservative") {
-                let mut settings = entrant.settings.clone();
-                settings.insert("log".into(), log.into());
-                options::<LogOptions>(&[], &settings)?.check(true)?;
-                let (protocol, name) = (entrant.protocol.clone(), entrant.name.clone());
-                all.push(Entry { protocol, name, durability, settings });
+        let mut all = Vec::new();
+        for (durability, mode) in DURABILITIES {
+            let is_asked = self.durabilities.iter().any(|name| name == durability);
+            // A protocol without isolation promises nothing.
+            let promises = protocol.info.isolation != Isolation::None
+                && !(protocol.shows_uncommitted && durability == "conservative");
+            if is_asked && promises {
+                let mut protocol = protocol.clone();
+                protocol.log.mode = mode;
+                protocol.log.check(true)?;
+                protocol.settings.insert("log.mode".into(), mode.name().into());
+                all.push(Entry { protocol, durability });
             }
         }
+        Ok(all)
     }
-    if all.is_empty() {
-        let protocols = run.protocols.join(", ");
-        return refuse(format!("there is nothing to test: {protocols} promises nothing, or not with this durability"));
-    }
-    Ok(all)
 }
 
-/// How many kills there will be.
-///
-/// # Errors
-/// Bad input.
-pub fn kills(run: &RunConfig, config: &KillConfig) -> Result<u64, RunError> {
-    let entries = entries(&run.validated()?, config)?.len() as u64;
-    Ok(config.kills.saturating_mul(if config.mixed { entries.min(1) } else { entries }))
-}
-
-/// Kills processes of each protocol with each durability. What is taken of `run`: protocols and settings. `command` makes the process of a life, which has to
-/// call [`live`]; `progress` is told of each kill.
-///
-/// # Errors
-/// Bad input, or a process can't be started.
-pub fn kill_test(
-    run: &RunConfig,
-    config: &KillConfig,
-    command: &dyn Fn(&Life) -> Result<Command, RunError>,
-    stop: &Stop,
-    progress: &dyn Fn(),
-) -> Result<Vec<Killed>, RunError> {
-    let entries = entries(&run.validated()?, config)?;
-    let groups: Vec<Vec<Entry>> =
-        if config.mixed { vec![entries] } else { entries.into_iter().map(|entry| vec![entry]).collect() };
-    let mut all = Vec::new();
-    for (number, group) in groups.iter().enumerate() {
-        if stop.is_requested() {
-            break;
-        }
-        let Some(first) = group.first() else { continue };
-        let (protocol, durability) = match group.len() {
-            1 => (first.name.clone(), first.durability.to_owned()),
-            count => (format!("{count} in turns"), "in turns".to_owned()),
-        };
-        let directory = config.directory.join(format!("{number}-{}-{}", first.protocol, first.durability));
-        std::fs::create_dir_all(&directory)
-            .map_err(|error| RunError::BadInput(format!("{} can't be made: {error}", directory.display())))?;
-        let killed = Killed { protocol, durability, ..Killed::default() };
-        let mut test = Test { config, group, command, killed, expected: Expected::new(config.scale) };
-        if let Err(wrong) = test.run(&directory, stop, progress)? {
-            test.killed.wrong = Some((wrong, directory));
-        } else {
-            // What is right is of no use to anybody, and it takes room.
-            let _ = std::fs::remove_dir_all(&directory);
-        }
-        all.push(test.killed);
+impl KillPlan {
+    /// Returns the number of kills.
+    pub fn kills(&self) -> u64 {
+        self.config.kills.saturating_mul(self.groups.len() as u64)
     }
-    Ok(all)
+
+    /// Kills processes of each protocol with each durability. `command` makes the process of a
+    /// life, which has to call [`live`]; `progress` is called after each kill.
+    ///
+    /// # Errors
+    /// A process can't be started, or a directory can't be made.
+    pub fn run(
+        &self,
+        command: &dyn Fn(&Life) -> Result<Command, RunError>,
+        stop: &Stop,
+        progress: &dyn Fn(),
+    ) -> Result<Vec<Killed>, RunError> {
+        let config = &self.config;
+        let mut all = Vec::new();
+        for (number, group) in self.groups.iter().enumerate() {
+            if stop.is_requested() {
+                break;
+            }
+            let Some(first) = group.first() else { continue };
+            let (protocol, durability) = match group.len() {
+                1 => (first.protocol.name.clone(), first.durability.to_owned()),
+                count => (format!("{count} in turns"), "in turns".to_owned()),
+            };
+            let directory = format!("{number}-{}-{}", first.protocol.info.name, first.durability);
+            let directory = config.directory.join(directory);
+            std::fs::create_dir_all(&directory)
+                .map_err(|error| RunError::Io(format!("{} can't be made: {error}", directory.display())))?;
+            let killed = Killed { protocol, durability, ..Killed::default() };
+            let mut test = Test { config, group, command, killed, expected: Expected::new(config.scale) };
+            if let Err(wrong) = test.run(&directory, stop, progress)? {
+                test.killed.wrong = Some((wrong, directory));
+            } else {
+                // A database that is right is of no use, and takes room.
+                let _ = std::fs::remove_dir_all(&directory);
+            }
+            all.push(test.killed);
+        }
+        Ok(all)
+    }
 }
 
 struct Test<'a> {
@@ -211,15 +221,15 @@ impl Test<'_> {
                 break;
             }
             let entry = &self.group[random.below(self.group.len() as u64) as usize];
-            let mut settings = entry.settings.clone();
-            for option in ["cu", "ts"] {
+            let mut settings = entry.protocol.settings.clone();
+            for option in ["engine.commit_time_updates", "engine.timestamp_splitting"] {
                 let value = if random.one_in(2) { "on" } else { "off" };
                 settings.entry(option.to_owned()).or_insert_with(|| value.to_owned());
             }
             let scale = self.config.scale;
             let seed = random.draw();
-            let life =
-                Life { directory: directory.to_owned(), protocol: entry.protocol.clone(), settings, scale, seed };
+            let protocol = entry.protocol.info.name.to_owned();
+            let life = Life { directory: directory.to_owned(), protocol, settings, scale, seed };
             let pause = Duration::from_micros(random.below(self.config.life_ms * 1000));
             let lines = match self.kill(&life, !random.one_in(KILLED_EARLY), pause)? {
                 Ok(lines) => lines,
@@ -252,10 +262,11 @@ impl Test<'_> {
         Ok(Ok(()))
     }
 
-    /// Runs a process and kills it after a while; with `waits` not before it has acknowledged a transaction. Returns what it has said: threads, and their
-    /// last transactions that are durable.
+    /// Runs a process and kills it after a while; with `waits` not before it has acknowledged a
+    /// transaction. Returns what it has said: threads, and their last transactions that are
+    /// durable.
     fn kill(&self, life: &Life, waits: bool, pause: Duration) -> Result<Result<Vec<(usize, u64)>, String>, RunError> {
-        let failed = |error: std::io::Error| RunError::BadInput(format!("a process can't be run: {error}"));
+        let failed = |error: std::io::Error| RunError::Io(format!("a process can't be run: {error}"));
         let mut child = (self.command)(life)?.stdout(Stdio::piped()).spawn().map_err(failed)?;
         let mut output = child.stdout.take().expect("it is piped");
         let (speaks, heard) = mpsc::channel();

@@ -1,4 +1,5 @@
-//! The proofs: runs whose only purpose is to find out whether a protocol or the log keeps its promise.
+//! The proofs: runs whose only purpose is to find out whether a protocol or the log keeps its
+//! promise.
 //!
 //! | module | what it proves |
 //! | --- | --- |

@@ -1,8 +1,9 @@
 //! Whether memory stays as it is while rows come and go for long.
 //!
-//! A run is divided into windows. Resident memory is sampled all the time; what the engine knows of its own memory after each window. Memory is flat if
-//! the last quarter of the run has no more of it than the third, by medians, with some room for chance (`grows`): the first half is for tables,
-//! free lists and queues to come to their size.
+//! A run is divided into windows. Resident memory is sampled all the time; what the engine knows of
+//! its own memory after each window. Memory is flat if the last quarter of the run has no more of
+//! it than the third, by medians, with some room for chance (`grows`): the first half is for
+//! tables, free lists and queues to come to their size.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use contend_runner::memory::resident_bytes;
 use contend_runner::session::{Interval, RunPurpose, session};
 use contend_runner::units::show_bytes;
 use contend_runner::{Observer, Stop};
-use contend_runner::{RunConfig, RunError};
+use contend_runner::{RunError, RunPlan};
 
 /// Windows of a run: some for each quarter.
 const WINDOWS: usize = 24;
@@ -21,7 +22,8 @@ const WINDOWS: usize = 24;
 const SAMPLES: f64 = 20.0;
 /// The shortest run, in seconds.
 pub const SECONDS_MIN: f64 = 1.0;
-/// What may come on top in the last quarter: a part of the third quarter's memory, and besides a number of bytes.
+/// What may come on top in the last quarter: a part of the third quarter's memory, and besides a
+/// number of bytes.
 const ROOM: (f64, u64) = (0.03, 4 << 20);
 
 /// What became of a protocol.
@@ -45,26 +47,25 @@ pub struct Soaked {
     pub grew: Option<String>,
 }
 
-/// Runs each protocol of the configuration for this many seconds, with its workload and threads.
+/// Runs each entry of a plan for this many seconds.
 ///
 /// # Errors
-/// Bad input, or a run that can't go on.
-pub fn soak(run: &RunConfig, seconds: f64, stop: &Stop, observer: &dyn Observer) -> Result<Vec<Soaked>, RunError> {
+/// The number of seconds is out of range, or a run can't go on.
+pub fn soak(plan: &RunPlan, seconds: f64, stop: &Stop, observer: &dyn Observer) -> Result<Vec<Soaked>, RunError> {
     // A NaN is not either.
     if !(SECONDS_MIN..=contend_runner::config::SECONDS_MAX).contains(&seconds) {
         let most = contend_runner::config::SECONDS_MAX;
         return Err(RunError::BadInput(format!("seconds is {seconds}; valid: {SECONDS_MIN} to {most}")));
     }
-    let run = run.validated()?;
     let mut all = Vec::new();
-    for entrant in run.entrants()? {
+    for protocol in &plan.protocols {
         if stop.is_requested() {
             break;
         }
-        let mut session = session(&run, &entrant, RunPurpose::Measure)?;
+        let mut session = session(plan, protocol, RunPurpose::Measure)?;
         session.load(stop, &|_| ())?;
-        observer.begin(&entrant.name, 1000);
-        let mut soaked = Soaked { protocol: entrant.name.clone(), ..Soaked::default() };
+        observer.begin(&protocol.name, 1000);
+        let mut soaked = Soaked { protocol: protocol.name.clone(), ..Soaked::default() };
         let length = Duration::from_secs_f64(seconds / WINDOWS as f64);
         let (mut resident, mut tables) = (Vec::new(), Vec::new());
         for _ in 0..WINDOWS {
@@ -123,6 +124,7 @@ fn grows(quarters: &[u64; 4]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use contend_runner::RunConfig;
     use contend_runner::Silent;
 
     #[test]
@@ -144,16 +146,17 @@ mod tests {
     #[test]
     fn a_short_one_says_what_there_was() {
         let run = RunConfig {
-            protocols: vec!["mvcc".into()],
+            protocols: vec!["msto".into()],
             workload: "litmus-births".into(),
             threads: 4,
             ..RunConfig::default()
         };
-        let [soaked] = &soak(&run, SECONDS_MIN, &Stop::default(), &Silent).expect("valid input")[..] else {
+        let plan = run.resolve().expect("valid input");
+        let [soaked] = &soak(&plan, SECONDS_MIN, &Stop::default(), &Silent).expect("valid input")[..] else {
             unreachable!("one protocol")
         };
         assert!(soaked.commits > 0 && soaked.seconds >= SECONDS_MIN, "{soaked:?}");
         assert!(soaked.resident.iter().chain(&soaked.tables).all(|bytes| *bytes > 0), "{soaked:?}");
-        assert!(soak(&run, 0.0, &Stop::default(), &Silent).is_err());
+        assert!(soak(&plan, 0.0, &Stop::default(), &Silent).is_err());
     }
 }

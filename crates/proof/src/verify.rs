@@ -1,25 +1,27 @@
-//! Proving a protocol right on a workload: a small run whose history is checked, replayed, and compared with the tables.
+//! Proving a protocol right on a workload: a small run whose history is checked, replayed, and
+//! compared with the tables.
 
 use std::time::Duration;
 
 use contend_judge::{Verification, verify_history};
-use contend_runner::config::Entrant;
 use contend_runner::session::{Interval, RunPurpose, Session, session};
-use contend_runner::{Observer, Stop};
-use contend_runner::{RunConfig, RunError};
+use contend_runner::{Observer, ProtocolPlan, RunError, RunPlan, Stop};
 
 /// A pass that is slower than this ends early.
 const SECONDS_MAX: u64 = 5;
 
-/// Runs the verification pass of one entrant. `None` if it was stopped.
+/// Runs the verification pass of an entry of a plan. `None` if it was stopped.
+///
+/// # Errors
+/// The tables do not fit, the log can't be begun, or the run can not go on.
 pub fn verify(
-    config: &RunConfig,
-    entrant: &Entrant,
+    plan: &RunPlan,
+    protocol: &ProtocolPlan,
     stop: &Stop,
     observer: &dyn Observer,
 ) -> Result<Option<Verification>, RunError> {
-    let mut session = session(config, entrant, RunPurpose::Verify)?;
-    verify_session(&mut *session, &entrant.name, config.verify_transactions, stop, observer)
+    let mut session = session(plan, protocol, RunPurpose::Verify)?;
+    verify_session(&mut *session, &protocol.name, plan.config.verify_transactions, stop, observer)
 }
 
 /// Runs the verification pass in a session that was made for it. `None` if it was stopped.
@@ -62,8 +64,8 @@ mod tests {
     use contend_machine::Native;
     use contend_protocols::fault::{Only, id};
     use contend_protocols::optimistic::silo::Silo;
-    use contend_runner::Silent;
     use contend_runner::session::session_of;
+    use contend_runner::{RunConfig, Silent};
     use contend_workloads::ycsb::Ycsb;
 
     type NoValidation = Only<{ id("IGNORE_LOCKS_IN_VALIDATION") }, { id("SKIP_VALIDATION_OF_WRITTEN") }>;

@@ -1,9 +1,11 @@
 //! What the layers cost: Silo written by hand, the same over `Machine`, and the engine's.
 //!
-//! `cargo bench -p contend-protocols --bench abstraction` runs three Silos on two threads in turns, on the same hash index, with transactions of
-//! ten operations on 8-byte rows, and prints the median of the rounds' ratios:
+//! `cargo bench -p contend-protocols --bench abstraction` runs three Silos on two threads in turns,
+//! on the same hash index, with transactions of ten operations on 8-byte rows, and prints the
+//! median of the rounds' ratios:
 //!
-//! - *by hand*: as short as Silo can be, on `std::sync::atomic`; no inserts, no misses, no abort reasons, no history.
+//! - *by hand*: as short as Silo can be, on `std::sync::atomic`; no inserts, no misses, no abort
+//!   reasons, no history.
 //! - *over Machine*: the same text, with `Machine`'s words and fences.
 //! - *engine*: `contend_protocols::optimistic::silo` in the engine's frame.
 //! - *none*: `contend_protocols::none` in the engine's frame, for comparison.
@@ -58,7 +60,8 @@ trait Contestant: Sync {
     fn run(&self, thread: usize, records: u64, writes: u64, stop: &<Native as Machine>::U64) -> u64;
 }
 
-/// Puts rows into memory that is never freed, on huge pages where the system has them: as the engine does.
+/// Puts rows into memory that is never freed, on huge pages where the system has them: as the
+/// engine does.
 fn leak_huge<T>(rows: impl ExactSizeIterator<Item = T>) -> &'static [T] {
     let count = rows.len();
     let layout = Layout::array::<T>(count).and_then(|layout| layout.align_to(2 << 20)).expect("a size that can be had");
@@ -99,7 +102,8 @@ macro_rules! silo_by_hand {
                 #[inline(always)]
                 fn row(&self, key: u64) -> &[Word; 2] {
                     let address = self.index.get(key).value.expect("every key is loaded");
-                    // SAFETY: `new` put the addresses of `rows` into the index, and `rows` is never freed.
+                    // SAFETY: `new` put the addresses of `rows` into the index, and `rows` is never
+                    // freed.
                     unsafe { &*std::ptr::with_exposed_provenance(address as usize) }
                 }
 

@@ -1,7 +1,7 @@
 //! An engine driven by hand: tables, a loader, and transactions that meet on one worker thread.
 //!
-//! The facade `contend` does all of this for an application. This is for the authors of protocols, who want
-//! to see each call.
+//! The facade `contend` does all of this for an application. This is for the authors of protocols,
+//! who want to see each call.
 //!
 //! `cargo run -p contend-protocols --example engine_by_hand`, and `cargo test` runs it as well.
 
@@ -18,7 +18,8 @@ fn main() {
     let protocol = <Silo as NamedProtocol<Native>>::new(Default::default());
     let engine = Engine::<Silo, Native>::new(protocol, EngineConfig::default());
 
-    // A table of rows of 16 bytes, two words, with room for 1000 of them. An ordered index can be scanned.
+    // A table of rows of 16 bytes, two words, with room for 1000 of them. An ordered index can be
+    // scanned.
     let accounts = engine.create_table::<u64>(&TableSpec::of_bytes("accounts", IndexKind::Ordered, 16, 1_000));
 
     // A loader fills tables before any transaction runs.
@@ -28,8 +29,9 @@ fn main() {
     }
     drop(loader);
 
-    // A worker belongs to a thread, and runs one transaction after the other. `run` begins, calls the body, and commits; or it aborts, if
-    // the body or the commit fails. Whether to try again is the caller's choice.
+    // A worker belongs to a thread, and runs one transaction after the other. `run` begins, calls
+    // the body, and commits; or it aborts, if the body or the commit fails. Whether to try again is
+    // the caller's choice.
     let mut worker = engine.worker().expect("a free slot");
     let balance = worker.run(|txn| {
         let row = txn.modify_row(&accounts, 1, Groups::ALL)?.expect("it was loaded");
@@ -44,8 +46,8 @@ fn main() {
     assert!(txn.delete_row(&accounts, 0).expect("no conflict"));
     txn.commit().expect("no conflict");
 
-    // Two transactions of two workers, in one thread. The second changes what the first has read; the first writes, and so fails to
-    // validate.
+    // Two transactions of two workers, in one thread. The second changes what the first has read;
+    // the first writes, and so fails to validate.
     let mut other = engine.worker().expect("a free slot");
     let mut first = worker.begin();
     let seen = first.read_row(&accounts, 2, Projection::WHOLE).expect("no conflict").expect("it was loaded")[0];

@@ -1,7 +1,8 @@
 //! A whole concurrency-control protocol in some eighty lines: one lock for all transactions.
 //!
-//! A transaction acquires the lock when it begins and releases it when it ends, so transactions run one
-//! after the other, and every history is serial. It is not in the registry; `main` runs it on an engine.
+//! A transaction acquires the lock when it begins and releases it when it ends, so transactions run
+//! one after the other, and every history is serial. It is not in the registry; `main` runs it on
+//! an engine.
 //!
 //! `cargo run -p contend-protocols --example toy_protocol`, and `cargo test` runs it as well.
 
@@ -28,8 +29,8 @@ struct OneLock<M: Machine>(M::U64);
 
 impl<M: Machine> OneLock<M> {
     fn try_lock(&self) -> bool {
-        // Acquire: pairs with the Release of `unlock`. The rows and flags are as the last transaction left them, so Relaxed is enough
-        // for all other accesses in this file.
+        // Acquire: pairs with the Release of `unlock`. The rows and flags are as the last
+        // transaction left them, so Relaxed is enough for all other accesses in this file.
         self.0.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
@@ -38,7 +39,8 @@ impl<M: Machine> OneLock<M> {
         self.0.store(0, Ordering::Release);
     }
 
-    /// Clears and sets flags of a cell, and returns what they were: whether there is a row, and whether it has left the index.
+    /// Clears and sets flags of a cell, and returns what they were: whether there is a row, and
+    /// whether it has left the index.
     fn change(cell: Cell<M>, clear: u64, set: u64) -> u64 {
         let before = cell.word().load(Ordering::Relaxed);
         cell.word().store(before & !clear | set, Ordering::Relaxed);

@@ -1,7 +1,8 @@
 //! H-Store: one transaction at a time in each partition of the data.
 //!
-//! **Idea.** The data are divided into partitions. A transaction declares before it begins which partitions it will touch, and waits until it holds
-//! them. Then it reads and writes as if it were alone: it locks, checks and copies nothing because of other transactions.
+//! **Idea.** The data are divided into partitions. A transaction declares before it begins which
+//! partitions it will touch, and waits until it holds them. Then it reads and writes as if it were
+//! alone: it locks, checks and copies nothing because of other transactions.
 //!
 //! | step of the paper | function |
 //! | --- | --- |
@@ -10,24 +11,29 @@
 //! | execute without locks and latches | `read`, `write` |
 //! | commit, and hand the partitions over | `commit`: `install_held`, `release` |
 //!
-//! **Papers.** R. Kallman et al.: "H-Store: a high-performance, distributed main memory transaction processing system", VLDB 2008; as measured
-//! in X. Yu et al.: "Staring into the abyss", VLDB 2014 (HSTORE): all partitions are in one memory, and a transaction of several partitions
-//! touches them directly.
+//! **Papers.** R. Kallman et al.: "H-Store: a high-performance, distributed main memory transaction
+//! processing system", VLDB 2008; as measured in X. Yu et al.: "Staring into the abyss", VLDB 2014
+//! (HSTORE): all partitions are in one memory, and a transaction of several partitions touches them
+//! directly.
 //!
-//! **Promises** serializability, as long as transactions touch only the partitions that they have declared. A transaction without a declaration gets all
-//! partitions.
+//! **Promises** serializability, as long as transactions touch only the partitions that they have
+//! declared. A transaction without a declaration gets all partitions.
 //!
-//! **Metadata.** One word for each cell, with the flags of [`crate::flags`]. The flag *locked* says that a tombstone is about to get a row. A
-//! partition has a lock with a queue: [`crate::locking::queue`].
+//! **Metadata.** One word for each cell, with the flags of [`crate::flags`]. The flag *locked* says
+//! that a tombstone is about to get a row. A partition has a lock with a queue:
+//! [`crate::locking::queue`].
 //!
 //! **Commit point.** The moment when all partitions are held; nothing can fail afterwards.
 //!
-//! **Waits.** A transaction waits for a partition only if its holder and all transactions before it in the queue are older. The oldest is first in the
-//! queue. A transaction that comes too late for that aborts, and gets a new timestamp. So waits form no cycle.
+//! **Waits.** A transaction waits for a partition only if its holder and all transactions before it
+//! in the queue are older. The oldest is first in the queue. A transaction that comes too late for
+//! that aborts, and gets a new timestamp. So waits form no cycle.
 //!
-//! **Phantoms.** No other transaction is in the partition. Tombstones leave the index while transactions run, by an exchange of their word.
+//! **Phantoms.** No other transaction is in the partition. Tombstones leave the index while
+//! transactions run, by an exchange of their word.
 //!
-//! **Departures from the paper.** Timestamps come from the clock by default, and writes are buffered, so that an abort has nothing to undo.
+//! **Departures from the paper.** Timestamps come from the clock by default, and writes are
+//! buffered, so that an abort has nothing to undo.
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -51,7 +57,8 @@ use crate::method::timestamp::{Outcome, Source, Stamper, TimestampOptions, Times
 options! {
     /// H-Store's options.
     pub struct HStoreOptions {
-        /// Where timestamps come from. The clock costs nothing, and transactions of one partition do not need their order.
+        /// Where timestamps come from. The clock costs nothing, and transactions of one partition
+        /// do not need their order.
         "timestamp.source" source: Source = Source::Clock, in ();
         /// Timestamps of a batch.
         "timestamp.batch" batch: u64 = 16, in 1..=1_000_000;
@@ -203,8 +210,8 @@ impl<M: Machine, F: HStoreFaults> Protocol<M> for HStore<M, F> {
                     // The transaction's own record: inserted, deleted, and inserted again.
                     return Ok(RecordState::Absent);
                 }
-                // AcqRel: pairs with the exchange of `flags::unlink_unlocked`. One of the two is first: this one sees the tombstone unlinked, or that one
-                // finds it locked.
+                // AcqRel: pairs with the exchange of `flags::unlink_unlocked`. One of the two is
+                // first: this one sees the tombstone unlinked, or that one finds it locked.
                 let is_locked =
                     first.word().compare_exchange(word, word | LOCKED, Ordering::AcqRel, Ordering::Relaxed).is_ok();
                 if word & UNLINKED != 0 || !is_locked {
@@ -240,7 +247,8 @@ impl<M: Machine, F: HStoreFaults> Protocol<M> for HStore<M, F> {
         M::step("install");
         for position in 0..cx.writes.len() {
             flags::install_held(cx, position, |cell, clear, set| {
-                // Relaxed, both: the partition's lock passes the row on. Read-modify-writes: `flags::unlink_unlocked` exchanges the word without that lock.
+                // Relaxed, both: the partition's lock passes the row on. Read-modify-writes:
+                // `flags::unlink_unlocked` exchanges the word without that lock.
                 let word = cell.word();
                 if set != 0 { word.fetch_or(set, Ordering::Relaxed) } else { word.fetch_and(!clear, Ordering::Relaxed) }
             });
@@ -262,7 +270,8 @@ impl<M: Machine, F: HStoreFaults> Protocol<M> for HStore<M, F> {
     }
 }
 
-/// The wait policy of partitions: a younger transaction waits for an older one; an older one that finds a younger one comes too late.
+/// The wait policy of partitions: a younger transaction waits for an older one; an older one that
+/// finds a younger one comes too late.
 #[derive(Debug)]
 pub struct YoungWait<M: Machine, F> {
     timestamps: Arc<Timestamps<M>>,
@@ -346,7 +355,8 @@ faults! {
 
 /// Where the algorithm asks for its faults.
 impl<M: Machine, F: HStoreFaults> HStore<M, F> {
-    /// Returns the partitions that the transaction locks of those that it has declared: all, without a fault.
+    /// Returns the partitions that the transaction locks of those that it has declared: all,
+    /// without a fault.
     #[inline(always)]
     fn partitions_to_lock(declared: &[usize]) -> &[usize] {
         if F::LOCK_ONLY_FIRST_PARTITION { &declared[..declared.len().min(1)] } else { declared }

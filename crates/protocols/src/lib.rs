@@ -1,7 +1,9 @@
 //! Concurrency-control protocols, one file each, and the list of their names.
 //!
-//! A new protocol is one new file and one line in [`registry`]; every test, workload and command then has it. Protocols never import
-//! each other; what several of them share lies below them: in the engine (write set, node set), in [`method`], in [`locking`], in [`optimistic`], in [`versions`], in [`fault`].
+//! A new protocol is one new file and one line in [`registry`]; every test, workload and command
+//! then has it. Protocols never import each other; what several of them share lies below them: in
+//! the engine (write set, node set), in [`method`], in [`locking`], in [`optimistic`], in
+//! [`versions`], in [`fault`].
 //!
 //! What this crate must not know: workloads.
 
@@ -16,4 +18,6 @@ pub mod optimistic;
 pub mod registry;
 pub mod timestamp_ordering;
 
-pub use registry::{ProtocolVisitor, all_protocols, protocols_with_snapshots, with_protocol};
+pub use registry::{
+    PROTOCOL_ALIASES, ProtocolVisitor, all_protocols, protocol_name, protocols_with_snapshots, with_protocol,
+};

@@ -1,12 +1,16 @@
-//! The family of multi-version protocols: where versions stand, how a transaction finds the one of its time, and what a commit writes.
+//! The family of multi-version protocols: where versions stand, how a transaction finds the one of
+//! its time, and what a commit writes.
 //!
-//! **The newest version is in the record**, where the index leads. A commit copies the version that it overwrites to a record of its own, which is
-//! in no index, and links the copy into the *version chain* of the cell. So a read of the newest version, as nearly all are, follows no pointer, and
-//! touches the lines that a single-version protocol touches. A late transaction follows the chain to the version that it would have read in time.
-//! (The authors' codes put all versions into a chain, and some bring one inline.) The price is one copy for each write, which a chain of all versions
-//! pays as well, as the place of the new version.
+//! **The newest version is in the record**, where the index leads. A commit copies the version that
+//! it overwrites to a record of its own, which is in no index, and links the copy into the *version
+//! chain* of the cell. So a read of the newest version, as nearly all are, follows no pointer, and
+//! touches the lines that a single-version protocol touches. A late transaction follows the chain
+//! to the version that it would have read in time. (The authors' codes put all versions into a
+//! chain, and some bring one inline.) The price is one copy for each write, which a chain of all
+//! versions pays as well, as the place of the new version.
 //!
-//! **Metadata.** Six words for each cell. The paper's name for the timestamp of a version is `wts`, for that of its youngest read `rts`.
+//! **Metadata.** Six words for each cell. The paper's name for the timestamp of a version is `wts`,
+//! for that of its youngest read `rts`.
 //!
 //! | word | in a record | in a copy |
 //! | --- | --- | --- |
@@ -17,19 +21,23 @@
 //! | 4 | of a tombstone: the epoch of the deletion; of a row, with late writes: its [`SuffixKind`] | the cell that it is a copy of |
 //! | 5 | the link to the newest copy in the [retained chain](chain), for long transactions | the link to the next older one |
 //!
-//! **Versions are written in the order of their timestamps.** A transaction that is older than the newest version aborts instead of writing a version
-//! below it. (Cicada's authors do so by default, and so does DBx1000's MVCC.) There are two exceptions, both of which need that no younger transaction
-//! has read the cell: late updates that commute ([`msto`]) and writes that nobody will see ([`validation`]).
+//! **Versions are written in the order of their timestamps.** A transaction that is older than the
+//! newest version aborts instead of writing a version below it. (Cicada's authors do so by default,
+//! and so does DBx1000's MVCC.) There are two exceptions, both of which need that no younger
+//! transaction has read the cell: late updates that commute ([`msto`]) and writes that nobody will
+//! see ([`validation`]).
 //!
-//! **Write intents** are what Cicada calls pending versions and Hekaton write locks. An intent is a timestamp, if its transaction has one: younger
-//! readers wait for its outcome, older ones pass. A row is overwritten only when its transaction is sure to commit.
+//! **Write intents** are what Cicada calls pending versions and Hekaton write locks. An intent is a
+//! timestamp, if its transaction has one: younger readers wait for its outcome, older ones pass. A
+//! row is overwritten only when its transaction is sure to commit.
 //!
-//! **Reuse.** A copy that was replaced by a version of time `t` serves only transactions from before `t`, whatever link still leads to it. So nothing
-//! has to be unlinked when the last of them has ended. [`collect`] says how that becomes known, and what happens to versions that a long
+//! **Reuse.** A copy that was replaced by a version of time `t` serves only transactions from
+//! before `t`, whatever link still leads to it. So nothing has to be unlinked when the last of them
+//! has ended. [`collect`] says how that becomes known, and what happens to versions that a long
 //! transaction needs.
 //!
-//! **A protocol of this family** implements [`VersionRules`]: what it does at a begin, a read, a write and a commit. [`MultiVersion`] adds what is the same in
-//! all of them.
+//! **A protocol of this family** implements [`VersionRules`]: what it does at a begin, a read, a
+//! write and a commit. [`MultiVersion`] adds what is the same in all of them.
 //!
 //! | file | content |
 //! | --- | --- |
@@ -80,10 +88,11 @@ const WTS_SHIFT: u32 = 4;
 
 /// No transaction is going to write the cell.
 pub(crate) const NO_INTENT: u64 = 0;
-/// Intent of a transaction that is about to draw its commit timestamp. Every other transaction waits for it.
+/// Intent of a transaction that is about to draw its commit timestamp. Every other transaction
+/// waits for it.
 const INTENT_TAKING_TIMESTAMP: u64 = 1;
-/// Intent of a transaction that will draw a timestamp later than all that exist now; nobody waits for it. The bits below tell one worker from
-/// another.
+/// Intent of a transaction that will draw a timestamp later than all that exist now; nobody waits
+/// for it. The bits below tell one worker from another.
 pub(crate) const INTENT_WITHOUT_TIMESTAMP: u64 = 1 << 63;
 
 /// Returns the `wts` in a version's word.
@@ -106,13 +115,15 @@ pub(crate) fn rts_of<'a, M: Machine>(cell: Cell<M>) -> &'a M::U64 {
     unsafe { cell.meta(2) }
 }
 
-/// What a cell's newest versions have in common: the longest suffix of its version order in which every version is of one kind. A late write of
-/// that kind may take its place before the whole suffix.
+/// What a cell's newest versions have in common: the longest suffix of its version order in which
+/// every version is of one kind. A late write of that kind may take its place before the whole
+/// suffix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SuffixKind {
     /// Updates that commute. A late one is applied to the newest version.
     CommutingUpdates,
-    /// Writes that replaced the whole cell without a look at it. A late one is invisible, and is skipped.
+    /// Writes that replaced the whole cell without a look at it. A late one is invisible, and is
+    /// skipped.
     BlindOverwrites,
 }
 
@@ -122,22 +133,26 @@ fn suffix_of<'a, M: Machine>(cell: Cell<M>) -> &'a M::U64 {
 }
 
 impl SuffixKind {
-    /// Returns whether every version younger than `ts` is of this kind. The caller holds the cell's intent.
+    /// Returns whether every version younger than `ts` is of this kind. The caller holds the cell's
+    /// intent.
     #[inline(always)]
     pub(crate) fn covers_all_after<M: Machine>(self, cell: Cell<M>, ts: u64) -> bool {
-        // Relaxed: only the holder of the intent stores the word. The cell is no tombstone, whose word is an epoch: the write needs a row.
+        // Relaxed: only the holder of the intent stores the word. The cell is no tombstone, whose
+        // word is an epoch: the write needs a row.
         let word = suffix_of(cell).load(Ordering::Relaxed);
         word & 1 == self as u64 && word >> 1 < ts
     }
 
-    /// Notes that a version of time `ts` is installed, of this kind if it is of any. The caller holds the cell's intent.
+    /// Notes that a version of time `ts` is installed, of this kind if it is of any. The caller
+    /// holds the cell's intent.
     #[inline(always)]
     pub(crate) fn record<M: Machine>(kind: Option<SuffixKind>, cell: Cell<M>, ts: u64) {
         // Relaxed, all: only the holder of the intent stores these words.
         let newest = wts_of(cell.word().load(Ordering::Relaxed));
         let before = suffix_of(cell).load(Ordering::Relaxed);
         match kind {
-            // After a tombstone, whose word is an epoch, the next write is an insert, which is of no kind.
+            // After a tombstone, whose word is an epoch, the next write is an insert, which is of
+            // no kind.
             Some(kind) if before & 1 == kind as u64 => {}
             Some(kind) => suffix_of(cell).store(newest << 1 | kind as u64, Ordering::Relaxed),
             None => suffix_of(cell).store(newest.max(ts) << 1, Ordering::Relaxed),
@@ -157,9 +172,11 @@ pub(crate) fn raise_rts<M: Machine, F: VersionFaults>(cell: Cell<M>, ts: u64) {
     if F::FORGET_READS {
         return;
     }
-    // SeqCst, both: the reader stores the rts and then loads the intent (`read_cell`, `is_still_visible`); a writer stores its intent and then loads
-    // the rts (`WriteIntents::place`). In the total order of these four one store is first, and the other transaction sees it. So excluded is that a
-    // reader misses the intent of an older writer while that writer misses the read.
+    // SeqCst, both: the reader stores the rts and then loads the intent (`read_cell`,
+    // `is_still_visible`); a writer stores its intent and then loads the rts
+    // (`WriteIntents::place`). In the total order of these four one store is first, and the other
+    // transaction sees it. So excluded is that a reader misses the intent of an older writer while
+    // that writer misses the read.
     if rts_of(cell).load(Ordering::SeqCst) < ts {
         rts_of(cell).fetch_max(ts, Ordering::SeqCst);
     }
@@ -168,17 +185,20 @@ pub(crate) fn raise_rts<M: Machine, F: VersionFaults>(cell: Cell<M>, ts: u64) {
 /// Returns the `rts` of the cell, on which the caller holds an intent.
 #[inline(always)]
 pub(crate) fn rts_under_intent<M: Machine, F: VersionFaults>(cell: Cell<M>) -> u64 {
-    // SeqCst: after the intent is placed; pairs with `raise_rts`, where the rts comes before the look at the intent.
+    // SeqCst: after the intent is placed; pairs with `raise_rts`, where the rts comes before the
+    // look at the intent.
     if F::OVERTAKE_READS { 0 } else { rts_of(cell).load(Ordering::SeqCst) }
 }
 
-/// Returns the function that says for which intents a transaction waits: those of transactions with a timestamp earlier than `ts`.
+/// Returns the function that says for which intents a transaction waits: those of transactions with
+/// a timestamp earlier than `ts`.
 #[inline(always)]
 pub(crate) fn waits_for_earlier_than<F: VersionFaults>(ts: u64) -> impl Fn(u64) -> bool + Copy {
     move |intent| intent < ts && !F::IGNORE_PREWRITES
 }
 
-/// Raises the `rts` of a leaf to `ts`: a transaction of this time depends on the leaf's keys, which it has seen at `version`.
+/// Raises the `rts` of a leaf to `ts`: a transaction of this time depends on the leaf's keys, which
+/// it has seen at `version`.
 ///
 /// # Errors
 /// The leaf's keys have changed since.
@@ -188,14 +208,15 @@ pub(crate) fn raise_leaf_rts<M: Machine>(leaf: Leaf<M>, version: u64, ts: u64) -
     if leaf.word().load(Ordering::Relaxed) < ts {
         leaf.word().fetch_max(ts, Ordering::Relaxed);
     }
-    // SeqCst: pairs with the fence of `WriteIntents::adopt_placeholder`. The reader stores the rts and then looks at the keys; an insert changes the
-    // keys and then looks at the rts. One of the two sees the other.
+    // SeqCst: pairs with the fence of `WriteIntents::adopt_placeholder`. The reader stores the rts
+    // and then looks at the keys; an insert changes the keys and then looks at the rts. One of the
+    // two sees the other.
     M::fence(Ordering::SeqCst);
     if leaf.version() == version { Ok(()) } else { Err(Abort::new(AbortReason::Phantom)) }
 }
 
-/// Sets the words of a new record. The cells of an inserted one have an intent from the start, which becomes its transaction's by
-/// [`WriteIntents::adopt`].
+/// Sets the words of a new record. The cells of an inserted one have an intent from the start,
+/// which becomes its transaction's by [`WriteIntents::adopt`].
 pub(crate) fn init<M: Machine>(cells: Cells<M>, origin: RecordOrigin) {
     flags::initial(cells, origin, |cell, flags, held| {
         // Relaxed, all: the index publishes the record.
@@ -216,8 +237,8 @@ pub(crate) fn has_earlier_intent<M: Machine>(cell: Cell<M>, ts: u64) -> bool {
     intent != NO_INTENT && intent < ts
 }
 
-/// Marks a tombstone as unlinked, if the record still is one, all transactions that could see its row have ended, and every snapshot is of
-/// `snapshot_watermark` or a later time.
+/// Marks a tombstone as unlinked, if the record still is one, all transactions that could see its
+/// row have ended, and every snapshot is of `snapshot_watermark` or a later time.
 pub(crate) fn unlink<M: Machine>(tombstone: Tombstone<'_, M>, snapshot_watermark: u64) -> UnlinkOutcome {
     M::step("unlink");
     let cells = tombstone.cells();
@@ -247,11 +268,13 @@ pub(crate) fn unlink<M: Machine>(tombstone: Tombstone<'_, M>, snapshot_watermark
         UnlinkOutcome::Busy
     } else {
         for cell in cells.clone() {
-            // SeqCst: before the look at the rts below; pairs with the second load of the word in `read_cell`, which comes after its rts. A reader of
-            // the tombstone sees that it is unlinked, or its rts is seen here.
+            // SeqCst: before the look at the rts below; pairs with the second load of the word in
+            // `read_cell`, which comes after its rts. A reader of the tombstone sees that it is
+            // unlinked, or its rts is seen here.
             cell.word().store(cell.word().load(Ordering::Relaxed) | UNLINKED, Ordering::SeqCst);
         }
-        // The readers of the tombstone live on in the leaf: an insert of the key must come after them.
+        // The readers of the tombstone live on in the leaf: an insert of the key must come after
+        // them.
         let readers = cells.clone().map(|cell| rts_of(cell).load(Ordering::SeqCst)).max().unwrap_or(0);
         UnlinkOutcome::Marked { time: readers.max(wts_of(word)) }
     };

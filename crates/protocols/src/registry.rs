@@ -3,17 +3,25 @@
 use contend_engine::{NamedProtocol, OptionSpec, Options, ProtocolInfo};
 use contend_machine::Machine;
 
-/// An action on a protocol that was chosen by name: see [`with_protocol`].
+/// What is to be done with a protocol that was chosen by name; see [`with_protocol`].
 pub trait ProtocolVisitor<M: Machine> {
-    /// The result of the action.
+    /// What comes of it.
     type Output;
-    /// Acts on the protocol `P`.
+    /// Does it, for this protocol.
     fn visit<P: NamedProtocol<M>>(self) -> Self::Output;
+}
+
+/// Former names of protocols, each with the name that it has today.
+pub const PROTOCOL_ALIASES: [(&str, &str); 2] = [("mvcc", "msto"), ("to", "timestamp-ordering")];
+
+/// Returns today's name of a protocol that may be written by a former one.
+pub fn protocol_name(written: &str) -> &str {
+    PROTOCOL_ALIASES.iter().find(|(alias, _)| *alias == written).map_or(written, |(_, name)| name)
 }
 
 macro_rules! protocols {
     ($($protocol:ty,)*) => {
-        /// Returns every protocol, with the options that it takes.
+        /// Every protocol, with the options that it takes.
         pub fn all_protocols<M: Machine>() -> Vec<(ProtocolInfo, Vec<OptionSpec>)> {
             vec![$((
                 <$protocol as NamedProtocol<M>>::INFO,
@@ -21,17 +29,18 @@ macro_rules! protocols {
             ),)*]
         }
 
-        /// Returns the protocols under which a transaction can read a snapshot, each with the
-        /// options for that ([`NamedProtocol::SNAPSHOTS`]).
+        /// The protocols under which a transaction can read a snapshot, and with which options
+        /// ([`NamedProtocol::SNAPSHOTS`]).
         pub fn protocols_with_snapshots<M: Machine>() -> Vec<(&'static str, &'static str)> {
             let all = [$((<$protocol as NamedProtocol<M>>::INFO.name, <$protocol as NamedProtocol<M>>::SNAPSHOTS),)*];
             all.into_iter().filter_map(|(name, with)| Some((name, with?))).collect()
         }
 
-        /// Calls `visitor` with the protocol of this name, and returns its result; `None` if no
-        /// protocol has the name. The choice is made once in a run: the visitor's code is compiled
-        /// for each protocol.
+        /// Calls the visitor with the protocol of this name, or former name; `None` if there is
+        /// none. The choice is made once a run: what the visitor does is compiled for each
+        /// protocol.
         pub fn with_protocol<M: Machine, V: ProtocolVisitor<M>>(name: &str, visitor: V) -> Option<V::Output> {
+            let name = protocol_name(name);
             $(if <$protocol as NamedProtocol<M>>::INFO.name == name {
                 return Some(visitor.visit::<$protocol>());
             })*

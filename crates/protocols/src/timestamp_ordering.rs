@@ -1,9 +1,10 @@
 //! Basic timestamp ordering: transactions take effect in the order in which they began.
 //!
-//! **Idea.** A transaction takes a timestamp when it begins. A record has the timestamps of its last write and its youngest read. A transaction comes
-//! too late if it wants to read a row that a younger one has written, or to write a row that a younger one has read or written. Then it
-//! aborts and begins again with a new timestamp. A write is announced (a *prewrite*) and takes effect at commit. Younger transactions that want the
-//! record wait for it.
+//! **Idea.** A transaction takes a timestamp when it begins. A record has the timestamps of its
+//! last write and its youngest read. A transaction comes too late if it wants to read a row that a
+//! younger one has written, or to write a row that a younger one has read or written. Then it
+//! aborts and begins again with a new timestamp. A write is announced (a *prewrite*) and takes
+//! effect at commit. Younger transactions that want the record wait for it.
 //!
 //! | step of the paper | function |
 //! | --- | --- |
@@ -11,10 +12,12 @@
 //! | prewrite: rejected if `ts` < R-ts or `ts` < W-ts | `access` with `Access::Prewrite` |
 //! | dm-write: output when no older prewrite is left | `commit` |
 //!
-//! **Paper.** P. A. Bernstein, N. Goodman: "Concurrency control in distributed database systems", ACM Computing Surveys 1981, section 4; as
-//! measured in X. Yu et al.: "Staring into the abyss", VLDB 2014 (TIMESTAMP).
+//! **Paper.** P. A. Bernstein, N. Goodman: "Concurrency control in distributed database systems",
+//! ACM Computing Surveys 1981, section 4; as measured in X. Yu et al.: "Staring into the abyss",
+//! VLDB 2014 (TIMESTAMP).
 //!
-//! **Promises** serializability, in the order of timestamps. A running transaction sees one state only.
+//! **Promises** serializability, in the order of timestamps. A running transaction sees one state
+//! only.
 //!
 //! **Metadata.** Four words for each cell:
 //!
@@ -29,11 +32,13 @@
 //!
 //! **Waits.** A younger transaction waits for an older one with a prewrite. So waits form no cycle.
 //!
-//! **Phantoms.** A scan or a miss raises the `rts` of the leaf; an insert by an older transaction aborts. A tombstone leaves the
-//! index when all transactions have ended that ran in the epoch of the deletion: those that begin later have later timestamps.
+//! **Phantoms.** A scan or a miss raises the `rts` of the leaf; an insert by an older transaction
+//! aborts. A tombstone leaves the index when all transactions have ended that ran in the epoch of
+//! the deletion: those that begin later have later timestamps.
 //!
-//! **Departures from the paper.** A record has one prewrite at a time. An older transaction that wants to prewrite after a younger one aborts, where the
-//! paper keeps both in a queue. So commits wait for nothing. There is no Thomas write rule.
+//! **Departures from the paper.** A record has one prewrite at a time. An older transaction that
+//! wants to prewrite after a younger one aborts, where the paper keeps both in a queue. So commits
+//! wait for nothing. There is no Thomas write rule.
 
 mod cell;
 
@@ -75,8 +80,8 @@ pub struct TimestampOrderingWorker<M: Machine> {
 }
 
 impl<M: Machine, F: TimestampOrderingFaults> TimestampOrdering<M, F> {
-    /// Reads or prewrites these cells, all at once, and returns their flags. Calls `with` while they are latched. A prewrite of an absent record becomes
-    /// a read.
+    /// Reads or prewrites these cells, all at once, and returns their flags. Calls `with` while
+    /// they are latched. A prewrite of an absent record becomes a read.
     ///
     /// # Errors
     /// The transaction comes too late, or waited too long.
@@ -134,7 +139,8 @@ impl<M: Machine, F: TimestampOrderingFaults> TimestampOrdering<M, F> {
         }
     }
 
-    /// Prewrites an absent record, for an insert; [`TimestampOrdering::access`] would take it for a miss.
+    /// Prewrites an absent record, for an insert; [`TimestampOrdering::access`] would take it for a
+    /// miss.
     ///
     /// # Errors
     /// The transaction comes too late, or the record is not absent.
@@ -172,8 +178,8 @@ impl<M: Machine> TimestampOrderingWorker<M> {
     fn withdraw(&mut self) {
         for cell in self.prewritten.drain(..) {
             let prewrite = timestamps(cell).prewrite;
-            // Relaxed: only this transaction takes its own prewrite away. Release: pairs with the Acquire of a transaction that waits in `access`, and
-            // of its latch.
+            // Relaxed: only this transaction takes its own prewrite away. Release: pairs with the
+            // Acquire of a transaction that waits in `access`, and of its latch.
             if prewrite.load(Ordering::Relaxed) == self.ts {
                 prewrite.store(0, Ordering::Release);
             }
@@ -183,7 +189,7 @@ impl<M: Machine> TimestampOrderingWorker<M> {
 
 impl<M: Machine, F: TimestampOrderingFaults> NamedProtocol<M> for TimestampOrdering<M, F> {
     const INFO: ProtocolInfo = ProtocolInfo {
-        name: "to",
+        name: "timestamp-ordering",
         summary: "timestamp ordering: transactions take effect in the order in which they began; one that comes too late aborts",
         paper: "Bernstein, Goodman: Concurrency control in distributed database systems, ACM Computing Surveys 1981",
         isolation: Isolation::Serializable,
@@ -268,7 +274,8 @@ impl<M: Machine, F: TimestampOrderingFaults> Protocol<M> for TimestampOrdering<M
                 if !cells.clone().any(gone) {
                     return Ok(RecordState::Row);
                 }
-                // A miss is a read. Should the record have a row by now, the read was needless, and no harm.
+                // A miss is a read. Should the record have a row by now, the read was needless, and
+                // no harm.
                 self.read(cx, local, at, Projection::columns(&[], groups))
             }
             WriteMode::ReadModifyWrite | WriteMode::Delete | WriteMode::Blind => {
@@ -292,14 +299,16 @@ impl<M: Machine, F: TimestampOrderingFaults> Protocol<M> for TimestampOrdering<M
         at: Located<'_, M>,
         change: &Change<M>,
     ) -> Result<(), Abort> {
-        // SeqCst: the insert comes before the look at the leaves' rts; pairs with the fence of `observe_leaf`.
+        // SeqCst: the insert comes before the look at the leaves' rts; pairs with the fence of
+        // `observe_leaf`.
         dekker_fence::<M, F>();
         let leaves = [change.leaf].into_iter().chain(change.split.map(|(leaf, _)| leaf));
         // Relaxed: ordered by the fence.
         let missed_at = leaves.map(|leaf| leaf.word().load(Ordering::Relaxed)).max().unwrap_or(0);
         for cell in at.cells(Groups::ALL).rev() {
-            // A transaction that missed the key has read that it is absent. That counts also if this insert aborts, and another gives the record a row.
-            // Relaxed, all: the latch is this transaction's, by `init`.
+            // A transaction that missed the key has read that it is absent. That counts also if
+            // this insert aborts, and another gives the record a row. Relaxed, all: the latch is
+            // this transaction's, by `init`.
             timestamps(cell).rts.store(missed_at, Ordering::Relaxed);
             timestamps(cell).prewrite.store(local.ts, Ordering::Relaxed);
             local.prewritten.push(cell);
@@ -323,8 +332,9 @@ impl<M: Machine, F: TimestampOrderingFaults> Protocol<M> for TimestampOrdering<M
         if leaf.word().load(Ordering::Relaxed) < local.ts {
             leaf.word().fetch_max(local.ts, Ordering::Relaxed);
         }
-        // SeqCst: the rts comes before the look at the keys; pairs with the fence of `placeholder_inserted`, which comes between the insert and the look
-        // at the rts. One of the two sees the other.
+        // SeqCst: the rts comes before the look at the keys; pairs with the fence of
+        // `placeholder_inserted`, which comes between the insert and the look at the rts. One of
+        // the two sees the other.
         dekker_fence::<M, F>();
         if leaf.version() == version { Ok(()) } else { Err(Abort::new(AbortReason::Phantom)) }
     }
@@ -333,7 +343,8 @@ impl<M: Machine, F: TimestampOrderingFaults> Protocol<M> for TimestampOrdering<M
         for position in 0..cx.writes.len() {
             let write = &cx.writes.entries()[position];
             if write.kind == WriteKind::Nothing {
-                // A row that was inserted and deleted again was read as absent: the next insert of its key must come later.
+                // A row that was inserted and deleted again was read as absent: the next insert of
+                // its key must come later.
                 Self::access(local, write.cells(), Access::Read, |_| {})?;
             }
             let merged = write.merged();
@@ -348,7 +359,8 @@ impl<M: Machine, F: TimestampOrderingFaults> Protocol<M> for TimestampOrdering<M
         }
         cx.writes.apply_updates();
         M::step("install");
-        // Loaded under the prewrites: a transaction that could still miss a row that is deleted here begins in this epoch or an earlier one.
+        // Loaded under the prewrites: a transaction that could still miss a row that is deleted
+        // here begins in this epoch or an earlier one.
         let epoch = cx.current_epoch();
         for position in 0..cx.writes.len() {
             let kind = cx.writes.entries()[position].kind;
@@ -405,7 +417,8 @@ impl<M: Machine, F: TimestampOrderingFaults> Protocol<M> for TimestampOrdering<M
             0 => UnlinkOutcome::Alive,
             _ if flags::may_be_missed(words[0] >> DELETION_EPOCH_SHIFT, tombstone.oldest()) => UnlinkOutcome::Busy,
             _ if !tombstone.counter_epoch_is_over() => UnlinkOutcome::Busy,
-            // The readers of the tombstone live on in the leaf: an insert of the key must come after them.
+            // The readers of the tombstone live on in the leaf: an insert of the key must come
+            // after them.
             _ => UnlinkOutcome::Marked { time: cells.clone().map(rts).max().unwrap_or(0) },
         };
         for (cell, word) in cells.zip(words) {

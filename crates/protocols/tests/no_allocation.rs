@@ -1,4 +1,5 @@
-//! On the transaction path nothing is allocated after a warm-up: counted by an allocator that counts.
+//! On the transaction path nothing is allocated after a warm-up: counted by an allocator that
+//! counts.
 //!
 //! A binary of its own: a process has one allocator.
 
@@ -110,7 +111,8 @@ fn allocates_nothing(name: &str, protocol: Erased<Native>, index: IndexKind) {
     let mut run = |numbers: std::ops::Range<u64>| {
         numbers.for_each(|number| transaction(&mut worker, (&rows, index), number));
     };
-    // How many versions wait to be reused is a matter of time: a worker that loses its core in the midst may have more of them than ever, once.
+    // How many versions wait to be reused is a matter of time: a worker that loses its core in the
+    // midst may have more of them than ever, once.
     let counted: Vec<_> = (0..5).map(|round| allocations(|| run(4000 * round..4000 * (round + 1)))).collect();
     assert!(counted[1..].contains(&0), "{name} with {index:?}: {counted:?} allocations, of 4000 transactions each");
 }

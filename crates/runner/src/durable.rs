@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use contend_engine::commit_sink::CommitSinks;
 use contend_engine::{Engine, OptionValue, Protocol, TableShape, option_choices, options};
-use contend_log::{CommitProtocol, Directory, Emulated, Flusher, Log, LogConfig, LogError, LogSinks, Release, Schema};
+use contend_log::{CommitProtocol, Directory, Emulated, Flusher, Log, LogConfig, LogSinks, Release, Schema};
 use contend_machine::Machine;
 use tempfile::TempDir;
 
@@ -32,6 +32,24 @@ pub enum LogMode {
 option_choices!(LogMode {
     Off => "off", Epoch => "epoch", Clr => "clr", ClrGroup => "clr-group", Elr => "elr", ElrGroup => "elr-group"
 });
+
+impl LogMode {
+    /// All modes.
+    pub const ALL: [LogMode; 6] =
+        [LogMode::Off, LogMode::Epoch, LogMode::Clr, LogMode::ClrGroup, LogMode::Elr, LogMode::ElrGroup];
+
+    /// Returns the name by which it is chosen.
+    pub fn name(self) -> &'static str {
+        match self {
+            LogMode::Off => "off",
+            LogMode::Epoch => "epoch",
+            LogMode::Clr => "clr",
+            LogMode::ClrGroup => "clr-group",
+            LogMode::Elr => "elr",
+            LogMode::ElrGroup => "elr-group",
+        }
+    }
+}
 
 /// Where the log goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,20 +80,24 @@ option_choices!(LogLsn { Auto => "auto", On => "on", Off => "off" });
 options! {
     /// Options of the log.
     pub struct LogOptions {
-        /// How commits are made durable: not at all; all of an epoch together; or by their worker, each by itself or some together (-group), before
-        /// (clr: conservative lock release) or after (elr: early) others can see them. The files are in the folder that --dir names.
-        "log" mode: LogMode = LogMode::Off, in ();
-        /// Where the log goes: to files, or to a buffer in memory, and a flush takes log.latency_ns. auto: to files on the machine native.
+        /// How commits are made durable: not at all; all of an epoch together; or by their worker,
+        /// each by itself or some together (-group), before (clr: conservative lock release) or
+        /// after (elr: early) others can see them. The files are in the folder that --dir names.
+        "log.mode" mode: LogMode = LogMode::Off, in ();
+        /// Where the log goes: to files, or to a buffer in memory, and a flush takes
+        /// log.latency_ns. auto: to files on the machine native.
         "log.device" device: LogDevice = LogDevice::Auto, in ();
         /// How long a flush takes on an emulated device, in nanoseconds.
         "log.latency_ns" latency_ns: u64 = 50_000, in 0..=1_000_000_000;
         /// How many commits of a worker are flushed together, with clr-group and elr-group.
         "log.group" group: u32 = 16, in 1..=10_000;
-        /// Whether commits draw numbers from one counter that all workers share: auto, where recovery needs them, with elr and elr-group.
+        /// Whether commits draw numbers from one counter that all workers share: auto, where
+        /// recovery needs them, with elr and elr-group.
         "log.lsn" lsn: LogLsn = LogLsn::Auto, in ();
         /// Whether files are written past the system's page cache (O_DIRECT).
         "log.direct" direct: bool = false, in ();
-        /// Whether files are written and synchronised together through io_uring, where the kernel has it, or one after the other by plain calls.
+        /// Whether files are written and synchronised together through io_uring, where the kernel
+        /// has it, or one after the other by plain calls.
         "log.uring" uring: bool = true, in ();
         /// How long an epoch is, in milliseconds, where commits are made durable.
         "log.epoch_ms" epoch_ms: u64 = 40, in 1..=10_000;
@@ -148,7 +170,8 @@ pub(crate) enum RunLog<M: Machine> {
 }
 
 impl<M: Machine> RunLog<M> {
-    /// Creates the log that the options ask for. A log in files is in the folder `path`, or in a temporary one that is removed after the run.
+    /// Creates the log that the options ask for. A log in files is in the folder `path`, or in a
+    /// temporary one that is removed after the run.
     ///
     /// # Errors
     /// As of [`FileLog::create`].
@@ -182,13 +205,14 @@ impl<M: Machine> RunLog<M> {
         }
     }
 
-    /// Returns the bytes that were written once every transaction that committed in `epoch` or earlier is durable. Only a log in files waits.
+    /// Returns the bytes that were written once every transaction that committed in `epoch` or
+    /// earlier is durable. Only a log in files waits.
     ///
     /// # Errors
     /// The disk has failed, or is full.
     pub(crate) fn bytes_up_to(&self, epoch: u64) -> Result<u64, RunError> {
         if let RunLog::Files(files) = self {
-            files.log.wait(epoch).map_err(failed)?;
+            files.log.wait(epoch)?;
         }
         Ok(self.bytes())
     }
@@ -201,10 +225,6 @@ pub(crate) struct FileLog {
     flusher: Option<Flusher>,
     /// Removed when the run is over, after the last flush.
     _temporary: Option<TempDir>,
-}
-
-fn failed(error: LogError) -> RunError {
-    RunError::BadInput(error.to_string())
 }
 
 impl FileLog {
@@ -221,13 +241,14 @@ impl FileLog {
         let temporary = match path {
             Some(_) => None,
             None => Some(tempfile::tempdir().map_err(|error| {
-                RunError::BadInput(format!("a folder for the log can't be made: {error}; --dir names one"))
+                RunError::Io(format!("a folder for the log can't be made: {error}; --dir names one"))
             })?),
         };
         let path: PathBuf = path.or(temporary.as_ref().map(TempDir::path)).expect("one of them").to_owned();
-        let directory = Directory::open(&path).map_err(failed)?.direct(options.direct).uring(options.uring);
+        let directory =
+            Directory::open(&path).map_err(RunError::LogNotOpened)?.direct(options.direct).uring(options.uring);
         let config = LogConfig { workers, commit, segment_bytes: options.segment_mb << 20, ..LogConfig::default() };
-        let (log, recovered) = Log::open(Arc::new(directory), config).map_err(failed)?;
+        let (log, recovered) = Log::open(Arc::new(directory), config).map_err(RunError::LogNotOpened)?;
         if !recovered.tables.is_empty() {
             let message =
                 format!("{} has a log already, and a run begins with new tables: name another folder", path.display());
@@ -243,7 +264,7 @@ impl FileLog {
         epoch_ms: u64,
     ) -> Result<(), RunError> {
         for (number, shape) in (0..).zip(engine.shapes()) {
-            self.log.bind(number, &schema_of(shape)).map_err(failed)?;
+            self.log.bind(number, &schema_of(shape)).map_err(RunError::LogNotOpened)?;
         }
         self.flusher = Some(Flusher::start(&self.log, engine, Duration::from_millis(epoch_ms)));
         Ok(())
@@ -267,8 +288,8 @@ mod tests {
     fn rows_that_are_loaded_are_durable() {
         for mode in ["epoch", "clr", "clr-group", "elr", "elr-group"] {
             let folder = tempfile::tempdir().expect("a folder");
-            // An epoch that would not end by itself in time.
-            let settings = [("log", mode), ("log.epoch_ms", "10000"), ("ycsb.records", "1000")];
+            // An epoch that nobody would wait for to pass by itself.
+            let settings = [("log.mode", mode), ("log.epoch_ms", "10000"), ("ycsb.records", "1000")];
             let run = RunConfig {
                 protocols: vec!["silo".into()],
                 settings: settings.map(|(name, value)| (name.into(), value.into())).into(),
@@ -276,9 +297,9 @@ mod tests {
                 threads: 2,
                 ..RunConfig::default()
             };
-            let run = run.validated().expect("valid input");
-            let entrant = run.entrants().expect("valid input").remove(0);
-            let mut session = session(&run, &entrant, RunPurpose::Measure).expect("a folder that is empty");
+            let plan = run.resolve().expect("valid input");
+            let session = session(&plan, &plan.protocols[0], RunPurpose::Measure);
+            let mut session = session.expect("a folder that is empty");
             session.load(&Stop::default(), &|_| ()).expect("there is room");
             // A copy as a crash would leave the files: they are still open.
             let left = folder.path().join("left");

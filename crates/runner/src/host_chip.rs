@@ -1,5 +1,5 @@
-//! A chip that is like this machine: its caches as the kernel tells them, its lines and memory as `bench limit` measures them, and its
-//! core fitted to two runs of one thread.
+//! A chip that is like this machine: its caches as the kernel tells them, its lines and memory as
+//! `bench limit` measures them, and its core fitted to two runs of one thread.
 
 use std::fs;
 use std::sync::{Mutex, PoisonError};
@@ -23,8 +23,8 @@ const FEW_RECORDS: u64 = 1_000;
 const MANY_RECORDS: u64 = 1_000_000;
 /// Steps of a fit: to about a hundredth of the range.
 const STEPS: usize = 7;
-/// Cycles of a hit, by level, which the kernel does not tell: those of today's server cores; of the first level those that an
-/// out-of-order core does not hide.
+/// Cycles of a hit, by level, which the kernel does not tell: those of today's server cores; of the
+/// first level those that an out-of-order core does not hide.
 const HIT_CYCLES: [u32; 3] = [1, 14, 40];
 
 /// The chip. Measured once a process, in some seconds.
@@ -153,11 +153,10 @@ fn on(chip: Preset, records: u64) -> RunConfig {
 
 /// Returns the median throughput of the windows of a run.
 fn throughput(config: &RunConfig) -> Result<f64, RunError> {
-    let config = config.validated()?;
-    let entrant = &config.entrants()?[0];
+    let plan = config.resolve()?;
     let stop = Stop::default();
     let run = || {
-        let mut session = session(&config, entrant, RunPurpose::Measure)?;
+        let mut session = session(&plan, &plan.protocols[0], RunPurpose::Measure)?;
         session.load(&stop, &|_| ())?;
         let mut rate = |seconds: f64| {
             let interval = Interval { length: Duration::from_secs_f64(seconds), transactions_max: None };

@@ -14,9 +14,11 @@ use crate::host_chip::host_preset;
 options! {
     /// How a chip is simulated.
     pub struct SimulationOptions {
-        /// By how many cycles a core may run ahead of the others: 1 is exact, more is faster and less accurate.
+        /// By how many cycles a core may run ahead of the others: 1 is exact, more is faster and
+        /// less accurate.
         "chip.lookahead" lookahead: u64 = 1, in 1..=1_000_000;
-        /// Whether the last-level cache begins with the lines that were loaded last, instead of empty.
+        /// Whether the last-level cache begins with the lines that were loaded last, instead of
+        /// empty.
         "chip.warm" warm: bool = true, in ();
     }
 }
@@ -88,7 +90,8 @@ fn read_chip(path: &Path) -> std::io::Result<String> {
 }
 
 impl MachineChoice {
-    /// `native`; or `CHIP` or `CHIP:CORES`, where a chip is a preset, `host`, or a file with the parameters of one.
+    /// `native`; or `CHIP` or `CHIP:CORES`, where a chip is a preset, `host`, or a file with the
+    /// parameters of one.
     ///
     /// # Errors
     /// There is no such chip, or it has fewer cores.
@@ -113,7 +116,7 @@ impl MachineChoice {
             host_preset()?
         } else if name.ends_with(".toml") {
             let text = read_chip(Path::new(name))
-                .map_err(|error| RunError::BadInput(format!("can't read the chip '{name}': {error}")))?;
+                .map_err(|error| RunError::Io(format!("can't read the chip '{name}': {error}")))?;
             Preset::from_toml(&text).map_err(|error| RunError::BadInput(format!("{name}: {error}")))?
         } else {
             let all: Vec<String> = Preset::all().into_iter().map(|preset| preset.name).collect();

@@ -29,7 +29,8 @@ pub struct Limits {
     pub threads: usize,
     /// Bytes that the random reads went to.
     pub arena_bytes: u64,
-    /// Random cache-line reads a second and thread, each address depending on the read before, all threads at once.
+    /// Random cache-line reads a second and thread, each address depending on the read before, all
+    /// threads at once.
     pub dependent_reads_per_second: Spread,
     /// The time of one of them, in nanoseconds.
     pub dependent_read_ns: f64,
@@ -70,7 +71,7 @@ pub fn limits(
     let bytes = ARENA_BYTES.min(available_bytes().map_or(ARENA_BYTES, |bytes| bytes as usize / 4));
     let lines = (bytes / LINE_BYTES).max(1).ilog2();
     let arena = Arena::new(1 << lines).ok_or_else(|| {
-        RunError::BadInput(format!("{} of memory can't be had for random reads", show_bytes(bytes as u64)))
+        RunError::OutOfMemory(format!("{} of memory can't be had for random reads", show_bytes(bytes as u64)))
     })?;
     let mut probes = vec![Probe::Dependent, Probe::Prefetched];
     let mut counts: Vec<usize> = (0..).map(|power| 1 << power).take_while(|count| *count < threads).collect();
@@ -123,13 +124,15 @@ impl Arena {
         let layout = Layout::from_size_align(count * LINE_BYTES, 2 << 20).ok()?;
         let first = Native::alloc(layout)?.cast::<[Word; LINE_BYTES / 8]>();
         for line in 0..count {
-            // A full-period generator modulo a power of two (Knuth, TAOCP volume 2, 3.2.1.2, theorem A): one ring.
+            // A full-period generator modulo a power of two (Knuth, TAOCP volume 2, 3.2.1.2,
+            // theorem A): one ring.
             let next = (line.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f)) & (count - 1);
             let words = std::array::from_fn(|word| Word::new(if word == 0 { next as u64 } else { 0 }));
             // SAFETY: inside the block, which nobody else knows of.
             unsafe { first.add(line).write(words) };
         }
-        // SAFETY: all lines were written, and the block is freed only with the arena, which hands out no longer borrows.
+        // SAFETY: all lines were written, and the block is freed only with the arena, which hands
+        // out no longer borrows.
         let lines = unsafe { std::slice::from_raw_parts(first.as_ptr(), count) };
         Some(Arena { lines, layout })
     }
@@ -246,6 +249,7 @@ mod tests {
     fn a_stopped_measurement_says_so() {
         let stop = Stop::default();
         stop.request();
-        assert_eq!(limits(1, 1, Duration::from_millis(1), &stop, &Silent), Err(RunError::Stopped));
+        let outcome = limits(1, 1, Duration::from_millis(1), &stop, &Silent);
+        assert!(matches!(outcome, Err(RunError::Stopped)), "{outcome:?}");
     }
 }

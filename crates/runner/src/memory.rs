@@ -1,7 +1,7 @@
 //! How much memory there is.
 
-/// Bytes that this process may still take: what the kernel thinks is available, and what the control group leaves, whichever is
-/// less. `None` if neither says.
+/// Bytes that this process may still take: what the kernel thinks is available, and what the
+/// control group leaves, whichever is less. `None` if neither says.
 pub fn available_bytes() -> Option<u64> {
     let machine = meminfo("MemAvailable:");
     let group = ["/sys/fs/cgroup", "/sys/fs/cgroup/memory"].into_iter().find_map(|folder| {
@@ -13,7 +13,8 @@ pub fn available_bytes() -> Option<u64> {
     machine.into_iter().chain(group).min()
 }
 
-/// Whether so little is left that a run whose tables grow has to end: a fiftieth of the machine's memory.
+/// Whether so little is left that a run whose tables grow has to end: a fiftieth of the machine's
+/// memory.
 pub fn is_short() -> bool {
     const LEAST: u64 = 64 << 20;
     let limit = total_bytes().map_or(LEAST, |total| (total / 50).max(LEAST));

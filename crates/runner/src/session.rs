@@ -1,6 +1,8 @@
-//! A session: the engine of one protocol with the tables of one workload, and the workers that run on it.
+//! A session: the engine of one protocol with the tables of one workload, and the workers that run
+//! on it.
 //!
-//! Code that depends on protocol, workload and machine is generic and stands here; all other code sees a [`Session`].
+//! Code that depends on protocol, workload and machine is generic and stands here; all other code
+//! sees a [`Session`].
 //!
 //! | module | what it does |
 //! | --- | --- |
@@ -22,12 +24,13 @@ use std::time::Duration;
 
 use contend_engine::{Erased, NamedProtocol, Protocol, ProtocolInfo, VersionCounts};
 use contend_machine::{Machine, Native};
-use contend_protocols::{ProtocolVisitor, with_protocol};
 use contend_sim::{Simulated, Statistics};
-use contend_workloads::{Checked, Violation, Workload, WorkloadInfo, WorkloadVisitor, with_workload};
+use contend_workloads::{Checked, Violation, Workload, WorkloadInfo};
 
-use crate::config::{Entrant, RunConfig, options, values};
+use crate::config::RunConfig;
 use crate::error::RunError;
+use crate::names::options;
+use crate::plan::{PlannedProtocolVisitor, PlannedWorkloadVisitor, ProtocolPlan, RunPlan};
 use crate::progress::Stop;
 use contend_judge::Recorded;
 use loaded_engine::{LoadedEngine, TypedSession};
@@ -50,7 +53,8 @@ pub enum RunPurpose {
 pub struct Interval {
     /// On the machine's own clock.
     pub length: Duration,
-    /// The most transactions that may commit, if there is a limit. A simulated session keeps to that of its first interval.
+    /// The most transactions that may commit, if there is a limit. A simulated session keeps to
+    /// that of its first interval.
     pub transactions_max: Option<u64>,
 }
 
@@ -90,9 +94,11 @@ pub trait Session {
     fn kinds(&self) -> &'static [&'static str];
     /// How many units loading has.
     fn load_units(&self) -> u64;
-    /// Loads by as many threads as will run. Stops early if asked to. If there is a log of files, what was loaded is durable then.
+    /// Loads by as many threads as will run. Stops early if asked to. If there is a log of files,
+    /// what was loaded is durable then.
     fn load(&mut self, stop: &Stop, advance: &(dyn Fn(u64) + Sync)) -> Result<(), RunError>;
-    /// Runs for a interval. `tick` is called now and then with the part of the interval, from 0 to 1, that has passed since the last call.
+    /// Runs for a interval. `tick` is called now and then with the part of the interval, from 0 to
+    /// 1, that has passed since the last call.
     fn run(&mut self, interval: Interval, stop: &Stop, tick: &dyn Fn(f64)) -> Result<IntervalResult, RunError>;
     /// Ends what is under way: to be called before a check.
     fn settle(&mut self) -> Result<(), RunError>;
@@ -100,7 +106,8 @@ pub trait Session {
     fn bytes(&self) -> u64;
     /// What has become of old versions.
     fn versions(&self) -> VersionCounts;
-    /// Of how many records so many old versions are kept: [`contend_engine::Engine::version_chains`].
+    /// Of how many records so many old versions are kept:
+    /// [`contend_engine::Engine::version_chains`].
     fn version_chains(&self) -> Vec<u64>;
     /// Deleted records whose memory is not free to be used again.
     fn tombstones(&self) -> u64;
@@ -114,8 +121,8 @@ pub trait Session {
 pub(crate) trait Driver<P: Protocol<Self::Machine>, W: Workload>: Sized + 'static {
     /// The machine.
     type Machine: Machine;
-    /// For a session of this configuration.
-    fn new(config: &RunConfig, purpose: RunPurpose) -> Self;
+    /// For a session of this plan.
+    fn new(plan: &RunPlan, purpose: RunPurpose) -> Self;
     /// See [`Session::load`].
     fn load(
         &mut self,
@@ -135,120 +142,150 @@ pub(crate) trait Driver<P: Protocol<Self::Machine>, W: Workload>: Sized + 'stati
     fn settle(&mut self, loaded: &mut LoadedEngine<P, W, Self::Machine>) -> Result<(), RunError>;
 }
 
-/// A session for this entrant of this validated configuration.
-pub fn session(config: &RunConfig, entrant: &Entrant, purpose: RunPurpose) -> Result<Box<dyn Session>, RunError> {
-    let made = match config.chip {
-        None => with_workload(&config.workload, OfWorkload::<Native>::new(config, entrant, purpose)),
-        Some(_) => with_workload(&config.workload, OfWorkload::<Simulated>::new(config, entrant, purpose)),
-    };
-    made.expect("the configuration is validated")
-}
-
-/// The driver of a machine.
-trait HasDriver: Machine {
-    /// What a protocol runs as.
-    type Ran<P: NamedProtocol<Self>>: Protocol<Self>;
-    /// For these types.
-    type Driver<P: Protocol<Self>, W: Workload>: Driver<P, W, Machine = Self>;
-
-    /// This protocol, as it runs.
-    fn ran<P: NamedProtocol<Self>>(protocol: P) -> Self::Ran<P>;
-}
-
-impl HasDriver for Native {
-    /// Itself, to be inlined into each workload. A build for tests has no use for that and can't wait for it: the protocols times
-    /// the workloads are most of what there is to compile.
-    #[cfg(not(debug_assertions))]
-    type Ran<P: NamedProtocol<Native>> = P;
-    #[cfg(debug_assertions)]
-    type Ran<P: NamedProtocol<Native>> = Erased<Native>;
-    type Driver<P: Protocol<Native>, W: Workload> = threads::Threads;
-
-    #[cfg(not(debug_assertions))]
-    fn ran<P: NamedProtocol<Native>>(protocol: P) -> P {
-        protocol
-    }
-
-    #[cfg(debug_assertions)]
-    fn ran<P: NamedProtocol<Native>>(protocol: P) -> Erased<Native> {
-        Erased::new(protocol)
-    }
-}
-
-impl HasDriver for Simulated {
-    // Behind a pointer: next to the simulation of memory a dynamic call costs nothing, and workloads are compiled once for all protocols.
-    type Ran<P: NamedProtocol<Simulated>> = Erased<Simulated>;
-    type Driver<P: Protocol<Simulated>, W: Workload> = chip::OnChip<P, W>;
-
-    fn ran<P: NamedProtocol<Simulated>>(protocol: P) -> Erased<Simulated> {
-        Erased::new(protocol)
-    }
-}
-
-struct OfWorkload<'a, M> {
-    config: &'a RunConfig,
-    entrant: &'a Entrant,
-    purpose: RunPurpose,
-    machine: PhantomData<M>,
-}
-
-impl<'a, M> OfWorkload<'a, M> {
-    fn new(config: &'a RunConfig, entrant: &'a Entrant, purpose: RunPurpose) -> Self {
-        OfWorkload { config, entrant, purpose, machine: PhantomData }
-    }
-}
-
-impl<M: HasDriver> WorkloadVisitor for OfWorkload<'_, M> {
-    type Output = Result<Box<dyn Session>, RunError>;
-
-    fn visit<W: Workload>(self, info: WorkloadInfo) -> Self::Output {
-        let mut workload_options = options::<W::Options>(info.preset, &self.entrant.settings)?;
-        if self.purpose == RunPurpose::Verify {
-            workload_options = W::for_verification(&workload_options);
-        }
-        let make = OfProtocol::<M, W> {
-            config: self.config,
-            settings: &self.entrant.settings,
-            workload_options,
-            purpose: self.purpose,
-            machine: PhantomData,
-        };
-        with_protocol::<M, _>(&self.entrant.protocol, make).expect("the configuration is validated")
-    }
-}
-
-struct OfProtocol<'a, M, W: Workload> {
-    config: &'a RunConfig,
-    settings: &'a BTreeMap<String, String>,
-    workload_options: W::Options,
-    purpose: RunPurpose,
-    machine: PhantomData<M>,
-}
-
-impl<M: HasDriver, W: Workload> ProtocolVisitor<M> for OfProtocol<'_, M, W> {
-    type Output = Result<Box<dyn Session>, RunError>;
-
-    fn visit<P: NamedProtocol<M>>(self) -> Self::Output {
-        let options = options::<P::Options>(&[], self.settings)?;
-        let (values, protocol) = (values(&options), M::ran(P::new(options)));
-        let OfProtocol { config, settings, workload_options, purpose, .. } = self;
-        type Made<M, P, W> =
-            TypedSession<<M as HasDriver>::Ran<P>, W, <M as HasDriver>::Driver<<M as HasDriver>::Ran<P>, W>>;
-        Ok(Box::new(Made::<M, P, W>::new(config, (protocol, values), settings, workload_options, purpose)?))
-    }
-}
-
-/// Returns a session of a protocol that need not be registered, a broken one say, with a workload by its type.
+/// Returns a session of an entry of a plan.
 ///
 /// # Errors
-/// An option has a wrong value.
+/// The log can't be begun.
+pub fn session(plan: &RunPlan, protocol: &ProtocolPlan, purpose: RunPurpose) -> Result<Box<dyn Session>, RunError> {
+    match &plan.chip {
+        None => plan.workload.visit(OfWorkload::<Native> { plan, protocol, purpose, machine: PhantomData }),
+        Some(_) => plan.workload.visit(OfWorkload::<Simulated> { plan, protocol, purpose, machine: PhantomData }),
+    }
+}
+
+/// Returns a session of a protocol that need not be registered, a broken one say, with a workload
+/// by its type.
+///
+/// # Errors
+/// The configuration or an option of the protocol is not valid, or the log can't be begun.
 pub fn session_of<P: NamedProtocol<Native>, W: Workload>(
     config: &RunConfig,
     purpose: RunPurpose,
 ) -> Result<Box<dyn Session>, RunError> {
-    let protocol_options = options::<P::Options>(&[], &config.settings)?;
-    let workload_options = options::<W::Options>(&[], &config.settings)?;
-    let protocol = (Erased::new(P::new(protocol_options.clone())), values(&protocol_options));
-    type Made<W> = TypedSession<Erased<Native>, W, threads::Threads>;
-    Ok(Box::new(Made::<W>::new(config, protocol, &config.settings, workload_options, purpose)?))
+    let plan = config.resolve()?;
+    let (protocol, own) = ProtocolPlan::with_options::<P, Native>(&plan.config.settings)?;
+    let options = options::<W::Options>(&[], &plan.config.settings)?;
+    OfProtocol::<Native, W> { plan: &plan, protocol: &protocol, options: &options, purpose, machine: PhantomData }
+        .made(Erased::new(P::new(own)))
+}
+
+/// How the transactions of a session call their protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dispatch {
+    /// The protocol is inlined into each workload. Each pair of them is compiled by itself.
+    Static,
+    /// The protocol stands behind a pointer, and each workload is compiled once.
+    Dynamic,
+}
+
+impl Dispatch {
+    /// The dispatch of sessions on this machine, chosen when this crate was built: dynamic in a
+    /// development build, else static; the features `static-dispatch` and `dynamic-dispatch` choose
+    /// it whatever the build.
+    pub const NATIVE: Dispatch = if cfg!(contend_static_dispatch) { Dispatch::Static } else { Dispatch::Dynamic };
+
+    /// Returns the dispatch of the sessions of a plan.
+    pub fn of(plan: &RunPlan) -> Dispatch {
+        // Beside the simulation of memory a dynamic call costs nothing.
+        if plan.chip.is_some() { Dispatch::Dynamic } else { Dispatch::NATIVE }
+    }
+
+    /// Returns the name that results record.
+    pub fn name(self) -> &'static str {
+        match self {
+            Dispatch::Static => "static",
+            Dispatch::Dynamic => "dynamic",
+        }
+    }
+}
+
+/// A machine that a session can run on.
+trait SessionMachine: Machine {
+    /// What runs the workers.
+    type Driver<P: Protocol<Self>, W: Workload>: Driver<P, W, Machine = Self>;
+
+    /// Makes the session of a protocol of the registry by the dispatch of this machine.
+    fn session<P: NamedProtocol<Self>, W: Workload>(
+        make: OfProtocol<'_, Self, W>,
+        protocol: P,
+    ) -> Result<Box<dyn Session>, RunError>;
+}
+
+impl SessionMachine for Native {
+    type Driver<P: Protocol<Native>, W: Workload> = threads::Threads;
+
+    // Nineteen protocols times six workloads take minutes to compile: only a build that is measured
+    // has them all.
+    #[cfg(contend_static_dispatch)]
+    fn session<P: NamedProtocol<Native>, W: Workload>(
+        make: OfProtocol<'_, Native, W>,
+        protocol: P,
+    ) -> Result<Box<dyn Session>, RunError> {
+        make.made(protocol)
+    }
+
+    #[cfg(not(contend_static_dispatch))]
+    fn session<P: NamedProtocol<Native>, W: Workload>(
+        make: OfProtocol<'_, Native, W>,
+        protocol: P,
+    ) -> Result<Box<dyn Session>, RunError> {
+        make.made(Erased::new(protocol))
+    }
+}
+
+impl SessionMachine for Simulated {
+    type Driver<P: Protocol<Simulated>, W: Workload> = chip::OnChip<P, W>;
+
+    fn session<P: NamedProtocol<Simulated>, W: Workload>(
+        make: OfProtocol<'_, Simulated, W>,
+        protocol: P,
+    ) -> Result<Box<dyn Session>, RunError> {
+        make.made(Erased::new(protocol))
+    }
+}
+
+struct OfWorkload<'a, M> {
+    plan: &'a RunPlan,
+    protocol: &'a ProtocolPlan,
+    purpose: RunPurpose,
+    machine: PhantomData<M>,
+}
+
+impl<M: SessionMachine> PlannedWorkloadVisitor for OfWorkload<'_, M> {
+    type Output = Result<Box<dyn Session>, RunError>;
+
+    fn visit<W: Workload>(self, _: WorkloadInfo, options: &W::Options) -> Self::Output {
+        let OfWorkload { plan, protocol, purpose, .. } = self;
+        protocol.visit::<M, _>(OfProtocol::<M, W> { plan, protocol, options, purpose, machine: PhantomData })
+    }
+}
+
+struct OfProtocol<'a, M: Machine, W: Workload> {
+    plan: &'a RunPlan,
+    protocol: &'a ProtocolPlan,
+    /// The workload's options.
+    options: &'a W::Options,
+    purpose: RunPurpose,
+    machine: PhantomData<M>,
+}
+
+impl<M: SessionMachine, W: Workload> PlannedProtocolVisitor<M> for OfProtocol<'_, M, W> {
+    type Output = Result<Box<dyn Session>, RunError>;
+
+    fn visit<P: NamedProtocol<M>>(self, options: &P::Options) -> Self::Output {
+        M::session(self, P::new(options.clone()))
+    }
+}
+
+impl<M: SessionMachine, W: Workload> OfProtocol<'_, M, W> {
+    /// Makes the session.
+    fn made<P: Protocol<M>>(self, protocol: P) -> Result<Box<dyn Session>, RunError> {
+        let workload_options = match self.purpose {
+            RunPurpose::Verify => W::for_verification(self.options),
+            RunPurpose::Measure | RunPurpose::Record => self.options.clone(),
+        };
+        let driver = M::Driver::<P, W>::new(self.plan, self.purpose);
+        let loaded = LoadedEngine::new(self.plan, self.protocol, protocol, workload_options, self.purpose)?;
+        Ok(Box::new(TypedSession { driver, loaded }))
+    }
 }

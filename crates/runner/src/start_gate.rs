@@ -6,8 +6,9 @@ use contend_machine::{Machine, Native, Ordering};
 
 type Word = <Native as Machine>::U64;
 
-/// Holds threads back until all have arrived. A barrier of mutex and condition would wake one after the other, and each would have to wait
-/// for a turn behind those that run already: with many threads a core, seconds.
+/// Holds threads back until all have arrived. A barrier of mutex and condition would wake one after
+/// the other, and each would have to wait for a turn behind those that run already: with many
+/// threads a core, seconds.
 pub struct StartGate {
     ready: Word,
     go: Word,

@@ -1,4 +1,5 @@
-//! What the machine and its two backends, chip and explorer, share: an access, a handle to a backend, and how many accesses are free.
+//! What the machine and its two backends, chip and explorer, share: an access, a handle to a
+//! backend, and how many accesses are free.
 
 use std::cell::Cell;
 
@@ -13,7 +14,8 @@ pub(crate) enum Access {
     Update,
 }
 
-/// A handle to a chip or an explorer. Coroutines reach it as well, so it is never borrowed while one of them runs.
+/// A handle to a chip or an explorer. Coroutines reach it as well, so it is never borrowed while
+/// one of them runs.
 pub(crate) struct Handle<T>(*mut T);
 
 impl<T> Clone for Handle<T> {
@@ -26,8 +28,8 @@ impl<T> Copy for Handle<T> {}
 
 impl<T> Handle<T> {
     /// # Safety
-    /// The target is used through handles only, on this thread, and outlives them. No action of [`Handle::with`] switches
-    /// coroutines or uses a handle itself.
+    /// The target is used through handles only, on this thread, and outlives them. No action of
+    /// [`Handle::with`] switches coroutines or uses a handle itself.
     pub(crate) unsafe fn new(to: *mut T) -> Self {
         Handle(to)
     }
@@ -41,7 +43,8 @@ impl<T> Handle<T> {
 }
 
 thread_local! {
-    /// How many accesses the running core may make before its backend has to be asked. The backend is told of writes all the same.
+    /// How many accesses the running core may make before its backend has to be asked. The backend
+    /// is told of writes all the same.
     static FREE: Cell<u64> = const { Cell::new(0) };
 }
 

@@ -1,18 +1,23 @@
-//! Going back to how things were: all memory that was taken in a [`Region`] is what it was at a [`Checkpoint`].
+//! Restoring memory: all that a [`Region`] held at a [`Checkpoint`] is there again.
 //!
-//! An execution of the explorer takes a microsecond or two, and to build what it runs on, ten times as long. So that is built once, in a region, and
-//! taken back to after each execution. What is taken back are bytes, and so nothing has to know how to be reset, and nothing can be forgotten:
+//! An execution of the explorer takes a microsecond or two; building the engine and tables that it
+//! runs on takes ten times as long. So these are built once, in a region, and restored after each
+//! execution. Bytes are restored, not objects: so no type has to know how to be reset, and none can
+//! be forgotten.
 //!
-//! - what is allocated in a region comes from a range of addresses of its own, one after the other, and is never given back; a checkpoint keeps a copy of
-//!   what is there, and an execution's own is forgotten;
-//! - the words of the simulated machine are many more, of which an execution changes few: the explorer notes what they held
-//!   ([`Explorer::takes_back`]), and what the machine handed out is handed out again.
+//! - Allocations in a region come from a range of addresses of its own, one after the other, and
+//!   are never freed. A checkpoint keeps a copy of them; later allocations are forgotten.
+//! - The simulated machine has many more words, and an execution changes few of them. The explorer
+//!   notes what these held ([`Explorer::takes_back`]), and the machine's later allocations are
+//!   forgotten.
 //!
-//! What is neither must not change: state in statics and in thread-locals, and memory that was allocated outside of a region. Nor may a lock be taken that
-//! other threads take as well. A thread that waits for a lock of `parking_lot` may have to allocate the table of all waiting threads. That table
-//! would then be in the region.
+//! Other memory must not change: statics, thread-locals, and what was allocated outside of a
+//! region. Nor may a lock be taken that other threads take as well. A thread that waits for a lock
+//! of `parking_lot` may have to allocate the table of all waiting threads. That table would then be
+//! in the region.
 //!
-//! It takes an allocator that knows of regions, which is the program's to choose: [`Rewindable`]. Without it there are no regions.
+//! Regions need an allocator that knows them: [`Rewindable`]. The program chooses it; without it
+//! there are no regions.
 
 use std::cell::Cell;
 
@@ -25,8 +30,8 @@ impl Region {
     /// Keeps what is in the region now, and how much of the machine's memory is in use.
     pub fn checkpoint(&self) -> Checkpoint {
         let next = region::next();
-        // SAFETY: the region up to here, of which only this thread knows, and none of it is changed meanwhile; bytes between blocks are as mapped or as
-        // they were left.
+        // SAFETY: the region up to here, which only this thread knows, and which does not change
+        // meanwhile. Bytes between blocks are as they were mapped, or left.
         let bytes = unsafe { std::slice::from_raw_parts(region::at(self.start), next - self.start) }.to_vec();
         let words = if cfg!(debug_assertions) { arena::bytes().to_vec() } else { Vec::new() };
         Checkpoint { start: self.start, bytes, mark: arena::mark(), words, times: Cell::new(0) }
@@ -49,7 +54,7 @@ impl std::fmt::Debug for Checkpoint {
     }
 }
 
-/// In debug builds the machine's memory is compared with what it was so often.
+/// In debug builds one restoration in 64 compares the machine's memory with what it was.
 const COMPARED_EVERY: u64 = 64;
 
 impl Checkpoint {
@@ -58,12 +63,13 @@ impl Checkpoint {
         self.bytes.len()
     }
 
-    /// Takes everything back to how it was. The explorer has noted ([`Explorer::takes_back`]) all changes of the machine's words since the checkpoint, or
-    /// since the last time.
+    /// Takes everything back to how it was. The explorer has noted ([`Explorer::takes_back`]) all
+    /// changes of the machine's words since the checkpoint, or since the last time.
     ///
     /// # Safety
-    /// The region is this thread's and is there still. What was allocated in it, or in the machine's memory, after the checkpoint is used no more;
-    /// what was allocated before is borrowed by nobody.
+    /// The region is this thread's and is there still. What was allocated in it, or in the
+    /// machine's memory, after the checkpoint is used no more; what was allocated before is
+    /// borrowed by nobody.
     pub unsafe fn restore(&self, explorer: &mut Explorer) {
         explorer.take_back();
         // SAFETY: the region is longer, and nobody looks, as the caller promises.

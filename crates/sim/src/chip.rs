@@ -1,22 +1,28 @@
 //! A many-core chip, simulated: caches, directory, network, memory, and a clock for each core.
 //!
-//! **Order.** Of all cores the one whose clock is furthest behind makes its access next, so accesses happen in the order of simulated
-//! time, one at a time, and the memory is sequentially consistent. With a lookahead of more than one cycle a core may run ahead by as much.
+//! **Order.** Of all cores the one whose clock is furthest behind makes its access next, so
+//! accesses happen in the order of simulated time, one at a time, and the memory is sequentially
+//! consistent. With a lookahead of more than one cycle a core may run ahead by as much.
 //!
 //! **An access** costs the instructions around it, and then what the line's way to the core costs:
 //!
-//! 1. A private cache that holds the line, with the right to do what is done, answers in its own time.
-//! 2. Otherwise the request goes over the network to the line's home: the slice of the last level, with the directory, that the line's
-//!    number names. The home serves one request for a line at a time: a line that many cores want queues there.
-//! 3. The home has the owner, if there is one, give the line up or share it; or has all sharers drop it, if it is to be written; or takes it
-//!    from the last level; or asks a memory controller, where requests queue for bandwidth.
+//! 1. A private cache that holds the line, with the right to do what is done, answers in its own
+//!    time.
+//! 2. Otherwise the request goes over the network to the line's home: the slice of the last level,
+//!    with the directory, that the line's number names. The home serves one request for a line at a
+//!    time: a line that many cores want queues there.
+//! 3. The home has the owner, if there is one, give the line up or share it; or has all sharers
+//!    drop it, if it is to be written; or takes it from the last level; or asks a memory
+//!    controller, where requests queue for bandwidth.
 //! 4. The line travels to the core.
 //!
-//! A value is read or written at the moment at which the access is made, before the time that it takes has passed: in the order in
-//! which the home will serve the requests. Whoever wants the line next waits for it to come free.
+//! A value is read or written at the moment at which the access is made, before the time that it
+//! takes has passed: in the order in which the home will serve the requests. A core that wants the
+//! line next waits until it is free.
 //!
-//! **Not modelled:** instructions, other than as a number for each access; branches, TLBs, the store buffer (a store waits like a load),
-//! what other lines' messages do to the network, and operating systems.
+//! **Not modelled:** instructions, other than as a number for each access; branches, TLBs, the
+//! store buffer (a store waits like a load), what other lines' messages do to the network, and
+//! operating systems.
 //!
 //! Graphite (J. Miller et al., HPCA 2010) is the model of this model; DBx1000's paper has used it.
 
@@ -56,7 +62,8 @@ pub struct ChipOptions {
     pub lookahead: u64,
     /// Whether the last level begins with the lines that were used last.
     pub warm: bool,
-    /// Chooses the cycles at which the cores begin, and by how little each request is early or late.
+    /// Chooses the cycles at which the cores begin, and by how little each request is early or
+    /// late.
     pub seed: u64,
 }
 
@@ -103,7 +110,8 @@ impl Statistics {
         self.queued_cycles += other.queued_cycles;
     }
 
-    /// Of the misses, the fraction that memory or another socket answered: the last-level miss ratio. `None` if there was no miss.
+    /// Of the misses, the fraction that memory or another socket answered: the last-level miss
+    /// ratio. `None` if there was no miss.
     pub fn last_level_miss_ratio(&self) -> Option<f64> {
         (self.misses > 0).then(|| (self.from_memory + self.remote) as f64 / self.misses as f64)
     }
@@ -167,7 +175,8 @@ pub struct Chip {
     stacks: Vec<OneOfMany>,
 }
 
-/// A slice of the last level: its lines in a ring, from which the hand takes the next that was not used since it came past (CLOCK).
+/// A slice of the last level: its lines in a ring (CLOCK). The hand evicts the next line that was
+/// not used since it last passed.
 #[derive(Default)]
 struct Slice {
     lines: Vec<u32>,
@@ -181,8 +190,8 @@ impl std::fmt::Debug for Chip {
 }
 
 impl Chip {
-    /// A chip on which `threads` bodies will run, over the memory that this host thread's [`crate::Simulated`] machine has given out so
-    /// far, and will.
+    /// A chip on which `threads` bodies will run, over the memory that this host thread's
+    /// [`crate::Simulated`] machine has given out so far, and will.
     ///
     /// # Errors
     /// The preset has fewer threads; or the host has too little address space.
@@ -267,7 +276,8 @@ impl Chip {
         let number = self.cores.len() - self.stacks.len() - 1;
         let core: *mut Core = &raw mut self.cores[number];
         self.coroutines[number] = Some(Coroutine::with_stack(stack, move |yielder, ()| {
-            // SAFETY: the chip keeps its cores in place and outlives their coroutines; nobody borrows the core while it runs.
+            // SAFETY: the chip keeps its cores in place and outlives their coroutines; nobody
+            // borrows the core while it runs.
             unsafe { (*core).yielder = yielder };
             body();
         }));
@@ -277,12 +287,14 @@ impl Chip {
         self.wheel.push(number as u16, self.time + (mixed >> 32) % SPREAD);
     }
 
-    /// Resumes cores in the order of their clocks until all clocks are past `limit`. The machine's accesses must come to this chip meanwhile.
+    /// Resumes cores in the order of their clocks until all clocks are past `limit`. The machine's
+    /// accesses must come to this chip meanwhile.
     pub(crate) fn run_hooked(chip: Handle<Chip>, limit: u64) {
         let mut earliest = chip.with(|chip| chip.wheel.earliest());
         while let Some(time) = earliest.filter(|time| *time <= limit) {
             let (coroutine, after) = chip.with(|chip| chip.begin_turn(time, limit));
-            // SAFETY: the coroutine stays in its place, and while it runs nobody touches it but this call.
+            // SAFETY: the coroutine stays in its place, and while it runs nobody touches it but
+            // this call.
             let result = unsafe { &mut *coroutine }.as_mut().expect("a core that waits for its turn").resume(());
             earliest = chip.with(|chip| match result {
                 CoroutineResult::Yield(()) => {
@@ -315,7 +327,8 @@ impl Chip {
         (&raw mut self.coroutines[core], earliest)
     }
 
-    /// Has the host fetch what the second core after the one that runs now will need: the first would come too soon.
+    /// Has the host fetch what the second core after the one that runs now will need: the first
+    /// would come too soon.
     #[inline]
     fn expect_next(&self, earliest: Option<u64>) {
         let core = earliest.map_or(wheel::NOBODY, |time| self.wheel.after_next(time));
@@ -342,7 +355,8 @@ impl Chip {
         std::mem::take(&mut self.statistics)
     }
 
-    /// A hash over every access so far: who, which line, when. Two runs with one hash were the same.
+    /// Returns a hash over every access so far: core, line and time. Two runs with one hash were
+    /// the same.
     pub fn trace_hash(&self) -> u64 {
         self.trace
     }
@@ -354,7 +368,8 @@ impl Chip {
 
     // ---- What the machine calls, from a coroutine. ----
 
-    /// Another core's turn has come: waits until it is this one's again. To be called by a coroutine of the chip.
+    /// Another core's turn has come: waits until it is this one's again. To be called by a
+    /// coroutine of the chip.
     #[inline]
     fn switch(chip: Handle<Chip>) {
         let yielder = chip.with(|chip| {
@@ -411,7 +426,8 @@ impl Chip {
         Self::ask_ahead(chip, address, access);
     }
 
-    /// Lines one after another are about to be accessed: a core that can have several misses under way asks for all of them.
+    /// Lines one after another are about to be accessed: a core that can have several misses under
+    /// way asks for all of them.
     pub(crate) fn stream(chip: Handle<Chip>, addresses: impl Iterator<Item = usize>, access: Access) {
         let most = chip.with(|chip| chip.preset.core.prefetches);
         addresses.take(most).for_each(|address| Self::ask_ahead(chip, address, access));
@@ -453,7 +469,7 @@ impl Chip {
             chip.clock += u64::from(chip.preset.core.clock_cycles);
             chip.clock
         });
-        // Who only looks at the clock must let the others' clocks go on, too.
+        // A core that only looks at the clock must let the others' clocks go on, too.
         Self::take_turn(chip);
         now
     }
@@ -518,8 +534,9 @@ impl Chip {
 impl Drop for Chip {
     fn drop(&mut self) {
         for mut coroutine in self.coroutines.drain(..).flatten() {
-            // SAFETY: what is on the stack is forgotten, and not used again: nothing on it is borrowed by what lives on. It can't be
-            // unwound: its destructors might wait for what another body has that has not ended.
+            // SAFETY: what is on the stack is forgotten, and not used again: nothing on it is
+            // borrowed by what lives on. It can't be unwound: its destructors might wait for what
+            // another body has that has not ended.
             unsafe { coroutine.force_reset() };
         }
     }

@@ -1,7 +1,8 @@
-//! An explorer of interleavings: before every access to shared memory a strategy may let another core go on.
+//! An explorer of interleavings: before every access to shared memory a strategy may let another
+//! core go on.
 //!
-//! What it explores are the sequentially consistent interleavings. What weaker orderings allow is the business of a model checker of memory
-//! (loom), and of a sanitizer.
+//! What it explores are the sequentially consistent interleavings. What weaker orderings allow is
+//! the business of a model checker of memory (loom), and of a sanitizer.
 
 mod schedule;
 mod strategy;
@@ -32,11 +33,12 @@ pub enum StepKind {
 /// A step of an execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Who.
+    /// The core.
     pub core: usize,
-    /// What.
+    /// The kind of access.
     pub kind: StepKind,
-    /// What the algorithm calls it: the last name that the core gave by [`contend_machine::Machine::step`].
+    /// The algorithm's name for it: the last one that the core gave by
+    /// [`contend_machine::Machine::step`].
     pub name: &'static str,
     /// The word's address; 0 for a pause.
     pub address: usize,
@@ -49,7 +51,8 @@ pub struct Execution {
     pub schedule: Schedule,
     /// How many steps were made.
     pub steps: u64,
-    /// Whether it was cut off because it made too many: bodies that wait for each other for ever. What they own is never freed.
+    /// Whether it was cut off because it made too many: bodies that wait for each other for ever.
+    /// What they own is never freed.
     pub cut: bool,
     /// The steps, if they were asked for.
     pub trace: Vec<Step>,
@@ -78,9 +81,11 @@ pub struct Explorer {
     running: usize,
     strategy: *mut dyn Strategy,
     schedule: Schedule,
-    /// So many of the next steps the running core makes without the strategy being asked: where the steps are noted.
+    /// How many further steps the running core makes without the strategy being asked, where steps
+    /// are noted.
     stays: u64,
-    /// The same, where they are not, and nobody looks at a load ([`crate::access::free`]): how many there were in the beginning.
+    /// The same, where steps are not noted and loads are free ([`crate::access::free`]): how many
+    /// there were in the beginning.
     allowed: u64,
     /// Segments of the last schedule.
     segments: usize,
@@ -88,7 +93,8 @@ pub struct Explorer {
     steps: u64,
     steps_max: u64,
     trace: Option<Vec<Step>>,
-    /// Words that bodies have changed, each with what it held before, if they are to be taken back; and bodies allocate in the region.
+    /// Words that bodies have changed, each with what it held before, if they are to be taken back;
+    /// and bodies allocate in the region.
     changed: Option<Vec<(usize, u64)>>,
 }
 
@@ -101,12 +107,13 @@ impl std::fmt::Debug for Explorer {
 /// Stands for the caller of the explorer, which is no core.
 const NOBODY: usize = usize::MAX;
 
-/// For the clock a step takes 100 ns, so that a wait of a microsecond is one of some steps: what others do meanwhile is what matters, not how
-/// long it is.
+/// For the clock a step takes 100 ns. So a wait of a microsecond takes ten steps: what the other
+/// cores do meanwhile matters, not its length.
 const STEPS_PER_SECOND: f64 = 1e7;
 
 impl Explorer {
-    /// An explorer of up to `cores` bodies at once, whose executions are cut off after `steps_max` steps.
+    /// An explorer of up to `cores` bodies at once, whose executions are cut off after `steps_max`
+    /// steps.
     ///
     /// # Errors
     /// The host has no room for the stacks.
@@ -133,8 +140,8 @@ impl Explorer {
         })
     }
 
-    /// From now on what bodies do is taken back ([`crate::checkpoint`]): the machine's words that they change are noted, and what they allocate is in
-    /// this thread's region.
+    /// From now on what bodies do is taken back ([`crate::checkpoint`]): the machine's words that
+    /// they change are noted, and what they allocate is in this thread's region.
     pub fn takes_back(&mut self) {
         self.changed = Some(Vec::new());
     }
@@ -142,7 +149,8 @@ impl Explorer {
     /// Gives the words that were changed what they held before.
     pub(crate) fn take_back(&mut self) {
         for (address, value) in self.changed.iter_mut().flat_map(|changed| changed.drain(..).rev()) {
-            // SAFETY: a word that a body had just before it changed it. The machine's memory is there as long as the thread, and nobody else is there.
+            // SAFETY: a word that a body had just before it changed it. The machine's memory is
+            // there as long as the thread, and nobody else is there.
             unsafe { std::ptr::with_exposed_provenance_mut::<u64>(address).write(value) };
         }
     }
@@ -171,7 +179,8 @@ impl Explorer {
             self.cores.push(Core { yielder: std::ptr::null(), is_resumed: false, name: "begin" });
             let core: *mut Core = self.cores.last_mut().expect("just added");
             let coroutine = Coroutine::with_stack(stack, move |yielder, ()| {
-                // SAFETY: the cores stay in place until all coroutines have ended: their number is below the vector's capacity.
+                // SAFETY: the cores stay in place until all coroutines have ended: their number is
+                // below the vector's capacity.
                 unsafe { (*core).yielder = yielder };
                 allocate_inside(inside);
                 body();
@@ -181,7 +190,8 @@ impl Explorer {
         }
     }
 
-    /// Lets cores go on until all have ended, or there were too many steps. The machine's accesses must come to this explorer meanwhile.
+    /// Lets cores go on until all have ended, or there were too many steps. The machine's accesses
+    /// must come to this explorer meanwhile.
     pub(crate) fn run_hooked(explorer: Handle<Explorer>) {
         explorer.with(|explorer| explorer.choose(None, false));
         Self::go_on(explorer, NOBODY);
@@ -192,8 +202,9 @@ impl Explorer {
         // Else they have all ended.
         let cut = self.coroutines.iter().any(Option::is_some);
         for mut coroutine in self.coroutines.drain(..).flatten() {
-            // SAFETY: what is on the stack is forgotten, and not used again: nothing on it is borrowed by what lives on. It can't be
-            // unwound: its destructors might wait for what another of those that were cut off has.
+            // SAFETY: what is on the stack is forgotten, and not used again: nothing on it is
+            // borrowed by what lives on. It can't be unwound: its destructors might wait for what
+            // another of those that were cut off has.
             unsafe { coroutine.force_reset() };
             self.stacks.push(coroutine.into_stack());
         }
@@ -208,11 +219,13 @@ impl Explorer {
         }
     }
 
-    /// Lets the chosen core go on, and returns when `me` is chosen again. The core that ran before resumes the chosen core, on its own
-    /// stack. So a change of cores needs one switch of stacks. It would need two if each core went back to the caller of the explorer.
+    /// Lets the chosen core go on, and returns when `me` is chosen again. The core that ran before
+    /// resumes the chosen core, on its own stack. So a change of cores needs one switch of stacks.
+    /// It would need two if each core went back to the caller of the explorer.
     ///
-    /// It is inlined in each step that counts: a processor predicts returns by the calls that it has seen, and after a switch of stacks it has seen those of
-    /// the other one. So every return costs 20 cycles there.
+    /// It is inlined in each step that counts: a processor predicts returns by the calls that it
+    /// has seen, and after a switch of stacks it has seen those of the other one. So every return
+    /// costs 20 cycles there.
     #[inline(always)]
     fn go_on(explorer: Handle<Explorer>, me: usize) {
         loop {
@@ -229,11 +242,13 @@ impl Explorer {
             let Some(coroutine) = resumed else {
                 // It waits, as all do that have resumed another, until that one suspends itself.
                 let yielder = explorer.with(|explorer| explorer.cores[me].yielder);
-                // SAFETY: the core that runs has set its yielder when it began. That of nobody is not asked for: all cores are nobody's to wait for.
+                // SAFETY: the core that runs has set its yielder when it began. That of nobody is
+                // not asked for: all cores are nobody's to wait for.
                 unsafe { suspend(yielder) };
                 continue;
             };
-            // SAFETY: `coroutines` is not changed before the execution is over, and who resumes a coroutine is alone with it: it was not resumed.
+            // SAFETY: `coroutines` is not changed before the execution is over. Only one core
+            // resumes a coroutine at a time: `is_resumed` was false.
             let coroutine = unsafe { &mut *coroutine };
             match coroutine.as_mut().expect("a core that has not ended").resume(()) {
                 CoroutineResult::Yield(()) => explorer.with(|explorer| explorer.cores[next].is_resumed = false),
@@ -268,7 +283,7 @@ impl Explorer {
         set_free(0);
     }
 
-    /// Chooses who runs; nobody, if there were too many steps.
+    /// Chooses the core that runs; [`NOBODY`], if there were too many steps.
     fn choose(&mut self, running: Option<usize>, waits: bool) {
         self.note_free();
         let chosen = match self.background {

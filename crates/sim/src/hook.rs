@@ -1,4 +1,5 @@
-//! The hook by which a chip or an explorer gets this host thread's accesses, and the runs during which it is set.
+//! The hook by which a chip or an explorer gets this host thread's accesses, and the runs during
+//! which it is set.
 
 use std::cell::Cell;
 
@@ -41,9 +42,11 @@ fn hooked<R>(hook: AccessHook, body: impl FnOnce() -> R) -> R {
 }
 
 impl Chip {
-    /// Runs until all cores' clocks are past `time`, in cycles. Returns whether a body is left that has not ended.
+    /// Runs until all cores' clocks are past `time`, in cycles. Returns whether a body is left that
+    /// has not ended.
     pub fn run_until(&mut self, time: u64) -> bool {
-        // SAFETY: the chip is used by handles only until the hook is taken away, with this call; it stays in its place as long.
+        // SAFETY: the chip is used by handles only until the hook is taken away, with this call; it
+        // stays in its place as long.
         let chip = unsafe { Handle::new(&raw mut *self) };
         hooked(AccessHook::Chip(chip), || Chip::run_hooked(chip, time));
         self.has_bodies()
@@ -64,9 +67,10 @@ impl Explorer {
         self.execute_beside(bodies, None, strategy, traced)
     }
 
-    /// As [`Explorer::execute`], with one more body in the background, on the core after the others. It works bit by bit, and waits
-    /// ([`contend_machine::Machine::pause`]) after each bit; a strategy lets it go on at some steps of the others. It must find out
-    /// that the others have ended, and end then.
+    /// As [`Explorer::execute`], with one more body in the background, on the core after the
+    /// others. It works bit by bit, and waits ([`contend_machine::Machine::pause`]) after each bit;
+    /// a strategy lets it go on at some steps of the others. It must find out that the others have
+    /// ended, and end then.
     ///
     /// # Panics
     /// As [`Explorer::execute`].
@@ -78,7 +82,8 @@ impl Explorer {
         traced: bool,
     ) -> Execution {
         self.begin(bodies, background, strategy, traced);
-        // SAFETY: the explorer is used by handles only until the hook is taken away, below; it stays in its place as long.
+        // SAFETY: the explorer is used by handles only until the hook is taken away, below; it
+        // stays in its place as long.
         let explorer = unsafe { Handle::new(&raw mut *self) };
         hooked(AccessHook::Explorer(explorer), || Explorer::run_hooked(explorer));
         self.finish(strategy)

@@ -1,4 +1,4 @@
-//! [`Simulated`]: the machine whose accesses are watched.
+//! [`Simulated`]: the machine whose accesses go to the hook that is set.
 
 use std::alloc::Layout;
 use std::ptr::NonNull;
@@ -17,13 +17,14 @@ use crate::hook::{AccessHook, hook};
 #[derive(Clone, Copy, Debug)]
 pub struct Simulated;
 
-/// A word of it. Only one core runs at a time, so the host's word needs no ordering: every access is sequentially consistent.
+/// A word of it. Only one core runs at a time, so the host's word needs no ordering: every access
+/// is sequentially consistent.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct SimulatedWord(AtomicU64);
 
-/// A load is to come: it is charged, and other cores may run before it. The one call of most loads: the rest is not inlined here, as it needs registers
-/// that would have to be saved before.
+/// Announces a load: it is charged, and other cores may run before it. It is the one call of most
+/// loads. The rest is not inlined here, as it needs registers that would have to be saved before.
 #[inline(never)]
 fn watch_load(address: usize) {
     if !are_free(1) {
@@ -40,7 +41,7 @@ fn watch_load_that_counts(address: usize) {
     }
 }
 
-/// The same, of an access that changes the word, or may.
+/// Announces an access that changes the word, or may.
 #[inline(never)]
 fn watch_change(address: usize, access: Access) {
     match hook() {
@@ -60,7 +61,8 @@ impl SimulatedWord {
         }
     }
 
-    // Relaxed, here and below: all cores are on one host thread.
+    // Relaxed, here and below: all cores are coroutines of one host thread, so that no access has a
+    // partner on another.
     #[inline]
     fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
@@ -69,6 +71,7 @@ impl SimulatedWord {
     fn update(&self, change: impl FnOnce(u64) -> u64) -> u64 {
         self.watch(Access::Update);
         let old = self.get();
+        // Relaxed: as in `get`.
         self.0.store(change(old), Ordering::Relaxed);
         old
     }
@@ -88,6 +91,7 @@ impl Atomic64 for SimulatedWord {
     #[inline]
     fn store(&self, value: u64, _: Ordering) {
         self.watch(Access::Write);
+        // Relaxed: as in `get`.
         self.0.store(value, Ordering::Relaxed);
     }
 
@@ -128,6 +132,7 @@ impl Machine for Simulated {
     const LOADS_ARE_COSTLY: bool = true;
 
     fn fence(order: Ordering) {
+        // SeqCst: the only fence that costs anything. Memory is sequentially consistent without it.
         if let (AccessHook::Chip(chip), Ordering::SeqCst) = (hook(), order) {
             Chip::fence(chip);
         }
@@ -205,14 +210,16 @@ impl Machine for Simulated {
     }
 
     fn central_add(counter: &SimulatedWord, value: u64) -> u64 {
+        // Relaxed, both: as in `SimulatedWord::get`.
         let AccessHook::Chip(chip) = hook() else { return counter.fetch_add(value, Ordering::Relaxed) };
         Chip::central(chip);
+        // Relaxed: as above.
         let old = counter.get();
         counter.0.store(old.wrapping_add(value), Ordering::Relaxed);
         old
     }
 
-    /// Where nobody watches, as when tables are loaded, the host's own.
+    /// Where no hook is set, as when tables are loaded, the host's own prefetch.
     fn prefetch<T>(line: *const T) {
         match hook() {
             AccessHook::None => Native::prefetch(line),
@@ -243,6 +250,7 @@ impl Machine for Simulated {
     }
 
     fn copy_in(to: &[SimulatedWord], from: &[u64]) {
+        // Relaxed: as in `SimulatedWord::get`.
         copy(to, Access::Write, |word, position| word.0.store(from[position], Ordering::Relaxed));
     }
 }

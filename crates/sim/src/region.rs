@@ -1,7 +1,8 @@
 //! Regions: ranges of addresses in which one thread allocates what will be taken back.
 //!
-//! [`Rewindable`] is the program's allocator; it sends an allocation to the thread's [`Region`] while the thread says so. Blocks of a
-//! region are given out one after the other, and never reused.
+//! [`Rewindable`] is the program's allocator; it sends an allocation to the thread's [`Region`]
+//! while the thread says so. Blocks of a region are given out one after the other, and never
+//! reused.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
@@ -46,11 +47,13 @@ thread_local! {
 }
 
 fn is_in_a_region(address: usize) -> bool {
-    // Relaxed: whoever has an address of a region has it from a thread that saw the base.
+    // Relaxed: an address of a region comes from a thread that saw the base, by whatever handed the
+    // address on; pairs with `take`.
     address.wrapping_sub(BASE.load(Ordering::Relaxed)) < REGIONS * REGION_BYTES
 }
 
-// SAFETY: blocks come from the other allocator, or from a region, one after the other, aligned and inside of it, and go back to where they came from.
+// SAFETY: blocks come from the other allocator, or from a region, one after the other, aligned and
+// inside of it, and go back to where they came from.
 unsafe impl<A: GlobalAlloc> GlobalAlloc for Rewindable<A> {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -135,7 +138,8 @@ pub struct Region {
 }
 
 impl Region {
-    /// A region of this thread, which has none. `None` if the program's allocator knows of none, or the host has no room for it.
+    /// A region of this thread, which has none. `None` if the program's allocator knows of none, or
+    /// the host has no room for it.
     pub fn new() -> Option<Region> {
         // What the thread has of its own, and frees when it ends, is made outside.
         arena::extent()?;
@@ -185,7 +189,8 @@ fn take() -> Option<usize> {
     if free.is_none() {
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         let bytes = REGIONS * REGION_BYTES;
-        // SAFETY: a new mapping, at an address that the kernel chooses. It is there as long as the process.
+        // SAFETY: a new mapping, at an address that the kernel chooses. It is there as long as the
+        // process.
         let mapped = unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, flags) };
         let base = mapped.map_or(0, |mapped| mapped.expose_provenance());
         if base != 0 {

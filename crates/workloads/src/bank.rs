@@ -1,11 +1,12 @@
 //! Bank: transfers between accounts, and audits that add all of them up. The sum never changes.
 //!
-//! A transfer reads and writes two accounts, and is cancelled if the first has too little. An audit reads every account, in
-//! batches.
+//! A transfer reads and writes two accounts, and is cancelled if the first has too little. An audit
+//! reads every account, in batches.
 //!
-//! Transfers commute, so that each account's balance follows from the transfers that committed, whatever their order. Clients sum
-//! up what they moved to and from the *tracked* accounts (all of them, up to 65,536; else one in a power of two), which shows writes
-//! that get lost in pairs and leave the sum as it is.
+//! Transfers commute, so that each account's balance follows from the transfers that committed,
+//! whatever their order. Clients sum up what they moved to and from the *tracked* accounts (all of
+//! them, up to 65,536; else one in a power of two), which shows writes that get lost in pairs and
+//! leave the sum as it is.
 
 use std::ops::ControlFlow;
 
@@ -208,7 +209,8 @@ impl Workload for Bank {
                 client.keys.extend((next..self.options.accounts).take(AUDIT_STEP));
                 next += client.keys.len() as u64;
                 tx.read_rows(&self.table, &client.keys, Projection::WHOLE, |_, row| {
-                    // An account that is missing, or more than there is, must not stop the sum: it is judged if it commits.
+                    // An account that is missing, or more than there is, must not stop the sum: it
+                    // is judged if it commits.
                     sum = sum.wrapping_add(row.map_or(u64::MAX / 2, |row| row[0]));
                 })?;
             }

@@ -1,11 +1,13 @@
 //! Litmus tests: a handful of transactions on a handful of rows, each shape made for one anomaly.
 //!
-//! Worker `w` runs program `w` of its shape, modulo the number of programs, again and again; or, where a test needs some transactions of each, the
-//! programs in turns, from `w` on. What is wrong shows in the history; they are for
-//! an explorer of interleavings, which runs a few transactions of each worker in many orders. `litmus-random` draws its transactions: any
-//! operations on few keys.
+//! Worker `w` runs program `w` of its shape, modulo the number of programs, again and again; or,
+//! where a test needs some transactions of each, the programs in turns, from `w` on. What is wrong
+//! shows in the history; they are for an explorer of interleavings, which runs a few transactions
+//! of each worker in many orders. `litmus-random` draws its transactions: any operations on few
+//! keys.
 //!
-//! The shapes are those of Adya's and of the Hermitage suite, and of what went wrong in published systems.
+//! The shapes are those of Adya's and of the Hermitage suite, and of what went wrong in published
+//! systems.
 
 use std::ops::ControlFlow;
 
@@ -33,7 +35,8 @@ pub enum Shape {
     LongFork,
     /// A key that is absent is read, and another is inserted.
     Absent,
-    /// A range is read twice, while a row is inserted into it; and ranges that decide about inserts.
+    /// A range is read twice, while a row is inserted into it; and ranges that decide about
+    /// inserts.
     Scans,
     /// A row is deleted, and inserted again.
     Reinsert,
@@ -43,19 +46,24 @@ pub enum Shape {
     Abort,
     /// Columns of different groups are read and changed.
     Groups,
-    /// Sums are added to without being read, and read; and a maximum is taken, which does not commute with that.
+    /// Sums are added to without being read, and read; and a maximum is taken, which does not
+    /// commute with that.
     Updates,
-    /// A key is missed and a sum added to without being read, while the sum is read and the key inserted.
+    /// A key is missed and a sum added to without being read, while the sum is read and the key
+    /// inserted.
     LateUpdates,
     /// Rows are replaced unread, together and alone, updated unread, and read.
     Overwrites,
-    /// Rows are written alone and together, and read by transactions that say that they only read: of the end of an epoch, with some protocols.
+    /// Rows are written alone and together, and read by transactions that say that they only read:
+    /// of the end of an epoch, with some protocols.
     Snapshot,
     /// Rows come and go, and are read by transactions that say that they only read.
     SnapshotRows,
-    /// Keys are missed and scanned in a leaf of an ordered index that is full, and inserts split it.
+    /// Keys are missed and scanned in a leaf of an ordered index that is full, and inserts split
+    /// it.
     Split,
-    /// A leaf of an ordered index loses its last rows, and its range goes to another, where keys are missed, scanned and inserted.
+    /// A leaf of an ordered index loses its last rows, and its range goes to another, where keys
+    /// are missed, scanned and inserted.
     Merge,
     /// Rows die and come again, so that records are unlinked and reused where epochs pass.
     Rebirth,
@@ -83,7 +91,8 @@ options! {
     pub struct LitmusOptions {
         /// Which test.
         "litmus.shape" shape: Shape = Shape::Random, in ();
-        /// `random` and `births`: keys that operations are on; half of them have a row in the beginning.
+        /// `random` and `births`: keys that operations are on; half of them have a row in the
+        /// beginning.
         "litmus.keys" keys: u64 = 4, in 1..=1_000;
         /// `random` and `births`: the most operations of a transaction.
         "litmus.operations" operations: u64 = 4, in 1..=100;
@@ -239,7 +248,8 @@ impl Shape {
             Shape::SnapshotRows => {
                 &[&[Delete(0), Modify(1)], &[Read(0), Read(1)], &[Insert(0), Modify(1)], &[Scan(0, 5)]]
             }
-            // Even keys up to 46 have rows, all in one leaf. After the split 24 is the first of the right one.
+            // Even keys up to 46 have rows, all in one leaf. After the split 24 is the first of the
+            // right one.
             Shape::Split => &[
                 &[Read(33), Insert(1)],
                 &[Read(1), Insert(33)],
@@ -283,13 +293,15 @@ impl Shape {
         }
     }
 
-    /// Whether each worker draws which program it runs next: in tests that need some transactions, one after the other, in many combinations.
+    /// Whether each worker draws which program it runs next: in tests that need some transactions,
+    /// one after the other, in many combinations.
     fn draws_programs(self) -> bool {
         use Shape::{Merge, Moves, Rebirth, RebirthIndex, Snapshot, SnapshotRows, Split};
         matches!(self, Snapshot | SnapshotRows | Split | Merge | Moves | Rebirth | RebirthIndex)
     }
 
-    /// Keys of the first table that have a row in the beginning: so many, and the distance from one to the next.
+    /// Keys of the first table that have a row in the beginning: so many, and the distance from one
+    /// to the next.
     fn loaded(self) -> (u64, u64) {
         match self {
             Shape::Split => (LEAF, 2),
@@ -357,7 +369,8 @@ pub struct Litmus {
 }
 
 impl Litmus {
-    /// Keys of both tables that have a row in the beginning: so many, and the distance from one to the next.
+    /// Keys of both tables that have a row in the beginning: so many, and the distance from one to
+    /// the next.
     fn loaded(&self) -> [(u64, u64); 2] {
         match self.options.shape {
             Shape::Births | Shape::Random => [(self.options.keys.div_ceil(2), 1); 2],

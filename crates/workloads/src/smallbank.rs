@@ -1,13 +1,16 @@
 //! SmallBank: customers with a savings and a checking account, six short transactions.
 //!
-//! The benchmark of write skew: a check is covered by both accounts together, and taken from one. Under snapshot isolation two
-//! transactions may each find enough money and take it, one from either account.
+//! The benchmark of write skew: a check is covered by both accounts together, and taken from one.
+//! Under snapshot isolation two transactions may each find enough money and take it, one from
+//! either account.
 //!
-//! With `smallbank.overdraft=on`, as published, a check that is not covered costs a penalty of a dollar. With `off` it is refused, and
-//! so is a withdrawal from the savings; then no customer's accounts are ever below zero together after a serializable execution, which
-//! the check after a run tests, and which write skew breaks. A verification pass runs with `off`.
+//! With `smallbank.overdraft=on`, as published, a check that is not covered costs a penalty of a
+//! dollar. With `off` it is refused, and so is a withdrawal from the savings; then no customer's
+//! accounts are ever below zero together after a serializable execution, which the check after a
+//! run tests, and which write skew breaks. A verification pass runs with `off`.
 //!
-//! Clients book what their transactions brought to each *tracked* customer (see `bank`), so that what gets lost shows.
+//! Clients book what their transactions brought to each *tracked* customer (see `bank`), so that
+//! what gets lost shows.
 
 use std::ops::ControlFlow;
 
@@ -42,7 +45,8 @@ options! {
         "smallbank.transact_savings" transact_savings: u64 = 15, in 0..=1_000;
         /// Weight of WriteCheck.
         "smallbank.write_check" write_check: u64 = 15, in 0..=1_000;
-        /// Whether a customer's accounts may be overdrawn together, for a penalty, as published; otherwise that is refused.
+        /// Whether a customer's accounts may be overdrawn together, for a penalty, as published;
+        /// otherwise that is refused.
         "smallbank.overdraft" overdraft: bool = true, in ();
         /// Partitions of the customers, by the remainders of their numbers.
         "smallbank.partitions" partitions: u64 = 1, in 1..=65_536;
@@ -107,7 +111,8 @@ pub struct Client {
     random: Random,
     /// What the running execution brings the customer and the other one.
     bringing: (i64, i64),
-    /// Of each tracked customer: what committed transactions have brought, less what they have taken.
+    /// Of each tracked customer: what committed transactions have brought, less what they have
+    /// taken.
     flows: Vec<i64>,
     /// Of all customers.
     total: i64,
@@ -143,7 +148,8 @@ impl SmallBank {
         drawn.unwrap_or_else(|| (customer + random.uniform(1, customers - 1)) % customers)
     }
 
-    /// Takes an amount, which may be negative, from one of a customer's accounts if both together cover it. Returns what was taken, with the penalty.
+    /// Takes an amount, which may be negative, from one of a customer's accounts if both together
+    /// cover it. Returns what was taken, with the penalty.
     fn take<T: Txn>(
         &self,
         tx: &mut T,
@@ -302,8 +308,9 @@ impl Workload for SmallBank {
         let customer = self.draw_customer(random);
         let between_two = matches!(kind, Kind::Amalgamate | Kind::SendPayment);
         let other = if between_two { self.draw_other(random, customer) } else { customer };
-        // In cents. A payment is of 5 dollars, a check of 5, a deposit of 1.3, as in H-Store. Savings go up by 27.4 or down by 20, so that the bank
-        // neither runs dry nor overflows: 15 x 1.3 + 15 x (27.4 - 20) / 2 = 15 x 5.
+        // In cents. A payment is of 5 dollars, a check of 5, a deposit of 1.3, as in H-Store.
+        // Savings go up by 27.4 or down by 20, so that the bank neither runs dry nor overflows: 15
+        // x 1.3 + 15 x (27.4 - 20) / 2 = 15 x 5.
         let amount = match kind {
             Kind::TransactSavings if random.happens(0.5) => -2740,
             Kind::TransactSavings => 2000,
@@ -325,7 +332,8 @@ impl Workload for SmallBank {
         if input.kind == Kind::Balance {
             declaration.read_only();
         }
-        // What is written of the savings and the checking account of the customer, and of the other's checking account.
+        // What is written of the savings and the checking account of the customer, and of the
+        // other's checking account.
         let (savings, checking, other) = match input.kind {
             Kind::Balance => (false, false, false),
             Kind::DepositChecking | Kind::WriteCheck => (false, true, false),
@@ -457,7 +465,8 @@ mod tests {
 
     #[test]
     fn write_skew_is_found() {
-        /// Reads of what is also written are validated, other reads are not: much like snapshot isolation lets write skew through.
+        /// Reads of what is also written are validated, other reads are not: much like snapshot
+        /// isolation lets write skew through.
         type Skewed = Only<{ id("FORGET_READ_ONLY") }>;
         fn two_at_once<P: NamedProtocol<Native>>() -> Result<Checked, Violation> {
             let world = world::<P, SmallBank>(&small());

@@ -1,11 +1,11 @@
 //! TATP: a mobile network's home location register; seven short transactions, most of them reads.
 //!
-//! Subscribers, found by number or through a secondary index by telephone number; their access infos, their special facilities, and
-//! where their calls are forwarded to. A transaction that finds no row fails, as the specification has it: it cancels itself. About a
-//! quarter of all do.
+//! Subscribers, found by number or through a secondary index by telephone number; their access
+//! infos, their special facilities, and where their calls are forwarded to. A transaction that
+//! finds no row fails, as the specification has it: it cancels itself. About a quarter of all do.
 //!
-//! Call forwardings of one facility begin at 0, 8 or 16 o'clock, three keys at most, so that a lookup of these serves as the
-//! specification's range, and any index will do.
+//! Call forwardings of one facility begin at 0, 8 or 16 o'clock, three keys at most, so that a
+//! lookup of these serves as the specification's range, and any index will do.
 
 use std::ops::ControlFlow;
 
@@ -23,7 +23,8 @@ options! {
     pub struct TatpOptions {
         /// Subscribers.
         "tatp.subscribers" subscribers: u64 = 100_000, in 1..=100_000_000;
-        /// Whether all subscribers are equally active; otherwise some are more so, as the specification has it.
+        /// Whether all subscribers are equally active; otherwise some are more so, as the
+        /// specification has it.
         "tatp.uniform" uniform: bool = false, in ();
         /// Partitions of the subscribers, by the remainders of their numbers.
         "tatp.partitions" partitions: u64 = 1, in 1..=65_536;
@@ -107,7 +108,8 @@ fn number_of(subscriber: u64) -> u64 {
     100_000_000_000_000 + subscriber
 }
 
-/// A location: what the transaction says, and a mark of the subscriber's, so that it shows if it went elsewhere.
+/// A location: what the transaction says, and a mark of the subscriber's, so that it shows if it
+/// went elsewhere.
 fn location(subscriber: u64, place: u32) -> u64 {
     Key::hash(subscriber) << 32 | u64::from(place)
 }

@@ -1,7 +1,8 @@
 //! TPC-C, whole: nine tables, five transactions, and all of the standard's consistency conditions.
 //!
-//! "TPC Benchmark C, standard specification, revision 5.11" (Transaction Processing Performance Council, 2010), without terminals: no
-//! keying and think times, so that a few warehouses keep all threads busy, and no output but what the transactions return.
+//! "TPC Benchmark C, standard specification, revision 5.11" (Transaction Processing Performance
+//! Council, 2010), without terminals: no keying and think times, so that a few warehouses keep all
+//! threads busy, and no output but what the transactions return.
 //!
 //! | module | what it holds |
 //! | --- | --- |
@@ -14,8 +15,8 @@
 //!
 //! # Departures from the standard
 //! - Delivery runs at once, not deferred; it skips a district that has no new order.
-//! - Stocks and balances are changed by updates, whose results the transactions are not told. So the standard's terminal would not
-//!   show S_QUANTITY and C_BALANCE.
+//! - Stocks and balances are changed by updates, whose results the transactions are not told. So
+//!   the standard's terminal would not show S_QUANTITY and C_BALANCE.
 //! - Dates are numbers that a client counts up, so that a run of one thread is the same each time.
 //! - The population may be smaller than the standard's (`tpcc.items`, `tpcc.customers`).
 
@@ -51,7 +52,8 @@ options! {
         "tpcc.warehouses" warehouses: u64 = 1, in 1..=10_000;
         /// Items, and stocks of each warehouse; the standard's number is 100,000.
         "tpcc.items" items: u64 = 100_000, in 100..=100_000;
-        /// Customers of each district, and its orders in the beginning; the standard's number is 3,000.
+        /// Customers of each district, and its orders in the beginning; the standard's number is
+        /// 3,000.
         "tpcc.customers" customers: u64 = 3_000, in 10..=3_000;
         /// Weight of New-Order among the transactions.
         "tpcc.new_order" new_order: u64 = 45, in 0..=1_000;
@@ -63,7 +65,8 @@ options! {
         "tpcc.delivery" delivery: u64 = 4, in 0..=1_000;
         /// Weight of Stock-Level.
         "tpcc.stock_level" stock_level: u64 = 4, in 0..=1_000;
-        /// Whether a thread keeps to a warehouse, threads taking turns among them; otherwise each transaction draws one.
+        /// Whether a thread keeps to a warehouse, threads taking turns among them; otherwise each
+        /// transaction draws one.
         "tpcc.home" home: bool = true, in ();
         /// The fraction of order lines that another warehouse supplies.
         "tpcc.remote_lines" remote_lines: Fraction = Fraction(0.01), in ();
@@ -73,7 +76,8 @@ options! {
         "tpcc.by_name" by_name: Fraction = Fraction(0.6), in ();
         /// The fraction of New-Orders that ask for an item that is not there, and roll back.
         "tpcc.rollback" rollback: Fraction = Fraction(0.01), in ();
-        /// Whether keys of different districts never share a leaf of an ordered index (contention-aware indexes).
+        /// Whether keys of different districts never share a leaf of an ordered index
+        /// (contention-aware indexes).
         "tpcc.apart" apart: bool = true, in ();
         /// Seed of the population.
         "tpcc.population_seed" population_seed: u64 = 42, in 0..=u64::MAX;
@@ -113,7 +117,8 @@ pub const INFOS: &[WorkloadInfo] = &[
 /// Bits of the number that a client gives its own history rows; above them is the client's.
 pub(crate) const HISTORY_BITS: u32 = 40;
 
-/// Deliberate bugs, each off here. A test turns one on to show that the proof would find it; see [`Sound`].
+/// Deliberate bugs, each off here. A test turns one on to show that the proof would find it; see
+/// [`Sound`].
 pub trait Faults: Send + Sync + 'static {
     /// Delivery skips the oldest new order, and delivers the next.
     const SKIP_OLDEST_ORDER: bool = false;
@@ -240,8 +245,8 @@ impl<F: Faults> Tpcc<F> {
         }
     }
 
-    /// The number of the customer that is meant: of those with the name, sorted by first name, the one in the middle, rounded up
-    /// (clause 2.5.2.2).
+    /// The number of the customer that is meant: of those with the name, sorted by first name, the
+    /// one in the middle, rounded up (clause 2.5.2.2).
     fn identify<T: Txn>(
         &self,
         tx: &mut T,

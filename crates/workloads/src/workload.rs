@@ -20,7 +20,8 @@ pub struct WorkloadInfo {
     pub preset: &'static [(&'static str, &'static str)],
 }
 
-/// A consistency check that found nothing wrong: what was checked, in a phrase ("1000000 rows hold their last writers' values").
+/// A consistency check that found nothing wrong: what was checked, in a phrase ("1000000 rows hold
+/// their last writers' values").
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checked(pub String);
 
@@ -58,15 +59,17 @@ impl Declares {
 
 /// A workload.
 ///
-/// A run creates the tables, loads them by several loaders at once, gives each worker a client, and then, again and again: draws an
-/// input, executes it until it commits or cancels itself, and tells the client. The same input is executed again after an abort, so
-/// `execute` must not change the client in a way that a second execution would notice.
+/// A run creates the tables, loads them by several loaders at once, gives each worker a client, and
+/// then, again and again: draws an input, executes it until it commits or cancels itself, and tells
+/// the client. The same input is executed again after an abort, so `execute` must not change the
+/// client in a way that a second execution would notice.
 pub trait Workload: Sized + Send + Sync + 'static {
     /// What can be set.
     type Options: Options;
     /// A worker's generator of transactions, and its memory of what it committed.
     type Client: Send;
-    /// One transaction's parameters. Reused from one to the next, so that drawing allocates nothing.
+    /// One transaction's parameters. Reused from one to the next, so that drawing allocates
+    /// nothing.
     type Input: Default + Send;
 
     /// The names of the transaction types.
@@ -87,11 +90,12 @@ pub trait Workload: Sized + Send + Sync + 'static {
     /// How many units the loading consists of, for progress.
     fn load_units(&self) -> u64;
 
-    /// The same options, made so small that a short run has many conflicts: what is run to be proved right.
+    /// The same options, made so small that a short run has many conflicts: what is run to be
+    /// proved right.
     fn for_verification(options: &Self::Options) -> Self::Options;
 
-    /// Loads part `part` of `parts`. Calls `done` with the number of units done since the last call, every few thousand, and stops
-    /// early if it breaks.
+    /// Loads part `part` of `parts`. Calls `done` with the number of units done since the last
+    /// call, every few thousand, and stops early if it breaks.
     ///
     /// # Errors
     /// The machine has no more memory.
@@ -132,8 +136,8 @@ pub trait Workload: Sized + Send + Sync + 'static {
     /// The transaction has committed.
     fn committed(&self, client: &mut Self::Client, input: &Self::Input);
 
-    /// Checks the tables against what the clients remember, when no transaction runs. With no clients, only what holds whatever has committed: after a
-    /// crash, when nobody remembers.
+    /// Checks the tables against what the clients remember, when no transaction runs. With no
+    /// clients, only what holds whatever has committed: after a crash, when nobody remembers.
     ///
     /// # Errors
     /// Something is not as it must be after a serializable execution of what was committed.

@@ -1,19 +1,25 @@
 //! YCSB: point operations, scans and inserts on one table.
 //!
-//! B. F. Cooper, A. Silberstein, E. Tam, R. Ramakrishnan, R. Sears: "Benchmarking cloud serving systems with YCSB", SoCC 2010; as
-//! transactions of several operations, with the parameters of T. Tanabe et al.: "An analysis of concurrency control protocols for
-//! in-memory databases with CCBench", VLDB 2020, section 5.
+//! B. F. Cooper, A. Silberstein, E. Tam, R. Ramakrishnan, R. Sears: "Benchmarking cloud serving
+//! systems with YCSB", SoCC 2010; as transactions of several operations, with the parameters of T.
+//! Tanabe et al.: "An analysis of concurrency control protocols for in-memory databases with
+//! CCBench", VLDB 2020, section 5.
 //!
 //! # What a row says
-//! The first word of a row is the *stamp* of the transaction that wrote it: worker and sequence number. All further words follow from
-//! stamp and key, so that a row that is torn, or stands under the wrong key, shows. With `ycsb.rmw=on` and 16 bytes or more the second word
-//! counts the writes; with `ycsb.update=on` a write does nothing but count. With `ycsb.fields` above 1 all this holds of each field. After a run each record must hold a stamp of a committed transaction; and each *tracked* record (all of them, up
-//! to 65,536; else one in a power of two) the last stamp that the client that wrote it remembers, and the number of all
-//! clients' writes. Of the records that are not tracked it is not checked that the stamp is the last writer's, nor that this writer
-//! wrote this record. Rows of 8 bytes hold the stamp alone: of them a wrong key shows if the record is tracked.
+//! The first word of a row is the *stamp* of the transaction that wrote it: worker and sequence
+//! number. All further words follow from stamp and key, so that a row that is torn, or stands under
+//! the wrong key, shows. With `ycsb.rmw=on` and 16 bytes or more the second word counts the writes;
+//! with `ycsb.update=on` a write does nothing but count. With `ycsb.fields` above 1 all this holds
+//! of each field. After a run each record must hold a stamp of a committed transaction; and each
+//! *tracked* record (all of them, up to 65,536; else one in a power of two) the last stamp that the
+//! client that wrote it remembers, and the number of all clients' writes. Of the records that are
+//! not tracked it is not checked that the stamp is the last writer's, nor that this writer wrote
+//! this record. Rows of 8 bytes hold the stamp alone: of them a wrong key shows if the record is
+//! tracked.
 //!
-//! A committed transaction must have found every key that it asked for, and its scans must begin at their key and ascend. Every
-//! insert that committed must be there; those that a client would make next must not.
+//! A committed transaction must have found every key that it asked for, and its scans must begin at
+//! their key and ascend. Every insert that committed must be there; those that a client would make
+//! next must not.
 
 mod check;
 mod row;
@@ -37,7 +43,8 @@ use row::Shape;
 /// Which key a record has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keys {
-    /// A bijective hash of the record's number: neighbours in popularity are not neighbours in the index.
+    /// A bijective hash of the record's number: neighbours in popularity are not neighbours in the
+    /// index.
     Hashed,
     /// The record's number.
     Sequential,
@@ -52,17 +59,19 @@ options! {
         "ycsb.records" records: u64 = 1_000_000, in 1..=10_000_000_000;
         /// Bytes of a row. 8 is the least: a row says who wrote it.
         "ycsb.payload" payload: usize = 8, in 8..=65_536;
-        /// Fields of a row, as long as each other but for a word. A transaction reads and writes one of them, drawn uniformly; an insert
-        /// writes all. Each is a group of columns: with `--set ts=on` it has a version of its own. YCSB's own rows are 10 fields of 100
-        /// bytes.
+        /// Fields of a row, as long as each other but for a word. A transaction reads and writes
+        /// one of them, drawn uniformly; an insert writes all. Each is a group of columns: with
+        /// `--set ts=on` it has a version of its own. YCSB's own rows are 10 fields of 100 bytes.
         "ycsb.fields" fields: usize = 1, in 1..=GROUPS_MAX;
         /// Operations of a transaction.
         "ycsb.ops" ops: usize = 10, in 1..=10_000;
-        /// Of the operations that are neither scan nor insert, the fraction that reads; the others write.
+        /// Of the operations that are neither scan nor insert, the fraction that reads; the others
+        /// write.
         "ycsb.read" read: Fraction = Fraction(0.5), in ();
         /// Whether a write reads the row first (read-modify-write), or replaces it unseen.
         "ycsb.rmw" rmw: bool = false, in ();
-        /// Whether a write adds to the second word of a field instead, by an update that commutes: with `--set cu=on` it reads nothing.
+        /// Whether a write adds to the second word of a field instead, by an update that commutes:
+        /// with `--set cu=on` it reads nothing.
         "ycsb.update" update: bool = false, in ();
         /// Skew of the zipfian choice of records; 0 is uniform.
         "ycsb.theta" theta: f64 = 0.0, in 0.0..1.0;
@@ -72,23 +81,24 @@ options! {
         "ycsb.scan_length" scan_length: usize = 100, in 1..=1_000_000;
         /// The fraction of operations that insert a new record.
         "ycsb.insert" insert: Fraction = Fraction(0.0), in ();
-        /// Whether records are chosen by age, the newest being the most popular: first those that this worker has inserted, from
-        /// the last one back, then the loaded ones.
+        /// Whether records are chosen by age, the newest being the most popular: first those that
+        /// this worker has inserted, from the last one back, then the loaded ones.
         "ycsb.latest" latest: bool = false, in ();
         /// Keys: a bijective hash of the record's number, or the number itself.
         "ycsb.keys" keys: Keys = Keys::Hashed, in ();
-        /// Whether a transaction looks its keys up in batches: it makes its point reads first, all at once, and announces its
-        /// writes before.
+        /// Whether a transaction looks its keys up in batches: it makes its point reads first, all
+        /// at once, and announces its writes before.
         "ycsb.batch" batch: bool = false, in ();
-        /// Partitions of the records, by their numbers. A thread's transactions choose records of one partition, threads taking turns
-        /// among them.
+        /// Partitions of the records, by their numbers. A thread's transactions choose records of
+        /// one partition, threads taking turns among them.
         "ycsb.partitions" partitions: u64 = 1, in 1..=65_536;
         /// The fraction of transactions that choose their records from several partitions.
         "ycsb.multi_partition" multi_partition: Fraction = Fraction(0.0), in ();
         /// From how many these do: the thread's own, and others.
         "ycsb.multi_partitions" multi_partitions: u64 = 2, in 2..=65_536;
-        /// The first thread's transactions, unless this is 0: they only read, stay open for so long, in microseconds, and then read the same again
-        /// before they commit. A run does not end before the last of them.
+        /// The first thread's transactions, unless this is 0: they only read, stay open for so
+        /// long, in microseconds, and then read the same again before they commit. A run does not
+        /// end before the last of them.
         "ycsb.long_us" long_us: u64 = 0, in 0..=1_000_000_000;
     }
 }
@@ -133,7 +143,8 @@ const WORKER_SHIFT: u32 = 48;
 const LOADED: u64 = 0;
 /// Records that a loader reports at once.
 const LOAD_STEP: u64 = 4096;
-/// Records that are asked for at once before each is loaded or checked: what a core can have under way, and some.
+/// Records that are asked for at once before each is loaded or checked: what a core can have under
+/// way, and some.
 const AHEAD: usize = 32;
 
 /// The finaliser of splitmix64 (Steele, Lea, Flood, OOPSLA 2014): a bijection of 64 bits.
@@ -191,8 +202,8 @@ pub struct Client {
     tracked: Vec<(u64, u64)>,
     /// What was read, so that reading is not optimised away.
     sink: u64,
-    /// Keys that the running execution found missing, or that it could not insert, and scans that began or went on at a wrong key:
-    /// none, if it commits.
+    /// Keys that the running execution found missing, or that it could not insert, and scans that
+    /// began or went on at a wrong key: none, if it commits.
     surprises: u64,
     /// The same, of committed transactions.
     wrong: u64,
@@ -216,7 +227,8 @@ pub struct Ycsb {
     spans: Box<[Span]>,
 }
 
-/// What drawing a key takes a simulated core: with skew a power, 12 to 16 ns on the hosts where it was measured; else next to nothing.
+/// What drawing a key takes a simulated core: with skew a power, 12 to 16 ns on the hosts where it
+/// was measured; else next to nothing.
 const ZIPF_INSTRUCTIONS: u32 = 150;
 const UNIFORM_INSTRUCTIONS: u32 = 20;
 
@@ -234,7 +246,8 @@ impl Ycsb {
         }
     }
 
-    /// Chooses the partitions of a transaction: the client's own first, and others if it is to have several.
+    /// Chooses the partitions of a transaction: the client's own first, and others if it is to have
+    /// several.
     #[inline(always)]
     fn choose_partitions(&self, client: &mut Client, input: &mut Input) {
         let YcsbOptions { partitions, multi_partition, multi_partitions, .. } = self.options;
@@ -268,7 +281,8 @@ impl Ycsb {
         if rank < client.inserted {
             self.inserted_record(client, client.inserted - 1 - rank)
         } else {
-            // There are as many ranks as loaded records: the oldest of these fall out as new ones come.
+            // There are as many ranks as loaded records: the oldest of these fall out as new ones
+            // come.
             self.options.records - 1 - (rank - client.inserted)
         }
     }
@@ -563,7 +577,8 @@ impl Workload for Ycsb {
                 },
                 Kind::Scan => {
                     let (limit, range) = (operation.length as usize, key..=u64::MAX);
-                    // No record is ever deleted: the first key is the one asked for, and the others ascend.
+                    // No record is ever deleted: the first key is the one asked for, and the others
+                    // ascend.
                     let (mut previous, mut ascending) = (None, true);
                     tx.scan_rows(&self.table, range, limit, Direction::Forward, columns, |found, row| {
                         ascending &= previous.map_or(found == key, |previous| found > previous);
@@ -651,7 +666,8 @@ mod tests {
 
     #[test]
     fn only_the_first_draw_allocates() {
-        // Reads that are nearly all, or nearly none, of a transaction: the rare longest list of the other kind is not to grow.
+        // Reads that are nearly all, or nearly none, of a transaction: the rare longest list of the
+        // other kind is not to grow.
         for read in [0.05, 0.95] {
             let options = YcsbOptions { batch: true, read: Fraction(read), ops: 100, ..YcsbOptions::default() };
             let ycsb = Ycsb::create(&options, IndexKind::Hash, &engine());

@@ -1,4 +1,5 @@
-//! TPC-C allocates nothing for a transaction once it is warm, apart from the blocks that inserted rows and their keys need.
+//! TPC-C allocates nothing for a transaction once it is warm, apart from the blocks that inserted
+//! rows and their keys need.
 //!
 //! A binary of its own: a process has one allocator.
 
@@ -18,7 +19,8 @@ struct Counting;
 const BLOCK: usize = 16 << 10;
 
 thread_local! {
-    /// Small allocations of this thread, and blocks; nothing is counted while the first is negative.
+    /// Small allocations of this thread, and blocks; nothing is counted while the first is
+    /// negative.
     static ALLOCATIONS: Cell<(i64, i64)> = const { Cell::new((i64::MIN, 0)) };
 }
 
@@ -87,17 +89,19 @@ fn allocates_nothing(name: &str, protocol: Erased<Native>, options: &EngineOptio
     ALLOCATIONS.set((0, 0));
     run(5_000);
     let (small, blocks) = ALLOCATIONS.replace((i64::MIN, 0));
-    // Lists of blocks, and of records to be used again, still double now and then: two for each of the nine tables.
+    // Lists of blocks, and of records to be used again, still double now and then: two for each of
+    // the nine tables.
     assert!(small <= 18, "{name} {options:?}: {small} small allocations in 5000 transactions");
-    // Old versions are collected by the clock: where the thread has lost its core, there are some blocks more.
+    // Old versions are collected by the clock: where the thread has lost its core, there are some
+    // blocks more.
     assert!(blocks <= 30, "{name} {options:?}: {blocks} blocks");
 }
 
 #[test]
 fn transactions_allocate_blocks_for_rows_and_nothing_else() {
     let mut all = EngineOptions::default();
-    all.set("cu", "on").expect("an option");
-    all.set("ts", "on").expect("an option");
+    all.set("engine.commit_time_updates", "on").expect("an option");
+    all.set("engine.timestamp_splitting", "on").expect("an option");
     for (info, _) in all_protocols::<Native>() {
         for options in [EngineOptions::default(), all.clone()] {
             with_protocol::<Native, _>(info.name, AllocatesNothing(options)).expect("a registered name");

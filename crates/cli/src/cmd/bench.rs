@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use contend_lab::microbench::{Microbench, microbench};
+use contend_lab::microbench::{Microbench, MicrobenchPlan, microbench};
 use contend_machine::available_cores;
 use contend_runner::config::THREADS_MAX;
 use contend_runner::host_chip::host_preset;
@@ -56,7 +56,7 @@ fn threads_by_series(
             if let Some((option, value)) = setting {
                 config.settings.insert((*option).into(), (*value).into());
             }
-            let result = match microbench(&config, bench, &stop) {
+            let result = match microbench(&MicrobenchPlan::resolve(&config, bench)?, &stop) {
                 Ok(result) => result,
                 Err(error) => return interrupted(error, &stop, |status| status),
             };
@@ -80,13 +80,13 @@ fn threads_by_series(
 fn limit(args: &LimitArgs) -> Result<Status, UserError> {
     let threads = args.threads.unwrap_or_else(|| available_cores().len());
     if !(1..=THREADS_MAX).contains(&threads) {
-        return Err(UserError(format!("threads is {threads}; valid: 1 to {THREADS_MAX}")));
+        return Err(UserError::input(format!("threads is {threads}; valid: 1 to {THREADS_MAX}")));
     }
     if !(1..=1000).contains(&args.rounds) {
-        return Err(UserError(format!("rounds is {}; valid: 1 to 1000", args.rounds)));
+        return Err(UserError::input(format!("rounds is {}; valid: 1 to 1000", args.rounds)));
     }
     if !(0.001..=3600.0).contains(&args.seconds) {
-        return Err(UserError(format!("seconds is {}; valid: 0.001 to 3600", args.seconds)));
+        return Err(UserError::input(format!("seconds is {}; valid: 0.001 to 3600", args.seconds)));
     }
     if let Some(path) = &args.chip {
         let target = Target::new(path)?;

@@ -2,9 +2,9 @@
 
 use contend_engine::OptionSpec;
 use contend_machine::Native;
-use contend_protocols::all_protocols;
-use contend_runner::config::{engine_specs, log_specs, retry_specs, simulation_specs};
+use contend_protocols::{all_protocols, protocol_name};
 use contend_runner::machine::machines;
+use contend_runner::names::{engine_specs, log_specs, retry_specs, simulation_specs};
 use contend_workloads::all_workloads;
 use serde_json::{Value, json};
 
@@ -18,17 +18,19 @@ const INDEXES: [(&str, &str); 2] = [
 
 pub(crate) fn run(args: &ListArgs) -> Result<Status, UserError> {
     let all = [What::Protocols, What::Workloads, What::Options, What::Indexes, What::Machines];
-    let protocol = args.protocol.as_deref();
+    let protocol = args.protocol.as_deref().map(protocol_name);
     let chosen = match (args.what, protocol) {
         (None, None) => all.to_vec(),
         (None | Some(What::Options), Some(protocol)) => {
             let names: Vec<&str> = all_protocols::<Native>().iter().map(|(info, _)| info.name).collect();
             if !names.contains(&protocol) {
-                return Err(UserError(format!("unknown protocol '{protocol}'; valid: {}", names.join(", "))));
+                return Err(UserError::input(format!("unknown protocol '{protocol}'; valid: {}", names.join(", "))));
             }
             vec![What::Options]
         }
-        (Some(_), Some(_)) => return Err(UserError("--protocol goes with options only: contend list options".into())),
+        (Some(_), Some(_)) => {
+            return Err(UserError::input("--protocol goes with options only: contend list options"));
+        }
         (Some(what), None) => vec![what],
     };
     if args.json {

@@ -15,7 +15,8 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("UTF-8")
 }
 
-/// Bad input ends with status 2, a message that has these parts, nothing on stdout, no panic, and no file left behind.
+/// Bad input ends with status 2, a message that has these parts, nothing on stdout, no panic, and
+/// no file left behind.
 #[track_caller]
 pub(crate) fn refuses(arguments: &[&str], parts: &[&str]) {
     let folder = TempDir::new().expect("a folder");

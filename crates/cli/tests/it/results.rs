@@ -114,7 +114,7 @@ fn two_results_are_compared_with_intervals() {
     let line = |protocol: &str| shown.lines().find(|line| line.trim_start().starts_with(protocol)).expect("a line");
     assert!(line("silo").contains("-10.0 %") && line("silo").contains("SLOWER"), "{shown}");
     assert!(line("tictoc").contains("+0.0 %") && line("tictoc").contains("not told apart"), "{shown}");
-    assert!(line("mvcc").contains("+20.0 %") && line("mvcc").contains("faster"), "{shown}");
+    assert!(line("msto").contains("+20.0 %") && line("msto").contains("faster"), "{shown}");
     let output = diff(&["--fail-if-slower", "5%"]);
     assert_eq!(
         (output.status.code(), text(&output.stderr)),
@@ -122,7 +122,7 @@ fn two_results_are_compared_with_intervals() {
     );
     assert_eq!(diff(&["--fail-if-slower", "11 %"]).status.code(), Some(0));
     // Three percent less are told, and allowed.
-    assert!(line("to").contains("SLOWER"), "{shown}");
+    assert!(line("timestamp-ordering").contains("SLOWER"), "{shown}");
     let output = diff(&["--fail-if-slower", "0%"]);
     assert_eq!(text(&output.stderr).lines().count(), 2, "{}", text(&output.stderr));
     let json: Value = serde_json::from_slice(&diff(&["--json"]).stdout).expect("JSON");
@@ -157,7 +157,7 @@ fn what_can_not_be_told_is_not_passed() {
     let output = diff("others.json", &[]);
     assert_eq!(output.status.code(), Some(2));
     let stderr = text(&output.stderr);
-    assert!(stderr.contains("no entry in common: the first has silo, tictoc, the second mvcc"), "{stderr}");
+    assert!(stderr.contains("no entry in common: the first has silo, tictoc, the second msto"), "{stderr}");
     let output = diff("./a.json", &[]);
     assert_eq!(output.status.code(), Some(2), "with itself everything agrees");
     assert!(text(&output.stderr).contains("a.json and ./a.json are the same result"), "{}", text(&output.stderr));

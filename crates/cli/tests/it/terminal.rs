@@ -131,7 +131,8 @@ fn a_very_long_argument_is_not_repeated_whole() {
     }
 }
 
-/// A limit of file sizes (`ulimit -f`) is an error that names the file, and not the end of the process by a signal.
+/// A limit of file sizes (`ulimit -f`) is an error that names the file, and not the end of the
+/// process by a signal.
 #[test]
 fn a_limit_of_file_sizes_is_an_error() {
     let folder = TempDir::new().expect("a folder");

@@ -82,7 +82,8 @@ fn a_full_disk_loses_nothing_else() {
 #[test]
 fn rows_that_can_not_be_made_durable_are_refused_before_the_run() {
     let folder = TempDir::new().expect("a folder");
-    // No file may have more than 256 blocks, of 512 bytes or of 1 KiB: that of the tables fits, and a loader's does not.
+    // No file may have more than 256 blocks, of 512 bytes or of 1 KiB: that of the tables fits, and
+    // a loader's does not.
     let limited = "ulimit -f 256; exec \"$0\" \"$@\"";
     for mode in ["epoch", "clr", "elr-group"] {
         let log = format!("log={mode}");
@@ -159,7 +160,8 @@ fn compare_writes_its_report_and_runs_again_from_it() {
     assert!(text(&again.stderr).contains("silo"), "the table goes to stderr");
 }
 
-/// What is plainly slower is in a group of its own, the rounds end there, and the first is recommended; few rounds tell nothing.
+/// What is plainly slower is in a group of its own, the rounds end there, and the first is
+/// recommended; few rounds tell nothing.
 #[test]
 fn a_comparison_tells_groups_and_what_to_take() {
     for precision in ["3", "0%", "-3%", "70%", "x%", "nan%", ""] {
@@ -560,7 +562,8 @@ fn a_sweep_keeps_its_points_and_is_drawn_again() {
     refuses(&["sweep", "no-such.toml"], &["no-such.toml"]);
 }
 
-/// Transactions in windows so short that hardly any commits, also where they are as much longer as they become.
+/// Transactions in windows so short that hardly any commits, also where they are as much longer as
+/// they become.
 const FEW: &str = r#"
 id = "few"
 title = "Few commits"
@@ -636,7 +639,8 @@ fn a_log_is_written_recovered_and_printed() {
         assert!(error.contains("is damaged at ") && error.contains(why), "{error}");
     }
     std::fs::write(&path, bytes).expect("a file of one's own");
-    // To read it nothing has to be writable, and nothing is changed; the checkpoint is as long as what it holds.
+    // To read it nothing has to be writable, and nothing is changed; the checkpoint is as long as
+    // what it holds.
     let of_files = || {
         let entries =
             std::fs::read_dir(folder.path().join("log")).expect("a folder").map(|entry| entry.expect("a file"));
@@ -700,7 +704,8 @@ fn crashes_are_tested() {
     }
 }
 
-/// Real processes are killed, each protocol in turn on what the one before has left; nothing is lost.
+/// Real processes are killed, each protocol in turn on what the one before has left; nothing is
+/// lost.
 #[test]
 fn processes_are_killed() {
     let folder = tempfile::tempdir().expect("a folder");

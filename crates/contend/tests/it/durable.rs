@@ -85,7 +85,8 @@ fn is_there_again(durability: &dyn Fn(usize) -> Durability) {
         for &(key, row) in &expected {
             assert_eq!(db.transact(|tx| tx.read(&hashed, wide(key), Whole)), Ok(Some(row)));
         }
-        // Each round changes what there is, deletes some, inserts it again the next time, and loads more.
+        // Each round changes what there is, deletes some, inserts it again the next time, and loads
+        // more.
         let more = 100 * round..100 * (round + 1);
         assert_eq!(db.load(&ordered, more.clone().map(|key| (key, account(1)))), Ok(100));
         assert_eq!(db.load(&hashed, more.map(|key| (wide(key), account(1)))), Ok(100));
@@ -189,7 +190,8 @@ fn many_threads_wait_for_one_flush() {
 #[test]
 fn checkpoints_are_taken_while_transactions_run() {
     let directory = tempfile::tempdir().expect("a directory");
-    // Buffers that overflow: a file may end with a change of a row whose insert is in a later file of another worker.
+    // Buffers that overflow: a file may end with a change of a row whose insert is in a later file
+    // of another worker.
     let log = LogConfig { segment_bytes: 4096, buffer_bytes: 200, checkpoint_bytes: 10_000, ..LogConfig::default() };
     let open = || builder().path(directory.path()).log(log.clone()).open().expect("a directory of one's own");
     for round in 1..=3 {
@@ -237,7 +239,8 @@ fn checkpoints_are_taken_while_transactions_run() {
     }
 }
 
-/// A disk that fails while the database runs: who waits is told, and so is who comes later; what was acknowledged is there.
+/// A disk that fails while the database runs: who waits is told, and so is who comes later; what
+/// was acknowledged is there.
 #[test]
 fn a_disk_that_fails_ends_acknowledgements() {
     let plans: [Plan; 4] = [
@@ -274,7 +277,8 @@ fn a_disk_that_fails_ends_acknowledgements() {
 const CHILD: &str = "CONTEND_TEST_CHILD";
 const CHILD_DURABILITY: &str = "CONTEND_TEST_CHILD_DURABILITY";
 
-/// What the process does that is to be killed: transactions of several threads, each acknowledged by a line.
+/// What the process does that is to be killed: transactions of several threads, each acknowledged
+/// by a line.
 fn child(path: &str) {
     let durability: usize = std::env::var(CHILD_DURABILITY).expect("it is said").parse().expect("a number");
     let db = builder().durability(DURABILITIES[durability]).path(path).open().expect("a directory of one's own");
@@ -332,7 +336,8 @@ fn what_was_acknowledged_survives_a_kill() {
         let table = db.create_table::<Account, u64>("accounts").expect("it is there");
         let found: std::collections::BTreeMap<u64, Account> = all(&db, &table).into_iter().collect();
         assert!(acknowledged.iter().all(|key| found.contains_key(key)));
-        // What is there of a thread begins with its first, and has no gaps: each was acknowledged before the next was tried.
+        // What is there of a thread begins with its first, and has no gaps: each was acknowledged
+        // before the next was tried.
         for thread in 0..3u64 {
             let keys: Vec<_> =
                 found.keys().filter(|&&key| key >> 32 == thread).map(|key| key & u64::from(u32::MAX)).collect();
@@ -342,7 +347,8 @@ fn what_was_acknowledged_survives_a_kill() {
     assert!(acknowledged.len() > 300);
 }
 
-/// A thread that loads from a slow iterator, which ends when the others have made durable what they commit meanwhile.
+/// A thread that loads from a slow iterator, which ends when the others have made durable what they
+/// commit meanwhile.
 #[test]
 fn a_slow_load_is_in_nobodys_way() {
     for durability in DURABILITIES {
@@ -436,7 +442,8 @@ fn what_would_wait_for_itself_is_refused() {
     }
 }
 
-/// Rows that are loaded while threads insert, change and delete the same keys: each key has in the end what was committed last, also after reopening.
+/// Rows that are loaded while threads insert, change and delete the same keys: each key has in the
+/// end what was committed last, also after reopening.
 #[test]
 fn a_load_beside_transactions_loses_nothing() {
     for durability in DURABILITIES {
@@ -451,7 +458,8 @@ fn a_load_beside_transactions_loses_nothing() {
             let db = open();
             let table = db.create_table::<Account, u64>("accounts").expect("one of this name");
             assert_eq!(all(&db, &table), before);
-            // How many more inserts than deletes of each key were acknowledged: what was there, and what was loaded.
+            // How many more inserts than deletes of each key were acknowledged: what was there, and
+            // what was loaded.
             let balance = [(); 64].map(|()| std::sync::atomic::AtomicI64::new(0));
             before.iter().for_each(|(key, _)| _ = balance[*key as usize].fetch_add(1, Ordering::Relaxed));
             let loaded = std::thread::scope(|scope| {

@@ -1,4 +1,5 @@
-//! Long transactions beside short ones: each commits after a few tries, under every protocol. However a protected one ends, others go on.
+//! Long transactions beside short ones: each commits after a few tries, under every protocol.
+//! However a protected one ends, others go on.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Barrier;
@@ -25,7 +26,8 @@ struct Account {
     balance: u64,
 }
 
-/// The most tries of a transaction: those before it is protected, and some that other transactions disturbed that had begun before.
+/// The most tries of a transaction: those before it is protected, and some that other transactions
+/// disturbed that had begun before.
 fn tries_max() -> u64 {
     u64::from(Config::default().engine.protect_after) + 16
 }
@@ -187,7 +189,8 @@ fn starve_and_end<P: NamedProtocol<Native>>(
 fn others_go_on_after_a_panic<P: NamedProtocol<Native>>() {
     let db = Database::<P>::with(P::Options::default(), config()).expect("it is in memory");
     let accounts = accounts(&db, 10);
-    // A transaction that only reads may come before those that have committed, where workers have clocks of their own.
+    // A transaction that only reads may come before those that have committed, where workers have
+    // clocks of their own.
     let latest = || {
         db.transact(|tx| {
             let mut balance = 0;

@@ -1,4 +1,5 @@
-//! What a database that is to be found again takes of a disk, and what becomes of what does not fit.
+//! What a database that is to be found again takes of a disk, and what becomes of what does not
+//! fit.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -39,7 +40,8 @@ fn files(path: &Path) -> (usize, u64, u64) {
     (sizes.len(), sizes.iter().map(|size| size.0).sum(), sizes.iter().map(|size| size.1).sum())
 }
 
-/// Whatever thirty threads have written, which is a row each, takes less than a megabyte, before the database is closed and after.
+/// Whatever thirty threads have written, which is a row each, takes less than a megabyte, before
+/// the database is closed and after.
 #[test]
 fn threads_that_write_little_take_little() {
     for durability in DURABILITIES {
@@ -73,7 +75,8 @@ fn threads_that_write_little_take_little() {
     }
 }
 
-/// Files of a thread become longer and longer, up to the length that was asked for, and are no longer than what they hold when they are full.
+/// Files of a thread become longer and longer, up to the length that was asked for, and are no
+/// longer than what they hold when they are full.
 #[test]
 fn files_grow_with_what_a_thread_writes() {
     let here = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).expect("a directory");
@@ -102,7 +105,8 @@ fn files_grow_with_what_a_thread_writes() {
     }
 }
 
-/// A database that is opened and closed time and again has no more files in the end than after some times.
+/// A database that is opened and closed time and again has no more files in the end than after some
+/// times.
 #[test]
 fn openings_leave_a_limited_number_of_files() {
     for durability in DURABILITIES {
@@ -129,7 +133,8 @@ fn openings_leave_a_limited_number_of_files() {
     }
 }
 
-/// A database that was not closed is opened on a disk that is full; and what it had is there, then and when there is room again.
+/// A database that was not closed is opened on a disk that is full; and what it had is there, then
+/// and when there is room again.
 #[test]
 fn a_full_disk_can_be_opened() {
     for durability in DURABILITIES {
@@ -139,7 +144,8 @@ fn a_full_disk_can_be_opened() {
             let db = open(&disk, first).expect("a disk that works");
             let table = db.create_table("accounts").expect("a new name");
             (0..20).for_each(|key| assert_eq!(insert(&db, &table, key), Ok(true)));
-            // The machine crashes while the database is open, and then there is no byte left but those that nobody needs.
+            // The machine crashes while the database is open, and then there is no byte left but
+            // those that nobody needs.
             let after = disk.after_crash(Plan { capacity: 0, ..Plan::default() });
             for _ in 0..2 {
                 let db = open(&after, durability).expect("it is opened");
@@ -160,7 +166,8 @@ fn a_full_disk_can_be_opened() {
     }
 }
 
-/// A disk that becomes full while rows are loaded: what was acknowledged before is there after a crash, and of what was not only whole transactions.
+/// A disk that becomes full while rows are loaded: what was acknowledged before is there after a
+/// crash, and of what was not only whole transactions.
 #[test]
 fn a_load_that_does_not_fit_is_refused() {
     const PART: u64 = 1500;
@@ -279,7 +286,8 @@ fn a_table_that_does_not_fit_is_refused() {
     }
 }
 
-/// A transaction that writes more than the log takes at once is refused before anybody sees anything of it.
+/// A transaction that writes more than the log takes at once is refused before anybody sees
+/// anything of it.
 #[test]
 fn a_transaction_that_is_too_large_is_refused() {
     fn refused<P: contend_engine::NamedProtocol<contend::Native>>(durability: Durability) {

@@ -51,7 +51,8 @@ fn mark(key: u64, row: Account) -> u64 {
     (key << 40 ^ row.balance << 20 ^ row.transfers).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
 }
 
-/// Moves a unit from one row to another; a row that has none left is deleted, and one that is not there inserted.
+/// Moves a unit from one row to another; a row that has none left is deleted, and one that is not
+/// there inserted.
 fn move_one<P: NamedProtocol<Native>>(db: &Database<P>, accounts: &Table<Account>, from: u64, to: u64) {
     let moved = db.transact(|tx| {
         match tx.read(accounts, from, Account::BALANCE)? {
@@ -76,7 +77,8 @@ impl Random {
     }
 }
 
-/// Runs `read` while two threads move units among `keys` keys; it is told how many moves there were.
+/// Runs `read` while two threads move units among `keys` keys; it is told how many moves there
+/// were.
 fn beside_writers<P: NamedProtocol<Native>>(
     db: &Database<P>,
     accounts: &Table<Account>,
@@ -347,7 +349,8 @@ fn memory_comes_back<P: NamedProtocol<Native>>() {
         });
         assert!(bytes.iter().all(|(read, _)| *read == Ok(true)));
         let bytes = bytes.into_iter().map(|(_, bytes)| bytes).collect::<Vec<_>>();
-        // Each move leaves two versions of 32 bytes or more: if of seven rounds most stayed it would show.
+        // Each move leaves two versions of 32 bytes or more: if of seven rounds most stayed it
+        // would show.
         assert!(bytes[11] < bytes[4] + 5 * 2 * MOVES * 2 * 32, "{bytes:?}");
     }
 }
@@ -396,7 +399,7 @@ fn who_has_no_snapshots_says_what_has() {
         assert_eq!(db.transact(|_| Ok(())), Ok(()), "it goes on");
         error.to_string()
     }
-    let all = "valid: silo, mvto, cicada, mvcc, si, hekaton";
+    let all = "valid: silo, mvto, cicada, msto, si, hekaton";
     assert!(refused(&Database::<NoWait>::default()).ends_with(all));
     assert!(refused(&Database::<TicToc>::default()).starts_with("under tictoc, as it is set"));
     // Options that are given are taken as given.

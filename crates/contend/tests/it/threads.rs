@@ -62,7 +62,8 @@ fn units_are_kept<P: NamedProtocol<Native>>() {
     let done = AtomicBool::new(false);
     let move_one = |from: u64, to: u64| {
         db.transact(|tx| {
-            // No assertion in here: a transaction that is going to abort may find a row gone that it has just read.
+            // No assertion in here: a transaction that is going to abort may find a row gone that
+            // it has just read.
             match tx.read(&counters, from, Counter::VALUE)? {
                 None => return Ok(()),
                 Some(1) => drop(tx.delete(&counters, from)?),
@@ -182,8 +183,8 @@ fn churn(db: &Database, table: &Table<Counter>, first: u64, rows: u64, batch: u6
     Ok(())
 }
 
-/// The memory of what was deleted is used again, whatever the size of the transactions, though every worker is offline
-/// between them.
+/// The memory of what was deleted is used again, whatever the size of the transactions, though
+/// every worker is offline between them.
 fn memory_plateaus(index: IndexKind, batch: u64) {
     let db = database::<Silo>();
     let options = TableOptions { index, ..TableOptions::default() };
@@ -284,7 +285,8 @@ fn memory_of_an_ended_thread_comes_back() {
         });
         other.join().expect("no panic");
     });
-    // Enough transactions, and epochs, that this thread looks for what others left, unlinks it, and may reuse it.
+    // Enough transactions, and epochs, that this thread looks for what others left, unlinks it, and
+    // may reuse it.
     let (start, mut steps) = (Instant::now(), 0);
     while steps < 50_000 || start.elapsed() < Duration::from_millis(100) {
         db.transact(|tx| tx.read(&table, steps, Whole)).expect("a commit");

@@ -1,7 +1,9 @@
-//! Write counters, additions and holds of the rows that a write set installs, for a log ([`crate::commit_sink`]).
+//! Write counters, additions and holds of the rows that a write set installs, for a log
+//! ([`crate::commit_sink`]).
 //!
-//! All loads and stores of the words of a record are Relaxed here. The caller holds the cells exclusively while it installs, or the protocol has
-//! granted it access: the protocol's own synchronisation (its lock, or its version word) orders these words as it orders the row itself.
+//! All loads and stores of the words of a record are Relaxed here. The caller holds the cells
+//! exclusively while it installs, or the protocol has granted it access: the protocol's own
+//! synchronisation (its lock, or its version word) orders these words as it orders the row itself.
 
 use std::ptr::NonNull;
 
@@ -14,8 +16,9 @@ use crate::group::Groups;
 use crate::layout::TableCore;
 use crate::record::Record;
 
-/// Flag in a row's write counter: its writer installed before it was certain to commit. The row may have been rolled back, the counter not. An
-/// addition is never logged against a counter with this flag.
+/// Flag in a row's write counter: its writer installed before it was certain to commit. The row may
+/// have been rolled back, the counter not. An addition is never logged against a counter with this
+/// flag.
 pub(crate) const UNSURE: u64 = 1 << 63;
 
 /// The part of a worker that exists if its engine logs.
@@ -30,7 +33,8 @@ pub(crate) struct Logging<M: Machine> {
     pub(crate) epochs: NonNull<Epochs<M>>,
 }
 
-// SAFETY: the epochs belong to the engine, which a worker keeps alive, and are `Sync`; the journal is `Send`.
+// SAFETY: the epochs belong to the engine, which a worker keeps alive, and are `Sync`; the journal
+// is `Send`.
 unsafe impl<M: Machine> Send for Logging<M> {}
 
 impl<M: Machine> Logging<M> {
@@ -73,8 +77,8 @@ impl LoggedWrites {
 }
 
 impl<M: Machine> WriteSet<M> {
-    /// Notes that the transaction is certain to commit. All transactions that it depends on came here before it. The first [`WriteSet::install`] calls
-    /// this as well.
+    /// Notes that the transaction is certain to commit. All transactions that it depends on came
+    /// here before it. The first [`WriteSet::install`] calls this as well.
     #[inline(always)]
     pub fn will_commit(&mut self) {
         let logged = &mut self.logged;
@@ -87,9 +91,10 @@ impl<M: Machine> WriteSet<M> {
         }
     }
 
-    /// Sets the write counter of all writes of the transaction. A protocol that provides write counters calls this before its first install.
-    /// `counter` must be larger than those of all earlier writes of the same cells, and have an epoch above it in which the transaction commits.
-    /// Transactions that see the writes must commit in this epoch or a later one.
+    /// Sets the write counter of all writes of the transaction. A protocol that provides write
+    /// counters calls this before its first install. `counter` must be larger than those of all
+    /// earlier writes of the same cells, and have an epoch above it in which the transaction
+    /// commits. Transactions that see the writes must commit in this epoch or a later one.
     #[inline(always)]
     pub fn set_write_counter(&mut self, counter: WriteCounter) {
         self.logged.own_counter = Some(counter);
@@ -101,7 +106,8 @@ impl<M: Machine> WriteSet<M> {
         self.log.as_ref().is_none_or(|log| self.used <= log.words_max)
     }
 
-    /// Gives the write at `position` a write counter, or makes it additions, and leaves the hold on its cells. The row is not installed yet.
+    /// Gives the write at `position` a write counter, or makes it additions, and leaves the hold on
+    /// its cells. The row is not installed yet.
     #[inline]
     pub(super) fn count_write(&mut self, position: usize) {
         let Some(log) = &mut self.log else { return };
@@ -122,7 +128,8 @@ impl<M: Machine> WriteSet<M> {
                 (last, least, unsure) =
                     (last.max(counter & !UNSURE), least.min(counter), unsure | (counter & UNSURE != 0));
             }
-            // A row that was reloaded when the log was opened has counter 0: its counter in the log is not known here, so nothing is added to it.
+            // A row that was reloaded when the log was opened has counter 0: its counter in the log
+            // is not known here, so nothing is added to it.
             let is_logged = !is_new && !unsure && last > 0 && least == last;
             if is_new {
                 last = 0;
@@ -158,13 +165,15 @@ impl<M: Machine> WriteSet<M> {
         if table.holds_rows() {
             for cell in table.cell_numbers(groups) {
                 let word = &payload[table.hold(cell)];
-                // A transaction that locked the row asked about the hold then. An optimistic one may have written blindly, and asks here.
-                // Relaxed, both: the cells are held exclusively.
+                // A transaction that locked the row asked about the hold then. An optimistic one
+                // may have written blindly, and asks here. Relaxed, both: the cells are held
+                // exclusively.
                 log.sink.wait_for(Hold(word.load(Ordering::Relaxed)));
                 word.store(known.hold.0, Ordering::Relaxed);
             }
         }
-        // Most protocols install in order, and each entry once. One that exposes rows before it commits may roll a row back, and install it again.
+        // Most protocols install in order, and each entry once. One that exposes rows before it
+        // commits may roll a row back, and install it again.
         let is_next = position >= known.end;
         known.end = known.end.max(position + 1);
         let again = if is_next { None } else { known.writes.iter_mut().find(|logged| logged.position == position) };
@@ -174,12 +183,14 @@ impl<M: Machine> WriteSet<M> {
         }
     }
 
-    /// Whether the worker's log lets the transaction use these groups of a record. The protocol has granted access before.
+    /// Whether the worker's log lets the transaction use these groups of a record. The protocol has
+    /// granted access before.
     #[inline(always)]
     pub(crate) fn may_pass(&mut self, table: &TableCore<M>, record: Record<M>, groups: Groups) -> bool {
         let Some(Logging { sink, .. }) = &mut self.log else { return true };
         let payload = table.payload(record);
-        // Relaxed: the writer stored the hold before it published the row, and the protocol has synchronised with that.
+        // Relaxed: the writer stored the hold before it published the row, and the protocol has
+        // synchronised with that.
         table.cell_numbers(groups).into_iter().all(|cell| {
             let hold = Hold(payload[table.hold(cell)].load(Ordering::Relaxed));
             hold == Hold::NONE || sink.may_pass(hold)

@@ -1,6 +1,6 @@
 //! Finds the record under a key, and asks the protocol for it.
 
-use contend_index::{Change, Key, Lookup, Run};
+use contend_index::{AscendingInserts, Change, Key, Lookup};
 use contend_machine::{Activity, Machine, Operation, Phase, Spin};
 
 use super::Transaction;
@@ -14,13 +14,15 @@ use crate::update::RowUpdate;
 use crate::worker::Worker;
 use contend_model::Projection;
 
-/// What a read does in memory of the worker's own, of which a simulated core knows nothing: the read set, and the copy.
+/// What a read does in memory of the worker's own, of which a simulated core knows nothing: the
+/// read set, and the copy.
 const READ_INSTRUCTIONS: u32 = 20;
-/// The same of a write, until it is installed: the write set, the image, and a branch that is as often mispredicted as not where
-/// reads and writes are mixed.
+/// The same of a write, until it is installed: the write set, the image, and a branch that is as
+/// often mispredicted as not where reads and writes are mixed.
 const WRITE_INSTRUCTIONS: u32 = 200;
 
-/// What a protocol is asked to do with a record. A constant wherever it is made, so that no branch is left.
+/// What a protocol is asked to do with a record. A constant wherever it is made, so that no branch
+/// is left.
 #[derive(Clone, Copy)]
 pub(super) enum Call<'c> {
     Read(Projection<'c>),
@@ -56,7 +58,8 @@ pub(super) enum Access<M: Machine> {
     Absent,
     /// No record, which was observed.
     Gap,
-    /// A record that the transaction writes itself, at this position of the write set. The protocol was not asked.
+    /// A record that the transaction writes itself, at this position of the write set. The protocol
+    /// was not asked.
     Own(usize),
 }
 
@@ -105,8 +108,8 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         cx.writes.may_pass(table, record, groups)
     }
 
-    /// Calls the protocol for the record that a lookup found under the key, and again for the one that stands there later if the
-    /// record was unlinked meanwhile.
+    /// Calls the protocol for the record that a lookup found under the key, and again for the one
+    /// that stands there later if the record was unlinked meanwhile.
     #[inline(always)]
     pub(super) fn access<K: Key>(
         &mut self,
@@ -133,9 +136,11 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         }
     }
 
-    /// The record under a key after a lookup that found none, or found `unlinked`; `None`, with the gap observed, if there is none.
+    /// The record under a key after a lookup that found none, or found `unlinked`; `None`, with the
+    /// gap observed, if there is none.
     ///
-    /// A miss probes a second time, so that a hit, which is the rule, need not keep the leaf and its version at hand.
+    /// A miss probes a second time, so that a hit, which is the rule, need not keep the leaf and
+    /// its version at hand.
     #[cold]
     #[inline(never)]
     fn look_again<K: Key>(
@@ -150,7 +155,8 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         loop {
             let lookup = table.lookup(key);
             match lookup.value.map(StoredTable::<M, K>::record) {
-                // Between the mark and the removal from the index a lookup still finds the record: a wait for the collector.
+                // Between the mark and the removal from the index a lookup still finds the record:
+                // a wait for the collector.
                 Some(record) if unlinked == Some(record) => spin.wait(),
                 Some(record) => return Ok(Some(record)),
                 None => {
@@ -244,11 +250,12 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         Ok(true)
     }
 
-    /// Inserts; the position of the image, to be filled, or `None` if the key exists. `run` is of the table.
+    /// Inserts; the position of the image, to be filled, or `None` if the key exists. `run` is of
+    /// the table.
     pub(super) fn insert_located<K: Key>(
         &mut self,
         table: &StoredTable<M, K>,
-        run: &mut Run<'_, M, K>,
+        run: &mut AscendingInserts<'_, M, K>,
         key: K,
     ) -> Result<Option<usize>, Abort> {
         let record = match self.worker.allocate(table, RecordOrigin::Inserting) {
@@ -335,7 +342,8 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
                 Ok(Revived::Image(position))
             }
             RecordState::Unlinked => Ok(Revived::Unlinked),
-            // The record has got a row since it was read: the read is void, and so is the transaction.
+            // The record has got a row since it was read: the read is void, and so is the
+            // transaction.
             RecordState::Row => Err(self.doom(Abort::new(AbortReason::ReadValidation))),
         }
     }

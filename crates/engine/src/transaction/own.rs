@@ -1,7 +1,8 @@
 //! Reads and writes of what the transaction has written before.
 //!
-//! The image of a write holds some groups of the row, updates wait for others; what neither has is read from the record. Nothing
-//! here is on the path of a transaction that touches each record once.
+//! The image of a write holds some groups of the row, updates wait for others; what neither has is
+//! read from the record. Nothing here is on the path of a transaction that touches each record
+//! once.
 
 use contend_index::Key;
 use contend_machine::Machine;
@@ -29,7 +30,8 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         Ok(self.own_row(table, position, groups))
     }
 
-    /// Reads to row_buffer what the write at this position lacks of these groups, and completes it by what the write holds.
+    /// Reads to row_buffer what the write at this position lacks of these groups, and completes it
+    /// by what the write holds.
     pub(super) fn fetch_missing<K: Key>(
         &mut self,
         table: &StoredTable<M, K>,
@@ -51,8 +53,8 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         Ok(())
     }
 
-    /// Where these groups of a row that the transaction writes are now, after [`Transaction::fetch_missing`]; `None` if it has deleted
-    /// the row.
+    /// Where these groups of a row that the transaction writes are now, after
+    /// [`Transaction::fetch_missing`]; `None` if it has deleted the row.
     pub(super) fn own_row<K: Key>(&self, table: &StoredTable<M, K>, position: usize, groups: Groups) -> Option<&[u64]> {
         let cx = &self.worker.cx;
         let write = &cx.writes.entries()[position];
@@ -63,7 +65,8 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         }
     }
 
-    /// Writes a record once more; the position again, or `None` if the transaction has deleted the row.
+    /// Writes a record once more; the position again, or `None` if the transaction has deleted the
+    /// row.
     #[inline(never)]
     pub(super) fn write_own<K: Key>(
         &mut self,
@@ -91,7 +94,8 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
                 }
                 return Ok(Some(position));
             }
-            // Updates that concern other groups, too, can't be dropped: they are applied first, as below.
+            // Updates that concern other groups, too, can't be dropped: they are applied first, as
+            // below.
             WriteMode::Blind if groups.contains(needed) => {
                 let more = groups.without(image);
                 if !more.is_empty() {
@@ -119,7 +123,8 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         Ok(Some(position))
     }
 
-    /// Inserts a key that the transaction has written; whether it had deleted it, so that there is something to insert.
+    /// Inserts a key that the transaction has written; whether it had deleted it, so that there is
+    /// something to insert.
     pub(super) fn insert_own<K: Key>(&mut self, table: &StoredTable<M, K>, key: K, position: usize) -> bool {
         let writes = &mut self.worker.cx.writes;
         let write = &mut writes.entries_mut()[position];

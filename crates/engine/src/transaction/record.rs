@@ -1,4 +1,5 @@
-//! What a transaction did, noted for the history. All of it is cold: a run that is measured records nothing.
+//! What a transaction did, noted for the history. All of it is cold: a run that is measured records
+//! nothing.
 
 use std::collections::HashSet;
 
@@ -47,7 +48,8 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         }
     }
 
-    /// Records a read by what is in row_buffer. What the transaction reads of its own writes is its own affair.
+    /// Records a read by what is in row_buffer. What the transaction reads of its own writes is its
+    /// own affair.
     #[cold]
     pub(super) fn record_read<K: Key>(&mut self, table: &StoredTable<M, K>, key: K, groups: Groups, access: Access<M>) {
         let cells = table.cell_numbers(groups);
@@ -148,7 +150,8 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         table.cell_numbers(groups).into_iter().map(notes).collect()
     }
 
-    /// Notes a record that a scan came by; its row, or what there was to read besides the transaction's own writes, is in row_buffer.
+    /// Notes a record that a scan came by; its row, or what there was to read besides the
+    /// transaction's own writes, is in row_buffer.
     #[cold]
     pub(super) fn note_entry<K: Key>(
         &self,

@@ -1,4 +1,5 @@
-//! The gate under a model checker: a worker that was seen offline begins nothing before the gate is open, and one worker at a time has the gate.
+//! The gate under a model checker: a worker that was seen offline begins nothing before the gate is
+//! open, and one worker at a time has the gate.
 
 use std::sync::atomic::AtomicUsize;
 
@@ -22,7 +23,8 @@ fn explore(check: impl Fn() + Sync + Send + 'static) {
 /// Executions in which one was alone: without any the check proves nothing.
 static ALONE: AtomicUsize = AtomicUsize::new(0);
 
-/// One closes the gate, and is alone if `looks` says so of the other's slot; the other runs two transactions, each if the gate is open, while an epoch may pass.
+/// One closes the gate, and is alone if `looks` says so of the other's slot; the other runs two
+/// transactions, each if the gate is open, while an epoch may pass.
 fn close(looks: fn(&Epochs<Loom>, usize) -> bool) {
     let epochs = Epochs::new(2, 0);
     let (starving, other) = (epochs.register().expect("a slot"), epochs.register().expect("a slot"));

@@ -22,8 +22,8 @@ fn explore(check: impl Fn() + Sync + Send + 'static) {
 /// Executions in which the memory was reused: a collector that never does so proves nothing.
 static REUSED: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
 
-/// A reader that may be anywhere in its transaction, and a collector that unlinks, waits for the epochs, and reuses. `waits` is the
-/// collector's rule.
+/// A reader that may be anywhere in its transaction, and a collector that unlinks, waits for the
+/// epochs, and reuses. `waits` is the collector's rule.
 fn reuse(waits: fn(&Epochs<Loom>, u64) -> bool) {
     let epochs = Epochs::new(2, 0);
     let (reader, collector) = (epochs.register().expect("a slot"), epochs.register().expect("a slot"));

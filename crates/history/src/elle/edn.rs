@@ -1,7 +1,7 @@
 //! As much of EDN as histories of Jepsen are written in: <https://github.com/edn-format/edn>.
 //!
-//! Keywords, symbols and characters become strings, every collection but a map a list, and a tag is skipped: what it tells (`#jepsen.history.Op`)
-//! the map behind it tells as well.
+//! Keywords, symbols and characters become strings, every collection but a map a list, and a tag is
+//! skipped: what it tells (`#jepsen.history.Op`) the map behind it tells as well.
 
 use serde_json::{Map, Number, Value};
 
@@ -89,7 +89,8 @@ impl<'a> Reader<'a> {
                 let mut pairs = Map::new();
                 let mut all = all.into_iter();
                 while let (Some(key), Some(value)) = (all.next(), all.next()) {
-                    // Written out as a string, a key that is a map would double its escapes with each map around it.
+                    // Written out as a string, a key that is a map would double its escapes with
+                    // each map around it.
                     if key.is_object() || key.is_array() {
                         return self.error("a key of a map is a word, a number or a string, and no collection");
                     }

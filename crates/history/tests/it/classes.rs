@@ -138,8 +138,9 @@ fn g2_item_write_skew() {
     assert_worst(&numbered([vec![scan(), write("x", 0)], vec![scan(), write("y", 0)]]), Class::G2Item, "write skew");
 }
 
-/// Alan Fekete, Elizabeth O'Neil, Patrick O'Neil, "A Read-Only Transaction Anomaly Under Snapshot Isolation", SIGMOD
-/// Record 2004: T2 deposits into y, T1 withdraws from x as if it had not, T3 sees the deposit only.
+/// Alan Fekete, Elizabeth O'Neil, Patrick O'Neil, "A Read-Only Transaction Anomaly Under Snapshot
+/// Isolation", SIGMOD Record 2004: T2 deposits into y, T1 withdraws from x as if it had not, T3
+/// sees the deposit only.
 #[test]
 fn g2_item_read_only_anomaly() {
     let history = numbered([
@@ -160,7 +161,7 @@ fn g2_phantom_in_a_scan() {
     let history = numbered([vec![scan("a", "m", &[]), insert("x")], vec![scan("n", "z", &[]), insert("b")]]);
     assert_worst(&history, Class::G2, "phantom");
     assert_eq!(violated(&history), ["serializable"]);
-    // The key had been there before, and the scan knows who deleted it.
+    // The key had been there before, and the scan knows which transaction deleted it.
     let history = numbered([
         vec![delete("b", 0)],
         vec![scan_gone("a", "m", &[], &[("b", 1)]), write("x", 0)],
@@ -307,10 +308,11 @@ fn what_was_omitted_is_between_two_versions_and_in_nobodys_sight() {
     assert_worst(&numbered(history), Class::GSingle, "read skew");
     let history = [vec![omitted("x", 0), read("y", 2)], vec![write("x", 0), write("y", 0)]];
     assert_worst(&numbered(history), Class::G1c, "circular information flow");
-    // Who reads it has read what was never there.
+    // A transaction that reads it has read what was never there.
     let history = [vec![omitted("x", 0)], vec![write("x", 0)], vec![read("x", 1)]];
     assert_worst(&numbered(history), Class::G1a, "aborted read");
-    // The next version needs not know what was there: it is not read before it is overwritten, and no update.
+    // The next version needs not know what was there: it is not read before it is overwritten, and
+    // no update.
     assert!(!check(&numbered([vec![omitted("x", 0)], vec![read("x", 0), write("x", 0)]])).anomalies.is_empty());
     assert_worst(&numbered([vec![omitted("x", 0)], vec![add("x", 0)]]), Class::G0, "lost write");
     assert_worst(&numbered([vec![omitted("x", 0)], vec![read("x", 0)]]), Class::G0, "lost write");

@@ -54,7 +54,8 @@ fn misses_before_and_after() {
 
 #[test]
 fn the_only_order_left_is_taken() {
-    // Loaded, deleted by T1, inserted by T2, deleted by T3, inserted by T4: the links to T1 and T3 follow.
+    // Loaded, deleted by T1, inserted by T2, deleted by T3, inserted by T4: the links to T1 and T3
+    // follow.
     let history = numbered([
         vec![delete("x", 0)],
         vec![insert("x")],
@@ -104,8 +105,8 @@ fn many_writes_of_one_key() {
 #[test]
 fn scans_that_stop_at_their_limit() {
     let insert_all = |keys: [&str; 5]| keys.map(|key| insert_after(key, 0)).to_vec();
-    // T2 scans upwards from 10 and stops at its second row, T3 downwards from 50 at its second; what lies beyond, and is
-    // written by T4 and T5, they have not read.
+    // T2 scans upwards from 10 and stops at its second row, T3 downwards from 50 at its second;
+    // what lies beyond, and is written by T4 and T5, they have not read.
     let history = numbered([
         insert_all(["10", "20", "30", "40", "50"]),
         vec![scan("10", "20", &[("10", 1), ("20", 1)]), read("99", 4), read("98", 5)],
@@ -171,8 +172,8 @@ fn ambiguous_misses_raise_no_alarm() {
 
 #[test]
 fn what_holds_in_every_order_is_used() {
-    // x is inserted and deleted twice, in an order that is not known, and then inserted by T5 to stay. Whenever T6 missed
-    // it, that was before T5.
+    // x is inserted and deleted twice, in an order that is not known, and then inserted by T5 to
+    // stay. Whenever T6 missed it, that was before T5.
     let with = |t5: Act, t6: Act| {
         let t5 = vec![insert("x"), t5];
         let t6 = vec![miss("x"), t6];
@@ -228,7 +229,7 @@ fn updates_that_commute_have_no_order() {
     // T2 saw y before T1 wrote it, and added to x after T1 did.
     let late = [vec![add("x", 0), write("y", 0)], vec![read("y", 0), add("x", 1)], vec![read("x", 2)]];
     assert_eq!(assert_clean(&numbered(late)).serial_order(), Some(&[1, 0, 2][..]));
-    // Whoever overwrites what they come to has seen them all.
+    // A transaction that overwrites their sum has seen them all.
     let over =
         [vec![add("x", 0), write("y", 0)], vec![read("y", 0), add("x", 1)], vec![write("x", 2)], vec![read("x", 3)]];
     assert_eq!(assert_clean(&numbered(over)).serial_order(), Some(&[1, 0, 2, 3][..]));

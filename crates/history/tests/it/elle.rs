@@ -1,4 +1,5 @@
-//! Histories of Elle: what is inferred from the values that clients saw, what is found, and what is refused.
+//! Histories of Elle: what is inferred from the values that clients saw, what is found, and what is
+//! refused.
 
 use std::collections::BTreeMap;
 
@@ -65,7 +66,8 @@ fn anomalies_of_registers_are_found() {
     assert_finds(Register, &["[[:w x 1] [:r x nil]]"], Some(Class::Internal));
     assert_finds(Register, &["[[:w x 1] [:w x 2] [:r x 1]]"], Some(Class::Internal));
     assert_finds(Register, &["[[:r x 1] [:w x 1]]"], Some(Class::Internal));
-    // Which of two blind writes came first nobody can tell, and so neither whether this is a long fork.
+    // Which of two blind writes came first nobody can tell, and so neither whether this is a long
+    // fork.
     let blind = ["[[:w x 1]]", "[[:w x 2]]", "[[:r x 1]]", "[[:r x 2]]"];
     assert_finds(Register, &blind, None);
 }
@@ -147,7 +149,8 @@ fn what_is_no_history_of_elle_is_refused_with_its_place() {
     }
 }
 
-/// A history of transactions that ran one after the other, some of which aborted, or ended in a way that nobody knows.
+/// A history of transactions that ran one after the other, some of which aborted, or ended in a way
+/// that nobody knows.
 fn serial_run(workload: Workload, seed: u64) -> String {
     let mut random = SmallRng::seed_from_u64(seed);
     let mut state: BTreeMap<u32, Vec<u32>> = BTreeMap::new();

@@ -1,5 +1,6 @@
-//! Files from strangers: whatever a file holds, it is read and checked in time and memory that are proportional to its length, or
-//! refused in a sentence. Sizes here are such that anything quadratic would not come to an end.
+//! Files from strangers: whatever a file holds, it is read and checked in time and memory that are
+//! proportional to its length, or refused in a sentence. Sizes here are such that anything
+//! quadratic would not come to an end.
 
 use std::fmt::Write as _;
 
@@ -35,7 +36,7 @@ fn too_complex(text: &str) {
     assert!(error.to_string().contains("more than"), "{error}");
 }
 
-/// Transactions from number 1, one a line, by what their operations are.
+/// Writes a transaction a line, from number 1; `ops` are their operations.
 fn lines<S: AsRef<str>>(ops: impl IntoIterator<Item = S>) -> String {
     let mut text = String::new();
     for (ops, txn) in ops.into_iter().zip(1..) {
@@ -137,7 +138,8 @@ fn chains_are_walked_once() {
         write("k", "null", &format!(r#","after":{},"delete":true"#, if txn == MANY { MANY - 1 } else { txn + 1 }))
     });
     assert!(!checked(&lines(tail)).expect("it is linear").anomalies.is_empty());
-    // Updates of a key that was absent twice, by transactions that also missed it: each looks for when that was.
+    // Updates of a key that was absent twice, by transactions that also missed it: each looks for
+    // when that was.
     let first = [
         write("k", "null", r#","after":0"#),
         write("k", "1", r#","delete":true"#),
@@ -154,7 +156,7 @@ fn a_transaction_of_very_many_operations() {
     let ops: Vec<String> =
         std::iter::once(write("k", "0", r#","value":7"#)).chain((1..MANY).map(|_| own.clone())).collect();
     assert!(checked(&lines([ops.join(",")])).expect("it is linear").anomalies.is_empty());
-    // Two write all keys over the same versions, of which neither has read any.
+    // Two write all keys over the same versions; neither has read any of them.
     let ops: Vec<String> = (0..MANY).map(|i| write(i, "0", "")).collect();
     let ops = ops.join(",");
     too_complex(&lines([ops.clone(), ops]));

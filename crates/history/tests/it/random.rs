@@ -1,7 +1,8 @@
-//! Random histories: serial ones, which must be clean, and damaged ones, for which the checker must agree with a search of
-//! every serial order.
+//! Random histories: serial ones, which must be clean, and damaged ones, for which the checker must
+//! agree with a search of every serial order.
 //!
-//! Each failure names its seed; `HISTORY_SEED=n cargo test -p contend-history --test it random` runs that one alone.
+//! Each failure names its seed; `HISTORY_SEED=n cargo test -p contend-history --test it random`
+//! runs that one alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -37,7 +38,8 @@ struct Serial {
     rows: BTreeMap<u64, Row>,
     /// By key that has a row: the state before it was inserted.
     before_insert: BTreeMap<u64, State>,
-    /// Whether misses, inserts and scans say which delete they follow; if not, they say so by chance.
+    /// Whether misses, inserts and scans say which delete they follow; if not, they say so by
+    /// chance.
     is_exact: bool,
     transactions: Vec<(u64, Vec<Act>)>,
     values: u64,
@@ -64,7 +66,8 @@ impl Serial {
         serial
     }
 
-    /// Has some of the writes omitted that the next transaction to touch the key has overwritten without a look.
+    /// Has some of the writes omitted that the next transaction to touch the key has overwritten
+    /// without a look.
     fn omit(&mut self) {
         for key in (0..self.keys).map(name) {
             for place in 0..self.transactions.len() - 1 {
@@ -216,7 +219,8 @@ fn what_is_not_known_raises_no_alarm() {
         let report = check(&serial.shuffled());
         assert!(report.anomalies.is_empty(), "seed {seed}: {report}");
         ambiguous += usize::from(!report.is_exact());
-        // In the order of its execution the history is its own serial order, however little it says.
+        // In the order of its execution the history is its own serial order, however little it
+        // says.
         let history = history(&serial.transactions);
         let order: Vec<usize> = (0..history.transactions().len()).collect();
         assert_eq!(check(&history).serial_order(), Some(&order[..]), "seed {seed}");
@@ -415,7 +419,8 @@ fn is_proved(quick: &mut Quick, history: &History, final_state: &[(String, Strin
     })
 }
 
-/// What the quick proof proves, the checker and the replay find right; and of what is right it proves nearly everything.
+/// What the quick proof proves, the checker and the replay find right; and of what is right it
+/// proves nearly everything.
 #[test]
 fn the_quick_proof_never_contradicts_the_checker() {
     let (mut quick, mut proved, mut clean, mut broken) = (Quick::default(), 0, 0, 0);
@@ -453,8 +458,8 @@ fn the_quick_proof_never_contradicts_the_checker() {
     assert!(enough || std::env::var("HISTORY_SEED").is_ok(), "{proved} of {clean} right, {broken} not");
 }
 
-/// What is certain to be noticed: the final state lacks a lost write, and in the order of execution the replay notices
-/// any change of a read, of a value, or of what a scan returned.
+/// What is certain to be noticed: the final state lacks a lost write, and in the order of execution
+/// the replay notices any change of a read, of a value, or of what a scan returned.
 #[test]
 fn damage_is_noticed_where_it_must_be() {
     for seed in seeds(1000) {
@@ -490,8 +495,9 @@ fn damage_is_noticed_where_it_must_be() {
     }
 }
 
-/// Random snapshot isolation: transactions overlap, read what was committed at their begin, and fail if another has since
-/// written what they write. It must never break its promise, and be caught at not keeping a stronger one.
+/// Random snapshot isolation: transactions overlap, read what was committed at their begin, and
+/// fail if another has since written what they write. It must never break its promise, and be
+/// caught at not keeping a stronger one.
 #[test]
 fn snapshot_isolation_keeps_its_promise_and_no_more() {
     let mut classes = BTreeMap::new();
@@ -521,7 +527,8 @@ fn of_snapshot_isolation_too_the_checker_says_what_a_search_says() {
     assert!(all_kinds || std::env::var("HISTORY_SEED").is_ok(), "{serializable} of 3000 serializable");
 }
 
-/// Transactions that do everything at once, and see everything at once: with updates that commute some orders are right that otherwise would not be.
+/// Transactions that do everything at once, and see everything at once: with updates that commute
+/// some orders are right that otherwise would not be.
 #[test]
 fn of_no_isolation_too_the_checker_says_what_a_search_says() {
     let (mut serializable, mut thanks_to_commuting) = (0, 0);

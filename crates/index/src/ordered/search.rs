@@ -1,7 +1,8 @@
 //! The search inside a node: how many of its sorted keys are `<= key`.
 //!
-//! Three ways, by what the machine offers. All answer the same while nobody changes the node. While somebody does, each answers
-//! some number in `0..=len`, and the caller validates the node's version.
+//! There are three ways; the machine says which is fastest. While no writer changes the node all
+//! return the same. While one does, each returns some number in `0..=len`, and the caller validates
+//! the node's version.
 
 use contend_machine::{Atomic64, Machine, Ordering};
 
@@ -15,11 +16,13 @@ pub(super) fn count_le<M: Machine>(keys: &[M::U64], len: usize, key: u64) -> usi
     }
     let (lines, rest) = keys.as_chunks::<8>();
     let Some(mask) = M::le_mask(lines, key) else { return one_by_one::<M>(keys, len, key) };
-    // All lines are compared whatever `len` is, and the bits beyond it are masked away: the number of keys in a node cannot be
-    // predicted, so a loop that ends with `len` costs a mispredicted branch.
+    // All lines are compared whatever `len` is, and the bits beyond it are masked away: the number
+    // of keys in a node cannot be predicted, so a loop that ends with `len` costs a mispredicted
+    // branch.
     let in_lines = len.min(8 * lines.len());
     let wanted = if in_lines < 64 { (1 << in_lines) - 1 } else { u64::MAX };
-    // The keys are sorted, so the ones come first; to find the first 0 takes fewer instructions than to count.
+    // The keys are sorted, so the ones come first; to find the first 0 takes fewer instructions
+    // than to count.
     let count = (!(mask & wanted)).trailing_zeros() as usize;
     if rest.is_empty() { count } else { count + one_by_one::<M>(rest, len - in_lines, key) }
 }

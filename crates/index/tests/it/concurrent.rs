@@ -1,5 +1,5 @@
-//! Both indexes under threads. Each thread owns the keys of one residue and knows what it must find there, whatever the others
-//! do to the nodes that they share.
+//! Both indexes under threads. Each thread owns the keys of one residue and knows what it must find
+//! there, whatever the others do to the nodes that they share.
 
 use std::collections::BTreeMap;
 use std::sync::Barrier;
@@ -104,7 +104,8 @@ impl<K: Key, P: Points<K>> Own<'_, K, P> {
         assert!(own.eq(self.expected.range(low..=high).map(|(key, value)| (*key, *value))), "missed, or stale");
     }
 
-    /// What was seen is there still, if the leaves that protect it have not changed until after the second look.
+    /// What was seen is there still, if the leaves that protect it have not changed until after the
+    /// second look.
     fn observe(&mut self) {
         let (low, high) = self.random_range();
         let look = |direction| {
@@ -123,7 +124,8 @@ impl<K: Key, P: Points<K>> Own<'_, K, P> {
         } else {
             look(Direction::Forward)
         };
-        // An empty fence of the seqlock: `holds` loads with Acquire, after the loads of the second look.
+        // An empty fence of the seqlock: `holds` loads with Acquire, after the loads of the second
+        // look.
         if before.holds() {
             assert_eq!(before.keys, after.keys, "a phantom went unnoticed");
         }
@@ -198,7 +200,8 @@ fn ordered_32_bytes_in_vector_nodes() {
     check::<[u8; 32], OrderedIndex<Native, [u8; 32], 8, 8>>(600, 200_000);
 }
 
-/// One thread inserts in order and says how far it is; the others must find everything up to there, while the index grows.
+/// One thread inserts in order and says how far it is; the others must find everything up to there,
+/// while the index grows.
 fn grows_under_readers<P: Points<u64>>(keys: u64) {
     let seed = seed();
     let index = P::empty();
@@ -238,7 +241,8 @@ fn hash_grows_under_readers() {
     grows_under_readers::<HashIndex<Native, u64>>(300_000);
 }
 
-/// Again and again while it is small, when every split has a good chance to hit the chain that a reader is about to read.
+/// Again and again while it is small, when every split has a good chance to hit the chain that a
+/// reader is about to read.
 #[test]
 fn small_hash_grows_under_readers() {
     for _ in 0..2000 {

@@ -133,7 +133,8 @@ fn other_leaves_are_left_alone() {
     assert!(!observed.holds());
 }
 
-/// The range of an unlinked leaf goes to a neighbour: who saw it empty must notice an insert there.
+/// The range of an unlinked leaf goes to a neighbour: a reader that saw it empty must notice an
+/// insert there.
 #[test]
 fn unlinked_ranges_stay_protected() {
     for (low, high) in [(0, 40), (40, 80), (360, 400)] {
@@ -228,7 +229,8 @@ fn memory_per_key_is_bounded() {
     );
 }
 
-/// Families of 100 keys: 64 of them, in any order, then some removed and inserted again. No leaf ever has keys of two.
+/// Families of 100 keys: 64 of them, in any order, then some removed and inserted again. No leaf
+/// ever has keys of two.
 #[test]
 fn families_of_keys_never_share_a_leaf() {
     const APART: u32 = 10;
@@ -265,15 +267,15 @@ fn families_of_keys_never_share_a_leaf() {
     check(&keys);
     (5000..9000).rev().for_each(|i| insert(&mut keys, i));
     check(&keys);
-    // A key that is inserted is no phantom to who has looked at another family.
+    // A key that is inserted is no phantom to a transaction that has looked at another family.
     let quiet = index.get(3 << APART);
     put(&index, (4 << APART) | 1);
     put(&index, (2 << APART) | 1023);
     assert_eq!(quiet.leaf.version(), quiet.version);
 }
 
-/// Runs of ascending keys, by several threads between each other's: all keys are there, once, and each insert tells how it changed its
-/// leaf.
+/// Runs of ascending keys, by several threads between each other's: all keys are there, once, and
+/// each insert tells how it changed its leaf.
 #[test]
 fn runs_of_inserts_meet_others() {
     const THREADS: u64 = 4;
@@ -285,7 +287,7 @@ fn runs_of_inserts_meet_others() {
                 let index = &index;
                 scope.spawn(move || {
                     for round in 0..RUNS {
-                        let mut run = index.run();
+                        let mut run = index.ascending_inserts();
                         for i in 0..12 {
                             let key = round.wrapping_mul(0x9e37) % RUNS * 64 + i * THREADS + thread;
                             match run.insert(key, key + 1) {
@@ -308,14 +310,15 @@ fn runs_of_inserts_meet_others() {
     }
 }
 
-/// A run remembers a leaf that others empty, unlink, split and fill again: it never inserts where its key does not belong.
+/// A run remembers a leaf that others empty, unlink, split and fill again: it never inserts where
+/// its key does not belong.
 #[test]
 fn a_run_notices_that_its_leaf_is_gone() {
     let index = Index::<Native, u64>::new(IndexKind::Ordered, 0, 64);
     for key in 0..1000 {
         assert!(matches!(index.insert(key * 10, 1), Insert::Inserted(_)));
     }
-    let mut run = index.run();
+    let mut run = index.ascending_inserts();
     assert!(matches!(run.insert(5001, 1), Insert::Inserted(_)));
     for key in (0..1000).map(|key| key * 10).chain([5001]) {
         assert!(index.remove(key, 1));

@@ -1,6 +1,6 @@
-//! Both indexes against `BTreeMap`, one thread: random operations on a small space of keys, so that leaves split, empty, are
-//! unlinked and serve again. Every observation must break when its keys change, and hold when the observer follows its own
-//! inserts.
+//! Both indexes against `BTreeMap`, one thread: random operations on a small space of keys, so that
+//! leaves split, empty, are unlinked and serve again. Every observation must break when its keys
+//! change, and hold when the observer follows its own inserts.
 
 use std::collections::BTreeMap;
 

@@ -5,7 +5,8 @@ use std::ops::ControlFlow;
 use contend_index::{Change, Direction, HashIndex, Insert, Key, Leaf, Lookup, OrderedIndex, ScanVisitor};
 use contend_machine::Native;
 
-/// The seed of a random test: `CONTEND_SEED`, or a new one. It is printed, and a failed test shows it.
+/// The seed of a random test: `CONTEND_SEED`, or a new one. It is printed, and a failed test shows
+/// it.
 pub(crate) fn seed() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     let seed = match std::env::var("CONTEND_SEED") {
@@ -35,7 +36,8 @@ pub(crate) trait SmallKey: Key {
 
 impl<K: Key> SmallKey for K {}
 
-/// A number whose hash has three values only, so that a hash index has three chains, and they are long.
+/// A number whose hash has three values only, so that a hash index has three chains, and they are
+/// long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Colliding(pub(crate) u64);
 

@@ -1,9 +1,11 @@
-//! The indexes' latches under a model checker: who looks beside a change sees what was there before it or after, and versions tell.
+//! The indexes' latches under a model checker: a lookup beside a change sees the state before it or
+//! after, and versions tell.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p contend-index --test loom`
 //!
-//! Two threads, on a tree of leaves of two keys. Executions with up to two preemptions are tried, unless a test says otherwise: up to
-//! 100,000, in a minute or less. METHODOLOGY.md says what that leaves out.
+//! Two threads, on a tree of leaves of two keys. Executions with up to two preemptions are tried,
+//! unless a test says otherwise: up to 100,000, in a minute or less. METHODOLOGY.md says what that
+//! leaves out.
 #![cfg(loom)]
 
 use std::ops::ControlFlow;
@@ -181,7 +183,8 @@ mod ordered {
             if gone.value.is_some() {
                 assert_ne!(gone.leaf.version(), gone.version, "the removal shows in the version");
             }
-            // Whoever covers the key by now: who has missed it has observed what changes.
+            // Another leaf may cover the key by now: a reader that missed it has observed a leaf
+            // that changes.
             inserted(index.insert(30, 300));
             assert_ne!(gone.leaf.version(), gone.version, "a miss has observed what has changed");
         });
@@ -231,7 +234,8 @@ mod ordered {
         });
     }
 
-    /// A reader that has missed `missed` raises its leaf's word, and then looks whether the version is the same, as `Leaf::word` asks.
+    /// A reader that has missed `missed` raises its leaf's word, and then looks whether the version
+    /// is the same, as `Leaf::word` asks.
     fn note_miss(index: &Index, missed: u64) -> bool {
         let miss = index.get(missed);
         if miss.value.is_some() {
@@ -239,7 +243,8 @@ mod ordered {
         }
         // Relaxed: ordered by the fence.
         miss.leaf.word().fetch_max(5, Ordering::Relaxed);
-        // SeqCst: as in the protocols; pairs with those of the split, of the unlinking and of the insert.
+        // SeqCst: as in the protocols; pairs with those of the split, of the unlinking and of the
+        // insert.
         Loom::fence(Ordering::SeqCst);
         miss.leaf.version() == miss.version
     }

@@ -14,12 +14,13 @@
 //! | `rank_corr(u, v)` | Spearman's correlation of two lists |
 //! | `median(u)` | the median of a list |
 //!
-//! Where points have several seeds, an expression is judged by the points of each seed: what holds from one seed and not from another is
-//! not told. Neither is what a throughput decides that rests on fewer than [`COMMITS_MIN`] commits: what would come out otherwise if that
-//! throughput were nothing, or that of so many commits.
+//! Where points have several seeds, an expression is judged by the points of each seed: what holds
+//! from one seed and not from another is not told. Neither is what a throughput decides that rests
+//! on fewer than [`COMMITS_MIN`] commits: what would come out otherwise if that throughput were
+//! nothing, or that of so many commits.
 //!
-//! For all and for some: `S.all(|s| T(s, 64) > T(s, 1))`, `X.some(|x| ...)`. A call for a point that is not there is an error, and the
-//! assertion is not judged.
+//! For all and for some: `S.all(|s| T(s, 64) > T(s, 1))`, `X.some(|x| ...)`. A call for a point
+//! that is not there is an error, and the assertion is not judged.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
@@ -80,7 +81,8 @@ pub struct Judgement {
     pub why: String,
 }
 
-/// The fewest commits that a throughput rests on that decides an assertion: then chance makes it wrong by 7 % (one standard deviation).
+/// The fewest commits that a throughput rests on that decides an assertion: then chance makes it
+/// wrong by 7 % (one standard deviation).
 pub const COMMITS_MIN: u64 = 200;
 /// Throughputs of too few commits that are tried both ways: all combinations of so many.
 const WEAK_MAX: usize = 6;
@@ -239,7 +241,8 @@ fn judge_one(assertion: &Assertion, series: &[&str], curves: &Curves) -> Judgeme
     }
 }
 
-/// Why it is not told whether an assertion holds that does, or does not, by the points as they are; none if it is told.
+/// Why it is not told whether an assertion holds that does, or does not, by the points as they are;
+/// none if it is told.
 fn doubt(expression: &str, series: &[&str], curves: &Curves, weak: &[(String, usize)], holds: bool) -> Option<String> {
     let is_same =
         |curves: Curves| matches!(evaluate(expression, series, &Looked::new(curves)), Ok(same) if same == holds);
@@ -281,8 +284,9 @@ fn show_number(value: f64) -> String {
     if value == 0.0 || (1e-3..1e4).contains(&value.abs()) { format!("{value:.4}") } else { format!("{value:.3e}") }
 }
 
-/// Looks for what can't be evaluated, whatever is measured: a mistake of grammar, a name that is not there, a series or a point that no curve
-/// will have. Answers where in the expression it is, and what is wrong. `curves` are the points to come; `waits_for` names others.
+/// Looks for what can't be evaluated, whatever is measured: a mistake of grammar, a name that is
+/// not there, a series or a point that no curve will have. Answers where in the expression it is,
+/// and what is wrong. `curves` are the points to come; `waits_for` names others.
 pub(super) fn check(
     expression: &str,
     curves: &BTreeMap<String, Vec<X>>,
@@ -385,10 +389,12 @@ fn evaluate(expression: &str, series: &[&str], looked: &Rc<Looked>) -> Result<bo
     engine(looked).eval_with_scope::<bool>(&mut scope, expression)
 }
 
-/// The longest time that one expression may take. Operations alone don't bound it, because one operation may copy a long list.
+/// The longest time that one expression may take. Operations alone don't bound it, because one
+/// operation may copy a long list.
 const TIME_MAX: Duration = Duration::from_secs(2);
 
-/// Returns the language without what an expression of a stranger could do harm with: it ends, its values stay small, and it reads no file.
+/// Returns the language without what an expression of a stranger could do harm with: it ends, its
+/// values stay small, and it reads no file.
 fn confined() -> Engine {
     let mut engine = Engine::new();
     engine.set_max_operations(1_000_000);
@@ -533,7 +539,8 @@ mod tests {
     #[test]
     fn what_seeds_differ_about_is_not_told() {
         let mut curves = curves();
-        // T(up,2) is 20 in the middle, and 10 from the third seed; T(hump,1) is 10 and has no seeds.
+        // T(up,2) is 20 in the middle, and 10 from the third seed; T(hump,1) is 10 and has no
+        // seeds.
         let of = |throughput: f64| {
             let point = curves["up"][1].clone();
             Measurement { throughput: Spread { median: throughput, min: throughput, max: throughput }, ..point }

@@ -12,9 +12,9 @@ use toml::Spanned;
 
 use super::X;
 use super::assertion::check;
-use crate::microbench::Microbench;
-use contend_runner::config::{engine_specs, log_specs, retry_specs, simulation_specs};
-use contend_runner::{RunConfig, RunError};
+use crate::microbench::{Microbench, MicrobenchPlan};
+use contend_runner::names::{engine_specs, log_specs, named_settings, option_name, retry_specs, simulation_specs};
+use contend_runner::{RunConfig, RunError, RunPlan};
 
 /// An experiment.
 #[derive(Clone, Debug, Deserialize)]
@@ -33,7 +33,8 @@ pub struct Experiment {
     pub notes: String,
     /// What all points have in common.
     pub run: Run,
-    /// What is varied: the first is the x-axis; of each further one, every value makes a curve of its own.
+    /// What is varied: the first is the x-axis; of each further one, every value makes a curve of
+    /// its own.
     pub axis: Vec<Axis>,
     /// The curves.
     pub series: Vec<Series>,
@@ -101,7 +102,8 @@ pub struct Run {
     pub verify: bool,
     /// Options.
     pub set: BTreeMap<String, String>,
-    /// An option, whose value throughput is multiplied by: operations a second instead of transactions.
+    /// An option, whose value throughput is multiplied by: operations a second instead of
+    /// transactions.
     pub count: Option<String>,
 }
 
@@ -121,7 +123,8 @@ pub struct Axis {
 pub struct Series {
     /// Its name, by which assertions call it.
     pub name: String,
-    /// Whether the source has no such curve: it is drawn, but what is said of all series is not said of it.
+    /// Whether the source has no such curve: it is drawn, but what is said of all series is not
+    /// said of it.
     #[serde(default)]
     pub extra: bool,
     /// The protocol.
@@ -130,7 +133,8 @@ pub struct Series {
     /// The machine, if not that of all.
     #[serde(default)]
     pub machine: Option<String>,
-    /// Length of a window, if not that of all: seconds of this machine and of a simulated one have nothing in common.
+    /// Length of a window, if not that of all: seconds of this machine and of a simulated one have
+    /// nothing in common.
     #[serde(default)]
     pub seconds: Option<f64>,
     /// Windows, if not those of all.
@@ -198,19 +202,53 @@ pub struct Assertion {
     pub why: String,
 }
 
+/// The work that measures a point.
+#[derive(Clone, Debug)]
+pub enum PointWork {
+    /// A protocol on a workload.
+    Workload(Box<RunPlan>),
+    /// A micro-benchmark.
+    Microbench(Box<MicrobenchPlan>),
+}
+
 /// A point to be measured.
 #[derive(Clone, Debug)]
 pub struct Point {
     /// The curve.
     pub series: String,
-    /// Where on the x-axis.
+    /// The place on the x-axis.
     pub x: X,
-    /// What is run.
-    pub config: RunConfig,
-    /// The micro-benchmark, if it is one.
-    pub micro: Option<Microbench>,
-    /// What throughput is multiplied by.
+    /// The work that measures it.
+    pub work: PointWork,
+    /// The factor by which throughput is multiplied.
     pub factor: f64,
+}
+
+impl Point {
+    /// Returns the configuration.
+    pub fn config(&self) -> &RunConfig {
+        match &self.work {
+            PointWork::Workload(plan) => &plan.config,
+            PointWork::Microbench(plan) => plan.config(),
+        }
+    }
+
+    /// Returns the micro-benchmark, if it is one.
+    pub fn micro(&self) -> Option<Microbench> {
+        match &self.work {
+            PointWork::Workload(_) => None,
+            PointWork::Microbench(plan) => Some(plan.micro()),
+        }
+    }
+
+    /// Returns the same point, measured from another seed.
+    pub fn with_seed(&self, seed: u64) -> Point {
+        let work = match &self.work {
+            PointWork::Workload(plan) => PointWork::Workload(Box::new(plan.with_seed(seed))),
+            PointWork::Microbench(plan) => PointWork::Microbench(Box::new(plan.with_seed(seed))),
+        };
+        Point { work, ..self.clone() }
+    }
 }
 
 const AXES: [&str; 6] = ["threads", "machine", "workload", "protocol", "index", "seed"];
@@ -250,7 +288,7 @@ impl Experiment {
         let options = known_options(experiment.run.micro);
         for axis in &experiment.axis {
             let name = axis.name.get_ref().as_str();
-            if !AXES.contains(&name) && !options.iter().any(|spec| spec.name == name) {
+            if !AXES.contains(&name) && !options.iter().any(|spec| spec.name == option_name(name)) {
                 let (line, column) = line_and_column(text, axis.name.span().start);
                 let valid = AXES.into_iter().chain(options.iter().map(|spec| spec.name)).collect::<Vec<_>>().join(", ");
                 return Err(bad(format!("line {line}, column {column}: unknown axis '{name}'; valid: {valid}")));
@@ -370,10 +408,11 @@ impl Experiment {
         config.seed = number("seed").transpose()?.or(run.seed).unwrap_or(config.seed);
         config.index = axis("index").or_else(|| run.index.clone());
         config.verify = run.verify;
-        config.settings = run.set.clone();
-        config.settings.extend(series.set.clone());
+        // A series overrides the run, whichever name of an option each of them uses.
+        config.settings = named_settings(&run.set)?;
+        config.settings.extend(named_settings(&series.set)?);
         for (option, value) in chosen.iter().filter(|(axis, _)| !AXES.contains(axis)) {
-            config.settings.insert((*option).into(), value.to_string());
+            config.settings.insert(option_name(option).into(), value.to_string());
         }
         if let Some(workload) = axis("workload").or_else(|| run.workload.clone()) {
             config.workload = workload;
@@ -385,21 +424,24 @@ impl Experiment {
             None if run.micro.is_some() => config.protocols = Vec::new(),
             None => return Err(RunError::BadInput(format!("series '{}' has no protocol", series.name))),
         }
-        if run.micro.is_none() {
-            config = config.validated()?;
-        } else {
-            config.check_numbers()?;
-        }
+        let work = match run.micro {
+            None => {
+                let plan = config.resolve()?;
+                config = plan.config.clone();
+                PointWork::Workload(Box::new(plan))
+            }
+            Some(micro) => PointWork::Microbench(Box::new(MicrobenchPlan::resolve(&config, micro)?)),
+        };
         let factor = match &run.count {
             None => 1.0,
             Some(option) => {
-                let value = config.settings.get(option);
+                let value = config.settings.get(option_name(option));
                 value.and_then(|value| value.parse::<f64>().ok()).ok_or_else(|| {
                     RunError::BadInput(format!("run.count names '{option}', which is not set to a number"))
                 })?
             }
         };
-        Ok(Point { series: name.into(), x: x.clone(), config, micro: run.micro, factor })
+        Ok(Point { series: name.into(), x: x.clone(), work, factor })
     }
 }
 
@@ -478,7 +520,9 @@ holds = "S.all(|s| X.all(|x| T(s, x) > 0))"
         let points = Experiment::from_toml("small.toml", SMALL).expect("valid").points().expect("valid");
         let all: Vec<_> = points
             .iter()
-            .map(|point| (point.series.as_str(), point.config.threads, point.config.settings["ycsb.theta"].as_str()))
+            .map(|point| {
+                (point.series.as_str(), point.config().threads, point.config().settings["ycsb.theta"].as_str())
+            })
             .collect();
         assert_eq!(all, [("Silo 0", 1, "0"), ("Silo 0", 4, "0"), ("Silo 0.8", 1, "0.8"), ("Silo 0.8", 4, "0.8")]);
     }

@@ -1,4 +1,5 @@
-//! The cycle of an anomaly, as a picture: transactions below one another, and an arrow from each to the one that has to come after it.
+//! The cycle of an anomaly, as a picture: transactions below one another, and an arrow from each to
+//! the one that has to come after it.
 
 use std::fmt::Write;
 
@@ -18,7 +19,8 @@ const LETTERS: usize = 31;
 /// How long an arrow's head is, and half as wide.
 const HEAD: f64 = 9.0;
 
-/// A drawing for the report; empty if there is nothing to draw. It is as narrow as a phone, so its text is never scaled.
+/// A drawing for the report; empty if there is nothing to draw. It is as narrow as a phone, so its
+/// text is never scaled.
 pub(crate) fn svg(cycle: &[CycleEdge]) -> String {
     if !(2..=TRANSACTIONS_MAX).contains(&cycle.len()) {
         return String::new();

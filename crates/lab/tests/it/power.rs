@@ -1,5 +1,5 @@
-//! Comparisons of entries whose true speeds are known, on a machine that drifts: how often is a difference told that is there, and how often
-//! one that is not?
+//! Comparisons of entries whose true speeds are known, on a machine that drifts: how often is a
+//! difference told that is there, and how often one that is not?
 
 use contend_lab::paired::{self, Judged};
 
@@ -13,7 +13,8 @@ pub(crate) struct Machine {
     pub(crate) drift: f64,
     /// Windows after which the drift is another.
     pub(crate) memory: f64,
-    /// One window in so many is the last before the whole machine gets slower, or faster again, by three tenths.
+    /// One window in so many is the last before the whole machine gets slower, or faster again, by
+    /// three tenths.
     pub(crate) step_every: f64,
 }
 
@@ -39,7 +40,8 @@ impl Random {
     }
 }
 
-/// Rounds of entries of these true speeds, until all is told or the rounds are used up, as `compare` has them: all entries are ranked.
+/// Rounds of entries of these true speeds, until all is told or the rounds are used up, as
+/// `compare` has them: all entries are ranked.
 pub(crate) fn compared(machine: &Machine, speeds: &[f64], rounds_most: usize, seed: u64) -> (Judged, usize) {
     let mut random = Random(seed);
     let looks = paired::looks(speeds.len(), rounds_most);
@@ -75,8 +77,8 @@ pub(crate) fn told_of_equals(machine: &Machine, entries: usize, rounds_most: usi
     (1..=comparisons).filter(wrong).count() as u64
 }
 
-/// In how many of so many comparisons the last entry is told to be slower than the first, that all others are 5 % slower than; and the mean
-/// of the rounds that this took.
+/// In how many of so many comparisons the last entry is told to be slower than the first, that all
+/// others are 5 % slower than; and the mean of the rounds that this took.
 pub(crate) fn told_of_five_percent(
     machine: &Machine,
     entries: usize,

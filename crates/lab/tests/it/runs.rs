@@ -2,7 +2,7 @@
 
 use contend_judge::verify_history;
 use contend_lab::{ResultFile, compare, record, report};
-use contend_runner::{RunConfig, RunError, Silent, Stop};
+use contend_runner::{RunConfig, RunError, RunPlan, Silent, Stop};
 
 fn config(workload: &str, settings: &[(&str, &str)]) -> RunConfig {
     RunConfig {
@@ -17,6 +17,10 @@ fn config(workload: &str, settings: &[(&str, &str)]) -> RunConfig {
     }
 }
 
+fn plan_of(config: &RunConfig) -> RunPlan {
+    config.resolve().expect("valid input")
+}
+
 fn small(workload: &str) -> RunConfig {
     match workload {
         "bank" => config(workload, &[("bank.accounts", "500")]),
@@ -29,8 +33,9 @@ fn small(workload: &str) -> RunConfig {
 
 /// On a simulated chip.
 fn simulated(workload: &str, machine: &str) -> RunConfig {
-    // Short, because tests are not optimised: what is simulated a few cores do in little time. With waits after aborts, because without
-    // them what orders by timestamps may go for milliseconds without a commit.
+    // Short, because tests are not optimised: what is simulated a few cores do in little time. With
+    // waits after aborts, because without them what orders by timestamps may go for milliseconds
+    // without a commit.
     let mut config = small(workload);
     config.settings.insert("retry.backoff".into(), "exponential".into());
     RunConfig { windows: 2, window_seconds: 5e-5, warmup_seconds: 5e-5, ..config.on(machine).expect("a machine") }
@@ -54,10 +59,10 @@ fn every_protocol_runs_on_simulated_chips_and_is_proved_right_there() {
         [("ycsb-a", "abyss:16"), ("ycsb-e", "xeon-8176x4:8"), ("tpcc", "abyss:4"), ("tatp", "opteron-6474x8:8")]
     {
         let config = simulated(workload, machine);
-        let result = compare(&config, &Stop::default(), &Silent).expect("a result");
+        let result = compare(&plan_of(&config), &Stop::default(), &Silent).expect("a result");
         assert!(!result.failed() && !result.partial, "{workload}: {result:?}");
         assert_eq!(result.environment.machine, machine);
-        assert_eq!(result.protocols.len(), config.validated().expect("valid").protocols.len());
+        assert_eq!(result.protocols.len(), config.resolve().expect("valid").protocols.len());
         for entry in &result.protocols {
             let measured = entry.measured.as_ref().expect("figures");
             let breakdown = measured.breakdown.as_ref().expect("always known on a chip");
@@ -65,7 +70,8 @@ fn every_protocol_runs_on_simulated_chips_and_is_proved_right_there() {
             let operations: f64 = breakdown.operations.values().sum();
             assert!((categories - 1.0).abs() < 1e-9 && (operations - 1.0).abs() < 1e-9, "{breakdown:?}");
             assert!((breakdown.accounted - 1.0).abs() < 0.01, "{}: {breakdown:?}", entry.protocol);
-            // In windows so short a protocol that does badly may commit nothing; but it was proved right.
+            // In windows so short a protocol that does badly may commit nothing; but it was proved
+            // right.
             assert!(entry.verification.as_ref().is_some_and(|pass| pass.transactions > 0), "{entry:?}");
         }
         let json = result.to_json();
@@ -76,21 +82,22 @@ fn every_protocol_runs_on_simulated_chips_and_is_proved_right_there() {
 #[test]
 fn a_simulation_does_the_same_again_whoever_runs_besides_and_another_seed_does_not() {
     let config = RunConfig { verify: false, ..simulated("ycsb-a", "abyss:16") };
-    let first = same(&compare(&config, &Stop::default(), &Silent).expect("a result"));
-    assert_eq!(first, same(&compare(&config, &Stop::default(), &Silent).expect("a result")));
+    let first = same(&compare(&plan_of(&config), &Stop::default(), &Silent).expect("a result"));
+    assert_eq!(first, same(&compare(&plan_of(&config), &Stop::default(), &Silent).expect("a result")));
     let alone = RunConfig { protocols: vec!["silo".into()], ..config.clone() };
-    let alone = same(&compare(&alone, &Stop::default(), &Silent).expect("a result"));
+    let alone = same(&compare(&plan_of(&alone), &Stop::default(), &Silent).expect("a result"));
     assert!(first.contains(&alone[0]), "{alone:?} is not among {first:?}");
     let other = RunConfig { seed: 7, ..config };
-    let other = same(&compare(&other, &Stop::default(), &Silent).expect("a result"));
+    let other = same(&compare(&plan_of(&other), &Stop::default(), &Silent).expect("a result"));
     assert!(first.iter().zip(&other).all(|(one, other)| one.2 != other.2), "{first:?} {other:?}");
 }
 
 #[test]
 fn where_the_time_went_is_sampled_on_the_host() {
     let config = RunConfig { breakdown: true, verify: false, ..small("ycsb-a") };
-    let result = compare(&config, &Stop::default(), &Silent).expect("a result");
-    // Of a few hundred samples none need be of what is rare with a protocol; with one of them it is not.
+    let result = compare(&plan_of(&config), &Stop::default(), &Silent).expect("a result");
+    // Of a few hundred samples none need be of what is rare with a protocol; with one of them it is
+    // not.
     let (mut index, mut read) = (0.0, 0.0);
     for entry in &result.protocols {
         let breakdown = entry.measured.as_ref().and_then(|measured| measured.breakdown.as_ref()).expect("asked for");
@@ -104,9 +111,9 @@ fn where_the_time_went_is_sampled_on_the_host() {
 #[test]
 fn every_protocol_is_compared_verified_and_ranked() {
     for workload in ["ycsb-a", "ycsb-e", "bank", "tpcc", "smallbank", "tatp"] {
-        let result = compare(&small(workload), &Stop::default(), &Silent).expect("a result");
+        let result = compare(&plan_of(&small(workload)), &Stop::default(), &Silent).expect("a result");
         assert!(!result.failed() && !result.partial, "{workload}: {result:?}");
-        assert_eq!(result.protocols.len(), small(workload).validated().expect("valid").protocols.len());
+        assert_eq!(result.protocols.len(), small(workload).resolve().expect("valid").protocols.len());
         let comparison = result.comparison.as_ref().expect("a comparison");
         assert_eq!((comparison.rounds, comparison.ended.as_str()), (2, "limit"));
         assert_eq!(comparison.pairs, result.protocols.len() * (result.protocols.len() - 1) / 2);
@@ -143,7 +150,7 @@ fn rounds_end_when_all_is_told() {
     let mut config = small("ycsb-a");
     (config.verify, config.window_seconds, config.windows) = (false, 0.02, 400);
     config.protocols = ["silo", "silo+read_phase.extension=fixed+read_phase.ns=200000"].map(String::from).to_vec();
-    let result = compare(&config, &Stop::default(), &Silent).expect("a result");
+    let result = compare(&plan_of(&config), &Stop::default(), &Silent).expect("a result");
     let comparison = result.comparison.as_ref().expect("a comparison");
     assert_eq!((comparison.ended.as_str(), comparison.first.as_deref()), ("told", Some("silo")), "{}", result.finding);
     assert!(comparison.rounds < 400, "{comparison:?}");
@@ -161,12 +168,19 @@ fn variants_of_a_protocol_are_compared_like_protocols() {
     let mut config = small("tpcc");
     let names = ["silo", "silo+cu+ts", "2pl-nowait+ts=on+cu=on"];
     config.protocols = names.map(String::from).to_vec();
-    let result = compare(&config, &Stop::default(), &Silent).expect("a result");
+    let result = compare(&plan_of(&config), &Stop::default(), &Silent).expect("a result");
     assert!(!result.failed(), "{result:?}");
     for name in names {
         let entry = result.protocols.iter().find(|entry| entry.protocol == name).expect("an entry of this name");
         let on = if name == "silo" { "off" } else { "on" };
-        assert_eq!((entry.options["cu"].as_str(), entry.options["ts"].as_str()), (on, on), "{name}");
+        assert_eq!(
+            (
+                entry.options["engine.commit_time_updates"].as_str(),
+                entry.options["engine.timestamp_splitting"].as_str()
+            ),
+            (on, on),
+            "{name}"
+        );
         assert!(entry.options.contains_key("retry.backoff") && !entry.options.contains_key("tpcc.items"), "{name}");
         let verification = entry.verification.as_ref().expect("verified");
         assert!(verification.verdict.starts_with("serializable"), "{name}: {}", verification.verdict);
@@ -180,7 +194,7 @@ fn variants_of_a_protocol_are_compared_like_protocols() {
             "{name}: one New-Order in a hundred rolls back"
         );
     }
-    assert!(result.options.contains_key("tpcc.items") && !result.options.contains_key("cu"));
+    assert!(result.options.contains_key("tpcc.items") && !result.options.contains_key("engine.commit_time_updates"));
     assert!(report::html(&result, "contend compare").contains("stock_level"));
 }
 
@@ -189,7 +203,7 @@ fn a_run_that_is_recorded_gives_its_history() {
     let mut config = small("ycsb-e");
     config.protocols = vec!["silo".into()];
     config.verify = false;
-    let outcome = record(&config, &Stop::default(), &Silent).expect("a result");
+    let outcome = record(&plan_of(&config), &Stop::default(), &Silent).expect("a result");
     let recorded = outcome.recorded.expect("a history");
     let measured = outcome.result.protocols[0].measured.as_ref().expect("figures");
     assert!(measured.recorded);
@@ -202,14 +216,18 @@ fn a_run_that_is_recorded_gives_its_history() {
     assert!(contend_history::check(&again).anomalies.is_empty());
     assert!(verify_history(&recorded, contend_engine::Isolation::Serializable).passed);
     config.protocols.push("none".into());
-    assert!(matches!(record(&config, &Stop::default(), &Silent), Err(RunError::BadInput(_))), "one at a time");
+    assert!(
+        matches!(record(&plan_of(&config), &Stop::default(), &Silent), Err(RunError::BadInput(_))),
+        "one at a time"
+    );
 }
 
 #[test]
 fn a_run_that_is_stopped_early_has_nothing_to_show() {
     let stop = Stop::default();
     stop.request();
-    assert_eq!(compare(&small("ycsb-a"), &stop, &Silent).expect_err("nothing yet"), RunError::Stopped);
+    let outcome = compare(&plan_of(&small("ycsb-a")), &stop, &Silent);
+    assert!(matches!(outcome, Err(RunError::Stopped)), "{outcome:?}");
 }
 
 /// Stops when the measuring has gone on for some windows.
@@ -246,7 +264,7 @@ fn a_run_that_is_stopped_later_shows_what_it_has() {
     config.warmup_seconds = 0.0;
     config.windows = 10_000;
     let observer = StopIn { stop: &stop, calls: std::sync::Mutex::new(None) };
-    let result = compare(&config, &stop, &observer).expect("what there was");
+    let result = compare(&plan_of(&config), &stop, &observer).expect("what there was");
     assert!(result.partial && !result.memory_ran_short);
     assert!(result.protocols[0].measured.as_ref().expect("figures").windows.len() < 10_000);
 }
@@ -260,7 +278,7 @@ fn a_run_for_which_memory_gets_short_ends() {
     config.windows = 10_000;
     let stop = Stop::default();
     let result = std::thread::scope(|scope| {
-        let running = scope.spawn(|| compare(&config, &stop, &Silent));
+        let running = scope.spawn(|| compare(&plan_of(&config), &stop, &Silent));
         std::thread::sleep(std::time::Duration::from_millis(400));
         stop.request_for_memory();
         running.join().expect("no panic")
@@ -293,7 +311,7 @@ fn the_schema_is_documented() {
         ..small("ycsb-a")
     };
     for config in [simulated("ycsb-a", "abyss:2"), logged, precise] {
-        let result = compare(&config, &Stop::default(), &Silent).expect("a result");
+        let result = compare(&plan_of(&config), &Stop::default(), &Silent).expect("a result");
         let json: serde_json::Value = serde_json::from_str(&result.to_json()).expect("JSON");
         collect(&json, &mut fields);
     }

@@ -1,7 +1,9 @@
-//! Reading the body of a block: a cursor with checked methods, and the grammar of [`super`] on top of it.
+//! Reading the body of a block: a cursor with checked methods, and the grammar of [`super`] on top
+//! of it.
 //!
-//! The bytes may come from a stranger, who can make the checksum right as well. So each method checks what it takes, no count makes room
-//! before its bytes are there, and each step of each loop takes a byte at least.
+//! The bytes may come from a stranger, who can make the checksum right as well. So each method
+//! checks what it takes, no count makes room before its bytes are there, and each step of each loop
+//! takes a byte at least.
 
 use contend_engine::commit_sink::{Addition, COUNTER_EPOCH_SHIFT, WriteCounter};
 use contend_engine::{Groups, KeyWords};
@@ -15,7 +17,8 @@ use crate::schema::{Form, Schema};
 /// Why a body can't be read.
 type Malformed = &'static str;
 
-/// Bytes that are read from the front. Each method takes what it returns, or fails if it is not there.
+/// Bytes that are read from the front. Each method takes what it returns, or fails if it is not
+/// there.
 struct Cursor<'a>(&'a [u8]);
 
 impl Cursor<'_> {
@@ -119,8 +122,9 @@ struct Buffers {
     additions: Vec<Addition>,
 }
 
-/// Visits the writes of a block's body. `schemas` are the tables, by their numbers. `counts` is called with the LSN of each transaction, or 0
-/// if it has none, and says whether its writes are visited.
+/// Visits the writes of a block's body. `schemas` are the tables, by their numbers. `counts` is
+/// called with the LSN of each transaction, or 0 if it has none, and says whether its writes are
+/// visited.
 ///
 /// # Errors
 /// The bytes are not the body of a block, or `visit` fails.
@@ -146,7 +150,8 @@ pub(crate) fn read_body(
     Ok(())
 }
 
-/// Reads a write. `last` is the write counter of the transaction's last write that was not an addition.
+/// Reads a write. `last` is the write counter of the transaction's last write that was not an
+/// addition.
 #[inline(always)]
 fn read_write<'b>(
     cursor: &mut Cursor<'_>,

@@ -7,7 +7,8 @@ use contend_engine::commit_sink::{Addition, WriteCounter};
 use super::{COUNTER_MASK, Change, HEAD_BITS, KIND_BITS, Kind, Write, first_counter};
 use crate::schema::Form;
 
-/// Memory behind the bytes that were written. It is reserved once for all that a write needs, and is not cleared before it is filled.
+/// Memory behind the bytes that were written. It is reserved once for all that a write needs, and
+/// is not cleared before it is filled.
 struct Room<'a> {
     bytes: &'a mut [MaybeUninit<u8>],
     /// All bytes before this one were written.
@@ -16,7 +17,8 @@ struct Room<'a> {
 
 /// The most bytes of a number in LEB128.
 const NUMBER_MAX: usize = 10;
-/// An upper bound of the bytes that a word takes: its own, its share of the lengths, and those that are written beyond its end.
+/// An upper bound of the bytes that a word takes: its own, its share of the lengths, and those that
+/// are written beyond its end.
 const WORD_MAX: usize = 9;
 
 impl<'a> Room<'a> {
@@ -33,8 +35,8 @@ impl<'a> Room<'a> {
         self.used += 1;
     }
 
-    /// Puts the lowest `length` bytes of a word. All eight are written with one store: those that are too many are overwritten by the next, or
-    /// are behind the end.
+    /// Puts the lowest `length` bytes of a word. All eight are written with one store: those that
+    /// are too many are overwritten by the next, or are behind the end.
     #[inline(always)]
     fn word(&mut self, word: u64, length: usize) {
         let place = &mut self.bytes[self.used..self.used + 8];
@@ -52,7 +54,8 @@ impl<'a> Room<'a> {
         self.byte(number as u8);
     }
 
-    /// Puts words two by two. `odd` is the word before them that has no second word yet. Returns the word that is left over.
+    /// Puts words two by two. `odd` is the word before them that has no second word yet. Returns
+    /// the word that is left over.
     #[inline(always)]
     fn words(&mut self, odd: Option<u64>, words: &[u64]) -> Option<u64> {
         let words = match (odd, words) {
@@ -87,8 +90,8 @@ impl<'a> Room<'a> {
     }
 }
 
-/// The most bytes of a transaction in the log, per word of the keys and rows that it writes in memory. A write has a word of a key at least.
-/// A word that was added to is two numbers.
+/// The most bytes of a transaction in the log, per word of the keys and rows that it writes in
+/// memory. A write has a word of a key at least. A word that was added to is two numbers.
 pub(crate) const WORD_BYTES_MAX: usize = 7 * NUMBER_MAX + 1;
 const _: () = assert!(2 * NUMBER_MAX >= WORD_MAX);
 
@@ -98,20 +101,23 @@ fn length_of(word: u64) -> usize {
     8 - word.leading_zeros() as usize / 8
 }
 
-/// Maps a difference to both sides to a number that is small if the difference is, as in Protocol Buffers.
+/// Maps a difference to both sides to a number that is small if the difference is, as in Protocol
+/// Buffers.
 fn zigzag(difference: u64) -> u64 {
     difference << 1 ^ ((difference as i64) >> 63) as u64
 }
 
-/// Appends a transaction that committed in `epoch`. `lsn` is 0 if it has none. Each write comes with the form of its table's rows.
+/// Appends a transaction that committed in `epoch`. `lsn` is 0 if it has none. Each write comes
+/// with the form of its table's rows.
 pub(crate) fn put_transaction<'a, F: Form + 'a>(
     lsn: u64,
     epoch: u64,
     writes: impl ExactSizeIterator<Item = (Write<'a>, &'a F)>,
     bytes: &mut Vec<u8>,
 ) {
-    // Every commit comes through here, and much of its time goes into `length_of`. BSR, which every x86-64 has, takes several cycles on AMD's
-    // processors; LZCNT, which nearly all have since 2013, takes one.
+    // Every commit comes through here, and much of its time goes into `length_of`. BSR, which every
+    // x86-64 has, takes several cycles on AMD's processors; LZCNT, which nearly all have since
+    // 2013, takes one.
     #[cfg(target_arch = "x86_64")]
     {
         #[target_feature(enable = "lzcnt")]
@@ -145,7 +151,8 @@ fn put_writes<'a, F: Form + 'a>(
     }
     room.number(writes.len() as u64);
     let used = room.used;
-    // SAFETY: `used` bytes behind the old length were written ([`Room::used`]), within the capacity that was reserved.
+    // SAFETY: `used` bytes behind the old length were written ([`Room::used`]), within the capacity
+    // that was reserved.
     unsafe { bytes.set_len(bytes.len() + used) };
     let mut last = first_counter(epoch);
     for (write, form) in writes {
@@ -153,7 +160,8 @@ fn put_writes<'a, F: Form + 'a>(
     }
 }
 
-/// Appends a write. `last` is the write counter of the transaction's last write that was not an addition.
+/// Appends a write. `last` is the write counter of the transaction's last write that was not an
+/// addition.
 #[inline(always)]
 fn put_write<F: Form>(write: &Write<'_>, form: &F, epoch: u64, last: &mut WriteCounter, bytes: &mut Vec<u8>) {
     let kind = match write.change {
@@ -168,13 +176,15 @@ fn put_write<F: Form>(write: &Write<'_>, form: &F, epoch: u64, last: &mut WriteC
         Change::Add(additions) => (&[], additions),
         Change::Delete => (&[], &[]),
     };
-    // A key has a word at least: no more than `WORD_BYTES_MAX` for each of the words that the write has in memory.
+    // A key has a word at least: no more than `WORD_BYTES_MAX` for each of the words that the write
+    // has in memory.
     let most = 5 * NUMBER_MAX + WORD_MAX * (write.key.len() + row.len()) + 2 * NUMBER_MAX * additions.len();
     let mut room = Room::behind(bytes, most);
     let is_same = kind != Kind::Added && write.counter == *last;
     room.number(u64::from(write.table) << HEAD_BITS | u64::from(is_same) << KIND_BITS | kind as u64);
     if kind == Kind::Added {
-        // The counter of the write that it was added to may be far from all others of the transaction.
+        // The counter of the write that it was added to may be far from all others of the
+        // transaction.
         room.number(zigzag(epoch.wrapping_sub(write.counter.epoch())));
         room.number(write.counter.0 & COUNTER_MASK);
     } else if !is_same {
@@ -204,6 +214,7 @@ fn put_write<F: Form>(write: &Write<'_>, form: &F, epoch: u64, last: &mut WriteC
         }
     }
     let used = room.used;
-    // SAFETY: `used` bytes behind the old length were written, within the capacity that was reserved.
+    // SAFETY: `used` bytes behind the old length were written, within the capacity that was
+    // reserved.
     unsafe { bytes.set_len(bytes.len() + used) };
 }

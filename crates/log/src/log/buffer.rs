@@ -1,11 +1,13 @@
 //! What workers append, and the files that it is written to.
 //!
-//! Each worker has a [`Writer`]: a buffer in memory and the file that it writes (P-WAL). The buffer is a sequence of blocks, one for each epoch
-//! in which the worker has committed since the buffer was written. A block's header is filled in when the buffer is written ([`format::seal`]).
+//! Each worker has a [`Writer`]: a buffer in memory and the file that it writes (P-WAL). The buffer
+//! is a sequence of blocks, one for each epoch in which the worker has committed since the buffer
+//! was written. A block's header is filled in when the buffer is written ([`format::seal`]).
 //!
-//! Two locks guard a writer, always taken in this order: `output` (the files), then `buffer`. A worker that appends takes the buffer's lock
-//! alone, so it never waits for a disk, unless its own buffer is full. [`Log::try_write`] exchanges the buffer for an empty one while it holds
-//! both, so blocks reach the file in the order in which they were appended.
+//! Two locks guard a writer, always taken in this order: `output` (the files), then `buffer`. A
+//! worker that appends takes the buffer's lock alone, so it never waits for a disk, unless its own
+//! buffer is full. [`Log::try_write`] exchanges the buffer for an empty one while it holds both, so
+//! blocks reach the file in the order in which they were appended.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::Ordering;
@@ -22,7 +24,8 @@ use crate::manifest::{Segment, Tail};
 /// What a worker has appended, and not written to a file yet.
 #[derive(Debug, Default)]
 pub(super) struct Buffer {
-    /// The blocks: where each begins, and its epoch. They have room for their headers, which are filled in when they are written.
+    /// The blocks: where each begins, and its epoch. They have room for their headers, which are
+    /// filled in when they are written.
     blocks: Vec<(usize, u64)>,
     pub(super) bytes: Vec<u8>,
     /// The largest LSN of the transactions; 0 if they have none.
@@ -30,7 +33,8 @@ pub(super) struct Buffer {
 }
 
 impl Buffer {
-    /// Returns the bytes to append a transaction of `epoch` to: they end with a block of this epoch.
+    /// Returns the bytes to append a transaction of `epoch` to: they end with a block of this
+    /// epoch.
     #[inline]
     fn block_of(&mut self, epoch: u64) -> &mut Vec<u8> {
         if self.blocks.last().is_none_or(|&(_, last)| last != epoch) {
@@ -57,7 +61,8 @@ impl OpenFile {
         self.segment.capacity = self.segment.bytes;
     }
 
-    /// Cuts the file off behind its content. A failure, or a crash that undoes it, leaves the file longer, which does no harm.
+    /// Cuts the file off behind its content. A failure, or a crash that undoes it, leaves the file
+    /// longer, which does no harm.
     pub(super) fn trim(&mut self) {
         let _ = self.file.truncate(self.segment.bytes);
     }
@@ -81,7 +86,8 @@ pub(super) struct Output {
     pub(super) is_dirty: bool,
     /// Whether a block was written since the last synchronisation.
     pub(super) has_written: bool,
-    /// How many synchronisations had something to do. Each block says in which of these it was flushed.
+    /// How many synchronisations had something to do. Each block says in which of these it was
+    /// flushed.
     pub(super) flushes: u64,
     /// An empty buffer, which keeps the memory of the last one.
     spare: Buffer,
@@ -96,8 +102,8 @@ pub(super) struct Writer {
 }
 
 impl Log {
-    /// Appends a transaction that committed in `epoch` to a worker's buffer, and writes the buffer to a file if it has become too large. `put`
-    /// appends the bytes.
+    /// Appends a transaction that committed in `epoch` to a worker's buffer, and writes the buffer
+    /// to a file if it has become too large. `put` appends the bytes.
     #[inline]
     pub(crate) fn append(&self, worker: usize, epoch: u64, lsn: u64, put: impl FnOnce(&mut Vec<u8>)) {
         let writer = &self.writers[worker];
@@ -127,7 +133,8 @@ impl Log {
     fn try_write(&self, writer: &Writer, output: &mut Output) -> Result<(), LogError> {
         let spare = std::mem::take(&mut output.spare);
         let Buffer { mut blocks, mut bytes, last_lsn } = std::mem::replace(&mut *writer.buffer.lock(), spare);
-        // A worker goes on after a failure, because what it has begun can't end otherwise. Its later transactions may depend on what was lost.
+        // A worker goes on after a failure, because what it has begun can't end otherwise. Its
+        // later transactions may depend on what was lost.
         self.check()?;
         let ends = blocks.iter().skip(1).map(|&(start, _)| start).chain([bytes.len()]).collect::<Vec<_>>();
         for ((start, epoch), end) in blocks.drain(..).zip(ends) {
@@ -148,8 +155,8 @@ impl Log {
             open.segment.blocks = Some((open.segment.blocks.map_or(epoch, |(first, _)| first), epoch));
             open.segment.last_lsn = open.segment.last_lsn.max(last_lsn);
             (output.is_dirty, output.has_written) = (true, true);
-            // Relaxed: `try_flush` and `begin_files` load this after they have held the lock of this output, which orders their loads behind
-            // this store.
+            // Relaxed: `try_flush` and `begin_files` load this after they have held the lock of
+            // this output, which orders their loads behind this store.
             self.last_written.fetch_max(epoch, Ordering::Relaxed);
             // Relaxed: a count that no other memory depends on.
             self.bytes.fetch_add(length, Ordering::Relaxed);
@@ -159,7 +166,8 @@ impl Log {
         Ok(())
     }
 
-    /// Creates a file with room for `capacity` bytes. Its name is not durable until the directory is synchronised.
+    /// Creates a file with room for `capacity` bytes. Its name is not durable until the directory
+    /// is synchronised.
     pub(crate) fn begin_file(&self, capacity: u64, tail: Tail) -> Result<OpenFile, LogError> {
         // Relaxed: the exchange alone makes the number unique.
         let number = self.next_file.fetch_add(1, Ordering::Relaxed);
@@ -172,12 +180,14 @@ impl Log {
         let written = file.write_at(0, &header).map_err(LogError::io("write", &place));
         // A file without a header has no use.
         written.inspect_err(|_| _ = self.disk.remove(&segment.name()))?;
-        // Release: pairs with the AcqRel swap of `try_flush`, which synchronises the directory after the file was created.
+        // Release: pairs with the AcqRel swap of `try_flush`, which synchronises the directory
+        // after the file was created.
         self.has_new_names.store(true, Ordering::Release);
         Ok(OpenFile { file, segment, is_known: false })
     }
 
-    /// Returns the numbers of the files that workers write to, and of full files that no flush has put into the manifest yet.
+    /// Returns the numbers of the files that workers write to, and of full files that no flush has
+    /// put into the manifest yet.
     pub(crate) fn open_files(&self) -> Vec<u64> {
         let of_writer = |writer: &CachePadded<Writer>| {
             let output = writer.output.lock();
@@ -186,10 +196,12 @@ impl Log {
         self.writers.iter().flat_map(of_writer).collect()
     }
 
-    /// Ends the files of all workers: what a worker writes next goes to a new file. Returns the largest epoch of the blocks that were written.
+    /// Ends the files of all workers: what a worker writes next goes to a new file. Returns the
+    /// largest epoch of the blocks that were written.
     ///
-    /// Workers are visited one after the other. So a transaction may be in an ended file while an earlier one that it depends on, of the same
-    /// epoch, is still in the buffer of another worker, and goes to a new file.
+    /// Workers are visited one after the other. So a transaction may be in an ended file while an
+    /// earlier one that it depends on, of the same epoch, is still in the buffer of another worker,
+    /// and goes to a new file.
     #[doc(hidden)]
     pub fn begin_files(&self) -> u64 {
         for writer in &self.writers {

@@ -1,15 +1,17 @@
 //! Making durable what workers have written.
 //!
-//! [`Log::flush`] is the group commit of Silo: it makes an epoch durable. In this order: it writes all buffers, synchronises the files,
-//! synchronises the directory if a file is new, and writes the manifest, which says how far each file counts and up to which epoch. Only then it
-//! publishes the epoch in `Log::durable`. A crash between two of these steps leaves the manifest of an earlier flush, by which the later bytes
-//! don't count.
+//! [`Log::flush`] is the group commit of Silo: it makes an epoch durable. In this order: it writes
+//! all buffers, synchronises the files, synchronises the directory if a file is new, and writes the
+//! manifest, which says how far each file counts and up to which epoch. Only then it publishes the
+//! epoch in `Log::durable`. A crash between two of these steps leaves the manifest of an earlier
+//! flush, by which the later bytes don't count.
 //!
-//! [`Log::flush_worker`] serves the other commit protocols ([`crate::commit`]): it synchronises the file of one worker, and writes the manifest
-//! only for a file that the manifest does not name yet.
+//! [`Log::flush_worker`] serves the other commit protocols ([`crate::commit`]): it synchronises the
+//! file of one worker, and writes the manifest only for a file that the manifest does not name yet.
 //!
-//! A synchronisation that fails is never tried again: the kernel may have dropped the pages that it could not write, and the next attempt would
-//! succeed without them. The log stops instead ([`Log::stop`]).
+//! A synchronisation that fails is never tried again: the kernel may have dropped the pages that it
+//! could not write, and the next attempt would succeed without them. The log stops instead
+//! ([`Log::stop`]).
 
 use std::sync::atomic::Ordering;
 
@@ -21,14 +23,15 @@ use crate::error::LogError;
 use crate::fault::Fault;
 
 impl Log {
-    /// Returns the largest durable epoch: every transaction that committed in it, or earlier, is durable.
+    /// Returns the largest durable epoch: every transaction that committed in it, or earlier, is
+    /// durable.
     pub fn durable(&self) -> u64 {
         // Acquire: pairs with the Release of `try_flush`, which follows the write of the manifest.
         self.durable.load(Ordering::Acquire)
     }
 
-    /// Makes every transaction that committed in `epoch` or earlier durable. The caller guarantees that no transaction can still commit in
-    /// `epoch`.
+    /// Makes every transaction that committed in `epoch` or earlier durable. The caller guarantees
+    /// that no transaction can still commit in `epoch`.
     ///
     /// # Errors
     /// The disk has failed, now or before. The log has stopped.
@@ -57,7 +60,8 @@ impl Log {
             }
             full.append(&mut output.full);
         };
-        // Outputs whose files are synchronised together. Their locks are held until then, so that no worker writes to the files meanwhile.
+        // Outputs whose files are synchronised together. Their locks are held until then, so that
+        // no worker writes to the files meanwhile.
         let (mut dirty, mut has_written) = (Vec::new(), false);
         for (number, writer) in self.writers.iter().enumerate() {
             if number == 0 && self.has(Fault::FlushOutOfOrder) && epoch.is_multiple_of(2) {
@@ -72,7 +76,8 @@ impl Log {
             if self.config.commit == CommitProtocol::Epoch {
                 dirty.push(output);
             } else {
-                // The worker flushes its own file, and must not wait until the files of all others are synchronised.
+                // The worker flushes its own file, and must not wait until the files of all others
+                // are synchronised.
                 self.sync(std::iter::once(&mut *output))?;
                 note(&mut output);
             }
@@ -82,13 +87,15 @@ impl Log {
         drop(dirty);
         // A worker's own flush may have failed meanwhile.
         self.check()?;
-        // AcqRel: the Acquire half pairs with the Release store of `begin_file`. The swap comes before the synchronisation, so a file that is
-        // created between the two sets the flag again.
+        // AcqRel: the Acquire half pairs with the Release store of `begin_file`. The swap comes
+        // before the synchronisation, so a file that is created between the two sets the flag
+        // again.
         if has_written && self.has_new_names.swap(false, Ordering::AcqRel) && !self.has(Fault::SkipNames) {
             self.disk.sync_names().map_err(LogError::io("synchronise the directory of", self.disk.place("")))?;
         }
-        // If the files hold no epoch that is later than that of the manifest, recovery needs no later epoch from it.
-        // Relaxed: the locks that were held above order this load behind the stores of `try_write`.
+        // If the files hold no epoch that is later than that of the manifest, recovery needs no
+        // later epoch from it. Relaxed: the locks that were held above order this load behind the
+        // stores of `try_write`.
         let has_later = self.last_written.load(Ordering::Relaxed) > contents.epoch;
         if has_written || has_later && epoch > contents.epoch {
             contents.epoch = contents.epoch.max(epoch);
@@ -103,8 +110,8 @@ impl Log {
         Ok(())
     }
 
-    /// Stops the log. This happens while the lock of the output is held: the thread that takes it next must not synchronise the file again, which
-    /// would succeed.
+    /// Stops the log. This happens while the lock of the output is held: the thread that takes it
+    /// next must not synchronise the file again, which would succeed.
     pub(super) fn fail(&self, error: LogError) -> LogError {
         if self.has(Fault::RetrySync) { error } else { self.stop(error) }
     }
@@ -144,7 +151,8 @@ impl Log {
                 return self.sync(std::iter::once(output));
             }
         }
-        // Recovery would not look for one of the files: the manifest must name it first. The manifest's lock is taken before that of an output.
+        // Recovery would not look for one of the files: the manifest must name it first. The
+        // manifest's lock is taken before that of an output.
         let mut manifest = self.manifest.lock();
         let output = &mut *writer.output.lock();
         self.write(writer, output)?;

@@ -18,7 +18,8 @@ use crate::recovery::{self, All, FILE_BYTES_MAX, Recovered};
 use crate::schema::Schema;
 
 impl Log {
-    /// Opens the log of a directory, or begins one if the directory has none. Returns the rows that the log has as well.
+    /// Opens the log of a directory, or begins one if the directory has none. Returns the rows that
+    /// the log has as well.
     ///
     /// # Errors
     /// The disk fails, or what was acknowledged is not there.
@@ -26,7 +27,8 @@ impl Log {
         Self::open_with(disk, config, &|_| ())
     }
 
-    /// Does the same as [`Log::open`]. `progress` is called with the number of bytes of each file that was read.
+    /// Does the same as [`Log::open`]. `progress` is called with the number of bytes of each file
+    /// that was read.
     ///
     /// # Errors
     /// As of [`Log::open`].
@@ -72,7 +74,8 @@ impl Log {
         Ok((Arc::new(log), recovered))
     }
 
-    /// Returns the first epoch in which transactions may commit. It is later than those of all that the log has.
+    /// Returns the first epoch in which transactions may commit. It is later than those of all that
+    /// the log has.
     pub fn first_epoch(&self) -> u64 {
         self.durable() + 1
     }
@@ -80,8 +83,9 @@ impl Log {
     /// Adds a table to the log, if it is new. Returns its number.
     ///
     /// # Errors
-    /// No table can have this schema, the log has a table of this name with another schema, or the disk has no room for one more: then the log
-    /// goes on without it. If the disk fails otherwise, the log has stopped.
+    /// No table can have this schema, the log has a table of this name with another schema, or the
+    /// disk has no room for one more: then the log goes on without it. If the disk fails otherwise,
+    /// the log has stopped.
     pub fn add_table(&self, schema: &Schema) -> Result<u32, LogError> {
         self.check()?;
         schema.check().map_err(|why| LogError::BadSchema { table: schema.name.clone(), why })?;
@@ -104,7 +108,8 @@ impl Log {
         Ok(u32::try_from(number).expect("fewer than 2^32 tables"))
     }
 
-    /// Binds the engine's table of number `engine` to the log's table of this schema, which is added if it is new. Returns the log's number.
+    /// Binds the engine's table of number `engine` to the log's table of this schema, which is
+    /// added if it is new. Returns the log's number.
     ///
     /// # Errors
     /// As of [`Log::add_table`].
@@ -114,15 +119,18 @@ impl Log {
         let length = tables.len().max(engine as usize + 1);
         tables.resize(length, None);
         tables[engine as usize] = Some((number, Arc::new(schema.clone())));
-        // Relaxed: a worker that writes to the table was handed it after this, which orders its load in `bound` behind this store.
+        // Relaxed: a worker that writes to the table was handed it after this, which orders its
+        // load in `bound` behind this store.
         self.bound.fetch_add(1, Ordering::Relaxed);
         Ok(number)
     }
 
-    /// Returns how many times a table was bound. A worker that knows another number calls [`Log::tables`].
+    /// Returns how many times a table was bound. A worker that knows another number calls
+    /// [`Log::tables`].
     #[inline]
     pub(crate) fn bound(&self) -> u64 {
-        // Relaxed: pairs with the count in `bind`, which the hand-over of the table orders before this.
+        // Relaxed: pairs with the count in `bind`, which the hand-over of the table orders before
+        // this.
         self.bound.load(Ordering::Relaxed)
     }
 
@@ -132,10 +140,12 @@ impl Log {
     }
 }
 
-/// Epochs and LSNs that a log must have left when it is opened. One that has fewer was not made by an engine: it would take decades.
+/// Epochs and LSNs that a log must have left when it is opened. One that has fewer was not made by
+/// an engine: it would take decades.
 const LEFT_MIN: u64 = 1 << 30;
 
-/// Reads all files of a log, and writes what was found to its manifest, so that it is not decided a second time.
+/// Reads all files of a log, and writes what was found to its manifest, so that it is not decided a
+/// second time.
 fn recover(
     disk: &dyn Disk,
     config: &LogConfig,
@@ -151,7 +161,8 @@ fn recover(
         let why = "its epochs or LSNs are used up".to_owned();
         return Err(LogError::Damaged { place: disk.place(manifest::NAME), offset: 0, why });
     }
-    // The manifest does not know these bytes. The process may have ended before they were synchronised.
+    // The manifest does not know these bytes. The process may have ended before they were
+    // synchronised.
     let skips = config.fault == Some(Fault::SkipTails);
     let has_tail = |segment: &&Segment| segment.tail != Tail::Nothing && !skips;
     recovery::sync(disk, before.segments.iter().filter(has_tail))?;
@@ -162,8 +173,8 @@ fn recover(
     Ok((manifest, all))
 }
 
-/// Removes files that the manifest does not name: a crash left them before they were acknowledged, or a checkpoint has replaced them. Returns the
-/// number of the next file.
+/// Removes files that the manifest does not name: a crash left them before they were acknowledged,
+/// or a checkpoint has replaced them. Returns the number of the next file.
 fn remove_orphans(disk: &dyn Disk, contents: &Contents) -> Result<u64, LogError> {
     let names = disk.names().map_err(LogError::io("list", disk.place("")))?;
     let known: HashSet<u64> = contents.segments.iter().map(|segment| segment.number).collect();

@@ -15,7 +15,8 @@ use crate::error::LogError;
 use crate::fault::Fault;
 use crate::manifest::Tail;
 
-/// The thread that flushes the log of an engine. When it is dropped, it closes the log and waits for the last flush.
+/// The thread that flushes the log of an engine. When it is dropped, it closes the log and waits
+/// for the last flush.
 #[derive(Debug)]
 pub struct Flusher {
     log: Arc<Log>,
@@ -23,7 +24,8 @@ pub struct Flusher {
 }
 
 impl Flusher {
-    /// Starts the thread. What no thread waits for is durable after about a `period`, which also is how long an epoch of the engine is.
+    /// Starts the thread. What no thread waits for is durable after about a `period`, which also is
+    /// how long an epoch of the engine is.
     pub fn start<P: Protocol<M>, M: Machine>(log: &Arc<Log>, engine: &Arc<Engine<P, M>>, period: Duration) -> Self {
         let thread = {
             let (log, engine) = (Arc::clone(log), Arc::clone(engine));
@@ -44,8 +46,9 @@ impl Drop for Flusher {
 }
 
 impl Log {
-    /// Flushes until the log is closed: at once when a thread waits ([`Log::wait`]), and otherwise every `period`. `settle` advances the epoch if
-    /// it can, and returns the last epoch in which no transaction can still commit.
+    /// Flushes until the log is closed: at once when a thread waits ([`Log::wait`]), and otherwise
+    /// every `period`. `settle` advances the epoch if it can, and returns the last epoch in which
+    /// no transaction can still commit.
     pub fn serve(&self, period: Duration, mut settle: impl FnMut() -> Settled) {
         let mut pause = period;
         loop {
@@ -57,7 +60,8 @@ impl Log {
             }
             let is_closed = self.is_closed();
             let Settled { epoch: settled, current } = settle();
-            // A worker that had just lost its core keeps the last epoch open. What was committed in it must not wait for a whole period more.
+            // A worker that had just lost its core keeps the last epoch open. What was committed in
+            // it must not wait for a whole period more.
             pause = match settled + 1 < current {
                 true if pause < period => period.min(2 * pause),
                 true => period.min(PATIENCE),
@@ -79,7 +83,8 @@ impl Log {
         }
     }
 
-    /// Advances the epoch if that is possible, and gives the workers a moment to enter it. This is the `settle` of [`Log::serve`].
+    /// Advances the epoch if that is possible, and gives the workers a moment to enter it. This is
+    /// the `settle` of [`Log::serve`].
     pub fn settle<M: Machine>(&self, epochs: &Epochs<M>) -> Settled {
         let began = Instant::now();
         self.settle_while(epochs, || {
@@ -88,17 +93,21 @@ impl Log {
         })
     }
 
-    /// Does the same as [`Log::settle`] on a machine that has no threads: `wait` lets the workers run, and says whether to wait once more.
+    /// Does the same as [`Log::settle`] on a machine that has no threads: `wait` lets the workers
+    /// run, and says whether to wait once more.
     pub fn settle_while<M: Machine>(&self, epochs: &Epochs<M>, mut wait: impl FnMut() -> bool) -> Settled {
         epochs.try_advance();
-        // A worker that runs transactions enters the epoch with its next one, within microseconds, unless it has lost its core.
+        // A worker that runs transactions enters the epoch with its next one, within microseconds,
+        // unless it has lost its core.
         while epochs.oldest_to_commit() < epochs.current() && wait() {}
-        // A worker that has entered an epoch commits in no earlier one. So no worker commits in an epoch before the oldest that one is in.
+        // A worker that has entered an epoch commits in no earlier one. So no worker commits in an
+        // epoch before the oldest that one is in.
         let running = u64::from(!self.has(Fault::SettleRunning));
         Settled { epoch: epochs.oldest_to_commit() - running, current: epochs.current() }
     }
 
-    /// Ends all files after the last flush: they are cut off behind their content, and the next start has nothing to look for behind it.
+    /// Ends all files after the last flush: they are cut off behind their content, and the next
+    /// start has nothing to look for behind it.
     fn finish(&self) -> Result<(), LogError> {
         let mut manifest = self.manifest.lock();
         let (mut contents, mut over) = (manifest.contents.clone(), Vec::new());
@@ -114,7 +123,8 @@ impl Log {
             open.end();
             contents.put(&open.segment);
         }
-        // A block of a later epoch than the manifest's counts because of the tail that its file may have.
+        // A block of a later epoch than the manifest's counts because of the tail that its file may
+        // have.
         if contents.segments.iter().all(|segment| segment.newest() <= contents.epoch) {
             contents.segments.iter_mut().for_each(|segment| segment.tail = Tail::Nothing);
         }
@@ -123,9 +133,11 @@ impl Log {
         Ok(())
     }
 
-    /// Makes [`Log::serve`] return after a last flush, which cuts the files off behind their content. No transaction may commit any more.
+    /// Makes [`Log::serve`] return after a last flush, which cuts the files off behind their
+    /// content. No transaction may commit any more.
     pub fn close(&self) {
-        // Release: pairs with the Acquire of `is_closed`: the last flush finds what was committed before this.
+        // Release: pairs with the Acquire of `is_closed`: the last flush finds what was committed
+        // before this.
         self.closed.store(true, Ordering::Release);
         let _wanted = self.wanted.lock();
         self.asked.notify_all();

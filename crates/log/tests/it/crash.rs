@@ -1,7 +1,8 @@
-//! Crashes at any point, on disks that fail, under every protocol: what was acknowledged is there afterwards, and what is there was the state at
-//! some point in time.
+//! Crashes at any point, on disks that fail, under every protocol: what was acknowledged is there
+//! afterwards, and what is there was the state at some point in time.
 //!
-//! Each failure names its protocol and its seed; `CRASH_SEED=n cargo test -p contend-log --test it crash` runs that one alone.
+//! Each failure names its protocol and its seed; `CRASH_SEED=n cargo test -p contend-log --test it
+//! crash` runs that one alone.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -90,8 +91,8 @@ impl Commit {
     }
 }
 
-/// Whether a state is that after some of these commits, which came to it one after the other, and of which all have to be there that were
-/// acknowledged.
+/// Whether a state is that after some of these commits, which came to it one after the other, and
+/// of which all have to be there that were acknowledged.
 fn is_possible(protocol: CommitProtocol, first: &State, commits: &[Commit], found: &State) -> bool {
     let after = |is_there: &dyn Fn(usize, &Commit) -> bool| {
         let mut state = first.clone();
@@ -101,7 +102,8 @@ fn is_possible(protocol: CommitProtocol, first: &State, commits: &[Commit], foun
     };
     let end = |counts: &dyn Fn(&Commit) -> bool| commits.iter().rposition(counts).map_or(0, |last| last + 1);
     if let CommitProtocol::Workers { release: Release::Conservative, .. } = protocol {
-        // What a worker has committed is flushed in this order, and what two workers have is in any.
+        // What a worker has committed is flushed in this order, and what two workers have is in
+        // any.
         let ends = (0..3).map(|worker| {
             let acknowledged = end(&|commit| commit.worker == worker && commit.acknowledged);
             let own = commits.iter().enumerate().filter(move |(_, commit)| commit.worker == worker);
@@ -243,7 +245,8 @@ impl World {
                 if commits { Ok(()) } else { Err(tx.cancel()) }
             });
             match outcome {
-                // The worker that holds the row would flush later. (Then Cicada's clock is advanced, and other transactions come too late.)
+                // The worker that holds the row would flush later. (Then Cicada's clock is
+                // advanced, and other transactions come too late.)
                 Err(abort) if abort.reason.is_conflict() && tries < 100 && self.log.config().commit.holds_rows() => {
                     self.workers.iter_mut().for_each(Worker::go_offline);
                     continue;
@@ -272,7 +275,8 @@ impl World {
         assert!(self.engine.epochs().try_advance());
     }
 
-    /// Takes what a worker has deleted out of the indexes, and reuses its memory, where that is old enough.
+    /// Takes what a worker has deleted out of the indexes, and reuses its memory, where that is old
+    /// enough.
     fn collect(&mut self, random: &mut SmallRng) {
         let number = random.random_range(0..self.workers.len());
         self.workers[number].collect();
@@ -301,7 +305,8 @@ impl World {
         self.log.serve(std::time::Duration::ZERO, settled);
     }
 
-    /// Runs transactions, with flushes, checkpoints and merges in between, until the disk fails or there were enough.
+    /// Runs transactions, with flushes, checkpoints and merges in between, until the disk fails or
+    /// there were enough.
     fn run(&mut self, random: &mut SmallRng) {
         for _ in 0..random.random_range(5..60) {
             self.transact(random);
@@ -328,8 +333,8 @@ impl World {
     }
 }
 
-/// What was there is not, or the other way round: for a transaction that came too late because a clock was put forward that is as good as a transaction
-/// in the way.
+/// What was there is not, or the other way round: for a transaction that came too late because a
+/// clock was put forward that is as good as a transaction in the way.
 fn unless_late<T>(found: Option<T>) -> Result<T, Abort> {
     found.ok_or(Abort::new(AbortReason::ReadValidation))
 }
@@ -403,7 +408,8 @@ fn plan(random: &mut SmallRng) -> Plan {
     Plan::random(random.random())
 }
 
-/// Runs, crashes, recovers, and goes on, some times; how many commits there were that had been acknowledged.
+/// Runs, crashes, recovers, and goes on, some times; how many commits there were that had been
+/// acknowledged.
 fn crash_and_recover(
     make: &dyn Fn() -> Erased<Native>,
     seed: u64,
@@ -453,7 +459,8 @@ fn crash_and_recover(
         drop(world);
         let next = if random.random_bool(0.3) { Plan::default() } else { plan(random) };
         if random.random_bool(0.3) {
-            // Only the process has crashed, and the next finds what it has written; the machine may crash later.
+            // Only the process has crashed, and the next finds what it has written; the machine may
+            // crash later.
             disk.fail(next);
         } else {
             disk = disk.after_crash(next);
@@ -470,7 +477,8 @@ impl ProtocolVisitor<Native> for Crashes {
     fn visit<P: NamedProtocol<Native>>(self) {
         let (name, mut acknowledged) = (P::INFO.name, 0);
         let Crashes(protocol, count) = self;
-        // A protocol that exposes a row before the commit can't make its readers wait until the commit is durable.
+        // A protocol that exposes a row before the commit can't make its readers wait until the
+        // commit is durable.
         if protocol.holds_rows() && P::SHOWS_UNCOMMITTED {
             return;
         }
@@ -490,7 +498,8 @@ fn what_was_acknowledged_survives_under_every_protocol() {
     }
 }
 
-/// With early release all up to some commit is there, with conservative release of each worker's all up to some.
+/// With early release all up to some commit is there, with conservative release of each worker's
+/// all up to some.
 #[test]
 fn what_workers_flush_by_themselves_survives_too() {
     for release in [Release::Early, Release::Conservative] {
@@ -507,7 +516,8 @@ struct Orders;
 impl ProtocolVisitor<Native> for Orders {
     type Output = u32;
 
-    /// One transaction begins, writes, and sees what another has committed in a later epoch; how often both could commit.
+    /// One transaction begins, writes, and sees what another has committed in a later epoch; how
+    /// often both could commit.
     fn visit<P: NamedProtocol<Native>>(self) -> u32 {
         let name = P::INFO.name;
         let mut both = 0;
@@ -542,7 +552,8 @@ impl ProtocolVisitor<Native> for Orders {
     }
 }
 
-/// A transaction that reads from another commits later, even if the protocol exposes rows before they commit.
+/// A transaction that reads from another commits later, even if the protocol exposes rows before
+/// they commit.
 #[test]
 fn what_is_seen_comes_before() {
     let protocols = all_protocols::<Native>();
@@ -567,7 +578,8 @@ fn hide_panics_of_mutants() {
 #[test]
 fn every_mutant_is_found() {
     hide_panics_of_mutants();
-    // Of these one does no harm, and the others need transactions that are interleaved: `crates/proof/tests/it/mutants.rs` has them.
+    // Of these one does no harm, and the others need transactions that are interleaved:
+    // `crates/proof/tests/it/mutants.rs` has them.
     let elsewhere = [Fault::SettleRunning, Fault::SlotsBeforeCounter, Fault::ForgetLastTombstones];
     for &fault in Fault::ALL.iter().filter(|fault| !elsewhere.contains(fault)) {
         let protocol = match fault {
@@ -588,8 +600,9 @@ fn every_mutant_is_found() {
     }
 }
 
-/// A key is deleted, inserted again on its tombstone, and deleted again two epochs later. That deletion is not queued a second time, so the first one's
-/// place in the queue says that the tombstone is old. Then the key is inserted once more, in the same epoch.
+/// A key is deleted, inserted again on its tombstone, and deleted again two epochs later. That
+/// deletion is not queued a second time, so the first one's place in the queue says that the
+/// tombstone is old. Then the key is inserted once more, in the same epoch.
 struct Reborn(Option<EngineFault>);
 
 impl ProtocolVisitor<Native> for Reborn {
@@ -645,7 +658,8 @@ fn a_key_that_is_deleted_twice_and_inserted_in_one_epoch_is_there() {
     }
 }
 
-/// A tombstone that leaves the index in the epoch of its write counter is found under every protocol that does not keep it for longer.
+/// A tombstone that leaves the index in the epoch of its write counter is found under every
+/// protocol that does not keep it for longer.
 struct FindsYoung;
 
 impl ProtocolVisitor<Native> for FindsYoung {
@@ -671,14 +685,16 @@ fn unlinking_in_the_epoch_of_the_stamp_is_found() {
         println!("{}: found by seed {seed:?}", info.name);
         found.extend(seed.map(|_| info.name));
     }
-    // Timestamp ordering and versions keep a tombstone until all have ended that began in its epoch.
-    let keep = ["to", "mvto", "cicada", "mvcc", "si", "ermia", "hekaton"];
+    // Timestamp ordering and versions keep a tombstone until all have ended that began in its
+    // epoch.
+    let keep = ["timestamp-ordering", "mvto", "cicada", "msto", "si", "ermia", "hekaton"];
     let others = all_protocols::<Native>().into_iter().map(|(info, _)| info.name);
     assert_eq!(found, others.filter(|name| !keep.contains(name)).collect::<Vec<_>>());
 }
 
-/// Worker 1 inserts a row. Worker 0 then changes it until its buffer overflows into a file, which ends there; the insert is still in the
-/// buffer of worker 1, whose next file gets it. A checkpoint of the first file alone has changes of the row and no insert. It counts the row.
+/// Worker 1 inserts a row. Worker 0 then changes it until its buffer overflows into a file, which
+/// ends there; the insert is still in the buffer of worker 1, whose next file gets it. A checkpoint
+/// of the first file alone has changes of the row and no insert. It counts the row.
 #[test]
 fn a_checkpoint_counts_rows_whose_insert_is_in_a_file_that_stays() {
     for (what, operation) in [("additions", 4), ("a group that is overwritten", 2)] {
@@ -757,7 +773,8 @@ fn a_file_that_is_cut_off_is_missed() {
     }
 }
 
-/// A file that is cut off, or in which a bit is wrong, is noticed, or it does not matter: nothing that was acknowledged is ever not there.
+/// A file that is cut off, or in which a bit is wrong, is noticed, or it does not matter: nothing
+/// that was acknowledged is ever not there.
 #[test]
 fn damage_is_noticed_or_does_no_harm() {
     let disk = FaultyDisk::new(Plan::default());

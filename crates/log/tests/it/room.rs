@@ -29,8 +29,9 @@ fn open(disk: &FaultyDisk) -> Result<(Arc<Log>, usize), LogError> {
     Ok((log, recovered.tables.len()))
 }
 
-/// Tables of which each takes kilobytes: the manifest grows some times, and a crash comes before each write, name and synchronisation.
-/// Each table that was acknowledged is there, and at most one that was not; and more can be added.
+/// Tables of which each takes kilobytes: the manifest grows some times, and a crash comes before
+/// each write, name and synchronisation. Each table that was acknowledged is there, and at most one
+/// that was not; and more can be added.
 #[test]
 fn a_manifest_that_grows_survives_crashes() {
     const TABLES: usize = 14;
@@ -72,7 +73,8 @@ fn a_manifest_that_grows_survives_crashes() {
     assert!(grown > 50, "{grown} crashes while it grew");
 }
 
-/// A file system that can't say whether the larger manifest has taken its place ends all acknowledgements: what is written to either may be lost.
+/// A file system that can't say whether the larger manifest has taken its place ends all
+/// acknowledgements: what is written to either may be lost.
 #[test]
 fn a_manifest_that_has_lost_its_place_is_not_written() {
     let mut lost = 0;

@@ -1,9 +1,11 @@
-//! When commits are durable, under a model checker: the LSNs of early release, and the holds of conservative release.
+//! When commits are durable, under a model checker: the LSNs of early release, and the holds of
+//! conservative release.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p contend-log --test loom`
 //!
-//! Two workers and one row, which is a word here, as is what each worker has in its buffer and on its disk. Executions with up to three
-//! preemptions are tried: some ten thousand, in seconds. METHODOLOGY.md says what that leaves out.
+//! Two workers and one row, which is a word here, as is what each worker has in its buffer and on
+//! its disk. Executions with up to three preemptions are tried: some ten thousand, in seconds.
+//! METHODOLOGY.md says what that leaves out.
 #![cfg(loom)]
 
 use std::sync::Arc;
@@ -47,7 +49,8 @@ impl World {
         for number in [1, 2] {
             let hold = committer.committing();
             self.hold.store(hold.0, Ordering::Relaxed);
-            // Release: as a protocol's lock does. Pairs with the Acquire load in `read` and `read_held`.
+            // Release: as a protocol's lock does. Pairs with the Acquire load in `read` and
+            // `read_held`.
             self.row.store(number, Ordering::Release);
             // Relaxed: `appended` says that it is there.
             self.buffer.store(number, Ordering::Relaxed);
@@ -68,7 +71,8 @@ impl World {
         assert!(self.disk.load(Ordering::Relaxed) >= seen, "what a durable transaction has read is not durable");
     }
 
-    /// The second worker reads the row and commits, with a write or without, and does so again: what it found durable the first time it knows then.
+    /// The second worker reads the row and commits, with a write or without, and does so again:
+    /// what it found durable the first time it knows then.
     fn read(&self, writes: bool) {
         let mut committer = Committer::new(&self.commits, 1);
         for _ in 0..2 {

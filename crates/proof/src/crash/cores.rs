@@ -1,4 +1,5 @@
-//! What the cores of a test do: transactions on most of them, flushes and checkpoints on one, and on another nothing but new epochs.
+//! What the cores of a test do: transactions on most of them, flushes and checkpoints on one, and
+//! on another nothing but new epochs.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -77,7 +78,8 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// Lets the others go on for this many turns; whether any of them has transactions to run still.
+    /// Lets the others go on for this many turns; whether any of them has transactions to run
+    /// still.
     fn go_on(&self, turns: u64) -> bool {
         for _ in 0..turns {
             if self.running.get() == 0 {
@@ -113,7 +115,8 @@ impl<W: Workload> Transactions<W> {
                     break;
                 }
             }
-            // Asked while others commit and flush: an answer that comes too early would be right some steps later.
+            // Asked while others commit and flush: an answer that comes too early would be right
+            // some steps later.
             waiting.retain(|ticket: &Ticket| {
                 let is_durable = ticket.is_durable(&mut self.worker, &self.log);
                 shared.acknowledged.borrow_mut().extend(is_durable.then_some(ticket.txn));

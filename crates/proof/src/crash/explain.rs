@@ -1,12 +1,15 @@
 //! Which transactions are there after a crash.
 //!
-//! There has to be a set of transactions that explains all rows: it has every transaction that was acknowledged, and every one
-//! whose writes another of the set has seen, and each row is as the last of the set left it that wrote it, in the order of its versions. The least
-//! such set is looked for: first what was acknowledged; then, as long as a row differs, the next that could have left it as it is; and always what
-//! these have seen. If a row differs and nothing could have left it so, it was lost, or is there without what it depends on.
+//! There has to be a set of transactions that explains all rows: it has every transaction that was
+//! acknowledged, and every one whose writes another of the set has seen, and each row is as the
+//! last of the set left it that wrote it, in the order of its versions. The least such set is
+//! looked for: first what was acknowledged; then, as long as a row differs, the next that could
+//! have left it as it is; and always what these have seen. If a row differs and nothing could have
+//! left it so, it was lost, or is there without what it depends on.
 //!
-//! What is not in the set never was: those who come after the crash see what those of the set have left. So their histories, one after the other, are
-//! one history, which is checked as any other ([`Past::recorded`]).
+//! What is not in the set never was: those who come after the crash see what those of the set have
+//! left. So their histories, one after the other, are one history, which is checked as any other
+//! ([`Past::recorded`]).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -49,7 +52,8 @@ pub(super) struct Past {
     /// All transactions that are there, numbered anew from 1.
     history: Vec<Committed>,
     writers: BTreeMap<Place, Writer>,
-    /// Some writes are not where their number of versions says, and the history is not kept: these may have been put before others, or left out.
+    /// Some writes are not where their number of versions says, and the history is not kept: these
+    /// may have been put before others, or left out.
     is_inexact: bool,
 }
 
@@ -92,7 +96,8 @@ impl Writes {
                     Operation::Delete { part, key, over } => (part, key, Link { over, value: None, inserts: false }),
                     _ => continue,
                 };
-                // Of a transaction's writes of a row, the first says what was there before, and the last what it left.
+                // Of a transaction's writes of a row, the first says what was there before, and the
+                // last what it left.
                 let first = links.entry((part, key)).or_default().entry(commit.txn).or_insert(link);
                 (first.value, first.inserts) = (link.value, first.inserts || link.inserts);
             }
@@ -143,7 +148,8 @@ impl Writes {
 }
 
 impl Past {
-    /// Explains what was found by those that have committed since, of which these were acknowledged; how many are there.
+    /// Explains what was found by those that have committed since, of which these were
+    /// acknowledged; how many are there.
     ///
     /// # Errors
     /// Nothing explains it.
@@ -161,7 +167,8 @@ impl Past {
         Ok(count)
     }
 
-    /// Whether what would have been found at a moment before is explained by some of those that have committed in the end.
+    /// Whether what would have been found at a moment before is explained by some of those that
+    /// have committed in the end.
     ///
     /// # Errors
     /// Nothing explains it.
@@ -251,7 +258,8 @@ impl Past {
         self.history.extend(staying);
     }
 
-    /// Has an operation of this transaction name others by their new numbers; and by those of before the crash what was there in the beginning.
+    /// Has an operation of this transaction name others by their new numbers; and by those of
+    /// before the crash what was there in the beginning.
     fn renumber(&self, txn: Version, operation: &mut Operation, writes: &Writes, numbers: &HashMap<Version, Version>) {
         let before = |place: &Place| self.writers.get(place).map_or(0, |writer| writer.txn);
         // Of what is there, nothing has seen what is not.
@@ -263,7 +271,8 @@ impl Past {
             Operation::Read { part, key, version, .. } | Operation::Miss { part, key, deleted_by: version } => {
                 *version = number(&(*part, *key), *version);
             }
-            // What it replaced may not be there: then it is as if it had replaced what was there before that.
+            // What it replaced may not be there: then it is as if it had replaced what was there
+            // before that.
             Operation::Write { part, key, over, .. } | Operation::Delete { part, key, over } => {
                 let place = (*part, *key);
                 let chain = writes.chain(&place);
@@ -287,7 +296,8 @@ impl Past {
         }
     }
 
-    /// The history of all that is there, from the beginning; none, if a part of it can't be told exactly.
+    /// The history of all that is there, from the beginning; none, if a part of it can't be told
+    /// exactly.
     pub(super) fn recorded(&mut self, engine: &Engine<Erased<Simulated>, Simulated>) -> Option<Recorded> {
         if self.is_inexact {
             return None;

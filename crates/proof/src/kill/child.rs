@@ -1,4 +1,5 @@
-//! The process that is to be killed: threads that run transactions on a directory, and say on the standard output what is durable.
+//! The process that is to be killed: threads that run transactions on a directory, and say on the
+//! standard output what is durable.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Write;
@@ -7,18 +8,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contend_engine::commit_sink::CommitSinks;
-use contend_engine::{AbortReason, Engine, EngineConfig, EngineOptions, Erased, NamedProtocol, Worker};
+use contend_engine::{AbortReason, Engine, EngineConfig, Erased, Worker};
 use contend_log::{Directory, Log, LogConfig, LogSinks};
 use contend_machine::Native;
 use contend_protocols::method::{Backoff, BackoffPolicy, RetryOptions};
-use contend_protocols::{ProtocolVisitor, with_protocol};
 use serde::{Deserialize, Serialize};
 
-use super::store::{Plan, Scale, State, Tables};
+use super::store::{Scale, State, Tables, TransactionPlan};
 use contend_model::random::SplitMix64;
-use contend_runner::RunError;
-use contend_runner::config::options;
-use contend_runner::durable::{LogOptions, schema_of};
+use contend_runner::durable::schema_of;
+use contend_runner::{ProtocolPlan, RunConfig, RunError};
 
 /// One life of a process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -40,13 +39,20 @@ pub(super) const IN_FLIGHT: u64 = 64;
 /// How long a thread waits for what it has in flight.
 const NAP: Duration = Duration::from_micros(50);
 
-struct MakeErased<'a>(&'a BTreeMap<String, String>);
+/// The workload of the plan that a life's options are parsed by: one that every protocol can run.
+/// The tables are the test's own.
+const WORKLOAD: &str = "litmus-births";
 
-impl ProtocolVisitor<Native> for MakeErased<'_> {
-    type Output = Result<Erased<Native>, RunError>;
-
-    fn visit<P: NamedProtocol<Native>>(self) -> Self::Output {
-        Ok(Erased::new(P::new(options::<P::Options>(&[], self.0)?)))
+impl Life {
+    /// Parses the protocol and its options.
+    fn resolve(&self) -> Result<ProtocolPlan, RunError> {
+        let config = RunConfig {
+            workload: WORKLOAD.into(),
+            protocols: vec![self.protocol.clone()],
+            settings: self.settings.clone(),
+            ..RunConfig::default()
+        };
+        Ok(config.resolve()?.protocols.remove(0))
     }
 }
 
@@ -55,11 +61,10 @@ impl ProtocolVisitor<Native> for MakeErased<'_> {
 /// # Errors
 /// It can't go on: whatever it is, a process that is to be killed must not end by itself.
 pub fn live(life: &Life) -> Result<(), RunError> {
-    let Life { directory, protocol, settings, scale, seed } = life;
+    let Life { directory, scale, seed, .. } = life;
+    let planned = life.resolve()?;
+    let ProtocolPlan { engine: engine_options, log: log_options, .. } = &planned;
     let mut random = SplitMix64::new(*seed);
-    let protocol = with_protocol::<Native, _>(protocol, MakeErased(settings));
-    let protocol = protocol.ok_or_else(|| RunError::BadInput(format!("unknown protocol '{}'", life.protocol)))??;
-    let log_options = options::<LogOptions>(&[], settings)?;
     let commit = log_options.commit().ok_or_else(|| RunError::BadInput("log=off loses everything".into()))?;
     let workers = scale.threads as usize + 1;
     let disk = Directory::open(directory)?.direct(log_options.direct).uring(log_options.uring);
@@ -74,21 +79,17 @@ pub fn live(life: &Life) -> Result<(), RunError> {
     };
     let (log, recovered) = Log::open(Arc::new(disk), config)?;
     let epoch_ms = 1 + random.below(5);
-    let engine_config = EngineConfig {
-        workers_max: workers,
-        epoch_ms,
-        options: options::<EngineOptions>(&[], settings)?,
-        ..EngineConfig::default()
-    };
+    let engine_config =
+        EngineConfig { workers_max: workers, epoch_ms, options: engine_options.clone(), ..EngineConfig::default() };
     let sinks = LogSinks::new(&log) as Arc<dyn CommitSinks<Native>>;
-    let engine = Engine::with_commit_sinks(protocol, engine_config, Some(sinks));
+    let engine = Engine::with_commit_sinks(planned.erased(), engine_config, Some(sinks));
     engine.epochs().begin_at(log.first_epoch());
     let tables = Tables::create(scale, &engine);
     for (number, shape) in (0..).zip(engine.shapes()) {
         log.bind(number, &schema_of(shape))?;
     }
-    let out_of_memory = |error: contend_engine::OutOfMemory| RunError::BadInput(format!("loading: {error}"));
-    let no_room = || RunError::BadInput("there are too many workers".into());
+    let out_of_memory = |error: contend_engine::OutOfMemory| RunError::OutOfMemory(format!("loading: {error}"));
+    let no_room = || RunError::OutOfMemory("there are too many workers".into());
     let mut loader = engine.reloader().ok_or_else(no_room)?;
     for table in &recovered.tables {
         for (key, row) in table.rows() {
@@ -127,9 +128,9 @@ pub fn live(life: &Life) -> Result<(), RunError> {
         // They end if one of them can't go on.
         let outcomes: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
         log.close();
-        outcomes
-            .into_iter()
-            .try_for_each(|outcome| outcome.unwrap_or_else(|_| Err(RunError::BadInput("a thread has panicked".into()))))
+        outcomes.into_iter().try_for_each(|outcome| {
+            outcome.unwrap_or_else(|_| Err(RunError::CheckFailed("a thread has panicked".into())))
+        })
     })
 }
 
@@ -161,7 +162,7 @@ impl Thread<'_> {
     fn transact(&mut self) -> Result<(), RunError> {
         let mut waiting = VecDeque::new();
         for number in self.last + 1.. {
-            let plan = Plan::new(self.scale, self.thread, number);
+            let plan = TransactionPlan::new(self.scale, self.thread, number);
             if plan.is_cancelled_first {
                 self.run_once(&plan, true)?;
             }
@@ -181,7 +182,7 @@ impl Thread<'_> {
     }
 
     /// Runs a transaction once; whether it has ended as it should.
-    fn run_once(&mut self, plan: &Plan, cancels: bool) -> Result<bool, RunError> {
+    fn run_once(&mut self, plan: &TransactionPlan, cancels: bool) -> Result<bool, RunError> {
         let tables = self.tables;
         let outcome = self.worker.run_declared(
             |declaration| plan.declare(tables, declaration),
@@ -197,12 +198,13 @@ impl Thread<'_> {
                 self.retry.aborted();
                 return Ok(false);
             }
-            Err(abort) => return Err(RunError::BadInput(format!("transactions abort by {}", abort.reason))),
+            Err(abort) => return Err(RunError::Stuck { protocol: "a thread".into(), reason: abort.reason }),
         }
         Ok(true)
     }
 
-    /// Says which of its transactions are durable now: all up to a number, as each was committed after the one before.
+    /// Says which of its transactions are durable now: all up to a number, as each was committed
+    /// after the one before.
     fn acknowledge(&mut self, waiting: &mut VecDeque<(u64, u64, u64)>) -> Result<(), RunError> {
         let mut durable = None;
         while let Some(&(number, ticket, epoch)) = waiting.front()
@@ -215,7 +217,7 @@ impl Thread<'_> {
             // One write of a short line, which a pipe takes as one.
             let line = format!("{} {number}\n", self.thread);
             let written = std::io::stdout().lock().write_all(line.as_bytes());
-            written.map_err(|error| RunError::BadInput(format!("nobody listens: {error}")))?;
+            written.map_err(|error| RunError::Io(format!("nobody listens: {error}")))?;
         }
         self.log.check()?;
         Ok(())

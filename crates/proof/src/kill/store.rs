@@ -1,7 +1,8 @@
 //! What a process that is to be killed changes, and what has to hold of it afterwards.
 //!
-//! All transactions are drawn from a seed: the `n`th of a thread is the same in every process. Each changes two keys, and writes its own number to its thread's
-//! row. So the threads' rows say which transactions are there, and these say exactly what every other row must be:
+//! All transactions are drawn from a seed: the `n`th of a thread is the same in every process. Each
+//! changes two keys, and writes its own number to its thread's row. So the threads' rows say which
+//! transactions are there, and these say exactly what every other row must be:
 //!
 //! | table | row of a key | must be |
 //! | --- | --- | --- |
@@ -10,8 +11,9 @@
 //! | `rows` | the same version, but the row is deleted and inserted, replaced and changed | as `versions` says |
 //! | `sums` | a sum, to which is added without a read | the sum of the transactions that are there |
 //!
-//! A lost insert, a lost delete, a row that has come back, a lost update and a torn transaction each break one of these. A transaction
-//! that is there without one that it depends on breaks the count of versions.
+//! A lost insert, a lost delete, a row that has come back, a lost update and a torn transaction
+//! each break one of these. A transaction that is there without one that it depends on breaks the
+//! count of versions.
 
 use std::collections::BTreeMap;
 
@@ -104,7 +106,7 @@ struct Change {
 
 /// A transaction.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Plan {
+pub(super) struct TransactionPlan {
     pub(super) thread: u64,
     /// From 1.
     pub(super) number: u64,
@@ -113,7 +115,7 @@ pub(super) struct Plan {
     pub(super) is_cancelled_first: bool,
 }
 
-impl Plan {
+impl TransactionPlan {
     pub(super) fn new(scale: &Scale, thread: u64, number: u64) -> Self {
         let mut random = SplitMix64::new(scale.seed ^ SplitMix64::new(thread << 40 | number).draw());
         let one = random.below(scale.keys);
@@ -130,7 +132,7 @@ impl Plan {
         };
         // In one order, so that locks seldom wait in a circle.
         let changes = [change(one.min(two)), change(one.max(two))];
-        Plan { thread, number, changes, is_cancelled_first: random.one_in(16) }
+        TransactionPlan { thread, number, changes, is_cancelled_first: random.one_in(16) }
     }
 
     pub(super) fn declare(&self, tables: &Tables, declaration: &mut Declaration<Native>) {
@@ -144,7 +146,7 @@ impl Plan {
     }
 
     pub(super) fn execute<T: Txn>(&self, tx: &mut T, tables: &Tables) -> Result<(), Abort> {
-        let Plan { thread, number, .. } = *self;
+        let TransactionPlan { thread, number, .. } = *self;
         for &Change { key, kind, amount } in &self.changes {
             let change = |version: &mut Version| {
                 let was_there = version.is_there != 0;
@@ -156,7 +158,8 @@ impl Plan {
                 *version = Version { count: version.count + 1, is_there: u64::from(is_there), thread, number };
                 (was_there, version.count)
             };
-            // Every version was loaded: without it nothing of this transaction is right, and the check afterwards says so.
+            // Every version was loaded: without it nothing of this transaction is right, and the
+            // check afterwards says so.
             let Some((was_there, count)) = tx.modify(&tables.versions, key, change)? else { continue };
             let row = Item { count, thread, number };
             // What these find is not looked at: a wrong row shows in the end.
@@ -265,7 +268,8 @@ impl Expected {
         Expected { last: vec![0; scale.threads as usize], counts: zeros.clone(), sums: zeros, scale }
     }
 
-    /// Checks what a recovery has found after transactions up to these were acknowledged, by threads that had at most `window` more.
+    /// Checks what a recovery has found after transactions up to these were acknowledged, by
+    /// threads that had at most `window` more.
     ///
     /// # Errors
     /// What is wrong, in words.
@@ -287,7 +291,7 @@ impl Expected {
         }
         for (thread, last) in last.iter().enumerate() {
             for number in self.last[thread] + 1..=*last {
-                for change in Plan::new(&self.scale, thread as u64, number).changes {
+                for change in TransactionPlan::new(&self.scale, thread as u64, number).changes {
                     self.counts[change.key as usize] += 1;
                     self.sums[change.key as usize] += change.amount;
                 }
@@ -357,7 +361,7 @@ mod tests {
         for (thread, last) in (0..).zip(last) {
             state.threads.insert(thread, ThreadRow { last });
             for number in 1..=last {
-                for Change { key, kind, amount } in Plan::new(&SCALE, thread, number).changes {
+                for Change { key, kind, amount } in TransactionPlan::new(&SCALE, thread, number).changes {
                     let version = state.versions.get_mut(&key).expect("loaded");
                     let is_there = match kind {
                         Kind::Toggle => version.is_there == 0,

@@ -58,7 +58,8 @@ fn nothing_is_lost_with_options() {
     }
 }
 
-/// Rows of few keys come and go while epochs pass and tombstones are collected, under every protocol with every commit protocol.
+/// Rows of few keys come and go while epochs pass and tombstones are collected, under every
+/// protocol with every commit protocol.
 #[test]
 fn rows_come_and_go() {
     let config = CrashConfig { seeds: 24, seed: 5, transactions: 24, ..CrashConfig::default() };

@@ -1,7 +1,8 @@
-//! Every protocol with a deliberate bug is found wrong by the explorer, or to stand still, and what was found replays; and every deliberate bug of the
-//! engine and of the log is found.
+//! Every protocol with a deliberate bug is found wrong by the explorer, or to stand still, and what
+//! was found replays; and every deliberate bug of the engine and of the log is found.
 //!
-//! `docs/mutants.md` is the table of them all; the test compares it. `UPDATE_DOCS=1 cargo test -p contend-proof --test it mutants` writes it.
+//! `docs/mutants.md` is the table of them all; the test compares it. `UPDATE_DOCS=1 cargo test -p
+//! contend-proof --test it mutants` writes it.
 
 use std::sync::Mutex;
 
@@ -79,7 +80,8 @@ fn meaning_of(fault: &str, lists: &[&[Meaning]]) -> &'static str {
 
 const STRATEGIES: [StrategyChoice; 2] = [StrategyChoice::Random, StrategyChoice::Pct(3)];
 
-/// The executions that each strategy needs to find it, within a budget; what was found must replay. One of them has to find it.
+/// The executions that each strategy needs to find it, within a budget; what was found must replay.
+/// One of them has to find it.
 fn found<P: NamedProtocol<Simulated>>(mutant: &Mutant) -> [String; 2] {
     let found = STRATEGIES.map(|strategy| found_by::<P>(mutant, &strategy));
     match found {

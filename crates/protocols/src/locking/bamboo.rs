@@ -20,8 +20,8 @@
 //! | cascading abort | `roll_back` | restores before-images, wounds the later holders |
 //! | LockRelease | `end` | releases all locks, grants waiters |
 //!
-//! To change a row that it has exposed, a transaction makes its lock the newest again, and restores the
-//! before-image. All later holders are younger, and are wounded.
+//! To change a row that it has exposed, a transaction makes its lock the newest again, and restores
+//! the before-image. All later holders are younger, and are wounded.
 //!
 //! **Promises** serializability: on each record, transactions take effect in the order in which
 //! they hold it. A transaction that is going to abort may see what another wrote that aborts too.
@@ -189,11 +189,11 @@ impl<M: Machine, F: BambooFaults> Bamboo<M, F> {
         latched.unlatch();
     }
 
-    /// Waits until all predecessors have decided: the transactions that wrote what this one has read or
-    /// overwritten, and those that read what it has overwritten.
+    /// Waits until all predecessors have decided: the transactions that wrote what this one has
+    /// read or overwritten, and those that read what it has overwritten.
     ///
-    /// Each of them is older, wounded, or past its commit point, so the waits form no cycle. If one of
-    /// them aborts, it has wounded this transaction before its end is seen here.
+    /// Each of them is older, wounded, or past its commit point, so the waits form no cycle. If one
+    /// of them aborts, it has wounded this transaction before its end is seen here.
     fn wait_for_predecessors(&self, local: &mut BambooWorker<M>) -> Result<(), AbortReason> {
         let mut spin = Spin::<M>::new();
         while let Some(&other) = local.predecessors.last().filter(|_| Self::waits_for_predecessors()) {
@@ -417,8 +417,8 @@ impl<M: Machine, F: BambooFaults> Protocol<M> for Bamboo<M, F> {
         if !local.exposed.is_empty() {
             cx.writes.will_commit();
         }
-        // Successors may commit from here on, before the writes below are installed. They have seen the
-        // exposed rows only: the cells of all other writes are locked exclusively until `end`.
+        // Successors may commit from here on, before the writes below are installed. They have seen
+        // the exposed rows only: the cells of all other writes are locked exclusively until `end`.
         self.states.decide(local.own);
         let mut exposed = local.exposed.iter().map(|exposed| exposed.position).peekable();
         for position in 0..cx.writes.len() {
@@ -433,8 +433,8 @@ impl<M: Machine, F: BambooFaults> Protocol<M> for Bamboo<M, F> {
     }
 
     fn abort(&self, cx: &mut Context<M>, local: &mut Self::WorkerState, reason: AbortReason) {
-        // Other transactions acquire an exposed cell under its latch. One that does so before the roll-back is
-        // void after it; one that does so later sees the before-image.
+        // Other transactions acquire an exposed cell under its latch. One that does so before the
+        // roll-back is void after it; one that does so later sees the before-image.
         for exposed in local.exposed.iter().rev() {
             self.roll_back(cx, local, exposed);
         }

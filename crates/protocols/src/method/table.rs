@@ -1,8 +1,8 @@
 //! Which optimisation method goes with which protocol, and why not (CCBench's table 1, in our
 //! version).
 //!
-//! A protocol takes a method if it has one of the method's options. For each other protocol this table
-//! has a reason; a test demands one for every registered protocol.
+//! Whether a protocol takes a method follows from its options; for the others there is a reason
+//! here, which a test demands for every registered protocol.
 
 /// An optimisation method.
 #[derive(Debug)]
@@ -11,20 +11,20 @@ pub struct MethodInfo {
     pub name: &'static str,
     /// One line of meaning.
     pub meaning: &'static str,
-    /// The options that choose it. A protocol that has one of them takes the method. All protocols
-    /// take a method whose option is the engine's, or that of the loop around transactions. A method
-    /// without options is part of a protocol, or isn't.
+    /// The options by which it is chosen. A protocol that has one of them takes the method; those
+    /// of all protocols do if the engine or the loop around transactions has it. None: it is part
+    /// of a protocol, or not.
     pub options: &'static [&'static str],
-    /// The reasons of protocols that don't take it, by their names; `*` stands for all others.
+    /// For protocols that do not take it, by name, or `*` for all others.
     otherwise: &'static [(&'static [&'static str], Otherwise)],
 }
 
-/// Why a protocol doesn't take a method.
+/// How a protocol that does not take a method stands to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Otherwise {
-    /// The protocol does that in any case, for this reason.
+    /// It is part of the protocol.
     BuiltIn(&'static str),
-    /// The method doesn't apply, for this reason.
+    /// It does not apply.
     No(&'static str),
 }
 
@@ -37,13 +37,13 @@ const LOCKING: &[&str] =
 pub const METHODS: &[MethodInfo] = &[
     MethodInfo {
         name: "wait policy",
-        meaning: "whether a transaction waits for a lock that another holds: yes, for a moment, or not at all",
+        meaning: "what becomes of a lock that another holds: wait, a moment, or not at all",
         options: &["silo.wait", "tictoc.wait", "cicada.pending", "dldetect.timeout_us", "waitdie.overtake"],
         otherwise: &[
             (&["2pl-nowait"], No("it never waits: that is the protocol")),
             (
-                &["2pl-woundwait", "bamboo", "hstore", "to", "mvto", "mvcc"],
-                No("the timestamps say which transaction waits"),
+                &["2pl-woundwait", "bamboo", "hstore", "timestamp-ordering", "mvto", "msto"],
+                No("who waits follows from the timestamps"),
             ),
             (&["si", "ermia", "hekaton"], No("a reader waits for commits only, and the second to write a row aborts")),
             (&["2pl-ordered"], No("it waits for what is in order: that is the protocol")),
@@ -64,7 +64,7 @@ pub const METHODS: &[MethodInfo] = &[
         otherwise: &[
             (LOCKING, No("locks would be held meanwhile")),
             (
-                &["to", "mvto", "cicada", "mvcc"],
+                &["timestamp-ordering", "mvto", "cicada", "msto"],
                 No("the transaction's timestamp is fixed at its beginning: the longer it takes, the later it comes"),
             ),
             (
@@ -76,7 +76,7 @@ pub const METHODS: &[MethodInfo] = &[
     },
     MethodInfo {
         name: "timestamp source",
-        meaning: "a counter under a mutex or added to atomically, in batches, a clock, hardware; and what increments the snapshot counter",
+        meaning: "a counter under a mutex or added to atomically, in batches, a clock, hardware; and who adds to it",
         options: &["timestamp.source", "timestamp.batch", "snapshot.counter"],
         otherwise: &[
             (&["silo", "mocc"], No("ordering is decentral: TIDs are computed from what was read, and the epoch")),
@@ -94,10 +94,10 @@ pub const METHODS: &[MethodInfo] = &[
             (&["silo", "mocc", "tictoc", "cicada"], BuiltIn("part of the protocol")),
             (&["si", "ermia", "hekaton"], No("one counter says which commits a snapshot has")),
             (&["2pl-nowait", "2pl-dldetect", "2pl-ordered"], BuiltIn("the order is that of the locks")),
-            (&["mvcc"], No("one counter gives the timestamps")),
+            (&["msto"], No("one counter gives the timestamps")),
             (&["occ"], No("two timestamps in the order of real time are the protocol")),
             (
-                &["to", "mvto", "2pl-waitdie", "2pl-woundwait", "bamboo", "hstore"],
+                &["timestamp-ordering", "mvto", "2pl-waitdie", "2pl-woundwait", "bamboo", "hstore"],
                 BuiltIn("with timestamp.source=clock"),
             ),
             (&["*"], No("there is no order")),
@@ -111,9 +111,9 @@ pub const METHODS: &[MethodInfo] = &[
             (&["silo"], BuiltIn("part of the protocol")),
             (&["occ"], BuiltIn("until the commit, which locks what was read")),
             (&["tictoc"], No("a commit moves on for how long what it read is valid")),
-            (&["to", "mvto"], No("a read leaves its timestamp")),
-            (&["cicada", "mvcc", "ermia"], No("a commit leaves its timestamp at what it read")),
-            (&["si", "hekaton"], BuiltIn("no transaction asks for the readers of a version")),
+            (&["timestamp-ordering", "mvto"], No("a read leaves its timestamp")),
+            (&["cicada", "msto", "ermia"], No("a commit leaves its timestamp at what it read")),
+            (&["si", "hekaton"], BuiltIn("nobody asks who has read what")),
             (&["hstore"], BuiltIn("nobody else is in the partition")),
             (LOCKING, No("a read lock is a write to shared memory")),
             (&["*"], BuiltIn("nothing is kept of a read")),
@@ -126,13 +126,11 @@ pub const METHODS: &[MethodInfo] = &[
         otherwise: &[
             (&["silo", "mocc"], No("what was read is looked at again at commit only: until then nothing is known")),
             (&["occ"], BuiltIn("a read of what was written after the beginning aborts at once")),
-            (&["to", "mvto", "mvcc"], BuiltIn("a transaction that comes too late aborts at once")),
+            (&["timestamp-ordering", "mvto", "msto"], BuiltIn("who comes too late aborts at once")),
             (&["si", "hekaton"], BuiltIn("the second to write a row aborts at once")),
             (
                 &["ermia"],
-                BuiltIn(
-                    "the second to write a row aborts at once, and so does one that must come before and after another",
-                ),
+                BuiltIn("the second to write a row aborts at once, and so does who must come before and after another"),
             ),
             (LOCKING, BuiltIn("a conflict is found at the access")),
             (&["*"], No("nothing aborts")),
@@ -140,10 +138,10 @@ pub const METHODS: &[MethodInfo] = &[
     },
     MethodInfo {
         name: "version history",
-        meaning: "a transaction that has read the version before may commit in that version's time",
+        meaning: "who has read the version before may commit in its time",
         options: &["tictoc.history"],
         otherwise: &[
-            (&["mvto", "cicada", "mvcc", "si", "ermia", "hekaton"], BuiltIn("old versions are kept")),
+            (&["mvto", "cicada", "msto", "si", "ermia", "hekaton"], BuiltIn("old versions are kept")),
             (&["*"], No("only in TicToc do versions have intervals of time")),
         ],
     },
@@ -172,11 +170,8 @@ pub const METHODS: &[MethodInfo] = &[
         otherwise: &[
             (&["silo", "occ", "tictoc", "mocc"], No("a commit takes its place after the last write of what it writes")),
             (&["si", "ermia", "hekaton"], No("a commit comes after all others, and the second to write a row aborts")),
-            (
-                &["mvto"],
-                No("it keeps no trace of reads of old versions, and so can't know which of them have missed the write"),
-            ),
-            (&["to"], No("what was replaced is gone: that nobody has seen it could not be proved")),
+            (&["mvto"], No("of reads of old versions it keeps no trace: who has missed the write would not be known")),
+            (&["timestamp-ordering"], No("what was replaced is gone: that nobody has seen it could not be proved")),
             (LOCKING, No("locks are the order: no write comes too late")),
             (&["*"], No("there is no order")),
         ],
@@ -184,32 +179,32 @@ pub const METHODS: &[MethodInfo] = &[
     MethodInfo {
         name: "commit-time updates",
         meaning: "an update that is not read is applied at commit to what is there",
-        options: &["cu"],
+        options: &["engine.commit_time_updates"],
         otherwise: &[],
     },
     MethodInfo {
         name: "timestamp splitting",
         meaning: "each group of columns has metadata of its own",
-        options: &["ts"],
+        options: &["engine.timestamp_splitting"],
         otherwise: &[],
     },
     MethodInfo {
         name: "record alignment",
         meaning: "records share cache lines, or have lines of their own",
-        options: &["align"],
+        options: &["engine.alignment"],
         otherwise: &[],
     },
     MethodInfo {
         name: "protection",
-        meaning: "after a number of conflicts in a row a transaction runs alone: others begin when it has committed",
-        options: &["protect"],
+        meaning: "after so many conflicts in a row a transaction runs alone: others begin when it has committed",
+        options: &["engine.protect_after"],
         otherwise: &[],
     },
 ];
 
 impl MethodInfo {
-    /// Returns why `protocol`, which takes none of the options, doesn't take the method; `None` if the
-    /// table has no reason.
+    /// How a protocol that takes none of the options stands to the method; `None` if nobody has
+    /// said.
     pub fn otherwise(&self, protocol: &str) -> Option<Otherwise> {
         let of =
             |(protocols, _): &&(&[&str], Otherwise)| protocols.iter().any(|name| *name == protocol || *name == "*");
@@ -217,7 +212,7 @@ impl MethodInfo {
     }
 }
 
-/// Returns a sentence that says why `protocol` doesn't take `option`, if that is an option of a method.
+/// Why a protocol does not take this option, if it is of a method: a sentence.
 pub fn why_not(protocol: &str, option: &str) -> Option<String> {
     let method = METHODS.iter().find(|method| method.options.contains(&option))?;
     Some(match method.otherwise(protocol)? {

@@ -1,23 +1,30 @@
-//! The chains of a cell's old versions: finding the version of a time, and taking out versions that nobody needs.
+//! The chains of a cell's old versions: finding the version of a time, and taking out versions that
+//! nobody needs.
 //!
 //! **Two chains.** A cell has two chains, each from younger versions to older ones.
 //!
-//! - The *recent* chain holds versions that live for a moment. The worker that replaced a version reuses its memory without a look at the chain, whose
-//!   lines may be in another core's cache. The chain is broken there.
-//! - The *retained* chain holds the few versions that a long transaction needs. A version goes there when it is replaced, or later, when the
-//!   transaction turns out to be a long one ([`retain`]). Versions that nobody needs are taken out of it one by one.
+//! - The *recent* chain holds versions that live for a moment. The worker that replaced a version
+//!   reuses its memory without a look at the chain, whose lines may be in another core's cache. The
+//!   chain is broken there.
+//! - The *retained* chain holds the few versions that a long transaction needs. A version goes
+//!   there when it is replaced, or later, when the transaction turns out to be a long one
+//!   ([`retain`]). Versions that nobody needs are taken out of it one by one.
 //!
-//! A reader that meets a break in the recent chain goes on in the retained one. If that does not have its version either, the reader aborts
-//! (`version_collected`).
+//! A reader that meets a break in the recent chain goes on in the retained one. If that does not
+//! have its version either, the reader aborts (`version_collected`).
 //!
-//! **Links.** A link is the address of the next older copy's cell. The recent chain ends in 0. The retained chain ends in an odd number, which has the
-//! `wts` of the cell's first version above the lowest bit: before that time there was no row.
+//! **Links.** A link is the address of the next older copy's cell. The recent chain ends in 0. The
+//! retained chain ends in an odd number, which has the `wts` of the cell's first version above the
+//! lowest bit: before that time there was no row.
 //!
-//! **A reader holds on to nothing.** The memory of a copy may become a copy of another cell, or of another time, while a reader follows a link to it. So
-//! a copy says which cell it is of, and at which time it was replaced (its *end*). Two copies that one piece of memory holds in turn have different ends,
-//! because they were replaced by different transactions; that holds also if an end was moved to an earlier time ([`end_versions_at`]). A reader
-//! loads the end before and after it reads the copy (`ChainedVersion::find` and [`ChainedVersion::is_there`]). If it finds the copy of another
-//! cell, a later one or none, the chain is broken there. So a version that was reused is missed, but never misread.
+//! **A reader holds on to nothing.** The memory of a copy may become a copy of another cell, or of
+//! another time, while a reader follows a link to it. So a copy says which cell it is of, and at
+//! which time it was replaced (its *end*). Two copies that one piece of memory holds in turn have
+//! different ends, because they were replaced by different transactions; that holds also if an end
+//! was moved to an earlier time ([`end_versions_at`]). A reader loads the end before and after it
+//! reads the copy (`ChainedVersion::find` and [`ChainedVersion::is_there`]). If it finds the copy
+//! of another cell, a later one or none, the chain is broken there. So a version that was reused is
+//! missed, but never misread.
 //!
 //! **Writers of a chain.**
 //!
@@ -53,7 +60,8 @@ pub(super) fn retained_link<'a, M: Machine>(cell: Cell<M>) -> &'a M::U64 {
     unsafe { cell.meta(5) }
 }
 
-/// Returns the word of a copy with its end: the `wts` of the version that replaced it. A record's cell has its write intent there.
+/// Returns the word of a copy with its end: the `wts` of the version that replaced it. A record's
+/// cell has its write intent there.
 fn end_word<'a, M: Machine>(copy: Cell<M>) -> &'a M::U64 {
     intent_of(copy)
 }
@@ -64,14 +72,16 @@ fn sstamp_of<'a, M: Machine>(copy: Cell<M>) -> &'a M::U64 {
     unsafe { copy.meta(2) }
 }
 
-/// Returns the word of a copy that says which cell it is of, and whether it has been in the retained chain. A record's cell has an epoch or a time
-/// there, which is no complement of an address.
+/// Returns the word of a copy that says which cell it is of, and whether it has been in the
+/// retained chain. A record's cell has an epoch or a time there, which is no complement of an
+/// address.
 fn owner_of<'a, M: Machine>(copy: Cell<M>) -> &'a M::U64 {
     // SAFETY: the cells of this family have six words.
     unsafe { copy.meta(4) }
 }
 
-/// Flag in a copy's owner word, which is the complement of an address: the copy is in the retained chain, or has been.
+/// Flag in a copy's owner word, which is the complement of an address: the copy is in the retained
+/// chain, or has been.
 const RETAINED: u64 = 1 << 1;
 
 fn owned_by<M: Machine>(cell: Cell<M>) -> u64 {
@@ -105,8 +115,8 @@ impl<M: Machine> Link<M> {
         if value & 1 == 1 {
             return Link::FirstVersion(value >> 1);
         }
-        // SAFETY: a link is the address of a copy's cell in the slabs of this table. There are cells for as long as the table exists, whatever they are
-        // used for.
+        // SAFETY: a link is the address of a copy's cell in the slabs of this table. There are
+        // cells for as long as the table exists, whatever they are used for.
         let cell = |first| unsafe { Cell::at(first) };
         NonNull::new(std::ptr::with_exposed_provenance_mut::<M::U64>(value as usize))
             .map_or(Link::End, |at| Link::Copy(cell(at)))
@@ -129,7 +139,8 @@ impl<M: Machine> ChainedVersion<M> {
     /// Returns the copy, if it is one of the cell `of` that was replaced at `before` or earlier.
     #[inline(always)]
     fn find(copy: Cell<M>, of: Cell<M>, before: u64) -> Option<Self> {
-        // Acquire: pairs with the Release of `push_copy`, so that the other words are at least as new as the end.
+        // Acquire: pairs with the Release of `push_copy`, so that the other words are at least as
+        // new as the end.
         let end = end_of(copy, Ordering::Acquire);
         // Relaxed, all: `is_there` looks at the end again, after its fence.
         let word = copy.word().load(Ordering::Relaxed);
@@ -139,29 +150,35 @@ impl<M: Machine> ChainedVersion<M> {
         is_one.then_some(ChainedVersion { cell: copy, word, end, sstamp })
     }
 
-    /// Keeps the copy where it is until [`ChainedVersion::release`]. Returns `false` if it has changed, or another thread has pinned it.
+    /// Keeps the copy where it is until [`ChainedVersion::release`]. Returns `false` if it has
+    /// changed, or another thread has pinned it.
     fn pin(&self) -> bool {
-        // Acquire: pairs with the Release of `release` and of `push_copy`; the links are read after it. Relaxed on failure: nothing is read then.
+        // Acquire: pairs with the Release of `release` and of `push_copy`; the links are read after
+        // it. Relaxed on failure: nothing is read then.
         end_word(self.cell).compare_exchange(self.end, self.end | PINNED, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
     /// Ends the pinning, and sets the copy's end.
     fn release(&self, end: u64) {
-        // Release: the changes of links come before; pairs with the exchanges of `pin` and `retire`, and with the Acquire of `is_linked` and `find`.
+        // Release: the changes of links come before; pairs with the exchanges of `pin` and
+        // `retire`, and with the Acquire of `is_linked` and `find`.
         end_word(self.cell).store(end, Ordering::Release);
     }
 
-    /// Returns whether the copy is still there. If so, every word that was read of it before belongs to this version.
+    /// Returns whether the copy is still there. If so, every word that was read of it before
+    /// belongs to this version.
     #[inline(always)]
     pub(crate) fn is_there(&self) -> bool {
-        // Acquire: the reads of the copy come before the second load of the end; pairs with the Release fence of `fence_before_reuse`. Excluded is that a
-        // reader has read a word of the memory's next use, and still finds the old end.
+        // Acquire: the reads of the copy come before the second load of the end; pairs with the
+        // Release fence of `fence_before_reuse`. Excluded is that a reader has read a word of the
+        // memory's next use, and still finds the old end.
         M::fence(Ordering::Acquire);
         end_of(self.cell, Ordering::Relaxed) == self.end
     }
 }
 
-/// Returns the old version of a cell that is visible at `ts`, which is before the `wts` of the newest version; `None` if there was no row.
+/// Returns the old version of a cell that is visible at `ts`, which is before the `wts` of the
+/// newest version; `None` if there was no row.
 ///
 /// # Errors
 /// The version is not in the chains any more.
@@ -175,7 +192,8 @@ pub(crate) fn version_at<M: Machine>(
         .ok_or(Abort::new(AbortReason::VersionCollected))
 }
 
-/// Searches one chain for the version at `ts`. Returns `None` if the chain does not say, and `Some(None)` if there was no row.
+/// Searches one chain for the version at `ts`. Returns `None` if the chain does not say, and
+/// `Some(None)` if there was no row.
 fn search<M: Machine>(chain: Chain<M>, cell: Cell<M>, ts: u64, ignore_gaps: bool) -> Option<Option<ChainedVersion<M>>> {
     let mut broken_at = 0;
     'again: for _ in 0..TRIES {
@@ -193,7 +211,8 @@ fn search<M: Machine>(chain: Chain<M>, cell: Cell<M>, ts: u64, ignore_gaps: bool
                 Link::Copy(copy) => copy,
             };
             let Some(old) = ChainedVersion::find(copy, cell, before) else {
-                // The copy may have been taken out just now. If the link is another one at the next try, the chain is not broken.
+                // The copy may have been taken out just now. If the link is another one at the next
+                // try, the chain is not broken.
                 if std::mem::replace(&mut broken_at, link) == link {
                     return None;
                 }
@@ -212,7 +231,8 @@ fn search<M: Machine>(chain: Chain<M>, cell: Cell<M>, ts: u64, ignore_gaps: bool
     None
 }
 
-/// Notes the `wts` of a cell's first version when that version is replaced. The caller holds the cell's intent.
+/// Notes the `wts` of a cell's first version when that version is replaced. The caller holds the
+/// cell's intent.
 #[inline(always)]
 pub(super) fn record_first_version<M: Machine>(cell: Cell<M>) {
     // Relaxed, all: only the holder of the intent stores these words.
@@ -223,8 +243,9 @@ pub(super) fn record_first_version<M: Machine>(cell: Cell<M>) {
     }
 }
 
-/// Ends the old versions of a cell at `ts`, and takes out the versions that are younger. The caller holds the cell's intent. A reader of a time between
-/// `ts` and the `wts` of the newest version then finds no version, and aborts.
+/// Ends the old versions of a cell at `ts`, and takes out the versions that are younger. The caller
+/// holds the cell's intent. A reader of a time between `ts` and the `wts` of the newest version
+/// then finds no version, and aborts.
 pub(super) fn end_versions_at<M: Machine>(cell: Cell<M>, ts: u64) {
     for chain in [recent_link, retained_link] as [Chain<M>; 2] {
         // Relaxed, all: only the holder of the intent stores links.
@@ -244,8 +265,9 @@ pub(super) fn end_versions_at<M: Machine>(cell: Cell<M>, ts: u64) {
     }
 }
 
-/// Returns the youngest old version of a cell with a `wts` of `ts` or earlier, also if it ended before `ts`; `None` if it is gone, or there was none.
-/// The caller holds the cell's intent, and knows that the recent chain has all versions but for the oldest.
+/// Returns the youngest old version of a cell with a `wts` of `ts` or earlier, also if it ended
+/// before `ts`; `None` if it is gone, or there was none. The caller holds the cell's intent, and
+/// knows that the recent chain has all versions but for the oldest.
 pub(super) fn version_begun_by<M: Machine>(cell: Cell<M>, ts: u64) -> Option<ChainedVersion<M>> {
     let (mut from, mut before) = (cell, u64::MAX);
     loop {
@@ -267,14 +289,16 @@ pub(super) fn end_early<M: Machine>(old: &ChainedVersion<M>, ts: u64) {
     }
 }
 
-/// Takes a pinned copy out of a chain: `link`, which leads to it, leads to `beyond` from now on. The caller holds the cell's intent.
+/// Takes a pinned copy out of a chain: `link`, which leads to it, leads to `beyond` from now on.
+/// The caller holds the cell's intent.
 fn take_out<M: Machine>(link: &M::U64, beyond: u64, old: &ChainedVersion<M>) {
     // Release: pairs with the Acquire of `search`, which reads the copy beyond.
     link.store(beyond, Ordering::Release);
     old.release(NO_END);
 }
 
-/// Returns the number of a cell's old versions that were replaced later than `watermark`. Call it only while no transaction runs.
+/// Returns the number of a cell's old versions that were replaced later than `watermark`. Call it
+/// only while no transaction runs.
 pub(super) fn length<M: Machine>(cell: Cell<M>, watermark: u64) -> u64 {
     let in_chain = |link: Chain<M>, is_counted: fn(Cell<M>) -> bool| {
         let (mut from, mut before, mut length) = (cell, u64::MAX, 0);
@@ -292,8 +316,8 @@ pub(super) fn length<M: Machine>(cell: Cell<M>, watermark: u64) -> u64 {
     in_chain(recent_link, |copy| !is_retained(copy)) + in_chain(retained_link, |_| true)
 }
 
-/// Links a copy at the head of a cell's recent chain, or of the retained one. The caller holds the cell's intent, and the copy's word is set; no other
-/// thread knows the copy.
+/// Links a copy at the head of a cell's recent chain, or of the retained one. The caller holds the
+/// cell's intent, and the copy's word is set; no other thread knows the copy.
 #[inline(always)]
 pub(super) fn push_copy<M: Machine>(copy: Cell<M>, cell: Cell<M>, end: u64, sstamp: u64, retained: bool) {
     let (chain, other) = if retained {
@@ -307,7 +331,8 @@ pub(super) fn push_copy<M: Machine>(copy: Cell<M>, cell: Cell<M>, end: u64, ssta
     other(copy).store(0, Ordering::Relaxed);
     owner_of(copy).store(owned_by(cell) | if retained { RETAINED } else { 0 }, Ordering::Relaxed);
     sstamp_of(copy).store(sstamp, Ordering::Relaxed);
-    // Release: pairs with the Acquire of `ChainedVersion::find`, which reads the other words after the end.
+    // Release: pairs with the Acquire of `ChainedVersion::find`, which reads the other words after
+    // the end.
     end_word(copy).store(end, Ordering::Release);
     // Release: the whole copy; pairs with the Acquire of `search`.
     chain(cell).store(copy.value(), Ordering::Release);
@@ -331,33 +356,38 @@ pub(super) fn begin_of<M: Machine>(copy: Cell<M>) -> u64 {
     wts_of(copy.word().load(Ordering::Relaxed))
 }
 
-/// Takes a copy, which the caller's worker made and nobody needs, out of use wherever it is linked. Returns `false` if another thread has pinned it.
+/// Takes a copy, which the caller's worker made and nobody needs, out of use wherever it is linked.
+/// Returns `false` if another thread has pinned it.
 pub(super) fn retire<M: Machine>(copy: Cell<M>) -> bool {
     // Relaxed: the exchange looks again.
     let end = end_of(copy, Ordering::Relaxed);
-    // Relaxed on success: `fence_before_reuse` orders the end before the next use. Acquire on failure: pairs with the Release of
-    // `ChainedVersion::release`, after which the other thread no longer touches the copy.
+    // Relaxed on success: `fence_before_reuse` orders the end before the next use. Acquire on
+    // failure: pairs with the Release of `ChainedVersion::release`, after which the other thread no
+    // longer touches the copy.
     match end_word(copy).compare_exchange(end, NO_END, Ordering::Relaxed, Ordering::Acquire) {
         Ok(_) | Err(NO_END) => true,
         Err(_) => false,
     }
 }
 
-/// Orders the ends that were set to 0 before the next use of the copies' memory; the caller gives the memory back afterwards.
+/// Orders the ends that were set to 0 before the next use of the copies' memory; the caller gives
+/// the memory back afterwards.
 pub(super) fn fence_before_reuse<M: Machine>() {
     // Release: pairs with the Acquire fence of `ChainedVersion::is_there`.
     M::fence(Ordering::Release);
 }
 
-/// Calls `act` with the cell that a copy is of, under the cell's intent; returns `None` if another transaction has an intent there. The caller's worker
-/// made the copy, and the record can't have left its table since.
+/// Calls `act` with the cell that a copy is of, under the cell's intent; returns `None` if another
+/// transaction has an intent there. The caller's worker made the copy, and the record can't have
+/// left its table since.
 fn with_intent_on_owner<M: Machine, R>(own: Cell<M>, act: impl FnOnce(Cell<M>) -> R) -> Option<R> {
     // Relaxed: the caller's worker stored it.
     let owner = !(owner_of(own).load(Ordering::Relaxed) | RETAINED);
     let first = NonNull::new(std::ptr::with_exposed_provenance_mut::<M::U64>(owner as usize))?;
     // SAFETY: the cell is in a record of the table, as the caller promises.
     let cell = unsafe { Cell::<M>::at(first) };
-    // Acquire: pairs with the Release of the last holder (`WriteIntents::truncate`), so that the chain is as that one left it.
+    // Acquire: pairs with the Release of the last holder (`WriteIntents::truncate`), so that the
+    // chain is as that one left it.
     intent_of(cell).compare_exchange(NO_INTENT, INTENT_WITHOUT_TIMESTAMP, Ordering::Acquire, Ordering::Relaxed).ok()?;
     let done = act(cell);
     // Release: pairs with the exchange of the next intent; the changes of the chain come before.
@@ -383,18 +413,19 @@ fn leads_to<M: Machine>(cell: Cell<M>, copy: Cell<M>) -> bool {
     }
 }
 
-/// Links a copy, which the caller's worker put into the recent chain, into the retained one as well. If no reader can find the copy any more, takes it out
-/// of use instead. Returns `false` if another thread works there.
+/// Links a copy, which the caller's worker put into the recent chain, into the retained one as
+/// well. If no reader can find the copy any more, takes it out of use instead. Returns `false` if
+/// another thread works there.
 pub(super) fn retain<M: Machine>(own: Cell<M>) -> bool {
     M::step("keep version");
     let link_between = |cell: Cell<M>| {
-        // If only the newest version is younger, no other copy is touched: their lines may be far away.
-        // Relaxed, all: the caller holds the intent, and nobody has taken the copy out.
+        // If only the newest version is younger, no other copy is touched: their lines may be far
+        // away. Relaxed, all: the caller holds the intent, and nobody has taken the copy out.
         let is_youngest_copy = recent_link(cell).load(Ordering::Relaxed) == own.value()
             && end_of(own, Ordering::Relaxed) == wts_of(cell.word().load(Ordering::Relaxed));
         if !is_youngest_copy && !leads_to(cell, own) {
-            // No reader may find it again, because its end may be too late: `end_versions_at` did not reach it.
-            // Release: as in `ChainedVersion::release`.
+            // No reader may find it again, because its end may be too late: `end_versions_at` did
+            // not reach it. Release: as in `ChainedVersion::release`.
             end_word(own).store(NO_END, Ordering::Release);
             return true;
         }
@@ -427,14 +458,17 @@ pub(super) fn retain<M: Machine>(own: Cell<M>) -> bool {
     is_retained(own) || with_intent_on_owner(own, link_between) == Some(true)
 }
 
-/// Prunes the retained chain that this copy is in ([`prune_cell`]), unless another transaction has an intent on the cell.
+/// Prunes the retained chain that this copy is in ([`prune_cell`]), unless another transaction has
+/// an intent on the cell.
 pub(super) fn prune<M: Machine>(own: Cell<M>, keep: impl FnMut(u64, u64) -> bool) {
     with_intent_on_owner(own, |cell| prune_cell(cell, Some(own), keep));
 }
 
-/// Takes the copies that `keep` does not want out of a cell's retained chain. The caller holds the cell's intent.
+/// Takes the copies that `keep` does not want out of a cell's retained chain. The caller holds the
+/// cell's intent.
 ///
-/// `keep` gets the begin and the end of each version, from younger to older. The walk ends at the copy `own` if that one is taken out.
+/// `keep` gets the begin and the end of each version, from younger to older. The walk ends at the
+/// copy `own` if that one is taken out.
 pub(super) fn prune_cell<M: Machine>(cell: Cell<M>, own: Option<Cell<M>>, mut keep: impl FnMut(u64, u64) -> bool) {
     M::step("prune");
     let (mut from, mut before) = (None::<ChainedVersion<M>>, u64::MAX);
@@ -467,7 +501,8 @@ pub(super) fn prune_cell<M: Machine>(cell: Cell<M>, own: Option<Cell<M>>, mut ke
             from.release(from.end);
         }
         if own.is_some_and(|own| old.cell.address() == own.address()) {
-            // The copies beyond are as they were at the last visit, and their lines may be far away.
+            // The copies beyond are as they were at the last visit, and their lines may be far
+            // away.
             break;
         }
     }

@@ -1,10 +1,14 @@
-//! Cicada: optimistic multi-version concurrency control with timestamps of loosely synchronised clocks.
+//! Cicada: optimistic multi-version concurrency control with timestamps of loosely synchronised
+//! clocks.
 //!
-//! **How its structure differs from the paper.** The paper's record is a list of versions, from the newest `wts` to the oldest; a pending version is a member
-//! of that list, and a free slot in the record may hold one version inline. Here the newest version always stands in the record itself, and only old
-//! versions are in a list. A pending version is a word of the cell, the *write intent*, and its row is in the transaction's write set until the
-//! commit installs it. So a cell has one pending version at a time; versions are written in the order of their timestamps (the authors' default);
-//! the paper's search starts with one read of the record, and its promotion of versions to the inline slot is not needed.
+//! **How its structure differs from the paper.** The paper's record is a list of versions, from the
+//! newest `wts` to the oldest; a pending version is a member of that list, and a free slot in the
+//! record may hold one version inline. Here the newest version always stands in the record itself,
+//! and only old versions are in a list. A pending version is a word of the cell, the *write
+//! intent*, and its row is in the transaction's write set until the commit installs it. So a cell
+//! has one pending version at a time; versions are written in the order of their timestamps (the
+//! authors' default); the paper's search starts with one read of the record, and its promotion of
+//! versions to the inline slot is not needed.
 //!
 //! | Cicada's term | here | file |
 //! | --- | --- | --- |
@@ -21,10 +25,11 @@
 //! | rapid garbage collection, `min_wts`, `min_rts` | `Collector`, its watermarks | `multiversion/collect.rs`, `multiversion/collect/watermarks.rs` |
 //! | multi-version index | leaves with an `rts`, in a single-version index | `multiversion.rs` (`raise_leaf_rts`) |
 //!
-//! **Idea.** As in multi-version timestamp ordering, transactions take effect in the order of their timestamps, and a read finds the version of
-//! its own time. But reads leave no trace until the commit, and writes are buffered. A commit makes its versions pending, raises the `rts` of the cells
-//! that it read, checks that each version that it read is still the one of its time, and installs. Timestamps come from each
-//! worker's own clock, so that no counter is shared.
+//! **Idea.** As in multi-version timestamp ordering, transactions take effect in the order of their
+//! timestamps, and a read finds the version of its own time. But reads leave no trace until the
+//! commit, and writes are buffered. A commit makes its versions pending, raises the `rts` of the
+//! cells that it read, checks that each version that it read is still the one of its time, and
+//! installs. Timestamps come from each worker's own clock, so that no counter is shared.
 //!
 //! | step of the paper | function |
 //! | --- | --- |
@@ -40,29 +45,34 @@
 //! | schedule garbage collection | `WriteIntents::install_all`: `RetiredVersions::push` |
 //! | maintenance: quiescence, clock synchronisation | `begin`: `Collector::begin`, `Clock::stamp` |
 //!
-//! **Paper.** H. Lim, M. Kaminsky, D. G. Andersen: "Cicada: dependably fast multi-core in-memory transactions", SIGMOD 2017; with the
-//! correction of T. Tanabe et al.: "An analysis of concurrency control protocols for in-memory databases with CCBench", VLDB 2020, appendix:
-//! it is not enough that the version that was read is still committed, it must be the one that a new search would find.
+//! **Paper.** H. Lim, M. Kaminsky, D. G. Andersen: "Cicada: dependably fast multi-core in-memory
+//! transactions", SIGMOD 2017; with the correction of T. Tanabe et al.: "An analysis of concurrency
+//! control protocols for in-memory databases with CCBench", VLDB 2020, appendix: it is not enough
+//! that the version that was read is still committed, it must be the one that a new search would
+//! find.
 //!
-//! **Promises** serializability, in the order of timestamps. A running transaction sees the state at its time, except for older transactions that
-//! have not committed yet.
+//! **Promises** serializability, in the order of timestamps. A running transaction sees the state
+//! at its time, except for older transactions that have not committed yet.
 //!
 //! **Metadata.** Six words for each cell: [`crate::multiversion`].
 //!
 //! **Commit point.** The end of the check (step 5).
 //!
-//! **Waits.** A younger transaction waits for an older one that has an intent on a cell. So waits form no cycle.
+//! **Waits.** A younger transaction waits for an older one that has an intent on a cell. So waits
+//! form no cycle.
 //!
-//! **Phantoms.** A commit raises the `rts` of the leaves that it depends on, and checks that they still have the same keys. An insert by an older
-//! transaction aborts.
+//! **Phantoms.** A commit raises the `rts` of the leaves that it depends on, and checks that they
+//! still have the same keys. An insert by an older transaction aborts.
 //!
-//! **Snapshots** (`versions.snapshots=on`) are for transactions that say beforehand that they will only read. They see the state before the oldest
-//! running transaction ([`crate::multiversion::collect`]), leave no trace, wait for nobody, and never abort.
+//! **Snapshots** (`versions.snapshots=on`) are for transactions that say beforehand that they will
+//! only read. They see the state before the oldest running transaction
+//! ([`crate::multiversion::collect`]), leave no trace, wait for nobody, and never abort.
 //!
-//! **Late writes** of whole cells are skipped with `versions.nwr=on` if nobody will see them: `multiversion/validation.rs`.
+//! **Late writes** of whole cells are skipped with `versions.nwr=on` if nobody will see them:
+//! `multiversion/validation.rs`.
 //!
-//! **Departures from the paper**, besides the structure: snapshots are off by default, because a transaction that reads one may miss the last commit of its
-//! own worker.
+//! **Departures from the paper**, besides the structure: snapshots are off by default, because a
+//! transaction that reads one may miss the last commit of its own worker.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -96,16 +106,20 @@ option_choices!(PendingVersionPolicy { Wait => "wait", Abort => "abort" });
 options! {
     /// Cicada's options.
     pub struct CicadaOptions {
-        /// What a transaction does about a cell that an older one is going to write: wait for its outcome, or abort.
+        /// What a transaction does about a cell that an older one is going to write: wait for its
+        /// outcome, or abort.
         "cicada.pending" pending: PendingVersionPolicy = PendingVersionPolicy::Wait, in ();
-        /// Look at every access whether the transaction comes too late to write what it is going to write.
+        /// Look at every access whether the transaction comes too late to write what it is going to
+        /// write.
         "cicada.early_abort" early_abort: bool = true, in ();
-        /// Make the versions of the most contended cells pending first (those written last), so that a conflict is met early. Not where the
-        /// worker's last commits all succeeded.
+        /// Make the versions of the most contended cells pending first (those written last), so
+        /// that a conflict is met early. Not where the worker's last commits all succeeded.
         "cicada.sort" sort: bool = true, in ();
-        /// Check the reads also before any version is made pending. Not where the worker's last commits all succeeded.
+        /// Check the reads also before any version is made pending. Not where the worker's last
+        /// commits all succeeded.
         "cicada.precheck" precheck: bool = true, in ();
-        /// Keep no old versions: a transaction that comes too late to read the newest one aborts (Cicada-SV).
+        /// Keep no old versions: a transaction that comes too late to read the newest one aborts
+        /// (Cicada-SV).
         "cicada.single_version" single_version: bool = false, in ();
         /// By how much the next timestamp is larger after an abort, in nanoseconds.
         "cicada.boost_ns" boost_ns: u64 = 1_000, in 0..=1_000_000_000;
@@ -176,7 +190,8 @@ impl<M: Machine, F: ValidationFaults> CicadaRules<M, F> {
         txn.place_intents::<F>(write, position, write.cell_numbers(), |other| other < ts && waits)
     }
 
-    /// Sorts the writes by the `wts` of their newest versions, the latest first: those cells are the most contended.
+    /// Sorts the writes by the `wts` of their newest versions, the latest first: those cells are
+    /// the most contended.
     #[inline(always)]
     fn sort_by_newest_wts(cx: &Context<M>, order: &mut Vec<(u64, usize)>) {
         order.clear();

@@ -1,10 +1,14 @@
-//! ERMIA: snapshot isolation, made serializable by a *serial safety net* that looks at commits only.
+//! ERMIA: snapshot isolation, made serializable by a *serial safety net* that looks at commits
+//! only.
 //!
-//! **Idea.** Under snapshot isolation every cycle of dependencies has a transaction T with two properties: a transaction that committed before T must
-//! come after T, and a transaction that committed before T must come before T and committed no earlier than the other. So a transaction keeps two stamps.
-//! η is the latest commit that comes *before* it in the order of dependencies: the writer of a version that it read or replaced, or a reader of a
-//! version that it replaces. π is the earliest commit that comes *after* it, among those that have committed already: it replaced a
-//! version that this transaction read. If η ≥ π, the two may be on one cycle, and the transaction aborts: the *exclusion window*.
+//! **Idea.** Under snapshot isolation every cycle of dependencies has a transaction T with two
+//! properties: a transaction that committed before T must come after T, and a transaction that
+//! committed before T must come before T and committed no earlier than the other. So a transaction
+//! keeps two stamps. η is the latest commit that comes *before* it in the order of dependencies:
+//! the writer of a version that it read or replaced, or a reader of a version that it replaces. π
+//! is the earliest commit that comes *after* it, among those that have committed already: it
+//! replaced a version that this transaction read. If η ≥ π, the two may be on one cycle, and the
+//! transaction aborts: the *exclusion window*.
 //!
 //! | term of the papers | here |
 //! | --- | --- |
@@ -25,16 +29,19 @@
 //! | exclusion test | `Window::check_exclusion` |
 //! | post-commit: stamps of versions | `commit`: `WriteIntents::install_all`; the `rts` are raised in `finalize` |
 //!
-//! **Papers.** K. Kim, T. Wang, R. Johnson, I. Pandis: "ERMIA: fast memory-optimized database system for heterogeneous workloads", SIGMOD 2016;
-//! T. Wang, R. Johnson, A. Fekete, I. Pandis: "Efficiently making (almost) any concurrency control mechanism serializable", VLDB Journal 2017
+//! **Papers.** K. Kim, T. Wang, R. Johnson, I. Pandis: "ERMIA: fast memory-optimized database
+//! system for heterogeneous workloads", SIGMOD 2016; T. Wang, R. Johnson, A. Fekete, I. Pandis:
+//! "Efficiently making (almost) any concurrency control mechanism serializable", VLDB Journal 2017
 //! (the serial safety net, and section 5, its latch-free form).
 //!
 //! **Promises** serializability. A running transaction sees one state only, that of its begin.
 //!
-//! **Metadata.** Six words for each cell: [`crate::multiversion`], with the meanings of the table above.
+//! **Metadata.** Six words for each cell: [`crate::multiversion`], with the meanings of the table
+//! above.
 //!
-//! **Commit.** As in `si`, a writer changes its write intents to "about to draw a timestamp", draws its timestamp c, and changes the intents to c. For
-//! each version that it read it first raises the `rts` to c, and then looks at the version's overwriter:
+//! **Commit.** As in `si`, a writer changes its write intents to "about to draw a timestamp", draws
+//! its timestamp c, and changes the intents to c. For each version that it read it first raises the
+//! `rts` to c, and then looks at the version's overwriter:
 //!
 //! | overwriter | consequence |
 //! | --- | --- |
@@ -46,15 +53,20 @@
 //!
 //! **Commit point.** The test η < π, which is the last step that can fail.
 //!
-//! **Waits.** A reader waits for a writer that has decided to commit, and such a writer for one with an earlier timestamp. So waits form no cycle.
+//! **Waits.** A reader waits for a writer that has decided to commit, and such a writer for one
+//! with an earlier timestamp. So waits form no cycle.
 //!
-//! **Phantoms.** A commit raises the `rts` of the leaves that it depends on, and checks that they still have the same keys. An insert comes after every
-//! `rts` that it finds there. A tombstone that leaves the index leaves its timestamp, too.
+//! **Phantoms.** A commit raises the `rts` of the leaves that it depends on, and checks that they
+//! still have the same keys. An insert comes after every `rts` that it finds there. A tombstone
+//! that leaves the index leaves its timestamp, too.
 //!
-//! **Departures from the papers.** There is no table of transactions, and no set of readers in each version. A write intent tells the state of a writer,
-//! which that table would tell. A reader that a writer may have missed makes the writer's test itself. So one of two transactions that commit at the same
-//! time sees the other. Any number of workers can read a row, at the price of one shared store for each read. A transaction that only reads takes the
-//! timestamp of the latest commit, instead of a new one, unless `snapshot.counter` says otherwise: `commits` is what CCBench's does.
+//! **Departures from the papers.** There is no table of transactions, and no set of readers in each
+//! version. A write intent tells the state of a writer, which that table would tell. A reader that
+//! a writer may have missed makes the writer's test itself. So one of two transactions that commit
+//! at the same time sees the other. Any number of workers can read a row, at the price of one
+//! shared store for each read. A transaction that only reads takes the timestamp of the latest
+//! commit, instead of a new one, unless `snapshot.counter` says otherwise: `commits` is what
+//! CCBench's does.
 
 use std::marker::PhantomData;
 
@@ -138,16 +150,18 @@ impl Window {
     }
 }
 
-/// Returns the timestamp and the π of the transaction that has replaced a version that was read, or is going to with a timestamp up to `commit_ts`; `None`
-/// if there is none.
+/// Returns the timestamp and the π of the transaction that has replaced a version that was read, or
+/// is going to with a timestamp up to `commit_ts`; `None` if there is none.
 ///
 /// # Errors
-/// A transaction is about to replace it with a later timestamp, a wait took too long, the record has left the index, or the version its chain.
+/// A transaction is about to replace it with a later timestamp, a wait took too long, the record
+/// has left the index, or the version its chain.
 #[inline(always)]
 fn overwriter_of<M: Machine>((cell, word): ReadEntry<M>, commit_ts: u64) -> Result<Option<(u64, u64)>, Abort> {
     let mut spin = Spin::<M>::new();
     loop {
-        // SeqCst: after the rts is raised; pairs with the stores of `CommitCounter::take_commit_ts`, after which a writer looks at the rts. If the writer
+        // SeqCst: after the rts is raised; pairs with the stores of
+        // `CommitCounter::take_commit_ts`, after which a writer looks at the rts. If the writer
         // misses this rts, this load sees the writer's intent.
         let intent = intent_of(cell).load(Ordering::SeqCst);
         if intent != NO_INTENT && intent < INTENT_WITHOUT_TIMESTAMP {
@@ -160,8 +174,9 @@ fn overwriter_of<M: Machine>((cell, word): ReadEntry<M>, commit_ts: u64) -> Resu
             spin.wait();
             continue;
         }
-        // SeqCst: after the rts is raised, too; pairs with the store of `multiversion::unlink`, which looks at the rts after it. And Acquire: pairs with
-        // the Release of `install_all`; the copies are at least as new as the word.
+        // SeqCst: after the rts is raised, too; pairs with the store of `multiversion::unlink`,
+        // which looks at the rts after it. And Acquire: pairs with the Release of `install_all`;
+        // the copies are at least as new as the word.
         let now = cell.word().load(Ordering::SeqCst);
         if now & UNLINKED != 0 {
             return Err(Abort::new(AbortReason::RecordGone));
@@ -175,8 +190,9 @@ fn overwriter_of<M: Machine>((cell, word): ReadEntry<M>, commit_ts: u64) -> Resu
 }
 
 impl<M: Machine, F: ErmiaFaults> ErmiaRules<M, F> {
-    /// Finds the predecessors and successors of a transaction that commits at `commit_ts`, raises the `rts` of the versions that it read, and makes the
-    /// exclusion test. `own_intent` is the value of its write intents.
+    /// Finds the predecessors and successors of a transaction that commits at `commit_ts`, raises
+    /// the `rts` of the versions that it read, and makes the exclusion test. `own_intent` is the
+    /// value of its write intents.
     #[inline(always)]
     fn finalize(cx: &Context<M>, local: &mut ErmiaWorker<M>, own_intent: u64, commit_ts: u64) -> Result<(), Abort> {
         M::step("successors");
@@ -203,8 +219,9 @@ impl<M: Machine, F: ErmiaFaults> ErmiaRules<M, F> {
         }
         M::step("predecessors");
         for cell in local.txn.intents.cells() {
-            // The load comes after the timestamp is drawn. A reader with a later timestamp looks at this transaction itself. But its rts may have
-            // covered that of an earlier reader, so a later rts counts as one just before `commit_ts`.
+            // The load comes after the timestamp is drawn. A reader with a later timestamp looks at
+            // this transaction itself. But its rts may have covered that of an earlier reader, so a
+            // later rts counts as one just before `commit_ts`.
             local.window.raise_pstamp(rts_under_intent::<M, F>(cell).min(commit_ts - 1));
         }
         local.window.check_exclusion()
@@ -248,7 +265,8 @@ impl<M: Machine, F: ErmiaFaults> VersionRules<M> for ErmiaRules<M, F> {
 
     fn before_unlink(&self, tombstone: Tombstone<'_, M>) {
         let deleted_at = tombstone.cells().next().map_or(0, |cell| wts_of(cell.word().load(Ordering::Relaxed)));
-        // Relaxed, both: the leaf's version publishes it (`observe_leaf`). Should the tombstone stay, this costs a few needless aborts.
+        // Relaxed, both: the leaf's version publishes it (`observe_leaf`). Should the tombstone
+        // stay, this costs a few needless aborts.
         self.unlinked.fetch_max(deleted_at, Ordering::Relaxed);
     }
 
@@ -327,7 +345,8 @@ impl<M: Machine, F: ErmiaFaults> VersionRules<M> for ErmiaRules<M, F> {
         version: u64,
     ) -> Result<(), Abort> {
         cx.nodes.add(leaf, version);
-        // Relaxed: pairs with `before_unlink` through the leaf's version. A tombstone that is not in the leaf any more left its timestamp before.
+        // Relaxed: pairs with `before_unlink` through the leaf's version. A tombstone that is not
+        // in the leaf any more left its timestamp before.
         local.window.raise_pstamp(self.unlinked.load(Ordering::Relaxed));
         Ok(())
     }
@@ -361,7 +380,8 @@ impl<M: Machine, F: ErmiaFaults> VersionRules<M> for ErmiaRules<M, F> {
 faults! {
     /// ERMIA's deliberate faults.
     pub trait ErmiaFaults: VersionFaults {
-        /// A transaction ignores the successor stamp (π) of a transaction that overwrote a version that it read.
+        /// A transaction ignores the successor stamp (π) of a transaction that overwrote a version
+        /// that it read.
         FORGET_SUCCESSORS,
         /// A transaction does not have to come after the writers of the versions that it has read.
         FORGET_CREATORS,
@@ -390,7 +410,8 @@ impl<M: Machine, F: ErmiaFaults> ErmiaRules<M, F> {
 mod tests {
     use super::*;
 
-    /// CoroBase's window was wrong when a stamp was its sentinel, and when a second overwriter came (commits 21ad31c2, 7c1279f).
+    /// CoroBase's window was wrong when a stamp was its sentinel, and when a second overwriter came
+    /// (commits 21ad31c2, 7c1279f).
     #[test]
     fn the_window_closes_when_a_predecessor_is_not_earlier_than_a_successor() {
         let window = |predecessors: &[u64], successors: &[u64]| {
@@ -403,7 +424,8 @@ mod tests {
         // Loaded rows have the timestamp 0.
         assert!(window(&[0], &[]) && window(&[0], &[1]) && !window(&[0], &[0]));
         assert!(window(&[4], &[5]) && !window(&[5], &[5]) && !window(&[6], &[5]));
-        // The earlier one of two overwriters decides, and the later one of two predecessors, in whatever order they are found.
+        // The earlier one of two overwriters decides, and the later one of two predecessors, in
+        // whatever order they are found.
         for successors in [[5, 9], [9, 5]] {
             assert!(window(&[4], &successors) && !window(&[7], &successors));
         }

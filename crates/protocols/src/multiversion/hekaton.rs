@@ -1,9 +1,12 @@
-//! Hekaton's optimistic protocol: reads see the state at the begin, and a commit checks that it is that of the end as well.
+//! Hekaton's optimistic protocol: reads see the state at the begin, and a commit checks that it is
+//! that of the end as well.
 //!
-//! **Idea.** A transaction reads, of every row, the version that was the newest committed one when it began, as under snapshot isolation; and of two
-//! that write the same row the second aborts. A transaction that writes draws a timestamp at its end. It checks that every version that it has
-//! read is still the one at that time, and that no row has come into the ranges that it has read. Then it is as if it had run in that instant. A
-//! transaction that only reads is as if it had run at its begin, so nothing is checked.
+//! **Idea.** A transaction reads, of every row, the version that was the newest committed one when
+//! it began, as under snapshot isolation; and of two that write the same row the second aborts. A
+//! transaction that writes draws a timestamp at its end. It checks that every version that it has
+//! read is still the one at that time, and that no row has come into the ranges that it has read.
+//! Then it is as if it had run in that instant. A transaction that only reads is as if it had run
+//! at its begin, so nothing is checked.
 //!
 //! | step of the paper (section 3) | function |
 //! | --- | --- |
@@ -15,28 +18,36 @@
 //! | commit dependencies | none: a reader waits for a writer that is committing |
 //! | postprocessing: end and begin timestamps of versions | `commit`: `WriteIntents::install_all` |
 //!
-//! **Paper.** P. Larson, S. Blanas, C. Diaconu, C. Freedman, J. Patel, M. Zwilling: "High-performance concurrency control mechanisms for
-//! main-memory databases", VLDB 2011 (MV/O, section 3).
+//! **Paper.** P. Larson, S. Blanas, C. Diaconu, C. Freedman, J. Patel, M. Zwilling:
+//! "High-performance concurrency control mechanisms for main-memory databases", VLDB 2011 (MV/O,
+//! section 3).
 //!
-//! **Promises** serializability, in the order of timestamps. A running transaction sees one state only, that of its begin.
+//! **Promises** serializability, in the order of timestamps. A running transaction sees one state
+//! only, that of its begin.
 //!
-//! **Metadata.** Six words for each cell: [`crate::multiversion`]. The `rts` is not used: reads leave no trace.
+//! **Metadata.** Six words for each cell: [`crate::multiversion`]. The `rts` is not used: reads
+//! leave no trace.
 //!
-//! **Commit.** A writer changes its write intents to "about to draw a timestamp", draws it, and changes them to the timestamp. Then it looks at the cells
-//! that it has read. It waits for a transaction that has an intent there with an earlier timestamp. A transaction that has no timestamp yet will get a
-//! later one.
+//! **Commit.** A writer changes its write intents to "about to draw a timestamp", draws it, and
+//! changes them to the timestamp. Then it looks at the cells that it has read. It waits for a
+//! transaction that has an intent there with an earlier timestamp. A transaction that has no
+//! timestamp yet will get a later one.
 //!
-//! **Snapshots.** A transaction that says beforehand that it will only read waits for commits without a limit, and never aborts.
+//! **Snapshots.** A transaction that says beforehand that it will only read waits for commits
+//! without a limit, and never aborts.
 //!
 //! **Commit point.** The end of the check.
 //!
-//! **Waits.** A reader waits for a writer that has decided to commit, and such a writer for one with an earlier timestamp. So waits form no cycle.
+//! **Waits.** A reader waits for a writer that has decided to commit, and such a writer for one
+//! with an earlier timestamp. So waits form no cycle.
 //!
-//! **Phantoms.** The leaves that a transaction depends on have the same keys at its end. An insert enters the index before its transaction takes a
-//! timestamp. So a transaction that validated the leaf without seeing the insert has the smaller timestamp.
+//! **Phantoms.** The leaves that a transaction depends on have the same keys at its end. An insert
+//! enters the index before its transaction takes a timestamp. So a transaction that validated the
+//! leaf without seeing the insert has the smaller timestamp.
 //!
-//! **Departures from the paper.** No transaction reads a version that is not committed yet, so there are no commit dependencies. The newest
-//! version is in the record, and a leaf's version stands for a repeated scan.
+//! **Departures from the paper.** No transaction reads a version that is not committed yet, so
+//! there are no commit dependencies. The newest version is in the record, and a leaf's version
+//! stands for a repeated scan.
 
 use std::marker::PhantomData;
 
@@ -76,7 +87,8 @@ pub struct HekatonWorker<M: Machine> {
 }
 
 impl<M: Machine, F: HekatonFaults> HekatonRules<M, F> {
-    /// Returns whether each version that the transaction has read at its begin is the one at `end_ts` as well.
+    /// Returns whether each version that the transaction has read at its begin is the one at
+    /// `end_ts` as well.
     #[inline(always)]
     fn reads_are_same_at(local: &HekatonWorker<M>, end_ts: u64) -> Result<bool, Abort> {
         if local.has_read_old {
@@ -236,7 +248,8 @@ impl<M: Machine, F: HekatonFaults> VersionRules<M> for HekatonRules<M, F> {
 faults! {
     /// Hekaton's deliberate faults.
     pub trait HekatonFaults: VersionFaults {
-        /// Cells that were read and are not written are not validated: write skew goes through, as under snapshot isolation.
+        /// Cells that were read and are not written are not validated: write skew goes through, as
+        /// under snapshot isolation.
         FORGET_READ_ONLY,
     }
     pub const FAULTS;

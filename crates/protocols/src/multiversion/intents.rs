@@ -1,7 +1,8 @@
 //! Write intents, and how a commit installs versions under them.
 //!
-//! **An intent** is the word of a cell that names the transaction that is going to install the next version. It plays the part of Cicada's pending
-//! version and of Hekaton's write lock. As long as a transaction holds it, no other thread changes the cell's word, its links, or its [`SuffixKind`].
+//! **An intent** is the word of a cell that names the transaction that is going to install the next
+//! version. It plays the part of Cicada's pending version and of Hekaton's write lock. As long as a
+//! transaction holds it, no other thread changes the cell's word, its links, or its [`SuffixKind`].
 //!
 //! | value | meaning | a younger reader |
 //! | --- | --- | --- |
@@ -11,10 +12,12 @@
 //! | `INTENT_WITHOUT_TIMESTAMP` and a worker's number | a timestamp will be drawn later, and be later than all there are | reads |
 //! | `INTENT_WITHOUT_TIMESTAMP` | a thread works on the cell's chain, or unlinks a tombstone, and waits for nobody | reads |
 //!
-//! **A commit** that holds the intents of all cells that it writes first copies the versions that it overwrites ([`WriteIntents::copy`], which
-//! may fail) and then installs ([`WriteIntents::install_all`], which can't). For each record it links the copies, sets the lock bit, passes a
-//! Release fence, stores the row, and stores the words with Release. A reader that has seen a word of the new row sees the lock bit, or the new word, at
-//! its second look (`super::read`).
+//! **A commit** that holds the intents of all cells that it writes first copies the versions that
+//! it overwrites ([`WriteIntents::copy`], which may fail) and then installs
+//! ([`WriteIntents::install_all`], which can't). For each record it links the copies, sets the lock
+//! bit, passes a Release fence, stores the row, and stores the words with Release. A reader that
+//! has seen a word of the new row sees the lock bit, or the new word, at its second look
+//! (`super::read`).
 //!
 //! [`SuffixKind`]: super::SuffixKind
 
@@ -62,8 +65,9 @@ impl<M: Machine> WriteIntents<M> {
         WriteIntents { cells: Vec::with_capacity(64), copies: Vec::with_capacity(16), retired, last_commit_ts: 0 }
     }
 
-    /// Places an intent on a cell, and returns the cell's word, which no other thread changes from now on. `waits` says whether the caller waits for
-    /// the transaction of this other intent, and `waits_max` how long.
+    /// Places an intent on a cell, and returns the cell's word, which no other thread changes from
+    /// now on. `waits` says whether the caller waits for the transaction of this other intent, and
+    /// `waits_max` how long.
     ///
     /// # Errors
     /// Another transaction has an intent there.
@@ -80,16 +84,17 @@ impl<M: Machine> WriteIntents<M> {
         let waits = |other| other == INTENT_WITHOUT_TIMESTAMP || waits(other);
         let mut spin = Spin::<M>::new();
         loop {
-            // SeqCst: the intent comes before the look at the rts; pairs with a reader's store of the rts, which comes before its look at the intent
-            // (`raise_rts`). And Acquire: pairs with the Release of `truncate`, so that the cell is as the last holder left it.
+            // SeqCst: the intent comes before the look at the rts; pairs with a reader's store of
+            // the rts, which comes before its look at the intent (`raise_rts`). And Acquire: pairs
+            // with the Release of `truncate`, so that the cell is as the last holder left it.
             match intent_of(cell).compare_exchange(NO_INTENT, intent, Ordering::SeqCst, Ordering::Relaxed) {
                 Ok(_) => {
                     self.cells.push(cell);
                     break;
                 }
                 Err(other) if other == intent => break,
-                // A failed exchange takes the line from the holder. So the word is loaded until it changes, before the next one.
-                // Relaxed: the exchange decides.
+                // A failed exchange takes the line from the holder. So the word is loaded until it
+                // changes, before the next one. Relaxed: the exchange decides.
                 Err(other) => {
                     while intent_of(cell).load(Ordering::Relaxed) == other {
                         if !waits(other) || spin.count() >= waits_max {
@@ -100,7 +105,8 @@ impl<M: Machine> WriteIntents<M> {
                 }
             }
         }
-        // Relaxed: the exchange has acquired the last holder's stores, and no other thread stores the word now.
+        // Relaxed: the exchange has acquired the last holder's stores, and no other thread stores
+        // the word now.
         Ok(cell.word().load(Ordering::Relaxed))
     }
 
@@ -124,10 +130,11 @@ impl<M: Machine> WriteIntents<M> {
         self.cells.push(cell);
     }
 
-    /// Makes the intents of a record that the transaction of time `intent` has just inserted its own. Returns the latest time at which a transaction
-    /// missed the key.
+    /// Makes the intents of a record that the transaction of time `intent` has just inserted its
+    /// own. Returns the latest time at which a transaction missed the key.
     pub(crate) fn adopt_placeholder(&mut self, at: Located<'_, M>, change: &Change<M>, intent: u64) -> u64 {
-        // SeqCst: the insert comes before the look at the leaves' rts; pairs with the fence of `raise_leaf_rts`.
+        // SeqCst: the insert comes before the look at the leaves' rts; pairs with the fence of
+        // `raise_leaf_rts`.
         M::fence(Ordering::SeqCst);
         let leaves = [change.leaf].into_iter().chain(change.split.map(|(leaf, _)| leaf));
         // Relaxed: ordered by the fence.
@@ -135,8 +142,9 @@ impl<M: Machine> WriteIntents<M> {
         let mut latest = missed;
         for cell in at.cells(Groups::ALL) {
             self.adopt(cell, intent);
-            // A transaction that missed the key has read that it is absent. That counts also if this insert aborts, and another gives the record a row.
-            // SeqCst: after the intent; pairs with `raise_rts`.
+            // A transaction that missed the key has read that it is absent. That counts also if
+            // this insert aborts, and another gives the record a row. SeqCst: after the intent;
+            // pairs with `raise_rts`.
             latest = rts_of(cell).fetch_max(missed, Ordering::SeqCst).max(latest);
         }
         latest
@@ -152,7 +160,8 @@ impl<M: Machine> WriteIntents<M> {
     #[inline(always)]
     fn truncate(&mut self, len: usize) {
         for cell in &self.cells[len..] {
-            // Release: pairs with the exchange of the next `place`, and with the load of a reader that waits (`await_intents`).
+            // Release: pairs with the exchange of the next `place`, and with the load of a reader
+            // that waits (`await_intents`).
             intent_of(*cell).store(NO_INTENT, Ordering::Release);
         }
         self.cells.truncate(len);
@@ -164,17 +173,20 @@ impl<M: Machine> WriteIntents<M> {
         self.cells.iter().copied()
     }
 
-    /// Changes the value of all intents: the transaction is about to draw its timestamp, or has drawn this one.
+    /// Changes the value of all intents: the transaction is about to draw its timestamp, or has
+    /// drawn this one.
     #[inline(always)]
     pub(super) fn announce(&self, intent: u64) {
         for &cell in &self.cells {
-            // SeqCst: before the timestamp is drawn; pairs with the loads of a reader that has drawn its own timestamp before (`CommitCounter::latest`).
+            // SeqCst: before the timestamp is drawn; pairs with the loads of a reader that has
+            // drawn its own timestamp before (`CommitCounter::latest`).
             intent_of(cell).store(intent, Ordering::SeqCst);
         }
     }
 
-    /// Prepares a write in a protocol that places its intents at once: places them by `place`, which returns a cell's word, and copies the groups of the
-    /// row that the mode wants. `on_miss` gets the cells of a record that turns out to be absent.
+    /// Prepares a write in a protocol that places its intents at once: places them by `place`,
+    /// which returns a cell's word, and copies the groups of the row that the mode wants. `on_miss`
+    /// gets the cells of a record that turns out to be absent.
     #[inline(always)]
     pub(crate) fn write(
         &mut self,
@@ -212,8 +224,9 @@ impl<M: Machine> WriteIntents<M> {
         }
     }
 
-    /// Copies the versions that a commit of time `ts` is going to overwrite, if a transaction could need them. With `absent` a version without a row is
-    /// copied as well. A newest version that is younger than `ts` is not overwritten: a late update is applied to it.
+    /// Copies the versions that a commit of time `ts` is going to overwrite, if a transaction could
+    /// need them. With `absent` a version without a row is copied as well. A newest version that is
+    /// younger than `ts` is not overwritten: a late update is applied to it.
     ///
     /// # Errors
     /// The machine has no more memory.
@@ -234,7 +247,8 @@ impl<M: Machine> WriteIntents<M> {
         self.copies.clear();
         for position in 0..cx.writes.len() {
             let write = &cx.writes.entries()[position];
-            // A record that never had a row reads like the end of a chain. But a history wants to know which transaction deleted the key before.
+            // A record that never had a row reads like the end of a chain. But a history wants to
+            // know which transaction deleted the key before.
             let is_wanted = if write.cells().any(had_row) {
                 let mut begins = write.cells().map(newest_wts);
                 begins.any(|wts| wts <= ts && wts < bound)
@@ -249,16 +263,18 @@ impl<M: Machine> WriteIntents<M> {
         Ok(())
     }
 
-    /// Installs all writes as versions of time `ts`, after [`WriteIntents::copy`], and gives the intents up. Readers of the overwritten versions find
-    /// `sstamp` in the copies.
+    /// Installs all writes as versions of time `ts`, after [`WriteIntents::copy`], and gives the
+    /// intents up. Readers of the overwritten versions find `sstamp` in the copies.
     ///
-    /// A cell whose newest version is younger gets only updates that commute with all later ones and that no later transaction has missed. They are
-    /// applied to that version, whose `wts` grows by one, and the older versions end at `ts`.
+    /// A cell whose newest version is younger gets only updates that commute with all later ones
+    /// and that no later transaction has missed. They are applied to that version, whose `wts`
+    /// grows by one, and the older versions end at `ts`.
     #[inline(always)]
     pub(crate) fn install_all(&mut self, cx: &mut Context<M>, ts: u64, sstamp: u64) {
         cx.writes.apply_updates();
         M::step("install");
-        // Loaded under the intents: a transaction that could still miss a row that is deleted here begins in this epoch or an earlier one.
+        // Loaded under the intents: a transaction that could still miss a row that is deleted here
+        // begins in this epoch or an earlier one.
         let epoch = cx.current_epoch();
         let mut next = 0;
         for position in 0..cx.writes.len() {
@@ -282,7 +298,8 @@ impl<M: Machine> WriteIntents<M> {
         self.truncate(0);
     }
 
-    /// Links the copy of the versions that the write at this position overwrites into the chains of its cells.
+    /// Links the copy of the versions that the write at this position overwrites into the chains of
+    /// its cells.
     #[inline(always)]
     fn link_copy(
         &mut self,
@@ -320,10 +337,12 @@ fn lock_cells<M: Machine>(write: &Write<M>, ts: u64) {
         if wts_of(word) > ts {
             chain::end_versions_at(cell, ts);
         }
-        // Release: the link comes before; pairs with the Acquire of `read_cell`, which follows the link if it sees the lock.
+        // Release: the link comes before; pairs with the Acquire of `read_cell`, which follows the
+        // link if it sees the lock.
         cell.word().store(word | LOCKED, Ordering::Release);
     }
-    // Release: the lock bits come before the stores to the row; pairs with the Acquire fence of `read_cell`.
+    // Release: the lock bits come before the stores to the row; pairs with the Acquire fence of
+    // `read_cell`.
     M::fence(Ordering::Release);
 }
 

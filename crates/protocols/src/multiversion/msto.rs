@@ -1,9 +1,12 @@
-//! MSTO, the multi-version protocol of STOv2: optimistic, with updates that are applied at commit, also when they come late.
+//! MSTO, the multi-version protocol of STOv2: optimistic, with updates that are applied at commit,
+//! also when they come late.
 //!
-//! **Idea.** As in [`crate::multiversion::cicada`], transactions have a timestamp from the begin, find the versions of their time, and place intents,
-//! validate and install at the commit. Timestamps come from one counter. An update that is not read (a *commit-time update*) is a version as well, a
-//! *delta*, of which only the change is known. It can be put between two versions: a transaction that has read neither the version before it nor
-//! one after it does not see the difference.
+//! **Idea.** As in [`crate::multiversion::cicada`], transactions have a timestamp from the begin,
+//! find the versions of their time, and place intents, validate and install at the commit.
+//! Timestamps come from one counter. An update that is not read (a *commit-time update*) is a
+//! version as well, a *delta*, of which only the change is known. It can be put between two
+//! versions: a transaction that has read neither the version before it nor one after it does not
+//! see the difference.
 //!
 //! | step of the paper | function |
 //! | --- | --- |
@@ -15,38 +18,49 @@
 //! | flattening of deltas | none: the newest version is always complete |
 //! | read-only transactions at the read timestamp | `begin`: `ValidatingTxn::begin_snapshot` |
 //!
-//! **Paper.** Y. Huang, W. Qian, E. Kohler, B. Liskov, L. Shrira: "Opportunities for optimism in contended main-memory multicore
-//! transactions", VLDB 2020, sections 4 and 5 (MSTO). Commit-time updates are `cu=on`, timestamp splitting is `ts=on`, as with every protocol.
+//! **Paper.** Y. Huang, W. Qian, E. Kohler, B. Liskov, L. Shrira: "Opportunities for optimism in
+//! contended main-memory multicore transactions", VLDB 2020, sections 4 and 5 (MSTO). Commit-time
+//! updates are `cu=on`, timestamp splitting is `ts=on`, as with every protocol.
 //!
-//! **Promises** serializability, in the order of timestamps. A running transaction sees the state at its time, except for older transactions that
-//! have not committed yet.
+//! **Promises** serializability, in the order of timestamps. A running transaction sees the state
+//! at its time, except for older transactions that have not committed yet.
 //!
-//! **Metadata.** Six words for each cell: [`crate::multiversion`]. The fifth says since when all versions are updates that commute (`SuffixKind`).
+//! **Metadata.** Six words for each cell: [`crate::multiversion`]. The fifth says since when all
+//! versions are updates that commute (`SuffixKind`).
 //!
-//! **Late updates.** A transaction of time `t` finds that the newest version is younger. Its update may still be applied if three things hold: no
-//! transaction later than `t` has read the cell (the `rts`); all versions after `t` are updates that commute (the `SuffixKind`); and its own updates
-//! do. Then the sum is the same in either order. So the update is applied to the newest version, whose `wts` grows by one; timestamps of transactions are
-//! [`TIMESTAMP_STRIDE`] apart, and a transaction that has read that version notices at its validation. The older versions end at `t`. So there is
-//! no version between `t` and the newest one any more, and a transaction that needs one aborts (`version_collected`) and begins again.
+//! **Late updates.** A transaction of time `t` finds that the newest version is younger. Its update
+//! may still be applied if three things hold: no transaction later than `t` has read the cell (the
+//! `rts`); all versions after `t` are updates that commute (the `SuffixKind`); and its own updates
+//! do. Then the sum is the same in either order. So the update is applied to the newest version,
+//! whose `wts` grows by one; timestamps of transactions are [`TIMESTAMP_STRIDE`] apart, and a
+//! transaction that has read that version notices at its validation. The older versions end at `t`.
+//! So there is no version between `t` and the newest one any more, and a transaction that needs one
+//! aborts (`version_collected`) and begins again.
 //!
-//! **Commit point.** The last intent. Reads are validated before intents for commuting updates are placed: the `rts` protects them from then on.
+//! **Commit point.** The last intent. Reads are validated before intents for commuting updates are
+//! placed: the `rts` protects them from then on.
 //!
-//! **Waits.** A younger transaction waits for an older one that has an intent on a cell. A transaction that places intents for commuting updates holds
-//! all its other intents and has nothing left to validate. It waits only for other transactions at this point, and all of them place these intents in one
-//! order, the rows of small tables last. So waits form no cycle.
+//! **Waits.** A younger transaction waits for an older one that has an intent on a cell. A
+//! transaction that places intents for commuting updates holds all its other intents and has
+//! nothing left to validate. It waits only for other transactions at this point, and all of them
+//! place these intents in one order, the rows of small tables last. So waits form no cycle.
 //!
-//! **Phantoms.** A commit raises the `rts` of the leaves that it depends on, and checks that they still have the same keys. An insert by an older
-//! transaction aborts. (The authors' tables compare only the versions of leaves, which lets an insert of an older transaction through.)
+//! **Phantoms.** A commit raises the `rts` of the leaves that it depends on, and checks that they
+//! still have the same keys. An insert by an older transaction aborts. (The authors' tables compare
+//! only the versions of leaves, which lets an insert of an older transaction through.)
 //!
-//! **Snapshots** (`versions.snapshots=on`; the authors' read timestamp) are for transactions that say beforehand that they will only read, as in
-//! [`crate::multiversion::cicada`].
+//! **Snapshots** (`versions.snapshots=on`; the authors' read timestamp) are for transactions that
+//! say beforehand that they will only read, as in [`crate::multiversion::cicada`].
 //!
-//! **Late writes** of whole cells are skipped with `versions.nwr=on` if nobody will see them: `multiversion/validation.rs`.
+//! **Late writes** of whole cells are skipped with `versions.nwr=on` if nobody will see them:
+//! `multiversion/validation.rs`.
 //!
-//! **Departures from the paper.** A version that is more than an update is written after all others of its cell. The authors keep deltas in the chain and
-//! compute a row when it is read, for which they mark all versions on the way. Under long chains that costs more than it brings (their
-//! table of section 7: 0.62 of the throughput without). Here only updates that commute may come late, and the newest version is always complete. The
-//! price is that a transaction that began between the update and the newest version, and has not read yet, begins again.
+//! **Departures from the paper.** A version that is more than an update is written after all others
+//! of its cell. The authors keep deltas in the chain and compute a row when it is read, for which
+//! they mark all versions on the way. Under long chains that costs more than it brings (their table
+//! of section 7: 0.62 of the throughput without). Here only updates that commute may come late, and
+//! the newest version is always complete. The price is that a transaction that began between the
+//! update and the newest version, and has not read yet, begins again.
 
 use std::cmp::Reverse;
 use std::marker::PhantomData;
@@ -73,14 +87,15 @@ options! {
     /// Options of MSTO, the multi-version protocol of STOv2.
     pub struct MstoOptions {
         /// Let updates that commute, and are not read, come before versions that are there already.
-        "mvcc.late" late: bool = true, in ();
+        "msto.late" late: bool = true, in ();
         flatten validating: ValidatingOptions;
         flatten timestamps: OrderedTimestampOptions;
         flatten collect: CollectOptions;
     }
 }
 
-/// The distance between the timestamps of two transactions. A version takes fewer late updates than this.
+/// The distance between the timestamps of two transactions. A version takes fewer late updates than
+/// this.
 pub const TIMESTAMP_STRIDE: u64 = 1 << 8;
 /// Flag in a write intent: it is for updates that commute.
 const COMMUTING_INTENT: u64 = 1;
@@ -102,12 +117,14 @@ pub struct MstoRules<M: Machine, F = Sound> {
 pub struct MstoWorker<M: Machine> {
     stamps: Stamper<M>,
     txn: ValidatingTxn<M>,
-    /// The cells that the transaction updates by commuting updates and has not read, each with the number of rows of its table.
+    /// The cells that the transaction updates by commuting updates and has not read, each with the
+    /// number of rows of its table.
     commuting: Vec<(usize, Cell<M>)>,
 }
 
 impl<M: Machine, F: MstoFaults> MstoRules<M, F> {
-    /// Returns the numbers of those cells of a write that its updates may reach late, and of the others.
+    /// Returns the numbers of those cells of a write that its updates may reach late, and of the
+    /// others.
     #[inline(always)]
     fn divide(&self, write: &Write<M>) -> (Groups, Groups) {
         let all = write.cell_numbers();
@@ -121,7 +138,8 @@ impl<M: Machine, F: MstoFaults> MstoRules<M, F> {
     /// Places an intent on a cell for updates that commute.
     ///
     /// # Errors
-    /// The updates come too late for this cell, the version has taken too many of them, or the record is gone.
+    /// The updates come too late for this cell, the version has taken too many of them, or the
+    /// record is gone.
     #[inline(always)]
     fn place_commuting_intent(txn: &mut ValidatingTxn<M>, cell: Cell<M>) -> Result<(), Abort> {
         let intent = txn.ts | COMMUTING_INTENT;
@@ -141,14 +159,14 @@ impl<M: Machine, F: MstoFaults> MstoRules<M, F> {
 
 impl<M: Machine, F: MstoFaults> VersionRules<M> for MstoRules<M, F> {
     const INFO: ProtocolInfo = ProtocolInfo {
-        name: "mvcc",
+        name: "msto",
         summary: "optimistic and multi-version: timestamps of one counter; updates that commute may come late",
         paper: "Huang et al.: Opportunities for optimism in contended main-memory multicore transactions, VLDB 2020",
         isolation: Isolation::Serializable,
         needs: DeclarationNeeds::Nothing,
     };
     const SNAPSHOTS: Option<&'static str> =
-        Some("versions.snapshots=on, mvcc.late=off, versions.nwr=off, versions.collect=rapid or epoch");
+        Some("versions.snapshots=on, msto.late=off, versions.nwr=off, versions.collect=rapid or epoch");
     type Options = MstoOptions;
     type WorkerState = MstoWorker<M>;
 
@@ -293,8 +311,8 @@ impl<M: Machine, F: MstoFaults> VersionRules<M> for MstoRules<M, F> {
         }
         // Phase 2.
         txn.validate::<F>(cx)?;
-        // Phase 1, for commuting updates. The rows of small tables, which more transactions want, come last, so that their intents are held
-        // shortest.
+        // Phase 1, for commuting updates. The rows of small tables, which more transactions want,
+        // come last, so that their intents are held shortest.
         commuting.sort_unstable_by_key(|&(rows, cell)| (Reverse(rows), cell.address()));
         for &(_, cell) in &*commuting {
             Self::place_commuting_intent(txn, cell)?;

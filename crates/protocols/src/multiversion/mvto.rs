@@ -1,8 +1,10 @@
-//! Multi-version timestamp ordering: a transaction that comes too late to read the newest version reads an older one.
+//! Multi-version timestamp ordering: a transaction that comes too late to read the newest version
+//! reads an older one.
 //!
-//! **Idea.** As in timestamp ordering, transactions take effect in the order in which they began. But a write leaves the old version in
-//! place, and a read finds the version of its own time. So reads are never too late. A write is too late if a younger transaction has read the version
-//! that it overwrites, or has overwritten it.
+//! **Idea.** As in timestamp ordering, transactions take effect in the order in which they began.
+//! But a write leaves the old version in place, and a read finds the version of its own time. So
+//! reads are never too late. A write is too late if a younger transaction has read the version that
+//! it overwrites, or has overwritten it.
 //!
 //! | step of the papers | function |
 //! | --- | --- |
@@ -11,25 +13,32 @@
 //! | a version that may still abort: wait for it | `read`: `waits` |
 //! | commit | `commit`: `WriteIntents::install_all` |
 //!
-//! **Papers.** D. P. Reed: "Naming and synchronization in a decentralized computer system", PhD thesis, MIT 1978; P. A. Bernstein, N. Goodman:
-//! "Multiversion concurrency control: theory and algorithms", ACM TODS 1983; as measured in X. Yu et al.: "Staring into the abyss", VLDB
-//! 2014 (MVCC).
+//! **Papers.** D. P. Reed: "Naming and synchronization in a decentralized computer system", PhD
+//! thesis, MIT 1978; P. A. Bernstein, N. Goodman: "Multiversion concurrency control: theory and
+//! algorithms", ACM TODS 1983; as measured in X. Yu et al.: "Staring into the abyss", VLDB 2014
+//! (MVCC).
 //!
-//! **Promises** serializability, in the order of timestamps. A running transaction sees one state only.
+//! **Promises** serializability, in the order of timestamps. A running transaction sees one state
+//! only.
 //!
 //! **Metadata.** Six words for each cell: [`crate::multiversion`].
 //!
-//! **Commit point.** The first install. Nothing is validated: a write with an intent can't fail any more.
+//! **Commit point.** The first install. Nothing is validated: a write with an intent can't fail any
+//! more.
 //!
-//! **Waits.** A younger transaction waits for an older one that has an intent on a cell. So waits form no cycle.
+//! **Waits.** A younger transaction waits for an older one that has an intent on a cell. So waits
+//! form no cycle.
 //!
-//! **Phantoms.** A scan or a miss raises the `rts` of the leaf; an insert by an older transaction aborts. A tombstone leaves the
-//! index when all transactions have ended that ran in the epoch of the deletion: those that begin later have later timestamps.
+//! **Phantoms.** A scan or a miss raises the `rts` of the leaf; an insert by an older transaction
+//! aborts. A tombstone leaves the index when all transactions have ended that ran in the epoch of
+//! the deletion: those that begin later have later timestamps.
 //!
-//! **Snapshots** (`versions.snapshots=on`) are for transactions that say beforehand that they will only read. They see the state before the oldest
-//! running transaction, leave no timestamp behind, wait for nobody, and never abort.
+//! **Snapshots** (`versions.snapshots=on`) are for transactions that say beforehand that they will
+//! only read. They see the state before the oldest running transaction, leave no timestamp behind,
+//! wait for nobody, and never abort.
 //!
-//! **Departures from the papers.** A version is written after all others of its cell, not between two, as in DBx1000. Writers do not queue.
+//! **Departures from the papers.** A version is written after all others of its cell, not between
+//! two, as in DBx1000. Writers do not queue.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -91,7 +100,8 @@ impl<M: Machine, F: VersionFaults> MvtoRules<M, F> {
     /// A younger transaction has read or written the cell, or another one has an intent there.
     #[inline(always)]
     fn place_intent(intents: &mut WriteIntents<M>, ts: u64, cell: Cell<M>) -> Result<u64, Abort> {
-        // Relaxed: the call that decides comes after the intent is placed, and the exchange has acquired the word.
+        // Relaxed: the call that decides comes after the intent is placed, and the exchange has
+        // acquired the word.
         let is_too_late = || wts_of(cell.word().load(Ordering::Relaxed)) > ts || rts_under_intent::<M, F>(cell) > ts;
         // A transaction that is too late already does not wait, so that those behind it can go on.
         let word = intents.place(cell, ts, WAITS_MAX, |other| other < ts && !is_too_late())?;
@@ -210,7 +220,8 @@ impl<M: Machine, F: VersionFaults> VersionRules<M> for MvtoRules<M, F> {
             if !at.cells(groups).any(gone) {
                 return Ok(RecordState::Row);
             }
-            // A miss is a read. Should there be a row at the transaction's time, the read was needless, and no harm.
+            // A miss is a read. Should there be a row at the transaction's time, the read was
+            // needless, and no harm.
             return self.read(cx, local, at, Projection::columns(&[], groups));
         }
         let ts = local.ts;
@@ -255,7 +266,8 @@ impl<M: Machine, F: VersionFaults> VersionRules<M> for MvtoRules<M, F> {
         for position in 0..cx.writes.len() {
             let write = &cx.writes.entries()[position];
             if write.kind == WriteKind::Nothing {
-                // A row that was inserted and deleted again was read as absent: the next insert of its key must come later.
+                // A row that was inserted and deleted again was read as absent: the next insert of
+                // its key must come later.
                 write.cells().for_each(|cell| raise_rts::<M, F>(cell, local.ts));
             }
             if write.merged().is_empty() {

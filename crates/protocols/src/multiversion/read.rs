@@ -1,18 +1,22 @@
-//! Which version of a row a transaction reads, and whether that is still the right one at its commit.
+//! Which version of a row a transaction reads, and whether that is still the right one at its
+//! commit.
 //!
 //! **The read of a cell**, in the order of its steps (`read_cell`):
 //!
 //! 1. Wait for the write intents that the protocol waits for.
-//! 2. Load the word. If its `wts` is later than the reader's time, follow the chain (`read_old_version`).
+//! 2. Load the word. If its `wts` is later than the reader's time, follow the chain
+//!    (`read_old_version`).
 //! 3. Tell the protocol, which may raise the cell's `rts`. Then load the intent again.
 //! 4. Copy the row, and load the word again. If it is the same, the copy is the version of step 2.
 //!
-//! Steps 2 and 4 are a seqlock: a writer sets the lock bit, passes a Release fence, stores the row, and stores the new word with Release. If the
-//! copy has a word of the new row, the Acquire fence between the copy and the second load makes that load see the lock bit, or a later word.
+//! Steps 2 and 4 are a seqlock: a writer sets the lock bit, passes a Release fence, stores the row,
+//! and stores the new word with Release. If the copy has a word of the new row, the Acquire fence
+//! between the copy and the second load makes that load see the lock bit, or a later word.
 //!
-//! Steps 1 and 3 exclude that a version is missed whose time is before the reader's. Its writer placed its intent before it took that time, or before it
-//! looked at the `rts`. If the reader does not see the intent, the writer sees the `rts` that the reader left, and aborts; or, in protocols that leave
-//! none, the writer takes a later timestamp.
+//! Steps 1 and 3 exclude that a version is missed whose time is before the reader's. Its writer
+//! placed its intent before it took that time, or before it looked at the `rts`. If the reader does
+//! not see the intent, the writer sees the `rts` that the reader left, and aborts; or, in protocols
+//! that leave none, the writer takes a later timestamp.
 
 use contend_engine::{Abort, AbortReason, Cell, Context, Groups, Located, Projection, RecordState};
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
@@ -51,7 +55,8 @@ impl ReadView {
     /// Returns the view of the state at `ts`.
     #[inline(always)]
     pub(crate) fn at<F: VersionFaults>(ts: u64) -> Self {
-        // A reader that does not wait for a version of its time comes upon a gap where that version is going to be.
+        // A reader that does not wait for a version of its time comes upon a gap where that version
+        // is going to be.
         ReadView { ts, newest_only: false, is_patient: false, ignore_gaps: F::IGNORE_GAPS || F::IGNORE_PREWRITES }
     }
 }
@@ -66,8 +71,9 @@ fn cell_of<M: Machine>(at: Located<'_, M>, number: usize) -> Cell<M> {
 
 /// Reads a row as it is at the time of `view`.
 ///
-/// `before_newest` is called with a cell before it is known whether its newest version is the one to read; a protocol raises the `rts` there.
-/// `waits` says whether the reader waits for the transaction of this intent. `on_read` gets each version that was read.
+/// `before_newest` is called with a cell before it is known whether its newest version is the one
+/// to read; a protocol raises the `rts` there. `waits` says whether the reader waits for the
+/// transaction of this intent. `on_read` gets each version that was read.
 ///
 /// # Errors
 /// A wait took too long, or the version of this time is gone.
@@ -108,15 +114,18 @@ fn read_cell<M: Machine>(
     let cell = cell_of(at, number);
     let mut spin = Spin::<M>::new();
     loop {
-        // Before the rts is raised: a waiting reader must abort neither the writer that it waits for nor those that come between.
+        // Before the rts is raised: a waiting reader must abort neither the writer that it waits
+        // for nor those that come between.
         await_intents(cell, |intent| waits(intent), &mut spin, view.is_patient)?;
-        // Acquire: pairs with the Release of `install_all`. The row and the links that are read next are at least as new as the word.
+        // Acquire: pairs with the Release of `install_all`. The row and the links that are read
+        // next are at least as new as the word.
         let word = cell.word().load(Ordering::Acquire);
         if wts_of(word) > view.ts && word & UNLINKED == 0 {
             return read_old_version(at, cell, number, view, copy, on_read);
         }
         before_newest(cell);
-        // SeqCst: after the rts; pairs with the exchange of `WriteIntents::place`, which comes before the writer's look at the rts (`raise_rts`).
+        // SeqCst: after the rts; pairs with the exchange of `WriteIntents::place`, which comes
+        // before the writer's look at the rts (`raise_rts`).
         let intent = intent_of(cell).load(Ordering::SeqCst);
         if intent != NO_INTENT && waits(intent) {
             continue;
@@ -124,17 +133,20 @@ fn read_cell<M: Machine>(
         if word & LOCKED == 0 {
             copy(at);
             M::step("check");
-            // Acquire: the copy comes before the second load of the word; pairs with the Release fence of `install_all`.
+            // Acquire: the copy comes before the second load of the word; pairs with the Release
+            // fence of `install_all`.
             M::fence(Ordering::Acquire);
         }
-        // SeqCst: after the rts; pairs with the store of `unlink`, which comes before its look at the rts.
+        // SeqCst: after the rts; pairs with the store of `unlink`, which comes before its look at
+        // the rts.
         let now = cell.word().load(Ordering::SeqCst);
         if now == word {
             if word & LOCKED == 0 {
                 on_read(ReadVersion::Newest((cell, word)));
                 return Ok(word);
             }
-            // The holder of the intent is overwriting the row. It is younger than the reader, and has linked the copy before it locked the word.
+            // The holder of the intent is overwriting the row. It is younger than the reader, and
+            // has linked the copy before it locked the word.
             if intent != NO_INTENT {
                 return read_old_version(at, cell, number, view, copy, on_read);
             }
@@ -172,9 +184,11 @@ fn read_old_version<M: Machine>(
     }
 }
 
-/// Returns whether the version of a read set's entry is still the one that a new search at `ts` finds.
+/// Returns whether the version of a read set's entry is still the one that a new search at `ts`
+/// finds.
 ///
-/// If the caller has raised the `rts` to `ts` before, the answer stays true: no older version can come any more.
+/// If the caller has raised the `rts` to `ts` before, the answer stays true: no older version can
+/// come any more.
 ///
 /// # Errors
 /// A wait took too long, or the chain does not say.
@@ -206,8 +220,9 @@ fn await_intents<M: Machine>(
     is_patient: bool,
 ) -> Result<(), Abort> {
     loop {
-        // SeqCst: after an rts that the caller has raised; pairs with the exchange of `WriteIntents::place` (`raise_rts`). And Acquire: pairs with the
-        // Release by which the intent was given up; the word is then at least as new.
+        // SeqCst: after an rts that the caller has raised; pairs with the exchange of
+        // `WriteIntents::place` (`raise_rts`). And Acquire: pairs with the Release by which the
+        // intent was given up; the word is then at least as new.
         let intent = intent_of(cell).load(Ordering::SeqCst);
         if intent == NO_INTENT || !waits(intent) {
             return Ok(());

@@ -1,4 +1,5 @@
-//! From the rules of one multi-version protocol to the engine's `Protocol`: what all protocols of the family do in the same way.
+//! From the rules of one multi-version protocol to the engine's `Protocol`: what all protocols of
+//! the family do in the same way.
 
 use contend_engine::{
     Abort, AbortReason, Cells, Change, Context, DeclarationNeeds, Groups, Leaf, Located, NamedProtocol, Options,
@@ -9,7 +10,8 @@ use contend_machine::Machine;
 use super::WORDS;
 use super::collect::{Collector, RetiredVersions};
 
-/// What one multi-version protocol does at each step of a transaction; [`MultiVersion`] adds the rest.
+/// What one multi-version protocol does at each step of a transaction; [`MultiVersion`] adds the
+/// rest.
 ///
 /// The methods without a comment of their own are those of `contend_engine::Protocol`.
 #[expect(missing_docs, reason = "documented where they come from")]
@@ -17,7 +19,8 @@ use super::collect::{Collector, RetiredVersions};
 pub trait VersionRules<M: Machine>: Sized + Send + Sync + 'static {
     /// Name, paper and promise.
     const INFO: ProtocolInfo;
-    /// The options with which a transaction can read a snapshot; `None` if there are no such options.
+    /// The options with which a transaction can read a snapshot; `None` if there are no such
+    /// options.
     const SNAPSHOTS: Option<&'static str> = None;
     /// The protocol's options.
     type Options: Options;
@@ -30,7 +33,8 @@ pub trait VersionRules<M: Machine>: Sized + Send + Sync + 'static {
 
     fn new(options: Self::Options) -> Self;
 
-    /// Makes room for workers numbered below `workers`, in all but the collector. Called before any worker exists.
+    /// Makes room for workers numbered below `workers`, in all but the collector. Called before any
+    /// worker exists.
     fn prepare(&mut self, workers: usize) {
         let _ = workers;
     }

@@ -1,10 +1,13 @@
-//! Transactions that see the state at their begin: snapshot isolation, and the protocols that make it serializable.
+//! Transactions that see the state at their begin: snapshot isolation, and the protocols that make
+//! it serializable.
 //!
-//! **One counter orders the commits.** A transaction that begins when the counter says `begin_ts` sees the commits up to `begin_ts`, also those that are
-//! still installing. For that a committing writer changes its write intents to "about to draw a timestamp" *before* it adds to the counter. A
-//! reader loads the counter first, and intents later; both orders are SeqCst. So a reader that sees no such intent had loaded the counter before
-//! the writer added to it: the writer's timestamp is later than the reader's, and the reader must not see its writes. A reader that
-//! does see the intent waits until the intent says the timestamp, or the version is installed.
+//! **One counter orders the commits.** A transaction that begins when the counter says `begin_ts`
+//! sees the commits up to `begin_ts`, also those that are still installing. For that a committing
+//! writer changes its write intents to "about to draw a timestamp" *before* it adds to the counter.
+//! A reader loads the counter first, and intents later; both orders are SeqCst. So a reader that
+//! sees no such intent had loaded the counter before the writer added to it: the writer's timestamp
+//! is later than the reader's, and the reader must not see its writes. A reader that does see the
+//! intent waits until the intent says the timestamp, or the version is installed.
 
 use contend_engine::{Abort, Context, Located, Projection, RecordState, option_choices, options};
 use contend_machine::{Activity, Atomic64, Machine, Ordering};
@@ -19,8 +22,9 @@ use super::{
 options! {
     /// Whether there are snapshots, for protocols that have no other options.
     pub struct SnapshotOptions {
-        /// Let transactions that say beforehand that they will only read see the state before the oldest transaction that runs: these never
-        /// abort. Old versions are kept a little longer then; versions.collect=epoch is as rapid, and none is overwritten (versions.overwrite).
+        /// Let transactions that say beforehand that they will only read see the state before the
+        /// oldest transaction that runs: these never abort. Old versions are kept a little longer
+        /// then; versions.collect=epoch is as rapid, and none is overwritten (versions.overwrite).
         "versions.snapshots" snapshots: bool = false, in ();
     }
 }
@@ -41,8 +45,10 @@ option_choices!(Counted { Writers => "writers", Commits => "commits", Begins => 
 options! {
     /// Options of the counter that orders the commits.
     pub struct CounterOptions {
-        /// What adds to the counter that orders commits: commits that write, every commit (ERMIA in CCBench), or every begin and every commit (SI in
-        /// CCBench with `CCTR_TW`). The last two cost transactions that only read what they cost there: the counter's line, once or twice.
+        /// What adds to the counter that orders commits: commits that write, every commit (ERMIA in
+        /// CCBench), or every begin and every commit (SI in CCBench with `CCTR_TW`). The last two
+        /// cost transactions that only read what they cost there: the counter's line, once or
+        /// twice.
         "snapshot.counter" counter: Counted = Counted::Writers, in ();
     }
 }
@@ -63,7 +69,8 @@ impl<M: Machine> CommitCounter<M> {
     /// Returns the timestamp of the latest commit.
     #[inline(always)]
     pub(crate) fn latest(&self) -> u64 {
-        // SeqCst: before every later load of an intent; pairs with `take_commit_ts`, where the intents change before the counter does.
+        // SeqCst: before every later load of an intent; pairs with `take_commit_ts`, where the
+        // intents change before the counter does.
         self.latest.load(Ordering::SeqCst)
     }
 
@@ -82,7 +89,8 @@ impl<M: Machine> CommitCounter<M> {
         if self.counted == Counted::Begins { self.next() } else { self.latest() }
     }
 
-    /// Draws the timestamp of the commit of a transaction that has written nothing; `None` if the options give it none of its own.
+    /// Draws the timestamp of the commit of a transaction that has written nothing; `None` if the
+    /// options give it none of its own.
     #[inline(always)]
     pub(crate) fn take_reader_ts(&self) -> Option<u64> {
         (self.counted != Counted::Writers).then(|| self.next())

@@ -1,7 +1,9 @@
-//! Snapshot isolation: a transaction reads the state at its begin, and of two that write the same row only one commits.
+//! Snapshot isolation: a transaction reads the state at its begin, and of two that write the same
+//! row only one commits.
 //!
-//! **Idea.** A transaction reads, of every row, the version that was the newest committed one when it began. Reads are neither announced nor
-//! validated. A transaction that wants to write a row that another is writing, or has written since, aborts (*first updater wins*).
+//! **Idea.** A transaction reads, of every row, the version that was the newest committed one when
+//! it began. Reads are neither announced nor validated. A transaction that wants to write a row
+//! that another is writing, or has written since, aborts (*first updater wins*).
 //!
 //! | step of the papers | function |
 //! | --- | --- |
@@ -11,31 +13,38 @@
 //! | commit timestamp | `commit`: `CommitCounter::take_commit_ts` |
 //! | install | `commit`: `WriteIntents::install_all` |
 //!
-//! **Papers.** H. Berenson et al.: "A critique of ANSI SQL isolation levels", SIGMOD 1995; as measured in T. Tanabe et al.: "An analysis of
-//! concurrency control protocols for in-memory databases with CCBench", VLDB 2020 (SI).
+//! **Papers.** H. Berenson et al.: "A critique of ANSI SQL isolation levels", SIGMOD 1995; as
+//! measured in T. Tanabe et al.: "An analysis of concurrency control protocols for in-memory
+//! databases with CCBench", VLDB 2020 (SI).
 //!
-//! **Promises** snapshot isolation: no lost update, no fractured read. Write skew and the read-only anomaly can happen.
+//! **Promises** snapshot isolation: no lost update, no fractured read. Write skew and the read-only
+//! anomaly can happen.
 //!
 //! **Metadata.** Six words for each cell: [`crate::multiversion`]. The `rts` is not used.
 //!
-//! **Which state.** One counter has the timestamp of the latest commit. A transaction that began at time `b` sees the commits up to `b`, also
-//! those that are still installing: it waits for them (`multiversion/snapshot.rs`). The codes of CCBench begin at the largest timestamp that was drawn
+//! **Which state.** One counter has the timestamp of the latest commit. A transaction that began at
+//! time `b` sees the commits up to `b`, also those that are still installing: it waits for them
+//! (`multiversion/snapshot.rs`). The codes of CCBench begin at the largest timestamp that was drawn
 //! and do not wait; a transaction may then see a part of a commit.
 //!
-//! **The counter.** A transaction that only reads loads it once, and does not add to it. CCBench's adds at the commit and, as it is built with
-//! `CCTR_TW`, at the begin as well: `snapshot.counter=begins` does the same. (With `CCTR_ON` a begin there asks every thread for its last
-//! commit instead, which is not built here.)
+//! **The counter.** A transaction that only reads loads it once, and does not add to it. CCBench's
+//! adds at the commit and, as it is built with `CCTR_TW`, at the begin as well:
+//! `snapshot.counter=begins` does the same. (With `CCTR_ON` a begin there asks every thread for its
+//! last commit instead, which is not built here.)
 //!
-//! **Snapshots.** A transaction that says beforehand that it will only read waits for commits without a limit, and never aborts.
+//! **Snapshots.** A transaction that says beforehand that it will only read waits for commits
+//! without a limit, and never aborts.
 //!
 //! **Commit point.** The timestamp.
 //!
-//! **Waits.** A reader waits for a writer that has decided to commit, and such a writer waits for nobody.
+//! **Waits.** A reader waits for a writer that has decided to commit, and such a writer waits for
+//! nobody.
 //!
-//! **Phantoms.** A row that is inserted later is in the index, but not in the snapshot. A tombstone stays in the index until no transaction is left that
-//! could see its row.
+//! **Phantoms.** A row that is inserted later is in the index, but not in the snapshot. A tombstone
+//! stays in the index until no transaction is left that could see its row.
 //!
-//! **Departures from the papers.** Those of all multi-version protocols here: [`crate::multiversion`].
+//! **Departures from the papers.** Those of all multi-version protocols here:
+//! [`crate::multiversion`].
 
 use std::marker::PhantomData;
 
@@ -162,7 +171,8 @@ impl<M: Machine, F: SnapshotIsolationFaults> VersionRules<M> for SnapshotIsolati
 
     #[inline(always)]
     fn observe_leaf(&self, _: &mut Context<M>, _: &mut Self::WorkerState, _: Leaf<M>, _: u64) -> Result<(), Abort> {
-        // Every row of a snapshot is in the index from before the snapshot's time until no transaction sees it any more.
+        // Every row of a snapshot is in the index from before the snapshot's time until no
+        // transaction sees it any more.
         Ok(())
     }
 

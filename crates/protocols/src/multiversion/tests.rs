@@ -1,4 +1,5 @@
-//! Tests of old versions under all multi-version protocols, and of rules that only some of them have.
+//! Tests of old versions under all multi-version protocols, and of rules that only some of them
+//! have.
 
 mod late;
 
@@ -22,7 +23,8 @@ type Rows = Table<u64>;
 /// Aggressive collection, with a scan before every transaction.
 const AGGRESSIVE: [(&str, &str); 2] = [("versions.collect", "aggressive"), ("versions.interval_us", "0")];
 
-/// An engine with rows 0 to 9, each of two words: its key and 0. They are loaded in the first epoch; the tests advance epochs by hand.
+/// An engine with rows 0 to 9, each of two words: its key and 0. They are loaded in the first
+/// epoch; the tests advance epochs by hand.
 struct World<P: NamedProtocol<Native>> {
     engine: Arc<Engine<P, Native>>,
     rows: Rows,
@@ -105,8 +107,9 @@ fn a_late_reader_sees_the_rows_as_they_were() {
     late_readers_see_their_time::<Hekaton<Native>>();
 }
 
-/// Silo gave deleted rows back an epoch too early (commits 31990ad, 92970fe). Here a row is deleted in each epoch that can be the global one
-/// while a transaction runs, and others come and go. Freed memory is filled, which a reader would see.
+/// Silo gave deleted rows back an epoch too early (commits 31990ad, 92970fe). Here a row is deleted
+/// in each epoch that can be the global one while a transaction runs, and others come and go. Freed
+/// memory is filled, which a reader would see.
 fn deleted_rows_stay_for_readers_that_can_see_them<P: NamedProtocol<Native>>(settings: &[(&str, &str)]) {
     for deleted_after in 0..3 {
         let World { ref engine, ref rows, workers: [ref mut early, ref mut late, _] } = World::<P>::new(settings);
@@ -142,8 +145,8 @@ fn no_row_is_given_back_an_epoch_too_early() {
     }
 }
 
-/// CCBench's Cicada gave an inline version back twice (commit f7e3183): two writers and a reader of one
-/// row, with a collection before every transaction.
+/// CCBench's Cicada gave an inline version back twice (commit f7e3183): two writers and a reader of
+/// one row, with a collection before every transaction.
 fn two_write_one_row<P: NamedProtocol<Native>>(settings: &[(&str, &str)]) {
     const WRITES: u64 = 2000;
     let World { engine, rows, workers } = World::<P>::new(settings);
@@ -238,7 +241,8 @@ fn unneeded_versions_are_reused_at_once<P: NamedProtocol<Native>>() {
     let bytes = engine.bytes();
     (2..20).for_each(&mut churn);
     assert_eq!(engine.bytes(), bytes);
-    // A transaction that runs all the time needs the versions of its begin, and all later ones are kept for it.
+    // A transaction that runs all the time needs the versions of its begin, and all later ones are
+    // kept for it.
     let mut long = early.begin();
     assert_eq!([0, 1, 2].map(|key| see(&mut long, rows, key)), [Some(19_999), Some(19_997), Some(19_998)]);
     (20..30).for_each(&mut churn);
@@ -363,8 +367,8 @@ fn a_transaction_that_misses_versions_again_and_again_is_protected() {
     a_worker_that_misses_versions_is_protected::<Hekaton<Native>>(AGGRESSIVE[0]);
 }
 
-/// Returns what a transaction reads of a row before and after its version was taken out of the chain. An older version stays, for a protected
-/// transaction, and so does the newest.
+/// Returns what a transaction reads of a row before and after its version was taken out of the
+/// chain. An older version stays, for a protected transaction, and so does the newest.
 fn beyond_a_gap<P: NamedProtocol<Native>>() -> [Result<Option<u64>, AbortReason>; 2] {
     let [collect, interval] = AGGRESSIVE;
     let World { ref engine, ref rows, workers: [ref mut early, ref mut late, _] } =
@@ -450,8 +454,8 @@ fn versions_of_a_worker_that_is_gone_are_reused_by_others() {
     assert!(versions.collected > versions.made, "{versions:?}");
 }
 
-/// Two threads write pairs of rows, and two read all rows twice in long transactions: these see both rows of a pair by one write, and the same
-/// state twice.
+/// Two threads write pairs of rows, and two read all rows twice in long transactions: these see
+/// both rows of a pair by one write, and the same state twice.
 fn long_readers_among_writers<P: NamedProtocol<Native>>(settings: &[(&str, &str)]) {
     const PAIRS: u64 = 8;
     const TRANSACTIONS: u64 = 3000;
@@ -571,8 +575,8 @@ fn the_first_to_write_a_row_wins() {
     assert_eq!(one.run(|tx| Ok(see(tx, rows, 1))).expect("nobody is in the way"), Some(7));
 }
 
-/// Fekete, O'Neil, O'Neil: "A read-only transaction anomaly under snapshot isolation", SIGMOD Record 2004. Returns whether all
-/// three commit.
+/// Fekete, O'Neil, O'Neil: "A read-only transaction anomaly under snapshot isolation", SIGMOD
+/// Record 2004. Returns whether all three commit.
 fn read_only_anomaly<P: NamedProtocol<Native>>() -> bool {
     let World { ref engine, ref rows, workers: [ref mut one, ref mut other, _] } = World::<P>::new(&[]);
     let mut third = engine.worker().expect("a slot");
@@ -580,7 +584,8 @@ fn read_only_anomaly<P: NamedProtocol<Native>>() -> bool {
     let seen = [1, 2].map(|key| withdrawal.read_row(rows, key, Projection::WHOLE).map(|row| row.map(|row| row[1])));
     assert_eq!(seen, [Ok(Some(0)), Ok(Some(0))]);
     write(other, rows, 2, 20);
-    // A transaction that sees the deposit and not the withdrawal makes the withdrawal come after both.
+    // A transaction that sees the deposit and not the withdrawal makes the withdrawal come after
+    // both.
     assert_eq!(third.run(|tx| Ok([1, 2].map(|key| see(tx, rows, key)))), Ok([Some(0), Some(20)]));
     let written = withdrawal
         .write_row(rows, 1, Groups::ALL)
@@ -603,7 +608,8 @@ fn a_reader_of_a_replaced_version_commits_before_its_overwriter_or_not_at_all() 
     let mut reader = one.begin();
     assert_eq!(see(&mut reader, rows, 1), Some(0));
     write(other, rows, 1, 5);
-    // Its place is before the other's, though it commits later. It may write a row that no other transaction has touched.
+    // Its place is before the other's, though it commits later. It may write a row that no other
+    // transaction has touched.
     reader.write_row(rows, 2, Groups::ALL).expect("free").expect("it is there").copy_from_slice(&[2, 6]);
     reader.commit().expect("no cycle");
     assert_eq!(other.run(|tx| Ok([1, 2].map(|key| see(tx, rows, key)))), Ok([Some(5), Some(6)]));

@@ -1,20 +1,27 @@
-//! Transactions that have a timestamp from the begin, read without a trace, and validate what they read at the commit: the part that `cicada` and
-//! `msto` share.
+//! Transactions that have a timestamp from the begin, read without a trace, and validate what they
+//! read at the commit: the part that `cicada` and `msto` share.
 //!
-//! **The commit** of such a transaction, with the function of each step. The order of the first three excludes that two transactions each miss what the
-//! other does: a writer's intent comes before its look at the `rts`, and a reader's `rts` comes before its look at the intents (`super::raise_rts`).
+//! **The commit** of such a transaction, with the function of each step. The order of the first
+//! three excludes that two transactions each miss what the other does: a writer's intent comes
+//! before its look at the `rts`, and a reader's `rts` comes before its look at the intents
+//! (`super::raise_rts`).
 //!
-//! 1. Place write intents, and check that no younger transaction has read or written the cells ([`ValidatingTxn::place_intents`]).
+//! 1. Place write intents, and check that no younger transaction has read or written the cells
+//!    ([`ValidatingTxn::place_intents`]).
 //! 2. Raise the `rts` of all cells that were read, and of the leaves ([`ValidatingTxn::validate`]).
-//! 3. Check that each version that was read is the one that a new search at the transaction's time finds ([`ValidatingTxn::check_reads`]).
+//! 3. Check that each version that was read is the one that a new search at the transaction's time
+//!    finds ([`ValidatingTxn::check_reads`]).
 //! 4. Install ([`ValidatingTxn::install`]).
 //!
-//! **Invisible writes** (`versions.nwr=on`; the non-visible write rule). A write that comes too late is skipped if it is of all of a cell, all later
-//! versions replaced all of the cell without a look at it, and no younger transaction has read the cell. Two words tell: the [`SuffixKind`] and
-//! the `rts`. The version before it ends at its time, so that a transaction that reads between the two begins again; and that version must still be
-//! in the chain. A recorded history names it (`"omitted":true`, `over`): the write has its place after that version and all its readers, and before the
-//! next version. If no version has replaced it, or one by a look at it, the checker reports a lost write. The rule is not for protocols whose commits come
-//! after all others, nor for `mvto`, which keeps no trace of reads of old versions.
+//! **Invisible writes** (`versions.nwr=on`; the non-visible write rule). A write that comes too
+//! late is skipped if it is of all of a cell, all later versions replaced all of the cell without a
+//! look at it, and no younger transaction has read the cell. Two words tell: the [`SuffixKind`] and
+//! the `rts`. The version before it ends at its time, so that a transaction that reads between the
+//! two begins again; and that version must still be in the chain. A recorded history names it
+//! (`"omitted":true`, `over`): the write has its place after that version and all its readers, and
+//! before the next version. If no version has replaced it, or one by a look at it, the checker
+//! reports a lost write. The rule is not for protocols whose commits come after all others, nor for
+//! `mvto`, which keeps no trace of reads of old versions.
 
 use contend_engine::sets::{Write, WriteKind};
 use contend_engine::{
@@ -33,13 +40,15 @@ use super::{
 };
 
 options! {
-    /// Options of protocols whose transactions have a timestamp from the begin, and validate at the commit.
+    /// Options of protocols whose transactions have a timestamp from the begin, and validate at the
+    /// commit.
     pub struct ValidatingOptions {
-        /// Let transactions that say beforehand that they will only read see the state before the oldest transaction that runs: these never
-        /// abort. Old versions are kept a little longer then; versions.collect=epoch is as rapid, and none is overwritten (versions.overwrite).
+        /// Let transactions that say beforehand that they will only read see the state before the
+        /// oldest transaction that runs: these never abort. Old versions are kept a little longer
+        /// then; versions.collect=epoch is as rapid, and none is overwritten (versions.overwrite).
         "versions.snapshots" snapshots: bool = false, in ();
-        /// Skip a write that comes too late, where a later write has replaced the whole row without a look at it, and no transaction has
-        /// read it between (the non-visible write rule).
+        /// Skip a write that comes too late, where a later write has replaced the whole row without
+        /// a look at it, and no transaction has read it between (the non-visible write rule).
         "versions.nwr" nwr: bool = false, in ();
     }
 }
@@ -63,7 +72,8 @@ pub(crate) struct ValidatingTxn<M: Machine> {
     options: ValidatingOptions,
     /// Its timestamp: Cicada's `tx.ts`.
     pub(crate) ts: u64,
-    /// It reads the state at `ts`, which is final: it leaves no trace, waits for nobody, and never aborts.
+    /// It reads the state at `ts`, which is final: it leaves no trace, waits for nobody, and never
+    /// aborts.
     pub(crate) reads_snapshot: bool,
     /// The versions that it has read and that another may replace before its commit.
     read_set: Vec<ReadEntry<M>>,
@@ -89,7 +99,8 @@ impl<M: Machine> ValidatingTxn<M> {
         self.options.snapshots && cx.declaration.is_read_only()
     }
 
-    /// Begins a transaction that sees the state before the oldest running one. `now` is as in [`Collector::begin_snapshot`].
+    /// Begins a transaction that sees the state before the oldest running one. `now` is as in
+    /// [`Collector::begin_snapshot`].
     pub(crate) fn begin_snapshot(&mut self, cx: &mut Context<M>, collector: &Collector<M>, now: impl FnMut() -> u64) {
         self.read_set.clear();
         self.reads_snapshot = true;
@@ -111,7 +122,8 @@ impl<M: Machine> ValidatingTxn<M> {
         collector.publish_ts(&self.intents.retired, self.ts);
     }
 
-    /// Reads a row. `validates_old` says whether an old version that was read may still be replaced as the one of its time.
+    /// Reads a row. `validates_old` says whether an old version that was read may still be replaced
+    /// as the one of its time.
     #[inline(always)]
     pub(crate) fn read<F: ValidationFaults>(
         &mut self,
@@ -147,8 +159,8 @@ impl<M: Machine> ValidatingTxn<M> {
         self.read_set.iter().any(|(read, _)| read.address() == cell.address())
     }
 
-    /// Prepares a write, whose intents the commit places. `read` reads the row. With `early_abort` the transaction looks already now whether it comes too
-    /// late.
+    /// Prepares a write, whose intents the commit places. `read` reads the row. With `early_abort`
+    /// the transaction looks already now whether it comes too late.
     #[inline(always)]
     pub(crate) fn write(
         &mut self,
@@ -168,7 +180,8 @@ impl<M: Machine> ValidatingTxn<M> {
                 // Relaxed: a first look; `place_intents` looks again.
                 let gone = |cell: Cell<M>| cell.word().load(Ordering::Relaxed) & (ABSENT | UNLINKED) != 0;
                 if at.cells(groups).any(gone) {
-                    // A miss is a read. Should there be a row at the transaction's time, the read was needless, and no harm.
+                    // A miss is a read. Should there be a row at the transaction's time, the read
+                    // was needless, and no harm.
                     return read(self, cx, Projection::columns(&[], groups));
                 }
                 RecordState::Row
@@ -219,7 +232,8 @@ impl<M: Machine> ValidatingTxn<M> {
         }
     }
 
-    /// Places intents on the cells of these numbers of the write at this position. `waits` says whether the transaction waits for another intent.
+    /// Places intents on the cells of these numbers of the write at this position. `waits` says
+    /// whether the transaction waits for another intent.
     ///
     /// # Errors
     /// The transaction comes too late, or the record is gone.
@@ -247,7 +261,8 @@ impl<M: Machine> ValidatingTxn<M> {
         Ok(())
     }
 
-    /// Returns whether a younger transaction has overwritten or read the cell, so that a new version of this transaction's time can't be the newest one.
+    /// Returns whether a younger transaction has overwritten or read the cell, so that a new
+    /// version of this transaction's time can't be the newest one.
     #[inline(always)]
     fn is_too_late<F: ValidationFaults>(&self, cell: Cell<M>, word: u64) -> bool {
         wts_of(word) > self.ts || self.was_read_later::<F>(cell)
@@ -259,8 +274,8 @@ impl<M: Machine> ValidatingTxn<M> {
         rts_under_intent::<M, F>(cell) > self.ts
     }
 
-    /// Returns the version that a late write of the cell would have replaced, and its name in a history; `None` if the write is not invisible. The
-    /// caller holds the cell's intent.
+    /// Returns the version that a late write of the cell would have replaced, and its name in a
+    /// history; `None` if the write is not invisible. The caller holds the cell's intent.
     #[inline(never)]
     fn version_under_invisible_write<F: ValidationFaults>(
         &self,
@@ -269,7 +284,8 @@ impl<M: Machine> ValidatingTxn<M> {
         cell: Cell<M>,
     ) -> Option<(ChainedVersion<M>, u64)> {
         let wants_to = self.options.nwr && write.replaced().contains(Groups::of(number as u32));
-        // A transaction that has read the version before, or one between, has raised the rts; or it will find that its version ended before its time.
+        // A transaction that has read the version before, or one between, has raised the rts; or it
+        // will find that its version ended before its time.
         let was_read = self.was_read_later::<F>(cell);
         let is_replaced = Self::all_are_blind_overwrites_after::<F>(cell, self.ts);
         if !wants_to || was_read || !is_replaced {
@@ -287,8 +303,9 @@ impl<M: Machine> ValidatingTxn<M> {
         before.is_there().then_some((before, over))
     }
 
-    /// Installs all writes, after [`WriteIntents::copy`], and gives the intents up. `commuting` returns the cells of a write that are written by updates
-    /// that may come late; it is `None` if no updates may.
+    /// Installs all writes, after [`WriteIntents::copy`], and gives the intents up. `commuting`
+    /// returns the cells of a write that are written by updates that may come late; it is `None` if
+    /// no updates may.
     #[inline(always)]
     pub(crate) fn install(&mut self, cx: &mut Context<M>, commuting: Option<impl Fn(&Write<M>) -> Groups>) {
         cx.writes.apply_updates();
@@ -326,7 +343,8 @@ impl<M: Machine> ValidatingTxn<M> {
     pub(crate) fn validate<F: ValidationFaults>(&self, cx: &Context<M>) -> Result<(), Abort> {
         M::step("mark reads");
         self.read_set.iter().for_each(|&(cell, _)| raise_rts::<M, F>(cell, self.ts));
-        // A placeholder that stays absent was read, too: the next insert of its key must come later.
+        // A placeholder that stays absent was read, too: the next insert of its key must come
+        // later.
         let unused = |write: &&Write<M>| write.kind == WriteKind::Nothing;
         for write in cx.writes.entries().iter().filter(unused) {
             write.cells().for_each(|cell| raise_rts::<M, F>(cell, self.ts));
@@ -337,7 +355,8 @@ impl<M: Machine> ValidatingTxn<M> {
         self.check_reads::<F>()
     }
 
-    /// Checks that each version that was read is the one that a new search at the transaction's time finds.
+    /// Checks that each version that was read is the one that a new search at the transaction's
+    /// time finds.
     #[inline(always)]
     pub(crate) fn check_reads<F: ValidationFaults>(&self) -> Result<(), Abort> {
         M::step("check reads");
@@ -353,8 +372,8 @@ impl<M: Machine> ValidatingTxn<M> {
 faults! {
     /// The deliberate faults of protocols that validate at the commit.
     pub trait ValidationFaults: VersionFaults {
-        /// Validation takes a version that was read for right because it is committed, and does not search again: it misses a newer version from
-        /// before the transaction's time.
+        /// Validation takes a version that was read for right because it is committed, and does not
+        /// search again: it misses a newer version from before the transaction's time.
         TRUST_COMMITTED,
         /// Validation does not search again for an old version that was read.
         TRUST_OLDER,

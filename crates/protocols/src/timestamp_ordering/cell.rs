@@ -43,7 +43,8 @@ pub(super) fn timestamps<'a, M: Machine>(cell: Cell<M>) -> Timestamps<'a, M> {
     unsafe { Timestamps { wts: cell.meta(1), rts: cell.meta(2), prewrite: cell.meta(3) } }
 }
 
-/// Latches a cell, and returns its first word. A latch is held for some instructions, in which the holder waits for nothing.
+/// Latches a cell, and returns its first word. A latch is held for some instructions, in which the
+/// holder waits for nothing.
 #[inline(always)]
 pub(super) fn latch<M: Machine>(cell: Cell<M>) -> u64 {
     let mut spin = Spin::<M>::new();

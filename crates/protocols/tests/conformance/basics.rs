@@ -1,4 +1,5 @@
-//! Boundary keys, empty ranges, limits, projections, aborts that leave no trace, rows of any length, misuse.
+//! Boundary keys, empty ranges, limits, projections, aborts that leave no trace, rows of any
+//! length, misuse.
 
 use std::ops::ControlFlow;
 use std::panic::AssertUnwindSafe;
@@ -139,7 +140,8 @@ impl AllDead {
                 let inserted = (0..100_000).map(|_| one.run(insert)).find(ended);
                 assert_eq!(inserted.map(|outcome| outcome.is_ok()), Some(key % 3 != 0));
                 if key % 3 != 0 {
-                    // Timestamps of two workers may come in any order: who is too old tries again, or does not see the row yet.
+                    // Timestamps of two workers may come in any order: who is too old tries again,
+                    // or does not see the row yet.
                     assert!(
                         (0..100_000).any(|_| other.run(|tx| tx.delete(&rows, key)) == Ok(true)),
                         "no row to delete"
@@ -228,7 +230,8 @@ fn rows_of_any_length_come_back() {
     for_all(&RowLengths);
 }
 
-/// Runs a transaction of a worker when no other runs. Only who has a timestamp of an old batch may have to try again.
+/// Runs a transaction of a worker when no other runs. Only who has a timestamp of an old batch may
+/// have to try again.
 fn in_turn<P: Protocol<Native>, T>(
     worker: &mut Worker<P, Native>,
     name: &str,
@@ -398,7 +401,8 @@ impl Update<Pair> for Panics {
     }
 }
 
-/// Runs a transaction while no other does. A worker whose timestamps are older than those of what another has done last may come too late at first.
+/// Runs a transaction while no other does. A worker whose timestamps are older than those of what
+/// another has done last may come too late at first.
 fn until_in_time<T>(
     worker: &mut Worker<Erased<Native>, Native>,
     mut body: impl FnMut(&mut Transaction<'_, Erased<Native>, Native>) -> Result<T, Abort>,
@@ -415,7 +419,8 @@ fn until_in_time<T>(
 struct UpdatesThatPanic;
 
 impl UpdatesThatPanic {
-    /// A transaction of all kinds of writes, of which the update at place `bomb` panics; whether it did so at its commit.
+    /// A transaction of all kinds of writes, of which the update at place `bomb` panics; whether it
+    /// did so at its commit.
     fn transact(worker: &mut Worker<Erased<Native>, Native>, rows: &Table<u64>, bomb: usize) -> bool {
         let mut body_has_ended = false;
         let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| {
@@ -454,7 +459,8 @@ impl ProtocolTest<Native> for UpdatesThatPanic {
             for bomb in 0..6 {
                 let at_commit = Self::transact(&mut workers[0], &rows, bomb);
                 assert_eq!(at_commit, deferred, "{name}, {bomb}: updates wait for the commit, or do not");
-                // No row has changed, and none is locked: for another worker, and for the one whose transaction has panicked.
+                // No row has changed, and none is locked: for another worker, and for the one whose
+                // transaction has panicked.
                 for worker in &mut workers {
                     let mut seen = Vec::new();
                     let all = until_in_time(worker, |tx| {

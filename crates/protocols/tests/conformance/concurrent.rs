@@ -1,4 +1,5 @@
-//! Random transactions on real threads and few keys; each history is checked, replayed, and compared with the tables.
+//! Random transactions on real threads and few keys; each history is checked, replayed, and
+//! compared with the tables.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -181,7 +182,8 @@ fn work<P: Protocol<M>, M: Machine>(worker: &mut Worker<P, M>, rows: &Table<u64>
         let transaction = SmallRng::seed_from_u64(random.random());
         let operations = random.random_range(1..7);
         let only_reads = random.random_range(0..4) == 0;
-        // Where there are snapshots, some of those that only read see one, the others the newest state.
+        // Where there are snapshots, some of those that only read see one, the others the newest
+        // state.
         if only_reads
             && operations % 2 == 0
             && let Some(mut snapshot) = worker.begin_snapshot()
@@ -292,7 +294,8 @@ fn concurrent_histories_keep_the_promise_with_races_opened() {
     for_each_protocol::<Jitter>(&KeepsItsPromise);
 }
 
-/// Rows that are deleted and inserted, replaced and updated, under writes that are left out where nobody will see them.
+/// Rows that are deleted and inserted, replaced and updated, under writes that are left out where
+/// nobody will see them.
 fn storms_over_omitted_writes<P: NamedProtocol<Jitter>>() {
     for (seed, engine) in
         (0..25 * rounds()).flat_map(|seed| (0..ENGINE_OPTIONS.len()).map(move |engine| (seed, engine)))

@@ -1,5 +1,5 @@
-//! A machine on which a transaction that waits gives its turn back to a conductor: programs are coroutines of one thread, and run in
-//! exactly the order in which they are told to.
+//! A machine on which a transaction that waits gives its turn back to a conductor: programs are
+//! coroutines of one thread, and run in exactly the order in which they are told to.
 
 use std::alloc::Layout;
 use std::cell::{Cell, RefCell};

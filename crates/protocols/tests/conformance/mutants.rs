@@ -1,4 +1,5 @@
-//! Controls: what is wrong must be found. The deliberate faults of protocols, out of the list of mutants, and the protocol that controls nothing.
+//! Controls: what is wrong must be found. The deliberate faults of protocols, out of the list of
+//! mutants, and the protocol that controls nothing.
 
 use contend_engine::{Erased, Isolation, NamedProtocol};
 use contend_protocols::fault::{Faulty, Only, id};

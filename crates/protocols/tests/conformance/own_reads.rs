@@ -1,5 +1,5 @@
-//! What a transaction sees of its own writes: every sequence of three operations on one key, on a row that is there and one that is not,
-//! committed and aborted, against a model.
+//! What a transaction sees of its own writes: every sequence of three operations on one key, on a
+//! row that is there and one that is not, committed and aborted, against a model.
 
 use std::ops::ControlFlow;
 

@@ -1,5 +1,5 @@
-//! Protection (`EngineOptions::protect_after`): a transaction that would starve commits after a few tries, under every protocol; and
-//! however a protected transaction ends, others go on.
+//! Protection (`EngineOptions::protect_after`): a transaction that would starve commits after a few
+//! tries, under every protocol; and however a protected transaction ends, others go on.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -36,8 +36,9 @@ const ROWS: u64 = 400;
 const LONG: u64 = 2;
 const LONG_THREADS: u64 = 2;
 const AFTER: u32 = 3;
-/// A protected transaction is disturbed by those that run when it closes the gate, of which there is one a thread, and it may have to use up a batch of
-/// timestamps from before (`timestamp.source=batched`).
+/// A protected transaction is disturbed by those that run when it closes the gate, of which there
+/// is one a thread, and it may have to use up a batch of timestamps from before
+/// (`timestamp.source=batched`).
 const TRIES_MAX: u32 = AFTER + 64;
 
 /// Reads all rows and writes one.
@@ -68,8 +69,9 @@ fn write_two(
     Ok(())
 }
 
-/// Runs long transactions beside many short writers, until they have committed, or one of them has been tried too often; the most tries. The history, if
-/// there is to be one, keeps what the protocol promises.
+/// Runs long transactions beside many short writers, until they have committed, or one of them has
+/// been tried too often; the most tries. The history, if there is to be one, keeps what the
+/// protocol promises.
 fn long_beside_short(protocol: Erased<Native>, history: bool, protect_after: u32, fault: Option<Fault>) -> u32 {
     struct Over<'a>(&'a AtomicBool);
     impl Drop for Over<'_> {
@@ -94,7 +96,8 @@ fn long_beside_short(protocol: Erased<Native>, history: bool, protect_after: u32
                         if let Err(abort) = worker.run(|tx| write_two(tx, rows, &mut random)) {
                             assert!(abort.reason.is_conflict(), "{abort}");
                         }
-                        // A turn of a long one is over in a few of these, not in as many as a core makes in its slice of time.
+                        // A turn of a long one is over in a few of these, not in as many as a core
+                        // makes in its slice of time.
                         std::thread::yield_now();
                     }
                     worker.go_offline();
@@ -155,8 +158,9 @@ fn long_transactions_commit_beside_short_writers() {
     for_each_protocol(&LongOnesCommit);
 }
 
-/// Without protection, or with a gate that nobody heeds, a long transaction under Silo is tried more often than is allowed above. Luck may help some of
-/// them, and so there are up to a hundred rounds; as a rule the first is enough.
+/// Without protection, or with a gate that nobody heeds, a long transaction under Silo is tried
+/// more often than is allowed above. Luck may help some of them, and so there are up to a hundred
+/// rounds; as a rule the first is enough.
 #[test]
 fn without_a_gate_long_transactions_starve() {
     for (after, fault) in [(0, None), (AFTER, Some(Fault::PassClosedGate))] {

@@ -17,7 +17,8 @@ pub(crate) trait ProtocolTest<M: Machine> {
     fn run(&self, name: &str, make: &dyn Fn() -> Erased<M>);
 }
 
-/// A test that also runs on a protocol's own type. What is measured is compiled so: each protocol with the engine, and no call by a pointer.
+/// A test that also runs on a protocol's own type. What is measured is compiled so: each protocol
+/// with the engine, and no call by a pointer.
 pub(crate) trait GenericTest<M: Machine> {
     fn run<P: Protocol<M>>(&self, name: &str, make: &dyn Fn() -> P);
 }
@@ -35,7 +36,8 @@ pub(crate) fn for_own_type<P: NamedProtocol<M>, M: Machine>(test: &impl GenericT
     }
 }
 
-/// Runs a test for every registered protocol and every choice of its options, those apart that promise nothing.
+/// Runs a test for every registered protocol and every choice of its options, those apart that
+/// promise nothing.
 pub(crate) fn for_each_protocol<M: Machine>(test: &impl ProtocolTest<M>) {
     // One of them, for who looks for its bugs: CONTEND_PROTOCOL=silo CONTEND_ROUNDS=100.
     for info in chosen(std::env::var("CONTEND_PROTOCOL").ok().as_deref(), all_protocols::<M>()) {
@@ -43,7 +45,8 @@ pub(crate) fn for_each_protocol<M: Machine>(test: &impl ProtocolTest<M>) {
     }
 }
 
-/// The protocols that promise something, or the one of them that is named. A test of none would be green.
+/// The protocols that promise something, or the one of them that is named. A test of none would be
+/// green.
 fn chosen(name: Option<&str>, all: Vec<(ProtocolInfo, Vec<OptionSpec>)>) -> Vec<ProtocolInfo> {
     let promising: Vec<ProtocolInfo> =
         all.into_iter().map(|(info, _)| info).filter(|info| info.isolation != Isolation::None).collect();
@@ -65,7 +68,8 @@ fn a_protocol_that_is_not_there_is_no_test_that_passes() {
     assert_eq!([Some("0"), Some(""), Some("many"), Some("-1")].map(rounds_of), [None; 4]);
 }
 
-/// Runs a test for the protocol that promises nothing, and is nevertheless to keep a single transaction's promises.
+/// Runs a test for the protocol that promises nothing, and is nevertheless to keep a single
+/// transaction's promises.
 pub(crate) fn for_no_control<M: Machine>(test: &impl ProtocolTest<M>) {
     for (info, _) in all_protocols::<M>() {
         if info.isolation == Isolation::None {

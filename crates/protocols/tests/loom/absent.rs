@@ -64,8 +64,8 @@ fn crossed_scans<P: NamedProtocol<Loom>>() {
     crossed_inserts_by::<P>(IndexKind::Ordered, is_not_in_scan);
 }
 
-/// One misses a key and writes a row, the other inserts the key, into a leaf that splits, and reads the row: it has seen the write, or the key
-/// was seen, or not both commit.
+/// One misses a key and writes a row, the other inserts the key, into a leaf that splits, and reads
+/// the row: it has seen the write, or the key was seen, or not both commit.
 fn miss_and_write<P: NamedProtocol<Loom>>() {
     let mut world = World::<P>::new(IndexKind::Ordered, 1, KEYS);
     miss_and_write_in(&mut world);
@@ -85,8 +85,8 @@ fn miss_and_write_in<P: NamedProtocol<Loom>>(world: &mut World<P>) {
     assert!(!(mine == Ok(true) && theirs == Ok(true)), "stale absence: each must come before the other");
 }
 
-/// The same, but the row was read at a later time than it was written. So a reader of it need not commit later than a transaction that
-/// overwrites it.
+/// The same, but the row was read at a later time than it was written. So a reader of it need not
+/// commit later than a transaction that overwrites it.
 fn miss_and_write_late<P: NamedProtocol<Loom>>() {
     miss_and_write_late_in::<P>(IndexKind::Ordered);
 }

@@ -53,8 +53,8 @@ impl CommitSink<Loom> for Of {
     }
 }
 
-/// The first worker reads what the second overwrites, and writes another row. If it has not seen the new row, it comes before. A third thread advances
-/// the epoch.
+/// The first worker reads what the second overwrites, and writes another row. If it has not seen
+/// the new row, it comes before. A third thread advances the epoch.
 fn overwritten_reads<P: NamedProtocol<Loom>>() {
     let epochs = Epochs::default();
     let config = EngineConfig { workers_max: 2, epoch_ms: 40, ..EngineConfig::default() };

@@ -37,8 +37,9 @@ fn beside_an_insert<P: NamedProtocol<Loom>>() {
     assert_eq!(row, (inserted == Ok(true)).then_some(7), "the insert is lost, or was not undone: {inserted:?}");
 }
 
-/// One takes the tombstone out of the index, inserts the key anew and reads another row. The other misses the key, by the tombstone or without it,
-/// and writes that row. Not both commit having seen nothing of each other.
+/// One takes the tombstone out of the index, inserts the key anew and reads another row. The other
+/// misses the key, by the tombstone or without it, and writes that row. Not both commit having seen
+/// nothing of each other.
 fn beside_a_read<P: NamedProtocol<Loom>>() {
     let mut world = deleted::<P>();
     let rows = world.rows;
@@ -61,15 +62,17 @@ fn beside_a_read<P: NamedProtocol<Loom>>() {
     assert!(!(mine == Ok(true) && theirs == Ok(true)), "stale absence: each must come before the other");
 }
 
-/// One reads a row and inserts the key anew. The other misses the key, by the tombstone, and writes the row; then it takes the tombstone out of the
-/// index. The engine has to remember the transaction that missed the key without the tombstone. Both must not commit if neither has seen
+/// One reads a row and inserts the key anew. The other misses the key, by the tombstone, and writes
+/// the row; then it takes the tombstone out of the index. The engine has to remember the
+/// transaction that missed the key without the tombstone. Both must not commit if neither has seen
 /// anything of the other.
 fn after_a_read<P: NamedProtocol<Loom>>() {
     let mut world = deleted::<P>();
     // A new worker in its place leaves the tombstone to the first worker that looks for one.
     drop(world.first);
     world.first = world.engine.worker().expect("the slot is free");
-    // Row 2 has been read at a later time than it was written. So a reader of it need not commit later than a transaction that overwrites it.
+    // Row 2 has been read at a later time than it was written. So a reader of it need not commit
+    // later than a transaction that overwrites it.
     for _ in 0..2 {
         world.first.run(|tx| write(tx, &world.rows, 3, 0)).expect("nobody else is there");
     }

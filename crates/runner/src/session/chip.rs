@@ -1,7 +1,8 @@
 //! Workers are cores of a simulated chip.
 //!
-//! One simulation goes through all spans: at the end of a interval the cores stand where they are, in the middle of their transactions, and go
-//! on in the next. So the end of a window changes nothing on the chip.
+//! One simulation goes through all spans: at the end of a interval the cores stand where they are,
+//! in the middle of their transactions, and go on in the next. So the end of a window changes
+//! nothing on the chip.
 
 use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
@@ -15,10 +16,10 @@ use contend_workloads::Workload;
 
 use super::loaded_engine::{LoadedEngine, WorkerSlot, not_loaded, stuck};
 use super::{Driver, Interval, IntervalResult, RunPurpose, Simulation, Tally};
-use crate::config::RunConfig;
 use crate::error::RunError;
 use crate::machine::ChipConfig;
 use crate::memory::is_short;
+use crate::plan::RunPlan;
 use crate::progress::Stop;
 
 /// After so many simulated cycles it is looked whether to stop.
@@ -53,8 +54,8 @@ struct Shared<P: Protocol<Simulated>, W: Workload> {
 impl<P: Protocol<Simulated>, W: Workload> OnChip<P, W> {
     /// Builds the chip, and puts the workers on it.
     fn start(&mut self, loaded: &mut LoadedEngine<P, W, Simulated>, share: u64) -> Result<Box<Chip>, RunError> {
-        let bad_input = |error: contend_sim::ChipError| RunError::BadInput(error.to_string());
-        let mut chip = Chip::new(&self.config.preset, loaded.slots.len(), self.config.options).map_err(bad_input)?;
+        let no_room = |error: contend_sim::ChipError| RunError::OutOfMemory(error.to_string());
+        let mut chip = Chip::new(&self.config.preset, loaded.slots.len(), self.config.options).map_err(no_room)?;
         for (number, mut slot) in loaded.slots.drain(..).enumerate() {
             let (workload, shared) = (Arc::clone(&loaded.workload), Rc::clone(&self.shared));
             chip.spawn(move || {
@@ -80,14 +81,14 @@ impl<P: Protocol<Simulated>, W: Workload> OnChip<P, W> {
 impl<P: Protocol<Simulated>, W: Workload> Driver<P, W> for OnChip<P, W> {
     type Machine = Simulated;
 
-    fn new(config: &RunConfig, _: RunPurpose) -> Self {
+    fn new(plan: &RunPlan, _: RunPurpose) -> Self {
         let shared = Shared {
             over: Cell::new(false),
             tally: RefCell::new(Tally::new(W::KINDS.len())),
             ended: RefCell::new(Vec::new()),
             stuck: Cell::new(None),
         };
-        let config = config.chip_config().expect("a simulated run has a chip");
+        let config = plan.chip.clone().expect("a session on a chip is made of a plan with a chip");
         // What the engine converts to cycles it converts to those of this chip.
         config.preset.set_clock();
         OnChip { chip: None, config, shared: Rc::new(shared), time: 0 }

@@ -5,20 +5,23 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use contend_engine::{
-    Abort, AbortReason, Engine, EngineConfig, EngineOptions, Protocol, ProtocolInfo, Transaction, VersionCounts, Worker,
+    Abort, AbortReason, Engine, EngineConfig, Protocol, ProtocolInfo, Transaction, VersionCounts, Worker,
 };
 use contend_machine::Machine;
-use contend_protocols::method::{Backoff, Retry, RetryOptions};
+use contend_protocols::method::{Backoff, Retry};
 use contend_workloads::{Checked, Violation, Workload};
 
 use super::{Driver, Interval, IntervalResult, RunPurpose, Session, Tally};
-use crate::config::{RunConfig, options, values};
-use crate::durable::{LogMode, LogOptions, RunLog};
+
+use crate::durable::{LogMode, RunLog};
 use crate::error::RunError;
+use crate::names::values;
+use crate::plan::{ProtocolPlan, RunPlan};
 use crate::progress::Stop;
 use contend_judge::{Recorded, recorded};
 
-/// On the host one transaction in so many is timed: reading the clock twice costs about 20 ns, which would be felt.
+/// On the host one transaction in so many is timed: reading the clock twice costs about 20 ns,
+/// which would be felt.
 const TIMED_EVERY: u64 = 16;
 /// Instructions of beginning and ending a transaction: what a simulated core is charged for them.
 const INSTRUCTIONS_AROUND: u32 = 100;
@@ -51,38 +54,26 @@ pub(crate) struct WorkerSlot<P: Protocol<M>, W: Workload, M: Machine> {
 /// A session, by its types.
 pub(crate) struct TypedSession<P: Protocol<D::Machine>, W: Workload, D: Driver<P, W>> {
     // The driver first: what runs is ended before the engine goes.
-    driver: D,
-    loaded: LoadedEngine<P, W, D::Machine>,
-}
-
-impl<P: Protocol<D::Machine>, W: Workload, D: Driver<P, W>> TypedSession<P, W, D> {
-    pub(crate) fn new(
-        config: &RunConfig,
-        protocol: (P, BTreeMap<String, String>),
-        settings: &BTreeMap<String, String>,
-        workload_options: W::Options,
-        purpose: RunPurpose,
-    ) -> Result<Self, RunError> {
-        let driver = D::new(config, purpose);
-        Ok(TypedSession { driver, loaded: LoadedEngine::new(config, protocol, settings, workload_options, purpose)? })
-    }
+    pub(crate) driver: D,
+    pub(crate) loaded: LoadedEngine<P, W, D::Machine>,
 }
 
 impl<P: Protocol<M>, W: Workload, M: Machine> LoadedEngine<P, W, M> {
-    fn new(
-        config: &RunConfig,
-        (protocol, mut all_options): (P, BTreeMap<String, String>),
-        settings: &BTreeMap<String, String>,
+    pub(crate) fn new(
+        plan: &RunPlan,
+        entry: &ProtocolPlan,
+        protocol: P,
         workload_options: W::Options,
         purpose: RunPurpose,
     ) -> Result<Self, RunError> {
-        let retry_options = options::<RetryOptions>(&[], settings)?;
-        let engine_options = options::<EngineOptions>(&[], settings)?;
-        all_options.extend(values(&retry_options));
-        all_options.extend(values(&engine_options));
-        let log_options = options::<LogOptions>(&[], settings)?;
-        all_options.extend(values(&log_options));
-        // Threads that share a core, so that transactions overlap there too; a chip has cores enough.
+        let RunPlan { config, .. } = plan;
+        let ProtocolPlan { retry, engine: engine_options, log: log_options, .. } = entry;
+        let mut protocol_options = entry.values.clone();
+        protocol_options.extend(values(retry));
+        protocol_options.extend(values(engine_options));
+        protocol_options.extend(values(log_options));
+        // Threads that share a core, so that transactions overlap there too; a chip has cores
+        // enough.
         let overlapping = purpose == RunPurpose::Verify && config.chip.is_none();
         let threads = if overlapping { config.threads.max(4) } else { config.threads };
         let defaults = EngineConfig::default();
@@ -91,7 +82,7 @@ impl<P: Protocol<M>, W: Workload, M: Machine> LoadedEngine<P, W, M> {
             workers_max: defaults.workers_max.max(threads + 1),
             history: purpose != RunPurpose::Measure,
             partitions: W::declares(&workload_options).partitions.unwrap_or(1),
-            options: engine_options,
+            options: engine_options.clone(),
             ..defaults
         };
         let engine_config = match log_options.mode {
@@ -99,13 +90,13 @@ impl<P: Protocol<M>, W: Workload, M: Machine> LoadedEngine<P, W, M> {
             _ => EngineConfig { epoch_ms: log_options.epoch_ms, ..engine_config },
         };
         let own = config.dir.as_deref().filter(|_| purpose != RunPurpose::Verify);
-        let mut log = RunLog::create(&log_options, config.chip.is_none(), engine_config.workers_max, own)?;
+        let mut log = RunLog::create(log_options, config.chip.is_none(), engine_config.workers_max, own)?;
         let engine = Engine::with_commit_sinks(protocol, engine_config, log.as_ref().map(RunLog::sinks));
-        let workload = Arc::new(W::create(&workload_options, config.index_kind(), &engine));
+        let workload = Arc::new(W::create(&workload_options, plan.index, &engine));
         if let Some(RunLog::Files(files)) = &mut log {
             files.begin(&engine, log_options.epoch_ms)?;
         }
-        let backoff = Backoff::new(retry_options, threads);
+        let backoff = Backoff::new(retry.clone(), threads);
         let slots = (0..threads).map(|number| WorkerSlot {
             worker: engine.worker().expect("fewer threads than workers"),
             client: workload.client(number, threads, config.seed),
@@ -117,12 +108,13 @@ impl<P: Protocol<M>, W: Workload, M: Machine> LoadedEngine<P, W, M> {
         });
         let slots = slots.collect();
         let workload_options = values(&workload_options);
-        Ok(LoadedEngine { slots, engine, workload, purpose, protocol_options: all_options, workload_options, log })
+        Ok(LoadedEngine { slots, engine, workload, purpose, protocol_options, workload_options, log })
     }
 }
 
 impl<P: Protocol<M>, W: Workload, M: Machine> WorkerSlot<P, W, M> {
-    /// Runs transactions until it is over, or until as many as `share` have committed; or the reason of an abort that will not go away.
+    /// Runs transactions until it is over, or until as many as `share` have committed; or the
+    /// reason of an abort that will not go away.
     #[inline(always)]
     pub(crate) fn work(
         &mut self,
@@ -207,11 +199,15 @@ impl<P: Protocol<D::Machine>, W: Workload, D: Driver<P, W>> Session for TypedSes
     fn load(&mut self, stop: &Stop, advance: &(dyn Fn(u64) + Sync)) -> Result<(), RunError> {
         self.driver.load(&self.loaded, stop, advance)?;
         let Some(log) = &self.loaded.log else { return Ok(()) };
-        // What a run rests on is durable before it begins: else a disk that has no room even for that is met in the midst of it, and nothing is left,
-        // and what the loaders have in their buffers is written in the first window.
+        // What a run rests on is durable before it begins: else a disk that has no room even for
+        // that is met in the midst of it, and nothing is left, and what the loaders have in their
+        // buffers is written in the first window.
         log.bytes_up_to(self.loaded.engine.epochs().current()).map_err(|error| {
-            let protocol = self.loaded.engine.protocol().info().name;
-            RunError::BadInput(format!("the rows that {protocol} begins with can't be made durable: {error}"))
+            let protocol = self.loaded.engine.protocol().info().name.into();
+            match error {
+                RunError::LogFailed(error) => RunError::LoadNotDurable { protocol, error },
+                other => other,
+            }
         })?;
         Ok(())
     }
@@ -263,10 +259,13 @@ impl<P: Protocol<D::Machine>, W: Workload, D: Driver<P, W>> Session for TypedSes
 
 /// What becomes of an abort that will not go away.
 pub(super) fn stuck(protocol: ProtocolInfo, reason: AbortReason) -> RunError {
-    RunError::BadInput(format!("{} could not go on: transactions abort by {reason}", protocol.name))
+    RunError::Stuck { protocol: protocol.name.into(), reason }
 }
 
 /// What becomes of tables that did not fit.
 pub(super) fn not_loaded(protocol: ProtocolInfo, error: &contend_engine::OutOfMemory) -> RunError {
-    RunError::BadInput(format!("loading the tables of {}: {error}; fewer or shorter records need less", protocol.name))
+    RunError::OutOfMemory(format!(
+        "loading the tables of {}: {error}; fewer or shorter records need less",
+        protocol.name
+    ))
 }

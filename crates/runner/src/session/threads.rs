@@ -12,15 +12,16 @@ use contend_workloads::Workload;
 use super::interleaved::{interleaved, pauses_of};
 use super::loaded_engine::{LoadedEngine, WorkerSlot, not_loaded, stuck};
 use super::{Driver, Interval, IntervalResult, RunPurpose, Tally};
-use crate::config::RunConfig;
 use crate::error::RunError;
 use crate::memory::is_short;
+use crate::plan::RunPlan;
 use crate::progress::Stop;
 use crate::start_gate::StartGate;
 
 /// How often a waiting main thread looks whether it was asked to stop.
 const SLICE: Duration = Duration::from_millis(10);
-/// How often it looks at what the workers do, if their time is to be broken down. Not a round number: nothing else should keep time with it.
+/// How often it looks at what the workers do, if their time is to be broken down. Not a round
+/// number: nothing else should keep time with it.
 pub const SAMPLE_EVERY: Duration = Duration::from_micros(487);
 /// How often it looks whether memory is left: tables may grow.
 const MEMORY_EVERY: Duration = Duration::from_millis(100);
@@ -36,8 +37,8 @@ pub(crate) struct Threads {
 impl<P: Protocol<Native>, W: Workload> Driver<P, W> for Threads {
     type Machine = Native;
 
-    fn new(config: &RunConfig, _: RunPurpose) -> Self {
-        Threads { breakdown: config.breakdown }
+    fn new(plan: &RunPlan, _: RunPurpose) -> Self {
+        Threads { breakdown: plan.config.breakdown }
     }
 
     fn load(

@@ -28,7 +28,8 @@ impl LineState {
     }
 }
 
-/// The caches of one level, one a unit. An entry is a line's number and, in the two low bits, its state; 0 is no line.
+/// The caches of one level, one a unit. An entry is a line's number and, in the two low bits, its
+/// state; 0 is no line.
 pub(crate) struct Caches {
     sets: usize,
     ways: usize,

@@ -1,4 +1,5 @@
-//! What an access costs: the line's way through caches, directory, last level and memory. The module above says it in words.
+//! What an access costs: the line's way through caches, directory, last level and memory. The
+//! module above says it in words.
 
 use contend_machine::{Machine, Native};
 
@@ -82,7 +83,8 @@ impl Chip {
         }
     }
 
-    /// Gets a line that the first level does not hold in a sufficient state; when it arrives, and whether no other core was involved.
+    /// Gets a line that the first level does not hold in a sufficient state; when it arrives, and
+    /// whether no other core was involved.
     pub(super) fn fetch(&mut self, unit: usize, line: u32, writes: bool, in_l1: Option<LineState>) -> (u64, bool) {
         let new = if writes { LineState::Modified } else { LineState::Shared };
         let mut clock = self.clock + u64::from(self.preset.l1.cycles);
@@ -141,8 +143,9 @@ impl Chip {
         ((u64::from(mixed) * self.slices.len() as u64) >> 32) as usize
     }
 
-    /// Some cycles more or less on a request's way. Without, two cores that are in each other's way can be so for ever, in the same step
-    /// each time (A. Alameldeen, D. Wood: "Variability in architectural simulations of multi-threaded workloads", HPCA 2003).
+    /// Some cycles more or less on a request's way. Without, two cores that are in each other's way
+    /// can be so for ever, in the same step each time (A. Alameldeen, D. Wood: "Variability in
+    /// architectural simulations of multi-threaded workloads", HPCA 2003).
     fn perturbation(&mut self) -> u64 {
         const MAX: u64 = 4;
         self.random.draw() % (MAX + 1)
@@ -175,7 +178,8 @@ impl Chip {
         let dropped = if writes && holders == Holders::Sharers { self.drop_sharers(request) } else { None };
         let tag = u64::from(self.preset.llc.tag_cycles);
         let answered = ready.max(dropped.unwrap_or(begin + tag));
-        // While a blocking home fetches the line from memory, or has it dropped, it serves no other request for it.
+        // While a blocking home fetches the line from memory, or has it dropped, it serves no other
+        // request for it.
         let busy = if blocking || !entry.is_cached() { answered } else { begin + tag };
         let busy = if !blocking && writes { busy.max(begin + u64::from(handoff)) } else { busy };
         self.directory.entry_mut(line).set_free_at(busy);
@@ -224,7 +228,8 @@ impl Chip {
         Answer { at, exclusive: false, alone: false }
     }
 
-    /// Fetches a line that no core owns, from the last level or from memory; returns when the home has it.
+    /// Fetches a line that no core owns, from the last level or from memory; returns when the home
+    /// has it.
     fn fetch_to_home(&mut self, Request { line, home, begin, .. }: Request) -> u64 {
         let llc = &self.preset.llc;
         let (tag, data) = (u64::from(llc.tag_cycles), u64::from(llc.data_cycles));
@@ -235,7 +240,8 @@ impl Chip {
         }
         self.statistics.from_memory += 1;
         let number = line as usize % self.controllers.len();
-        // A controller of a socket is near the slices of that socket; one of a mesh is somewhere in it.
+        // A controller of a socket is near the slices of that socket; one of a mesh is somewhere in
+        // it.
         let (way, number) = match &self.network {
             Network::Mesh { .. } => {
                 let tile = number * self.slices.len() / self.controllers.len();
@@ -249,7 +255,8 @@ impl Chip {
         start + u64::from(self.preset.memory.cycles) + way + u64::from(self.preset.coherence.line_cycles)
     }
 
-    /// Has all sharers but the core that asks drop the line, at once; returns when they have, or `None` if there is no other.
+    /// Has all sharers but the core that asks drop the line, at once; returns when they have, or
+    /// `None` if there is no other.
     fn drop_sharers(&mut self, Request { unit, line, home, begin, .. }: Request) -> Option<u64> {
         let mut sharers = Vec::new();
         self.directory.for_each_sharer(line, |sharer| sharers.push(sharer));
@@ -314,7 +321,8 @@ impl Chip {
         }
     }
 
-    /// One owner or many sharers, never both, and whoever holds the line is known to its home.
+    /// Checks that a line has one owner or many sharers, never both, and that its home knows every
+    /// holder.
     #[cfg(debug_assertions)]
     fn check(&self, line: u32) {
         let holders = self.directory.entry(line).holders();

@@ -1,10 +1,10 @@
-//! Which core goes on.
+//! Strategies: which core makes the next step.
 
 use contend_model::random::{SplitMix64, below};
 
 use super::schedule::Schedule;
 
-/// A choice to be made.
+/// What a strategy chooses from.
 #[derive(Clone, Copy, Debug)]
 pub struct Choice<'a> {
     /// The core that is about to make an access; none in the beginning, and when a core has ended.
@@ -13,7 +13,8 @@ pub struct Choice<'a> {
     pub waits: bool,
     /// The cores that have not ended, in order, without the one in the background.
     pub runnable: &'a [usize],
-    /// A core that does its work bit by bit beside the others, and waits after each bit, if there is one. No strategy has to let it go on.
+    /// A core that does its work bit by bit beside the others, and waits after each bit, if there
+    /// is one. No strategy has to let it go on.
     pub background: Option<usize>,
     /// Steps made so far.
     pub step: u64,
@@ -32,20 +33,21 @@ impl Choice<'_> {
     }
 }
 
-/// Chooses.
+/// Chooses the core that makes the next step.
 pub trait Strategy {
-    /// An execution of so many cores begins.
+    /// Begins an execution of `cores`.
     fn begin(&mut self, cores: usize);
 
-    /// The core that goes on: one of those that can.
+    /// Returns the core that goes on: one of those that can.
     fn choose(&mut self, choice: &Choice<'_>) -> usize;
 
-    /// At how many of the next choices the core that was just chosen goes on, as long as it does not wait: the strategy is not asked there.
+    /// At how many of the next choices the core that was just chosen goes on, as long as it does
+    /// not wait: the strategy is not asked there.
     fn stays(&mut self) -> u64 {
         0
     }
 
-    /// The execution has ended, after so many steps.
+    /// Ends the execution, which has made `steps`.
     fn end(&mut self, steps: u64) {
         let _ = steps;
     }
@@ -56,8 +58,9 @@ pub trait Strategy {
     }
 }
 
-/// Any core, at random, after a random number of accesses. How often cores are switched is drawn anew for each execution: from at every access to
-/// at every 32nd, on average. So is how often the core in the background is let go on: never, or at every 8th access, to at every 64th.
+/// Any core, at random, after a random number of accesses. How often cores are switched is drawn
+/// anew for each execution: from at every access to at every 32nd, on average. So is how often the
+/// core in the background is let go on: never, or at every 8th access, to at every 64th.
 #[derive(Debug)]
 pub struct Random {
     numbers: SplitMix64,
@@ -140,10 +143,11 @@ impl Strategy for Random {
     }
 }
 
-/// Probabilistic concurrency testing (S. Burckhardt, P. Kothari, M. Musuvathi, S. Nagarakatte, ASPLOS 2010): cores have random priorities,
-/// the highest goes on; at `depth - 1` random steps the running core's falls below all others. It finds a bug that takes `depth` ordered
-/// events with a probability that does not depend on how many other steps there are between. The core in the background goes on at up to
-/// six random steps.
+/// Probabilistic concurrency testing (S. Burckhardt, P. Kothari, M. Musuvathi, S. Nagarakatte,
+/// ASPLOS 2010): cores have random priorities, the highest goes on; at `depth - 1` random steps the
+/// running core's falls below all others. It finds a bug that takes `depth` ordered events with a
+/// probability that does not depend on how many other steps there are between. The core in the
+/// background goes on at up to six random steps.
 #[derive(Debug)]
 pub struct Pct {
     numbers: SplitMix64,
@@ -209,7 +213,7 @@ impl Strategy for Pct {
         }
         if let Some(running) = choice.running.filter(|running| Some(*running) != choice.background) {
             let change = self.changes.iter().position(|step| *step == choice.step);
-            // Each change once: who goes on instead is at the same step.
+            // Each change once: the core that goes on instead is at the same step.
             if let Some(change) = change {
                 self.changes.swap_remove(change);
             }
@@ -232,8 +236,10 @@ impl Strategy for Pct {
     }
 }
 
-/// All interleavings with at most so many preemptions (M. Musuvathi, S. Qadeer, PLDI 2007), each once. A switch from a core that waits or has
-/// ended is no preemption; one to the core in the background always is, and when that one waits, the core goes on that it has interrupted.
+/// All interleavings with at most a given number of preemptions (M. Musuvathi, S. Qadeer, PLDI
+/// 2007), each once. A switch from a core that waits or has ended is no preemption. A switch to the
+/// core in the background always is one; when that core waits, the core that it has interrupted
+/// goes on.
 #[derive(Debug)]
 pub struct Exhaustive {
     preemptions_max: usize,
@@ -249,7 +255,7 @@ pub struct Exhaustive {
 }
 
 impl Exhaustive {
-    /// With at most so many preemptions.
+    /// Creates a strategy that tries all interleavings with at most `preemptions_max` preemptions.
     pub fn new(preemptions_max: usize) -> Self {
         let (path, interrupted) = (Vec::new(), None);
         Exhaustive { preemptions_max, preemptions: 0, interrupted, path, made: 0, begun: false, exhausted: false }
@@ -283,7 +289,8 @@ impl Strategy for Exhaustive {
                     let others = choice.runnable.iter().copied().chain(behind).filter(|core| *core != running);
                     std::iter::once(running).chain(others.filter(|_| may)).collect()
                 }
-                // Those that wait for each other take turns: to try all orders of waiting would never end.
+                // Those that wait for each other take turns: to try all orders of waiting would
+                // never end.
                 Some(running) => {
                     let interrupted = self.interrupted.filter(|_| Some(running) == choice.background);
                     let goes_on = interrupted.filter(|core| choice.runnable.contains(core));
@@ -311,7 +318,8 @@ impl Strategy for Exhaustive {
     }
 }
 
-/// What a schedule says; where it ends or can't be followed, the running core goes on until it waits or ends.
+/// What a schedule says; where it ends or can't be followed, the running core goes on until it
+/// waits or ends.
 #[derive(Debug)]
 pub struct Replay {
     schedule: Schedule,

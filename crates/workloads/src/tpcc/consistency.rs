@@ -1,5 +1,5 @@
-//! The consistency conditions of clause 3.3.2, all twelve; and what the standard does not ask: the secondary indexes, the stocks, and
-//! what the clients remember.
+//! The consistency conditions of clause 3.3.2, all twelve; and what the standard does not ask: the
+//! secondary indexes, the stocks, and what the clients remember.
 
 use std::collections::HashMap;
 
@@ -393,8 +393,8 @@ impl State {
         })
     }
 
-    /// Rows of ORDER - rows of NEW-ORDER = 2100, by district; of a population that is smaller, the part that is delivered; and after a
-    /// run, what the run has delivered besides.
+    /// Rows of ORDER - rows of NEW-ORDER = 2100, by district; of a population that is smaller, the
+    /// part that is delivered; and after a run, what the run has delivered besides.
     fn condition_11(&self, books: Option<&Totals>) -> Result<(), Violation> {
         let Some(books) = books else { return Ok(()) };
         for ((district, _), delivered) in self.districts.iter().zip(&books.delivered) {

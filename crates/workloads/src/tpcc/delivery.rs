@@ -33,8 +33,8 @@ impl<F: Faults> Tpcc<F> {
     /// Delivers the oldest new order of a district, if there is one.
     fn deliver<T: Txn>(&self, tx: &mut T, client: &mut Client, input: &Input, district: u64) -> Result<(), Abort> {
         let tables = &self.tables;
-        // Orders are delivered in the order of their numbers, so that none is left below those that this client has delivered. That
-        // spares the scan the tombstones of the orders before.
+        // Orders are delivered in the order of their numbers, so that none is left below those that
+        // this client has delivered. That spares the scan the tombstones of the orders before.
         let first = client.oldest_new_orders[Self::district_position(district)];
         let range = order_key(district, first)..=order_key(district, u64::from(u32::MAX));
         let limit = if F::SKIP_OLDEST_ORDER { 2 } else { 1 };

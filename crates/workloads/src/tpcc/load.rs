@@ -1,5 +1,5 @@
-//! The population (clause 4.3.3.1), by chunks that several loaders share. Each chunk has a generator of its own, so that the database
-//! does not depend on who loads what.
+//! The population (clause 4.3.3.1), by chunks that several loaders share. Each chunk has a
+//! generator of its own, so that the database does not depend on who loads what.
 
 use std::ops::ControlFlow;
 

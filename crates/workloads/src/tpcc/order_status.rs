@@ -78,7 +78,8 @@ impl<F: Faults> Tpcc<F> {
         Ok(())
     }
 
-    /// An order has as many lines as it says, and from 5 to 15: seen violated in STO's TPC-C (nathanielherman/sto#16).
+    /// An order has as many lines as it says, and from 5 to 15: seen violated in STO's TPC-C
+    /// (nathanielherman/sto#16).
     pub(super) fn suspect_lines(&self, client: &mut Client, order: u64, lines: usize, count: u16) {
         if lines != usize::from(count) || !(5..=15).contains(&lines) {
             client.suspicion = Some(format!("order {order} has {lines} lines, and says {count}"));

@@ -1,9 +1,11 @@
 //! Nine tables and two secondary indexes: rows, keys, groups of columns.
 //!
-//! Money is in cents, rates are in ten-thousandths. Warehouses count from 1, districts from 1 to 10, all else as in the standard.
+//! Money is in cents, rates are in ten-thousandths. Warehouses count from 1, districts from 1 to
+//! 10, all else as in the standard.
 //!
-//! The groups say what is often written, and by what: a warehouse's and a district's year-to-date by Payment, a district's next order
-//! number by New-Order, a customer's balance by Payment and Delivery, a stock's quantity by New-Order. What is only read stays apart.
+//! The groups say what is often written, and by what: a warehouse's and a district's year-to-date
+//! by Payment, a district's next order number by New-Order, a customer's balance by Payment and
+//! Delivery, a stock's quantity by New-Order. What is only read stays apart.
 
 use contend_derive::Row;
 use contend_model::{IndexKind, Key, KeyWords, TableSpec, Tables, TypedTable};
@@ -250,7 +252,7 @@ fn specs(options: &TpccOptions, index: IndexKind) -> [TableSpec; 11] {
         TableSpec::of::<Warehouse>("warehouse", index, options.warehouses as usize),
         TableSpec::of::<District>("district", index, districts),
         TableSpec::of::<Customer>("customer", index, customers),
-        together(TableSpec::of::<CustomerName>("customer_by_name", ordered, customers), 0),
+        together(TableSpec::of::<CustomerName>("customer_by_name", ordered, customers).keyed::<NameKey>(), 0),
         // Each client appends its own, so that none waits for another's leaf.
         together(TableSpec::of::<History>("history", ordered, customers), super::HISTORY_BITS),
         together(TableSpec::of::<Nothing>("new_order", ordered, customers * 3 / 10), ORDER_BITS),

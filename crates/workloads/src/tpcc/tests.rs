@@ -1,4 +1,5 @@
-//! The generator's statistics, the population's checksum, the conditions on broken databases, and whole runs.
+//! The generator's statistics, the population's checksum, the conditions on broken databases, and
+//! whole runs.
 
 use contend_engine::{
     Alignment, Engine, EngineConfig, EngineOptions, Key, NamedProtocol, Options, Row, Txn, TypedTable,
@@ -246,7 +247,8 @@ fn runs_of_one_thread_are_identical() {
     assert_eq!(run_once(SPLIT), first, "what is done does not depend on how it is controlled");
 }
 
-/// Whether a count of `of` trials is what a probability makes of it, to within five standard deviations.
+/// Whether a count of `of` trials is what a probability makes of it, to within five standard
+/// deviations.
 #[track_caller]
 fn expect_share(what: &str, count: u64, of: u64, probability: f64) {
     let (mean, deviation) = (of as f64 * probability, (of as f64 * probability * (1.0 - probability)).sqrt());
@@ -303,8 +305,8 @@ fn the_generator_keeps_the_standards_rates() {
     expect_share("remote orders", remote_orders, orders, expected);
     assert!((lines as f64 / orders as f64 - 10.0).abs() < 0.1, "ten lines an order");
     assert!((quantities as f64 / lines as f64 - 5.5).abs() < 0.1, "quantities from 1 to 10");
-    // NURand(8191, 1, 100000): the numbers whose low 13 bits, without the constant, are mostly ones come most often. An OR of two
-    // uniform bits is one in 3 cases of 4.
+    // NURand(8191, 1, 100000): the numbers whose low 13 bits, without the constant, are mostly ones
+    // come most often. An OR of two uniform bits is one in 3 cases of 4.
     let bit = |bit: u32| -> u64 {
         let is_set = |item: &usize| (((item - 1) + 100_000 - 7911) % 100_000) >> bit & 1 == 1;
         (1..=100_000usize).filter(is_set).map(|item| u64::from(items[item])).sum()

@@ -339,10 +339,12 @@ fn transactions_rolled_back_and_called_committed_are_found() {
 #[test]
 fn a_corrupted_row_is_found() {
     let cases: [(&str, Change, &str); 5] = [
-        // One bit of the last word, or of the only one: then it is the stamp of another transaction of the worker.
+        // One bit of the last word, or of the only one: then it is the stamp of another transaction
+        // of the worker.
         ("20", |row| *row.last_mut().expect("words") ^= 1, "torn"),
         ("8", |row| row[0] ^= 1, "last committed"),
-        // A stamp that no transaction has: of no worker, of a worker that is not there, of no sequence number.
+        // A stamp that no transaction has: of no worker, of a worker that is not there, of no
+        // sequence number.
         ("8", |row| row[0] = 5, "never committed"),
         ("8", |row| row[0] = 9 << 48 | 1, "never committed"),
         ("8", |row| row[0] = 1 << 48, "never committed"),
@@ -395,7 +397,8 @@ fn writes_and_inserts_without_a_committed_writer_are_found() {
     let violation = check(&ycsb, &engine, &fresh_clients).expect_err("writes without a writer");
     assert!(violation.0.contains("never committed"), "{violation}");
 
-    // A transaction of ten inserts that its client takes for aborted; also if the first of them has left no row.
+    // A transaction of ten inserts that its client takes for aborted; also if the first of them has
+    // left no row.
     let inserts = [("ycsb.insert", "1")];
     let before = some.run::<Ycsb, Silo>(&inserts).2;
     for fault in [Fault::None, Fault::Drop(2001)] {
@@ -405,7 +408,8 @@ fn writes_and_inserts_without_a_committed_writer_are_found() {
     }
 }
 
-/// Ten operations on one, two or three records: a transaction reads and writes what it has written before.
+/// Ten operations on one, two or three records: a transaction reads and writes what it has written
+/// before.
 #[test]
 fn transactions_that_hit_a_record_again_are_consistent() {
     for (records, batch) in [("1", "off"), ("2", "on"), ("3", "off"), ("3", "on")] {

@@ -28,8 +28,8 @@ impl<M: Machine, F: BambooFaults> Bamboo<M, F> {
     /// older ones that have not retired.
     #[inline(always)]
     pub(super) fn must_wait(&self, latched: &LatchedCell<M>, own: LockOwner, mode: LockMode) -> bool {
-        // The lists don't change under the latch, so the answer holds until its end. A shared request
-        // conflicts with writers only, an exclusive one with all other holders.
+        // The lists don't change under the latch, so the answer holds until its end. A shared
+        // request conflicts with writers only, an exclusive one with all other holders.
         let is_exclusive = mode == LockMode::Exclusive;
         let mut waits = false;
         for other in latched.requests(List::Holders).filter(|other| is_exclusive || other.is_exclusive()) {
@@ -38,8 +38,8 @@ impl<M: Machine, F: BambooFaults> Bamboo<M, F> {
                 continue;
             }
             if own.timestamp < owner.timestamp {
-                // The wound fails if the younger one has passed its commit point. Either way it ends,
-                // without a wait for this transaction, and releases the cell.
+                // The wound fails if the younger one has passed its commit point. Either way it
+                // ends, without a wait for this transaction, and releases the cell.
                 self.states.wound(owner);
                 waits |= obeys_wounds::<F>();
             } else {
@@ -78,8 +78,9 @@ impl<M: Machine, F: BambooFaults> Bamboo<M, F> {
                 request.fill(local.own, mode, share.address());
             }
         }
-        // A cell that the transaction has retired can have later holders. Those that conflict are younger:
-        // it wounds them, and the grant waits for their end, and makes it the newest holder again.
+        // A cell that the transaction has retired can have later holders. Those that conflict are
+        // younger: it wounds them, and the grant waits for their end, and makes it the newest
+        // holder again.
         let flags = self.acquire_in_queue(local, cell, request);
         match (share, &flags) {
             (None, Ok(Some(_))) => local.push(cell, request),
@@ -100,8 +101,8 @@ impl<M: Machine, F: BambooFaults> Bamboo<M, F> {
     ) -> Result<Option<u64>, AbortReason> {
         let own = local.own;
         let mut latched = LatchedCell::latch(cell);
-        // A collector sets the flag only while no transaction holds the cell or waits for it. So it can't be
-        // set any more once the request is in a list.
+        // A collector sets the flag only while no transaction holds the cell or waits for it. So it
+        // can't be set any more once the request is in a list.
         if latched.word & UNLINKED != 0 {
             latched.unlatch();
             return Ok(None);
@@ -205,8 +206,9 @@ impl<M: Machine, F: BambooFaults> Bamboo<M, F> {
             local.requests.free_last();
             return Ok(false);
         };
-        // The cell had no holder, so the transaction has no predecessor here, and no earlier holder can roll
-        // back and void its access. Later holders come after the latch, and so after the access.
+        // The cell had no holder, so the transaction has no predecessor here, and no earlier holder
+        // can roll back and void its access. Later holders come after the latch, and so after the
+        // access.
         access();
         if mode == LockMode::Shared {
             request.change(0, Request::<M>::RETIRED);

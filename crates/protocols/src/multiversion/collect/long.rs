@@ -9,7 +9,8 @@ use super::watermarks::WorkerSlot;
 /// After this number of misses in a row a worker's transaction may be protected.
 const PATIENCE: u64 = 3;
 
-/// The published list of long transactions. A scan writes it, once in an interval; it is a seqlock of which `edition` is the version.
+/// The published list of long transactions. A scan writes it, once in an interval; it is a seqlock
+/// of which `edition` is the version.
 #[derive(Debug)]
 pub(super) struct LongTransactions<M: Machine> {
     /// Odd while the rest is being written.
@@ -41,18 +42,22 @@ impl<M: Machine> LongTransactions<M> {
         }
     }
 
-    /// Tells the transactions that began before the begin watermark before the last from the others, and publishes them. Does nothing if another worker
-    /// is doing that now. `begin` is the begin watermark that the scan has loaded.
+    /// Tells the transactions that began before the begin watermark before the last from the
+    /// others, and publishes them. Does nothing if another worker is doing that now. `begin` is the
+    /// begin watermark that the scan has loaded.
     pub(super) fn publish(&self, slots: &[CachePadded<WorkerSlot<M>>], begin: u64, snapshots: bool) {
-        // Relaxed, all but the edition: the values are guesses, and the edition tells a reader whether they belong together.
+        // Relaxed, all but the edition: the values are guesses, and the edition tells a reader
+        // whether they belong together.
         let edition = self.edition.load(Ordering::Relaxed);
-        // Acquire: pairs with the Release of the last publication, so that its values are read here.
+        // Acquire: pairs with the Release of the last publication, so that its values are read
+        // here.
         if edition % 2 == 1
             || self.edition.compare_exchange(edition, edition + 1, Ordering::Acquire, Ordering::Relaxed).is_err()
         {
             return;
         }
-        // Release: the odd edition comes before the values; pairs with the Acquire fence of `KnownLong::update`.
+        // Release: the odd edition comes before the values; pairs with the Acquire fence of
+        // `KnownLong::update`.
         M::fence(Ordering::Release);
         let previous_begin = self.previous_begin.load(Ordering::Relaxed);
         let protected = self.protected_worker.load(Ordering::Relaxed);
@@ -96,18 +101,21 @@ pub(super) struct KnownLong {
     /// The edition that it has read last.
     edition: u64,
     pub(super) short_watermark: u64,
-    /// The short watermark of the edition before. By now every worker has retained what was replaced by then and is needed.
+    /// The short watermark of the edition before. By now every worker has retained what was
+    /// replaced by then and is needed.
     pub(super) settled_watermark: u64,
     /// The timestamps of the long transactions, in order.
     timestamps: Vec<u64>,
     /// Those that the edition before did not have.
     pub(super) newly_long: Vec<u64>,
     protected_ts: u64,
-    /// The largest number of versions of a record that are retained for the transactions that are not protected.
+    /// The largest number of versions of a record that are retained for the transactions that are
+    /// not protected.
     max: usize,
 }
 
-/// Returns whether one of these timestamps, which are in order, is at or after `begin` and before `end`.
+/// Returns whether one of these timestamps, which are in order, is at or after `begin` and before
+/// `end`.
 #[inline(always)]
 pub(super) fn lies_between(timestamps: &[u64], begin: u64, end: u64) -> bool {
     let first = timestamps.partition_point(|ts| *ts < begin);
@@ -129,7 +137,8 @@ impl KnownLong {
 
     /// Reads the published list. Returns `false`, and knows nothing new, if it is being written.
     pub(super) fn update<M: Machine>(&mut self, long: &LongTransactions<M>, reclaim_watermark: u64) -> bool {
-        // Acquire: pairs with the Release at the end of `publish`; the values are at least as new as the edition.
+        // Acquire: pairs with the Release at the end of `publish`; the values are at least as new
+        // as the edition.
         let edition = long.edition.load(Ordering::Acquire);
         // Relaxed, these: the second load of the edition tells whether they belong together.
         let short_watermark = long.short_watermark.load(Ordering::Relaxed);
@@ -137,7 +146,8 @@ impl KnownLong {
         let count = (long.count.load(Ordering::Relaxed) as usize).min(long.timestamps.len());
         self.newly_long.clear();
         self.newly_long.extend(long.timestamps[..count].iter().map(|ts| ts.load(Ordering::Relaxed)));
-        // Acquire: the values come before the second load; pairs with the Release fence of `publish`.
+        // Acquire: the values come before the second load; pairs with the Release fence of
+        // `publish`.
         M::fence(Ordering::Acquire);
         if edition % 2 == 1 || long.edition.load(Ordering::Relaxed) != edition {
             return false;
@@ -165,7 +175,8 @@ impl KnownLong {
         !self.timestamps.is_empty()
     }
 
-    /// Returns whether a long transaction sees the version that was the newest from `begin` to `end`.
+    /// Returns whether a long transaction sees the version that was the newest from `begin` to
+    /// `end`.
     #[inline(always)]
     fn needs(&self, begin: u64, end: u64) -> bool {
         lies_between(&self.timestamps, begin, end)
@@ -175,20 +186,22 @@ impl KnownLong {
         (begin..end).contains(&self.protected_ts)
     }
 
-    /// Returns whether the version that was the newest from `begin` to `end` is retained, if it is the only one of its cell.
+    /// Returns whether the version that was the newest from `begin` to `end` is retained, if it is
+    /// the only one of its cell.
     #[inline(always)]
     pub(super) fn retains(&self, begin: u64, end: u64) -> bool {
         self.max > 0 && self.needs(begin, end) || self.protects(begin, end)
     }
 
-    /// Returns whether a long transaction may need a version of a cell that is older than `begin`. As a rule there is none, and the lines of older
-    /// versions are far away.
+    /// Returns whether a long transaction may need a version of a cell that is older than `begin`.
+    /// As a rule there is none, and the lines of older versions are far away.
     #[inline(always)]
     pub(super) fn may_need_older_than(&self, begin: u64) -> bool {
         self.timestamps.first().is_some_and(|oldest| *oldest < begin)
     }
 
-    /// Returns a function that says which versions of one cell are retained. It is called with the begin and the end of each, from younger to older.
+    /// Returns a function that says which versions of one cell are retained. It is called with the
+    /// begin and the end of each, from younger to older.
     pub(super) fn retention(&self) -> impl FnMut(u64, u64) -> bool {
         let mut retained = 0;
         move |begin, end| {

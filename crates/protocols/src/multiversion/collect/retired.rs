@@ -11,7 +11,8 @@ use super::long::KnownLong;
 use super::sweep::{AggressiveSweep, RetainedVersion};
 use super::{Collect, CollectOptions, Orphans};
 
-/// A worker has room for this number of waiting versions from the start: those of three intervals, and some.
+/// A worker has room for this number of waiting versions from the start: those of three intervals,
+/// and some.
 const WAITING_AT_FIRST: usize = 1024;
 
 /// A version that was replaced.
@@ -29,7 +30,8 @@ pub(super) struct RetiredVersion<M: Machine> {
 // Each write makes one: two to a line.
 const _: () = assert!(size_of::<RetiredVersion<contend_machine::Native>>() == 32);
 
-/// The versions that a worker has replaced and that wait to be reused; and what else a worker knows for its collector.
+/// The versions that a worker has replaced and that wait to be reused; and what else a worker knows
+/// for its collector.
 #[derive(Debug)]
 pub struct RetiredVersions<M: Machine> {
     pub(super) worker: usize,
@@ -77,8 +79,9 @@ impl<M: Machine> RetiredVersions<M> {
         }
     }
 
-    /// Links the copy of a cell's newest version, which a commit of time `ts` is about to replace, into one of the cell's chains. Returns whether that is
-    /// the retained one. The caller holds the cell's intent. `sstamp` is for readers of the version.
+    /// Links the copy of a cell's newest version, which a commit of time `ts` is about to replace,
+    /// into one of the cell's chains. Returns whether that is the retained one. The caller holds
+    /// the cell's intent. `sstamp` is for readers of the version.
     #[inline(always)]
     pub(in super::super) fn link(&self, copy: Cell<M>, cell: Cell<M>, ts: u64, sstamp: u64) -> bool {
         chain::record_first_version(cell);
@@ -91,8 +94,8 @@ impl<M: Machine> RetiredVersions<M> {
         retained
     }
 
-    /// Takes charge of a version, these groups of which a commit of time `ts` in this epoch has replaced. `retained` says whether a copy of a cell is in
-    /// the retained chain.
+    /// Takes charge of a version, these groups of which a commit of time `ts` in this epoch has
+    /// replaced. `retained` says whether a copy of a cell is in the retained chain.
     #[inline(always)]
     pub(in super::super) fn push(
         &mut self,
@@ -114,7 +117,8 @@ impl<M: Machine> RetiredVersions<M> {
         }
     }
 
-    /// Returns whether a chain may lack versions between others: some that were not copied, or were reused early.
+    /// Returns whether a chain may lack versions between others: some that were not copied, or were
+    /// reused early.
     pub(in super::super) fn may_have_gaps(&self) -> bool {
         self.may_have_gaps
     }
@@ -127,7 +131,8 @@ impl<M: Machine> RetiredVersions<M> {
         }
     }
 
-    /// Called when a transaction begins: forgets the misses of the last one, unless this is its next try.
+    /// Called when a transaction begins: forgets the misses of the last one, unless this is its
+    /// next try.
     #[inline(always)]
     pub(super) fn forget_misses_after_commit(&mut self) {
         if self.misses > 0 && !std::mem::take(&mut self.is_retry) {
@@ -152,7 +157,8 @@ impl<M: Machine> RetiredVersion<M> {
         RetainedVersion { begin, is_linked: false, unneeded_visits: 0, version: self }
     }
 
-    /// Links the copies of its cells that are needed into their retained chains. Returns `false` if another thread works on one of them.
+    /// Links the copies of its cells that are needed into their retained chains. Returns `false` if
+    /// another thread works on one of them.
     pub(super) fn retain_cells(&self, known: &KnownLong) -> bool {
         let needed =
             self.cells().filter(|copy| chain::is_linked(*copy) && known.retains(chain::begin_of(*copy), self.end));
@@ -167,8 +173,8 @@ impl<M: Machine> RetiredVersion<M> {
         needed.filter(|copy| !retain(*copy)).count() == 0
     }
 
-    /// Returns whether its record can't have left the table, and become another one, since the version was replaced: a record that leaves waits two
-    /// epochs before its memory is reused.
+    /// Returns whether its record can't have left the table, and become another one, since the
+    /// version was replaced: a record that leaves waits two epochs before its memory is reused.
     pub(super) fn leads_to_its_record(&self, cx: &Context<M>) -> bool {
         (cx.began_in() as u32).wrapping_sub(self.epoch) as i32 <= 1
     }
@@ -178,7 +184,8 @@ impl<M: Machine> RetiredVersion<M> {
         self.cells().all(|copy| !chain::is_linked(copy))
     }
 
-    /// Takes it out of use, if no other thread works on it. Returns whether it is. Nobody needs it, and no running transaction is older than `reclaim`.
+    /// Takes it out of use, if no other thread works on it. Returns whether it is. Nobody needs it,
+    /// and no running transaction is older than `reclaim`.
     pub(super) fn retire(&self, reclaim: u64) -> bool {
         let is_out = |copy| {
             // A retained copy that a slow reader may still look for has to be unlinked first.
@@ -189,7 +196,8 @@ impl<M: Machine> RetiredVersion<M> {
         self.cells().filter(|copy| !is_out(*copy)).count() == 0
     }
 
-    /// Gives its memory back. `reclaim` says whether a plain watermark would have done the same by now.
+    /// Gives its memory back. `reclaim` says whether a plain watermark would have done the same by
+    /// now.
     pub(super) fn reuse(self, cx: &mut Context<M>, reclaim: u64) {
         chain::fence_before_reuse::<M>();
         cx.versions.collected_early += u64::from(self.end > reclaim);

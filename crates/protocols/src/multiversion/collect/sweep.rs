@@ -10,7 +10,8 @@ use super::Orphans;
 use super::long::{KnownLong, LongTransactions, lies_between};
 use super::retired::{RetiredVersion, RetiredVersions};
 
-/// A sweep visits this number of retained versions, and two more for each that was added since the last one.
+/// A sweep visits this number of retained versions, and two more for each that was added since the
+/// last one.
 const VISITS: usize = 64;
 /// A version that is not needed any more stays for this number of visits.
 const UNNEEDED_VISITS_MAX: u32 = 2;
@@ -20,7 +21,8 @@ const TOUCH_EVERY: usize = 16;
 /// A version that a long transaction needs, or needed.
 #[derive(Debug)]
 pub(super) struct RetainedVersion<M: Machine> {
-    /// The `wts` of the version, or the smallest of its cells. The copy itself is far away, and not looked at each time.
+    /// The `wts` of the version, or the smallest of its cells. The copy itself is far away, and not
+    /// looked at each time.
     pub(super) begin: u64,
     /// Whether it is in the retained chain, as far as it has to be.
     pub(super) is_linked: bool,
@@ -46,7 +48,8 @@ impl<M: Machine> AggressiveSweep<M> {
         AggressiveSweep { known: KnownLong::new(max), retained: Vec::new(), retained_before: 0, cursor: 0, passes: 0 }
     }
 
-    /// Retains those of the waiting versions that a transaction needs which has just become known as a long one.
+    /// Retains those of the waiting versions that a transaction needs which has just become known
+    /// as a long one.
     #[cold]
     fn retain_for_newly_long(&mut self, cx: &Context<M>, waiting: &mut VecDeque<RetiredVersion<M>>) {
         let AggressiveSweep { known, retained, .. } = self;
@@ -70,7 +73,8 @@ impl<M: Machine> AggressiveSweep<M> {
         let is_old = version.end <= reclaim;
         let is_needed = !is_old && (version.end > known.settled_watermark || known.retains(visited.begin, version.end));
         if is_needed && visited.is_linked && (*cursor + *passes) % TOUCH_EVERY != 0 {
-            // The copy is far away. Only now and then the sweep looks whether another worker has taken it out, as one too many.
+            // The copy is far away. Only now and then the sweep looks whether another worker has
+            // taken it out, as one too many.
             *cursor += 1;
             return;
         }
@@ -98,8 +102,8 @@ impl<M: Machine> AggressiveSweep<M> {
 }
 
 impl<M: Machine> RetiredVersions<M> {
-    /// Reuses the versions that are behind the reclaim watermark; and of the others those that are behind the short watermark and not needed by a long
-    /// transaction.
+    /// Reuses the versions that are behind the reclaim watermark; and of the others those that are
+    /// behind the short watermark and not needed by a long transaction.
     pub(super) fn sweep(
         &mut self,
         cx: &mut Context<M>,
@@ -123,7 +127,8 @@ impl<M: Machine> RetiredVersions<M> {
             }
         }
         if sweep.retained.is_empty() {
-            // A worker with nothing else to look after takes the versions of workers that have ended.
+            // A worker with nothing else to look after takes the versions of workers that have
+            // ended.
             let orphans = orphans.try_lock().map(|mut orphans| std::mem::take(&mut *orphans)).unwrap_or_default();
             sweep.retained.extend(orphans.into_iter().flatten().map(RetiredVersion::retained));
         }

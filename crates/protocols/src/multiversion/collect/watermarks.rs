@@ -22,7 +22,8 @@ pub(super) struct Watermarks<M: Machine> {
     begin: M::U64,
     /// Nor is any running transaction older than this, nor any snapshot.
     pub(super) reclaim: M::U64,
-    /// With snapshots: no running transaction is older. The next snapshots are of the moment before.
+    /// With snapshots: no running transaction is older. The next snapshots are of the moment
+    /// before.
     active: M::U64,
     /// The core's clock at the last scan.
     scanned_at: M::U64,
@@ -42,7 +43,8 @@ pub(super) struct WorkerSlot<M: Machine> {
     pub(super) begin_watermark: M::U64,
     /// With snapshots: the time of its next one.
     pub(super) snapshot_ts: M::U64,
-    /// With aggressive collection, or overwriting: the timestamp of its last transaction; 0 if it is offline.
+    /// With aggressive collection, or overwriting: the timestamp of its last transaction; 0 if it
+    /// is offline.
     pub(super) ts: M::U64,
     /// With aggressive collection: how often its transaction has missed a version.
     pub(super) misses: M::U64,
@@ -56,8 +58,9 @@ impl<M: Machine> WorkerSlot<M> {
 }
 
 impl<M: Machine> Collector<M> {
-    /// Called when a worker begins a transaction that has no timestamp yet. Returns the begin watermark, if it is a new one: the transaction must not get
-    /// an earlier timestamp. `now` returns a time that no timestamp drawn later is before.
+    /// Called when a worker begins a transaction that has no timestamp yet. Returns the begin
+    /// watermark, if it is a new one: the transaction must not get an earlier timestamp. `now`
+    /// returns a time that no timestamp drawn later is before.
     #[inline(always)]
     pub(crate) fn begin(
         &self,
@@ -74,7 +77,8 @@ impl<M: Machine> Collector<M> {
                 self.reclaim_orphans(cx);
             }
         }
-        // Acquire: pairs with the Release of `scan`; the transaction draws its timestamp after this load.
+        // Acquire: pairs with the Release of `scan`; the transaction draws its timestamp after this
+        // load.
         if self.watermarks.begin.load(Ordering::Acquire) == own.begin_watermark {
             return None;
         }
@@ -82,8 +86,10 @@ impl<M: Machine> Collector<M> {
         Some(own.begin_watermark)
     }
 
-    /// Called when a worker begins a transaction that sees the state before the oldest running one, other snapshots not counted. Returns the time of
-    /// that state. It is later than `last_commit_ts`, unless a transaction still runs that is not later than that. `now` is as in [`Collector::begin`].
+    /// Called when a worker begins a transaction that sees the state before the oldest running one,
+    /// other snapshots not counted. Returns the time of that state. It is later than
+    /// `last_commit_ts`, unless a transaction still runs that is not later than that. `now` is as
+    /// in [`Collector::begin`].
     pub(crate) fn begin_snapshot(
         &self,
         cx: &mut Context<M>,
@@ -91,20 +97,23 @@ impl<M: Machine> Collector<M> {
         last_commit_ts: u64,
         mut now: impl FnMut() -> u64,
     ) -> u64 {
-        // Release: the reads of the worker's last transaction, which is over, come before; pairs with the Acquire of `scan`.
+        // Release: the reads of the worker's last transaction, which is over, come before; pairs
+        // with the Acquire of `scan`.
         self.slots[own.worker].begin_watermark.store(OFFLINE, Ordering::Release);
         // Acquire: pairs with the Release of `scan`.
         let is_behind = || moment_before(self.watermarks.active.load(Ordering::Acquire)) < last_commit_ts;
         let has_scanned = self.interval.is_some_and(|interval| self.scan(interval, &mut now)) || is_behind();
         if has_scanned {
-            // The begin watermark of one scan is what no running transaction is before at the next scan.
+            // The begin watermark of one scan is what no running transaction is before at the next
+            // scan.
             let _ = self.scan(0, &mut now) && is_behind() && self.scan(0, &mut now);
         }
         self.refresh_slot(cx, own);
         if has_scanned {
             self.reclaim_orphans(cx);
         }
-        // Release: as above. The transaction has no timestamp, so other snapshots need not be before it.
+        // Release: as above. The transaction has no timestamp, so other snapshots need not be
+        // before it.
         self.slots[own.worker].begin_watermark.store(OFFLINE, Ordering::Release);
         own.begin_watermark = 0;
         own.snapshot_ts
@@ -114,12 +123,14 @@ impl<M: Machine> Collector<M> {
     #[inline(always)]
     pub(crate) fn publish_ts(&self, own: &RetiredVersions<M>, ts: u64) {
         if own.collect == Collect::Aggressive || self.options.overwrite {
-            // Relaxed: a reader of an old value guesses wrong, which costs a transaction an abort (`LongTransactions::publish`, `overwrite_bound`).
+            // Relaxed: a reader of an old value guesses wrong, which costs a transaction an abort
+            // (`LongTransactions::publish`, `overwrite_bound`).
             self.slots[own.worker].ts.store(ts, Ordering::Relaxed);
         }
     }
 
-    /// Scans the slots and raises the watermarks, if `interval` has passed since the last scan. Returns whether it did.
+    /// Scans the slots and raises the watermarks, if `interval` has passed since the last scan.
+    /// Returns whether it did.
     #[inline]
     fn scan(&self, interval: Cycles, now: impl FnOnce() -> u64) -> bool {
         let at = M::now();
@@ -138,14 +149,16 @@ impl<M: Machine> Collector<M> {
         // Acquire, both: pair with the Release of an earlier scan below.
         let begin = self.watermarks.begin.load(Ordering::Acquire);
         let snapshot = moment_before(self.watermarks.active.load(Ordering::Acquire));
-        // SeqCst: after the loads of the watermarks and before those of the slots; pairs with the fence in `refresh_slot`. A slot whose store is
-        // missed here belongs to a worker that sees these watermarks, or later ones, at its second load.
+        // SeqCst: after the loads of the watermarks and before those of the slots; pairs with the
+        // fence in `refresh_slot`. A slot whose store is missed here belongs to a worker that sees
+        // these watermarks, or later ones, at its second load.
         M::fence(Ordering::SeqCst);
         // Relaxed: ordered by the fence.
         let used = self.slots_used.load(Ordering::Relaxed) as usize;
         let slots = &self.slots[..used];
-        // Acquire: pairs with the Release stores of `refresh_slot`, `begin_snapshot` and `go_offline`. The reads of those workers' earlier transactions
-        // come before the reuse of what they have read.
+        // Acquire: pairs with the Release stores of `refresh_slot`, `begin_snapshot` and
+        // `go_offline`. The reads of those workers' earlier transactions come before the reuse of
+        // what they have read.
         let active = slots.iter().map(|slot| slot.begin_watermark.load(Ordering::Acquire)).fold(begin, u64::min);
         let reclaim = if self.snapshots {
             slots.iter().map(|slot| slot.snapshot_ts.load(Ordering::Acquire)).fold(snapshot, u64::min)
@@ -173,13 +186,15 @@ impl<M: Machine> Collector<M> {
             let begin = watermarks.begin.load(Ordering::Acquire);
             let active = watermarks.active.load(Ordering::Acquire);
             let snapshot_ts = moment_before(active);
-            // Release: the reads of the worker's last transaction come before; pairs with the Acquire of `scan`.
+            // Release: the reads of the worker's last transaction come before; pairs with the
+            // Acquire of `scan`.
             slot.begin_watermark.store(begin, Ordering::Release);
             if self.snapshots {
                 // Release: as above.
                 slot.snapshot_ts.store(snapshot_ts, Ordering::Release);
             }
-            // SeqCst: after the stores to the slot and before the second loads of the watermarks; pairs with the fence in `scan`.
+            // SeqCst: after the stores to the slot and before the second loads of the watermarks;
+            // pairs with the fence in `scan`.
             M::fence(Ordering::SeqCst);
             // Acquire, both: as above.
             let is_seen = !self.snapshots || watermarks.active.load(Ordering::Acquire) == active;
@@ -188,7 +203,8 @@ impl<M: Machine> Collector<M> {
                 break;
             }
         }
-        // Acquire: pairs with the Release of `scan`: the readers whose slots it has seen behind it have ended.
+        // Acquire: pairs with the Release of `scan`: the readers whose slots it has seen behind it
+        // have ended.
         let reclaim = watermarks.reclaim.load(Ordering::Acquire);
         if own.collect == Collect::Aggressive {
             // Relaxed: a number that others look at now and then.

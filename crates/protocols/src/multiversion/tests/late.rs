@@ -1,4 +1,5 @@
-//! Tests of updates and writes that come late: those that are put before versions that are there already, and those that are skipped.
+//! Tests of updates and writes that come late: those that are put before versions that are there
+//! already, and those that are skipped.
 
 use super::*;
 
@@ -68,7 +69,7 @@ fn an_update_is_too_late_if_a_younger_transaction_has_read_or_rewritten_its_row(
         (&[], vec![writes], false),
         (&[], vec![raises], false),
         (&[], vec![adds, raises, adds], false),
-        (&[("mvcc.late", "off")], vec![adds], false),
+        (&[("msto.late", "off")], vec![adds], false),
     ];
     for (number, (settings, runs, commits)) in cases.into_iter().enumerate() {
         let World { ref rows, workers: [ref mut one, ref mut other, _], .. } = updating_world(settings);
@@ -112,7 +113,8 @@ fn a_version_takes_a_limited_number_of_late_updates() {
     assert_eq!(seen(last, rows), Some(1000 + committed));
 }
 
-/// What another transaction does between the begin and the commit of one that writes row 1, and whether that one commits.
+/// What another transaction does between the begin and the commit of one that writes row 1, and
+/// whether that one commits.
 type Between<P> = (&'static str, fn(&mut Worker<P, Native>, &Rows), bool);
 
 fn late_writes_are_skipped<P: NamedProtocol<Native>>() {
@@ -190,7 +192,8 @@ fn invisible_writes_are_skipped() {
     late_writes_are_skipped::<Msto<Native>>();
 }
 
-/// A transaction that began between a skipped write and the write that has replaced it finds neither.
+/// A transaction that began between a skipped write and the write that has replaced it finds
+/// neither.
 fn a_reader_that_needs_a_skipped_write_aborts<P: NamedProtocol<Native>>() {
     let World { ref rows, workers: [ref mut one, ref mut other, ref mut third], .. } =
         World::<P>::new(&[("versions.nwr", "on")]);
@@ -222,7 +225,8 @@ struct Halves {
     right: u64,
 }
 
-/// A write of a part of the row leaves the rest visible, so an earlier write of the whole row is not invisible.
+/// A write of a part of the row leaves the rest visible, so an earlier write of the whole row is
+/// not invisible.
 fn a_write_under_a_part_of_the_row_is_not_skipped<P: NamedProtocol<Native>>(splits: bool) {
     use contend_engine::Options;
     let mut options = P::Options::default();
@@ -240,7 +244,8 @@ fn a_write_under_a_part_of_the_row_is_not_skipped<P: NamedProtocol<Native>>(spli
         Ok(())
     });
     left.expect("nobody is in the way");
-    // If the parts are cells of their own, the write of one is skipped and that of the other installed.
+    // If the parts are cells of their own, the write of one is skipped and that of the other
+    // installed.
     assert_eq!(late.commit().is_ok(), splits);
     let row = other.run(|tx| Ok(tx.read_row(&rows, 1, Projection::WHOLE)?.expect("it is there").to_vec()));
     assert_eq!(row.expect("nobody is in the way"), [7, if splits { 5 } else { 0 }]);

@@ -1,10 +1,13 @@
 // The list of mutants: the deliberate faults of each protocol, and what finds each.
 //
-// Two tests include this file, each with a macro `mutants!` of its own. The explorer's writes `docs/mutants.md`: it needs, for each fault,
-// how the fault shows (`found`, `equivalent`: it does no harm, `stands_still`), a workload, and the settings if there are any. The conformance
-// suite's makes a test of each line that goes on with `=>`: the test's name, and the schedules, or the storms, that find the fault.
+// Two tests include this file, each with a macro `mutants!` of its own. The explorer's writes
+// `docs/mutants.md`: it needs, for each fault, how the fault shows (`found`, `equivalent`: it does
+// no harm, `stands_still`), a workload, and the settings if there are any. The conformance suite's
+// makes a test of each line that goes on with `=>`: the test's name, and the schedules, or the
+// storms, that find the fault.
 //
-// After `faults` stand the lists of the traits that declare a protocol's faults; faults of whole operations are in every protocol.
+// After `faults` stand the lists of the traits that declare a protocol's faults; faults of whole
+// operations are in every protocol.
 
 mutants! {
     Silo<Broken>, faults silo::FAULTS, optimistic::FAULTS {
