@@ -105,7 +105,7 @@ fn compare<R: Row>(name: &str, row: impl Fn(u64) -> R + Sync + Copy, rows: u64, 
         snapshot_epochs: setting("CONTEND_SNAPSHOT_EPOCHS").unwrap_or(1),
         ..SiloOptions::default()
     };
-    let on = open(Database::<Silo>::with((snapshots, Default::default()), Config::default()).expect("it is in memory"));
+    let on = open(Database::<Silo>::with(snapshots, Config::default()).expect("it is in memory"));
     let off = open(Database::<Silo>::with(Default::default(), Config::default()).expect("it is in memory"));
     for is_skewed in [false, true] {
         let mut ratios = Vec::new();

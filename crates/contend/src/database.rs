@@ -87,7 +87,7 @@ impl<P: NamedProtocol<Native>> Database<P> {
     /// use contend::{Config, Database, NoWait, Silo};
     ///
     /// // Its own options, and those of the read phase.
-    /// let options = (SiloOptions { wait: Wait::Wait, ..Default::default() }, Default::default());
+    /// let options = SiloOptions { wait: Wait::Wait, ..Default::default() };
     /// let patient = Database::<Silo>::with(options, Config::default())?;
     /// let locking = Database::<NoWait>::default();
     /// # Ok::<_, contend::Error>(())

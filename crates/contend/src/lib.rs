@@ -91,6 +91,7 @@ pub mod protocols {
     pub use contend_protocols::locking::wound_wait::WoundWait;
     pub use contend_protocols::method::extension::ReadPhaseOptions;
     pub use contend_protocols::method::timestamp::{OrderedTimestampOptions, TimestampOptions};
+    pub use contend_protocols::method::wait::Wait;
     pub use contend_protocols::multiversion::cicada::{Cicada, CicadaOptions};
     pub use contend_protocols::multiversion::collect::{Collect, CollectOptions};
     pub use contend_protocols::multiversion::ermia::{Ermia, ErmiaOptions};
@@ -101,9 +102,9 @@ pub mod protocols {
     pub use contend_protocols::multiversion::{Counted, CounterOptions, SnapshotOptions, ValidatingOptions};
     pub use contend_protocols::none::{NoControl, NoControlOptions};
     pub use contend_protocols::optimistic::mocc::{Mocc, MoccOptions};
-    pub use contend_protocols::optimistic::occ::Occ;
-    pub use contend_protocols::optimistic::silo::{Silo, SiloOptions, Wait};
-    pub use contend_protocols::optimistic::tictoc::{TicToc, TicTocOptions, Wait as TicTocWait};
+    pub use contend_protocols::optimistic::occ::{Occ, OccOptions};
+    pub use contend_protocols::optimistic::silo::{Silo, SiloOptions};
+    pub use contend_protocols::optimistic::tictoc::{TicToc, TicTocOptions};
     pub use contend_protocols::timestamp_ordering::TimestampOrdering;
 }
 

@@ -1,10 +1,10 @@
 //! Deliberate faults: what the proof is tested with.
 //!
-//! A protocol is generic over `F`, the faults that it has. Each protocol declares those that its
-//! algorithm can have in a trait at the end of its file, by [`faults!`](crate::faults); its
-//! family's trait, if the family's code has faults too, is a supertrait. All are off in [`Sound`],
-//! and cost nothing there: a fault is an associated constant, and the branch on it is decided when
-//! the protocol is compiled.
+//! A protocol is generic over `F`, the faults that it has. Each protocol declares the faults that
+//! its algorithm can have, in a trait at the end of its file, by [`faults!`](crate::faults). Its
+//! family's trait, if the family's code has faults too, is a supertrait. All faults are off in
+//! [`Sound`] and cost nothing there: a fault is an associated constant, and the branch on it is
+//! decided when the protocol is compiled.
 //!
 //! [`Only`] turns on one fault, named by [`id`], in whichever trait it stands. A fault that wraps a
 //! whole operation needs no line in any protocol: [`Faulty`] forwards to the protocol and has the
@@ -84,15 +84,6 @@ faults! {
         FORGET_FENCES,
     }
     pub const FENCE_FAULTS;
-}
-
-faults! {
-    /// The faults of protocols that have no trait of their own yet.
-    pub trait Faults: FenceFaults {
-        /// Misses and scans leave no trace: they observe no leaf, or mark none as read.
-        FORGET_GAPS,
-    }
-    pub const FAULTS;
 }
 
 #[cfg(test)]

@@ -53,7 +53,6 @@ use crate::locking::list::{LockOwner, RequestHandle};
 use crate::locking::queue::{QueueFaults, QueuedLocks, QueuedLocksWorker, WaitPolicy};
 use crate::locking::{self, LockManager, LockMode, LockOutcome};
 use crate::method::timestamp::{Outcome, Source, Stamper, TimestampOptions, Timestamps};
-use crate::optimistic;
 
 options! {
     /// H-Store's options.
@@ -115,7 +114,7 @@ impl<M: Machine, F: HStoreFaults> HStore<M, F> {
     fn release(&self, local: &mut HStoreWorker<M, F>, outcome: Outcome) {
         M::step("release");
         for cell in local.locked_tombstones.drain(..) {
-            // Release: pairs with the exchange of `optimistic::unlink`, as any unlock.
+            // Release: pairs with the exchange of `flags::unlink_unlocked`, as any unlock.
             cell.word().fetch_and(!LOCKED, Ordering::Release);
         }
         for (cell, kept) in local.held.drain(..) {
@@ -154,7 +153,7 @@ impl<M: Machine, F: HStoreFaults> Protocol<M> for HStore<M, F> {
     }
 
     fn init(&self, cells: Cells<M>, initial: RecordOrigin) {
-        optimistic::init(cells, initial, ABSENT);
+        flags::init_words(cells, initial, ABSENT);
     }
 
     #[inline(always)]
@@ -178,7 +177,7 @@ impl<M: Machine, F: HStoreFaults> Protocol<M> for HStore<M, F> {
         columns: Projection<'_>,
     ) -> Result<RecordState, Abort> {
         M::step("read");
-        // Acquire: pairs with the Release of the exchange of `optimistic::unlink`.
+        // Acquire: pairs with the Release of the exchange of `flags::unlink_unlocked`.
         let flags = at.record.word().load(Ordering::Acquire);
         cx.copy_row(at, columns);
         Ok(flags::found(flags))
@@ -211,8 +210,8 @@ impl<M: Machine, F: HStoreFaults> Protocol<M> for HStore<M, F> {
                     // The transaction's own record: inserted, deleted, and inserted again.
                     return Ok(RecordState::Absent);
                 }
-                // AcqRel: pairs with the exchange of `optimistic::unlink`. One of the two is first:
-                // this one sees the tombstone unlinked, or that one finds it locked.
+                // AcqRel: pairs with the exchange of `flags::unlink_unlocked`. One of the two is
+                // first: this one sees the tombstone unlinked, or that one finds it locked.
                 let is_locked =
                     first.word().compare_exchange(word, word | LOCKED, Ordering::AcqRel, Ordering::Relaxed).is_ok();
                 if word & UNLINKED != 0 || !is_locked {
@@ -249,7 +248,7 @@ impl<M: Machine, F: HStoreFaults> Protocol<M> for HStore<M, F> {
         for position in 0..cx.writes.len() {
             flags::install_held(cx, position, |cell, clear, set| {
                 // Relaxed, both: the partition's lock passes the row on. Read-modify-writes:
-                // `optimistic::unlink` exchanges the word without that lock.
+                // `flags::unlink_unlocked` exchanges the word without that lock.
                 let word = cell.word();
                 if set != 0 { word.fetch_or(set, Ordering::Relaxed) } else { word.fetch_and(!clear, Ordering::Relaxed) }
             });
@@ -263,7 +262,7 @@ impl<M: Machine, F: HStoreFaults> Protocol<M> for HStore<M, F> {
     }
 
     fn unlink(&self, tombstone: Tombstone<'_, M>) -> UnlinkOutcome {
-        optimistic::unlink::<M, Sound>(tombstone, |_| true)
+        flags::unlink_unlocked(tombstone, false, |_| true)
     }
 
     fn is_absent(&self, record: Record<M>) -> bool {

@@ -10,17 +10,18 @@
 //! **Promises** nothing: updates get lost, reads are torn, scans see phantoms. Memory stays safe,
 //! and an insert or delete alone is atomic.
 //!
-//! **Metadata.** One word a record, of three flags; an update does not touch it. Of a record of
-//! several cells only the first counts:
+//! **Metadata.** One word for each record, of three flags; an update does not touch it. If a record
+//! has several cells, the first one counts:
 //!
 //! | bit | meaning |
 //! | --- | --- |
-//! | 2 | queued: somebody will have the tombstone collected |
+//! | 2 | queued: a worker will have the tombstone collected |
 //! | 1 | unlinked: out of the index; look the key up again |
 //! | 0 | absent: a placeholder, or a tombstone |
 //!
-//! **Commit point.** None. **Waits** for nothing. **Phantoms** are not excluded. **Departures from
-//! the paper.** None. **Options.** None.
+//! **Commit point.** None. **Waits** for nothing. **Phantoms** are not excluded.
+//!
+//! **Departures from the paper.** None. **Options.** None.
 
 use contend_engine::sets::WriteKind;
 use contend_engine::{
@@ -45,12 +46,12 @@ const QUEUED: u64 = 1 << 2;
 
 impl NoControl {
     fn flags<M: Machine>(cell: Cell<M>) -> u64 {
-        // Acquire: pairs with the Release of `commit`'s inserts, so that a row that is there is
-        // seen whole at least once.
+        // Acquire: pairs with the Release of `commit`'s inserts, so that a reader that finds a row
+        // has all that its insert stored.
         cell.word().load(Ordering::Acquire)
     }
 
-    /// Copies what is there, one state or not.
+    /// Copies the row as it stands, of one state or torn, and returns whether there is one.
     #[inline(always)]
     fn look<M: Machine>(cx: &mut Context<M>, at: Located<'_, M>, columns: Projection<'_>) -> RecordState {
         M::step("read");

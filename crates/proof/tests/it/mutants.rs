@@ -11,7 +11,7 @@ use contend_engine::fault::Fault as EngineFault;
 use contend_log::fault::Fault as LogFault;
 use contend_proof::crash::{CrashConfig, crash_test};
 use contend_proof::explore::{ExploreConfig, StrategyChoice, explore_protocol};
-use contend_protocols::fault::{FAULTS, Faulty, Meaning, OPERATION_FAULTS, Only, id};
+use contend_protocols::fault::{Faulty, Meaning, OPERATION_FAULTS, Only, id};
 use contend_protocols::hstore::{self, HStore};
 use contend_protocols::locking::bamboo::{self, Bamboo};
 use contend_protocols::locking::deadlock_detection::DeadlockDetection;
@@ -143,7 +143,7 @@ macro_rules! mutants {
         fn mutants() -> Vec<Mutant> {
             let mut all = Vec::new();
             $({
-                let lists: &[&[Meaning]] = &[$($($faults,)+)? OPERATION_FAULTS, FAULTS];
+                let lists: &[&[Meaning]] = &[$($($faults,)+)? OPERATION_FAULTS];
                 $({
                     type Broken = Only<{ id(stringify!($fault)) }>;
                     const SETTINGS: &[&[(&str, &str)]] = &[$($settings,)? &[]];

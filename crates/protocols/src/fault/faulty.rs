@@ -54,13 +54,10 @@ fn show_placeholders<M: Machine>(cx: &Context<M>, shown: bool) {
 }
 
 fn show<A: Atomic64>(word: &A, shown: bool) {
-    // AcqRel, both: a fault must not be found because it tears a row; pairs with the loads of
-    // readers.
-    if shown {
-        word.fetch_and(!ABSENT, Ordering::AcqRel)
-    } else {
-        word.fetch_or(ABSENT, Ordering::AcqRel)
-    };
+    // AcqRel: pairs with the loads of readers. The fault must be found because it shows a
+    // placeholder, not because a row is torn.
+    let order = Ordering::AcqRel;
+    let _ = if shown { word.fetch_and(!ABSENT, order) } else { word.fetch_or(ABSENT, order) };
 }
 
 impl<M: Machine, P: NamedProtocol<M>, F: OperationFaults> NamedProtocol<M> for Faulty<P, F> {

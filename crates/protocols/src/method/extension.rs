@@ -41,17 +41,17 @@ options! {
 const LOOKS_MAX: u32 = 16;
 
 impl ReadPhaseOptions {
-    /// Waits at the end of a read phase that repeated `extra_looks` reads.
+    /// Waits at the end of a read phase that repeated `read_retries` reads.
     #[inline(always)]
-    pub fn extend<M: Machine>(&self, extra_looks: u32) {
+    pub fn extend<M: Machine>(&self, read_retries: u32) {
         if self.extension != Extension::None {
-            self.wait::<M>(extra_looks);
+            self.wait::<M>(read_retries);
         }
     }
 
     #[cold]
-    fn wait<M: Machine>(&self, extra_looks: u32) {
-        let times = if self.extension == Extension::Fixed { 1 } else { extra_looks.min(LOOKS_MAX) };
+    fn wait<M: Machine>(&self, read_retries: u32) {
+        let times = if self.extension == Extension::Fixed { 1 } else { read_retries.min(LOOKS_MAX) };
         let cycles = (self.nanoseconds as f64 * f64::from(times) * M::cycles_per_second() / 1e9) as u64;
         let phase = M::phase();
         M::enter(phase.doing(Activity::Wait));
@@ -66,9 +66,9 @@ mod tests {
     use super::*;
     use contend_machine::Native;
 
-    fn cycles(options: &ReadPhaseOptions, extra_looks: u32) -> u64 {
+    fn cycles(options: &ReadPhaseOptions, read_retries: u32) -> u64 {
         let start = Native::now();
-        options.extend::<Native>(extra_looks);
+        options.extend::<Native>(read_retries);
         Native::now() - start
     }
 

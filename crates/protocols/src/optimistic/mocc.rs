@@ -1,37 +1,47 @@
 //! MOCC: Silo, with read locks on records that have proved hot.
 //!
-//! **Idea.** Optimistic validation is cheap where it succeeds, and locks are where it would fail.
-//! Each record has a temperature: it rises when a validation fails because of it. A record that is
-//! hot is locked before it is read or written, all others are read and validated as in Silo.
+//! **Idea.** Optimistic validation is cheap where it succeeds, and locks are cheap where validation
+//! would fail. Each record has a temperature, which rises when a validation fails because of the
+//! record. A record that is hot is locked before it is read or written; all others are read and
+//! validated as in Silo.
 //!
 //! **Paper.** T. Wang, H. Kimura: "Mostly-optimistic concurrency control for highly contended
 //! dynamic workloads on a thousand cores", VLDB 2016.
 //!
+//! | step of the paper | function |
+//! | --- | --- |
+//! | temperature: rise with falling probability, reset | `MoccValidation::heat`, `temperature` |
+//! | read or write: lock the record if it is hot | `before_access` |
+//! | canonical mode: release what comes after, then wait | `MoccValidation::lock` |
+//! | retrospective lock list | `MoccWorker::suspects` |
+//! | commit: lock the write set, validate, install | `commit` |
+//!
 //! **Promises** serializability. A running transaction may see an inconsistent state before it
 //! aborts.
 //!
-//! **Metadata.** Two words a cell. The first is Silo's TID word: epoch and sequence number above
-//! the flags of [`crate::optimistic`]. The second is a reader-writer lock with the temperature:
+//! **Metadata.** Two words for each cell. The first is Silo's: a TID (epoch and sequence number)
+//! above the flags of [`crate::flags`]. The second is a reader-writer lock with the temperature:
 //!
 //! | bits | meaning |
 //! | --- | --- |
 //! | 63..40 | the epoch, its lower bits, for which the temperature holds: it is 0 in all others |
 //! | 39..32 | temperature |
 //! | 31 | held exclusively |
-//! | 30..0 | how many hold it shared |
+//! | 30..0 | the number of transactions that hold it shared |
 //!
-//! Whoever installs a write holds the lock exclusively, and besides sets the lock bit of the TID
-//! word while it commits: readers that take no lock look at one word only. (With the lock in a word
-//! of its own, read after the TID, a writer that comes and goes between goes unseen.)
+//! A transaction that installs a write holds the lock exclusively, and besides sets the lock bit of
+//! the TID word while it commits: readers that take no lock look at one word only. (If the lock
+//! were in its own word alone, read after the TID, a writer that comes and goes between the two
+//! loads would go unseen.)
 //!
 //! **Commit point.** The load of the global epoch, between the last lock and the first validation.
 //! All reads are validated, those under locks too.
 //!
-//! **Waits.** Locks are waited for in the order of addresses only. Who needs one that comes before
-//! some that it holds tries it; if it is taken, gives back those that come after, whose reads
-//! validation protects as well, and then waits. So no cycle of waits can form. An exclusive lock of
-//! a write that was given back is taken again by the commit. All waits are bounded and end in an
-//! abort.
+//! **Waits.** Locks are waited for in the order of addresses only. A transaction that needs a lock
+//! that comes before some that it holds tries it. If it is taken, the transaction gives back the
+//! locks that come after, whose reads validation protects as well, and then waits. So no cycle of
+//! waits can form. An exclusive lock of a write that was given back is taken again by the commit.
+//! All waits are bounded and end in an abort.
 //!
 //! **Phantoms.** Misses and scans observe leaf versions, which are validated when all locks are
 //! held, as in Silo.
@@ -40,38 +50,40 @@
 //! transaction of the worker, which as a rule is the same again.
 //!
 //! **Departures from the paper.** Temperature is the record's, not the page's. The list of locks
-//! for the retry says which records to lock, but does not lock them before they are asked for: they
-//! may be others' by then.
+//! for the retry says which records to lock, but a record is not locked before it is asked for:
+//! others may hold it by then.
 
 use std::marker::PhantomData;
 
+use contend_engine::sets::Write;
 use contend_engine::{
-    Abort, AbortReason, Cell, Cells, Change, Context, DeclarationNeeds, Groups, Isolation, Leaf, Located,
-    NamedProtocol, Projection, Protocol, ProtocolInfo, Record, RecordOrigin, RecordState, Tombstone, UnlinkOutcome,
+    Abort, AbortReason, Cell, Cells, Context, DeclarationNeeds, Groups, Isolation, Located, ProtocolInfo, Tombstone,
     WriteMode, options,
 };
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
 
 use crate::fault::{Sound, dekker_fence};
 use crate::faults;
-use crate::flags::{self, ABSENT, LOCKED};
 use crate::method::ReadPhaseOptions;
 use crate::method::wait::WAITS_MAX;
-use crate::optimistic::{self, FLAGS, Footprint, OWN, OptimisticFaults, observed};
+use crate::optimistic::{FLAGS, OptimisticFaults, ReadsAndLocks, Validating, Validation, observed, tid};
 
 options! {
     /// MOCC's options.
     pub struct MoccOptions {
         /// The temperature from which on a record is locked; 0: all are, always.
         "mocc.hot" hot: u32 = 5, in 0..=20;
+        flatten read_phase: ReadPhaseOptions;
     }
 }
 
 /// The protocol.
+pub type Mocc<F = Sound> = Validating<MoccValidation<F>>;
+
+/// How MOCC validates.
 #[derive(Debug)]
-pub struct Mocc<F = Sound> {
+pub struct MoccValidation<F> {
     options: MoccOptions,
-    read_phase: ReadPhaseOptions,
     faults: PhantomData<fn() -> F>,
 }
 
@@ -80,42 +92,43 @@ const READERS: u64 = EXCLUSIVE - 1;
 const LOCK: u64 = EXCLUSIVE | READERS;
 const TEMPERATURE_SHIFT: u32 = 32;
 const TEMPERATURE_MAX: u64 = 20;
-const STAMP_SHIFT: u32 = 40;
+/// Where the epoch of the temperature begins.
+const HEATED_IN_SHIFT: u32 = 40;
 
-/// The lock of a cell.
+/// Returns the word with the lock of a cell.
 fn lock_of<'a, M: Machine>(cell: Cell<M>) -> &'a M::U64 {
     // SAFETY: cells have two words.
     unsafe { cell.meta(1) }
 }
 
 fn temperature(lock: u64, epoch: u64) -> u64 {
-    if lock >> STAMP_SHIFT == epoch << STAMP_SHIFT >> STAMP_SHIFT { lock >> TEMPERATURE_SHIFT & 0xff } else { 0 }
+    let holds = lock >> HEATED_IN_SHIFT == epoch << HEATED_IN_SHIFT >> HEATED_IN_SHIFT;
+    if holds { lock >> TEMPERATURE_SHIFT & 0xff } else { 0 }
 }
 
-/// A worker's state.
+/// MOCC's part of a worker's state.
 #[derive(Debug)]
 pub struct MoccWorker<M: Machine> {
-    footprint: Footprint<M>,
     /// The locks that are held, in the order of addresses, each with whether it is exclusive.
     held: Vec<(Cell<M>, bool)>,
-    /// Addresses of cells to be locked before use, in their order: of the transaction before, if it
-    /// was aborted.
+    /// The addresses of cells to lock before use, in their order: what the transaction before has
+    /// touched, if it was aborted.
     suspects: Vec<u64>,
-    /// The newest version that the commit will overwrite, and that of the worker's last commit.
+    /// The largest TID that the commit will overwrite.
     overwritten: u64,
+    /// The TID of the worker's last commit.
     last: u64,
-    /// The epoch in which the transaction began: temperatures of others are void.
+    /// The epoch in which the transaction began: temperatures of other epochs are void.
     epoch: u64,
     random: u64,
 }
 
-impl<F: MoccFaults> Mocc<F> {
-    fn is_hot<M: Machine>(&self, local: &MoccWorker<M>, cell: Cell<M>) -> bool {
-        // Relaxed: a guess.
-        F::TRUST_LOCKS
-            || F::WAIT_OUT_OF_ORDER
-            || temperature(lock_of(cell).load(Ordering::Relaxed), local.epoch) >= u64::from(self.options.hot)
-            || !local.suspects.is_empty() && local.suspects.binary_search(&cell.address()).is_ok()
+impl<F: MoccFaults> MoccValidation<F> {
+    fn is_hot<M: Machine>(&self, own: &MoccWorker<M>, cell: Cell<M>) -> bool {
+        // Relaxed: a guess, with no partner.
+        Self::locks_all()
+            || temperature(lock_of(cell).load(Ordering::Relaxed), own.epoch) >= u64::from(self.options.hot)
+            || !own.suspects.is_empty() && own.suspects.binary_search(&cell.address()).is_ok()
     }
 
     fn try_lock<M: Machine>(cell: Cell<M>, exclusive: bool) -> bool {
@@ -126,7 +139,8 @@ impl<F: MoccFaults> Mocc<F> {
                 return false;
             }
             let new = if exclusive { lock | EXCLUSIVE } else { lock + 1 };
-            // Acquire: pairs with the Release of `unlock`.
+            // Acquire: pairs with the Release of `unlock`, so that a holder sees what the last
+            // exclusive holder wrote.
             match lock_of(cell).compare_exchange(lock, new, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => return true,
                 Err(now) => lock = now,
@@ -135,27 +149,29 @@ impl<F: MoccFaults> Mocc<F> {
     }
 
     fn unlock<M: Machine>(cell: Cell<M>, exclusive: bool) {
-        // Release: what was read and written comes before; pairs with the Acquire of `try_lock`.
+        // Release: pairs with the Acquire of `try_lock`: what was read and written comes before.
         lock_of(cell).fetch_sub(if exclusive { EXCLUSIVE } else { 1 }, Ordering::Release);
     }
 
-    /// Holds the lock of a cell, at least so.
-    fn lock<M: Machine>(local: &mut MoccWorker<M>, cell: Cell<M>, exclusive: bool) -> Result<(), Abort> {
-        let position = local.held.partition_point(|(held, _)| held.address() < cell.address());
-        let mine = local.held.get(position).filter(|(held, _)| held.address() == cell.address());
+    /// Makes the transaction hold the lock of a cell, exclusively if `exclusive`.
+    fn lock<M: Machine>(own: &mut MoccWorker<M>, cell: Cell<M>, exclusive: bool) -> Result<(), Abort> {
+        let position = own.held.partition_point(|(held, _)| held.address() < cell.address());
+        let mine = own.held.get(position).filter(|(held, _)| held.address() == cell.address());
         match mine {
             Some((_, held_exclusive)) if *held_exclusive || !exclusive => return Ok(()),
             Some(_) => {}
             None if Self::try_lock(cell, exclusive) => {
-                local.held.insert(position, (cell, exclusive));
+                own.held.insert(position, (cell, exclusive));
                 return Ok(());
             }
             None => {}
         }
-        // What comes after is given back, a share of this one, too: from here on the order is kept.
+        // The locks that come after are given back, with a share of this one: from here on all that
+        // is held comes before what is waited for. The excluded interleaving is a cycle of waits:
+        // in a cycle one transaction would hold a lock with a larger address than it waits for.
         M::step("give back");
-        let given_back = if F::WAIT_OUT_OF_ORDER { position..position } else { position..local.held.len() };
-        local.held.drain(given_back).for_each(|(held, exclusive)| Self::unlock(held, exclusive));
+        let given_back = Self::given_back(position, own.held.len());
+        own.held.drain(given_back).for_each(|(held, exclusive)| Self::unlock(held, exclusive));
         let mut spin = Spin::<M>::new();
         while !Self::try_lock(cell, exclusive) {
             if spin.count() > WAITS_MAX {
@@ -163,65 +179,100 @@ impl<F: MoccFaults> Mocc<F> {
             }
             spin.wait();
         }
-        local.held.insert(position, (cell, exclusive));
+        own.held.insert(position, (cell, exclusive));
         Ok(())
     }
 
     /// Locks those of the cells that are hot.
     #[inline(always)]
-    fn lock_hot<M: Machine>(&self, local: &mut MoccWorker<M>, cells: Cells<M>, exclusive: bool) -> Result<(), Abort> {
+    fn lock_hot<M: Machine>(&self, own: &mut MoccWorker<M>, cells: Cells<M>, exclusive: bool) -> Result<(), Abort> {
         for cell in cells {
-            if self.is_hot(local, cell) {
+            if self.is_hot(own, cell) {
                 M::step("lock hot");
-                Self::lock(local, cell, exclusive)?;
+                Self::lock(own, cell, exclusive)?;
             }
         }
         Ok(())
     }
 
-    /// A validation has failed because of this cell: it gets warmer, the less likely the warmer it
-    /// is.
-    fn heat<M: Machine>(local: &mut MoccWorker<M>, cell: Cell<M>, epoch: u64) {
+    /// Raises the temperature of a cell because of which a validation has failed, the less likely
+    /// the warmer it is.
+    fn heat<M: Machine>(own: &mut MoccWorker<M>, cell: Cell<M>, epoch: u64) {
         // Xorshift (Marsaglia, 2003).
-        local.random ^= local.random << 13;
-        local.random ^= local.random >> 7;
-        local.random ^= local.random << 17;
-        // Relaxed: the exchange decides; a temperature orders nothing.
+        own.random ^= own.random << 13;
+        own.random ^= own.random >> 7;
+        own.random ^= own.random << 17;
+        // Relaxed, all: the exchange decides, and a temperature orders nothing. The exchange leaves
+        // the lock as it is, and other updates of the word are read-modify-writes, so that the
+        // next holder still synchronizes with the last.
         let lock = lock_of(cell).load(Ordering::Relaxed);
         let now = temperature(lock, epoch);
-        if now < TEMPERATURE_MAX && local.random.trailing_zeros() as u64 >= now {
-            let new = epoch << STAMP_SHIFT | (now + 1) << TEMPERATURE_SHIFT | lock & LOCK;
-            // Should it fail another has been here, which is as good.
+        if now < TEMPERATURE_MAX && own.random.trailing_zeros() as u64 >= now {
+            let new = epoch << HEATED_IN_SHIFT | (now + 1) << TEMPERATURE_SHIFT | lock & LOCK;
+            // If it fails, another transaction has changed the word. Then the cell stays as warm as
+            // it is.
             let _ = lock_of(cell).compare_exchange(lock, new, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 
-    /// Checks that everything read is as it was.
-    fn validate<M: Machine>(cx: &Context<M>, local: &mut MoccWorker<M>) -> Result<(), Abort> {
+    /// Phase 1: locks what is written, in order: first all that may be waited for, and then,
+    /// waiting for no transaction, the TID words.
+    fn lock_write_set<M: Machine>(
+        cx: &mut Context<M>,
+        reads: &mut ReadsAndLocks<M>,
+        own: &mut MoccWorker<M>,
+    ) -> Result<(), Abort> {
+        M::step("lock");
+        cx.writes.sort();
+        for rank in 0..cx.writes.len() {
+            for cell in cx.writes.entries()[cx.writes.sorted(rank)].cells() {
+                Self::lock(own, cell, true)?;
+            }
+        }
+        for write in cx.writes.entries() {
+            for cell in write.cells() {
+                let word = reads.lock(cell, write.needs_row(), WAITS_MAX)?;
+                own.overwritten = own.overwritten.max(word & !FLAGS);
+            }
+        }
+        Ok(())
+    }
+
+    /// Phase 2: checks that everything read is as it was. Heats all that is not.
+    fn validate<M: Machine>(
+        cx: &Context<M>,
+        reads: &mut ReadsAndLocks<M>,
+        own: &mut MoccWorker<M>,
+    ) -> Result<(), Abort> {
         M::step("validate");
         let mut valid = true;
-        for read in 0..local.footprint.reads.len() {
-            let (cell, observation) = local.footprint.reads[read];
-            // SeqCst: in one order with the load of the epoch ([`optimistic::order_of_epochs`]).
-            // Acquire, in it: validation comes before the writes.
-            let now = cell.word().load(optimistic::order_of_epochs::<F>());
-            let locked_by_other = now & LOCKED != 0 && observation & OWN == 0 && !local.footprint.has_locked(cell);
-            let changed = observed(now) != observation & !OWN || locked_by_other && !F::IGNORE_LOCKS_IN_VALIDATION;
-            if changed && !F::TRUST_LOCKS {
-                Self::heat(local, cell, cx.current_epoch());
-                local.suspects.push(cell.address());
+        for position in 0..reads.entries.len() {
+            let read = reads.entries[position];
+            // SeqCst: in one order with the fences of other commits and with the load of the epoch
+            // (`tid::order_of_validation`), as in Silo. It is an Acquire, too: validation comes
+            // before the writes.
+            let now = read.cell.word().load(tid::order_of_validation::<F>());
+            let changed = observed(now) != read.observed_word();
+            let locked_by_other = reads.is_locked_by_other::<F>(read, now);
+            if (changed || locked_by_other) && !Self::trusts_locks() {
+                Self::heat(own, read.cell, cx.current_epoch());
+                own.suspects.push(read.cell.address());
                 valid = false;
             }
         }
         if valid {
-            cx.nodes.validate_as(optimistic::order_of_epochs::<F>())
+            cx.nodes.validate_as(tid::order_of_validation::<F>())
         } else {
             Err(Abort::new(AbortReason::ReadValidation))
         }
     }
+
+    fn release_all<M: Machine>(own: &mut MoccWorker<M>) {
+        own.held.drain(..).for_each(|(cell, exclusive)| Self::unlock(cell, exclusive));
+    }
 }
 
-impl<M: Machine, F: MoccFaults> NamedProtocol<M> for Mocc<F> {
+impl<M: Machine, F: MoccFaults> Validation<M> for MoccValidation<F> {
     const INFO: ProtocolInfo = ProtocolInfo {
         name: "mocc",
         summary: "optimistic like Silo, with read locks on records that have proved hot",
@@ -229,157 +280,94 @@ impl<M: Machine, F: MoccFaults> NamedProtocol<M> for Mocc<F> {
         isolation: Isolation::Serializable,
         needs: DeclarationNeeds::Nothing,
     };
-    type Options = (MoccOptions, ReadPhaseOptions);
-
-    fn new((options, read_phase): Self::Options) -> Self {
-        Mocc { options, read_phase, faults: PhantomData }
-    }
-}
-
-impl<M: Machine, F: MoccFaults> Protocol<M> for Mocc<F> {
+    const PROVIDES_WRITE_COUNTERS: bool = true;
+    type Options = MoccOptions;
+    type Faults = F;
     type WorkerState = MoccWorker<M>;
 
-    fn info(&self) -> ProtocolInfo {
-        <Self as NamedProtocol<M>>::INFO
+    fn new(options: MoccOptions) -> Self {
+        MoccValidation { options, faults: PhantomData }
+    }
+
+    #[inline(always)]
+    fn read_phase(&self) -> &ReadPhaseOptions {
+        &self.options.read_phase
     }
 
     fn meta_words(&self) -> usize {
         2
     }
 
-    fn provides_write_counters(&self) -> bool {
-        true
-    }
-
     fn new_worker_state(&self, worker: usize) -> MoccWorker<M> {
         let (held, suspects) = (Vec::with_capacity(64), Vec::with_capacity(64));
         let random = (worker as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        MoccWorker { footprint: Footprint::default(), held, suspects, overwritten: 0, last: 0, epoch: 0, random }
+        MoccWorker { held, suspects, overwritten: 0, last: 0, epoch: 0, random }
     }
 
-    fn init(&self, cells: Cells<M>, initial: RecordOrigin) {
+    fn init_further_words(&self, cell: Cell<M>) {
         // Relaxed: the index publishes the record.
-        cells.clone().for_each(|cell| lock_of(cell).store(0, Ordering::Relaxed));
-        optimistic::init(cells, initial, ABSENT);
+        lock_of(cell).store(0, Ordering::Relaxed);
     }
 
     #[inline(always)]
-    fn begin(&self, cx: &mut Context<M>, local: &mut Self::WorkerState) -> Result<(), Abort> {
-        local.footprint.clear();
-        local.epoch = cx.current_epoch();
-        local.overwritten = 0;
-        Ok(())
+    fn begin(&self, cx: &mut Context<M>, own: &mut MoccWorker<M>) {
+        own.epoch = cx.current_epoch();
+        own.overwritten = 0;
     }
 
     #[inline(always)]
-    fn read(
+    fn before_access(
         &self,
-        cx: &mut Context<M>,
-        local: &mut Self::WorkerState,
-        at: Located<'_, M>,
-        columns: Projection<'_>,
-    ) -> Result<RecordState, Abort> {
-        self.lock_hot(local, at.cells(columns.groups()), false)?;
-        local.footprint.observe(cx, at, columns, |_, _| true)
-    }
-
-    #[inline(always)]
-    fn write(
-        &self,
-        cx: &mut Context<M>,
-        local: &mut Self::WorkerState,
+        own: &mut MoccWorker<M>,
         at: Located<'_, M>,
         groups: Groups,
-        mode: WriteMode,
-    ) -> Result<RecordState, Abort> {
-        // An update that is not read is locked at commit only, for a moment.
-        if mode != WriteMode::CommitTimeUpdate {
-            self.lock_hot(local, at.cells(groups), true)?;
-        }
-        local.footprint.prepare_write(cx, at, groups, mode, true, |_, _| true)
-    }
-
-    fn placeholder_inserted(
-        &self,
-        cx: &mut Context<M>,
-        local: &mut Self::WorkerState,
-        at: Located<'_, M>,
-        change: &Change<M>,
+        mode: Option<WriteMode>,
     ) -> Result<(), Abort> {
-        local.footprint.observe_placeholder(at, ABSENT)?;
-        cx.nodes.follow(change)
+        match mode {
+            // An update that is not read is locked at commit only, for a moment.
+            Some(WriteMode::CommitTimeUpdate) => Ok(()),
+            mode => self.lock_hot(own, at.cells(groups), mode.is_some()),
+        }
     }
 
-    #[inline(always)]
-    fn observe_leaf(
-        &self,
-        cx: &mut Context<M>,
-        _: &mut Self::WorkerState,
-        leaf: Leaf<M>,
-        version: u64,
-    ) -> Result<(), Abort> {
-        cx.nodes.add(leaf, version);
-        Ok(())
-    }
-
-    fn commit(&self, cx: &mut Context<M>, local: &mut Self::WorkerState) -> Result<(), Abort> {
-        self.read_phase.extend::<M>(local.footprint.extra_looks);
-        local.suspects.clear();
-        // Phase 1: lock what is written, in order: first all that may be waited for, and then,
-        // waiting for nobody, the TID words.
-        M::step("lock");
-        cx.writes.sort();
-        for rank in 0..cx.writes.len() {
-            for cell in cx.writes.entries()[cx.writes.sorted(rank)].cells() {
-                Self::lock(local, cell, true)?;
-            }
-        }
-        for write in cx.writes.entries() {
-            for cell in write.cells() {
-                let word = local.footprint.lock(cell, write.needs_row(), WAITS_MAX)?;
-                local.overwritten = local.overwritten.max(word & !FLAGS);
-            }
-        }
-        // SeqCst: as in Silo, the locks come before the loads of validation and the stores to the
-        // rows. Pairs with itself, and with the fence of `Footprint::observe`.
+    fn commit(&self, cx: &mut Context<M>, reads: &mut ReadsAndLocks<M>, own: &mut MoccWorker<M>) -> Result<(), Abort> {
+        own.suspects.clear();
+        Self::lock_write_set(cx, reads, own)?;
+        // SeqCst: pairs with the same fence of other commits, and with the fence of
+        // `ReadsAndLocks::observe`: as in Silo, the locks come before the loads of validation and
+        // before the stores to the rows.
         dekker_fence::<M, F>();
         M::step("epoch");
-        let epoch = optimistic::epoch_of_commit::<M, F>(cx);
-        // Phase 2: check what was read.
-        Self::validate(cx, local)?;
-        // Phase 3: install, under a TID larger than all that was read and overwritten, and than the
-        // worker's last.
+        let epoch = tid::epoch_of_commit::<M, F>(cx);
+        Self::validate(cx, reads, own)?;
+        // Phase 3: install, under a TID that follows Silo's three rules: it is larger than all that
+        // were read, than all that are overwritten, and than the worker's last.
         if !cx.writes.is_empty() {
-            let newest = local.footprint.newest_read().max(local.overwritten).max(local.last);
-            let version = optimistic::next_tid(newest, epoch)?;
-            optimistic::install_as_tid(cx, |cx, position| cx.writes.entries()[position].cells(), version);
-            local.last = version;
+            let newest = reads.newest_read().max(own.overwritten).max(own.last);
+            let tid = tid::next_tid(newest, epoch)?;
+            tid::install_as_tid(cx, Write::cells, tid);
+            own.last = tid;
         }
         M::step("release");
-        local.held.drain(..).for_each(|(cell, exclusive)| Self::unlock(cell, exclusive));
+        Self::release_all(own);
         Ok(())
     }
 
-    fn abort(&self, cx: &mut Context<M>, local: &mut Self::WorkerState, reason: AbortReason) {
-        local.footprint.unlock_all();
+    fn abort(&self, cx: &mut Context<M>, own: &mut MoccWorker<M>, reason: AbortReason) {
         if reason.is_conflict() {
             let written = cx.writes.entries().iter().flat_map(|write| write.cells());
-            let cells = local.held.iter().map(|(cell, _)| *cell).chain(written);
-            local.suspects.extend(cells.map(|cell| cell.address()));
-            local.suspects.sort_unstable();
-            local.suspects.dedup();
+            let cells = own.held.iter().map(|(cell, _)| *cell).chain(written);
+            own.suspects.extend(cells.map(|cell| cell.address()));
+            own.suspects.sort_unstable();
+            own.suspects.dedup();
         } else {
-            local.suspects.clear();
+            own.suspects.clear();
         }
-        local.held.drain(..).for_each(|(cell, exclusive)| Self::unlock(cell, exclusive));
+        Self::release_all(own);
     }
 
-    fn unlink(&self, tombstone: Tombstone<'_, M>) -> UnlinkOutcome {
-        optimistic::unlink::<M, F>(tombstone, |word| tombstone.is_over(optimistic::epoch_of(word)))
-    }
-
-    fn is_absent(&self, record: Record<M>) -> bool {
-        flags::is_absent(record)
+    fn lets_unlink(&self, tombstone: Tombstone<'_, M>, word: u64) -> bool {
+        tombstone.is_over(tid::epoch_of(word))
     }
 }
 
@@ -395,14 +383,36 @@ faults! {
     pub const FAULTS;
 }
 
+/// Where the algorithm asks for its faults. Without one, each of these says what its name says.
+impl<F: MoccFaults> MoccValidation<F> {
+    /// Returns whether all records are locked, hot or not.
+    #[inline(always)]
+    fn locks_all() -> bool {
+        F::TRUST_LOCKS || F::WAIT_OUT_OF_ORDER
+    }
+
+    /// Returns which of the `count` locks held are given back before a wait for the one at
+    /// `position`.
+    #[inline(always)]
+    fn given_back(position: usize, count: usize) -> std::ops::Range<usize> {
+        if F::WAIT_OUT_OF_ORDER { position..position } else { position..count }
+    }
+
+    /// Returns whether reads are not validated: never, without a fault.
+    #[inline(always)]
+    fn trusts_locks() -> bool {
+        F::TRUST_LOCKS
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use contend_engine::{Engine, EngineConfig, IndexKind, RawTxn, Table, TableSpec};
+    use contend_engine::{Engine, EngineConfig, IndexKind, NamedProtocol, Projection, RawTxn, Table, TableSpec};
     use contend_machine::Native;
 
     #[test]
-    fn a_record_that_fails_validations_gets_hot_and_is_locked_by_who_reads_it() {
+    fn a_record_that_fails_validations_gets_hot_and_is_locked_by_its_readers() {
         let protocol: Mocc = NamedProtocol::<Native>::new(Default::default());
         // One epoch for all: temperatures hold that long.
         let engine =
@@ -415,7 +425,7 @@ mod tests {
         drop(loader);
         let mut workers = [(); 2].map(|()| engine.worker().expect("a slot"));
         let ([reader, writer], mut failed) = (&mut workers, 0);
-        // Each time the record is read by who suspects nothing, and then it is written.
+        // Each time a worker that suspects nothing reads the record, and then the other writes it.
         while failed < 10_000 {
             reader.run(|tx| tx.read_row(&rows, 2, Projection::WHOLE).map(drop)).expect("nobody else is there");
             let mut tx = reader.begin();

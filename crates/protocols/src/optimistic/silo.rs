@@ -2,20 +2,41 @@
 //!
 //! **Idea.** A transaction reads without writing to shared memory and buffers what it writes. At
 //! commit it locks its write set, checks that nothing it read has changed, and installs its writes
-//! under a transaction identifier (TID) that it computes from what it read: no counter is shared by
-//! all. The TID's upper part is the global epoch, in which commits of different epochs are ordered.
+//! under a transaction identifier (TID), which it computes from what it read: no counter is shared
+//! by all. The TID's upper part is the global epoch, and commits of different epochs are ordered by
+//! it.
 //!
 //! **Paper.** S. Tu, W. Zheng, E. Kohler, B. Liskov, S. Madden: "Speedy transactions in multicore
 //! in-memory databases", SOSP 2013.
 //!
+//! | step of the paper | function |
+//! | --- | --- |
+//! | 4.2 the TID word | the table below, `optimistic/tid.rs` |
+//! | 4.2 the three rules of a new TID | `SiloValidation::commit_tid` |
+//! | 4.5 read a record: TID, row, TID again | `ReadsAndLocks::observe`, steps (a) to (e) |
+//! | 4.4 phase 1: lock the write set, in order | `SiloValidation::lock_write_set` |
+//! | 4.4 serialization point: fence, epoch | `commit`, between the phases |
+//! | 4.4 phase 2: validate the read set | `SiloValidation::validate` |
+//! | 4.6 validate the node set | the end of `validate`: `NodeSet::validate_as` |
+//! | 4.4 phase 3: compute the TID, install, unlock | `commit_tid`, `tid::install_as_tid` |
+//! | 4.5 insert: an absent record first | the engine, then `ReadsAndLocks::observe_placeholder` |
+//! | 4.6 scans and misses: the node set | `Validating::observe_leaf` |
+//! | 4.5 delete: absent records | `install_all`, `flags::unlink_unlocked` |
+//! | 4.9 snapshot transactions | `silo/snapshot.rs` |
+//!
+//! `ReadsAndLocks`, `Validating`, `tid` and `install_all` are the family's: [`crate::optimistic`].
+//!
 //! **Promises** serializability. A running transaction may see an inconsistent state before it
 //! aborts (no opacity).
 //!
-//! **Metadata.** One word a cell: a record, or, with timestamp splitting, a group of its columns.
-//! Its flags, and what else such protocols have in common, are in [`crate::optimistic`].
+//! **Metadata.** One word for each cell: a record, or, with timestamp splitting, a group of its
+//! columns.
 //!
-//! The version is a TID: the epoch of the commit that wrote it (bits 63..32), and a sequence number
-//! in the epoch (31..4).
+//! | bits | meaning |
+//! | --- | --- |
+//! | 63..32 | TID: the epoch of the commit that wrote the version |
+//! | 31..4 | TID: a sequence number in the epoch |
+//! | 3..0 | queued, unlinked, absent, locked: [`crate::flags`] |
 //!
 //! **Commit point.** The load of the global epoch, between the last lock and the first validation.
 //!
@@ -24,130 +45,162 @@
 //! waits for a moment, in any order; with `nowait` it aborts. All waits are bounded and end in an
 //! abort.
 //!
-//! **Commit-time updates** lock their cells like all writes, and are applied to what is there when
-//! the transaction is valid: nothing was read, so nothing of them is validated but that there is a
-//! row.
+//! **Commit-time updates** lock their cells like all writes, and are applied to the row that stands
+//! there when the transaction is valid. They have read nothing, so validation asks of them only
+//! that there is a row.
 //!
 //! **Phantoms.** Misses and scans observe leaf versions, which are validated like reads. An insert
-//! puts an absent, *unlocked* placeholder into the index at once: who meets it observes an absent
-//! record. (A placeholder that stays locked until commit lets two crossing inserts and scans wait
-//! for each other.)
+//! puts an absent, *unlocked* placeholder into the index at once: a transaction that meets it
+//! observes an absent record. (If a placeholder stayed locked until the commit, two crossing
+//! inserts and scans would wait for each other.)
 //!
-//! **Snapshots** (`silo.snapshots=on`) for transactions that say beforehand that they will only
+//! **Snapshots** (`silo.snapshots=on`) are for transactions that say beforehand that they will only
 //! read: `silo/snapshot.rs`.
 //!
 //! **Departures from the paper.** A snapshot is at the end of every epoch, not of every 25th
-//! (`silo.snapshot_epochs`). The TID has no worker number; it is unique in a record's history,
-//! which is all that validation needs. Tombstones are reused by an insert of the same key.
+//! (`silo.snapshot_epochs`). The status bits are other ones: an old version is a record of its own,
+//! so no bit says which version is the latest. (The authors' released code keeps a worker's number
+//! in the TID; the paper and this code do not, because a TID need only be unique among the versions
+//! of one record.) Tombstones are reused by an insert of the same key.
 //!
-//! **Defaults.** `silo.wait=spin`, the bounded try-lock of STO: where commit-time updates leave a
-//! hot record's lock as its only contention, those that meet there need not abort, and nothing has
-//! to be sorted. The paper has `wait`, CCBench `nowait`.
+//! **Defaults.** `silo.wait=spin` is the bounded try-lock of STO. Where commit-time updates leave a
+//! hot record's lock as its only contention, transactions that meet there need not abort, and
+//! nothing has to be sorted. The paper has `wait`, CCBench `nowait`.
 
 mod snapshot;
 
 use std::marker::PhantomData;
 
+use contend_engine::sets::Write;
 use contend_engine::{
-    Abort, AbortReason, Cell, Cells, Change, Context, DeclarationNeeds, Groups, Isolation, Leaf, Located,
-    NamedProtocol, Projection, Protocol, ProtocolInfo, Record, RecordOrigin, RecordState, Tombstone, UnlinkOutcome,
-    WriteMode, option_choices, options,
+    Abort, AbortReason, Cell, Cells, Context, DeclarationNeeds, Groups, Isolation, Located, Projection, ProtocolInfo,
+    Record, RecordState, Tombstone, options,
 };
 use contend_machine::{Atomic64, Machine};
 
 use crate::fault::{Sound, dekker_fence};
 use crate::faults;
-use crate::flags::{self, ABSENT, LOCKED};
+use crate::flags::{ABSENT, UNLINKED};
 use crate::method::ReadPhaseOptions;
-use crate::method::wait::{SPINS_MAX, WAITS_MAX};
-use crate::optimistic::{self, EPOCH_SHIFT, FLAGS, Footprint, OWN, OptimisticFaults, observed};
+use crate::method::wait::Wait;
+use crate::optimistic::{FLAGS, OptimisticFaults, Read, ReadsAndLocks, Validating, Validation, tid};
 use snapshot::Snapshots;
-
-/// What a committing writer does about a lock that another holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wait {
-    /// Wait for it, in the order of addresses.
-    Wait,
-    /// Wait as long as a short write phase takes, then abort.
-    Spin,
-    /// Abort.
-    NoWait,
-}
-
-option_choices!(Wait { Wait => "wait", Spin => "spin", NoWait => "nowait" });
 
 options! {
     /// Silo's options.
     pub struct SiloOptions {
         /// What a committing writer does about a lock that another holds: wait in address order,
         /// spin for a moment, or abort.
-        "silo.wait" wait: Wait = Wait::Spin, in ();
-        /// Keep old versions, of which transactions read that say beforehand that they will only
-        /// read: these never abort.
+        "silo.wait" wait: Wait = Wait::Spin, in Wait::SIMPLE;
+        /// Keep old versions for transactions that say beforehand that they will only read: these
+        /// never abort.
         "silo.snapshots" snapshots: bool = false, in ();
-        /// With snapshots: so many epochs lie between two.
+        /// The number of epochs from one snapshot to the next.
         "silo.snapshot_epochs" snapshot_epochs: u32 = 1, in 1..=1000;
+        flatten read_phase: ReadPhaseOptions;
     }
 }
 
 /// The protocol.
+pub type Silo<F = Sound> = Validating<SiloValidation<F>>;
+
+/// How Silo validates.
 #[derive(Debug)]
-pub struct Silo<F = Sound> {
+pub struct SiloValidation<F> {
     options: SiloOptions,
-    read_phase: ReadPhaseOptions,
     faults: PhantomData<fn() -> F>,
 }
 
-/// A worker's state.
+/// Silo's part of a worker's state.
 #[derive(Debug)]
 pub struct SiloWorker<M: Machine> {
-    footprint: Footprint<M>,
-    /// The newest version that the commit will overwrite.
+    /// The largest TID that the commit will overwrite.
     overwritten: u64,
-    /// The version of the worker's last commit.
+    /// The TID of the worker's last commit.
     last: u64,
     /// The epoch whose end the transaction sees, if it sees a snapshot.
     snapshot: Option<u64>,
-    /// What was copied for snapshots, and of which write. Kept for its memory.
+    /// The copies that the commit makes for snapshots, each with the position of its write. Kept
+    /// for its memory.
     copies: Vec<(usize, Record<M>)>,
 }
 
-impl<M: Machine> Default for SiloWorker<M> {
-    fn default() -> Self {
-        SiloWorker { footprint: Footprint::default(), overwritten: 0, last: 0, snapshot: None, copies: Vec::new() }
-    }
-}
-
-impl<F: SiloFaults> Silo<F> {
-    /// Checks that everything read is as it was.
+impl<F: SiloFaults> SiloValidation<F> {
+    /// Phase 1: locks what the transaction writes. Notes the largest TID that it will overwrite.
     #[inline(always)]
-    fn validate<M: Machine>(cx: &Context<M>, footprint: &mut Footprint<M>) -> Result<(), Abort> {
+    fn lock_write_set<M: Machine>(
+        &self,
+        cx: &mut Context<M>,
+        reads: &mut ReadsAndLocks<M>,
+        own: &mut SiloWorker<M>,
+    ) -> Result<(), Abort> {
+        M::step("lock");
+        let (in_order, pauses) = (self.options.wait.in_order(), self.options.wait.pauses());
+        if in_order {
+            cx.writes.sort();
+        }
+        for rank in 0..cx.writes.len() {
+            let position = if in_order { cx.writes.sorted(rank) } else { rank };
+            let write = &cx.writes.entries()[position];
+            for cell in Self::cells_of(write) {
+                let word = reads.lock(cell, write.needs_row(), pauses)?;
+                own.overwritten = own.overwritten.max(word & !FLAGS);
+            }
+        }
+        Ok(())
+    }
+
+    /// Phase 2: checks that everything read is as it was.
+    #[inline(always)]
+    fn validate<M: Machine>(cx: &Context<M>, reads: &mut ReadsAndLocks<M>) -> Result<(), Abort> {
         M::step("validate");
-        for read in 0..footprint.reads.len() {
-            let (cell, observation) = footprint.reads[read];
-            // SeqCst: in one order with the load of the epoch ([`optimistic::order_of_epochs`]).
-            // Acquire, in it: validation comes before the writes.
-            let now = cell.word().load(optimistic::order_of_epochs::<F>());
-            if Self::trusts(footprint, cell) {
+        for position in 0..reads.entries.len() {
+            let read = reads.entries[position];
+            // SeqCst: in one order with the fences of other commits and with the load of the epoch
+            // (`tid::order_of_validation`). This load comes after the own locks, and another's
+            // after the other's, so of two commits that read what the other writes at least one
+            // sees the other's lock. It is an Acquire, too: validation comes before the writes.
+            let now = read.cell.word().load(tid::order_of_validation::<F>());
+            if Self::is_trusted(reads, read) {
                 continue;
             }
-            let locked_by_other = now & LOCKED != 0
-                && observation & OWN == 0
-                && !F::IGNORE_LOCKS_IN_VALIDATION
-                && !footprint.has_locked(cell);
-            if observed(now) != observation & !OWN || locked_by_other {
+            let difference = now ^ read.observed_word();
+            let changed = difference & !FLAGS != 0;
+            let gone = difference & (ABSENT | UNLINKED) != 0;
+            let locked_by_other = reads.is_locked_by_other::<F>(read, now);
+            if changed || gone || locked_by_other {
                 return Err(Abort::new(AbortReason::ReadValidation));
             }
         }
-        cx.nodes.validate_as(optimistic::order_of_epochs::<F>())
+        cx.nodes.validate_as(tid::order_of_validation::<F>())
     }
 
+    /// Computes the commit's TID: the smallest in `epoch` that is
+    ///
+    /// - (a) larger than the TID of each version that the transaction has read,
+    /// - (b) larger than the TID of each version that it overwrites, and
+    /// - (c) larger than the worker's last TID.
+    ///
+    /// By (a) and (b) a record's TIDs grow from version to version, so that no TID means two
+    /// versions, and a TID is larger than those that it depends on in the same epoch. By (c) one
+    /// worker's TIDs grow. TIDs do not show which transaction has read what another then overwrote;
+    /// that is why only epochs order commits.
+    #[inline(always)]
+    fn commit_tid<M: Machine>(reads: &ReadsAndLocks<M>, own: &SiloWorker<M>, epoch: u64) -> Result<u64, Abort> {
+        let tid_a = Self::unless_forgotten(reads.newest_read());
+        let tid_b = Self::unless_forgotten(own.overwritten);
+        let tid_c = own.last;
+        tid::next_tid(tid_a.max(tid_b).max(tid_c), epoch)
+    }
+
+    /// Returns when snapshots are, if there are any.
+    #[inline(always)]
     fn snapshots(&self) -> Option<Snapshots> {
         self.options.snapshots.then(|| Snapshots { every: self.options.snapshot_epochs.into() })
     }
 }
 
-impl<M: Machine, F: SiloFaults> NamedProtocol<M> for Silo<F> {
+impl<M: Machine, F: SiloFaults> Validation<M> for SiloValidation<F> {
     const INFO: ProtocolInfo = ProtocolInfo {
         name: "silo",
         summary: "optimistic: invisible reads, validation at commit, epochs instead of a shared counter",
@@ -156,187 +209,105 @@ impl<M: Machine, F: SiloFaults> NamedProtocol<M> for Silo<F> {
         needs: DeclarationNeeds::Nothing,
     };
     const SNAPSHOTS: Option<&'static str> = Some("silo.snapshots=on");
-    type Options = (SiloOptions, ReadPhaseOptions);
-
-    fn options_with_snapshots() -> Self::Options {
-        (SiloOptions { snapshots: true, ..SiloOptions::default() }, ReadPhaseOptions::default())
-    }
-
-    fn new((options, read_phase): Self::Options) -> Self {
-        Silo { options, read_phase, faults: PhantomData }
-    }
-}
-
-impl<M: Machine, F: SiloFaults> Protocol<M> for Silo<F> {
+    const PROVIDES_WRITE_COUNTERS: bool = true;
+    const MARKS_WRITES: bool = Self::LOCKS_WHAT_IT_WRITES;
+    type Options = SiloOptions;
+    type Faults = F;
     type WorkerState = SiloWorker<M>;
 
-    fn info(&self) -> ProtocolInfo {
-        <Self as NamedProtocol<M>>::INFO
+    fn options_with_snapshots() -> SiloOptions {
+        SiloOptions { snapshots: true, ..SiloOptions::default() }
+    }
+
+    fn new(options: SiloOptions) -> Self {
+        SiloValidation { options, faults: PhantomData }
+    }
+
+    #[inline(always)]
+    fn read_phase(&self) -> &ReadPhaseOptions {
+        &self.options.read_phase
     }
 
     fn meta_words(&self) -> usize {
         if self.options.snapshots { 2 } else { 1 }
     }
 
-    fn wants_declarations(&self) -> bool {
-        self.options.snapshots
-    }
-
-    fn provides_write_counters(&self) -> bool {
-        true
-    }
-
     fn reads_snapshots(&self) -> bool {
         self.options.snapshots
     }
 
-    fn sees_own_commits(&self, _: &mut Context<M>, local: &mut Self::WorkerState) -> bool {
-        local.snapshot.is_some_and(|snapshot| local.last >> EPOCH_SHIFT <= snapshot)
+    fn sees_own_commits(&self, own: &SiloWorker<M>) -> bool {
+        own.snapshot.is_some_and(|snapshot| tid::epoch_of(own.last) <= snapshot)
     }
 
     fn new_worker_state(&self, _: usize) -> SiloWorker<M> {
-        SiloWorker::default()
+        SiloWorker { overwritten: 0, last: 0, snapshot: None, copies: Vec::new() }
     }
 
-    fn init(&self, cells: Cells<M>, initial: RecordOrigin) {
+    fn init_further_words(&self, cell: Cell<M>) {
         if self.options.snapshots {
-            cells.clone().for_each(snapshot::forget_copies);
+            snapshot::forget_copies(cell);
         }
-        optimistic::init(cells, initial, ABSENT);
     }
 
     #[inline(always)]
-    fn begin(&self, cx: &mut Context<M>, local: &mut Self::WorkerState) -> Result<(), Abort> {
-        local.footprint.clear();
-        local.overwritten = 0;
-        local.snapshot = match self.snapshots() {
-            Some(snapshots) if cx.declaration.is_read_only() => {
-                Some(snapshots.seen_from(cx.began_in() + Self::epochs_too_late()))
-            }
+    fn begin(&self, cx: &mut Context<M>, own: &mut SiloWorker<M>) {
+        own.overwritten = 0;
+        own.snapshot = match self.snapshots() {
+            Some(snapshots) if cx.declaration.is_read_only() => Some(snapshots.seen_from(Self::began_in(cx))),
             _ => None,
         };
-        Ok(())
     }
 
     #[inline(always)]
-    fn read(
+    fn sees_snapshot(&self, own: &SiloWorker<M>) -> bool {
+        own.snapshot.is_some()
+    }
+
+    #[inline(always)]
+    fn read_snapshot(
         &self,
         cx: &mut Context<M>,
-        local: &mut Self::WorkerState,
+        own: &mut SiloWorker<M>,
         at: Located<'_, M>,
         columns: Projection<'_>,
-    ) -> Result<RecordState, Abort> {
-        match local.snapshot {
-            None => local.footprint.observe(cx, at, columns, |_, _| true),
-            Some(snapshot) => Snapshots::read(cx, at, columns, snapshot),
-        }
+    ) -> Option<Result<RecordState, Abort>> {
+        own.snapshot.map(|snapshot| Snapshots::read(cx, at, columns, snapshot))
     }
 
     #[inline(always)]
-    fn write(
-        &self,
-        cx: &mut Context<M>,
-        local: &mut Self::WorkerState,
-        at: Located<'_, M>,
-        groups: Groups,
-        mode: WriteMode,
-    ) -> Result<RecordState, Abort> {
-        if local.snapshot.is_some() {
-            return Err(Abort::new(AbortReason::Unsupported));
-        }
-        local.footprint.prepare_write(cx, at, groups, mode, !F::WRITE_WRONG_CELL, |_, _| true)
-    }
-
-    fn placeholder_inserted(
-        &self,
-        cx: &mut Context<M>,
-        local: &mut Self::WorkerState,
-        at: Located<'_, M>,
-        change: &Change<M>,
-    ) -> Result<(), Abort> {
-        if local.snapshot.is_some() {
-            return Err(Abort::new(AbortReason::Unsupported));
-        }
-        local.footprint.observe_placeholder(at, ABSENT)?;
-        cx.nodes.follow(change)
-    }
-
-    #[inline(always)]
-    fn observe_leaf(
-        &self,
-        cx: &mut Context<M>,
-        local: &mut Self::WorkerState,
-        leaf: Leaf<M>,
-        version: u64,
-    ) -> Result<(), Abort> {
-        // What a snapshot lacks will not come: an insert is of a later epoch.
-        if local.snapshot.is_none() {
-            cx.nodes.add(leaf, version);
-        }
-        Ok(())
-    }
-
-    #[inline(always)]
-    fn commit(&self, cx: &mut Context<M>, local: &mut Self::WorkerState) -> Result<(), Abort> {
-        self.read_phase.extend::<M>(local.footprint.extra_looks);
+    fn commit(&self, cx: &mut Context<M>, reads: &mut ReadsAndLocks<M>, own: &mut SiloWorker<M>) -> Result<(), Abort> {
         if cx.writes.is_empty() {
-            return Self::validate(cx, &mut local.footprint);
+            return Self::validate(cx, reads);
         }
         let early = Self::epoch_before_locks(cx);
-        // Phase 1: lock what is written.
-        M::step("lock");
-        let waits = self.options.wait == Wait::Wait;
-        let waits_max = match self.options.wait {
-            Wait::Wait => WAITS_MAX,
-            Wait::Spin => SPINS_MAX,
-            Wait::NoWait => 0,
-        };
-        if waits {
-            cx.writes.sort();
-        }
-        for rank in 0..cx.writes.len() {
-            let position = if waits { cx.writes.sorted(rank) } else { rank };
-            let needs_row = cx.writes.entries()[position].needs_row();
-            for cell in Self::cells_of(cx, position) {
-                let word = local.footprint.lock(cell, needs_row, waits_max)?;
-                local.overwritten = local.overwritten.max(word & !FLAGS);
-            }
-        }
-        // SeqCst: the locks come before the loads of validation, in one order for all (two
-        // transactions that each read what the other writes: at least one sees the other's lock).
-        // And they come before the stores to the rows; pairs with the fence of
-        // `Footprint::observe`.
+        self.lock_write_set(cx, reads, own)?;
+        // SeqCst: pairs with the same fence of other commits: the locks come before the loads of
+        // validation, in one order for all. Of two transactions that each read what the other
+        // writes, at least one therefore sees the other's lock, and aborts. And it pairs with the
+        // fence of `ReadsAndLocks::observe`: the locks come before the stores to the rows.
         dekker_fence::<M, F>();
         M::step("epoch");
-        let epoch = early.unwrap_or_else(|| optimistic::epoch_of_commit::<M, F>(cx));
-        // Phase 2: check what was read.
-        Self::validate(cx, &mut local.footprint)?;
+        // The serialization point.
+        let epoch = early.unwrap_or_else(|| tid::epoch_of_commit::<M, F>(cx));
+        Self::validate(cx, reads)?;
         // Phase 3: install.
-        let older = (!F::FORGET_OLDER_TIDS).then(|| local.footprint.newest_read().max(local.overwritten));
-        let version = optimistic::next_tid(older.unwrap_or(0).max(local.last), epoch)?;
+        let tid = Self::commit_tid(reads, own, epoch)?;
         cx.writes.apply_updates();
         if let Some(snapshots) = self.snapshots() {
-            snapshots.keep(cx, &mut local.copies, version)?;
+            snapshots.keep(cx, &mut own.copies, tid)?;
         }
-        optimistic::install_as_tid(cx, Self::cells_of, version);
-        local.last = version;
+        tid::install_as_tid(cx, Self::cells_of, tid);
+        own.last = tid;
         Ok(())
     }
 
-    fn abort(&self, _: &mut Context<M>, local: &mut Self::WorkerState, _: AbortReason) {
-        local.footprint.unlock_all();
-    }
-
-    fn unlink(&self, tombstone: Tombstone<'_, M>) -> UnlinkOutcome {
-        optimistic::unlink::<M, F>(tombstone, |word| match self.snapshots() {
-            None => tombstone.is_over(optimistic::epoch_of(word)),
-            // That is later.
+    fn lets_unlink(&self, tombstone: Tombstone<'_, M>, word: u64) -> bool {
+        match self.snapshots() {
+            None => tombstone.is_over(tid::epoch_of(word)),
+            // A later epoch than that.
             Some(snapshots) => snapshots.lets_unlink(word, tombstone.oldest()),
-        })
-    }
-
-    fn is_absent(&self, record: Record<M>) -> bool {
-        flags::is_absent(record)
+        }
     }
 }
 
@@ -364,35 +335,44 @@ faults! {
     pub const FAULTS;
 }
 
-/// Where the algorithm asks for its faults.
-impl<F: SiloFaults> Silo<F> {
-    /// Returns the cells that the write at `position` locks and changes.
+/// Where the algorithm asks for its faults. Without one, each of these says what its name says.
+impl<F: SiloFaults> SiloValidation<F> {
+    const LOCKS_WHAT_IT_WRITES: bool = !F::WRITE_WRONG_CELL;
+
+    /// Returns the cells that a write locks and changes.
     #[inline(always)]
-    fn cells_of<M: Machine>(cx: &Context<M>, position: usize) -> Cells<M> {
-        let write = &cx.writes.entries()[position];
-        if F::WRITE_WRONG_CELL && write.table().cell_count() > 1 && write.groups() != Groups::ALL {
-            let next = write.groups().into_iter().map(|group| (group as u32 + 1) % write.table().cell_count() as u32);
+    fn cells_of<M: Machine>(write: &Write<M>) -> Cells<M> {
+        let cell_count = write.table().cell_count() as u32;
+        if F::WRITE_WRONG_CELL && cell_count > 1 && write.groups() != Groups::ALL {
+            let next = write.groups().into_iter().map(|group| (group as u32 + 1) % cell_count);
             return write.table().cells(write.record, next.fold(Groups::NONE, |all, one| all.union(Groups::of(one))));
         }
         write.cells()
     }
 
-    /// Returns whether validation leaves the cell out: never, without a fault.
+    /// Returns whether validation leaves the read out: never, without a fault.
     #[inline(always)]
-    fn trusts<M: Machine>(footprint: &mut Footprint<M>, cell: Cell<M>) -> bool {
-        F::SKIP_VALIDATION_OF_WRITTEN && footprint.has_locked(cell)
-            || F::FORGET_READ_ONLY && !footprint.has_locked(cell)
+    fn is_trusted<M: Machine>(reads: &mut ReadsAndLocks<M>, read: Read<M>) -> bool {
+        F::SKIP_VALIDATION_OF_WRITTEN && reads.has_locked(read.cell)
+            || F::FORGET_READ_ONLY && !reads.has_locked(read.cell)
     }
 
-    /// Returns by how many epochs a snapshot is too late.
+    /// Returns the TID that the commit's must be larger than.
     #[inline(always)]
-    fn epochs_too_late() -> u64 {
-        if F::SNAPSHOT_OF_RUNNING_EPOCH { 2 } else { u64::from(F::SNAPSHOT_OF_LAST_EPOCH) }
+    fn unless_forgotten(tid: u64) -> u64 {
+        if F::FORGET_OLDER_TIDS { 0 } else { tid }
     }
 
-    /// Returns the epoch of the commit if it is loaded too early.
+    /// Returns the epoch of the commit, if it is loaded too early.
     #[inline(always)]
     fn epoch_before_locks<M: Machine>(cx: &Context<M>) -> Option<u64> {
         F::EPOCH_BEFORE_LOCKS.then(|| cx.current_epoch())
+    }
+
+    /// Returns the epoch in which the transaction began.
+    #[inline(always)]
+    fn began_in<M: Machine>(cx: &Context<M>) -> u64 {
+        let later = if F::SNAPSHOT_OF_RUNNING_EPOCH { 2 } else { u64::from(F::SNAPSHOT_OF_LAST_EPOCH) };
+        cx.began_in() + later
     }
 }

@@ -1,172 +1,159 @@
 //! TicToc: optimistic concurrency control whose timestamps come from the data.
 //!
 //! **Idea.** Each version of a record is valid for an interval of logical time, from the commit
-//! that wrote it (`wts`) to the latest commit known to have read it (`rts`). A transaction's commit
-//! time is the earliest at which all it has read is valid and all it writes is free: it is
-//! computed, not allotted. A version that was read is valid longer if nobody has written since: its
-//! `rts` is moved on.
+//! that wrote it (`wts`) to the latest commit that is known to have read it (`rts`). A
+//! transaction's `commit_ts` is the earliest time at which all that it has read is valid and all
+//! that it writes is free: it is computed, not allotted. A version that was read is valid longer if
+//! no transaction has written the record since: then its `rts` is raised.
 //!
 //! **Paper.** X. Yu, A. Pavlo, D. Sanchez, S. Devadas: "TicToc: time traveling optimistic
 //! concurrency control", SIGMOD 2016.
 //!
-//! **Promises** serializability, in the order of commit times, which need not be that of real time.
+//! | step of the paper | function |
+//! | --- | --- |
+//! | Algorithm 1, read phase | `ReadsAndLocks::observe`; then `after_read` does part of step 2 |
+//! | Algorithm 2, step 1: lock the write set | `TicTocValidation::lock_write_set` |
+//! | Algorithm 2, step 2: compute `commit_ts` | `after_read`, `lock_write_set`, `commit` |
+//! | Algorithm 2, step 3: validate the read set | `TicTocValidation::validate` |
+//! | … a read whose `rts` is too early | `still_valid`, `extend_rts` |
+//! | Algorithm 3, write phase | `install_all` |
+//! | encoding of `wts`, `delta` and the lock in one word | `tictoc/word.rs` |
+//! | optimization: no-wait locking in the validation phase | `lock_or_begin_again` |
+//! | optimization: preemptive aborts | `keeps_waiting` |
+//! | optimization: timestamp history | `keep_history`, `was_valid` |
 //!
-//! **Metadata.** One word a cell; with `tictoc.history=on` a second, which keeps the first as it
-//! was before the last write:
+//! Step 2 is `commit_ts = max(wts of each read, rts + 1 of each write)`. It is computed as the
+//! operands become known: the reads' while the transaction runs, the writes' when they are locked,
+//! because only a lock keeps `rts` as it is.
+//!
+//! `ReadsAndLocks` and `install_all` are the family's: [`crate::optimistic`].
+//!
+//! **Promises** serializability, in the order of `commit_ts`, which need not be that of real time.
+//!
+//! **Metadata.** One word for each cell; with `tictoc.history=on` a second, which keeps the first
+//! as it was before the last write:
 //!
 //! | bits | meaning |
 //! | --- | --- |
 //! | 63..18 | `wts` |
-//! | 17..4 | `rts - wts` |
-//! | 3..0 | flags: [`crate::optimistic`] |
+//! | 17..4 | `delta`, which is `rts - wts` |
+//! | 3..0 | queued, unlinked, absent, locked: [`crate::flags`] |
 //!
-//! An interval that does not fit moves `wts` on as well, without a write: who has read the version
-//! before aborts in vain.
+//! A `delta` that does not fit moves `wts` on as well, without a write: a transaction that has read
+//! the version before aborts in vain.
 //!
-//! **Commit point.** The commit time, when all that is written is locked, if what was read can be
+//! **Commit point.** `commit_ts`, once all that is written is locked, if all that was read can be
 //! validated at it.
 //!
-//! **Phantoms.** It is not enough that a leaf's keys are the same at commit: a later insert may get
-//! an earlier commit time. So a leaf, too, has a time up to which it was read. A scan or a miss
-//! moves it on to its commit time, and then looks whether the keys are still those that it saw; an
-//! insert commits after it. When a tombstone leaves the index, its leaf takes over how long it was
-//! read, so that who misses the key later commits after its deletion; likewise a placeholder begins
-//! with its leaf's time.
-//!
-//! **Waits.** A reader waits for a write phase; a commit waits for locks by `tictoc.wait`: in the
+//! **Waits.** A reader waits for a write phase. A commit waits for locks by `tictoc.wait`: in the
 //! order of addresses, so no cycle of waits can form; or for a moment in any order; or not at all.
 //! All waits are bounded and end in an abort.
 //!
-//! **Options** of the paper: `tictoc.wait=nowait-tt` gives all locks back when one can't be had,
-//! checks that the reads are still valid, and begins again; `tictoc.preemptive` aborts who waits
-//! for a record that can't be valid at its commit time; `tictoc.history` accepts a version that was
-//! overwritten only after the commit time.
+//! **Phantoms.** It is not enough that a leaf's keys are the same at commit: a later insert may get
+//! an earlier `commit_ts`. So a leaf, too, has an `rts`. A scan or a miss raises it to its
+//! `commit_ts`, and then looks whether the keys are still those that it saw; an insert commits
+//! after it. When a tombstone leaves the index, its leaf takes over the tombstone's `rts`, so that
+//! a transaction that misses the key later commits after the deletion; likewise a placeholder
+//! begins with its leaf's `rts`.
+//!
+//! **Departures from the paper.** Leaves have an `rts`: the paper leaves phantoms open. `delta` has
+//! 14 bits instead of 15, because the flags need four.
+//!
+//! **Options** of the paper. `tictoc.wait=nowait-tt` gives all locks back when one can't be had,
+//! checks that the reads are still valid, and begins again. `tictoc.preemptive` aborts a
+//! transaction that waits for a record that can't be valid at its `commit_ts`. `tictoc.history`
+//! accepts a version that was overwritten only after `commit_ts`.
 
 mod word;
 
 use std::marker::PhantomData;
 
-use contend_engine::sets::WriteKind;
+use contend_engine::sets::{Write, WriteKind};
 use contend_engine::{
-    Abort, AbortReason, Cell, Cells, Change, Context, DeclarationNeeds, Groups, Isolation, Leaf, Located,
-    NamedProtocol, Projection, Protocol, ProtocolInfo, Record, RecordOrigin, RecordState, Tombstone, UnlinkOutcome,
-    WriteMode, option_choices, options,
+    Abort, AbortReason, Cell, Change, Context, DeclarationNeeds, Groups, Isolation, Leaf, Located, ProtocolInfo,
+    Tombstone, options,
 };
 use contend_machine::{Atomic64, Machine, Ordering};
 
 use crate::fault::{Sound, dekker_fence};
 use crate::faults;
-use crate::flags::{self, ABSENT, LOCKED, QUEUED, UNLINKED};
-use crate::method::wait::{SPINS_MAX, WAITS_MAX};
+use crate::flags::{ABSENT, LOCKED, QUEUED, UNLINKED};
+use crate::method::wait::Wait;
 use crate::method::{ReadPhaseOptions, spin_for};
-use crate::optimistic::{self, Footprint, OWN, OptimisticFaults};
+use crate::optimistic::{OptimisticFaults, Read, ReadsAndLocks, Validating, Validation, install_all};
 use word::{WTS_SHIFT, extended, rts, version, wts};
-
-/// What a committing writer does about a lock that another holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wait {
-    /// Wait for it, in the order of addresses.
-    Wait,
-    /// Wait as long as a short write phase takes, then abort.
-    Spin,
-    /// Abort.
-    NoWait,
-    /// Give all locks back, check the reads, wait a moment, and begin again.
-    NoWaitTt,
-}
-
-option_choices!(Wait { Wait => "wait", Spin => "spin", NoWait => "nowait", NoWaitTt => "nowait-tt" });
 
 options! {
     /// TicToc's options.
     pub struct TicTocOptions {
         /// What a committing writer does about a lock that another holds: wait in address order,
         /// spin for a moment, abort, or let go of all, check the reads, and begin again.
-        "tictoc.wait" wait: Wait = Wait::Spin, in ();
+        "tictoc.wait" wait: Wait = Wait::Spin, in Wait::ALL;
         /// How long a commit waits before it begins again with tictoc.wait=nowait-tt, in
         /// nanoseconds.
         "tictoc.relock_ns" relock_ns: u64 = 1_000, in 1..=1_000_000_000;
         /// Abort while waiting for a record that can't be valid at the commit time any more.
         "tictoc.preemptive" preemptive: bool = true, in ();
-        /// Keep the interval of the version before: who has read it may commit in it.
+        /// Keep the interval of the version before: a transaction that has read that version may
+        /// commit in it.
         "tictoc.history" history: bool = false, in ();
+        flatten read_phase: ReadPhaseOptions;
     }
 }
 
 /// The protocol.
+pub type TicToc<F = Sound> = Validating<TicTocValidation<F>>;
+
+/// How TicToc validates.
 #[derive(Debug)]
-pub struct TicToc<F = Sound> {
+pub struct TicTocValidation<F> {
     options: TicTocOptions,
-    read_phase: ReadPhaseOptions,
     faults: PhantomData<fn() -> F>,
 }
 
-/// Commits let go of all and begin again so often with `tictoc.wait=nowait-tt`.
+/// The number of times that a commit begins again with `tictoc.wait=nowait-tt`.
 const RELOCKS_MAX: u32 = 50;
 
-/// A worker's state.
+/// TicToc's part of a worker's state.
 #[derive(Debug)]
-pub struct TicTocWorker<M: Machine> {
-    footprint: Footprint<M>,
-    /// The commit time will be this at least: the earliest at which all that was read so far was
-    /// valid.
-    time: u64,
+pub struct TicTocWorker {
+    /// The commit timestamp, as far as it is known: the earliest time at which all that was read
+    /// so far is valid.
+    commit_ts: u64,
 }
 
-impl<M: Machine> TicTocWorker<M> {
-    /// What was read since there were `before` reads is to be valid at the commit time.
-    #[inline(always)]
-    fn commits_after(&mut self, before: usize) {
-        self.time =
-            self.footprint.reads[before..].iter().map(|&(_, observation)| wts(observation)).fold(self.time, u64::max);
-    }
-}
-
-impl<F: TicTocFaults> TicToc<F> {
-    /// Whether to go on waiting for a locked record.
-    #[inline(always)]
-    fn waits(&self, time: u64) -> impl Fn(u64, u32) -> bool + use<F> {
-        let preemptive = self.options.preemptive;
-        // Its next version will begin after `rts`: what is to be read has to be valid at `time`.
-        move |word, _| !(preemptive && word & LOCKED != 0 && rts(word) < time)
-    }
-
-    /// Locks what is written; the time after which that is free.
-    fn lock_all<M: Machine>(&self, cx: &mut Context<M>, local: &mut TicTocWorker<M>) -> Result<u64, Abort> {
-        let waits_max = match self.options.wait {
-            Wait::Wait => WAITS_MAX,
-            Wait::Spin => SPINS_MAX,
-            Wait::NoWait | Wait::NoWaitTt => 0,
-        };
-        let in_order = self.options.wait == Wait::Wait;
+impl<F: TicTocFaults> TicTocValidation<F> {
+    /// Step 1: locks the write set. Returns the largest `rts` in it, for step 2.
+    fn lock_write_set<M: Machine>(&self, cx: &mut Context<M>, reads: &mut ReadsAndLocks<M>) -> Result<u64, Abort> {
+        let (in_order, pauses) = (self.options.wait.in_order(), self.options.wait.pauses());
         if in_order {
             cx.writes.sort();
         }
-        let mut free_after = 0;
+        let mut max_rts = 0;
         for rank in 0..cx.writes.len() {
             let write = &cx.writes.entries()[if in_order { cx.writes.sorted(rank) } else { rank }];
             for cell in write.cells() {
-                let word = local.footprint.lock(cell, write.needs_row(), waits_max)?;
-                free_after = free_after.max(if F::OVERWRITE_READ_INTERVALS { wts(word) } else { rts(word) });
+                let word = reads.lock(cell, write.needs_row(), pauses)?;
+                max_rts = max_rts.max(Self::rts_to_commit_after(word));
             }
         }
-        Ok(free_after)
+        Ok(max_rts)
     }
 
-    /// [`TicToc::lock_all`], again and again as long as the reads are valid.
-    fn lock_all_or_relock<M: Machine>(&self, cx: &mut Context<M>, local: &mut TicTocWorker<M>) -> Result<u64, Abort> {
+    /// Step 1 with `nowait-tt`: [`TicTocValidation::lock_write_set`], again and again while the
+    /// reads are valid.
+    fn lock_or_begin_again<M: Machine>(&self, cx: &mut Context<M>, reads: &mut ReadsAndLocks<M>) -> Result<u64, Abort> {
         for _ in 0..RELOCKS_MAX {
-            match self.lock_all(cx, local) {
+            match self.lock_write_set(cx, reads) {
                 Err(abort) if abort.reason == AbortReason::WriteLocked => {}
                 ended => return ended,
             }
-            local.footprint.unlock_all();
+            reads.unlock_all();
             M::step("relock");
-            // Relaxed: a first look; validation looks again.
-            let gone = |&(cell, observation): &(Cell<M>, u64)| {
-                version(cell.word().load(Ordering::Relaxed)) != version(observation & !OWN)
-            };
-            if local.footprint.reads.iter().any(gone) {
+            // Relaxed: a first look, which may be wrong either way, and has no partner; validation
+            // looks again.
+            let changed = |read: &Read<M>| !Self::still_valid(*read, read.cell.word().load(Ordering::Relaxed));
+            if reads.entries.iter().any(changed) {
                 return Err(Abort::new(AbortReason::ReadValidation));
             }
             spin_for::<M>((self.options.relock_ns as f64 * M::cycles_per_second() / 1e9) as u64);
@@ -176,70 +163,101 @@ impl<F: TicTocFaults> TicToc<F> {
         Err(Abort::new(AbortReason::WriteLocked))
     }
 
-    /// Whether what was observed of the cell is valid at `time`, which is after what the
-    /// observation says; sees to it that it stays so.
-    fn is_valid<M: Machine>(&self, footprint: &mut Footprint<M>, cell: Cell<M>, observation: u64, time: u64) -> bool {
+    /// Returns whether `now`, the cell's word, still is of the version that was read.
+    #[inline(always)]
+    fn still_valid<M: Machine>(read: Read<M>, now: u64) -> bool {
+        version(now) == version(read.observed_word())
+    }
+
+    /// Step 3, for a read whose `rts` was earlier than `commit_ts`: returns whether the version is
+    /// valid at `commit_ts`, and raises its `rts` so that it stays so.
+    fn extend_rts<M: Machine>(&self, reads: &mut ReadsAndLocks<M>, read: Read<M>, commit_ts: u64) -> bool {
+        let cell = read.cell;
         loop {
-            // Acquire: validation comes before the writes.
+            // Acquire: pairs with the Release of `install_all`, so that `was_valid` finds the
+            // history that belongs to the word; and validation comes before the writes.
             let now = cell.word().load(Ordering::Acquire);
-            if version(now) != version(observation & !OWN) {
-                return self.options.history && Self::was_valid(cell, now, observation & !OWN, time);
+            if !Self::still_valid(read, now) {
+                return self.options.history && Self::was_valid(read, now, commit_ts);
             }
-            if observation & OWN != 0 && now & LOCKED != 0 || footprint.has_locked(cell) || rts(now) >= time {
+            let is_own = read.will_write() && now & LOCKED != 0 || reads.has_locked(cell);
+            if is_own || rts(now) >= commit_ts {
                 return true;
             }
             if now & LOCKED != 0 {
-                return F::IGNORE_LOCKS_IN_VALIDATION;
+                return Self::ignores_locks();
             }
-            // AcqRel: pairs with the Acquire of whoever locks the cell, who then sees how long it
-            // was read.
-            let new = if F::FORGET_EXTENSION { now } else { extended(now, time) };
+            // AcqRel: the Release pairs with the Acquire of `ReadsAndLocks::lock`: a writer that
+            // locks the cell next sees the raised `rts`, and commits after it. The excluded
+            // interleaving is a writer that locks between the load above and this exchange: the
+            // lock bit changes the word, so the exchange fails, and the lock is seen.
+            let new = Self::extension(now, commit_ts);
             if cell.word().compare_exchange(now, new, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                 return true;
             }
         }
     }
 
-    /// Whether the observed version, which was overwritten, was valid at `time`: it is the one
-    /// before, and the next begins later.
-    fn was_valid<M: Machine>(cell: Cell<M>, now: u64, observation: u64, time: u64) -> bool {
-        if now & LOCKED != 0 || time >= wts(now) {
+    /// Returns whether the version that was read, and overwritten since, was valid at `commit_ts`:
+    /// it is the one before that of `now`, which begins later.
+    fn was_valid<M: Machine>(read: Read<M>, now: u64, commit_ts: u64) -> bool {
+        if now & LOCKED != 0 || commit_ts >= wts(now) {
             return false;
         }
         // SAFETY: with a history cells have two words.
-        // Acquire: the look at the first word comes after.
-        let before = unsafe { cell.meta(1) }.load(Ordering::Acquire);
-        version(before) == version(observation) && version(cell.word().load(Ordering::Relaxed)) == version(now)
+        // Acquire: pairs with the Release of `keep_history`. The next commit's history is `now`'s
+        // version, which is not the one that was read. A still later commit stores its history
+        // after it has locked a newer word; then the load that follows finds another version.
+        let before = unsafe { read.cell.meta(1) }.load(Ordering::Acquire);
+        // Relaxed: ordered by that Acquire.
+        let unchanged = version(read.cell.word().load(Ordering::Relaxed)) == version(now);
+        version(before) == version(read.observed_word()) && unchanged
     }
 
-    /// Validates the reads at this time.
-    fn validate<M: Machine>(&self, cx: &Context<M>, local: &mut TicTocWorker<M>, time: u64) -> Result<(), Abort> {
+    /// Step 3: validates what was read, leaves included, at `commit_ts`.
+    fn validate<M: Machine>(&self, cx: &Context<M>, reads: &mut ReadsAndLocks<M>, commit_ts: u64) -> Result<(), Abort> {
         M::step("validate");
-        let footprint = &mut local.footprint;
-        for read in 0..footprint.reads.len() {
-            let (cell, observation) = footprint.reads[read];
-            // Of what is written here, too, the version must be the same.
-            let in_its_interval = rts(observation) >= time && observation & OWN == 0 && !footprint.has_locked(cell);
-            if !in_its_interval && !self.is_valid(footprint, cell, observation, time) {
+        for position in 0..reads.entries.len() {
+            let read = reads.entries[position];
+            // What is written here, too, must be of the same version whatever its interval: the
+            // commit overwrites what it has read.
+            let is_in_interval =
+                rts(read.observed_word()) >= commit_ts && !read.will_write() && !reads.has_locked(read.cell);
+            if !is_in_interval && !self.extend_rts(reads, read, commit_ts) {
                 return Err(Abort::new(AbortReason::ReadValidation));
             }
         }
         if cx.nodes.is_empty() {
             return Ok(());
         }
-        for leaf in cx.nodes.leaves().filter(|_| !F::FORGET_TIMES_OF_LEAVES) {
-            // Relaxed: ordered by the fence.
-            if leaf.word().load(Ordering::Relaxed) < time {
-                leaf.word().fetch_max(time, Ordering::Relaxed);
+        for leaf in cx.nodes.leaves().filter(|_| Self::LEAVES_HAVE_RTS) {
+            // Relaxed, both: ordered by the fence below, which pairs with that of
+            // `prepare_placeholder`.
+            if leaf.word().load(Ordering::Relaxed) < commit_ts {
+                leaf.word().fetch_max(commit_ts, Ordering::Relaxed);
             }
         }
-        // SeqCst: the times come before the look at the keys (`Leaf::word`).
+        // SeqCst: pairs with the fence of `prepare_placeholder`. Here the leaf's `rts` comes before
+        // the look at its keys; there the insert comes before the look at the `rts`. So at least
+        // one of the two sees the other: this transaction finds the key and aborts, or the insert
+        // commits after it.
         dekker_fence::<M, F>();
         cx.nodes.validate()
     }
+
+    /// Keeps the words that the commit is going to overwrite.
+    fn keep_history<M: Machine>(reads: &ReadsAndLocks<M>) {
+        for cell in &reads.locked {
+            // Relaxed: no other transaction changes the word of a locked cell.
+            let before = cell.word().load(Ordering::Relaxed);
+            // SAFETY: with a history cells have two words.
+            // Release: pairs with the Acquire of `was_valid`: the lock comes before the history.
+            unsafe { cell.meta(1) }.store(before & !LOCKED, Ordering::Release);
+        }
+    }
 }
 
-impl<M: Machine, F: TicTocFaults> NamedProtocol<M> for TicToc<F> {
+impl<M: Machine, F: TicTocFaults> Validation<M> for TicTocValidation<F> {
     const INFO: ProtocolInfo = ProtocolInfo {
         name: "tictoc",
         summary: "optimistic: versions are valid for intervals of logical time, commit times come from the data",
@@ -247,173 +265,121 @@ impl<M: Machine, F: TicTocFaults> NamedProtocol<M> for TicToc<F> {
         isolation: Isolation::Serializable,
         needs: DeclarationNeeds::Nothing,
     };
-    type Options = (TicTocOptions, ReadPhaseOptions);
+    // It stays locked until `prepare_placeholder` says from when on it is absent.
+    const PLACEHOLDER: u64 = ABSENT | LOCKED;
+    type Options = TicTocOptions;
+    type Faults = F;
+    type WorkerState = TicTocWorker;
 
-    fn new((options, read_phase): Self::Options) -> Self {
-        TicToc { options, read_phase, faults: PhantomData }
+    fn new(options: TicTocOptions) -> Self {
+        TicTocValidation { options, faults: PhantomData }
     }
-}
 
-impl<M: Machine, F: TicTocFaults> Protocol<M> for TicToc<F> {
-    type WorkerState = TicTocWorker<M>;
-
-    fn info(&self) -> ProtocolInfo {
-        <Self as NamedProtocol<M>>::INFO
+    #[inline(always)]
+    fn read_phase(&self) -> &ReadPhaseOptions {
+        &self.options.read_phase
     }
 
     fn meta_words(&self) -> usize {
         if self.options.history { 2 } else { 1 }
     }
 
-    fn new_worker_state(&self, _: usize) -> TicTocWorker<M> {
-        TicTocWorker { footprint: Footprint::default(), time: 0 }
-    }
-
-    fn init(&self, cells: Cells<M>, initial: RecordOrigin) {
-        // Locked until `inserted` says from when on it is absent.
-        optimistic::init(cells, initial, ABSENT | LOCKED);
+    fn new_worker_state(&self, _: usize) -> TicTocWorker {
+        TicTocWorker { commit_ts: 0 }
     }
 
     #[inline(always)]
-    fn begin(&self, _: &mut Context<M>, local: &mut Self::WorkerState) -> Result<(), Abort> {
-        local.footprint.clear();
-        local.time = 0;
+    fn begin(&self, _: &mut Context<M>, own: &mut TicTocWorker) {
+        own.commit_ts = 0;
+    }
+
+    #[inline(always)]
+    fn keeps_waiting(&self, own: &TicTocWorker, word: u64) -> bool {
+        // The version after the locked one will begin after `rts`. What is read has to be valid at
+        // `commit_ts`, so a locked version that ends before it is not worth waiting for.
+        let will_end_too_early = word & LOCKED != 0 && rts(word) < own.commit_ts;
+        !(self.options.preemptive && will_end_too_early)
+    }
+
+    /// Step 2, for reads: raises `commit_ts` to their `wts`.
+    #[inline(always)]
+    fn after_read(&self, own: &mut TicTocWorker, new: &[Read<M>]) -> Result<(), Abort> {
+        own.commit_ts = new.iter().map(|read| wts(read.observed_word())).fold(own.commit_ts, u64::max);
         Ok(())
     }
 
+    /// Step 2, for leaves: a key that is absent was deleted, if ever, by the leaf's `rts`.
     #[inline(always)]
-    fn read(
-        &self,
-        cx: &mut Context<M>,
-        local: &mut Self::WorkerState,
-        at: Located<'_, M>,
-        columns: Projection<'_>,
-    ) -> Result<RecordState, Abort> {
-        let before = local.footprint.reads.len();
-        let found = local.footprint.observe(cx, at, columns, self.waits(local.time))?;
-        local.commits_after(before);
-        Ok(found)
+    fn after_leaf(&self, own: &mut TicTocWorker, leaf: Leaf<M>) {
+        if Self::LEAVES_HAVE_RTS {
+            // Relaxed: a tombstone that has left the leaf before the observed version has left its
+            // time there before. The Acquire with which the version was loaded orders this.
+            own.commit_ts = own.commit_ts.max(leaf.word().load(Ordering::Relaxed));
+        }
     }
 
-    #[inline(always)]
-    fn write(
-        &self,
-        cx: &mut Context<M>,
-        local: &mut Self::WorkerState,
-        at: Located<'_, M>,
-        groups: Groups,
-        mode: WriteMode,
-    ) -> Result<RecordState, Abort> {
-        let before = local.footprint.reads.len();
-        let found = local.footprint.prepare_write(cx, at, groups, mode, true, self.waits(local.time))?;
-        local.commits_after(before);
-        Ok(found)
-    }
-
-    fn placeholder_inserted(
-        &self,
-        cx: &mut Context<M>,
-        local: &mut Self::WorkerState,
-        at: Located<'_, M>,
-        change: &Change<M>,
-    ) -> Result<(), Abort> {
-        // Of a leaf that was split both halves have the time that it had. Who has read the right
-        // half since has found the placeholder there, or nothing where that is: so to look at it as
-        // well is for clarity, and the fault does no harm. SeqCst: the insert comes before the look
-        // at the leaves' times; pairs with the fence of `validate`.
+    fn prepare_placeholder(&self, own: &mut TicTocWorker, at: Located<'_, M>, change: &Change<M>) {
+        // SeqCst: pairs with the fence of `validate`: the insert comes before the look at the
+        // leaves' times.
         dekker_fence::<M, F>();
-        let split = change.split.filter(|_| !F::FORGET_TIMES_OF_SPLITS);
-        let leaves = [change.leaf].into_iter().chain(split.map(|(leaf, _)| leaf));
+        // If the leaf was split, both halves have the time that it had. A transaction that has read
+        // the right half since has found the placeholder there, or nothing where the placeholder
+        // is. So the look at the right half is for clarity: to leave it out does no harm.
+        let leaves = [change.leaf].into_iter().chain(Self::right_half(change));
         // Relaxed: ordered by the fence.
         let read_up_to = leaves.map(|leaf| leaf.word().load(Ordering::Relaxed)).max().unwrap_or(0);
-        let begin = if F::FORGET_TIMES_OF_LEAVES { 0 } else { read_up_to };
+        let begin = Self::unless_forgotten(read_up_to);
         for cell in at.cells(Groups::ALL).rev() {
             let is_first = cell.address() == at.record.first_cell().address();
             let queued = if is_first { QUEUED } else { 0 };
-            // Release: as any unlock.
+            // Release: an unlock; pairs with the Acquire of `ReadsAndLocks::observe` and `lock`.
             cell.word().store(begin << WTS_SHIFT | ABSENT | queued, Ordering::Release);
         }
-        local.time = local.time.max(begin + 1);
-        local.footprint.observe_placeholder(at, ABSENT)?;
-        cx.nodes.follow(change)
+        own.commit_ts = own.commit_ts.max(begin + 1);
     }
 
     #[inline(always)]
-    fn observe_leaf(
-        &self,
-        cx: &mut Context<M>,
-        local: &mut Self::WorkerState,
-        leaf: Leaf<M>,
-        version: u64,
-    ) -> Result<(), Abort> {
-        cx.nodes.add(leaf, version);
-        if !F::FORGET_TIMES_OF_LEAVES {
-            // Relaxed: what has left the leaf before `version` has left its time there; the
-            // version's Acquire orders this.
-            local.time = local.time.max(leaf.word().load(Ordering::Relaxed));
-        }
-        Ok(())
-    }
-
-    #[inline(always)]
-    fn commit(&self, cx: &mut Context<M>, local: &mut Self::WorkerState) -> Result<(), Abort> {
-        self.read_phase.extend::<M>(local.footprint.extra_looks);
+    fn commit(&self, cx: &mut Context<M>, reads: &mut ReadsAndLocks<M>, own: &mut TicTocWorker) -> Result<(), Abort> {
         if cx.writes.is_empty() {
-            let time = local.time;
-            return self.validate(cx, local, time);
+            return self.validate(cx, reads, own.commit_ts);
         }
+        // Step 1: lock the write set.
         M::step("lock");
-        let free_after = match self.options.wait {
-            Wait::NoWaitTt => self.lock_all_or_relock(cx, local)?,
-            _ => self.lock_all(cx, local)?,
+        let max_rts = match self.options.wait {
+            Wait::NoWaitTt => self.lock_or_begin_again(cx, reads)?,
+            _ => self.lock_write_set(cx, reads)?,
         };
-        // SeqCst: the locks come before the loads of validation, in one order for all (two
-        // transactions that each read what the other writes: at least one sees the other's lock).
-        // And they come before the stores to the rows; pairs with the fence of
-        // `Footprint::observe`.
+        // SeqCst: pairs with the same fence of other commits: the locks come before the loads of
+        // validation, in one order for all. Of two transactions that each read what the other
+        // writes, at least one therefore sees the other's lock, and aborts. And it pairs with the
+        // fence of `ReadsAndLocks::observe`: the locks come before the stores to the rows.
         dekker_fence::<M, F>();
-        let time = local.time.max(free_after + 1);
-        self.validate(cx, local, time)?;
+        // Step 2: compute the commit timestamp. The reads are in `own.commit_ts` already.
+        let commit_ts = own.commit_ts.max(max_rts + 1);
+        // Step 3: validate the read set.
+        self.validate(cx, reads, commit_ts)?;
+        // Write phase (Algorithm 3).
         if self.options.history {
-            for cell in &local.footprint.locked {
-                // Relaxed: nobody else changes the word of a locked cell. Release: pairs with the
-                // Acquire of `was_valid`.
-                let before = cell.word().load(Ordering::Relaxed);
-                // SAFETY: with a history cells have two words.
-                unsafe { cell.meta(1) }.store(before & !LOCKED, Ordering::Release);
-            }
+            Self::keep_history(reads);
         }
-        // What was inserted and deleted again was absent at the commit time: whoever inserts it
-        // next comes later.
+        // A row that the transaction inserted and deleted again was absent at `commit_ts`: a
+        // transaction that inserts it next commits later.
         for write in cx.writes.entries().iter().filter(|write| write.kind == WriteKind::Nothing) {
             for cell in write.cells() {
-                // Relaxed, both: the cell is locked.
-                cell.word().store(extended(cell.word().load(Ordering::Relaxed), time), Ordering::Relaxed);
+                // Relaxed, both: the cell is locked, and `install_all` unlocks it.
+                cell.word().store(extended(cell.word().load(Ordering::Relaxed), commit_ts), Ordering::Relaxed);
             }
         }
-        optimistic::install_all(cx, |cx, position| cx.writes.entries()[position].cells(), time << WTS_SHIFT);
+        // wts = rts = commit_ts, so delta = 0.
+        install_all(cx, Write::cells, commit_ts << WTS_SHIFT);
         Ok(())
     }
 
-    fn abort(&self, _: &mut Context<M>, local: &mut Self::WorkerState, _: AbortReason) {
-        local.footprint.unlock_all();
-    }
-
-    fn unlink(&self, tombstone: Tombstone<'_, M>) -> UnlinkOutcome {
-        match optimistic::unlink::<M, F>(tombstone, |_| true) {
-            UnlinkOutcome::Marked { .. } => {
-                // Nobody moves the interval of what is unlinked. Acquire: pairs with the AcqRel of
-                // who did before.
-                let read_up_to =
-                    tombstone.cells().map(|cell| rts(cell.word().load(Ordering::Acquire) & !UNLINKED)).max();
-                UnlinkOutcome::Marked { time: read_up_to.filter(|_| !F::FORGET_TIMES_OF_LEAVES).unwrap_or(0) }
-            }
-            other => other,
-        }
-    }
-
-    fn is_absent(&self, record: Record<M>) -> bool {
-        flags::is_absent(record)
+    fn read_up_to(&self, tombstone: Tombstone<'_, M>) -> u64 {
+        // No transaction raises the `rts` of what is unlinked. Acquire: pairs with the AcqRel of
+        // the last exchange that did (`extend_rts`).
+        let rts_of = |cell: Cell<M>| rts(cell.word().load(Ordering::Acquire) & !UNLINKED);
+        Self::unless_forgotten(tombstone.cells().map(rts_of).max().unwrap_or(0))
     }
 }
 
@@ -431,4 +397,39 @@ faults! {
         FORGET_TIMES_OF_SPLITS,
     }
     pub const FAULTS;
+}
+
+/// Where the algorithm asks for its faults. Without one, each of these says what its name says.
+impl<F: TicTocFaults> TicTocValidation<F> {
+    const LEAVES_HAVE_RTS: bool = !F::FORGET_TIMES_OF_LEAVES;
+
+    /// Returns the `rts` of a word that the commit overwrites.
+    #[inline(always)]
+    fn rts_to_commit_after(word: u64) -> u64 {
+        if F::OVERWRITE_READ_INTERVALS { wts(word) } else { rts(word) }
+    }
+
+    /// Returns whether a read of what another is writing is valid: never, without a fault.
+    #[inline(always)]
+    fn ignores_locks() -> bool {
+        F::IGNORE_LOCKS_IN_VALIDATION
+    }
+
+    /// Returns the word with its `rts` raised to `commit_ts`.
+    #[inline(always)]
+    fn extension(word: u64, commit_ts: u64) -> u64 {
+        if F::FORGET_EXTENSION { word } else { extended(word, commit_ts) }
+    }
+
+    /// Returns the `rts` of a leaf, or one that it takes over.
+    #[inline(always)]
+    fn unless_forgotten(rts: u64) -> u64 {
+        if F::FORGET_TIMES_OF_LEAVES { 0 } else { rts }
+    }
+
+    /// Returns the new leaf of an insert that has split one.
+    #[inline(always)]
+    fn right_half<M: Machine>(change: &Change<M>) -> Option<Leaf<M>> {
+        change.split.filter(|_| !F::FORGET_TIMES_OF_SPLITS).map(|(leaf, _)| leaf)
+    }
 }

@@ -194,5 +194,7 @@ fn rounds_of(text: Option<&str>) -> Option<u64> {
 fn options_that_are_choices_are_varied() {
     let names: Vec<String> =
         variants::<contend_protocols::optimistic::silo::SiloOptions>().into_iter().map(|(label, _)| label).collect();
-    assert_eq!(names, ["", " silo.wait=wait", " silo.wait=nowait", " silo.snapshots=on"]);
+    let own = ["", " silo.wait=wait", " silo.wait=nowait", " silo.snapshots=on"];
+    let of_read_phase = [" read_phase.extension=fixed", " read_phase.extension=adaptive"];
+    assert_eq!(names, [&own[..], &of_read_phase[..]].concat());
 }

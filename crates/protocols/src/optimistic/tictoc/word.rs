@@ -1,5 +1,6 @@
-//! TicToc's word: from when on a version is valid (wts), for how long at least (rts - wts), and the
-//! flags of [`crate::optimistic`].
+//! TicToc's word: the interval of logical time in which a version is valid, and the flags of
+//! [`crate::optimistic`]. The paper's section 3.6 has the same encoding: `wts`, and `rts` as
+//! `delta`, its distance from `wts`.
 
 use crate::optimistic::{FLAGS, VERSION_SHIFT, observed};
 
@@ -7,21 +8,30 @@ const DELTA_BITS: u32 = 14;
 const DELTA_MAX: u64 = (1 << DELTA_BITS) - 1;
 pub(super) const WTS_SHIFT: u32 = VERSION_SHIFT + DELTA_BITS;
 
+/// Returns the commit timestamp of the transaction that wrote the version.
 pub(super) fn wts(word: u64) -> u64 {
     word >> WTS_SHIFT
 }
 
-pub(super) fn rts(word: u64) -> u64 {
-    wts(word) + (word >> VERSION_SHIFT & DELTA_MAX)
+/// Returns the distance of `rts` from `wts`.
+fn delta(word: u64) -> u64 {
+    word >> VERSION_SHIFT & DELTA_MAX
 }
 
-/// The version that the word is of: all that a reader observes but for how long it is valid.
+/// Returns the end of the interval in which the version is known to be valid.
+pub(super) fn rts(word: u64) -> u64 {
+    wts(word) + delta(word)
+}
+
+/// Returns which version the word is of: all that a reader observes, except `rts`.
 pub(super) fn version(word: u64) -> u64 {
     observed(word) & !(DELTA_MAX << VERSION_SHIFT)
 }
 
-/// The word, valid up to `time`, which is later than it says.
-pub(super) fn extended(word: u64, time: u64) -> u64 {
-    let begin = wts(word).max(time.saturating_sub(DELTA_MAX));
-    begin << WTS_SHIFT | (time - begin) << VERSION_SHIFT | word & FLAGS
+/// Returns the word, with `rts` raised to the later `commit_ts`. If `delta` does not fit, `wts`
+/// moves on as well.
+pub(super) fn extended(word: u64, commit_ts: u64) -> u64 {
+    let wts = wts(word).max(commit_ts.saturating_sub(DELTA_MAX));
+    let delta = commit_ts - wts;
+    wts << WTS_SHIFT | delta << VERSION_SHIFT | word & FLAGS
 }
