@@ -18,7 +18,7 @@
 //! | [`epoch`] | the global epoch; when memory may be reused |
 //! | [`sets`] | parts that protocols are made of: write set, node set, record map |
 //! | [`protocol`] | the trait `NamedProtocol` and what it works on |
-//! | [`txn`] | the trait `Txn` |
+//! | `contend_model::txn` | the trait `Txn` |
 //! | [`engine`], [`transaction`] | `Engine`, `Worker`, `Transaction` |
 //! | [`declaration`] | what a transaction says before it begins |
 //! | [`history`] | what a recorded transaction did |

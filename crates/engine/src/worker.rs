@@ -279,7 +279,7 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
     }
 
     /// Whether the worker's transaction is protected: it has aborted
-    /// [`EngineOptions::protect_after`] times in a row, and no other transaction begins until it
+    /// `EngineOptions::protect_after` times in a row, and no other transaction begins until it
     /// has committed, is given up (an abort that is no conflict, or [`Transaction`] dropped), or
     /// the worker goes offline.
     pub fn is_protected(&self) -> bool {

@@ -179,7 +179,7 @@ pub trait LockManager<M: Machine>: Send + Sync + 'static {
     }
 
     /// Returns the rows that the transaction locks before its first access, in this order: none.
-    fn rows_to_lock<'c>(cx: &'c mut Context<M>) -> &'c [DeclaredRow<M>] {
+    fn rows_to_lock(cx: &mut Context<M>) -> &[DeclaredRow<M>] {
         let _ = cx;
         &[]
     }

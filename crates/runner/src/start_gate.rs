@@ -14,6 +14,12 @@ pub struct StartGate {
     go: Word,
 }
 
+impl Default for StartGate {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl StartGate {
     /// Returns a closed gate.
     pub fn new() -> Self {

@@ -152,7 +152,7 @@ fn chains_are_walked_once() {
 #[test]
 fn a_transaction_of_very_many_operations() {
     const MANY: usize = 200_000;
-    let own = format!(r#"{{"op":"read","table":"t","key":"k","version":1,"value":7}}"#);
+    let own = r#"{"op":"read","table":"t","key":"k","version":1,"value":7}"#.to_string();
     let ops: Vec<String> =
         std::iter::once(write("k", "0", r#","value":7"#)).chain((1..MANY).map(|_| own.clone())).collect();
     assert!(checked(&lines([ops.join(",")])).expect("it is linear").anomalies.is_empty());

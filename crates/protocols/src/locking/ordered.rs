@@ -86,7 +86,7 @@ impl<M: Machine, F: OrderedFaults> LockManager<M> for OrderedLocks<F> {
         greatest.0 = 0;
     }
 
-    fn rows_to_lock<'c>(cx: &'c mut Context<M>) -> &'c [DeclaredRow<M>] {
+    fn rows_to_lock(cx: &mut Context<M>) -> &[DeclaredRow<M>] {
         if Self::sorts() { cx.declaration.sorted_rows() } else { cx.declaration.rows() }
     }
 

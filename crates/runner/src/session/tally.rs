@@ -18,6 +18,12 @@ pub struct KindCount {
     pub latencies: Histogram<u64>,
 }
 
+impl Default for KindCount {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl KindCount {
     /// Returns a count of nothing.
     pub fn new() -> Self {
