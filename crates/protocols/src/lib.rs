@@ -3,7 +3,7 @@
 //! A new protocol is one new file and one line in [`registry`]; every test, workload and command
 //! then has it. Protocols never import each other; what several of them share lies below them: in
 //! the engine (write set, node set), in [`method`], in [`locking`], in [`optimistic`], in
-//! [`versions`], in [`fault`].
+//! [`multiversion`], in [`fault`].
 //!
 //! What this crate must not know: workloads.
 

@@ -15,17 +15,17 @@
 //! | word | in a record | in a copy |
 //! | --- | --- | --- |
 //! | 0 | flags ([`crate::flags`]; locked: the row is being overwritten); above them the version's `wts` | the same |
-//! | 1 | the [write intent](intents): the transaction that is going to install the next version; 0 if there is none | its *end*: the `wts` of the version that replaced it |
+//! | 1 | the *write intent*: the transaction that is going to install the next version; 0 if there is none | its *end*: the `wts` of the version that replaced it |
 //! | 2 | the newest version's `rts`, in protocols that use it | the `sstamp` of the transaction that replaced it (`ermia`) |
-//! | 3 | the link to the newest copy in the [recent chain](chain) | the link to the next older one |
-//! | 4 | of a tombstone: the epoch of the deletion; of a row, with late writes: its [`SuffixKind`] | the cell that it is a copy of |
-//! | 5 | the link to the newest copy in the [retained chain](chain), for long transactions | the link to the next older one |
+//! | 3 | the link to the newest copy in the *recent chain* | the link to the next older one |
+//! | 4 | of a tombstone: the epoch of the deletion; of a row, with late writes: its `SuffixKind` | the cell that it is a copy of |
+//! | 5 | the link to the newest copy in the *retained chain*, for long transactions | the link to the next older one |
 //!
 //! **Versions are written in the order of their timestamps.** A transaction that is older than the
 //! newest version aborts instead of writing a version below it. (Cicada's authors do so by default,
 //! and so does DBx1000's MVCC.) There are two exceptions, both of which need that no younger
 //! transaction has read the cell: late updates that commute ([`msto`]) and writes that nobody will
-//! see ([`validation`]).
+//! see (`multiversion/validation.rs`).
 //!
 //! **Write intents** are what Cicada calls pending versions and Hekaton write locks. An intent is a
 //! timestamp, if its transaction has one: younger readers wait for its outcome, older ones pass. A
@@ -41,12 +41,12 @@
 //!
 //! | file | content |
 //! | --- | --- |
-//! | [`rules`] | the adaptor: from [`VersionRules`] to the engine's `Protocol` |
-//! | [`read`] | which version a transaction reads, and whether that is still the right one at the commit |
-//! | [`intents`] | write intents, and how a commit installs versions |
-//! | [`chain`] | the chains of old versions |
-//! | [`validation`] | transactions that have a timestamp from the begin and validate at the commit: [`cicada`], [`msto`] |
-//! | [`snapshot`] | transactions that see the state at their begin: [`snapshot_isolation`], [`hekaton`], [`ermia`] |
+//! | `rules.rs` | the adaptor: from [`VersionRules`] to the engine's `Protocol` |
+//! | `read.rs` | which version a transaction reads, and whether that is still the right one at the commit |
+//! | `intents.rs` | write intents, and how a commit installs versions |
+//! | `chain.rs` | the chains of old versions |
+//! | `validation.rs` | transactions that have a timestamp from the begin and validate at the commit: [`cicada`], [`msto`] |
+//! | `snapshot.rs` | transactions that see the state at their begin: [`snapshot_isolation`], [`hekaton`], [`ermia`] |
 //! | [`collect`] | when the memory of old versions is reused |
 
 mod chain;
@@ -154,6 +154,7 @@ impl SuffixKind {
             // After a tombstone, whose word is an epoch, the next write is an insert, which is of
             // no kind.
             Some(kind) if before & 1 == kind as u64 => {}
+            // Relaxed, both: as above.
             Some(kind) => suffix_of(cell).store(newest << 1 | kind as u64, Ordering::Relaxed),
             None => suffix_of(cell).store(newest.max(ts) << 1, Ordering::Relaxed),
         }
@@ -167,16 +168,18 @@ fn deletion_epoch<'a, M: Machine>(cell: Cell<M>) -> &'a M::U64 {
 }
 
 /// Raises the cell's `rts` to `ts`: a transaction of this time has read the newest version.
+///
+/// The reader stores the `rts` and then loads the intent (`read_cell`, `is_still_visible`). A
+/// writer stores its intent and then loads the `rts` (`WriteIntents::place`, [`rts_under_intent`]).
+/// In the total order of these four accesses one store is first, and the other transaction sees it.
+/// So excluded is that a reader misses the intent of an older writer while that writer misses the
+/// read.
 #[inline(always)]
 pub(crate) fn raise_rts<M: Machine, F: VersionFaults>(cell: Cell<M>, ts: u64) {
     if F::FORGET_READS {
         return;
     }
-    // SeqCst, both: the reader stores the rts and then loads the intent (`read_cell`,
-    // `is_still_visible`); a writer stores its intent and then loads the rts
-    // (`WriteIntents::place`). In the total order of these four one store is first, and the other
-    // transaction sees it. So excluded is that a reader misses the intent of an older writer while
-    // that writer misses the read.
+    // SeqCst, both: before the look at the intent; pairs with `rts_under_intent`.
     if rts_of(cell).load(Ordering::SeqCst) < ts {
         rts_of(cell).fetch_max(ts, Ordering::SeqCst);
     }
@@ -223,6 +226,7 @@ pub(crate) fn init<M: Machine>(cells: Cells<M>, origin: RecordOrigin) {
         for word in [rts_of(cell), recent_link(cell), deletion_epoch(cell)] {
             word.store(0, Ordering::Relaxed);
         }
+        // Relaxed, these: as above.
         retained_link(cell).store(NO_OLD_VERSION, Ordering::Relaxed);
         intent_of(cell).store(if held { INTENT_WITHOUT_TIMESTAMP } else { NO_INTENT }, Ordering::Relaxed);
         cell.word().store(flags, Ordering::Relaxed);
@@ -261,6 +265,7 @@ pub(crate) fn unlink<M: Machine>(tombstone: Tombstone<'_, M>, snapshot_watermark
     let outcome = if word & ABSENT == 0 {
         first.word().store(word & !QUEUED, Ordering::Relaxed);
         UnlinkOutcome::Alive
+        // Relaxed: as above.
     } else if flags::may_be_missed(deletion_epoch(first).load(Ordering::Relaxed), tombstone.oldest())
         || wts_of(word) > snapshot_watermark
         || !tombstone.counter_epoch_is_over()
@@ -274,7 +279,7 @@ pub(crate) fn unlink<M: Machine>(tombstone: Tombstone<'_, M>, snapshot_watermark
             cell.word().store(cell.word().load(Ordering::Relaxed) | UNLINKED, Ordering::SeqCst);
         }
         // The readers of the tombstone live on in the leaf: an insert of the key must come after
-        // them.
+        // them. SeqCst: after the stores above.
         let readers = cells.clone().map(|cell| rts_of(cell).load(Ordering::SeqCst)).max().unwrap_or(0);
         UnlinkOutcome::Marked { time: readers.max(wts_of(word)) }
     };

@@ -307,8 +307,8 @@ impl<M: Machine, F: TimestampOrderingFaults> Protocol<M> for TimestampOrdering<M
         let missed_at = leaves.map(|leaf| leaf.word().load(Ordering::Relaxed)).max().unwrap_or(0);
         for cell in at.cells(Groups::ALL).rev() {
             // A transaction that missed the key has read that it is absent. That counts also if
-            // this insert aborts, and another gives the record a row. Relaxed, all: the latch is
-            // this transaction's, by `init`.
+            // this insert aborts, and another gives the record a row.
+            // Relaxed, all: the latch is this transaction's, by `init`.
             timestamps(cell).rts.store(missed_at, Ordering::Relaxed);
             timestamps(cell).prewrite.store(local.ts, Ordering::Relaxed);
             local.prewritten.push(cell);

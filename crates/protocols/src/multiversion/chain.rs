@@ -260,6 +260,7 @@ pub(super) fn end_versions_at<M: Machine>(cell: Cell<M>, ts: u64) {
                 // Its worker is reusing it. So no link leads to the copies beyond.
                 break;
             }
+            // Relaxed: the copy is pinned.
             take_out(chain(cell), chain(copy).load(Ordering::Relaxed), &old);
         }
     }
@@ -330,6 +331,7 @@ pub(super) fn push_copy<M: Machine>(copy: Cell<M>, cell: Cell<M>, end: u64, ssta
     // A link may still lead here from a time when the memory was a copy in that chain.
     other(copy).store(0, Ordering::Relaxed);
     owner_of(copy).store(owned_by(cell) | if retained { RETAINED } else { 0 }, Ordering::Relaxed);
+    // Relaxed: as above.
     sstamp_of(copy).store(sstamp, Ordering::Relaxed);
     // Release: pairs with the Acquire of `ChainedVersion::find`, which reads the other words after
     // the end.
@@ -420,12 +422,14 @@ pub(super) fn retain<M: Machine>(own: Cell<M>) -> bool {
     M::step("keep version");
     let link_between = |cell: Cell<M>| {
         // If only the newest version is younger, no other copy is touched: their lines may be far
-        // away. Relaxed, all: the caller holds the intent, and nobody has taken the copy out.
+        // away.
+        // Relaxed, all: the caller holds the intent, and nobody has taken the copy out.
         let is_youngest_copy = recent_link(cell).load(Ordering::Relaxed) == own.value()
             && end_of(own, Ordering::Relaxed) == wts_of(cell.word().load(Ordering::Relaxed));
         if !is_youngest_copy && !leads_to(cell, own) {
             // No reader may find it again, because its end may be too late: `end_versions_at` did
-            // not reach it. Release: as in `ChainedVersion::release`.
+            // not reach it.
+            // Release: as in `ChainedVersion::release`.
             end_word(own).store(NO_END, Ordering::Release);
             return true;
         }

@@ -32,9 +32,9 @@
 //! watermark is needed only if the timestamp of a long transaction lies between its begin and its
 //! end. All others are reused.
 //!
-//! - A version that a long transaction needs goes to the [retained chain](super::chain) when it is
-//!   replaced, and is found there whatever becomes of the recent chain. A version that was replaced
-//!   before the transaction was known as a long one follows when that becomes known.
+//! - A version that a long transaction needs goes to the *retained chain* (`multiversion/chain.rs`)
+//!   when it is replaced, and is found there whatever becomes of the recent chain. A version that
+//!   was replaced before the transaction was known as a long one follows when that becomes known.
 //! - The rest of the recent chain is reused about two intervals after it was replaced, without a
 //!   look at the record, whose line another core may have. (Unlinking each version from the middle
 //!   of one chain cost 27 % of the time of 224 simulated workers.) So the memory that is written
@@ -71,7 +71,7 @@
 //! no timestamp, and does not count as running.
 //!
 //! **A worker that goes offline** leaves nothing that others would wait for. Versions that still
-//! wait go to the engine's epochs, or to the other workers ([`Collector::go_offline`]).
+//! wait go to the engine's epochs, or to the other workers (`Collector::go_offline`).
 //!
 //! **Orderings** are those of the engine's epochs. A worker stores its slot, passes a SeqCst fence,
 //! and checks that the watermark is still the same. A scan loads the watermark, passes a SeqCst

@@ -264,9 +264,9 @@ impl<M: Machine, F: ErmiaFaults> VersionRules<M> for ErmiaRules<M, F> {
     }
 
     fn before_unlink(&self, tombstone: Tombstone<'_, M>) {
+        // Relaxed, both: the leaf's version publishes the timestamp; pairs with `observe_leaf`.
+        // Should the tombstone stay, this costs a few needless aborts.
         let deleted_at = tombstone.cells().next().map_or(0, |cell| wts_of(cell.word().load(Ordering::Relaxed)));
-        // Relaxed, both: the leaf's version publishes it (`observe_leaf`). Should the tombstone
-        // stay, this costs a few needless aborts.
         self.unlinked.fetch_max(deleted_at, Ordering::Relaxed);
     }
 

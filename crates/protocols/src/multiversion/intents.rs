@@ -94,7 +94,8 @@ impl<M: Machine> WriteIntents<M> {
                 }
                 Err(other) if other == intent => break,
                 // A failed exchange takes the line from the holder. So the word is loaded until it
-                // changes, before the next one. Relaxed: the exchange decides.
+                // changes, before the next one.
+                // Relaxed: the exchange decides.
                 Err(other) => {
                     while intent_of(cell).load(Ordering::Relaxed) == other {
                         if !waits(other) || spin.count() >= waits_max {
@@ -143,8 +144,8 @@ impl<M: Machine> WriteIntents<M> {
         for cell in at.cells(Groups::ALL) {
             self.adopt(cell, intent);
             // A transaction that missed the key has read that it is absent. That counts also if
-            // this insert aborts, and another gives the record a row. SeqCst: after the intent;
-            // pairs with `raise_rts`.
+            // this insert aborts, and another gives the record a row.
+            // SeqCst: after the intent; pairs with `raise_rts`.
             latest = rts_of(cell).fetch_max(missed, Ordering::SeqCst).max(latest);
         }
         latest

@@ -4,9 +4,9 @@
 //! **Idea.** As in [`crate::multiversion::cicada`], transactions have a timestamp from the begin,
 //! find the versions of their time, and place intents, validate and install at the commit.
 //! Timestamps come from one counter. An update that is not read (a *commit-time update*) is a
-//! version as well, a *delta*, of which only the change is known. It can be put between two
-//! versions: a transaction that has read neither the version before it nor one after it does not
-//! see the difference.
+//! version as well, a *delta*: only the change is known. It can be put between two versions: a
+//! transaction that has read neither the version before it nor one after it does not see the
+//! difference.
 //!
 //! | step of the paper | function |
 //! | --- | --- |

@@ -80,6 +80,7 @@ pub(super) fn decide<M: Machine, F: TimestampOrderingFaults>(cell: Cell<M>, ts: 
         return Decision::Rejected;
     }
     let prewrite = timestamps.prewrite.load(Ordering::Relaxed);
+    // Relaxed, below: as above.
     match access {
         Access::Read if waits_for::<F>(prewrite, ts) => Decision::WaitFor(prewrite),
         Access::Read => Decision::Granted,

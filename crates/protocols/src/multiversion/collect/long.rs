@@ -59,22 +59,26 @@ impl<M: Machine> LongTransactions<M> {
         // Release: the odd edition comes before the values; pairs with the Acquire fence of
         // `KnownLong::update`.
         M::fence(Ordering::Release);
+        // Relaxed, these and those of the slots: guesses, as said above.
         let previous_begin = self.previous_begin.load(Ordering::Relaxed);
         let protected = self.protected_worker.load(Ordering::Relaxed);
         let (mut short_watermark, mut count, mut protected_ts, mut most) = (begin, 0, NO_TIMESTAMP, (PATIENCE - 1, 0));
         let mut is_protected_still = false;
         for (slot, number) in slots.iter().zip(1..) {
+            // Relaxed: a guess.
             let misses = slot.misses.load(Ordering::Relaxed);
             is_protected_still |= number == protected && misses > 0;
             if misses > most.0 {
                 most = (misses, number);
             }
+            // Relaxed, here and below: guesses.
             let began = slot.begin_watermark.load(Ordering::Relaxed);
             if began >= previous_begin {
                 let snapshot_ts = if snapshots { slot.snapshot_ts.load(Ordering::Relaxed) } else { began };
                 short_watermark = short_watermark.min(began).min(snapshot_ts);
                 continue;
             }
+            // Relaxed, both: as above; the edition publishes the timestamp.
             let ts = slot.ts.load(Ordering::Relaxed);
             self.timestamps[count].store(ts, Ordering::Relaxed);
             count += 1;
@@ -83,9 +87,11 @@ impl<M: Machine> LongTransactions<M> {
             }
         }
         if !is_protected_still {
+            // Relaxed: as below.
             self.protected_worker.store(most.1, Ordering::Relaxed);
             protected_ts = NO_TIMESTAMP;
         }
+        // Relaxed, all: the edition publishes them.
         self.protected_ts.store(protected_ts, Ordering::Relaxed);
         self.count.store(count as u64, Ordering::Relaxed);
         self.short_watermark.store(short_watermark, Ordering::Relaxed);
@@ -145,6 +151,7 @@ impl KnownLong {
         let protected_ts = long.protected_ts.load(Ordering::Relaxed);
         let count = (long.count.load(Ordering::Relaxed) as usize).min(long.timestamps.len());
         self.newly_long.clear();
+        // Relaxed: as above.
         self.newly_long.extend(long.timestamps[..count].iter().map(|ts| ts.load(Ordering::Relaxed)));
         // Acquire: the values come before the second load; pairs with the Release fence of
         // `publish`.

@@ -161,6 +161,7 @@ impl<M: Machine> Collector<M> {
         // what they have read.
         let active = slots.iter().map(|slot| slot.begin_watermark.load(Ordering::Acquire)).fold(begin, u64::min);
         let reclaim = if self.snapshots {
+            // Acquire: as above.
             slots.iter().map(|slot| slot.snapshot_ts.load(Ordering::Acquire)).fold(snapshot, u64::min)
         } else {
             active
@@ -172,6 +173,7 @@ impl<M: Machine> Collector<M> {
         if self.snapshots {
             self.watermarks.active.fetch_max(active, Ordering::Release);
         }
+        // Release, both: as above.
         self.watermarks.reclaim.fetch_max(reclaim, Ordering::Release);
         self.watermarks.begin.fetch_max(now(), Ordering::Release);
         true
