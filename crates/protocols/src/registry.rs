@@ -29,8 +29,8 @@ macro_rules! protocols {
             ),)*]
         }
 
-        /// Returns the protocols under which a transaction can read a snapshot, each with the options
-        /// for that ([`NamedProtocol::SNAPSHOTS`]).
+        /// Returns the protocols under which a transaction can read a snapshot, each with the
+        /// options for that ([`NamedProtocol::SNAPSHOTS`]).
         pub fn protocols_with_snapshots<M: Machine>() -> Vec<(&'static str, &'static str)> {
             let all = [$((<$protocol as NamedProtocol<M>>::INFO.name, <$protocol as NamedProtocol<M>>::SNAPSHOTS),)*];
             all.into_iter().filter_map(|(name, with)| Some((name, with?))).collect()
