@@ -1,5 +1,5 @@
-//! The flags in the lowest bits of a cell's first word, which are the same in all protocols, and what
-//! follows from them.
+//! The flags in the lowest bits of a cell's first word, which are the same in all protocols, and
+//! what follows from them.
 //!
 //! | bit | meaning |
 //! | --- | --- |

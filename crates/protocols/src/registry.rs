@@ -3,11 +3,11 @@
 use contend_engine::{NamedProtocol, OptionSpec, Options, ProtocolInfo};
 use contend_machine::Machine;
 
-/// What is to be done with a protocol that was chosen by name; see [`with_protocol`].
+/// An action on a protocol that was chosen by name: see [`with_protocol`].
 pub trait ProtocolVisitor<M: Machine> {
-    /// What comes of it.
+    /// The result of the action.
     type Output;
-    /// Does it, for this protocol.
+    /// Acts on the protocol `P`.
     fn visit<P: NamedProtocol<M>>(self) -> Self::Output;
 }
 
@@ -21,7 +21,7 @@ pub fn protocol_name(written: &str) -> &str {
 
 macro_rules! protocols {
     ($($protocol:ty,)*) => {
-        /// Every protocol, with the options that it takes.
+        /// Returns every protocol, with the options that it takes.
         pub fn all_protocols<M: Machine>() -> Vec<(ProtocolInfo, Vec<OptionSpec>)> {
             vec![$((
                 <$protocol as NamedProtocol<M>>::INFO,
@@ -29,16 +29,16 @@ macro_rules! protocols {
             ),)*]
         }
 
-        /// The protocols under which a transaction can read a snapshot, and with which options
-        /// ([`NamedProtocol::SNAPSHOTS`]).
+        /// Returns the protocols under which a transaction can read a snapshot, each with the
+        /// options for that ([`NamedProtocol::SNAPSHOTS`]).
         pub fn protocols_with_snapshots<M: Machine>() -> Vec<(&'static str, &'static str)> {
             let all = [$((<$protocol as NamedProtocol<M>>::INFO.name, <$protocol as NamedProtocol<M>>::SNAPSHOTS),)*];
             all.into_iter().filter_map(|(name, with)| Some((name, with?))).collect()
         }
 
-        /// Calls the visitor with the protocol of this name, or former name; `None` if there is
-        /// none. The choice is made once a run: what the visitor does is compiled for each
-        /// protocol.
+        /// Calls `visitor` with the protocol of this name, or former name, and returns its result;
+        /// `None` if no protocol has the name. The choice is made once in a run: the visitor's code
+        /// is compiled for each protocol.
         pub fn with_protocol<M: Machine, V: ProtocolVisitor<M>>(name: &str, visitor: V) -> Option<V::Output> {
             let name = protocol_name(name);
             $(if <$protocol as NamedProtocol<M>>::INFO.name == name {

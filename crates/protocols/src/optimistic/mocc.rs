@@ -61,6 +61,7 @@ use contend_engine::{
     WriteMode, options,
 };
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
+use contend_model::random::{GOLDEN_GAMMA, Xorshift64};
 
 use crate::fault::{Sound, dekker_fence};
 use crate::faults;
@@ -120,7 +121,7 @@ pub struct MoccWorker<M: Machine> {
     last: u64,
     /// The epoch in which the transaction began: temperatures of other epochs are void.
     epoch: u64,
-    random: u64,
+    random: Xorshift64,
 }
 
 impl<F: MoccFaults> MoccValidation<F> {
@@ -198,19 +199,16 @@ impl<F: MoccFaults> MoccValidation<F> {
     /// Raises the temperature of a cell because of which a validation has failed, the less likely
     /// the warmer it is.
     fn heat<M: Machine>(own: &mut MoccWorker<M>, cell: Cell<M>, epoch: u64) {
-        // Xorshift (Marsaglia, 2003).
-        own.random ^= own.random << 13;
-        own.random ^= own.random >> 7;
-        own.random ^= own.random << 17;
+        let random = own.random.draw();
         // Relaxed, all: the exchange decides, and a temperature orders nothing. The exchange leaves
         // the lock as it is, and other updates of the word are read-modify-writes, so that the
         // next holder still synchronizes with the last.
         let lock = lock_of(cell).load(Ordering::Relaxed);
         let now = temperature(lock, epoch);
-        if now < TEMPERATURE_MAX && own.random.trailing_zeros() as u64 >= now {
+        if now < TEMPERATURE_MAX && random.trailing_zeros() as u64 >= now {
             let new = epoch << HEATED_IN_SHIFT | (now + 1) << TEMPERATURE_SHIFT | lock & LOCK;
-            // If it fails, another transaction has changed the word. Then the cell stays as warm as
-            // it is.
+            // Relaxed: as above. If it fails, another transaction has changed the word, and the
+            // cell stays as warm as it is.
             let _ = lock_of(cell).compare_exchange(lock, new, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
@@ -300,7 +298,7 @@ impl<M: Machine, F: MoccFaults> Validation<M> for MoccValidation<F> {
 
     fn new_worker_state(&self, worker: usize) -> MoccWorker<M> {
         let (held, suspects) = (Vec::with_capacity(64), Vec::with_capacity(64));
-        let random = (worker as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let random = Xorshift64::new((worker as u64 + 1).wrapping_mul(GOLDEN_GAMMA));
         MoccWorker { held, suspects, overwritten: 0, last: 0, epoch: 0, random }
     }
 

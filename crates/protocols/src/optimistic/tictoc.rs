@@ -191,6 +191,7 @@ impl<F: TicTocFaults> TicTocValidation<F> {
             // locks the cell next sees the raised `rts`, and commits after it. The excluded
             // interleaving is a writer that locks between the load above and this exchange: the
             // lock bit changes the word, so the exchange fails, and the lock is seen.
+            // Relaxed, if it fails: the next look decides.
             let new = Self::extension(now, commit_ts);
             if cell.word().compare_exchange(now, new, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                 return true;

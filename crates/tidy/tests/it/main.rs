@@ -8,14 +8,14 @@ use contend_tidy::{ATOMICS, BETWEEN_FAMILIES, Finding, INTERNAL_VARIABLES, Tree}
 
 /// The findings that are left of each rule.
 const LEFT: [(&str, usize); 10] = [
-    ("siblings", 1),
-    ("headers", 3),
+    ("siblings", 0),
+    ("headers", 0),
     ("facade", 0),
     ("environment", 0),
     ("test binaries", 0),
-    ("words", 212),
+    ("words", 182),
     ("columns", 500),
-    ("orderings", 63),
+    ("orderings", 35),
     ("configuration", 4),
     ("file lengths", 3),
 ];
