@@ -1,12 +1,12 @@
-//! The errors of a log.
+//! What can go wrong with a log.
 
 use std::io;
 use std::sync::Arc;
 
-/// An error of a log. It names the file.
+/// What can go wrong with a log. It names the file.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum LogError {
-    /// Another process owns or reads the directory, or this one has opened it already.
+    /// Another process has the directory, or this one has it already.
     #[error("{place} is in use: a database has one owner at a time")]
     InUse {
         /// The directory.
@@ -15,30 +15,30 @@ pub enum LogError {
     /// The disk has failed, or is full.
     #[error("can't {doing} {place}: {source}")]
     Io {
-        /// The operation that failed.
+        /// What was tried.
         doing: &'static str,
         /// The file.
         place: String,
-        /// The system's error.
+        /// What the system says.
         source: Arc<io::Error>,
     },
-    /// A file has changed, so that what was acknowledged is not there any more, or not as it was.
+    /// What was acknowledged is not there any more, or not as it was.
     #[error("{place} is damaged at byte {offset}: {why}; what it held was acknowledged, so nothing is opened")]
     Damaged {
         /// The file.
         place: String,
-        /// The offset in the file.
+        /// Where.
         offset: u64,
         /// What is wrong.
         why: String,
     },
-    /// A file that the manifest names is not there.
+    /// A file that the log needs is not there.
     #[error("{place} is not there, and holds what was acknowledged; nothing is opened")]
     Missing {
         /// The file.
         place: String,
     },
-    /// There are changes of a row, and the row that was changed is not there.
+    /// What was changed is not there.
     #[error("the log has changes of the row {key} of table '{table}', and not the row; nothing is opened")]
     Incomplete {
         /// The table.
@@ -46,7 +46,7 @@ pub enum LogError {
         /// The words of the key.
         key: String,
     },
-    /// The writes of a row can't have happened in the order of their write counters.
+    /// The writes of a row are in an order in which they can't have happened.
     #[error("the log has the writes of the row {key} of table '{table}' in a wrong order: {why}; nothing is opened")]
     Disorder {
         /// The table.
@@ -56,7 +56,7 @@ pub enum LogError {
         /// What is wrong.
         why: String,
     },
-    /// The directory has no log.
+    /// There is no log.
     #[error("{place} has no log")]
     NoLog {
         /// The directory.
@@ -67,33 +67,25 @@ pub enum LogError {
     Version {
         /// The file.
         place: String,
-        /// The format of the file.
+        /// Its format.
         found: u32,
-        /// The format that this program reads.
+        /// The one that is known.
         known: u32,
     },
-    /// A table was created with other columns or keys.
+    /// A table was made with other columns or keys.
     #[error("table '{table}' was made as {was}, and is opened as {now}")]
     SchemaChanged {
         /// The table.
         table: String,
-        /// The schema in the log.
+        /// As it is in the log.
         was: String,
-        /// The schema that the application asked for.
+        /// As it was asked for.
         now: String,
     },
-    /// No table can have this schema.
-    #[error("table '{table}' can't be logged: {why}")]
-    BadSchema {
-        /// The table.
-        table: String,
-        /// What is wrong.
-        why: &'static str,
-    },
-    /// The log has stopped after an error. Nothing is acknowledged any more.
+    /// There was an error before. Nothing is acknowledged any more.
     #[error("the log has stopped, and acknowledges nothing any more: {cause}")]
     Stopped {
-        /// The error that stopped it.
+        /// The error.
         cause: Arc<LogError>,
     },
 }
@@ -107,7 +99,6 @@ impl PartialEq for LogError {
 impl Eq for LogError {}
 
 impl LogError {
-    /// Returns a function that makes an error of an I/O error. `doing` continues "can't".
     pub(crate) fn io(doing: &'static str, place: impl Into<String>) -> impl FnOnce(io::Error) -> LogError {
         let place = place.into();
         move |source| LogError::Io { doing, place, source: Arc::new(source) }

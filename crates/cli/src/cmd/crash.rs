@@ -1,9 +1,8 @@
 //! `contend crash-test`.
 
-use contend_proof::crash::Crashed;
-use contend_runner::config::ALL;
-use contend_runner::names::option_name;
-use contend_runner::{Observer, RunConfig};
+use contend_lab::config::ALL;
+use contend_lab::crash::{Crashed, crash_test, tests};
+use contend_lab::{Observer, RunConfig};
 
 use super::{Json, Tested, left_out};
 use crate::args::CrashTestArgs;
@@ -13,30 +12,29 @@ use crate::{Status, UserError, show};
 pub(crate) fn run(args: &CrashTestArgs) -> Result<Status, UserError> {
     let (runs, config) = (args.runs()?, args.config());
     // Everything is looked at before the first is tested.
-    let mut plans = Vec::new();
+    let mut count = 0;
     for run in &runs {
         left_out(run)?;
-        plans.push((run, config.resolve(run)?));
+        count += tests(run, &config)?;
     }
-    let count = plans.iter().map(|(_, plan)| plan.tests()).sum();
     let json = Json::new(args.json.as_deref())?;
     let stop = stop_on_interrupt()?;
     let bars = Bars::default();
     let observer: &(dyn Observer + Sync) = &bars;
     observer.begin("crashing", count);
     let mut all = Vec::new();
-    for (run, plan) in &plans {
-        let crashed = plan.run(&stop, &|| observer.advance(1))?;
-        all.extend(crashed.into_iter().map(|crashed| (*run, crashed)));
+    for run in &runs {
+        let crashed = crash_test(run, &config, &stop, &|| observer.advance(1))?;
+        all.extend(crashed.into_iter().map(|crashed| (run, crashed)));
         if stop.is_requested() {
             break;
         }
     }
     observer.end();
     if !stop.is_requested() {
-        for (_, plan) in plans.iter().filter(|(run, _)| run.protocols != [ALL]) {
+        for run in runs.iter().filter(|run| run.protocols != [ALL]) {
             let is_tested = |name: &String| all.iter().any(|(_, crashed)| crashed.protocol == *name);
-            for name in plan.plan().config.protocols.iter().filter(|name| !is_tested(name)) {
+            for name in run.protocols.iter().filter(|name| !is_tested(name)) {
                 show::complain(&format!("left out: {name} promises nothing, or not with this log"));
             }
         }
@@ -111,7 +109,7 @@ fn again(args: &CrashTestArgs, run: &RunConfig, crashed: &Crashed, seed: u64) ->
     if let Some(index) = &run.index {
         command += &format!(" --index {index}");
     }
-    for (name, value) in run.settings.iter().filter(|(name, _)| option_name(name) != "log.mode") {
+    for (name, value) in run.settings.iter().filter(|(name, _)| *name != "log") {
         command += &format!(" --set {name}={value}");
     }
     command

@@ -1,8 +1,7 @@
 //! Reads and writes of what the transaction has written before.
 //!
-//! The image of a write holds some groups of the row, updates wait for others; what neither has is
-//! read from the record. Nothing here is on the path of a transaction that touches each record
-//! once.
+//! The image of a write holds some groups of the row, updates wait for others; what neither has is read from the record. Nothing
+//! here is on the path of a transaction that touches each record once.
 
 use contend_index::Key;
 use contend_machine::Machine;
@@ -11,17 +10,17 @@ use super::Transaction;
 use super::access::Call;
 use crate::abort::{Abort, AbortReason};
 use crate::group::Groups;
-use crate::protocol::{Protocol, RecordState, WriteMode};
+use crate::protocol::{Control, Found, Mode};
+use crate::row::Projection;
 use crate::sets::WriteKind;
-use crate::table::StoredTable;
-use contend_model::Projection;
+use crate::table::Table;
 
-impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
+impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
     /// Reads these groups of a row that the transaction writes; `None` if it has deleted the row.
     #[inline(never)]
     pub(super) fn read_own<K: Key>(
         &mut self,
-        table: &StoredTable<M, K>,
+        table: &Table<M, K>,
         key: K,
         position: usize,
         groups: Groups,
@@ -30,11 +29,10 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         Ok(self.own_row(table, position, groups))
     }
 
-    /// Reads to row_buffer what the write at this position lacks of these groups, and completes it
-    /// by what the write holds.
+    /// Reads to scratch what the write at this position lacks of these groups, and completes it by what the write holds.
     pub(super) fn fetch_missing<K: Key>(
         &mut self,
-        table: &StoredTable<M, K>,
+        table: &Table<M, K>,
         key: K,
         position: usize,
         groups: Groups,
@@ -49,32 +47,31 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         let missing = needed.without(write.image);
         self.fetch(table, key, position, Call::Read(Projection::of_groups(missing)), missing)?;
         let cx = &mut self.worker.cx;
-        cx.writes.show(position, needed, &mut cx.row_buffer);
+        cx.writes.show(position, needed, &mut cx.scratch);
         Ok(())
     }
 
-    /// Where these groups of a row that the transaction writes are now, after
-    /// [`Transaction::fetch_missing`]; `None` if it has deleted the row.
-    pub(super) fn own_row<K: Key>(&self, table: &StoredTable<M, K>, position: usize, groups: Groups) -> Option<&[u64]> {
+    /// Where these groups of a row that the transaction writes are now, after [`Transaction::fetch_missing`]; `None` if it has deleted
+    /// the row.
+    pub(super) fn own_row<K: Key>(&self, table: &Table<M, K>, position: usize, groups: Groups) -> Option<&[u64]> {
         let cx = &self.worker.cx;
         let write = &cx.writes.entries()[position];
         match write.has_row() {
             false => None,
             true if write.image.contains(table.own_groups(groups)) => Some(cx.writes.image(position)),
-            true => Some(&cx.row_buffer[..table.row_words()]),
+            true => Some(&cx.scratch[..table.row_words()]),
         }
     }
 
-    /// Writes a record once more; the position again, or `None` if the transaction has deleted the
-    /// row.
+    /// Writes a record once more; the position again, or `None` if the transaction has deleted the row.
     #[inline(never)]
     pub(super) fn write_own<K: Key>(
         &mut self,
-        table: &StoredTable<M, K>,
+        table: &Table<M, K>,
         key: K,
         position: usize,
         groups: Groups,
-        mode: WriteMode,
+        mode: Mode,
     ) -> Result<Option<usize>, Abort> {
         if !self.worker.cx.writes.entries()[position].has_row() {
             return Ok(None);
@@ -85,35 +82,34 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         let groups = table.own_groups(groups);
         let needed = if merged.meets(groups) { groups.union(merged) } else { groups };
         match mode {
-            WriteMode::Insert => return Ok(None),
+            Mode::Insert => return Ok(None),
             // Updates of groups of which the image has none wait for the commit.
-            WriteMode::CommitTimeUpdate if !image.meets(groups) => {
+            Mode::Merge if !image.meets(groups) => {
                 let more = groups.without(merged);
                 if !more.is_empty() {
                     self.ask(table, position, Call::Write(more, mode))?;
                 }
                 return Ok(Some(position));
             }
-            // Updates that concern other groups, too, can't be dropped: they are applied first, as
-            // below.
-            WriteMode::Blind if groups.contains(needed) => {
+            // Updates that concern other groups, too, can't be dropped: they are applied first, as below.
+            Mode::Blind if groups.contains(needed) => {
                 let more = groups.without(image);
                 if !more.is_empty() {
                     self.ask(table, position, Call::Write(more, mode))?;
                 }
                 self.worker.cx.writes.replace(position, groups);
             }
-            WriteMode::ReadModifyWrite | WriteMode::Delete | WriteMode::CommitTimeUpdate | WriteMode::Blind => {
+            Mode::Modify | Mode::Delete | Mode::Merge | Mode::Blind => {
                 let missing = needed.without(image);
                 if !missing.is_empty() {
-                    let mode = if mode == WriteMode::Delete { WriteMode::Delete } else { WriteMode::ReadModifyWrite };
+                    let mode = if mode == Mode::Delete { Mode::Delete } else { Mode::Modify };
                     self.fetch(table, key, position, Call::Write(missing, mode), missing)?;
                     let cx = &mut self.worker.cx;
-                    cx.writes.take(position, missing, &cx.row_buffer);
+                    cx.writes.take(position, missing, &cx.scratch);
                 }
             }
         }
-        if mode == WriteMode::Delete {
+        if mode == Mode::Delete {
             let write = &mut self.worker.cx.writes.entries_mut()[position];
             write.kind = if write.kind == WriteKind::Insert { WriteKind::Nothing } else { WriteKind::Delete };
         }
@@ -123,9 +119,8 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         Ok(Some(position))
     }
 
-    /// Inserts a key that the transaction has written; whether it had deleted it, so that there is
-    /// something to insert.
-    pub(super) fn insert_own<K: Key>(&mut self, table: &StoredTable<M, K>, key: K, position: usize) -> bool {
+    /// Inserts a key that the transaction has written; whether it had deleted it, so that there is something to insert.
+    pub(super) fn insert_own<K: Key>(&mut self, table: &Table<M, K>, key: K, position: usize) -> bool {
         let writes = &mut self.worker.cx.writes;
         let write = &mut writes.entries_mut()[position];
         write.kind = match write.kind {
@@ -143,7 +138,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
     /// Has the protocol read what the image lacks.
     fn fetch<K: Key>(
         &mut self,
-        table: &StoredTable<M, K>,
+        table: &Table<M, K>,
         key: K,
         position: usize,
         call: Call<'_>,
@@ -163,13 +158,13 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
     }
 
     /// Calls the protocol for a record that had a row when the transaction first wrote it.
-    fn ask<K: Key>(&mut self, table: &StoredTable<M, K>, position: usize, call: Call<'_>) -> Result<(), Abort> {
+    fn ask<K: Key>(&mut self, table: &Table<M, K>, position: usize, call: Call<'_>) -> Result<(), Abort> {
         self.rewrite(position)?;
         let record = self.worker.cx.writes.entries()[position].record;
         match self.call(table, record, call)? {
-            RecordState::Row => Ok(()),
+            Found::Row => Ok(()),
             // The row has disappeared since: the commit would fail.
-            RecordState::Absent | RecordState::Unlinked => Err(self.doom(Abort::new(AbortReason::RecordGone))),
+            Found::Absent | Found::Unlinked => Err(self.doom(Abort::new(AbortReason::RecordGone))),
         }
     }
 }

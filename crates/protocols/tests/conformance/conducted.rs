@@ -1,5 +1,5 @@
-//! A machine on which a transaction that waits gives its turn back to a conductor: programs are
-//! coroutines of one thread, and run in exactly the order in which they are told to.
+//! A machine on which a transaction that waits gives its turn back to a conductor: programs are coroutines of one thread, and run in
+//! exactly the order in which they are told to.
 
 use std::alloc::Layout;
 use std::cell::{Cell, RefCell};
@@ -23,8 +23,7 @@ pub(crate) enum Turn {
 
 /// A program, and where it stands.
 pub(crate) struct Program<T> {
-    // Boxed, as the body below: a coroutine transfers values of 1024 bytes at most.
-    coroutine: Coroutine<(), Turn, Box<T>, DefaultStack>,
+    coroutine: Coroutine<(), Turn, T, DefaultStack>,
     yielder: *const Yielder<(), Turn>,
 }
 
@@ -40,10 +39,9 @@ impl<T: 'static> Program<T> {
     /// A program, which calls [`step`] after each of its steps.
     pub(crate) fn new(body: impl FnOnce() -> T + 'static) -> Self {
         let stack = STACKS.with_borrow_mut(Vec::pop).unwrap_or_default();
-        let body = Box::new(body);
         let coroutine = Coroutine::with_stack(stack, move |yielder: &Yielder<(), Turn>, ()| {
             RUNNING.set(yielder);
-            Box::new(body())
+            body()
         });
         Program { coroutine, yielder: std::ptr::null() }
     }
@@ -55,7 +53,7 @@ impl<T: 'static> Program<T> {
         self.yielder = RUNNING.replace(std::ptr::null());
         match result {
             CoroutineResult::Yield(turn) => Ok(turn),
-            CoroutineResult::Return(value) => Err(*value),
+            CoroutineResult::Return(value) => Err(value),
         }
     }
 }

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use contend_engine::{
-    Abort, Engine, EngineConfig, Groups, IndexKind, NamedProtocol, Projection, RawTxn, Table, TableSpec, Transaction,
-    Worker,
+    Abort, Engine, EngineConfig, Groups, IndexKind, Projection, Protocol, Table, TableSpec, Transaction, Txn, Worker,
 };
 use contend_machine::Loom;
 use loom::thread;
@@ -17,11 +16,11 @@ pub(crate) fn explore(preemptions: usize, check: impl Fn() + Sync + Send + 'stat
     model.check(check);
 }
 
-pub(crate) type Rows = Table<u64>;
+pub(crate) type Rows = Arc<Table<Loom, u64>>;
 pub(crate) type Tx<'a, P> = Transaction<'a, P, Loom>;
 
 /// An engine with two workers and a table.
-pub(crate) struct World<P: NamedProtocol<Loom>> {
+pub(crate) struct World<P: Protocol<Loom>> {
     pub(crate) engine: Arc<Engine<P, Loom>>,
     pub(crate) first: Worker<P, Loom>,
     /// `None` while another thread has it.
@@ -29,7 +28,7 @@ pub(crate) struct World<P: NamedProtocol<Loom>> {
     pub(crate) rows: Rows,
 }
 
-impl<P: NamedProtocol<Loom>> World<P> {
+impl<P: Protocol<Loom>> World<P> {
     /// Rows of so many words, all 0, under these keys.
     pub(crate) fn new(index: IndexKind, words: usize, keys: &[u64]) -> Self {
         Self::of(P::Options::default(), index, words, keys)
@@ -59,7 +58,7 @@ impl<P: NamedProtocol<Loom>> World<P> {
         first: impl FnOnce(&mut Tx<'_, P>, &Rows) -> Result<R, Abort>,
         second: impl FnOnce(&mut Tx<'_, P>, &Rows) -> Result<R, Abort> + Send + 'static,
     ) -> (Result<R, Abort>, Result<R, Abort>) {
-        let rows = self.rows;
+        let rows = Arc::clone(&self.rows);
         self.beside(|worker, rows| worker.run(|tx| first(tx, rows)), move |worker| worker.run(|tx| second(tx, &rows)))
     }
 
@@ -82,33 +81,23 @@ impl<P: NamedProtocol<Loom>> World<P> {
 
     /// The row under a key, when both are done.
     pub(crate) fn row(&mut self, key: u64) -> Option<u64> {
-        let rows = self.rows;
+        let rows = Arc::clone(&self.rows);
         self.first.run(|tx| read(tx, &rows, key)).expect("nobody else is there")
     }
 }
 
 /// The first word of a row.
-pub(crate) fn read<P: NamedProtocol<Loom>>(tx: &mut Tx<'_, P>, rows: &Rows, key: u64) -> Result<Option<u64>, Abort> {
+pub(crate) fn read<P: Protocol<Loom>>(tx: &mut Tx<'_, P>, rows: &Rows, key: u64) -> Result<Option<u64>, Abort> {
     Ok(tx.read_row(rows, key, Projection::WHOLE)?.map(|row| row[0]))
 }
 
 /// Fills a row that is there.
-pub(crate) fn write<P: NamedProtocol<Loom>>(
-    tx: &mut Tx<'_, P>,
-    rows: &Rows,
-    key: u64,
-    value: u64,
-) -> Result<(), Abort> {
+pub(crate) fn write<P: Protocol<Loom>>(tx: &mut Tx<'_, P>, rows: &Rows, key: u64, value: u64) -> Result<(), Abort> {
     tx.write_row(rows, key, Groups::ALL)?.expect("loaded").fill(value);
     Ok(())
 }
 
 /// Inserts a row; whether there was none.
-pub(crate) fn insert<P: NamedProtocol<Loom>>(
-    tx: &mut Tx<'_, P>,
-    rows: &Rows,
-    key: u64,
-    value: u64,
-) -> Result<bool, Abort> {
+pub(crate) fn insert<P: Protocol<Loom>>(tx: &mut Tx<'_, P>, rows: &Rows, key: u64, value: u64) -> Result<bool, Abort> {
     Ok(tx.insert_row(rows, key)?.map(|row| row.fill(value)).is_some())
 }

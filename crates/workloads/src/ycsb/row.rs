@@ -1,7 +1,6 @@
-//! What rows look like: who wrote a field can be told from each of its words, so that a torn or a
-//! foreign one is found.
+//! What rows look like: who wrote a field can be told from each of its words, so that a torn or a foreign one is found.
 
-use contend_model::Span;
+use contend_engine::Span;
 
 use super::YcsbOptions;
 

@@ -1,4 +1,0 @@
-//! Logs on disks that fail.
-
-mod crash;
-mod room;
