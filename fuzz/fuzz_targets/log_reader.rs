@@ -1,4 +1,5 @@
-//! Whatever the bytes of a log are, reading it ends, by an error or not, and what was read is found again.
+//! Whatever the bytes of a log are, reading it ends, by an error or not, and what was read is found
+//! again.
 
 #![no_main]
 

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use contend_engine::OptionValue;
-use contend_lab::RunConfig;
-use contend_lab::config::{ALL, PRECISION_MAX, PRECISION_MIN, WINDOWS_PRECISE, index_kind};
-use contend_lab::crash::CrashConfig;
-use contend_lab::explore::ExploreConfig;
-use contend_lab::kill::{KillConfig, Scale};
+use contend_proof::crash::CrashConfig;
+use contend_proof::explore::ExploreConfig;
+use contend_proof::kill::{KillConfig, Scale};
+use contend_runner::RunConfig;
+use contend_runner::config::{ALL, PRECISION_MAX, PRECISION_MIN, WINDOWS_PRECISE, index_kind};
 
 use crate::UserError;
 use crate::files::read_result;
@@ -19,7 +19,9 @@ use crate::files::read_result;
 ///
 /// `contend compare` answers it; `contend list` says what can be chosen.
 ///
-/// Exit status: 0 all is well, 1 a check failed (an anomaly, an invariant), 2 bad input, 130 stopped by Ctrl-C.
+/// Exit status: 0 all is well; 1 a check failed (an anomaly, an invariant), or the run could not go
+/// on (its disk failed, or its transactions abort for ever); 2 bad input, or a machine that has no
+/// room for the run; 130 stopped by Ctrl-C.
 #[derive(Debug, Parser)]
 #[command(name = "contend", version, arg_required_else_help = true)]
 pub(crate) struct Cli {
@@ -33,47 +35,60 @@ pub(crate) enum Command {
     Compare(CompareArgs),
     /// Run one protocol on a workload.
     Run(RunArgs),
-    /// Compare two results, entry by entry: what is faster or slower than it was, and by how much, with intervals.
+    /// Compare two results, entry by entry: what is faster or slower than it was, and by how much,
+    /// with intervals.
     ///
-    /// The intervals are of 95 %, from the ratios of all windows of the second result to all of the first (Hodges and Lehmann), and need four
-    /// windows of each, or three of five. What else was different of the two runs is listed; that the machine was slower or faster meanwhile is
-    /// in no interval.
+    /// The intervals are of 95 %, from the ratios of all windows of the second result to all of the
+    /// first (Hodges and Lehmann), and need four windows of each, or three of five. What else was
+    /// different of the two runs is listed; that the machine was slower or faster meanwhile is in
+    /// no interval.
     Diff(DiffArgs),
-    /// Draw the page of a result file: of one that `run --json FILE` wrote, or of a comparison again.
+    /// Draw the page of a result file: of one that `run --json FILE` wrote, or of a comparison
+    /// again.
     ///
     /// Tails of latency are not in result files, and so not on such a page.
     Report(ReportArgs),
     /// List protocols, workloads, options and indexes.
     List(ListArgs),
-    /// Look for an interleaving of a few transactions under which a protocol breaks its promise, and show it.
+    /// Look for an interleaving of a few transactions under which a protocol breaks its promise,
+    /// and show it.
     ///
-    /// At every access to shared memory another core may go on. What is explored are the sequentially consistent interleavings; weaker
-    /// orderings of memory are not (METHODOLOGY.md has the commands of a model checker and a sanitizer for those).
+    /// At every access to shared memory another core may go on. What is explored are the
+    /// sequentially consistent interleavings; weaker orderings of memory are not (METHODOLOGY.md
+    /// has the commands of a model checker and a sanitizer for those).
     Explore(ExploreArgs),
-    /// Run experiments from files: every point that is not there yet; then the figures, and a verdict on each assertion.
+    /// Run experiments from files: every point that is not there yet; then the figures, and a
+    /// verdict on each assertion.
     ///
-    /// The exit status is 1 if an assertion fails that --allow does not name, or can't be evaluated.
+    /// The exit status is 1 if an assertion fails that --allow does not name, or can't be
+    /// evaluated.
     Sweep(SweepArgs),
     /// Draw the figures of a sweep again, and judge its assertions, without running anything.
     ///
-    /// The exit status is 1 if an assertion fails that --allow does not name, or can't be evaluated.
+    /// The exit status is 1 if an assertion fails that --allow does not name, or can't be
+    /// evaluated.
     Plot(PlotArgs),
     /// Judge a history: is it serializable, and if not, why?
     Check(CheckArgs),
-    /// Recover a database from its folder: read what is durable, say what there is, and take a checkpoint of it.
+    /// Recover a database from its folder: read what is durable, say what there is, and take a
+    /// checkpoint of it.
     Recover(RecoverArgs),
     /// Look into a log.
     Log(LogArgs),
-    /// Crash, recover, and look whether all is there that was acknowledged, and nothing without what it depends on.
+    /// Crash, recover, and look whether all is there that was acknowledged, and nothing without
+    /// what it depends on.
     ///
-    /// Each test is a few transactions in an interleaving of its own, with a log on a disk that fails: crashes at any point, torn sectors, writes in
-    /// another order, failed writes and synchronisations, a full disk. With every commit protocol, unless --set log=... names one.
+    /// Each test is a few transactions in an interleaving of its own, with a log on a disk that
+    /// fails: crashes at any point, torn sectors, writes in another order, failed writes and
+    /// synchronisations, a full disk. With every commit protocol, unless --set log=... names one.
     CrashTest(CrashTestArgs),
-    /// Kill processes that run transactions, and look whether all is there that they had acknowledged.
+    /// Kill processes that run transactions, and look whether all is there that they had
+    /// acknowledged.
     ///
-    /// Each process opens the directory that the last one left, and its threads insert, delete and change the rows of the same few keys, with real files,
-    /// until it is killed (SIGKILL) at a random moment. Commit-time updates and timestamp splitting differ from process to process, unless
-    /// --set cu=..., ts=... say otherwise.
+    /// Each process opens the directory that the last one left, and its threads insert, delete and
+    /// change the rows of the same few keys, with real files, until it is killed (SIGKILL) at a
+    /// random moment. Commit-time updates and timestamp splitting differ from process to process,
+    /// unless --set cu=..., ts=... say otherwise.
     KillTest(KillTestArgs),
     /// The process that `kill-test` kills.
     #[command(hide = true)]
@@ -82,10 +97,12 @@ pub(crate) enum Command {
     Soak(SoakArgs),
     /// Measure what this machine can do at best.
     Bench(BenchArgs),
-    /// Print what makes a shell complete verbs and flags; in bash, zsh and fish also protocols, workloads, options and machines.
+    /// Print what makes a shell complete verbs and flags; in bash, zsh and fish also protocols,
+    /// workloads, options and machines.
     ///
-    /// bash: `contend completions bash > ~/.local/share/bash-completion/completions/contend`. zsh: `contend completions zsh > DIR/_contend`, with
-    /// a DIR of $fpath. fish: `contend completions fish > ~/.config/fish/completions/contend.fish`.
+    /// bash: `contend completions bash > ~/.local/share/bash-completion/completions/contend`. zsh:
+    /// `contend completions zsh > DIR/_contend`, with a DIR of $fpath. fish: `contend completions
+    /// fish > ~/.config/fish/completions/contend.fish`.
     Completions(CompletionsArgs),
     /// Print a manual page, or write all of them: `contend man run | man -l -`.
     Man(ManArgs),
@@ -97,7 +114,8 @@ pub(crate) struct DiffArgs {
     pub(crate) first: PathBuf,
     /// The second result, which is faster or slower than the first
     pub(crate) second: PathBuf,
-    /// Exit with status 1 if an entry is told to be slower, and by more than this; or if there is an entry of which that can't be told
+    /// Exit with status 1 if an entry is told to be slower, and by more than this; or if there is
+    /// an entry of which that can't be told
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub(crate) fail_if_slower: Option<f64>,
     /// As JSON
@@ -143,8 +161,8 @@ pub(crate) struct ManArgs {
 pub(crate) struct MeasureArgs {
     /// A workload or preset, see `contend list workloads` [default: ycsb-a]
     pub(crate) workload: Option<String>,
-    /// The machine: native, or a chip that is simulated, CHIP or CHIP:CORES, see `contend list machines`; all times are then the
-    /// chip's own [default: native]
+    /// The machine: native, or a chip that is simulated, CHIP or CHIP:CORES, see `contend list
+    /// machines`; all times are then the chip's own [default: native]
     #[arg(long, value_name = "MACHINE")]
     machine: Option<String>,
     /// Worker threads, 1 to 1000 [default: the cores of the machine]
@@ -156,21 +174,23 @@ pub(crate) struct MeasureArgs {
     /// Committed transactions by which a protocol is proved right [default: 20000]
     #[arg(long, value_name = "N", value_parser = whole::<u64>)]
     verify_transactions: Option<u64>,
-    /// The most measuring windows of each protocol; a comparison ends earlier if all is told that was asked [default: 40; with
-    /// --precision 400; simulated: 20]
+    /// The most measuring windows of each protocol; a comparison ends earlier if all is told that
+    /// was asked [default: 40; with --precision 400; simulated: 20]
     #[arg(long, value_name = "N", value_parser = whole::<usize>)]
     windows: Option<usize>,
-    /// Unmeasured time before a protocol's first window, in seconds; a twenty-fifth of it before each further one [default: 0.5;
-    /// simulated: 0.0005, once]
+    /// Unmeasured time before a protocol's first window, in seconds; a twenty-fifth of it before
+    /// each further one [default: 0.5; simulated: 0.0005, once]
     #[arg(long, value_name = "S")]
     warmup: Option<f64>,
-    /// The index: hash (points) or ordered (points and ranges) [default: hash, unless the workload scans]
+    /// The index: hash (points) or ordered (points and ranges) [default: hash, unless the workload
+    /// scans]
     #[arg(long, value_name = "INDEX")]
     index: Option<String>,
     /// Set an option, see `contend list options`; may be repeated
     #[arg(long = "set", value_name = "NAME=VALUE")]
     settings: Vec<String>,
-    /// Say where the time went: by sampling what the threads do; on a simulated chip exactly, and always
+    /// Say where the time went: by sampling what the threads do; on a simulated chip exactly, and
+    /// always
     #[arg(long)]
     breakdown: bool,
     /// Seed of all random choices [default: 42]
@@ -182,10 +202,12 @@ pub(crate) struct MeasureArgs {
     /// Write the result to this file as JSON, or to stdout (-), the table then going to stderr
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-    /// Write the figures to this file as comma-separated values, an entry a line, or to stdout (-), the table then going to stderr
+    /// Write the figures to this file as comma-separated values, an entry a line, or to stdout (-),
+    /// the table then going to stderr
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
-    /// Write the distribution of each entry's latencies to this folder, as ENTRY.hgrm: text that HdrHistogram's tools plot
+    /// Write the distribution of each entry's latencies to this folder, as ENTRY.hgrm: text that
+    /// HdrHistogram's tools plot
     #[arg(long, value_name = "DIR")]
     pub(crate) hdr: Option<PathBuf>,
 }
@@ -194,19 +216,19 @@ pub(crate) struct MeasureArgs {
 pub(crate) struct CompareArgs {
     #[command(flatten)]
     pub(crate) measure: MeasureArgs,
-    /// Protocols, separated by commas, or `all`; each may set options for itself only, as in silo,silo+cu=on+ts=on or, short,
-    /// silo,silo+cu+ts [default: all]
+    /// Protocols, separated by commas, or `all`; each may set options for itself only, as in
+    /// silo,silo+cu=on+ts=on or, short, silo,silo+cu+ts [default: all]
     #[arg(long, visible_alias = "protocol", value_name = "A,B,...", value_delimiter = ',')]
     protocols: Vec<String>,
     /// Measure at once, without proving the protocols right first
     #[arg(long)]
     no_verify: bool,
-    /// Go on until each ratio to the first protocol and to none is known so well, up or down, as in 3%; without it, until all are told
-    /// apart from the first
+    /// Go on until each ratio to the first protocol and to none is known so well, up or down, as in
+    /// 3%; without it, until all are told apart from the first
     #[arg(long, value_name = "P%", value_parser = parse_precision, allow_hyphen_values = true)]
     precision: Option<f64>,
-    /// The folder that report.html and results.json go to [default: a new one, contend-results/TIME-WORKLOAD, to which
-    /// contend-results/latest leads]
+    /// The folder that report.html and results.json go to [default: a new one,
+    /// contend-results/TIME-WORKLOAD, to which contend-results/latest leads]
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
     /// Overwrite what is in the folder of --out
@@ -218,7 +240,8 @@ pub(crate) struct CompareArgs {
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) measure: MeasureArgs,
-    /// The protocol, see `contend list protocols`; it may have options of its own, as in silo+cu+ts [default: silo]
+    /// The protocol, see `contend list protocols`; it may have options of its own, as in silo+cu+ts
+    /// [default: silo]
     #[arg(long, visible_alias = "protocols", value_name = "P")]
     protocol: Option<String>,
     /// Prove the protocol right on this workload first
@@ -227,20 +250,24 @@ pub(crate) struct RunArgs {
     /// The folder of the log, with --set log=epoch [default: one that is removed after the run]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Record who read and wrote what, judge it, and write it to this file as JSON lines; the run ends after 200,000 transactions
+    /// Record who read and wrote what, judge it, and write it to this file as JSON lines; the run
+    /// ends after 200,000 transactions
     #[arg(long, value_name = "FILE")]
     pub(crate) history: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ExploreArgs {
-    /// Protocols, separated by commas, or `all`; each may have options of its own, as in silo,silo+cu+ts
+    /// Protocols, separated by commas, or `all`; each may have options of its own, as in
+    /// silo,silo+cu+ts
     #[arg(long, visible_alias = "protocols", value_name = "P", value_delimiter = ',', default_value = "all")]
     protocol: Vec<String>,
-    /// Workloads, separated by commas, or `litmus`: all those made for this; see `contend list workloads`
+    /// Workloads, separated by commas, or `litmus`: all those made for this; see `contend list
+    /// workloads`
     #[arg(long, visible_alias = "workloads", value_name = "W", value_delimiter = ',', default_value = "litmus")]
     workload: Vec<String>,
-    /// The most executions of each protocol on each workload [default: 10000; with --budget no limit]
+    /// The most executions of each protocol on each workload [default: 10000; with --budget no
+    /// limit]
     #[arg(long, value_name = "N", value_parser = whole::<u64>)]
     schedules: Option<u64>,
     /// The time of all together, shared evenly: seconds, or with a unit as in 60s, 10m, 1h
@@ -261,8 +288,9 @@ pub(crate) struct ExploreArgs {
     /// Follow this schedule, once: which core makes how many steps, as in 0x5,1x3,0
     #[arg(long, value_name = "SCHEDULE", conflicts_with_all = ["schedules", "budget", "strategy"])]
     replay: Option<String>,
-    /// Show an interleaving of each protocol on each workload step by step, also where nothing is wrong. Without it one is shown that
-    /// is wrong, and, of a single protocol on a single workload, one with an anomaly that its promise allows
+    /// Show an interleaving of each protocol on each workload step by step, also where nothing is
+    /// wrong. Without it one is shown that is wrong, and, of a single protocol on a single
+    /// workload, one with an anomaly that its promise allows
     #[arg(long)]
     pub(crate) show: bool,
     /// The index: hash or ordered [default: hash, unless the workload scans]
@@ -278,7 +306,8 @@ pub(crate) struct ExploreArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct CrashTestArgs {
-    /// Protocols, separated by commas, or `all`; each may have options of its own, as in silo,silo+log=elr
+    /// Protocols, separated by commas, or `all`; each may have options of its own, as in
+    /// silo,silo+log=elr
     #[arg(long, visible_alias = "protocols", value_name = "P", value_delimiter = ',', default_value = "all")]
     protocol: Vec<String>,
     /// Workloads, separated by commas, see `contend list workloads`
@@ -287,7 +316,8 @@ pub(crate) struct CrashTestArgs {
     /// Tests of each protocol on each workload with each commit protocol
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = whole::<u64>)]
     seeds: u64,
-    /// The first seed: of the interleaving, the workload, and what the disk does; each test has the next one
+    /// The first seed: of the interleaving, the workload, and what the disk does; each test has the
+    /// next one
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u64>)]
     seed: u64,
     /// How often the machine crashes in a test, and goes on with what it finds, 1 to 100
@@ -312,7 +342,8 @@ pub(crate) struct CrashTestArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct KillTestArgs {
-    /// Protocols, separated by commas, or `all`; each may have options of its own, as in silo,silo+cu=on
+    /// Protocols, separated by commas, or `all`; each may have options of its own, as in
+    /// silo,silo+cu=on
     #[arg(long, visible_alias = "protocols", value_name = "P", value_delimiter = ',', default_value = "all")]
     protocol: Vec<String>,
     /// When transactions are durable, separated by commas: epoch, early, conservative
@@ -333,7 +364,8 @@ pub(crate) struct KillTestArgs {
     /// The longest life of a process after its first acknowledgement, in milliseconds, 1 to 60000
     #[arg(long, value_name = "MS", default_value_t = 100, value_parser = whole::<u64>)]
     life_ms: u64,
-    /// Seed of the transactions, and of when processes are killed; what the threads make of it is not drawn
+    /// Seed of the transactions, and of when processes are killed; what the threads make of it is
+    /// not drawn
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u64>)]
     seed: u64,
     /// The index: hash or ordered
@@ -342,7 +374,8 @@ pub(crate) struct KillTestArgs {
     /// Set an option, see `contend list options`; may be repeated
     #[arg(long = "set", value_name = "NAME=VALUE")]
     settings: Vec<String>,
-    /// The folder that the databases go to; one that is broken stays there [default: a temporary one]
+    /// The folder that the databases go to; one that is broken stays there [default: a temporary
+    /// one]
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
     /// Write the results to this file as JSON, or to stdout (-), the table then going to stderr
@@ -358,10 +391,12 @@ pub(crate) struct KillChildArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct SoakArgs {
-    /// Protocols, separated by commas, or `all`; each may have options of its own, as in mvcc,mvcc+cu=on
+    /// Protocols, separated by commas, or `all`; each may have options of its own, as in
+    /// msto,msto+cu=on
     #[arg(long, visible_alias = "protocols", value_name = "P", value_delimiter = ',', default_value = "all")]
     protocol: Vec<String>,
-    /// A workload or preset, see `contend list workloads`; the default has 1000 keys, unless --set litmus.keys=... says otherwise
+    /// A workload or preset, see `contend list workloads`; the default has 1000 keys, unless --set
+    /// litmus.keys=... says otherwise
     #[arg(long, value_name = "W", default_value = "litmus-births")]
     workload: String,
     /// How long each protocol runs, in seconds
@@ -386,11 +421,12 @@ pub(crate) struct SweepArgs {
     /// Experiments, see the folder experiments/
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
-    /// The folder that points and pages go to, a folder each; what is there already is not run again
+    /// The folder that points and pages go to, a folder each; what is there already is not run
+    /// again
     #[arg(long, value_name = "DIR", default_value = "sweep")]
     pub(crate) out: PathBuf,
-    /// Seeds from each of which every simulated point is run, 1 to 100: those of a folder's points are kept, and the missing ones added
-    /// [default: as many as the experiment says, or 1]
+    /// Seeds from each of which every simulated point is run, 1 to 100: those of a folder's points
+    /// are kept, and the missing ones added [default: as many as the experiment says, or 1]
     #[arg(long, value_name = "N")]
     pub(crate) seeds: Option<usize>,
     /// Simulated points that are run at once [default: the cores of this machine]
@@ -494,8 +530,8 @@ docs/history.md."#;
 pub(crate) struct CheckArgs {
     /// A history; - is stdin
     pub(crate) history: PathBuf,
-    /// What it is: contend (JSON lines, one committed transaction a line), elle-append or elle-register (list-append and rw-register
-    /// histories of Jepsen and elle-cli, as EDN or JSON)
+    /// What it is: contend (JSON lines, one committed transaction a line), elle-append or
+    /// elle-register (list-append and rw-register histories of Jepsen and elle-cli, as EDN or JSON)
     #[arg(long, value_name = "FORMAT", default_value = "contend")]
     pub(crate) format: String,
     /// The level to judge by: none, read-uncommitted, read-committed, snapshot, serializable
@@ -544,13 +580,15 @@ pub(crate) struct BenchArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Bench {
-    /// Random cache-line reads a second and thread, and atomic increments of one line by 1 to N threads
+    /// Random cache-line reads a second and thread, and atomic increments of one line by 1 to N
+    /// threads
     Limit(LimitArgs),
     /// Timestamps a second from each source, by 1, 4, 16, ... threads that do nothing else
     Timestamps(MicroArgs),
     /// Atomic additions a second to one counter, by 1, 2, 4, ... threads that do nothing else
     Increments(MicroArgs),
-    /// How often a line changes hands, a second: between two threads, between each of two pairs, ...
+    /// How often a line changes hands, a second: between two threads, between each of two pairs,
+    /// ...
     Transfers(MicroArgs),
 }
 
@@ -611,7 +649,8 @@ pub(crate) struct LimitArgs {
     pub(crate) json: bool,
 }
 
-/// The command line. A value may begin with `-`, so that one that is below 0 is called that, and not a flag.
+/// The command line. A value may begin with `-`, so that one that is below 0 is called that, and
+/// not a flag.
 pub(crate) fn command() -> clap::Command {
     fn numbers(command: clap::Command) -> clap::Command {
         let takes = |argument: clap::Arg| match argument.get_action().takes_values() {
@@ -628,7 +667,9 @@ impl MeasureArgs {
     fn config(&self) -> Result<RunConfig, UserError> {
         let mut config = match &self.from {
             None => RunConfig::default(),
-            Some(path) => read_result(path).map_err(|UserError(error)| UserError(format!("--from {error}")))?.config,
+            Some(path) => {
+                read_result(path).map_err(|error| UserError::input(format!("--from {}", error.message)))?.config
+            }
         };
         if let Some(workload) = &self.workload {
             config.workload.clone_from(workload);
@@ -656,11 +697,13 @@ fn add_settings(config: &mut RunConfig, settings: &[String]) -> Result<(), UserE
     let mut said: BTreeMap<&str, &str> = BTreeMap::new();
     for setting in settings {
         let Some((name, value)) = setting.split_once('=') else {
-            return Err(UserError(format!("--set takes NAME=VALUE, not '{setting}'")));
+            return Err(UserError::input(format!("--set takes NAME=VALUE, not '{setting}'")));
         };
         let (name, value) = (name.trim(), value.trim());
         if let Some(other) = said.insert(name, value).filter(|other| *other != value) {
-            return Err(UserError(format!("--set {name} is there twice, with {other} and with {value}; valid: once")));
+            return Err(UserError::input(format!(
+                "--set {name} is there twice, with {other} and with {value}; valid: once"
+            )));
         }
         config.settings.insert(name.into(), value.into());
     }
@@ -695,7 +738,7 @@ impl ExploreArgs {
             transactions: self.transactions,
             cores: self.cores,
             seed: self.seed,
-            replay: replay.map_err(|error| UserError(format!("--replay: {error}")))?,
+            replay: replay.map_err(|error| UserError::input(format!("--replay: {error}")))?,
             ..ExploreConfig::default()
         })
     }
@@ -783,7 +826,7 @@ impl RunArgs {
         let mut config = self.measure.config()?;
         match &self.protocol {
             Some(protocol) if protocol.contains(',') || protocol.trim() == ALL => {
-                return Err(UserError(format!(
+                return Err(UserError::input(format!(
                     "run takes one protocol, not '{protocol}'; contend compare takes several"
                 )));
             }
@@ -792,7 +835,9 @@ impl RunArgs {
             None if config.protocols.len() == 1 => {}
             None => {
                 let protocols = config.protocols.join(", ");
-                return Err(UserError(format!("the result file compares {protocols}: choose one by --protocol")));
+                return Err(UserError::input(format!(
+                    "the result file compares {protocols}: choose one by --protocol"
+                )));
             }
         }
         // There is nothing to be told apart.

@@ -1,4 +1,5 @@
-//! Files of results. Those that results go to are tried before the measuring, and written whole or not at all.
+//! Files of results. Those that results go to are tried before the measuring, and written whole or
+//! not at all.
 
 use std::fs::{self, OpenOptions};
 use std::io::{Read, Write};
@@ -35,7 +36,7 @@ impl Target {
     }
 
     fn error(&self, why: &str) -> UserError {
-        UserError(format!("can't write {}: {why}", self.0.display()))
+        UserError::input(format!("can't write {}: {why}", self.0.display()))
     }
 
     /// Its path.
@@ -74,14 +75,36 @@ impl Target {
 /// The result in a file, or in the folder of a run.
 pub(crate) fn read_result(path: &Path) -> Result<ResultFile, UserError> {
     let path = result_path(path);
-    let refused = |error: &dyn std::fmt::Display| UserError(format!("{}: {error}", path.display()));
-    let mut text = String::new();
-    let file = std::fs::File::open(&path).map_err(|error| refused(&error))?;
-    file.take(RESULT_BYTES_MAX + 1).read_to_string(&mut text).map_err(|error| refused(&error))?;
-    if text.len() as u64 > RESULT_BYTES_MAX {
-        return Err(refused(&format!("a result has at most {} MiB", RESULT_BYTES_MAX >> 20)));
+    let text = read_text(&path, RESULT_BYTES_MAX, "a result")
+        .map_err(|error| UserError::input(format!("{}: {error}", path.display())))?;
+    if has_control_characters(&text) {
+        return Err(UserError::input(format!(
+            "{}: not a result file: a text in it has control characters",
+            path.display()
+        )));
     }
-    ResultFile::from_json(&text).map_err(|error| UserError(format!("{}: {error}", path.display())))
+    ResultFile::from_json(&text).map_err(|error| UserError::input(format!("{}: {error}", path.display())))
+}
+
+/// Whether a text of this JSON has characters that a terminal takes as commands, as they are or
+/// escaped. No run writes any.
+fn has_control_characters(json: &str) -> bool {
+    let is_command = |number: u32| char::from_u32(number).is_some_and(|c| c.is_control() && !c.is_whitespace());
+    let escaped = json.match_indices("\\u").filter_map(|(at, part)| json.get(at + part.len()..at + part.len() + 4));
+    let mut escaped = escaped.filter_map(|digits| u32::from_str_radix(digits, 16).ok());
+    json.chars().any(|c| is_command(u32::from(c))) || escaped.any(is_command)
+}
+
+/// Returns the text of a file that may come from a stranger. `what` names the kind of file in the
+/// message when the file is longer than `bytes_max`, as a device is that never ends.
+pub(crate) fn read_text(path: &Path, bytes_max: u64, what: &str) -> Result<String, String> {
+    let mut text = String::new();
+    let file = fs::File::open(path).map_err(|error| error.to_string())?;
+    file.take(bytes_max + 1).read_to_string(&mut text).map_err(|error| error.to_string())?;
+    if text.len() as u64 > bytes_max {
+        return Err(format!("{what} has at most {} MiB", bytes_max >> 20));
+    }
+    Ok(text)
 }
 
 /// The file of a result that is named by it, or by the folder of its run.
@@ -102,7 +125,8 @@ const LATEST: &str = "latest";
 /// Runs that may begin in one second.
 const NAMES_MAX: usize = 1000;
 
-/// The folder of a run's files. If nothing comes of the run, folders that were made for it are removed again.
+/// The folder of a run's files. If nothing comes of the run, folders that were made for it are
+/// removed again.
 #[derive(Debug)]
 pub(crate) struct RunFolder {
     path: PathBuf,
@@ -113,12 +137,12 @@ pub(crate) struct RunFolder {
 }
 
 impl RunFolder {
-    /// The folder that was asked for, in which none of these files may be there already unless they are to be overwritten; or a new one, named by
-    /// the time and the workload.
+    /// The folder that was asked for, in which none of these files may be there already unless they
+    /// are to be overwritten; or a new one, named by the time and the workload.
     pub(crate) fn new(asked: Option<&Path>, force: bool, workload: &str, files: &[&str]) -> Result<Self, UserError> {
         let Some(path) = asked else { return Self::named(workload) };
         if !force && let Some(file) = files.iter().find(|file| path.join(file).exists()) {
-            return Err(UserError(format!(
+            return Err(UserError::input(format!(
                 "{} is there already; --force overwrites it, and another --out keeps it",
                 path.join(file).display()
             )));
@@ -147,10 +171,12 @@ impl RunFolder {
                     return Ok(RunFolder { path, made, is_latest: true });
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(UserError(format!("can't make the folder {}: {error}", path.display()))),
+                Err(error) => {
+                    return Err(UserError::input(format!("can't make the folder {}: {error}", path.display())));
+                }
             }
         }
-        Err(UserError(format!("{RESULTS} has {NAMES_MAX} results of this second")))
+        Err(UserError::input(format!("{RESULTS} has {NAMES_MAX} results of this second")))
     }
 
     /// A file in it, to be written later.
@@ -188,6 +214,6 @@ impl Drop for RunFolder {
 /// A folder that exists, made if need be.
 pub(crate) fn folder(path: &Path) -> Result<&Path, UserError> {
     fs::create_dir_all(path)
-        .map_err(|error| UserError(format!("can't make the folder {}: {error}", path.display())))?;
+        .map_err(|error| UserError::input(format!("can't make the folder {}: {error}", path.display())))?;
     Ok(path)
 }

@@ -1,4 +1,5 @@
-//! The binary `contend`: arguments in, tables, files and exit status out. What is measured, and how, is the lab's.
+//! The binary `contend`: arguments in, tables, files and exit status out. What is measured, and
+//! how, is the lab's.
 
 mod args;
 mod cmd;
@@ -10,20 +11,52 @@ mod table;
 use std::process::ExitCode;
 
 use clap::FromArgMatches;
+use contend_runner::RunError;
 
 use args::{Cli, Command};
 
 /// The explorer of interleavings takes back what an execution has done.
 #[global_allocator]
-static ALLOCATOR: contend_lab::Rewindable<mimalloc::MiMalloc> = contend_lab::Rewindable(mimalloc::MiMalloc);
+static ALLOCATOR: contend_proof::Rewindable<mimalloc::MiMalloc> = contend_proof::Rewindable(mimalloc::MiMalloc);
 
-/// What went wrong, for a person; the exit status is 2.
+/// Why a command failed, for a person, and the exit status that says so.
 #[derive(Debug)]
-struct UserError(String);
+struct UserError {
+    message: String,
+    status: u8,
+}
 
-impl<E: std::error::Error> From<E> for UserError {
+/// The exit status of a run that could not go on.
+const COULD_NOT_GO_ON: u8 = 1;
+/// The exit status of bad input, and of a machine that has no room for a run to begin.
+const REFUSED: u8 = 2;
+
+impl UserError {
+    /// Input that is not valid, or a file that can't be read or written.
+    fn input(message: impl Into<String>) -> Self {
+        UserError { message: message.into(), status: REFUSED }
+    }
+}
+
+impl<E: std::error::Error + 'static> From<E> for UserError {
     fn from(error: E) -> Self {
-        UserError(error.to_string())
+        let run = (&error as &dyn std::error::Error).downcast_ref::<RunError>();
+        UserError { message: error.to_string(), status: run.map_or(REFUSED, status_of) }
+    }
+}
+
+/// Returns the exit status that an error of a run leads to. All other errors are input that can't
+/// be used.
+fn status_of(error: &RunError) -> u8 {
+    match error {
+        RunError::BadInput(_)
+        | RunError::OutOfMemory(_)
+        | RunError::Io(_)
+        | RunError::LogNotOpened(_)
+        | RunError::LoadNotDurable { .. } => REFUSED,
+        RunError::LogFailed(_) | RunError::Stuck { .. } | RunError::CheckFailed(_) | RunError::Stopped => {
+            COULD_NOT_GO_ON
+        }
     }
 }
 
@@ -32,14 +65,15 @@ impl<E: std::error::Error> From<E> for UserError {
 enum Status {
     /// All is well.
     Good,
-    /// A check has failed: an anomaly, or an invariant.
+    /// A check failed: an anomaly, or an invariant.
     CheckFailed,
     /// It was stopped by Ctrl-C.
     Interrupted,
 }
 
 fn main() -> ExitCode {
-    // With a handler, a write beyond the limit of a file's size is an error that names the file; without, it ends the process.
+    // With a handler, a write beyond the limit of a file's size is an error that names the file;
+    // without, it ends the process.
     let unused = std::sync::Arc::default();
     if let Err(error) = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, unused) {
         show::complain(&format!("note: a limit of file sizes will end this process: {error}"));
@@ -74,9 +108,9 @@ fn main() -> ExitCode {
         Ok(Status::CheckFailed) => ExitCode::from(1),
         // The convention of shells: 128 and the signal's number.
         Ok(Status::Interrupted) => ExitCode::from(130),
-        Err(UserError(message)) => {
+        Err(UserError { message, status }) => {
             show::complain(&show::shortened(&format!("error: {message}")));
-            ExitCode::from(2)
+            ExitCode::from(status)
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use contend_lab::{Observer, Stop};
+use contend_runner::{Observer, Stop};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::UserError;

@@ -2,11 +2,12 @@
 
 use std::io::{ErrorKind, Write};
 
-use contend_lab::paired::Ratio;
-use contend_lab::result::Verification;
+use contend_judge::Verification;
+use contend_lab::paired::{Ratio, show_share};
 use contend_lab::tables::{self, Sheet};
-use contend_lab::units::{show_bytes, show_latency, show_ns, show_rate, show_share};
-use contend_lab::{ProtocolResult, ResultFile, RunConfig};
+use contend_lab::{ProtocolResult, ResultFile};
+use contend_runner::RunConfig;
+use contend_runner::units::{show_bytes, show_latency, show_ns, show_rate};
 
 use crate::UserError;
 use crate::table::Table;
@@ -16,7 +17,7 @@ pub(crate) fn print(text: &str) -> Result<(), UserError> {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(UserError(format!("can't write to stdout: {error}")))
+            Err(UserError::input(format!("can't write to stdout: {error}")))
         }
         _ => Ok(()),
     }
@@ -38,7 +39,8 @@ pub(crate) fn shortened(message: &str) -> String {
     };
     let mut message = message.to_owned();
     for argument in std::env::args_os().filter(|argument| argument.len() > LONG) {
-        // What is named may be a value behind a flag or an option's name, and have lost the blanks around it.
+        // What is named may be a value behind a flag or an option's name, and have lost the blanks
+        // around it.
         let argument = argument.to_string_lossy();
         let value = argument.split_once('=').map(|(_, value)| value);
         for part in [Some(&*argument), Some(argument.trim()), value, value.map(str::trim)].into_iter().flatten() {
@@ -170,7 +172,8 @@ fn told_apart(result: &ResultFile) -> String {
     format!("{}; a group is not told apart from its first; {ended}\n", comparison.basis())
 }
 
-/// The text of a table of the result; no text for a table without rows. `fit` chooses the columns that a narrow terminal leaves out.
+/// The text of a table of the result; no text for a table without rows. `fit` chooses the columns
+/// that a narrow terminal leaves out.
 fn sheet(sheet: &Sheet, fit: impl FnOnce(Table) -> Table) -> String {
     if sheet.rows.is_empty() {
         return String::new();
@@ -264,7 +267,8 @@ fn row(result: &ResultFile, entry: &ProtocolResult) -> Vec<String> {
     cells
 }
 
-/// What a person should read of a failed check; and, of a protocol that runs alone, of an anomaly that its promise allows.
+/// What a person should read of a failed check; and, of a protocol that runs alone, of an anomaly
+/// that its promise allows.
 fn details(entry: &ProtocolResult, is_alone: bool) -> String {
     let mut text = String::new();
     let is_told = |verification: &&Verification| !verification.passed || is_alone && verification.anomaly.is_some();

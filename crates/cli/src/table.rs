@@ -1,10 +1,12 @@
-//! Tables that fit the terminal: columns are wrapped between words or left out, and no word is ever broken.
+//! Tables that fit the terminal: columns are wrapped between words or left out, and no word is ever
+//! broken.
 
 use std::fmt;
 
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table as Drawn, Width, presets};
 
-/// Columns of text where stdout is no terminal that has a width of its own, and `COLUMNS` is not set.
+/// Columns of text where stdout is no terminal that has a width of its own, and `COLUMNS` is not
+/// set.
 const WIDTH: u16 = 160;
 /// The narrowest width that is taken seriously.
 const WIDTH_MIN: u16 = 20;

@@ -1,8 +1,10 @@
 //! What a checkpoint costs those who run transactions.
 //!
-//! `cargo bench -p contend --bench checkpoint` has as many threads as there are cores update 8-byte rows at random, ten a transaction, in a database that
-//! has a directory, and takes checkpoints meanwhile. It prints how many transactions a second there are during a checkpoint, over those between
-//! two. `CONTEND_ROWS` says how many rows (1 million), `CONTEND_DIR` where (a folder of the system's; `/dev/shm` is memory).
+//! `cargo bench -p contend --bench checkpoint` has as many threads as there are cores update 8-byte
+//! rows at random, ten a transaction, in a database that has a directory, and takes checkpoints
+//! meanwhile. It prints how many transactions a second there are during a checkpoint, over those
+//! between two. `CONTEND_ROWS` says how many rows (1 million), `CONTEND_DIR` where (a folder of the
+//! system's; `/dev/shm` is memory).
 //!
 //! `cargo test --benches` only shows that it runs.
 

@@ -1,17 +1,21 @@
-//! Protection of a long transaction: its tries and its time, and the cost to the short transactions beside it.
+//! Protection of a long transaction: its tries and its time, and the cost to the short transactions
+//! beside it.
 //!
-//! `cargo bench -p contend --bench protection` has one thread read 20,000 rows and write one, until ten of these transactions have committed or 120 tries
-//! are over. Two threads move something between two rows meanwhile. It does so under each protocol: without protection, and with it as is the default. A row
-//! of the table says how many of the long transactions have committed, with how many tries in all and in how much time each. The last column is the
-//! throughput of the short ones, in parts of that without any long one. The long transaction
-//! gives its core away once in 1,000 rows: where there are fewer cores than threads it would else run in one slice of time, beside nobody.
+//! `cargo bench -p contend --bench protection` has one thread read 20,000 rows and write one, until
+//! ten of these transactions have committed or 120 tries are over. Two threads move something
+//! between two rows meanwhile. It does so under each protocol: without protection, and with it as
+//! is the default. A row of the table says how many of the long transactions have committed, with
+//! how many tries in all and in how much time each. The last column is the throughput of the short
+//! ones, in parts of that without any long one. The long transaction gives its core away once in
+//! 1,000 rows: where there are fewer cores than threads it would else run in one slice of time,
+//! beside nobody.
 //!
 //! `cargo test --benches` only shows that it runs.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use contend::{Config, Database, EngineOptions, Native, Protocol, Row, Table, Txn};
+use contend::{Config, Database, EngineOptions, NamedProtocol, Native, Row, Table, Txn};
 use contend_engine::Isolation;
 use contend_protocols::{ProtocolVisitor, all_protocols, with_protocol};
 
@@ -41,7 +45,7 @@ struct Outcome {
     short_per_second: f64,
 }
 
-fn run<P: Protocol<Native>>(
+fn run<P: NamedProtocol<Native>>(
     db: &Database<P>,
     accounts: &Table<Account>,
     has_long: bool,
@@ -108,7 +112,7 @@ struct Compare<'a>(&'a Settings);
 impl ProtocolVisitor<Native> for Compare<'_> {
     type Output = ();
 
-    fn visit<P: Protocol<Native>>(self) {
+    fn visit<P: NamedProtocol<Native>>(self) {
         let settings = self.0;
         let open = |protect_after| {
             let engine = EngineOptions { protect_after, ..Config::default().engine };

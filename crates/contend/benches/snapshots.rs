@@ -1,9 +1,12 @@
 //! What it costs those who write that snapshots can be read.
 //!
-//! `cargo bench -p contend --bench snapshots` has as many threads as there are cores run transactions of ten operations, half of them reads and half of them blind
-//! writes, as YCSB's workload A, on two databases under Silo in turns: one with snapshots, as is the default, and one without. It prints the
-//! transactions a second of each round, and the median ratio; then how long a load takes, over that of a loader which knows of no transactions. `CONTEND_ROWS` says
-//! how many rows (1 million), `CONTEND_SNAPSHOT_EPOCHS` how many epochs lie between two snapshots (1): with very many, what is left is the price of the metadata.
+//! `cargo bench -p contend --bench snapshots` has as many threads as there are cores run
+//! transactions of ten operations, half of them reads and half of them blind writes, as YCSB's
+//! workload A, on two databases under Silo in turns: one with snapshots, as is the default, and one
+//! without. It prints the transactions a second of each round, and the median ratio; then how long
+//! a load takes, over that of a loader which knows of no transactions. `CONTEND_ROWS` says how many
+//! rows (1 million), `CONTEND_SNAPSHOT_EPOCHS` how many epochs lie between two snapshots (1): with
+//! very many, what is left is the price of the metadata.
 //!
 //! `cargo test --benches` only shows that it runs.
 
@@ -12,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use contend::protocols::SiloOptions;
 use contend::{Config, Database, IndexKind, Row, Silo, Table, TableOptions, Txn};
-use contend_engine::{Engine, EngineConfig, Protocol, TableSpec};
+use contend_engine::{Engine, EngineConfig, NamedProtocol, TableSpec};
 use contend_machine::Native;
 
 #[derive(Clone, Copy, Row)]
@@ -102,7 +105,7 @@ fn compare<R: Row>(name: &str, row: impl Fn(u64) -> R + Sync + Copy, rows: u64, 
         snapshot_epochs: setting("CONTEND_SNAPSHOT_EPOCHS").unwrap_or(1),
         ..SiloOptions::default()
     };
-    let on = open(Database::<Silo>::with((snapshots, Default::default()), Config::default()).expect("it is in memory"));
+    let on = open(Database::<Silo>::with(snapshots, Config::default()).expect("it is in memory"));
     let off = open(Database::<Silo>::with(Default::default(), Config::default()).expect("it is in memory"));
     for is_skewed in [false, true] {
         let mut ratios = Vec::new();
@@ -116,7 +119,7 @@ fn compare<R: Row>(name: &str, row: impl Fn(u64) -> R + Sync + Copy, rows: u64, 
         println!("{name}, skewed: {is_skewed}: median {:.3}", ratios[rounds / 2]);
     }
     let engine = Engine::<Silo, Native>::new(
-        <Silo as Protocol<Native>>::new(Default::default()),
+        <Silo as NamedProtocol<Native>>::new(Default::default()),
         EngineConfig { options: Config::default().engine, ..EngineConfig::default() },
     );
     let table = engine.create_table::<u64>(&TableSpec::of::<R>("rows", options.index, options.expected_rows));

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use contend_engine::Protocol;
+use contend_engine::{NamedProtocol, Protocol};
 use contend_log::{CommitProtocol, Directory, Disk, Log, LogConfig, Release};
 use contend_machine::Native;
 
@@ -16,12 +16,15 @@ use crate::error::Error;
 pub enum Durability {
     /// Never: the database is in memory only, and has no path.
     Off,
-    /// At once. All that commit in one epoch are made durable together (Silo's group commit; Zheng et al.: "Fast databases with fast durability and recovery
-    /// through multicore parallelism", OSDI 2014). As long as somebody waits the next epoch begins as soon as the disk has the one before.
+    /// At once. All that commit in one epoch are made durable together (Silo's group commit; Zheng
+    /// et al.: "Fast databases with fast durability and recovery through multicore parallelism",
+    /// OSDI 2014). As long as somebody waits the next epoch begins as soon as the disk has the one
+    /// before.
     #[default]
     Epoch,
-    /// At once. Each transaction is made durable by the thread that runs it, and others see it before (P-WAL's early lock release). There is no wait for a
-    /// common flush, unless another thread is still making durable what committed before.
+    /// At once. Each transaction is made durable by the thread that runs it, and others see it
+    /// before (P-WAL's early lock release). There is no wait for a common flush, unless another
+    /// thread is still making durable what committed before.
     Early,
     /// The same, and others see it when it is durable (conservative lock release).
     Conservative,
@@ -64,7 +67,9 @@ impl Durability {
 /// ```
 #[derive(Debug)]
 pub struct Builder<P: Protocol<Native>> {
-    protocol: P::Options,
+    protocol: P,
+    /// Whether transactions see what others have written and not committed.
+    shows_uncommitted: bool,
     config: Config,
     disk: Place,
     durability: Durability,
@@ -79,23 +84,30 @@ enum Place {
     Disk(Arc<dyn Disk>),
 }
 
-impl<P: Protocol<Native>> Default for Builder<P> {
+impl<P: NamedProtocol<Native>> Default for Builder<P> {
     /// A database in memory, with snapshots if the protocol can have any ([`Database::read`]).
     fn default() -> Self {
+        Builder::of(P::new(P::options_with_snapshots()), P::SHOWS_UNCOMMITTED)
+    }
+}
+
+impl<P: NamedProtocol<Native>> Builder<P> {
+    /// The protocol's options, as they are: its defaults have no snapshots, if these are an option.
+    pub fn protocol(self, protocol: P::Options) -> Self {
+        Builder { protocol: P::new(protocol), ..self }
+    }
+}
+
+impl<P: Protocol<Native>> Builder<P> {
+    pub(crate) fn of(protocol: P, shows_uncommitted: bool) -> Self {
         Builder {
-            protocol: P::options_with_snapshots(),
+            protocol,
+            shows_uncommitted,
             config: Config::default(),
             disk: Place::Memory,
             durability: Durability::default(),
             log: LogConfig::default(),
         }
-    }
-}
-
-impl<P: Protocol<Native>> Builder<P> {
-    /// The protocol's options, as they are: its defaults have no snapshots, if these are an option.
-    pub fn protocol(self, protocol: P::Options) -> Self {
-        Builder { protocol, ..self }
     }
 
     /// What else there is to say.
@@ -118,25 +130,29 @@ impl<P: Protocol<Native>> Builder<P> {
         Builder { durability, ..self }
     }
 
-    /// How long the log's files are, and how much is kept in memory before it is written. The number of workers is [`Config::threads_max`], and how
-    /// commits become durable is what [`Builder::durability`] says.
+    /// How long the log's files are, and how much is kept in memory before it is written. The
+    /// number of workers is [`Config::threads_max`], and how commits become durable is what
+    /// [`Builder::durability`] says.
     pub fn log(self, log: LogConfig) -> Self {
         Builder { log, ..self }
     }
 
-    /// Opens the database; with what it had, if it was there before ([`Database::recovery`]). A table is there again with
-    /// [`Database::create_table`].
+    /// Opens the database; with what it had, if it was there before ([`Database::recovery`]). A
+    /// table is there again with [`Database::create_table`].
     ///
     /// # Errors
-    /// It can't be made for [`Config::threads_max`] threads; [`Durability::Conservative`] does not go with the protocol; another process has the directory; the disk fails; or what was acknowledged is not there any more, or not as it was.
+    /// It can't be made for [`Config::threads_max`] threads; [`Durability::Conservative`] does not
+    /// go with the protocol; another process has the directory; the disk fails; or what was
+    /// acknowledged is not there any more, or not as it was.
     pub fn open(self) -> Result<Database<P>, Error> {
         self.config.check()?;
         let disk: Arc<dyn Disk> = match (self.durability, self.disk) {
             (_, Place::Memory) => return Ok(Database::over(self.protocol, self.config, None)),
-            // What is there would neither be seen nor changed, and what is done be gone: nobody wants that.
+            // What is there would neither be seen nor changed, and what is done be gone: nobody
+            // wants that.
             (Durability::Off, _) => return Err(Error::NotDurable),
-            (Durability::Conservative, _) if P::SHOWS_UNCOMMITTED => {
-                return Err(Error::NotConservative { protocol: P::INFO.name });
+            (Durability::Conservative, _) if self.shows_uncommitted => {
+                return Err(Error::NotConservative { protocol: self.protocol.info().name });
             }
             (_, Place::Path(path)) => Arc::new(Directory::open(&path)?.direct(self.log.direct).uring(self.log.uring)),
             (_, Place::Disk(disk)) => disk,

@@ -1,31 +1,37 @@
 //! What can be set of a database and of a table.
 
 use contend_engine::{EngineConfig, EngineOptions, IndexKind};
-use contend_protocols::method::{Method, RetryOptions};
+use contend_protocols::method::{BackoffPolicy, RetryOptions};
 
 use crate::error::Error;
 
-/// A transaction is protected after this number of conflicts in a row. A short transaction rarely meets ten conflicts in a row, because it waits
-/// after each. A long transaction loses about ten times the time that it takes alone.
+/// A transaction is protected after this number of conflicts in a row. A short transaction rarely
+/// meets ten conflicts in a row, because it waits after each. A long transaction loses about ten
+/// times the time that it takes alone.
 const PROTECT_AFTER: u32 = 10;
 
 /// What a database is to be like, apart from its protocol.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// The most threads that use the database at one time: 1 to 16,383. A thread counts from its first transaction until it ends.
+    /// The most threads that use the database at one time: 1 to 16,383. A thread counts from its
+    /// first transaction until it ends.
     pub threads_max: usize,
-    /// The shortest time between two epochs, in milliseconds. The memory of deleted rows is reused after about four of
-    /// them.
+    /// The shortest time between two epochs, in milliseconds. The memory of deleted rows is reused
+    /// after about four of them.
     pub epoch_ms: u64,
     /// How long a transaction waits after a conflict before it runs again.
     pub retry: RetryOptions,
-    /// What is done for every protocol: commit-time updates and timestamp splitting, both on; and protection, after 10 conflicts in a row.
+    /// What is done for every protocol: commit-time updates and timestamp splitting, both on; and
+    /// protection, after 10 conflicts in a row.
     ///
-    /// A transaction that has met [`EngineOptions::protect_after`] conflicts in a row is protected: no other transaction begins until it has committed,
-    /// or is given up. The transactions that run already go on to their ends, and it waits for them. So it commits, under every protocol, however many
-    /// others there are. The price is that all others wait, for as long as it and the longest of those that ran. [`Database::read`](crate::Database::read)
-    /// does not wait. With 0 no transaction is protected: then a transaction that reads thousands of rows and writes may never commit. Note that
-    /// `EngineOptions::default()` has 0 here, because protocols are measured as published.
+    /// A transaction that has met [`EngineOptions::protect_after`] conflicts in a row is protected:
+    /// no other transaction begins until it has committed, or is given up. The transactions that
+    /// run already go on to their ends, and it waits for them. So it commits, under every protocol,
+    /// however many others there are. The price is that all others wait, for as long as it and the
+    /// longest of those that ran. [`Database::read`](crate::Database::read) does not wait. With 0
+    /// no transaction is protected: then a transaction that reads thousands of rows and writes may
+    /// never commit. Note that `EngineOptions::default()` has 0 here, because protocols are
+    /// measured as published.
     pub engine: EngineOptions,
 }
 
@@ -46,8 +52,9 @@ impl Default for Config {
         Config {
             threads_max: engine.workers_max,
             epoch_ms: engine.epoch_ms,
-            // An application may have more threads than cores, and one hot row: there, not to wait is the worst choice.
-            retry: RetryOptions { backoff: Method::Exponential, ..RetryOptions::default() },
+            // An application may have more threads than cores, and one hot row: there, not to wait
+            // is the worst choice.
+            retry: RetryOptions { backoff: BackoffPolicy::Exponential, ..RetryOptions::default() },
             engine: EngineOptions {
                 commit_time_updates: true,
                 timestamp_splitting: true,
@@ -61,7 +68,8 @@ impl Default for Config {
 /// What a table is to be like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableOptions {
-    /// Its index: [`IndexKind::Ordered`], the default, can be scanned; [`IndexKind::Hash`] finds single keys faster.
+    /// Its index: [`IndexKind::Ordered`], the default, can be scanned; [`IndexKind::Hash`] finds
+    /// single keys faster.
     pub index: IndexKind,
     /// How many rows are expected. A hash index makes room for them at once.
     pub expected_rows: usize,

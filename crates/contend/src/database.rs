@@ -2,18 +2,20 @@
 
 use std::sync::Arc;
 
-use contend_engine::journal::Journals;
+use contend_engine::commit_sink::CommitSinks;
 use contend_engine::{
-    Abort, AbortReason, Engine, EngineConfig, Key, Protocol, Row, TableSpec, Transaction, Txn, TypedTable,
+    Abort, AbortReason, Engine, EngineConfig, Key, NamedProtocol, Protocol, ProtocolInfo, RawTxn, Row, TableSpec,
+    Tables, Transaction,
 };
-use contend_log::{Checkpoint, Log, LogJournals, Recovered, RecoveredTable, Report};
+use contend_log::{Checkpoint, Log, LogSinks, Recovered, RecoveredTable, Report};
 use contend_machine::{Machine, Native, Ordering};
 use contend_protocols::method::Backoff;
+use contend_protocols::optimistic::silo::Silo;
 use contend_protocols::protocols_with_snapshots;
-use contend_protocols::silo::Silo;
 use parking_lot::Mutex;
 
 use crate::Table;
+use crate::any_protocol::{self, AnyProtocol};
 use crate::builder::Builder;
 use crate::config::{Config, TableOptions};
 use crate::durable::{Durable, Ticket, schema_of};
@@ -26,11 +28,11 @@ const LOADED_AT_ONCE: usize = 1024;
 
 /// Tables in memory, changed by transactions under the protocol `P`.
 ///
-/// A handle: clones are the same database, and any thread may use them. The memory is freed with the last handle and
-/// the last [`Table`].
+/// A handle: clones are the same database, and any thread may use them. The memory is freed with
+/// the last handle.
 ///
-/// Threads need no set-up. A thread's first transaction registers it, which costs a few microseconds; its end undoes
-/// that.
+/// Threads need no set-up. A thread's first transaction registers it, which costs a few
+/// microseconds; its end undoes that.
 pub struct Database<P: Protocol<Native> = Silo> {
     shared: Arc<Shared<P>>,
 }
@@ -54,7 +56,7 @@ impl<P: Protocol<Native>> Clone for Database<P> {
 impl<P: Protocol<Native>> std::fmt::Debug for Database<P> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Database")
-            .field("protocol", &P::INFO.name)
+            .field("protocol", &self.shared.engine.protocol().info().name)
             .field("tables", &self.shared.engine.table_names())
             .finish_non_exhaustive()
     }
@@ -67,23 +69,25 @@ impl Database {
     }
 }
 
-impl<P: Protocol<Native>> Default for Database<P> {
-    /// A database without tables, under `P` with its default options, and with snapshots if it can have any ([`Database::read`]).
+impl<P: NamedProtocol<Native>> Default for Database<P> {
+    /// A database without tables, under `P` with its default options, and with snapshots if it can
+    /// have any ([`Database::read`]).
     fn default() -> Self {
-        Database::over(P::options_with_snapshots(), Config::default(), None)
+        Database::over(P::new(P::options_with_snapshots()), Config::default(), None)
     }
 }
 
-impl<P: Protocol<Native>> Database<P> {
-    /// A database without tables, under a protocol with these options, as they are: [`Database::builder`] is for who has another configuration, and no
-    /// options of the protocol to set.
+impl<P: NamedProtocol<Native>> Database<P> {
+    /// A database without tables, under a protocol with these options, as they are:
+    /// [`Database::builder`] is for who has another configuration, and no options of the protocol
+    /// to set.
     ///
     /// ```
     /// use contend::protocols::{SiloOptions, Wait};
     /// use contend::{Config, Database, NoWait, Silo};
     ///
     /// // Its own options, and those of the read phase.
-    /// let options = (SiloOptions { wait: Wait::Wait, ..Default::default() }, Default::default());
+    /// let options = SiloOptions { wait: Wait::Wait, ..Default::default() };
     /// let patient = Database::<Silo>::with(options, Config::default())?;
     /// let locking = Database::<NoWait>::default();
     /// # Ok::<_, contend::Error>(())
@@ -93,20 +97,51 @@ impl<P: Protocol<Native>> Database<P> {
     /// It can't be made for [`Config::threads_max`] threads.
     pub fn with(protocol: P::Options, config: Config) -> Result<Self, Error> {
         config.check()?;
-        Ok(Database::over(protocol, config, None))
+        Ok(Database::over(P::new(protocol), config, None))
     }
 
     /// A database that is to be found again, or with other options; see [`Builder`].
     pub fn builder() -> Builder<P> {
         Builder::default()
     }
+}
 
-    /// Takes a checkpoint: the log begins anew with the rows that there are. It is also done from time to time
-    /// ([`LogConfig::checkpoint_bytes`](crate::log::LogConfig)), and no transaction waits for it. `None` if the database is in memory only.
+impl Database<AnyProtocol> {
+    /// Returns the builder of a database under the registered protocol of this name. `options` sets
+    /// the protocol's own options by their names. Snapshots are on if the protocol can have any
+    /// ([`Database::read`]), unless an option says otherwise.
+    ///
+    /// Each operation makes a call by a pointer, which `Database::<Cicada>` does not.
+    ///
+    /// ```
+    /// use contend::Database;
+    ///
+    /// let db = Database::named("cicada", &[("versions.collect", "aggressive")])?.open()?;
+    /// assert_eq!(db.protocol().name, "cicada");
+    /// # Ok::<_, contend::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// The disk has failed; if it was full, nothing has changed. Or the thread is in a transaction, which a checkpoint would wait for
-    /// ([`Error::Nested`]).
+    /// No protocol has this name ([`Error::UnknownProtocol`] lists those that there are), or an
+    /// option does not exist or has a value that is not valid.
+    pub fn named(name: &str, options: &[(&str, &str)]) -> Result<Builder<AnyProtocol>, Error> {
+        any_protocol::builder(name, options)
+    }
+}
+
+impl<P: Protocol<Native>> Database<P> {
+    /// Returns the name of the protocol, its paper, and what it promises.
+    pub fn protocol(&self) -> ProtocolInfo {
+        self.shared.engine.protocol().info()
+    }
+
+    /// Takes a checkpoint: the log begins anew with the rows that there are. It is also done from
+    /// time to time ([`LogConfig::checkpoint_bytes`](crate::log::LogConfig)), and no transaction
+    /// waits for it. `None` if the database is in memory only.
+    ///
+    /// # Errors
+    /// The disk has failed; if it was full, nothing has changed. Or the thread is in a transaction,
+    /// which a checkpoint would wait for ([`Error::Nested`]).
     pub fn checkpoint(&self) -> Result<Option<Checkpoint>, Error> {
         if self.shared.seats.is_taken() {
             return Err(Error::Nested);
@@ -115,15 +150,15 @@ impl<P: Protocol<Native>> Database<P> {
         Ok(Some(durable.log.checkpoint()?))
     }
 
-    pub(crate) fn over(protocol: P::Options, config: Config, opened: Option<(Arc<Log>, Recovered)>) -> Self {
+    pub(crate) fn over(protocol: P, config: Config, opened: Option<(Arc<Log>, Recovered)>) -> Self {
         let engine_config = EngineConfig {
             workers_max: config.threads_max,
             epoch_ms: config.epoch_ms,
             options: config.engine,
             ..EngineConfig::default()
         };
-        let journals = opened.as_ref().map(|(log, _)| LogJournals::new(log) as Arc<dyn Journals<Native>>);
-        let engine = Engine::with_journals(P::new(protocol), engine_config, journals);
+        let sinks = opened.as_ref().map(|(log, _)| LogSinks::new(log) as Arc<dyn CommitSinks<Native>>);
+        let engine = Engine::with_commit_sinks(protocol, engine_config, sinks);
         let backoff = Backoff::new(config.retry, config.threads_max);
         let seats = Seats::new(Arc::clone(&engine), backoff, opened.as_ref().map(|(log, _)| Arc::clone(log)));
         let retries = <Native as Machine>::U64::new(0);
@@ -139,8 +174,8 @@ impl<P: Protocol<Native>> Database<P> {
         self.shared.durable.as_ref().map(|durable| &durable.report)
     }
 
-    /// Creates a table with an ordered index. Rows and keys are known by the type of the result. In a database that was there before it is the
-    /// table of this name, with its rows.
+    /// Creates a table with an ordered index. Rows and keys are known by the type of the result. In
+    /// a database that was there before it is the table of this name, with its rows.
     ///
     /// # Errors
     /// There is a table of this name; or, from before, one of other rows or keys.
@@ -171,7 +206,7 @@ impl<P: Protocol<Native>> Database<P> {
         }
         let Some(durable) = &self.shared.durable else {
             let spec = TableSpec::of::<R>(&name, options.index, options.expected_rows);
-            return Ok(TypedTable::new(self.shared.engine.create_table(&spec)));
+            return Ok(Table::new(self.shared.engine.create_typed(&spec), &name));
         };
         let schema = schema_of::<R, K>(&name, options.index);
         let before = durable.take::<R, K>(&name, options.index)?;
@@ -179,8 +214,8 @@ impl<P: Protocol<Native>> Database<P> {
         durable.log.add_table(&schema)?;
         let rows = || before.iter().flat_map(RecoveredTable::rows);
         let spec = TableSpec::of::<R>(&name, options.index, options.expected_rows.max(rows().count()));
-        let table = TypedTable::new(self.shared.engine.create_table(&spec));
-        durable.log.bind(table.id(), &schema)?;
+        let table = Table::new(self.shared.engine.create_typed(&spec), &name);
+        durable.log.bind(table.number(), &schema)?;
         let limit = self.shared.engine.config().workers_max;
         let mut loader = self.shared.engine.reloader().ok_or(Error::TooManyThreads { limit })?;
         for (key, row) in rows() {
@@ -189,17 +224,20 @@ impl<P: Protocol<Native>> Database<P> {
         Ok(table)
     }
 
-    /// Adds rows, in transactions of 1,024 rows each; returns how many. A key that is there already keeps its row. If the database is
-    /// durable, it returns when all of them are.
+    /// Adds rows, in transactions of 1,024 rows each; returns how many. A key that is there already
+    /// keeps its row. If the database is durable, it returns when all of them are.
     ///
-    /// Other transactions may run at the same time, also on this table, and several threads may load at once: a load is as many transactions one
-    /// after the other, each of which others see as a whole. No transaction runs while `rows` is asked for the next row, so an iterator that is slow,
-    /// or waits, is in nobody's way. If it panics, what it has returned since the last transaction is not added, and the panic goes on.
+    /// Other transactions may run at the same time, also on this table, and several threads may
+    /// load at once: a load is as many transactions one after the other, each of which others see
+    /// as a whole. No transaction runs while `rows` is asked for the next row, so an iterator that
+    /// is slow, or waits, is in nobody's way. If it panics, what it has returned since the last
+    /// transaction is not added, and the panic goes on.
     ///
     /// # Errors
-    /// There is no more memory, the disk has failed, the table is of another database, or [`Config::threads_max`] is reached. What was added until
-    /// then stays. [`Error::Nested`] if the thread is in a transaction of this database; what `rows` itself asks of this database is refused so as
-    /// well, and the load goes on.
+    /// There is no more memory, the disk has failed, the table is of another database, or
+    /// [`Config::threads_max`] is reached. What was added until then stays. [`Error::Nested`] if
+    /// the thread is in a transaction of this database; what `rows` itself asks of this database is
+    /// refused so as well, and the load goes on.
     pub fn load<R: Row, K: Key>(
         &self,
         table: &Table<R, K>,
@@ -242,20 +280,23 @@ impl<P: Protocol<Native>> Database<P> {
         Ok(added)
     }
 
-    /// Runs a transaction: calls `body`, and commits what it did if it returns `Ok`. If the database is durable, it returns when the transaction is.
+    /// Runs a transaction: calls `body`, and commits what it did if it returns `Ok`. If the
+    /// database is durable, it returns when the transaction is.
     ///
-    /// After a conflict with another transaction `body` is called again, as often as it takes, after a pause that
-    /// grows ([`Config::retry`]). So it must not change anything outside of the transaction that a second call would
-    /// notice.
+    /// After a conflict with another transaction `body` is called again, as often as it takes,
+    /// after a pause that grows ([`Config::retry`]). So it must not change anything outside of the
+    /// transaction that a second call would notice.
     ///
-    /// After ten conflicts in a row the transaction is *protected* ([`Config::engine`]): no other transaction begins until it has committed, or is given
-    /// up. So a long transaction commits too, beside any number of short ones. `body` must not wait for a transaction of another thread, which may
-    /// wait for this one to end.
+    /// After ten conflicts in a row the transaction is *protected* ([`Config::engine`]): no other
+    /// transaction begins until it has committed, or is given up. So a long transaction commits
+    /// too, beside any number of short ones. `body` must not wait for a transaction of another
+    /// thread, which may wait for this one to end.
     ///
-    /// Protocols that validate at the end, as [`Silo`] does, let a transaction that is going to abort see rows of
-    /// different states. No `Ok` comes of that, but such a transaction may get to a panic, to a loop without end, or to
-    /// an `Err` by a decision of its own. Where a refusal rests on several rows, make it a value: an `Ok` of a
-    /// transaction that has written nothing is checked as all others are.
+    /// Protocols that validate at the end, as [`Silo`] does, let a transaction that is going to
+    /// abort see rows of different states. No `Ok` comes of that, but such a transaction may get to
+    /// a panic, to a loop without end, or to an `Err` by a decision of its own. Where a refusal
+    /// rests on several rows, make it a value: an `Ok` of a transaction that has written nothing is
+    /// checked as all others are.
     ///
     /// If `body` panics the transaction leaves no trace, and the panic goes on.
     ///
@@ -279,8 +320,8 @@ impl<P: Protocol<Native>> Database<P> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Cancelled`] if `body` returned what [`Txn::cancel`](crate::Txn::cancel) made; and whatever makes it
-    /// useless to try again.
+    /// [`Error::Cancelled`] if `body` returned what [`Txn::cancel`](crate::Txn::cancel) made; and
+    /// whatever makes it useless to try again.
     #[inline]
     pub fn transact<T>(
         &self,
@@ -289,9 +330,10 @@ impl<P: Protocol<Native>> Database<P> {
         self.transact_async(body)?.wait()
     }
 
-    /// Like [`Database::transact`], but does not wait until the transaction is durable: the result does, or says whether it is. If the process ends
-    /// before, the transaction may be lost, and those with it that depend on it. (With [`Durability::Early`](crate::Durability) and `Conservative` the thread
-    /// itself makes it durable, before this returns.)
+    /// Like [`Database::transact`], but does not wait until the transaction is durable: the result
+    /// does, or says whether it is. If the process ends before, the transaction may be lost, and
+    /// those with it that depend on it. (With [`Durability::Early`](crate::Durability) and
+    /// `Conservative` the thread itself makes it durable, before this returns.)
     ///
     /// # Errors
     /// As of [`Database::transact`], but for what goes wrong later.
@@ -306,8 +348,9 @@ impl<P: Protocol<Native>> Database<P> {
 
     /// Like [`Database::transact`], for a body with an error type of the application's own.
     ///
-    /// What `body` returns as `Err` ends the transaction and is handed on as it is, unless a conflict had ended the
-    /// transaction before: then `body` is called again, whatever error it made of that.
+    /// What `body` returns as `Err` ends the transaction and is handed on as it is, unless a
+    /// conflict had ended the transaction before: then `body` is called again, whatever error it
+    /// made of that.
     ///
     /// ```
     /// # use contend::{Abort, Database, Row, Table, Txn};
@@ -361,16 +404,21 @@ impl<P: Protocol<Native>> Database<P> {
         ticket.wait().map_err(E::from)
     }
 
-    /// Reads a state of the database: calls `body` once, with a [`Snapshot`] of all tables as they were at one moment between transactions.
+    /// Reads a state of the database: calls `body` once, with a [`Snapshot`] of all tables as they
+    /// were at one moment between transactions.
     ///
-    /// Whatever others write meanwhile, and however long it takes, `body` never has to be repeated, nobody waits for it, and nobody aborts because
-    /// of it. Only memory of rows that are deleted or overwritten meanwhile is not reused before it ends. It may wait for commits that are under way, but for no
-    /// transaction that is still running, once it has begun.
+    /// Whatever others write meanwhile, and however long it takes, `body` never has to be repeated,
+    /// nobody waits for it, and nobody aborts because of it. Only memory of rows that are deleted
+    /// or overwritten meanwhile is not reused before it ends. It may wait for commits that are
+    /// under way, but for no transaction that is still running, once it has begun.
     ///
-    /// **Which state.** All that this thread has committed or loaded before is in it. For that the thread waits at the beginning until the transactions have
-    /// ended that ran beside its last commit, a moment as a rule. Of what other threads have committed all is in it that is older than two epochs
-    /// ([`Config::epoch_ms`], 80 ms by default) and than all transactions that are running; what is younger is in it or not, but of two transactions of which one has
-    /// seen the other's writes never the later one alone. If the database is durable, what was read is durable when `read` returns.
+    /// **Which state.** All that this thread has committed or loaded before is in it. For that the
+    /// thread waits at the beginning until the transactions have ended that ran beside its last
+    /// commit, a moment as a rule. Of what other threads have committed all is in it that is older
+    /// than two epochs ([`Config::epoch_ms`], 80 ms by default) and than all transactions that are
+    /// running; what is younger is in it or not, but of two transactions of which one has seen the
+    /// other's writes never the later one alone. If the database is durable, what was read is
+    /// durable when `read` returns.
     ///
     /// ```
     /// # use std::ops::ControlFlow;
@@ -394,8 +442,10 @@ impl<P: Protocol<Native>> Database<P> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NoSnapshots`] if the protocol has none ([`Database::reads_snapshots`]); [`Error::Nested`] within a transaction, another read, or a
-    /// load; [`Error::Cancelled`] if `body` returned what [`Snapshot::cancel`] made; [`Error::Unsupported`] for what can't be read.
+    /// [`Error::NoSnapshots`] if the protocol has none ([`Database::reads_snapshots`]);
+    /// [`Error::Nested`] within a transaction, another read, or a load; [`Error::Cancelled`] if
+    /// `body` returned what [`Snapshot::cancel`] made; [`Error::Unsupported`] for what can't be
+    /// read.
     pub fn read<T>(&self, body: impl FnOnce(&mut Snapshot<'_, P>) -> Result<T, Abort>) -> Result<T, Error> {
         self.read_in(body).map_err(Error::from)
     }
@@ -411,7 +461,8 @@ impl<P: Protocol<Native>> Database<P> {
         })
     }
 
-    /// Whether [`Database::read`] can read snapshots: under [`Silo`] and the multi-version protocols, unless their options say otherwise.
+    /// Whether [`Database::read`] can read snapshots: under [`Silo`] and the multi-version
+    /// protocols, unless their options say otherwise.
     pub fn reads_snapshots(&self) -> bool {
         self.shared.engine.protocol().reads_snapshots()
     }
@@ -424,7 +475,7 @@ impl<P: Protocol<Native>> Database<P> {
         let mut taken = self.shared.seats.take().map_err(Failure::Database)?;
         let worker = &mut taken.seat.worker;
         let Some(transaction) = worker.begin_snapshot() else {
-            return Err(Failure::Database(no_snapshots::<P>()));
+            return Err(Failure::Database(no_snapshots(self.protocol().name)));
         };
         let value = {
             let mut snapshot = Snapshot(transaction);
@@ -438,8 +489,8 @@ impl<P: Protocol<Native>> Database<P> {
         ticket.wait().map_err(Failure::Database)
     }
 
-    /// Runs `body` until it commits or fails for good. `reason` says why an error of the body's ends the transaction,
-    /// if nothing has ended it before.
+    /// Runs `body` until it commits or fails for good. `reason` says why an error of the body's
+    /// ends the transaction, if nothing has ended it before.
     #[inline]
     fn run<T, E>(
         &self,
@@ -477,7 +528,8 @@ impl<P: Protocol<Native>> Database<P> {
             }
             // All others wait for a transaction that is protected: it is tried again at once.
             let is_protected = seat.worker.is_protected();
-            // Relaxed: a count, read by people. Shared by all threads, but only on the way from an abort to a wait.
+            // Relaxed: a count, read by people. Shared by all threads, but only on the way from an
+            // abort to a wait.
             self.shared.retries.fetch_add(1, Ordering::Relaxed);
             if !is_protected {
                 seat.retry.aborted();
@@ -498,15 +550,13 @@ impl<P: Protocol<Native>> Database<P> {
 }
 
 /// Why no snapshot can be read, and what can be done about it.
-fn no_snapshots<P: Protocol<Native>>() -> Error {
-    let valid = P::SNAPSHOTS.map_or_else(
-        || {
-            let protocols = protocols_with_snapshots::<Native>();
-            protocols.into_iter().map(|(name, _)| name).collect::<Vec<_>>().join(", ")
-        },
-        str::to_owned,
-    );
-    Error::NoSnapshots { protocol: P::INFO.name, valid }
+fn no_snapshots(protocol: &'static str) -> Error {
+    let protocols = protocols_with_snapshots::<Native>();
+    let valid = match protocols.iter().find(|(name, _)| *name == protocol) {
+        Some((_, options)) => (*options).to_owned(),
+        None => protocols.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", "),
+    };
+    Error::NoSnapshots { protocol, valid }
 }
 
 /// Why [`Database::run`] has given up.

@@ -1,4 +1,4 @@
-//! What a database has besides when it is to be found again: a log, and a thread that flushes it.
+//! A durable database: its log, the thread that flushes it, and the thread that takes checkpoints.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use contend_engine::{Engine, IndexKind, Key, Protocol, Row, TableSpec, type_name_of};
-use contend_log::{Log, LogError, Recovered, RecoveredTable, Report, Schema};
+use contend_engine::{Engine, IndexKind, Key, Protocol, Row, TableShape, TableSpec, type_name_of};
+use contend_log::{Flusher, Log, LogError, Recovered, RecoveredTable, Report, Schema};
 use contend_machine::Native;
 use parking_lot::Mutex;
 
@@ -18,12 +18,13 @@ use crate::seats::is_in_transaction;
 pub(crate) struct Durable {
     pub(crate) log: Arc<Log>,
     pub(crate) report: Report,
-    /// Tables that were there before, and that nobody has asked for yet.
+    /// Tables that recovery found, and that the application has not opened yet.
     tables: Mutex<HashMap<String, RecoveredTable>>,
-    flusher: Option<JoinHandle<()>>,
-    /// Takes checkpoints, until it is told that this is over.
+    /// Takes checkpoints until `is_over` is set.
     checkpointer: Option<JoinHandle<()>>,
     is_over: Arc<AtomicBool>,
+    /// It outlives the checkpointer, which waits for flushes.
+    _flusher: Flusher,
 }
 
 impl Durable {
@@ -33,12 +34,7 @@ impl Durable {
         engine: &Arc<Engine<P, Native>>,
         epoch_ms: u64,
     ) -> Self {
-        let flusher = {
-            let (log, engine) = (Arc::clone(&log), Arc::clone(engine));
-            std::thread::spawn(move || {
-                log.serve(Duration::from_millis(epoch_ms), || log.settle(engine.epochs()));
-            })
-        };
+        let flusher = Flusher::start(&log, engine, Duration::from_millis(epoch_ms));
         let Recovered { tables, report, .. } = recovered;
         let tables = tables.into_iter().map(|table| (table.schema.name.clone(), table)).collect();
         let is_over = Arc::new(AtomicBool::new(false));
@@ -50,13 +46,13 @@ impl Durable {
             log,
             report,
             tables: Mutex::new(tables),
-            flusher: Some(flusher),
             checkpointer: Some(checkpointer),
             is_over,
+            _flusher: flusher,
         }
     }
 
-    /// The table of this name, if there was one.
+    /// Returns the recovered table of this name, if there is one that was not opened yet.
     ///
     /// # Errors
     /// It had other rows or keys.
@@ -74,29 +70,26 @@ impl Durable {
 
 impl Drop for Durable {
     fn drop(&mut self) {
-        // Neither has a reason to panic; if one has, nobody here would know what to do about it.
-        // Release: pairs with the Acquire of `take_checkpoints`.
+        // Release: pairs with the Acquire load of `take_checkpoints`.
         self.is_over.store(true, Ordering::Release);
         if let Some(checkpointer) = self.checkpointer.take() {
             checkpointer.thread().unpark();
+            // It has no reason to panic, and a destructor could do nothing about a panic.
             let _ = checkpointer.join();
-        }
-        self.log.close();
-        if let Some(flusher) = self.flusher.take() {
-            let _ = flusher.join();
         }
     }
 }
 
-/// How often it is looked whether a checkpoint is due.
+/// How often the checkpointer checks whether a checkpoint is due.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 fn take_checkpoints(log: &Log, is_over: &AtomicBool) {
     let (mut before, mut last) = (log.bytes(), 0);
     loop {
-        // Also of a database that is closed at once: others like it have left the files. What an error means is said below.
+        // A database that is closed at once merges as well: such databases have left the small
+        // files. An error is dealt with below.
         let _ = log.merge();
-        // Acquire: pairs with the Release of the drop.
+        // Acquire: pairs with the Release store of `drop`.
         if is_over.load(Ordering::Acquire) {
             return;
         }
@@ -107,37 +100,36 @@ fn take_checkpoints(log: &Log, is_over: &AtomicBool) {
         before = log.bytes();
         match log.checkpoint() {
             Ok(checkpoint) => last = checkpoint.bytes,
-            // If the log has stopped, whoever commits next is told. If only the disk was full, the log goes on, and it is tried again later.
+            // If the log has stopped, the next commit gets the error. If the disk was full, the log
+            // goes on, and a later checkpoint may succeed.
             Err(_) if log.check().is_err() => return,
             Err(_) => {}
         }
     }
 }
 
-/// What a log has to know of a table.
+/// Returns the schema of a table of rows `R` and keys `K` for a log. It says names, types and
+/// places of columns, so that a table is not opened as another one.
 pub(crate) fn schema_of<R: Row, K: Key>(name: &str, index: IndexKind) -> Schema {
     let spec = TableSpec::of::<R>(name, index, 0);
-    let row_words = spec.row_bytes.div_ceil(8);
-    let mut groups: Vec<_> = spec.groups.iter().map(|span| (span.words().start, span.words().end)).collect();
-    if groups.is_empty() {
-        groups.push((0, row_words));
-    }
     let key = format!("key {}", type_name_of::<K>());
     let columns = R::COLUMNS.iter().map(|column| {
         let (start, end) = (column.offset, column.offset + column.size);
         format!("{} {} {start}..{end}", column.name, column.type_name())
     });
     let columns = std::iter::once(key).chain(columns).collect::<Vec<_>>().join(", ");
-    let ordered = index == IndexKind::Ordered;
-    Schema { name: name.to_owned(), key_words: K::WORDS, row_words, groups, ordered, columns }
+    let TableSpec { row_bytes, groups, .. } = spec;
+    let row_words = row_bytes.div_ceil(8);
+    Schema::of(TableShape { name: name.to_owned(), key_words: K::WORDS, row_words, groups, index }, columns)
 }
 
-/// A transaction that has committed, and may not be durable yet.
+/// A transaction that has committed, and that may not be durable yet.
 #[derive(Debug)]
 #[must_use = "the transaction may not be durable yet: `wait` says when it is"]
 pub struct Ticket<T> {
     value: T,
-    /// Where it is logged, and in which epoch; none, if nothing is, or it is durable.
+    /// The log, and the epoch in which it committed. None if the database is in memory, or the
+    /// transaction is durable.
     logged: Option<(Arc<Log>, u64)>,
 }
 
@@ -146,21 +138,22 @@ impl<T> Ticket<T> {
         Ticket { value, logged: log.map(|log| (Arc::clone(log), epoch)) }
     }
 
-    /// What the transaction has returned, which may not be durable yet.
+    /// Returns what the transaction returned. It may not be durable yet.
     pub fn peek(&self) -> &T {
         &self.value
     }
 
-    /// Whether it is durable. A database in memory never waits for that.
+    /// Whether the transaction is durable. Always true in a database in memory.
     pub fn is_durable(&self) -> bool {
         self.logged.as_ref().is_none_or(|(log, epoch)| log.durable() >= *epoch)
     }
 
-    /// What the transaction has returned, once it is durable.
+    /// Waits until the transaction is durable, and returns what it returned.
     ///
     /// # Errors
-    /// It will never be known to be durable; or it is not yet, and the thread is in a transaction of this database, or loads rows into it, for the end of
-    /// which the log would wait in its turn ([`Error::Nested`]).
+    /// The log has stopped, so that it will never be known whether the transaction is durable. Or
+    /// it is not durable yet, and this thread is in a transaction of the same database, or loads
+    /// rows into it: the log would wait for the end of that in its turn ([`Error::Nested`]).
     pub fn wait(self) -> Result<T, Error> {
         if let Some((log, epoch)) = self.logged
             && log.durable() < epoch
@@ -173,7 +166,7 @@ impl<T> Ticket<T> {
         Ok(self.value)
     }
 
-    /// The same transaction, with another value.
+    /// Returns the same transaction with another value.
     pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Ticket<U> {
         Ticket { value: change(self.value), logged: self.logged }
     }

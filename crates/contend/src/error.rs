@@ -1,6 +1,6 @@
 //! Why something could not be done.
 
-use contend_engine::{Abort, AbortReason, OutOfMemory};
+use contend_engine::{Abort, AbortReason, OptionError, OutOfMemory};
 use contend_log::LogError;
 
 /// Why a database could not do what was asked. None of these goes away by asking again.
@@ -10,8 +10,9 @@ pub enum Error {
     /// The transaction's own code ended it, by [`Txn::cancel`](crate::Txn::cancel).
     #[error("the transaction was cancelled by its own code")]
     Cancelled,
-    /// The thread is in a transaction of this database already, or loads rows into it. Pass the outer transaction on instead of starting
-    /// another; what waits for transactions to end has to wait until this one has.
+    /// The thread is in a transaction of this database already, or loads rows into it. Pass the
+    /// outer transaction on instead of starting another; what waits for transactions to end has to
+    /// wait until this one has.
     #[error(
         "this thread is in a transaction of this database already, or loads rows into it: pass `tx` on instead of starting another"
     )]
@@ -21,9 +22,21 @@ pub enum Error {
     NoSnapshots {
         /// The protocol's name.
         protocol: &'static str,
-        /// The protocol's options with which one can be; or, if there are none, the protocols under which one can be.
+        /// The protocol's options with which one can be; or, if there are none, the protocols under
+        /// which one can be.
         valid: String,
     },
+    /// No protocol has this name.
+    #[error("no protocol is named '{name}'; valid: {valid}")]
+    UnknownProtocol {
+        /// The name that was asked for.
+        name: String,
+        /// The names of all protocols.
+        valid: String,
+    },
+    /// An option of the protocol does not exist, or its value is not valid.
+    #[error(transparent)]
+    Option(#[from] OptionError),
     /// As many threads as the database was made for have used it and have not ended.
     #[error("the database was made for {limit} threads at one time, which are there: set `Config::threads_max` higher")]
     TooManyThreads {
@@ -50,13 +63,15 @@ pub enum Error {
         /// The table's name.
         name: String,
     },
-    /// The transaction asked for a range of a table with a hash index, or used a table of another database.
+    /// The transaction asked for a range of a table with a hash index, or used a table of another
+    /// database.
     #[error("the transaction asked for a range of a table with a hash index, or used a table of another database")]
     Unsupported,
     /// The machine has no more memory for rows.
     #[error("the machine has no more memory for rows")]
     OutOfMemory,
-    /// The transaction writes more than the log takes at once ([`LogConfig::transaction_bytes`](crate::log::LogConfig)). Nothing of it was done.
+    /// The transaction writes more than the log takes at once
+    /// ([`LogConfig::transaction_bytes`](crate::log::LogConfig)). Nothing of it was done.
     #[error(
         "the transaction writes more keys and rows than the log takes at once, and nothing of it was done: make several of it, or set \
          `LogConfig::transaction_bytes` higher"
@@ -75,8 +90,9 @@ pub enum Error {
         /// The protocol's name.
         protocol: &'static str,
     },
-    /// The transaction can't be made durable, or what was made so can't be found. A transaction that has ended so may have committed or not, and
-    /// will be there after the next start or not; no other that was not durable before it is sure to be.
+    /// The transaction can't be made durable, or what was made so can't be found. A transaction
+    /// that has ended so may have committed or not, and will be there after the next start or not;
+    /// no other that was not durable before it is sure to be.
     #[error(transparent)]
     Log(#[from] LogError),
     /// Another transaction was in the way. A database tries again instead of returning this.

@@ -1,4 +1,5 @@
-//! An in-memory store with serializable transactions: tables of typed rows, used from any number of threads.
+//! An in-memory store with serializable transactions: tables of typed rows, used from any number of
+//! threads.
 //!
 //! ```
 //! use contend::{Database, Row, Table, Txn};
@@ -27,24 +28,29 @@
 //! # }
 //! ```
 //!
-//! - **Rows** are plain data: a `#[repr(C)]` struct that derives [`Row`](macro@Row). Each field is a column, named by
-//!   a constant.
+//! - **Rows** are plain data: a `#[repr(C)]` struct that derives [`Row`](macro@Row). Each field is
+//!   a column, named by a constant.
 //! - **Keys** are `u64`, or arrays of 8, 16, 24 or 32 bytes; see [`Key`].
-//! - **Transactions** are closures; what they can do is the trait [`Txn`]. [`Database::transact`] commits what the
-//!   closure did if it returns `Ok`, leaves no trace of it if it returns `Err`, and repeats it after a conflict.
-//!   [`Database::try_transact`] does the same for closures with an error type of the application's own.
-//! - **Long reads**: [`Database::read`] sees one state of the database, as it was a moment ago, and never aborts, whatever others write.
-//! - **Durability**: a database that has a directory is found again ([`Database::builder`]); [`Database::transact`] returns when a transaction is
-//!   durable, [`Database::transact_async`] before.
-//! - **The protocol** that keeps transactions apart is a type parameter, [`Silo`] by default: `Database<NoWait>` locks
-//!   instead. See [`protocols`].
+//! - **Transactions** are closures; what they can do is the trait [`Txn`]. [`Database::transact`]
+//!   commits what the closure did if it returns `Ok`, leaves no trace of it if it returns `Err`,
+//!   and repeats it after a conflict. [`Database::try_transact`] does the same for closures with an
+//!   error type of the application's own.
+//! - **Long reads**: [`Database::read`] sees one state of the database, as it was a moment ago, and
+//!   never aborts, whatever others write.
+//! - **Durability**: a database that has a directory is found again ([`Database::builder`]);
+//!   [`Database::transact`] returns when a transaction is durable, [`Database::transact_async`]
+//!   before.
+//! - **The protocol** that keeps transactions apart is a type parameter, [`Silo`] by default:
+//!   `Database<NoWait>` locks instead. See [`protocols`]. [`Database::named`] takes a protocol by
+//!   its name.
 //!
-//! A column of a type of your own implements zerocopy's traits; derive them through [`zerocopy`], with
-//! `#[zerocopy(crate = "contend::zerocopy")]` on the type.
+//! A column of a type of your own implements zerocopy's traits; derive them through [`zerocopy`],
+//! with `#[zerocopy(crate = "contend::zerocopy")]` on the type.
 
 // The derived code calls this crate by its name, also inside of it.
 extern crate self as contend;
 
+mod any_protocol;
 mod builder;
 mod config;
 mod database;
@@ -52,52 +58,64 @@ mod durable;
 mod error;
 mod seats;
 mod snapshot;
+mod table;
 
+pub use any_protocol::AnyProtocol;
 pub use builder::{Builder, Durability};
 pub use config::{Config, TableOptions};
 pub use contend_derive::Row;
 pub use contend_engine::{
-    Abort, AbortReason, Column, Columns, Direction, EngineOptions, Groups, IndexKind, Isolation, Key, Number, Options,
-    Protocol, Row, Txn, Update, Whole,
+    Abort, AbortReason, Column, Columns, Direction, EngineOptions, Groups, IndexKind, Isolation, Key, NamedProtocol,
+    Number, OptionError, Options, Protocol, ProtocolInfo, Row, Txn, Update, Whole,
 };
 pub use contend_log as log;
 pub use contend_machine::Native;
-pub use contend_protocols::method::{Method, RetryOptions};
-pub use contend_protocols::no_wait::NoWait;
-pub use contend_protocols::silo::Silo;
+pub use contend_protocols::locking::no_wait::NoWait;
+pub use contend_protocols::method::{BackoffPolicy, RetryOptions};
+pub use contend_protocols::optimistic::silo::Silo;
 pub use database::Database;
 pub use durable::Ticket;
 pub use error::Error;
 pub use snapshot::Snapshot;
+pub use table::Table;
 pub use zerocopy;
 
 /// The protocols, and what can be set of each.
 pub mod protocols {
-    pub use contend_protocols::cicada::{Cicada, CicadaOptions};
-    pub use contend_protocols::deadlock_detection::{DeadlockDetection, DeadlockOptions};
-    pub use contend_protocols::ermia::Ermia;
-    pub use contend_protocols::hekaton::Hekaton;
+    pub use contend_protocols::hstore::{HStore, HStoreOptions};
+    pub use contend_protocols::locking::bamboo::Bamboo;
+    pub use contend_protocols::locking::deadlock_detection::{DeadlockDetection, DeadlockOptions};
+    pub use contend_protocols::locking::no_wait::{NoWait, NoWaitOptions};
+    pub use contend_protocols::locking::ordered::{Ordered, OrderedOptions};
+    pub use contend_protocols::locking::wait_die::{WaitDie, WaitDieOptions};
+    pub use contend_protocols::locking::wound_wait::WoundWait;
+    pub use contend_protocols::method::extension::ReadPhaseOptions;
     pub use contend_protocols::method::timestamp::{OrderedTimestampOptions, TimestampOptions};
-    pub use contend_protocols::mocc::{Mocc, MoccOptions};
-    pub use contend_protocols::mvcc::{Mvcc, MvccOptions};
-    pub use contend_protocols::mvto::Mvto;
-    pub use contend_protocols::no_wait::{NoWait, NoWaitOptions};
+    pub use contend_protocols::method::wait::Wait;
+    pub use contend_protocols::multiversion::cicada::{Cicada, CicadaOptions};
+    pub use contend_protocols::multiversion::collect::{Collect, CollectOptions};
+    pub use contend_protocols::multiversion::ermia::{Ermia, ErmiaOptions};
+    pub use contend_protocols::multiversion::hekaton::Hekaton;
+    pub use contend_protocols::multiversion::msto::{Msto, MstoOptions};
+    pub use contend_protocols::multiversion::mvto::{Mvto, MvtoOptions};
+    pub use contend_protocols::multiversion::snapshot_isolation::{SnapshotIsolation, SnapshotIsolationOptions};
+    pub use contend_protocols::multiversion::{Counted, CounterOptions, SnapshotOptions, ValidatingOptions};
     pub use contend_protocols::none::{NoControl, NoControlOptions};
-    pub use contend_protocols::occ::Occ;
-    pub use contend_protocols::silo::{Silo, SiloOptions, Wait};
-    pub use contend_protocols::snapshot_isolation::SnapshotIsolation;
-    pub use contend_protocols::tictoc::{TicToc, TicTocOptions, Wait as TicTocWait};
-    pub use contend_protocols::versions::collect::{Collect, CollectOptions};
-    pub use contend_protocols::versions::{Counted, CounterOptions, OptimisticOptions, SnapshotOptions};
-    pub use contend_protocols::wait_die::{WaitDie, WaitDieOptions};
-    pub use contend_protocols::wound_wait::WoundWait;
+    pub use contend_protocols::optimistic::mocc::{Mocc, MoccOptions};
+    pub use contend_protocols::optimistic::occ::{Occ, OccOptions};
+    pub use contend_protocols::optimistic::silo::{Silo, SiloOptions};
+    pub use contend_protocols::optimistic::tictoc::{TicToc, TicTocOptions};
+    pub use contend_protocols::timestamp_ordering::TimestampOrdering;
 }
 
-/// A table of rows `R` under keys `K`. A handle: clones are the same table.
-pub type Table<R, K = u64> = contend_engine::TypedTable<Native, R, K>;
-
-/// A running transaction: what [`Database::transact`] gives its closure. Its operations are those of [`Txn`].
+/// A running transaction: what [`Database::transact`] gives its closure. Its operations are those
+/// of [`Txn`].
 pub type Transaction<'w, P = Silo> = contend_engine::Transaction<'w, P, Native>;
+
+// The examples of README.md are compiled and run with those of this crate.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+mod readme {}
 
 #[doc(hidden)]
 pub use contend_engine::__private;

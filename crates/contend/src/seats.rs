@@ -1,14 +1,15 @@
 //! Workers for threads that come and go.
 //!
-//! The engine's workers belong to one thread at a time, and an application's threads know nothing of workers. So a
-//! thread takes a *seat*, a worker with its retry state, at its first transaction, and keeps it until it ends. Between
-//! transactions the worker is offline, or a thread that does something else for an hour would hold the epoch back for
-//! as long.
+//! The engine's workers belong to one thread at a time, and an application's threads know nothing
+//! of workers. So a thread takes a *seat*, a worker with its retry state, at its first transaction,
+//! and keeps it until it ends. Between transactions the worker is offline, or a thread that does
+//! something else for an hour would hold the epoch back for as long.
 //!
-//! What a worker has deleted, and the free memory that it keeps, must not be lost with the thread. When a thread ends
-//! its seat goes to the idle ones, where the next new thread finds it, worker and all: a program that starts a thread
-//! for each request goes on as if it were one thread. A seat that no new thread takes is given up after a while by a
-//! thread that works, which takes over its garbage.
+//! What a worker has deleted, and the free memory that it keeps, must not be lost with the thread.
+//! When a thread ends its seat goes to the idle ones, where the next new thread finds it, worker
+//! and all: a program that starts a thread for each request goes on as if it were one thread. A
+//! seat that no new thread takes is given up after a while by a thread that works, which takes over
+//! its garbage.
 
 use std::cell::{RefCell, RefMut};
 use std::sync::{Arc, Weak};
@@ -133,8 +134,9 @@ impl<P: Protocol<Native>> Known for Seats<P> {
     }
 
     fn thread_ends(&self) {
-        // The order in which a thread's locals are dropped is not promised. If the thread's number is gone already
-        // there is nothing to be found here, and the seat waits, as it is, for the thread that gets the number next.
+        // The order in which a thread's locals are dropped is not promised. If the thread's number
+        // is gone already there is nothing to be found here, and the seat waits, as it is, for the
+        // thread that gets the number next.
         let Some(seat) = self.of_threads.get() else { return };
         let seat = seat.try_borrow_mut().ok().and_then(|mut seat| seat.take());
         self.idle.lock().extend(seat);
@@ -166,8 +168,8 @@ pub(crate) fn is_in_transaction(log: &Arc<Log>) -> bool {
 }
 
 fn at_thread_end(seats: Weak<dyn Known>) {
-    // The thread may be ending now, and one of its locals use a database: then nobody is told, which does no harm; see
-    // above.
+    // The thread may be ending now, and one of its locals use a database: then nobody is told,
+    // which does no harm; see above.
     let _ = SEATED.try_with(|seated| {
         let mut seated = seated.0.borrow_mut();
         seated.retain(|seats| seats.strong_count() > 0);

@@ -4,11 +4,12 @@ use std::ops::{ControlFlow, RangeInclusive};
 
 use contend_engine::{Abort, Columns, Direction, Key, Protocol, Row, Transaction, Txn};
 use contend_machine::Native;
-use contend_protocols::silo::Silo;
+use contend_protocols::optimistic::silo::Silo;
 
 use crate::Table;
 
-/// A state of the database, to be read: what [`Database::read`](crate::Database::read) gives its closure.
+/// A state of the database, to be read: what [`Database::read`](crate::Database::read) gives its
+/// closure.
 ///
 /// It has the reads of [`Txn`](crate::Txn), and no writes:
 ///
@@ -61,8 +62,8 @@ impl<P: Protocol<Native>> Snapshot<'_, P> {
         self.0.read(table, key, columns)
     }
 
-    /// Reads the named columns of many rows at once, so that their cache misses overlap. `visit` gets each key's position and its row, in the order
-    /// of `keys`.
+    /// Reads the named columns of many rows at once, so that their cache misses overlap. `visit`
+    /// gets each key's position and its row, in the order of `keys`.
     ///
     /// # Errors
     /// The table is of another database.
@@ -76,8 +77,8 @@ impl<P: Protocol<Native>> Snapshot<'_, P> {
         self.0.read_many(table, keys, columns, visit)
     }
 
-    /// Reads the named columns of the rows in a range of keys, at most `limit`, in the order of `direction`, until `visit` breaks. Returns how many
-    /// were visited.
+    /// Reads the named columns of the rows in a range of keys, at most `limit`, in the order of
+    /// `direction`, until `visit` breaks. Returns how many were visited.
     ///
     /// # Errors
     /// The table is of another database, or its index has no order.

@@ -1,7 +1,9 @@
-//! `#[derive(Row)]`: makes a struct of plain data a row of a table, and a constant of each of its fields.
+//! `#[derive(Row)]`: makes a struct of plain data a row of a table, and a constant of each of its
+//! fields.
 //!
-//! What this crate must not know: how rows are stored. The code that it makes names the engine's `Row`, `Column` and
-//! `ColumnInfo`, through whichever of `contend` and `contend-engine` the user depends on.
+//! What this crate must not know: how rows are stored. The code that it makes names the engine's
+//! `Row`, `Column` and `ColumnInfo`, through whichever of `contend` and `contend-engine` the user
+//! depends on.
 
 mod row;
 
@@ -9,13 +11,15 @@ use proc_macro::TokenStream;
 
 /// Makes a `#[repr(C)]` struct with named fields a row.
 ///
-/// The struct also derives `Clone` and `Copy`. Its fields are plain data: integers, floats, arrays of these, and types
-/// that implement zerocopy's `FromBytes`, `IntoBytes` and `Immutable`. There must be no padding between the fields or
-/// behind them, and no alignment above 8. All of it is checked at compile time, so no `unsafe` is left to the user.
+/// The struct also derives `Clone` and `Copy`. Its fields are plain data: integers, floats, arrays
+/// of these, and types that implement zerocopy's `FromBytes`, `IntoBytes` and `Immutable`. There
+/// must be no padding between the fields or behind them, and no alignment above 8. All of it is
+/// checked at compile time, so no `unsafe` is left to the user.
 ///
-/// Each field becomes a column: an associated constant with the field's name in capitals. `#[group = 1]` puts a column
-/// into another group than 0, up to 7. The columns of a group are read for change, written and validated together, and share a version
-/// where versions are kept by group (timestamp splitting): group what is written together, and keep what is often written apart from
+/// Each field becomes a column: an associated constant with the field's name in capitals. `#[group
+/// = 1]` puts a column into another group than 0, up to 7. The columns of a group are read for
+/// change, written and validated together, and share a version where versions are kept by group
+/// (timestamp splitting): group what is written together, and keep what is often written apart from
 /// what is often read. A group's columns stand together, and groups begin at multiples of 8 bytes.
 ///
 /// ```
@@ -97,8 +101,8 @@ use proc_macro::TokenStream;
 /// }
 /// ```
 ///
-/// Structs without `#[repr(C)]`, with parameters, or with fields that have no names; enums; unions; two columns whose
-/// names are the same in capitals.
+/// Structs without `#[repr(C)]`, with parameters, or with fields that have no names; enums; unions;
+/// two columns whose names are the same in capitals.
 #[proc_macro_derive(Row, attributes(group))]
 pub fn derive_row(input: TokenStream) -> TokenStream {
     let input = syn::parse_macro_input!(input as syn::DeriveInput);

@@ -1,9 +1,10 @@
 //! The expansion of `#[derive(Row)]`.
 //!
-//! What makes the generated `unsafe` sound is checked in two places. The macro refuses what it can see in the tokens:
-//! no `repr(C)`, generics, other than named fields. The compiler checks the rest, by constants and bounds in the
-//! generated code, because only it knows sizes and types: every field is plain data, fields follow each other without
-//! a gap, nothing is aligned to more than 8.
+//! What makes the generated `unsafe` sound is checked in two places. The macro refuses what it can
+//! see in the tokens: no `repr(C)`, generics, other than named fields. The compiler checks the
+//! rest, by constants and bounds in the generated code, because only it knows sizes and types:
+//! every field is plain data, fields follow each other without a gap, nothing is aligned to more
+//! than 8.
 
 use std::collections::HashMap;
 
@@ -136,7 +137,8 @@ fn column<'a>(field: &'a Field, ident: &'a Ident) -> Result<Column<'a>> {
     Ok(Column { field, ident, name, constant, group: group(field)? })
 }
 
-/// The types that people try first, refused with a way out. The compiler refuses the others, by a bound.
+/// The types that people try first, refused with a way out. The compiler refuses the others, by a
+/// bound.
 fn refuse_known_types(field_type: &Type, name: &str) -> Result<()> {
     let way_out = match field_type {
         Type::Reference(_) | Type::Ptr(_) => "it points to memory elsewhere; use an array of bytes, such as `[u8; 16]`",
@@ -175,22 +177,27 @@ fn group_number(attribute: &Attribute) -> Option<u32> {
     number.base10_parse().ok()
 }
 
-/// The path to what the generated code names: the user depends on the facade, or on the engine alone.
+/// The path to what the generated code names: the user depends on the facade, on the engine, or on
+/// the vocabulary alone.
 fn private_module(span: Span) -> Result<TokenStream> {
-    for package in ["contend", "contend-engine"] {
+    for package in ["contend", "contend-model", "contend-engine"] {
         let found = match crate_name(package) {
             Ok(FoundCrate::Name(name)) => Ident::new(&name, span),
-            // Both crates know themselves by their own name, so this serves their examples and doctests, too.
+            // These crates know themselves by their own name, so this serves their examples and
+            // doctests, too.
             Ok(FoundCrate::Itself) => Ident::new(&package.replace('-', "_"), span),
             Err(_) => continue,
         };
         return Ok(quote!(::#found::__private));
     }
-    Err(Error::new(span, "`#[derive(Row)]` needs `contend` or `contend-engine` among the dependencies in Cargo.toml"))
+    Err(Error::new(
+        span,
+        "`#[derive(Row)]` needs `contend`, `contend-engine` or `contend-model` among the dependencies in Cargo.toml",
+    ))
 }
 
-/// Where an error in generated code is shown. The code itself stays the macro's, so that the lints of the user's
-/// crate, such as `unsafe_code`, do not judge it.
+/// Where an error in generated code is shown. The code itself stays the macro's, so that the lints
+/// of the user's crate, such as `unsafe_code`, do not judge it.
 fn generated_at(place: Span) -> Span {
     Span::call_site().located_at(place)
 }
@@ -242,7 +249,8 @@ fn checks(row: &Ident, columns: &[Column], private: &TokenStream) -> TokenStream
             }
             #(#plain)*
         };
-        // The fields are these and no others, of these types, whatever other macros made of the struct.
+        // The fields are these and no others, of these types, whatever other macros made of the
+        // struct.
         const _: fn(#row) = |row| {
             let #row { #(#idents: #locals),* } = row;
             #(let _: #types = #locals;)*
@@ -277,8 +285,8 @@ fn implementation(row: &Ident, columns: &[Column], private: &TokenStream) -> Tok
         }
     });
     quote_spanned! {generated_at(row.span())=>
-        // SAFETY: `repr(C)`, no padding, plain fields and an alignment of 8 at most: seen by the macro, or checked
-        // above.
+        // SAFETY: `repr(C)`, no padding, plain fields and an alignment of 8 at most: seen by the
+        // macro, or checked above.
         #[automatically_derived]
         unsafe impl #private::Row for #row {
             const NAME: &'static str = #name;
@@ -300,7 +308,8 @@ fn constants(row: &Ident, columns: &[Column], private: &TokenStream) -> TokenStr
         quote_spanned! {generated_at(ident.span())=>
             #docs
             #visibility const #constant: #private::Column<#row, #field_type> =
-                // SAFETY: the field of this type is there, and it is plain data by the checks above.
+                // SAFETY: the field of this type is there, and it is plain data by the checks
+                // above.
                 unsafe { #private::Column::new(::core::mem::offset_of!(#row, #ident), #group) };
         }
     });

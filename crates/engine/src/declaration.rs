@@ -1,38 +1,18 @@
 //! [`Declaration`]: what a transaction says of itself before it begins.
 //!
-//! Some protocols must know beforehand what a transaction will touch: which rows, to lock them in order, or which partitions of the data.
-//! A workload that can say so does, for every transaction; the others' protocols do not ask, and then nothing is looked up.
+//! Some protocols must know beforehand what a transaction will touch: which rows, to lock them in
+//! order, or which partitions of the data. A workload that can say so does, for every transaction;
+//! the others' protocols do not ask, and then nothing is looked up.
 
 use std::ptr::NonNull;
 
-use contend_index::{Key, KeyWords};
 use contend_machine::Machine;
+use contend_model::{DeclarationNeeds, Declare, Groups, Key, KeyWords, Table};
 
-use crate::group::Groups;
+use crate::catalog::TableList;
+use crate::layout::TableCore;
 use crate::record::{Cells, Record};
-use crate::table::{Table, TableCore};
-
-/// What a protocol has to know of a transaction before it begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Needs {
-    /// Nothing.
-    Nothing,
-    /// The rows that it reads and writes, by key, as far as they exist.
-    Rows,
-    /// The partitions of the data that it touches.
-    Partitions,
-}
-
-impl Needs {
-    /// What it is, in words.
-    pub fn describe(self) -> &'static str {
-        match self {
-            Needs::Nothing => "nothing",
-            Needs::Rows => "the rows that a transaction will touch",
-            Needs::Partitions => "the partitions that a transaction will touch",
-        }
-    }
-}
+use crate::table::StoredTable;
 
 /// A row that a transaction will touch.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +30,8 @@ unsafe impl<M: Machine> Send for DeclaredRow<M> {}
 impl<M: Machine> DeclaredRow<M> {
     /// All cells of its record.
     pub fn cells(&self) -> Cells<M> {
-        // SAFETY: the engine keeps its tables, and the worker in whose context this is keeps the engine.
+        // SAFETY: the engine keeps its tables, and the worker in whose context this is keeps the
+        // engine.
         unsafe { self.table.as_ref() }.cells(self.record, Groups::ALL)
     }
 }
@@ -58,7 +39,8 @@ impl<M: Machine> DeclaredRow<M> {
 /// What a transaction will touch.
 #[derive(Debug)]
 pub struct Declaration<M: Machine> {
-    needs: Needs,
+    tables: TableList<M>,
+    needs: DeclarationNeeds,
     reads_only: bool,
     rows: Vec<DeclaredRow<M>>,
     /// The rows in the order of their addresses.
@@ -69,17 +51,19 @@ pub struct Declaration<M: Machine> {
 }
 
 impl<M: Machine> Declaration<M> {
-    pub(crate) fn new(needs: Needs) -> Self {
-        Declaration { needs, reads_only: false, rows: Vec::new(), sorted: Vec::new(), next: 0, partitions: Vec::new() }
+    pub(crate) fn new(needs: DeclarationNeeds, tables: TableList<M>) -> Self {
+        let (rows, sorted, partitions) = (Vec::new(), Vec::new(), Vec::new());
+        Declaration { tables, needs, reads_only: false, rows, sorted, next: 0, partitions }
     }
 
     /// What is asked for: the rest need not be said.
     #[inline(always)]
-    pub fn needs(&self) -> Needs {
+    pub fn needs(&self) -> DeclarationNeeds {
         self.needs
     }
 
-    /// The transaction will only read. A protocol that has snapshots serves it from one, and then aborts it if it writes after all
+    /// The transaction will only read. A protocol that has snapshots serves it from one, and then
+    /// aborts it if it writes after all
     /// ([`AbortReason::Unsupported`](crate::AbortReason::Unsupported)).
     pub fn read_only(&mut self) {
         self.reads_only = true;
@@ -92,10 +76,17 @@ impl<M: Machine> Declaration<M> {
     }
 
     /// The transaction will touch this row, if it is there, and perhaps write it.
-    pub fn row<K: Key>(&mut self, table: &Table<M, K>, key: K, writes: bool) {
-        if self.needs == Needs::Rows
-            && let Some(record) = table.find(key)
-        {
+    ///
+    /// # Panics
+    /// The table is of another engine.
+    pub fn row<K: Key>(&mut self, table: &Table<K>, key: K, writes: bool) {
+        if self.needs != DeclarationNeeds::Rows {
+            return;
+        }
+        assert!(self.tables.owns(table), "table {} is of another engine", table.number());
+        // SAFETY: the worker that has the declaration keeps the engine.
+        let table = unsafe { self.tables.get(table) };
+        if let Some(record) = table.find(key) {
             self.rows.push(DeclaredRow { key: key.to_words(), record, table: NonNull::from(&**table), writes });
         }
     }
@@ -106,9 +97,10 @@ impl<M: Machine> Declaration<M> {
         !self.rows.is_empty()
     }
 
-    /// The record that stood under a key when its row was declared: to touch it no second lookup is needed. By now it may be unlinked, but
-    /// not reused, since the transaction's epoch has not ended. `None` if it was not declared, or not there.
-    pub(crate) fn find<K: Key>(&mut self, table: &Table<M, K>, key: K) -> Option<Record<M>> {
+    /// The record that stood under a key when its row was declared: to touch it no second lookup is
+    /// needed. By now it may be unlinked, but not reused, since the transaction's epoch has not
+    /// ended. `None` if it was not declared, or not there.
+    pub(crate) fn find<K: Key>(&mut self, table: &StoredTable<M, K>, key: K) -> Option<Record<M>> {
         let (key, table) = (key.to_words(), NonNull::from(&**table));
         let count = self.rows.len();
         // Most transactions touch rows in the order in which they declare them.
@@ -123,7 +115,7 @@ impl<M: Machine> Declaration<M> {
     /// The transaction will touch data of this partition, of which the engine was told the number
     /// ([`EngineConfig::partitions`](crate::EngineConfig::partitions)).
     pub fn partition(&mut self, number: usize) {
-        if self.needs == Needs::Partitions && !self.partitions.contains(&number) {
+        if self.needs == DeclarationNeeds::Partitions && !self.partitions.contains(&number) {
             self.partitions.push(number);
         }
     }
@@ -153,5 +145,23 @@ impl<M: Machine> Declaration<M> {
         self.rows.clear();
         self.next = 0;
         self.partitions.clear();
+    }
+}
+
+impl<M: Machine> Declare for Declaration<M> {
+    fn needs(&self) -> DeclarationNeeds {
+        self.needs
+    }
+
+    fn read_only(&mut self) {
+        Declaration::read_only(self);
+    }
+
+    fn row<K: Key>(&mut self, table: &Table<K>, key: K, writes: bool) {
+        Declaration::row(self, table, key, writes);
+    }
+
+    fn partition(&mut self, number: usize) {
+        Declaration::partition(self, number);
     }
 }

@@ -1,27 +1,32 @@
 //! The global epoch: when may memory be reused, and in which order do commits lie?
 //!
-//! Silo's epochs (Tu et al., "Speedy transactions in multicore in-memory databases", SOSP 2013, section 4.1), advanced by the workers
-//! themselves. Each worker has a slot on a cache line of its own with the epoch that it was last seen in; the global epoch
-//! advances only if every worker that is online was seen in it, so `global - local <= 1` for all.
+//! Silo's epochs (Tu et al., "Speedy transactions in multicore in-memory databases", SOSP 2013,
+//! section 4.1), advanced by the workers themselves. Each worker has a slot on a cache line of its
+//! own with the epoch that it was last seen in; the global epoch advances only if every worker that
+//! is online was seen in it, so `global - local <= 1` for all.
 //!
-//! A worker refreshes its slot when it begins a transaction, and stores only if the epoch has changed: in the steady state a
-//! transaction reads one shared line and writes none. The price: a worker that does nothing must go offline, or it holds the
-//! epoch back.
+//! A worker refreshes its slot when it begins a transaction, and stores only if the epoch has
+//! changed: in the steady state a transaction reads one shared line and writes none. The price: a
+//! worker that does nothing must go offline, or it holds the epoch back.
 //!
-//! **Reuse.** What was unlinked while the global epoch was `e` can be reached only by transactions that began in `e` or before.
-//! It is reused once every online worker is past `e + 1`: one epoch more than needed, as slack.
+//! **Reuse.** What was unlinked while the global epoch was `e` can be reached only by transactions
+//! that began in `e` or before. It is reused once every online worker is past `e + 1`: one epoch
+//! more than needed, as slack.
 //!
-//! **Who only reads** a snapshot says so in its slot: it commits nothing, so it holds back the reuse of memory, and no epoch, however long it takes. A slot
-//! of such a worker may be any number of epochs behind.
+//! **Who only reads** a snapshot says so in its slot: it commits nothing, so it holds back the
+//! reuse of memory, and no epoch, however long it takes. A slot of such a worker may be any number
+//! of epochs behind.
 //!
-//! **The gate.** The worker of a transaction that starves may close it. Then no other worker begins a transaction ([`Epochs::enter_if_open`]), those that
-//! run end, and the one is alone. The gate is a bit of the global epoch's word, which every worker compares with the epoch that it saw last. So a
-//! closed gate is to it like a changed epoch, and an open gate costs nothing. The gate serves progress only: no protocol relies on it to be right. Workers
-//! that want it queue by tickets.
+//! **The gate.** The worker of a transaction that starves may close it. Then no other worker begins
+//! a transaction ([`Epochs::enter_if_open`]), those that run end, and the one is alone. The gate is
+//! a bit of the global epoch's word, which every worker compares with the epoch that it saw last.
+//! So a closed gate is to it like a changed epoch, and an open gate costs nothing. The gate serves
+//! progress only: no protocol relies on it to be right. Workers that want it queue by tickets.
 //!
-//! **Orderings.** Going online is Dekker's pattern: a worker stores its slot and then reads shared pointers; the collector has
-//! unlinked a pointer and then reads the slots. Each side has a SeqCst fence between, so at least one sees the other. A worker that goes
-//! online and one that has closed the gate see each other in the same way.
+//! **Orderings.** Going online is Dekker's pattern: a worker stores its slot and then reads shared
+//! pointers; the collector has unlinked a pointer and then reads the slots. Each side has a SeqCst
+//! fence between, so at least one sees the other. A worker that goes online and one that has closed
+//! the gate see each other in the same way.
 
 use contend_machine::{Atomic64, Cycles, Machine, Ordering, Spin};
 use crossbeam_utils::CachePadded;
@@ -42,7 +47,8 @@ const FIRST: u64 = 2;
 /// The global epoch and every worker's.
 pub struct Epochs<M: Machine> {
     global: CachePadded<M::U64>,
-    /// The next ticket for the gate, and the one whose turn it is. The worker whose turn it is closes the gate, and opens it again.
+    /// The next ticket for the gate, and the one whose turn it is. The worker whose turn it is
+    /// closes the gate, and opens it again.
     next_ticket: CachePadded<M::U64>,
     turn: CachePadded<M::U64>,
     /// When the epoch was last advanced, or the advance last tried.
@@ -102,28 +108,30 @@ impl<M: Machine> Epochs<M> {
         self.global.load(Ordering::Acquire)
     }
 
-    /// The global epoch, by a load that has its place in the one order of all that is sequentially consistent; the instruction is that of
-    /// [`Epochs::current`].
+    /// The global epoch, by a load that has its place in the one order of all that is sequentially
+    /// consistent; the instruction is that of [`Epochs::current`].
     #[inline(always)]
     pub fn current_in_order(&self) -> u64 {
         // SeqCst: as the caller says; and what `current` says.
         self.global.load(Ordering::SeqCst) & !CLOSED
     }
 
-    /// Whether the epoch is still this one, and the gate is open. A worker that was seen in this epoch last may then begin, and need not say so.
+    /// Whether the epoch is still this one, and the gate is open. A worker that was seen in this
+    /// epoch last may then begin, and need not say so.
     #[inline(always)]
     pub fn is_as_seen(&self, local: u64) -> bool {
         self.word() == local
     }
 
-    /// The worker begins a transaction, or loads, whether the gate is open or not: whatever it held before, it holds no more. `local` is what this
-    /// returned last.
+    /// The worker begins a transaction, or loads, whether the gate is open or not: whatever it held
+    /// before, it holds no more. `local` is what this returned last.
     #[inline(always)]
     pub fn refresh(&self, slot: usize, local: u64) -> u64 {
         if self.is_as_seen(local) { local } else { self.enter(slot) }
     }
 
-    /// The worker begins a transaction, if the gate is open: the epoch in which it does. `None`: it is to go offline, and to wait until the gate is open.
+    /// The worker begins a transaction, if the gate is open: the epoch in which it does. `None`: it
+    /// is to go offline, and to wait until the gate is open.
     pub fn enter_if_open(&self, slot: usize) -> Option<u64> {
         loop {
             let now = self.word();
@@ -131,7 +139,8 @@ impl<M: Machine> Epochs<M> {
                 return None;
             }
             self.show(slot, now);
-            // The gate was open after the slot was stored: a worker that closes it now sees the slot.
+            // The gate was open after the slot was stored: a worker that closes it now sees the
+            // slot.
             if self.is_as_seen(now) {
                 return Some(now);
             }
@@ -143,8 +152,9 @@ impl<M: Machine> Epochs<M> {
         self.enter_as(slot, 0)
     }
 
-    /// The worker begins a transaction that commits nothing, and holds back no epoch until it refreshes again or goes offline; the epoch in which it
-    /// begins. What [`Epochs::refresh`] returned before is void.
+    /// The worker begins a transaction that commits nothing, and holds back no epoch until it
+    /// refreshes again or goes offline; the epoch in which it begins. What [`Epochs::refresh`]
+    /// returned before is void.
     pub fn enter_reading(&self, slot: usize) -> u64 {
         self.enter_as(slot, READS)
     }
@@ -160,13 +170,16 @@ impl<M: Machine> Epochs<M> {
     }
 
     fn show(&self, slot: usize, seen: u64) {
-        // Release: what the worker did with memory of the former epoch comes before; pairs with the Acquire of `oldest`.
+        // Release: what the worker did with memory of the former epoch comes before; pairs with the
+        // Acquire of `oldest`.
         self.slots[slot].store(seen, Ordering::Release);
-        // SeqCst: pairs with the fence in `oldest`, `try_advance` and `close` (the module comment's Dekker pattern).
+        // SeqCst: pairs with the fence in `oldest`, `try_advance` and `close` (the module comment's
+        // Dekker pattern).
         M::fence(Ordering::SeqCst);
     }
 
-    /// Waits until no other worker has the gate, and closes it. The worker is to be offline, and in no transaction.
+    /// Waits until no other worker has the gate, and closes it. The worker is to be offline, and in
+    /// no transaction.
     pub fn close(&self) {
         // Relaxed: tickets are in an order of their own.
         let ticket = self.next_ticket.fetch_add(1, Ordering::Relaxed);
@@ -175,9 +188,11 @@ impl<M: Machine> Epochs<M> {
         while self.turn.load(Ordering::Acquire) != ticket {
             spin.wait();
         }
-        // AcqRel: a worker that sees the bit sees all that came before the epoch beside it, as in `try_advance`.
+        // AcqRel: a worker that sees the bit sees all that came before the epoch beside it, as in
+        // `try_advance`.
         self.global.fetch_or(CLOSED, Ordering::AcqRel);
-        // SeqCst: pairs with the fence in `show`. A worker whose slot is not seen online sees the gate closed.
+        // SeqCst: pairs with the fence in `show`. A worker whose slot is not seen online sees the
+        // gate closed.
         M::fence(Ordering::SeqCst);
     }
 
@@ -194,9 +209,11 @@ impl<M: Machine> Epochs<M> {
         self.word() & CLOSED != 0
     }
 
-    /// Whether a worker runs, or may be about to run, a transaction that can commit; offline workers and those that only read do not.
+    /// Whether a worker runs, or may be about to run, a transaction that can commit; offline
+    /// workers and those that only read do not.
     pub fn may_commit(&self, slot: usize) -> bool {
-        // Acquire: pairs with the Release stores of `show` and `offline`. A slot with the mark, or offline, is later than every epoch.
+        // Acquire: pairs with the Release stores of `show` and `offline`. A slot with the mark, or
+        // offline, is later than every epoch.
         self.slots[slot].load(Ordering::Acquire) & READS == 0
     }
 
@@ -206,10 +223,11 @@ impl<M: Machine> Epochs<M> {
         self.taken_below.load(Ordering::Relaxed) as usize
     }
 
-    /// The worker holds nothing, and does not hold the epoch back until it refreshes again. What `refresh` returned before
-    /// is void: pass [`Epochs::NOT_SEEN`] next.
+    /// The worker holds nothing, and does not hold the epoch back until it refreshes again. What
+    /// `refresh` returned before is void: pass [`Epochs::NOT_SEEN`] next.
     pub fn offline(&self, slot: usize) {
-        // Release: the worker's uses of shared memory come before; pairs with the Acquire of `oldest`.
+        // Release: the worker's uses of shared memory come before; pairs with the Acquire of
+        // `oldest`.
         self.slots[slot].store(OFFLINE, Ordering::Release);
     }
 
@@ -242,7 +260,8 @@ impl<M: Machine> Epochs<M> {
         self.oldest() > unlinked + 1
     }
 
-    /// Advances the epoch if the interval has passed and every online worker that can commit was seen in the current one; says whether it did.
+    /// Advances the epoch if the interval has passed and every online worker that can commit was
+    /// seen in the current one; says whether it did.
     pub fn maybe_advance(&self, now: Cycles) -> bool {
         // Relaxed: a hint about time; the exchange below decides who tries.
         let tried_at = self.tried_at.load(Ordering::Relaxed);
@@ -251,14 +270,16 @@ impl<M: Machine> Epochs<M> {
             && self.try_advance()
     }
 
-    /// Advances the epoch if every online worker that can commit was seen in the current one; says whether it did.
+    /// Advances the epoch if every online worker that can commit was seen in the current one; says
+    /// whether it did.
     pub fn try_advance(&self) -> bool {
         let mut word = self.word();
         let global = word & !CLOSED;
         if self.oldest_to_commit() != global {
             return false;
         }
-        // AcqRel: the Release pairs with the Acquire of `word`: who sees the new epoch sees what came before it.
+        // AcqRel: the Release pairs with the Acquire of `word`: who sees the new epoch sees what
+        // came before it.
         while let Err(found) = self.global.compare_exchange(word, word + 1, Ordering::AcqRel, Ordering::Relaxed) {
             if found & !CLOSED != global {
                 return false;

@@ -7,17 +7,20 @@ use contend_machine::Machine;
 
 use crate::abort::{Abort, AbortReason};
 use crate::group::Groups;
-use crate::protocol::{At, Context, Control, Found, Info, Initial, Mode, Protocol, Tombstone, Unlink};
+use crate::protocol::{
+    Context, Located, NamedProtocol, Protocol, ProtocolInfo, RecordOrigin, RecordState, Tombstone, UnlinkOutcome,
+    WriteMode,
+};
 use crate::record::{Cells, Record};
-use crate::row::Projection;
+use contend_model::Projection;
 
-/// Any protocol: what runs on it is compiled once, not once a protocol. A dynamic call an operation is much on the host, and little
-/// where every access to memory is simulated.
+/// Any protocol: what runs on it is compiled once, not once a protocol. A dynamic call an operation
+/// is much on the host, and little where every access to memory is simulated.
 pub struct Erased<M: Machine>(Box<dyn Behind<M>>);
 
 impl<M: Machine> Erased<M> {
     /// This protocol, behind a pointer.
-    pub fn new<P: Protocol<M>>(protocol: P) -> Self {
+    pub fn new<P: NamedProtocol<M>>(protocol: P) -> Self {
         Erased(Box::new(protocol))
     }
 }
@@ -28,117 +31,123 @@ impl<M: Machine> std::fmt::Debug for Erased<M> {
     }
 }
 
-type AnyLocal = Box<dyn Any + Send>;
+type AnyWorkerState = Box<dyn Any + Send>;
 
-/// [`Control`], with a local state of any type.
+/// [`Protocol`], with a local state of any type.
 trait Behind<M: Machine>: Send + Sync {
-    fn info(&self) -> Info;
+    fn info(&self) -> ProtocolInfo;
     fn meta_words(&self) -> usize;
     fn prepare(&mut self, workers: usize, partitions: usize);
     fn wants_declarations(&self) -> bool;
     fn reorders_updates(&self) -> bool;
-    fn stamps_commits(&self) -> bool;
+    fn provides_write_counters(&self) -> bool;
     fn reads_snapshots(&self) -> bool;
-    fn sees_own_commits(&self, cx: &mut Context<M>, local: &mut AnyLocal) -> bool;
-    fn local(&self, worker: usize) -> AnyLocal;
-    fn init(&self, cells: Cells<M>, initial: Initial);
-    fn begin(&self, cx: &mut Context<M>, local: &mut AnyLocal) -> Result<(), Abort>;
+    fn sees_own_commits(&self, cx: &mut Context<M>, local: &mut AnyWorkerState) -> bool;
+    fn new_worker_state(&self, worker: usize) -> AnyWorkerState;
+    fn init(&self, cells: Cells<M>, initial: RecordOrigin);
+    fn begin(&self, cx: &mut Context<M>, local: &mut AnyWorkerState) -> Result<(), Abort>;
     fn read(
         &self,
         cx: &mut Context<M>,
-        local: &mut AnyLocal,
-        at: At<'_, M>,
+        local: &mut AnyWorkerState,
+        at: Located<'_, M>,
         columns: Projection<'_>,
-    ) -> Result<Found, Abort>;
+    ) -> Result<RecordState, Abort>;
     fn write(
         &self,
         cx: &mut Context<M>,
-        local: &mut AnyLocal,
-        at: At<'_, M>,
+        local: &mut AnyWorkerState,
+        at: Located<'_, M>,
         groups: Groups,
-        mode: Mode,
-    ) -> Result<Found, Abort>;
-    fn inserted(
+        mode: WriteMode,
+    ) -> Result<RecordState, Abort>;
+    fn placeholder_inserted(
         &self,
         cx: &mut Context<M>,
-        local: &mut AnyLocal,
-        at: At<'_, M>,
+        local: &mut AnyWorkerState,
+        at: Located<'_, M>,
         change: &Change<M>,
     ) -> Result<(), Abort>;
-    fn gap(&self, cx: &mut Context<M>, local: &mut AnyLocal, leaf: Leaf<M>, version: u64) -> Result<(), Abort>;
-    fn rewrite(&self, cx: &mut Context<M>, local: &mut AnyLocal, position: usize) -> Result<(), Abort>;
-    fn commit(&self, cx: &mut Context<M>, local: &mut AnyLocal) -> Result<(), Abort>;
-    fn abort(&self, cx: &mut Context<M>, local: &mut AnyLocal, reason: AbortReason);
-    fn rest(&self, cx: &mut Context<M>, local: &mut AnyLocal);
-    fn unlink(&self, tombstone: Tombstone<'_, M>) -> Unlink;
+    fn observe_leaf(
+        &self,
+        cx: &mut Context<M>,
+        local: &mut AnyWorkerState,
+        leaf: Leaf<M>,
+        version: u64,
+    ) -> Result<(), Abort>;
+    fn rewrite(&self, cx: &mut Context<M>, local: &mut AnyWorkerState, position: usize) -> Result<(), Abort>;
+    fn commit(&self, cx: &mut Context<M>, local: &mut AnyWorkerState) -> Result<(), Abort>;
+    fn abort(&self, cx: &mut Context<M>, local: &mut AnyWorkerState, reason: AbortReason);
+    fn go_offline(&self, cx: &mut Context<M>, local: &mut AnyWorkerState);
+    fn unlink(&self, tombstone: Tombstone<'_, M>) -> UnlinkOutcome;
     fn is_absent(&self, record: Record<M>) -> bool;
     fn older_versions(&self, record: Record<M>) -> u64;
 }
 
-fn of<T: 'static>(local: &mut AnyLocal) -> &mut T {
+fn of<T: 'static>(local: &mut AnyWorkerState) -> &mut T {
     local.downcast_mut().expect("the protocol made it")
 }
 
 macro_rules! forward {
     ($($name:ident($($argument:ident: $type:ty),*) -> $output:ty;)*) => {
-        impl<M: Machine, P: Control<M>> Behind<M> for P {
-            fn info(&self) -> Info {
-                Control::info(self)
+        impl<M: Machine, P: Protocol<M>> Behind<M> for P {
+            fn info(&self) -> ProtocolInfo {
+                Protocol::info(self)
             }
 
             fn meta_words(&self) -> usize {
-                Control::meta_words(self)
+                Protocol::meta_words(self)
             }
 
             fn prepare(&mut self, workers: usize, partitions: usize) {
-                Control::prepare(self, workers, partitions);
+                Protocol::prepare(self, workers, partitions);
             }
 
             fn wants_declarations(&self) -> bool {
-                Control::wants_declarations(self)
+                Protocol::wants_declarations(self)
             }
 
             fn reorders_updates(&self) -> bool {
-                Control::reorders_updates(self)
+                Protocol::reorders_updates(self)
             }
 
-            fn stamps_commits(&self) -> bool {
-                Control::stamps_commits(self)
+            fn provides_write_counters(&self) -> bool {
+                Protocol::provides_write_counters(self)
             }
 
             fn reads_snapshots(&self) -> bool {
-                Control::reads_snapshots(self)
+                Protocol::reads_snapshots(self)
             }
 
-            fn local(&self, worker: usize) -> AnyLocal {
-                Box::new(Control::local(self, worker))
+            fn new_worker_state(&self, worker: usize) -> AnyWorkerState {
+                Box::new(Protocol::new_worker_state(self, worker))
             }
 
-            fn init(&self, cells: Cells<M>, initial: Initial) {
-                Control::init(self, cells, initial);
+            fn init(&self, cells: Cells<M>, initial: RecordOrigin) {
+                Protocol::init(self, cells, initial);
             }
 
-            fn unlink(&self, tombstone: Tombstone<'_, M>) -> Unlink {
-                Control::unlink(self, tombstone)
+            fn unlink(&self, tombstone: Tombstone<'_, M>) -> UnlinkOutcome {
+                Protocol::unlink(self, tombstone)
             }
 
             fn is_absent(&self, record: Record<M>) -> bool {
-                Control::is_absent(self, record)
+                Protocol::is_absent(self, record)
             }
 
             fn older_versions(&self, record: Record<M>) -> u64 {
-                Control::older_versions(self, record)
+                Protocol::older_versions(self, record)
             }
 
-            $(fn $name(&self, cx: &mut Context<M>, local: &mut AnyLocal $(, $argument: $type)*) -> $output {
-                Control::$name(self, cx, of::<P::Local>(local) $(, $argument)*)
+            $(fn $name(&self, cx: &mut Context<M>, local: &mut AnyWorkerState $(, $argument: $type)*) -> $output {
+                Protocol::$name(self, cx, of::<P::WorkerState>(local) $(, $argument)*)
             })*
         }
 
-        impl<M: Machine> Control<M> for Erased<M> {
-            type Local = AnyLocal;
+        impl<M: Machine> Protocol<M> for Erased<M> {
+            type WorkerState = AnyWorkerState;
 
-            fn info(&self) -> Info {
+            fn info(&self) -> ProtocolInfo {
                 self.0.info()
             }
 
@@ -158,23 +167,23 @@ macro_rules! forward {
                 self.0.reorders_updates()
             }
 
-            fn stamps_commits(&self) -> bool {
-                self.0.stamps_commits()
+            fn provides_write_counters(&self) -> bool {
+                self.0.provides_write_counters()
             }
 
             fn reads_snapshots(&self) -> bool {
                 self.0.reads_snapshots()
             }
 
-            fn local(&self, worker: usize) -> AnyLocal {
-                self.0.local(worker)
+            fn new_worker_state(&self, worker: usize) -> AnyWorkerState {
+                self.0.new_worker_state(worker)
             }
 
-            fn init(&self, cells: Cells<M>, initial: Initial) {
+            fn init(&self, cells: Cells<M>, initial: RecordOrigin) {
                 self.0.init(cells, initial);
             }
 
-            fn unlink(&self, tombstone: Tombstone<'_, M>) -> Unlink {
+            fn unlink(&self, tombstone: Tombstone<'_, M>) -> UnlinkOutcome {
                 self.0.unlink(tombstone)
             }
 
@@ -186,7 +195,7 @@ macro_rules! forward {
                 self.0.older_versions(record)
             }
 
-            $(fn $name(&self, cx: &mut Context<M>, local: &mut AnyLocal $(, $argument: $type)*) -> $output {
+            $(fn $name(&self, cx: &mut Context<M>, local: &mut AnyWorkerState $(, $argument: $type)*) -> $output {
                 self.0.$name(cx, local $(, $argument)*)
             })*
         }
@@ -196,12 +205,12 @@ macro_rules! forward {
 forward! {
     sees_own_commits() -> bool;
     begin() -> Result<(), Abort>;
-    read(at: At<'_, M>, columns: Projection<'_>) -> Result<Found, Abort>;
-    write(at: At<'_, M>, groups: Groups, mode: Mode) -> Result<Found, Abort>;
-    inserted(at: At<'_, M>, change: &Change<M>) -> Result<(), Abort>;
-    gap(leaf: Leaf<M>, version: u64) -> Result<(), Abort>;
+    read(at: Located<'_, M>, columns: Projection<'_>) -> Result<RecordState, Abort>;
+    write(at: Located<'_, M>, groups: Groups, mode: WriteMode) -> Result<RecordState, Abort>;
+    placeholder_inserted(at: Located<'_, M>, change: &Change<M>) -> Result<(), Abort>;
+    observe_leaf(leaf: Leaf<M>, version: u64) -> Result<(), Abort>;
     rewrite(position: usize) -> Result<(), Abort>;
     commit() -> Result<(), Abort>;
     abort(reason: AbortReason) -> ();
-    rest() -> ();
+    go_offline() -> ();
 }

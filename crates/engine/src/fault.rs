@@ -26,7 +26,7 @@ macro_rules! faults {
 }
 
 faults! {
-    /// A tombstone leaves its index before the epoch of its stamp is over: the next record of the key may get smaller stamps.
+    /// A tombstone leaves its index before the epoch of its write counter is over: the next record of the key may get smaller write counters.
     UnlinkYoung,
     /// The memory of a record is reused as soon as the record has left its index, not two epochs later.
     ReuseEarly,

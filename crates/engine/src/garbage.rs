@@ -1,9 +1,12 @@
-//! Collecting tombstones: out of the index first, and back to the slab when no transaction can hold them any more.
+//! Collecting tombstones: out of the index first, and back to the slab when no transaction can hold
+//! them any more.
 //!
-//! A tombstone is queued once, by whoever made it (a committed delete, or the abort of an insert), and waits two epochs. Then its
-//! protocol marks it as unlinked if it is a tombstone still; the engine takes it out of the index, and two epochs later its memory is
-//! reused. A tombstone that gets a row while it waits, and is deleted again, is not queued again. So its place in the queue does not say how old the
-//! deletion is; its stamp does, or what the protocol keeps ([`Tombstone`](crate::Tombstone)). One that is too young is queued anew.
+//! A tombstone is queued once, by whoever made it (a committed delete, or the abort of an insert),
+//! and waits two epochs. Then its protocol marks it as unlinked if it is a tombstone still; the
+//! engine takes it out of the index, and two epochs later its memory is reused. A tombstone that
+//! gets a row while it waits, and is deleted again, is not queued again. So its place in the queue
+//! does not say how old the deletion is; its write counter does, or what the protocol keeps
+//! ([`Tombstone`](crate::Tombstone)). One that is too young is queued anew.
 
 use std::collections::VecDeque;
 
@@ -13,7 +16,7 @@ use contend_machine::Machine;
 use crate::record::Record;
 
 /// A tombstone to be unlinked, or an unlinked record to be reused.
-pub(crate) struct Corpse<M: Machine> {
+pub(crate) struct RetiredRecord<M: Machine> {
     pub(crate) record: Record<M>,
     pub(crate) table: u32,
     pub(crate) key: KeyWords,
@@ -24,8 +27,9 @@ pub(crate) struct Corpse<M: Machine> {
 /// A queue with room for more than this is given back what it does not need.
 const ROOM_MAX: usize = 16 << 10;
 
-/// Gives back most of a queue's memory if it has had many more entries than it has now. While one thread has lost its core in the middle of a
-/// transaction, the others' queues grow by whatever they replace, and each would keep that memory for ever.
+/// Gives back most of a queue's memory if it has had many more entries than it has now. While one
+/// thread has lost its core in the middle of a transaction, the others' queues grow by whatever
+/// they replace, and each would keep that memory for ever.
 #[inline(always)]
 pub fn trim_queue<T>(queue: &mut VecDeque<T>) {
     if queue.capacity() > ROOM_MAX && queue.len() < queue.capacity() / 8 {
@@ -40,11 +44,12 @@ fn shrink<T>(queue: &mut VecDeque<T>) {
 
 /// One worker's garbage, oldest first.
 pub(crate) struct Garbage<M: Machine> {
-    pub(crate) tombstones: VecDeque<Corpse<M>>,
-    pub(crate) unlinked: VecDeque<Corpse<M>>,
+    pub(crate) tombstones: VecDeque<RetiredRecord<M>>,
+    pub(crate) unlinked: VecDeque<RetiredRecord<M>>,
     /// Old versions, which have no keys.
-    pub(crate) versions: VecDeque<Corpse<M>>,
-    /// Tombstones queued since the last collection: it looks at more than these, so that the queue does not grow for ever.
+    pub(crate) versions: VecDeque<RetiredRecord<M>>,
+    /// Tombstones queued since the last collection: it looks at more than these, so that the queue
+    /// does not grow for ever.
     pub(crate) queued: usize,
 }
 
@@ -55,14 +60,15 @@ impl<M: Machine> Default for Garbage<M> {
 }
 
 impl<M: Machine> Garbage<M> {
-    /// The first corpse, if it was queued so long ago that no transaction, the oldest one being of epoch `oldest`, can hold it.
-    pub(crate) fn pop_older(corpses: &mut VecDeque<Corpse<M>>, oldest: u64) -> Option<Corpse<M>> {
+    /// The first corpse, if it was queued so long ago that no transaction, the oldest one being of
+    /// epoch `oldest`, can hold it.
+    pub(crate) fn pop_older(corpses: &mut VecDeque<RetiredRecord<M>>, oldest: u64) -> Option<RetiredRecord<M>> {
         let first = corpses.front()?;
         if oldest > first.epoch + 1 { corpses.pop_front() } else { None }
     }
 
-    /// Whether the first corpse of a queue was queued so long ago that it may be due, now that the global epoch is `current`: no
-    /// worker's epoch is later.
+    /// Whether the first corpse of a queue was queued so long ago that it may be due, now that the
+    /// global epoch is `current`: no worker's epoch is later.
     pub(crate) fn may_be_due(&self, current: u64) -> bool {
         [&self.tombstones, &self.unlinked, &self.versions]
             .into_iter()

@@ -2,10 +2,11 @@
 
 use contend_index::{KeyWords, key_of};
 use contend_machine::Machine;
+pub use contend_model::Applied;
 use rustc_hash::FxHashMap;
 
+use crate::layout::TableCore;
 use crate::sets::{Base, WriteKind, WriteSet};
-use crate::table::TableCore;
 
 /// Who wrote a version: a transaction's number, or 0 for a row that was loaded.
 pub type Version = u64;
@@ -25,19 +26,8 @@ impl Part {
     }
 }
 
-/// How a write took its place among the versions of its key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Applied {
-    /// It replaced the version that was there.
-    InOrder,
-    /// It is an update that may come before or after others that commute with it ([`crate::Update::commutes`]).
-    Commuting,
-    /// It was not: a later write had replaced the version before ([`WriteSet::omit`]).
-    Omitted,
-}
-
-/// One operation of a committed transaction. Point reads of the transaction's own writes are not among them, nor is what it did to
-/// a key that it has inserted and deleted again.
+/// One operation of a committed transaction. Point reads of the transaction's own writes are not
+/// among them, nor is what it did to a key that it has inserted and deleted again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// A row was read.
@@ -66,8 +56,8 @@ pub enum Operation {
         part: Part,
         /// The row's key.
         key: KeyWords,
-        /// Who wrote the version that the transaction's first write of the key replaced; if that was an insert, who deleted the
-        /// key last (0: it never existed).
+        /// Who wrote the version that the transaction's first write of the key replaced; if that
+        /// was an insert, who deleted the key last (0: it never existed).
         over: Version,
         /// Whether the key was absent before.
         insert: bool,
@@ -93,7 +83,8 @@ pub enum Operation {
         low: KeyWords,
         /// The high end, included.
         high: KeyWords,
-        /// The rows seen: key and writer, which may be the transaction itself, in the order of the scan.
+        /// The rows seen: key and writer, which may be the transaction itself, in the order of the
+        /// scan.
         seen: Vec<(KeyWords, Version)>,
         /// The keys in the range found deleted by other transactions, with their deleters.
         gone: Vec<(KeyWords, Version)>,
@@ -123,7 +114,8 @@ pub(crate) struct Recording {
 }
 
 impl Recording {
-    /// The running transaction has committed: completes its writes by what was not known before they were installed.
+    /// The running transaction has committed: completes its writes by what was not known before
+    /// they were installed.
     pub(crate) fn commit<M: Machine>(&mut self, worker: usize, writes: &WriteSet<M>) {
         let txn = writes.txn;
         let mut operations = std::mem::take(&mut self.running);
@@ -150,7 +142,8 @@ impl Recording {
                 true
             }
             Operation::Write { part, key, .. } => installed.contains_key(&(*part, *key)),
-            // Who has deleted a row and inserted it again has replaced it; if that is omitted, so is the deletion.
+            // Who has deleted a row and inserted it again has replaced it; if that is omitted, so
+            // is the deletion.
             Operation::Delete { part, key, .. } => installed.get(&(*part, *key)).is_some_and(|(.., omitted)| !omitted),
             Operation::Read { .. } | Operation::Miss { .. } => true,
         });

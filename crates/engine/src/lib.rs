@@ -1,12 +1,14 @@
-//! The engine: tables of rows, records, epochs, and the frame in which a concurrency-control protocol runs.
+//! The engine: tables of rows, records, epochs, and the frame in which a concurrency-control
+//! protocol runs.
 //!
-//! Two traits carry it. A workload sees [`Txn`] only: a transaction that reads, writes, inserts, deletes and scans rows. A
-//! protocol implements [`Protocol`]: what has to happen at each of these on *one located record*, and at commit. Between the two
-//! stands [`Transaction`], once for all protocols: it probes the indexes (singly or in batches), drives scans, looks keys up
-//! again whose record was unlinked, keeps the history, counts aborts, and collects garbage.
+//! Two traits carry it. A workload sees [`Txn`] only: a transaction that reads, writes, inserts,
+//! deletes and scans rows. A protocol implements [`NamedProtocol`]: what has to happen at each of
+//! these on *one located record*, and at commit. Between the two stands [`Transaction`], once for
+//! all protocols: it probes the indexes (singly or in batches), drives scans, looks keys up again
+//! whose record was unlinked, keeps the history, counts aborts, and collects garbage.
 //!
-//! What this crate must not know: any one protocol, any workload, files. It has no global, no lock on the transaction path
-//! and no thread of its own: workers advance the epoch.
+//! What this crate must not know: any one protocol, any workload, files. It has no global, no lock
+//! on the transaction path and no thread of its own: workers advance the epoch.
 //!
 //! | module | what it holds |
 //! | --- | --- |
@@ -15,8 +17,8 @@
 //! | [`table`], [`record`], `slab` | tables, records, the memory that records live in |
 //! | [`epoch`] | the global epoch; when memory may be reused |
 //! | [`sets`] | parts that protocols are made of: write set, node set, record map |
-//! | [`protocol`] | the trait `Protocol` and what it works on |
-//! | [`txn`] | the trait `Txn` |
+//! | [`protocol`] | the trait `NamedProtocol` and what it works on |
+//! | `contend_model::txn` | the trait `Txn` |
 //! | [`engine`], [`transaction`] | `Engine`, `Worker`, `Transaction` |
 //! | [`declaration`] | what a transaction says before it begins |
 //! | [`history`] | what a recorded transaction did |
@@ -25,7 +27,9 @@
 // The derived code calls this crate by its name, also inside of it.
 extern crate self as contend_engine;
 
-pub mod abort;
+mod catalog;
+pub mod commit_sink;
+pub mod config;
 pub mod declaration;
 pub mod engine;
 pub mod epoch;
@@ -33,41 +37,40 @@ mod erased;
 #[doc(hidden)]
 pub mod fault;
 mod garbage;
-pub mod group;
 pub mod history;
-pub mod journal;
-pub mod options;
+mod layout;
+mod loader;
 pub mod protocol;
 pub mod record;
-pub mod row;
 pub mod sets;
 mod slab;
-pub mod table;
+mod table;
 pub mod transaction;
-pub mod txn;
-pub mod update;
+mod worker;
 
-pub use abort::{Abort, AbortReason};
-pub use contend_index::{Change, Direction, IndexKind, Key, KeyWords, Leaf, MAX_KEY_WORDS, key_of};
-pub use declaration::{Declaration, Needs};
-pub use engine::{Alignment, Engine, EngineConfig, EngineOptions, Loader, Worker};
+pub use config::{Alignment, EngineConfig, EngineOptions};
+pub use contend_index::{Change, Leaf};
+// The vocabulary, for an author of a protocol, and for whoever drives an engine by hand.
+pub use contend_model::{
+    Abort, AbortCounts, AbortReason, AddToWord, Column, ColumnInfo, Columns, DeclarationNeeds, Declare, Direction,
+    GROUPS_MAX, Groups, IndexKind, Inspect, Isolation, Key, KeyWords, Load, MAX_KEY_WORDS, Number, OptionError,
+    OptionSpec, OptionValue, Options, OutOfMemory, Projection, RawTxn, Row, RowUpdate, Span, Table, TableSpec, Tables,
+    Txn, TypedTable, Update, Whole, abort, group, key_of, option_choices, options, row, type_name_of, update,
+};
+pub use declaration::Declaration;
+pub use engine::Engine;
 pub use erased::Erased;
 pub use garbage::trim_queue;
-pub use group::{GROUPS_MAX, Groups};
-pub use options::{OptionError, OptionSpec, OptionValue, Options};
+pub use layout::{TableCore, estimated_bytes};
+pub use loader::Loader;
 pub use protocol::{
-    At, Context, Control, Found, Info, Initial, Isolation, Mode, OldVersion, Protocol, Tombstone, Unlink, VersionCounts,
+    Context, Located, NamedProtocol, OldVersion, Protocol, ProtocolInfo, RecordOrigin, RecordState, Tombstone,
+    UnlinkOutcome, VersionCounts, WriteMode,
 };
 pub use record::{Cell, Cells, Record};
-pub use row::{Column, ColumnInfo, Columns, Projection, Row, Span, Whole, type_name_of};
-pub use table::{OutOfMemory, Table, TableCore, TableShape, TableSpec, TypedTable};
+pub use table::TableShape;
 pub use transaction::Transaction;
-pub use txn::Txn;
-pub use update::{AddToWord, Number, RowUpdate, Update};
+pub use worker::Worker;
 
-/// What the code made by `#[derive(Row)]` names, so that a user needs no dependency for it.
 #[doc(hidden)]
-pub mod __private {
-    pub use crate::row::{Column, ColumnInfo, Row};
-    pub use zerocopy;
-}
+pub use contend_model::__private;

@@ -1,7 +1,8 @@
 //! A record: the protocol's metadata words, then the row's words, in one block of a slab.
 //!
-//! A record is one *cell*, or, with timestamp splitting, a cell for each group of columns: the unit that a protocol locks,
-//! versions and validates. Each cell has its own metadata words; the cells of a record stand one after the other before the row.
+//! A record is one *cell*, or, with timestamp splitting, a cell for each group of columns: the unit
+//! that a protocol locks, versions and validates. Each cell has its own metadata words; the cells
+//! of a record stand one after the other before the row.
 
 use contend_machine::Machine;
 use std::ptr::NonNull;
@@ -10,8 +11,9 @@ use crate::group::{GroupNumbers, Groups};
 
 /// A handle to a record. It is the record's address, and what the index holds as value.
 ///
-/// A record's memory is type-stable: words of atomics as long as its table lives. A record that was unlinked is reused only when
-/// no transaction that could have met it is active (see [`crate::epoch`]); protocols use handles inside one transaction only.
+/// A record's memory is type-stable: words of atomics as long as its table lives. A record that was
+/// unlinked is reused only when no transaction that could have met it is active (see
+/// [`crate::epoch`]); protocols use handles inside one transaction only.
 #[derive(Debug)]
 pub struct Record<M: Machine>(NonNull<M::U64>);
 
@@ -33,7 +35,8 @@ impl<M: Machine> PartialEq for Record<M> {
 
 impl<M: Machine> Eq for Record<M> {}
 
-// SAFETY: a handle is the address of words that any thread may access; their memory lives as long as the table.
+// SAFETY: a handle is the address of words that any thread may access; their memory lives as long
+// as the table.
 unsafe impl<M: Machine> Send for Record<M> {}
 // SAFETY: as for `Send`: all access is through shared atomics.
 unsafe impl<M: Machine> Sync for Record<M> {}
@@ -51,7 +54,8 @@ impl<M: Machine> Record<M> {
     /// The record that an index holds as this value.
     ///
     /// # Safety
-    /// The value came from [`Record::value`] of a record whose slab outlives every use of the handle.
+    /// The value came from [`Record::value`] of a record whose slab outlives every use of the
+    /// handle.
     #[inline(always)]
     pub(crate) unsafe fn from_value(value: u64) -> Self {
         let words = std::ptr::with_exposed_provenance_mut::<M::U64>(value as usize);
@@ -68,7 +72,8 @@ impl<M: Machine> Record<M> {
     /// The first metadata word, which every record has. It belongs to the protocol.
     #[inline(always)]
     pub fn word<'a>(self) -> &'a M::U64 {
-        // SAFETY: every record has a metadata word; by the contract of the constructors the slab outlives the handle's use.
+        // SAFETY: every record has a metadata word; by the contract of the constructors the slab
+        // outlives the handle's use.
         unsafe { self.0.as_ref() }
     }
 
@@ -78,7 +83,8 @@ impl<M: Machine> Record<M> {
     /// The record's table gives it at least `first + count` words.
     #[inline(always)]
     pub(crate) unsafe fn words<'a>(self, first: usize, count: usize) -> &'a [M::U64] {
-        // SAFETY: the words lie inside the record by the caller's promise, and the slab initialised them.
+        // SAFETY: the words lie inside the record by the caller's promise, and the slab initialised
+        // them.
         unsafe { std::slice::from_raw_parts(self.0.as_ptr().add(first), count) }
     }
 
@@ -126,7 +132,8 @@ impl<M: Machine> Cell<M> {
     /// The words from this one on, as a cell of a protocol's own, besides those of records.
     ///
     /// # Safety
-    /// The protocol whose cell it is finds there as many words as its cells have, as long as it uses the cell.
+    /// The protocol whose cell it is finds there as many words as its cells have, as long as it
+    /// uses the cell.
     pub unsafe fn at(first: NonNull<M::U64>) -> Self {
         Cell(first)
     }
@@ -144,7 +151,8 @@ impl<M: Machine> Cell<M> {
     /// The protocol whose cell it is has more than `number` metadata words a cell.
     #[inline(always)]
     pub unsafe fn meta<'a>(self, number: usize) -> &'a M::U64 {
-        // SAFETY: inside the cell by the caller's promise; the record's slab outlives the handle's use.
+        // SAFETY: inside the cell by the caller's promise; the record's slab outlives the handle's
+        // use.
         unsafe { self.0.add(number).as_ref() }
     }
 

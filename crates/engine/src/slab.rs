@@ -1,7 +1,8 @@
 //! The memory that records live in: chunks of equal slots, filled by one worker at a time.
 //!
-//! A worker owns an [`Arena`] for each table it inserts into, so allocation touches no shared memory. Chunks are freed only with
-//! the table; an arena of a worker that ends goes back to the table and on to the next worker.
+//! A worker owns an [`Arena`] for each table it inserts into, so allocation touches no shared
+//! memory. Chunks are freed only with the table; an arena of a worker that ends goes back to the
+//! table and on to the next worker.
 
 use std::alloc::Layout;
 use std::ptr::NonNull;
@@ -9,16 +10,16 @@ use std::ptr::NonNull;
 use contend_machine::{Atomic64, Machine};
 use parking_lot::Mutex;
 
-use crate::engine::Alignment;
+use crate::config::Alignment;
 use crate::record::Record;
 
 /// The first chunk of an arena; each further one is twice as large, up to [`CHUNK_BYTES_MAX`].
 const CHUNK_BYTES_MIN: usize = 16 << 10;
-/// An arena's list of free records has room for so many from the start: more than the old versions that a worker makes until they are collected, so
-/// that it need not grow later.
+/// An arena's list of free records has room for so many from the start: more than the old versions
+/// that a worker makes until they are collected, so that it need not grow later.
 const FREE_AT_FIRST: usize = 1024;
-/// An arena with this many free records gives half of them away: rows that one worker inserts and another deletes would otherwise pile up at
-/// the one, while the other takes new memory.
+/// An arena with this many free records gives half of them away: rows that one worker inserts and
+/// another deletes would otherwise pile up at the one, while the other takes new memory.
 const FREE_MAX: usize = 8 << 10;
 /// Two huge pages: with more, much of an arena's last chunk would be empty.
 const CHUNK_BYTES_MAX: usize = 4 << 20;
@@ -102,7 +103,8 @@ impl<M: Machine> Arena<M> {
     }
 }
 
-/// Words of a slot for records of `words`: a record of up to a line does not straddle two lines, a longer one starts a line.
+/// Words of a slot for records of `words`: a record of up to a line does not straddle two lines, a
+/// longer one starts a line.
 pub(crate) fn slot_words(words: usize, alignment: Alignment) -> usize {
     let bytes = words * 8;
     (if bytes <= LINE && alignment == Alignment::Packed {
@@ -201,7 +203,8 @@ impl<M: Machine> Slabs<M> {
 impl<M: Machine> Drop for Slabs<M> {
     fn drop(&mut self) {
         for chunk in self.chunks.get_mut().drain(..) {
-            // SAFETY: allocated by `refill` with this layout; whoever used a record has also kept the table.
+            // SAFETY: allocated by `refill` with this layout; whoever used a record has also kept
+            // the table.
             unsafe { M::dealloc(chunk.block, chunk.layout) };
         }
     }

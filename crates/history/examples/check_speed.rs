@@ -1,8 +1,11 @@
-//! How fast the checker is: a serial history of transactions of ten operations, made, checked and replayed.
+//! How fast the checker is: a serial history of transactions of ten operations, made, checked and
+//! replayed.
 //!
-//! `cargo run --release -p contend-history --example check_speed -- [transactions] [keys] [scan percent] [stale]`
+//! `cargo run --release -p contend-history --example check_speed -- [transactions] [keys] [scan
+//! percent] [stale]`
 //!
-//! Of a million reads, `stale` see the version before the latest, so that the history is not serializable.
+//! Of a million reads, `stale` see the version before the latest, so that the history is not
+//! serializable.
 
 use std::time::Instant;
 

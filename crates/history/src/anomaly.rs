@@ -2,13 +2,15 @@
 
 use std::fmt;
 
+use contend_model::Isolation;
 use serde::{Serialize, Serializer};
 
-/// A class of anomaly, the most severe first: a level that forbids one class forbids every class before it.
+/// A class of anomaly, the most severe first: a level that forbids one class forbids every class
+/// before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Class {
-    /// A transaction's own operations contradict one another: it did not see its own write, or one scan returned a key
-    /// twice. No level allows it: Adya's histories exclude it by definition.
+    /// A transaction's own operations contradict one another: it did not see its own write, or one
+    /// scan returned a key twice. No level allows it: Adya's histories exclude it by definition.
     Internal,
     /// Dirty write: a cycle of write-dependencies, or versions of one item that no order can hold.
     G0,
@@ -20,7 +22,8 @@ pub enum Class {
     G1c,
     /// A cycle with exactly one anti-dependency: lost update, read skew.
     GSingle,
-    /// A cycle with several anti-dependencies, no two in a row: a long fork, the mark of a snapshot that never was.
+    /// A cycle with several anti-dependencies, no two in a row: a long fork, the mark of a snapshot
+    /// that never was.
     GNonadjacent,
     /// A cycle with anti-dependencies on rows, some two of them in a row: write skew.
     G2Item,
@@ -41,6 +44,18 @@ impl Class {
         Self::G2Item,
         Self::G2,
     ];
+
+    /// Returns whether a history of this level must not have an anomaly of the class.
+    #[must_use]
+    pub fn is_forbidden_by(self, level: Isolation) -> bool {
+        let weakest = match self {
+            Self::Internal | Self::G0 => Isolation::ReadUncommitted,
+            Self::G1a | Self::G1b | Self::G1c => Isolation::ReadCommitted,
+            Self::GSingle | Self::GNonadjacent => Isolation::Snapshot,
+            Self::G2Item | Self::G2 => Isolation::Serializable,
+        };
+        level >= weakest
+    }
 
     fn name(self) -> &'static str {
         match self {
@@ -71,8 +86,8 @@ impl Serialize for Class {
 
 /// Why one transaction comes after another.
 ///
-/// The predicate kinds come from reads that found no row: the version read is one of the key's absence, which belongs to the
-/// predicate (a range, or `key = k`), not to a row.
+/// The predicate kinds come from reads that found no row: the version read is one of the key's
+/// absence, which belongs to the predicate (a range, or `key = k`), not to a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DependencyKind {
     /// It overwrote what the other wrote.
@@ -115,7 +130,8 @@ impl Serialize for DependencyKind {
     }
 }
 
-/// One line of an anomaly's evidence: an operation, and in a cycle why the next transaction comes after.
+/// One line of an anomaly's evidence: an operation, and in a cycle why the next transaction comes
+/// after.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Step {
     /// The transaction.
@@ -143,12 +159,12 @@ pub struct Anomaly {
     pub class: Class,
     /// What it is commonly called.
     pub name: &'static str,
-    /// A cycle, each transaction depending on the one before, the first on the last; or operations that have no
-    /// explanation.
+    /// A cycle, each transaction depending on the one before, the first on the last; or operations
+    /// that have no explanation.
     pub steps: Vec<Step>,
 }
 
-/// A line of a drawing is broken before it is longer than so many characters.
+/// The most characters of a line of a drawing: a longer one is broken.
 const LINE_MAX: usize = 100;
 
 impl Anomaly {
@@ -212,4 +228,20 @@ fn row(step: &Step) -> [String; 6] {
         step.dependency.map_or_else(String::new, |kind| kind.to_string()),
         step.reason.clone(),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stronger_level_forbids_more() {
+        for pair in Isolation::ALL.windows(2) {
+            for class in Class::ALL {
+                assert!(!class.is_forbidden_by(pair[0]) || class.is_forbidden_by(pair[1]));
+            }
+        }
+        assert!(Class::ALL.iter().all(|class| class.is_forbidden_by(Isolation::Serializable)));
+        assert!(!Class::ALL.iter().any(|class| class.is_forbidden_by(Isolation::None)));
+    }
 }

@@ -1,21 +1,25 @@
 //! The serializability checker.
 //!
-//! From the versions that each operation names follows the direct serialization graph of the committed transactions; the
-//! history is serializable if and only if the graph has no cycle and every read saw what a committed transaction left.
-//! Source: Atul Adya, Barbara Liskov, Patrick O'Neil, "Generalized Isolation Level Definitions", ICDE 2000; G-single is
-//! Adya's thesis (MIT, 1999), G-nonadjacent is the condition of Andrea Cerone, Alexey Gotsman, "Analysing Snapshot
+//! From the versions that each operation names follows the direct serialization graph of the
+//! committed transactions; the history is serializable if and only if the graph has no cycle and
+//! every read saw what a committed transaction left. Source: Atul Adya, Barbara Liskov, Patrick
+//! O'Neil, "Generalized Isolation Level Definitions", ICDE 2000; G-single is Adya's thesis (MIT,
+//! 1999), G-nonadjacent is the condition of Andrea Cerone, Alexey Gotsman, "Analysing Snapshot
 //! Isolation", PODC 2016.
 //!
 //! # Departures
-//! A point read that finds no row is a predicate read, `key = k`; the rows that a scan returns are item reads. Two versions
-//! over one state are reported as they are, not as the cycles that follow from them.
+//! A point read that finds no row is a predicate read, `key = k`; the rows that a scan returns are
+//! item reads. Two versions over one state are reported as they are, not as the cycles that follow
+//! from them.
 //!
 //! # Limits
-//! Real time is not in a history, so strictness is not judged. Where the history does not say which delete left a key
-//! absent, and more than one could have, only what holds in every case is used: an anomaly may go unseen, none is made up.
+//! Real time is not in a history, so strictness is not judged. Where the history does not say which
+//! delete left a key absent, and more than one could have, only what holds in every case is used:
+//! an anomaly may go unseen, none is made up.
 
 use std::fmt;
 
+use contend_model::Isolation;
 use serde::Serialize;
 
 use crate::anomaly::{Anomaly, DependencyKind};
@@ -23,15 +27,33 @@ use crate::cycles;
 use crate::dependencies::{Context, Dependency, Findings, walk};
 use crate::explain;
 use crate::graph::{Lists, topological_order};
-use crate::isolation::Isolation;
 use crate::key_order::KeyOrder;
 use crate::model::History;
 use crate::versions::{Conflict, VersionOrder};
 
-/// How many anomalies are explained, unless somebody asks for more.
-const EXPLAINED: usize = 10;
+/// How many anomalies are explained, unless the caller asks for more.
+pub(crate) const EXPLAINED: usize = 10;
 
-/// How many dependencies of each kind a history has. One transaction may depend on another in several ways; each counts.
+/// Why a history is not checked: its size would have the check take too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the history's {size} operations would take more than {limit} steps to check: it has scans of ranges with very many keys, \
+     or states that very many transactions depend on"
+)]
+pub struct TooComplex {
+    /// Operations of the history, and rows that its scans returned.
+    pub size: u64,
+    /// The most steps that a history of this size may take.
+    pub limit: u64,
+}
+
+/// Steps that any history may take, and more for each operation: some seconds, and some gigabytes
+/// for the largest graphs.
+const STEPS_FREE: u64 = 1 << 26;
+const STEPS_PER_OPERATION: u64 = 64;
+
+/// How many dependencies of each kind a history has. One transaction may depend on another in
+/// several ways; each counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DependencyCounts {
     /// Write-dependencies.
@@ -86,12 +108,13 @@ pub struct Report {
 }
 
 impl Report {
-    /// The report of a history whose versions were inferred, with what was found meanwhile.
-    pub(crate) fn with_inferred(mut self, found: &[Anomaly]) -> Self {
+    /// The report of a history whose versions were inferred, with the anomalies found meanwhile and
+    /// how many more there were.
+    pub(crate) fn with_inferred(mut self, found: &[Anomaly], besides: usize) -> Self {
         self.is_inferred = true;
         if !found.is_empty() {
             let limit = self.anomalies.len().max(EXPLAINED);
-            self.anomalies_met += found.len();
+            self.anomalies_met += found.len() + besides;
             self.anomalies.extend_from_slice(found);
             self.anomalies.sort_by_key(|anomaly| anomaly.class);
             self.anomalies.truncate(limit);
@@ -103,15 +126,17 @@ impl Report {
     /// The most severe anomaly that the level forbids.
     #[must_use]
     pub fn violates(&self, level: Isolation) -> Option<&Anomaly> {
-        // The most severe class is always among those kept, and a level forbids every class more severe than another.
-        self.anomalies.iter().find(|anomaly| level.forbids(anomaly.class))
+        // The most severe class is always among those kept, and a level forbids every class more
+        // severe than another.
+        self.anomalies.iter().find(|anomaly| anomaly.class.is_forbidden_by(level))
     }
 
-    /// A serial order of the transactions, as places in the history, that has every transaction after those it depends
-    /// on; none if the dependencies are cyclic. Of all such orders it keeps closest to the history's own.
+    /// A serial order of the transactions, as places in the history, that has every transaction
+    /// after those it depends on; none if the dependencies are cyclic. Of all such orders it keeps
+    /// closest to the history's own.
     ///
-    /// If the history is ambiguous ([`Report::is_exact`]), the order may not be one that explains every read, although
-    /// there may be one.
+    /// If the history is ambiguous ([`Report::is_exact`]), the order may not be one that explains
+    /// every read, although there may be one.
     #[must_use]
     pub fn serial_order(&self) -> Option<&[usize]> {
         self.order.as_deref()
@@ -166,13 +191,31 @@ pub fn check(history: &History) -> Report {
 /// As [`check`].
 #[must_use]
 pub fn check_up_to(history: &History, limit: usize) -> Report {
-    check_kinds(history, limit.max(1), |_| true)
+    check_kinds(history, limit.max(1), u64::MAX, |_| true).expect("no history takes 2^64 steps")
 }
 
-/// Checks as if the history had only dependencies that `keep` keeps; all of them but in tests of the checker itself.
-fn check_kinds(history: &History, limit: usize, keep: impl Fn(DependencyKind) -> bool + Copy) -> Report {
+/// Checks a history as [`check`] does, in time and memory that are proportional to its size: one
+/// from a stranger.
+///
+/// # Errors
+/// The check would take many times the steps that a history of this size takes usually.
+pub fn check_bounded(history: &History) -> Result<Report, TooComplex> {
+    let size = history.size();
+    // Dependencies are numbered in 32 bits.
+    let limit = (STEPS_FREE + STEPS_PER_OPERATION * size).min(u64::from(u32::MAX));
+    check_kinds(history, EXPLAINED, limit, |_| true).ok_or(TooComplex { size, limit })
+}
+
+/// Checks as if the history had only dependencies that `keep` keeps; all of them but in tests of
+/// the checker itself. Returns `None` if it took more than `work` steps ([`VersionOrder::spend`]).
+fn check_kinds(
+    history: &History,
+    limit: usize,
+    work: u64,
+    keep: impl Fn(DependencyKind) -> bool + Copy,
+) -> Option<Report> {
     let keys = KeyOrder::new(history);
-    let order = VersionOrder::new(history);
+    let order = VersionOrder::new(history, work);
     let context = Context { history, keys: &keys, order: &order };
     let mut findings = Findings::new(limit);
 
@@ -189,6 +232,11 @@ fn check_kinds(history: &History, limit: usize, keep: impl Fn(DependencyKind) ->
         let class = explain::conflict_class(context, conflict);
         findings.report(class, || explain::conflict(context, class, conflict));
     }
+    if order.is_spent() {
+        return None;
+    }
+    // The further walks pass the same dependencies.
+    order.unlimit();
 
     let mut edges = Lists::filler(&degrees);
     let fill = |dependency: Dependency| {
@@ -207,7 +255,7 @@ fn check_kinds(history: &History, limit: usize, keep: impl Fn(DependencyKind) ->
     let mut anomalies = findings.anomalies;
     anomalies.sort_by_key(|anomaly| anomaly.class);
     anomalies.truncate(limit);
-    Report {
+    Some(Report {
         transactions: history.transactions().len(),
         operations: history.transactions().iter().map(|transaction| transaction.ops.len()).sum(),
         dependencies,
@@ -218,7 +266,7 @@ fn check_kinds(history: &History, limit: usize, keep: impl Fn(DependencyKind) ->
         ambiguous_items: order.ambiguous_items,
         order: is_acyclic.then_some(serial),
         is_inferred: false,
-    }
+    })
 }
 
 /// The transactions that wrote over one state.
@@ -239,12 +287,13 @@ mod tests {
 {"txn":2,"worker":1,"ops":[{"op":"read","table":"t","key":"y","version":0},{"op":"write","table":"t","key":"x","version":2,"over":0}]}
 "#;
 
-    /// The canary: if anti-dependencies were lost on the way, this is what the checker would no longer see.
+    /// The canary: if anti-dependencies were lost on the way, this is what the checker would no
+    /// longer see.
     #[test]
     fn without_anti_dependencies_write_skew_goes_unseen() {
         let history = History::read_json_lines(WRITE_SKEW.as_bytes()).unwrap();
         assert_eq!(check(&history).anomalies[0].class, Class::G2Item);
-        let blind = check_kinds(&history, 10, |kind| !kind.is_anti());
+        let blind = check_kinds(&history, 10, u64::MAX, |kind| !kind.is_anti()).unwrap();
         assert!(blind.anomalies.is_empty() && blind.serial_order().is_some());
     }
 }

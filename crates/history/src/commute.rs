@@ -1,13 +1,17 @@
-//! Writes that commute: updates that were applied without a look at what they changed, as additions are.
+//! Writes that commute: updates that were applied without a look at what they changed, as additions
+//! are.
 //!
-//! Of writes of one item that commute and follow one another, with no read between them, each order leaves the same row: they have no order among
-//! themselves. A *group* is as many of them as possible. Whoever reads or overwrites what the last of them left has seen all; a read of what
-//! one in the midst left would end the group there. The version order (`over`) is that in which they were applied; it says which belong
-//! together, and no more.
+//! Writes of one item that commute, with no read between them, leave the same row in each order. So
+//! they have no order among themselves. A *group* is a longest run of such writes. A transaction
+//! that reads or overwrites what the last of them left has seen all of them; a read of a version in
+//! the midst ends the group there. The version order (`over`) says which writes belong together,
+//! and no more.
 
 use std::collections::{HashMap, HashSet};
 
-use crate::model::{Applied, History, ItemId, Op, State};
+use contend_model::Applied;
+
+use crate::model::{History, ItemId, Op, State};
 
 /// An item and the transaction that wrote it.
 type Written = (ItemId, u64);
@@ -112,7 +116,8 @@ fn commuting_writes(history: &History) -> HashMap<Written, State> {
     writes
 }
 
-/// Those of the writes that end a group: somebody has read what they left, or two were applied to it.
+/// Those of the writes that end a group: somebody has read what they left, or two were applied to
+/// it.
 fn ended(history: &History, over: &HashMap<Written, State>) -> HashSet<Written> {
     let mut ended = HashSet::new();
     for transaction in history.transactions() {

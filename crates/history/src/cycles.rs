@@ -1,17 +1,19 @@
 //! The cycles of the direct serialization graph, by class.
 //!
-//! Only transactions in strong components of several lie on cycles, so only these and the edges within a component are kept
-//! here. Each class of cycle is a cycle in a part of this graph:
+//! Only transactions in strong components of several lie on cycles, so only these and the edges
+//! within a component are kept here. Each class of cycle is a cycle in a part of this graph:
 //!
 //! - G0 in the write-dependencies; G1c in the write- and read-dependencies;
-//! - G-single and G-nonadjacent in a graph of two copies of each transaction, the second of which is entered by an
-//!   anti-dependency and left by anything else. A shortest closed walk here passes no transaction twice: of the two loops
-//!   it would split into there, one has no two anti-dependencies in a row, and is shorter;
+//! - G-single and G-nonadjacent in a graph of two copies of each transaction, the second of which
+//!   is entered by an anti-dependency and left by anything else. A shortest closed walk here passes
+//!   no transaction twice: of the two loops it would split into there, one has no two
+//!   anti-dependencies in a row, and is shorter;
 //! - G2-item in the graph without predicate anti-dependencies; G2 in the whole.
 //!
-//! So whether a class occurs is decided in linear time. Of each component the first class that occurs is reported: a level
-//! that allows it allows every later one. The cycle shown is a shortest one of its class, as long as the search for it stays
-//! within its budget; beyond, the shortest found.
+//! So whether a class occurs is decided in linear time. Of each component the first class that
+//! occurs is reported: a level that allows it allows every later one. The cycle shown is a shortest
+//! one of its class, as long as the search for it stays within its budget; beyond, the shortest
+//! found.
 
 use std::collections::VecDeque;
 
@@ -22,7 +24,8 @@ use crate::graph::{Edges, Lists, cyclic_components};
 
 const NONE: u32 = u32::MAX;
 
-/// How many edges the searches for shortest cycles may pass, all together, before they take the next best cycle.
+/// How many edges the searches for shortest cycles may pass, all together, before they take the
+/// next best cycle.
 const SEARCH_BUDGET: usize = 50_000_000;
 
 /// An edge within a strong component.
@@ -46,8 +49,8 @@ struct Core {
     components: usize,
 }
 
-/// Reports the cycles of `graph`; returns in how many components they lie. `forked` are pairs of transactions whose lost
-/// update is reported already.
+/// Reports the cycles of `graph`; returns in how many components they lie. `forked` are pairs of
+/// transactions whose lost update is reported already.
 pub(crate) fn find(
     context: Context<'_>,
     graph: &Lists<u32>,
@@ -159,8 +162,8 @@ fn class_of(cycle: &[Dependency]) -> Class {
     }
 }
 
-/// The part of the core in which cycles of one class lie. For [`Stage::NonAdjacent`] node `2 n` is transaction `n`, and
-/// node `2 n + 1` is transaction `n` reached by an anti-dependency.
+/// The part of the core in which cycles of one class lie. For [`Stage::NonAdjacent`] node `2 n` is
+/// transaction `n`, and node `2 n + 1` is transaction `n` reached by an anti-dependency.
 struct View<'c> {
     core: &'c Core,
     stage: Stage,
@@ -206,7 +209,8 @@ impl Edges for View<'_> {
 
 struct Search<'v> {
     view: &'v View<'v>,
-    /// By node: the start of the search that found it last, and the node and the edge that it was found by.
+    /// By node: the start of the search that found it last, and the node and the edge that it was
+    /// found by.
     found: Vec<(u32, u32, u32)>,
     queue: VecDeque<(u32, usize)>,
 }

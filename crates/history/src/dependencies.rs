@@ -1,11 +1,13 @@
 //! The edges of the direct serialization graph, and the reads that have no explanation.
 //!
-//! A transaction depends on another of which it read (wr) or overwrote (ww) what was written, and on another that read what
-//! it overwrote (rw, an anti-dependency). A scan reads every key of its range: the rows that it returned, and the absence of
-//! all others. Only keys that the history names matter: a key that nobody touched has no writer to depend on.
+//! A transaction depends on another of which it read (wr) or overwrote (ww) what was written, and
+//! on another that read what it overwrote (rw, an anti-dependency). A scan reads every key of its
+//! range: the rows that it returned, and the absence of all others. Only keys that the history
+//! names matter: a key that nobody touched has no writer to depend on.
 //!
-//! The edges are walked, not stored: the checker walks them once to count and once to fill a graph of the right size, and
-//! a third time, only if there is a cycle, to learn what the edges of the cycle came from.
+//! The edges are walked, not stored: the checker walks them once to count and once to fill a graph
+//! of the right size, and a third time, only if there is a cycle, to learn what the edges of the
+//! cycle came from.
 
 use crate::anomaly::{Class, DependencyKind};
 use crate::explain;
@@ -61,15 +63,15 @@ pub(crate) struct Context<'h> {
     pub(crate) order: &'h VersionOrder<'h>,
 }
 
-/// Walks every dependency; reads without an explanation go to `findings`, where given. Returns how many reads were
-/// ambiguous.
+/// Walks every dependency; reads without an explanation go to `findings`, where given. Returns how
+/// many reads were ambiguous.
 pub(crate) fn walk(context: Context<'_>, edge: impl FnMut(Dependency), findings: Option<&mut Findings>) -> usize {
     let items = context.history.item_count();
     let mut walk = Walk {
         context,
         edge,
         findings,
-        own: vec![Own { txn: NONE, live: false }; items],
+        own: vec![Own { txn: NONE, op: 0, live: false }; items],
         anchors: vec![(NONE, NONE); items],
         marks: vec![0; items],
         scans: 0,
@@ -77,6 +79,9 @@ pub(crate) fn walk(context: Context<'_>, edge: impl FnMut(Dependency), findings:
     };
     walk.write_dependencies();
     for (txn, transaction) in (0_u32..).zip(context.history.transactions()) {
+        if context.order.is_spent() {
+            break;
+        }
         for (op, operation) in (0_u32..).zip(&transaction.ops) {
             walk.operation(Place { txn, op }, operation);
         }
@@ -95,6 +100,7 @@ pub(crate) struct Place {
 #[derive(Clone, Copy)]
 struct Own {
     txn: u32,
+    op: u32,
     live: bool,
 }
 
@@ -118,8 +124,12 @@ impl<E: FnMut(Dependency)> Walk<'_, '_, E> {
         for (state, version) in order.links().filter(|&(_, version)| !order.version(version).joins) {
             for before in order.fellows_before(state) {
                 for after in order.fellows_after(version) {
-                    // Where there is a group on either side somebody has read between them, who comes after all of one and before all of
-                    // the other.
+                    if !order.spend(1) {
+                        return;
+                    }
+                    // If there is a group on both sides, a transaction has read between them. It
+                    // comes after all of one group and before all of the other, so the groups need
+                    // no edges between all their members.
                     if before == state || after == version {
                         self.write_dependency(order.version(before), order.version(after));
                     }
@@ -148,7 +158,7 @@ impl<E: FnMut(Dependency)> Walk<'_, '_, E> {
                 if self.own[item.index()].txn != place.txn {
                     self.first_write(place, *item);
                 }
-                self.own[item.index()] = Own { txn: place.txn, live: !delete };
+                self.own[item.index()] = Own { txn: place.txn, op: place.op, live: !delete };
             }
             Op::Scan(scan) => self.scan(place, scan),
         }
@@ -178,8 +188,11 @@ impl<E: FnMut(Dependency)> Walk<'_, '_, E> {
             }
             self.read(place, item, state);
         }
-        let keys = self.context.keys;
-        for &item in keys.range(scan) {
+        let range = self.context.keys.range(scan);
+        if !self.context.order.spend(range.len()) {
+            return;
+        }
+        for &item in range {
             if self.marks[item.index()] != self.scans {
                 self.read(place, item, State::Absent);
             }
@@ -245,17 +258,24 @@ impl<E: FnMut(Dependency)> Walk<'_, '_, E> {
         }
     }
 
-    /// The reader comes after the writer of `from` and before whoever ended `to` ([`NONE`]: not known).
+    /// Puts the reader after the writer of `from`, and before the transactions that ended `to`
+    /// ([`NONE`]: not known).
     fn depend_on(&mut self, place: Place, item: ItemId, from: StateId, to: StateId, is_predicate: bool) {
         let order = self.context.order;
         let kind = if is_predicate { DependencyKind::PredicateWriteRead } else { DependencyKind::WriteRead };
         for version in order.fellows_before(from).map(|version| order.version(version)) {
+            if !order.spend(1) {
+                return;
+            }
             if version.txn != place.txn {
                 (self.edge)(Dependency { from: version.txn, to: place.txn, item, op: place.op, kind });
             }
         }
         if to != NONE {
             for version in order.successors(to) {
+                if !order.spend(1) {
+                    return;
+                }
                 self.precede(place, item, version, is_predicate);
             }
         }
@@ -264,6 +284,9 @@ impl<E: FnMut(Dependency)> Walk<'_, '_, E> {
     fn precede(&mut self, place: Place, item: ItemId, version: u32, is_predicate: bool) {
         let kind = if is_predicate { DependencyKind::PredicateReadWrite } else { DependencyKind::ReadWrite };
         for to in self.context.order.fellows_after(version).map(|version| self.context.order.version(version).txn) {
+            if !self.context.order.spend(1) {
+                return;
+            }
             if to != place.txn {
                 (self.edge)(Dependency { from: place.txn, to, item, op: place.op, kind });
             }
@@ -277,9 +300,10 @@ impl<E: FnMut(Dependency)> Walk<'_, '_, E> {
             return;
         }
         let seen = State::Version(version);
-        if self.own[item.index()].txn == place.txn {
-            let earlier = &history.transactions()[place.txn as usize].ops[..place.op as usize];
-            if values_written(earlier, item).next().flatten().is_some_and(|own| own != value) {
+        let own = self.own[item.index()];
+        if own.txn == place.txn {
+            let write = &history.transactions()[place.txn as usize].ops[own.op as usize..=own.op as usize];
+            if values_written(write, item).next().flatten().is_some_and(|own| own != value) {
                 self.report(Class::Internal, place, item, seen, "a transaction did not see its own write", None);
             }
             return;
@@ -290,6 +314,9 @@ impl<E: FnMut(Dependency)> Walk<'_, '_, E> {
         let mut values = values_written(&ops[written.first_op as usize..=written.last_op as usize], item);
         let Some(Some(last)) = values.next() else { return };
         if last != value && written.txn != place.txn {
+            if !order.spend((written.last_op - written.first_op) as usize) {
+                return;
+            }
             if values.any(|earlier| earlier == Some(value)) {
                 self.report(Class::G1b, place, item, seen, "intermediate read", Some(found));
             } else {

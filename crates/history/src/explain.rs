@@ -74,7 +74,8 @@ pub(crate) fn conflict(context: Context<'_>, class: Class, conflict: &Conflict) 
     }
 }
 
-/// Two versions written over one state. Evidence is the cycle of the first two, beginning with one that read the state.
+/// Two versions written over one state. Evidence is the cycle of the first two, beginning with one
+/// that read the state.
 fn fork(context: Context<'_>, class: Class, conflict: &Conflict, versions: &[u32]) -> Anomaly {
     let reader = versions.iter().copied().find_map(|version| Some((version, reading(context, conflict, version)?)));
     let first = reader.map_or(versions[0], |(version, _)| version);
@@ -99,8 +100,8 @@ fn fork(context: Context<'_>, class: Class, conflict: &Conflict, versions: &[u32
     Anomaly { class, name, steps: vec![forth, back] }
 }
 
-/// The class of version links that no order satisfies: versions over one state are a lost update if one of the writers had
-/// read that state, else a dirty write.
+/// The class of version links that no order satisfies: versions over one state are a lost update if
+/// one of the writers had read that state, else a dirty write.
 pub(crate) fn conflict_class(context: Context<'_>, conflict: &Conflict) -> Class {
     match conflict {
         Conflict::Fork { versions, .. } if versions.iter().any(|&v| reading(context, conflict, v).is_some()) => {
@@ -123,10 +124,14 @@ fn reading(context: Context<'_>, conflict: &Conflict, version: u32) -> Option<u3
         (None, _) => seen.is_absent(),
     };
     let before = &transaction(context, version.txn).ops[..version.first_op as usize];
+    if !context.order.spend(before.len()) {
+        return None;
+    }
     let place = before.iter().position(|op| match op {
         Op::Read { item: other, seen, .. } => *other == item && saw(*seen),
         Op::Write { .. } => false,
         Op::Scan(scan) if scan.table != context.history.item_table(item) => false,
+        Op::Scan(scan) if !context.order.spend(scan.seen.len()) => false,
         Op::Scan(scan) => match scan.seen.iter().find(|(other, _)| *other == item) {
             Some(&(_, by)) => saw(State::Version(by)),
             None => context.keys.contains(scan, item) && saw(State::Absent),

@@ -1,8 +1,10 @@
-//! Graphs in compressed form, and the two classic walks over them: topological order and strong components.
+//! Graphs in compressed form, and the two classic walks over them: topological order and strong
+//! components.
 //!
-//! Sources: A. B. Kahn, "Topological Sorting of Large Networks", CACM 1962; R. Tarjan, "Depth-First Search and Linear Graph
-//! Algorithms", SIAM J. Computing 1972. Tarjan's walk is iterative here: a serial history is one path as long as the
-//! history, and a recursive walk down it overflows the stack.
+//! Sources: A. B. Kahn, "Topological Sorting of Large Networks", CACM 1962; R. Tarjan, "Depth-First
+//! Search and Linear Graph Algorithms", SIAM J. Computing 1972. Tarjan's walk is iterative here: a
+//! serial history is one path as long as the history, and a recursive walk down it overflows the
+//! stack.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -65,7 +67,8 @@ impl<T: Copy> Filler<T> {
 pub(crate) trait Edges {
     /// How many nodes there are.
     fn node_count(&self) -> usize;
-    /// The next edge of `node` at or after `cursor` (0 at first), which is moved behind it: the edge's number and its target.
+    /// The next edge of `node` at or after `cursor` (0 at first), which is moved behind it: the
+    /// edge's number and its target.
     fn next(&self, node: usize, cursor: &mut usize) -> Option<(usize, usize)>;
 }
 
@@ -82,8 +85,8 @@ impl Edges for Lists<u32> {
     }
 }
 
-/// The nodes in topological order, of all such orders the one that deviates least from the nodes' own numbers; of a graph
-/// with cycles, the nodes that no cycle leads to.
+/// The nodes in topological order, of all such orders the one that deviates least from the nodes'
+/// own numbers; of a graph with cycles, the nodes that no cycle leads to.
 pub(crate) fn topological_order(graph: &Lists<u32>) -> Vec<u32> {
     let mut in_degree = vec![0_u32; graph.len()];
     for &target in &graph.entries {

@@ -6,15 +6,18 @@
 //!                            {"op":"scan","table":"t","low":"10","high":"20","seen":[["11",3]]}]}
 //! ```
 //!
-//! (on one line). `version` names the transaction that wrote what was read: 0 is the loader, null a miss. A write with
-//! `"over":null` is an insert, one with `"delete":true` a delete. A scan's bounds are included; null is no bound.
+//! (on one line). `version` names the transaction that wrote what was read: 0 is the loader, null a
+//! miss. A write with `"over":null` is an insert, one with `"delete":true` a delete. A scan's
+//! bounds are included; null is no bound.
 //!
-//! Fields that a file may have, and that say more: of a miss `deleted_by`, of an insert `after`, of a scan `gone` (pairs of
-//! key and deleter) name the transaction whose delete left no row there, 0 if there never was one; `value` is a fingerprint
-//! of the row read or written; `"commutes":true` says of a write that it was applied without a look at what it changed, as an addition is, and
-//! that other such writes of the key may come before it or after it with the same result; `"omitted":true` that it was never applied, as the
-//! write that has replaced the version `over` comes later, and looked at nothing. Fields may come in any order; unknown ones are skipped,
-//! and so are empty lines. An empty file is a history without a transaction.
+//! Fields that a file may have, and that say more: of a miss `deleted_by`, of an insert `after`, of
+//! a scan `gone` (pairs of key and deleter) name the transaction whose delete left no row there, 0
+//! if there never was one; `value` is a fingerprint of the row read or written; `"commutes":true`
+//! says of a write that it was applied without a look at what it changed, as an addition is, and
+//! that other such writes of the key may come before it or after it with the same result;
+//! `"omitted":true` that it was never applied, as the write that has replaced the version `over`
+//! comes later, and looked at nothing. Fields may come in any order; unknown ones are skipped, and
+//! so are empty lines. An empty file is a history without a transaction.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -24,7 +27,9 @@ use std::sync::Arc;
 use serde::de::{Deserialize, Deserializer, Visitor};
 use serde::{Deserialize as DeriveDeserialize, Serialize, Serializer};
 
-use crate::model::{Applied, History, ItemId, Op, Scan, State, TableId, Transaction, Value};
+use contend_model::Applied;
+
+use crate::model::{History, ItemId, Op, Scan, State, TableId, Transaction, Value};
 
 /// Why a file is not a history.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -45,7 +50,8 @@ struct TransactionLine<'a> {
     ops: Vec<OpField<'a>>,
 }
 
-/// The fields of all three operations: which of them an operation needs depends on `op`, and a person is told which.
+/// The fields of all three operations: which of them an operation needs depends on `op`, and a
+/// person is told which.
 #[derive(DeriveDeserialize, Serialize, Default)]
 struct OpField<'a> {
     #[serde(borrow)]
@@ -140,7 +146,8 @@ impl History {
     /// Reads a file of JSON lines, as this crate's documentation of the format says.
     ///
     /// # Errors
-    /// At the first line that can't be read or is no transaction, or whose transaction was there before.
+    /// At the first line that can't be read or is no transaction, or whose transaction was there
+    /// before.
     pub fn read_json_lines(mut source: impl BufRead) -> Result<Self, ParseError> {
         let mut history = Self::new();
         let mut bytes = Vec::new();
@@ -214,7 +221,7 @@ impl History {
                 Ok(Op::Write { item, over, delete, applied, value: field.value.clone() })
             }
             "scan" => self.intern_scan(table, field),
-            other => Err(format!("unknown operation `{other}`: expected read, write or scan")),
+            other => Err(format!("unknown operation `{}`: expected read, write or scan", short(other))),
         }
     }
 
@@ -230,7 +237,7 @@ impl History {
     }
 
     fn required_key(&mut self, table: TableId, field: &OpField<'_>) -> Result<ItemId, String> {
-        let key = field.key.as_ref().ok_or_else(|| format!("a {} needs `key`, a string", field.op))?;
+        let key = field.key.as_ref().ok_or_else(|| format!("a {} needs `key`, a string", short(&field.op)))?;
         Ok(self.item(table, &key.0))
     }
 
@@ -297,10 +304,19 @@ fn state_fields(state: State) -> (Option<u64>, Option<u64>) {
     }
 }
 
+/// What a message quotes from a file, cut where it gets long.
+pub(crate) fn short(text: &str) -> Cow<'_, str> {
+    const CHARACTERS_MAX: usize = 120;
+    match text.char_indices().nth(CHARACTERS_MAX) {
+        Some((end, _)) => Cow::Owned(format!("{}...", &text[..end])),
+        None => Cow::Borrowed(text),
+    }
+}
+
 fn syntax_message(error: &serde_json::Error) -> String {
     // Every line is a document of its own, so the line in the message is always 1.
     let text = error.to_string();
-    let reason = text.rsplit_once(" at line ").map_or(text.as_str(), |(reason, _)| reason);
+    let reason = short(text.rsplit_once(" at line ").map_or(text.as_str(), |(reason, _)| reason));
     if error.is_eof() {
         let column = error.column();
         format!("the line ends at column {column} in the midst of a transaction: is the file truncated? ({reason})")

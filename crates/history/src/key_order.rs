@@ -1,8 +1,8 @@
 //! The order of a table's keys, which says what lies in a scan's range.
 //!
-//! The keys of a table compare as unsigned integers if every key that the history names in that table, the bounds of scans
-//! included, is a run of digits that fits 64 bits; else bytewise. Two spellings of one number (`7`, `07`) are two keys at
-//! one place.
+//! The keys of a table compare as unsigned integers if every key that the history names in that
+//! table, the bounds of scans included, is a run of digits that fits 64 bits; else bytewise. Two
+//! spellings of one number (`7`, `07`) are two keys at one place.
 
 use std::cmp::Ordering;
 

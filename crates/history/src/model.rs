@@ -1,12 +1,14 @@
 //! What a history is made of: tables, keys, and the operations of committed transactions.
 //!
-//! Names are interned once, so that an operation is a few words and a million transactions fit in memory: an *item* is one
-//! key of one table, present or not. A *version* of an item is named by the transaction that wrote it; version 0 is what
-//! the loader put there.
+//! Names are interned once, so that an operation is a few words and a million transactions fit in
+//! memory: an *item* is one key of one table, present or not. A *version* of an item is named by
+//! the transaction that wrote it; version 0 is what the loader put there.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
+
+use contend_model::Applied;
 
 /// A table of one [`History`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -101,19 +103,6 @@ impl fmt::Display for Value {
     }
 }
 
-/// How a write took its place among the versions of its item.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Applied {
-    /// It replaced the version that it was written over.
-    #[default]
-    InOrder,
-    /// It is an update that was applied without a look at what it changed, as an addition is: with every other such write of the item it commutes.
-    Commuting,
-    /// It was not: it came when the version that it would have replaced had been replaced already, by a write that wanted to know nothing
-    /// of what was there, and it has its place between the two. Nobody has read it.
-    Omitted,
-}
-
 /// One operation of a committed transaction.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
@@ -145,7 +134,8 @@ pub enum Op {
 
 /// A read of every key of a range, both ends included.
 ///
-/// A scan that stopped at its limit read the range up to the last key that it returned (down to it, if it ran backwards).
+/// A scan that stopped at its limit read the range up to the last key that it returned (down to it,
+/// if it ran backwards).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scan {
     /// The table.
@@ -156,7 +146,8 @@ pub struct Scan {
     pub high: Option<ItemId>,
     /// The rows returned, each with its version, in any order.
     pub seen: Vec<(ItemId, u64)>,
-    /// Keys of the range known to be deleted when the scan passed, each with its deleter; need not be complete.
+    /// Keys of the range known to be deleted when the scan passed, each with its deleter; need not
+    /// be complete.
     pub gone: Vec<(ItemId, u64)>,
 }
 
@@ -198,6 +189,7 @@ struct Table {
 #[derive(Clone, Debug, Default)]
 pub struct History {
     tables: Vec<Table>,
+    table_of: HashMap<Arc<str>, TableId>,
     items: Vec<(TableId, Arc<str>)>,
     transactions: Vec<Transaction>,
     numbers: HashSet<u64>,
@@ -215,12 +207,20 @@ impl History {
     /// # Panics
     /// At 2^32 tables.
     pub fn table(&mut self, name: &str) -> TableId {
-        // A database has few tables, so this is faster than hashing.
-        let index = self.tables.iter().position(|table| &*table.name == name).unwrap_or_else(|| {
-            self.tables.push(Table { name: name.into(), items: HashMap::new() });
-            self.tables.len() - 1
-        });
-        TableId(u32::try_from(index).expect("a history has fewer than 2^32 tables"))
+        // Most databases have few tables: for these a look at each is faster than hashing.
+        const LOOKED_AT: usize = 16;
+        let known = self.tables.iter().take(LOOKED_AT).position(|table| &*table.name == name);
+        if let Some(index) = known {
+            return TableId(index as u32);
+        }
+        if let Some(&table) = self.table_of.get(name) {
+            return table;
+        }
+        let table = TableId(u32::try_from(self.tables.len()).expect("a history has fewer than 2^32 tables"));
+        let name: Arc<str> = name.into();
+        self.tables.push(Table { name: name.clone(), items: HashMap::new() });
+        self.table_of.insert(name, table);
+        table
     }
 
     /// The key of this name in `table`.
@@ -307,10 +307,11 @@ impl History {
     /// The item of these names, if any operation named it.
     #[must_use]
     pub fn find_item(&self, table: &str, key: &str) -> Option<ItemId> {
-        self.tables.iter().find(|known| &*known.name == table)?.items.get(key).copied()
+        self.tables[self.table_of.get(table)?.index()].items.get(key).copied()
     }
 
-    /// The writes that were omitted: items and transactions, of those of which the transaction did not write another version in its place.
+    /// The writes that were omitted: items and transactions, of those of which the transaction did
+    /// not write another version in its place.
     pub(crate) fn omitted(&self) -> HashSet<(ItemId, u64)> {
         let writes = |omitted: bool| {
             self.transactions.iter().flat_map(move |transaction| {
@@ -327,6 +328,15 @@ impl History {
             writes(false).for_each(|write| _ = found.remove(&write));
         }
         found
+    }
+
+    /// How much the history holds: its operations, and what its scans returned.
+    pub(crate) fn size(&self) -> u64 {
+        let size = |op: &Op| match op {
+            Op::Scan(scan) => 1 + scan.seen.len() + scan.gone.len(),
+            _ => 1,
+        };
+        self.transactions.iter().flat_map(|transaction| &transaction.ops).map(|op| size(op) as u64).sum()
     }
 
     pub(crate) fn item_indices(&self) -> std::ops::Range<usize> {

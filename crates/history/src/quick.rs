@@ -1,8 +1,9 @@
-//! A quick proof that a short history is serializable, for those who have millions of them.
+//! A quick proof that a short history is serializable, for callers that have millions of them.
 //!
-//! [`Quick`] is told what happened, in words and not in names, and looks for a serial order by running the transactions: one may be next if it finds
-//! what it has found, and if it changes nothing that another, still to come, has found as it is. If all have had their turn, that order
-//! explains everything, and nothing is left to be checked. If not, nothing is known: [`check`](crate::check) decides, and says why.
+//! [`Quick`] gets the history in words, not in names, and looks for a serial order by running the
+//! transactions. A transaction may be next if it finds what it found in the run, and changes
+//! nothing that a transaction still to come found as it is. If all have had their turn, the order
+//! explains everything. If not, nothing is known: [`check`](crate::check) decides, and says why.
 
 use crate::model::State;
 
@@ -11,7 +12,8 @@ const MAX: usize = 64;
 /// Items whose number is of no use.
 const ITEMS: std::ops::Range<usize> = 0..MAX;
 
-/// A state of an item as a word: who has left it, and, in the lowest bit, whether there is a row.
+/// A state of an item as a word: the transaction that has left it, and, in the lowest bit, whether
+/// there is a row.
 type Word = u64;
 
 fn word_of(state: State) -> Option<Word> {
@@ -45,7 +47,8 @@ pub struct Quick {
     ends: Vec<(usize, usize)>,
     found: Vec<Fact>,
     left: Vec<Fact>,
-    /// The transaction that is being told of: its number, what it has found and has left of which items, by bits.
+    /// The transaction that is being told of: its number, what it has found and has left of which
+    /// items, by bits.
     txn: u64,
     has_found: u64,
     has_left: u64,
@@ -122,7 +125,8 @@ impl Quick {
         self.is_lost = true;
     }
 
-    /// The transaction read the item of this number, in a scan or by itself; of what it had written before it may leave that out.
+    /// The transaction read the item of this number, in a scan or by itself; of what it had written
+    /// before it may leave that out.
     pub fn read(&mut self, item: usize, seen: State, value: Option<u64>) {
         let Some(word) = word_of(seen).filter(|_| ITEMS.contains(&item)) else { return self.give_up() };
         if self.has_left & 1 << item == 0 {
@@ -148,7 +152,8 @@ impl Quick {
         self.found.push(Fact { item, word, value });
     }
 
-    /// The transaction wrote the item of this number, or deleted it. `over` is looked at for its first write of the item.
+    /// The transaction wrote the item of this number, or deleted it. `over` is looked at for its
+    /// first write of the item.
     pub fn write(&mut self, item: usize, over: State, delete: bool, value: Option<u64>) {
         if !ITEMS.contains(&item) {
             return self.give_up();
@@ -157,14 +162,16 @@ impl Quick {
             let Some(word) = word_of(over) else { return self.give_up() };
             self.find(item, word, None);
         }
-        // Who leaves the absence that it has found has left nothing: that is beyond this proof.
+        // A transaction that leaves the absence that it found has left nothing: that is beyond this
+        // proof.
         self.is_lost |= delete && !has_row(self.first[item]);
         self.has_left |= 1 << item;
         self.own[item] = (self.txn << 1 | u64::from(!delete), value);
     }
 
-    /// Whether some serial order explains everything, the final state included: `last` says by whom the row of an item is in the end, `None` if
-    /// there is none. If not, there may be such an order all the same.
+    /// Whether some serial order explains everything, the final state included: `last` says by whom
+    /// the row of an item is in the end, `None` if there is none. If not, there may be such an
+    /// order all the same.
     pub fn is_proved(&mut self, mut last: impl FnMut(usize) -> Option<u64>) -> bool {
         self.end();
         if self.is_lost {
@@ -180,7 +187,7 @@ impl Quick {
             for fact in found {
                 match (&mut now[fact.item].1, fact.value) {
                     (Some(now), Some(value)) if *now != value => return false,
-                    // Who reads a row of unknown value first says what it is.
+                    // The first read of a row of unknown value says what it is.
                     (now @ None, value) => *now = value,
                     _ => {}
                 }

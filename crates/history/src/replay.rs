@@ -1,11 +1,13 @@
 //! The serial oracle: runs committed transactions again, one at a time, over a plain ordered map.
 //!
-//! If the transactions are serializable in the order given, then each read, each miss and each scan finds here exactly what
-//! it found in the run, and the state at the end is the run's. What this finds and the dependency graph does not: values
-//! that are wrong though their versions are right, and a final state that lacks a committed write.
+//! If the transactions are serializable in the order given, then each read, each miss and each scan
+//! finds here exactly what it found in the run, and the state at the end is the run's. What this
+//! finds and the dependency graph does not: values that are wrong though their versions are right,
+//! and a final state that lacks a committed write.
 //!
-//! Initially the map has a row for each key of which any operation saw or overwrote version 0. Loaded rows that no operation
-//! met are not in it: no scan's range covers them, or the scan would have met them.
+//! Initially the map has a row for each key of which any operation saw or overwrote version 0.
+//! Loaded rows that no operation met are not in it: no scan's range covers them, or the scan would
+//! have met them.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -46,7 +48,8 @@ impl fmt::Display for Divergence {
 
 impl std::error::Error for Divergence {}
 
-/// Replays the transactions in `order` (places in the history) and compares what every operation found.
+/// Replays the transactions in `order` (places in the history) and compares what every operation
+/// found.
 ///
 /// # Errors
 /// The first difference.
@@ -57,8 +60,8 @@ pub fn replay(history: &History, order: &[usize]) -> Result<(), Divergence> {
     Replay::run(history, order).map(drop)
 }
 
-/// As [`replay`], and compares the state at the end with `final_state`: every row as table, key and version, in any order.
-/// Rows of version 0 that no operation met may be in it or not.
+/// As [`replay`], and compares the state at the end with `final_state`: every row as table, key and
+/// version, in any order. Rows of version 0 that no operation met may be in it or not.
 ///
 /// # Errors
 /// The first difference.
@@ -83,10 +86,23 @@ struct Row {
     value: Option<Value>,
     /// Whether its writer found no row.
     is_insert: bool,
-    /// Of a write that was omitted: the row that it is in the place of until the next write. To be read by nobody else.
+    /// Of a write that was omitted: the row that it is in the place of until the next write. To be
+    /// read by nobody else.
     instead_of: Option<Box<Row>>,
     /// The group of writes that commute of which some were the last to be applied, and how many.
     group: Option<(usize, usize)>,
+}
+
+/// The transactions that may be called the deleter of a key, and the last of them.
+struct Deleters {
+    all: HashSet<u64>,
+    last: u64,
+}
+
+impl Default for Deleters {
+    fn default() -> Self {
+        Deleters { all: HashSet::from([0]), last: 0 }
+    }
 }
 
 struct Replay<'h> {
@@ -95,9 +111,10 @@ struct Replay<'h> {
     commuting: Commuting,
     omitted: HashSet<(ItemId, u64)>,
     rows: BTreeMap<RowPlace, Row>,
-    /// Who may be called the deleter of a key that has no row, or had none before its row was inserted: several, if
-    /// transactions inserted a row and deleted it again. 0: nobody, the key never existed; so it is by default.
-    deleters: HashMap<ItemId, Vec<u64>>,
+    /// The transactions that may be called the deleter of a key that has no row, or had none before
+    /// its row was inserted. They are several if transactions inserted a row and deleted it again.
+    /// 0 means that the key never existed, the default.
+    deleters: HashMap<ItemId, Deleters>,
     /// By item: the last transaction that wrote it.
     last_writer: Vec<u64>,
     /// The transaction that runs, or [`NOBODY`] in the end.
@@ -226,11 +243,12 @@ impl<'h> Replay<'h> {
         let own = old.filter(|row| row.version == txn);
         if delete {
             let found_absent = own.map_or(old.is_none(), |row| row.is_insert);
-            let deleters = self.deleters.entry(item).or_insert_with(|| vec![0]);
+            let deleters = self.deleters.entry(item).or_default();
             if !found_absent {
-                deleters.clear();
+                deleters.all.clear();
             }
-            deleters.push(txn);
+            deleters.all.insert(txn);
+            deleters.last = txn;
             self.rows.remove(&place);
         } else {
             let is_insert = own.map_or(old.is_none(), |row| row.is_insert);
@@ -304,24 +322,25 @@ impl<'h> Replay<'h> {
 
     fn compare_state(&self, item: ItemId, found: State) -> Result<(), Difference> {
         let row = self.rows.get(&self.place(item));
-        let deleters = self.deleters.get(&item).map_or(&[0][..], Vec::as_slice);
+        let may_be_by = |deleter| self.deleters.get(&item).map_or(deleter == 0, |known| known.all.contains(&deleter));
         let agrees = match (row, found) {
             (Some(row), State::Version(version)) => self.is_version(item, row, version),
             (None, State::Absent) => true,
-            // Of a key that the transaction itself deleted, whatever it says of older deletes is as good.
+            // Of a key that the transaction itself deleted, whatever it says of older deletes is as
+            // good.
             (None, State::DeletedBy(_) | State::NeverExisted) if self.last_writer[item.index()] == self.running => true,
-            (None, State::NeverExisted) => deleters.contains(&0),
-            (None, State::DeletedBy(deleter)) => deleters.contains(&deleter),
+            (None, State::NeverExisted) => may_be_by(0),
+            (None, State::DeletedBy(deleter)) => may_be_by(deleter),
             _ => false,
         };
         if agrees { Ok(()) } else { Err((item, self.describe(item), found.to_string())) }
     }
 
     fn describe(&self, item: ItemId) -> String {
-        let deleter = self.deleters.get(&item).and_then(|deleters| deleters.last());
+        let deleter = self.deleters.get(&item).map(|deleters| deleters.last);
         match (self.rows.get(&self.place(item)), deleter) {
             (Some(row), _) => State::Version(row.version).to_string(),
-            (None, Some(&deleter)) => State::deleted_by(deleter).to_string(),
+            (None, Some(deleter)) => State::deleted_by(deleter).to_string(),
             (None, None) => State::NeverExisted.to_string(),
         }
     }
@@ -336,7 +355,7 @@ impl<'h> Replay<'h> {
                 Err((item, format!("value {value} of version {}", row.version), format!("value {found}")))
             }
             Some(_) => Ok(()),
-            // Whoever reads a row of unknown value first says what it is.
+            // The first read of a row of unknown value says what it is.
             None => {
                 row.value = Some(found.clone());
                 Ok(())

@@ -1,18 +1,22 @@
 //! The version order: for each item, the states it went through.
 //!
-//! Each committed transaction that wrote an item left one state, its last write; the `over` and `after` of its first write
-//! name the state before. These links make chains. A chain that begins with an insert of which it is not known which delete
-//! it follows (a *segment*) has no fixed place, except that the chain from the initial state comes first and a segment that
-//! ends with a row comes last. If this leaves one order, it is the version order. If not, only what holds in every order
-//! is used, so that no anomaly is reported that might not be one.
+//! Each committed transaction that wrote an item left one state, its last write; the `over` and
+//! `after` of its first write name the state before. These links make chains. A chain that begins
+//! with an insert of which it is not known which delete it follows (a *segment*) has no fixed
+//! place, except that the chain from the initial state comes first and a segment that ends with a
+//! row comes last. If this leaves one order, it is the version order. If not, only what holds in
+//! every order is used, so that no anomaly is reported that might not be one.
 //!
-//! A transaction that inserts a row and deletes it again, or deletes what is not there, leaves the state that it found: it
-//! counts as a reader of that state.
+//! A transaction that inserts a row and deletes it again, or deletes what is not there, leaves the
+//! state that it found: it counts as a reader of that state.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 
 use crate::commute::Commuting;
-use crate::model::{Applied, History, ItemId, Op, State};
+use contend_model::Applied;
+
+use crate::model::{History, ItemId, Op, State};
 
 /// A state of an item: a version's number, or an initial state's.
 pub(crate) type StateId = u32;
@@ -22,6 +26,8 @@ pub(crate) const NONE: u32 = u32::MAX;
 const UNKNOWN: u32 = u32::MAX - 1;
 /// A write over a state that no committed transaction left.
 const BROKEN: u32 = u32::MAX - 2;
+/// Links that run in a circle.
+const CIRCLE: u32 = u32::MAX - 3;
 
 /// What one transaction left of one item.
 #[derive(Clone, Copy)]
@@ -35,6 +41,9 @@ pub(crate) struct Version {
     pub(crate) last_op: u32,
     /// Whether it left a row.
     pub(crate) live: bool,
+    /// Whether the transaction's earlier writes left a row, or none.
+    was_live: bool,
+    was_dead: bool,
     /// Whether it left the absence that it found.
     leaves_absence: bool,
     /// Whether it commutes with the version before.
@@ -49,7 +58,8 @@ pub(crate) enum Conflict {
     Unfounded { version: u32 },
     /// The versions were all written over one state (none: over absence).
     Fork { state: Option<StateId>, versions: Vec<u32> },
-    /// The version was omitted, and the state that it would have replaced was not replaced, or by a write that needs to know what was there.
+    /// The version was omitted, and the state that it would have replaced was not replaced, or by a
+    /// write that needs to know what was there.
     Lost { version: u32 },
     /// The version was inserted although a row, never deleted, was there.
     InsertOverRow { version: u32, row: StateId },
@@ -94,11 +104,13 @@ pub(crate) struct VersionOrder<'h> {
     loaded: Vec<bool>,
     /// By version: the state before.
     predecessor: Vec<StateId>,
-    /// By state: the version after; of states whose direct successor is not known, one that is certainly later.
+    /// By state: the version after; of states whose direct successor is not known, one that is
+    /// certainly later.
     successor: Vec<u32>,
     /// Further versions over one state.
     forks: HashMap<StateId, Vec<u32>>,
-    /// Versions that were omitted, by the state that they would have replaced. In `successor`, the version after that state is also after them.
+    /// Versions that were omitted, by the state that they would have replaced. In `successor`, the
+    /// version after that state is also after them.
     omitted: HashMap<StateId, Vec<u32>>,
     /// States and versions certainly later, beyond `successor`.
     later: Vec<(StateId, u32)>,
@@ -106,14 +118,17 @@ pub(crate) struct VersionOrder<'h> {
     pub(crate) conflicts: Vec<Conflict>,
     /// How many items have segments whose order is not known.
     pub(crate) ambiguous_items: usize,
+    /// How many steps of work are left to the checker; see [`VersionOrder::spend`].
+    work: Cell<u64>,
 }
 
 impl<'h> VersionOrder<'h> {
-    pub(crate) fn new(history: &'h History) -> Self {
+    /// Finds the order, and gives the checker `work` steps.
+    pub(crate) fn new(history: &'h History, work: u64) -> Self {
         let (versions, loaded) = collect_versions(history);
         let items = history.item_count();
         let states = versions.len() + 2 * items;
-        assert!(states < BROKEN as usize, "a history has fewer than 2^32 versions");
+        assert!(states < CIRCLE as usize, "a history has fewer than 2^32 versions");
         let mut offsets = vec![0_u32; items + 1];
         for version in &versions {
             offsets[version.item as usize + 1] += 1;
@@ -127,7 +142,7 @@ impl<'h> VersionOrder<'h> {
         #[rustfmt::skip]
         let mut order = Self {
             history, versions, offsets, loaded, predecessor, successor, forks, omitted, later, absence, conflicts,
-            ambiguous_items: 0,
+            ambiguous_items: 0, work: Cell::new(work),
         };
         order.find_predecessors();
         order.skip_empty_writes();
@@ -138,6 +153,27 @@ impl<'h> VersionOrder<'h> {
             order.order_item(item);
         }
         order
+    }
+
+    /// Takes `steps` from the work that is left; `false` if there is not enough, and from then on.
+    ///
+    /// Each part of the check whose work is not proportional to the history's size asks here, and
+    /// ends when told so. These are scans, which read every key of their range, versions that many
+    /// transactions read, and searches for evidence.
+    pub(crate) fn spend(&self, steps: usize) -> bool {
+        let left = self.work.get().checked_sub(steps as u64);
+        self.work.set(left.unwrap_or(0));
+        left.is_some_and(|left| left > 0)
+    }
+
+    /// Whether the work that was given is used up.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.work.get() == 0
+    }
+
+    /// Lifts the limit: what comes does no more than what was done within it.
+    pub(crate) fn unlimit(&self) {
+        self.work.set(u64::MAX);
     }
 
     pub(crate) fn version(&self, version: u32) -> &Version {
@@ -157,7 +193,8 @@ impl<'h> VersionOrder<'h> {
         Some(from + u32::try_from(place).expect("versions are numbered in 32 bits"))
     }
 
-    /// The versions that come after the state with none between that is in sight (one, unless some were omitted, or the links are in conflict).
+    /// The versions that come after the state with none between that is in sight (one, unless some
+    /// were omitted, or the links are in conflict).
     pub(crate) fn successors(&self, state: StateId) -> impl Iterator<Item = u32> + '_ {
         let more = [&self.forks, &self.omitted].map(|more| if more.is_empty() { None } else { more.get(&state) });
         let first = Some(self.successor[state as usize]).filter(|&version| version != NONE);
@@ -178,7 +215,8 @@ impl<'h> VersionOrder<'h> {
         })
     }
 
-    /// Every pair of a state and a version known to be later, close enough together to imply all others.
+    /// Every pair of a state and a version known to be later, close enough together to imply all
+    /// others.
     pub(crate) fn links(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         let states = 0..u32::try_from(self.versions.len()).expect("versions are numbered in 32 bits");
         let direct = states.flat_map(|state| self.successors(state).map(move |version| (state, version)));
@@ -218,13 +256,18 @@ impl<'h> VersionOrder<'h> {
         }
     }
 
-    /// As [`VersionOrder::observe`] of absence, by a transaction that also saw (or wrote over) state `anchor` of the item.
+    /// As [`VersionOrder::observe`] of absence, by a transaction that also saw (or wrote over)
+    /// state `anchor` of the item.
     ///
-    /// If the anchor has a row, then in no serial order can one transaction see both. It is taken to have seen the absence
-    /// before, from which follows a cycle with one anti-dependency; were it the absence behind, there would be one as well.
+    /// If the anchor has a row, then in no serial order can one transaction see both. It is taken
+    /// to have seen the absence before the anchor. A cycle with one anti-dependency follows; from
+    /// the absence after the anchor one would follow as well.
     pub(crate) fn observe_absence_near(&self, item: usize, anchor: StateId) -> Observed {
         let mut state = anchor;
         while self.is_live(state) {
+            if !self.spend(1) {
+                return Observed::Nothing;
+            }
             match self.predecessor.get(state as usize) {
                 None | Some(&BROKEN) => return self.observe(item, State::Absent),
                 Some(&UNKNOWN) => return Observed::Between { first: self.absence[item].first, next: state },
@@ -256,10 +299,8 @@ impl<'h> VersionOrder<'h> {
 
     /// Whether the version's transaction at some time left the item with (without) a row.
     fn wrote_once(&self, version: u32, live: bool) -> bool {
-        let Version { txn, item, first_op, last_op, .. } = *self.version(version);
-        let ops = &self.history.transactions()[txn as usize].ops[first_op as usize..last_op as usize];
-        let item = ItemId::from_index(item as usize);
-        ops.iter().any(|op| matches!(op, Op::Write { item: other, delete, .. } if *other == item && *delete != live))
+        let Version { was_live, was_dead, .. } = *self.version(version);
+        if live { was_live } else { was_dead }
     }
 
     fn find_predecessors(&mut self) {
@@ -289,32 +330,51 @@ impl<'h> VersionOrder<'h> {
         }
     }
 
-    /// Marks the versions that leave the absence they found, and links what names them to what they found instead.
+    /// Marks the versions that leave the absence they found, and links what names them to what they
+    /// found instead.
     fn skip_empty_writes(&mut self) {
         for index in 0..self.versions.len() {
             let before = self.predecessor[index];
             let found_absence = before == UNKNOWN || (before < BROKEN && !self.is_live(before));
             self.versions[index].leaves_absence = !self.versions[index].live && found_absence;
         }
+        // By version that leaves absence: what a walk back from it ends at, if one has passed it;
+        // and the last walk that has.
+        let mut ends = vec![NONE; self.versions.len()];
+        let mut walked = vec![NONE; self.versions.len()];
+        let mut path = Vec::new();
         for index in 0..self.versions.len() {
             let mut before = self.predecessor[index];
             if self.written(before).is_some_and(|version| version.leaves_absence) {
                 let version = u32::try_from(index).expect("versions are numbered in 32 bits");
                 self.later.push((before, version));
             }
-            let mut steps = 0;
-            while let Some(version) = self.written(before).filter(|version| version.leaves_absence) {
-                before = self.predecessor[before as usize];
-                steps += 1;
-                let item = version.item as usize;
-                if steps > self.offsets[item + 1] - self.offsets[item] {
-                    // The links run in a circle.
-                    let version = u32::try_from(index).expect("versions are numbered in 32 bits");
-                    self.conflicts.push(Conflict::Unfounded { version });
+            let own = u32::try_from(index).expect("versions are numbered in 32 bits");
+            path.clear();
+            let mut is_circular = false;
+            while let Some(item) =
+                self.written(before).filter(|version| version.leaves_absence).map(|v| v.item as usize)
+            {
+                let passed = before as usize;
+                is_circular = before == own || walked[passed] == own || ends[passed] == CIRCLE;
+                if is_circular {
+                    self.conflicts.push(Conflict::Unfounded { version: own });
                     self.absence[item].ordered = false;
-                    before = BROKEN;
+                    break;
                 }
+                walked[passed] = own;
+                path.push(passed);
+                before = if ends[passed] == NONE { self.predecessor[passed] } else { ends[passed] };
             }
+            // A circle that this version is part of is broken here; another one is, when it is the
+            // turn of one of its own.
+            let end = match is_circular {
+                true if before == own => BROKEN,
+                true => CIRCLE,
+                false => before,
+            };
+            before = if is_circular { BROKEN } else { before };
+            path.iter().for_each(|&passed| ends[passed] = end);
             self.predecessor[index] = before;
         }
         for index in 0..self.versions.len() {
@@ -393,7 +453,8 @@ impl<'h> VersionOrder<'h> {
             }
         }
         let covered = root.versions + segments.iter().map(|segment| segment.versions).sum::<u32>();
-        // What no chain reaches runs in a circle, which the checker finds as a cycle of write-dependencies.
+        // What no chain reaches runs in a circle, which the checker finds as a cycle of
+        // write-dependencies.
         let mut ordered = covered == total;
         if self.is_live(root.last) {
             for segment in &segments {
@@ -432,7 +493,8 @@ impl<'h> VersionOrder<'h> {
         Absence { first: all.first_absent, next, count: all.absent, ordered: true }
     }
 
-    /// Several orders are left: of the segments `middle` nothing is known but that they lie between `root` and `last`.
+    /// Several orders are left: of the segments `middle` nothing is known but that they lie between
+    /// `root` and `last`.
     fn order_loosely(&mut self, root: Chain, middle: &[Chain], last: Option<&Chain>) -> Absence {
         self.ambiguous_items += 1;
         self.later.extend(middle.iter().map(|segment| (root.last, segment.first)));
@@ -476,7 +538,8 @@ struct Chain {
     absent: u32,
 }
 
-/// What each transaction left of each item, by item and transaction; and by item, whether version 0 was there.
+/// What each transaction left of each item, by item and transaction; and by item, whether version 0
+/// was there.
 fn collect_versions(history: &History) -> (Vec<Version>, Vec<bool>) {
     let items = history.item_count();
     let mut loaded = vec![false; items];
@@ -493,6 +556,8 @@ fn collect_versions(history: &History) -> (Vec<Version>, Vec<bool>) {
                     let index = item.index();
                     if let Some(version) = versions.get_mut(latest[index] as usize).filter(|v| v.txn == txn) {
                         version.last_op = op;
+                        version.was_live |= version.live;
+                        version.was_dead |= !version.live;
                         version.live = !delete;
                         continue;
                     }
@@ -502,9 +567,11 @@ fn collect_versions(history: &History) -> (Vec<Version>, Vec<bool>) {
                     let (id, live) = (transaction.txn, !delete);
                     let (first_op, last_op) = (op, op);
                     let omitted = unseen.contains(&(ItemId::from_index(index), id));
-                    let (leaves_absence, joins) = (false, false);
                     #[rustfmt::skip]
-                    versions.push(Version { id, txn, item, first_op, last_op, live, leaves_absence, joins, omitted });
+                    versions.push(Version {
+                        id, txn, item, first_op, last_op, live, omitted,
+                        was_live: false, was_dead: false, leaves_absence: false, joins: false,
+                    });
                 }
             }
         }

@@ -1,7 +1,9 @@
-//! Point lookups a second, single and batched, of both indexes, with the time to load and the bytes per key.
+//! Point lookups a second, single and batched, of both indexes, with the time to load and the bytes
+//! per key.
 //!
-//! `cargo bench -p contend-index` measures; `-- --test`, or `cargo test --benches`, only shows that it runs. Other arguments
-//! choose: `hash`, `ordered`, `sparse`, `1000000.`, ... Every figure is the best of five windows on one thread; loads use two threads.
+//! `cargo bench -p contend-index` measures; `-- --test`, or `cargo test --benches`, only shows that
+//! it runs. Other arguments choose: `hash`, `ordered`, `sparse`, `1000000.`, ... Every figure is
+//! the best of five windows on one thread; loads use two threads.
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -1,27 +1,31 @@
-//! Indexes: a hash index for points and an ordered index for points and ranges, generic over the [`Machine`].
+//! Indexes: a hash index for points and an ordered index for points and ranges, generic over the
+//! [`Machine`].
 //!
-//! An index maps a [`Key`] to a nonzero 64-bit value. What a value means (a record's address, to the engine) is not known here,
-//! nor is any transaction. Both indexes keep one contract (see [`Lookup`], [`Insert`], [`Leaf`]):
+//! An index maps a [`Key`] to a nonzero 64-bit value. What a value means (a record's address, to
+//! the engine) is not known here, nor is any transaction. Both indexes keep one contract (see
+//! [`Lookup`], [`Insert`], [`Leaf`]):
 //!
-//! - every lookup, hit or miss, names the [`Leaf`] it ended in and that leaf's version at that moment;
-//! - a leaf's version changes with every change of the set of keys in the leaf, when the leaf splits, and when it is unlinked;
-//!   for no other reason;
-//! - a leaf carries one word that belongs to the protocol; a leaf that splits hands a copy to its new half; a leaf that is
-//!   unlinked hands its word to the leaf that covers its range from then on, which keeps the larger of the two;
+//! - every lookup, hit or miss, names the [`Leaf`] it ended in and that leaf's version at that
+//!   moment;
+//! - a leaf's version changes with every change of the set of keys in the leaf, when the leaf
+//!   splits, and when it is unlinked; for no other reason;
+//! - a leaf carries one word that belongs to the protocol; a leaf that splits hands a copy to its
+//!   new half; a leaf that is unlinked hands its word to the leaf that covers its range from then
+//!   on, which keeps the larger of the two;
 //! - [`Index::remove`] compares before it removes.
 //!
-//! Memory of leaves is type-stable: it is reused but returned only when the index is dropped, and a leaf's version never
-//! restarts. So a stale [`Leaf`] handle reads a version that differs, never freed memory, and the index needs no epochs.
+//! Memory of leaves is type-stable: it is reused but returned only when the index is dropped, and a
+//! leaf's version never restarts. So a stale [`Leaf`] handle reads a version that differs, never
+//! freed memory, and the index needs no epochs.
 //!
 //! The index is thread-safe; nobody blocks on the read path, writers latch single nodes for short.
 
 mod hash;
-mod key;
 mod ordered;
 mod pool;
 
+pub use contend_model::{Direction, IndexKind, Key, KeyWords, MAX_KEY_WORDS, key_of};
 pub use hash::HashIndex;
-pub use key::{Key, KeyWords, MAX_KEY_WORDS, key_of};
 use ordered::Near;
 pub use ordered::OrderedIndex;
 
@@ -29,7 +33,8 @@ use contend_machine::{Atomic64, Machine, Ordering};
 use std::ops::ControlFlow;
 use std::ptr::NonNull;
 
-/// A leaf of an index as a protocol sees it: a version that protects the set of its keys, and a word of the protocol's own.
+/// A leaf of an index as a protocol sees it: a version that protects the set of its keys, and a
+/// word of the protocol's own.
 ///
 /// A handle is valid as long as the index lives.
 #[derive(Debug)]
@@ -54,7 +59,8 @@ impl<M: Machine> PartialEq for Leaf<M> {
 
 impl<M: Machine> Eq for Leaf<M> {}
 
-// SAFETY: a handle is two addresses of words that any thread may access; their memory lives as long as the index.
+// SAFETY: a handle is two addresses of words that any thread may access; their memory lives as long
+// as the index.
 unsafe impl<M: Machine> Send for Leaf<M> {}
 // SAFETY: as for `Send`: all access is through shared atomics.
 unsafe impl<M: Machine> Sync for Leaf<M> {}
@@ -63,33 +69,38 @@ impl<M: Machine> Leaf<M> {
     /// A handle to a leaf's two words.
     ///
     /// # Safety
-    /// Both words stay allocated as long as any copy of the handle is used: an index keeps its leaves until it is dropped, and
-    /// the users of handles keep the index.
+    /// Both words stay allocated as long as any copy of the handle is used: an index keeps its
+    /// leaves until it is dropped, and the users of handles keep the index.
     #[inline(always)]
     pub(crate) unsafe fn new(version: &M::U64, word: &M::U64) -> Self {
         Leaf { version: NonNull::from(version), word: NonNull::from(word) }
     }
 
-    /// The version now. While somebody changes the leaf this is a value that no lookup ever reports, so a plain comparison
-    /// with an observed version says whether the set of keys is the same still.
+    /// Returns the version now. While a writer changes the leaf this is a value that no lookup ever
+    /// reports. So a plain comparison with an observed version says whether the set of keys is
+    /// still the same.
     #[inline(always)]
     pub fn version(self) -> u64 {
+        // Acquire: see `version_as`.
         self.version_as(Ordering::Acquire)
     }
 
-    /// The version now, by a load of this order, Acquire or stronger.
+    /// Returns the version now, by a load of this order, which is Acquire or stronger.
     #[inline(always)]
     pub fn version_as(self, order: Ordering) -> u64 {
         // SAFETY: valid by the contract of `new`.
-        // Acquire at least: pairs with the Release that ends a change of the leaf.
-        unsafe { self.version.as_ref() }.load(order)
+        let version = unsafe { self.version.as_ref() };
+        // Acquire at least: pairs with the Release that ends a change of the leaf (`Node::publish`,
+        // `ObservedChain::unlatch`).
+        version.load(order)
     }
 
     /// The protocol's word. 0 in a leaf that no protocol has touched.
     ///
-    /// Who raises it must then pass a `SeqCst` fence and check that the version is the observed one still. If it is, whoever
-    /// changes the leaf later finds the word as it was raised, or larger, in every leaf that covers a part of the range by
-    /// then. If not, the leaf may have been split, or unlinked, without the new word.
+    /// A transaction that raises it must then pass a `SeqCst` fence, and check that the version is
+    /// still the observed one. If it is, a writer that changes the leaf later finds the word as it
+    /// was raised, or larger, in every leaf that then covers a part of the range. If not, the leaf
+    /// may have been split, or unlinked, without the new word.
     #[inline(always)]
     pub fn word<'a>(self) -> &'a M::U64 {
         // SAFETY: valid by the contract of `new`.
@@ -123,7 +134,8 @@ pub enum Insert<M: Machine> {
     Exists(Lookup<M>),
 }
 
-/// How an insert changed leaf versions, so that a transaction can carry its own change over into what it observed before.
+/// How an insert changed leaf versions. A transaction carries its own changes over into the
+/// versions that it observed before.
 #[derive(Clone, Copy, Debug)]
 pub struct Change<M: Machine> {
     /// The leaf that held the key's place before.
@@ -132,23 +144,15 @@ pub struct Change<M: Machine> {
     pub before: u64,
     /// Its version right after.
     pub after: u64,
-    /// The new leaf that took a part of the keys, if the insert split the leaf, with its version right after.
+    /// The new leaf that took a part of the keys, if the insert split the leaf, with its version
+    /// right after.
     pub split: Option<(Leaf<M>, u64)>,
-}
-
-/// The order of a scan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Direction {
-    /// From the low end up.
-    Forward,
-    /// From the high end down.
-    Backward,
 }
 
 /// What a scan calls.
 pub trait ScanVisitor<M: Machine, K> {
-    /// A leaf that overlaps the range, before its entries. Called for every such leaf up to where the scan stops, also for an
-    /// empty range.
+    /// A leaf that overlaps the range, before its entries. Called for every such leaf up to where
+    /// the scan stops, also for an empty range.
     fn leaf(&mut self, leaf: Leaf<M>, version: u64) -> ControlFlow<()>;
     /// An entry in the range, in the order of the scan. `Break` stops the scan.
     fn entry(&mut self, key: K, value: u64) -> ControlFlow<()>;
@@ -163,23 +167,15 @@ pub enum Index<M: Machine, K: Key> {
     Ordered(OrderedIndex<M, K>),
 }
 
-/// Which index a table has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum IndexKind {
-    /// [`HashIndex`]: points only, fewest cache lines.
-    Hash,
-    /// [`OrderedIndex`]: points and ranges.
-    Ordered,
-}
-
-/// Inserts of ascending keys into an index: as long as they go to one leaf, only the first descends to it.
+/// Inserts of ascending keys into an index: as long as they go to one leaf, only the first descends
+/// to it.
 #[derive(Debug)]
-pub struct Run<'a, M: Machine, K: Key> {
+pub struct AscendingInserts<'a, M: Machine, K: Key> {
     index: &'a Index<M, K>,
     near: Option<Near<M>>,
 }
 
-impl<M: Machine, K: Key> Run<'_, M, K> {
+impl<M: Machine, K: Key> AscendingInserts<'_, M, K> {
     /// As [`Index::insert`]. The key may be any; one that follows the last is faster.
     pub fn insert(&mut self, key: K, value: u64) -> Insert<M> {
         match self.index {
@@ -190,8 +186,8 @@ impl<M: Machine, K: Key> Run<'_, M, K> {
 }
 
 impl<M: Machine, K: Key> Index<M, K> {
-    /// An empty index, with room for `expected` keys before it has to grow. `apart` is as for [`OrderedIndex::apart`]; a hash index
-    /// keeps no keys together.
+    /// An empty index, with room for `expected` keys before it has to grow. `apart` is as for
+    /// [`OrderedIndex::apart`]; a hash index keeps no keys together.
     pub fn new(kind: IndexKind, expected: usize, apart: u32) -> Self {
         match kind {
             IndexKind::Hash => Index::Hash(HashIndex::new(expected)),
@@ -217,8 +213,8 @@ impl<M: Machine, K: Key> Index<M, K> {
         }
     }
 
-    /// Looks many keys up, their probes interleaved so that their cache misses overlap. Calls `found` once a key, with the
-    /// key's position, in the order of `keys`.
+    /// Looks many keys up, their probes interleaved so that their cache misses overlap. Calls
+    /// `found` once a key, with the key's position, in the order of `keys`.
     #[inline(always)]
     pub fn get_many(&self, keys: &[K], found: impl FnMut(usize, Lookup<M>)) {
         match self {
@@ -236,8 +232,8 @@ impl<M: Machine, K: Key> Index<M, K> {
     }
 
     /// Inserts of ascending keys, which find their way from one to the next.
-    pub fn run(&self) -> Run<'_, M, K> {
-        Run { index: self, near: None }
+    pub fn ascending_inserts(&self) -> AscendingInserts<'_, M, K> {
+        AscendingInserts { index: self, near: None }
     }
 
     /// Removes the key if it still maps to `expect`; says whether it did.
@@ -248,8 +244,9 @@ impl<M: Machine, K: Key> Index<M, K> {
         }
     }
 
-    /// Visits the entries with `low <= key <= high`. Each leaf is read at one version (the one given to
-    /// [`ScanVisitor::leaf`]), and no latch is held while the visitor runs. `false` if this index has no order.
+    /// Visits the entries with `low <= key <= high`. Each leaf is read at one version (the one
+    /// given to [`ScanVisitor::leaf`]), and no latch is held while the visitor runs. `false` if
+    /// this index has no order.
     pub fn scan(&self, low: K, high: K, direction: Direction, visitor: &mut impl ScanVisitor<M, K>) -> bool {
         match self {
             Index::Hash(_) => false,

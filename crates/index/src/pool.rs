@@ -1,18 +1,20 @@
 //! Memory for nodes: slots of one size, reused at once, never returned before the pool is dropped.
 //!
-//! The memory is type-stable: a slot's words are initialised once, to 0, and are atomics from then on, so a reader that
-//! holds the address of a slot that was freed, or that serves again, reads words, only not the ones it hopes for; it finds
-//! out by a version. [`Pool::free`] changes only the slot's link word.
+//! The memory is type-stable: a slot's words are initialised once, to 0, and are atomics from then
+//! on, so a reader that holds the address of a slot that was freed, or that serves again, reads
+//! words, only not the ones it hopes for; it finds out by a version. [`Pool::free`] changes only
+//! the slot's link word.
 //!
-//! Slots are cut from blocks that grow with the pool, so that a small index is small and a large one lies on huge pages.
-//! Each stripe has a list of free slots and cuts slots in batches; a stripe that runs dry takes from the others before it
-//! cuts, so a queue that frees at one end what it needs at the other does not grow.
+//! Slots are cut from blocks that grow with the pool, so that a small index is small and a large
+//! one lies on huge pages. Each stripe has a list of free slots and cuts slots in batches; a stripe
+//! that runs dry takes from the others before it cuts, so a queue that frees at one end what it
+//! needs at the other does not grow.
 
 use std::alloc::Layout;
 use std::fmt;
 use std::ptr::NonNull;
 
-use contend_machine::{Atomic64, Latched, Machine, Ordering};
+use contend_machine::{Atomic64, Machine, Ordering, SpinMutex};
 use crossbeam_utils::CachePadded;
 
 pub(crate) const LINE: usize = 64;
@@ -21,7 +23,8 @@ const FIRST_BLOCK: usize = 16 << 10;
 const LARGEST_BLOCK: usize = 64 << 20;
 /// With one, the same calls do the same: which stripe is used depends on addresses.
 const STRIPES: usize = if cfg!(loom) { 1 } else { 8 };
-/// Slots that a stripe cuts at once. A model checker looks at all words there are again and again: few.
+/// Slots that a stripe cuts at once. A model checker looks at all words there are again and again:
+/// few.
 const BATCH: usize = if cfg!(loom) { 1 } else { 16 };
 
 /// Uninitialised shared memory for `bytes`, aligned to lines, or to huge pages if it is large.
@@ -76,13 +79,13 @@ unsafe impl Send for Blocks {}
 pub(crate) struct Pool<M: Machine> {
     slot_words: usize,
     link: usize,
-    stripes: [CachePadded<Latched<M, Stripe<M>>>; STRIPES],
-    blocks: CachePadded<Latched<M, Blocks>>,
+    stripes: [CachePadded<SpinMutex<M, Stripe<M>>>; STRIPES],
+    blocks: CachePadded<SpinMutex<M, Blocks>>,
 }
 
 impl<M: Machine> Pool<M> {
-    /// A pool of slots of `slot_words` words, a multiple of a line. Word `link` of a slot is the pool's while the slot is
-    /// free. Room for the first `expected` slots comes as one block.
+    /// A pool of slots of `slot_words` words, a multiple of a line. Word `link` of a slot is the
+    /// pool's while the slot is free. Room for the first `expected` slots comes as one block.
     pub(crate) fn new(slot_words: usize, link: usize, expected: usize) -> Self {
         assert!(link < slot_words && (slot_words * 8).is_multiple_of(LINE) && size_of::<M::U64>() == 8);
         let stripe = || Stripe { free: std::ptr::null_mut(), fresh: std::ptr::null_mut(), fresh_slots: 0 };
@@ -97,8 +100,8 @@ impl<M: Machine> Pool<M> {
         Pool {
             slot_words,
             link,
-            stripes: std::array::from_fn(|_| CachePadded::new(Latched::new(stripe()))),
-            blocks: CachePadded::new(Latched::new(blocks)),
+            stripes: std::array::from_fn(|_| CachePadded::new(SpinMutex::new(stripe()))),
+            blocks: CachePadded::new(SpinMutex::new(blocks)),
         }
     }
 
@@ -108,8 +111,8 @@ impl<M: Machine> Pool<M> {
         hint % STRIPES
     }
 
-    /// A slot. All its words are initialised; they hold 0, or what they held when the slot was freed, but for the link word.
-    /// `hint` spreads callers over stripes.
+    /// A slot. All its words are initialised; they hold 0, or what they held when the slot was
+    /// freed, but for the link word. `hint` spreads callers over stripes.
     pub(crate) fn alloc(&self, hint: usize) -> NonNull<M::U64> {
         let own = Self::stripe_of(hint);
         if let Some(slot) = self.stripes[own].with(|stripe| self.take_free(stripe).or_else(|| self.take_fresh(stripe)))
@@ -190,7 +193,8 @@ impl<M: Machine> Pool<M> {
 impl<M: Machine> Drop for Pool<M> {
     fn drop(&mut self) {
         for (block, layout) in self.blocks.get_mut().all.drain(..) {
-            // SAFETY: allocated with this layout, and the pool's owner, hence every user of its slots, is gone.
+            // SAFETY: allocated with this layout, and the pool's owner, hence every user of its
+            // slots, is gone.
             unsafe { M::dealloc(block, layout) };
         }
     }

@@ -1,4 +1,5 @@
-//! Writes `docs/methods.md`: which optimisation method goes with which protocol, and what each brings.
+//! Writes `docs/methods.md`: which optimisation method goes with which protocol, and what each
+//! brings.
 //!
 //! `cargo run --release -p contend-lab --example methods > docs/methods.md`
 //!
@@ -6,13 +7,15 @@
 
 use std::sync::Mutex;
 
-use contend_engine::{EngineOptions, Info, Isolation, OptionSpec, Options};
-use contend_lab::{RunConfig, Silent, Stop, compare};
+use contend_engine::{EngineOptions, Isolation, OptionSpec, Options, ProtocolInfo};
+use contend_lab::compare;
 use contend_machine::Native;
 use contend_protocols::all_protocols;
 use contend_protocols::method::{METHODS, MethodInfo, Otherwise, RetryOptions};
+use contend_runner::{RunConfig, Silent, Stop};
 
-/// What is measured of protection on a host, by the bench that it names: printed after the method's table.
+/// What is measured of protection on a host, by the bench that it names: printed after the method's
+/// table.
 const PROTECTION: &str = include_str!("protection.md");
 
 /// Workloads of little and of much contention.
@@ -32,13 +35,18 @@ const NUMBERS: &[(&str, &str)] = &[
     ("mocc.hot", "0"),
     ("dldetect.timeout_us", "100"),
     ("dldetect.timeout_us", "0"),
-    ("protect", "10"),
+    ("engine.protect_after", "10"),
     ("versions.interval_us", "0"),
     ("versions.interval_us", "10"),
 ];
 
 fn workloads(method: &MethodInfo) -> &'static Pair {
-    if method.options.iter().any(|option| ["cu", "ts"].contains(option)) { &TPCC } else { &YCSB }
+    if method.options.iter().any(|option| ["engine.commit_time_updates", "engine.timestamp_splitting"].contains(option))
+    {
+        &TPCC
+    } else {
+        &YCSB
+    }
 }
 
 /// Commits a second of simulated time; `None` if the protocol can't run the workload.
@@ -49,7 +57,7 @@ fn throughput(protocol: &str, workload: (&str, &[(&str, &str)]), setting: Option
     (config.windows, config.window_seconds, config.warmup_seconds, config.verify) = (1, 0.0004, 0.0002, false);
     let settings = workload.1.iter().chain(setting.as_ref());
     config.settings = settings.map(|(name, value)| (name.to_string(), value.to_string())).collect();
-    let result = compare(&config.validated().ok()?, &Stop::default(), &Silent).expect("it runs");
+    let result = compare(&config.resolve().ok()?, &Stop::default(), &Silent).expect("it runs");
     let measured = result.protocols[0].measured.as_ref().expect("it was measured");
     Some(measured.throughput_tps.median)
 }
@@ -77,8 +85,9 @@ struct Effect {
 
 fn main() {
     let common: Vec<OptionSpec> = [RetryOptions::specs(), EngineOptions::specs()].concat();
-    let promises = |(info, _): &(Info, Vec<OptionSpec>)| info.isolation != Isolation::None;
-    let protocols: Vec<(Info, Vec<OptionSpec>)> = all_protocols::<Native>().into_iter().filter(promises).collect();
+    let promises = |(info, _): &(ProtocolInfo, Vec<OptionSpec>)| info.isolation != Isolation::None;
+    let protocols: Vec<(ProtocolInfo, Vec<OptionSpec>)> =
+        all_protocols::<Native>().into_iter().filter(promises).collect();
     let mut effects = Vec::new();
     for (number, method) in METHODS.iter().enumerate() {
         for (info, specs) in &protocols {
@@ -118,7 +127,7 @@ fn measure(effects: &mut [Effect]) {
     });
 }
 
-fn print(protocols: &[(Info, Vec<OptionSpec>)], common: &[OptionSpec], effects: &[Effect]) {
+fn print(protocols: &[(ProtocolInfo, Vec<OptionSpec>)], common: &[OptionSpec], effects: &[Effect]) {
     println!("# Methods and protocols\n");
     println!(
         "Which optimisation methods go with which protocols: our version of table 1 of T. Tanabe et al., \"An analysis of concurrency\n\
@@ -129,7 +138,7 @@ fn print(protocols: &[(Info, Vec<OptionSpec>)], common: &[OptionSpec], effects: 
     let names: Vec<&str> = protocols.iter().map(|(info, _)| info.name).collect();
     println!("| method | {} |\n| --- |{}", names.join(" | "), " --- |".repeat(names.len()));
     for method in METHODS {
-        let cell = |(info, specs): &(Info, Vec<OptionSpec>)| {
+        let cell = |(info, specs): &(ProtocolInfo, Vec<OptionSpec>)| {
             let takes = specs.iter().chain(common).any(|spec| method.options.contains(&spec.name));
             match method.otherwise(info.name) {
                 _ if takes => "+",
@@ -165,7 +174,7 @@ fn print(protocols: &[(Info, Vec<OptionSpec>)], common: &[OptionSpec], effects: 
                 _ => {}
             }
         }
-        if method.options.contains(&"protect") {
+        if method.options.contains(&"engine.protect_after") {
             println!("\n{}", PROTECTION.trim_end());
         }
         if !reasons.is_empty() {

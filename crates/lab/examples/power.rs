@@ -1,11 +1,12 @@
-//! How often a comparison tells equal entries apart, and how often it tells 5 %, on a simulated machine that drifts.
+//! How often a comparison tells equal entries apart, and how often it tells 5 %, on a simulated
+//! machine that drifts.
 //!
 //! `cargo run --release -p contend-lab --example power`
 
-#[path = "../tests/support/power.rs"]
+#[path = "../tests/it/power.rs"]
 mod power;
 
-use contend_lab::config::WINDOWS;
+use contend_runner::config::WINDOWS;
 use power::{Machine, SHARED, told_of_equals, told_of_five_percent};
 
 const COMPARISONS: u64 = 200;

@@ -5,10 +5,10 @@ use contend_machine::Native;
 use contend_protocols::all_protocols;
 use contend_protocols::method::METHODS;
 
-use crate::config::{engine_specs, retry_specs};
-use crate::paired::{self, Ratio};
+use crate::paired::{self, Ratio, show_ratio, show_share};
 use crate::result::{Measured, ProtocolResult, ResultFile};
-use crate::units::{show_ns, show_rate, show_ratio, show_share};
+use contend_runner::names::{engine_specs, retry_specs};
+use contend_runner::units::{show_ns, show_rate};
 
 /// Names that are listed at most.
 const NAMES_MAX: usize = 5;
@@ -251,7 +251,7 @@ fn not_tested(result: &ResultFile) -> String {
         ),
         Some(_) => format!("other numbers of cores than {}, other seeds, and a real machine", config.threads),
     };
-    let is_logged = result.protocols.iter().any(|entry| entry.options.get("log").is_some_and(|log| log != "off"));
+    let is_logged = result.protocols.iter().any(|entry| entry.options.get("log.mode").is_some_and(|log| log != "off"));
     let log = if is_logged { "" } else { "; durability (--set log=epoch)" };
     format!("Not tested: {cores}{contention}{log}. There the order may be another.")
 }

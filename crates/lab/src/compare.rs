@@ -9,21 +9,26 @@ use contend_engine::{AbortReason, Isolation};
 use contend_machine::{Activity, Operation, Phase};
 
 use crate::advice::{finding, recommendation};
-use crate::bed::{Bed, Count, KindCount, Purpose, SAMPLE_EVERY, Simulation, Span, Tally, bed};
-use crate::config::{Entrant, LabError, RunConfig, WARMUP_AGAIN};
 use crate::environment;
 use crate::paired::{self, Judged, Look};
-use crate::recording::Recorded;
 use crate::result::{
     Breakdown, Bucket, Check, Comparison, Environment, KindResult, LogResult, Measured, ProtocolResult, ResultFile,
     SCHEMA_VERSION, SimulationResult, Spread, Verification, Versions, Window,
 };
-use crate::verify::{verify, verify_history};
-use crate::watch::{Observer, Stop};
+use contend_judge::Recorded;
+use contend_judge::verify_history;
+use contend_proof::verify::verify;
+use contend_runner::config::WARMUP_AGAIN;
+use contend_runner::session::{
+    Interval, IntervalResult, KindCount, RunPurpose, SAMPLE_EVERY, Session, Simulation, Tally, session,
+};
+
+use contend_runner::{Observer, ProtocolPlan, RunError, RunPlan, Stop};
 
 /// The protocol that is the upper bound.
 const UPPER_BOUND: &str = "none";
-/// A history of more transactions than this is more than memory and patience hold: a recorded run ends there.
+/// A history of more transactions than this is more than memory and patience hold: a recorded run
+/// ends there.
 pub const RECORDED_MAX: u64 = 200_000;
 
 /// Units of a measurement's progress.
@@ -40,13 +45,14 @@ pub struct Outcome {
 
 /// One protocol on its way.
 struct Entry {
-    bed: Option<Box<dyn Bed>>,
+    session: Option<Box<dyn Session>>,
     protocol: String,
     isolation: Isolation,
     verification: Option<Verification>,
     load_seconds: f64,
     loaded_bytes: u64,
-    /// Windows so far, and what happened in all of them. Not each window's own tally: there may be thousands.
+    /// Windows so far, and what happened in all of them. Not each window's own tally: there may be
+    /// thousands.
     windows: Vec<Window>,
     total: Tally,
     /// Bytes that were written to the log in the windows, if there is one.
@@ -55,38 +61,37 @@ struct Entry {
     check: Option<Check>,
 }
 
-/// Verifies, loads, measures and checks all protocols of the configuration.
+/// Verifies, loads, measures and checks all entries of a plan.
 ///
 /// # Errors
-/// Bad input; or the run was stopped before there was anything to show.
-pub fn compare(config: &RunConfig, stop: &Stop, observer: &dyn Observer) -> Result<ResultFile, LabError> {
-    run(config, Purpose::Measure, stop, observer).map(|outcome| outcome.result)
+/// The tables do not fit into memory, the run can't go on, or it was stopped before it had a
+/// result.
+pub fn compare(plan: &RunPlan, stop: &Stop, observer: &dyn Observer) -> Result<ResultFile, RunError> {
+    run(plan, RunPurpose::Measure, stop, observer).map(|outcome| outcome.result)
 }
 
-/// As [`compare`], of one protocol, with a history of the windows, and without warm-up. The run ends after [`RECORDED_MAX`]
-/// transactions.
+/// As [`compare`], of one protocol, with a history of the windows, and without warm-up. The run
+/// ends after [`RECORDED_MAX`] transactions.
 ///
 /// # Errors
 /// As [`compare`]; or there is more than one protocol.
-pub fn record(config: &RunConfig, stop: &Stop, observer: &dyn Observer) -> Result<Outcome, LabError> {
-    if config.protocols.len() > 1 {
-        return Err(LabError::BadInput("a history is recorded of one protocol at a time".into()));
+pub fn record(plan: &RunPlan, stop: &Stop, observer: &dyn Observer) -> Result<Outcome, RunError> {
+    if plan.protocols.len() > 1 {
+        return Err(RunError::BadInput("a history is recorded of one protocol at a time".into()));
     }
-    run(config, Purpose::Record, stop, observer)
+    run(plan, RunPurpose::Record, stop, observer)
 }
 
-fn run(config: &RunConfig, purpose: Purpose, stop: &Stop, observer: &dyn Observer) -> Result<Outcome, LabError> {
-    let config = config.validated()?;
-    config.check_memory()?;
+fn run(plan: &RunPlan, purpose: RunPurpose, stop: &Stop, observer: &dyn Observer) -> Result<Outcome, RunError> {
+    plan.check_memory(purpose == RunPurpose::Record)?;
     let started_unix_seconds =
         SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs());
     let start = Instant::now();
-    let entrants = config.entrants()?;
-    let Part { environment, options, mut protocols, recorded, ended } = match config.chip {
-        None => run_part(&config, &entrants, purpose, stop, observer)?,
-        Some(_) => run_simulated(&config, &entrants, purpose, stop, observer)?,
+    let Part { environment, options, mut protocols, recorded, ended } = match plan.chip {
+        None => run_part(plan, &plan.protocols, purpose, stop, observer)?,
+        Some(_) => run_simulated(plan, purpose, stop, observer)?,
     };
-    let comparison = tell_apart(&mut protocols, ended, config.windows);
+    let comparison = tell_apart(&mut protocols, ended, plan.config.windows);
     let mut result = ResultFile {
         schema_version: SCHEMA_VERSION,
         partial: stop.is_requested(),
@@ -95,7 +100,7 @@ fn run(config: &RunConfig, purpose: Purpose, stop: &Stop, observer: &dyn Observe
         elapsed_seconds: start.elapsed().as_secs_f64(),
         options,
         environment,
-        config,
+        config: plan.config.clone(),
         protocols,
         comparison,
         finding: String::new(),
@@ -117,7 +122,8 @@ enum Ended {
     Stopped,
 }
 
-/// Puts the entries that have figures in order, says what each reaches of the first and of the upper bound, and how that is known.
+/// Puts the entries that have figures in order, says what each reaches of the first and of the
+/// upper bound, and how that is known.
 fn tell_apart(protocols: &mut [ProtocolResult], ended: Ended, rounds_most: usize) -> Option<Comparison> {
     // Entries without figures come last.
     protocols.sort_by_key(|result| result.measured.is_none());
@@ -169,8 +175,8 @@ fn judged(entries: &[&ProtocolResult], rates: &[Vec<f64>], error: f64) -> Judged
     paired::judge(rates, &is_ranked, bound, error)
 }
 
-/// What each entry reached in the rounds in which all of them had a window. A window without a commit counts as half a commit: no more is
-/// known of it than that it had less than one.
+/// What each entry reached in the rounds in which all of them had a window. A window without a
+/// commit counts as half a commit: no more is known of it than that it had less than one.
 fn rates_by_round(entries: &[&[Window]]) -> Vec<Vec<f64>> {
     let mut by_round: Vec<BTreeMap<usize, f64>> = Vec::new();
     for windows in entries {
@@ -194,57 +200,53 @@ struct Part {
 
 /// Verifies, loads, measures and checks these entries, windows in turns.
 fn run_part(
-    config: &RunConfig,
-    entrants: &[Entrant],
-    purpose: Purpose,
+    plan: &RunPlan,
+    protocols: &[ProtocolPlan],
+    purpose: RunPurpose,
     stop: &Stop,
     observer: &dyn Observer,
-) -> Result<Part, LabError> {
+) -> Result<Part, RunError> {
+    let config = &plan.config;
     let mut entries = Vec::new();
-    for entrant in entrants {
-        let verification = if config.verify { verify(config, entrant, stop, observer)? } else { None };
+    for protocol in protocols {
+        let verification = if config.verify { verify(plan, protocol, stop, observer)? } else { None };
         if stop.is_requested() {
-            return Err(LabError::Stopped);
+            return Err(RunError::Stopped);
         }
-        entries.push(Entry::new(config, entrant, purpose, verification)?);
+        entries.push(Entry::new(plan, protocol, purpose, verification)?);
     }
     for entry in &mut entries {
         entry.load(stop, observer)?;
     }
     if stop.is_requested() {
-        return Err(LabError::Stopped);
+        return Err(RunError::Stopped);
     }
-    let environment = environment::here(config);
-    let ended = measure(config, &mut entries, purpose, stop, observer)?;
+    let environment = environment::here(plan);
+    let ended = measure(plan, &mut entries, purpose, stop, observer)?;
     for entry in &mut entries {
         entry.settle()?;
     }
-    let recorded = if purpose == Purpose::Record { entries[0].judge_history() } else { None };
+    let recorded = if purpose == RunPurpose::Record { entries[0].judge_history() } else { None };
     for entry in &mut entries {
         entry.check(observer);
     }
     if entries.iter().all(|entry| entry.windows.is_empty() && !entry.refused()) {
-        return Err(LabError::Stopped);
+        return Err(RunError::Stopped);
     }
-    let options = entries.iter().find_map(|entry| entry.bed.as_ref()).map(|bed| bed.workload_options());
-    let protocols = entries.into_iter().map(|entry| entry.finish(config, purpose == Purpose::Record)).collect();
+    let options = entries.iter().find_map(|entry| entry.session.as_ref()).map(|session| session.workload_options());
+    let protocols = entries.into_iter().map(|entry| entry.finish(plan, purpose == RunPurpose::Record)).collect();
     Ok(Part { environment, options: options.unwrap_or_default(), protocols, recorded, ended })
 }
 
-/// The same on a simulated chip: one entry after the other, each on a fresh chip. Time is simulated, so no machine gets slower meanwhile; and
-/// an entry's figures are the same whichever others run.
-fn run_simulated(
-    config: &RunConfig,
-    entrants: &[Entrant],
-    purpose: Purpose,
-    stop: &Stop,
-    observer: &dyn Observer,
-) -> Result<Part, LabError> {
+/// The same on a simulated chip: one entry after the other, each on a fresh chip. Time is
+/// simulated, so no machine gets slower meanwhile; and an entry's figures are the same whichever
+/// others run.
+fn run_simulated(plan: &RunPlan, purpose: RunPurpose, stop: &Stop, observer: &dyn Observer) -> Result<Part, RunError> {
     let mut all: Option<Part> = None;
-    for entrant in entrants {
+    for protocol in &plan.protocols {
         // A thread of its own: the chip's memory is the host thread's.
         let part = std::thread::scope(|scope| {
-            let one = || run_part(config, std::slice::from_ref(entrant), purpose, stop, observer);
+            let one = || run_part(plan, std::slice::from_ref(protocol), purpose, stop, observer);
             scope.spawn(one).join().expect("a simulation does not panic")
         });
         match (part, &mut all) {
@@ -253,26 +255,28 @@ fn run_simulated(
                 all.protocols.extend(part.protocols);
                 all.ended = part.ended;
             }
-            (Err(LabError::Stopped), Some(all)) => {
+            (Err(RunError::Stopped), Some(all)) => {
                 all.ended = Ended::Stopped;
                 break;
             }
             (Err(error), _) => return Err(error),
         }
     }
-    all.ok_or(LabError::Stopped)
+    all.ok_or(RunError::Stopped)
 }
 
-/// Rounds of windows, a protocol each, in an order that is drawn for each round; until all is told that was asked, or no more are allowed.
+/// Rounds of windows, a protocol each, in an order that is drawn for each round; until all is told
+/// that was asked, or no more are allowed.
 fn measure(
-    config: &RunConfig,
+    plan: &RunPlan,
     entries: &mut [Entry],
-    purpose: Purpose,
+    purpose: RunPurpose,
     stop: &Stop,
     observer: &dyn Observer,
-) -> Result<Ended, LabError> {
+) -> Result<Ended, RunError> {
+    let config = &plan.config;
     // A warm-up would fill the history before the first window.
-    let warmup = if purpose == Purpose::Record { 0.0 } else { config.warmup_seconds };
+    let warmup = if purpose == RunPurpose::Record { 0.0 } else { config.warmup_seconds };
     let window = config.window_seconds;
     // A simulation stands still between its windows, so it needs no second warm-up.
     let again = if config.chip.is_some() { 0.0 } else { warmup * WARMUP_AGAIN };
@@ -288,19 +292,19 @@ fn measure(
         let units = (passed.get() / seconds * PROGRESS_UNITS as f64) as u64;
         observer.advance(units - shown.replace(units));
     };
-    let mut left = (purpose == Purpose::Record).then_some(RECORDED_MAX);
+    let mut left = (purpose == RunPurpose::Record).then_some(RECORDED_MAX);
     for round in 0..config.windows {
         for turn in paired::turns(entries.len(), round, config.seed) {
             let entry = &mut entries[turn];
             if entry.refused() {
                 continue;
             }
-            let Some(bed) = &mut entry.bed else { continue };
+            let Some(session) = &mut entry.session else { continue };
             let warmup = if round == 0 { warmup } else { again };
             if warmup > 0.0 {
-                span(&mut **bed, warmup, &mut left, stop, &progress)?;
+                span(&mut **session, warmup, &mut left, stop, &progress)?;
             }
-            let count = span(&mut **bed, window, &mut left, stop, &progress)?;
+            let count = span(&mut **session, window, &mut left, stop, &progress)?;
             // A window that was cut short counts if it was long enough to mean something.
             if count.seconds >= window / 2.0 || left.is_some() && count.tally.commits() > 0 {
                 entry.keep(round + 1, &count);
@@ -332,14 +336,14 @@ fn is_told(entries: &[Entry], precision: Option<f64>, error: f64) -> bool {
 
 /// Runs for so many seconds, or until there is no room left in the history.
 fn span(
-    bed: &mut dyn Bed,
+    session: &mut dyn Session,
     seconds: f64,
     left: &mut Option<u64>,
     stop: &Stop,
     progress: &dyn Fn(f64),
-) -> Result<Count, LabError> {
-    let span = Span { length: Duration::from_secs_f64(seconds), transactions_max: *left };
-    let count = bed.run(span, stop, &|part| progress(part * seconds))?;
+) -> Result<IntervalResult, RunError> {
+    let span = Interval { length: Duration::from_secs_f64(seconds), transactions_max: *left };
+    let count = session.run(span, stop, &|part| progress(part * seconds))?;
     if let Some(left) = left {
         *left = left.saturating_sub(count.tally.commits());
     }
@@ -348,16 +352,16 @@ fn span(
 
 impl Entry {
     fn new(
-        config: &RunConfig,
-        entrant: &Entrant,
-        purpose: Purpose,
+        plan: &RunPlan,
+        protocol: &ProtocolPlan,
+        purpose: RunPurpose,
         verification: Option<Verification>,
-    ) -> Result<Self, LabError> {
-        let bed = bed(config, entrant, purpose)?;
+    ) -> Result<Self, RunError> {
+        let session = session(plan, protocol, purpose)?;
         Ok(Entry {
-            protocol: entrant.name.clone(),
-            isolation: bed.info().isolation,
-            bed: Some(bed),
+            protocol: protocol.name.clone(),
+            isolation: protocol.info.isolation,
+            session: Some(session),
             verification,
             load_seconds: 0.0,
             loaded_bytes: 0,
@@ -375,22 +379,22 @@ impl Entry {
             || self.check.as_ref().is_some_and(|check| !check.passed)
     }
 
-    fn load(&mut self, stop: &Stop, observer: &dyn Observer) -> Result<(), LabError> {
+    fn load(&mut self, stop: &Stop, observer: &dyn Observer) -> Result<(), RunError> {
         if self.refused() || stop.is_requested() {
             return Ok(());
         }
-        let Some(bed) = &mut self.bed else { return Ok(()) };
-        observer.begin(&format!("loading {}", self.protocol), bed.load_units());
+        let Some(session) = &mut self.session else { return Ok(()) };
+        observer.begin(&format!("loading {}", self.protocol), session.load_units());
         let start = Instant::now();
-        bed.load(stop, &|units| observer.advance(units))?;
+        session.load(stop, &|units| observer.advance(units))?;
         self.load_seconds = start.elapsed().as_secs_f64();
-        self.loaded_bytes = bed.bytes();
+        self.loaded_bytes = session.bytes();
         observer.end();
         Ok(())
     }
 
     /// Adds a window.
-    fn keep(&mut self, round: usize, count: &Count) {
+    fn keep(&mut self, round: usize, count: &IntervalResult) {
         let (commits, aborts) = (count.tally.commits(), count.tally.conflicts());
         let throughput_tps = commits as f64 / count.seconds;
         self.windows.push(Window { round, seconds: count.seconds, commits, aborts, throughput_tps });
@@ -407,17 +411,17 @@ impl Entry {
     }
 
     /// Ends what is under way.
-    fn settle(&mut self) -> Result<(), LabError> {
-        self.bed.as_mut().map_or(Ok(()), |bed| bed.settle())
+    fn settle(&mut self) -> Result<(), RunError> {
+        self.session.as_mut().map_or(Ok(()), |session| session.settle())
     }
 
     fn check(&mut self, observer: &dyn Observer) {
         if self.windows.is_empty() {
             return;
         }
-        let Some(bed) = &self.bed else { return };
+        let Some(session) = &self.session else { return };
         observer.begin(&format!("checking the rows of {}", self.protocol), 1);
-        self.check = Some(match bed.check() {
+        self.check = Some(match session.check() {
             Ok(checked) => Check { passed: true, text: checked.0 },
             Err(violation) if !self.isolation.keeps_invariants() => Check {
                 passed: true,
@@ -433,27 +437,27 @@ impl Entry {
 
     /// Judges the history of the windows themselves.
     fn judge_history(&mut self) -> Option<Recorded> {
-        let recorded = self.bed.as_mut()?.take_history();
+        let recorded = self.session.as_mut()?.take_history();
         let mut verification = verify_history(&recorded, self.isolation);
         verification.aborts = self.total.conflicts();
         self.verification = Some(verification);
         Some(recorded)
     }
 
-    fn finish(self, config: &RunConfig, was_recorded: bool) -> ProtocolResult {
-        let measured = if self.refused() { None } else { self.measured(config, was_recorded) };
+    fn finish(self, plan: &RunPlan, was_recorded: bool) -> ProtocolResult {
+        let measured = if self.refused() { None } else { self.measured(plan, was_recorded) };
         ProtocolResult {
             protocol: self.protocol,
             isolation: self.isolation.name().into(),
-            options: self.bed.as_ref().map(|bed| bed.protocol_options()).unwrap_or_default(),
+            options: self.session.as_ref().map(|session| session.protocol_options()).unwrap_or_default(),
             measured,
             verification: self.verification,
             check: self.check,
         }
     }
 
-    fn measured(&self, config: &RunConfig, was_recorded: bool) -> Option<Measured> {
-        let bed = self.bed.as_ref()?;
+    fn measured(&self, plan: &RunPlan, was_recorded: bool) -> Option<Measured> {
+        let session = self.session.as_ref()?;
         let windows = &self.windows;
         let throughput_tps = Spread::of(windows.iter().map(|window| window.throughput_tps))?;
         let seconds: f64 = windows.iter().map(|window| window.seconds).sum();
@@ -480,7 +484,7 @@ impl Entry {
                 .iter_recorded()
                 .map(|value| Bucket { ns: value.value_iterated_to(), count: value.count_at_value() })
                 .collect(),
-            kinds: bed
+            kinds: session
                 .kinds()
                 .iter()
                 .zip(&total.kinds)
@@ -488,13 +492,13 @@ impl Entry {
                 .map(|(kind, count)| kind_result(kind, count))
                 .collect(),
             loaded_bytes: self.loaded_bytes,
-            memory_bytes: bed.bytes(),
-            memory_bytes_per_record: self.loaded_bytes as f64 / bed.load_units().max(1) as f64,
-            versions: versions(&**bed),
+            memory_bytes: session.bytes(),
+            memory_bytes_per_record: self.loaded_bytes as f64 / session.load_units().max(1) as f64,
+            versions: versions(&**session),
             log: self.log_bytes.map(|bytes| log_result(bytes, total)),
             load_seconds: self.load_seconds,
             recorded: was_recorded,
-            breakdown: breakdown(total, due(config, seconds)),
+            breakdown: breakdown(total, due(plan, seconds)),
             simulation: self.simulation.map(simulation_result),
             windows: windows.clone(),
         })
@@ -512,10 +516,10 @@ fn log_result(bytes: u64, total: &Tally) -> LogResult {
     }
 }
 
-fn versions(bed: &dyn Bed) -> Option<Versions> {
-    let counts = bed.versions();
+fn versions(session: &dyn Session) -> Option<Versions> {
+    let counts = session.versions();
     (counts.made > 0).then(|| Versions {
-        records_by_versions: bed.version_chains(),
+        records_by_versions: session.version_chains(),
         alive: counts.alive(),
         alive_bytes: counts.alive_bytes(),
         made: counts.made,
@@ -535,10 +539,11 @@ fn simulation_result(Simulation { statistics, trace_hash, host_seconds }: Simula
 }
 
 /// The time that all workers had in so many seconds, in the unit of their times by phase.
-fn due(config: &RunConfig, seconds: f64) -> f64 {
-    match &config.chip {
-        Some(chip) => config.threads as f64 * seconds * chip.core.hertz,
-        None => config.threads as f64 * seconds / SAMPLE_EVERY.as_secs_f64(),
+fn due(plan: &RunPlan, seconds: f64) -> f64 {
+    let threads = plan.config.threads as f64;
+    match &plan.chip {
+        Some(chip) => threads * seconds * chip.preset.core.hertz,
+        None => threads * seconds / SAMPLE_EVERY.as_secs_f64(),
     }
 }
 

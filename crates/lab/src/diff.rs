@@ -1,16 +1,19 @@
 //! Two results, entry by entry: by how much the second is faster or slower, with an interval.
 //!
-//! The windows of one run are compared with those of another, of which none was measured beside one of the other: there are no pairs. So the
-//! interval is that of Hodges and Lehmann, from the ratios of every window of the second to every window of the first. Their median is the
-//! estimate. How many ratios are cut off at either end follows from the distribution of the rank-sum statistic of Mann and Whitney, whatever the
-//! distribution of the windows is. Source: Hollander, Wolfe, Chicken, "Nonparametric Statistical Methods", 3rd edition, sections 4.1 to 4.3.
+//! The windows of one run are compared with those of another, of which none was measured beside one
+//! of the other: there are no pairs. So the interval is that of Hodges and Lehmann, from the ratios
+//! of every window of the second to every window of the first. Their median is the estimate. How
+//! many ratios are cut off at either end follows from the distribution of the rank-sum statistic of
+//! Mann and Whitney, whatever the distribution of the windows is. Source: Hollander, Wolfe,
+//! Chicken, "Nonparametric Statistical Methods", 3rd edition, sections 4.1 to 4.3.
 //!
-//! What the interval does not know of is what changed between the two runs besides: a machine that is slower today makes every entry slower.
+//! What the interval does not know of is what changed between the two runs besides: a machine that
+//! is slower today makes every entry slower.
 
 use serde::Serialize;
 
-use crate::config::LabError;
 use crate::result::{Measured, ProtocolResult, ResultFile};
+use contend_runner::RunError;
 
 /// How often an interval covers the true ratio, at least.
 pub const CONFIDENCE: f64 = 0.95;
@@ -27,7 +30,8 @@ pub struct Ratio {
 }
 
 impl Ratio {
-    /// Of the windows of two runs; none if there are too few for an interval of [`CONFIDENCE`], or one has nothing committed.
+    /// Of the windows of two runs; none if there are too few for an interval of [`CONFIDENCE`], or
+    /// one has nothing committed.
     pub fn of(first: &[f64], second: &[f64]) -> Option<Ratio> {
         let cut = cut_off(first.len(), second.len())?;
         if first.iter().chain(second).any(|throughput| *throughput <= 0.0 || !throughput.is_finite()) {
@@ -48,10 +52,12 @@ impl Ratio {
     }
 }
 
-/// The most windows of a result for which the distribution is counted; beyond, it is as good as normal.
+/// The most windows of a result for which the distribution is counted; beyond, it is as good as
+/// normal.
 const COUNTED_MAX: usize = 40;
 
-/// How many ratios are left out at either end of the interval, of `m` windows with `n`; none if no interval covers enough.
+/// How many ratios are left out at either end of the interval, of `m` windows with `n`; none if no
+/// interval covers enough.
 fn cut_off(m: usize, n: usize) -> Option<usize> {
     let tail = (1.0 - CONFIDENCE) / 2.0;
     if m == 0 || n == 0 {
@@ -143,8 +149,9 @@ pub struct EntryDiff {
 }
 
 impl EntryDiff {
-    /// Whether a gate that allows so much has to stop it: it is told to be slower, and by more than `allowed` (0.05 is 5 %); or whether it is
-    /// can't be told. What the second result has added is no loss.
+    /// Whether a gate that allows so much has to stop it: it is told to be slower, and by more than
+    /// `allowed` (0.05 is 5 %); or whether it is can't be told. What the second result has added is
+    /// no loss.
     pub fn is_worse_than(&self, allowed: f64) -> bool {
         match self.change {
             Change::Slower => self.ratio.is_some_and(|ratio| ratio.estimate < 1.0 - allowed),
@@ -167,9 +174,9 @@ pub struct Diff {
 ///
 /// # Errors
 /// They are of different workloads, or have no entry in common.
-pub fn diff(first: &ResultFile, second: &ResultFile) -> Result<Diff, LabError> {
+pub fn diff(first: &ResultFile, second: &ResultFile) -> Result<Diff, RunError> {
     if first.config.workload != second.config.workload {
-        return Err(LabError::BadInput(format!(
+        return Err(RunError::BadInput(format!(
             "the first result is of {} and the second of {}; valid: two of one workload",
             first.config.workload, second.config.workload
         )));
@@ -186,7 +193,7 @@ pub fn diff(first: &ResultFile, second: &ResultFile) -> Result<Diff, LabError> {
             let names: Vec<&str> = result.protocols.iter().map(|entry| entry.protocol.as_str()).collect();
             names.join(", ")
         };
-        return Err(LabError::BadInput(format!(
+        return Err(RunError::BadInput(format!(
             "the results have no entry in common: the first has {}, the second {}",
             names(first),
             names(second)
@@ -278,7 +285,7 @@ fn differences(first: &ResultFile, second: &ResultFile) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dice::Dice;
+    use contend_model::random::SplitMix64;
 
     #[test]
     fn so_many_are_cut_off_as_the_tables_say() {
@@ -309,12 +316,13 @@ mod tests {
         assert_eq!(Ratio::of(&first, &[0.0; 5]), None, "nothing committed");
     }
 
-    /// 500 comparisons of two runs with no difference, and of two with one of 10 %, windows of a deviation of some 3 %.
+    /// 500 comparisons of two runs with no difference, and of two with one of 10 %, windows of a
+    /// deviation of some 3 %.
     #[test]
     fn what_is_no_difference_is_hardly_ever_told() {
-        let mut dice = Dice::new(7);
+        let mut random = SplitMix64::new(7);
         let mut window = |level: f64| {
-            let uniform: f64 = (0..12).map(|_| dice.below(1 << 20) as f64 / (1 << 20) as f64).sum();
+            let uniform: f64 = (0..12).map(|_| random.below(1 << 20) as f64 / (1 << 20) as f64).sum();
             level * (1.0 + 0.03 * (uniform - 6.0))
         };
         let mut told = |level: f64| {

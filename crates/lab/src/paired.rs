@@ -1,32 +1,39 @@
-//! Statistics of entries that were measured in turns: pure functions over what each entry reached in each round.
+//! Statistics of entries that were measured in turns: pure functions over what each entry reached
+//! in each round.
 //!
-//! In a round every entry has one window, in an order that is drawn anew for each round. The machine's drift is common to a round, so entries
-//! are compared by the logarithms of their ratios in each round, never by figures of different rounds.
+//! In a round every entry has one window, in an order that is drawn anew for each round. The
+//! machine's drift is common to a round, so entries are compared by the logarithms of their ratios
+//! in each round, never by figures of different rounds.
 //!
-//! **The test.** If two entries are equally fast, their order within a round is all that makes a difference, and that was drawn: so each
-//! round's difference has either sign with probability 1/2, whatever the machine does, and independently of other rounds. Under that
-//! the sum of the ranks of the positive differences (F. Wilcoxon: "Individual comparisons by ranking methods", 1945) has a known
-//! distribution, which is counted here exactly.
+//! **The test.** If two entries are equally fast, their order within a round is all that makes a
+//! difference, and that was drawn: so each round's difference has either sign with probability 1/2,
+//! whatever the machine does, and independently of other rounds. Under that the sum of the ranks of
+//! the positive differences (F. Wilcoxon: "Individual comparisons by ranking methods", 1945) has a
+//! known distribution, which is counted here exactly.
 //!
-//! **The interval** holds every ratio that the test does not reject (J. Hodges, E. Lehmann: "Estimates of location based on rank tests", 1963):
-//! its ends are order statistics of the means of all pairs of differences, and the ratio is the median of these. The interval assumes
-//! that differences lie symmetrically about the true ratio; whether 1 is in it assumes nothing but the drawn order.
+//! **The interval** holds every ratio that the test does not reject (J. Hodges, E. Lehmann:
+//! "Estimates of location based on rank tests", 1963): its ends are order statistics of the means
+//! of all pairs of differences, and the ratio is the median of these. The interval assumes that
+//! differences lie symmetrically about the true ratio; whether 1 is in it assumes nothing but the
+//! drawn order.
 //!
-//! **Many comparisons.** All pairs of entries may come to be compared, as it is the data that say which entry is the first. So each
-//! interval has an error of [`ERROR`] divided by the number of pairs (Bonferroni).
+//! **Many comparisons.** All pairs of entries may come to be compared, as it is the data that say
+//! which entry is the first. So each interval has an error of [`ERROR`] divided by the number of
+//! pairs (Bonferroni).
 //!
-//! **Many looks.** Rounds end early if all that was asked is told. Each look at the data before the last has its own small part of the
-//! error, a fifth of it altogether.
+//! **Many looks.** Rounds end early if all that was asked is told. Each look at the data before the
+//! last has its own small part of the error, a fifth of it altogether.
 
 use serde::{Deserialize, Serialize};
 
-use crate::dice::Dice;
+use contend_model::random::SplitMix64;
 
 /// The probability that a comparison tells any two equal entries apart.
 pub const ERROR: f64 = 0.05;
 /// The part of the error that all looks before the last have together.
 const EARLY: f64 = 0.2;
-/// Rounds are put together to at most as many blocks: the exact distribution and all pairs of more would take long.
+/// Rounds are put together to at most as many blocks: the exact distribution and all pairs of more
+/// would take long.
 const BLOCKS_MAX: usize = 100;
 
 /// What one entry reached in parts of what another did, in the same rounds.
@@ -43,7 +50,8 @@ pub struct Ratio {
 }
 
 impl Ratio {
-    /// Of what `a` and `b` reached in each round, with this error. None if there was no round, or a figure is not positive.
+    /// Of what `a` and `b` reached in each round, with this error. None if there was no round, or a
+    /// figure is not positive.
     pub fn of(a: &[f64], b: &[f64], error: f64) -> Option<Ratio> {
         Ratio::between(a, b, rejected_below(blocks_of(a.len().min(b.len())), error))
     }
@@ -77,7 +85,8 @@ impl Ratio {
         Ratio { ratio: self.ratio.recip(), low, high, ..self }
     }
 
-    /// How far the interval reaches from its middle, as a fraction: 0.03 for a ratio known to 3 % up or down.
+    /// How far the interval reaches from its middle, as a fraction: 0.03 for a ratio known to 3 %
+    /// up or down.
     pub fn reach(&self) -> f64 {
         match (self.low, self.high) {
             (Some(low), Some(high)) => ((high / low).ln() / 2.0).exp_m1(),
@@ -101,14 +110,16 @@ fn blocks_of(rounds: usize) -> usize {
     rounds / rounds.div_ceil(BLOCKS_MAX).max(1)
 }
 
-/// Means of consecutive rounds, if there are many. A block's sign is as much a matter of the drawn orders as a round's.
+/// Means of consecutive rounds, if there are many. A block's sign is as much a matter of the drawn
+/// orders as a round's.
 fn blocks(differences: &[f64]) -> Vec<f64> {
     let size = differences.len().div_ceil(BLOCKS_MAX).max(1);
     let whole = differences.chunks_exact(size);
     whole.map(|block| block.iter().sum::<f64>() / size as f64).collect()
 }
 
-/// The largest sum of ranks that is rejected on either side, with this error for both; none if not even 0 is.
+/// The largest sum of ranks that is rejected on either side, with this error for both; none if not
+/// even 0 is.
 fn rejected_below(rounds: usize, error: f64) -> Option<usize> {
     // The probability of each sum of the ranks 1 to `rounds`, each of which is in it or not.
     let mut probability = vec![1.0];
@@ -133,7 +144,8 @@ pub fn rounds_min(error: f64) -> usize {
     (1..BLOCKS_MAX).find(|rounds| rejected_below(*rounds, error).is_some()).unwrap_or(BLOCKS_MAX)
 }
 
-/// A number of rounds after which the data are looked at, and the error that each interval then has.
+/// A number of rounds after which the data are looked at, and the error that each interval then
+/// has.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Look {
     /// Rounds until then.
@@ -145,10 +157,12 @@ pub struct Look {
 /// When to look, at most so many rounds of so many entries: the last look is after the last round.
 pub fn looks(entries: usize, rounds_most: usize) -> Vec<Look> {
     let each = ERROR / pairs(entries).max(1) as f64;
-    // The fewer early looks there are, the larger is the error of each, and the fewer rounds the first needs.
+    // The fewer early looks there are, the larger is the error of each, and the fewer rounds the
+    // first needs.
     for count in (1..=12).rev() {
         let error = each * EARLY / count as f64;
-        // One round more than the fewest: so few tell apart only what differs the same way in each of them.
+        // One round more than the fewest: so few tell apart only what differs the same way in each
+        // of them.
         let first = rounds_min(error) + 1;
         let mut early: Vec<usize> = vec![first];
         while early.len() < count {
@@ -170,11 +184,11 @@ pub fn pairs(entries: usize) -> usize {
 
 /// The order of the entries in a round: another one in each, the same from the same seed.
 pub fn turns(entries: usize, round: usize, seed: u64) -> Vec<usize> {
-    let mut dice = Dice::new(seed ^ Dice::new(round as u64).next());
+    let mut random = SplitMix64::new(seed ^ SplitMix64::new(round as u64).draw());
     let mut order: Vec<usize> = (0..entries).collect();
     // Fisher and Yates.
     for place in (1..entries).rev() {
-        order.swap(place, dice.below(place as u64 + 1) as usize);
+        order.swap(place, random.below(place as u64 + 1) as usize);
     }
     order
 }
@@ -186,7 +200,8 @@ pub struct Judged {
     pub order: Vec<usize>,
     /// The first: the fastest of those that are ranked, and told to be slower than none of them.
     pub first: Option<usize>,
-    /// The group of each entry that is ranked, from 1. Those that are not told apart from a group's first are in its group.
+    /// The group of each entry that is ranked, from 1. Those that are not told apart from a group's
+    /// first are in its group.
     pub groups: Vec<Option<usize>>,
     /// Each entry against the first.
     pub to_first: Vec<Option<Ratio>>,
@@ -194,8 +209,8 @@ pub struct Judged {
     pub to_bound: Vec<Option<Ratio>>,
 }
 
-/// Judges what each entry reached in each round, each interval with this error. `ranked` says which entries are: an upper bound that
-/// promises nothing is compared, and is no answer.
+/// Judges what each entry reached in each round, each interval with this error. `ranked` says which
+/// entries are: an upper bound that promises nothing is compared, and is no answer.
 pub fn judge(rates: &[Vec<f64>], ranked: &[bool], bound: Option<usize>, error: f64) -> Judged {
     let rounds = rates.iter().map(Vec::len).min().unwrap_or(0);
     let rejected = rejected_below(blocks_of(rounds), error);
@@ -225,7 +240,8 @@ pub fn judge(rates: &[Vec<f64>], ranked: &[bool], bound: Option<usize>, error: f
     Judged { to_first: against(first), to_bound: against(bound), order, first, groups }
 }
 
-/// The fastest of these, which are in order: the first that is told to be slower than none of the others.
+/// The fastest of these, which are in order: the first that is told to be slower than none of the
+/// others.
 fn head(entries: &[usize], ratio: impl Fn(usize, usize) -> Option<Ratio>) -> Option<usize> {
     let is_beaten = |entry: usize| {
         entries.iter().any(|&other| other != entry && ratio(entry, other).is_some_and(|ratio| ratio.is_slower()))
@@ -254,10 +270,29 @@ fn order(rates: &[Vec<f64>]) -> Vec<usize> {
     order
 }
 
+/// "1.06 x (1.03 to 1.09)".
+pub fn show_ratio(ratio: &Ratio) -> String {
+    match (ratio.low, ratio.high) {
+        (Some(low), Some(high)) => format!("{:.2} x ({low:.2} to {high:.2})", ratio.ratio),
+        _ => format!("{:.2} x", ratio.ratio),
+    }
+}
+
+/// "96 % (94 to 98)".
+pub fn show_share(ratio: &Ratio) -> String {
+    let percent = |part: f64| part * 100.0;
+    match (ratio.low, ratio.high) {
+        (Some(low), Some(high)) => {
+            format!("{:.0} % ({:.0} to {:.0})", percent(ratio.ratio), percent(low), percent(high))
+        }
+        _ => format!("{:.0} %", percent(ratio.ratio)),
+    }
+}
+
 impl Judged {
-    /// Whether all is told that was asked: each ranked entry apart from the first, and the first from the
-    /// upper bound; or, with a precision, each ratio to the first and to
-    /// the upper bound known to it (0.03: to 3 % up or down).
+    /// Whether all is told that was asked: each ranked entry apart from the first, and the first
+    /// from the upper bound; or, with a precision, each ratio to the first and to the upper bound
+    /// known to it (0.03: to 3 % up or down).
     pub fn is_told(&self, precision: Option<f64>) -> bool {
         let known = |ratio: &Option<Ratio>, precision: f64| ratio.is_none_or(|ratio| ratio.reach() <= precision);
         match precision {
@@ -294,7 +329,8 @@ mod tests {
                 }
             }
         }
-        // Tables of the signed-rank test: 8 of 10 rounds, 52 of 20, with 0.05 on both sides together.
+        // Tables of the signed-rank test: 8 of 10 rounds, 52 of 20, with 0.05 on both sides
+        // together.
         assert_eq!((rejected_below(10, 0.05), rejected_below(20, 0.05)), (Some(8), Some(52)));
         assert_eq!((rejected_below(5, 0.05), rounds_min(0.05)), (None, 6));
     }

@@ -5,9 +5,12 @@ use std::collections::BTreeMap;
 use contend_sim::Statistics;
 use serde::{Deserialize, Serialize};
 
-use crate::config::{LabError, RunConfig};
+pub use contend_judge::{CycleEdge, Verification};
+use contend_runner::names::{entry_name, named_settings};
+pub use contend_runner::stats::Spread;
+use contend_runner::{RunConfig, RunError};
+
 pub use crate::paired::Ratio;
-pub use crate::stats::Spread;
 
 /// The version of this schema. It rises when a field changes its meaning.
 pub const SCHEMA_VERSION: u32 = 4;
@@ -59,11 +62,13 @@ pub struct ResultFile {
     pub environment: Environment,
     /// What came out, the fastest protocol first; those without a figure last.
     pub protocols: Vec<ProtocolResult>,
-    /// How protocols were told apart; none if there were fewer than two, or no round in which all had a window.
+    /// How protocols were told apart; none if there were fewer than two, or no round in which all
+    /// had a window.
     pub comparison: Option<Comparison>,
     /// What to make of it, in a sentence or two.
     pub finding: String,
-    /// What to take, what is as good, what each costs, what to try next, and what was not tested: a sentence or two each.
+    /// What to take, what is as good, what each costs, what to try next, and what was not tested: a
+    /// sentence or two each.
     pub recommendation: Vec<String>,
 }
 
@@ -80,7 +85,8 @@ pub struct Comparison {
     pub confidence: f64,
     /// The confidence of each interval by itself.
     pub confidence_each: f64,
-    /// Why no more rounds were measured: `told` (all that was asked), `limit` (no more were allowed), or `stopped`.
+    /// Why no more rounds were measured: `told` (all that was asked), `limit` (no more were
+    /// allowed), or `stopped`.
     pub ended: String,
 }
 
@@ -104,6 +110,10 @@ pub struct Environment {
     pub commit: Option<String>,
     /// The machine of the transactions: `native` is the host.
     pub machine: String,
+    /// How transactions call their protocol: `static`, inlined into the workload, as in a build for
+    /// measuring; or `dynamic`, behind a pointer. Empty in results of before this was recorded.
+    #[serde(default)]
+    pub dispatch: String,
     /// The host's instruction set.
     pub architecture: String,
     /// The processor, as it names itself.
@@ -152,8 +162,9 @@ impl ProtocolResult {
 pub struct Measured {
     /// Committed transactions a second, over the windows.
     pub throughput_tps: Spread,
-    /// The group, from 1, of an entry that promises something: in the first are the first and all that are not told apart from it; in the
-    /// second the fastest of the others, and all of them that are not told apart from that; and so on.
+    /// The group, from 1, of an entry that promises something: in the first are the first and all
+    /// that are not told apart from it; in the second the fastest of the others, and all of them
+    /// that are not told apart from that; and so on.
     pub group: Option<usize>,
     /// The throughput in parts of that of the comparison's first, by rounds.
     pub to_first: Option<Ratio>,
@@ -218,8 +229,8 @@ pub struct Bucket {
 }
 
 impl Measured {
-    /// The distribution of latencies as HdrHistogram's tools print and plot it: the latency in nanoseconds, the quantile, how many took no
-    /// longer, and 1 / (1 - quantile).
+    /// The distribution of latencies as HdrHistogram's tools print and plot it: the latency in
+    /// nanoseconds, the quantile, how many took no longer, and 1 / (1 - quantile).
     pub fn latency_distribution(&self) -> String {
         let total: u64 = self.latencies.iter().map(|bucket| bucket.count).sum();
         let mut text =
@@ -244,7 +255,8 @@ impl Measured {
     }
 }
 
-/// What came out for one type of transaction. Latencies are in nanoseconds; one transaction in 16 is timed.
+/// What came out for one type of transaction. Latencies are in nanoseconds; one transaction in 16
+/// is timed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KindResult {
     /// The type.
@@ -280,7 +292,8 @@ pub struct KindResult {
 pub struct LogResult {
     /// Bytes that were written, of each transaction that committed.
     pub bytes_per_commit: f64,
-    /// Half of the transactions were durable so many nanoseconds after they began, or sooner; one in 16 is timed.
+    /// Half of the transactions were durable so many nanoseconds after they began, or sooner; one
+    /// in 16 is timed.
     pub durable_ns_p50: u64,
     /// 99 of 100 were.
     pub durable_ns_p99: u64,
@@ -301,16 +314,19 @@ pub struct Versions {
     pub reused: u64,
     /// Given back, to be used again.
     pub collected: u64,
-    /// Of these, while a transaction ran that had begun before they were replaced: by aggressive collection.
+    /// Of these, while a transaction ran that had begun before they were replaced: by aggressive
+    /// collection.
     pub collected_early: u64,
-    /// Records by how many old versions are kept of them at the end: none, 1, 2 and 3, 4 to 7, and so on.
+    /// Records by how many old versions are kept of them at the end: none, 1, 2 and 3, 4 to 7, and
+    /// so on.
     pub records_by_versions: Vec<u64>,
 }
 
 /// Where the workers' time went: shares of all of it, twice divided.
 ///
-/// The six categories of DBx1000 (Yu et al., VLDB 2014, section 3.2): `abort` is all that was done for tries that did not commit, and
-/// between them and the next; the others are of tries that committed.
+/// The six categories of DBx1000 (Yu et al., VLDB 2014, section 3.2): `abort` is all that was done
+/// for tries that did not commit, and between them and the next; the others are of tries that
+/// committed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Breakdown {
     /// The transactions' own logic, and copying rows.
@@ -325,9 +341,11 @@ pub struct Breakdown {
     pub wait: f64,
     /// The protocol: locks, versions, validation.
     pub manager: f64,
-    /// The same time by operation, whether it committed or not: `body`, `read`, `write`, `validation`, `gc`, `backoff`.
+    /// The same time by operation, whether it committed or not: `body`, `read`, `write`,
+    /// `validation`, `gc`, `backoff`.
     pub operations: BTreeMap<String, f64>,
-    /// Of the workers' time in the windows, the part that is accounted for. Where the time is sampled, samples by those that were due.
+    /// Of the workers' time in the windows, the part that is accounted for. Where the time is
+    /// sampled, samples by those that were due.
     pub accounted: f64,
 }
 
@@ -351,7 +369,8 @@ pub struct SimulationResult {
     /// Accesses, and what answered them.
     #[serde(flatten)]
     pub statistics: Statistics,
-    /// A hash over every access of the simulation so far: who, which line, when. Two runs with one hash were the same. In hexadecimal.
+    /// A hash over every access of the simulation so far: who, which line, when. Two runs with one
+    /// hash were the same. In hexadecimal.
     pub trace_hash: String,
     /// How long the host took.
     pub host_seconds: f64,
@@ -362,7 +381,8 @@ pub struct SimulationResult {
 /// One measuring window.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Window {
-    /// Its number, from 1: windows of one number were measured one after the other, a protocol each.
+    /// Its number, from 1: windows of one number were measured one after the other, a protocol
+    /// each.
     pub round: usize,
     /// Its length.
     pub seconds: f64,
@@ -372,41 +392,6 @@ pub struct Window {
     pub aborts: u64,
     /// Committed transactions a second.
     pub throughput_tps: f64,
-}
-
-/// What the verification pass found.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Verification {
-    /// Whether the protocol kept its promise.
-    pub passed: bool,
-    /// One line: the verdict.
-    pub verdict: String,
-    /// Committed transactions that were checked.
-    pub transactions: u64,
-    /// Aborts by conflict meanwhile: a pass without conflicts proves little.
-    pub aborts: u64,
-    /// The class of the worst anomaly, whether the promise excludes it or not.
-    pub anomaly: Option<String>,
-    /// The anomaly, told step by step.
-    pub explanation: Option<String>,
-    /// If the anomaly is a cycle, its edges: each transaction has to come after the one before, the first after the last.
-    #[serde(default)]
-    pub cycle: Vec<CycleEdge>,
-}
-
-/// A dependency of one transaction on another.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CycleEdge {
-    /// The transaction that comes first.
-    pub from: u64,
-    /// The one that depends on it.
-    pub to: u64,
-    /// How: `ww`, `wr`, `rw`, `predicate wr` or `predicate rw`.
-    pub dependency: String,
-    /// Of which table and key.
-    pub key: String,
-    /// Why, in words.
-    pub reason: String,
 }
 
 /// What a workload's own check said.
@@ -423,16 +408,33 @@ impl ResultFile {
     ///
     /// # Errors
     /// It is no result; the message says where.
-    pub fn from_json(text: &str) -> Result<ResultFile, LabError> {
-        let file: ResultFile =
-            serde_json::from_str(text).map_err(|error| LabError::BadInput(format!("not a result file: {error}")))?;
+    pub fn from_json(text: &str) -> Result<ResultFile, RunError> {
+        let mut file: ResultFile =
+            serde_json::from_str(text).map_err(|error| RunError::BadInput(format!("not a result file: {error}")))?;
         if file.schema_version != SCHEMA_VERSION {
-            return Err(LabError::BadInput(format!(
+            return Err(RunError::BadInput(format!(
                 "a result file of schema version {}; this program reads version {SCHEMA_VERSION}",
                 file.schema_version
             )));
         }
+        file.use_todays_names()?;
         Ok(file)
+    }
+
+    /// Gives protocols and options of an old result the names that they have today.
+    fn use_todays_names(&mut self) -> Result<(), RunError> {
+        let ResultFile { config, options, protocols, comparison, .. } = self;
+        config.protocols.iter_mut().for_each(|entry| *entry = entry_name(entry));
+        config.settings = named_settings(&config.settings)?;
+        *options = named_settings(options)?;
+        for entry in protocols {
+            entry.protocol = entry_name(&entry.protocol);
+            entry.options = named_settings(&entry.options)?;
+        }
+        if let Some(first) = comparison.as_mut().and_then(|comparison| comparison.first.as_mut()) {
+            *first = entry_name(first);
+        }
+        Ok(())
     }
 
     /// The result as text.

@@ -1,7 +1,8 @@
 //! The tables of a result. The terminal and the page show the same ones.
 
+use crate::paired::show_share;
 use crate::result::{KindResult, Measured, ProtocolResult, Ratio, ResultFile, Versions};
-use crate::units::{show_bytes, show_latency, show_percent, show_rate, show_share};
+use contend_runner::units::{show_bytes, show_latency, show_percent, show_rate};
 
 /// A table: text in its first columns, and figures in the others.
 #[derive(Clone, Debug, PartialEq, Eq)]

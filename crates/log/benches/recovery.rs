@@ -1,21 +1,23 @@
 //! What recovery and a checkpoint cost.
 //!
-//! `cargo bench -p contend-log --bench recovery` logs a table of 8-byte rows, and then as many updates of them at random; opens the log as after a
-//! crash; and takes a checkpoint. It prints records and rows per second and thread. `CONTEND_ROWS` says how many rows (1 million), `CONTEND_DIR` where
-//! (a folder of the system's; `/dev/shm` is memory), `CONTEND_THREADS` how many threads (the machine's).
+//! `cargo bench -p contend-log --bench recovery` logs a table of 8-byte rows, and then as many
+//! updates of them at random; opens the log as after a crash; and takes a checkpoint. It prints
+//! records and rows per second and thread. `CONTEND_ROWS` says how many rows (1 million),
+//! `CONTEND_DIR` where (a folder of the system's; `/dev/shm` is memory), `CONTEND_THREADS` how many
+//! threads (the machine's).
 //!
 //! `cargo test --benches` only shows that it runs.
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use contend_engine::journal::Journals as _;
-use contend_log::{Directory, Log, LogConfig, LogJournals, Schema};
+use contend_engine::commit_sink::CommitSinks as _;
+use contend_log::{Directory, Log, LogConfig, LogSinks, Schema};
 use contend_machine::Native;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-/// A flush after so many rows, as a worker's buffer would have it.
+/// Rows of a flush, about as many as fill a worker's buffer.
 const FLUSH_EVERY: u64 = 100_000;
 /// Files of the log: as many workers.
 const WORKERS: u64 = 4;
@@ -49,8 +51,8 @@ fn main() {
             columns: String::new(),
         };
         log.bind(0, &schema).expect("a table");
-        let journals = LogJournals::<Native>::new(&log);
-        let mut workers: Vec<_> = (0..WORKERS).map(|worker| journals.of_worker(worker as usize)).collect();
+        let sinks = LogSinks::<Native>::new(&log);
+        let mut workers: Vec<_> = (0..WORKERS).map(|worker| sinks.of_worker(worker as usize)).collect();
         let random = &mut SmallRng::seed_from_u64(1);
         let mut epoch = log.first_epoch();
         for number in 0..2 * rows {

@@ -1,57 +1,75 @@
-//! Checkpoints: files of rows, in the place of the log files that led to them.
+//! Checkpoints: files of rows that replace the log files that led to them.
 //!
-//! A checkpoint is made of files, and not of what is in memory: the old ones are read as at a recovery, and what comes of it is written. So it is the
-//! same for every protocol and index, no transaction waits for it or sees anything of it, and what it holds was durable before. It takes as
-//! much memory as the rows do, for as long as it lasts.
+//! **From files, not from memory.** A checkpoint reads the old files as a recovery does, and writes
+//! the rows that come of it. So it is the same for every protocol and index, no transaction waits
+//! for it or sees anything of it, and all that it holds was durable before. The price is memory for
+//! the rows once more, while it lasts. Its threads have a lower priority than others (`NICE`),
+//! unless the log grows so fast that they could not follow (`OVERDUE`).
 //!
-//! Files that are read hold nothing that is not durable yet; others stay, and may have older writes of the same rows, of which the stamp says so. A
-//! deletion is kept as long as a file that stays may have an older write.
+//! **Which files.** A file is replaced if no worker writes to it any more and all of its blocks are
+//! durable. The others stay. They may hold older writes of rows that the checkpoint has, which lose
+//! by their write counters. So a deletion is kept as long as a file that stays may hold an older
+//! write of its key. A file that stays may also hold what the checkpoint's rows depend on: the
+//! write that an addition was added to, or the insert of a row of which the replaced files have
+//! only a later write. The checkpoint keeps what it has of such a row: the sum of the additions, or
+//! single groups.
 //!
-//! Small files are put together in the same way when there are many ([`Log::merge`]): each opening of a log leaves one a thread.
+//! **When it counts.** The new files are synchronised, then the directory, and then the manifest
+//! names them in the place of the old ones, in one write. A crash before that leaves the old files
+//! in force, and after it the new ones. A disk that is full ends the checkpoint and nothing else.
+//!
+//! Small files are merged in the same way when there are many ([`Log::merge`]): each start of a
+//! database leaves one per thread.
 
 use contend_engine::Groups;
-use contend_engine::journal::Addition;
+use contend_engine::commit_sink::Addition;
 
 use crate::error::LogError;
 use crate::fault::Fault;
 use crate::format::{self, BLOCK_HEADER, Change, Write};
-use crate::log::{Log, Open};
+use crate::log::{Log, OpenFile};
 use crate::manifest::{Contents, Segment, Tail};
 use crate::recovery;
 use crate::rows::{Known, Rows};
 use crate::schema::{Form, Schema};
 
-/// A block of a checkpoint has so many bytes, or a row more.
+/// A block of a checkpoint is written when it has this many bytes.
 const BLOCK_BYTES: usize = 1 << 18;
 
-/// What a checkpoint has done.
+/// Statistics of a checkpoint.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Checkpoint {
-    /// Rows that it has.
+    /// Rows that its files hold, in whole or in part. A part is what was written to a row whose
+    /// insert is in a file that stays: another worker had not written that insert yet when the
+    /// replaced files were ended.
     pub rows: u64,
     /// Bytes of its files.
     pub bytes: u64,
-    /// Files that it has replaced, and their bytes.
+    /// The number of files that it has replaced, and their bytes.
     pub replaced: (usize, u64),
-    /// How long it took, in seconds.
+    /// The time it took, in seconds.
     pub seconds: f64,
 }
 
 impl Log {
-    /// Takes a checkpoint of all that is durable when it begins. Meanwhile somebody flushes ([`Log::serve`]).
+    /// Takes a checkpoint of all that is durable when it begins. Another thread must flush
+    /// meanwhile ([`Log::serve`]).
     ///
     /// # Errors
-    /// The disk has failed, now or before. If it was full, nothing has changed, and the log goes on.
+    /// The disk has failed, now or before, and the log has stopped. Or the disk was full: then
+    /// nothing has changed, and the log goes on.
     pub fn checkpoint(&self) -> Result<Checkpoint, LogError> {
         let _alone = self.checkpoint.lock();
         let last = self.begin_files();
-        // So that the manifest has the old ones as they are, also if nobody commits any more.
+        // So that the manifest has the ended files as they are, even if no transaction commits any
+        // more.
         self.flush(self.durable())?;
         self.wait(last)?;
         self.compact(true, |_| true)
     }
 
-    /// The same, for who flushes by hand: what is in files that were begun before [`Log::begin_files`] was called, if all of it is durable.
+    /// Takes a checkpoint of the files that [`Log::begin_files`] has ended and whose blocks are
+    /// durable, without a thread that flushes: for tests that flush by themselves.
     ///
     /// # Errors
     /// As of [`Log::checkpoint`].
@@ -62,7 +80,8 @@ impl Log {
         self.compact(false, |_| true)
     }
 
-    /// Puts small files that nobody writes to any more together, if there are many of them; the others stay.
+    /// Merges small files that no worker writes to any more, if there are many of them. The others
+    /// stay.
     ///
     /// # Errors
     /// As of [`Log::checkpoint`].
@@ -79,23 +98,26 @@ impl Log {
             let manifest = self.manifest.lock();
             (self.open_files(), manifest.contents.segments.clone())
         };
-        let of_nobody = |segment: &&Segment| is_small(segment) && !open.contains(&segment.number);
-        if segments.iter().filter(of_nobody).count() > self.config.small_files {
+        let is_ended = |segment: &&Segment| is_small(segment) && !open.contains(&segment.number);
+        if segments.iter().filter(is_ended).count() > self.config.small_files {
             self.compact(true, is_small)?;
         }
         Ok(())
     }
 
-    /// Replaces those of the files that hold nothing but what is durable; with `behind`, while others have work that comes first.
+    /// Replaces the files that `which` selects and that hold nothing but what is durable. `behind`:
+    /// at a low priority.
     fn compact(&self, behind: bool, which: impl Fn(&Segment) -> bool) -> Result<Checkpoint, LogError> {
         let began = std::time::Instant::now();
-        // Both while no flush goes on: a file that is not open then is in the manifest as it will be, and one that is in it and is open is not taken for
-        // one that is over.
+        // Both under the manifest's lock, so that no flush comes between them: a file that is not
+        // open is in the manifest as it will stay, and an open one that the manifest names is not
+        // taken for an ended one.
         let (open, contents) = {
             let manifest = self.manifest.lock();
             (self.open_files(), manifest.contents.clone())
         };
-        // Where numbers have to be without gaps, those that a checkpoint no longer has must be known to be durable.
+        // A checkpoint drops LSNs. Recovery looks for gaps in them, so the manifest must say that
+        // those dropped are durable.
         let lsn = self.durable_lsn();
         let is_over = |segment: &Segment| {
             which(segment)
@@ -104,17 +126,21 @@ impl Log {
                 && (segment.newest() <= contents.epoch || self.has(Fault::CheckpointTooMuch))
         };
         let (old, staying): (Vec<_>, Vec<_>) = contents.segments.iter().cloned().partition(is_over);
-        // In the files that stay, and in those to come, all is of later epochs. What is of a checkpoint may be of any.
-        let first_blocks = staying.iter().map(|segment| segment.blocks.map_or(0, |(first, _)| first - 1));
+        // All blocks of the files that stay, and of those to come, are of epochs after `settled`. A
+        // checkpoint has rows of any epoch.
+        let first_blocks = staying.iter().map(|segment| segment.blocks.map_or(0, |(first, _)| first.saturating_sub(1)));
         let settled = first_blocks.fold(contents.epoch, u64::min);
         let of_old = Contents { segments: old.clone(), ..contents };
         let bytes: u64 = old.iter().map(|segment| segment.bytes).sum();
         let rewrite = || {
-            let all = recovery::read_all(&*self.disk, &of_old, self.config.threads, false, self.config.fault, &|_| ())?;
-            // One after the other, so that the memory of each is free again before the next.
+            let how = self.config.how(false);
+            let all = recovery::read_all(&*self.disk, &of_old, how, &|_| ())?;
+            // One table after the other, so that the memory of each is free again before the next.
             self.write_checkpoint(&of_old.tables, settled, bytes, all.tables.into_iter())
         };
-        // What others wait for is done before it and after it. Where the log grows faster than what comes behind can follow, it has to be done as soon.
+        // Threads wait for locks that are taken before and after this, never for this. If the log
+        // grows faster than a thread of low priority can follow, the priority is that of all
+        // others.
         let behind = behind && bytes < self.config.checkpoint_bytes.saturating_mul(OVERDUE);
         let Written { files, rows } = if behind { at_low_priority(rewrite) } else { rewrite() }?;
         let mut manifest = self.manifest.lock();
@@ -145,12 +171,13 @@ impl Log {
         Ok(())
     }
 
-    /// Removes what was written and is of no use; whether that is possible changes nothing.
+    /// Removes files that were written for nothing. If that fails, the next start removes them.
     fn discard(&self, files: &[Segment]) {
         files.iter().for_each(|segment| _ = self.disk.remove(&segment.name()));
     }
 
-    /// The files of a checkpoint of these tables, synchronised, in the place of so many bytes.
+    /// Writes the files of a checkpoint of these tables, and synchronises them. `bytes` is how many
+    /// bytes the replaced files have.
     fn write_checkpoint(
         &self,
         schemas: &[Schema],
@@ -158,7 +185,7 @@ impl Log {
         bytes: u64,
         tables: impl Iterator<Item = impl AsRef<[Rows]> + Sync>,
     ) -> Result<Written, LogError> {
-        // As many threads as read, each with files of its own; but no more than there are files to fill.
+        // Each thread has files of its own, so there are no more threads than files to fill.
         let files = bytes / self.config.segment_bytes.max(1) + 1;
         let threads = self.config.threads.clamp(1, usize::try_from(files).unwrap_or(usize::MAX));
         let new = |_| Files { log: self, open: None, full: Vec::new(), block: vec![0; BLOCK_HEADER], rows: 0 };
@@ -170,7 +197,8 @@ impl Log {
         });
         let written = written.and_then(|()| at_once(&mut parts, |_, part| part.finish())).and_then(|()| {
             let synced = self.disk.sync_names();
-            // The next one would succeed, and other files may have been new as well.
+            // The log stops: the next attempt would succeed, and workers may have new files as
+            // well.
             let stop = |error| self.stop(LogError::io("synchronise the directory of", self.disk.place(""))(error));
             synced.map_err(stop)
         });
@@ -182,29 +210,31 @@ impl Log {
     }
 }
 
-/// What a checkpoint has written.
+/// The result of writing a checkpoint.
 struct Written {
     files: Vec<Segment>,
     rows: u64,
 }
 
-/// How much less of a core a checkpoint gets than others who want it: a third of what each of them has, by the weights of Linux.
+/// The nice value of the threads of a checkpoint: a third of the share of a core that another
+/// thread gets, by the weights of Linux.
 const NICE: i32 = 5;
 
-/// A checkpoint comes behind nobody when there are so many times the bytes after which one is taken.
+/// A checkpoint has the usual priority when it replaces this many times the bytes after which one
+/// is due.
 const OVERDUE: u64 = 4;
 
-/// Does this in a thread that comes behind all others. Those that it makes do so as well.
+/// Runs `work` in a thread of low priority. Threads that it starts have the same priority.
 fn at_low_priority<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     let work = || {
-        // Where this is not allowed it takes the time that it takes.
+        // If this is not allowed, the thread has the usual priority.
         let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE);
         work()
     };
     std::thread::scope(|scope| scope.spawn(work).join().expect("a checkpoint does not panic"))
 }
 
-/// Does this with all parts at once, each on a thread of its own.
+/// Calls `work` with all parts at once, each on a thread of its own.
 fn at_once<T: Send>(
     parts: &mut [T],
     work: impl Fn(usize, &mut T) -> Result<(), LogError> + Sync,
@@ -221,11 +251,12 @@ fn at_once<T: Send>(
     })
 }
 
-/// The files of a checkpoint.
+/// The files that one thread of a checkpoint writes.
 struct Files<'l> {
     log: &'l Log,
-    /// The one that is written; and those that are full, and synchronised.
-    open: Option<Open>,
+    /// The file that is written.
+    open: Option<OpenFile>,
+    /// Files that are full, and synchronised.
     full: Vec<Segment>,
     /// The next block: room for its header, and its body.
     block: Vec<u8>,
@@ -241,14 +272,16 @@ impl Files<'_> {
         settled: u64,
     ) -> Result<(), LogError> {
         for (key, known) in parts.flat_map(|rows| rows.iter(schema)) {
-            self.rows += u64::from(known.is_there());
-            // A file that stays may have an older write if it has commits of the deletion's epoch, or of the one after: a protocol that shows rows before
-            // it commits takes their stamps in the epoch before that of its commit, at the earliest.
-            // (The second is slack: who deletes a row that was shown commits after the one that has shown it, and takes its stamp then.)
+            self.rows += u64::from(known.existed_last());
+            // A file that stays may have an older write if it has commits of the deletion's epoch
+            // or of the next one: a protocol that exposes rows before it commits takes their write
+            // counters in the epoch before that of its commit, at the earliest. (The next epoch is
+            // slack: a transaction that deletes an exposed row commits after the one that exposed
+            // it, and takes its write counter then.)
             let last = settled + u64::from(self.log.has(Fault::ForgetLastTombstones));
             let is_needed = known.deleted().epoch() + 1 > last && !self.log.has(Fault::ForgetTombstones);
             if known.deleted().0 > 0 && is_needed {
-                self.put(schema, Write { table, key, stamp: known.deleted(), change: Change::Delete });
+                self.put(schema, Write { table, key, counter: known.deleted(), change: Change::Delete });
             }
             self.put_row(table, schema, key, known);
             if self.block.len() >= BLOCK_BYTES {
@@ -258,7 +291,7 @@ impl Files<'_> {
         Ok(())
     }
 
-    /// The groups that were written last by one transaction are one write.
+    /// Puts the writes of a row. Groups that one transaction wrote last are one write.
     fn put_row(&mut self, table: u32, schema: &Schema, key: &[u64], known: Known<'_>) {
         let mut left = schema.all_groups();
         while let Some(first) = left.into_iter().next() {
@@ -268,24 +301,24 @@ impl Files<'_> {
             let same = same.filter(|&group| known.written(group) == written && known.is_sum(group) == is_sum);
             let groups = same.fold(Groups::NONE, |groups, group| groups.union(Groups::of(group as u32)));
             left = left.without(groups);
-            // What was deleted later, or never written.
-            let Some(stamp) = written.filter(|stamp| *stamp > known.deleted()) else { continue };
+            // The group was deleted later, or never written.
+            let Some(counter) = written.filter(|counter| *counter > known.deleted()) else { continue };
             if !is_sum {
-                self.put(schema, Write { table, key, stamp, change: Change::Put(groups, known.row()) });
+                self.put(schema, Write { table, key, counter, change: Change::Put(groups, known.row()) });
                 continue;
             }
             if self.log.has(Fault::ForgetSums) {
                 continue;
             }
-            // What was added to is in a file that stays, or will be in one that is to come.
+            // The write that was added to is in a file that stays, or will be in a later one.
             let words = schema.words(groups).flatten();
             let additions: Vec<_> = words.map(|word| Addition { word: word as u32, by: known.row()[word] }).collect();
-            self.put(schema, Write { table, key, stamp, change: Change::Add(&additions) });
+            self.put(schema, Write { table, key, counter, change: Change::Add(&additions) });
         }
     }
 
     fn put(&mut self, schema: &Schema, write: Write<'_>) {
-        // Epoch 0: it is durable, whatever else is.
+        // Epoch 0 counts in any case: all of it was durable before.
         format::put_transaction(0, 0, std::iter::once((write, schema)), &mut self.block);
     }
 
@@ -299,7 +332,7 @@ impl Files<'_> {
         }
         let open = match &mut self.open {
             Some(open) => open,
-            // It is as long as what is written to it.
+            // No room is reserved: it is as long as what is written to it.
             none => none.insert(self.log.begin_file(0, Tail::Nothing)?),
         };
         format::seal(&mut self.block, 0, open.segment.salt, 0, 0);
@@ -310,7 +343,7 @@ impl Files<'_> {
         Ok(())
     }
 
-    /// Has all of the file stay, but for its name.
+    /// Synchronises the file and ends it. Its name is not durable yet.
     fn end_file(&mut self) -> Result<(), LogError> {
         let Some(mut open) = self.open.take() else { return Ok(()) };
         open.end();

@@ -1,8 +1,15 @@
-//! What a log needs of a file system, so that tests can put a worse one below it.
+//! Files, and what a log assumes of them. Tests put a disk below the log that is as bad as these
+//! assumptions allow.
 //!
-//! Three things are taken to hold of every disk, and of nothing else: what was written to a file and then synchronised stays as it was written; a
-//! name that was made, changed or removed stays so once the directory is synchronised; and a write that was not synchronised may be there or not,
-//! in whole or in part, sector by sector.
+//! After a crash:
+//!
+//! 1. What was written to a file and then synchronised is as it was written.
+//! 2. A name that was made, changed or removed is so once the directory was synchronised.
+//! 3. A write that was not synchronised is there or not, in whole or in part, sector by sector, in
+//!    any order with others.
+//!
+//! Nothing else is assumed. In particular a write without a synchronisation orders nothing, and a
+//! synchronisation that failed says nothing about what a later one keeps.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
@@ -18,16 +25,16 @@ use crate::uring::{Ring, Unsynced};
 
 /// A directory of files.
 pub trait Disk: Send + Sync + std::fmt::Debug {
-    /// Creates a file of zeros, of this many bytes, for which there is room then, unless the files are in memory anyway.
+    /// Creates a file of `bytes` zeros. The room is reserved, unless the file system is in memory.
     ///
     /// # Errors
     /// There is a file of this name, or no room for it.
     fn create(&self, name: &str, bytes: u64) -> io::Result<Box<dyn DiskFile>>;
 
-    /// Opens a file to be read, or to be written as well.
+    /// Opens a file for reading, and for writing if `writes`.
     ///
     /// # Errors
-    /// There is none of this name, or it can't be read, or written.
+    /// There is none of this name, it is not a regular file, or it can't be read, or written.
     fn open(&self, name: &str, writes: bool) -> io::Result<Box<dyn DiskFile>>;
 
     /// Removes a file.
@@ -36,82 +43,86 @@ pub trait Disk: Send + Sync + std::fmt::Debug {
     /// There is none of this name, or it can't be removed.
     fn remove(&self, name: &str) -> io::Result<()>;
 
-    /// Gives a file the name of another, which it replaces: after a crash the name is that of the one or of the other.
+    /// Renames a file. It replaces a file of the new name: after a crash the new name is that of
+    /// either file.
     ///
     /// # Errors
-    /// Which of the two the name is that of is not known.
+    /// It is not known which of the two files has the new name.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
 
-    /// The names of the files, in their order.
+    /// Returns the names of the files in alphabetical order.
     ///
     /// # Errors
     /// The directory can't be read.
     fn names(&self) -> io::Result<Vec<String>>;
 
-    /// Has the names stay as they are.
+    /// Synchronises the directory: names that were made, changed or removed stay so.
     ///
     /// # Errors
-    /// It can't be said that they will.
+    /// It is not known which names stay.
     fn sync_names(&self) -> io::Result<()>;
 
-    /// Has what was written to these files stay, as [`DiskFile::sync`] does, perhaps at once.
+    /// Synchronises these files, as [`DiskFile::sync`] does, perhaps together.
     ///
     /// # Errors
-    /// Which of the files it is of which it can't be said what stays, and why. Others may be such as well.
+    /// The position of a file of which it is not known what stays, and why. There may be others.
     fn sync(&self, files: &mut [&mut dyn DiskFile]) -> Result<(), (usize, io::Error)> {
         let outcomes = files.iter_mut().map(|file| file.sync());
         outcomes.enumerate().try_for_each(|(number, outcome)| outcome.map_err(|error| (number, error)))
     }
 
-    /// Where it is, for people.
+    /// Returns the path of a file, for messages.
     fn place(&self, name: &str) -> String;
 }
 
 /// An open file.
 pub trait DiskFile: Send + std::fmt::Debug {
-    /// Writes at an offset.
+    /// Writes `bytes` at an offset.
     ///
     /// # Errors
-    /// Nothing, or a part of it, was written.
+    /// Nothing, or a part, was written.
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()>;
 
-    /// Has what was written stay.
+    /// Synchronises the file: what was written stays.
     ///
     /// # Errors
-    /// It can't be said what stays: of all that was written since the last time, anything may be lost.
+    /// It is not known what stays: any part of what was written since the last synchronisation may
+    /// be lost.
     fn sync(&mut self) -> io::Result<()>;
 
-    /// What [`DiskFile::sync`] would do, for who does it for several files at once; none: nobody else can.
+    /// Returns what [`DiskFile::sync`] would do, for a caller that synchronises several files
+    /// together. None if only [`DiskFile::sync`] can do it.
     fn unsynced(&self) -> Option<Unsynced<'_>> {
         None
     }
 
-    /// What [`DiskFile::unsynced`] has named was done, or has failed.
+    /// Notes that what [`DiskFile::unsynced`] returned was done, or has failed.
     fn synced(&mut self, _is_done: bool) {}
 
-    /// Makes it as short as this, for one that is not written any more. After a crash it may be as long as before.
+    /// Cuts the file off after `bytes`. It is not written any more. After a crash it may be as long
+    /// as before.
     ///
     /// # Errors
     /// It is as long as before.
     fn truncate(&mut self, bytes: u64) -> io::Result<()>;
 
-    /// How many bytes it has.
+    /// Returns the length of the file in bytes.
     ///
     /// # Errors
-    /// That can't be read.
+    /// The length can't be read.
     fn bytes(&self) -> io::Result<u64>;
 
-    /// Fills the buffer from an offset.
+    /// Fills `bytes` from an offset.
     ///
     /// # Errors
     /// The file is too short, or can't be read.
     fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()>;
 }
 
-/// The file that keeps a second process out.
+/// The file whose lock keeps a second process out.
 const LOCK: &str = "lock";
 
-/// A directory of the file system, of which no other process is the owner as long as this is.
+/// A directory of the file system. It has one owner at a time, or several readers.
 #[derive(Debug)]
 pub struct Directory {
     path: PathBuf,
@@ -119,24 +130,25 @@ pub struct Directory {
     writes: bool,
     /// Whether files are written past the system's page cache.
     direct: bool,
-    /// By which files are synchronised at once, if the kernel has it.
+    /// Synchronises several files together, if the kernel has io_uring.
     ring: Option<Ring>,
-    /// Unlocked when it is closed, at the latest by the end of the process. None, if nobody has ever owned the directory, and it is only read.
+    /// Unlocked when it is closed, at the latest by the end of the process. None if the directory
+    /// never had an owner, and is only read.
     _lock: Option<File>,
 }
 
 impl Directory {
-    /// Takes a directory that is there to read it, beside others who do so. Nothing in it is changed or created, so that it and its files need not be
-    /// writable.
+    /// Opens an existing directory for reading, beside other readers. Nothing in it is changed or
+    /// created, so it and its files need not be writable.
     ///
     /// # Errors
-    /// It is not there, or can't be read; or somebody owns it.
+    /// It is not there, or can't be read; or it has an owner.
     pub fn read_only(path: &Path) -> Result<Self, LogError> {
         let place = path.display().to_string();
         std::fs::read_dir(path).map_err(LogError::io("open", &place))?;
-        let lock = match File::open(path.join(LOCK)) {
+        let lock = match check_regular(&path.join(LOCK)).and_then(|()| File::open(path.join(LOCK))) {
             Ok(lock) => Some(lock),
-            // Whoever owns the directory has made it.
+            // An owner would have made it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(LogError::io("read the lock of", place)(error)),
         };
@@ -144,27 +156,46 @@ impl Directory {
         Ok(Directory { path: path.to_owned(), writes: false, direct: false, ring: None, _lock: lock })
     }
 
-    /// Takes a directory; makes it, if it is not there.
+    /// Opens a directory as its owner. Makes it if it is not there.
     ///
     /// # Errors
-    /// Another process has it, or reads it; or it can't be made, or be written to.
+    /// It has an owner or readers; or it can't be made, or be written to.
     pub fn open(path: &Path) -> Result<Self, LogError> {
         let place = path.display().to_string();
         std::fs::create_dir_all(path).map_err(LogError::io("create", &place))?;
+        match check_regular(&path.join(LOCK)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(LogError::io("lock", place)(error)),
+            _ => {}
+        }
         let lock = OpenOptions::new().create(true).truncate(false).write(true).open(path.join(LOCK));
         let lock = lock.map_err(LogError::io("write to", &place))?;
         locked(|| lock.try_lock(), &place)?;
         Ok(Directory { path: path.to_owned(), writes: true, direct: false, ring: Ring::new(), _lock: Some(lock) })
     }
 
-    /// Whether it may be changed.
+    /// Returns the path of a file that is there, if it is a regular one: a directory from a
+    /// stranger may have a pipe, which would be waited for without end, or a link to a file
+    /// elsewhere.
+    fn regular(&self, name: &str) -> io::Result<PathBuf> {
+        let path = self.path.join(name);
+        check_regular(&path)?;
+        Ok(path)
+    }
+
+    /// Checks that the directory may be changed.
     fn check(&self) -> io::Result<()> {
         if self.writes { Ok(()) } else { Err(io::ErrorKind::ReadOnlyFilesystem.into()) }
     }
 }
 
-/// How long to wait for the lock of a directory. A closed database keeps the lock until the last thread that used it has ended. A killed
-/// process keeps it until the kernel has ended the process.
+/// Checks that there is a regular file at this path, and not a pipe or a link.
+fn check_regular(path: &Path) -> io::Result<()> {
+    let is_regular = std::fs::symlink_metadata(path)?.file_type().is_file();
+    if is_regular { Ok(()) } else { Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")) }
+}
+
+/// How long to wait for the lock of a directory. A closed database keeps the lock until the last
+/// thread that used it has ended. A killed process keeps it until the kernel has ended the process.
 const LOCK_PATIENCE: Duration = Duration::from_millis(500);
 
 /// Takes the lock of the directory at this place, which `lock` tries.
@@ -183,14 +214,15 @@ fn locked(mut lock: impl FnMut() -> Result<(), TryLockError>, place: &str) -> Re
 }
 
 impl Directory {
-    /// Whether files are written past the system's page cache (`O_DIRECT`), page by page: a flush then costs the device what it writes and nothing else,
-    /// and pages that are not full are written again with the next. Not all file systems can.
+    /// Sets whether files bypass the system's page cache (`O_DIRECT`). They are written page by
+    /// page: a flush then costs what the device takes for the write alone, and a page that is not
+    /// full is written again with the next flush. Not all file systems know this.
     pub fn direct(self, direct: bool) -> Self {
         Directory { direct, ..self }
     }
 
-    /// Whether files are written and synchronised at once through io_uring, where the kernel has it, or one after the other by plain calls of the
-    /// system. It is, unless this is said.
+    /// Sets whether several files are written and synchronised together through io_uring, if the
+    /// kernel has it, or one after the other by plain system calls. The default is io_uring.
     pub fn uring(self, uring: bool) -> Self {
         Directory { ring: self.ring.filter(|_| uring), ..self }
     }
@@ -210,7 +242,7 @@ impl Directory {
             io::ErrorKind::InvalidInput => io::Error::new(error.kind(), "the file system knows no O_DIRECT"),
             _ => error,
         })?;
-        // Behind this there are zeros.
+        // Behind this offset there are zeros.
         let end = if is_new { 0 } else { file.metadata()?.len() };
         let keeps = self.ring.is_some();
         let direct = DirectFile { file: file.try_clone()?, end, start: 0, pages: Vec::new(), is_behind: false, keeps };
@@ -228,12 +260,12 @@ impl Disk for Directory {
             return Ok(opened);
         }
         if is_in_memory(&file)? {
-            // What is reserved there is cleared at once, for as long as it takes to write it.
+            // A reservation there is cleared at once, which takes as long as a write.
             file.set_len(bytes)?;
         } else {
-            // So that a log that goes on finds its disk full when it begins a file, and not in the midst.
+            // The log finds the disk full when it begins a file, and not in the middle of one.
             let room = rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, bytes);
-            // A name without room is of use to nobody.
+            // A file without room has no use.
             room.inspect_err(|_| _ = self.remove(name))?;
         }
         Ok(opened)
@@ -241,9 +273,10 @@ impl Disk for Directory {
 
     fn open(&self, name: &str, writes: bool) -> io::Result<Box<dyn DiskFile>> {
         if !writes {
-            return Ok(Box::new(File::open(self.path.join(name))?));
+            return Ok(Box::new(File::open(self.regular(name)?)?));
         }
         self.check()?;
+        self.regular(name)?;
         Ok(self.open_to_write(OpenOptions::new().read(true).write(true), name, false)?.1)
     }
 
@@ -260,7 +293,7 @@ impl Disk for Directory {
     fn names(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in std::fs::read_dir(&self.path)? {
-            // Names that are no text are nobody's of ours.
+            // No file of a log has a name that is not UTF-8.
             names.extend(entry?.file_name().into_string().ok().filter(|name| name != LOCK));
         }
         names.sort_unstable();
@@ -276,14 +309,14 @@ impl Disk for Directory {
         if let Some(ring) = &self.ring {
             let (numbers, all): (Vec<_>, Vec<_>) =
                 files.iter().enumerate().filter_map(|(number, file)| Some((number, file.unsynced()?))).unzip();
-            // One file needs no ring, which others would have to wait for.
+            // One file alone needs no ring, for which other threads would have to wait.
             if all.len() > 1 {
                 for (number, outcome) in numbers.into_iter().zip(ring.sync(&all)) {
                     outcomes[number] = outcome;
                 }
             }
         }
-        // Whatever has failed, a file that was written is to know that it was.
+        // Even if one file has failed, each that was written must be told.
         let mut first = Ok(());
         for (number, (file, outcome)) in files.iter_mut().zip(outcomes).enumerate() {
             if !matches!(outcome, Ok(false)) {
@@ -300,9 +333,9 @@ impl Disk for Directory {
     }
 }
 
-/// Whether the file system of this file has no disk.
+/// Whether this file is on tmpfs, which has no disk.
 fn is_in_memory(file: &File) -> io::Result<bool> {
-    /// As `statfs(2)` names tmpfs.
+    /// The type of tmpfs in `statfs(2)`.
     const TMPFS: u32 = 0x0102_1994;
     Ok(rustix::fs::fstatfs(file)?.f_type as u32 == TMPFS)
 }
@@ -333,46 +366,48 @@ impl DiskFile for File {
     }
 }
 
-/// What is written past the page cache is written in these, from where they begin, and from memory that begins so.
+/// The unit of direct writes: their offsets, lengths and memory are multiples of it.
 const PAGE: u64 = 4096;
 
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C, align(4096))]
 struct Page([u8; PAGE as usize]);
 
-/// A file keeps fewer pages than these until it is synchronised.
+/// A file keeps fewer pages than this until it is synchronised.
 const KEPT: usize = 1024;
 
 const EMPTY: Page = Page([0; PAGE as usize]);
 
-/// A file that is written past the page cache.
+/// A file that bypasses the page cache.
 #[derive(Debug)]
 struct DirectFile {
     file: File,
-    /// Behind this there is nothing but zeros.
+    /// Behind this offset there are only zeros.
     end: u64,
-    /// The pages that were written last, from `start` on; the next write mostly goes on in the last of them. If the file has them, there is only that.
+    /// The offset of the first of `pages`.
     start: u64,
+    /// The pages that were written last. The next write usually begins in the last of them. If the
+    /// file has them all, only the last one is kept.
     pages: Vec<Page>,
-    /// Whether the file does not have the pages yet.
+    /// Whether the pages were not written to the file yet.
     is_behind: bool,
-    /// Whether what is written is kept until the file is synchronised, so that both are done together.
+    /// Whether pages are kept until the file is synchronised, so that both are done together.
     keeps: bool,
 }
 
 impl DirectFile {
-    /// The page at this place as it is to be.
+    /// Returns the page at this offset with all that was written to it.
     fn page(&self, start: u64) -> io::Result<Page> {
         let known = start.checked_sub(self.start).and_then(|distance| self.pages.get((distance / PAGE) as usize));
         let mut page = known.copied().unwrap_or(EMPTY);
         if known.is_none() && start < self.end {
-            // It may be the last of the file, and not whole: the rest is zeros.
+            // The last page of the file may be cut off; the rest is zeros.
             FileExt::read_at(&self.file, &mut page.0, start)?;
         }
         Ok(page)
     }
 
-    /// Has the file have the pages.
+    /// Writes the pages to the file.
     fn write_pages(&mut self) -> io::Result<()> {
         if self.is_behind {
             let written = self.file.write_all_at(self.pages.as_bytes(), self.start);
@@ -399,7 +434,7 @@ impl DiskFile for DirectFile {
         }
         let (first, count) = (((start - self.start) / PAGE) as usize, ((last - self.start) / PAGE) as usize + 1);
         self.pages.resize(count.max(self.pages.len()), EMPTY);
-        // Of the pages in between all is written.
+        // The pages between them are overwritten as a whole.
         self.pages[first] = first_page;
         self.pages[count - 1] = last_page;
         let begin = (offset - self.start) as usize;
@@ -421,7 +456,7 @@ impl DiskFile for DirectFile {
 
     fn synced(&mut self, is_done: bool) {
         self.is_behind = false;
-        // If only a part of it got there, nobody knows which.
+        // After a failure it is not known which pages were written, so none is kept.
         let old = if is_done { self.pages.len().saturating_sub(1) } else { self.pages.len() };
         self.pages.drain(..old);
         self.start += old as u64 * PAGE;

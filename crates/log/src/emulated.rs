@@ -1,49 +1,55 @@
-//! A log whose device is a delay: what commits cost on a device of a given latency, on any machine.
+//! A log whose device is a delay: it shows what commits cost on a device of a given latency, on any
+//! machine. Simulated chips use it always.
 //!
-//! As in the P-WAL paper (section 4): a worker's log is written to its own memory, and a flush takes so long. Devices of workers are in nobody's
-//! way, and of any bandwidth. Nothing can be recovered.
+//! As in the P-WAL paper (section 4), a worker's log is written to its own memory, and a flush
+//! takes a given time. The devices of workers don't share anything, and their bandwidth has no
+//! limit. Nothing can be recovered.
+//!
+//! The buffer is in the machine's memory, so that a simulated chip counts the writes to it. The
+//! count of bytes is a standard atomic, because it is a statistic that must not cost simulated
+//! time.
 
 use std::alloc::Layout;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering as StdOrdering};
 
-use contend_engine::journal::{Hold, Journal, Journals, Logged};
+use contend_engine::commit_sink::{CommitSink, CommitSinks, Hold, Logged};
 use contend_engine::sets::{WriteKind, WriteSet};
 use contend_engine::{AbortReason, KeyWords};
 use contend_machine::{Activity, Atomic64, Machine};
 
 use crate::commit::{CommitProtocol, Commits, Committer};
 
-/// Words of a worker's buffer.
+/// The number of words of a worker's buffer.
 const BUFFER_WORDS: usize = 1 << 13;
 
-/// Logs of which a flush takes a given time.
+/// A log of which a flush takes a given time.
 #[derive(Debug)]
 pub struct Emulated<M: Machine> {
     commits: Arc<Commits<M>>,
-    /// In cycles.
+    /// How long a flush takes, in cycles.
     latency: u64,
-    /// Bytes that were written.
+    /// Bytes that were flushed.
     bytes: Arc<AtomicU64>,
 }
 
 impl<M: Machine> Emulated<M> {
-    /// Logs of so many workers on devices of this latency.
+    /// Creates a log for `workers` workers, whose devices have this latency.
     pub fn new(protocol: CommitProtocol, workers: usize, latency_ns: u64) -> Self {
         let latency = (latency_ns as f64 * M::cycles_per_second() / 1e9) as u64;
         Emulated { commits: Arc::new(Commits::new(protocol, workers, 0, None)), latency, bytes: Arc::default() }
     }
 
-    /// Bytes that were flushed.
+    /// Returns the bytes that were flushed.
     pub fn bytes(&self) -> u64 {
-        // Relaxed: a count.
+        // Relaxed: a count that no other memory depends on.
         self.bytes.load(StdOrdering::Relaxed)
     }
 }
 
-impl<M: Machine> Journals<M> for Emulated<M> {
-    fn of_worker(&self, worker: usize) -> Box<dyn Journal<M>> {
+impl<M: Machine> CommitSinks<M> for Emulated<M> {
+    fn of_worker(&self, worker: usize) -> Box<dyn CommitSink<M>> {
         Box::new(EmulatedLog {
             committer: Committer::new(&self.commits, worker),
             latency: self.latency,
@@ -58,7 +64,7 @@ impl<M: Machine> Journals<M> for Emulated<M> {
     }
 }
 
-/// A worker's buffer, in the machine's memory, so that a simulated one knows of it.
+/// A worker's buffer, in the machine's memory.
 #[derive(Debug)]
 struct Buffer<M: Machine>(NonNull<M::U64>);
 
@@ -68,25 +74,28 @@ impl<M: Machine> Buffer<M> {
         Err(_) => panic!("a buffer is small"),
     };
 
-    /// None, if the machine has no more memory; then there is none for rows either, which is an error of its own.
+    /// Allocates a buffer. None if the machine has no more memory: then there is none for rows
+    /// either, which is an error elsewhere.
     fn new() -> Option<Self> {
         let words = M::alloc(Self::LAYOUT)?.cast::<M::U64>();
         for word in 0..BUFFER_WORDS {
-            // SAFETY: it is within the block, which is nobody else's, and aligned by its layout.
+            // SAFETY: the word is within the block, which has no other owner, and is aligned by its
+            // layout.
             unsafe { words.add(word).write(M::U64::new(0)) };
         }
         Some(Buffer(words))
     }
 
     fn words(&self) -> &[M::U64] {
-        // SAFETY: as many words were initialised, and the block is there as long as `self`.
+        // SAFETY: `BUFFER_WORDS` words were initialised in `new`, and the block lives as long as
+        // `self`.
         unsafe { std::slice::from_raw_parts(self.0.as_ptr(), BUFFER_WORDS) }
     }
 }
 
 impl<M: Machine> Drop for Buffer<M> {
     fn drop(&mut self) {
-        // SAFETY: it came from `alloc` with this layout, and the words need no drop.
+        // SAFETY: the block came from `alloc` with this layout, and its words need no drop.
         unsafe { M::dealloc(self.0.cast(), Self::LAYOUT) };
     }
 }
@@ -94,13 +103,13 @@ impl<M: Machine> Drop for Buffer<M> {
 // SAFETY: the block is owned, and its words are `Send` and `Sync`.
 unsafe impl<M: Machine> Send for Buffer<M> {}
 
-/// A worker's log.
+/// The part of one worker.
 #[derive(Debug)]
 struct EmulatedLog<M: Machine> {
     committer: Committer<M>,
     latency: u64,
     buffer: Option<Buffer<M>>,
-    /// Words since the last flush.
+    /// Words that were appended since the last flush.
     used: usize,
     bytes: Arc<AtomicU64>,
 }
@@ -108,7 +117,7 @@ struct EmulatedLog<M: Machine> {
 impl<M: Machine> EmulatedLog<M> {
     fn append(&mut self, words: &[u64]) {
         let Some(buffer) = &self.buffer else { return };
-        // What is there is never read: where it is full, it begins anew.
+        // The buffer is never read, so when it is full it is overwritten from its beginning.
         for part in words.chunks(BUFFER_WORDS) {
             if self.used % BUFFER_WORDS + part.len() > BUFFER_WORDS {
                 self.used = self.used.next_multiple_of(BUFFER_WORDS);
@@ -121,7 +130,7 @@ impl<M: Machine> EmulatedLog<M> {
 
     fn flush(&mut self) {
         M::step("flush");
-        // Relaxed: a count.
+        // Relaxed: a count that no other memory depends on.
         self.bytes.fetch_add(self.used as u64 * 8, StdOrdering::Relaxed);
         let phase = M::phase();
         M::enter(phase.doing(Activity::Wait));
@@ -132,7 +141,7 @@ impl<M: Machine> EmulatedLog<M> {
     }
 }
 
-impl<M: Machine> Journal<M> for EmulatedLog<M> {
+impl<M: Machine> CommitSink<M> for EmulatedLog<M> {
     fn committing(&mut self) -> Hold {
         self.committer.committing()
     }
@@ -146,9 +155,9 @@ impl<M: Machine> Journal<M> for EmulatedLog<M> {
             M::step("append");
             self.append(&[self.committer.lsn(), writes.logged().len() as u64]);
             for logged in writes.logged() {
-                let &Logged { position, stamp, .. } = logged;
+                let &Logged { position, counter, .. } = logged;
                 let write = &writes.entries()[position];
-                let head = [u64::from(write.table().id()), stamp.0];
+                let head = [u64::from(write.table().id()), counter.0];
                 self.append(&head);
                 self.append(writes.key(position));
                 if let Some(additions) = writes.additions(logged) {
@@ -166,7 +175,7 @@ impl<M: Machine> Journal<M> for EmulatedLog<M> {
     }
 
     fn loaded(&mut self, _: u64, _: u32, _: &KeyWords, _: &[u64]) {
-        // What is there when a run begins is taken to be durable.
+        // Rows that are loaded before a run count as durable.
     }
 
     fn may_pass(&mut self, hold: Hold) -> bool {
@@ -182,13 +191,13 @@ impl<M: Machine> Journal<M> for EmulatedLog<M> {
     }
 
     fn aborted(&mut self, reason: AbortReason) {
-        // Whoever is in the way may wait for what is held here.
+        // The transaction that was in the way may wait for a hold of this worker.
         if self.committer.holds_rows() && reason.is_conflict() && self.committer.has_unflushed() {
             self.flush();
         }
     }
 
-    fn rest(&mut self) {
+    fn go_offline(&mut self) {
         if self.committer.has_unflushed() {
             self.flush();
         }

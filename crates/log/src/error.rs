@@ -1,12 +1,12 @@
-//! What can go wrong with a log.
+//! The errors of a log.
 
 use std::io;
 use std::sync::Arc;
 
-/// What can go wrong with a log. It names the file.
+/// An error of a log. It names the file.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum LogError {
-    /// Another process has the directory, or this one has it already.
+    /// Another process owns or reads the directory, or this one has opened it already.
     #[error("{place} is in use: a database has one owner at a time")]
     InUse {
         /// The directory.
@@ -15,30 +15,30 @@ pub enum LogError {
     /// The disk has failed, or is full.
     #[error("can't {doing} {place}: {source}")]
     Io {
-        /// What was tried.
+        /// The operation that failed.
         doing: &'static str,
         /// The file.
         place: String,
-        /// What the system says.
+        /// The system's error.
         source: Arc<io::Error>,
     },
-    /// What was acknowledged is not there any more, or not as it was.
+    /// A file has changed, so that what was acknowledged is not there any more, or not as it was.
     #[error("{place} is damaged at byte {offset}: {why}; what it held was acknowledged, so nothing is opened")]
     Damaged {
         /// The file.
         place: String,
-        /// Where.
+        /// The offset in the file.
         offset: u64,
         /// What is wrong.
         why: String,
     },
-    /// A file that the log needs is not there.
+    /// A file that the manifest names is not there.
     #[error("{place} is not there, and holds what was acknowledged; nothing is opened")]
     Missing {
         /// The file.
         place: String,
     },
-    /// What was changed is not there.
+    /// There are changes of a row, and the row that was changed is not there.
     #[error("the log has changes of the row {key} of table '{table}', and not the row; nothing is opened")]
     Incomplete {
         /// The table.
@@ -46,7 +46,7 @@ pub enum LogError {
         /// The words of the key.
         key: String,
     },
-    /// The writes of a row are in an order in which they can't have happened.
+    /// The writes of a row can't have happened in the order of their write counters.
     #[error("the log has the writes of the row {key} of table '{table}' in a wrong order: {why}; nothing is opened")]
     Disorder {
         /// The table.
@@ -56,7 +56,7 @@ pub enum LogError {
         /// What is wrong.
         why: String,
     },
-    /// There is no log.
+    /// The directory has no log.
     #[error("{place} has no log")]
     NoLog {
         /// The directory.
@@ -67,25 +67,33 @@ pub enum LogError {
     Version {
         /// The file.
         place: String,
-        /// Its format.
+        /// The format of the file.
         found: u32,
-        /// The one that is known.
+        /// The format that this program reads.
         known: u32,
     },
-    /// A table was made with other columns or keys.
+    /// A table was created with other columns or keys.
     #[error("table '{table}' was made as {was}, and is opened as {now}")]
     SchemaChanged {
         /// The table.
         table: String,
-        /// As it is in the log.
+        /// The schema in the log.
         was: String,
-        /// As it was asked for.
+        /// The schema that the application asked for.
         now: String,
     },
-    /// There was an error before. Nothing is acknowledged any more.
+    /// No table can have this schema.
+    #[error("table '{table}' can't be logged: {why}")]
+    BadSchema {
+        /// The table.
+        table: String,
+        /// What is wrong.
+        why: &'static str,
+    },
+    /// The log has stopped after an error. Nothing is acknowledged any more.
     #[error("the log has stopped, and acknowledges nothing any more: {cause}")]
     Stopped {
-        /// The error.
+        /// The error that stopped it.
         cause: Arc<LogError>,
     },
 }
@@ -99,6 +107,7 @@ impl PartialEq for LogError {
 impl Eq for LogError {}
 
 impl LogError {
+    /// Returns a function that makes an error of an I/O error. `doing` continues "can't".
     pub(crate) fn io(doing: &'static str, place: impl Into<String>) -> impl FnOnce(io::Error) -> LogError {
         let place = place.into();
         move |source| LogError::Io { doing, place, source: Arc::new(source) }

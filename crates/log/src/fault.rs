@@ -1,46 +1,46 @@
-//! Deliberate bugs, for tests of the proof: each must be found by the crash tests.
+//! Deliberate bugs. The crash tests must find each of them.
 
 contend_engine::faults! {
-    /// An epoch counts as ended while workers are in it: the one that they were seen in last, and not the one before.
+    /// The epoch that the oldest worker is in counts as ended; only the one before it has.
     SettleRunning,
-    /// With early release it is looked what workers have not flushed before it is looked which LSN is next.
+    /// Early release: the durable LSN is computed from the slots of workers, and only then the counter is loaded.
     SlotsBeforeCounter,
-    /// A checkpoint leaves out deletions of the last epoch of which files that stay may have older writes.
+    /// A checkpoint leaves out deletions of its last epoch, of which files that stay may have older writes.
     ForgetLastTombstones,
-    /// What was committed is acknowledged before it is written.
+    /// Commits are acknowledged before they are written.
     AcknowledgeBeforeFlush,
     /// Files are not synchronised.
     SkipSync,
-    /// The names of new files are not.
+    /// The directory is not synchronised after a file is created.
     SkipNames,
-    /// The buffer of one worker is left for the next flush: what depends on what it has may be durable without it.
+    /// A flush leaves out the buffer of one worker: transactions that depend on its commits may become durable without them.
     FlushOutOfOrder,
-    /// An epoch counts as ended in which transactions still commit.
+    /// A flush makes one epoch more durable than it may: transactions can still commit in it.
     EndEpochEarly,
-    /// Of the writes of a row the one that is read last counts.
+    /// Recovery keeps the write of a row that is read last, not the one with the largest write counter.
     ReplayInFileOrder,
-    /// What was written and not durable at a crash is so after the next flush.
+    /// Recovery sets no limit for an old file: commits that were not durable at a crash count after the next flush.
     ForgetLimit,
-    /// Deletions are not replayed.
+    /// Recovery ignores deletions.
     ForgetDeletions,
-    /// What was added is not replayed.
+    /// Recovery ignores additions.
     ForgetAdditions,
-    /// A checkpoint has nothing of rows of which what was added to is elsewhere.
+    /// A checkpoint leaves out additions to a write that is in another file.
     ForgetSums,
-    /// After a synchronisation has failed the next one is believed.
+    /// After a synchronisation has failed, it is tried again, and a success is believed.
     RetrySync,
-    /// A checkpoint replaces files that hold what is not durable yet, and leaves that out.
+    /// A checkpoint replaces files that hold commits which are not durable yet, and leaves these out.
     CheckpointTooMuch,
-    /// A checkpoint has no deletions.
+    /// A checkpoint leaves out all deletions.
     ForgetTombstones,
-    /// With early release a commit is acknowledged when its own worker has flushed it.
+    /// Early release: a commit is acknowledged when its own worker has flushed it.
     AcknowledgeOwn,
-    /// With early release what was flushed is replayed, though a smaller LSN is missing.
+    /// Early release: recovery keeps flushed commits although a smaller LSN is missing.
     IgnoreGaps,
-    /// With early release what was discarded, as a smaller LSN was missing, is replayed at the next recovery.
+    /// Early release: commits that recovery discarded because a smaller LSN was missing count at the next recovery.
     ForgetGap,
-    /// What workers have flushed by themselves is not synchronised when a log is opened: the process may have ended before that, and the machine may crash later.
+    /// Opening a log does not synchronise the tails of its files: the process may have ended before it did so, and the machine may crash later.
     SkipTails,
-    /// With conservative release others see what is not durable.
+    /// Conservative release: transactions see writes that are not durable.
     IgnoreHolds,
 }

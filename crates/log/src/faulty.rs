@@ -1,29 +1,34 @@
-//! A disk in memory that fails as disks do: by a plan, and at random from a seed.
+//! A disk in memory that fails as disks may ([`crate::disk`]): by a plan, and at random from a
+//! seed.
 //!
-//! It keeps what would be there after a crash apart from what is read before it. A write that was not synchronised is there after a crash sector by
-//! sector, or not, in any order with others; so is a name. Sectors are of 512 bytes or of 4 KiB.
+//! It keeps two contents of each file: the one that is read now, and the one that is sure to stay
+//! after a crash. A crash draws, for each sector that was written and not synchronised, whether it
+//! stays; and so for each name. Sectors have 512 bytes or 4 KiB.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use contend_model::random::SplitMix64;
+
 use crate::disk::{Disk, DiskFile};
 
-/// How a disk is to fail. Operations are writes, synchronisations, and changes of names, counted from 0.
+/// How a disk fails. Operations are writes, synchronisations, and changes of names, counted from 0.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Drives all chance.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// Bytes that are written or not as one.
+    /// Bytes of a sector, which is written as a whole or not at all.
     pub sector: usize,
-    /// The operation from which on nothing happens any more, and everything fails: the machine has crashed.
+    /// The machine crashes at this operation: it fails, and so do all later ones.
     pub crash_at: Option<u64>,
-    /// The first write from this operation on fails, with a part of it written.
+    /// The first write at this operation or later fails after a part of it.
     pub write_fails_at: Option<u64>,
-    /// The first synchronisation from this operation on, of a file or of names, fails; what it should have kept may be lost.
+    /// The first synchronisation at this operation or later, of a file or of names, fails. What it
+    /// should have kept may be lost.
     pub sync_fails_at: Option<u64>,
-    /// The most bytes of all files together.
+    /// The room for all files together, in bytes.
     pub capacity: u64,
 }
 
@@ -34,14 +39,16 @@ impl Default for Plan {
     }
 }
 
-/// A disk that becomes full by a plan at random has room for so many bytes, and some kilobytes.
+/// A disk that becomes full by a random plan has room for this many bytes and some kilobytes: a
+/// manifest and a little more.
 pub const ROOM: u64 = 1 << 16;
 
 impl Plan {
-    /// A plan in which something goes wrong, mostly: within the first operations, or once there are some kilobytes more.
+    /// Returns a random plan. It fails within the first operations, or once there are some
+    /// kilobytes more; now and then not at all.
     pub fn random(seed: u64) -> Self {
-        let mut state = State { random: seed, ..State::default() };
-        let mut chance = |below: u64| state.chance() % below;
+        let mut random = SplitMix64::new(seed);
+        let mut chance = |below: u64| random.draw() % below;
         let mut plan = Plan { seed: chance(u64::MAX), ..Plan::default() };
         plan.sector = [512, 4096][chance(2) as usize];
         let at = Some(chance(80));
@@ -55,7 +62,7 @@ impl Plan {
     }
 }
 
-/// A file: what is read, what is sure to stay, and where the two may differ.
+/// A file: its content now, the content that is sure to stay, and where the two may differ.
 #[derive(Clone, Debug, Default)]
 struct Contents {
     now: Vec<u8>,
@@ -68,14 +75,14 @@ impl Contents {
         Contents { stays: bytes.clone(), now: bytes, differ: Vec::new() }
     }
 
-    /// Cuts it off.
+    /// Cuts the file off.
     fn truncate(&mut self, length: usize) {
         self.now.truncate(length);
         self.differ.iter_mut().for_each(|place| place.end = place.end.min(length));
         self.differ.retain(|place| !place.is_empty());
     }
 
-    /// All that was written stays.
+    /// Makes all stay that was written.
     fn keep(&mut self) {
         self.stays.resize(self.now.len(), 0);
         for place in self.differ.drain(..) {
@@ -84,32 +91,24 @@ impl Contents {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
     plan: Plan,
-    random: u64,
+    random: SplitMix64,
     operations: u64,
     files: Vec<Contents>,
-    /// Name to file: as it is, and as is sure to stay.
+    /// The file of each name now.
     names: BTreeMap<String, usize>,
+    /// The file of each name that is sure to stay.
     names_stay: BTreeMap<String, usize>,
 }
 
-/// The disk; clones are the same one.
+/// The disk. Clones share it.
 #[derive(Clone, Debug)]
 pub struct FaultyDisk(Arc<Mutex<State>>);
 
 impl State {
-    /// SplitMix64 (Steele, Lea, Flood, 2014).
-    fn chance(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.random;
-        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ (word >> 31)
-    }
-
-    /// The number of the next operation.
+    /// Counts an operation. Returns its number, or an error if the machine has crashed.
     fn operate(&mut self) -> io::Result<u64> {
         let number = self.operations;
         if self.plan.crash_at.is_some_and(|at| number >= at) {
@@ -119,10 +118,10 @@ impl State {
         Ok(number)
     }
 
-    /// Of what was written to a file, some sectors stay.
+    /// Draws which of the written sectors of a file stay.
     fn tear(&mut self, file: usize) {
         let mut contents = std::mem::take(&mut self.files[file]);
-        if contents.stays.len() != contents.now.len() && !self.chance().is_multiple_of(4) {
+        if contents.stays.len() != contents.now.len() && !self.random.draw().is_multiple_of(4) {
             contents.stays.resize(contents.now.len(), 0);
         }
         let (sector, length) = (self.plan.sector, contents.stays.len().min(contents.now.len()));
@@ -130,7 +129,7 @@ impl State {
         let written: BTreeSet<usize> = contents.differ.iter().flat_map(sectors).collect();
         for start in written.into_iter().map(|number| number * sector).filter(|&start| start < length) {
             let end = (start + sector).min(length);
-            if self.chance().is_multiple_of(2) {
+            if self.random.draw().is_multiple_of(2) {
                 contents.stays[start..end].copy_from_slice(&contents.now[start..end]);
             }
         }
@@ -143,10 +142,10 @@ impl State {
 }
 
 impl FaultyDisk {
-    /// An empty disk.
+    /// Creates an empty disk.
     pub fn new(plan: Plan) -> Self {
         let (names, names_stay) = Default::default();
-        let random = plan.seed;
+        let random = SplitMix64::new(plan.seed);
         FaultyDisk(Arc::new(Mutex::new(State { plan, random, operations: 0, files: Vec::new(), names, names_stay })))
     }
 
@@ -154,24 +153,25 @@ impl FaultyDisk {
         self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Fails by another plan from now on, of which operations count from now.
+    /// Fails by another plan from now on. Its operations are counted from now.
     pub fn fail(&self, plan: Plan) {
         let mut state = self.state();
-        (state.random, state.operations, state.plan) = (plan.seed, 0, plan);
+        (state.random, state.operations, state.plan) = (SplitMix64::new(plan.seed), 0, plan);
     }
 
-    /// How many operations there were.
+    /// Returns the number of operations so far.
     pub fn operations(&self) -> u64 {
         self.state().operations
     }
 
-    /// What the disk may hold after a crash now, with a plan for what comes then.
+    /// Returns a disk with what this one may hold after a crash now, which fails by `plan` from
+    /// then on.
     pub fn after_crash(&self, plan: Plan) -> Self {
         let state = &mut *self.state();
         let mut names = state.names_stay.clone();
         let changed: Vec<_> = state.names.keys().chain(state.names_stay.keys()).cloned().collect();
         for name in changed {
-            if state.names.get(&name) != state.names_stay.get(&name) && state.chance().is_multiple_of(2) {
+            if state.names.get(&name) != state.names_stay.get(&name) && state.random.draw().is_multiple_of(2) {
                 match state.names.get(&name) {
                     Some(&file) => _ = names.insert(name, file),
                     None => _ = names.remove(&name),
@@ -186,23 +186,23 @@ impl FaultyDisk {
             files.push(Contents::of(stays));
             *file = files.len() - 1;
         }
-        let random = plan.seed;
+        let random = SplitMix64::new(plan.seed);
         let names_stay = names.clone();
         FaultyDisk(Arc::new(Mutex::new(State { plan, random, operations: 0, files, names, names_stay })))
     }
 
-    /// Bytes of all files.
+    /// Returns the bytes of all files.
     pub fn bytes(&self) -> u64 {
         self.state().bytes()
     }
 
-    /// The bytes of a file.
+    /// Returns the bytes of a file.
     pub fn contents(&self, name: &str) -> Option<Vec<u8>> {
         let state = self.state();
         state.names.get(name).map(|&file| state.files[file].now.clone())
     }
 
-    /// Replaces a file's bytes, for good.
+    /// Replaces the bytes of a file. They stay.
     pub fn damage(&self, name: &str, bytes: Vec<u8>) {
         let state = &mut *self.state();
         if let Some(&file) = state.names.get(name) {
@@ -222,7 +222,8 @@ impl Disk for FaultyDisk {
             return Err(io::ErrorKind::StorageFull.into());
         }
         let length = usize::try_from(bytes).map_err(io::Error::other)?;
-        // What is there of a file that was not synchronised is any of its sectors; of its length, all or nothing.
+        // After a crash a file that was not synchronised has any of its sectors, and its whole
+        // length or none.
         state.files.push(Contents { now: vec![0; length], ..Contents::default() });
         let file = state.files.len() - 1;
         state.names.insert(name.to_owned(), file);
@@ -240,7 +241,8 @@ impl Disk for FaultyDisk {
         state.names.remove(name).map(|_| ()).ok_or(io::ErrorKind::NotFound.into())
     }
 
-    /// After a crash the new name is that of either file, whatever the old name is, which may be there or not.
+    /// After a crash the new name is that of either file. The old name may be there or not,
+    /// independently of that.
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         let mut state = self.state();
         state.operate()?;
@@ -279,7 +281,7 @@ impl DiskFile for FaultyFile {
         let mut state = self.disk.state();
         let number = state.operate()?;
         let fails = state.plan.write_fails_at.take_if(|at| number >= *at).is_some();
-        let length = if fails { state.chance() as usize % (bytes.len() + 1) } else { bytes.len() };
+        let length = if fails { state.random.draw() as usize % (bytes.len() + 1) } else { bytes.len() };
         let start = usize::try_from(offset).map_err(io::Error::other)?;
         let end = start + length;
         let grown = end.saturating_sub(state.files[self.file].now.len()) as u64;
@@ -297,7 +299,8 @@ impl DiskFile for FaultyFile {
         let mut state = self.disk.state();
         let number = state.operate()?;
         if state.plan.sync_fails_at.take_if(|at| number >= *at).is_some() {
-            // What could not be written is dropped, and nobody will hear of it again.
+            // Sectors that could not be written are dropped, and no later synchronisation reports
+            // them.
             state.tear(self.file);
             state.files[self.file].differ.clear();
             return Err(io::Error::other("a file could not be synchronised"));

@@ -1,4 +1,4 @@
-//! For a fuzzer: a log of any bytes.
+//! A log of any bytes, for a fuzzer.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::log::{Log, LogConfig};
 use crate::manifest::{Contents, Manifest, Segment, Tables, Tail};
 use crate::schema::Schema;
 
-/// The tables of the log.
+/// Returns the tables of the log.
 fn schemas() -> Vec<Schema> {
     let schema = |name: &str, key_words, groups: &[(usize, usize)]| Schema {
         name: name.to_owned(),
@@ -24,11 +24,14 @@ fn schemas() -> Vec<Schema> {
     vec![schema("a", 1, &[(0, 1)]), schema("b", 4, &[(0, 2), (2, 5), (5, 6)]), schema("c", 2, &[(0, 0)])]
 }
 
-/// Makes a log of which the first bytes say what its file is like, and the others what is in its block, with a checksum that is right; and what is
-/// behind that. Reads it in all ways that there are, and says whether it could be opened.
+/// Makes a log and reads it in all ways. The first two bytes choose the kind of its file; the
+/// others are the body of a block, whose checksum is right, and what stands behind the block.
 ///
 /// # Errors
-/// It could not be read, or be gone on with.
+/// The log can't be read, or can't be continued.
+///
+/// # Panics
+/// Two ways to read it disagree.
 pub fn read(bytes: &[u8]) -> Result<(), LogError> {
     let Some((&[shape, split], rest)) = bytes.split_first_chunk() else { return Ok(()) };
     let (body, behind) = rest.split_at(rest.len() * usize::from(split) / 256);
@@ -87,14 +90,14 @@ pub fn read(bytes: &[u8]) -> Result<(), LogError> {
 #[cfg(test)]
 mod tests {
     use contend_engine::Groups;
-    use contend_engine::journal::{Addition, Stamp};
+    use contend_engine::commit_sink::{Addition, WriteCounter};
     use rand::rngs::SmallRng;
     use rand::{Rng, SeedableRng};
 
     use super::*;
     use crate::format::Change;
 
-    /// Of a body that is right, some bytes are others: it is read, or refused, and never more than that.
+    /// A body with some changed bytes is read, or refused with one of two errors.
     #[test]
     fn any_log_can_be_read() {
         let (schemas, random) = (schemas(), &mut SmallRng::seed_from_u64(3));
@@ -119,8 +122,8 @@ mod tests {
                     _ => Change::Delete,
                 };
                 let epoch = 1 + u64::from(shape >> 4);
-                let stamp = Stamp(format::first_stamp(epoch).0 + random.random_range(0..5));
-                let write = format::Write { table: table as u32, key: &key, stamp, change };
+                let counter = WriteCounter(format::first_counter(epoch).0 + random.random_range(0..5));
+                let write = format::Write { table: table as u32, key: &key, counter, change };
                 format::put_transaction(lsn, epoch, std::iter::once((write, &schemas[table])), &mut bytes);
             }
             for _ in 0..random.random_range(0..3) {

@@ -1,4 +1,4 @@
-//! Looking into a log without changing it.
+//! Reads a log without changing it. The log may be a stranger's ([`crate::recovery`]).
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -10,19 +10,20 @@ use crate::disk::Disk;
 use crate::error::LogError;
 use crate::format::{Change, Write};
 use crate::manifest::{self, Contents, Manifest, Segment};
-use crate::recovery::{self, Recovered};
+use crate::recovery::{self, How, Recovered};
 use crate::schema::{Form, Schema};
 
 /// A file of a log.
 #[derive(Clone, Debug)]
 pub struct LogFile {
-    /// Its number.
+    /// The number of the file.
     pub number: u64,
-    /// Its name.
+    /// The name of the file.
     pub name: String,
-    /// How many of its bytes the manifest knows of; there may be more, where workers flush by themselves.
+    /// How many of its bytes the manifest knows of. There may be more if workers flushed by
+    /// themselves.
     pub bytes: u64,
-    /// The epochs of its first block and of its last.
+    /// The epochs of its first and of its last block. None in a checkpoint.
     pub blocks: Option<(u64, u64)>,
     /// Blocks of later epochs do not count.
     pub last_epoch: u64,
@@ -34,7 +35,7 @@ impl LogFile {
         LogFile { number, name: segment.name(), bytes, blocks, last_epoch }
     }
 
-    /// What it has, in words.
+    /// Describes the content of the file in words.
     pub fn describe(&self) -> String {
         match self.blocks {
             None => "of a checkpoint".to_owned(),
@@ -46,16 +47,16 @@ impl LogFile {
     }
 }
 
-/// What a log has.
+/// The contents of a log, without its rows.
 #[derive(Clone, Debug)]
 pub struct Inspection {
-    /// All that was committed up to this epoch is durable.
+    /// Every transaction that committed in this epoch or earlier is durable.
     pub epoch: u64,
     /// The tables, by their numbers.
     pub tables: Vec<Schema>,
     /// The files.
     pub files: Vec<LogFile>,
-    /// All below this LSN is durable.
+    /// Every transaction with a smaller LSN is durable.
     durable_lsn: u64,
 }
 
@@ -66,10 +67,10 @@ fn contents(disk: &dyn Disk) -> Result<Contents, LogError> {
     }
 }
 
-/// What a log has.
+/// Returns what a log has: its tables and files.
 ///
 /// # Errors
-/// There is none, or it can't be read.
+/// There is no log, or it can't be read.
 pub fn inspect(disk: &dyn Disk) -> Result<Inspection, LogError> {
     let contents = contents(disk)?;
     let durable_lsn = recovery::durable_lsn(disk, &contents)?;
@@ -77,19 +78,23 @@ pub fn inspect(disk: &dyn Disk) -> Result<Inspection, LogError> {
     Ok(Inspection { epoch, tables: tables.to_vec(), files: segments.iter().map(LogFile::of).collect(), durable_lsn })
 }
 
-/// Reads all that is durable, with so many threads, as [`crate::Log::open`] does, and checks besides that the writes of each row can have happened in
-/// the order of their stamps, for which it keeps 24 bytes of each write. `progress` is told of bytes that were read.
+/// Reads all rows that are durable, as [`crate::Log::open`] does, and checks that the writes of
+/// each row can have happened in the order of their write counters. This takes 24 bytes of memory
+/// for each write. `progress` is called with the number of bytes of each file that was read.
 ///
 /// # Errors
-/// There is no log, what was acknowledged is not there, or its order is wrong.
+/// There is no log, what was acknowledged is not there, or the order of a row's writes is wrong. Or
+/// the rows take far more memory than the log has bytes, as they may in a log that was made to
+/// exhaust memory: more than 128 MiB and 4 KiB for each byte of the files.
 pub fn recover(disk: &dyn Disk, threads: usize, progress: &(dyn Fn(u64) + Sync)) -> Result<Recovered, LogError> {
     let (began, contents) = (Instant::now(), contents(disk)?);
-    let mut all = recovery::read_all(disk, &contents, threads, true, None, progress)?;
+    let how = How { threads, traces: true, is_bounded: true, fault: None };
+    let mut all = recovery::read_all(disk, &contents, how, progress)?;
     all.check(&contents)?;
     Ok(all.into_rows(&contents, began))
 }
 
-/// A write of a row, to be printed.
+/// A write of a row, for printing.
 #[derive(Debug)]
 pub struct Shown<'a> {
     write: Write<'a>,
@@ -98,8 +103,8 @@ pub struct Shown<'a> {
 
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Shown { write: Write { key, stamp, change, .. }, schema } = self;
-        write!(f, "{} {key:x?} stamp {}:", schema.name, stamp.0)?;
+        let Shown { write: Write { key, counter, change, .. }, schema } = self;
+        write!(f, "{} {key:x?} counter {}:", schema.name, counter.0)?;
         let (groups, row) = match change {
             Change::Insert(row) => {
                 write!(f, " inserted")?;
@@ -120,10 +125,11 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
-/// Visits every write of a file that counts, with its epoch (0: of a checkpoint), until the visitor has seen enough.
+/// Calls `visit` with each write of a file that counts and its epoch, which is 0 in a checkpoint,
+/// until `visit` breaks.
 ///
 /// # Errors
-/// The file is not there, or not as it was.
+/// The file is not there, or has changed.
 pub fn writes(
     disk: &dyn Disk,
     found: &Inspection,
@@ -138,6 +144,7 @@ pub fn writes(
     recovery::read_segment(disk, &contents, segment, found.durable_lsn, None, |epoch, write| {
         let schema = &contents.tables[write.table as usize];
         enough = enough || visit(epoch, Shown { write, schema }).is_break();
+        Ok(())
     })?;
     Ok(())
 }

@@ -1,71 +1,98 @@
 //! The manifest: which tables and files there are, and how far the files count.
 //!
-//! It says up to which epoch all is durable, and of each file how many bytes are. What is behind them was
-//! never acknowledged, and is not looked at, unless workers flush by themselves ([`Tail`]); what is before them was synchronised before the manifest said so, and has to be there.
+//! **What it says.** Up to which epoch, and below which LSN, all is durable; and of each file, how
+//! many bytes count. These bytes were synchronised before the manifest said so, and have to be
+//! there. What is behind them was never acknowledged and is not read, unless the file has a
+//! [`Tail`].
 //!
-//! It is written anew with every flush of an epoch, into one of two places in turns, so that one is whole at any time; and each time twice over, one copy
-//! behind the other, so that damage to one is no loss, and can be told from a write that was interrupted.
+//! **How it is written.** Each flush of an epoch writes it anew, to one of two places in turns, so
+//! that one is whole at any time. In each place it stands twice. Damage to one copy is no loss, and
+//! can be told from a write that was interrupted: that one leaves the other place.
 //!
-//! There may be thousands of tables, and none ever changes: so what they are made of is not written with every flush, but once, behind those that were there, also twice over.
-//! A copy says how many tables there are, and has a checksum of them all.
+//! **Tables.** There may be thousands, and none ever changes. So a table is written once, behind
+//! those before it, also twice. A copy says how many tables there are, and has a checksum of them
+//! all. A table for which the disk has no room is refused, and the log goes on.
 //!
-//! The file is eight parts of the same length: four copies, and two times two parts of tables. When one of them is full, a file of
-//! twice the length or more is written beside it, synchronised, and given its name, and then the directory is synchronised. Before that nothing
-//! is written to the new one that the old one does not have, and so it is the same which of them a crash leaves.
+//! **How it grows.** The file is eight parts of the same length: four copies, and two times two
+//! parts of tables. When a part is full, a file of twice the length or more is written beside the
+//! old one, synchronised, and renamed; then the directory is synchronised. Until then nothing is
+//! written to the new file that the old one does not have, so it does not matter which of them a
+//! crash leaves.
+//!
+//! The bytes, in words of 64 bits unless said otherwise, little-endian:
+//!
+//! ```text
+//! manifest = copy copy copy copy tables tables
+//!            # generation g stands in copies 2 (g % 2) and 2 (g % 2) + 1, counted from 0
+//! copy     = "mft\x01" version:u32 generation length sum body
+//! body     = length_of_file epoch lsn table_count tables_sum tables_bytes count segment*
+//! segment  = number salt bytes capacity last_epoch end_lsn kind first_epoch end_epoch last_lsn
+//!            # kind: tail << 1 | has_blocks; first_epoch and end_epoch: of its blocks
+//! tables   = (length:u32 json)*   # the schemas, in the order of their numbers
+//! ```
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::disk::{Disk, DiskFile};
 use crate::error::LogError;
-use crate::format::VERSION;
+use crate::format::{COUNT_MAX, EPOCH_MAX, VERSION};
+use crate::recovery::FILE_BYTES_MAX;
 use crate::schema::Schema;
 
-/// The file's name, and that of one which is to take its place.
+/// The name of the file.
 pub(crate) const NAME: &str = "manifest";
+/// The name of a file that will replace it.
 pub(crate) const NEXT: &str = "manifest.next";
-/// How long it is at first, in bytes: room for some dozen tables, and a hundred files.
+/// The length of a new manifest in bytes: room for some dozen tables and a hundred files.
 const LENGTH: u64 = 1 << 16;
-/// Parts of the file: copies, two of each of two generations; and the tables, twice, each in two parts.
+/// The largest length in bytes: room for a million files, and for tables by the hundred thousand. A
+/// longer one was not written by this program.
+const LENGTH_MAX: u64 = 1 << 30;
+/// Parts of the file: copies, two of each of two generations; and the tables, twice, each in two
+/// parts.
 const PARTS: u64 = 8;
 const COPIES: u64 = 4;
 const TABLES: [u64; 2] = [4, 6];
-/// Bytes of the header of a copy: [`MAGIC`], the format, the generation, how many bytes follow, and XXH3 of them and of what is before.
+/// Bytes of the header of a copy: [`MAGIC`], the format, the generation, how many bytes follow, and
+/// XXH3 of them and of what is before.
 const HEADER: usize = 32;
 const MAGIC: u32 = u32::from_le_bytes(*b"mft\x01");
 
 /// A file of blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
-    /// Its number, by which it is named.
+    /// Its number, from which its name is made.
     pub(crate) number: u64,
-    /// What its blocks have, so that they are known as its.
+    /// A random number that each of its blocks repeats.
     pub(crate) salt: u64,
-    /// How many bytes were synchronised, the header among them.
+    /// How many bytes count, header included. They were synchronised.
     pub(crate) bytes: u64,
-    /// How long it is at least.
+    /// The length of the file, or less.
     pub(crate) capacity: u64,
-    /// Blocks of later epochs do not count: a crash came before they were durable.
+    /// Blocks of later epochs do not count: they were not durable at a crash.
     pub(crate) last_epoch: u64,
-    /// But for what has an LSN below this one, which was durable then.
+    /// Transactions with LSNs below this one count in any epoch: they were durable at a crash.
     pub(crate) end_lsn: u64,
-    /// The epochs of its first block and of its last, between which those of the others are.
+    /// The epochs of its first and of its last block. Those of the others are between them.
     pub(crate) blocks: Option<(u64, u64)>,
-    /// What may be behind these bytes.
+    /// What may be behind the bytes that count.
     pub(crate) tail: Tail,
-    /// The largest LSN in it, or 0.
+    /// Its largest LSN, or 0.
     pub(crate) last_lsn: u64,
 }
 
-/// What may be behind the bytes of a file that the manifest knows of.
+/// What may be in a file behind the bytes that the manifest knows of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tail {
     /// Nothing that was acknowledged.
     Nothing,
-    /// What was flushed was acknowledged, whatever the epoch.
+    /// Blocks that the worker has flushed. Each of their transactions may have been acknowledged.
     Flushed,
-    /// The same, if all with smaller LSNs were flushed too.
+    /// Blocks that the worker has flushed. A transaction may have been acknowledged if all with
+    /// smaller LSNs were flushed as well.
     InOrder,
 }
 
@@ -73,11 +100,11 @@ impl Tail {
     const ALL: [Tail; 3] = [Tail::Nothing, Tail::Flushed, Tail::InOrder];
 }
 
-/// Words of a segment, as it is written.
+/// The words of a segment in a copy.
 const SEGMENT_WORDS: usize = 10;
 
 impl Segment {
-    /// One that has nothing.
+    /// A file that holds nothing.
     pub(crate) const EMPTY: Segment = Segment {
         number: 0,
         salt: 0,
@@ -97,7 +124,7 @@ impl Segment {
         [number, salt, bytes, capacity, last_epoch, end_lsn, kind, first, last, last_lsn]
     }
 
-    /// None, if no segment has these words.
+    /// Returns the segment of these words. None if there is no such segment.
     fn of_words(words: &[u64]) -> Option<Self> {
         let &[number, salt, bytes, capacity, last_epoch, end_lsn, kind, first, last, last_lsn] = words else {
             return None;
@@ -113,27 +140,36 @@ impl Segment {
         name(self.number)
     }
 
-    /// Whether it has rows of a checkpoint, and not what workers wrote: their blocks have epochs.
+    /// Whether it has rows of a checkpoint, whose blocks have no epochs.
     pub(crate) fn is_of_checkpoint(&self) -> bool {
         self.blocks.is_none() && self.tail == Tail::Nothing
     }
 
-    /// The largest epoch of its blocks that count.
+    /// Returns the largest epoch of its blocks that count.
     pub(crate) fn newest(&self) -> u64 {
         self.blocks.map_or(0, |(_, last)| last).min(self.last_epoch)
     }
 }
 
-/// The name of the file of this number.
+/// No file has a larger number, so that one more is always a number.
+const NUMBER_MAX: u64 = u64::MAX >> 2;
+
+/// Returns the name of the file of this number.
 pub(crate) fn name(number: u64) -> String {
     format!("log-{number:08}")
 }
 
-/// The tables, by their numbers. Each was behind those before it from its first day.
+/// Returns the number of the file of this name. None if [`name`] gives no file this name.
+pub(crate) fn number(file: &str) -> Option<u64> {
+    let number = file.strip_prefix("log-")?.parse().ok()?;
+    (number <= NUMBER_MAX && name(number) == file).then_some(number)
+}
+
+/// The tables, by their numbers. A table is added behind those that there are, and never changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tables {
     schemas: Vec<Schema>,
-    /// By how many tables: a checksum of as many, and how many bytes they have.
+    /// For each number of tables, less one: the checksum and the bytes of that many.
     sums: Vec<(u64, u64)>,
 }
 
@@ -146,22 +182,23 @@ impl std::ops::Deref for Tables {
 }
 
 impl Tables {
-    /// A checksum of the first so many tables, if there are as many.
+    /// Returns the checksum of the first `count` tables. None if there are fewer.
     pub(crate) fn sum(&self, count: usize) -> Option<u64> {
         if count == 0 { Some(0) } else { self.sums.get(count - 1).map(|&(sum, _)| sum) }
     }
 
-    /// How many there are, and the checksum of all.
+    /// Returns the number of tables and the checksum of all.
     pub(crate) fn count(&self) -> (usize, u64) {
         (self.len(), self.all().0)
     }
 
-    /// The checksum of all, and how many bytes they have.
+    /// Returns the checksum and the bytes of all tables.
     fn all(&self) -> (u64, u64) {
         self.sums.last().copied().unwrap_or_default()
     }
 
-    /// These tables.
+    /// Returns these tables, numbered in their order.
+    #[cfg(any(test, feature = "testing"))]
     pub(crate) fn of(schemas: Vec<Schema>) -> Self {
         let mut tables = Tables::default();
         for schema in schemas {
@@ -177,38 +214,44 @@ impl Tables {
         self.schemas.push(schema);
     }
 
-    /// The first so many tables of these bytes. None, if they are not there.
+    /// Returns the first `count` tables of these bytes. None if the bytes end before, or are no
+    /// schemas of tables with different names.
     fn read(mut bytes: &[u8], count: u64) -> Option<Self> {
         let mut tables = Tables::default();
+        // A record takes some of the bytes, so a count that is too large ends with an error when
+        // the bytes do.
         for _ in 0..count {
             let length = u32::from_le_bytes(*bytes.first_chunk()?) as usize;
             let record = bytes.get(..4 + length)?;
-            tables.push(serde_json::from_slice(&record[4..]).ok()?, record);
+            let schema: Schema = serde_json::from_slice(&record[4..]).ok()?;
+            schema.check().ok()?;
+            tables.push(schema, record);
             bytes = &bytes[record.len()..];
         }
-        Some(tables)
+        let mut names = HashSet::new();
+        tables.schemas.iter().all(|schema| names.insert(&*schema.name)).then_some(tables)
     }
 }
 
-/// A table as it is written: how many bytes follow, and these.
+/// Returns the bytes of a table: the length of what follows, and the schema in JSON.
 fn record_of(schema: &Schema) -> Vec<u8> {
     let body = serde_json::to_vec(schema).expect("numbers and names have a form in JSON");
     let length = u32::try_from(body.len()).expect("a schema has fewer than 2^32 bytes");
     [&length.to_le_bytes()[..], &body].concat()
 }
 
-/// What is written.
+/// The contents of a manifest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Contents {
-    /// All that was committed up to this epoch is durable.
+    /// Every transaction that committed in this epoch or earlier is durable.
     pub(crate) epoch: u64,
-    /// So is all below this LSN.
+    /// Every transaction with a smaller LSN is durable.
     pub(crate) lsn: u64,
     pub(crate) tables: Arc<Tables>,
     pub(crate) segments: Vec<Segment>,
 }
 
-/// What a copy has of the tables.
+/// What a copy says about the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Count {
     tables: u64,
@@ -216,16 +259,16 @@ struct Count {
     bytes: u64,
 }
 
-/// Words of a copy before the segments.
+/// The words of a copy before its segments.
 const COPY_WORDS: usize = 7;
 
-/// How many bytes a copy has of so many segments.
+/// Returns the bytes of a copy that has this many segments.
 fn bytes_of_copy(segments: usize) -> u64 {
     (HEADER + 8 * (COPY_WORDS + SEGMENT_WORDS * segments)) as u64
 }
 
 impl Contents {
-    /// A file is like this now.
+    /// Replaces the entry of a file, or adds it.
     pub(crate) fn put(&mut self, segment: &Segment) {
         match self.segments.iter_mut().find(|known| known.number == segment.number) {
             Some(known) => *known = segment.clone(),
@@ -233,7 +276,26 @@ impl Contents {
         }
     }
 
-    /// What a copy of it has, in a file of this length.
+    /// Checks what the checksum of a copy can't: a stranger who writes a manifest writes the
+    /// checksum as well.
+    fn check(&self) -> Result<(), &'static str> {
+        if self.epoch > EPOCH_MAX || self.lsn > COUNT_MAX + 1 {
+            return Err("there is no such epoch or LSN");
+        }
+        // A file that is named more than once would be read as often.
+        let (mut numbers, mut salts) = (HashSet::new(), HashSet::new());
+        for segment in &self.segments {
+            if segment.number > NUMBER_MAX || !numbers.insert(segment.number) || !salts.insert(segment.salt) {
+                return Err("it names a file that can't be, or one twice");
+            }
+            if segment.bytes > FILE_BYTES_MAX || segment.capacity > FILE_BYTES_MAX {
+                return Err("it has a file that is longer than a file of a log can be");
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the words of a copy, in a manifest of `length` bytes.
     fn words(&self, length: u64) -> Vec<u64> {
         let (sum, bytes) = self.tables.all();
         let (tables, segments) = (self.tables.len() as u64, self.segments.len() as u64);
@@ -242,7 +304,8 @@ impl Contents {
         words
     }
 
-    /// What these words say: the length of the file; all but the tables; and what is known of those.
+    /// Returns what the words of a copy say: the length of the file, the contents without tables,
+    /// and what there is about the tables.
     fn of_words(words: &[u64]) -> Option<(u64, Self, Count)> {
         let (&[length, epoch, lsn, tables, sum, bytes, segments], rest) = words.split_first_chunk()?;
         let read: Option<Vec<_>> = rest.chunks(SEGMENT_WORDS).map(Segment::of_words).collect();
@@ -252,7 +315,7 @@ impl Contents {
     }
 }
 
-/// The file.
+/// The manifest of a log.
 #[derive(Debug)]
 pub(crate) struct Manifest {
     file: Box<dyn DiskFile>,
@@ -260,12 +323,13 @@ pub(crate) struct Manifest {
     length: u64,
     generation: u64,
     pub(crate) contents: Contents,
-    /// Why it is not known which of two files is the manifest: then nothing may be written to either.
+    /// Set if it is not known which of two files is the manifest. Then nothing may be written to
+    /// either.
     lost: Option<LogError>,
 }
 
 impl Manifest {
-    /// Makes one that has nothing.
+    /// Makes an empty manifest.
     pub(crate) fn create(disk: &dyn Disk) -> Result<Self, LogError> {
         let (contents, place) = (Contents::default(), disk.place(NAME));
         let file = write_next(disk, LENGTH, 1, &contents)?;
@@ -274,13 +338,17 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// The file that was written beside it takes its place.
+    /// Gives the new file the name of the old one, and synchronises the directory.
     fn take_place(&self, disk: &dyn Disk) -> Result<(), LogError> {
         disk.rename(NEXT, NAME).map_err(LogError::io("replace", &self.place))?;
         disk.sync_names().map_err(LogError::io("synchronise the directory of", &self.place))
     }
 
-    /// Makes room for a table more, if there is to be one, and for so many files. If that fails it is as it was, and the disk may be full.
+    /// Makes room for `table`, if it is given, and for `segments` files.
+    ///
+    /// # Errors
+    /// The disk is full, and the manifest is as it was. Or it is not known which file is the
+    /// manifest.
     pub(crate) fn make_room(
         &mut self,
         disk: &dyn Disk,
@@ -293,6 +361,9 @@ impl Manifest {
         let mut length = self.length;
         while copy > length / PARTS || tables > 2 * (length / PARTS) {
             length *= 2;
+        }
+        if length > LENGTH_MAX {
+            return Err(LogError::io("make larger", &self.place)(std::io::ErrorKind::FileTooLarge.into()));
         }
         if length == self.length {
             return Ok(());
@@ -307,12 +378,15 @@ impl Manifest {
         Ok(())
     }
 
-    /// Whether it is known which file it is.
+    /// Checks that it is known which file is the manifest.
     pub(crate) fn check(&self) -> Result<(), LogError> {
         self.lost.clone().map_or(Ok(()), Err)
     }
 
-    /// Adds a table, for which there is room. If that fails, nothing may be written any more.
+    /// Adds a table, for which there is room.
+    ///
+    /// # Errors
+    /// The disk has failed. The log must stop.
     pub(crate) fn add_table(&mut self, schema: &Schema) -> Result<(), LogError> {
         self.check()?;
         let record = record_of(schema);
@@ -321,15 +395,18 @@ impl Manifest {
             let place = part * (self.length / PARTS) + end;
             self.file.write_at(place, &record).map_err(LogError::io("write", &self.place))?;
         }
-        // A copy that says that it is there comes later.
+        // A copy that counts the table comes later.
         self.file.sync().map_err(LogError::io("synchronise", &self.place))?;
-        // Nobody else has them, and so they are not copied.
+        // There is no other reference, so the tables are not copied.
         Arc::make_mut(&mut self.contents.tables).push(schema.clone(), &record);
         let contents = self.contents.clone();
         self.write_copies(contents)
     }
 
-    /// Writes it anew, with the tables that there are. It stays as it was if that fails, or is not known to.
+    /// Writes these contents. The tables are those that there are.
+    ///
+    /// # Errors
+    /// The disk has failed. After a crash the contents are these or those before.
     pub(crate) fn write(&mut self, disk: &dyn Disk, contents: Contents) -> Result<(), LogError> {
         self.make_room(disk, None, contents.segments.len())?;
         self.write_copies(contents)
@@ -343,7 +420,8 @@ impl Manifest {
         Ok(())
     }
 
-    /// Reads it. `None` if there is none, and there was none: whoever was to make it has not got to the end.
+    /// Reads the manifest of a directory. None if there is none and never was: a crash may have
+    /// come before the first one was complete.
     pub(crate) fn open(disk: &dyn Disk) -> Result<Option<Found>, LogError> {
         let place = disk.place(NAME);
         let names = disk.names().map_err(LogError::io("list", disk.place("")))?;
@@ -354,7 +432,11 @@ impl Manifest {
         let file = disk.open(NAME, false).map_err(LogError::io("open", &place))?;
         let length = file.bytes().map_err(LogError::io("read", &place))?;
         let damaged = |offset, why: &str| LogError::Damaged { place: place.clone(), offset, why: why.to_owned() };
-        // It had its name only when it was whole.
+        // The length of a sparse file says nothing about the bytes that the disk holds.
+        if length > LENGTH_MAX {
+            return Err(damaged(LENGTH_MAX, "it is longer than a manifest can be"));
+        }
+        // It was whole before it got its name, so there is a copy that is whole.
         let mut newest: Option<(u64, Contents, Count)> = None;
         for copy in 0..COPIES {
             let Some((generation, said)) = read_copy(&*file, copy * (length / PARTS), length / PARTS, &place)? else {
@@ -371,9 +453,13 @@ impl Manifest {
         let Some((generation, mut contents, count)) = newest else {
             return Err(damaged(0, "none of its copies is whole"));
         };
+        contents.check().map_err(|why| damaged(0, why))?;
+        if generation > COUNT_MAX {
+            return Err(damaged(0, "there is no such generation"));
+        }
         let mut tables = None;
         for part in TABLES {
-            // One that is too long is cut off by the end of the file.
+            // No more bytes than the file has, whatever the copy says.
             let mut bytes = vec![0; usize::try_from(count.bytes.min(length)).unwrap_or(usize::MAX)];
             let is_read = file.read_at(part * (length / PARTS), &mut bytes).is_ok();
             let read =
@@ -385,7 +471,8 @@ impl Manifest {
         Ok(Some(Found { length, generation, contents }))
     }
 
-    /// Goes on with one that was read. A new file would not be known to be there.
+    /// Opens a manifest that was read for writing. It stays the same file, because the name of a
+    /// new one might not be durable.
     pub(crate) fn reopen(disk: &dyn Disk, found: Found) -> Result<Self, LogError> {
         let place = disk.place(NAME);
         let file = disk.open(NAME, true).map_err(LogError::io("open", &place))?;
@@ -402,7 +489,7 @@ pub(crate) struct Found {
     pub(crate) contents: Contents,
 }
 
-/// Writes a manifest beside the one that there is, if there is one, and has it stay.
+/// Writes a manifest beside the one that there is, if there is one, and synchronises it.
 fn write_next(
     disk: &dyn Disk,
     length: u64,
@@ -410,7 +497,7 @@ fn write_next(
     contents: &Contents,
 ) -> Result<Box<dyn DiskFile>, LogError> {
     let place = disk.place(NEXT);
-    // What somebody has left who did not get to the end.
+    // A crash has left an incomplete one.
     if disk.names().map_err(LogError::io("list", disk.place("")))?.iter().any(|name| name == NEXT) {
         disk.remove(NEXT).map_err(LogError::io("remove", &place))?;
     }
@@ -420,14 +507,14 @@ fn write_next(
     let written = written.map_err(LogError::io("write", &place));
     let written = written.and_then(|()| write_copies(&mut *file, &place, length, generation, contents));
     if let Err(error) = written {
-        // It is of no use; whether it can be removed changes nothing.
+        // It has no use. If it can't be removed, the next start removes it.
         let _ = disk.remove(NEXT);
         return Err(error);
     }
     Ok(file)
 }
 
-/// Writes the copies of a generation, and has all that was written stay.
+/// Writes the copies of a generation, and synchronises the file.
 fn write_copies(
     file: &mut dyn DiskFile,
     place: &str,
@@ -452,13 +539,14 @@ fn write_copies(
     file.sync().map_err(LogError::io("synchronise", place))
 }
 
-fn checksum(bytes: &[u8]) -> u64 {
+pub(crate) fn checksum(bytes: &[u8]) -> u64 {
     xxh3_64(&bytes[HEADER..]) ^ xxh3_64(&bytes[..24]).rotate_left(1)
 }
 
-/// What a copy has, if it is whole: its generation, and what its words say.
+/// A copy that is whole: its generation, and what its words say.
 type Copy = (u64, Option<(u64, Contents, Count)>);
 
+/// Reads the copy at `offset`, of at most `most` bytes. None if it is not whole.
 fn read_copy(file: &dyn DiskFile, offset: u64, most: u64, place: &str) -> Result<Option<Copy>, LogError> {
     let mut bytes = vec![0; HEADER];
     if file.read_at(offset, &mut bytes).is_err() {

@@ -1,34 +1,55 @@
-//! From files to rows.
+//! Recovery: from files to rows.
 //!
-//! Every block counts that the manifest says is durable, of an epoch that is; it has to be there. Behind these a worker that flushes by itself
-//! may have left more ([`crate::commit`]): blocks up to the first that is not whole. There its last flush was interrupted, unless a block
-//! of a flush follows that must have come after the next; then it is damage. With LSNs they count as far as none is missing. When the log is opened the manifest is told
-//! what was found, and so nothing of that is decided a second time, when there may be more: all that takes is a write of the manifest, for which there is room also
-//! on a full disk.
+//! **What counts.** The manifest says how many bytes of each file count, and up to which epoch.
+//! These bytes have to be there, each block whole: there is no torn tail to guess at, and damage is
+//! an error, never a shorter log. A block of a later epoch than the manifest's does not count.
 //!
-//! Of the writes of a row the one with the largest
-//! stamp is the last ([`contend_engine::journal`]), so that files can be read in any order, and at once.
+//! **Tails.** A worker that flushes by itself ([`crate::commit`]) does not write the manifest each
+//! time, so its file may hold more behind the bytes that the manifest knows of (`Tail`). Recovery
+//! reads on to the first block that is not whole. There the worker's last flush was interrupted.
+//! Blocks are numbered by flushes, and a flush begins when the one before has been synchronised. So
+//! if a block follows that is two flushes later or more, a synchronised block is missing, and that
+//! is damage. With LSNs a transaction of a tail counts if no smaller LSN is missing.
+//!
+//! **Decided once.** When a log is opened, its manifest is told what was found: the tails that
+//! count, and up to which epoch or LSN each old file counts. So a transaction that was discarded
+//! stays discarded, whatever is committed later. This takes one write of the manifest, for which
+//! there is room on a full disk as well.
+//!
+//! **Any order.** Of the writes of a row the one with the largest write counter is the last
+//! ([`contend_engine::commit_sink`]). So files are read in any order, by several threads at once.
+//!
+//! **Strangers.** A directory may come from a stranger, who makes all checksums right. Reading ends
+//! with an error or with the rows that the files hold, after a time and with memory that their
+//! bytes justify (`How::is_bounded`): the largest file is 8 GiB, a file is named once, no count is
+//! believed before its bytes are there, and keys are hashed with secret seeds. A log of which
+//! [`crate::inspect::recover`] returned the rows can be opened with about the same memory. What the
+//! rows hold is the stranger's choice, as are the write counters, so copy rows out of such a log
+//! instead of going on with it.
+//!
+//! The atomics are those of the standard library: recovery runs before there is an engine, in
+//! threads that no explorer schedules.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use contend_engine::journal::Stamp;
+use contend_engine::commit_sink::WriteCounter;
 use contend_engine::{KeyWords, key_of};
 use parking_lot::Mutex;
 
 use crate::commit::FIRST_LSN;
-use crate::disk::Disk;
+use crate::disk::{Disk, DiskFile};
 use crate::error::LogError;
 use crate::fault::Fault;
 use crate::format::{self, Block, Change, FILE_HEADER, Write};
 use crate::manifest::{Contents, Segment, Tables, Tail};
-use crate::rows::{PARTS, Reader, Rows};
+use crate::rows::{self, Reader, Rows};
 use crate::schema::Schema;
 
-/// A table as it was.
+/// A table, as recovery found it.
 #[derive(Debug)]
 pub struct RecoveredTable {
-    /// What it is made of.
+    /// Its schema.
     pub schema: Schema,
     /// Its number in the log.
     pub number: u32,
@@ -36,31 +57,32 @@ pub struct RecoveredTable {
 }
 
 impl RecoveredTable {
-    /// Keys and rows, in no order.
+    /// Returns the keys and rows, in no order.
     pub fn rows(&self) -> impl Iterator<Item = (KeyWords, &[u64])> {
         let known = self.parts.iter().flat_map(|rows| rows.iter(&self.schema));
         known.filter(|(_, known)| known.is_there()).map(|(key, known)| (key_of(key), known.row()))
     }
 }
 
-/// What a recovery has done.
+/// Statistics of a recovery.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
-    /// All that was committed up to this epoch is there.
+    /// Every transaction that committed in this epoch or earlier is there.
     pub epoch: u64,
     /// Log files that were read.
     pub files: usize,
-    /// Bytes of them.
+    /// Bytes of these files that count.
     pub bytes: u64,
-    /// Transactions that were found, and are there.
+    /// Transactions that count.
     pub transactions: u64,
-    /// Writes of rows that were read.
+    /// Writes of rows that count.
     pub records: u64,
-    /// Rows that there are in the end.
+    /// Rows that exist after the last transaction.
     pub rows: u64,
-    /// Transactions that were found, and were not durable: they were not acknowledged, and are not there.
+    /// Transactions that were found, and that were not durable: they were not acknowledged, and
+    /// were discarded.
     pub discarded: u64,
-    /// How long it took, in seconds.
+    /// The time it took, in seconds.
     pub seconds: f64,
 }
 
@@ -75,16 +97,16 @@ impl std::fmt::Display for Report {
     }
 }
 
-/// What a log had.
+/// The rows of a log.
 #[derive(Debug, Default)]
 pub struct Recovered {
     /// The tables, by their numbers.
     pub tables: Vec<RecoveredTable>,
-    /// What was done.
+    /// Statistics.
     pub report: Report,
 }
 
-/// The largest numbers that were seen.
+/// The largest epoch and LSN that were read, durable or not.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Last {
     pub(crate) epoch: u64,
@@ -97,25 +119,24 @@ impl Last {
     }
 }
 
-/// What files had.
+/// What was read of all files.
 pub(crate) struct All {
-    /// By table, in no order.
+    /// The parts of each table.
     pub(crate) tables: Vec<Vec<Rows>>,
     report: Report,
-    /// Of what was seen, durable or not.
     pub(crate) last: Last,
-    /// The files, as they count from now on.
+    /// The entries of the files in the manifest, as they must be from now on.
     segments: Vec<Segment>,
-    /// Those that are longer than what counts of them.
+    /// Files that are longer than the bytes that count.
     pub(crate) longer: Vec<Segment>,
 }
 
 impl All {
-    /// Whether there is all that something was added to; and, if writes were traced, whether those of each row can have happened in the order of
-    /// their stamps.
+    /// Checks that each addition has the write that it was added to. If writes were traced, checks
+    /// also that those of each row can have happened in the order of their write counters.
     ///
     /// # Errors
-    /// It is not: a file is not as it was, or was wrong from the start.
+    /// One of the two is not so: a file has changed, or was wrong from the start.
     pub(crate) fn check(&mut self, contents: &Contents) -> Result<(), LogError> {
         let key_of = |schema: &Schema, key: &[u64]| format!("{:x?}", &key[..schema.key_words]);
         let begins_empty = contents.segments.iter().all(|segment| !segment.is_of_checkpoint());
@@ -131,13 +152,14 @@ impl All {
         Ok(())
     }
 
-    /// What the manifest has to say so that the files of this one hold what was found, and that only, whatever comes later.
+    /// Returns the contents of a manifest by which the files hold exactly what was found, whatever
+    /// is committed later.
     pub(crate) fn settled(&self, contents: &Contents) -> Contents {
         let Last { epoch, lsn } = self.last;
         Contents { epoch, lsn: lsn + 1, segments: self.segments.clone(), ..contents.clone() }
     }
 
-    /// The rows that there are.
+    /// Returns the rows.
     pub(crate) fn into_rows(self, contents: &Contents, began: Instant) -> Recovered {
         let All { tables, mut report, .. } = self;
         let tables = (0..).zip(contents.tables.iter()).zip(tables).map(|((number, schema), parts)| RecoveredTable {
@@ -153,70 +175,117 @@ impl All {
     }
 }
 
-/// Reads all files of a manifest: the last that is known of each row. With `traces` all writes are kept as well, 24 bytes each, for [`All::check`].
+/// How files are read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct How {
+    pub(crate) threads: usize,
+    /// Whether all writes are kept, 24 bytes each, for [`All::check`].
+    pub(crate) traces: bool,
+    /// Whether the files may be a stranger's: then they are refused if their rows take far more
+    /// memory than they have bytes.
+    pub(crate) is_bounded: bool,
+    pub(crate) fault: Option<Fault>,
+}
+
+/// Words of rows that files may hold in any case; and per byte of the files. A deletion of a few
+/// bytes takes as many words as a row.
+const WORDS_MAX: u64 = 1 << 24;
+const WORDS_MAX_PER_BYTE: u64 = 512;
+
+/// What the threads that read files have found together.
+struct Found {
+    report: Report,
+    last: Last,
+    segments: Vec<Segment>,
+    longer: Vec<Segment>,
+}
+
+impl Found {
+    fn add(&mut self, number: usize, read: Read) {
+        let Read { report, last, segment, is_longer } = read;
+        self.report.files += 1;
+        self.report.bytes += report.bytes;
+        self.report.transactions += report.transactions;
+        self.report.records += report.records;
+        self.report.discarded += report.discarded;
+        self.last = self.last.max(last);
+        self.longer.extend(is_longer.then(|| segment.clone()));
+        self.segments[number] = segment;
+    }
+}
+
+/// Reads all files of a manifest, and keeps the last known write of each row. `progress` is told of
+/// bytes that were read.
+///
+/// # Errors
+/// A file is not there, or not as it was; or the rows take too much memory ([`How::is_bounded`]).
 pub(crate) fn read_all(
     disk: &dyn Disk,
     contents: &Contents,
-    threads: usize,
-    traces: bool,
-    fault: Option<Fault>,
+    how: How,
     progress: &(dyn Fn(u64) + Sync),
 ) -> Result<All, LogError> {
-    let parts = || (0..PARTS).map(|_| Mutex::new(Rows::default())).collect::<Vec<_>>();
-    let tables: Vec<_> = contents.tables.iter().map(|_| parts()).collect();
+    let words_max = if how.is_bounded { words_max(disk, contents)? } else { u64::MAX };
+    let tables = rows::Tables::new(&contents.tables, words_max);
     let durable_lsn = durable_lsn(disk, contents)?;
     let last = Last { epoch: contents.epoch, lsn: contents.lsn.saturating_sub(1) };
-    let report = Mutex::new((Report::default(), last, contents.segments.clone(), Vec::new()));
+    let (report, segments) = (Report::default(), contents.segments.clone());
+    let found = Mutex::new(Found { report, last, segments, longer: Vec::new() });
     let (next, read) = (AtomicUsize::new(0), AtomicUsize::new(1));
     let read_files = || -> Result<(), LogError> {
-        let mut reader = Reader::new(&contents.tables, &tables, traces);
-        // Relaxed: each number once.
-        while let Some((number, segment)) =
-            Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|number| Some((number, contents.segments.get(number)?)))
-        {
-            let Read { report: found, last: last_here, segment, is_longer } =
-                read_segment(disk, contents, segment, durable_lsn, fault, |epoch, mut write| {
-                    if fault == Some(Fault::ForgetDeletions) && write.change == Change::Delete {
-                        return;
-                    }
-                    if fault == Some(Fault::ForgetAdditions) && matches!(write.change, Change::Add(_)) {
-                        return;
-                    }
-                    if fault == Some(Fault::ReplayInFileOrder) {
-                        // Relaxed: each number once.
-                        write.stamp = Stamp(read.fetch_add(1, Ordering::Relaxed) as u64);
-                    }
-                    reader.add(epoch, &write);
-                })?;
-            let (all, last, segments, longer) = &mut *report.lock();
-            progress(found.bytes);
-            all.files += 1;
-            all.bytes += found.bytes;
-            all.transactions += found.transactions;
-            all.records += found.records;
-            all.discarded += found.discarded;
-            *last = last.max(last_here);
-            longer.extend(is_longer.then(|| segment.clone()));
-            segments[number] = segment;
+        let mut reader = Reader::new(&tables, how.traces);
+        loop {
+            // Relaxed: an exchange gives each number to one thread, and the segments were there
+            // before the threads.
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some(segment) = contents.segments.get(number) else { break };
+            let outcome = read_segment(disk, contents, segment, durable_lsn, how.fault, |epoch, mut write| {
+                let forgets = match how.fault {
+                    Some(Fault::ForgetDeletions) => write.change == Change::Delete,
+                    Some(Fault::ForgetAdditions) => matches!(write.change, Change::Add(_)),
+                    _ => false,
+                };
+                if forgets {
+                    return Ok(());
+                }
+                if how.fault == Some(Fault::ReplayInFileOrder) {
+                    // Relaxed: a counter of which only the order of its own values matters.
+                    write.counter = WriteCounter(read.fetch_add(1, Ordering::Relaxed) as u64);
+                }
+                reader.add(epoch, &write)
+            });
+            // Relaxed: after a failure the other threads find no more files, sooner or later.
+            let read = outcome.inspect_err(|_| next.store(contents.segments.len(), Ordering::Relaxed))?;
+            let mut found = found.lock();
+            progress(read.report.bytes);
+            found.add(number, read);
         }
         reader.finish();
         Ok(())
     };
     std::thread::scope(|scope| {
-        let others: Vec<_> = (1..threads.min(contents.segments.len())).map(|_| scope.spawn(read_files)).collect();
+        let others: Vec<_> = (1..how.threads.min(contents.segments.len())).map(|_| scope.spawn(read_files)).collect();
         let own = read_files();
         let outcomes = others.into_iter().map(|other| other.join().expect("reading does not panic"));
         outcomes.fold(own, |first, other| first.and(other))
     })?;
-    let (report, last, segments, longer) = report.into_inner();
-    let tables = tables.into_iter().map(|parts| parts.into_iter().map(Mutex::into_inner).collect()).collect();
-    Ok(All { tables, report, last, segments, longer })
+    let Found { report, last, segments, longer } = found.into_inner();
+    Ok(All { tables: tables.into_parts(), report, last, segments, longer })
 }
 
-/// Has all stay that these files have.
+/// Returns the most words of rows that these files may hold if they are a stranger's.
+fn words_max(disk: &dyn Disk, contents: &Contents) -> Result<u64, LogError> {
+    let mut bytes = 0u64;
+    for segment in &contents.segments {
+        bytes = bytes.saturating_add(open(disk, segment)?.1);
+    }
+    Ok(bytes.saturating_mul(WORDS_MAX_PER_BYTE).saturating_add(WORDS_MAX))
+}
+
+/// Synchronises these files.
 pub(crate) fn sync<'s>(disk: &dyn Disk, segments: impl Iterator<Item = &'s Segment>) -> Result<(), LogError> {
     let segments: Vec<_> = segments.collect();
-    // No more at once than a process may have open.
+    // A process may have some hundred files open at once.
     for segments in segments.chunks(64) {
         let open = |segment: &&Segment| {
             disk.open(&segment.name(), true).map_err(LogError::io("open", disk.place(&segment.name())))
@@ -229,28 +298,49 @@ pub(crate) fn sync<'s>(disk: &dyn Disk, segments: impl Iterator<Item = &'s Segme
     Ok(())
 }
 
-/// Cuts these files off behind what the manifest says that they hold. They may stay as long as they are.
+/// Cuts these files off behind the bytes that count. A failure leaves a file longer, which does no
+/// harm.
 pub(crate) fn trim(disk: &dyn Disk, segments: &[Segment]) {
     for segment in segments {
         let _ = disk.open(&segment.name(), true).and_then(|mut file| file.truncate(segment.bytes));
     }
 }
 
-/// The bytes of a file that may have blocks, behind its header; and how long it is.
-fn read_file(disk: &dyn Disk, tables: &Tables, segment: &Segment) -> Result<(Vec<u8>, u64), LogError> {
+/// No file is longer: it has a block of 2^32 bytes at most, or is ended before it is longer than
+/// 2^32 bytes.
+pub(crate) const FILE_BYTES_MAX: u64 = 1 << 33;
+
+/// Opens a file to be read. Returns how long it is as well.
+fn open(disk: &dyn Disk, segment: &Segment) -> Result<(Box<dyn DiskFile>, u64), LogError> {
     let place = disk.place(&segment.name());
     let file = disk.open(&segment.name(), false).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => LogError::Missing { place: place.clone() },
         _ => LogError::io("open", &place)(error),
     })?;
     let length = file.bytes().map_err(LogError::io("read", &place))?;
-    // Where the manifest does not know how far the file counts, nothing may be gone of it.
+    Ok((file, length))
+}
+
+/// Returns the bytes of a file that may have blocks, and how long the file is.
+fn read_file(disk: &dyn Disk, tables: &Tables, segment: &Segment) -> Result<(Vec<u8>, u64), LogError> {
+    let place = disk.place(&segment.name());
+    let (file, length) = open(disk, segment)?;
+    // A file with a tail was reserved at its capacity, and is not cut off before its tail is
+    // settled.
     let needed = if segment.tail == Tail::Nothing { segment.bytes } else { segment.capacity.max(segment.bytes) };
     if length < needed {
         let why = format!("it ends there, and had {needed} bytes");
         return Err(LogError::Damaged { place, offset: length, why });
     }
     let wanted = if segment.tail == Tail::Nothing { segment.bytes } else { length };
+    // The length of a sparse file says nothing about the bytes that the disk holds.
+    if wanted > FILE_BYTES_MAX {
+        let why = "it is longer than a file of a log can be".to_owned();
+        return Err(LogError::Damaged { place, offset: FILE_BYTES_MAX, why });
+    }
+    // A trial that can fail; `vec!` can't, but gets zeros from the system without writing them.
+    let room = Vec::<u8>::new().try_reserve_exact(wanted as usize);
+    room.map_err(|_| LogError::io("read", &place)(std::io::ErrorKind::OutOfMemory.into()))?;
     let mut bytes = vec![0; wanted as usize];
     file.read_at(0, &mut bytes).map_err(LogError::io("read", &place))?;
     let header = format::read_file_header(&bytes, segment.salt, tables);
@@ -258,13 +348,13 @@ fn read_file(disk: &dyn Disk, tables: &Tables, segment: &Segment) -> Result<(Vec
     Ok((bytes, length))
 }
 
-/// What a file has.
+/// The part of a file that was written and synchronised, as far as can be known.
 struct Extent {
-    /// Up to the end of the last block that was written and synchronised, as far as can be known.
+    /// The end of its last block.
     bytes: u64,
     /// The epochs of its first block and of its last.
     blocks: Option<(u64, u64)>,
-    /// How long it is.
+    /// The length of the file.
     length: u64,
 }
 
@@ -291,8 +381,9 @@ fn for_each_block(
                 blocks = Some((blocks.map_or(block.epoch, |(first, _)| first), block.epoch));
             }
             Err(why) if (offset as u64) < segment.bytes => return Err(damaged(why)),
-            // The flush after the last whole block's was interrupted, or that one was; no other had begun.
-            Err(why) => match format::latest_flush(rest, segment.salt) {
+            // The flush of the last whole block was interrupted here, or the one after it. A later
+            // one can't have begun.
+            Err(why) => match format::latest_flush(rest, segment.salt).map_err(damaged)? {
                 Some(later) if later > flush + 1 => return Err(damaged(why)),
                 _ => return Ok(Extent { bytes: offset as u64, blocks, length }),
             },
@@ -301,7 +392,8 @@ fn for_each_block(
     Ok(Extent { bytes: bytes.len() as u64, blocks, length })
 }
 
-/// All transactions below this LSN are in the files of a manifest, or were durable before.
+/// Returns an LSN below which all transactions are in the files of a manifest, or were durable
+/// before.
 pub(crate) fn durable_lsn(disk: &dyn Disk, contents: &Contents) -> Result<u64, LogError> {
     let (mut numbers, mut known) = (Vec::new(), contents.lsn.max(FIRST_LSN));
     for segment in contents.segments.iter().filter(|segment| segment.tail == Tail::InOrder) {
@@ -313,7 +405,7 @@ pub(crate) fn durable_lsn(disk: &dyn Disk, contents: &Contents) -> Result<u64, L
                 }
                 false
             };
-            format::read_body(block, &contents.tables, note, |_| ())
+            format::read_body(block, &contents.tables, note, |_| Ok(()))
         })?;
     }
     numbers.sort_unstable();
@@ -322,25 +414,25 @@ pub(crate) fn durable_lsn(disk: &dyn Disk, contents: &Contents) -> Result<u64, L
     Ok(end)
 }
 
-/// What was read of a file.
+/// What was read of one file.
 pub(crate) struct Read {
     report: Report,
-    /// The largest numbers.
     last: Last,
-    /// As it counts from now on: what was found, and nothing that may be behind it.
+    /// Its entry in the manifest from now on: what was found, without a tail.
     segment: Segment,
-    /// Whether it is longer than that.
+    /// Whether the file is longer than the bytes that count.
     is_longer: bool,
 }
 
-/// Reads what is durable of a file, and all below this LSN.
+/// Reads a file. `visit` is called with the epoch of the block and each write that counts.
+/// `durable_lsn` is that of all files ([`durable_lsn`]).
 pub(crate) fn read_segment(
     disk: &dyn Disk,
     contents: &Contents,
     segment: &Segment,
     durable_lsn: u64,
     fault: Option<Fault>,
-    mut visit: impl FnMut(u64, Write<'_>),
+    mut visit: impl FnMut(u64, Write<'_>) -> Result<(), &'static str>,
 ) -> Result<Read, LogError> {
     let (mut report, mut last) = (Report::default(), Last::default());
     let extent = for_each_block(disk, &contents.tables, segment, |block| {
@@ -358,7 +450,7 @@ pub(crate) fn read_segment(
         };
         format::read_body(block, &contents.tables, tally, |write| {
             report.records += 1;
-            visit(block.epoch, write);
+            visit(block.epoch, write)
         })
     })?;
     let Extent { bytes, blocks, length } = extent;

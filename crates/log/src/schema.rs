@@ -1,25 +1,25 @@
-//! What tables are made of.
+//! The schemas of tables, as a log knows them.
 
 use std::ops::Range;
 
-use contend_engine::{Groups, IndexKind, Span, TableCore};
+use contend_engine::{GROUPS_MAX, Groups, IndexKind, MAX_KEY_WORDS, Span, TableCore, TableShape};
 use contend_machine::Machine;
 use serde::{Deserialize, Serialize};
 
-/// A table, as a log knows it.
+/// The schema of a table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Schema {
     /// Its name.
     pub name: String,
-    /// Words of a key.
+    /// The number of words of a key.
     pub key_words: usize,
-    /// Words of a row.
+    /// The number of words of a row.
     pub row_words: usize,
-    /// The words of each group of columns: the first, and the one behind the last.
+    /// The words of each group of columns: the first one, and the one behind the last.
     pub groups: Vec<(usize, usize)>,
-    /// Whether the index is an ordered one.
+    /// Whether the index is ordered.
     pub ordered: bool,
-    /// What else the application says of the columns.
+    /// What else the application says of the columns: a table is opened only with the same text.
     pub columns: String,
 }
 
@@ -31,7 +31,48 @@ impl std::fmt::Display for Schema {
     }
 }
 
+/// The largest row in words: a transaction that writes a larger one has no room in a block.
+const ROW_WORDS_MAX: usize = crate::log::TRANSACTION_BYTES_MAX / 8;
+
 impl Schema {
+    /// Checks that a table can have this schema. A schema may come from a stranger's manifest.
+    ///
+    /// # Errors
+    /// A width is out of range, or the groups are not disjoint parts of the row; the text says
+    /// which.
+    pub fn check(&self) -> Result<(), &'static str> {
+        if !(1..=MAX_KEY_WORDS).contains(&self.key_words) {
+            return Err("its keys have no word, or more than a key can have");
+        }
+        if self.row_words > ROW_WORDS_MAX {
+            return Err("its rows are larger than a transaction can be");
+        }
+        if !(1..=GROUPS_MAX).contains(&self.groups.len()) {
+            return Err("it has no group of columns, or more than a row can have");
+        }
+        if self.groups.iter().any(|&(start, end)| end < start || end > self.row_words) {
+            return Err("a group of its columns is not within the row");
+        }
+        // A group without columns has no words, wherever it is.
+        let mut spans: Vec<_> = self.groups.iter().filter(|(start, end)| start < end).collect();
+        spans.sort_unstable();
+        if spans.windows(2).any(|pair| pair[0].1 > pair[1].0) {
+            return Err("two groups of its columns have a word in common");
+        }
+        Ok(())
+    }
+
+    /// Returns the schema of a table of this shape. `columns` is what else the application says of
+    /// its columns: the log compares it, and shows it.
+    pub fn of(shape: TableShape, columns: String) -> Self {
+        let TableShape { name, key_words, row_words, groups, index } = shape;
+        let mut groups: Vec<_> = groups.iter().map(|span| (span.words().start, span.words().end)).collect();
+        if groups.is_empty() {
+            groups.push((0, row_words));
+        }
+        Schema { name, key_words, row_words, groups, ordered: index == IndexKind::Ordered, columns }
+    }
+
     /// The kind of the index.
     pub fn index(&self) -> IndexKind {
         if self.ordered { IndexKind::Ordered } else { IndexKind::Hash }
@@ -41,7 +82,7 @@ impl Schema {
         Groups::first(self.groups.len())
     }
 
-    /// The groups that have these words.
+    /// Returns the groups that have these words.
     pub(crate) fn groups_of(&self, words: impl Iterator<Item = usize>) -> Groups {
         words.fold(Groups::NONE, |all, word| {
             let group = self.groups.iter().position(|&(start, end)| (start..end).contains(&word));
@@ -50,12 +91,13 @@ impl Schema {
     }
 }
 
-/// What rows are made of, for who writes some of their groups: a [`Schema`], or the table itself, which is in the caches of who has just written to it.
+/// The groups of a row, for encoding. This is a [`Schema`], or the table itself, which is in the
+/// cache of a worker that has just written to it.
 pub(crate) trait Form {
-    /// Whether these are all groups that the rows have.
+    /// Whether these are all groups of a row.
     fn is_whole(&self, groups: Groups) -> bool;
 
-    /// The words of these groups.
+    /// Returns the words of these groups.
     fn words(&self, groups: Groups) -> impl Iterator<Item = Range<usize>>;
 }
 

@@ -1,7 +1,8 @@
-//! Many files are synchronised at once, through io_uring, where the kernel has it.
+//! Synchronises many files together through io_uring, if the kernel has it.
 //!
-//! A flush has a file of each worker to write and to synchronise. One after the other each waits for the device; a ring is given all of them by one
-//! call of the system, and the device sees them together.
+//! A flush has a file of each worker to write and to synchronise. One after the other, each waits
+//! for the device. A ring takes all of them with one system call, and the device sees them
+//! together.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -11,21 +12,21 @@ use io_uring::{IoUring, Probe, opcode, squeue};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
-/// What has to be done to a file so that what was written to it stays.
+/// What has to be done to synchronise a file.
 #[derive(Clone, Copy, Debug)]
 pub struct Unsynced<'f> {
     /// The file.
     pub file: BorrowedFd<'f>,
-    /// Where the bytes go that are to be written before.
+    /// The offset at which `bytes` must be written before.
     pub offset: u64,
-    /// These bytes; none, if the system has all.
+    /// The bytes to write; empty if all were written.
     pub bytes: &'f [u8],
 }
 
-/// Files that are given to the kernel at a time; each has two entries, a write and a synchronisation.
+/// The kernel gets this many files at a time. Each has two entries, a write and a synchronisation.
 const FILES: usize = 64;
 
-/// A ring, as long as it works.
+/// A ring. It is dropped when it has failed.
 pub(crate) struct Ring(Mutex<Option<IoUring>>);
 
 impl std::fmt::Debug for Ring {
@@ -34,21 +35,23 @@ impl std::fmt::Debug for Ring {
     }
 }
 
-/// What the kernel has said of a file: the result of its write, and of its synchronisation.
+/// The kernel's results for a file: of its write, and of its synchronisation.
 #[derive(Clone, Copy, Debug, Default)]
-struct Said {
+struct Results {
     written: Option<i32>,
     synced: Option<i32>,
 }
 
-impl Said {
-    /// Whether all was done. It was not, and nothing of it has failed, if only a part of the bytes were written, or something was not begun.
+impl Results {
+    /// Whether all was done. `Ok(false)` if a part of the bytes was written, or an operation was
+    /// not begun: then nothing has failed.
     fn outcome(self, file: &Unsynced<'_>) -> io::Result<bool> {
         let counts = [(!file.bytes.is_empty()).then_some((self.written, file.bytes.len())), Some((self.synced, 0))];
         for (result, wanted) in counts.into_iter().flatten() {
             match result {
                 Some(count) if count as usize == wanted => {}
-                // After a write that was not whole the rest is not begun; nor is anything where the kernel lacks a thread for it.
+                // The kernel cancels the synchronisation after a short write. It also cancels if it
+                // lacks a thread for an operation.
                 Some(error) if error < 0 && error != -Errno::CANCELED.raw_os_error() => {
                     return Err(io::Error::from_raw_os_error(-error));
                 }
@@ -60,37 +63,39 @@ impl Said {
 }
 
 impl Ring {
-    /// A ring; none, if the kernel has none, or may not give one.
+    /// Returns a ring. None if the kernel has no io_uring, or does not allow it.
     pub(crate) fn new() -> Option<Self> {
         let ring = IoUring::new(2 * FILES as u32).ok()?;
-        // A ring of Linux 5.1 knows no writes of this kind.
+        // A ring of Linux 5.1 does not know this kind of write.
         let mut known = Probe::new();
         ring.submitter().register_probe(&mut known).ok()?;
         let knows = known.is_supported(opcode::Write::CODE) && known.is_supported(opcode::Fsync::CODE);
         knows.then(|| Ring(Mutex::new(Some(ring))))
     }
 
-    /// Writes and synchronises these files. Of each: whether that was done, or has still to be.
+    /// Writes and synchronises these files. Returns for each whether that was done; if not, and
+    /// there was no error, it has still to be done.
     pub(crate) fn sync(&self, files: &[Unsynced<'_>]) -> Vec<io::Result<bool>> {
         let mut ring = self.0.lock();
         files.chunks(FILES).flat_map(|files| Self::sync_some(&mut ring, files)).collect()
     }
 
     fn sync_some(place: &mut Option<IoUring>, files: &[Unsynced<'_>]) -> Vec<io::Result<bool>> {
-        let mut said = vec![Said::default(); files.len()];
+        let mut results = vec![Results::default(); files.len()];
         let Some(ring) = place else { return files.iter().map(|_| Ok(false)).collect() };
         let (mut asked, mut is_cut) = (0, false);
         for (number, file) in (0..).zip(files) {
             let fd = Fd(file.file.as_raw_fd());
-            // More than any buffer has: left to who can write it in parts.
+            // Larger than any buffer: the caller writes it in parts.
             let Ok(length) = u32::try_from(file.bytes.len()) else { continue };
             let write = opcode::Write::new(fd, file.bytes.as_ptr(), length).offset(file.offset).build();
             let write = write.flags(squeue::Flags::IO_LINK).user_data(2 * number);
             let sync = opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build().user_data(2 * number + 1);
             let entries = [write, sync];
             let entries = if length > 0 { &entries[..] } else { &entries[1..] };
-            // SAFETY: file and bytes are borrowed until this function returns; it does so, and nothing in it panics, when the kernel has said of all that
-            // it has taken that it is done.
+            // SAFETY: `files` borrows file and bytes until this function returns. It returns only
+            // after the kernel has completed all entries that it took, and nothing in it panics
+            // before.
             let pushed = unsafe { ring.submission().push_multiple(entries) };
             pushed.expect("there is room for all");
             asked += entries.len();
@@ -99,27 +104,29 @@ impl Ring {
         while done < asked {
             let submitted = ring.submit_and_wait(asked - done);
             for entry in ring.completion() {
-                let said = &mut said[entry.user_data() as usize / 2];
-                let place = if entry.user_data() % 2 == 0 { &mut said.written } else { &mut said.synced };
+                let results = &mut results[entry.user_data() as usize / 2];
+                let place = if entry.user_data() % 2 == 0 { &mut results.written } else { &mut results.synced };
                 *place = Some(entry.result());
                 done += 1;
             }
-            // The kernel has not taken them all, for want of memory. A synchronisation may have been parted from its write then, and be done before it.
+            // The kernel has not taken all entries, for want of memory. A synchronisation may have
+            // lost its link to the write, and be done before it.
             let left = ring.submission().len();
             is_cut |= left > 0;
             let Err(error) = submitted else { continue };
             if error.kind() == io::ErrorKind::Interrupted {
                 continue;
             }
-            // What it has taken it finishes.
+            // The kernel completes the entries that it took.
             if done + left == asked {
-                // The rest is done without it, and all that comes later.
+                // The ring is given up: the rest, and all later files, are synchronised by plain
+                // calls.
                 *place = None;
                 break;
             }
             std::thread::sleep(std::time::Duration::from_micros(100));
         }
-        let outcomes = said.iter().zip(files).map(|(said, file)| said.outcome(file));
+        let outcomes = results.iter().zip(files).map(|(results, file)| results.outcome(file));
         outcomes.map(|outcome| outcome.map(|is_done| is_done && !is_cut)).collect()
     }
 }
@@ -186,7 +193,7 @@ mod tests {
         let here = tempfile::tempfile().expect("a file");
         let file = unsynced(&here, b"four");
         let canceled = Some(-Errno::CANCELED.raw_os_error());
-        let outcome = |written, synced| Said { written, synced }.outcome(&file).ok();
+        let outcome = |written, synced| Results { written, synced }.outcome(&file).ok();
         assert_eq!(outcome(Some(4), Some(0)), Some(true));
         assert_eq!(outcome(Some(3), canceled), Some(false));
         assert_eq!(outcome(Some(4), canceled), Some(false));

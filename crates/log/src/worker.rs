@@ -1,8 +1,9 @@
-//! A worker's part of a log: what the engine's commits have to do with it.
+//! The part of a log that the engine's workers call: it appends what they commit, and flushes as
+//! the commit protocol asks.
 
 use std::sync::Arc;
 
-use contend_engine::journal::{Hold, Journal, Journals, Logged};
+use contend_engine::commit_sink::{CommitSink, CommitSinks, Hold, Logged};
 use contend_engine::sets::{WriteKind, WriteSet};
 use contend_engine::{AbortReason, KeyWords, TableCore};
 use contend_machine::Machine;
@@ -14,7 +15,7 @@ use crate::log::{Bound, Log, TRANSACTION_BYTES_MAX};
 use crate::manifest::Tail;
 use crate::schema::Schema;
 
-/// A worker's part of a log.
+/// The part of one worker.
 #[derive(Debug)]
 struct WorkerLog<M: Machine> {
     log: Arc<Log>,
@@ -23,18 +24,19 @@ struct WorkerLog<M: Machine> {
     worker: usize,
     /// The epoch of the last commit.
     epoch: u64,
-    /// The tables, by the engine's numbers; and how many the log had bound then.
+    /// The bound tables, by the engine's numbers, as they were when the log had bound tables
+    /// `bound` times.
     tables: Vec<Bound>,
     bound: u64,
 }
 
-/// The log's number of a table, by the engine's, and what it is made of.
+/// Returns the log's number and the schema of the engine's table with this number.
 #[inline(always)]
 fn bound(tables: &[Bound], table: u32) -> &(u32, Arc<Schema>) {
     tables[table as usize].as_ref().expect("a table is bound before it is used")
 }
 
-/// What a transaction has written.
+/// The writes of a transaction, in the log's form.
 struct Writes<'a, M: Machine> {
     set: &'a WriteSet<M>,
     logged: std::slice::Iter<'a, Logged>,
@@ -55,7 +57,7 @@ impl<'a, M: Machine> Iterator for Writes<'a, M> {
             None => Change::Put(entry.groups(), self.set.image(logged.position)),
         };
         let (table, key) = (bound(self.tables, entry.table().id()).0, self.set.key(logged.position));
-        Some((Write { table, key, stamp: logged.stamp, change }, entry.table()))
+        Some((Write { table, key, counter: logged.counter, change }, entry.table()))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
@@ -66,7 +68,7 @@ impl<'a, M: Machine> Iterator for Writes<'a, M> {
 impl<M: Machine> ExactSizeIterator for Writes<'_, M> {}
 
 impl<M: Machine> WorkerLog<M> {
-    /// Learns of the tables that were created since.
+    /// Copies the bound tables, if tables were bound since the last copy.
     #[inline]
     fn learn(&mut self) {
         let bound = self.log.bound();
@@ -79,14 +81,14 @@ impl<M: Machine> WorkerLog<M> {
         self.log.config.commit != CommitProtocol::Epoch
     }
 
-    /// Makes durable what the worker has committed.
+    /// Makes all durable that the worker has committed.
     fn flush(&mut self) {
         if self.log.has(Fault::AcknowledgeBeforeFlush) {
             self.committer.flushed();
         }
         match self.log.flush_worker(self.worker) {
             Ok(()) => self.committer.flushed(),
-            // Who asks is told by the log.
+            // A transaction that waits gets the error from the log.
             Err(_) => self.commits.give_up(),
         }
         if let Some(durable) = self.committer.durable_lsn() {
@@ -95,7 +97,7 @@ impl<M: Machine> WorkerLog<M> {
     }
 }
 
-impl<M: Machine> Journal<M> for WorkerLog<M> {
+impl<M: Machine> CommitSink<M> for WorkerLog<M> {
     fn words_max(&self) -> usize {
         self.log.config.transaction_bytes.min(TRANSACTION_BYTES_MAX) / 8
     }
@@ -109,7 +111,8 @@ impl<M: Machine> Journal<M> for WorkerLog<M> {
         let has_written = !writes.logged().is_empty();
         if has_written {
             self.learn();
-            // Where others can't see what is not durable nobody has to know the order.
+            // Under conservative release recovery needs no LSNs: no transaction sees what is not
+            // durable.
             let lsn = if self.log.tail() == Tail::InOrder { self.committer.lsn() } else { 0 };
             let logged = Writes { set: writes, logged: writes.logged().iter(), tables: &self.tables };
             self.log.append(self.worker, epoch, lsn, |bytes| format::put_transaction(lsn, epoch, logged, bytes));
@@ -123,8 +126,8 @@ impl<M: Machine> Journal<M> for WorkerLog<M> {
         self.learn();
         let (table, schema) = bound(&self.tables, table);
         let lsn = if self.log.tail() == Tail::InOrder { LOADED_LSN } else { 0 };
-        let (key, stamp) = (&key[..schema.key_words], format::first_stamp(epoch));
-        let write = Write { table: *table, key, stamp, change: Change::Insert(row) };
+        let (key, counter) = (&key[..schema.key_words], format::first_counter(epoch));
+        let write = Write { table: *table, key, counter, change: Change::Insert(row) };
         let writes = std::iter::once((write, &**schema));
         self.log.append(self.worker, epoch, lsn, |bytes| format::put_transaction(lsn, epoch, writes, bytes));
     }
@@ -139,13 +142,13 @@ impl<M: Machine> Journal<M> for WorkerLog<M> {
     }
 
     fn aborted(&mut self, reason: AbortReason) {
-        // Whoever is in the way may wait for what is held here.
+        // The transaction that was in the way may wait for a hold of this worker.
         if self.committer.holds_rows() && reason.is_conflict() && self.committer.has_unflushed() {
             self.flush();
         }
     }
 
-    fn rest(&mut self) {
+    fn go_offline(&mut self) {
         let has_loaded = || self.log.has_buffered(self.worker);
         if self.flushes_itself() && (self.committer.has_unflushed() || has_loaded()) {
             self.flush();
@@ -161,23 +164,23 @@ impl<M: Machine> Journal<M> for WorkerLog<M> {
     }
 }
 
-/// What the engine asks for workers' logs.
+/// A log of files, as an engine knows it.
 #[derive(Debug)]
-pub struct LogJournals<M: Machine> {
+pub struct LogSinks<M: Machine> {
     log: Arc<Log>,
     commits: Arc<Commits<M>>,
 }
 
-impl<M: Machine> LogJournals<M> {
-    /// The logs of the workers of an engine.
+impl<M: Machine> LogSinks<M> {
+    /// Returns the form of this log that an engine takes. A log has one engine.
     pub fn new(log: &Arc<Log>) -> Arc<Self> {
         let commits = Commits::new(log.config.commit, log.config.workers, log.durable_lsn(), log.config.fault);
-        Arc::new(LogJournals { log: Arc::clone(log), commits: Arc::new(commits) })
+        Arc::new(LogSinks { log: Arc::clone(log), commits: Arc::new(commits) })
     }
 }
 
-impl<M: Machine> Journals<M> for LogJournals<M> {
-    fn of_worker(&self, worker: usize) -> Box<dyn Journal<M>> {
+impl<M: Machine> CommitSinks<M> for LogSinks<M> {
+    fn of_worker(&self, worker: usize) -> Box<dyn CommitSink<M>> {
         Box::new(WorkerLog {
             log: Arc::clone(&self.log),
             commits: Arc::clone(&self.commits),

@@ -8,15 +8,15 @@ use std::ptr::NonNull;
 
 use crate::Machine;
 
-/// A slice in the machine's memory: what a simulated core reads and writes of it is charged by its lines. (Words on the host's heap are a
-/// line each, there.)
+/// A slice in the machine's memory. A simulated machine charges accesses to it by lines; a word on
+/// the host's heap it takes for a line of its own.
 pub struct Block<M: Machine, T> {
     first: NonNull<T>,
     count: usize,
     machine: PhantomData<fn() -> M>,
 }
 
-// SAFETY: it owns its values, like a boxed slice.
+// SAFETY: a block owns its values, like a boxed slice.
 unsafe impl<M: Machine, T: Send> Send for Block<M, T> {}
 // SAFETY: likewise.
 unsafe impl<M: Machine, T: Sync> Sync for Block<M, T> {}
@@ -26,7 +26,7 @@ impl<M: Machine, T> Block<M, T> {
         Layout::array::<T>(count).expect("less than the address space")
     }
 
-    /// `count` values, made one after another.
+    /// Allocates `count` values; `make` returns the value for each position, in order.
     ///
     /// # Panics
     /// The machine has no more memory.
@@ -49,7 +49,7 @@ impl<M: Machine, T> Deref for Block<M, T> {
 
     #[inline(always)]
     fn deref(&self) -> &[T] {
-        // SAFETY: `new` has made so many values there.
+        // SAFETY: `new` has made `count` values there.
         unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.count) }
     }
 }
@@ -62,7 +62,7 @@ impl<M: Machine, T: fmt::Debug> fmt::Debug for Block<M, T> {
 
 impl<M: Machine, T> Drop for Block<M, T> {
     fn drop(&mut self) {
-        // SAFETY: `new` has made so many values there, and nobody uses them any more.
+        // SAFETY: `new` has made `count` values there, and the owner, hence every borrow, is gone.
         unsafe { std::ptr::slice_from_raw_parts_mut(self.first.as_ptr(), self.count).drop_in_place() };
         if Self::layout(self.count).size() > 0 {
             // SAFETY: it came from `alloc` with this layout.

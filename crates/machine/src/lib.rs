@@ -1,26 +1,30 @@
 //! The hardware a transaction runs on, as one trait.
 //!
-//! Everything above this crate (index, engine, protocols) reaches memory that two cores may share only through
-//! [`Machine`]: metadata as atomics, payloads as word-wise relaxed atomic copies. So the same source runs on the host
-//! ([`Native`]), where every method compiles to the plain instruction, and on simulated machines.
+//! Everything above this crate (index, engine, protocols) reaches memory that two cores may share
+//! only through [`Machine`]: metadata as atomics, payloads as word-wise relaxed atomic copies. So
+//! the same source runs on the host ([`Native`]), where every method compiles to the plain
+//! instruction, and on simulated machines.
 //!
-//! What this crate must not know: transactions, records, indexes.
+//! What this crate must not know: records, indexes, how any transaction works. It knows that there
+//! are transactions by one vocabulary: [`Phase`] names what a core's time goes to. The names stand
+//! here because all sides meet here: the engine says which phase it enters, [`Spin`] marks waiting,
+//! and the machine (a chip's clocks, or a sampler on the host) adds up times by phase. No code in
+//! this crate depends on what a phase means.
 //!
 //! Thread-private memory does not go through `Machine`.
 
 mod block;
-mod latched;
+mod lines;
 #[cfg(loom)]
 mod model;
 mod native;
 mod phase;
 mod pin;
 mod sampled;
-mod search;
 mod spin;
+mod spin_mutex;
 
 pub use block::Block;
-pub use latched::Latched;
 #[cfg(loom)]
 pub use model::{Loom, LoomWord};
 pub use native::{HugePages, Native};
@@ -28,6 +32,7 @@ pub use phase::{Activity, Operation, Phase, PhaseTimes};
 pub use pin::{PinError, available_cores, pin_to_core};
 pub use sampled::SampledThread;
 pub use spin::Spin;
+pub use spin_mutex::SpinMutex;
 
 use std::alloc::Layout;
 use std::ptr::NonNull;
@@ -67,8 +72,9 @@ pub trait Atomic64: std::fmt::Debug + Send + Sync + 'static {
 
 /// The hardware a transaction runs on.
 ///
-/// A zero-sized type: all methods are static, a simulator keeps its state in a thread-local. Payload copies take slices of
-/// [`Machine::U64`], not raw pointers, so they are safe functions and a model checker's atomics can stand in for ours.
+/// A zero-sized type: all methods are static, a simulator keeps its state in a thread-local.
+/// Payload copies take slices of [`Machine::U64`], not raw pointers, so they are safe functions and
+/// a model checker's atomics can stand in for ours.
 pub trait Machine: Copy + std::fmt::Debug + Send + Sync + 'static {
     /// The word two cores may share.
     type U64: Atomic64;
@@ -85,19 +91,20 @@ pub trait Machine: Copy + std::fmt::Debug + Send + Sync + 'static {
     /// Frequency of [`Machine::now`], in Hz.
     fn cycles_per_second() -> f64;
 
-    /// To be called inside every spin loop; see also [`Spin`].
+    /// Tells the core that it is in a spin loop, which calls this in every round; see also
+    /// [`Spin`].
     fn pause();
 
-    /// Gives the core to another thread, if one waits for it. [`Spin`] calls it when a wait gets long, so that an
-    /// oversubscribed machine makes progress.
+    /// Gives the core to another thread, if one waits for it. [`Spin`] calls it when a wait gets
+    /// long, so that an oversubscribed machine makes progress.
     fn yield_now();
 
-    /// Computation of so many instructions that touches no shared memory: a simulated core knows of no other. Free on [`Native`], where
-    /// the computation itself costs.
+    /// Charges a computation of `_instructions` that touches no shared memory: a simulated core
+    /// knows of no other. Free on [`Native`], where the computation itself costs.
     #[inline(always)]
     fn work(_instructions: u32) {}
 
-    /// Does nothing for so many cycles, and leaves the core to others meanwhile.
+    /// Does nothing for `cycles`, and leaves the core to other threads meanwhile.
     fn idle(cycles: Cycles) {
         let start = Self::now();
         while Self::now().wrapping_sub(start) < cycles {
@@ -105,26 +112,28 @@ pub trait Machine: Copy + std::fmt::Debug + Send + Sync + 'static {
         }
     }
 
-    /// What this core does from now on.
+    /// Says what this core does from now on.
     #[inline(always)]
     fn enter(_phase: Phase) {}
 
-    /// What this core does.
+    /// Returns the phase that this core entered last.
     #[inline(always)]
     fn phase() -> Phase {
         Phase::BODY
     }
 
-    /// Adds this core's time by phase since the last call.
+    /// Adds this core's time by phase since the last call to `_into`.
     #[inline(always)]
     fn take_times(_into: &mut PhaseTimes) {}
 
-    /// Names the step of the algorithm that follows, for whoever watches each access: "lock", "validate". Free on [`Native`].
+    /// Names the step of the algorithm that follows ("lock", "validate"), for an explorer that
+    /// shows an interleaving. Free on [`Native`].
     #[inline(always)]
     fn step(_name: &'static str) {}
 
-    /// Adds to a counter that all cores share, by hardware for just this if there is any: an adder in the centre of a simulated chip, which
-    /// takes one addition a cycle. Elsewhere an atomic addition.
+    /// Adds to a counter that all cores share, and returns its value before. A simulated chip has
+    /// an adder in its centre for this, which takes one addition a cycle. Elsewhere it is an atomic
+    /// addition.
     #[inline(always)]
     fn central_add(counter: &Self::U64, value: u64) -> u64 {
         // Relaxed: a counter orders nothing but its own values.
@@ -134,51 +143,58 @@ pub trait Machine: Copy + std::fmt::Debug + Send + Sync + 'static {
     /// Asks for the cache line at `line`. A hint: any address is allowed.
     fn prefetch<T>(line: *const T);
 
-    /// Asks for the cache line at `line` in order to write it: one transfer instead of two, where the line would first come to be
-    /// shared. A hint: any address is allowed.
+    /// Asks for the cache line at `line` in order to write it: one transfer instead of two, where
+    /// the line would first come to be shared. A hint: any address is allowed.
     #[inline(always)]
     fn prefetch_to_write<T>(line: *const T) {
         Self::prefetch(line);
     }
 
-    /// Shared memory. Uninitialised. `None` when the machine has no more. On [`Native`] a block of 2 MiB or more is advised
-    /// to use huge pages; give it a layout aligned to 2 MiB to profit.
+    /// Shared memory. Uninitialised. `None` when the machine has no more. On [`Native`] a block of
+    /// 2 MiB or more is advised to use huge pages; give it a layout aligned to 2 MiB to profit.
     fn alloc(layout: Layout) -> Option<NonNull<u8>>;
 
     /// Returns memory.
     ///
     /// # Safety
-    /// `block` came from [`Machine::alloc`] of this machine with this `layout`, and nobody uses it any more.
+    /// `block` came from [`Machine::alloc`] of this machine with this `layout`, and nobody uses it
+    /// any more.
     unsafe fn dealloc(block: NonNull<u8>, layout: Layout);
 
-    /// Copies a payload out of shared memory, word by word, relaxed. May be torn between words: the caller's protocol decides
-    /// whether the copy is one state. Copies `to.len()` words.
+    /// Copies the first `to.len()` words of a payload out of shared memory, word by word, relaxed.
+    /// The copy may be torn between words: the caller's protocol decides whether it is one state.
     #[inline(always)]
     fn copy_out(from: &[Self::U64], to: &mut [u64]) {
         // Not zipped: that is no call only where crates are optimised together.
         let from = &from[..to.len()];
         for (word, to) in to.iter_mut().enumerate() {
-            // Relaxed: the protocol orders the payload, by the word it checks before and after (0.2 of a seqlock: an
-            // Acquire fence between the last payload load and the second load of the version word).
+            // Relaxed: the protocol orders the payload, by the word that it checks before and after
+            // (seqlock: an Acquire fence between the last payload load and the second load of the
+            // version word).
             *to = from[word].load(Ordering::Relaxed);
         }
     }
 
-    /// Copies a payload into shared memory, word by word, relaxed. The caller holds the record's lock.
+    /// Copies a payload into shared memory, word by word, relaxed. The caller sees to it that no
+    /// other core writes there.
     #[inline(always)]
     fn copy_in(to: &[Self::U64], from: &[u64]) {
         let to = &to[..from.len()];
         for (word, from) in from.iter().enumerate() {
-            // Relaxed: published by the Release store that unlocks the record.
+            // Relaxed: published by the caller's Release store that ends the write.
             to[word].store(*from, Ordering::Relaxed);
         }
     }
 
-    /// How many of the first `len` words of the sorted `keys` are `<= key`. Under concurrent change the result is some number
-    /// in `0..=len`; the caller validates. This is the search inside an index node, and the one place where a machine may use
-    /// vector instructions.
+    /// Whether a load costs more than a mispredicted branch, as on a simulated chip: a search
+    /// should then make few of them.
+    const LOADS_ARE_COSTLY: bool = false;
+
+    /// Returns a bit for each word of these lines that is `<= bound`, the first word's lowest, by
+    /// vector instructions. `None` if the machine has none, or there are more than 8 lines. Each
+    /// word is read as by a relaxed load.
     #[inline(always)]
-    fn count_le(keys: &[Self::U64], len: usize, key: u64) -> usize {
-        search::count_le_scalar(keys, len, key)
+    fn le_mask(_lines: &[[Self::U64; 8]], _bound: u64) -> Option<u64> {
+        None
     }
 }

@@ -1,13 +1,14 @@
-//! [`Loom`]: a machine whose memory is loom's model of C11 (`RUSTFLAGS="--cfg loom"`), so that the code that runs is the code that is
-//! checked. Inside `loom::model` only.
+//! [`Loom`]: a machine whose memory is loom's model of C11 (`RUSTFLAGS="--cfg loom"`), so that the
+//! code that runs is the code that is checked. Inside `loom::model` only.
 //!
-//! Loom tries the interleavings, and which older values a load may see. Three things are added, without which it would try too little or claim too
-//! much.
+//! Loom tries the interleavings, and which older values a load may see. Three things are added.
+//! Without them it would try too little, or claim too much.
 //!
-//! **Sequential consistency.** Of accesses that are sequentially consistent loom keeps Acquire and Release, and their one order only for fences. So
-//! there is a fence before such a load where the thread has made such a store before. That is what two threads need that each store and
-//! then look at what the other has stored, and both accesses have to be sequentially consistent for it. It is stronger than C11 in that it orders
-//! the accesses around as well. That two loads of one thread are in order is a rarer need: [`Loom::order_loads`].
+//! **Sequential consistency.** Loom treats a sequentially consistent access as an Acquire or
+//! Release one, and keeps the one total order only for fences. So there is a fence before such a
+//! load if the thread has made such a store before. Two threads need this if each stores and then
+//! looks at what the other has stored. It is stronger than C11 in that it orders the accesses
+//! around as well. The order of two loads of one thread matters less often: [`Loom::order_loads`].
 //!
 //! **Which comes first.** See `LoomWord::take_turn`.
 //!
@@ -36,7 +37,8 @@ loom::lazy_static! {
 }
 
 loom::thread_local! {
-    /// Whether this thread of the model has made a sequentially consistent store, and no fence since.
+    /// Whether this thread of the model has made a sequentially consistent store, and no fence
+    /// since.
     static STORED: Cell<bool> = Cell::new(false);
 }
 
@@ -45,8 +47,9 @@ thread_local! {
 }
 
 impl Loom {
-    /// From now on there is a fence before each sequentially consistent load, in the models that the caller runs: for those in which a thread
-    /// makes two such loads, and their order matters. A fence that is missing elsewhere may be hidden by it.
+    /// From now on there is a fence before each sequentially consistent load, in the models that
+    /// the caller runs: for those in which a thread makes two such loads, and their order matters.
+    /// A fence that is missing elsewhere may be hidden by it.
     pub fn order_loads() {
         ORDERS_LOADS.set(true);
     }
@@ -61,10 +64,12 @@ fn at_once<R>(body: impl FnOnce() -> R) -> R {
 }
 
 impl LoomWord {
-    /// Tells loom that it matters who comes first to the word. Loom itself takes two loads to be in any order, but remembers only the last
-    /// access of a word: a thread that loads it, and stores to it then, hides that another has loaded it before, and that the store could
-    /// have come before that. To notify a condition is an access that no other is in any order with, and that orders nothing in memory.
-    /// Words may share a condition: there is only more to try then.
+    /// Tells loom that it matters which thread comes first to the word. Loom itself takes two loads
+    /// to be in any order, but remembers only the last access of a word: a thread that loads it,
+    /// and stores to it then, hides that another has loaded it before, and that the store could
+    /// have come before that. To notify a condition is an access that no other is in any order
+    /// with, and that orders nothing in memory. Words may share a condition: there is only more to
+    /// try then.
     fn take_turn(&self) {
         let hash = (std::ptr::from_ref(self) as u64 >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         TURNS[(hash >> 58) as usize].notify_one();
@@ -72,6 +77,8 @@ impl LoomWord {
 
     fn change<R>(&self, order: Ordering, change: impl FnOnce(&AtomicU64, Ordering) -> R) -> R {
         self.take_turn();
+        // What the caller says, but for SeqCst: AcqRel, and the fence of `before_load` for the one
+        // order.
         at_once(|| change(&self.0, Self::kept(order, Ordering::AcqRel)))
     }
 
@@ -84,15 +91,19 @@ impl LoomWord {
 
     /// What loom itself keeps of an order.
     fn kept(order: Ordering, of_seq_cst: Ordering) -> Ordering {
+        // SeqCst: the part of it that loom leaves out is the fence of `before_load`.
         if order == Ordering::SeqCst { of_seq_cst } else { order }
     }
 
+    // SeqCst: pairs with the same fence of another thread of the model, which has stored and then
+    // loads; see the module.
     fn before_load(order: Ordering) {
         if order == Ordering::SeqCst && (STORED.with(Cell::take) || ORDERS_LOADS.get()) {
             fence(Ordering::SeqCst);
         }
     }
 
+    // SeqCst: notes that a fence is due, which `before_load` makes.
     fn after_store(order: Ordering) {
         if order == Ordering::SeqCst {
             STORED.with(|stored| stored.set(true));
@@ -108,12 +119,15 @@ impl Atomic64 for LoomWord {
     }
     fn load(&self, order: Ordering) -> u64 {
         Self::before_load(order);
+        // What the caller says, but for SeqCst: Acquire, and the fence of `before_load` for the one
+        // order.
         let value = self.0.load(Self::kept(order, Ordering::Acquire));
         // Afterwards: which values the load can see has to be tried.
         at_once(|| self.take_turn());
         value
     }
     fn store(&self, value: u64, order: Ordering) {
+        // What the caller says, but for SeqCst: Release, and `after_store` for the one order.
         self.change(Self::kept(order, Ordering::Release), |word, order| word.store(value, order));
         Self::after_store(order);
     }
@@ -122,6 +136,7 @@ impl Atomic64 for LoomWord {
     }
     fn compare_exchange(&self, current: u64, new: u64, success: Ordering, failure: Ordering) -> Result<u64, u64> {
         Self::before_load(success);
+        // Acquire: as in `load`.
         let failed = Self::kept(failure, Ordering::Acquire);
         let exchanged = self.change(success, |word, success| word.compare_exchange(current, new, success, failed));
         if exchanged.is_ok() {
@@ -177,8 +192,9 @@ impl Machine for Loom {
     }
 }
 
-/// What the models of a thread allocate from: all of an execution runs on one thread. Executions have to be alike, and an address may decide
-/// what is done, such as in which order locks are taken. So the same calls get the same addresses.
+/// What the models of a thread allocate from: all of an execution runs on one thread. Executions
+/// have to be alike, and an address may decide what is done, such as in which order locks are
+/// taken. So the same calls get the same addresses.
 struct Memory {
     region: OnceCell<NonNull<u8>>,
     /// Bytes in use, and blocks.

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::{Atomic64, Cycles, Machine, Phase, PhaseTimes, sampled, search};
+use crate::{Atomic64, Cycles, Machine, Phase, PhaseTimes, lines, sampled};
 
 /// The host machine, at no cost over `std::sync::atomic`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -149,8 +149,8 @@ impl Machine for Native {
     fn prefetch_to_write<T>(line: *const T) {
         #[cfg(target_arch = "x86_64")]
         {
-            // Not the intrinsic: without the target feature `prfchw` it becomes a prefetch to read. Every 64-bit processor takes
-            // the instruction, if only as one that does nothing.
+            // Not the intrinsic: without the target feature `prfchw` it becomes a prefetch to read.
+            // Every 64-bit processor takes the instruction, if only as one that does nothing.
             // SAFETY: a prefetch never faults, whatever the address.
             unsafe { std::arch::asm!("prefetchw [{}]", in(reg) line, options(nostack, preserves_flags, readonly)) };
         }
@@ -177,19 +177,21 @@ impl Machine for Native {
     }
 
     #[inline(always)]
-    fn count_le(keys: &[AtomicU64], len: usize, key: u64) -> usize {
-        search::count_le(keys, len, key)
+    fn le_mask(lines: &[[AtomicU64; 8]], bound: u64) -> Option<u64> {
+        lines::le_mask(lines, bound)
     }
 }
 
-/// Advises the whole huge pages inside the block. A refusal (a kernel without them) costs speed, not correctness.
+/// Advises the whole huge pages inside the block. A refusal (a kernel without them) costs speed,
+/// not correctness.
 fn advise_huge_pages(block: NonNull<u8>, size: usize) {
     let start = (block.as_ptr() as usize).next_multiple_of(HUGE_PAGE);
     let end = (block.as_ptr() as usize + size) & !(HUGE_PAGE - 1);
     if start >= end {
         return;
     }
-    // SAFETY: the range lies inside the block just allocated; the advice changes how it is backed, not what it holds.
+    // SAFETY: the range lies inside the block just allocated; the advice changes how it is backed,
+    // not what it holds.
     let advised =
         unsafe { rustix::mm::madvise(start as *mut _, end - start, rustix::mm::Advice::LinuxHugepage) }.is_ok();
     if advised {
@@ -217,6 +219,7 @@ impl HugePages {
                 line.split_whitespace().nth(1)?.parse::<u64>().ok()
             })
             .unwrap_or(0);
+        // Relaxed: a statistic; pairs with nothing.
         HugePages { advised_bytes: ADVISED.load(Ordering::Relaxed) as u64, granted_bytes: granted << 10 }
     }
 }

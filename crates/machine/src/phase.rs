@@ -1,8 +1,9 @@
 //! What a core's time goes to.
 //!
-//! The engine says what it begins to do by [`crate::Machine::enter`]; the machine makes times of it. Two partitions follow from one
-//! [`Phase`]: by operation (read, write, validation, ...) and by activity (useful work, index, waiting, ...; X. Yu et al.: "Staring into the
-//! abyss", VLDB 2014, section 3.2).
+//! The engine says what it begins to do by [`crate::Machine::enter`], and the machine adds up times
+//! by phase. Nothing here acts on what a phase means. Two partitions follow from one [`Phase`]: by
+//! operation (read, write, validation, ...) and by activity (useful work, index, waiting, ...; X.
+//! Yu et al.: "Staring into the abyss", VLDB 2014, section 3.2).
 
 /// The operation of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +17,7 @@ pub enum Operation {
     Write,
     /// Commit or roll-back: locking, validating and installing.
     Validation,
-    /// Collecting what is dead.
+    /// Collecting tombstones and old versions.
     Collection,
     /// Between an abort and the next try.
     Backoff,
@@ -46,7 +47,7 @@ impl Operation {
     }
 }
 
-/// What is done for an operation.
+/// The kind of work done for an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Activity {

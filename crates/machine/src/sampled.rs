@@ -1,7 +1,8 @@
-//! Times on the host, by sampling: a thread says in a byte of its own what it does; another thread looks at the byte now and then.
+//! Times on the host, by sampling: a thread stores its phase in a byte of its own; another thread
+//! looks at the byte now and then.
 //!
-//! Saying it costs a store to a line that nobody writes but the thread, whether somebody looks or not. A clock read at each change
-//! of phase would cost more than what it measures.
+//! Saying it costs a store to a line that no other thread writes, whether there is a sampler or
+//! not. A clock read at each change of phase would cost more than what it measures.
 
 use std::sync::atomic::{AtomicU8, AtomicU16, Ordering};
 
@@ -44,14 +45,16 @@ impl SampledThread {
     pub unsafe fn sample(self) {
         // SAFETY: a thread's locals live as long as the thread.
         let thread = unsafe { &*self.0 };
-        // Relaxed: a sample is of some moment, and its count goes to the try that is running or to the next.
+        // Relaxed: a sample is of some moment, and its count goes to the try that is running or to
+        // the next.
         let phase = usize::from(thread.now.load(Ordering::Relaxed));
         thread.samples[phase].fetch_add(1, Ordering::Relaxed);
         thread.sampled.store(1, Ordering::Relaxed);
     }
 }
 
-/// Something of the calling thread's. `LocalKey::with` is not marked to be inlined, and would be a call.
+/// Something of the calling thread's. `LocalKey::with` is not marked to be inlined, and would be a
+/// call.
 #[inline(always)]
 fn with_this<R>(act: impl FnOnce(&ThreadPhase) -> R) -> R {
     THIS.try_with(act).expect("what has no destructor is there as long as the thread")
@@ -59,13 +62,13 @@ fn with_this<R>(act: impl FnOnce(&ThreadPhase) -> R) -> R {
 
 #[inline(always)]
 pub(crate) fn enter(phase: Phase) {
-    // Relaxed: read by whoever samples, at any time.
+    // Relaxed: `sample` reads it at any time, and orders nothing by it.
     with_this(|this| this.now.store(phase.number() as u8, Ordering::Relaxed));
 }
 
 #[inline(always)]
 pub(crate) fn phase() -> Phase {
-    // Relaxed: written by this thread only.
+    // Relaxed: only this thread writes it, in `enter`.
     with_this(|this| Phase::from_byte(this.now.load(Ordering::Relaxed)))
 }
 

@@ -4,13 +4,15 @@ use std::marker::PhantomData;
 
 use crate::{Activity, Machine, Phase};
 
-/// A wait loop: pauses first, and gives the core away once the wait is longer than any critical section should be, so that a
-/// holder that was descheduled on an oversubscribed machine can run.
+/// A wait loop: pauses first, and gives the core away once the wait is longer than any critical
+/// section should be, so that a holder that was descheduled on an oversubscribed machine can run.
 ///
-/// The pauses get longer from look to look. Who looks all the time takes the line from its holder all the time, and the holder holds
-/// the longer the more cores wait: a convoy that grows.
+/// The pauses get longer from look to look. A core that looks all the time takes the line from the
+/// holder all the time, so that the holder takes the longer the more cores wait: a convoy that
+/// grows.
 ///
-/// From the first wait until the loop is dropped the worker's time counts as waiting, its looks included.
+/// From the first wait until the loop is dropped the worker's time counts as waiting, its looks
+/// included.
 ///
 /// ```
 /// # use contend_machine::{Native, Spin};
@@ -24,12 +26,13 @@ use crate::{Activity, Machine, Phase};
 #[derive(Debug)]
 pub struct Spin<M: Machine> {
     count: u32,
-    /// What the worker did when it began to wait.
+    /// The worker's phase when it began to wait.
     before: Phase,
     machine: PhantomData<M>,
 }
 
-/// Waits before the first yield: 126 pauses, about 5 us at 40 ns each, far above the longest write phase.
+/// Waits before the first yield: 126 pauses, about 5 us at 40 ns each, far above the longest write
+/// phase.
 const PAUSES: u32 = 12;
 
 impl<M: Machine> Spin<M> {
@@ -39,7 +42,7 @@ impl<M: Machine> Spin<M> {
         Spin { count: 0, before: Phase::BODY, machine: PhantomData }
     }
 
-    /// Waits a little; longer when called often.
+    /// Waits a little; the longer, the more often it was called.
     #[inline]
     pub fn wait(&mut self) {
         if self.count == 0 {
@@ -58,7 +61,7 @@ impl<M: Machine> Spin<M> {
         }
     }
 
-    /// How often this wait has been prolonged.
+    /// Returns how often [`Spin::wait`] was called.
     #[inline(always)]
     pub fn count(&self) -> u32 {
         self.count

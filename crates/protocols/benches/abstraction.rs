@@ -1,11 +1,13 @@
 //! What the layers cost: Silo written by hand, the same over `Machine`, and the engine's.
 //!
-//! `cargo bench -p contend-protocols --bench abstraction` runs three Silos on two threads in turns, on the same hash index, with transactions of
-//! ten operations on 8-byte rows, and prints the median of the rounds' ratios:
+//! `cargo bench -p contend-protocols --bench abstraction` runs three Silos on two threads in turns,
+//! on the same hash index, with transactions of ten operations on 8-byte rows, and prints the
+//! median of the rounds' ratios:
 //!
-//! - *by hand*: as short as Silo can be, on `std::sync::atomic`; no inserts, no misses, no abort reasons, no history.
+//! - *by hand*: as short as Silo can be, on `std::sync::atomic`; no inserts, no misses, no abort
+//!   reasons, no history.
 //! - *over Machine*: the same text, with `Machine`'s words and fences.
-//! - *engine*: `contend_protocols::silo` in the engine's frame.
+//! - *engine*: `contend_protocols::optimistic::silo` in the engine's frame.
 //! - *none*: `contend_protocols::none` in the engine's frame, for comparison.
 //!
 //! `-- --test`, or `cargo test --benches`, only shows that it runs.
@@ -15,11 +17,11 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use contend_engine::{Engine, EngineConfig, Groups, IndexKind, Projection, Protocol, Table, TableSpec, Txn};
+use contend_engine::{Engine, EngineConfig, Groups, IndexKind, NamedProtocol, Projection, RawTxn, Table, TableSpec};
 use contend_index::Index;
 use contend_machine::{Machine, Native, Ordering, pin_to_core};
 use contend_protocols::none::NoControl;
-use contend_protocols::silo::Silo;
+use contend_protocols::optimistic::silo::Silo;
 
 const OPERATIONS: usize = 10;
 const THREADS: usize = 2;
@@ -58,7 +60,8 @@ trait Contestant: Sync {
     fn run(&self, thread: usize, records: u64, writes: u64, stop: &<Native as Machine>::U64) -> u64;
 }
 
-/// Puts rows into memory that is never freed, on huge pages where the system has them: as the engine does.
+/// Puts rows into memory that is never freed, on huge pages where the system has them: as the
+/// engine does.
 fn leak_huge<T>(rows: impl ExactSizeIterator<Item = T>) -> &'static [T] {
     let count = rows.len();
     let layout = Layout::array::<T>(count).and_then(|layout| layout.align_to(2 << 20)).expect("a size that can be had");
@@ -99,7 +102,8 @@ macro_rules! silo_by_hand {
                 #[inline(always)]
                 fn row(&self, key: u64) -> &[Word; 2] {
                     let address = self.index.get(key).value.expect("every key is loaded");
-                    // SAFETY: `new` put the addresses of `rows` into the index, and `rows` is never freed.
+                    // SAFETY: `new` put the addresses of `rows` into the index, and `rows` is never
+                    // freed.
                     unsafe { &*std::ptr::with_exposed_provenance(address as usize) }
                 }
 
@@ -198,12 +202,12 @@ macro_rules! silo_by_hand {
 silo_by_hand!(by_hand, std::sync::atomic::AtomicU64, std::sync::atomic::fence);
 silo_by_hand!(over_machine, <Native as Machine>::U64, Native::fence);
 
-struct OnEngine<P: Protocol<Native>> {
+struct OnEngine<P: NamedProtocol<Native>> {
     engine: Arc<Engine<P, Native>>,
-    table: Arc<Table<Native, u64>>,
+    table: Table<u64>,
 }
 
-impl<P: Protocol<Native>> OnEngine<P> {
+impl<P: NamedProtocol<Native>> OnEngine<P> {
     fn new(records: u64) -> Self {
         let engine = Engine::new(P::new(Default::default()), EngineConfig::default());
         let spec = TableSpec::of_bytes("rows", IndexKind::Hash, 8, records as usize);
@@ -216,7 +220,7 @@ impl<P: Protocol<Native>> OnEngine<P> {
     }
 }
 
-impl<P: Protocol<Native>> Contestant for OnEngine<P> {
+impl<P: NamedProtocol<Native>> Contestant for OnEngine<P> {
     fn run(&self, thread: usize, records: u64, writes: u64, stop: &<Native as Machine>::U64) -> u64 {
         let mut keys = [(0, false); OPERATIONS];
         let mut draw = Keys { state: thread as u64, records };

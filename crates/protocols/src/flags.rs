@@ -1,8 +1,9 @@
-//! What a cell's first word says of it, whatever the protocol: flags in the lowest bits, and what follows from them.
+//! The flags in the lowest bits of a cell's first word, which are the same in all protocols, and
+//! what follows from them.
 //!
 //! | bit | meaning |
 //! | --- | --- |
-//! | 3 | queued: somebody will have the tombstone collected (first cell only) |
+//! | 3 | queued: a worker will have the tombstone collected (first cell only) |
 //! | 2 | unlinked: out of the index; look the key up again |
 //! | 1 | absent: a placeholder, or a tombstone |
 //! | 0 | locked, in the protocol's way |
@@ -10,43 +11,50 @@
 //! An insert or a delete changes all cells of a record, so that each tells whether there is a row.
 
 use contend_engine::sets::WriteKind;
-use contend_engine::{Cell, Cells, Context, Found, Initial, Tombstone, Unlink};
-use contend_machine::Machine;
+use contend_engine::{Cell, Cells, Context, Record, RecordOrigin, RecordState, Tombstone, UnlinkOutcome};
+use contend_machine::{Atomic64, Machine, Ordering};
 
-pub(crate) const LOCKED: u64 = 1;
-pub(crate) const ABSENT: u64 = 1 << 1;
-pub(crate) const UNLINKED: u64 = 1 << 2;
-pub(crate) const QUEUED: u64 = 1 << 3;
+/// The cell is locked, in the protocol's way.
+pub const LOCKED: u64 = 1;
+/// The record has no row: it is a placeholder, or a tombstone.
+pub const ABSENT: u64 = 1 << 1;
+/// The record is out of the index.
+pub const UNLINKED: u64 = 1 << 2;
+/// A worker has the tombstone in its queue, to collect it.
+pub const QUEUED: u64 = 1 << 3;
 
-/// The flags with which the cells of a new record begin, each with whether it is held: an inserted one is its transaction's.
-pub(crate) fn initial<M: Machine>(cells: Cells<M>, initial: Initial, init: impl Fn(Cell<M>, u64, bool)) {
+/// Calls `init` for each cell of a new record, with the flags with which it begins, and whether the
+/// transaction that inserts it holds it.
+pub fn initial<M: Machine>(cells: Cells<M>, initial: RecordOrigin, init: impl Fn(Cell<M>, u64, bool)) {
     for (number, cell) in cells.enumerate() {
         match initial {
-            Initial::Loaded => init(cell, 0, false),
-            Initial::Inserting if number == 0 => init(cell, ABSENT | QUEUED, true),
-            Initial::Inserting => init(cell, ABSENT, true),
+            RecordOrigin::Loaded => init(cell, 0, false),
+            RecordOrigin::Inserting if number == 0 => init(cell, ABSENT | QUEUED, true),
+            RecordOrigin::Inserting => init(cell, ABSENT, true),
         }
     }
 }
 
-/// What an access came to that has met these flags.
+/// Returns the outcome of an access that has met these flags.
 #[inline(always)]
-pub(crate) fn found(flags: u64) -> Found {
+pub fn found(flags: u64) -> RecordState {
     match flags {
-        _ if flags & UNLINKED != 0 => Found::Unlinked,
-        _ if flags & ABSENT != 0 => Found::Absent,
-        _ => Found::Row,
+        _ if flags & UNLINKED != 0 => RecordState::Unlinked,
+        _ if flags & ABSENT != 0 => RecordState::Absent,
+        _ => RecordState::Row,
     }
 }
 
-/// Installs the write at this position, whose cells the transaction holds exclusively; `change` either clears
-/// flags of a cell or sets some, and says what they were.
+/// Returns whether the record has no row. It is asked when no transaction runs.
+pub(crate) fn is_absent<M: Machine>(record: Record<M>) -> bool {
+    // Acquire: pairs with the Release with which a commit stores the word after the row.
+    record.first_cell().word().load(Ordering::Acquire) & ABSENT != 0
+}
+
+/// Installs the write at `position`, whose cells the transaction holds exclusively. `change` clears
+/// flags of a cell, or sets some, and returns what they were.
 #[inline(always)]
-pub(crate) fn install_held<M: Machine>(
-    cx: &mut Context<M>,
-    position: usize,
-    change: impl Fn(Cell<M>, u64, u64) -> u64,
-) {
+pub fn install_held<M: Machine>(cx: &mut Context<M>, position: usize, change: impl Fn(Cell<M>, u64, u64) -> u64) {
     let kind = cx.writes.entries()[position].kind;
     if kind == WriteKind::Nothing {
         return;
@@ -69,29 +77,102 @@ pub(crate) fn install_held<M: Machine>(
     }
 }
 
-/// Marks a tombstone as unlinked, if it still is one and old enough. `seize` holds a cell exclusively, if it can be had at once, and says its flags;
-/// `let_go` ends that, clears flags and sets others.
-pub(crate) fn unlink_held<M: Machine>(
+/// Returns whether a transaction may still run that must not miss a row that was deleted in epoch
+/// `deleted_in`, in protocols that order transactions by timestamps. `oldest` is the oldest epoch
+/// in which a running transaction began.
+///
+/// A transaction that begins in a later epoch has a later timestamp than the deletion, so it may
+/// miss the row. One epoch more is slack: the deleting transaction draws its timestamp before it
+/// loads the epoch.
+pub(crate) fn may_be_missed(deleted_in: u64, oldest: u64) -> bool {
+    deleted_in + 1 >= oldest
+}
+
+/// Marks a tombstone as unlinked, if it still is one and old enough. `try_acquire` acquires a cell
+/// exclusively and returns its flags, or `None` if another holds the cell. `release` ends that, and
+/// clears and then sets flags.
+pub fn unlink_held<M: Machine>(
     tombstone: Tombstone<'_, M>,
-    seize: impl Fn(Cell<M>) -> Option<u64>,
-    let_go: impl Fn(Cell<M>, u64, u64),
-) -> Unlink {
+    try_acquire: impl Fn(Cell<M>) -> Option<u64>,
+    release: impl Fn(Cell<M>, u64, u64),
+) -> UnlinkOutcome {
     M::step("unlink");
     // All cells are held for a moment: a reader of any of them may rely on the key's absence.
     let cells = tombstone.cells();
     let mut is_absent = true;
     for (number, cell) in cells.clone().enumerate() {
-        let Some(flags) = seize(cell) else {
-            cells.take(number).for_each(|cell| let_go(cell, 0, 0));
-            return Unlink::Busy;
+        let Some(flags) = try_acquire(cell) else {
+            cells.take(number).for_each(|cell| release(cell, 0, 0));
+            return UnlinkOutcome::Busy;
         };
         is_absent &= flags & ABSENT != 0;
     }
     let (outcome, clear, set) = match is_absent {
-        false => (Unlink::Alive, QUEUED, 0),
-        true if tombstone.stamp_is_over() => (Unlink::Marked { time: 0 }, 0, UNLINKED),
-        true => (Unlink::Busy, 0, 0),
+        false => (UnlinkOutcome::Alive, QUEUED, 0),
+        true if tombstone.counter_epoch_is_over() => (UnlinkOutcome::Marked { time: 0 }, 0, UNLINKED),
+        true => (UnlinkOutcome::Busy, 0, 0),
     };
-    cells.for_each(|cell| let_go(cell, clear, set));
+    cells.for_each(|cell| release(cell, clear, set));
+    outcome
+}
+
+/// Sets the words of a new record; those of a placeholder have the flags `placeholder`.
+pub(crate) fn init_words<M: Machine>(cells: Cells<M>, initial: RecordOrigin, placeholder: u64) {
+    for (number, cell) in cells.enumerate() {
+        let word = match initial {
+            RecordOrigin::Loaded => 0,
+            // The transaction that inserts the record has it collected if it stays absent.
+            RecordOrigin::Inserting if number == 0 => placeholder | QUEUED,
+            RecordOrigin::Inserting => placeholder,
+        };
+        // Relaxed: nobody else sees the record yet. The index publishes it by the Release of its
+        // insert, which pairs with the Acquire of a lookup.
+        cell.word().store(word, Ordering::Relaxed);
+    }
+}
+
+/// Marks a tombstone as unlinked, if it still is one, no commit has locked it, its write counter's
+/// epoch is over, and `may_go` agrees, given its word.
+///
+/// `ignores_locks` is a deliberate fault: a lock does not matter.
+///
+/// The engine takes it out of the index afterwards. A transaction that has read the tombstone
+/// fails at validation, because the observed word lacks the bit; one that wants to lock it finds
+/// the bit, and aborts.
+pub(crate) fn unlink_unlocked<M: Machine>(
+    tombstone: Tombstone<'_, M>,
+    ignores_locks: bool,
+    may_go: impl Fn(u64) -> bool,
+) -> UnlinkOutcome {
+    M::step("unlink");
+    let mut cells = tombstone.cells();
+    let Some(first) = cells.next() else { return UnlinkOutcome::Busy };
+    // Acquire: pairs with the Release of the commit that stored the word, so that the write counter
+    // read below is at least as new as the word. If it is newer, the word has changed and the
+    // exchange fails.
+    let word = first.word().load(Ordering::Acquire);
+    let is_absent = word & ABSENT != 0;
+    let is_young = is_absent && !(tombstone.counter_epoch_is_over() && may_go(word));
+    if word & LOCKED != 0 && !ignores_locks || is_young {
+        return UnlinkOutcome::Busy;
+    }
+    let (new, outcome) = if is_absent {
+        (word | UNLINKED, UnlinkOutcome::Marked { time: 0 })
+    } else {
+        (word & !QUEUED, UnlinkOutcome::Alive)
+    };
+    // AcqRel: the Acquire pairs with the Release of the last unlock, the Release with the Acquire
+    // of the next lock and of readers (`ReadsAndLocks`; in H-Store its own exchange). The exchange
+    // succeeds only on the word that was judged, so that no commit has come between.
+    if first.word().compare_exchange(word, new, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+        return UnlinkOutcome::Busy;
+    }
+    if is_absent {
+        // No commit locks these: an insert locks the first cell before, all others want a row.
+        for cell in cells {
+            // Release: pairs with the Acquire of readers (`ReadsAndLocks::observe`).
+            cell.word().fetch_or(UNLINKED, Ordering::Release);
+        }
+    }
     outcome
 }

@@ -1,48 +1,64 @@
 //! H-Store: one transaction at a time in each partition of the data.
 //!
-//! **Idea.** The data are divided into partitions. A transaction says before it begins which of them it will touch, waits until they are its
-//! own, and then reads and writes as if it were alone: nothing is locked, checked or copied for the sake of others.
+//! **Idea.** The data are divided into partitions. A transaction declares before it begins which
+//! partitions it will touch, and waits until it holds them. Then it reads and writes as if it were
+//! alone: it locks, checks and copies nothing because of other transactions.
 //!
-//! **Papers.** R. Kallman et al.: "H-Store: a high-performance, distributed main memory transaction processing system", VLDB 2008; as measured
-//! in X. Yu et al.: "Staring into the abyss", VLDB 2014 (HSTORE): all partitions are in one memory, and a transaction of several
-//! touches them directly.
+//! | step of the paper | function |
+//! | --- | --- |
+//! | a partition's queue, in the order of timestamps | `YoungWait`, on [`crate::locking::queue`] |
+//! | the transaction waits until its partitions are free | `begin`: `hold` |
+//! | execute without locks and latches | `read`, `write` |
+//! | commit, and hand the partitions over | `commit`: `install_held`, `release` |
 //!
-//! **Promises** serializability, as long as transactions touch what they have declared. One that declares nothing gets all partitions.
+//! **Papers.** R. Kallman et al.: "H-Store: a high-performance, distributed main memory transaction
+//! processing system", VLDB 2008; as measured in X. Yu et al.: "Staring into the abyss", VLDB 2014
+//! (HSTORE): all partitions are in one memory, and a transaction of several partitions touches them
+//! directly.
 //!
-//! **Metadata.** One word a cell, of the flags of [`crate::flags`], of which `locked` says that a tombstone is about to get a row. A
-//! partition has a lock with a queue: [`crate::locking::queue`].
+//! **Promises** serializability, as long as transactions touch only the partitions that they have
+//! declared. A transaction without a declaration gets all partitions.
 //!
-//! **Commit point.** When all partitions are held; nothing can fail after.
+//! **Metadata.** One word for each cell, with the flags of [`crate::flags`]. The flag *locked* says
+//! that a tombstone is about to get a row. A partition has a lock with a queue:
+//! [`crate::locking::queue`].
 //!
-//! **Waits** end: a transaction has a timestamp, and waits for a partition only if those that have it, or stand before it, are older. The
-//! oldest stands first. Who is too late for that, aborts, and gets a new timestamp. So no cycle of waits can form.
+//! **Commit point.** The moment when all partitions are held; nothing can fail afterwards.
 //!
-//! **Phantoms.** Nobody else is in the partition. Tombstones leave the index while others work, by an exchange of their word.
+//! **Waits.** A transaction waits for a partition only if its holder and all transactions before it
+//! in the queue are older. The oldest is first in the queue. A transaction that comes too late for
+//! that aborts, and gets a new timestamp. So waits form no cycle.
 //!
-//! **Departures from the paper.** Timestamps come from the clock by default, and writes are buffered, so that an abort has nothing to undo.
+//! **Phantoms.** No other transaction is in the partition. Tombstones leave the index while
+//! transactions run, by an exchange of their word.
+//!
+//! **Departures from the paper.** Timestamps come from the clock by default, and writes are
+//! buffered, so that an abort has nothing to undo.
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
 use contend_engine::{
-    Abort, AbortReason, At, Cell, Cells, Change, Context, Control, Found, Groups, Info, Initial, Leaf, Mode, Needs,
-    Projection, Protocol, Record, Tombstone, Unlink, options,
+    Abort, AbortReason, Cell, Cells, Change, Context, DeclarationNeeds, Groups, Leaf, Located, NamedProtocol,
+    Projection, Protocol, ProtocolInfo, Record, RecordOrigin, RecordState, Tombstone, UnlinkOutcome, WriteMode,
+    options,
 };
 use contend_machine::{Atomic64, Block, Machine, Ordering};
 
-use crate::fault::{Faults, Sound};
+use crate::fault::Sound;
+use crate::faults;
 use crate::flags::{self, ABSENT, LOCKED, UNLINKED};
-use crate::locking::list::{Kept, Ticket};
-use crate::locking::queue::{Policy, Queues, QueuesLocal};
-use crate::locking::{self, Asked, Held, Locks};
-use crate::method::timestamp::{Source, Stamper, TimestampOptions, Timestamps};
-use crate::optimistic;
+use crate::locking::list::{LockOwner, RequestHandle};
+use crate::locking::queue::{QueueFaults, QueuedLocks, QueuedLocksWorker, WaitPolicy};
+use crate::locking::{self, LockManager, LockMode, LockOutcome};
+use crate::method::timestamp::{Outcome, Source, Stamper, TimestampOptions, Timestamps};
 
 options! {
     /// H-Store's options.
     pub struct HStoreOptions {
-        /// Where timestamps come from. The clock costs nothing, and what is in a partition alone does not need their order.
+        /// Where timestamps come from. The clock costs nothing, and transactions of one partition
+        /// do not need their order.
         "timestamp.source" source: Source = Source::Clock, in ();
         /// Timestamps of a batch.
         "timestamp.batch" batch: u64 = 16, in 1..=1_000_000;
@@ -55,8 +71,8 @@ impl From<HStoreOptions> for TimestampOptions {
     }
 }
 
-const INFO: Info = Info {
-    needs: Needs::Partitions,
+const INFO: ProtocolInfo = ProtocolInfo {
+    needs: DeclarationNeeds::Partitions,
     ..locking::info(
         "hstore",
         "one transaction at a time in each partition of the data, in the order of timestamps",
@@ -67,82 +83,85 @@ const INFO: Info = Info {
 /// The protocol.
 #[derive(Debug)]
 pub struct HStore<M: Machine, F = Sound> {
-    locks: Queues<M, YoungWait<M, F>>,
+    locks: QueuedLocks<M, YoungWait<M, F>>,
     partitions: Block<M, Partition<M>>,
 }
 
-/// A partition's lock, apart from others: what a cell of [`Queues`] is made of.
+/// A partition's lock, on a cache line of its own: the word of a cell of [`QueuedLocks`].
 #[derive(Debug)]
 #[repr(align(128))]
 struct Partition<M: Machine>(M::U64);
 
 /// A worker's state.
-pub struct HStoreLocal<M: Machine, F: Faults> {
-    locks: QueuesLocal<M, YoungWait<M, F>>,
-    held: Vec<(Cell<M>, Kept<M>)>,
+pub struct HStoreWorker<M: Machine, F: HStoreFaults> {
+    locks: QueuedLocksWorker<M, YoungWait<M, F>>,
+    held: Vec<(Cell<M>, RequestHandle<M>)>,
     /// First cells of tombstones that are about to get a row.
-    claimed: Vec<Cell<M>>,
+    locked_tombstones: Vec<Cell<M>>,
 }
 
-impl<M: Machine, F: Faults> HStore<M, F> {
-    fn hold(&self, local: &mut HStoreLocal<M, F>, partition: usize) -> Result<(), Abort> {
+impl<M: Machine, F: HStoreFaults> HStore<M, F> {
+    fn hold(&self, local: &mut HStoreWorker<M, F>, partition: usize) -> Result<(), Abort> {
         // SAFETY: a cell of one word, which lives as long as the protocol.
         let cell = unsafe { Cell::at(NonNull::from(&self.partitions[partition].0)) };
-        match self.locks.lock(&mut local.locks, cell, Held::Exclusive)? {
-            Asked::Granted(kept, _) => local.held.push((cell, kept)),
-            Asked::Unlinked => unreachable!("a partition is never unlinked"),
+        match self.locks.acquire(&mut local.locks, cell, LockMode::Exclusive)? {
+            LockOutcome::Granted(kept, _) => local.held.push((cell, kept)),
+            LockOutcome::Unlinked => unreachable!("a partition is never unlinked"),
         }
         Ok(())
     }
 
-    fn release(&self, local: &mut HStoreLocal<M, F>, for_good: bool) {
+    fn release(&self, local: &mut HStoreWorker<M, F>, outcome: Outcome) {
         M::step("release");
-        for cell in local.claimed.drain(..) {
-            // Release: as any unlock; pairs with the exchange of `optimistic::unlink`.
+        for cell in local.locked_tombstones.drain(..) {
+            // Release: pairs with the exchange of `flags::unlink_unlocked`, as any unlock.
             cell.word().fetch_and(!LOCKED, Ordering::Release);
         }
         for (cell, kept) in local.held.drain(..) {
-            self.locks.unlock(&mut local.locks, cell, Held::Exclusive, kept);
+            self.locks.release(&mut local.locks, cell, LockMode::Exclusive, kept);
         }
-        Locks::<M>::end(&self.locks, &mut local.locks, for_good);
+        LockManager::<M>::end(&self.locks, &mut local.locks, outcome);
     }
 }
 
-impl<M: Machine, F: Faults> Protocol<M> for HStore<M, F> {
-    const INFO: Info = INFO;
+impl<M: Machine, F: HStoreFaults> NamedProtocol<M> for HStore<M, F> {
+    const INFO: ProtocolInfo = INFO;
     type Options = HStoreOptions;
 
     fn new(options: HStoreOptions) -> Self {
-        HStore { locks: Locks::<M>::new(options), partitions: Block::new(0, |_| unreachable!("there is none yet")) }
+        HStore {
+            locks: LockManager::<M>::new(options),
+            partitions: Block::new(0, |_| unreachable!("there is none yet")),
+        }
     }
 }
 
-impl<M: Machine, F: Faults> Control<M> for HStore<M, F> {
-    type Local = HStoreLocal<M, F>;
+impl<M: Machine, F: HStoreFaults> Protocol<M> for HStore<M, F> {
+    type WorkerState = HStoreWorker<M, F>;
 
-    fn info(&self) -> Info {
+    fn info(&self) -> ProtocolInfo {
         INFO
     }
 
     fn prepare(&mut self, workers: usize, partitions: usize) {
-        Locks::<M>::prepare(&mut self.locks, workers);
+        LockManager::<M>::prepare(&mut self.locks, workers);
         self.partitions = Block::new(partitions, |_| Partition(M::U64::new(0)));
     }
 
-    fn local(&self, worker: usize) -> Self::Local {
-        HStoreLocal { locks: self.locks.local(worker), held: Vec::new(), claimed: Vec::new() }
+    fn new_worker_state(&self, worker: usize) -> Self::WorkerState {
+        HStoreWorker { locks: self.locks.new_worker_state(worker), held: Vec::new(), locked_tombstones: Vec::new() }
     }
 
-    fn init(&self, cells: Cells<M>, initial: Initial) {
-        optimistic::init(cells, initial, ABSENT);
+    fn init(&self, cells: Cells<M>, initial: RecordOrigin) {
+        flags::init_words(cells, initial, ABSENT);
     }
 
     #[inline(always)]
-    fn begin(&self, cx: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
-        Locks::<M>::begin(&self.locks, &mut local.locks);
+    fn begin(&self, cx: &mut Context<M>, local: &mut Self::WorkerState) -> Result<(), Abort> {
+        LockManager::<M>::begin(&self.locks, &mut local.locks);
         M::step("partitions");
         let declared = cx.declaration.partitions();
-        let declared = if F::LOCK_ONLY_FIRST_PARTITION { &declared[..declared.len().min(1)] } else { declared };
+        let declared = Self::partitions_to_lock(declared);
         if declared.is_empty() {
             return (0..self.partitions.len()).try_for_each(|partition| self.hold(local, partition));
         }
@@ -153,12 +172,12 @@ impl<M: Machine, F: Faults> Control<M> for HStore<M, F> {
     fn read(
         &self,
         cx: &mut Context<M>,
-        _: &mut Self::Local,
-        at: At<'_, M>,
+        _: &mut Self::WorkerState,
+        at: Located<'_, M>,
         columns: Projection<'_>,
-    ) -> Result<Found, Abort> {
+    ) -> Result<RecordState, Abort> {
         M::step("read");
-        // Acquire: pairs with the Release by which it was unlinked.
+        // Acquire: pairs with the Release of the exchange of `flags::unlink_unlocked`.
         let flags = at.record.word().load(Ordering::Acquire);
         cx.copy_row(at, columns);
         Ok(flags::found(flags))
@@ -168,81 +187,91 @@ impl<M: Machine, F: Faults> Control<M> for HStore<M, F> {
     fn write(
         &self,
         cx: &mut Context<M>,
-        local: &mut Self::Local,
-        at: At<'_, M>,
+        local: &mut Self::WorkerState,
+        at: Located<'_, M>,
         groups: Groups,
-        mode: Mode,
-    ) -> Result<Found, Abort> {
+        mode: WriteMode,
+    ) -> Result<RecordState, Abort> {
         match mode {
-            Mode::Modify | Mode::Delete => self.read(cx, local, at, Projection::of_groups(groups)),
-            Mode::Blind | Mode::Merge => {
+            WriteMode::ReadModifyWrite | WriteMode::Delete => self.read(cx, local, at, Projection::of_groups(groups)),
+            WriteMode::Blind | WriteMode::CommitTimeUpdate => {
                 at.record.prefetch_to_write();
+                // Acquire: as in `read`.
                 match flags::found(at.record.word().load(Ordering::Acquire)) {
-                    Found::Absent => self.read(cx, local, at, Projection::EXISTENCE),
+                    RecordState::Absent => self.read(cx, local, at, Projection::EXISTENCE),
                     found => Ok(found),
                 }
             }
-            Mode::Insert => {
+            WriteMode::Insert => {
                 let first = at.record.first_cell();
                 // Relaxed: the exchange decides.
                 let word = first.word().load(Ordering::Relaxed);
                 if word & LOCKED != 0 {
-                    // Its own: inserted, deleted, and inserted again.
-                    return Ok(Found::Absent);
+                    // The transaction's own record: inserted, deleted, and inserted again.
+                    return Ok(RecordState::Absent);
                 }
-                // AcqRel: pairs with the exchange of `optimistic::unlink`, which finds it locked, or has been before.
-                let claimed =
+                // AcqRel: pairs with the exchange of `flags::unlink_unlocked`. One of the two is
+                // first: this one sees the tombstone unlinked, or that one finds it locked.
+                let is_locked =
                     first.word().compare_exchange(word, word | LOCKED, Ordering::AcqRel, Ordering::Relaxed).is_ok();
-                if word & UNLINKED != 0 || !claimed {
+                if word & UNLINKED != 0 || !is_locked {
                     return Err(Abort::new(AbortReason::RecordGone));
                 }
-                local.claimed.push(first);
-                Ok(Found::Absent)
+                local.locked_tombstones.push(first);
+                Ok(RecordState::Absent)
             }
         }
     }
 
-    fn inserted(&self, _: &mut Context<M>, _: &mut Self::Local, _: At<'_, M>, _: &Change<M>) -> Result<(), Abort> {
+    fn placeholder_inserted(
+        &self,
+        _: &mut Context<M>,
+        _: &mut Self::WorkerState,
+        _: Located<'_, M>,
+        _: &Change<M>,
+    ) -> Result<(), Abort> {
         Ok(())
     }
 
     #[inline(always)]
-    fn gap(&self, _: &mut Context<M>, _: &mut Self::Local, _: Leaf<M>, _: u64) -> Result<(), Abort> {
+    fn observe_leaf(&self, _: &mut Context<M>, _: &mut Self::WorkerState, _: Leaf<M>, _: u64) -> Result<(), Abort> {
         Ok(())
     }
 
     #[inline(always)]
-    fn commit(&self, cx: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
-        if F::RELEASE_BEFORE_INSTALL {
-            self.release(local, true);
+    fn commit(&self, cx: &mut Context<M>, local: &mut Self::WorkerState) -> Result<(), Abort> {
+        if Self::releases_too_early() {
+            self.release(local, Outcome::Finished);
         }
         cx.writes.apply_updates();
         M::step("install");
         for position in 0..cx.writes.len() {
             flags::install_held(cx, position, |cell, clear, set| {
-                // Relaxed, both: the partition's lock passes the row on. Read-modify-writes: who unlinks looks without that lock.
+                // Relaxed, both: the partition's lock passes the row on. Read-modify-writes:
+                // `flags::unlink_unlocked` exchanges the word without that lock.
                 let word = cell.word();
                 if set != 0 { word.fetch_or(set, Ordering::Relaxed) } else { word.fetch_and(!clear, Ordering::Relaxed) }
             });
         }
-        self.release(local, true);
+        self.release(local, Outcome::Finished);
         Ok(())
     }
 
-    fn abort(&self, _: &mut Context<M>, local: &mut Self::Local, reason: AbortReason) {
-        self.release(local, !reason.is_conflict());
+    fn abort(&self, _: &mut Context<M>, local: &mut Self::WorkerState, reason: AbortReason) {
+        self.release(local, Outcome::of_abort(reason));
     }
 
-    fn unlink(&self, tombstone: Tombstone<'_, M>) -> Unlink {
-        optimistic::unlink::<M, F>(tombstone, |_| true)
+    fn unlink(&self, tombstone: Tombstone<'_, M>) -> UnlinkOutcome {
+        flags::unlink_unlocked(tombstone, false, |_| true)
     }
 
     fn is_absent(&self, record: Record<M>) -> bool {
-        optimistic::is_absent(record)
+        flags::is_absent(record)
     }
 }
 
-/// The young wait for the old; the old come too late.
+/// The wait policy of partitions: a younger transaction waits for an older one; an older one that
+/// finds a younger one comes too late.
 #[derive(Debug)]
 pub struct YoungWait<M: Machine, F> {
     timestamps: Arc<Timestamps<M>>,
@@ -251,16 +280,16 @@ pub struct YoungWait<M: Machine, F> {
 
 /// A worker's source of timestamps.
 #[derive(Debug)]
-pub struct YoungWaitLocal<M: Machine> {
+pub struct YoungWaitWorker<M: Machine> {
     worker: usize,
     stamps: Stamper<M>,
 }
 
-impl<M: Machine, F: Faults> Policy<M> for YoungWait<M, F> {
-    const INFO: Info = INFO;
+impl<M: Machine, F: HStoreFaults> WaitPolicy<M> for YoungWait<M, F> {
+    const INFO: ProtocolInfo = INFO;
     type Options = HStoreOptions;
     type Faults = F;
-    type Local = YoungWaitLocal<M>;
+    type WorkerState = YoungWaitWorker<M>;
 
     fn new(options: HStoreOptions) -> Self {
         YoungWait { timestamps: Timestamps::new(options.into(), 0), faults: PhantomData }
@@ -270,45 +299,72 @@ impl<M: Machine, F: Faults> Policy<M> for YoungWait<M, F> {
         self.timestamps = self.timestamps.resized(workers);
     }
 
-    fn local(&self, worker: usize) -> YoungWaitLocal<M> {
-        YoungWaitLocal { worker, stamps: self.timestamps.of_worker(worker) }
+    fn new_worker_state(&self, worker: usize) -> YoungWaitWorker<M> {
+        YoungWaitWorker { worker, stamps: self.timestamps.of_worker(worker) }
     }
 
     #[inline(always)]
-    fn begin(&self, local: &mut YoungWaitLocal<M>) -> Ticket {
-        Ticket { worker: local.worker, stamp: local.stamps.stamp(), number: 0 }
+    fn begin(&self, local: &mut YoungWaitWorker<M>) -> LockOwner {
+        LockOwner { worker: local.worker, timestamp: local.stamps.stamp(), transaction: 0 }
     }
 
     #[inline(always)]
-    fn goes_before(&self, new: Ticket, old: Ticket) -> bool {
-        new.stamp < old.stamp
+    fn goes_before(&self, new: LockOwner, waiter: LockOwner) -> bool {
+        new.timestamp < waiter.timestamp
     }
 
     fn may_wait(
         &self,
-        _: &mut YoungWaitLocal<M>,
-        own: Ticket,
+        _: &mut YoungWaitWorker<M>,
+        own: LockOwner,
         _: Cell<M>,
-        mut in_the_way: impl Iterator<Item = Ticket>,
+        mut in_the_way: impl Iterator<Item = LockOwner>,
     ) -> bool {
-        in_the_way.all(|other| other.stamp < own.stamp)
+        in_the_way.all(|other| other.timestamp < own.timestamp)
     }
 
     fn keep_waiting(
         &self,
-        _: &mut YoungWaitLocal<M>,
-        _: Ticket,
+        _: &mut YoungWaitWorker<M>,
+        _: LockOwner,
         _: u32,
-        _: impl FnOnce(&mut dyn FnMut(Ticket)),
+        _: impl FnOnce(&mut dyn FnMut(LockOwner)),
     ) -> Result<(), AbortReason> {
         Ok(())
     }
 
     #[inline(always)]
-    fn end(&self, local: &mut YoungWaitLocal<M>, for_good: bool) {
-        if !for_good {
-            // The rest of a batch is as old, and would come too late as well.
+    fn end(&self, local: &mut YoungWaitWorker<M>, outcome: Outcome) {
+        if outcome == Outcome::WillRetry {
+            // The rest of the batch is as old, and would come too late as well.
             local.stamps.drop_batch();
         }
+    }
+}
+
+faults! {
+    /// The deliberate faults of H-Store.
+    pub trait HStoreFaults: QueueFaults {
+        /// Of several partitions only the first is held.
+        LOCK_ONLY_FIRST_PARTITION,
+        /// Partitions are given back before the writes are installed.
+        RELEASE_BEFORE_INSTALL,
+    }
+    pub const FAULTS;
+}
+
+/// Where the algorithm asks for its faults.
+impl<M: Machine, F: HStoreFaults> HStore<M, F> {
+    /// Returns the partitions that the transaction locks of those that it has declared: all,
+    /// without a fault.
+    #[inline(always)]
+    fn partitions_to_lock(declared: &[usize]) -> &[usize] {
+        if F::LOCK_ONLY_FIRST_PARTITION { &declared[..declared.len().min(1)] } else { declared }
+    }
+
+    /// Returns whether a commit releases the partitions before it installs: not without a fault.
+    #[inline(always)]
+    fn releases_too_early() -> bool {
+        F::RELEASE_BEFORE_INSTALL
     }
 }

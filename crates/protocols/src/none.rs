@@ -1,28 +1,33 @@
 //! No concurrency control: the upper bound of what a protocol can reach on this engine.
 //!
-//! **Idea.** A transaction buffers its writes and installs them at commit, like the others; but it locks nothing and checks nothing. What
-//! is left is the price of the index, of the copies and of the frame, which every protocol pays.
+//! **Idea.** A transaction buffers its writes and installs them at commit, like the others; but it
+//! locks nothing and checks nothing. What is left is the price of the index, of the copies and of
+//! the frame, which every protocol pays.
 //!
-//! **Paper.** The baseline "NO-CC" of T. Tanabe, T. Hoshino, H. Kawashima, O. Tatebe: "An analysis of concurrency control protocols for
-//! in-memory databases with CCBench", VLDB 2020.
+//! **Paper.** The baseline "NO-CC" of T. Tanabe, T. Hoshino, H. Kawashima, O. Tatebe: "An analysis
+//! of concurrency control protocols for in-memory databases with CCBench", VLDB 2020.
 //!
-//! **Promises** nothing: updates get lost, reads are torn, scans see phantoms. Memory stays safe, and an insert or delete alone is
-//! atomic.
+//! **Promises** nothing: updates get lost, reads are torn, scans see phantoms. Memory stays safe,
+//! and an insert or delete alone is atomic.
 //!
-//! **Metadata.** One word a record, of three flags; an update does not touch it. Of a record of several cells only the first counts:
+//! **Metadata.** One word for each record, of three flags; an update does not touch it. If a record
+//! has several cells, the first one counts:
 //!
 //! | bit | meaning |
 //! | --- | --- |
-//! | 2 | queued: somebody will have the tombstone collected |
+//! | 2 | queued: a worker will have the tombstone collected |
 //! | 1 | unlinked: out of the index; look the key up again |
 //! | 0 | absent: a placeholder, or a tombstone |
 //!
-//! **Commit point.** None. **Waits** for nothing. **Options.** None.
+//! **Commit point.** None. **Waits** for nothing. **Phantoms** are not excluded.
+//!
+//! **Departures from the paper.** None. **Options.** None.
 
 use contend_engine::sets::WriteKind;
 use contend_engine::{
-    Abort, AbortReason, At, Cell, Cells, Change, Context, Control, Found, Groups, Info, Initial, Isolation, Leaf, Mode,
-    Needs, Projection, Protocol, Record, Tombstone, Unlink, options,
+    Abort, AbortReason, Cell, Cells, Change, Context, DeclarationNeeds, Groups, Isolation, Leaf, Located,
+    NamedProtocol, Projection, Protocol, ProtocolInfo, Record, RecordOrigin, RecordState, Tombstone, UnlinkOutcome,
+    WriteMode, options,
 };
 use contend_machine::{Atomic64, Machine, Ordering};
 
@@ -41,33 +46,34 @@ const QUEUED: u64 = 1 << 2;
 
 impl NoControl {
     fn flags<M: Machine>(cell: Cell<M>) -> u64 {
-        // Acquire: pairs with the Release of `commit`'s inserts, so that a row that is there is seen whole at least once.
+        // Acquire: pairs with the Release of `commit`'s inserts, so that a reader that finds a row
+        // has all that its insert stored.
         cell.word().load(Ordering::Acquire)
     }
 
-    /// Copies what is there, one state or not.
+    /// Copies the row as it stands, of one state or torn, and returns whether there is one.
     #[inline(always)]
-    fn look<M: Machine>(cx: &mut Context<M>, at: At<'_, M>, columns: Projection<'_>) -> Found {
+    fn look<M: Machine>(cx: &mut Context<M>, at: Located<'_, M>, columns: Projection<'_>) -> RecordState {
         M::step("read");
         let flags = Self::flags(at.record.first_cell());
         cx.copy_row(at, columns);
         match flags {
-            flags if flags & UNLINKED != 0 => Found::Unlinked,
-            flags if flags & ABSENT != 0 => Found::Absent,
-            _ => Found::Row,
+            flags if flags & UNLINKED != 0 => RecordState::Unlinked,
+            flags if flags & ABSENT != 0 => RecordState::Absent,
+            _ => RecordState::Row,
         }
     }
 }
 
-impl<M: Machine> Protocol<M> for NoControl {
+impl<M: Machine> NamedProtocol<M> for NoControl {
     const SHOWS_UNCOMMITTED: bool = true;
-    const INFO: Info = Info {
+    const INFO: ProtocolInfo = ProtocolInfo {
         name: "none",
         summary: "no concurrency control: the upper bound, promises nothing",
         paper: "Tanabe, Hoshino, Kawashima, Tatebe: An analysis of concurrency control protocols for in-memory databases \
                 with CCBench, VLDB 2020",
         isolation: Isolation::None,
-        needs: Needs::Nothing,
+        needs: DeclarationNeeds::Nothing,
     };
     type Options = NoControlOptions;
 
@@ -76,17 +82,17 @@ impl<M: Machine> Protocol<M> for NoControl {
     }
 }
 
-impl<M: Machine> Control<M> for NoControl {
-    type Local = ();
+impl<M: Machine> Protocol<M> for NoControl {
+    type WorkerState = ();
 
-    fn info(&self) -> Info {
-        <Self as Protocol<M>>::INFO
+    fn info(&self) -> ProtocolInfo {
+        <Self as NamedProtocol<M>>::INFO
     }
 
-    fn local(&self, _: usize) {}
+    fn new_worker_state(&self, _: usize) {}
 
-    fn init(&self, cells: Cells<M>, initial: Initial) {
-        let word = if initial == Initial::Loaded { 0 } else { ABSENT | QUEUED };
+    fn init(&self, cells: Cells<M>, initial: RecordOrigin) {
+        let word = if initial == RecordOrigin::Loaded { 0 } else { ABSENT | QUEUED };
         for cell in cells {
             // Relaxed: the index publishes the record.
             cell.word().store(word, Ordering::Relaxed);
@@ -99,7 +105,13 @@ impl<M: Machine> Control<M> for NoControl {
     }
 
     #[inline(always)]
-    fn read(&self, cx: &mut Context<M>, _: &mut (), at: At<'_, M>, columns: Projection<'_>) -> Result<Found, Abort> {
+    fn read(
+        &self,
+        cx: &mut Context<M>,
+        _: &mut (),
+        at: Located<'_, M>,
+        columns: Projection<'_>,
+    ) -> Result<RecordState, Abort> {
         Ok(Self::look(cx, at, columns))
     }
 
@@ -108,22 +120,30 @@ impl<M: Machine> Control<M> for NoControl {
         &self,
         cx: &mut Context<M>,
         _: &mut (),
-        at: At<'_, M>,
+        at: Located<'_, M>,
         groups: Groups,
-        mode: Mode,
-    ) -> Result<Found, Abort> {
+        mode: WriteMode,
+    ) -> Result<RecordState, Abort> {
         Ok(match mode {
-            Mode::Modify | Mode::Delete => Self::look(cx, at, Projection::of_groups(groups)),
-            Mode::Blind | Mode::Merge | Mode::Insert => Self::look(cx, at, Projection::EXISTENCE),
+            WriteMode::ReadModifyWrite | WriteMode::Delete => Self::look(cx, at, Projection::of_groups(groups)),
+            WriteMode::Blind | WriteMode::CommitTimeUpdate | WriteMode::Insert => {
+                Self::look(cx, at, Projection::EXISTENCE)
+            }
         })
     }
 
-    fn inserted(&self, _: &mut Context<M>, _: &mut (), _: At<'_, M>, _: &Change<M>) -> Result<(), Abort> {
+    fn placeholder_inserted(
+        &self,
+        _: &mut Context<M>,
+        _: &mut (),
+        _: Located<'_, M>,
+        _: &Change<M>,
+    ) -> Result<(), Abort> {
         Ok(())
     }
 
     #[inline(always)]
-    fn gap(&self, _: &mut Context<M>, _: &mut (), _: Leaf<M>, _: u64) -> Result<(), Abort> {
+    fn observe_leaf(&self, _: &mut Context<M>, _: &mut (), _: Leaf<M>, _: u64) -> Result<(), Abort> {
         Ok(())
     }
 
@@ -139,7 +159,8 @@ impl<M: Machine> Control<M> for NoControl {
             }
             cx.writes.install(position);
             match kind {
-                // Release, here and below: the row comes before the flags; pairs with the Acquire of `look`.
+                // Release, here and below: the row comes before the flags; pairs with the Acquire
+                // of `look`.
                 WriteKind::Insert => {
                     word.fetch_and(if fresh { !(ABSENT | QUEUED) } else { !ABSENT }, Ordering::Release);
                 }
@@ -155,23 +176,23 @@ impl<M: Machine> Control<M> for NoControl {
 
     fn abort(&self, _: &mut Context<M>, _: &mut (), _: AbortReason) {}
 
-    fn unlink(&self, tombstone: Tombstone<'_, M>) -> Unlink {
+    fn unlink(&self, tombstone: Tombstone<'_, M>) -> UnlinkOutcome {
         let mut cells = tombstone.cells();
-        let Some(first) = cells.next() else { return Unlink::Busy };
+        let Some(first) = cells.next() else { return UnlinkOutcome::Busy };
         // Relaxed: the exchange decides.
         let flags = first.word().load(Ordering::Relaxed);
         let (new, outcome) = if flags & ABSENT != 0 {
-            if !tombstone.stamp_is_over() {
-                return Unlink::Busy;
+            if !tombstone.counter_epoch_is_over() {
+                return UnlinkOutcome::Busy;
             }
-            (flags | UNLINKED, Unlink::Marked { time: 0 })
+            (flags | UNLINKED, UnlinkOutcome::Marked { time: 0 })
         } else {
-            (flags & !QUEUED, Unlink::Alive)
+            (flags & !QUEUED, UnlinkOutcome::Alive)
         };
         // AcqRel: pairs with the Release of `commit` and the Acquire of `look`.
         match first.word().compare_exchange(flags, new, Ordering::AcqRel, Ordering::Relaxed) {
             Ok(_) => outcome,
-            Err(_) => Unlink::Busy,
+            Err(_) => UnlinkOutcome::Busy,
         }
     }
 

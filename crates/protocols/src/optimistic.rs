@@ -1,370 +1,414 @@
-//! What protocols that read first and lock at commit have in common: the flags of a cell's word, the optimistic read, the locks of a
-//! commit, placeholders and tombstones.
+//! Optimistic protocols: a transaction reads without locks, buffers its writes, and locks and
+//! validates at commit.
 //!
-//! **The word** of a cell (a record, or, with timestamp splitting, a group of its columns) is a version, which is the protocol's, above
-//! the flags of [`crate::flags`], in which a committing writer has set the lock.
+//! What all of them do stands here and in the files of this folder that are no protocols; what one
+//! of them does differently is its [`Validation`]. [`Validating`] makes a protocol of that.
 //!
-//! Lock and queued bit are not part of what a reader observes; the rest is. A write of some columns writes their cells only.
+//! | step | where |
+//! | --- | --- |
+//! | the flags of a cell's word, a new record's words, unlinking a tombstone | [`crate::flags`] |
+//! | the optimistic read, the locks of a commit | `optimistic/reads_and_locks.rs` |
+//! | installing the writes | `optimistic/install.rs` |
+//! | transaction identifiers (TIDs), and why epochs order commits | `optimistic/tid.rs` |
+//! | which cells are validated, against what, and what is installed | the protocol's file |
+//!
+//! **The word** of a cell (a record, or, with timestamp splitting, a group of its columns) is a
+//! version, which is the protocol's, above the flags of [`crate::flags`]. A committing writer sets
+//! the lock bit. A reader observes all of the word but the lock bit and the queued bit. A write of
+//! some columns writes their cells only.
+//!
+//! **Memory ordering.** Two pairs carry the family; each is argued where it stands.
+//!
+//! | first | second | what it excludes |
+//! | --- | --- | --- |
+//! | a commit's fence, after its locks and before its stores to rows | the fence of `ReadsAndLocks::observe`, after its copy | a copy of two versions that passes as one |
+//! | a commit's fence, after its locks and before its loads of validation | the same fence of another commit | two transactions that each read what the other writes, and both commit |
 
-use contend_engine::journal::{STAMP_SHIFT, Stamp};
-use contend_engine::sets::WriteKind;
+mod install;
+pub mod mocc;
+pub mod occ;
+mod reads_and_locks;
+pub mod silo;
+pub mod tictoc;
+mod tid;
+
 use contend_engine::{
-    Abort, AbortReason, At, Cell, Cells, Context, Found, GROUPS_MAX, Groups, Initial, Mode, Projection, Record,
-    Tombstone, Unlink,
+    Abort, AbortReason, Cell, Cells, Change, Context, Groups, Leaf, Located, NamedProtocol, Options, Projection,
+    Protocol, ProtocolInfo, Record, RecordOrigin, RecordState, Tombstone, UnlinkOutcome, WriteMode,
 };
-use contend_machine::{Atomic64, Machine, Ordering, Spin};
+use contend_machine::Machine;
 
-use crate::fault::Faults;
+use crate::fault::FenceFaults;
+use crate::faults;
 use crate::flags::{self, ABSENT, LOCKED, QUEUED, UNLINKED};
+use crate::method::ReadPhaseOptions;
 
-/// In an observation, of which the queued bit is no part: the lock that validation finds is this transaction's.
-pub(crate) const OWN: u64 = QUEUED;
+pub(crate) use install::install_all;
+pub(crate) use reads_and_locks::{Read, ReadsAndLocks};
+
 pub(crate) const FLAGS: u64 = LOCKED | ABSENT | UNLINKED | QUEUED;
-/// The version begins with this bit.
+/// The lowest bit of a word's version.
 pub(crate) const VERSION_SHIFT: u32 = 4;
 
-/// How often a wait is prolonged before it ends in an abort: some milliseconds, far longer than any write phase, unless its thread
-/// has lost its core.
-pub(crate) const WAITS_MAX: u32 = 10_000;
-
-/// What a reader observes of a word.
+/// Returns what a reader observes of `word`: neither the lock nor the queued bit says anything of
+/// the row.
 #[inline(always)]
 pub(crate) fn observed(word: u64) -> u64 {
     word & !(LOCKED | QUEUED)
 }
 
-/// What a transaction has read, and what its commit has locked.
-#[derive(Debug)]
-pub struct Footprint<M: Machine> {
-    /// The cells read, each with what was observed; [`OWN`] in it says that the transaction writes the cell, too.
-    pub(crate) reads: Vec<(Cell<M>, u64)>,
-    /// The cells that the commit has locked; of each record the first cell before the others.
-    pub(crate) locked: Vec<Cell<M>>,
-    /// Whether they are sorted by their addresses.
-    sorted: bool,
-    /// Looks at records that others were writing.
-    pub(crate) extra_looks: u32,
-}
+/// How a protocol of this family validates, and what else it does differently from the others.
+/// [`Validating`] is the protocol.
+///
+/// The hooks are called in the order of [`Protocol`]'s methods of the same meaning. `own` is the
+/// part of the worker's state that is this protocol's; the family keeps the reads and the locks.
+pub trait Validation<M: Machine>: Send + Sync + Sized + 'static {
+    /// Name, paper, promise.
+    const INFO: ProtocolInfo;
+    /// The options with which a transaction can read a snapshot ([`NamedProtocol::SNAPSHOTS`]).
+    const SNAPSHOTS: Option<&'static str> = None;
+    /// Whether versions are TIDs, which order the writes of a row
+    /// ([`Protocol::provides_write_counters`]).
+    const PROVIDES_WRITE_COUNTERS: bool = false;
+    /// The flags with which a placeholder begins.
+    const PLACEHOLDER: u64 = ABSENT;
+    /// Whether a read of what the transaction is going to write is marked: the lock that validation
+    /// finds there is the transaction's own.
+    const MARKS_WRITES: bool = true;
+    /// What can be tuned.
+    type Options: Options;
+    /// Deliberate faults.
+    type Faults: OptimisticFaults;
+    /// The protocol's part of a worker's state.
+    type WorkerState: Send + 'static;
 
-impl<M: Machine> Default for Footprint<M> {
-    fn default() -> Self {
-        Footprint { reads: Vec::with_capacity(64), locked: Vec::with_capacity(64), sorted: false, extra_looks: 0 }
+    /// Returns the defaults, but with snapshots, if there can be any.
+    fn options_with_snapshots() -> Self::Options {
+        Self::Options::default()
     }
-}
 
-impl<M: Machine> Footprint<M> {
-    /// A transaction begins.
+    /// Makes the shared state.
+    fn new(options: Self::Options) -> Self;
+
+    /// Returns how long a transaction waits between its last read and its commit.
+    fn read_phase(&self) -> &ReadPhaseOptions;
+
+    /// Returns the metadata words of a cell, 1 or more.
+    fn meta_words(&self) -> usize {
+        1
+    }
+
+    /// Says that workers will have numbers below `workers`.
+    fn prepare(&mut self, workers: usize) {
+        let _ = workers;
+    }
+
+    /// Returns whether transactions that say that they only read see a snapshot
+    /// ([`Protocol::reads_snapshots`]).
+    fn reads_snapshots(&self) -> bool {
+        false
+    }
+
+    /// Returns whether the transaction's snapshot has all that its worker has committed
+    /// ([`Protocol::sees_own_commits`]).
+    fn sees_own_commits(&self, own: &Self::WorkerState) -> bool {
+        let _ = own;
+        true
+    }
+
+    /// Makes the state of a worker.
+    fn new_worker_state(&self, worker: usize) -> Self::WorkerState;
+
+    /// Sets the words of a new cell behind its first.
+    fn init_further_words(&self, cell: Cell<M>) {
+        let _ = cell;
+    }
+
+    /// Begins a transaction; its reads and locks are empty.
     #[inline(always)]
-    pub(crate) fn clear(&mut self) {
-        self.reads.clear();
-        self.locked.clear();
-        self.sorted = false;
-        self.extra_looks = 0;
+    fn begin(&self, cx: &mut Context<M>, own: &mut Self::WorkerState) {
+        let _ = (cx, own);
     }
 
-    /// The newest version that was read.
+    /// Returns whether the transaction sees a snapshot, and so neither writes nor observes leaves.
     #[inline(always)]
-    pub(crate) fn newest_read(&self) -> u64 {
-        self.reads.iter().map(|&(_, observation)| observation & !FLAGS).fold(0, u64::max)
+    fn sees_snapshot(&self, own: &Self::WorkerState) -> bool {
+        let _ = own;
+        false
     }
 
-    /// Whether this commit has locked the cell.
-    #[inline(never)]
-    pub(crate) fn has_locked(&mut self, cell: Cell<M>) -> bool {
-        const LINEAR_MAX: usize = 16;
-        if self.locked.len() <= LINEAR_MAX {
-            return self.locked.iter().any(|locked| locked.address() == cell.address());
-        }
-        if !std::mem::replace(&mut self.sorted, true) {
-            self.locked.sort_unstable_by_key(|locked| locked.address());
-        }
-        self.locked.binary_search_by_key(&cell.address(), |locked| locked.address()).is_ok()
-    }
-
-    /// Reads a record when nobody writes it, and remembers what was observed. `waits` is asked before each further look, with the word
-    /// and how often it was asked before, whether to go on waiting.
+    /// Reads a row of the transaction's snapshot; `None` if it sees none.
     #[inline(always)]
-    pub(crate) fn observe(
-        &mut self,
+    fn read_snapshot(
+        &self,
         cx: &mut Context<M>,
-        at: At<'_, M>,
+        own: &mut Self::WorkerState,
+        at: Located<'_, M>,
         columns: Projection<'_>,
-        waits: impl Fn(u64, u32) -> bool,
-    ) -> Result<Found, Abort> {
-        if let Some(cell) = at.only_cell(columns.groups()) {
-            return self.observe_cells::<1>(cx, at, columns, std::iter::once(cell), waits);
-        }
-        self.observe_cells::<GROUPS_MAX>(cx, at, columns, at.cells(columns.groups()), waits)
+    ) -> Option<Result<RecordState, Abort>> {
+        let _ = (cx, own, at, columns);
+        None
     }
 
-    /// Copies a row when nobody writes these of its cells, `N` at most: the optimistic read.
+    /// Prepares an access of these groups before the record is read: `mode` is that of a write, or
+    /// `None`.
+    ///
+    /// # Errors
+    /// The transaction has to abort.
     #[inline(always)]
-    fn observe_cells<const N: usize>(
-        &mut self,
-        cx: &mut Context<M>,
-        at: At<'_, M>,
-        columns: Projection<'_>,
-        cells: impl Iterator<Item = Cell<M>> + Clone,
-        waits: impl Fn(u64, u32) -> bool,
-    ) -> Result<Found, Abort> {
-        M::step("read");
-        let mut spin = Spin::<M>::new();
-        loop {
-            let (mut observations, mut flags) = ([0; N], 0);
-            for (observation, cell) in observations.iter_mut().zip(cells.clone()) {
-                // Acquire: pairs with the Release of `install_all`; the row read next is at least as new as the word.
-                let word = cell.word().load(Ordering::Acquire);
-                (*observation, flags) = (observed(word), flags | word);
-            }
-            if flags & LOCKED == 0 {
-                cx.copy_row(at, columns);
-                M::step("check");
-                // Acquire: the copy comes before the second load of the words; pairs with the fence of a commit, which comes between
-                // the locks and the stores to the rows: a copy that saw such a store also sees the lock.
-                M::fence(Ordering::Acquire);
-                // Relaxed: ordered by the fence.
-                let now = |cell: Cell<M>| cell.word().load(Ordering::Relaxed) & !QUEUED;
-                if cells.clone().zip(observations).all(|(cell, observation)| now(cell) == observation) {
-                    let found = flags::found(flags);
-                    if found != Found::Unlinked {
-                        for (cell, observation) in cells.zip(observations) {
-                            self.reads.push((cell, observation));
-                        }
-                    }
-                    return Ok(found);
-                }
-            }
-            if spin.count() > WAITS_MAX || !waits(flags, spin.count()) {
-                return Err(Abort::new(AbortReason::ReadLocked));
-            }
-            spin.wait();
-            self.extra_looks += 1;
-        }
-    }
-
-    /// A write is going to be: reads the record where the mode wants that. `own` says that the commit will lock what is read here.
-    #[inline(always)]
-    pub(crate) fn prepare_write(
-        &mut self,
-        cx: &mut Context<M>,
-        at: At<'_, M>,
+    fn before_access(
+        &self,
+        own: &mut Self::WorkerState,
+        at: Located<'_, M>,
         groups: Groups,
-        mode: Mode,
-        own: bool,
-        waits: impl Fn(u64, u32) -> bool,
-    ) -> Result<Found, Abort> {
-        // The lock is taken at commit, but its line may as well come for writing at once.
-        at.record.prefetch_to_write();
-        match mode {
-            Mode::Blind | Mode::Merge => {
-                // Relaxed: a first look; locking looks again.
-                let gone = |cell: Cell<M>| cell.word().load(Ordering::Relaxed) & (ABSENT | UNLINKED) != 0;
-                if at.cells(groups).any(gone) {
-                    // A miss is observed. Should the record have a row by now, having read it costs nothing but the read.
-                    return self.observe(cx, at, Projection::columns(&[], groups), waits);
-                }
-                Ok(Found::Row)
-            }
-            Mode::Modify | Mode::Delete => {
-                let first = self.reads.len();
-                let found = self.observe(cx, at, Projection::of_groups(groups), waits)?;
-                if found == Found::Row && own {
-                    self.reads[first..].iter_mut().for_each(|(_, observation)| *observation |= OWN);
-                }
-                Ok(found)
-            }
-            // The engine has just read that it is absent; validation will see whether it still is.
-            Mode::Insert => Ok(Found::Absent),
-        }
+        mode: Option<WriteMode>,
+    ) -> Result<(), Abort> {
+        let _ = (own, at, groups, mode);
+        Ok(())
     }
 
-    /// Observes the placeholder that the transaction has just put into the index, with `flags` by which `init` made it.
-    pub(crate) fn observe_placeholder(&mut self, at: At<'_, M>, flags: u64) -> Result<(), Abort> {
-        // The first cell tells for all: whoever gives the placeholder a row, or unlinks it, changes each.
-        M::step("placeholder");
-        let cell = at.record.first_cell();
-        // Relaxed: the word as `init` left it, or as another has changed it; validation compares.
-        let observation = observed(cell.word().load(Ordering::Relaxed));
-        self.reads.push((cell, observation | OWN));
-        if observation & FLAGS != flags {
-            return Err(Abort::new(AbortReason::ReadValidation));
+    /// Returns whether a reader that has met `word`, which is locked or has changed under it,
+    /// should look again.
+    #[inline(always)]
+    fn keeps_waiting(&self, own: &Self::WorkerState, word: u64) -> bool {
+        let _ = (own, word);
+        true
+    }
+
+    /// Takes note of reads that have just been made.
+    ///
+    /// # Errors
+    /// The transaction has to abort.
+    #[inline(always)]
+    fn after_read(&self, own: &mut Self::WorkerState, new: &[Read<M>]) -> Result<(), Abort> {
+        let _ = (own, new);
+        Ok(())
+    }
+
+    /// Takes note of a leaf that has just been observed.
+    #[inline(always)]
+    fn after_leaf(&self, own: &mut Self::WorkerState, leaf: Leaf<M>) {
+        let _ = (own, leaf);
+    }
+
+    /// Prepares a placeholder that is in the index now, before the transaction observes it.
+    #[inline(always)]
+    fn prepare_placeholder(&self, own: &mut Self::WorkerState, at: Located<'_, M>, change: &Change<M>) {
+        let _ = (own, at, change);
+    }
+
+    /// Locks, validates and installs: see [`Protocol::commit`].
+    ///
+    /// # Errors
+    /// The transaction has to abort; nothing was installed.
+    fn commit(
+        &self,
+        cx: &mut Context<M>,
+        reads: &mut ReadsAndLocks<M>,
+        own: &mut Self::WorkerState,
+    ) -> Result<(), Abort>;
+
+    /// Ends an aborted transaction, whose locks of the family were given back.
+    fn abort(&self, cx: &mut Context<M>, own: &mut Self::WorkerState, reason: AbortReason) {
+        let _ = (cx, own, reason);
+    }
+
+    /// Returns whether a tombstone with this word is old enough to leave its index.
+    fn lets_unlink(&self, tombstone: Tombstone<'_, M>, word: u64) -> bool {
+        let _ = (tombstone, word);
+        true
+    }
+
+    /// Returns the logical time up to which a tombstone was read that was unlinked just now
+    /// ([`UnlinkOutcome::Marked`]).
+    fn read_up_to(&self, tombstone: Tombstone<'_, M>) -> u64 {
+        let _ = tombstone;
+        0
+    }
+}
+
+/// The protocol that validates in this way.
+#[derive(Debug)]
+pub struct Validating<V> {
+    validation: V,
+}
+
+/// A worker's state.
+#[derive(Debug)]
+pub struct ValidatingWorker<M: Machine, W> {
+    reads: ReadsAndLocks<M>,
+    own: W,
+}
+
+impl<M: Machine, V: Validation<M>> NamedProtocol<M> for Validating<V> {
+    const INFO: ProtocolInfo = V::INFO;
+    const SNAPSHOTS: Option<&'static str> = V::SNAPSHOTS;
+    type Options = V::Options;
+
+    fn options_with_snapshots() -> V::Options {
+        V::options_with_snapshots()
+    }
+
+    fn new(options: V::Options) -> Self {
+        Validating { validation: V::new(options) }
+    }
+}
+
+impl<M: Machine, V: Validation<M>> Protocol<M> for Validating<V> {
+    type WorkerState = ValidatingWorker<M, V::WorkerState>;
+
+    fn info(&self) -> ProtocolInfo {
+        V::INFO
+    }
+
+    fn meta_words(&self) -> usize {
+        self.validation.meta_words()
+    }
+
+    fn prepare(&mut self, workers: usize, _: usize) {
+        self.validation.prepare(workers);
+    }
+
+    fn wants_declarations(&self) -> bool {
+        self.validation.reads_snapshots()
+    }
+
+    fn reads_snapshots(&self) -> bool {
+        self.validation.reads_snapshots()
+    }
+
+    fn sees_own_commits(&self, _: &mut Context<M>, worker: &mut Self::WorkerState) -> bool {
+        self.validation.sees_own_commits(&worker.own)
+    }
+
+    fn provides_write_counters(&self) -> bool {
+        V::PROVIDES_WRITE_COUNTERS
+    }
+
+    fn new_worker_state(&self, worker: usize) -> Self::WorkerState {
+        ValidatingWorker { reads: ReadsAndLocks::default(), own: self.validation.new_worker_state(worker) }
+    }
+
+    fn init(&self, cells: Cells<M>, initial: RecordOrigin) {
+        cells.clone().for_each(|cell| self.validation.init_further_words(cell));
+        flags::init_words(cells, initial, V::PLACEHOLDER);
+    }
+
+    #[inline(always)]
+    fn begin(&self, cx: &mut Context<M>, worker: &mut Self::WorkerState) -> Result<(), Abort> {
+        worker.reads.clear();
+        self.validation.begin(cx, &mut worker.own);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn read(
+        &self,
+        cx: &mut Context<M>,
+        ValidatingWorker { reads, own }: &mut Self::WorkerState,
+        at: Located<'_, M>,
+        columns: Projection<'_>,
+    ) -> Result<RecordState, Abort> {
+        if let Some(outcome) = self.validation.read_snapshot(cx, own, at, columns) {
+            return outcome;
+        }
+        self.validation.before_access(own, at, columns.groups(), None)?;
+        let first = reads.entries.len();
+        let found = reads.observe(cx, at, columns, |word| self.validation.keeps_waiting(own, word))?;
+        self.validation.after_read(own, &reads.entries[first..])?;
+        Ok(found)
+    }
+
+    #[inline(always)]
+    fn write(
+        &self,
+        cx: &mut Context<M>,
+        ValidatingWorker { reads, own }: &mut Self::WorkerState,
+        at: Located<'_, M>,
+        groups: Groups,
+        mode: WriteMode,
+    ) -> Result<RecordState, Abort> {
+        if self.validation.sees_snapshot(own) {
+            return Err(Abort::new(AbortReason::Unsupported));
+        }
+        self.validation.before_access(own, at, groups, Some(mode))?;
+        let first = reads.entries.len();
+        let keeps_waiting = |word| self.validation.keeps_waiting(own, word);
+        let found = reads.prepare_write(cx, at, groups, mode, V::MARKS_WRITES, keeps_waiting)?;
+        self.validation.after_read(own, &reads.entries[first..])?;
+        Ok(found)
+    }
+
+    fn placeholder_inserted(
+        &self,
+        cx: &mut Context<M>,
+        ValidatingWorker { reads, own }: &mut Self::WorkerState,
+        at: Located<'_, M>,
+        change: &Change<M>,
+    ) -> Result<(), Abort> {
+        if self.validation.sees_snapshot(own) {
+            return Err(Abort::new(AbortReason::Unsupported));
+        }
+        self.validation.prepare_placeholder(own, at, change);
+        reads.observe_placeholder(at, observed(V::PLACEHOLDER))?;
+        cx.nodes.follow(change)
+    }
+
+    #[inline(always)]
+    fn observe_leaf(
+        &self,
+        cx: &mut Context<M>,
+        worker: &mut Self::WorkerState,
+        leaf: Leaf<M>,
+        version: u64,
+    ) -> Result<(), Abort> {
+        // A key that a snapshot lacks will not come into it: its insert is of a later epoch.
+        if !self.validation.sees_snapshot(&worker.own) {
+            cx.nodes.add(leaf, version);
+            self.validation.after_leaf(&mut worker.own, leaf);
         }
         Ok(())
     }
 
-    /// Locks a cell of a record that is to have a row by now, or not, waiting so often at most; the word before.
     #[inline(always)]
-    pub(crate) fn lock(&mut self, cell: Cell<M>, needs_row: bool, waits_max: u32) -> Result<u64, Abort> {
-        let mut spin = Spin::<M>::new();
-        loop {
-            // Relaxed: the exchange below decides.
-            let word = cell.word().load(Ordering::Relaxed);
-            if word & LOCKED != 0 {
-                if spin.count() >= waits_max {
-                    return Err(Abort::new(AbortReason::WriteLocked));
-                }
-                spin.wait();
-                continue;
-            }
-            if word & UNLINKED != 0 || needs_row && word & ABSENT != 0 {
-                return Err(Abort::new(AbortReason::RecordGone));
-            }
-            // AcqRel: the Acquire pairs with the Release of the last unlock; the Release orders nothing that matters here.
-            if cell.word().compare_exchange(word, word | LOCKED, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-                self.locked.push(cell);
-                return Ok(word);
-            }
+    fn commit(
+        &self,
+        cx: &mut Context<M>,
+        ValidatingWorker { reads, own }: &mut Self::WorkerState,
+    ) -> Result<(), Abort> {
+        self.validation.read_phase().extend::<M>(reads.read_retries);
+        self.validation.commit(cx, reads, own)
+    }
+
+    fn abort(&self, cx: &mut Context<M>, worker: &mut Self::WorkerState, reason: AbortReason) {
+        worker.reads.unlock_all();
+        self.validation.abort(cx, &mut worker.own, reason);
+    }
+
+    fn unlink(&self, tombstone: Tombstone<'_, M>) -> UnlinkOutcome {
+        let may_go = |word| self.validation.lets_unlink(tombstone, word);
+        match flags::unlink_unlocked(tombstone, V::Faults::UNLINK_LOCKED, may_go) {
+            UnlinkOutcome::Marked { .. } => UnlinkOutcome::Marked { time: self.validation.read_up_to(tombstone) },
+            outcome => outcome,
         }
     }
 
-    /// Gives the locks back; nothing was written under them.
-    pub(crate) fn unlock_all(&mut self) {
-        M::step("unlock");
-        // A record's first cell last, as in `install_all`.
-        while let Some(cell) = self.locked.pop() {
-            let word = cell.word();
-            // Relaxed: nobody else changes the word of a locked cell. Release: as any unlock.
-            word.store(word.load(Ordering::Relaxed) & !LOCKED, Ordering::Release);
-        }
+    fn is_absent(&self, record: Record<M>) -> bool {
+        flags::is_absent(record)
     }
 }
 
-/// The order of the loads of the epoch, and of those that validate, where the epoch orders commits.
-///
-/// A commit of a later epoch must not have to come before one of an earlier. Who reads or overwrites what a commit wrote has its epoch or a later
-/// one, because the load of the epoch comes after. But two commits may be ordered by what one of them did not see: T1 has read a word (or the
-/// version of a leaf) and T2 changes it. T2 locks the word, passes its fence, and loads the epoch. T1 loads the epoch, and then, validating, the
-/// word, without the lock. Were T2's epoch the earlier, then these would each come before the next, in the order of all that is sequentially
-/// consistent: T1's load of the epoch, its load of the word, which does not see the lock; T2's fence, which comes after the lock; and T1's load of the
-/// epoch, which sees a later one than T2, after its fence. So all but the lock have to be SeqCst; loads of this order are the same
-/// instructions as those of Acquire, on x86-64 and aarch64.
-#[inline(always)]
-pub(crate) fn order_of_epochs<F: Faults>() -> Ordering {
-    if F::FORGET_ORDER_OF_EPOCHS { Ordering::Acquire } else { Ordering::SeqCst }
-}
-
-/// The epoch of a commit that holds its locks, and has passed its fence: see [`order_of_epochs`].
-#[inline(always)]
-pub(crate) fn epoch_of_commit<M: Machine, F: Faults>(cx: &Context<M>) -> u64 {
-    if F::FORGET_ORDER_OF_EPOCHS { cx.current_epoch() } else { cx.epoch_in_order() }
-}
-
-/// Where a TID has its epoch; below is the number in it (Silo's paper, section 4.2).
-pub(crate) const EPOCH_SHIFT: u32 = 32;
-
-/// The epoch of a word whose version is a TID.
-#[inline(always)]
-pub(crate) fn epoch_of(word: u64) -> u64 {
-    word >> EPOCH_SHIFT
-}
-
-/// A TID larger than all these versions, in this epoch.
-///
-/// # Errors
-/// The epoch has no more.
-#[inline(always)]
-pub(crate) fn next_tid(newest: u64, epoch: u64) -> Result<u64, Abort> {
-    // What was loaded in the epoch is older.
-    let version = (newest + (1 << VERSION_SHIFT)).max(epoch << EPOCH_SHIFT | 1 << VERSION_SHIFT);
-    if version >> EPOCH_SHIFT == epoch { Ok(version) } else { Err(Abort::new(AbortReason::EpochExhausted)) }
-}
-
-const _: () = assert!(EPOCH_SHIFT - VERSION_SHIFT == STAMP_SHIFT, "a TID without its flags is a stamp");
-
-/// Installs every write, whose cells are locked, and unlocks them, with this TID as their version: among the records of a key TIDs grow from write to
-/// write, because a tombstone leaves the index only when the epoch of its TID is over ([`unlink`]).
-#[inline(always)]
-pub(crate) fn install_as_tid<M: Machine>(
-    cx: &mut Context<M>,
-    cells_of: impl Fn(&Context<M>, usize) -> Cells<M>,
-    tid: u64,
-) {
-    cx.writes.set_stamp(Stamp(tid >> VERSION_SHIFT));
-    install_all(cx, cells_of, tid);
-}
-
-/// Installs every write, whose cells are locked, and unlocks them, with new versions.
-#[inline(always)]
-pub(crate) fn install_all<M: Machine>(
-    cx: &mut Context<M>,
-    cells_of: impl Fn(&Context<M>, usize) -> Cells<M>,
-    version: u64,
-) {
-    cx.writes.apply_updates();
-    M::step("install");
-    for position in 0..cx.writes.len() {
-        let cells = cells_of(cx, position);
-        let kind = cx.writes.entries()[position].kind;
-        if kind != WriteKind::Nothing {
-            cx.writes.install(position);
-        }
-        let write = &mut cx.writes.entries_mut()[position];
-        // The first cell last, because whoever unlinks the record looks at its lock only.
-        for cell in cells.rev() {
-            let is_first = cell.address() == write.record.first_cell().address();
-            // Relaxed: nobody else changes the word of a locked cell.
-            let old = cell.word().load(Ordering::Relaxed);
-            let new = match kind {
-                WriteKind::Insert if write.fresh => version,
-                WriteKind::Update | WriteKind::Insert => version | old & QUEUED,
-                WriteKind::Delete if is_first => {
-                    write.collect = old & QUEUED == 0;
-                    version | ABSENT | QUEUED
-                }
-                WriteKind::Delete => version | ABSENT,
-                WriteKind::Nothing => old & !LOCKED,
-            };
-            // Release: the row comes before the word; pairs with the Acquire of `observe` and of `lock`.
-            cell.word().store(new, Ordering::Release);
-        }
+faults! {
+    /// The faults that the family's code has.
+    pub trait OptimisticFaults: FenceFaults {
+        /// Validation does not look whether a record that was read is being written.
+        IGNORE_LOCKS_IN_VALIDATION,
+        /// A tombstone leaves its index though a transaction has locked it.
+        UNLINK_LOCKED,
+        /// A commit loads the epoch, and validates, in an order that not all need agree on: another
+        /// that must come later may have an earlier epoch. Only a model checker of weak memory
+        /// finds that.
+        FORGET_ORDER_OF_EPOCHS,
     }
-}
-
-/// Sets a new record's words; a placeholder has these flags.
-pub(crate) fn init<M: Machine>(cells: Cells<M>, initial: Initial, placeholder: u64) {
-    for (number, cell) in cells.enumerate() {
-        let word = match initial {
-            Initial::Loaded => 0,
-            // Whoever inserts it has it collected if it stays absent.
-            Initial::Inserting if number == 0 => placeholder | QUEUED,
-            Initial::Inserting => placeholder,
-        };
-        // Relaxed: the index publishes the record.
-        cell.word().store(word, Ordering::Relaxed);
-    }
-}
-
-/// Marks a tombstone as unlinked, if it still is one, it is old enough, and `may_go` says so of its word.
-pub(crate) fn unlink<M: Machine, F: Faults>(tombstone: Tombstone<'_, M>, may_go: impl Fn(u64) -> bool) -> Unlink {
-    M::step("unlink");
-    let mut cells = tombstone.cells();
-    let Some(first) = cells.next() else { return Unlink::Busy };
-    // Acquire: pairs with the Release of `install_all`; the stamp is at least as new as the word. If it is newer, the exchange fails.
-    let word = first.word().load(Ordering::Acquire);
-    if word & LOCKED != 0 && !F::UNLINK_LOCKED || word & ABSENT != 0 && !(tombstone.stamp_is_over() && may_go(word)) {
-        return Unlink::Busy;
-    }
-    let (new, outcome) = if word & ABSENT != 0 {
-        (word | UNLINKED, Unlink::Marked { time: 0 })
-    } else {
-        (word & !QUEUED, Unlink::Alive)
-    };
-    // AcqRel: pairs with unlocks before, and with `lock` and `observe` after.
-    if first.word().compare_exchange(word, new, Ordering::AcqRel, Ordering::Relaxed).is_err() {
-        return Unlink::Busy;
-    }
-    if outcome == (Unlink::Marked { time: 0 }) {
-        // Nobody locks these: an insert locks the first cell before, and all others want a row.
-        for cell in cells {
-            // Release: pairs with the Acquire of `observe`.
-            cell.word().fetch_or(UNLINKED, Ordering::Release);
-        }
-    }
-    outcome
-}
-
-/// Whether the record has no row, asked when no transaction runs.
-pub(crate) fn is_absent<M: Machine>(record: Record<M>) -> bool {
-    // Acquire: pairs with the Release of `install_all`.
-    record.first_cell().word().load(Ordering::Acquire) & ABSENT != 0
+    pub const FAULTS;
 }

@@ -1,36 +1,47 @@
 //! The list of protocols.
 
-use contend_engine::{Info, OptionSpec, Options, Protocol};
+use contend_engine::{NamedProtocol, OptionSpec, Options, ProtocolInfo};
 use contend_machine::Machine;
 
-/// What is to be done with a protocol that was chosen by name; see [`with_protocol`].
+/// An action on a protocol that was chosen by name: see [`with_protocol`].
 pub trait ProtocolVisitor<M: Machine> {
-    /// What comes of it.
+    /// The result of the action.
     type Output;
-    /// Does it, for this protocol.
-    fn visit<P: Protocol<M>>(self) -> Self::Output;
+    /// Acts on the protocol `P`.
+    fn visit<P: NamedProtocol<M>>(self) -> Self::Output;
+}
+
+/// Former names of protocols, each with the name that it has today.
+pub const PROTOCOL_ALIASES: [(&str, &str); 2] = [("mvcc", "msto"), ("to", "timestamp-ordering")];
+
+/// Returns today's name of a protocol that may be written by a former one.
+pub fn protocol_name(written: &str) -> &str {
+    PROTOCOL_ALIASES.iter().find(|(alias, _)| *alias == written).map_or(written, |(_, name)| name)
 }
 
 macro_rules! protocols {
     ($($protocol:ty,)*) => {
-        /// Every protocol, with the options that it takes.
-        pub fn all_protocols<M: Machine>() -> Vec<(Info, Vec<OptionSpec>)> {
+        /// Returns every protocol, with the options that it takes.
+        pub fn all_protocols<M: Machine>() -> Vec<(ProtocolInfo, Vec<OptionSpec>)> {
             vec![$((
-                <$protocol as Protocol<M>>::INFO,
-                <<$protocol as Protocol<M>>::Options as Options>::specs(),
+                <$protocol as NamedProtocol<M>>::INFO,
+                <<$protocol as NamedProtocol<M>>::Options as Options>::specs(),
             ),)*]
         }
 
-        /// The protocols under which a transaction can read a snapshot, and with which options ([`Protocol::SNAPSHOTS`]).
+        /// Returns the protocols under which a transaction can read a snapshot, each with the
+        /// options for that ([`NamedProtocol::SNAPSHOTS`]).
         pub fn protocols_with_snapshots<M: Machine>() -> Vec<(&'static str, &'static str)> {
-            let all = [$((<$protocol as Protocol<M>>::INFO.name, <$protocol as Protocol<M>>::SNAPSHOTS),)*];
+            let all = [$((<$protocol as NamedProtocol<M>>::INFO.name, <$protocol as NamedProtocol<M>>::SNAPSHOTS),)*];
             all.into_iter().filter_map(|(name, with)| Some((name, with?))).collect()
         }
 
-        /// Calls the visitor with the protocol of this name; `None` if there is none. The choice is made once a run: what the visitor
-        /// does is compiled for each protocol.
+        /// Calls `visitor` with the protocol of this name, or former name, and returns its result;
+        /// `None` if no protocol has the name. The choice is made once in a run: the visitor's code
+        /// is compiled for each protocol.
         pub fn with_protocol<M: Machine, V: ProtocolVisitor<M>>(name: &str, visitor: V) -> Option<V::Output> {
-            $(if <$protocol as Protocol<M>>::INFO.name == name {
+            let name = protocol_name(name);
+            $(if <$protocol as NamedProtocol<M>>::INFO.name == name {
                 return Some(visitor.visit::<$protocol>());
             })*
             None
@@ -40,22 +51,22 @@ macro_rules! protocols {
 
 protocols! {
     crate::none::NoControl,
-    crate::silo::Silo,
-    crate::occ::Occ<M>,
-    crate::tictoc::TicToc,
-    crate::mocc::Mocc,
+    crate::optimistic::silo::Silo,
+    crate::optimistic::occ::Occ<M>,
+    crate::optimistic::tictoc::TicToc,
+    crate::optimistic::mocc::Mocc,
     crate::timestamp_ordering::TimestampOrdering<M>,
-    crate::mvto::Mvto<M>,
-    crate::cicada::Cicada<M>,
-    crate::mvcc::Mvcc<M>,
-    crate::snapshot_isolation::SnapshotIsolation<M>,
-    crate::ermia::Ermia<M>,
-    crate::hekaton::Hekaton<M>,
-    crate::no_wait::NoWait,
-    crate::wait_die::WaitDie<M>,
-    crate::wound_wait::WoundWait<M>,
-    crate::bamboo::Bamboo<M>,
-    crate::deadlock_detection::DeadlockDetection<M>,
-    crate::ordered::Ordered,
+    crate::multiversion::mvto::Mvto<M>,
+    crate::multiversion::cicada::Cicada<M>,
+    crate::multiversion::msto::Msto<M>,
+    crate::multiversion::snapshot_isolation::SnapshotIsolation<M>,
+    crate::multiversion::ermia::Ermia<M>,
+    crate::multiversion::hekaton::Hekaton<M>,
+    crate::locking::no_wait::NoWait,
+    crate::locking::wait_die::WaitDie<M>,
+    crate::locking::wound_wait::WoundWait<M>,
+    crate::locking::bamboo::Bamboo<M>,
+    crate::locking::deadlock_detection::DeadlockDetection<M>,
+    crate::locking::ordered::Ordered,
     crate::hstore::HStore<M>,
 }

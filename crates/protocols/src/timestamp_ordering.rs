@@ -1,32 +1,44 @@
 //! Basic timestamp ordering: transactions take effect in the order in which they began.
 //!
-//! **Idea.** A transaction takes a timestamp when it begins. A record knows the latest timestamps at which it was written and read. Who comes
-//! too late, to read what a younger one has written, or to write what a younger one has read or written, aborts, and begins again with a new
-//! timestamp. A write is announced (a *prewrite*) and takes effect at commit; younger ones that want the record wait for it.
+//! **Idea.** A transaction takes a timestamp when it begins. A record has the timestamps of its
+//! last write and its youngest read. A transaction comes too late if it wants to read a row that a
+//! younger one has written, or to write a row that a younger one has read or written. Then it
+//! aborts and begins again with a new timestamp. A write is announced (a *prewrite*) and takes
+//! effect at commit. Younger transactions that want the record wait for it.
 //!
-//! **Paper.** P. A. Bernstein, N. Goodman: "Concurrency control in distributed database systems", ACM Computing Surveys 1981, section 4; as
-//! measured in X. Yu et al.: "Staring into the abyss", VLDB 2014 (TIMESTAMP).
+//! | step of the paper | function |
+//! | --- | --- |
+//! | dm-read: rejected if `ts` < W-ts, buffered behind an older prewrite, else R-ts is raised | `access` with `Access::Read` |
+//! | prewrite: rejected if `ts` < R-ts or `ts` < W-ts | `access` with `Access::Prewrite` |
+//! | dm-write: output when no older prewrite is left | `commit` |
 //!
-//! **Promises** serializability, in the order of timestamps; and a running transaction sees one state only.
+//! **Paper.** P. A. Bernstein, N. Goodman: "Concurrency control in distributed database systems",
+//! ACM Computing Surveys 1981, section 4; as measured in X. Yu et al.: "Staring into the abyss",
+//! VLDB 2014 (TIMESTAMP).
 //!
-//! **Metadata.** Four words a cell:
+//! **Promises** serializability, in the order of timestamps. A running transaction sees one state
+//! only.
+//!
+//! **Metadata.** Four words for each cell:
 //!
 //! | word | meaning |
 //! | --- | --- |
-//! | 0 | latch and flags: [`crate::flags`]; above them, of a tombstone, the epoch in which it was deleted |
-//! | 1 | the timestamp of the last write |
-//! | 2 | that of the youngest read |
-//! | 3 | that of the write that is announced; 0 if none is |
+//! | 0 | latch and flags: [`crate::flags`]; above them, in a tombstone, the epoch of the deletion |
+//! | 1 | `wts`: the timestamp of the last write |
+//! | 2 | `rts`: the timestamp of the youngest read |
+//! | 3 | the timestamp of the prewrite; 0 if there is none |
 //!
-//! **Commit point.** The first install. Nothing is validated: what is announced can't fail any more.
+//! **Commit point.** The first install. Nothing is validated: a prewrite can't fail any more.
 //!
-//! **Waits** are of younger transactions for older ones that have announced a write, so there is no cycle of waits.
+//! **Waits.** A younger transaction waits for an older one with a prewrite. So waits form no cycle.
 //!
-//! **Phantoms.** A leaf has the timestamp of its youngest reader, by a scan or a miss; an insert that is older aborts. A tombstone leaves the
-//! index when all transactions have ended that ran in the epoch of the deletion: those that begin later have later timestamps.
+//! **Phantoms.** A scan or a miss raises the `rts` of the leaf; an insert by an older transaction
+//! aborts. A tombstone leaves the index when all transactions have ended that ran in the epoch of
+//! the deletion: those that begin later have later timestamps.
 //!
-//! **Departures from the paper.** One write at a time is announced of a record: an older one that comes after it aborts, where the paper
-//! keeps them in a queue. So commits wait for nothing. No Thomas write rule.
+//! **Departures from the paper.** A record has one prewrite at a time. An older transaction that
+//! wants to prewrite after a younger one aborts, where the paper keeps both in a queue. So commits
+//! wait for nothing. There is no Thomas write rule.
 
 mod cell;
 
@@ -35,19 +47,20 @@ use std::sync::Arc;
 
 use contend_engine::sets::WriteKind;
 use contend_engine::{
-    Abort, AbortReason, At, Cell, Cells, Change, Context, Control, Found, GROUPS_MAX, Groups, Info, Initial, Isolation,
-    Leaf, Mode, Needs, Projection, Protocol, Record, Tombstone, Unlink,
+    Abort, AbortReason, Cell, Cells, Change, Context, DeclarationNeeds, GROUPS_MAX, Groups, Isolation, Leaf, Located,
+    NamedProtocol, Projection, Protocol, ProtocolInfo, Record, RecordOrigin, RecordState, Tombstone, UnlinkOutcome,
+    WriteMode,
 };
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
 
-use crate::fault::{Faults, Sound, dekker_fence};
+use crate::fault::{FenceFaults, Sound, dekker_fence};
+use crate::faults;
 use crate::flags::{self, ABSENT, LOCKED, QUEUED, UNLINKED};
 use crate::method::timestamp::{Stamper, TimestampOptions, Timestamps};
-use crate::optimistic::{FLAGS, VERSION_SHIFT as EPOCH_SHIFT, WAITS_MAX};
-use crate::versions;
-use cell::{Answer, Times, Want, ask, latch, times, unlatch};
+use crate::method::wait::WAITS_MAX;
+use cell::{Access, DELETION_EPOCH_SHIFT, Decision, FLAGS, decide, latch, timestamps, unlatch};
 
-/// The protocol.
+/// Basic timestamp ordering.
 #[derive(Debug)]
 pub struct TimestampOrdering<M: Machine, F = Sound> {
     timestamps: Arc<Timestamps<M>>,
@@ -56,69 +69,66 @@ pub struct TimestampOrdering<M: Machine, F = Sound> {
 
 /// A worker's state.
 #[derive(Debug)]
-pub struct TimestampOrderingLocal<M: Machine> {
+pub struct TimestampOrderingWorker<M: Machine> {
     stamps: Stamper<M>,
-    /// The epoch in which the last timestamp was taken.
+    /// The epoch in which the last timestamp was drawn.
     epoch: u64,
     /// The transaction's timestamp.
-    own: u64,
-    /// The cells of which it has announced a write.
-    announced: Vec<Cell<M>>,
+    ts: u64,
+    /// The cells that it has prewritten.
+    prewritten: Vec<Cell<M>>,
 }
 
-impl<M: Machine, F: Faults> TimestampOrdering<M, F> {
-    /// Gets what is wanted of these cells, at once, and calls `with` while they are latched; their flags. An absent record is read.
+impl<M: Machine, F: TimestampOrderingFaults> TimestampOrdering<M, F> {
+    /// Reads or prewrites these cells, all at once, and returns their flags. Calls `with` while
+    /// they are latched. A prewrite of an absent record becomes a read.
+    ///
+    /// # Errors
+    /// The transaction comes too late, or waited too long.
     #[inline(always)]
-    fn get(
-        local: &mut TimestampOrderingLocal<M>,
+    fn access(
+        local: &mut TimestampOrderingWorker<M>,
         cells: Cells<M>,
-        want: Want,
+        access: Access,
         mut with: impl FnMut(u64),
     ) -> Result<u64, Abort> {
-        let own = local.own;
-        let reason = if want == Want::Read { AbortReason::ReadValidation } else { AbortReason::WriteLocked };
+        let ts = local.ts;
+        let reason = if access == Access::Read { AbortReason::ReadValidation } else { AbortReason::WriteLocked };
         let mut spin = Spin::<M>::new();
         loop {
-            M::step(if want == Want::Read { "read" } else { "prewrite" });
+            M::step(if access == Access::Read { "read" } else { "prewrite" });
             let mut word = [0; GROUPS_MAX];
-            let mut answer = Answer::Yes;
+            let mut decision = Decision::Granted;
             let mut latched = 0;
             for (cell, word) in cells.clone().zip(&mut word) {
                 *word = latch(cell);
                 latched += 1;
-                answer = if *word & UNLINKED != 0 { Answer::Yes } else { ask::<M, F>(cell, own, want) };
-                if !matches!(answer, Answer::Yes) {
+                decision = if *word & UNLINKED != 0 { Decision::Granted } else { decide::<M, F>(cell, ts, access) };
+                if !matches!(decision, Decision::Granted) {
                     break;
                 }
             }
             let flags = word.iter().fold(0, |all, word| all | word) & FLAGS;
-            let granted = matches!(answer, Answer::Yes) && flags & UNLINKED == 0;
+            let granted = matches!(decision, Decision::Granted) && flags & UNLINKED == 0;
             if granted {
                 with(flags);
             }
             for (cell, word) in cells.clone().zip(word).take(latched) {
-                if granted {
-                    let times = times(cell);
-                    // Relaxed, all of them: under the latch.
-                    if want == Want::Write && flags & ABSENT == 0 {
-                        if times.announced.load(Ordering::Relaxed) != own {
-                            times.announced.store(own, Ordering::Relaxed);
-                            local.announced.push(cell);
-                        }
-                    } else if times.read.load(Ordering::Relaxed) < own && !F::FORGET_READS {
-                        times.read.store(own, Ordering::Relaxed);
-                    }
+                if granted && access == Access::Prewrite && flags & ABSENT == 0 {
+                    local.prewrite(cell);
+                } else if granted {
+                    Self::raise_rts(cell, ts);
                 }
                 unlatch(cell, word);
             }
-            match answer {
-                Answer::Yes => return Ok(flags),
-                Answer::Never => return Err(Abort::new(reason)),
-                Answer::Later(older) => {
-                    // Without the latch, which whoever is waited for needs as well.
+            match decision {
+                Decision::Granted => return Ok(flags),
+                Decision::Rejected => return Err(Abort::new(reason)),
+                Decision::WaitFor(older) => {
+                    // Without the latch, which the older transaction needs as well.
                     // Acquire: pairs with the Release of `withdraw`.
                     let asked = cells.clone().nth(latched - 1).expect("it was latched");
-                    while times(asked).announced.load(Ordering::Acquire) == older {
+                    while timestamps(asked).prewrite.load(Ordering::Acquire) == older {
                         if spin.count() > WAITS_MAX {
                             return Err(Abort::new(AbortReason::LockTimeout));
                         }
@@ -129,18 +139,19 @@ impl<M: Machine, F: Faults> TimestampOrdering<M, F> {
         }
     }
 
-    /// Announces the write of an absent record, which [`TimestampOrdering::get`] would take for a miss.
-    fn announce_absent(local: &mut TimestampOrderingLocal<M>, cells: Cells<M>) -> Result<(), Abort> {
-        let own = local.own;
+    /// Prewrites an absent record, for an insert; [`TimestampOrdering::access`] would take it for a
+    /// miss.
+    ///
+    /// # Errors
+    /// The transaction comes too late, or the record is not absent.
+    fn prewrite_absent(local: &mut TimestampOrderingWorker<M>, cells: Cells<M>) -> Result<(), Abort> {
         for cell in cells {
             let flags = latch(cell);
             let granted = flags & UNLINKED == 0
                 && flags & ABSENT != 0
-                && matches!(ask::<M, F>(cell, own, Want::Write), Answer::Yes);
-            // Relaxed, both: under the latch.
-            if granted && times(cell).announced.load(Ordering::Relaxed) != own {
-                times(cell).announced.store(own, Ordering::Relaxed);
-                local.announced.push(cell);
+                && matches!(decide::<M, F>(cell, local.ts, Access::Prewrite), Decision::Granted);
+            if granted {
+                local.prewrite(cell);
             }
             unlatch(cell, flags);
             if !granted {
@@ -151,13 +162,38 @@ impl<M: Machine, F: Faults> TimestampOrdering<M, F> {
     }
 }
 
-impl<M: Machine, F: Faults> Protocol<M> for TimestampOrdering<M, F> {
-    const INFO: Info = Info {
-        name: "to",
-        summary: "timestamp ordering: transactions take effect in the order in which they began; who comes too late aborts",
+impl<M: Machine> TimestampOrderingWorker<M> {
+    /// Notes the prewrite of a cell, which the caller has latched.
+    #[inline(always)]
+    fn prewrite(&mut self, cell: Cell<M>) {
+        let prewrite = timestamps(cell).prewrite;
+        // Relaxed, both: under the latch.
+        if prewrite.load(Ordering::Relaxed) != self.ts {
+            prewrite.store(self.ts, Ordering::Relaxed);
+            self.prewritten.push(cell);
+        }
+    }
+
+    /// Takes the prewrites back that are not installed.
+    fn withdraw(&mut self) {
+        for cell in self.prewritten.drain(..) {
+            let prewrite = timestamps(cell).prewrite;
+            // Relaxed: only this transaction takes its own prewrite away. Release: pairs with the
+            // Acquire of a transaction that waits in `access`, and of its latch.
+            if prewrite.load(Ordering::Relaxed) == self.ts {
+                prewrite.store(0, Ordering::Release);
+            }
+        }
+    }
+}
+
+impl<M: Machine, F: TimestampOrderingFaults> NamedProtocol<M> for TimestampOrdering<M, F> {
+    const INFO: ProtocolInfo = ProtocolInfo {
+        name: "timestamp-ordering",
+        summary: "timestamp ordering: transactions take effect in the order in which they began; one that comes too late aborts",
         paper: "Bernstein, Goodman: Concurrency control in distributed database systems, ACM Computing Surveys 1981",
         isolation: Isolation::Serializable,
-        needs: Needs::Nothing,
+        needs: DeclarationNeeds::Nothing,
     };
     type Options = TimestampOptions;
 
@@ -166,11 +202,11 @@ impl<M: Machine, F: Faults> Protocol<M> for TimestampOrdering<M, F> {
     }
 }
 
-impl<M: Machine, F: Faults> Control<M> for TimestampOrdering<M, F> {
-    type Local = TimestampOrderingLocal<M>;
+impl<M: Machine, F: TimestampOrderingFaults> Protocol<M> for TimestampOrdering<M, F> {
+    type WorkerState = TimestampOrderingWorker<M>;
 
-    fn info(&self) -> Info {
-        <Self as Protocol<M>>::INFO
+    fn info(&self) -> ProtocolInfo {
+        <Self as NamedProtocol<M>>::INFO
     }
 
     fn meta_words(&self) -> usize {
@@ -181,31 +217,31 @@ impl<M: Machine, F: Faults> Control<M> for TimestampOrdering<M, F> {
         self.timestamps = self.timestamps.resized(workers);
     }
 
-    fn local(&self, worker: usize) -> Self::Local {
-        let (stamps, announced) = (self.timestamps.of_worker(worker), Vec::with_capacity(64));
-        TimestampOrderingLocal { stamps, epoch: 0, own: 0, announced }
+    fn new_worker_state(&self, worker: usize) -> Self::WorkerState {
+        let (stamps, prewritten) = (self.timestamps.of_worker(worker), Vec::with_capacity(64));
+        TimestampOrderingWorker { stamps, epoch: 0, ts: 0, prewritten }
     }
 
-    fn init(&self, cells: Cells<M>, initial: Initial) {
+    fn init(&self, cells: Cells<M>, initial: RecordOrigin) {
         flags::initial(cells, initial, |cell, flags, held| {
-            let Times { written, read, announced } = times(cell);
-            // Relaxed, all of them: the index publishes the record.
-            [written, read, announced].into_iter().for_each(|time| time.store(0, Ordering::Relaxed));
-            // Latched until `inserted` says whose it is.
+            let cell::Timestamps { wts, rts, prewrite } = timestamps(cell);
+            // Relaxed, all: the index publishes the record.
+            [wts, rts, prewrite].into_iter().for_each(|ts| ts.store(0, Ordering::Relaxed));
+            // Latched until `placeholder_inserted` makes it a prewrite of its transaction.
             cell.word().store(flags | if held { LOCKED } else { 0 }, Ordering::Relaxed);
         });
     }
 
     #[inline(always)]
-    fn begin(&self, cx: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
+    fn begin(&self, cx: &mut Context<M>, local: &mut Self::WorkerState) -> Result<(), Abort> {
         let epoch = cx.current_epoch();
         if epoch != local.epoch {
-            // Timestamps of a batch that is old may be older than tombstones that have left their indexes.
+            // Timestamps of an old batch may be older than tombstones that have left their indexes.
             local.stamps.drop_batch();
             local.epoch = epoch;
         }
-        local.own = local.stamps.stamp();
-        local.announced.clear();
+        local.ts = local.stamps.stamp();
+        local.prewritten.clear();
         Ok(())
     }
 
@@ -213,36 +249,37 @@ impl<M: Machine, F: Faults> Control<M> for TimestampOrdering<M, F> {
     fn read(
         &self,
         cx: &mut Context<M>,
-        local: &mut Self::Local,
-        at: At<'_, M>,
+        local: &mut Self::WorkerState,
+        at: Located<'_, M>,
         columns: Projection<'_>,
-    ) -> Result<Found, Abort> {
-        Ok(flags::found(Self::get(local, at.cells(columns.groups()), Want::Read, |_| cx.copy_row(at, columns))?))
+    ) -> Result<RecordState, Abort> {
+        Ok(flags::found(Self::access(local, at.cells(columns.groups()), Access::Read, |_| cx.copy_row(at, columns))?))
     }
 
     #[inline(always)]
     fn write(
         &self,
         cx: &mut Context<M>,
-        local: &mut Self::Local,
-        at: At<'_, M>,
+        local: &mut Self::WorkerState,
+        at: Located<'_, M>,
         groups: Groups,
-        mode: Mode,
-    ) -> Result<Found, Abort> {
+        mode: WriteMode,
+    ) -> Result<RecordState, Abort> {
         let cells = at.cells(groups);
         match mode {
-            Mode::Insert => Self::announce_absent(local, at.cells(Groups::ALL)).map(|()| Found::Absent),
-            Mode::Merge => {
-                // Relaxed: a first look; the commit announces the write, and looks again.
+            WriteMode::Insert => Self::prewrite_absent(local, at.cells(Groups::ALL)).map(|()| RecordState::Absent),
+            WriteMode::CommitTimeUpdate => {
+                // Relaxed: a first look; the commit prewrites the cells, and looks again.
                 let gone = |cell: Cell<M>| cell.word().load(Ordering::Relaxed) & (ABSENT | UNLINKED) != 0;
                 if !cells.clone().any(gone) {
-                    return Ok(Found::Row);
+                    return Ok(RecordState::Row);
                 }
-                // A miss is read. Should the record have a row by now, having read it costs nothing but the read.
+                // A miss is a read. Should the record have a row by now, the read was needless, and
+                // no harm.
                 self.read(cx, local, at, Projection::columns(&[], groups))
             }
-            Mode::Modify | Mode::Delete | Mode::Blind => {
-                let reads = mode != Mode::Blind;
+            WriteMode::ReadModifyWrite | WriteMode::Delete | WriteMode::Blind => {
+                let reads = mode != WriteMode::Blind;
                 let copy = |flags: u64| {
                     if flags & ABSENT != 0 {
                         cx.copy_row(at, Projection::EXISTENCE);
@@ -250,68 +287,80 @@ impl<M: Machine, F: Faults> Control<M> for TimestampOrdering<M, F> {
                         cx.copy_row(at, Projection::of_groups(groups));
                     }
                 };
-                Ok(flags::found(Self::get(local, cells, Want::Write, copy)?))
+                Ok(flags::found(Self::access(local, cells, Access::Prewrite, copy)?))
             }
         }
     }
 
-    fn inserted(
+    fn placeholder_inserted(
         &self,
         _: &mut Context<M>,
-        local: &mut Self::Local,
-        at: At<'_, M>,
+        local: &mut Self::WorkerState,
+        at: Located<'_, M>,
         change: &Change<M>,
     ) -> Result<(), Abort> {
-        // SeqCst: the insert comes before the look at the leaves' times; pairs with the fence of `gap`.
+        // SeqCst: the insert comes before the look at the leaves' rts; pairs with the fence of
+        // `observe_leaf`.
         dekker_fence::<M, F>();
         let leaves = [change.leaf].into_iter().chain(change.split.map(|(leaf, _)| leaf));
         // Relaxed: ordered by the fence.
-        let read_at = leaves.map(|leaf| leaf.word().load(Ordering::Relaxed)).max().unwrap_or(0);
+        let missed_at = leaves.map(|leaf| leaf.word().load(Ordering::Relaxed)).max().unwrap_or(0);
         for cell in at.cells(Groups::ALL).rev() {
-            // Who has missed the key has read that it is absent, also if this insert comes to nothing and another gives it a row.
-            // Relaxed, all of them: the latch is this transaction's, by `init`.
-            times(cell).read.store(read_at, Ordering::Relaxed);
-            times(cell).announced.store(local.own, Ordering::Relaxed);
-            local.announced.push(cell);
+            // A transaction that missed the key has read that it is absent. That counts also if
+            // this insert aborts, and another gives the record a row.
+            // Relaxed, all: the latch is this transaction's, by `init`.
+            timestamps(cell).rts.store(missed_at, Ordering::Relaxed);
+            timestamps(cell).prewrite.store(local.ts, Ordering::Relaxed);
+            local.prewritten.push(cell);
             unlatch(cell, cell.word().load(Ordering::Relaxed) & !LOCKED);
         }
-        if read_at > local.own && !F::FORGET_GAPS {
+        if missed_at > local.ts {
             return Err(Abort::new(AbortReason::Phantom));
         }
         Ok(())
     }
 
     #[inline(always)]
-    fn gap(&self, _: &mut Context<M>, local: &mut Self::Local, leaf: Leaf<M>, version: u64) -> Result<(), Abort> {
+    fn observe_leaf(
+        &self,
+        _: &mut Context<M>,
+        local: &mut Self::WorkerState,
+        leaf: Leaf<M>,
+        version: u64,
+    ) -> Result<(), Abort> {
         // Relaxed, both: ordered by the fence.
-        if leaf.word().load(Ordering::Relaxed) < local.own && !F::FORGET_GAPS {
-            leaf.word().fetch_max(local.own, Ordering::Relaxed);
+        if leaf.word().load(Ordering::Relaxed) < local.ts {
+            leaf.word().fetch_max(local.ts, Ordering::Relaxed);
         }
-        // SeqCst: the time comes before the look at the keys (`Leaf::word`).
+        // SeqCst: the rts comes before the look at the keys; pairs with the fence of
+        // `placeholder_inserted`, which comes between the insert and the look at the rts. One of
+        // the two sees the other.
         dekker_fence::<M, F>();
         if leaf.version() == version { Ok(()) } else { Err(Abort::new(AbortReason::Phantom)) }
     }
 
-    fn commit(&self, cx: &mut Context<M>, local: &mut Self::Local) -> Result<(), Abort> {
+    fn commit(&self, cx: &mut Context<M>, local: &mut Self::WorkerState) -> Result<(), Abort> {
         for position in 0..cx.writes.len() {
             let write = &cx.writes.entries()[position];
             if write.kind == WriteKind::Nothing {
-                // What was inserted and deleted again was absent: whoever inserts it next has to come later.
-                Self::get(local, write.cells(), Want::Read, |_| {})?;
+                // A row that was inserted and deleted again was read as absent: the next insert of
+                // its key must come later.
+                Self::access(local, write.cells(), Access::Read, |_| {})?;
             }
             let merged = write.merged();
             if merged.is_empty() {
                 continue;
             }
             let cells = write.table().cells(write.record, merged);
-            let flags = Self::get(local, cells, Want::Write, |_| {})?;
+            let flags = Self::access(local, cells, Access::Prewrite, |_| {})?;
             if flags & (ABSENT | UNLINKED) != 0 {
                 return Err(Abort::new(AbortReason::RecordGone));
             }
         }
         cx.writes.apply_updates();
         M::step("install");
-        // Not before the epoch in which anybody begins who could still miss what is deleted here: it is loaded under what was announced.
+        // Loaded under the prewrites: a transaction that could still miss a row that is deleted
+        // here begins in this epoch or an earlier one.
         let epoch = cx.current_epoch();
         for position in 0..cx.writes.len() {
             let kind = cx.writes.entries()[position].kind;
@@ -334,51 +383,51 @@ impl<M: Machine, F: Faults> Control<M> for TimestampOrdering<M, F> {
                     WriteKind::Update | WriteKind::Insert => word & QUEUED,
                     _ if is_first => {
                         write.collect = word & QUEUED == 0;
-                        epoch << EPOCH_SHIFT | ABSENT | QUEUED
+                        epoch << DELETION_EPOCH_SHIFT | ABSENT | QUEUED
                     }
                     _ => ABSENT,
                 };
                 // Relaxed, both: under the latch.
-                times(cell).written.store(local.own, Ordering::Relaxed);
-                times(cell).announced.store(0, Ordering::Relaxed);
+                timestamps(cell).wts.store(local.ts, Ordering::Relaxed);
+                timestamps(cell).prewrite.store(0, Ordering::Relaxed);
                 unlatch(cell, flags);
             }
         }
-        self.withdraw(local);
+        local.withdraw();
         Ok(())
     }
 
-    fn abort(&self, _: &mut Context<M>, local: &mut Self::Local, _: AbortReason) {
+    fn abort(&self, _: &mut Context<M>, local: &mut Self::WorkerState, _: AbortReason) {
         // The rest of the batch is as old, and would come too late as well.
         local.stamps.drop_batch();
-        self.withdraw(local);
+        local.withdraw();
     }
 
-    fn unlink(&self, tombstone: Tombstone<'_, M>) -> Unlink {
+    fn unlink(&self, tombstone: Tombstone<'_, M>) -> UnlinkOutcome {
         M::step("unlink");
         let cells = tombstone.cells();
         let mut words = [0; GROUPS_MAX];
         cells.clone().zip(&mut words).for_each(|(cell, word)| *word = latch(cell));
         // Relaxed: under the latch.
-        let announced = cells.clone().any(|cell| times(cell).announced.load(Ordering::Relaxed) != 0);
-        // Relaxed, likewise.
-        let read = |cell: Cell<M>| times(cell).read.load(Ordering::Relaxed);
+        let is_prewritten = cells.clone().any(|cell| timestamps(cell).prewrite.load(Ordering::Relaxed) != 0);
+        // Relaxed: under the latch.
+        let rts = |cell: Cell<M>| timestamps(cell).rts.load(Ordering::Relaxed);
         let outcome = match words[0] & ABSENT {
-            _ if announced => Unlink::Busy,
-            0 => Unlink::Alive,
-            _ if versions::is_young::<F>(words[0] >> EPOCH_SHIFT, tombstone.oldest()) => Unlink::Busy,
-            _ if !tombstone.stamp_is_over() => Unlink::Busy,
-            // Its readers live on in the leaf: who inserts the key anew must come after them.
-            _ if F::FORGET_READERS_OF_TOMBSTONES => Unlink::Marked { time: 0 },
-            _ => Unlink::Marked { time: cells.clone().map(read).max().unwrap_or(0) },
+            _ if is_prewritten => UnlinkOutcome::Busy,
+            0 => UnlinkOutcome::Alive,
+            _ if flags::may_be_missed(words[0] >> DELETION_EPOCH_SHIFT, tombstone.oldest()) => UnlinkOutcome::Busy,
+            _ if !tombstone.counter_epoch_is_over() => UnlinkOutcome::Busy,
+            // The readers of the tombstone live on in the leaf: an insert of the key must come
+            // after them.
+            _ => UnlinkOutcome::Marked { time: cells.clone().map(rts).max().unwrap_or(0) },
         };
         for (cell, word) in cells.zip(words) {
             unlatch(
                 cell,
                 match outcome {
-                    Unlink::Busy => word,
-                    Unlink::Alive => word & !QUEUED,
-                    Unlink::Marked { .. } => word | UNLINKED,
+                    UnlinkOutcome::Busy => word,
+                    UnlinkOutcome::Alive => word & !QUEUED,
+                    UnlinkOutcome::Marked { .. } => word | UNLINKED,
                 },
             );
         }
@@ -386,19 +435,32 @@ impl<M: Machine, F: Faults> Control<M> for TimestampOrdering<M, F> {
     }
 
     fn is_absent(&self, record: Record<M>) -> bool {
-        crate::optimistic::is_absent(record)
+        crate::flags::is_absent(record)
     }
 }
 
-impl<M: Machine, F: Faults> TimestampOrdering<M, F> {
-    /// Takes back what was announced and is not installed.
-    fn withdraw(&self, local: &mut TimestampOrderingLocal<M>) {
-        for cell in local.announced.drain(..) {
-            let announced = times(cell).announced;
-            // Relaxed: only this transaction takes its own away. Release: pairs with the latch of who waits.
-            if announced.load(Ordering::Relaxed) == local.own {
-                announced.store(0, Ordering::Release);
-            }
+faults! {
+    /// The deliberate faults of timestamp ordering.
+    pub trait TimestampOrderingFaults: FenceFaults {
+        /// A read leaves no timestamp.
+        FORGET_READS,
+        /// A write does not look at the timestamps of reads.
+        OVERTAKE_READS,
+        /// A read does not wait for an older write that is announced.
+        IGNORE_PREWRITES,
+    }
+    pub const FAULTS;
+}
+
+/// Where the algorithm asks for its faults.
+impl<M: Machine, F: TimestampOrderingFaults> TimestampOrdering<M, F> {
+    /// Raises the `rts` of a cell, which the caller has latched, to `ts`.
+    #[inline(always)]
+    fn raise_rts(cell: Cell<M>, ts: u64) {
+        let rts = timestamps(cell).rts;
+        // Relaxed, both: under the latch.
+        if rts.load(Ordering::Relaxed) < ts && !F::FORGET_READS {
+            rts.store(ts, Ordering::Relaxed);
         }
     }
 }

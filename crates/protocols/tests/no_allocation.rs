@@ -1,12 +1,15 @@
-//! On the transaction path nothing is allocated after a warm-up: counted by an allocator that counts.
+//! On the transaction path nothing is allocated after a warm-up: counted by an allocator that
+//! counts.
+//!
+//! A binary of its own: a process has one allocator.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
 use contend_engine::{
-    Direction, Engine, EngineConfig, Erased, Groups, IndexKind, Projection, Protocol, Table, TableSpec, Txn, Worker,
+    Direction, Engine, EngineConfig, Erased, Groups, IndexKind, NamedProtocol, Projection, RawTxn, Table, TableSpec,
+    Txn, Worker,
 };
 use contend_machine::Native;
 use contend_protocols::{ProtocolVisitor, all_protocols, with_protocol};
@@ -58,7 +61,7 @@ fn allocations(action: impl FnOnce()) -> i64 {
 const ROWS: u64 = 2000;
 
 /// Every kind of access, of so many keys that sets go from lists to hashing; keys come and go.
-fn transaction(worker: &mut Worker<Erased<Native>, Native>, rows: &Table<Native, u64>, number: u64) {
+fn transaction(worker: &mut Worker<Erased<Native>, Native>, (rows, index): (&Table<u64>, IndexKind), number: u64) {
     let key = |i: u64| (number * 31 + i * 7) % ROWS;
     let keys: [u64; 40] = std::array::from_fn(|i| key(i as u64));
     let come_and_go = ROWS + number % 64;
@@ -71,7 +74,7 @@ fn transaction(worker: &mut Worker<Erased<Native>, Native>, rows: &Table<Native,
                 tx.modify_row(rows, key(i + 20), Groups::ALL)?.expect("it is there")[0] += 1;
             }
             assert!(tx.read_row(rows, u64::MAX, Projection::WHOLE)?.is_none());
-            if rows.index_kind() == IndexKind::Ordered {
+            if index == IndexKind::Ordered {
                 let visit = |_, _: &[u64]| ControlFlow::Continue(());
                 tx.scan_rows(rows, key(1)..=u64::MAX, 20, Direction::Forward, Projection::WHOLE, visit)?;
             }
@@ -90,7 +93,7 @@ struct Allocates(IndexKind);
 impl ProtocolVisitor<Native> for Allocates {
     type Output = ();
 
-    fn visit<P: Protocol<Native>>(self) {
+    fn visit<P: NamedProtocol<Native>>(self) {
         // Erased: the rest is compiled once, not once a protocol.
         allocates_nothing(P::INFO.name, Erased::new(P::new(Default::default())), self.0);
     }
@@ -99,16 +102,17 @@ impl ProtocolVisitor<Native> for Allocates {
 fn allocates_nothing(name: &str, protocol: Erased<Native>, index: IndexKind) {
     let engine = Engine::new(protocol, EngineConfig { epoch_ms: 0, ..Default::default() });
     let spec = TableSpec::of_bytes("t", index, 16, ROWS as usize + 100);
-    let rows: Arc<Table<Native, u64>> = engine.create_table(&spec);
+    let rows: Table<u64> = engine.create_table(&spec);
     let mut loader = engine.loader().expect("a free slot");
     for key in 0..ROWS {
         loader.insert(&rows, key, |row| row.fill(0)).expect("memory");
     }
     let mut worker = engine.worker().expect("a free slot");
     let mut run = |numbers: std::ops::Range<u64>| {
-        numbers.for_each(|number| transaction(&mut worker, &rows, number));
+        numbers.for_each(|number| transaction(&mut worker, (&rows, index), number));
     };
-    // How many versions wait to be reused is a matter of time: a worker that loses its core in the midst may have more of them than ever, once.
+    // How many versions wait to be reused is a matter of time: a worker that loses its core in the
+    // midst may have more of them than ever, once.
     let counted: Vec<_> = (0..5).map(|round| allocations(|| run(4000 * round..4000 * (round + 1)))).collect();
     assert!(counted[1..].contains(&0), "{name} with {index:?}: {counted:?} allocations, of 4000 transactions each");
 }

@@ -1,4 +1,5 @@
-//! How many accesses a second the simulation makes, by cores and by how often a private cache misses.
+//! How many accesses a second the simulation makes, by cores and by how often a private cache
+//! misses.
 //!
 //! `cargo bench -p contend-sim`
 

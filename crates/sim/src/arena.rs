@@ -1,7 +1,8 @@
 //! The memory of a simulated machine: one reserved range of addresses for each host thread.
 //!
-//! A line's number is its distance from the beginning of the range. Memory is handed out in the order in which it is asked for, so a line
-//! has the same number on every host, whatever addresses the host's allocator gives.
+//! A line's number is its distance from the beginning of the range. Memory is handed out in the
+//! order in which it is asked for, so a line has the same number on every host, whatever addresses
+//! the host's allocator gives.
 
 use std::alloc::Layout;
 use std::cell::RefCell;
@@ -9,10 +10,12 @@ use std::ptr::NonNull;
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
-/// Aligned like the largest block that is asked for, and more, so that no number that is made of an address depends on the host.
+/// Aligned like the largest block that is asked for, and more, so that no number that is made of an
+/// address depends on the host.
 const ALIGN: usize = 1 << 30;
 
-/// A range of addresses. The host gives a page when it is first written; until then it reads as zeros.
+/// A range of addresses. The host gives a page when it is first written; until then it reads as
+/// zeros.
 pub(crate) struct Reservation {
     mapped: NonNull<u8>,
     mapped_bytes: usize,
@@ -35,7 +38,8 @@ impl Reservation {
                 let offset = mapped.as_ptr().align_offset(ALIGN);
                 // SAFETY: less than `ALIGN` further, inside the mapping.
                 let start = unsafe { mapped.add(offset) };
-                // SAFETY: the range was just mapped; the advice changes how it is backed, not what it holds.
+                // SAFETY: the range was just mapped; the advice changes how it is backed, not what
+                // it holds.
                 let _ = unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
                 return Some(Reservation { mapped, mapped_bytes, start, bytes });
             }
@@ -55,7 +59,7 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new`, and whoever used it has borrowed it from its owner.
+        // SAFETY: mapped by `new`, and every user has borrowed it from its owner, which is gone.
         let _ = unsafe { munmap(self.mapped.as_ptr().cast(), self.mapped_bytes) };
     }
 }
@@ -150,10 +154,11 @@ pub(crate) fn rewind(to: Mark) {
     });
 }
 
-/// What is in use of it. Nobody changes it meanwhile.
+/// Returns the part of it that is in use. The caller sees to it that no core changes it meanwhile.
 pub(crate) fn bytes() -> &'static [u8] {
     match extent() {
-        // SAFETY: the range is there as long as the thread, which is that of whoever looks, and is mapped as zeros.
+        // SAFETY: the range is there as long as the thread, which is the caller's, and is mapped as
+        // zeros.
         Some(extent) => unsafe {
             std::slice::from_raw_parts(std::ptr::with_exposed_provenance(extent.start), extent.used)
         },

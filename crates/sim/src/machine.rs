@@ -1,28 +1,30 @@
-//! [`Simulated`]: the machine whose accesses are watched.
+//! [`Simulated`]: the machine whose accesses go to the hook that is set.
 
 use std::alloc::Layout;
-use std::cell::Cell;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
 use contend_machine::{Atomic64, Cycles, Machine, Native, Ordering, Phase, PhaseTimes};
 
+use crate::access::{Access, are_free};
 use crate::arena;
 use crate::chip::Chip;
+use crate::clock;
 use crate::explorer::Explorer;
-use crate::watch::{Access, Watcher, are_free, watcher};
+use crate::hook::{AccessHook, hook};
 
 /// A machine that is simulated; see the crate.
 #[derive(Clone, Copy, Debug)]
 pub struct Simulated;
 
-/// A word of it. Only one core runs at a time, so the host's word needs no ordering: every access is sequentially consistent.
+/// A word of it. Only one core runs at a time, so the host's word needs no ordering: every access
+/// is sequentially consistent.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct SimulatedWord(AtomicU64);
 
-/// A load is to come: it is charged, and other cores may run before it. The one call of most loads: the rest is not inlined here, as it needs registers
-/// that would have to be saved before.
+/// Announces a load: it is charged, and other cores may run before it. It is the one call of most
+/// loads. The rest is not inlined here, as it needs registers that would have to be saved before.
 #[inline(never)]
 fn watch_load(address: usize) {
     if !are_free(1) {
@@ -32,20 +34,20 @@ fn watch_load(address: usize) {
 
 #[inline(never)]
 fn watch_load_that_counts(address: usize) {
-    match watcher() {
-        Watcher::Nobody => {}
-        Watcher::Chip(chip) => Chip::access(chip, address, Access::Read),
-        Watcher::Explorer(explorer) => Explorer::load(explorer, address),
+    match hook() {
+        AccessHook::None => {}
+        AccessHook::Chip(chip) => Chip::access(chip, address, Access::Read),
+        AccessHook::Explorer(explorer) => Explorer::load(explorer, address),
     }
 }
 
-/// The same, of an access that changes the word, or may.
+/// Announces an access that changes the word, or may.
 #[inline(never)]
 fn watch_change(address: usize, access: Access) {
-    match watcher() {
-        Watcher::Nobody => {}
-        Watcher::Chip(chip) => Chip::access(chip, address, access),
-        Watcher::Explorer(explorer) => Explorer::change(explorer, address, access),
+    match hook() {
+        AccessHook::None => {}
+        AccessHook::Chip(chip) => Chip::access(chip, address, access),
+        AccessHook::Explorer(explorer) => Explorer::change(explorer, address, access),
     }
 }
 
@@ -59,7 +61,8 @@ impl SimulatedWord {
         }
     }
 
-    // Relaxed, here and below: all cores are on one host thread.
+    // Relaxed, here and below: all cores are coroutines of one host thread, so that no access has a
+    // partner on another.
     #[inline]
     fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
@@ -68,6 +71,7 @@ impl SimulatedWord {
     fn update(&self, change: impl FnOnce(u64) -> u64) -> u64 {
         self.watch(Access::Update);
         let old = self.get();
+        // Relaxed: as in `get`.
         self.0.store(change(old), Ordering::Relaxed);
         old
     }
@@ -87,6 +91,7 @@ impl Atomic64 for SimulatedWord {
     #[inline]
     fn store(&self, value: u64, _: Ordering) {
         self.watch(Access::Write);
+        // Relaxed: as in `get`.
         self.0.store(value, Ordering::Relaxed);
     }
 
@@ -121,58 +126,50 @@ impl Atomic64 for SimulatedWord {
     }
 }
 
-thread_local! {
-    /// The clock's frequency, also while nobody watches.
-    static HERTZ: Cell<f64> = const { Cell::new(1e9) };
-}
-
-/// Sets the frequency of this host thread's simulated clocks.
-pub(crate) fn set_hertz(hertz: f64) {
-    HERTZ.set(hertz);
-}
-
 impl Machine for Simulated {
     type U64 = SimulatedWord;
     const NAME: &'static str = "simulated";
+    const LOADS_ARE_COSTLY: bool = true;
 
     fn fence(order: Ordering) {
-        if let (Watcher::Chip(chip), Ordering::SeqCst) = (watcher(), order) {
+        // SeqCst: the only fence that costs anything. Memory is sequentially consistent without it.
+        if let (AccessHook::Chip(chip), Ordering::SeqCst) = (hook(), order) {
             Chip::fence(chip);
         }
     }
 
     fn now() -> Cycles {
-        match watcher() {
-            Watcher::Nobody => 0,
-            Watcher::Chip(chip) => Chip::now(chip),
-            Watcher::Explorer(explorer) => Explorer::now(explorer),
+        match hook() {
+            AccessHook::None => 0,
+            AccessHook::Chip(chip) => Chip::now(chip),
+            AccessHook::Explorer(explorer) => Explorer::now(explorer),
         }
     }
 
     fn cycles_per_second() -> f64 {
-        HERTZ.get()
+        clock::hertz()
     }
 
     fn pause() {
-        match watcher() {
-            Watcher::Nobody => {}
-            Watcher::Chip(chip) => Chip::pause(chip),
-            Watcher::Explorer(explorer) => Explorer::pause(explorer),
+        match hook() {
+            AccessHook::None => {}
+            AccessHook::Chip(chip) => Chip::pause(chip),
+            AccessHook::Explorer(explorer) => Explorer::pause(explorer),
         }
     }
 
     fn yield_now() {
-        if let Watcher::Chip(chip) = watcher() {
+        if let AccessHook::Chip(chip) = hook() {
             return Chip::work(chip, YIELD_INSTRUCTIONS);
         }
         Self::pause();
     }
 
     fn idle(cycles: Cycles) {
-        match watcher() {
-            Watcher::Nobody => {}
-            Watcher::Chip(chip) => Chip::idle(chip, cycles),
-            Watcher::Explorer(explorer) => {
+        match hook() {
+            AccessHook::None => {}
+            AccessHook::Chip(chip) => Chip::idle(chip, cycles),
+            AccessHook::Explorer(explorer) => {
                 let start = Explorer::now(explorer);
                 while Explorer::now(explorer).wrapping_sub(start) < cycles {
                     Explorer::pause(explorer);
@@ -182,58 +179,60 @@ impl Machine for Simulated {
     }
 
     fn work(instructions: u32) {
-        if let Watcher::Chip(chip) = watcher() {
+        if let AccessHook::Chip(chip) = hook() {
             Chip::work(chip, instructions);
         }
     }
 
     fn enter(phase: Phase) {
-        if let Watcher::Chip(chip) = watcher() {
+        if let AccessHook::Chip(chip) = hook() {
             Chip::enter(chip, phase);
         }
     }
 
     fn phase() -> Phase {
-        match watcher() {
-            Watcher::Chip(chip) => Chip::phase(chip),
+        match hook() {
+            AccessHook::Chip(chip) => Chip::phase(chip),
             _ => Phase::BODY,
         }
     }
 
     fn take_times(into: &mut PhaseTimes) {
-        if let Watcher::Chip(chip) = watcher() {
+        if let AccessHook::Chip(chip) = hook() {
             Chip::take_times(chip, into);
         }
     }
 
     fn step(name: &'static str) {
-        if let Watcher::Explorer(explorer) = watcher() {
+        if let AccessHook::Explorer(explorer) = hook() {
             Explorer::step(explorer, name);
         }
     }
 
     fn central_add(counter: &SimulatedWord, value: u64) -> u64 {
-        let Watcher::Chip(chip) = watcher() else { return counter.fetch_add(value, Ordering::Relaxed) };
+        // Relaxed, both: as in `SimulatedWord::get`.
+        let AccessHook::Chip(chip) = hook() else { return counter.fetch_add(value, Ordering::Relaxed) };
         Chip::central(chip);
+        // Relaxed: as above.
         let old = counter.get();
         counter.0.store(old.wrapping_add(value), Ordering::Relaxed);
         old
     }
 
-    /// Where nobody watches, as when tables are loaded, the host's own.
+    /// Where no hook is set, as when tables are loaded, the host's own prefetch.
     fn prefetch<T>(line: *const T) {
-        match watcher() {
-            Watcher::Nobody => Native::prefetch(line),
-            Watcher::Chip(chip) => Chip::prefetch(chip, line as usize, Access::Read),
-            Watcher::Explorer(_) => {}
+        match hook() {
+            AccessHook::None => Native::prefetch(line),
+            AccessHook::Chip(chip) => Chip::prefetch(chip, line as usize, Access::Read),
+            AccessHook::Explorer(_) => {}
         }
     }
 
     fn prefetch_to_write<T>(line: *const T) {
-        match watcher() {
-            Watcher::Nobody => Native::prefetch_to_write(line),
-            Watcher::Chip(chip) => Chip::prefetch(chip, line as usize, Access::Write),
-            Watcher::Explorer(_) => {}
+        match hook() {
+            AccessHook::None => Native::prefetch_to_write(line),
+            AccessHook::Chip(chip) => Chip::prefetch(chip, line as usize, Access::Write),
+            AccessHook::Explorer(_) => {}
         }
     }
 
@@ -251,17 +250,8 @@ impl Machine for Simulated {
     }
 
     fn copy_in(to: &[SimulatedWord], from: &[u64]) {
+        // Relaxed: as in `SimulatedWord::get`.
         copy(to, Access::Write, |word, position| word.0.store(from[position], Ordering::Relaxed));
-    }
-
-    /// A binary search, each probe an access.
-    fn count_le(keys: &[SimulatedWord], len: usize, key: u64) -> usize {
-        let (mut low, mut high) = (0, len);
-        while low < high {
-            let middle = (low + high) / 2;
-            if keys[middle].load(Ordering::Relaxed) <= key { low = middle + 1 } else { high = middle }
-        }
-        low
     }
 }
 
@@ -273,23 +263,23 @@ const LINE_WORDS: usize = 8;
 
 fn copy(words: &[SimulatedWord], access: Access, mut each: impl FnMut(&SimulatedWord, usize)) {
     const LINE_BYTES: usize = LINE_WORDS * size_of::<SimulatedWord>();
-    let mut watcher = watcher();
-    if let Watcher::Chip(chip) = watcher {
+    let mut hook = hook();
+    if let AccessHook::Chip(chip) = hook {
         let range = words.as_ptr_range();
         let second = (range.start as usize / LINE_BYTES + 1) * LINE_BYTES;
         Chip::stream(chip, (second..range.end as usize).step_by(LINE_BYTES), access);
     }
-    if let (Watcher::Explorer(_), Access::Read) = (watcher, access)
+    if let (AccessHook::Explorer(_), Access::Read) = (hook, access)
         && are_free(words.len() as u64)
     {
-        watcher = Watcher::Nobody;
+        hook = AccessHook::None;
     }
     let mut last_line = usize::MAX;
     for (position, word) in words.iter().enumerate() {
-        match watcher {
-            Watcher::Nobody => {}
-            Watcher::Explorer(_) => word.watch(access),
-            Watcher::Chip(_) => {
+        match hook {
+            AccessHook::None => {}
+            AccessHook::Explorer(_) => word.watch(access),
+            AccessHook::Chip(_) => {
                 let line = std::ptr::from_ref(word) as usize / LINE_BYTES;
                 if line != last_line {
                     word.watch(access);

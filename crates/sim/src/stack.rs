@@ -8,12 +8,14 @@ use corosensei::stack::{STACK_ALIGNMENT, Stack, StackPointer};
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 
 const PAGE: usize = 4096;
-/// Bytes from the beginning of a stack to that of the next: an odd number of pages, so that equal depths of all stacks do not fall into
-/// the same sets of the host's caches.
+/// Bytes from the beginning of a stack to that of the next: an odd number of pages, so that equal
+/// depths of all stacks do not fall into the same sets of the host's caches.
 const SPACING: usize = (2 * STACK_PAGES + 1) * PAGE;
-/// Half of the pages of a stack. A body of TPC-C, compiled without optimisation, with room to spare; the host gives only what is touched.
+/// Half of the pages of a stack. A body of TPC-C, compiled without optimisation, with room to
+/// spare; the host gives only what is touched.
 const STACK_PAGES: usize = 32;
-/// Lines by which the stacks' tops differ from one to the next, for the caches that are indexed inside of a page.
+/// Lines by which the stacks' tops differ from one to the next, for the caches that are indexed
+/// inside of a page.
 const COLOURS: usize = 16;
 const COLOUR: usize = 128;
 
@@ -47,7 +49,7 @@ unsafe impl Stack for OneOfMany {
     }
 }
 
-/// So many stacks; `None` if the host has no room for them.
+/// Creates `count` stacks; `None` if the host has no room for them.
 pub(crate) fn stacks(count: usize) -> Option<Vec<OneOfMany>> {
     let bytes = count * SPACING;
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;

@@ -1,21 +1,20 @@
 //! Bank: transfers between accounts, and audits that add all of them up. The sum never changes.
 //!
-//! A transfer reads and writes two accounts, and is cancelled if the first has too little. An audit reads every account, in
-//! batches.
+//! A transfer reads and writes two accounts, and is cancelled if the first has too little. An audit
+//! reads every account, in batches.
 //!
-//! Transfers commute, so that each account's balance follows from the transfers that committed, whatever their order. Clients sum
-//! up what they moved to and from the *tracked* accounts (all of them, up to 65,536; else one in a power of two), which shows writes
-//! that get lost in pairs and leave the sum as it is.
+//! Transfers commute, so that each account's balance follows from the transfers that committed,
+//! whatever their order. Clients sum up what they moved to and from the *tracked* accounts (all of
+//! them, up to 65,536; else one in a power of two), which shows writes that get lost in pairs and
+//! leave the sum as it is.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
-use contend_engine::options::Fraction;
-use contend_engine::{
-    Abort, Control, Declaration, Engine, Groups, IndexKind, Loader, OutOfMemory, Projection, Table, TableSpec, Txn,
+use contend_model::options::Fraction;
+use contend_model::{
+    Abort, Core, Declare, Groups, IndexKind, Inspect, Load, OutOfMemory, Projection, Table, TableSpec, Tables, Txn,
     options,
 };
-use contend_machine::Machine;
 use rand::rngs::SmallRng;
 use rand::{RngCore, SeedableRng};
 
@@ -80,20 +79,20 @@ pub struct Client {
 
 /// The workload.
 #[derive(Debug)]
-pub struct Bank<M: Machine> {
+pub struct Bank {
     options: BankOptions,
-    table: Arc<Table<M, u64>>,
+    table: Table,
     zipf: Zipf,
     tracked: Sample,
 }
 
-impl<M: Machine> Bank<M> {
+impl Bank {
     fn total(&self) -> u64 {
         self.options.accounts * self.options.balance
     }
 }
 
-impl<M: Machine> Workload<M> for Bank<M> {
+impl Workload for Bank {
     type Options = BankOptions;
     type Client = Client;
     type Input = Input;
@@ -108,9 +107,9 @@ impl<M: Machine> Workload<M> for Bank<M> {
         vec![TableSpec::of_bytes("account", index, 8, options.accounts as usize)]
     }
 
-    fn create<P: Control<M>>(options: &BankOptions, index: IndexKind, engine: &Engine<P, M>) -> Self {
+    fn create<S: Tables>(options: &BankOptions, index: IndexKind, store: &S) -> Self {
         Bank {
-            table: engine.create_table(&Self::tables(options, index)[0]),
+            table: store.create_table(&Self::tables(options, index)[0]),
             zipf: Zipf::new(options.accounts, options.theta),
             tracked: Sample::new(options.accounts),
             options: options.clone(),
@@ -125,9 +124,9 @@ impl<M: Machine> Workload<M> for Bank<M> {
         BankOptions { accounts: options.accounts.min(50), ..options.clone() }
     }
 
-    fn load<P: Control<M>>(
+    fn load<L: Load>(
         &self,
-        loader: &mut Loader<P, M>,
+        loader: &mut L,
         part: usize,
         parts: usize,
         done: &mut dyn FnMut(u64) -> ControlFlow<()>,
@@ -160,7 +159,7 @@ impl<M: Machine> Workload<M> for Bank<M> {
     }
 
     #[inline]
-    fn next(&self, client: &mut Client, input: &mut Input) {
+    fn next<C: Core>(&self, _: &mut C, client: &mut Client, input: &mut Input) {
         let random = client.rng.next_u64();
         let unit = (random >> 11) as f64 / (1u64 << 53) as f64;
         input.audit = unit < self.options.audit.0;
@@ -186,7 +185,7 @@ impl<M: Machine> Workload<M> for Bank<M> {
         Declares { rows: true, partitions: Some(options.partitions as usize) }
     }
 
-    fn declare(&self, input: &Input, declaration: &mut Declaration<M>) {
+    fn declare(&self, input: &Input, declaration: &mut impl Declare) {
         if input.audit {
             declaration.read_only();
         }
@@ -201,7 +200,7 @@ impl<M: Machine> Workload<M> for Bank<M> {
         }
     }
 
-    fn execute<T: Txn<Machine = M>>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<(), Abort> {
+    fn execute<T: Txn>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<(), Abort> {
         if input.audit {
             let mut sum = 0u64;
             let mut next = 0;
@@ -210,7 +209,8 @@ impl<M: Machine> Workload<M> for Bank<M> {
                 client.keys.extend((next..self.options.accounts).take(AUDIT_STEP));
                 next += client.keys.len() as u64;
                 tx.read_rows(&self.table, &client.keys, Projection::WHOLE, |_, row| {
-                    // An account that is missing, or more than there is, must not stop the sum: it is judged if it commits.
+                    // An account that is missing, or more than there is, must not stop the sum: it
+                    // is judged if it commits.
                     sum = sum.wrapping_add(row.map_or(u64::MAX / 2, |row| row[0]));
                 })?;
             }
@@ -243,7 +243,7 @@ impl<M: Machine> Workload<M> for Bank<M> {
         }
     }
 
-    fn check<P: Control<M>>(&self, engine: &Engine<P, M>, clients: &[&Client]) -> Result<Checked, Violation> {
+    fn check<S: Inspect>(&self, store: &S, clients: &[&Client]) -> Result<Checked, Violation> {
         let total = self.total();
         if let Some(wrong) = clients.iter().find_map(|client| client.wrong_sum) {
             return Err(Violation(format!("a committed audit has counted {wrong} in all accounts, where {total} are")));
@@ -251,7 +251,7 @@ impl<M: Machine> Workload<M> for Bank<M> {
         let mut row = Vec::new();
         let mut sum = 0u64;
         for account in 0..self.options.accounts {
-            if engine.peek(&self.table, account, &mut row).is_none() {
+            if store.peek(&self.table, account, &mut row).is_none() {
                 return Err(Violation(format!("account {account} is gone")));
             }
             if row[0] > total {

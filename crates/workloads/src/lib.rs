@@ -1,7 +1,9 @@
-//! Workloads: what transactions do, what they do it on, and how to tell afterwards that it was done right.
+//! Workloads: what transactions do, what they do it on, and how to tell afterwards that it was done
+//! right.
 //!
-//! A workload is a schema, a loader, a generator of transactions, the transactions, and a consistency check. It runs under any
-//! protocol and can't know which one. What this crate must not know: protocols, threads, time.
+//! A workload is a schema, a loader, a generator of transactions, the transactions, and a
+//! consistency check. It runs under any protocol and can't know which one. What this crate must not
+//! know: protocols, threads, time.
 
 pub mod bank;
 pub mod litmus;

@@ -1,20 +1,21 @@
 //! Litmus tests: a handful of transactions on a handful of rows, each shape made for one anomaly.
 //!
-//! Worker `w` runs program `w` of its shape, modulo the number of programs, again and again; or, where a test needs some transactions of each, the
-//! programs in turns, from `w` on. What is wrong shows in the history; they are for
-//! an explorer of interleavings, which runs a few transactions of each worker in many orders. `litmus-random` draws its transactions: any
-//! operations on few keys.
+//! Worker `w` runs program `w` of its shape, modulo the number of programs, again and again; or,
+//! where a test needs some transactions of each, the programs in turns, from `w` on. What is wrong
+//! shows in the history; they are for an explorer of interleavings, which runs a few transactions
+//! of each worker in many orders. `litmus-random` draws its transactions: any operations on few
+//! keys.
 //!
-//! The shapes are those of Adya's and of the Hermitage suite, and of what went wrong in published systems.
+//! The shapes are those of Adya's and of the Hermitage suite, and of what went wrong in published
+//! systems.
 
 use std::ops::ControlFlow;
 
 use contend_derive::Row;
-use contend_engine::{
-    Abort, Control, Declaration, Direction, Engine, IndexKind, Loader, OutOfMemory, TableSpec, Txn, TypedTable, Whole,
+use contend_model::{
+    Abort, Core, Declare, Direction, IndexKind, Inspect, Load, OutOfMemory, TableSpec, Tables, Txn, TypedTable, Whole,
     option_choices, options,
 };
-use contend_machine::Machine;
 
 use crate::random::Random;
 use crate::workload::{Checked, Declares, Violation, Workload, WorkloadInfo};
@@ -34,7 +35,8 @@ pub enum Shape {
     LongFork,
     /// A key that is absent is read, and another is inserted.
     Absent,
-    /// A range is read twice, while a row is inserted into it; and ranges that decide about inserts.
+    /// A range is read twice, while a row is inserted into it; and ranges that decide about
+    /// inserts.
     Scans,
     /// A row is deleted, and inserted again.
     Reinsert,
@@ -44,19 +46,24 @@ pub enum Shape {
     Abort,
     /// Columns of different groups are read and changed.
     Groups,
-    /// Sums are added to without being read, and read; and a maximum is taken, which does not commute with that.
+    /// Sums are added to without being read, and read; and a maximum is taken, which does not
+    /// commute with that.
     Updates,
-    /// A key is missed and a sum added to without being read, while the sum is read and the key inserted.
+    /// A key is missed and a sum added to without being read, while the sum is read and the key
+    /// inserted.
     LateUpdates,
     /// Rows are replaced unread, together and alone, updated unread, and read.
     Overwrites,
-    /// Rows are written alone and together, and read by transactions that say that they only read: of the end of an epoch, with some protocols.
+    /// Rows are written alone and together, and read by transactions that say that they only read:
+    /// of the end of an epoch, with some protocols.
     Snapshot,
     /// Rows come and go, and are read by transactions that say that they only read.
     SnapshotRows,
-    /// Keys are missed and scanned in a leaf of an ordered index that is full, and inserts split it.
+    /// Keys are missed and scanned in a leaf of an ordered index that is full, and inserts split
+    /// it.
     Split,
-    /// A leaf of an ordered index loses its last rows, and its range goes to another, where keys are missed, scanned and inserted.
+    /// A leaf of an ordered index loses its last rows, and its range goes to another, where keys
+    /// are missed, scanned and inserted.
     Merge,
     /// Rows die and come again, so that records are unlinked and reused where epochs pass.
     Rebirth,
@@ -84,7 +91,8 @@ options! {
     pub struct LitmusOptions {
         /// Which test.
         "litmus.shape" shape: Shape = Shape::Random, in ();
-        /// `random` and `births`: keys that operations are on; half of them have a row in the beginning.
+        /// `random` and `births`: keys that operations are on; half of them have a row in the
+        /// beginning.
         "litmus.keys" keys: u64 = 4, in 1..=1_000;
         /// `random` and `births`: the most operations of a transaction.
         "litmus.operations" operations: u64 = 4, in 1..=100;
@@ -240,7 +248,8 @@ impl Shape {
             Shape::SnapshotRows => {
                 &[&[Delete(0), Modify(1)], &[Read(0), Read(1)], &[Insert(0), Modify(1)], &[Scan(0, 5)]]
             }
-            // Even keys up to 46 have rows, all in one leaf. After the split 24 is the first of the right one.
+            // Even keys up to 46 have rows, all in one leaf. After the split 24 is the first of the
+            // right one.
             Shape::Split => &[
                 &[Read(33), Insert(1)],
                 &[Read(1), Insert(33)],
@@ -284,13 +293,15 @@ impl Shape {
         }
     }
 
-    /// Whether each worker draws which program it runs next: in tests that need some transactions, one after the other, in many combinations.
+    /// Whether each worker draws which program it runs next: in tests that need some transactions,
+    /// one after the other, in many combinations.
     fn draws_programs(self) -> bool {
         use Shape::{Merge, Moves, Rebirth, RebirthIndex, Snapshot, SnapshotRows, Split};
         matches!(self, Snapshot | SnapshotRows | Split | Merge | Moves | Rebirth | RebirthIndex)
     }
 
-    /// Keys of the first table that have a row in the beginning: so many, and the distance from one to the next.
+    /// Keys of the first table that have a row in the beginning: so many, and the distance from one
+    /// to the next.
     fn loaded(self) -> (u64, u64) {
         match self {
             Shape::Split => (LEAF, 2),
@@ -313,7 +324,7 @@ pub struct Extent {
 pub fn extent(name: &str) -> Option<Extent> {
     let info = INFOS.iter().find(|info| info.name == name)?;
     let (_, shape) = info.preset.first()?;
-    let shape = <Shape as contend_engine::OptionValue>::parse(shape, &())?;
+    let shape = <Shape as contend_model::OptionValue>::parse(shape, &())?;
     match shape.programs().len() {
         0 => None,
         _ if shape.draws_programs() => Some(Extent { workers: 3, transactions: 3 }),
@@ -350,15 +361,16 @@ pub struct Client {
 
 /// The workload.
 #[derive(Debug)]
-pub struct Litmus<M: Machine> {
+pub struct Litmus {
     options: LitmusOptions,
     index: IndexKind,
-    items: TypedTable<M, Item>,
-    others: TypedTable<M, Item>,
+    items: TypedTable<Item>,
+    others: TypedTable<Item>,
 }
 
-impl<M: Machine> Litmus<M> {
-    /// Keys of both tables that have a row in the beginning: so many, and the distance from one to the next.
+impl Litmus {
+    /// Keys of both tables that have a row in the beginning: so many, and the distance from one to
+    /// the next.
     fn loaded(&self) -> [(u64, u64); 2] {
         match self.options.shape {
             Shape::Births | Shape::Random => [(self.options.keys.div_ceil(2), 1); 2],
@@ -407,7 +419,7 @@ impl<M: Machine> Litmus<M> {
     }
 }
 
-impl<M: Machine> Workload<M> for Litmus<M> {
+impl Workload for Litmus {
     type Options = LitmusOptions;
     type Client = Client;
     type Input = Input;
@@ -427,10 +439,10 @@ impl<M: Machine> Workload<M> for Litmus<M> {
         vec![TableSpec::of::<Item>("item", index, 16), TableSpec::of::<Item>("other", index, 16)]
     }
 
-    fn create<P: Control<M>>(options: &LitmusOptions, index: IndexKind, engine: &Engine<P, M>) -> Self {
+    fn create<S: Tables>(options: &LitmusOptions, index: IndexKind, store: &S) -> Self {
         let [items, others] = [0, 1].map(|table| {
             let spec = &Self::tables(options, index)[table];
-            TypedTable::new(engine.create_table(spec))
+            store.create_typed(spec)
         });
         Litmus { options: options.clone(), index, items, others }
     }
@@ -443,9 +455,9 @@ impl<M: Machine> Workload<M> for Litmus<M> {
         options.clone()
     }
 
-    fn load<P: Control<M>>(
+    fn load<L: Load>(
         &self,
-        loader: &mut Loader<P, M>,
+        loader: &mut L,
         part: usize,
         _: usize,
         done: &mut dyn FnMut(u64) -> ControlFlow<()>,
@@ -465,7 +477,7 @@ impl<M: Machine> Workload<M> for Litmus<M> {
         Client { worker, random: Random::new(seed, worker as u64), commits: 0 }
     }
 
-    fn next(&self, client: &mut Client, input: &mut Input) {
+    fn next<C: Core>(&self, _: &mut C, client: &mut Client, input: &mut Input) {
         input.0.clear();
         let programs = self.options.shape.programs();
         match programs.len() {
@@ -489,7 +501,7 @@ impl<M: Machine> Workload<M> for Litmus<M> {
         Declares { rows: true, partitions: Some(PARTITIONS as usize) }
     }
 
-    fn declare(&self, input: &Input, declaration: &mut Declaration<M>) {
+    fn declare(&self, input: &Input, declaration: &mut impl Declare) {
         let reads =
             |step: &Step| matches!(step, Read(_) | Batch(..) | Scan(..) | ReadLeft(_) | ReadRight(_) | ScanOther(..));
         if input.0.iter().all(reads) {
@@ -517,7 +529,7 @@ impl<M: Machine> Workload<M> for Litmus<M> {
         }
     }
 
-    fn execute<T: Txn<Machine = M>>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<(), Abort> {
+    fn execute<T: Txn>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<(), Abort> {
         let (items, others) = (&self.items, &self.others);
         // Each write says whose it is.
         let mut mark = client.worker as i64 + 1;
@@ -556,13 +568,13 @@ impl<M: Machine> Workload<M> for Litmus<M> {
         client.commits += 1;
     }
 
-    fn check<P: Control<M>>(&self, engine: &Engine<P, M>, clients: &[&Client]) -> Result<Checked, Violation> {
+    fn check<S: Inspect>(&self, store: &S, clients: &[&Client]) -> Result<Checked, Violation> {
         let commits: u64 = clients.iter().map(|client| client.commits).sum();
         if self.options.shape != Shape::Counter {
             return Ok(Checked(format!("{commits} transactions, judged by their history")));
         }
         let mut row = Vec::new();
-        engine.peek(&self.items, 0, &mut row).ok_or_else(|| Violation("the counter is gone".into()))?;
+        store.peek(&self.items, 0, &mut row).ok_or_else(|| Violation("the counter is gone".into()))?;
         if row[0] != commits && !clients.is_empty() {
             return Err(Violation(format!("the counter is {}, and {commits} additions have committed", row[0])));
         }

@@ -20,7 +20,8 @@ impl Random {
         self.0.next_u64()
     }
 
-    /// A number of a range, both ends included, each as likely as any other to within the range's length in 2^64.
+    /// A number of a range, both ends included, each as likely as any other to within the range's
+    /// length in 2^64.
     #[inline]
     pub(crate) fn uniform(&mut self, low: u64, high: u64) -> u64 {
         low + ((u128::from(self.next()) * u128::from(high - low + 1)) >> 64) as u64

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use contend_engine::{AbortReason, Engine, EngineConfig, EngineOptions, IndexKind, Protocol};
+use contend_engine::{AbortReason, Engine, EngineConfig, EngineOptions, IndexKind, NamedProtocol};
 use contend_machine::Native;
 
 use crate::workload::{Checked, Violation, Workload};
@@ -12,14 +12,14 @@ use crate::workload::{Checked, Violation, Workload};
 pub(crate) type World<P, W> = (Arc<Engine<P, Native>>, W);
 
 /// The workload, loaded, under commit-time updates and timestamp splitting.
-pub(crate) fn world<P: Protocol<Native>, W: Workload<Native>>(options: &W::Options) -> World<P, W> {
+pub(crate) fn world<P: NamedProtocol<Native>, W: Workload>(options: &W::Options) -> World<P, W> {
     let engine_options =
         EngineOptions { commit_time_updates: true, timestamp_splitting: true, ..EngineOptions::default() };
     world_with(options, engine_options, 1)
 }
 
 /// The workload, loaded by so many loaders one after the other.
-pub(crate) fn world_with<P: Protocol<Native>, W: Workload<Native>>(
+pub(crate) fn world_with<P: NamedProtocol<Native>, W: Workload>(
     options: &W::Options,
     engine_options: EngineOptions,
     parts: usize,
@@ -41,7 +41,7 @@ pub(crate) fn world_with<P: Protocol<Native>, W: Workload<Native>>(
 }
 
 /// Runs `commits` transactions on each of `threads` threads; the clients.
-pub(crate) fn clients<P: Protocol<Native>, W: Workload<Native>>(
+pub(crate) fn clients<P: NamedProtocol<Native>, W: Workload>(
     (engine, workload): &World<P, W>,
     threads: usize,
     commits: u64,
@@ -54,7 +54,7 @@ pub(crate) fn clients<P: Protocol<Native>, W: Workload<Native>>(
                     let mut client = workload.client(number, threads, 7);
                     let mut input = W::Input::default();
                     for round in 0..commits {
-                        workload.next(&mut client, &mut input);
+                        workload.next(&mut (), &mut client, &mut input);
                         loop {
                             // Threads that share a core, so that transactions overlap there, too.
                             let outcome = worker.run(|tx| {
@@ -85,7 +85,7 @@ pub(crate) fn clients<P: Protocol<Native>, W: Workload<Native>>(
 }
 
 /// The workload's own check.
-pub(crate) fn check<P: Protocol<Native>, W: Workload<Native>>(
+pub(crate) fn check<P: NamedProtocol<Native>, W: Workload>(
     (engine, workload): &World<P, W>,
     clients: &[W::Client],
 ) -> Result<Checked, Violation> {
@@ -93,7 +93,7 @@ pub(crate) fn check<P: Protocol<Native>, W: Workload<Native>>(
 }
 
 /// A whole run, checked.
-pub(crate) fn run<P: Protocol<Native>, W: Workload<Native>>(
+pub(crate) fn run<P: NamedProtocol<Native>, W: Workload>(
     options: &W::Options,
     threads: usize,
     commits: u64,

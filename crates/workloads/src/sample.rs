@@ -3,7 +3,8 @@
 /// Records in the books, at most.
 const MAX: u64 = 1 << 16;
 
-/// Of the records below a number every one in a power of two: those whose number ends in enough zero bits.
+/// Of the records below a number every one in a power of two: those whose number ends in enough
+/// zero bits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
     records: u64,

@@ -1,22 +1,24 @@
 //! SmallBank: customers with a savings and a checking account, six short transactions.
 //!
-//! The benchmark of write skew: a check is covered by both accounts together, and taken from one. Under snapshot isolation two
-//! transactions may each find enough money and take it, one from either account.
+//! The benchmark of write skew: a check is covered by both accounts together, and taken from one.
+//! Under snapshot isolation two transactions may each find enough money and take it, one from
+//! either account.
 //!
-//! With `smallbank.overdraft=on`, as published, a check that is not covered costs a penalty of a dollar. With `off` it is refused, and
-//! so is a withdrawal from the savings; then no customer's accounts are ever below zero together after a serializable execution, which
-//! the check after a run tests, and which write skew breaks. A verification pass runs with `off`.
+//! With `smallbank.overdraft=on`, as published, a check that is not covered costs a penalty of a
+//! dollar. With `off` it is refused, and so is a withdrawal from the savings; then no customer's
+//! accounts are ever below zero together after a serializable execution, which the check after a
+//! run tests, and which write skew breaks. A verification pass runs with `off`.
 //!
-//! Clients book what their transactions brought to each *tracked* customer (see `bank`), so that what gets lost shows.
+//! Clients book what their transactions brought to each *tracked* customer (see `bank`), so that
+//! what gets lost shows.
 
 use std::ops::ControlFlow;
 
 use contend_derive::Row;
-use contend_engine::options::Fraction;
-use contend_engine::{
-    Abort, Control, Declaration, Engine, IndexKind, Loader, OutOfMemory, Row, TableSpec, Txn, TypedTable, options,
+use contend_model::options::Fraction;
+use contend_model::{
+    Abort, Core, Declare, IndexKind, Inspect, Load, OutOfMemory, Row, TableSpec, Tables, Txn, TypedTable, options,
 };
-use contend_machine::Machine;
 
 use crate::random::Random;
 use crate::sample::Sample;
@@ -43,7 +45,8 @@ options! {
         "smallbank.transact_savings" transact_savings: u64 = 15, in 0..=1_000;
         /// Weight of WriteCheck.
         "smallbank.write_check" write_check: u64 = 15, in 0..=1_000;
-        /// Whether a customer's accounts may be overdrawn together, for a penalty, as published; otherwise that is refused.
+        /// Whether a customer's accounts may be overdrawn together, for a penalty, as published;
+        /// otherwise that is refused.
         "smallbank.overdraft" overdraft: bool = true, in ();
         /// Partitions of the customers, by the remainders of their numbers.
         "smallbank.partitions" partitions: u64 = 1, in 1..=65_536;
@@ -108,7 +111,8 @@ pub struct Client {
     random: Random,
     /// What the running execution brings the customer and the other one.
     bringing: (i64, i64),
-    /// Of each tracked customer: what committed transactions have brought, less what they have taken.
+    /// Of each tracked customer: what committed transactions have brought, less what they have
+    /// taken.
     flows: Vec<i64>,
     /// Of all customers.
     total: i64,
@@ -117,16 +121,16 @@ pub struct Client {
 
 /// The workload.
 #[derive(Debug)]
-pub struct SmallBank<M: Machine> {
+pub struct SmallBank {
     options: SmallBankOptions,
-    savings: TypedTable<M, Account>,
-    checking: TypedTable<M, Account>,
+    savings: TypedTable<Account>,
+    checking: TypedTable<Account>,
     /// The sums of the weights so far, by type.
     weights: [u64; 6],
     tracked: Sample,
 }
 
-impl<M: Machine> SmallBank<M> {
+impl SmallBank {
     fn draw_customer(&self, random: &mut Random) -> u64 {
         let hot = self.options.hot_customers;
         if hot == self.options.customers || random.happens(self.options.hot.0) {
@@ -144,14 +148,15 @@ impl<M: Machine> SmallBank<M> {
         drawn.unwrap_or_else(|| (customer + random.uniform(1, customers - 1)) % customers)
     }
 
-    /// Takes an amount, which may be negative, from one of a customer's accounts if both together cover it. Returns what was taken, with the penalty.
-    fn take<T: Txn<Machine = M>>(
+    /// Takes an amount, which may be negative, from one of a customer's accounts if both together
+    /// cover it. Returns what was taken, with the penalty.
+    fn take<T: Txn>(
         &self,
         tx: &mut T,
         customer: u64,
         amount: i64,
-        from: &TypedTable<M, Account>,
-        and: &TypedTable<M, Account>,
+        from: &TypedTable<Account>,
+        and: &TypedTable<Account>,
     ) -> Result<i64, Abort> {
         let Some(besides) = tx.read(and, customer, Account::BALANCE)? else { return Err(tx.cancel()) };
         let overdraft = self.options.overdraft;
@@ -166,7 +171,7 @@ impl<M: Machine> SmallBank<M> {
         taken.flatten().ok_or_else(|| tx.cancel())
     }
 
-    fn amalgamate<T: Txn<Machine = M>>(&self, tx: &mut T, input: &Input) -> Result<i64, Abort> {
+    fn amalgamate<T: Txn>(&self, tx: &mut T, input: &Input) -> Result<i64, Abort> {
         let empty = |balance: &mut i64| std::mem::take(balance);
         let savings = tx.modify_columns(&self.savings, input.customer, Account::BALANCE, empty)?;
         let checking = tx.modify_columns(&self.checking, input.customer, Account::BALANCE, empty)?;
@@ -178,7 +183,7 @@ impl<M: Machine> SmallBank<M> {
         Ok(all)
     }
 
-    fn send_payment<T: Txn<Machine = M>>(&self, tx: &mut T, input: &Input) -> Result<(), Abort> {
+    fn send_payment<T: Txn>(&self, tx: &mut T, input: &Input) -> Result<(), Abort> {
         let Input { customer, amount, .. } = *input;
         // Where nothing may be overdrawn, what the savings owe is not to be spent either.
         let owed = match self.options.overdraft {
@@ -200,7 +205,7 @@ impl<M: Machine> SmallBank<M> {
     }
 }
 
-impl<M: Machine> Workload<M> for SmallBank<M> {
+impl Workload for SmallBank {
     type Options = SmallBankOptions;
     type Client = Client;
     type Input = Input;
@@ -235,7 +240,7 @@ impl<M: Machine> Workload<M> for SmallBank<M> {
         ]
     }
 
-    fn create<P: Control<M>>(options: &SmallBankOptions, index: IndexKind, engine: &Engine<P, M>) -> Self {
+    fn create<S: Tables>(options: &SmallBankOptions, index: IndexKind, store: &S) -> Self {
         let mut weights = [
             options.amalgamate,
             options.balance,
@@ -249,8 +254,8 @@ impl<M: Machine> Workload<M> for SmallBank<M> {
         }
         let specs = Self::tables(options, index);
         SmallBank {
-            savings: TypedTable::new(engine.create_table(&specs[0])),
-            checking: TypedTable::new(engine.create_table(&specs[1])),
+            savings: store.create_typed(&specs[0]),
+            checking: store.create_typed(&specs[1]),
             weights,
             tracked: Sample::new(options.customers),
             options: options.clone(),
@@ -267,9 +272,9 @@ impl<M: Machine> Workload<M> for SmallBank<M> {
         SmallBankOptions { customers, hot_customers, overdraft: false, ..options.clone() }
     }
 
-    fn load<P: Control<M>>(
+    fn load<L: Load>(
         &self,
-        loader: &mut Loader<P, M>,
+        loader: &mut L,
         part: usize,
         parts: usize,
         done: &mut dyn FnMut(u64) -> ControlFlow<()>,
@@ -296,15 +301,16 @@ impl<M: Machine> Workload<M> for SmallBank<M> {
         Client { random, bringing: (0, 0), flows: vec![0; self.tracked.len()], total: 0, commits: 0 }
     }
 
-    fn next(&self, client: &mut Client, input: &mut Input) {
+    fn next<C: Core>(&self, _: &mut C, client: &mut Client, input: &mut Input) {
         let random = &mut client.random;
         let draw = random.uniform(0, self.weights[5] - 1);
         let kind = KINDS[self.weights.partition_point(|&sum| sum <= draw)];
         let customer = self.draw_customer(random);
         let between_two = matches!(kind, Kind::Amalgamate | Kind::SendPayment);
         let other = if between_two { self.draw_other(random, customer) } else { customer };
-        // In cents. A payment is of 5 dollars, a check of 5, a deposit of 1.3, as in H-Store. Savings go up by 27.4 or down by 20, so that the bank
-        // neither runs dry nor overflows: 15 x 1.3 + 15 x (27.4 - 20) / 2 = 15 x 5.
+        // In cents. A payment is of 5 dollars, a check of 5, a deposit of 1.3, as in H-Store.
+        // Savings go up by 27.4 or down by 20, so that the bank neither runs dry nor overflows: 15
+        // x 1.3 + 15 x (27.4 - 20) / 2 = 15 x 5.
         let amount = match kind {
             Kind::TransactSavings if random.happens(0.5) => -2740,
             Kind::TransactSavings => 2000,
@@ -322,11 +328,12 @@ impl<M: Machine> Workload<M> for SmallBank<M> {
         Declares { rows: true, partitions: Some(options.partitions as usize) }
     }
 
-    fn declare(&self, input: &Input, declaration: &mut Declaration<M>) {
+    fn declare(&self, input: &Input, declaration: &mut impl Declare) {
         if input.kind == Kind::Balance {
             declaration.read_only();
         }
-        // What is written of the savings and the checking account of the customer, and of the other's checking account.
+        // What is written of the savings and the checking account of the customer, and of the
+        // other's checking account.
         let (savings, checking, other) = match input.kind {
             Kind::Balance => (false, false, false),
             Kind::DepositChecking | Kind::WriteCheck => (false, true, false),
@@ -344,7 +351,7 @@ impl<M: Machine> Workload<M> for SmallBank<M> {
         }
     }
 
-    fn execute<T: Txn<Machine = M>>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<(), Abort> {
+    fn execute<T: Txn>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<(), Abort> {
         let Input { customer, amount, .. } = *input;
         client.bringing = match input.kind {
             Kind::Balance => {
@@ -383,13 +390,16 @@ impl<M: Machine> Workload<M> for SmallBank<M> {
         }
     }
 
-    fn check<P: Control<M>>(&self, engine: &Engine<P, M>, clients: &[&Client]) -> Result<Checked, Violation> {
+    fn check<S: Inspect>(&self, store: &S, clients: &[&Client]) -> Result<Checked, Violation> {
         let (mut row, mut total) = (Vec::new(), 0i64);
         for customer in 0..self.options.customers {
             let mut together = 0i64;
             for table in [&self.savings, &self.checking] {
-                if engine.peek(table, customer, &mut row).is_none() {
-                    return Err(Violation(format!("the {} account of customer {customer} is gone", table.name())));
+                if store.peek(table, customer, &mut row).is_none() {
+                    return Err(Violation(format!(
+                        "the {} account of customer {customer} is gone",
+                        store.table_name(table)
+                    )));
                 }
                 together = together.wrapping_add(Account::from_words(&row).balance);
             }
@@ -426,11 +436,11 @@ impl<M: Machine> Workload<M> for SmallBank<M> {
 mod tests {
     use super::*;
     use crate::run_for_tests::{check as check_of, run, world};
-    use contend_engine::Protocol;
+    use contend_engine::NamedProtocol;
     use contend_machine::Native;
-    use contend_protocols::fault::Faults;
-    use contend_protocols::no_wait::NoWait;
-    use contend_protocols::silo::Silo;
+    use contend_protocols::fault::{Only, id};
+    use contend_protocols::locking::no_wait::NoWait;
+    use contend_protocols::optimistic::silo::Silo;
 
     fn small() -> SmallBankOptions {
         SmallBankOptions { customers: 4, hot_customers: 2, overdraft: false, ..SmallBankOptions::default() }
@@ -440,8 +450,8 @@ mod tests {
     fn accounts_agree_after_runs() {
         for overdraft in [false, true] {
             let options = SmallBankOptions { overdraft, ..small() };
-            run::<Silo, SmallBank<_>>(&options, 4, 3000).expect("nothing wrong");
-            run::<NoWait, SmallBank<_>>(&options, 4, 3000).expect("nothing wrong");
+            run::<Silo, SmallBank>(&options, 4, 3000).expect("nothing wrong");
+            run::<NoWait, SmallBank>(&options, 4, 3000).expect("nothing wrong");
         }
     }
 
@@ -449,19 +459,17 @@ mod tests {
     fn there_is_another_customer_also_where_all_draws_are_the_same() {
         for hot in [0.0, 1.0] {
             let options = SmallBankOptions { customers: 2, hot_customers: 1, hot: Fraction(hot), ..small() };
-            run::<Silo, SmallBank<_>>(&options, 2, 1000).expect("nothing wrong");
+            run::<Silo, SmallBank>(&options, 2, 1000).expect("nothing wrong");
         }
     }
 
     #[test]
     fn write_skew_is_found() {
-        /// Reads of what is also written are validated, other reads are not: much like snapshot isolation lets write skew through.
-        struct Skewed;
-        impl Faults for Skewed {
-            const FORGET_READ_ONLY: bool = true;
-        }
-        fn two_at_once<P: Protocol<Native>>() -> Result<Checked, Violation> {
-            let world = world::<P, SmallBank<_>>(&small());
+        /// Reads of what is also written are validated, other reads are not: much like snapshot
+        /// isolation lets write skew through.
+        type Skewed = Only<{ id("FORGET_READ_ONLY") }>;
+        fn two_at_once<P: NamedProtocol<Native>>() -> Result<Checked, Violation> {
+            let world = world::<P, SmallBank>(&small());
             let (engine, bank) = &world;
             let mut workers = [engine.worker().expect("a slot"), engine.worker().expect("a slot")];
             let mut clients = [bank.client(0, 2, 1), bank.client(1, 2, 1)];
@@ -493,7 +501,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named() {
         let damaged = |savings: i64, checking: i64| {
-            let world = world::<Silo, SmallBank<_>>(&small());
+            let world = world::<Silo, SmallBank>(&small());
             let mut worker = world.0.worker().expect("a slot");
             worker
                 .run(|tx| {
@@ -506,7 +514,7 @@ mod tests {
         };
         assert!(damaged(0, -30_000).contains("write skew"));
         assert!(damaged(1, 0).contains("updates got lost"));
-        let world = world::<Silo, SmallBank<_>>(&small());
+        let world = world::<Silo, SmallBank>(&small());
         world.0.worker().expect("a slot").run(|tx| tx.delete(&world.1.checking, 1)).expect("no conflict");
         let client = world.1.client(0, 1, 1);
         assert!(world.1.check(&world.0, &[&client]).expect_err("broken").0.contains("is gone"));
@@ -515,11 +523,11 @@ mod tests {
     #[test]
     fn the_mix_and_the_hot_customers_are_as_asked_for() {
         let options = SmallBankOptions::default();
-        let world = world::<Silo, SmallBank<_>>(&SmallBankOptions { customers: 1000, ..options });
+        let world = world::<Silo, SmallBank>(&SmallBankOptions { customers: 1000, ..options });
         let (mut client, mut input) = (world.1.client(0, 1, 5), Input::default());
         let (mut kinds, mut hot) = ([0u32; 6], 0u32);
         for _ in 0..100_000 {
-            world.1.next(&mut client, &mut input);
+            world.1.next(&mut (), &mut client, &mut input);
             kinds[world.1.kind(&input)] += 1;
             hot += u32::from(input.customer < 100);
         }

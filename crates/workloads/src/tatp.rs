@@ -1,20 +1,19 @@
 //! TATP: a mobile network's home location register; seven short transactions, most of them reads.
 //!
-//! Subscribers, found by number or through a secondary index by telephone number; their access infos, their special facilities, and
-//! where their calls are forwarded to. A transaction that finds no row fails, as the specification has it: it cancels itself. About a
-//! quarter of all do.
+//! Subscribers, found by number or through a secondary index by telephone number; their access
+//! infos, their special facilities, and where their calls are forwarded to. A transaction that
+//! finds no row fails, as the specification has it: it cancels itself. About a quarter of all do.
 //!
-//! Call forwardings of one facility begin at 0, 8 or 16 o'clock, three keys at most, so that a lookup of these serves as the
-//! specification's range, and any index will do.
+//! Call forwardings of one facility begin at 0, 8 or 16 o'clock, three keys at most, so that a
+//! lookup of these serves as the specification's range, and any index will do.
 
 use std::ops::ControlFlow;
 
 use contend_derive::Row;
-use contend_engine::{
-    Abort, Control, Declaration, Engine, IndexKind, Key, Loader, OutOfMemory, Row, TableSpec, Txn, TypedTable, Whole,
+use contend_model::{
+    Abort, Core, Declare, IndexKind, Inspect, Key, Load, OutOfMemory, Row, TableSpec, Tables, Txn, TypedTable, Whole,
     options,
 };
-use contend_machine::Machine;
 
 use crate::random::Random;
 use crate::workload::{Checked, Declares, Violation, Workload, WorkloadInfo};
@@ -24,7 +23,8 @@ options! {
     pub struct TatpOptions {
         /// Subscribers.
         "tatp.subscribers" subscribers: u64 = 100_000, in 1..=100_000_000;
-        /// Whether all subscribers are equally active; otherwise some are more so, as the specification has it.
+        /// Whether all subscribers are equally active; otherwise some are more so, as the
+        /// specification has it.
         "tatp.uniform" uniform: bool = false, in ();
         /// Partitions of the subscribers, by the remainders of their numbers.
         "tatp.partitions" partitions: u64 = 1, in 1..=65_536;
@@ -108,7 +108,8 @@ fn number_of(subscriber: u64) -> u64 {
     100_000_000_000_000 + subscriber
 }
 
-/// A location: what the transaction says, and a mark of the subscriber's, so that it shows if it went elsewhere.
+/// A location: what the transaction says, and a mark of the subscriber's, so that it shows if it
+/// went elsewhere.
 fn location(subscriber: u64, place: u32) -> u64 {
     Key::hash(subscriber) << 32 | u64::from(place)
 }
@@ -160,16 +161,16 @@ pub struct Client {
 
 /// The workload.
 #[derive(Debug)]
-pub struct Tatp<M: Machine> {
+pub struct Tatp {
     options: TatpOptions,
-    subscriber: TypedTable<M, Subscriber>,
-    by_number: TypedTable<M, ByNumber>,
-    access_info: TypedTable<M, AccessInfo>,
-    facility: TypedTable<M, SpecialFacility>,
-    forwarding: TypedTable<M, CallForwarding>,
+    subscriber: TypedTable<Subscriber>,
+    by_number: TypedTable<ByNumber>,
+    access_info: TypedTable<AccessInfo>,
+    facility: TypedTable<SpecialFacility>,
+    forwarding: TypedTable<CallForwarding>,
 }
 
-impl<M: Machine> Tatp<M> {
+impl Tatp {
     /// A subscriber, from 1 on; some come more often (the description's section 1.5).
     fn draw_subscriber(&self, random: &mut Random) -> u64 {
         let count = self.options.subscribers;
@@ -184,7 +185,7 @@ impl<M: Machine> Tatp<M> {
         random.nurand(a, 0, 1, count)
     }
 
-    fn find<T: Txn<Machine = M>>(&self, tx: &mut T, number: u64) -> Result<u64, Abort> {
+    fn find<T: Txn>(&self, tx: &mut T, number: u64) -> Result<u64, Abort> {
         match tx.read(&self.by_number, number, ByNumber::SUBSCRIBER)? {
             Some(subscriber) => Ok(subscriber),
             None => Err(tx.cancel()),
@@ -192,7 +193,7 @@ impl<M: Machine> Tatp<M> {
     }
 
     /// The number to which a call at an hour is forwarded.
-    fn new_destination<T: Txn<Machine = M>>(&self, tx: &mut T, input: &Input) -> Result<[u8; 15], Abort> {
+    fn new_destination<T: Txn>(&self, tx: &mut T, input: &Input) -> Result<[u8; 15], Abort> {
         let facility = typed_key(input.subscriber, input.type_number);
         if tx.read(&self.facility, facility, SpecialFacility::IS_ACTIVE)? != Some(1) {
             return Err(tx.cancel());
@@ -206,7 +207,7 @@ impl<M: Machine> Tatp<M> {
         destination.ok_or_else(|| tx.cancel())
     }
 
-    fn update_subscriber<T: Txn<Machine = M>>(&self, tx: &mut T, input: &Input) -> Result<(), Abort> {
+    fn update_subscriber<T: Txn>(&self, tx: &mut T, input: &Input) -> Result<(), Abort> {
         let bit = Subscriber::BIT.element(0).set((input.value & 1) as u8);
         let facility = typed_key(input.subscriber, input.type_number);
         let data_a = SpecialFacility::DATA_A.set(u64::from(input.value >> 1 & 0xff));
@@ -216,7 +217,7 @@ impl<M: Machine> Tatp<M> {
         Ok(())
     }
 
-    fn insert_forwarding<T: Txn<Machine = M>>(&self, tx: &mut T, input: &Input) -> Result<(), Abort> {
+    fn insert_forwarding<T: Txn>(&self, tx: &mut T, input: &Input) -> Result<(), Abort> {
         let subscriber = self.find(tx, number_of(input.subscriber))?;
         let kinds: [u64; TYPES as usize] = std::array::from_fn(|kind| typed_key(subscriber, kind as u64 + 1));
         let mut there = [false; TYPES as usize];
@@ -233,7 +234,7 @@ impl<M: Machine> Tatp<M> {
         Ok(())
     }
 
-    fn delete_forwarding<T: Txn<Machine = M>>(&self, tx: &mut T, input: &Input) -> Result<(), Abort> {
+    fn delete_forwarding<T: Txn>(&self, tx: &mut T, input: &Input) -> Result<(), Abort> {
         let subscriber = self.find(tx, number_of(input.subscriber))?;
         let key = forwarding_key(typed_key(subscriber, input.type_number), input.start);
         if !tx.delete(&self.forwarding, key)? {
@@ -243,13 +244,8 @@ impl<M: Machine> Tatp<M> {
     }
 
     /// A subscriber with all that belongs to it.
-    fn load_subscriber<P: Control<M>>(&self, loader: &mut Loader<P, M>, subscriber: u64) -> Result<(), OutOfMemory> {
-        fn put<R: Row, P: Control<M>, M: Machine>(
-            loader: &mut Loader<P, M>,
-            table: &TypedTable<M, R>,
-            key: u64,
-            row: R,
-        ) -> Result<(), OutOfMemory> {
+    fn load_subscriber<L: Load>(&self, loader: &mut L, subscriber: u64) -> Result<(), OutOfMemory> {
+        fn put<R: Row, L: Load>(loader: &mut L, table: &TypedTable<R>, key: u64, row: R) -> Result<(), OutOfMemory> {
             loader.insert(table, key, |words| *R::from_words_mut(words) = row).map(drop)
         }
         let random = &mut Random::new(0x7a79, subscriber);
@@ -288,7 +284,7 @@ impl<M: Machine> Tatp<M> {
     }
 
     /// From when on a facility's calls are forwarded in the beginning: none to all of the three.
-    fn loaded_forwardings(&self, facility: u64) -> impl Iterator<Item = u64> + use<M> {
+    fn loaded_forwardings(&self, facility: u64) -> impl Iterator<Item = u64> + use<> {
         let draw = Key::hash(facility);
         let count = draw % (STARTS + 1);
         (0..count).map(move |i| (draw / 8 + i) % STARTS)
@@ -311,7 +307,7 @@ fn format_digits(mut value: u32) -> [u8; 10] {
     digits
 }
 
-impl<M: Machine> Workload<M> for Tatp<M> {
+impl Workload for Tatp {
     type Options = TatpOptions;
     type Client = Client;
     type Input = Input;
@@ -341,15 +337,15 @@ impl<M: Machine> Workload<M> for Tatp<M> {
         ]
     }
 
-    fn create<P: Control<M>>(options: &TatpOptions, index: IndexKind, engine: &Engine<P, M>) -> Self {
+    fn create<S: Tables>(options: &TatpOptions, index: IndexKind, store: &S) -> Self {
         let specs = Self::tables(options, index);
         Tatp {
             options: options.clone(),
-            subscriber: TypedTable::new(engine.create_table(&specs[0])),
-            by_number: TypedTable::new(engine.create_table(&specs[1])),
-            access_info: TypedTable::new(engine.create_table(&specs[2])),
-            facility: TypedTable::new(engine.create_table(&specs[3])),
-            forwarding: TypedTable::new(engine.create_table(&specs[4])),
+            subscriber: store.create_typed(&specs[0]),
+            by_number: store.create_typed(&specs[1]),
+            access_info: store.create_typed(&specs[2]),
+            facility: store.create_typed(&specs[3]),
+            forwarding: store.create_typed(&specs[4]),
         }
     }
 
@@ -361,9 +357,9 @@ impl<M: Machine> Workload<M> for Tatp<M> {
         TatpOptions { subscribers: options.subscribers.min(20), ..options.clone() }
     }
 
-    fn load<P: Control<M>>(
+    fn load<L: Load>(
         &self,
-        loader: &mut Loader<P, M>,
+        loader: &mut L,
         part: usize,
         parts: usize,
         done: &mut dyn FnMut(u64) -> ControlFlow<()>,
@@ -385,7 +381,7 @@ impl<M: Machine> Workload<M> for Tatp<M> {
         Client { random: Random::new(seed, worker as u64 + 1), forwardings: 0, commits: 0 }
     }
 
-    fn next(&self, client: &mut Client, input: &mut Input) {
+    fn next<C: Core>(&self, _: &mut C, client: &mut Client, input: &mut Input) {
         let random = &mut client.random;
         let mut draw = random.uniform(0, 99);
         let mut kind = Kind::default();
@@ -416,14 +412,14 @@ impl<M: Machine> Workload<M> for Tatp<M> {
         Declares { rows: false, partitions: Some(options.partitions as usize) }
     }
 
-    fn declare(&self, input: &Input, declaration: &mut Declaration<M>) {
+    fn declare(&self, input: &Input, declaration: &mut impl Declare) {
         if matches!(input.kind, Kind::GetSubscriberData | Kind::GetNewDestination | Kind::GetAccessData) {
             declaration.read_only();
         }
         declaration.partition((input.subscriber % self.options.partitions) as usize);
     }
 
-    fn execute<T: Txn<Machine = M>>(&self, tx: &mut T, _: &mut Client, input: &Input) -> Result<(), Abort> {
+    fn execute<T: Txn>(&self, tx: &mut T, _: &mut Client, input: &Input) -> Result<(), Abort> {
         match input.kind {
             Kind::GetSubscriberData => match tx.read(&self.subscriber, input.subscriber, Whole)? {
                 Some(row) => drop(std::hint::black_box(row)),
@@ -460,15 +456,15 @@ impl<M: Machine> Workload<M> for Tatp<M> {
         };
     }
 
-    fn check<P: Control<M>>(&self, engine: &Engine<P, M>, clients: &[&Client]) -> Result<Checked, Violation> {
+    fn check<S: Inspect>(&self, store: &S, clients: &[&Client]) -> Result<Checked, Violation> {
         let (mut row, mut forwardings, mut loaded) = (Vec::new(), 0i64, 0i64);
         for subscriber in 1..=self.options.subscribers {
             let number = number_of(subscriber);
-            if engine.peek(&self.subscriber, subscriber, &mut row).is_none() {
+            if store.peek(&self.subscriber, subscriber, &mut row).is_none() {
                 return Err(Violation(format!("subscriber {subscriber} is gone")));
             }
             let found = *Subscriber::from_words(&row);
-            let entry = engine.peek(&self.by_number, number, &mut row).map(|()| *ByNumber::from_words(&row));
+            let entry = store.peek(&self.by_number, number, &mut row).map(|()| *ByNumber::from_words(&row));
             if found.number != number || entry.is_none_or(|entry| entry.subscriber != subscriber) {
                 return Err(Violation(format!("the secondary index by number is wrong for subscriber {subscriber}")));
             }
@@ -476,10 +472,10 @@ impl<M: Machine> Workload<M> for Tatp<M> {
                 return Err(Violation(format!("subscriber {subscriber} has a location that was meant for another")));
             }
             for facility in (1..=TYPES).map(|kind| typed_key(subscriber, kind)) {
-                let there = engine.peek(&self.facility, facility, &mut row).is_some();
+                let there = store.peek(&self.facility, facility, &mut row).is_some();
                 loaded += if there { self.loaded_forwardings(facility).count() as i64 } else { 0 };
                 for start in 0..STARTS {
-                    if engine.peek(&self.forwarding, forwarding_key(facility, start), &mut row).is_none() {
+                    if store.peek(&self.forwarding, forwarding_key(facility, start), &mut row).is_none() {
                         continue;
                     }
                     forwardings += 1;
@@ -516,9 +512,9 @@ impl<M: Machine> Workload<M> for Tatp<M> {
 mod tests {
     use super::*;
     use crate::run_for_tests::{check, run, world};
-    use contend_protocols::no_wait::NoWait;
+    use contend_protocols::locking::no_wait::NoWait;
     use contend_protocols::none::NoControl;
-    use contend_protocols::silo::Silo;
+    use contend_protocols::optimistic::silo::Silo;
 
     fn small() -> TatpOptions {
         TatpOptions { subscribers: 5, ..TatpOptions::default() }
@@ -526,16 +522,16 @@ mod tests {
 
     #[test]
     fn registers_agree_after_runs() {
-        run::<Silo, Tatp<_>>(&small(), 4, 5000).expect("nothing wrong");
-        run::<NoWait, Tatp<_>>(&small(), 4, 5000).expect("nothing wrong");
-        run::<NoControl, Tatp<_>>(&small(), 1, 5000).expect("nothing wrong with one thread");
+        run::<Silo, Tatp>(&small(), 4, 5000).expect("nothing wrong");
+        run::<NoWait, Tatp>(&small(), 4, 5000).expect("nothing wrong");
+        run::<NoControl, Tatp>(&small(), 1, 5000).expect("nothing wrong with one thread");
     }
 
     #[test]
     fn what_is_wrong_is_named() {
-        type World = crate::run_for_tests::World<Silo, Tatp<contend_machine::Native>>;
+        type World = crate::run_for_tests::World<Silo, Tatp>;
         fn damaged(damage: impl Fn(&World)) -> String {
-            let world = world::<Silo, Tatp<_>>(&small());
+            let world = world::<Silo, Tatp>(&small());
             let has_done_nothing = [world.1.client(0, 1, 1)];
             check(&world, &has_done_nothing).expect("the population is right");
             damage(&world);
@@ -568,13 +564,13 @@ mod tests {
 
     #[test]
     fn the_mix_is_the_standards_and_a_seed_gives_one_stream() {
-        let world = world::<Silo, Tatp<_>>(&TatpOptions { subscribers: 1000, ..small() });
+        let world = world::<Silo, Tatp>(&TatpOptions { subscribers: 1000, ..small() });
         let (mut first, mut second) = (world.1.client(0, 1, 5), world.1.client(0, 1, 5));
         let (mut input, mut again) = (Input::default(), Input::default());
         let mut kinds = [0u32; 7];
         for _ in 0..100_000 {
-            world.1.next(&mut first, &mut input);
-            world.1.next(&mut second, &mut again);
+            world.1.next(&mut (), &mut first, &mut input);
+            world.1.next(&mut (), &mut second, &mut again);
             assert_eq!(format!("{input:?}"), format!("{again:?}"));
             assert!((1..=1000).contains(&input.subscriber));
             kinds[world.1.kind(&input)] += 1;

@@ -1,32 +1,36 @@
 //! YCSB: point operations, scans and inserts on one table.
 //!
-//! B. F. Cooper, A. Silberstein, E. Tam, R. Ramakrishnan, R. Sears: "Benchmarking cloud serving systems with YCSB", SoCC 2010; as
-//! transactions of several operations, with the parameters of T. Tanabe et al.: "An analysis of concurrency control protocols for
-//! in-memory databases with CCBench", VLDB 2020, section 5.
+//! B. F. Cooper, A. Silberstein, E. Tam, R. Ramakrishnan, R. Sears: "Benchmarking cloud serving
+//! systems with YCSB", SoCC 2010; as transactions of several operations, with the parameters of T.
+//! Tanabe et al.: "An analysis of concurrency control protocols for in-memory databases with
+//! CCBench", VLDB 2020, section 5.
 //!
 //! # What a row says
-//! The first word of a row is the *stamp* of the transaction that wrote it: worker and sequence number. All further words follow from
-//! stamp and key, so that a row that is torn, or stands under the wrong key, shows. With `ycsb.rmw=on` and 16 bytes or more the second word
-//! counts the writes; with `ycsb.update=on` a write does nothing but count. With `ycsb.fields` above 1 all this holds of each field. After a run each record must hold a stamp of a committed transaction; and each *tracked* record (all of them, up
-//! to 65,536; else one in a power of two) the last stamp that the client that wrote it remembers, and the number of all
-//! clients' writes. Of the records that are not tracked it is not checked that the stamp is the last writer's, nor that this writer
-//! wrote this record. Rows of 8 bytes hold the stamp alone: of them a wrong key shows if the record is tracked.
+//! The first word of a row is the *stamp* of the transaction that wrote it: worker and sequence
+//! number. All further words follow from stamp and key, so that a row that is torn, or stands under
+//! the wrong key, shows. With `ycsb.rmw=on` and 16 bytes or more the second word counts the writes;
+//! with `ycsb.update=on` a write does nothing but count. With `ycsb.fields` above 1 all this holds
+//! of each field. After a run each record must hold a stamp of a committed transaction; and each
+//! *tracked* record (all of them, up to 65,536; else one in a power of two) the last stamp that the
+//! client that wrote it remembers, and the number of all clients' writes. Of the records that are
+//! not tracked it is not checked that the stamp is the last writer's, nor that this writer wrote
+//! this record. Rows of 8 bytes hold the stamp alone: of them a wrong key shows if the record is
+//! tracked.
 //!
-//! A committed transaction must have found every key that it asked for, and its scans must begin at their key and ascend. Every
-//! insert that committed must be there; those that a client would make next must not.
+//! A committed transaction must have found every key that it asked for, and its scans must begin at
+//! their key and ascend. Every insert that committed must be there; those that a client would make
+//! next must not.
 
 mod check;
 mod row;
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
-use contend_engine::options::Fraction;
-use contend_engine::{
-    Abort, AddToWord, Control, Declaration, Direction, Engine, GROUPS_MAX, Groups, IndexKind, Loader, Needs,
-    OutOfMemory, Projection, RowUpdate, Span, Table, TableSpec, Txn, option_choices, options,
+use contend_model::options::Fraction;
+use contend_model::{
+    Abort, AddToWord, Core, DeclarationNeeds, Declare, Direction, GROUPS_MAX, Groups, IndexKind, Inspect, Load,
+    OutOfMemory, Projection, RowUpdate, Span, Table, TableSpec, Tables, Txn, option_choices, options,
 };
-use contend_machine::{Cycles, Machine};
 use rand::rngs::SmallRng;
 use rand::{RngCore, SeedableRng};
 
@@ -39,7 +43,8 @@ use row::Shape;
 /// Which key a record has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keys {
-    /// A bijective hash of the record's number: neighbours in popularity are not neighbours in the index.
+    /// A bijective hash of the record's number: neighbours in popularity are not neighbours in the
+    /// index.
     Hashed,
     /// The record's number.
     Sequential,
@@ -54,17 +59,19 @@ options! {
         "ycsb.records" records: u64 = 1_000_000, in 1..=10_000_000_000;
         /// Bytes of a row. 8 is the least: a row says who wrote it.
         "ycsb.payload" payload: usize = 8, in 8..=65_536;
-        /// Fields of a row, as long as each other but for a word. A transaction reads and writes one of them, drawn uniformly; an insert
-        /// writes all. Each is a group of columns: with `--set ts=on` it has a version of its own. YCSB's own rows are 10 fields of 100
-        /// bytes.
+        /// Fields of a row, as long as each other but for a word. A transaction reads and writes
+        /// one of them, drawn uniformly; an insert writes all. Each is a group of columns: with
+        /// `--set ts=on` it has a version of its own. YCSB's own rows are 10 fields of 100 bytes.
         "ycsb.fields" fields: usize = 1, in 1..=GROUPS_MAX;
         /// Operations of a transaction.
         "ycsb.ops" ops: usize = 10, in 1..=10_000;
-        /// Of the operations that are neither scan nor insert, the fraction that reads; the others write.
+        /// Of the operations that are neither scan nor insert, the fraction that reads; the others
+        /// write.
         "ycsb.read" read: Fraction = Fraction(0.5), in ();
         /// Whether a write reads the row first (read-modify-write), or replaces it unseen.
         "ycsb.rmw" rmw: bool = false, in ();
-        /// Whether a write adds to the second word of a field instead, by an update that commutes: with `--set cu=on` it reads nothing.
+        /// Whether a write adds to the second word of a field instead, by an update that commutes:
+        /// with `--set cu=on` it reads nothing.
         "ycsb.update" update: bool = false, in ();
         /// Skew of the zipfian choice of records; 0 is uniform.
         "ycsb.theta" theta: f64 = 0.0, in 0.0..1.0;
@@ -74,23 +81,24 @@ options! {
         "ycsb.scan_length" scan_length: usize = 100, in 1..=1_000_000;
         /// The fraction of operations that insert a new record.
         "ycsb.insert" insert: Fraction = Fraction(0.0), in ();
-        /// Whether records are chosen by age, the newest being the most popular: first those that this worker has inserted, from
-        /// the last one back, then the loaded ones.
+        /// Whether records are chosen by age, the newest being the most popular: first those that
+        /// this worker has inserted, from the last one back, then the loaded ones.
         "ycsb.latest" latest: bool = false, in ();
         /// Keys: a bijective hash of the record's number, or the number itself.
         "ycsb.keys" keys: Keys = Keys::Hashed, in ();
-        /// Whether a transaction looks its keys up in batches: it makes its point reads first, all at once, and announces its
-        /// writes before.
+        /// Whether a transaction looks its keys up in batches: it makes its point reads first, all
+        /// at once, and announces its writes before.
         "ycsb.batch" batch: bool = false, in ();
-        /// Partitions of the records, by their numbers. A thread's transactions choose records of one partition, threads taking turns
-        /// among them.
+        /// Partitions of the records, by their numbers. A thread's transactions choose records of
+        /// one partition, threads taking turns among them.
         "ycsb.partitions" partitions: u64 = 1, in 1..=65_536;
         /// The fraction of transactions that choose their records from several partitions.
         "ycsb.multi_partition" multi_partition: Fraction = Fraction(0.0), in ();
         /// From how many these do: the thread's own, and others.
         "ycsb.multi_partitions" multi_partitions: u64 = 2, in 2..=65_536;
-        /// The first thread's transactions, unless this is 0: they only read, stay open for so long, in microseconds, and then read the same again
-        /// before they commit. A run does not end before the last of them.
+        /// The first thread's transactions, unless this is 0: they only read, stay open for so
+        /// long, in microseconds, and then read the same again before they commit. A run does not
+        /// end before the last of them.
         "ycsb.long_us" long_us: u64 = 0, in 0..=1_000_000_000;
     }
 }
@@ -135,7 +143,8 @@ const WORKER_SHIFT: u32 = 48;
 const LOADED: u64 = 0;
 /// Records that a loader reports at once.
 const LOAD_STEP: u64 = 4096;
-/// Records that are asked for at once before each is loaded or checked: what a core can have under way, and some.
+/// Records that are asked for at once before each is loaded or checked: what a core can have under
+/// way, and some.
 const AHEAD: usize = 32;
 
 /// The finaliser of splitmix64 (Steele, Lea, Flood, OOPSLA 2014): a bijection of 64 bits.
@@ -193,8 +202,8 @@ pub struct Client {
     tracked: Vec<(u64, u64)>,
     /// What was read, so that reading is not optimised away.
     sink: u64,
-    /// Keys that the running execution found missing, or that it could not insert, and scans that began or went on at a wrong key:
-    /// none, if it commits.
+    /// Keys that the running execution found missing, or that it could not insert, and scans that
+    /// began or went on at a wrong key: none, if it commits.
     surprises: u64,
     /// The same, of committed transactions.
     wrong: u64,
@@ -202,10 +211,10 @@ pub struct Client {
 
 /// The workload.
 #[derive(Debug)]
-pub struct Ycsb<M: Machine> {
+pub struct Ycsb {
     options: YcsbOptions,
     shape: Shape,
-    table: Arc<Table<M, u64>>,
+    table: Table,
     zipf: Zipf,
     /// Below the first of 32 random bits: a scan; below the second: an insert.
     scan_below: u64,
@@ -218,7 +227,8 @@ pub struct Ycsb<M: Machine> {
     spans: Box<[Span]>,
 }
 
-/// What drawing a key takes a simulated core: with skew a power, 12 to 16 ns on the hosts where it was measured; else next to nothing.
+/// What drawing a key takes a simulated core: with skew a power, 12 to 16 ns on the hosts where it
+/// was measured; else next to nothing.
 const ZIPF_INSTRUCTIONS: u32 = 150;
 const UNIFORM_INSTRUCTIONS: u32 = 20;
 
@@ -227,7 +237,7 @@ fn below(fraction: f64) -> u64 {
     (fraction * (1u64 << 32) as f64).round() as u64
 }
 
-impl<M: Machine> Ycsb<M> {
+impl Ycsb {
     #[inline(always)]
     fn key(&self, record: u64) -> u64 {
         match self.options.keys {
@@ -236,7 +246,8 @@ impl<M: Machine> Ycsb<M> {
         }
     }
 
-    /// Chooses the partitions of a transaction: the client's own first, and others if it is to have several.
+    /// Chooses the partitions of a transaction: the client's own first, and others if it is to have
+    /// several.
     #[inline(always)]
     fn choose_partitions(&self, client: &mut Client, input: &mut Input) {
         let YcsbOptions { partitions, multi_partition, multi_partitions, .. } = self.options;
@@ -258,8 +269,8 @@ impl<M: Machine> Ycsb<M> {
     }
 
     #[inline(always)]
-    fn choose(&self, client: &mut Client, partition: u64) -> u64 {
-        M::work(if self.options.theta > 0.0 { ZIPF_INSTRUCTIONS } else { UNIFORM_INSTRUCTIONS });
+    fn choose<C: Core>(&self, core: &mut C, client: &mut Client, partition: u64) -> u64 {
+        core.work(if self.options.theta > 0.0 { ZIPF_INSTRUCTIONS } else { UNIFORM_INSTRUCTIONS });
         let rank = self.zipf.draw(client.rng.next_u64());
         if self.options.partitions > 1 {
             return rank * self.options.partitions + partition;
@@ -270,7 +281,8 @@ impl<M: Machine> Ycsb<M> {
         if rank < client.inserted {
             self.inserted_record(client, client.inserted - 1 - rank)
         } else {
-            // There are as many ranks as loaded records: the oldest of these fall out as new ones come.
+            // There are as many ranks as loaded records: the oldest of these fall out as new ones
+            // come.
             self.options.records - 1 - (rank - client.inserted)
         }
     }
@@ -299,7 +311,7 @@ impl<M: Machine> Ycsb<M> {
     }
 }
 
-impl<M: Machine> Workload<M> for Ycsb<M> {
+impl Workload for Ycsb {
     type Options = YcsbOptions;
     type Client = Client;
     type Input = Input;
@@ -366,8 +378,8 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
         }]
     }
 
-    fn create<P: Control<M>>(options: &YcsbOptions, index: IndexKind, engine: &Engine<P, M>) -> Self {
-        let table = engine.create_table(&Self::tables(options, index)[0]);
+    fn create<S: Tables>(options: &YcsbOptions, index: IndexKind, store: &S) -> Self {
+        let table = store.create_table(&Self::tables(options, index)[0]);
         let shape = Shape::new(options);
         Ycsb {
             shape,
@@ -398,9 +410,9 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
         }
     }
 
-    fn load<P: Control<M>>(
+    fn load<L: Load>(
         &self,
-        loader: &mut Loader<P, M>,
+        loader: &mut L,
         part: usize,
         parts: usize,
         done: &mut dyn FnMut(u64) -> ControlFlow<()>,
@@ -411,7 +423,7 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
             let step = (end - next).min(LOAD_STEP);
             let keys: Vec<u64> = (next..next + step).map(|record| self.key(record)).collect();
             for keys in keys.chunks(AHEAD) {
-                self.table.expect(keys);
+                loader.announce(&self.table, keys);
                 for &key in keys {
                     loader.insert(&self.table, key, |row| self.shape.fill_all(row, key, LOADED))?;
                 }
@@ -439,7 +451,7 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
     }
 
     #[inline]
-    fn next(&self, client: &mut Client, input: &mut Input) {
+    fn next<C: Core>(&self, core: &mut C, client: &mut Client, input: &mut Input) {
         input.stamp = (client.worker + 1) << WORKER_SHIFT | (client.committed + 1);
         input.field = match self.options.fields {
             1 => 0,
@@ -481,9 +493,9 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
                 }
                 Kind::Scan => {
                     length = ((second * self.options.scan_length as u64) >> 32) as u32 + 1;
-                    self.choose(client, partition)
+                    self.choose(core, client, partition)
                 }
-                Kind::Read | Kind::Write => self.choose(client, partition),
+                Kind::Read | Kind::Write => self.choose(core, client, partition),
             };
             let key = self.key(record);
             input.read_only &= matches!(kind, Kind::Read | Kind::Scan);
@@ -506,11 +518,11 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
         Declares { rows: options.scan.0 == 0.0, partitions: Some(options.partitions as usize) }
     }
 
-    fn declare(&self, input: &Input, declaration: &mut Declaration<M>) {
+    fn declare(&self, input: &Input, declaration: &mut impl Declare) {
         if input.read_only {
             declaration.read_only();
         }
-        if declaration.needs() == Needs::Rows {
+        if declaration.needs() == DeclarationNeeds::Rows {
             for operation in &input.operations {
                 declaration.row(&self.table, operation.key, operation.kind == Kind::Write);
             }
@@ -524,7 +536,7 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
     }
 
     #[inline]
-    fn execute<T: Txn<Machine = M>>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<(), Abort> {
+    fn execute<T: Txn>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<(), Abort> {
         let mut sink = 0;
         let mut surprises = 0;
         let (field, first) = (input.field, self.spans[input.field].first as usize);
@@ -565,7 +577,8 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
                 },
                 Kind::Scan => {
                     let (limit, range) = (operation.length as usize, key..=u64::MAX);
-                    // No record is ever deleted: the first key is the one asked for, and the others ascend.
+                    // No record is ever deleted: the first key is the one asked for, and the others
+                    // ascend.
                     let (mut previous, mut ascending) = (None, true);
                     tx.scan_rows(&self.table, range, limit, Direction::Forward, columns, |found, row| {
                         ascending &= previous.map_or(found == key, |previous| found > previous);
@@ -582,7 +595,7 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
             }
         }
         if input.is_long {
-            M::idle((self.options.long_us as f64 * M::cycles_per_second() / 1e6) as Cycles);
+            tx.idle(self.options.long_us);
             let mut again = 0;
             let keys = input.reads.iter().copied().chain(input.operations.iter().map(|operation| operation.key));
             for key in keys {
@@ -619,8 +632,8 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
         }
     }
 
-    fn check<P: Control<M>>(&self, engine: &Engine<P, M>, clients: &[&Client]) -> Result<Checked, Violation> {
-        self.check_rows(engine, clients)
+    fn check<S: Inspect>(&self, store: &S, clients: &[&Client]) -> Result<Checked, Violation> {
+        self.check_rows(store, clients)
     }
 }
 
@@ -628,7 +641,6 @@ impl<M: Machine> Workload<M> for Ycsb<M> {
 mod tests {
     use super::*;
     use contend_engine::Options;
-    use contend_machine::Native;
 
     #[test]
     fn the_key_hash_is_a_bijection() {
@@ -648,22 +660,23 @@ mod tests {
         }
     }
 
-    fn engine() -> std::sync::Arc<Engine<contend_protocols::none::NoControl, Native>> {
-        Engine::new(contend_protocols::none::NoControl, contend_engine::EngineConfig::default())
+    fn engine() -> std::sync::Arc<contend_engine::Engine<contend_protocols::none::NoControl, contend_machine::Native>> {
+        contend_engine::Engine::new(contend_protocols::none::NoControl, contend_engine::EngineConfig::default())
     }
 
     #[test]
     fn only_the_first_draw_allocates() {
-        // Reads that are nearly all, or nearly none, of a transaction: the rare longest list of the other kind is not to grow.
+        // Reads that are nearly all, or nearly none, of a transaction: the rare longest list of the
+        // other kind is not to grow.
         for read in [0.05, 0.95] {
             let options = YcsbOptions { batch: true, read: Fraction(read), ops: 100, ..YcsbOptions::default() };
             let ycsb = Ycsb::create(&options, IndexKind::Hash, &engine());
             let (mut client, mut input) = (ycsb.client(0, 1, 3), Input::default());
-            ycsb.next(&mut client, &mut input);
+            ycsb.next(&mut (), &mut client, &mut input);
             let capacities = |input: &Input| [&input.reads, &input.writes].map(Vec::capacity);
             let before = (capacities(&input), input.operations.capacity());
             for _ in 0..20_000 {
-                ycsb.next(&mut client, &mut input);
+                ycsb.next(&mut (), &mut client, &mut input);
             }
             assert_eq!((capacities(&input), input.operations.capacity()), before);
             assert!(before.0.into_iter().all(|capacity| capacity >= 100) && before.1 >= 100, "{before:?}");
@@ -682,7 +695,7 @@ mod tests {
         let mut input = Input::default();
         let (mut counts, mut lengths) = ([0.0f64; 4], 0.0f64);
         for _ in 0..1000 {
-            ycsb.next(&mut client, &mut input);
+            ycsb.next(&mut (), &mut client, &mut input);
             for operation in &input.operations {
                 counts[operation.kind as usize] += 1.0;
                 lengths += f64::from(operation.length);
@@ -702,17 +715,16 @@ mod tests {
             for (name, value) in info.preset {
                 options.set(name, value).unwrap_or_else(|error| panic!("{}: {error}", info.name));
             }
-            assert_eq!(<Ycsb<Native> as Workload<Native>>::validate(&options, IndexKind::Ordered), Ok(()));
-            let on_hash = <Ycsb<Native> as Workload<Native>>::validate(&options, IndexKind::Hash);
+            assert_eq!(Ycsb::validate(&options, IndexKind::Ordered), Ok(()));
+            let on_hash = Ycsb::validate(&options, IndexKind::Hash);
             assert_eq!(on_hash.is_err(), info.name == "ycsb-e", "{}", info.name);
         }
         let options = YcsbOptions { scan: Fraction(0.6), insert: Fraction(0.5), ..YcsbOptions::default() };
-        let error =
-            <Ycsb<Native> as Workload<Native>>::validate(&options, IndexKind::Ordered).expect_err("a sum of 1.1");
+        let error = Ycsb::validate(&options, IndexKind::Ordered).expect_err("a sum of 1.1");
         assert!(error.contains("ycsb.scan") && error.contains("ycsb.insert"), "{error}");
         let validate = |payload, rmw| {
             let options = YcsbOptions { payload, rmw, update: true, fields: 2, ..YcsbOptions::default() };
-            <Ycsb<Native> as Workload<Native>>::validate(&options, IndexKind::Hash)
+            Ycsb::validate(&options, IndexKind::Hash)
         };
         assert_eq!(validate(32, false), Ok(()));
         assert!(validate(24, false).expect_err("too short").contains("32 or more"));

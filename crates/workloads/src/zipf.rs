@@ -1,8 +1,9 @@
 //! Zipfian numbers, and the uniform ones as their special case.
 //!
-//! J. Gray, P. Sundaresan, S. Englert, K. Baclawski, P. J. Weinberger: "Quickly generating billion-record synthetic databases", SIGMOD 1994,
-//! section 3. Ranks 0 and 1 come with their exact probabilities; from rank 2 on the distribution is replaced by a power law, of which
-//! single ranks are off by a few percent; the tests say by how much.
+//! J. Gray, P. Sundaresan, S. Englert, K. Baclawski, P. J. Weinberger: "Quickly generating
+//! billion-record synthetic databases", SIGMOD 1994, section 3. Ranks 0 and 1 come with their exact
+//! probabilities; from rank 2 on the distribution is replaced by a power law, of which single ranks
+//! are off by a few percent; the tests say by how much.
 
 /// Numbers below `records`; the probability of rank `i` is proportional to `(i + 1)^-theta`.
 #[derive(Clone, Debug)]
@@ -16,12 +17,13 @@ pub struct Zipf {
     eta: f64,
 }
 
-/// Terms of a zeta sum that are added one by one; the rest is an integral with its first corrections.
+/// Terms of a zeta sum that are added one by one; the rest is an integral with its first
+/// corrections.
 const EXACT_TERMS: u64 = 10_000;
 
-/// The sum of `i^-theta` for `i` from 1 to `terms`: Euler-Maclaurin beyond the first terms. The first correction left
-/// out is `theta (theta + 1) (theta + 2) / 720 * from^(-theta - 3)`, below 1e-14, so that rounding is what remains: the error is below
-/// 1e-12 of the sum.
+/// The sum of `i^-theta` for `i` from 1 to `terms`: Euler-Maclaurin beyond the first terms. The
+/// first correction left out is `theta (theta + 1) (theta + 2) / 720 * from^(-theta - 3)`, below
+/// 1e-14, so that rounding is what remains: the error is below 1e-12 of the sum.
 fn zeta(terms: u64, theta: f64) -> f64 {
     let exact = terms.min(EXACT_TERMS);
     let head: f64 = (1..=exact).rev().map(|i| (i as f64).powf(-theta)).sum();
@@ -29,7 +31,8 @@ fn zeta(terms: u64, theta: f64) -> f64 {
         return head;
     }
     let (from, to) = (exact as f64, terms as f64);
-    // As a product, since near a skew of 1 the two ends of the integral differ in their last bits only.
+    // As a product, since near a skew of 1 the two ends of the integral differ in their last bits
+    // only.
     let integral = from.powf(1.0 - theta) * ((1.0 - theta) * (to / from).ln()).exp_m1() / (1.0 - theta);
     let ends = (to.powf(-theta) - from.powf(-theta)) / 2.0;
     let slopes = -theta * (to.powf(-theta - 1.0) - from.powf(-theta - 1.0)) / 12.0;
@@ -37,7 +40,8 @@ fn zeta(terms: u64, theta: f64) -> f64 {
 }
 
 impl Zipf {
-    /// Numbers below `records`, which is at least 1, with the skew `theta`, 0 (uniform) up to but not including 1.
+    /// Numbers below `records`, which is at least 1, with the skew `theta`, 0 (uniform) up to but
+    /// not including 1.
     ///
     /// # Panics
     /// One of them is not.
@@ -112,7 +116,8 @@ mod tests {
         bins.iter().map(|weight| weight / sum).collect()
     }
 
-    /// The probabilities of the bins by Gray's formula, solved for the random number at which each rank begins.
+    /// The probabilities of the bins by Gray's formula, solved for the random number at which each
+    /// rank begins.
     fn gray(zipf: &Zipf) -> Vec<f64> {
         let begin = |rank: u64| match rank {
             0 => 0.0,
@@ -144,7 +149,8 @@ mod tests {
         for (seed, theta) in [(1, 0.0), (2, 0.3), (3, 0.6), (4, 0.9), (5, 0.99)] {
             let zipf = Zipf::new(100_000, theta);
             let p = chi_square_p(&histogram(&zipf, seed), &gray(&zipf));
-            // Seeds are fixed: this either always passes or always fails. A right generator fails for one seed in a thousand.
+            // Seeds are fixed: this either always passes or always fails. A right generator fails
+            // for one seed in a thousand.
             assert!(p > 0.001, "theta {theta}: p = {p}");
         }
     }

@@ -1,10 +1,13 @@
-//! TPC-C allocates nothing for a transaction once it is warm, apart from the blocks that inserted rows and their keys need.
+//! TPC-C allocates nothing for a transaction once it is warm, apart from the blocks that inserted
+//! rows and their keys need.
+//!
+//! A binary of its own: a process has one allocator.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::ops::ControlFlow;
 
-use contend_engine::{AbortReason, Engine, EngineConfig, EngineOptions, Erased, IndexKind, Options, Protocol};
+use contend_engine::{AbortReason, Engine, EngineConfig, EngineOptions, Erased, IndexKind, NamedProtocol, Options};
 use contend_machine::Native;
 use contend_protocols::{ProtocolVisitor, all_protocols, with_protocol};
 use contend_workloads::Workload;
@@ -16,7 +19,8 @@ struct Counting;
 const BLOCK: usize = 16 << 10;
 
 thread_local! {
-    /// Small allocations of this thread, and blocks; nothing is counted while the first is negative.
+    /// Small allocations of this thread, and blocks; nothing is counted while the first is
+    /// negative.
     static ALLOCATIONS: Cell<(i64, i64)> = const { Cell::new((i64::MIN, 0)) };
 }
 
@@ -56,7 +60,7 @@ struct AllocatesNothing(EngineOptions);
 impl ProtocolVisitor<Native> for AllocatesNothing {
     type Output = ();
 
-    fn visit<P: Protocol<Native>>(self) {
+    fn visit<P: NamedProtocol<Native>>(self) {
         // Erased: the workload is compiled once, not once a protocol.
         allocates_nothing(P::INFO.name, Erased::new(P::new(P::Options::default())), &self.0);
     }
@@ -66,7 +70,7 @@ fn allocates_nothing(name: &str, protocol: Erased<Native>, options: &EngineOptio
     let config = EngineConfig { options: options.clone(), epoch_ms: 0, ..EngineConfig::default() };
     let engine = Engine::new(protocol, config);
     let tpcc_options = TpccOptions { items: 1000, customers: 100, ..TpccOptions::default() };
-    let tpcc = Tpcc::<Native>::create(&tpcc_options, IndexKind::Hash, &engine);
+    let tpcc: Tpcc = Workload::create(&tpcc_options, IndexKind::Hash, &engine);
     let mut loader = engine.loader().expect("a slot");
     tpcc.load(&mut loader, 0, 1, &mut |_| ControlFlow::Continue(())).expect("memory");
     drop(loader);
@@ -74,7 +78,7 @@ fn allocates_nothing(name: &str, protocol: Erased<Native>, options: &EngineOptio
     let (mut client, mut input) = (tpcc.client(0, 1, 3), Default::default());
     let mut run = |transactions: u64| {
         for _ in 0..transactions {
-            tpcc.next(&mut client, &mut input);
+            tpcc.next(&mut (), &mut client, &mut input);
             match worker.run(|tx| tpcc.execute(tx, &mut client, &input)) {
                 Ok(()) => tpcc.committed(&mut client, &input),
                 Err(abort) => assert_eq!(abort.reason, AbortReason::User, "one thread has no conflicts"),
@@ -85,17 +89,19 @@ fn allocates_nothing(name: &str, protocol: Erased<Native>, options: &EngineOptio
     ALLOCATIONS.set((0, 0));
     run(5_000);
     let (small, blocks) = ALLOCATIONS.replace((i64::MIN, 0));
-    // Lists of blocks, and of records to be used again, still double now and then: two for each of the nine tables.
+    // Lists of blocks, and of records to be used again, still double now and then: two for each of
+    // the nine tables.
     assert!(small <= 18, "{name} {options:?}: {small} small allocations in 5000 transactions");
-    // Old versions are collected by the clock: where the thread has lost its core, there are some blocks more.
+    // Old versions are collected by the clock: where the thread has lost its core, there are some
+    // blocks more.
     assert!(blocks <= 30, "{name} {options:?}: {blocks} blocks");
 }
 
 #[test]
 fn transactions_allocate_blocks_for_rows_and_nothing_else() {
     let mut all = EngineOptions::default();
-    all.set("cu", "on").expect("an option");
-    all.set("ts", "on").expect("an option");
+    all.set("engine.commit_time_updates", "on").expect("an option");
+    all.set("engine.timestamp_splitting", "on").expect("an option");
     for (info, _) in all_protocols::<Native>() {
         for options in [EngineOptions::default(), all.clone()] {
             with_protocol::<Native, _>(info.name, AllocatesNothing(options)).expect("a registered name");

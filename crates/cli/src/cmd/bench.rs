@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use contend_lab::config::THREADS_MAX;
-use contend_lab::host::host_preset;
-use contend_lab::limit::{Limits, limits};
-use contend_lab::micro::{Micro, micro};
-use contend_lab::units::show_rate;
-use contend_lab::{Observer, RunConfig};
+use contend_lab::microbench::{Microbench, MicrobenchPlan, microbench};
 use contend_machine::available_cores;
+use contend_runner::config::THREADS_MAX;
+use contend_runner::host_chip::host_preset;
+use contend_runner::machine_limits::{Limits, limits};
+use contend_runner::units::show_rate;
+use contend_runner::{Observer, RunConfig};
 
 use super::interrupted;
 use crate::args::{Bench, BenchArgs, LimitArgs, MicroArgs};
@@ -22,17 +22,17 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Status, UserError> {
         Bench::Timestamps(args) => {
             let sources = ["mutex", "atomic", "batched", "clock", "hardware"];
             let series = sources.map(|source| (source.to_string(), Some(("timestamp.source", source))));
-            threads_by_series(args, Micro::Timestamps, 4, &series)
+            threads_by_series(args, Microbench::Timestamps, 4, &series)
         }
-        Bench::Transfers(args) => threads_by_series(args, Micro::Transfers, 2, &[("transfers".into(), None)]),
-        Bench::Increments(args) => threads_by_series(args, Micro::Increments, 2, &[("increments".into(), None)]),
+        Bench::Transfers(args) => threads_by_series(args, Microbench::Transfers, 2, &[("transfers".into(), None)]),
+        Bench::Increments(args) => threads_by_series(args, Microbench::Increments, 2, &[("increments".into(), None)]),
     }
 }
 
 /// A row for each number of threads, a column for each series.
 fn threads_by_series(
     args: &MicroArgs,
-    bench: Micro,
+    bench: Microbench,
     factor: usize,
     series: &[(String, Option<(&str, &str)>)],
 ) -> Result<Status, UserError> {
@@ -56,7 +56,7 @@ fn threads_by_series(
             if let Some((option, value)) = setting {
                 config.settings.insert((*option).into(), (*value).into());
             }
-            let result = match micro(&config, bench, &stop) {
+            let result = match microbench(&MicrobenchPlan::resolve(&config, bench)?, &stop) {
                 Ok(result) => result,
                 Err(error) => return interrupted(error, &stop, |status| status),
             };
@@ -80,13 +80,13 @@ fn threads_by_series(
 fn limit(args: &LimitArgs) -> Result<Status, UserError> {
     let threads = args.threads.unwrap_or_else(|| available_cores().len());
     if !(1..=THREADS_MAX).contains(&threads) {
-        return Err(UserError(format!("threads is {threads}; valid: 1 to {THREADS_MAX}")));
+        return Err(UserError::input(format!("threads is {threads}; valid: 1 to {THREADS_MAX}")));
     }
     if !(1..=1000).contains(&args.rounds) {
-        return Err(UserError(format!("rounds is {}; valid: 1 to 1000", args.rounds)));
+        return Err(UserError::input(format!("rounds is {}; valid: 1 to 1000", args.rounds)));
     }
     if !(0.001..=3600.0).contains(&args.seconds) {
-        return Err(UserError(format!("seconds is {}; valid: 0.001 to 3600", args.seconds)));
+        return Err(UserError::input(format!("seconds is {}; valid: 0.001 to 3600", args.seconds)));
     }
     if let Some(path) = &args.chip {
         let target = Target::new(path)?;
@@ -111,7 +111,7 @@ fn limit(args: &LimitArgs) -> Result<Status, UserError> {
 
 fn text(limits: &Limits, threads: usize) -> String {
     let mut table = show::table(["what", "median /s", "min..max /s"]);
-    let mut row = |what: String, spread: contend_lab::result::Spread| {
+    let mut row = |what: String, spread: contend_runner::stats::Spread| {
         table.add_row([
             what,
             show_rate(spread.median),

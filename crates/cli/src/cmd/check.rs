@@ -5,20 +5,20 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use contend_history::elle::{Inferred, Workload};
-use contend_history::{History, Isolation, Report, check, replay};
+use contend_history::{History, Isolation, Report, check_bounded, replay};
 
 use crate::args::CheckArgs;
 use crate::{Status, UserError, show};
 
 pub(crate) fn run(args: &CheckArgs) -> Result<Status, UserError> {
-    let level: Isolation = args.isolation.parse().map_err(|error| UserError(format!("--isolation: {error}")))?;
+    let level: Isolation = args.isolation.parse().map_err(|error| UserError::input(format!("--isolation: {error}")))?;
     let workload = match args.format.as_str() {
         "contend" => None,
         "elle-append" => Some(Workload::ListAppend),
         "elle-register" => Some(Workload::Register),
         other => {
             let valid = "contend, elle-append, elle-register";
-            return Err(UserError(format!("--format: unknown format '{other}'; valid: {valid}")));
+            return Err(UserError::input(format!("--format: unknown format '{other}'; valid: {valid}")));
         }
     };
     let is_stdin = args.history == Path::new("-");
@@ -26,13 +26,14 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Status, UserError> {
     let source: Box<dyn Read> = if is_stdin {
         Box::new(std::io::stdin().lock())
     } else {
-        Box::new(File::open(&args.history).map_err(|error| UserError(format!("{name}: {error}")))?)
+        Box::new(File::open(&args.history).map_err(|error| UserError::input(format!("{name}: {error}")))?)
     };
-    let refused = |error: String| UserError(format!("{name}: {error}"));
+    let refused = |error: String| UserError::input(format!("{name}: {error}"));
     if let Some(workload) = workload {
         let text = std::io::read_to_string(source).map_err(|error| refused(error.to_string()))?;
         let inferred = Inferred::read(&text, workload).map_err(refused)?;
-        return inferred_verdict(args, level, &inferred);
+        let report = inferred.check_bounded().map_err(|error| refused(error.to_string()))?;
+        return inferred_verdict(args, level, &inferred, report);
     }
     let mut source = BufReader::new(source);
     let is_elle = looks_like_elle(source.fill_buf().map_err(|error| refused(error.to_string()))?);
@@ -45,12 +46,13 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Status, UserError> {
         let count = history.transactions().len();
         let what =
             if count == 0 { "no transaction".into() } else { format!("{count} transactions without an operation") };
-        return Err(UserError(format!("{name}: {what}; a history has a committed transaction a line, as JSON")));
+        return Err(UserError::input(format!("{name}: {what}; a history has a committed transaction a line, as JSON")));
     }
-    let report = check(&history);
+    let report = check_bounded(&history).map_err(|error| refused(error.to_string()))?;
     let mut kept = report.violates(level).is_none();
     let mut verdict = format!("{level}: {}", if kept { "yes" } else { "NO" });
-    // The second oracle. Of an inexact history a serial order is a guess, and a difference says nothing.
+    // The second oracle. Of an inexact history a serial order is a guess, and a difference says
+    // nothing.
     let divergence = match report.serial_order() {
         Some(order) if level == Isolation::Serializable && report.is_exact() => replay(&history, order).err(),
         _ => None,
@@ -73,7 +75,8 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Status, UserError> {
     Ok(if kept { Status::Good } else { Status::CheckFailed })
 }
 
-/// Whether a file begins as one of Jepsen's: with a map of EDN, or one of JSON that has the type of an operation.
+/// Whether a file begins as one of Jepsen's: with a map of EDN, or one of JSON that has the type of
+/// an operation.
 fn looks_like_elle(start: &[u8]) -> bool {
     let start = String::from_utf8_lossy(&start[..start.len().min(1000)]);
     let start = start.trim_start_matches(['[', ' ', '\n', '\r', '\t']);
@@ -82,8 +85,12 @@ fn looks_like_elle(start: &[u8]) -> bool {
 }
 
 /// Judges a history whose versions were inferred.
-fn inferred_verdict(args: &CheckArgs, level: Isolation, inferred: &Inferred) -> Result<Status, UserError> {
-    let report: Report = inferred.check();
+fn inferred_verdict(
+    args: &CheckArgs,
+    level: Isolation,
+    inferred: &Inferred,
+    report: Report,
+) -> Result<Status, UserError> {
     let kept = report.violates(level).is_none();
     if args.json {
         let json = serde_json::json!({

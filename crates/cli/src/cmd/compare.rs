@@ -14,12 +14,12 @@ pub(crate) const REPORT_FILE: &str = "report.html";
 pub(crate) fn run(args: &CompareArgs) -> Result<Status, UserError> {
     let config = args.config()?;
     left_out(&config)?;
-    let config = config.validated()?;
-    let outputs = Outputs::new(&args.measure, &config)?;
-    let out = RunFolder::new(args.out.as_deref(), args.force, &config.workload, &[REPORT_FILE, RESULT_FILE])?;
+    let plan = config.resolve()?;
+    let outputs = Outputs::new(&args.measure, &plan.config)?;
+    let out = RunFolder::new(args.out.as_deref(), args.force, &plan.config.workload, &[REPORT_FILE, RESULT_FILE])?;
     let (page, data) = (out.file(REPORT_FILE)?, out.file(RESULT_FILE)?);
     let stop = stop_on_interrupt()?;
-    let result = match compare(&config, &stop, &Bars::default()) {
+    let result = match compare(&plan, &stop, &Bars::default()) {
         Ok(result) => result,
         Err(error) => return interrupted(error, &stop, |status| status),
     };

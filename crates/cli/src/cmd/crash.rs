@@ -1,8 +1,9 @@
 //! `contend crash-test`.
 
-use contend_lab::config::ALL;
-use contend_lab::crash::{Crashed, crash_test, tests};
-use contend_lab::{Observer, RunConfig};
+use contend_proof::crash::Crashed;
+use contend_runner::config::ALL;
+use contend_runner::names::option_name;
+use contend_runner::{Observer, RunConfig};
 
 use super::{Json, Tested, left_out};
 use crate::args::CrashTestArgs;
@@ -12,29 +13,30 @@ use crate::{Status, UserError, show};
 pub(crate) fn run(args: &CrashTestArgs) -> Result<Status, UserError> {
     let (runs, config) = (args.runs()?, args.config());
     // Everything is looked at before the first is tested.
-    let mut count = 0;
+    let mut plans = Vec::new();
     for run in &runs {
         left_out(run)?;
-        count += tests(run, &config)?;
+        plans.push((run, config.resolve(run)?));
     }
+    let count = plans.iter().map(|(_, plan)| plan.tests()).sum();
     let json = Json::new(args.json.as_deref())?;
     let stop = stop_on_interrupt()?;
     let bars = Bars::default();
     let observer: &(dyn Observer + Sync) = &bars;
     observer.begin("crashing", count);
     let mut all = Vec::new();
-    for run in &runs {
-        let crashed = crash_test(run, &config, &stop, &|| observer.advance(1))?;
-        all.extend(crashed.into_iter().map(|crashed| (run, crashed)));
+    for (run, plan) in &plans {
+        let crashed = plan.run(&stop, &|| observer.advance(1))?;
+        all.extend(crashed.into_iter().map(|crashed| (*run, crashed)));
         if stop.is_requested() {
             break;
         }
     }
     observer.end();
     if !stop.is_requested() {
-        for run in runs.iter().filter(|run| run.protocols != [ALL]) {
+        for (_, plan) in plans.iter().filter(|(run, _)| run.protocols != [ALL]) {
             let is_tested = |name: &String| all.iter().any(|(_, crashed)| crashed.protocol == *name);
-            for name in run.protocols.iter().filter(|name| !is_tested(name)) {
+            for name in plan.plan().config.protocols.iter().filter(|name| !is_tested(name)) {
                 show::complain(&format!("left out: {name} promises nothing, or not with this log"));
             }
         }
@@ -109,7 +111,7 @@ fn again(args: &CrashTestArgs, run: &RunConfig, crashed: &Crashed, seed: u64) ->
     if let Some(index) = &run.index {
         command += &format!(" --index {index}");
     }
-    for (name, value) in run.settings.iter().filter(|(name, _)| *name != "log") {
+    for (name, value) in run.settings.iter().filter(|(name, _)| option_name(name) != "log.mode") {
         command += &format!(" --set {name}={value}");
     }
     command

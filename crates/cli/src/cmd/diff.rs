@@ -1,7 +1,7 @@
 //! `contend diff`.
 
 use contend_lab::diff::{Diff, EntryDiff, diff};
-use contend_lab::units::show_rate;
+use contend_runner::units::show_rate;
 
 use crate::args::DiffArgs;
 use crate::files::{read_result, result_path};
@@ -16,7 +16,7 @@ pub(crate) fn run(args: &DiffArgs) -> Result<Status, UserError> {
     };
     if is_one {
         let (first, second) = (args.first.display(), args.second.display());
-        return Err(UserError(format!("{first} and {second} are the same result; valid: two results")));
+        return Err(UserError::input(format!("{first} and {second} are the same result; valid: two results")));
     }
     let diff = diff(&first, &second)?;
     if args.json {

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use contend_lab::explore::{ExploreConfig, Explored, Found, Show, explore};
-use contend_lab::{Observer, RunConfig};
+use contend_proof::explore::{ExploreConfig, Explored, Found, Show, explore};
+use contend_runner::{Observer, RunConfig};
 
 use super::{Json, left_out};
 use crate::args::ExploreArgs;
@@ -17,9 +17,7 @@ pub(crate) fn run(args: &ExploreArgs) -> Result<Status, UserError> {
     let mut tasks = Vec::new();
     for run in &runs {
         left_out(run)?;
-        for protocol in &run.validated()?.protocols {
-            tasks.push(RunConfig { protocols: vec![protocol.clone()], ..run.clone() });
-        }
+        tasks.extend(run.resolve()?.each().map(|plan| (run, plan)));
     }
     // Of many, what is allowed would bury what is wrong.
     let show = match () {
@@ -39,11 +37,11 @@ pub(crate) fn run(args: &ExploreArgs) -> Result<Status, UserError> {
     };
     let started = std::time::Instant::now();
     bars.begin("exploring", tasks.len() as u64);
-    for (number, task) in tasks.iter().enumerate() {
+    for (number, (run, plan)) in tasks.iter().enumerate() {
         let config = ExploreConfig { budget: share(tasks.len() - number, started.elapsed()), ..config.clone() };
-        for explored in explore(task, &config, &stop)? {
+        for explored in explore(plan, &config, &stop)? {
             let found = explored.found.as_ref().or(explored.shown.as_ref());
-            let command = found.map(|found| replay_command(task, &explored, found));
+            let command = found.map(|found| replay_command(run, &explored, found));
             all.push((explored, command.unwrap_or_default()));
         }
         bars.advance(1);
@@ -70,15 +68,15 @@ pub(crate) fn run(args: &ExploreArgs) -> Result<Status, UserError> {
 }
 
 /// The command that does the same again.
-fn replay_command(task: &RunConfig, explored: &Explored, found: &Found) -> String {
+fn replay_command(run: &RunConfig, explored: &Explored, found: &Found) -> String {
     let mut command = format!(
         "contend explore --protocol {} --workload {} --cores {} --transactions {} --seed {}",
         explored.protocol, explored.workload, explored.cores, explored.transactions, found.seed
     );
-    if let Some(index) = &task.index {
+    if let Some(index) = &run.index {
         command += &format!(" --index {index}");
     }
-    for (name, value) in &task.settings {
+    for (name, value) in &run.settings {
         command += &format!(" --set {name}={value}");
     }
     format!("{command} --replay {}", found.schedule)

@@ -3,9 +3,10 @@
 use std::path::Path;
 use std::process::Command;
 
-use contend_lab::config::ALL;
-use contend_lab::kill::{Killed, Life, kill_test, kills, live};
-use contend_lab::{LabError, Observer};
+use contend_proof::kill::{Killed, Life, live};
+use contend_runner::config::ALL;
+use contend_runner::names::entry_name;
+use contend_runner::{Observer, RunError};
 
 use super::{Json, Tested, left_out};
 use crate::args::{KillChildArgs, KillTestArgs};
@@ -21,9 +22,9 @@ pub(crate) fn child(args: &KillChildArgs) -> Result<Status, UserError> {
     Ok(Status::Good)
 }
 
-fn command(life: &Life) -> Result<Command, LabError> {
+fn command(life: &Life) -> Result<Command, RunError> {
     let own = std::env::current_exe();
-    let own = own.map_err(|error| LabError::BadInput(format!("this program is not found: {error}")))?;
+    let own = own.map_err(|error| RunError::Io(format!("this program is not found: {error}")))?;
     let mut command = Command::new(own);
     command.arg("kill-child").arg(serde_json::to_string(life).expect("plain data"));
     Ok(command)
@@ -37,12 +38,12 @@ pub(crate) fn run(args: &KillTestArgs) -> Result<Status, UserError> {
         None => std::env::temp_dir().join(format!("contend-kill-test-{}", std::process::id())),
     };
     let config = args.config(&directory)?;
-    let count = kills(&run, &config)?;
+    let plan = config.resolve(&run)?;
     let json = Json::new(args.json.as_deref())?;
     let stop = stop_on_interrupt()?;
     let bars = Bars::default();
-    bars.begin("killing", count);
-    let all = kill_test(&run, &config, &command, &stop, &|| bars.advance(1));
+    bars.begin("killing", plan.kills());
+    let all = plan.run(&command, &stop, &|| bars.advance(1));
     bars.end();
     if args.dir.is_none() {
         // It stays if there is anything left in it: a database that is broken.
@@ -51,7 +52,7 @@ pub(crate) fn run(args: &KillTestArgs) -> Result<Status, UserError> {
     let all = all?;
     if !args.mixed && !stop.is_requested() && run.protocols != [ALL] {
         let is_tested = |name: &String| all.iter().any(|killed| killed.protocol == *name);
-        for name in run.protocols.iter().filter(|name| !is_tested(name)) {
+        for name in run.protocols.iter().map(|name| entry_name(name)).filter(|name| !is_tested(name)) {
             show::complain(&format!("left out: {name} promises nothing, or not with this durability"));
         }
     }

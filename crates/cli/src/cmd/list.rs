@@ -1,10 +1,10 @@
 //! `contend list`.
 
 use contend_engine::OptionSpec;
-use contend_lab::config::{engine_specs, log_specs, retry_specs, simulation_specs};
-use contend_lab::machine::machines;
 use contend_machine::Native;
-use contend_protocols::all_protocols;
+use contend_protocols::{all_protocols, protocol_name};
+use contend_runner::machine::machines;
+use contend_runner::names::{engine_specs, log_specs, retry_specs, simulation_specs};
 use contend_workloads::all_workloads;
 use serde_json::{Value, json};
 
@@ -18,17 +18,19 @@ const INDEXES: [(&str, &str); 2] = [
 
 pub(crate) fn run(args: &ListArgs) -> Result<Status, UserError> {
     let all = [What::Protocols, What::Workloads, What::Options, What::Indexes, What::Machines];
-    let protocol = args.protocol.as_deref();
+    let protocol = args.protocol.as_deref().map(protocol_name);
     let chosen = match (args.what, protocol) {
         (None, None) => all.to_vec(),
         (None | Some(What::Options), Some(protocol)) => {
             let names: Vec<&str> = all_protocols::<Native>().iter().map(|(info, _)| info.name).collect();
             if !names.contains(&protocol) {
-                return Err(UserError(format!("unknown protocol '{protocol}'; valid: {}", names.join(", "))));
+                return Err(UserError::input(format!("unknown protocol '{protocol}'; valid: {}", names.join(", "))));
             }
             vec![What::Options]
         }
-        (Some(_), Some(_)) => return Err(UserError("--protocol goes with options only: contend list options".into())),
+        (Some(_), Some(_)) => {
+            return Err(UserError::input("--protocol goes with options only: contend list options"));
+        }
         (Some(what), None) => vec![what],
     };
     if args.json {
@@ -66,7 +68,7 @@ fn all_options(protocol: Option<&str>) -> Vec<(String, OptionSpec)> {
             }
         }
     };
-    for (info, specs) in all_workloads::<Native>() {
+    for (info, specs) in all_workloads() {
         // Presets have the options of their workload.
         add(info.name.split('-').next().unwrap_or(info.name), specs);
     }
@@ -102,7 +104,7 @@ fn as_text(what: What, protocol: Option<&str>) -> String {
         }
         What::Workloads => {
             let mut table = show::table(["workload", "meaning", "sets", "source"]).spare(&["source", "sets"]);
-            for (info, _) in all_workloads::<Native>() {
+            for (info, _) in all_workloads() {
                 table.add_row([info.name, info.summary, &preset_text(info.preset), info.source]);
             }
             table
@@ -148,7 +150,7 @@ fn as_json(what: What, protocol: Option<&str>) -> Value {
                        "paper": info.paper, "options": options(&specs)})
             })
             .collect(),
-        What::Workloads => all_workloads::<Native>()
+        What::Workloads => all_workloads()
             .into_iter()
             .map(|(info, specs)| {
                 let preset: serde_json::Map<String, Value> =

@@ -17,7 +17,7 @@ pub(crate) fn recover(args: &RecoverArgs) -> Result<Status, UserError> {
     let directory = Directory::read_only(&args.dir)?;
     let bytes = inspect::inspect(&directory)?.files.iter().map(|file| file.bytes).sum::<u64>();
     let bars = Bars::default();
-    let observer: &(dyn contend_lab::Observer + Sync) = &bars;
+    let observer: &(dyn contend_runner::Observer + Sync) = &bars;
     observer.begin("reading the log", bytes.div_ceil(STEP));
     let read = std::sync::atomic::AtomicU64::new(0);
     let progress = |more: u64| {

@@ -21,11 +21,13 @@ pub(crate) fn run(args: &ReportArgs) -> Result<Status, UserError> {
     // Not even --force puts a page in the place of what it was drawn from.
     let of = |path: &Path| path.canonicalize().ok();
     if of(&path).is_some() && of(&path) == of(&result_path(&args.result)) {
-        return Err(UserError(format!("{} is the result itself; --out names another file", path.display())));
+        return Err(UserError::input(format!("{} is the result itself; --out names another file", path.display())));
     }
     if path.is_file() && !args.force {
         let path = path.display();
-        return Err(UserError(format!("{path} is there already; --force overwrites it, and another --out keeps it")));
+        return Err(UserError::input(format!(
+            "{path} is there already; --force overwrites it, and another --out keeps it"
+        )));
     }
     Target::new(&path)?.write_text(&page)?;
     show::print(&format!("report: {}\n", path.display()))?;

@@ -9,14 +9,14 @@ use crate::progress::{Bars, stop_on_interrupt};
 use crate::{Status, UserError, show};
 
 pub(crate) fn run(args: &RunArgs) -> Result<Status, UserError> {
-    let config = args.config()?.validated()?;
-    let outputs = Outputs::new(&args.measure, &config)?;
+    let plan = args.config()?.resolve()?;
+    let outputs = Outputs::new(&args.measure, &plan.config)?;
     let history = args.history.as_deref().map(Target::new).transpose()?;
     let stop = stop_on_interrupt()?;
     let bars = Bars::default();
     let outcome = match &history {
-        Some(_) => record(&config, &stop, &bars),
-        None => compare(&config, &stop, &bars).map(|result| Outcome { result, recorded: None }),
+        Some(_) => record(&plan, &stop, &bars),
+        None => compare(&plan, &stop, &bars).map(|result| Outcome { result, recorded: None }),
     };
     let outcome = match outcome {
         Ok(outcome) => outcome,

@@ -5,10 +5,11 @@ use std::io;
 use clap::Command;
 use clap::builder::PossibleValuesParser;
 use contend_engine::OptionSpec;
-use contend_lab::config::{ALL, engine_specs, log_specs, retry_specs, simulation_specs};
-use contend_lab::machine::machines;
 use contend_machine::Native;
 use contend_protocols::all_protocols;
+use contend_runner::config::ALL;
+use contend_runner::machine::machines;
+use contend_runner::names::{engine_specs, log_specs, retry_specs, simulation_specs};
 use contend_workloads::all_workloads;
 
 use crate::args::{CompletionsArgs, ManArgs, command};
@@ -40,7 +41,7 @@ pub(crate) fn man(args: &ManArgs) -> Result<Status, UserError> {
     let Some((_, page)) = pages.iter().find(|(name, _)| *name == wanted) else {
         let verbs: Vec<&str> = pages.iter().filter_map(|(name, _)| name.strip_prefix("contend-")).collect();
         let verb = args.verb.as_deref().unwrap_or_default();
-        return Err(UserError(format!("unknown verb '{verb}'; valid: {}", verbs.join(", "))));
+        return Err(UserError::input(format!("unknown verb '{verb}'; valid: {}", verbs.join(", "))));
     };
     show::print(&String::from_utf8_lossy(page))?;
     Ok(Status::Good)
@@ -58,10 +59,11 @@ fn pages(command: &Command) -> io::Result<Vec<(String, Vec<u8>)>> {
     Ok(all)
 }
 
-/// The command line with the names that arguments may be, for shells. A parser of values would refuse what else is valid, such as lists.
+/// The command line with the names that arguments may be, for shells. A parser of values would
+/// refuse what else is valid, such as lists.
 fn with_names(command: Command) -> Command {
     let protocols = || all_protocols::<Native>().into_iter();
-    let workloads = || all_workloads::<Native>().into_iter();
+    let workloads = || all_workloads().into_iter();
     let of_groups = [retry_specs(), engine_specs(), log_specs(), simulation_specs()].concat();
     let specs = protocols().flat_map(|(_, specs)| specs).chain(workloads().flat_map(|(_, specs)| specs));
     let mut options: Vec<String> = specs.chain(of_groups).map(|OptionSpec { name, .. }| format!("{name}=")).collect();

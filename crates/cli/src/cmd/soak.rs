@@ -1,7 +1,7 @@
 //! `contend soak`.
 
-use contend_lab::soak::{Soaked, soak};
-use contend_lab::units::show_bytes;
+use contend_proof::soak::{Soaked, soak};
+use contend_runner::units::show_bytes;
 
 use super::{Json, Tested, left_out};
 use crate::args::SoakArgs;
@@ -13,7 +13,7 @@ pub(crate) fn run(args: &SoakArgs) -> Result<Status, UserError> {
     left_out(&run)?;
     let json = Json::new(args.json.as_deref())?;
     let stop = stop_on_interrupt()?;
-    let all = soak(&run, args.seconds, &stop, &Bars::default())?;
+    let all = soak(&run.resolve()?, args.seconds, &stop, &Bars::default())?;
     json.deliver(&table(&all), &all)?;
     Ok(Tested::status(all.iter().map(tested), stop.is_requested()))
 }

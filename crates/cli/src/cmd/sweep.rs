@@ -10,7 +10,7 @@ use contend_lab::experiment::{
 use contend_machine::available_cores;
 
 use crate::args::{PlotArgs, SweepArgs};
-use crate::files::{Target, folder};
+use crate::files::{Target, folder, read_text};
 use crate::progress::{Bars, stop_on_interrupt};
 use crate::{Status, UserError, show};
 
@@ -20,10 +20,10 @@ const EXPERIMENT: &str = "experiment.toml";
 pub(crate) fn sweep(args: &SweepArgs) -> Result<Status, UserError> {
     let jobs = args.jobs.unwrap_or_else(|| available_cores().len());
     if !(1..=1024).contains(&jobs) {
-        return Err(UserError(format!("jobs is {jobs}; valid: 1 to 1024")));
+        return Err(UserError::input(format!("jobs is {jobs}; valid: 1 to 1024")));
     }
     if let Some(seeds) = args.seeds.filter(|seeds| !(1..=SEEDS_MAX).contains(seeds)) {
-        return Err(UserError(format!("seeds is {seeds}; valid: 1 to {SEEDS_MAX}")));
+        return Err(UserError::input(format!("seeds is {seeds}; valid: 1 to {SEEDS_MAX}")));
     }
     let allowed = Allowed::read(args.allow.as_deref())?;
     // Every file is read before the first point is run.
@@ -31,7 +31,11 @@ pub(crate) fn sweep(args: &SweepArgs) -> Result<Status, UserError> {
     for path in &args.files {
         let (experiment, text) = read(path)?;
         if experiments.iter().any(|(other, _): &(Experiment, String)| other.id == experiment.id) {
-            return Err(UserError(format!("{}: there is another experiment of id {}", path.display(), experiment.id)));
+            return Err(UserError::input(format!(
+                "{}: there is another experiment of id {}",
+                path.display(),
+                experiment.id
+            )));
         }
         if let Some(seeds) = args.seeds {
             experiment.check_seeds(seeds)?;
@@ -69,7 +73,7 @@ pub(crate) fn sweep(args: &SweepArgs) -> Result<Status, UserError> {
 }
 
 pub(crate) fn plot(args: &PlotArgs) -> Result<Status, UserError> {
-    let error = |error: std::io::Error| UserError(format!("can't read {}: {error}", args.results.display()));
+    let error = |error: std::io::Error| UserError::input(format!("can't read {}: {error}", args.results.display()));
     let mut files: Vec<PathBuf> = std::fs::read_dir(&args.results)
         .map_err(error)?
         .filter_map(|entry| Some(entry.ok()?.path().join(EXPERIMENT)))
@@ -77,7 +81,7 @@ pub(crate) fn plot(args: &PlotArgs) -> Result<Status, UserError> {
         .collect();
     files.sort();
     if files.is_empty() {
-        return Err(UserError(format!("{} holds no results of contend sweep", args.results.display())));
+        return Err(UserError::input(format!("{} holds no results of contend sweep", args.results.display())));
     }
     let allowed = Allowed::read(args.allow.as_deref())?;
     let mut judged = Vec::new();
@@ -104,14 +108,14 @@ impl Allowed {
     fn read(path: Option<&Path>) -> Result<Allowed, UserError> {
         let Some(path) = path else { return Ok(Allowed::default()) };
         let file = path.display().to_string();
-        let text =
-            std::fs::read_to_string(path).map_err(|error| UserError(format!("can't read --allow {file}: {error}")))?;
+        let text = read_text(path, EXPERIMENT_BYTES_MAX, "the file")
+            .map_err(|error| UserError::input(format!("can't read --allow {file}: {error}")))?;
         let mut ids = BTreeSet::new();
         for (number, line) in text.lines().enumerate() {
             let id = line.split('#').next().unwrap_or_default().trim();
             if id.contains(char::is_whitespace) {
                 let number = number + 1;
-                return Err(UserError(format!(
+                return Err(UserError::input(format!(
                     "--allow {file}: line {number}: '{id}' is no id of an assertion; valid: one id a line, and # before a comment"
                 )));
             }
@@ -122,7 +126,8 @@ impl Allowed {
         Ok(Allowed { file, ids })
     }
 
-    /// Names what fails and is not allowed to, and what can't be evaluated; and says how the command ends.
+    /// Names what fails and is not allowed to, and what can't be evaluated; and says how the
+    /// command ends.
     fn status(&self, files: &[&Path], judged: &[(Experiment, Vec<Judgement>)]) -> Status {
         let mut status = Status::Good;
         for (path, (experiment, judgements)) in files.iter().zip(judged) {
@@ -151,9 +156,12 @@ impl Allowed {
     }
 }
 
+/// The largest experiments have some kilobytes.
+const EXPERIMENT_BYTES_MAX: u64 = 4 << 20;
+
 fn read(path: &Path) -> Result<(Experiment, String), UserError> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| UserError(format!("can't read the experiment {}: {error}", path.display())))?;
+    let text = read_text(path, EXPERIMENT_BYTES_MAX, "an experiment")
+        .map_err(|error| UserError::input(format!("can't read the experiment {}: {error}", path.display())))?;
     let experiment = Experiment::from_toml(&path.display().to_string(), &text)?;
     Ok((experiment, text))
 }
@@ -175,7 +183,8 @@ fn deliver(experiment: &Experiment, folder: &Folder, swept: &Swept) -> Result<Ve
     let mut text =
         format!("{}: {} ({} points measured, {} kept", experiment.id, experiment.title, swept.measured, swept.kept);
     if seconds > 0.0 {
-        text += &format!("; {} simulated accesses a second", contend_lab::units::show_rate(accesses as f64 / seconds));
+        text +=
+            &format!("; {} simulated accesses a second", contend_runner::units::show_rate(accesses as f64 / seconds));
     }
     text += ")\n";
     for judgement in &judgements {

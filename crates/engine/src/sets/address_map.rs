@@ -5,8 +5,9 @@ use rustc_hash::FxHashMap;
 /// Up to this many entries a set is searched from end to end; above, by hashing.
 const LINEAR_MAX: usize = 16;
 
-/// From addresses, of records or of cells, to positions in a list of the owner's. One bit an address in a 64-bit Bloom filter
-/// answers most lookups of an address that is not there, without a look at the list.
+/// From addresses, of records or of cells, to positions in a list of the owner's. One bit an
+/// address in a 64-bit Bloom filter answers most lookups of an address that is not there, without a
+/// look at the list.
 #[derive(Debug)]
 pub struct AddressMap {
     filter: u64,

@@ -1,71 +1,84 @@
-//! What of a write set a log is told, in the sense of [`crate::journal`].
+//! Write counters, additions and holds of the rows that a write set installs, for a log
+//! ([`crate::commit_sink`]).
+//!
+//! All loads and stores of the words of a record are Relaxed here. The caller holds the cells
+//! exclusively while it installs, or the protocol has granted it access: the protocol's own
+//! synchronisation (its lock, or its version word) orders these words as it orders the row itself.
 
 use std::ptr::NonNull;
 
 use contend_machine::{Atomic64, Machine, Ordering};
 
 use super::{WriteKind, WriteSet};
+use crate::commit_sink::{Addition, COUNTER_EPOCH_SHIFT, CommitSink, Hold, Logged, WriteCounter};
 use crate::epoch::Epochs;
 use crate::group::Groups;
-use crate::journal::{Addition, Hold, Journal, Logged, STAMP_SHIFT, Stamp};
+use crate::layout::TableCore;
 use crate::record::Record;
-use crate::table::TableCore;
 
-/// In a row's stamp: who has written it was not sure to commit. It may have taken back what it wrote, but not the stamp, which nothing is added to then.
+/// Flag in a row's write counter: its writer installed before it was certain to commit. The row may
+/// have been rolled back, the counter not. An addition is never logged against a counter with this
+/// flag.
 pub(crate) const UNSURE: u64 = 1 << 63;
 
-/// What a worker has besides if its engine logs.
+/// The part of a worker that exists if its engine logs.
 #[derive(Debug)]
 pub(crate) struct Logging<M: Machine> {
-    pub(crate) journal: Box<dyn Journal<M>>,
-    /// What it takes at once ([`Journal::words_max`]).
+    pub(crate) sink: Box<dyn CommitSink<M>>,
+    /// The most words of keys and rows of a transaction ([`CommitSink::words_max`]).
     pub(crate) words_max: usize,
-    /// Whether updates that commute are logged by what they add.
+    /// Whether updates that commute are logged as additions.
     pub(crate) adds: bool,
-    /// The engine's.
+    /// The epochs of the engine.
     pub(crate) epochs: NonNull<Epochs<M>>,
 }
 
-// SAFETY: the epochs belong to the engine, which a worker keeps alive, and are `Sync`; the journal is `Send`.
+// SAFETY: the epochs belong to the engine, which a worker keeps alive, and are `Sync`; the journal
+// is `Send`.
 unsafe impl<M: Machine> Send for Logging<M> {}
 
 impl<M: Machine> Logging<M> {
-    /// The global epoch.
+    /// Returns the global epoch.
     fn epoch(&self) -> u64 {
         // SAFETY: the worker that owns this keeps the engine, and so the epochs.
         unsafe { self.epochs.as_ref() }.current()
     }
 }
 
-/// A transaction's writes as a log sees them.
+/// What a log is told of a transaction's writes.
 #[derive(Debug, Default)]
 pub(super) struct LoggedWrites {
-    /// Whether it is sure that the transaction commits; and since then the epoch, and what is left on cells.
+    /// Whether the transaction is certain to commit. Only then `epoch` and `hold` are valid.
     is_sure: bool,
+    /// The epoch in which it commits.
     epoch: u64,
+    /// The hold that it leaves on its cells.
     hold: Hold,
-    /// The stamp, if the protocol has one.
-    own_stamp: Option<Stamp>,
-    /// What was installed, and one more than the largest position among it.
+    /// The write counter, if the protocol provides it.
+    own_counter: Option<WriteCounter>,
+    /// The writes that were installed.
     writes: Vec<Logged>,
+    /// One more than the largest position in `writes`.
     end: usize,
+    /// The additions of all writes, one behind the other.
     additions: Vec<Addition>,
 }
 
 impl LoggedWrites {
-    /// Forgets all; keeps the memory.
+    /// Forgets the transaction, and keeps the memory.
     #[inline(always)]
     pub(super) fn clear(&mut self) {
         self.writes.clear();
         self.additions.clear();
         self.end = 0;
         self.is_sure = false;
-        self.own_stamp = None;
+        self.own_counter = None;
     }
 }
 
 impl<M: Machine> WriteSet<M> {
-    /// The transaction will commit: all that it depends on has come to this before. The first [`WriteSet::install`] says so as well.
+    /// Notes that the transaction is certain to commit. All transactions that it depends on came
+    /// here before it. The first [`WriteSet::install`] calls this as well.
     #[inline(always)]
     pub fn will_commit(&mut self) {
         let logged = &mut self.logged;
@@ -73,27 +86,30 @@ impl<M: Machine> WriteSet<M> {
             && let Some(log) = &mut self.log
         {
             logged.is_sure = true;
-            logged.hold = log.journal.committing();
-            logged.epoch = logged.own_stamp.map_or_else(|| log.epoch(), Stamp::epoch);
+            logged.hold = log.sink.committing();
+            logged.epoch = logged.own_counter.map_or_else(|| log.epoch(), WriteCounter::epoch);
         }
     }
 
-    /// Of a protocol that stamps its commits itself, before the first install: this stamp is larger than those of all writes so far of the cells that are
-    /// written, and has its epoch above it ([`STAMP_SHIFT`]), in which all commit, or later, who see what is installed.
+    /// Sets the write counter of all writes of the transaction. A protocol that provides write
+    /// counters calls this before its first install. `counter` must be larger than those of all
+    /// earlier writes of the same cells, and have an epoch above it in which the transaction
+    /// commits. Transactions that see the writes must commit in this epoch or a later one.
     #[inline(always)]
-    pub fn set_stamp(&mut self, stamp: Stamp) {
-        self.logged.own_stamp = Some(stamp);
+    pub fn set_write_counter(&mut self, counter: WriteCounter) {
+        self.logged.own_counter = Some(counter);
     }
 
-    /// Whether the worker's log, if it has one, takes as much at once.
+    /// Whether the write set is small enough for the worker's log, if it has one.
     #[inline(always)]
     pub(crate) fn fits_log(&self) -> bool {
         self.log.as_ref().is_none_or(|log| self.used <= log.words_max)
     }
 
-    /// Counts a write of a row, and holds it, if rows are held.
+    /// Gives the write at `position` a write counter, or makes it additions, and leaves the hold on
+    /// its cells. The row is not installed yet.
     #[inline]
-    pub(super) fn stamp(&mut self, position: usize) {
+    pub(super) fn count_write(&mut self, position: usize) {
         let Some(log) = &mut self.log else { return };
         let known = &mut self.logged;
         let entry = &self.entries[position];
@@ -101,17 +117,19 @@ impl<M: Machine> WriteSet<M> {
         let groups = if entry.kind == WriteKind::Update { entry.groups() } else { Groups::ALL };
         let payload = table.payload(entry.record);
         let mut additions = None;
-        let stamp = if table.counts_writes() {
+        let counter = if table.counts_writes() {
             let epoch = if known.is_sure { known.epoch } else { log.epoch() };
             let is_new = entry.fresh && entry.kind == WriteKind::Insert;
             let own = table.own_groups(groups);
             let (mut last, mut least, mut unsure) = (0, u64::MAX, false);
             for group in own {
-                // Relaxed, here and below: the cells are held exclusively.
-                let stamp = payload[table.stamp(group)].load(Ordering::Relaxed);
-                (last, least, unsure) = (last.max(stamp & !UNSURE), least.min(stamp), unsure | (stamp & UNSURE != 0));
+                // Relaxed: the cells are held exclusively.
+                let counter = payload[table.counter(group)].load(Ordering::Relaxed);
+                (last, least, unsure) =
+                    (last.max(counter & !UNSURE), least.min(counter), unsure | (counter & UNSURE != 0));
             }
-            // What was there when the log was opened has no stamp: it is not known which one it had.
+            // A row that was reloaded when the log was opened has counter 0: its counter in the log
+            // is not known here, so nothing is added to it.
             let is_logged = !is_new && !unsure && last > 0 && least == last;
             if is_new {
                 last = 0;
@@ -120,6 +138,7 @@ impl<M: Machine> WriteSet<M> {
                 let first = known.additions.len();
                 let start = entry.start + entry.key_words as usize;
                 let image = &self.arena[start..start + table.row_words()];
+                // Relaxed: the cells are held exclusively.
                 for word in table.spans(groups).flat_map(|span| span.words()) {
                     let by = image[word].wrapping_sub(payload[word].load(Ordering::Relaxed));
                     if by != 0 {
@@ -127,74 +146,80 @@ impl<M: Machine> WriteSet<M> {
                     }
                 }
                 additions = Some((first, known.additions.len()));
-                Stamp(last)
+                WriteCounter(last)
             } else {
-                let stamp = (last + 1).max(epoch << STAMP_SHIFT);
+                let counter = (last + 1).max(epoch << COUNTER_EPOCH_SHIFT);
                 if last == 0 {
-                    table.check_first_stamp(Stamp(stamp));
+                    table.check_first_counter(WriteCounter(counter));
                 }
                 let unsure = if known.is_sure { 0 } else { UNSURE };
                 for group in own {
-                    payload[table.stamp(group)].store(stamp | unsure, Ordering::Relaxed);
+                    // Relaxed: the cells are held exclusively.
+                    payload[table.counter(group)].store(counter | unsure, Ordering::Relaxed);
                 }
-                Stamp(stamp)
+                WriteCounter(counter)
             }
         } else {
-            known.own_stamp.expect("the protocol has said which")
+            known.own_counter.expect("the protocol provides write counters")
         };
         if table.holds_rows() {
             for cell in table.cell_numbers(groups) {
                 let word = &payload[table.hold(cell)];
-                // Who locks a row before it asks has been told; but an optimistic one may have written blindly.
-                log.journal.wait_for(Hold(word.load(Ordering::Relaxed)));
+                // A transaction that locked the row asked about the hold then. An optimistic one
+                // may have written blindly, and asks here. Relaxed, both: the cells are held
+                // exclusively.
+                log.sink.wait_for(Hold(word.load(Ordering::Relaxed)));
                 word.store(known.hold.0, Ordering::Relaxed);
             }
         }
-        // Most protocols install in order, and each entry once. One that shows rows before it commits may take a row back, and install it once more.
+        // Most protocols install in order, and each entry once. One that exposes rows before it
+        // commits may roll a row back, and install it again.
         let is_next = position >= known.end;
         known.end = known.end.max(position + 1);
         let again = if is_next { None } else { known.writes.iter_mut().find(|logged| logged.position == position) };
         match again {
-            Some(logged) => (logged.stamp, logged.additions) = (stamp, additions),
-            None => known.writes.push(Logged { position, stamp, additions }),
+            Some(logged) => (logged.counter, logged.additions) = (counter, additions),
+            None => known.writes.push(Logged { position, counter, additions }),
         }
     }
 
-    /// Whether the worker's log lets it go on where these groups of a record were written last. The protocol has said that it may.
+    /// Whether the worker's log lets the transaction use these groups of a record. The protocol has
+    /// granted access before.
     #[inline(always)]
     pub(crate) fn may_pass(&mut self, table: &TableCore<M>, record: Record<M>, groups: Groups) -> bool {
-        let Some(Logging { journal, .. }) = &mut self.log else { return true };
+        let Some(Logging { sink, .. }) = &mut self.log else { return true };
         let payload = table.payload(record);
-        // Relaxed: stored before what the protocol let see.
+        // Relaxed: the writer stored the hold before it published the row, and the protocol has
+        // synchronised with that.
         table.cell_numbers(groups).into_iter().all(|cell| {
             let hold = Hold(payload[table.hold(cell)].load(Ordering::Relaxed));
-            hold == Hold::NONE || journal.may_pass(hold)
+            hold == Hold::NONE || sink.may_pass(hold)
         })
     }
 
-    /// Waits until the worker's log lets it go on there.
+    /// Waits until the worker's log lets the transaction use these groups of a record.
     pub(crate) fn wait_for_holds(&mut self, table: &TableCore<M>, record: Record<M>, groups: Groups) {
-        let Some(Logging { journal, .. }) = &mut self.log else { return };
+        let Some(Logging { sink, .. }) = &mut self.log else { return };
         let payload = table.payload(record);
         for cell in table.cell_numbers(groups) {
             // Relaxed: as in `may_pass`.
-            journal.wait_for(Hold(payload[table.hold(cell)].load(Ordering::Relaxed)));
+            sink.wait_for(Hold(payload[table.hold(cell)].load(Ordering::Relaxed)));
         }
     }
 
-    /// What a write has added to the row, if that is how it is logged.
+    /// Returns the additions of a write, if it is logged as additions.
     #[inline(always)]
     pub fn additions(&self, logged: &Logged) -> Option<&[Addition]> {
         logged.additions.map(|(first, end)| &self.logged.additions[first..end])
     }
 
-    /// What was installed, if the engine logs.
+    /// Returns the writes that were installed. There are none unless the engine logs.
     #[inline(always)]
     pub fn logged(&self) -> &[Logged] {
         &self.logged.writes
     }
 
-    /// The epoch in which the transaction commits, if it has installed anything.
+    /// Returns the epoch in which the transaction commits, if it has installed a write.
     pub(crate) fn installed_in(&self) -> Option<u64> {
         (!self.logged.writes.is_empty()).then_some(self.logged.epoch)
     }

@@ -18,7 +18,8 @@ impl<M: Machine> NodeSet<M> {
         NodeSet { leaves: Vec::with_capacity(16), fault }
     }
 
-    /// Adds a leaf with the version that was observed. A leaf observed at two versions fails validation.
+    /// Adds a leaf with the version that was observed. A leaf observed at two versions fails
+    /// validation.
     #[inline(always)]
     pub fn add(&mut self, leaf: Leaf<M>, version: u64) {
         self.leaves.push((leaf, version));

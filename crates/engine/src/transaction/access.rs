@@ -1,30 +1,32 @@
 //! Finds the record under a key, and asks the protocol for it.
 
-use contend_index::{Change, Key, Lookup, Run};
+use contend_index::{AscendingInserts, Change, Key, Lookup};
 use contend_machine::{Activity, Machine, Operation, Phase, Spin};
 
 use super::Transaction;
 use crate::abort::{Abort, AbortReason};
-use crate::engine::Worker;
 use crate::group::Groups;
-use crate::protocol::{At, Control, Found, Initial, Mode};
+use crate::protocol::{Located, Protocol, RecordOrigin, RecordState, WriteMode};
 use crate::record::Record;
-use crate::row::Projection;
 use crate::sets::WriteKind;
-use crate::table::{Placed, Table};
+use crate::table::{Placed, StoredTable};
 use crate::update::RowUpdate;
+use crate::worker::Worker;
+use contend_model::Projection;
 
-/// What a read does in memory of the worker's own, of which a simulated core knows nothing: the read set, and the copy.
+/// What a read does in memory of the worker's own, of which a simulated core knows nothing: the
+/// read set, and the copy.
 const READ_INSTRUCTIONS: u32 = 20;
-/// The same of a write, until it is installed: the write set, the image, and a branch that is as often mispredicted as not where
-/// reads and writes are mixed.
+/// The same of a write, until it is installed: the write set, the image, and a branch that is as
+/// often mispredicted as not where reads and writes are mixed.
 const WRITE_INSTRUCTIONS: u32 = 200;
 
-/// What a protocol is asked to do with a record. A constant wherever it is made, so that no branch is left.
+/// What a protocol is asked to do with a record. A constant wherever it is made, so that no branch
+/// is left.
 #[derive(Clone, Copy)]
 pub(super) enum Call<'c> {
     Read(Projection<'c>),
-    Write(Groups, Mode),
+    Write(Groups, WriteMode),
 }
 
 impl Call<'_> {
@@ -56,7 +58,8 @@ pub(super) enum Access<M: Machine> {
     Absent,
     /// No record, which was observed.
     Gap,
-    /// A record that the transaction writes itself, at this position of the write set. The protocol was not asked.
+    /// A record that the transaction writes itself, at this position of the write set. The protocol
+    /// was not asked.
     Own(usize),
 }
 
@@ -70,17 +73,17 @@ enum Revived {
     Unlinked,
 }
 
-impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
+impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
     /// Calls the protocol for this record.
     #[inline(always)]
     pub(super) fn call<K: Key>(
         &mut self,
-        table: &Table<M, K>,
+        table: &StoredTable<M, K>,
         record: Record<M>,
         call: Call<'_>,
-    ) -> Result<Found, Abort> {
+    ) -> Result<RecordState, Abort> {
         let worker = &mut *self.worker;
-        let (protocol, at) = (worker.engine.protocol(), At { table, record });
+        let (protocol, at) = (worker.engine.protocol(), Located { table, record });
         let (cx, local) = (&mut worker.cx, &mut worker.local);
         M::enter(call.phase());
         let found = match call {
@@ -95,7 +98,7 @@ impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
     }
 
     /// Whether the log lets the transaction go on where these groups of a record were written last.
-    fn may_pass<K: Key>(&mut self, table: &Table<M, K>, record: Record<M>, groups: Groups) -> bool {
+    fn may_pass<K: Key>(&mut self, table: &StoredTable<M, K>, record: Record<M>, groups: Groups) -> bool {
         let Worker { cx, engine, .. } = &mut *self.worker;
         if cx.declaration.is_read_only() && engine.protocol().reads_snapshots() {
             // It holds nothing for which others could wait, and must not abort.
@@ -105,12 +108,12 @@ impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
         cx.writes.may_pass(table, record, groups)
     }
 
-    /// Calls the protocol for the record that a lookup found under the key, and again for the one that stands there later if the
-    /// record was unlinked meanwhile.
+    /// Calls the protocol for the record that a lookup found under the key, and again for the one
+    /// that stands there later if the record was unlinked meanwhile.
     #[inline(always)]
     pub(super) fn access<K: Key>(
         &mut self,
-        table: &Table<M, K>,
+        table: &StoredTable<M, K>,
         key: K,
         mut found: Option<Record<M>>,
         call: Call<'_>,
@@ -121,9 +124,9 @@ impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
                     return Ok(Access::Own(position));
                 }
                 match self.call(table, record, call)? {
-                    Found::Row => return Ok(Access::Row(record)),
-                    Found::Absent => return Ok(Access::Absent),
-                    Found::Unlinked => {}
+                    RecordState::Row => return Ok(Access::Row(record)),
+                    RecordState::Absent => return Ok(Access::Absent),
+                    RecordState::Unlinked => {}
                 }
             }
             found = self.look_again(table, key, found)?;
@@ -133,14 +136,16 @@ impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
         }
     }
 
-    /// The record under a key after a lookup that found none, or found `unlinked`; `None`, with the gap observed, if there is none.
+    /// The record under a key after a lookup that found none, or found `unlinked`; `None`, with the
+    /// gap observed, if there is none.
     ///
-    /// A miss probes a second time, so that a hit, which is the rule, need not keep the leaf and its version at hand.
+    /// A miss probes a second time, so that a hit, which is the rule, need not keep the leaf and
+    /// its version at hand.
     #[cold]
     #[inline(never)]
     fn look_again<K: Key>(
         &mut self,
-        table: &Table<M, K>,
+        table: &StoredTable<M, K>,
         key: K,
         unlinked: Option<Record<M>>,
     ) -> Result<Option<Record<M>>, Abort> {
@@ -149,14 +154,19 @@ impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
         let mut spin = Spin::<M>::new();
         loop {
             let lookup = table.lookup(key);
-            match lookup.value.map(Table::<M, K>::record) {
-                // Between the mark and the removal from the index a lookup still finds the record: a wait for the collector.
+            match lookup.value.map(StoredTable::<M, K>::record) {
+                // Between the mark and the removal from the index a lookup still finds the record:
+                // a wait for the collector.
                 Some(record) if unlinked == Some(record) => spin.wait(),
                 Some(record) => return Ok(Some(record)),
                 None => {
                     let worker = &mut *self.worker;
-                    let observed =
-                        worker.engine.protocol().gap(&mut worker.cx, &mut worker.local, lookup.leaf, lookup.version);
+                    let observed = worker.engine.protocol().observe_leaf(
+                        &mut worker.cx,
+                        &mut worker.local,
+                        lookup.leaf,
+                        lookup.version,
+                    );
                     return observed.map(|()| None).map_err(|abort| self.doom(abort));
                 }
             }
@@ -166,7 +176,7 @@ impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
     #[inline(always)]
     pub(super) fn read_located<K: Key>(
         &mut self,
-        table: &Table<M, K>,
+        table: &StoredTable<M, K>,
         key: K,
         found: Option<Record<M>>,
         columns: Projection<'_>,
@@ -178,7 +188,7 @@ impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
             self.record_read(table, key, columns.groups(), access);
         }
         match access {
-            Access::Row(_) => Ok(Some(&self.worker.cx.scratch[..table.row_words()])),
+            Access::Row(_) => Ok(Some(&self.worker.cx.row_buffer[..table.row_words()])),
             Access::Own(position) => self.read_own(table, key, position, columns.groups()),
             Access::Absent | Access::Gap => Ok(None),
         }
@@ -188,11 +198,11 @@ impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
     #[inline(always)]
     pub(super) fn write_located<K: Key>(
         &mut self,
-        table: &Table<M, K>,
+        table: &StoredTable<M, K>,
         key: K,
         found: Option<Record<M>>,
         groups: Groups,
-        mode: Mode,
+        mode: WriteMode,
     ) -> Result<Option<usize>, Abort> {
         M::work(WRITE_INSTRUCTIONS);
         let access = self.access(table, key, found, Call::Write(groups, mode))?;
@@ -203,13 +213,13 @@ impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
         match access {
             Access::Row(record) => {
                 let cx = &mut self.worker.cx;
-                let kind = if mode == Mode::Delete { WriteKind::Delete } else { WriteKind::Update };
+                let kind = if mode == WriteMode::Delete { WriteKind::Delete } else { WriteKind::Update };
                 let position = cx.writes.push(table, key, record, kind);
                 match mode {
-                    Mode::Modify | Mode::Delete => cx.writes.take(position, groups, &cx.scratch),
-                    Mode::Blind => cx.writes.replace(position, groups),
+                    WriteMode::ReadModifyWrite | WriteMode::Delete => cx.writes.take(position, groups, &cx.row_buffer),
+                    WriteMode::Blind => cx.writes.replace(position, groups),
                     // The image stays empty.
-                    Mode::Merge | Mode::Insert => {}
+                    WriteMode::CommitTimeUpdate | WriteMode::Insert => {}
                 }
                 Ok(Some(position))
             }
@@ -222,13 +232,13 @@ impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
     #[inline(always)]
     pub(super) fn update_located<K: Key>(
         &mut self,
-        table: &Table<M, K>,
+        table: &StoredTable<M, K>,
         key: K,
         found: Option<Record<M>>,
         update: RowUpdate<'_>,
     ) -> Result<bool, Abort> {
         let deferred = self.worker.engine.config().options.commit_time_updates;
-        let mode = if deferred { Mode::Merge } else { Mode::Modify };
+        let mode = if deferred { WriteMode::CommitTimeUpdate } else { WriteMode::ReadModifyWrite };
         let groups = table.own_groups(update.groups());
         let Some(position) = self.write_located(table, key, found, groups, mode)? else { return Ok(false) };
         let writes = &mut self.worker.cx.writes;
@@ -240,14 +250,15 @@ impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
         Ok(true)
     }
 
-    /// Inserts; the position of the image, to be filled, or `None` if the key exists. `run` is of the table.
+    /// Inserts; the position of the image, to be filled, or `None` if the key exists. `run` is of
+    /// the table.
     pub(super) fn insert_located<K: Key>(
         &mut self,
-        table: &Table<M, K>,
-        run: &mut Run<'_, M, K>,
+        table: &StoredTable<M, K>,
+        run: &mut AscendingInserts<'_, M, K>,
         key: K,
     ) -> Result<Option<usize>, Abort> {
-        let record = match self.worker.allocate(table, Initial::Inserting) {
+        let record = match self.worker.allocate(table, RecordOrigin::Inserting) {
             Ok(record) => record,
             Err(crate::OutOfMemory) => return Err(self.doom(Abort::new(AbortReason::OutOfMemory))),
         };
@@ -280,7 +291,7 @@ impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
 
     fn inserted<K: Key>(
         &mut self,
-        table: &Table<M, K>,
+        table: &StoredTable<M, K>,
         key: K,
         record: Record<M>,
         change: &Change<M>,
@@ -289,8 +300,12 @@ impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
         let position = worker.cx.writes.push(table, key, record, WriteKind::Insert);
         worker.cx.writes.replace(position, Groups::ALL);
         worker.cx.writes.entries_mut()[position].fresh = true;
-        let inserted =
-            worker.engine.protocol().inserted(&mut worker.cx, &mut worker.local, At { table, record }, change);
+        let inserted = worker.engine.protocol().placeholder_inserted(
+            &mut worker.cx,
+            &mut worker.local,
+            Located { table, record },
+            change,
+        );
         inserted.map_err(|abort| self.doom(abort))?;
         if self.is_recording() {
             self.record_fresh(table, key, record);
@@ -299,16 +314,16 @@ impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
     }
 
     /// An insert has met a record under its key: a row, or something absent that can get one.
-    fn revive<K: Key>(&mut self, table: &Table<M, K>, key: K, lookup: Lookup<M>) -> Result<Revived, Abort> {
-        let record = Table::<M, K>::record(lookup.value.expect("an existing entry has a value"));
+    fn revive<K: Key>(&mut self, table: &StoredTable<M, K>, key: K, lookup: Lookup<M>) -> Result<Revived, Abort> {
+        let record = StoredTable::<M, K>::record(lookup.value.expect("an existing entry has a value"));
         if let Some(position) = self.worker.cx.writes.find(record) {
             let revived = self.insert_own(table, key, position);
             return Ok(if revived { Revived::Image(position) } else { Revived::Exists });
         }
         let access = match self.call(table, record, Call::Read(Projection::EXISTENCE))? {
-            Found::Row => Access::Row(record),
-            Found::Absent => Access::Absent,
-            Found::Unlinked => return Ok(Revived::Unlinked),
+            RecordState::Row => Access::Row(record),
+            RecordState::Absent => Access::Absent,
+            RecordState::Unlinked => return Ok(Revived::Unlinked),
         };
         if self.is_recording() {
             self.record_read(table, key, Projection::EXISTENCE.groups(), access);
@@ -316,8 +331,8 @@ impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
         if let Access::Row(_) = access {
             return Ok(Revived::Exists);
         }
-        match self.call(table, record, Call::Write(Groups::ALL, Mode::Insert))? {
-            Found::Absent => {
+        match self.call(table, record, Call::Write(Groups::ALL, WriteMode::Insert))? {
+            RecordState::Absent => {
                 let writes = &mut self.worker.cx.writes;
                 let position = writes.push(table, key, record, WriteKind::Insert);
                 writes.replace(position, Groups::ALL);
@@ -326,9 +341,10 @@ impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
                 }
                 Ok(Revived::Image(position))
             }
-            Found::Unlinked => Ok(Revived::Unlinked),
-            // The record has got a row since it was read: the read is void, and so is the transaction.
-            Found::Row => Err(self.doom(Abort::new(AbortReason::ReadValidation))),
+            RecordState::Unlinked => Ok(Revived::Unlinked),
+            // The record has got a row since it was read: the read is void, and so is the
+            // transaction.
+            RecordState::Row => Err(self.doom(Abort::new(AbortReason::ReadValidation))),
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Reads and writes of what the transaction has written before.
 //!
-//! The image of a write holds some groups of the row, updates wait for others; what neither has is read from the record. Nothing
-//! here is on the path of a transaction that touches each record once.
+//! The image of a write holds some groups of the row, updates wait for others; what neither has is
+//! read from the record. Nothing here is on the path of a transaction that touches each record
+//! once.
 
 use contend_index::Key;
 use contend_machine::Machine;
@@ -10,17 +11,17 @@ use super::Transaction;
 use super::access::Call;
 use crate::abort::{Abort, AbortReason};
 use crate::group::Groups;
-use crate::protocol::{Control, Found, Mode};
-use crate::row::Projection;
+use crate::protocol::{Protocol, RecordState, WriteMode};
 use crate::sets::WriteKind;
-use crate::table::Table;
+use crate::table::StoredTable;
+use contend_model::Projection;
 
-impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
+impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
     /// Reads these groups of a row that the transaction writes; `None` if it has deleted the row.
     #[inline(never)]
     pub(super) fn read_own<K: Key>(
         &mut self,
-        table: &Table<M, K>,
+        table: &StoredTable<M, K>,
         key: K,
         position: usize,
         groups: Groups,
@@ -29,10 +30,11 @@ impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
         Ok(self.own_row(table, position, groups))
     }
 
-    /// Reads to scratch what the write at this position lacks of these groups, and completes it by what the write holds.
+    /// Reads to row_buffer what the write at this position lacks of these groups, and completes it
+    /// by what the write holds.
     pub(super) fn fetch_missing<K: Key>(
         &mut self,
-        table: &Table<M, K>,
+        table: &StoredTable<M, K>,
         key: K,
         position: usize,
         groups: Groups,
@@ -47,31 +49,32 @@ impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
         let missing = needed.without(write.image);
         self.fetch(table, key, position, Call::Read(Projection::of_groups(missing)), missing)?;
         let cx = &mut self.worker.cx;
-        cx.writes.show(position, needed, &mut cx.scratch);
+        cx.writes.show(position, needed, &mut cx.row_buffer);
         Ok(())
     }
 
-    /// Where these groups of a row that the transaction writes are now, after [`Transaction::fetch_missing`]; `None` if it has deleted
-    /// the row.
-    pub(super) fn own_row<K: Key>(&self, table: &Table<M, K>, position: usize, groups: Groups) -> Option<&[u64]> {
+    /// Where these groups of a row that the transaction writes are now, after
+    /// [`Transaction::fetch_missing`]; `None` if it has deleted the row.
+    pub(super) fn own_row<K: Key>(&self, table: &StoredTable<M, K>, position: usize, groups: Groups) -> Option<&[u64]> {
         let cx = &self.worker.cx;
         let write = &cx.writes.entries()[position];
         match write.has_row() {
             false => None,
             true if write.image.contains(table.own_groups(groups)) => Some(cx.writes.image(position)),
-            true => Some(&cx.scratch[..table.row_words()]),
+            true => Some(&cx.row_buffer[..table.row_words()]),
         }
     }
 
-    /// Writes a record once more; the position again, or `None` if the transaction has deleted the row.
+    /// Writes a record once more; the position again, or `None` if the transaction has deleted the
+    /// row.
     #[inline(never)]
     pub(super) fn write_own<K: Key>(
         &mut self,
-        table: &Table<M, K>,
+        table: &StoredTable<M, K>,
         key: K,
         position: usize,
         groups: Groups,
-        mode: Mode,
+        mode: WriteMode,
     ) -> Result<Option<usize>, Abort> {
         if !self.worker.cx.writes.entries()[position].has_row() {
             return Ok(None);
@@ -82,34 +85,35 @@ impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
         let groups = table.own_groups(groups);
         let needed = if merged.meets(groups) { groups.union(merged) } else { groups };
         match mode {
-            Mode::Insert => return Ok(None),
+            WriteMode::Insert => return Ok(None),
             // Updates of groups of which the image has none wait for the commit.
-            Mode::Merge if !image.meets(groups) => {
+            WriteMode::CommitTimeUpdate if !image.meets(groups) => {
                 let more = groups.without(merged);
                 if !more.is_empty() {
                     self.ask(table, position, Call::Write(more, mode))?;
                 }
                 return Ok(Some(position));
             }
-            // Updates that concern other groups, too, can't be dropped: they are applied first, as below.
-            Mode::Blind if groups.contains(needed) => {
+            // Updates that concern other groups, too, can't be dropped: they are applied first, as
+            // below.
+            WriteMode::Blind if groups.contains(needed) => {
                 let more = groups.without(image);
                 if !more.is_empty() {
                     self.ask(table, position, Call::Write(more, mode))?;
                 }
                 self.worker.cx.writes.replace(position, groups);
             }
-            Mode::Modify | Mode::Delete | Mode::Merge | Mode::Blind => {
+            WriteMode::ReadModifyWrite | WriteMode::Delete | WriteMode::CommitTimeUpdate | WriteMode::Blind => {
                 let missing = needed.without(image);
                 if !missing.is_empty() {
-                    let mode = if mode == Mode::Delete { Mode::Delete } else { Mode::Modify };
+                    let mode = if mode == WriteMode::Delete { WriteMode::Delete } else { WriteMode::ReadModifyWrite };
                     self.fetch(table, key, position, Call::Write(missing, mode), missing)?;
                     let cx = &mut self.worker.cx;
-                    cx.writes.take(position, missing, &cx.scratch);
+                    cx.writes.take(position, missing, &cx.row_buffer);
                 }
             }
         }
-        if mode == Mode::Delete {
+        if mode == WriteMode::Delete {
             let write = &mut self.worker.cx.writes.entries_mut()[position];
             write.kind = if write.kind == WriteKind::Insert { WriteKind::Nothing } else { WriteKind::Delete };
         }
@@ -119,8 +123,9 @@ impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
         Ok(Some(position))
     }
 
-    /// Inserts a key that the transaction has written; whether it had deleted it, so that there is something to insert.
-    pub(super) fn insert_own<K: Key>(&mut self, table: &Table<M, K>, key: K, position: usize) -> bool {
+    /// Inserts a key that the transaction has written; whether it had deleted it, so that there is
+    /// something to insert.
+    pub(super) fn insert_own<K: Key>(&mut self, table: &StoredTable<M, K>, key: K, position: usize) -> bool {
         let writes = &mut self.worker.cx.writes;
         let write = &mut writes.entries_mut()[position];
         write.kind = match write.kind {
@@ -138,7 +143,7 @@ impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
     /// Has the protocol read what the image lacks.
     fn fetch<K: Key>(
         &mut self,
-        table: &Table<M, K>,
+        table: &StoredTable<M, K>,
         key: K,
         position: usize,
         call: Call<'_>,
@@ -158,13 +163,13 @@ impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
     }
 
     /// Calls the protocol for a record that had a row when the transaction first wrote it.
-    fn ask<K: Key>(&mut self, table: &Table<M, K>, position: usize, call: Call<'_>) -> Result<(), Abort> {
+    fn ask<K: Key>(&mut self, table: &StoredTable<M, K>, position: usize, call: Call<'_>) -> Result<(), Abort> {
         self.rewrite(position)?;
         let record = self.worker.cx.writes.entries()[position].record;
         match self.call(table, record, call)? {
-            Found::Row => Ok(()),
+            RecordState::Row => Ok(()),
             // The row has disappeared since: the commit would fail.
-            Found::Absent | Found::Unlinked => Err(self.doom(Abort::new(AbortReason::RecordGone))),
+            RecordState::Absent | RecordState::Unlinked => Err(self.doom(Abort::new(AbortReason::RecordGone))),
         }
     }
 }

@@ -1,4 +1,5 @@
-//! What a transaction did, noted for the history. All of it is cold: a run that is measured records nothing.
+//! What a transaction did, noted for the history. All of it is cold: a run that is measured records
+//! nothing.
 
 use std::collections::HashSet;
 
@@ -9,9 +10,9 @@ use super::Transaction;
 use super::access::Access;
 use crate::group::Groups;
 use crate::history::{Applied, Operation, Part, Version, fingerprint};
-use crate::protocol::{Control, Mode};
+use crate::protocol::{Protocol, WriteMode};
 use crate::record::Record;
-use crate::table::Table;
+use crate::table::StoredTable;
 
 /// What a scan saw of the cells of one number.
 #[derive(Debug)]
@@ -22,7 +23,7 @@ pub(super) struct ScanNotes {
     own: Vec<KeyWords>,
 }
 
-impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
+impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
     #[inline(always)]
     pub(super) fn is_recording(&self) -> bool {
         self.worker.recording.is_some()
@@ -34,31 +35,32 @@ impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
         }
     }
 
-    /// Who wrote a cell of the row in scratch.
-    fn signature<K: Key>(&self, table: &Table<M, K>, cell: usize) -> Version {
-        self.worker.cx.scratch[table.signature(cell)]
+    /// Who wrote a cell of the row in row_buffer.
+    fn signature<K: Key>(&self, table: &StoredTable<M, K>, cell: usize) -> Version {
+        self.worker.cx.row_buffer[table.signature(cell)]
     }
 
-    fn note_reads<K: Key>(&mut self, table: &Table<M, K>, key: K, cells: Groups) {
+    fn note_reads<K: Key>(&mut self, table: &StoredTable<M, K>, key: K, cells: Groups) {
         for cell in cells {
-            let value = fingerprint(&self.worker.cx.scratch[table.cell_words(cell)]);
+            let value = fingerprint(&self.worker.cx.row_buffer[table.cell_words(cell)]);
             let version = self.signature(table, cell);
             self.note(Operation::Read { part: Part::of(table, cell), key: key.to_words(), version, value });
         }
     }
 
-    /// Records a read by what is in scratch. What the transaction reads of its own writes is its own affair.
+    /// Records a read by what is in row_buffer. What the transaction reads of its own writes is its
+    /// own affair.
     #[cold]
-    pub(super) fn record_read<K: Key>(&mut self, table: &Table<M, K>, key: K, groups: Groups, access: Access<M>) {
+    pub(super) fn record_read<K: Key>(&mut self, table: &StoredTable<M, K>, key: K, groups: Groups, access: Access<M>) {
         let cells = table.cell_numbers(groups);
-        let grave = match access {
+        let deleter = match access {
             Access::Row(_) => return self.note_reads(table, key, cells),
             Access::Own(_) => return,
             Access::Absent => None,
-            Access::Gap => Some(table.grave(&key.to_words())),
+            Access::Gap => Some(table.deleter_of(&key.to_words())),
         };
         for cell in cells {
-            let deleted_by = grave.unwrap_or_else(|| self.signature(table, cell));
+            let deleted_by = deleter.unwrap_or_else(|| self.signature(table, cell));
             self.note(Operation::Miss { part: Part::of(table, cell), key: key.to_words(), deleted_by });
         }
     }
@@ -67,17 +69,17 @@ impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
     #[cold]
     pub(super) fn record_write<K: Key>(
         &mut self,
-        table: &Table<M, K>,
+        table: &StoredTable<M, K>,
         key: K,
         groups: Groups,
-        mode: Mode,
+        mode: WriteMode,
         access: Access<M>,
     ) {
         match access {
             // What updates come to is known, and recorded, when they are applied.
-            Access::Row(_) if mode == Mode::Merge => {}
+            Access::Row(_) if mode == WriteMode::CommitTimeUpdate => {}
             Access::Row(_) => {
-                if mode != Mode::Blind {
+                if mode != WriteMode::Blind {
                     self.note_reads(table, key, table.cell_numbers(groups));
                 }
                 self.record_written(table, key, groups, mode);
@@ -90,10 +92,16 @@ impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
 
     /// Records a write of these groups, or a deletion.
     #[cold]
-    pub(super) fn record_written<K: Key>(&mut self, table: &Table<M, K>, key: K, groups: Groups, mode: Mode) {
+    pub(super) fn record_written<K: Key>(
+        &mut self,
+        table: &StoredTable<M, K>,
+        key: K,
+        groups: Groups,
+        mode: WriteMode,
+    ) {
         for cell in table.cell_numbers(groups) {
             let (part, key) = (Part::of(table, cell), key.to_words());
-            self.note(if mode == Mode::Delete {
+            self.note(if mode == WriteMode::Delete {
                 Operation::Delete { part, key, over: 0 }
             } else {
                 Operation::Write { part, key, over: 0, insert: false, applied: Applied::InOrder, value: None }
@@ -103,14 +111,20 @@ impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
 
     /// Records what was read of a record that the transaction writes, apart from what it writes.
     #[cold]
-    pub(super) fn record_fetched<K: Key>(&mut self, table: &Table<M, K>, key: K, position: usize, groups: Groups) {
+    pub(super) fn record_fetched<K: Key>(
+        &mut self,
+        table: &StoredTable<M, K>,
+        key: K,
+        position: usize,
+        groups: Groups,
+    ) {
         let written = table.cell_numbers(self.worker.cx.writes.entries()[position].image);
         self.note_reads(table, key, table.cell_numbers(groups).without(written));
     }
 
     /// Records the insert of a new record, which has found the key absent.
     #[cold]
-    pub(super) fn record_fresh<K: Key>(&mut self, table: &Table<M, K>, key: K, record: Record<M>) {
+    pub(super) fn record_fresh<K: Key>(&mut self, table: &StoredTable<M, K>, key: K, record: Record<M>) {
         // Relaxed: signed by this thread, for whoever deleted the key last.
         let deleted_by = table.payload(record)[table.signature(0)].load(Ordering::Relaxed);
         self.note(Operation::Miss { part: Part::of(table, 0), key: key.to_words(), deleted_by });
@@ -119,7 +133,7 @@ impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
 
     /// Records an insert.
     #[cold]
-    pub(super) fn record_insert<K: Key>(&mut self, table: &Table<M, K>, key: K) {
+    pub(super) fn record_insert<K: Key>(&mut self, table: &StoredTable<M, K>, key: K) {
         for cell in table.cell_numbers(Groups::ALL) {
             let (part, key) = (Part::of(table, cell), key.to_words());
             self.note(Operation::Write { part, key, over: 0, insert: true, applied: Applied::InOrder, value: None });
@@ -128,7 +142,7 @@ impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
 
     /// Notes for a scan of these groups; none if history is not recorded.
     #[inline(always)]
-    pub(super) fn scan_notes<K: Key>(&self, table: &Table<M, K>, groups: Groups) -> Vec<ScanNotes> {
+    pub(super) fn scan_notes<K: Key>(&self, table: &StoredTable<M, K>, groups: Groups) -> Vec<ScanNotes> {
         if !self.is_recording() {
             return Vec::new();
         }
@@ -136,9 +150,16 @@ impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
         table.cell_numbers(groups).into_iter().map(notes).collect()
     }
 
-    /// Notes a record that a scan came by; its row, or what there was to read besides the transaction's own writes, is in scratch.
+    /// Notes a record that a scan came by; its row, or what there was to read besides the
+    /// transaction's own writes, is in row_buffer.
     #[cold]
-    pub(super) fn note_entry<K: Key>(&self, notes: &mut [ScanNotes], table: &Table<M, K>, key: K, access: Access<M>) {
+    pub(super) fn note_entry<K: Key>(
+        &self,
+        notes: &mut [ScanNotes],
+        table: &StoredTable<M, K>,
+        key: K,
+        access: Access<M>,
+    ) {
         let words = key.to_words();
         for ScanNotes { cell, seen, gone, own } in notes {
             match access {
@@ -161,12 +182,12 @@ impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
     }
 
     #[cold]
-    pub(super) fn record_scan<K: Key>(&mut self, table: &Table<M, K>, low: K, high: K, notes: Vec<ScanNotes>) {
+    pub(super) fn record_scan<K: Key>(&mut self, table: &StoredTable<M, K>, low: K, high: K, notes: Vec<ScanNotes>) {
         let (low, high) = (low.to_words(), high.to_words());
         for ScanNotes { cell, seen, mut gone, own } in notes {
             let in_index: HashSet<_> =
                 seen.iter().chain(&gone).map(|(key, _)| *key).chain(own.iter().copied()).collect();
-            gone.extend(table.graves(low, high).into_iter().filter(|(key, _)| !in_index.contains(key)));
+            gone.extend(table.deletions_in(low, high).into_iter().filter(|(key, _)| !in_index.contains(key)));
             self.note(Operation::Scan { part: Part::of(table, cell), low, high, seen, gone, own });
         }
     }

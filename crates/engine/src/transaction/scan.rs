@@ -9,16 +9,16 @@ use super::Transaction;
 use super::access::{Access, Call};
 use super::record::ScanNotes;
 use crate::abort::{Abort, AbortReason};
-use crate::protocol::Control;
-use crate::row::Projection;
-use crate::table::Table;
+use crate::protocol::Protocol;
+use crate::table::StoredTable;
+use contend_model::Projection;
 
 const INDEX: Phase = Phase::of(Operation::Read, Activity::Index);
 
 /// A scan under way.
-struct Scan<'t, 'w, 'c, P: Control<M>, M: Machine, K: Key, V> {
+struct Scan<'t, 'w, 'c, P: Protocol<M>, M: Machine, K: Key, V> {
     transaction: &'t mut Transaction<'w, P, M>,
-    table: &'t Table<M, K>,
+    table: &'t StoredTable<M, K>,
     columns: Projection<'c>,
     limit: usize,
     visit: V,
@@ -29,10 +29,10 @@ struct Scan<'t, 'w, 'c, P: Control<M>, M: Machine, K: Key, V> {
     notes: Vec<ScanNotes>,
 }
 
-impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
+impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
     pub(super) fn scan_table<K: Key>(
         &mut self,
-        table: &Table<M, K>,
+        table: &StoredTable<M, K>,
         range: RangeInclusive<K>,
         limit: usize,
         direction: Direction,
@@ -71,16 +71,16 @@ impl<P: Control<M>, M: Machine> Transaction<'_, P, M> {
 
 impl<P, M, K, V> Scan<'_, '_, '_, P, M, K, V>
 where
-    P: Control<M>,
+    P: Protocol<M>,
     M: Machine,
     K: Key,
     V: FnMut(K, &[u64]) -> ControlFlow<()>,
 {
     fn try_entry(&mut self, key: K, value: u64) -> Result<ControlFlow<()>, Abort> {
         let (table, transaction) = (self.table, &mut *self.transaction);
-        let record = Table::<M, K>::record(value);
+        let record = StoredTable::<M, K>::record(value);
         let access = transaction.access(table, key, Some(record), Call::Read(self.columns))?;
-        // What is missing of an own write is in scratch before notes are taken.
+        // What is missing of an own write is in row_buffer before notes are taken.
         if let Access::Own(position) = access {
             transaction.fetch_missing(table, key, position, self.columns.groups())?;
         }
@@ -88,7 +88,7 @@ where
             transaction.note_entry(&mut self.notes, table, key, access);
         }
         let row = match access {
-            Access::Row(_) => Some(&transaction.worker.cx.scratch[..table.row_words()]),
+            Access::Row(_) => Some(&transaction.worker.cx.row_buffer[..table.row_words()]),
             Access::Own(position) => transaction.own_row(table, position, self.columns.groups()),
             Access::Absent | Access::Gap => None,
         };
@@ -108,14 +108,14 @@ where
 
 impl<P, M, K, V> ScanVisitor<M, K> for Scan<'_, '_, '_, P, M, K, V>
 where
-    P: Control<M>,
+    P: Protocol<M>,
     M: Machine,
     K: Key,
     V: FnMut(K, &[u64]) -> ControlFlow<()>,
 {
     fn leaf(&mut self, leaf: Leaf<M>, version: u64) -> ControlFlow<()> {
         let worker = &mut *self.transaction.worker;
-        match worker.engine.protocol().gap(&mut worker.cx, &mut worker.local, leaf, version) {
+        match worker.engine.protocol().observe_leaf(&mut worker.cx, &mut worker.local, leaf, version) {
             Ok(()) => ControlFlow::Continue(()),
             Err(abort) => {
                 self.failed = Some(abort);

@@ -1,7 +1,7 @@
 //! As much of EDN as histories of Jepsen are written in: <https://github.com/edn-format/edn>.
 //!
-//! Keywords, symbols and characters become strings, every collection but a map a list, and a tag is skipped: what it tells (`#jepsen.history.Op`)
-//! the map behind it tells as well.
+//! Keywords, symbols and characters become strings, every collection but a map a list, and a tag is
+//! skipped: what it tells (`#jepsen.history.Op`) the map behind it tells as well.
 
 use serde_json::{Map, Number, Value};
 
@@ -11,16 +11,19 @@ const DEPTH_MAX: usize = 64;
 pub(super) struct Reader<'a> {
     text: &'a str,
     at: usize,
+    /// The line of position `counted_to`, from 1.
+    line: usize,
+    counted_to: usize,
 }
 
 impl<'a> Reader<'a> {
     pub(super) fn new(text: &'a str) -> Self {
-        Reader { text, at: 0 }
+        Reader { text, at: 0, line: 1, counted_to: 0 }
     }
 
     /// The next value, if there is one, and the line on which it begins.
     pub(super) fn next(&mut self) -> Result<Option<(usize, Value)>, String> {
-        self.skip_blanks()?;
+        self.skip_blanks(0)?;
         let line = self.line();
         if self.at == self.text.len() {
             return Ok(None);
@@ -28,11 +31,14 @@ impl<'a> Reader<'a> {
         self.value(0).map(|value| Some((line, value)))
     }
 
-    fn line(&self) -> usize {
-        self.text[..self.at].matches('\n').count() + 1
+    /// The line that the reader has come to. Each part of the text is counted once.
+    fn line(&mut self) -> usize {
+        self.line += self.text[self.counted_to..self.at].matches('\n').count();
+        self.counted_to = self.at;
+        self.line
     }
 
-    fn error<T>(&self, message: impl std::fmt::Display) -> Result<T, String> {
+    fn error<T>(&mut self, message: impl std::fmt::Display) -> Result<T, String> {
         Err(format!("line {}: {message}", self.line()))
     }
 
@@ -49,7 +55,9 @@ impl<'a> Reader<'a> {
     }
 
     /// Skips blanks, commas, comments, and values behind `#_`.
-    fn skip_blanks(&mut self) -> Result<(), String> {
+    fn skip_blanks(&mut self, depth: usize) -> Result<(), String> {
+        // Values to be skipped: `#_ #_ a b` skips two.
+        let mut discarded = 0_usize;
         loop {
             self.take(|c| c.is_whitespace() || c == ',');
             let rest = &self.text[self.at..];
@@ -57,8 +65,10 @@ impl<'a> Reader<'a> {
                 self.take(|c| c != '\n');
             } else if rest.starts_with("#_") {
                 self.at += 2;
-                self.skip_blanks()?;
-                self.value(0)?;
+                discarded += 1;
+            } else if discarded > 0 {
+                self.value(depth + 1)?;
+                discarded -= 1;
             } else {
                 return Ok(());
             }
@@ -76,8 +86,17 @@ impl<'a> Reader<'a> {
                 if !all.len().is_multiple_of(2) {
                     return self.error("a map has a key without a value");
                 }
-                let pairs = all.chunks_exact(2).map(|pair| (super::name(&pair[0]), pair[1].clone()));
-                Ok(Value::Object(pairs.collect::<Map<_, _>>()))
+                let mut pairs = Map::new();
+                let mut all = all.into_iter();
+                while let (Some(key), Some(value)) = (all.next(), all.next()) {
+                    // Written out as a string, a key that is a map would double its escapes with
+                    // each map around it.
+                    if key.is_object() || key.is_array() {
+                        return self.error("a key of a map is a word, a number or a string, and no collection");
+                    }
+                    pairs.insert(super::name(&key), value);
+                }
+                Ok(Value::Object(pairs))
             }
             '[' => self.list(']', depth).map(Value::Array),
             '(' => self.list(')', depth).map(Value::Array),
@@ -88,7 +107,7 @@ impl<'a> Reader<'a> {
             }
             '#' => {
                 self.take(|c| !is_end(c));
-                self.skip_blanks()?;
+                self.skip_blanks(depth)?;
                 self.value(depth + 1)
             }
             '}' | ']' | ')' => self.error(format_args!("'{first}' closes nothing")),
@@ -105,7 +124,7 @@ impl<'a> Reader<'a> {
         self.at += 1;
         let mut all = Vec::new();
         loop {
-            self.skip_blanks()?;
+            self.skip_blanks(depth)?;
             match self.peek() {
                 Some(next) if next == close => {
                     self.at += 1;
@@ -192,6 +211,8 @@ mod tests {
             ("]", "']' closes nothing"),
             ("\"a", "within a string"),
             (&"[".repeat(100), "more than 64"),
+            ("{{:a 1} 2}", "no collection"),
+            ("#_ #_ a", "the file ends where a value"),
             ("#a", "the file ends where a value"),
         ] {
             let error = all(text).expect_err(text);

@@ -12,11 +12,12 @@ pub(super) const VERSION: usize = 0;
 const FIRST_ENTRY: usize = 1;
 
 /// The layout of a bucket for one type of key: as many entries as the lines hold.
-pub(super) struct Shape<K>(PhantomData<K>);
+pub(super) struct BucketLayout<K>(PhantomData<K>);
 
-impl<K: Key> Shape<K> {
+impl<K: Key> BucketLayout<K> {
     const ENTRY: usize = K::WORDS + 1;
-    /// Three entries of a one-word key fill a line. Longer keys get as many lines as keep a bucket at three or more.
+    /// Three entries of a one-word key fill a line. Longer keys get as many lines as keep a bucket
+    /// at three or more.
     pub(super) const ENTRIES: usize = match K::WORDS {
         1 | 3 => 3,
         _ => 4,
@@ -31,9 +32,10 @@ impl<K: Key> Shape<K> {
     const END: usize = FIRST_ENTRY + Self::ENTRIES * Self::ENTRY;
 }
 
-const _: () = assert!(Shape::<u64>::LINES == 1 && Shape::<u64>::END == Shape::<u64>::LINK);
-const _: () = assert!(Shape::<[u8; 16]>::LINES == 2 && Shape::<[u8; 24]>::LINES == 2);
-const _: () = assert!(Shape::<[u8; 32]>::LINES == 3 && Shape::<[u8; 32]>::END <= Shape::<[u8; 32]>::LINK);
+const _: () = assert!(BucketLayout::<u64>::LINES == 1 && BucketLayout::<u64>::END == BucketLayout::<u64>::LINK);
+const _: () = assert!(BucketLayout::<[u8; 16]>::LINES == 2 && BucketLayout::<[u8; 24]>::LINES == 2);
+const _: () =
+    assert!(BucketLayout::<[u8; 32]>::LINES == 3 && BucketLayout::<[u8; 32]>::END <= BucketLayout::<[u8; 32]>::LINK);
 
 /// A bucket of an index that lives for `'a`.
 pub(super) struct Bucket<'a, M: Machine, K: Key> {
@@ -52,7 +54,7 @@ impl<M: Machine, K: Key> Copy for Bucket<'_, M, K> {}
 
 impl<'a, M: Machine, K: Key> Bucket<'a, M, K> {
     /// # Safety
-    /// `words` leads to [`Shape::WORDS`] initialised words that live for `'a`.
+    /// `words` leads to [`BucketLayout::WORDS`] initialised words that live for `'a`.
     #[inline(always)]
     pub(super) unsafe fn new(words: NonNull<M::U64>) -> Self {
         Bucket { words, index: PhantomData }
@@ -60,7 +62,7 @@ impl<'a, M: Machine, K: Key> Bucket<'a, M, K> {
 
     #[inline(always)]
     fn word(self, i: usize) -> &'a M::U64 {
-        debug_assert!(i < Shape::<K>::WORDS);
+        debug_assert!(i < BucketLayout::<K>::WORDS);
         // SAFETY: by the contract of `new`, and every caller's `i` is inside the bucket.
         unsafe { self.words.add(i).as_ref() }
     }
@@ -70,7 +72,8 @@ impl<'a, M: Machine, K: Key> Bucket<'a, M, K> {
         self.word(VERSION)
     }
 
-    /// The next bucket. Only for who has the chain latched, or has validated it since it loaded the link.
+    /// The next bucket. The caller has the chain latched, or has validated it since it loaded the
+    /// link.
     #[inline(always)]
     fn at(link: u64) -> Option<Self> {
         let words = NonNull::new(std::ptr::with_exposed_provenance_mut(link as usize))?;
@@ -82,12 +85,12 @@ impl<'a, M: Machine, K: Key> Bucket<'a, M, K> {
     #[inline(always)]
     fn next(self) -> Option<Self> {
         // Relaxed: the caller has the latch.
-        Self::at(self.word(Shape::<K>::LINK).load(Ordering::Relaxed))
+        Self::at(self.word(BucketLayout::<K>::LINK).load(Ordering::Relaxed))
     }
 
     #[inline(always)]
     fn entry(index: usize) -> usize {
-        FIRST_ENTRY + index * Shape::<K>::ENTRY
+        FIRST_ENTRY + index * BucketLayout::<K>::ENTRY
     }
 
     #[inline(always)]
@@ -123,28 +126,30 @@ impl<'a, M: Machine, K: Key> Bucket<'a, M, K> {
         (key, self.value(index).load(Ordering::Relaxed))
     }
 
-    /// The value of `key` in the chain of this head, 0 if the key is absent; `None` if the chain is not at `version`.
+    /// The value of `key` in the chain of this head, 0 if the key is absent; `None` if the chain is
+    /// not at `version`.
     ///
-    /// Within a bucket there is no branch that depends on the keys: a mispredicted one would serialise the cache misses of
-    /// independent lookups.
+    /// Within a bucket there is no branch that depends on the keys: a mispredicted one would
+    /// serialise the cache misses of independent lookups.
     #[inline(always)]
     pub(super) fn find(self, key: &KeyWords, version: u64) -> Option<u64> {
         let mut bucket = self;
         loop {
             let mut value = 0;
-            for index in 0..Shape::<K>::ENTRIES {
+            for index in 0..BucketLayout::<K>::ENTRIES {
                 // Relaxed, here and below: validated after the fence.
                 let here = bucket.value(index).load(Ordering::Relaxed);
                 value |= if bucket.has_key(index, key) { here } else { 0 };
             }
-            let link = bucket.word(Shape::<K>::LINK).load(Ordering::Relaxed);
-            // Acquire: pairs with the Release fence in `Place::latch`: if one of the loads above saw a change under way, the
-            // load below sees the odd version, or a later one.
+            let link = bucket.word(BucketLayout::<K>::LINK).load(Ordering::Relaxed);
+            // Acquire: pairs with the Release fence in `ObservedChain::latch`: if one of the loads
+            // above saw a change under way, the load below sees the odd version, or a later one.
             M::fence(Ordering::Acquire);
             if self.version().load(Ordering::Relaxed) != version {
                 return None;
             }
-            // One branch, not two: half of the chains that have a second bucket are done with the first.
+            // One branch, not two: half of the chains that have a second bucket are done with the
+            // first.
             if value | u64::from(link == 0) != 0 {
                 return Some(value);
             }
@@ -152,23 +157,25 @@ impl<'a, M: Machine, K: Key> Bucket<'a, M, K> {
         }
     }
 
-    /// Visits the values of the chain of this head, which nobody changes meanwhile.
+    /// Visits the values of the chain of this head, which no thread changes meanwhile.
     pub(super) fn for_each(self, visit: &mut impl FnMut(u64)) {
         let mut bucket = Some(self);
         while let Some(here) = bucket {
-            // Relaxed: nobody changes them.
-            let values = (0..Shape::<K>::ENTRIES).map(|index| here.value(index).load(Ordering::Relaxed));
+            // Relaxed: no thread changes them; the caller's Acquire of the extent or of the latch
+            // comes before.
+            let values = (0..BucketLayout::<K>::ENTRIES).map(|index| here.value(index).load(Ordering::Relaxed));
             values.filter(|value| *value != 0).for_each(&mut *visit);
             bucket = here.next();
         }
     }
 
-    /// Adds an entry at the end of the chain of this latched head. Says whether that took another bucket.
+    /// Adds an entry at the end of the chain of this latched head. Says whether that took another
+    /// bucket.
     #[inline(always)]
     pub(super) fn push(self, key: &KeyWords, value: u64, more: impl FnOnce() -> Self) -> bool {
         let mut bucket = self;
         loop {
-            for index in 0..Shape::<K>::ENTRIES {
+            for index in 0..BucketLayout::<K>::ENTRIES {
                 // Relaxed: the caller has the latch.
                 if bucket.value(index).load(Ordering::Relaxed) == 0 {
                     bucket.write(index, key, value);
@@ -184,17 +191,17 @@ impl<'a, M: Machine, K: Key> Bucket<'a, M, K> {
         added.clear();
         added.write(0, key, value);
         // Relaxed: published by the Release that ends the change.
-        bucket.word(Shape::<K>::LINK).store(added.words.as_ptr().expose_provenance() as u64, Ordering::Relaxed);
+        bucket.word(BucketLayout::<K>::LINK).store(added.words.as_ptr().expose_provenance() as u64, Ordering::Relaxed);
         true
     }
 
-    /// Removes the entry of `key`, which is there, from the chain of this latched head: the last entry of the chain takes its
-    /// place. Returns the bucket that this has emptied.
+    /// Removes the entry of `key`, which is there, from the chain of this latched head: the last
+    /// entry of the chain takes its place. Returns the bucket that this has emptied.
     pub(super) fn take(self, key: &KeyWords) -> Option<NonNull<M::U64>> {
         let (mut before_last, mut last) = (None, self);
         let mut hit = None;
         loop {
-            for index in 0..Shape::<K>::ENTRIES {
+            for index in 0..BucketLayout::<K>::ENTRIES {
                 // Relaxed: the caller has the latch.
                 if last.value(index).load(Ordering::Relaxed) != 0 && last.has_key(index, key) {
                     hit = Some((last, index));
@@ -213,7 +220,7 @@ impl<'a, M: Machine, K: Key> Bucket<'a, M, K> {
         last.value(used - 1).store(0, Ordering::Relaxed);
         match before_last {
             Some(before) if used == 1 => {
-                before.word(Shape::<K>::LINK).store(0, Ordering::Relaxed);
+                before.word(BucketLayout::<K>::LINK).store(0, Ordering::Relaxed);
                 Some(last.words)
             }
             _ => None,
@@ -223,23 +230,26 @@ impl<'a, M: Machine, K: Key> Bucket<'a, M, K> {
     /// Entries in this bucket.
     fn used(self) -> usize {
         // Relaxed: the caller has the latch.
-        (0..Shape::<K>::ENTRIES).filter(|index| self.value(*index).load(Ordering::Relaxed) != 0).count()
+        (0..BucketLayout::<K>::ENTRIES).filter(|index| self.value(*index).load(Ordering::Relaxed) != 0).count()
     }
 
     /// Frees all entries and the link.
     fn clear(self) {
-        for index in 0..Shape::<K>::ENTRIES {
-            // Relaxed: nobody else changes the bucket, and the change is published by the Release that ends it.
+        for index in 0..BucketLayout::<K>::ENTRIES {
+            // Relaxed: no other thread changes the bucket, and the Release that ends the change
+            // publishes it.
             self.value(index).store(0, Ordering::Relaxed);
         }
-        self.word(Shape::<K>::LINK).store(0, Ordering::Relaxed);
+        self.word(BucketLayout::<K>::LINK).store(0, Ordering::Relaxed);
     }
 
-    /// Moves all entries of the chain of this latched head to `entries`, and its other buckets to `buckets`.
+    /// Moves all entries of the chain of this latched head to `entries`, and its other buckets to
+    /// `buckets`.
     pub(super) fn drain(self, entries: &mut Vec<(KeyWords, u64)>, buckets: &mut Vec<NonNull<M::U64>>) {
         let mut bucket = Some(self);
         while let Some(current) = bucket {
-            entries.extend((0..Shape::<K>::ENTRIES).map(|index| current.read(index)).filter(|entry| entry.1 != 0));
+            entries
+                .extend((0..BucketLayout::<K>::ENTRIES).map(|index| current.read(index)).filter(|entry| entry.1 != 0));
             bucket = current.next();
             buckets.extend(bucket.map(|next| next.words));
             current.clear();

@@ -6,17 +6,19 @@ use std::ptr::NonNull;
 
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
 
-use super::bucket::{Bucket, Shape};
-use super::{Extent, HashIndex, LOCKED, Place};
+use super::bucket::{Bucket, BucketLayout};
+use super::{Extent, HashIndex, LOCKED, ObservedChain};
 use crate::pool::{allocate, initialise};
 use crate::{Key, KeyWords};
 
-/// The index grows when more than one bucket in so many has an overflow bucket: at two and a quarter entries a bucket.
+/// The index grows when more than one bucket in 6 has an overflow bucket: at two and a quarter
+/// entries a bucket.
 const OVERFLOW: u64 = 6;
 /// Splits that one insert makes at most, so that it does not work for all other threads forever.
 const SPLITS: usize = 64;
 
-/// Where a run of heads lies: two addresses that are shifted, so that a bucket's number in the whole index finds it.
+/// Where a run of heads lies: two addresses that are shifted, so that a bucket's number in the
+/// whole index finds it.
 pub(super) struct Segment<M: Machine> {
     /// Address that bucket 0 would have.
     buckets: M::U64,
@@ -32,7 +34,8 @@ impl<M: Machine> Segment<M> {
     /// The address of a bucket, which need not exist.
     #[inline(always)]
     pub(super) fn bucket_hint(&self, index: usize, bucket_words: usize) -> *mut u8 {
-        // Relaxed: the segment was published before the extent by which the caller knows the bucket.
+        // Relaxed: the segment was published before the extent by which the caller knows the
+        // bucket.
         let address = (self.buckets.load(Ordering::Relaxed) as usize).wrapping_add(index * bucket_words * 8);
         std::ptr::with_exposed_provenance_mut(address)
     }
@@ -47,11 +50,13 @@ impl<M: Machine> Segment<M> {
     /// A head and its protocol word.
     ///
     /// # Safety
-    /// The bucket lies in this segment and is initialised, and this thread knows it by an Acquire load.
+    /// The bucket lies in this segment and is initialised, and this thread knows it by an Acquire
+    /// load.
     #[inline(always)]
     pub(super) unsafe fn chain<'a, K: Key>(&self, index: usize) -> (Bucket<'a, M, K>, &'a M::U64) {
-        let words = self.bucket_hint(index, Shape::<K>::WORDS).cast::<M::U64>();
-        // SAFETY: by the caller's promise the address is that of a bucket; `'a` is the index's life.
+        let words = self.bucket_hint(index, BucketLayout::<K>::WORDS).cast::<M::U64>();
+        // SAFETY: by the caller's promise the address is that of a bucket; `'a` is the index's
+        // life.
         let bucket = unsafe { Bucket::new(NonNull::new_unchecked(words)) };
         // SAFETY: as above; the word is initialised together with the bucket.
         (bucket, unsafe { &*self.word_hint(index).cast::<M::U64>() })
@@ -92,7 +97,8 @@ impl Growth {
         Growth { base, blocks: Vec::new(), entries: Vec::new() }
     }
 
-    /// Allocates a segment of `count` buckets from number `first` on. Its memory is not touched before it is initialised.
+    /// Allocates a segment of `count` buckets from number `first` on. Its memory is not touched
+    /// before it is initialised.
     pub(super) fn add_segment<M: Machine>(&mut self, segment: &Segment<M>, first: usize, count: usize, words: usize) {
         let (block, layout) = allocate::<M>(count * (words + 1) * 8);
         let start = block.as_ptr().expose_provenance();
@@ -119,7 +125,8 @@ impl<M: Machine, K: Key> HashIndex<M, K> {
     pub(super) fn grow(&self) {
         self.growth.try_with(|growth| {
             for _ in 0..SPLITS {
-                // Relaxed: only the holder of the growth latch changes the extent; the count is a hint.
+                // Relaxed: only the holder of the growth latch changes the extent; the count is a
+                // hint.
                 let extent = Extent(self.extent.load(Ordering::Relaxed));
                 if self.overflowing.load(Ordering::Relaxed) * OVERFLOW <= extent.buckets() {
                     break;
@@ -138,44 +145,49 @@ impl<M: Machine, K: Key> HashIndex<M, K> {
         let base = growth.base;
         let segment_of = |index: usize| (usize::BITS - (index / base).leading_zeros()) as usize;
         if old == 0 {
-            growth.add_segment(&self.segments[segment_of(added)], added, round, Shape::<K>::WORDS);
+            growth.add_segment(&self.segments[segment_of(added)], added, round, BucketLayout::<K>::WORDS);
         }
         let segment = &self.segments[segment_of(added)];
-        // SAFETY: `added` is the first bucket beyond the extent, and this thread has the growth latch.
-        unsafe { segment.initialise(added, Shape::<K>::WORDS) };
+        // SAFETY: `added` is the first bucket beyond the extent, and this thread has the growth
+        // latch.
+        unsafe { segment.initialise(added, BucketLayout::<K>::WORDS) };
         // SAFETY: just initialised.
         let (new_head, new_word) = unsafe { segment.chain::<K>(added) };
-        // SAFETY: below the extent, which this thread, or one that held the growth latch before, has stored.
+        // SAFETY: below the extent, which this thread, or one that held the growth latch before,
+        // has stored.
         let (head, word) = unsafe { self.segments[segment_of(old)].chain::<K>(old) };
 
-        let place = self.latch_for_split(head, word);
-        // SeqCst: a protocol that raises the word of a leaf, then a SeqCst fence, then checks the leaf's version, either finds
-        // the version changed or has its word copied here.
+        let chain = self.latch_for_split(head, word);
+        // SeqCst: pairs with the fence of a transaction that raises the leaf's word and then checks
+        // the leaf's version (`Leaf::word`). It finds the version changed, or its word is copied
+        // here.
         M::fence(Ordering::SeqCst);
         new_word.store(word.load(Ordering::Relaxed), Ordering::Relaxed);
         self.distribute(growth, head, new_head, extent);
         let buckets = extent.buckets() + 1;
         let level = if buckets == (2 * round) as u64 { level + 1 } else { level };
-        // Release: pairs with the Acquire in `HashIndex::search`: the new chain and its segment are initialised. Stored before
-        // the old chain is unlatched: who sees the chain split sees the extent.
+        // Release: pairs with the Acquire in `HashIndex::search`: the new chain and its segment are
+        // initialised. Stored before the old chain is unlatched: a lookup that sees the version
+        // after the split sees the extent.
         self.extent.store(Extent::new(buckets, level).0, Ordering::Release);
-        place.unlatch();
+        chain.unlatch();
     }
 
-    fn latch_for_split<'a>(&self, head: Bucket<'a, M, K>, word: &'a M::U64) -> Place<'a, M, K> {
+    fn latch_for_split<'a>(&self, head: Bucket<'a, M, K>, word: &'a M::U64) -> ObservedChain<'a, M, K> {
         let mut spin = Spin::<M>::new();
         loop {
             // Relaxed: the latch acquires.
             let version = head.version().load(Ordering::Relaxed);
-            let place = Place { head, word, version };
-            if version & LOCKED == 0 && place.latch() {
-                return place;
+            let chain = ObservedChain { head, word, version };
+            if version & LOCKED == 0 && chain.latch() {
+                return chain;
             }
             spin.wait();
         }
     }
 
-    /// Moves the entries of a latched chain to where they belong with one bucket more than `extent`.
+    /// Moves the entries of a latched chain to where they belong with one bucket more than
+    /// `extent`.
     fn distribute(&self, growth: &mut Growth, old: Bucket<'_, M, K>, new: Bucket<'_, M, K>, extent: Extent) {
         let after = Extent::new(extent.buckets() + 1, extent.level());
         let mut freed: Vec<NonNull<M::U64>> = Vec::new();

@@ -1,17 +1,19 @@
-//! A node: `version, word, count, link; keys by columns; values or children`, every column on its own cache lines.
+//! A node: `version, word, count, link; keys by columns; values or children`, every column on its
+//! own cache lines.
 //!
-//! An inner node with `n` separators has `n + 1` children; child `i` covers the keys from separator `i - 1` (inclusive) to
-//! separator `i` (exclusive). A leaf's values stand beside its keys.
+//! An inner node with `n` separators has `n + 1` children; child `i` covers the keys from separator
+//! `i - 1` (inclusive) to separator `i` (exclusive). A leaf's values stand beside its keys.
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
 
+use super::search::count_le;
 use crate::pool::LINE;
 use crate::{Key, KeyWords, Leaf, MAX_KEY_WORDS};
 
-/// The bit of a version that says that somebody changes the node.
+/// The bit of a version that says that a writer changes the node.
 const LATCHED: u64 = 1;
 /// What a change adds to a version.
 const STEP: u64 = 2;
@@ -29,8 +31,13 @@ const COUNT_BITS: u32 = 32;
 
 /// A node of an index that lives for `'a`, with room for `N` values or children.
 ///
-/// Methods that read keys, values or the count return what is there at the moment; the reader validates. Methods that write
-/// need the latch.
+/// Methods that read keys, values or the count return what is there at the moment; the reader
+/// validates. Methods that write need the latch.
+///
+/// All loads and stores of keys, values and the count are relaxed. Readers order them by the
+/// version: an Acquire load before (`version`), an Acquire fence after (`is_at`). Writers order
+/// them by the latch and the fence after it (`latch`), and by the Release store that ends the
+/// change (`publish`).
 pub(super) struct Node<'a, M: Machine, K: Key, const N: usize> {
     words: NonNull<M::U64>,
     index: PhantomData<(&'a M::U64, K)>,
@@ -60,7 +67,8 @@ impl<'a, M: Machine, K: Key, const N: usize> Node<'a, M, K, N> {
     pub(super) const WORDS: usize = Self::FIRST_VALUE + Self::COLUMN;
 
     /// # Safety
-    /// `words` is not null and leads to `Self::WORDS` initialised words that live for `'a`, and serve as a node of this type only.
+    /// `words` is not null and leads to `Self::WORDS` initialised words that live for `'a`, and
+    /// serve as a node of this type only.
     #[inline(always)]
     pub(super) unsafe fn new(words: *mut M::U64) -> Self {
         debug_assert!(!words.is_null());
@@ -115,7 +123,7 @@ impl<'a, M: Machine, K: Key, const N: usize> Node<'a, M, K, N> {
 
     // ---- The version. ----
 
-    /// The version, which may be that of a node that somebody changes.
+    /// Returns the version, which is odd while a writer changes the node.
     #[inline(always)]
     pub(super) fn version(self) -> u64 {
         // Acquire: pairs with the Release in `publish`: the node is at least as new as its version.
@@ -127,7 +135,7 @@ impl<'a, M: Machine, K: Key, const N: usize> Node<'a, M, K, N> {
         version & LATCHED != 0
     }
 
-    /// The version once nobody changes the node.
+    /// Returns the version once no writer changes the node.
     #[inline(always)]
     pub(super) fn stable_version(self) -> u64 {
         let version = self.version();
@@ -149,31 +157,43 @@ impl<'a, M: Machine, K: Key, const N: usize> Node<'a, M, K, N> {
     /// Whether what was read since `version` was read belongs to it.
     #[inline(always)]
     pub(super) fn is_at(self, version: u64) -> bool {
-        // Acquire: pairs with the Release fence in `latch`: if a load before saw a change under way, the load below sees the
-        // odd version, or a later one.
+        // Acquire: pairs with the Release fence in `latch`: if a load before saw a change under
+        // way, the load below sees the odd version, or a later one.
         M::fence(Ordering::Acquire);
+        // Relaxed: the fence orders it after the loads before.
         self.at(VERSION).load(Ordering::Relaxed) == version
     }
 
-    /// Latches the node if it is at `version` still, so that what was read under this version holds.
+    /// Latches the node if it is still at `version`, so that what was read under this version
+    /// holds.
+    ///
+    /// No fence is needed for that. Suppose that another writer changed the node since. If its
+    /// exchange comes first in the order of the version's changes, this one does not find `version`
+    /// and fails. If this one comes first, the other one reads what this latch's `publish` stores,
+    /// or a later value; so all reads before this latch happen before its stores, and saw none of
+    /// them.
     #[inline(always)]
     pub(super) fn latch(self, version: u64) -> bool {
         debug_assert!(!Self::is_latched(version));
         // Acquire: pairs with the Release in `publish`: what the last holder wrote is seen.
         let exchange =
             self.at(VERSION).compare_exchange(version, version | LATCHED, Ordering::Acquire, Ordering::Relaxed);
-        // Release: pairs with the Acquire fence in `is_at`.
+        // Release: pairs with the Acquire fence in `is_at`: a reader that sees one of the stores to
+        // come sees the odd version. (A Release exchange would order what comes before it, not what
+        // comes after.)
         M::fence(Ordering::Release);
         exchange.is_ok()
     }
 
     /// Latches a node that the pool has just given; its version before.
     pub(super) fn latch_new(self) -> u64 {
-        // Relaxed: only the owner of a free node changes its version, and it got the node through the pool's latch.
+        // Relaxed: only the owner of a free node changes its version, and it got the node through
+        // the pool's latch.
         let version = self.at(VERSION).load(Ordering::Relaxed);
         debug_assert!(!Self::is_latched(version));
         self.at(VERSION).store(version | LATCHED, Ordering::Relaxed);
-        // Release: pairs with the Acquire fence in `is_at`, of readers who remember the node from its former life.
+        // Release: pairs with the Acquire fence in `is_at`, of readers that remember the node from
+        // its former life.
         M::fence(Ordering::Release);
         version
     }
@@ -210,17 +230,19 @@ impl<'a, M: Machine, K: Key, const N: usize> Node<'a, M, K, N> {
     /// Keys in the node, at most `N`.
     #[inline(always)]
     pub(super) fn count(self) -> usize {
-        // Relaxed, here and in all below: the reader validates the version; the writer publishes by it.
+        // Relaxed: a reader validates by `is_at`; a writer has the latch.
         (self.at(COUNT).load(Ordering::Relaxed) & ((1 << COUNT_BITS) - 1)) as usize
     }
 
     /// The position after the last insert, 0 if there was none since the node was filled.
     pub(super) fn hint(self) -> usize {
+        // Relaxed: as in `count`.
         (self.at(COUNT).load(Ordering::Relaxed) >> COUNT_BITS) as usize
     }
 
     pub(super) fn set_count(self, count: usize, hint: usize) {
         debug_assert!(count <= N);
+        // Relaxed: published by the Release of `publish`.
         self.at(COUNT).store(count as u64 | (hint as u64) << COUNT_BITS, Ordering::Relaxed);
     }
 
@@ -228,6 +250,8 @@ impl<'a, M: Machine, K: Key, const N: usize> Node<'a, M, K, N> {
     pub(super) fn key(self, i: usize) -> KeyWords {
         let mut key = [0; MAX_KEY_WORDS];
         for (column, word) in key.iter_mut().enumerate().take(K::WORDS) {
+            // Relaxed: as in `count`; between two words another key may be written, which `is_at`
+            // finds out.
             *word = self.column(column)[i].load(Ordering::Relaxed);
         }
         key
@@ -237,17 +261,18 @@ impl<'a, M: Machine, K: Key, const N: usize> Node<'a, M, K, N> {
     #[inline(always)]
     pub(super) fn rank(self, key: &KeyWords, count: usize) -> usize {
         if K::WORDS == 1 {
-            return M::count_le(self.column(0), count, key[0]);
+            return count_le::<M>(self.column(0), count, key[0]);
         }
-        // The keys that agree with `key` in the words so far, `low..high`; the bounds meet if another thread interferes.
+        // The keys that agree with `key` in the words so far, `low..high`; the bounds meet if
+        // another thread interferes.
         let (mut low, mut high) = (0, count);
         for (column, &word) in key.iter().enumerate().take(K::WORDS) {
             let words = &self.column(column)[low..high];
-            let not_above = M::count_le(words, words.len(), word);
+            let not_above = count_le::<M>(words, words.len(), word);
             if column + 1 == K::WORDS {
                 return low + not_above;
             }
-            let below = if word == 0 { 0 } else { M::count_le(words, words.len(), word - 1) };
+            let below = if word == 0 { 0 } else { count_le::<M>(words, words.len(), word - 1) };
             (low, high) = (low + below, low + not_above.max(below));
             if low == high {
                 break;
@@ -261,6 +286,7 @@ impl<'a, M: Machine, K: Key, const N: usize> Node<'a, M, K, N> {
     fn is_key(self, i: usize, key: &KeyWords) -> bool {
         let mut difference = 0;
         for (column, word) in key.iter().enumerate().take(K::WORDS) {
+            // Relaxed: as in `key`.
             difference |= self.column(column)[i].load(Ordering::Relaxed) ^ word;
         }
         difference == 0
@@ -279,6 +305,7 @@ impl<'a, M: Machine, K: Key, const N: usize> Node<'a, M, K, N> {
         // Without a branch on the outcome of the search.
         let before = rank.saturating_sub(1);
         let present = (rank > 0) & self.is_key(before, key);
+        // Relaxed: as in `key`.
         let value = self.slot(before).load(Ordering::Relaxed);
         if present { value } else { 0 }
     }
@@ -297,6 +324,7 @@ impl<'a, M: Machine, K: Key, const N: usize> Node<'a, M, K, N> {
 
     #[inline(always)]
     pub(super) fn value(self, i: usize) -> u64 {
+        // Relaxed: as in `count`.
         self.slot(i).load(Ordering::Relaxed)
     }
 
@@ -304,17 +332,20 @@ impl<'a, M: Machine, K: Key, const N: usize> Node<'a, M, K, N> {
 
     fn set_key(self, i: usize, key: &KeyWords) {
         for (column, word) in key.iter().enumerate().take(K::WORDS) {
+            // Relaxed: as in `set_count`.
             self.column(column)[i].store(*word, Ordering::Relaxed);
         }
     }
 
     pub(super) fn set_value(self, i: usize, value: u64) {
+        // Relaxed: as in `set_count`.
         self.slot(i).store(value, Ordering::Relaxed);
     }
 
     /// Moves the words `from..to` one up (`by` 1) or down (`by` -1).
     #[inline(always)]
     fn shift(words: &[M::U64], from: usize, to: usize, up: bool) {
+        // Relaxed, both: the caller has the latch, and `publish` publishes.
         let step = |i: usize, j: usize| words[j].store(words[i].load(Ordering::Relaxed), Ordering::Relaxed);
         if up {
             (from..to).rev().for_each(|i| step(i, i + 1));
@@ -370,8 +401,8 @@ impl<'a, M: Machine, K: Key, const N: usize> Node<'a, M, K, N> {
         self.set_count(count + 1, 0);
     }
 
-    /// In an inner node with more than one child: removes child `slot`. Its keys go to the child left of it, or to the next
-    /// if it is the first.
+    /// In an inner node with more than one child: removes child `slot`. Its keys go to the child
+    /// left of it, or to the next if it is the first.
     pub(super) fn remove_child(self, slot: usize) {
         let count = self.count();
         self.close(slot.saturating_sub(1), count, slot, count + 1);

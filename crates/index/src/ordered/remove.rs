@@ -1,9 +1,26 @@
 //! Removes, and the unlinking of leaves that they empty.
+//!
+//! A remove latches its leaf only, as an insert does ([`super::insert`]). A leaf that it empties is
+//! unlinked in a second descent, since between the two another thread may have inserted there.
+//!
+//! **What is latched.** The *fork* is the lowest node on the path that has another child. An
+//! unlinking latches the fork, the inner nodes below it (each of them with this one child), the
+//! leaf, and the *heir*, the leaf that will cover the range: from the top down, and the heir last.
+//! Any failure gives everything back. Path and leaf are latched from the versions of one descent,
+//! so the path still leads to the empty leaf.
+//!
+//! **Readers.** A reader on the way to the leaf holds a version of the fork or of a node below; all
+//! of them are latched before anything changes, and published with new versions afterwards. A
+//! reader that has observed the empty leaf finds its version changed. The heir's version does not
+//! change: its keys are the same, and its range has grown. A transaction that observed the heir has
+//! observed a smaller range, which the heir still covers.
+//!
+//! **Protocol words.** A mark in the leaf's word must not be lost: see `bequeath`.
 
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
 use smallvec::SmallVec;
 
-use super::lookup::Place;
+use super::lookup::ReachedLeaf;
 use super::{InnerNode, LeafNode, OrderedIndex};
 use crate::{Key, KeyWords};
 
@@ -29,17 +46,21 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
     }
 
     fn try_remove(&self, key: &KeyWords, expect: u64) -> Option<bool> {
-        let place = self.descend(key, |_| true)?;
-        let (rank, value) = place.leaf.find(key);
+        let reached = self.descend(key, |_| true)?;
+        let (rank, value) = reached.leaf.find(key);
         if value != expect || expect == 0 {
-            return place.leaf.is_at(place.version).then_some(false);
+            // Nothing was latched: the version is checked as in a lookup.
+            return reached.leaf.is_at(reached.version).then_some(false);
         }
-        // What was read so far is valid if the latch is got.
-        if !place.leaf.latch(place.version) {
+        // What was read so far is valid if the latch is taken: the exchange is from the version
+        // that it was read at.
+        if !reached.leaf.latch(reached.version) {
             return None;
         }
-        let left = place.leaf.remove_entry(rank - 1);
-        place.leaf.publish(place.version);
+        let left = reached.leaf.remove_entry(rank - 1);
+        // Release, in `publish`: pairs with the Acquire of `version`; a lookup sees the entry gone,
+        // or the version before.
+        reached.leaf.publish(reached.version);
         if left == 0 {
             self.unlink(key);
         }
@@ -59,24 +80,28 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
     fn try_unlink(&self, key: &KeyWords) -> Option<()> {
         // Higher trees than this are of tests, or larger than memory.
         let mut path = SmallVec::<[Passed<'_, M, K, I>; 8]>::new();
-        let place = self.descend(key, |visit| {
+        let reached = self.descend(key, |visit| {
             path.push(Passed { node: visit.node, version: visit.version, count: visit.count, slot: visit.slot });
             true
         })?;
-        if place.leaf.count() > 0 {
-            return place.leaf.is_at(place.version).then_some(());
+        if reached.leaf.count() > 0 {
+            // Another thread has inserted: nothing is left to be done, if that count belongs to the
+            // version.
+            return reached.leaf.is_at(reached.version).then_some(());
         }
         // The lowest node that has another child.
         let Some(fork) = path.iter().rposition(|passed| passed.count > 0) else {
             return self.lower_root();
         };
+        // From the top down, and as far as it goes: the first that fails ends it, and no latch is
+        // waited for.
         let latched = path[fork..].iter().take_while(|passed| passed.node.latch(passed.version)).count();
-        if latched == path.len() - fork && place.leaf.latch(place.version) {
-            if self.bequeath(&path[fork], path.len() - 1 - fork, place.leaf) {
-                self.cut(&path, fork, &place);
+        if latched == path.len() - fork && reached.leaf.latch(reached.version) {
+            if self.bequeath(&path[fork], path.len() - 1 - fork, reached.leaf) {
+                self.cut(&path, fork, &reached);
                 return if fork == 0 && path[0].count == 1 { self.lower_root() } else { Some(()) };
             }
-            place.leaf.unlatch(place.version);
+            reached.leaf.unlatch(reached.version);
         }
         for passed in &path[fork..fork + latched] {
             passed.node.unlatch(passed.version);
@@ -85,23 +110,28 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
     }
 
     /// Takes the empty leaf, latched like the nodes from the fork down, out of the tree.
-    fn cut(&self, path: &[Passed<'_, M, K, I>], fork: usize, place: &Place<'_, M, K, L, I>) {
+    fn cut(&self, path: &[Passed<'_, M, K, I>], fork: usize, reached: &ReachedLeaf<'_, M, K, L, I>) {
         path[fork].node.remove_child(path[fork].slot);
-        place.leaf.publish(place.version);
+        // From the bottom up. A reader that finds the leaf at its new version checks a node above
+        // it, which is latched or changed.
+        reached.leaf.publish(reached.version);
         for passed in &path[fork + 1..] {
             passed.node.publish(passed.version);
         }
         path[fork].node.publish(path[fork].version);
-        // From now on nobody finds the nodes; who remembers them finds their versions changed.
-        self.leaves.free(place.leaf.slot_of_pool(), place.leaf.stripe());
+        // From now on no descent finds the nodes, and a reader that remembers them finds their
+        // versions changed. So they may serve again at once: versions go on from where they are
+        // (`Node::latch_new`).
+        self.leaves.free(reached.leaf.slot_of_pool(), reached.leaf.stripe());
         for passed in &path[fork + 1..] {
             self.inners.free(passed.node.slot_of_pool(), passed.node.stripe());
         }
     }
 
-    /// Hands the protocol's word of `leaf` to the leaf that will cover its range: the last one below the left neighbour at the
-    /// latched fork, or the first one below the right. `height` inner levels lie between. False if that leaf, or a node on
-    /// the way, is being changed: the caller holds latches, so it must not wait.
+    /// Hands the protocol's word of `leaf` to the leaf that will cover its range: the last one
+    /// below the left neighbour at the latched fork, or the first one below the right. `height`
+    /// inner levels lie between. Returns false if that leaf, or a node on the way, is being
+    /// changed: the caller holds latches, so it must not wait.
     fn bequeath(&self, fork: &Passed<'_, M, K, I>, height: usize, leaf: LeafNode<'_, M, K, L>) -> bool {
         let left = fork.slot > 0;
         let mut parent = fork.node;
@@ -119,28 +149,34 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
             }
             (parent, parent_version) = (node, version);
         }
+        // The latched fork keeps its neighbour below it. So a leaf that is reached by validated
+        // nodes is the one that will cover the range, and the latch keeps it so: a split of the
+        // heir would need it.
         let heir = self.leaf(next);
         let version = heir.version();
         if !parent.is_at(parent_version) || LeafNode::<M, K, L>::is_latched(version) || !heir.latch(version) {
             return false;
         }
-        // SeqCst: who raises the word of `leaf`, then passes a SeqCst fence, then checks its version, either finds the version
-        // changed (it is latched) or has its word taken over here.
+        // SeqCst: pairs with the fence of a transaction that raises the word of `leaf` and then
+        // checks its version (`Leaf::word`). `leaf` was latched before: the transaction finds that,
+        // or its word is taken over here.
         M::fence(Ordering::SeqCst);
-        // Relaxed: published by the Release that gives the heir's latch back.
+        // Relaxed: the load is ordered by the fence; the raise is published by the Release that
+        // gives the heir's latch back. An insert that goes to the heir latches it (Acquire), and so
+        // finds the word that the heir has inherited.
         heir.word().fetch_max(leaf.word().load(Ordering::Relaxed), Ordering::Relaxed);
         // The heir's keys are the same.
         heir.unlatch(version);
         true
     }
 
-    /// While the root is an inner node with a single child, makes that child the root. `None` if another thread has come
-    /// between.
+    /// While the root is an inner node with a single child, makes that child the root. `None` if
+    /// another thread has come between.
     fn lower_root(&self) -> Option<()> {
         let anchor = self.anchor();
         loop {
             let anchor_version = anchor.stable_version();
-            // Relaxed: validated below.
+            // Relaxed: validated by `is_at` below; height and root belong together.
             let height = anchor.word().load(Ordering::Relaxed);
             let root = anchor.child(0);
             if !anchor.is_at(anchor_version) {
@@ -158,6 +194,8 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
             if count > 0 {
                 return Some(());
             }
+            // Anchor, then root, each from the version that it was read at: the root still has a
+            // single child.
             if !anchor.latch(anchor_version) {
                 return None;
             }
@@ -166,8 +204,10 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
                 return None;
             }
             anchor.set_child(0, root.child(0));
-            // Relaxed: published with the anchor's version.
+            // Relaxed: published with the anchor's version, by the Release of `publish`.
             anchor.word().store(height - 1, Ordering::Relaxed);
+            // The old root first: a reader that is in it finds its version changed, or has the
+            // anchor's old one.
             root.publish(version);
             anchor.publish(anchor_version);
             self.inners.free(root.slot_of_pool(), root.stripe());

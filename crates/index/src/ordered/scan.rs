@@ -7,7 +7,8 @@ use crate::{Direction, Key, KeyWords, ScanVisitor};
 
 /// Keys that a node covers: from `low` (inclusive) to `high` (exclusive); `None` is no bound.
 ///
-/// The node may cover more: when a neighbour of its parent is unlinked, neither the node's version changes nor the parent's.
+/// The node may cover more: when a neighbour of its parent is unlinked, neither the node's version
+/// changes nor the parent's.
 #[derive(Clone, Copy, Default)]
 struct Bounds {
     low: Option<KeyWords>,
@@ -42,14 +43,15 @@ struct Parent<'a, M: Machine, K: Key, const I: usize> {
 }
 
 /// A leaf that covers a key, with the range that it covers at this version.
-struct Found<'a, M: Machine, K: Key, const L: usize> {
+struct CoveringLeaf<'a, M: Machine, K: Key, const L: usize> {
     leaf: LeafNode<'a, M, K, L>,
     version: u64,
     bounds: Bounds,
 }
 
-impl<M: Machine, K: Key, const L: usize> Found<'_, M, K, L> {
-    /// The positions of the entries in `low..=high`, and within the bounds: beyond them the scan comes again.
+impl<M: Machine, K: Key, const L: usize> CoveringLeaf<'_, M, K, L> {
+    /// The positions of the entries in `low..=high`, and within the bounds: beyond them the scan
+    /// comes again.
     fn positions(&self, low: &KeyWords, high: &KeyWords) -> (usize, usize) {
         let count = self.leaf.count().min(L);
         let first = self.leaf.lower_bound(self.bounds.low.as_ref().map_or(low, |bound| bound.max(low)), count);
@@ -69,8 +71,8 @@ struct Copied<const L: usize> {
 }
 
 impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I> {
-    /// Visits the entries with `low <= key <= high`, in order. Each leaf is copied at one version, the one given to
-    /// [`ScanVisitor::leaf`]; no latch is held while the visitor runs.
+    /// Visits the entries with `low <= key <= high`, in order. Each leaf is copied at one version,
+    /// the one given to [`ScanVisitor::leaf`]; no latch is held while the visitor runs.
     pub fn scan(&self, low: K, high: K, direction: Direction, visitor: &mut impl ScanVisitor<M, K>) {
         let (mut low, mut high) = (low.to_words(), high.to_words());
         if low > high {
@@ -93,8 +95,8 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
                     return;
                 }
             }
-            // The leaf's bound, and not its last key, is where the scan goes on: whatever is inserted before it changes the
-            // version of a leaf that was reported.
+            // The leaf's bound, and not its last key, is where the scan goes on: whatever is
+            // inserted before it changes the version of a leaf that was reported.
             match (direction, found.bounds) {
                 (Direction::Forward, Bounds { high: Some(end), .. }) if end <= high => low = end,
                 (Direction::Backward, Bounds { low: Some(start), .. }) if start > low => high = before::<K>(start),
@@ -112,7 +114,7 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
         direction: Direction,
         parent: &mut Option<Parent<'a, M, K, I>>,
         copied: &mut Copied<L>,
-    ) -> Found<'a, M, K, L> {
+    ) -> CoveringLeaf<'a, M, K, L> {
         let mut spin = Spin::<M>::new();
         loop {
             let near = parent.as_ref().and_then(|parent| self.find_near(parent, from, direction));
@@ -137,7 +139,7 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
         parent: &Parent<'a, M, K, I>,
         from: &KeyWords,
         direction: Direction,
-    ) -> Option<Found<'a, M, K, L>> {
+    ) -> Option<CoveringLeaf<'a, M, K, L>> {
         if !parent.bounds.contain(from) {
             return None;
         }
@@ -157,25 +159,25 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
         LeafNode::<M, K, L>::prefetch(next, true);
         let leaf = self.leaf(child);
         let version = leaf.stable_version();
-        node.is_at(parent.version).then_some(Found { leaf, version, bounds })
+        node.is_at(parent.version).then_some(CoveringLeaf { leaf, version, bounds })
     }
 
     fn find_from_root<'a>(
         &'a self,
         from: &KeyWords,
         parent: &mut Option<Parent<'a, M, K, I>>,
-    ) -> Option<Found<'a, M, K, L>> {
+    ) -> Option<CoveringLeaf<'a, M, K, L>> {
         *parent = None;
         let (mut above, mut bounds) = (Bounds::default(), Bounds::default());
-        let place = self.descend(from, |visit| {
+        let reached = self.descend(from, |visit| {
             above = bounds;
             bounds = above.of_child(visit.node, visit.count, visit.slot);
             true
         })?;
-        if place.parent != self.anchor() {
-            *parent = Some(Parent { node: place.parent, version: place.parent_version, bounds: above });
+        if reached.parent != self.anchor() {
+            *parent = Some(Parent { node: reached.parent, version: reached.parent_version, bounds: above });
         }
-        Some(Found { leaf: place.leaf, version: place.version, bounds })
+        Some(CoveringLeaf { leaf: reached.leaf, version: reached.version, bounds })
     }
 }
 

@@ -14,17 +14,20 @@
 //! | `rank_corr(u, v)` | Spearman's correlation of two lists |
 //! | `median(u)` | the median of a list |
 //!
-//! Where points have several seeds, an expression is judged by the points of each seed: what holds from one seed and not from another is
-//! not told. Neither is what a throughput decides that rests on fewer than [`COMMITS_MIN`] commits: what would come out otherwise if that
-//! throughput were nothing, or that of so many commits.
+//! Where points have several seeds, an expression is judged by the points of each seed: what holds
+//! from one seed and not from another is not told. Neither is what a throughput decides that rests
+//! on fewer than [`COMMITS_MIN`] commits: what would come out otherwise if that throughput were
+//! nothing, or that of so many commits.
 //!
-//! For all and for some: `S.all(|s| T(s, 64) > T(s, 1))`, `X.some(|x| ...)`. A call for a point that is not there is an error, and the
-//! assertion is not judged.
+//! For all and for some: `S.all(|s| T(s, 64) > T(s, 1))`, `X.some(|x| ...)`. A call for a point
+//! that is not there is an error, and the assertion is not judged.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 
+use rhai::module_resolvers::DummyModuleResolver;
 use rhai::{
     ASTNode, Array, Dynamic, Engine, EvalAltResult, Expr, FnCallExpr, OptimizationLevel, Position, Scope, Stmt,
 };
@@ -78,7 +81,8 @@ pub struct Judgement {
     pub why: String,
 }
 
-/// The fewest commits that a throughput rests on that decides an assertion: then chance makes it wrong by 7 % (one standard deviation).
+/// The fewest commits that a throughput rests on that decides an assertion: then chance makes it
+/// wrong by 7 % (one standard deviation).
 pub const COMMITS_MIN: u64 = 200;
 /// Throughputs of too few commits that are tried both ways: all combinations of so many.
 const WEAK_MAX: usize = 6;
@@ -237,7 +241,8 @@ fn judge_one(assertion: &Assertion, series: &[&str], curves: &Curves) -> Judgeme
     }
 }
 
-/// Why it is not told whether an assertion holds that does, or does not, by the points as they are; none if it is told.
+/// Why it is not told whether an assertion holds that does, or does not, by the points as they are;
+/// none if it is told.
 fn doubt(expression: &str, series: &[&str], curves: &Curves, weak: &[(String, usize)], holds: bool) -> Option<String> {
     let is_same =
         |curves: Curves| matches!(evaluate(expression, series, &Looked::new(curves)), Ok(same) if same == holds);
@@ -279,8 +284,9 @@ fn show_number(value: f64) -> String {
     if value == 0.0 || (1e-3..1e4).contains(&value.abs()) { format!("{value:.4}") } else { format!("{value:.3e}") }
 }
 
-/// Looks for what can't be evaluated, whatever is measured: a mistake of grammar, a name that is not there, a series or a point that no curve
-/// will have. Answers where in the expression it is, and what is wrong. `curves` are the points to come; `waits_for` names others.
+/// Looks for what can't be evaluated, whatever is measured: a mistake of grammar, a name that is
+/// not there, a series or a point that no curve will have. Answers where in the expression it is,
+/// and what is wrong. `curves` are the points to come; `waits_for` names others.
 pub(super) fn check(
     expression: &str,
     curves: &BTreeMap<String, Vec<X>>,
@@ -383,11 +389,35 @@ fn evaluate(expression: &str, series: &[&str], looked: &Rc<Looked>) -> Result<bo
     engine(looked).eval_with_scope::<bool>(&mut scope, expression)
 }
 
+/// The longest time that one expression may take. Operations alone don't bound it, because one
+/// operation may copy a long list.
+const TIME_MAX: Duration = Duration::from_secs(2);
+
+/// Returns the language without what an expression of a stranger could do harm with: it ends, its
+/// values stay small, and it reads no file.
+fn confined() -> Engine {
+    let mut engine = Engine::new();
+    engine.set_max_operations(1_000_000);
+    engine.set_max_string_size(64 << 10);
+    engine.set_max_array_size(10_000);
+    engine.set_max_map_size(1_000);
+    engine.set_max_variables(1_000);
+    engine.set_max_functions(100);
+    engine.set_max_call_levels(16);
+    engine.set_max_expr_depths(64, 32);
+    engine.set_module_resolver(DummyModuleResolver::new());
+    let begun = Instant::now();
+    engine.on_progress(move |_| (begun.elapsed() > TIME_MAX).then(|| "it takes too long".into()));
+    engine.on_print(|_| {}).on_debug(|_, _, _| {});
+    let refuse = || -> Result<(), Box<EvalAltResult>> { Err("an expression can't sleep".into()) };
+    engine.register_fn("sleep", move |_: i64| refuse());
+    engine.register_fn("sleep", move |_: f64| refuse());
+    engine
+}
+
 /// The language.
 fn engine(looked: &Rc<Looked>) -> Engine {
-    let mut engine = Engine::new();
-    // An expression ends.
-    engine.set_max_operations(1_000_000);
+    let mut engine = confined();
     for metric in ["T", "A", "M", "L"] {
         let at = Rc::clone(looked);
         engine.register_fn(metric, move |series: &str, x: Dynamic| -> Value { at.metric(metric, series, &x) });
@@ -509,7 +539,8 @@ mod tests {
     #[test]
     fn what_seeds_differ_about_is_not_told() {
         let mut curves = curves();
-        // T(up,2) is 20 in the middle, and 10 from the third seed; T(hump,1) is 10 and has no seeds.
+        // T(up,2) is 20 in the middle, and 10 from the third seed; T(hump,1) is 10 and has no
+        // seeds.
         let of = |throughput: f64| {
             let point = curves["up"][1].clone();
             Measurement { throughput: Spread { median: throughput, min: throughput, max: throughput }, ..point }
@@ -524,6 +555,33 @@ mod tests {
         assert_eq!(verdict_of(r#"T("up",2) < T("hump",1)"#, &curves).0, Verdict::Fails, "from no seed");
         assert_eq!(verdict_of(r#"T("up",2) >= T("hump",1)"#, &curves).0, Verdict::Holds);
         assert_eq!(verdict_of(r#"T("up",2) > 2*T("up",4)"#, &curves).0, Verdict::Fails);
+    }
+
+    #[test]
+    fn an_expression_of_a_stranger_ends_and_stays_small() {
+        let (looked, deep) = (Looked::new(curves()), format!("{}true{}", "(".repeat(10_000), ")".repeat(10_000)));
+        for (hostile, why) in [
+            ("loop { }", "too many operations"),
+            ("let n = 0; while n >= 0 { n += 1; } true", "too many operations"),
+            (r#"let s = "xxxxxxxx"; loop { s += s; }"#, "length of string"),
+            (r#"let s = "x"; s.pad(1000000000000, "y"); true"#, "length of string"),
+            ("let a = [1]; loop { a += a; }", "size of array"),
+            ("let a = []; a.pad(1000000000000, 1); true", "size of array"),
+            ("let b = blob(1000000000000); true", "size of"),
+            ("let a = []; loop { a = [a]; }", ""),
+            (r#"let m = #{}; let n = 0; loop { m["k" + n] = n; n += 1; }"#, "too many operations"),
+            ("fn f(n) { f(n + 1) } f(0)", "stack overflow"),
+            (&deep, "exceeds maximum complexity"),
+            (r#"import "/etc/passwd" as p; true"#, "module"),
+            ("sleep(1000000); true", "can't sleep"),
+            ("sleep(1000000.0); true", "can't sleep"),
+            (r#"eval("loop { }")"#, "too many operations"),
+            ("let a = []; a.pad(9999, 1); loop { a == a; }", ""),
+        ] {
+            let said = evaluate(hostile, &[], &looked).expect_err(hostile).to_string();
+            assert!(said.to_lowercase().contains(why), "{}: {said}", &hostile[..hostile.len().min(80)]);
+        }
+        assert!(evaluate("let n = 0; while n < 1000 { n += 1; } n == 1000", &[], &looked).expect("it is small"));
     }
 
     #[test]

@@ -12,8 +12,9 @@ use toml::Spanned;
 
 use super::X;
 use super::assertion::check;
-use crate::config::{LabError, RunConfig, engine_specs, log_specs, retry_specs, simulation_specs};
-use crate::micro::Micro;
+use crate::microbench::{Microbench, MicrobenchPlan};
+use contend_runner::names::{engine_specs, log_specs, named_settings, option_name, retry_specs, simulation_specs};
+use contend_runner::{RunConfig, RunError, RunPlan};
 
 /// An experiment.
 #[derive(Clone, Debug, Deserialize)]
@@ -32,7 +33,8 @@ pub struct Experiment {
     pub notes: String,
     /// What all points have in common.
     pub run: Run,
-    /// What is varied: the first is the x-axis; of each further one, every value makes a curve of its own.
+    /// What is varied: the first is the x-axis; of each further one, every value makes a curve of
+    /// its own.
     pub axis: Vec<Axis>,
     /// The curves.
     pub series: Vec<Series>,
@@ -79,7 +81,7 @@ pub struct Run {
     /// A workload or preset; or none, and `micro` is set.
     pub workload: Option<String>,
     /// A micro-benchmark.
-    pub micro: Option<Micro>,
+    pub micro: Option<Microbench>,
     /// The machine.
     pub machine: Option<String>,
     /// The index.
@@ -100,7 +102,8 @@ pub struct Run {
     pub verify: bool,
     /// Options.
     pub set: BTreeMap<String, String>,
-    /// An option, whose value throughput is multiplied by: operations a second instead of transactions.
+    /// An option, whose value throughput is multiplied by: operations a second instead of
+    /// transactions.
     pub count: Option<String>,
 }
 
@@ -120,7 +123,8 @@ pub struct Axis {
 pub struct Series {
     /// Its name, by which assertions call it.
     pub name: String,
-    /// Whether the source has no such curve: it is drawn, but what is said of all series is not said of it.
+    /// Whether the source has no such curve: it is drawn, but what is said of all series is not
+    /// said of it.
     #[serde(default)]
     pub extra: bool,
     /// The protocol.
@@ -129,7 +133,8 @@ pub struct Series {
     /// The machine, if not that of all.
     #[serde(default)]
     pub machine: Option<String>,
-    /// Length of a window, if not that of all: seconds of this machine and of a simulated one have nothing in common.
+    /// Length of a window, if not that of all: seconds of this machine and of a simulated one have
+    /// nothing in common.
     #[serde(default)]
     pub seconds: Option<f64>,
     /// Windows, if not those of all.
@@ -197,19 +202,53 @@ pub struct Assertion {
     pub why: String,
 }
 
+/// The work that measures a point.
+#[derive(Clone, Debug)]
+pub enum PointWork {
+    /// A protocol on a workload.
+    Workload(Box<RunPlan>),
+    /// A micro-benchmark.
+    Microbench(Box<MicrobenchPlan>),
+}
+
 /// A point to be measured.
 #[derive(Clone, Debug)]
 pub struct Point {
     /// The curve.
     pub series: String,
-    /// Where on the x-axis.
+    /// The place on the x-axis.
     pub x: X,
-    /// What is run.
-    pub config: RunConfig,
-    /// The micro-benchmark, if it is one.
-    pub micro: Option<Micro>,
-    /// What throughput is multiplied by.
+    /// The work that measures it.
+    pub work: PointWork,
+    /// The factor by which throughput is multiplied.
     pub factor: f64,
+}
+
+impl Point {
+    /// Returns the configuration.
+    pub fn config(&self) -> &RunConfig {
+        match &self.work {
+            PointWork::Workload(plan) => &plan.config,
+            PointWork::Microbench(plan) => plan.config(),
+        }
+    }
+
+    /// Returns the micro-benchmark, if it is one.
+    pub fn micro(&self) -> Option<Microbench> {
+        match &self.work {
+            PointWork::Workload(_) => None,
+            PointWork::Microbench(plan) => Some(plan.micro()),
+        }
+    }
+
+    /// Returns the same point, measured from another seed.
+    pub fn with_seed(&self, seed: u64) -> Point {
+        let work = match &self.work {
+            PointWork::Workload(plan) => PointWork::Workload(Box::new(plan.with_seed(seed))),
+            PointWork::Microbench(plan) => PointWork::Microbench(Box::new(plan.with_seed(seed))),
+        };
+        Point { work, ..self.clone() }
+    }
 }
 
 const AXES: [&str; 6] = ["threads", "machine", "workload", "protocol", "index", "seed"];
@@ -223,8 +262,8 @@ impl Experiment {
     ///
     /// # Errors
     /// It is none; the message says where, and what would be right.
-    pub fn from_toml(path: &str, text: &str) -> Result<Experiment, LabError> {
-        let bad = |message: String| LabError::BadInput(format!("{path}: {message}"));
+    pub fn from_toml(path: &str, text: &str) -> Result<Experiment, RunError> {
+        let bad = |message: String| RunError::BadInput(format!("{path}: {message}"));
         let mut experiment: Experiment = toml::from_str(text).map_err(|error| bad(error.to_string()))?;
         let simple = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         if experiment.id.is_empty() || !experiment.id.chars().all(simple) {
@@ -249,7 +288,7 @@ impl Experiment {
         let options = known_options(experiment.run.micro);
         for axis in &experiment.axis {
             let name = axis.name.get_ref().as_str();
-            if !AXES.contains(&name) && !options.iter().any(|spec| spec.name == name) {
+            if !AXES.contains(&name) && !options.iter().any(|spec| spec.name == option_name(name)) {
                 let (line, column) = line_and_column(text, axis.name.span().start);
                 let valid = AXES.into_iter().chain(options.iter().map(|spec| spec.name)).collect::<Vec<_>>().join(", ");
                 return Err(bad(format!("line {line}, column {column}: unknown axis '{name}'; valid: {valid}")));
@@ -288,12 +327,12 @@ impl Experiment {
     ///
     /// # Errors
     /// There are none or too many, or the seed is what an axis varies.
-    pub fn check_seeds(&self, seeds: usize) -> Result<(), LabError> {
+    pub fn check_seeds(&self, seeds: usize) -> Result<(), RunError> {
         if !(1..=SEEDS_MAX).contains(&seeds) {
-            return Err(LabError::BadInput(format!("seeds is {seeds}; valid: 1 to {SEEDS_MAX}")));
+            return Err(RunError::BadInput(format!("seeds is {seeds}; valid: 1 to {SEEDS_MAX}")));
         }
         if seeds > 1 && self.axis.iter().any(|axis| axis.name.get_ref() == "seed") {
-            return Err(LabError::BadInput(format!(
+            return Err(RunError::BadInput(format!(
                 "seeds is {seeds}, and experiment {} has an axis of seeds; valid: 1, or no such axis",
                 self.id
             )));
@@ -311,10 +350,11 @@ impl Experiment {
     ///
     /// # Errors
     /// A point can't be run.
-    pub fn points(&self) -> Result<Vec<Point>, LabError> {
-        let count: usize = self.axis.iter().map(|axis| axis.values.len()).product::<usize>() * self.series.len();
+    pub fn points(&self) -> Result<Vec<Point>, RunError> {
+        let lengths = self.axis.iter().map(|axis| axis.values.len());
+        let count = lengths.fold(self.series.len(), usize::saturating_mul);
         if count > POINTS_MAX {
-            return Err(LabError::BadInput(format!("{count} points; valid: up to {POINTS_MAX}")));
+            return Err(RunError::BadInput(format!("{count} points; valid: up to {POINTS_MAX}")));
         }
         let mut points = Vec::new();
         for series in &self.series {
@@ -343,7 +383,7 @@ impl Experiment {
         Ok(points)
     }
 
-    fn point(&self, series: &Series, name: &str, x: &X, chosen: &[(&str, &X)]) -> Result<Point, LabError> {
+    fn point(&self, series: &Series, name: &str, x: &X, chosen: &[(&str, &X)]) -> Result<Point, RunError> {
         let run = &self.run;
         let axis = |name: &str| chosen.iter().find(|(axis, _)| *axis == name).map(|(_, value)| value.to_string());
         let number = |name: &str| {
@@ -351,7 +391,7 @@ impl Experiment {
             Some(
                 value
                     .parse::<u64>()
-                    .map_err(|_| LabError::BadInput(format!("{name} is '{value}'; valid: a whole number"))),
+                    .map_err(|_| RunError::BadInput(format!("{name} is '{value}'; valid: a whole number"))),
             )
         };
         let machine = axis("machine").or_else(|| series.machine.clone()).or_else(|| run.machine.clone());
@@ -368,40 +408,44 @@ impl Experiment {
         config.seed = number("seed").transpose()?.or(run.seed).unwrap_or(config.seed);
         config.index = axis("index").or_else(|| run.index.clone());
         config.verify = run.verify;
-        config.settings = run.set.clone();
-        config.settings.extend(series.set.clone());
+        // A series overrides the run, whichever name of an option each of them uses.
+        config.settings = named_settings(&run.set)?;
+        config.settings.extend(named_settings(&series.set)?);
         for (option, value) in chosen.iter().filter(|(axis, _)| !AXES.contains(axis)) {
-            config.settings.insert((*option).into(), value.to_string());
+            config.settings.insert(option_name(option).into(), value.to_string());
         }
         if let Some(workload) = axis("workload").or_else(|| run.workload.clone()) {
             config.workload = workload;
         } else if run.micro.is_none() {
-            return Err(LabError::BadInput("run.workload or run.micro must be set".into()));
+            return Err(RunError::BadInput("run.workload or run.micro must be set".into()));
         }
         match axis("protocol").or_else(|| series.protocol.clone()) {
             Some(protocol) => config.protocols = vec![protocol],
             None if run.micro.is_some() => config.protocols = Vec::new(),
-            None => return Err(LabError::BadInput(format!("series '{}' has no protocol", series.name))),
+            None => return Err(RunError::BadInput(format!("series '{}' has no protocol", series.name))),
         }
-        if run.micro.is_none() {
-            config = config.validated()?;
-        } else {
-            config.check_numbers()?;
-        }
+        let work = match run.micro {
+            None => {
+                let plan = config.resolve()?;
+                config = plan.config.clone();
+                PointWork::Workload(Box::new(plan))
+            }
+            Some(micro) => PointWork::Microbench(Box::new(MicrobenchPlan::resolve(&config, micro)?)),
+        };
         let factor = match &run.count {
             None => 1.0,
             Some(option) => {
-                let value = config.settings.get(option);
+                let value = config.settings.get(option_name(option));
                 value.and_then(|value| value.parse::<f64>().ok()).ok_or_else(|| {
-                    LabError::BadInput(format!("run.count names '{option}', which is not set to a number"))
+                    RunError::BadInput(format!("run.count names '{option}', which is not set to a number"))
                 })?
             }
         };
-        Ok(Point { series: name.into(), x: x.clone(), config, micro: run.micro, factor })
+        Ok(Point { series: name.into(), x: x.clone(), work, factor })
     }
 }
 
-fn known_options(micro: Option<Micro>) -> Vec<OptionSpec> {
+fn known_options(micro: Option<Microbench>) -> Vec<OptionSpec> {
     let mut all = simulation_specs();
     if micro.is_some() {
         all.extend(TimestampOptions::specs());
@@ -410,7 +454,7 @@ fn known_options(micro: Option<Micro>) -> Vec<OptionSpec> {
     all.extend(retry_specs());
     all.extend(engine_specs());
     all.extend(log_specs());
-    let of_workloads = all_workloads::<Native>().into_iter().flat_map(|(_, specs)| specs);
+    let of_workloads = all_workloads().into_iter().flat_map(|(_, specs)| specs);
     let of_protocols = all_protocols::<Native>().into_iter().flat_map(|(_, specs)| specs);
     for spec in of_workloads.chain(of_protocols) {
         if !all.iter().any(|known| known.name == spec.name) {
@@ -476,9 +520,24 @@ holds = "S.all(|s| X.all(|x| T(s, x) > 0))"
         let points = Experiment::from_toml("small.toml", SMALL).expect("valid").points().expect("valid");
         let all: Vec<_> = points
             .iter()
-            .map(|point| (point.series.as_str(), point.config.threads, point.config.settings["ycsb.theta"].as_str()))
+            .map(|point| {
+                (point.series.as_str(), point.config().threads, point.config().settings["ycsb.theta"].as_str())
+            })
             .collect();
         assert_eq!(all, [("Silo 0", 1, "0"), ("Silo 0", 4, "0"), ("Silo 0.8", 1, "0.8"), ("Silo 0.8", 4, "0.8")]);
+    }
+
+    #[test]
+    fn a_file_that_asks_for_too_many_points_is_refused() {
+        // 2^64 points of each of four axes together: the product does not fit a word.
+        let values = vec!["1"; 1 << 16].join(",");
+        let more = |name: &str| format!("[[axis]]\nname = \"{name}\"\nvalues = [{values}]\n");
+        for names in [&["ycsb.records"][..], &["ycsb.records", "ycsb.payload", "ycsb.fields", "ycsb.ops"]] {
+            let axes: String = names.iter().map(|name| more(name)).collect();
+            let text = SMALL.replacen("[[series]]", &format!("{axes}[[series]]"), 1);
+            let error = Experiment::from_toml("large.toml", &text).expect_err("too many").to_string();
+            assert!(error.contains("points; valid: up to 10000"), "{error}");
+        }
     }
 
     #[test]

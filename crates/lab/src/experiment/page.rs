@@ -4,7 +4,7 @@ use super::plot::{drawn, published, show, title};
 use super::{Curves, Experiment, Judgement, Published, Verdict};
 use crate::report::{Column, Table, document, escape, figure, prose, table_of_times, times_of};
 use crate::result::Breakdown;
-use crate::units::{show_latency, show_percent, show_rate};
+use contend_runner::units::{show_latency, show_percent, show_rate};
 
 /// The page of an experiment.
 pub fn page(experiment: &Experiment, curves: &Curves, judgements: &[Judgement]) -> String {

@@ -3,7 +3,7 @@
 use super::file::Metric;
 use super::{Curves, Experiment, Measurement, X};
 use crate::report::{Axis, Line, Lines, Scale};
-use crate::units::{show_ns, show_percent, show_rate};
+use contend_runner::units::{show_ns, show_percent, show_rate};
 
 /// Pixels of a figure that is a file of its own.
 const WIDTH: f64 = 860.0;
@@ -46,7 +46,8 @@ pub(super) fn title(experiment: &Experiment) -> &'static str {
     }
 }
 
-/// A curve: its name, its place among the curves of the experiment, its points, and the least and the greatest that was measured at an x.
+/// A curve: its name, its place among the curves of the experiment, its points, and the least and
+/// the greatest that was measured at an x.
 struct Curve<'a> {
     name: &'a str,
     number: usize,
@@ -54,7 +55,8 @@ struct Curve<'a> {
     ranges: Vec<(f64, f64, f64)>,
 }
 
-/// The least and the greatest of what was measured at a point: of its seeds, if there are several, or else of its windows.
+/// The least and the greatest of what was measured at a point: of its seeds, if there are several,
+/// or else of its windows.
 fn range(metric: Metric, point: &Measurement) -> Option<(f64, f64)> {
     let values = || point.seeds.iter().filter_map(|seed| value(metric, seed)).filter(|value| value.is_finite());
     match metric {
@@ -101,7 +103,8 @@ pub fn published(experiment: &Experiment, curves: &Curves) -> Option<Figure> {
     figure(experiment, &format!("{}: as published", experiment.title), lines.collect())
 }
 
-/// Where the values of the axis stand: numbers at their value, names beside one another, in the order of the file.
+/// Where the values of the axis stand: numbers at their value, names beside one another, in the
+/// order of the file.
 fn places(experiment: &Experiment) -> Vec<(X, f64)> {
     let names = experiment.axis[0].values.iter().filter(|x| x.number().is_none());
     let named = names.enumerate().map(|(place, x)| (x.clone(), place as f64));

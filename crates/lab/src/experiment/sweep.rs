@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde::{Deserialize, Serialize};
 
-use super::{COMMITS_MIN, Curves, Experiment, Measurement, Point, X};
+use super::{COMMITS_MIN, Curves, Experiment, Measurement, Point, PointWork, X};
 use crate::compare::compare;
-use crate::config::{LabError, RunConfig};
-use crate::machine::HOST;
-use crate::micro::micro;
+use crate::microbench::{MicrobenchResult, microbench};
 use crate::result::ResultFile;
-use crate::watch::{Observer, Silent, Stop};
+use contend_runner::machine::HOST;
+use contend_runner::{Observer, Silent, Stop};
+use contend_runner::{RunError, RunPlan};
 
 /// The folder that an experiment's points are kept in.
 #[derive(Clone, Debug)]
@@ -57,16 +57,17 @@ impl Folder {
         self.0.join("points.jsonl")
     }
 
-    /// The points that are kept of this experiment. A line that was broken off by an interruption is dropped.
+    /// The points that are kept of this experiment. A line that was broken off by an interruption
+    /// is dropped.
     ///
     /// # Errors
     /// The file can't be read, or its points are those of something else.
-    pub fn points(&self, experiment: &Experiment) -> Result<Vec<Measurement>, LabError> {
+    pub fn points(&self, experiment: &Experiment) -> Result<Vec<Measurement>, RunError> {
         let file = self.file();
         let text = match fs::read_to_string(&file) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(LabError::BadInput(format!("can't read {}: {error}", file.display()))),
+            Err(error) => return Err(RunError::Io(format!("can't read {}: {error}", file.display()))),
         };
         // Only what ends with a line's end was written whole.
         let whole = &text[..text.rfind('\n').map_or(0, |end| end + 1)];
@@ -74,7 +75,7 @@ impl Folder {
         let Some(first) = lines.next() else { return Ok(Vec::new()) };
         let header: Option<Header> = serde_json::from_str(first).ok();
         if header != Some(self.header(experiment)?) {
-            return Err(LabError::BadInput(format!(
+            return Err(RunError::BadInput(format!(
                 "{} holds the points of another version of experiment {}; remove the folder {} to start afresh, or choose another by --out",
                 file.display(),
                 experiment.id,
@@ -85,12 +86,12 @@ impl Folder {
             .enumerate()
             .map(|(number, line)| {
                 serde_json::from_str(line)
-                    .map_err(|error| LabError::BadInput(format!("{}, line {}: {error}", file.display(), number + 2)))
+                    .map_err(|error| RunError::BadInput(format!("{}, line {}: {error}", file.display(), number + 2)))
             })
             .collect()
     }
 
-    fn header(&self, experiment: &Experiment) -> Result<Header, LabError> {
+    fn header(&self, experiment: &Experiment) -> Result<Header, RunError> {
         // FNV-1a (Fowler, Noll, Vo): the same on every host and in every build.
         #[derive(Default)]
         struct Fnv(u64);
@@ -105,21 +106,22 @@ impl Folder {
             }
         }
         let mut hasher = Fnv(0xcbf2_9ce4_8422_2325);
-        for mut point in experiment.points()? {
-            // What is measured anew each time is no change of the experiment.
-            if point.config.machine.split(':').next() == Some(HOST) {
-                point.config.chip = None;
+        for point in experiment.points()? {
+            let mut config = point.config().clone();
+            // A chip that is measured anew each time is no change of the experiment.
+            if config.machine.split(':').next() == Some(HOST) {
+                config.chip = None;
             }
-            let text = serde_json::to_string(&(&point.series, &point.x, &point.config, &point.micro, point.factor));
+            let text = serde_json::to_string(&(&point.series, &point.x, &config, &point.micro(), point.factor));
             hasher.write(text.expect("plain data").as_bytes());
         }
         Ok(Header { experiment: experiment.id.clone(), points: format!("{:016x}", hasher.finish()) })
     }
 
     /// Begins the file, or cuts it to its whole lines.
-    fn open(&self, experiment: &Experiment) -> Result<fs::File, LabError> {
+    fn open(&self, experiment: &Experiment) -> Result<fs::File, RunError> {
         let file = self.file();
-        let error = |error: std::io::Error| LabError::BadInput(format!("can't write {}: {error}", file.display()));
+        let error = |error: std::io::Error| RunError::Io(format!("can't write {}: {error}", file.display()));
         fs::create_dir_all(&self.0).map_err(error)?;
         let whole = fs::read_to_string(&file).ok().map_or(0, |text| text.rfind('\n').map_or(0, |end| end + 1));
         let mut points = OpenOptions::new().create(true).append(true).open(&file).map_err(error)?;
@@ -132,8 +134,8 @@ impl Folder {
     }
 }
 
-/// Measures the points that are missing: simulated ones on `jobs` threads of the host at once, from `seeds` seeds each or as many as the
-/// experiment says; native ones alone.
+/// Measures the points that are missing: simulated ones on `jobs` threads of the host at once, from
+/// `seeds` seeds each or as many as the experiment says; native ones alone.
 ///
 /// # Errors
 /// A point can't be measured, or can't be kept.
@@ -144,7 +146,7 @@ pub fn sweep(
     seeds: Option<usize>,
     stop: &Stop,
     observer: &dyn Observer,
-) -> Result<Swept, LabError> {
+) -> Result<Swept, RunError> {
     let seeds = seeds.or(experiment.run.seeds).unwrap_or(1);
     experiment.check_seeds(seeds)?;
     let kept = folder.points(experiment)?;
@@ -152,12 +154,12 @@ pub fn sweep(
     let all: Vec<Point> = points.iter().flat_map(|point| from_seeds(point, seeds)).collect();
     // A point that was kept without its seed is that of the first one.
     let is_kept = |point: &Point| {
-        let seed = |old: &Measurement| old.seed.is_none_or(|seed| seed == point.config.seed);
-        let is_first = points.iter().any(|first| is_same(first, point) && first.config.seed == point.config.seed);
+        let seed = |old: &Measurement| old.seed.is_none_or(|seed| seed == point.config().seed);
+        let is_first = points.iter().any(|first| is_same(first, point) && first.config().seed == point.config().seed);
         kept.iter().any(|old| old.is_of(point) && seed(old) && (old.seed.is_some() || is_first))
     };
     let (simulated, native): (Vec<Point>, Vec<Point>) =
-        all.iter().filter(|point| !is_kept(point)).cloned().partition(|point| point.config.chip.is_some());
+        all.iter().filter(|point| !is_kept(point)).cloned().partition(|point| point.config().chip.is_some());
     let file = Mutex::new(folder.open(experiment)?);
     let new = Mutex::new(Vec::new());
     let failure = Mutex::new(None);
@@ -168,12 +170,12 @@ pub fn sweep(
             let mut file = file.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
             file.write_all(line.as_bytes())
                 .and_then(|()| file.flush())
-                .map_err(|error| LabError::BadInput(format!("can't write {}: {error}", folder.file().display())))?;
+                .map_err(|error| RunError::Io(format!("can't write {}: {error}", folder.file().display())))?;
             Ok(measurement)
         });
         match outcome {
             Ok(measurement) => new.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(measurement),
-            Err(LabError::Stopped) => {}
+            Err(RunError::Stopped) => {}
             Err(error) => {
                 failure.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).get_or_insert(error);
             }
@@ -183,7 +185,7 @@ pub fn sweep(
     let failed = || failure.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).is_some();
     // The long ones first, so that no thread is left with one at the end.
     let mut queue: Vec<&Point> = simulated.iter().collect();
-    queue.sort_by_key(|point| std::cmp::Reverse(point.config.threads));
+    queue.sort_by_key(|point| std::cmp::Reverse(point.config().threads));
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for _ in 0..jobs.min(queue.len()) {
@@ -219,7 +221,7 @@ pub fn sweep(
 ///
 /// # Errors
 /// The points can't be read, or are those of something else.
-pub fn kept(experiment: &Experiment, folder: &Folder) -> Result<Swept, LabError> {
+pub fn kept(experiment: &Experiment, folder: &Folder) -> Result<Swept, RunError> {
     let kept = folder.points(experiment)?;
     let all = experiment.points()?;
     let (count, missing) = (kept.len(), all.iter().filter(|point| !kept.iter().any(|old| old.is_of(point))).count());
@@ -228,12 +230,8 @@ pub fn kept(experiment: &Experiment, folder: &Folder) -> Result<Swept, LabError>
 
 /// The point from each seed; a native one as it is, as no seed decides what it measures.
 fn from_seeds(point: &Point, seeds: usize) -> Vec<Point> {
-    let seeds = if point.config.chip.is_some() { seeds as u64 } else { 1 };
-    let from = |seed: u64| {
-        let mut point = point.clone();
-        point.config.seed = point.config.seed.wrapping_add(seed);
-        point
-    };
+    let seeds = if point.config().chip.is_some() { seeds as u64 } else { 1 };
+    let from = |seed: u64| point.with_seed(point.config().seed.wrapping_add(seed));
     (0..seeds).map(from).collect()
 }
 
@@ -269,57 +267,65 @@ pub(crate) fn curves(points: &[Point], measured: impl IntoIterator<Item = Measur
 /// Windows of a simulated point become at most this many times as long.
 const LONGER_MAX: f64 = 50.0;
 
-/// Runs a point. The throughput of a simulated point decides nothing if fewer than [`COMMITS_MIN`] transactions have committed. Such a point
-/// runs once more, with longer windows.
-fn compared(config: &RunConfig, stop: &Stop) -> Result<ResultFile, LabError> {
-    let result = compare(config, stop, &Silent)?;
+/// Runs a point. The throughput of a simulated point decides nothing if fewer than [`COMMITS_MIN`]
+/// transactions have committed. Such a point runs once more, with longer windows.
+fn compared(plan: &RunPlan, stop: &Stop) -> Result<ResultFile, RunError> {
+    let result = compare(plan, stop, &Silent)?;
     let commits = result.protocols.first().and_then(|entry| Some(entry.measured.as_ref()?.commits));
     match commits {
-        Some(commits) if commits < COMMITS_MIN && config.chip.is_some() && !result.partial => {
-            // Half as many commits again as are needed, because the first windows may have had more of them than usual.
+        Some(commits) if commits < COMMITS_MIN && plan.chip.is_some() && !result.partial => {
+            // Half as many commits again as are needed, because the first windows may have had more
+            // of them than usual.
             let longer = (1.5 * COMMITS_MIN as f64 / commits.max(1) as f64).min(LONGER_MAX);
-            compare(&RunConfig { window_seconds: config.window_seconds * longer, ..config.clone() }, stop, &Silent)
+            let mut plan = plan.clone();
+            plan.config.window_seconds *= longer;
+            compare(&plan, stop, &Silent)
         }
         _ => Ok(result),
     }
 }
 
-/// Measures one point.
-fn measure(point: &Point, stop: &Stop) -> Result<Measurement, LabError> {
-    let (series, x): (String, X) = (point.series.clone(), point.x.clone());
-    let seed = point.config.chip.is_some().then_some(point.config.seed);
-    if let Some(one) = point.micro {
-        let result = micro(&point.config, one, stop)?;
-        return Ok(Measurement {
-            series,
-            x,
-            throughput: result.per_second,
-            abort_rate: 0.0,
-            latency_ns_p50: 0,
-            latency_ns_p99: 0,
-            last_level_misses: result.last_level_misses,
-            breakdown: None,
-            accesses: 0,
-            host_seconds: 0.0,
-            verified: None,
-            seed,
-            commits: None,
-            throughput_of_one: 0.0,
-            seeds: Vec::new(),
-        });
+/// Returns the measurement of a micro-benchmark.
+fn of_microbench(point: &Point, seed: Option<u64>, result: MicrobenchResult) -> Measurement {
+    Measurement {
+        series: point.series.clone(),
+        x: point.x.clone(),
+        throughput: result.per_second,
+        abort_rate: 0.0,
+        latency_ns_p50: 0,
+        latency_ns_p99: 0,
+        last_level_misses: result.last_level_misses,
+        breakdown: None,
+        accesses: 0,
+        host_seconds: 0.0,
+        verified: None,
+        seed,
+        commits: None,
+        throughput_of_one: 0.0,
+        seeds: Vec::new(),
     }
-    let mut result = compared(&point.config, stop)?;
+}
+
+/// Measures one point.
+fn measure(point: &Point, stop: &Stop) -> Result<Measurement, RunError> {
+    let (series, x): (String, X) = (point.series.clone(), point.x.clone());
+    let seed = point.config().chip.is_some().then_some(point.config().seed);
+    let plan = match &point.work {
+        PointWork::Workload(plan) => plan,
+        PointWork::Microbench(plan) => return Ok(of_microbench(point, seed, microbench(plan, stop)?)),
+    };
+    let mut result = compared(plan, stop)?;
     if result.partial {
-        return Err(LabError::Stopped);
+        return Err(RunError::Stopped);
     }
     let entry = result.protocols.remove(0);
     let what = || format!("{} of {} at {}", entry.protocol, point.series, point.x);
     if entry.failed() {
         let check = entry.check.as_ref().filter(|check| !check.passed).map(|check| check.text.clone());
         let why = check.or_else(|| entry.verification.as_ref().map(|pass| pass.verdict.clone())).unwrap_or_default();
-        return Err(LabError::BadInput(format!("{} is wrong, and gets no figure: {why}", what())));
+        return Err(RunError::CheckFailed(format!("{} is wrong, and gets no figure: {why}", what())));
     }
-    let measured = entry.measured.as_ref().ok_or_else(|| LabError::BadInput(format!("{} has no figure", what())))?;
+    let measured = entry.measured.as_ref().ok_or_else(|| RunError::CheckFailed(format!("{} has no figure", what())))?;
     let simulation = measured.simulation.as_ref();
     let mut throughput = measured.throughput_tps;
     for rate in [&mut throughput.median, &mut throughput.min, &mut throughput.max] {

@@ -6,7 +6,7 @@ use super::page::{Column, Table, escape, figure};
 use super::picture::{Axis, Line, Lines, Mark, Row, Scale, legend_of_parts, rows};
 use crate::result::{Breakdown, Bucket, Measured, ProtocolResult, ResultFile};
 use crate::tables::{self, Sheet, abort_reasons, abort_share, measured};
-use crate::units::{show_digits, show_latency, show_ns, show_percent, show_rate};
+use contend_runner::units::{show_digits, show_latency, show_ns, show_percent, show_rate};
 
 /// A sheet as a table of the page.
 pub(super) fn table(caption: &str, sheet: &Sheet) -> Table {
@@ -194,7 +194,8 @@ pub(super) fn quantiles(result: &ResultFile) -> String {
         let mut below = 0;
         for Bucket { ns, count } in &measured.latencies {
             below += count;
-            // The fraction that takes longer: the tail is to the right. No transaction takes longer than the slowest.
+            // The fraction that takes longer: the tail is to the right. No transaction takes longer
+            // than the slowest.
             let behind = (total - below) as f64 / total as f64;
             let place = LEAST / behind;
             let is_far = points.last().is_none_or(|(before, _)| place > before * 1.25);
@@ -227,7 +228,8 @@ pub(super) fn quantiles(result: &ResultFile) -> String {
     )
 }
 
-/// Bars of parts of a whole, with a legend, and with each bar's sum where bars are of different lengths.
+/// Bars of parts of a whole, with a legend, and with each bar's sum where bars are of different
+/// lengths.
 fn stacked(label: &str, title: &str, bars: &[(String, Vec<f64>)], parts: &[&str], has_sums: bool) -> String {
     let longest = match has_sums {
         true => bars.iter().map(|(_, shares)| shares.iter().sum::<f64>()).fold(0.0, f64::max),

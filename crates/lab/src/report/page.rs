@@ -1,4 +1,5 @@
-//! The frame of a page: its styles, tables, and figures; one HTML file without scripts that needs nothing from the network.
+//! The frame of a page: its styles, tables, and figures; one HTML file without scripts that needs
+//! nothing from the network.
 
 use std::fmt::Write;
 
@@ -17,7 +18,8 @@ pub(crate) fn document(title: &str, body: &str) -> String {
     )
 }
 
-/// All text has a contrast of at least 4.5 to its ground in both schemes, and is at least 12 pixels high at each width.
+/// All text has a contrast of at least 4.5 to its ground in both schemes, and is at least 12 pixels
+/// high at each width.
 const STYLE: &str = "
 *{box-sizing:border-box}body{margin:0;background:var(--paper);color:var(--ink);font:16px/1.55 system-ui,sans-serif}
 main{max-width:60rem;margin:0 auto;padding:3rem 1.5rem 5rem}h1{font-size:1.15rem;font-weight:600;color:var(--soft);margin:0}

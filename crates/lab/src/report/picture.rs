@@ -1,17 +1,19 @@
 //! Charts as SVG: rows of bars and points, and lines over an axis.
 //!
-//! A chart on a page is as wide as the page. Its text is not scaled with it: all places on the horizontal axis are percentages, all
-//! heights are pixels. What a mark means is never said by its colour alone: lines differ in their markers and dashes, bars in their
-//! textures, and each mark has its figures as a title.
+//! A chart on a page is as wide as the page. Its text is not scaled with it: all places on the
+//! horizontal axis are percentages, all heights are pixels. What a mark means is never said by its
+//! colour alone: lines differ in their markers and dashes, bars in their textures, and each mark
+//! has its figures as a title.
 
 use std::fmt::Write;
 
 use super::page::escape;
-use crate::units::show_digits;
+use contend_runner::units::show_digits;
 
-/// The colours of the light and of the dark scheme. They are those of Okabe and Ito (2008), which colour-blind people can tell apart. They
-/// are darker here on white and lighter on black, so that each has a contrast of at least 3 to its ground. A reader can ask the browser for
-/// more contrast. On paper the light scheme is used.
+/// The colours of the light and of the dark scheme. They are those of Okabe and Ito (2008), which
+/// colour-blind people can tell apart. They are darker here on white and lighter on black, so that
+/// each has a contrast of at least 3 to its ground. A reader can ask the browser for more contrast.
+/// On paper the light scheme is used.
 pub(super) const COLOURS: &str = "
 :root,svg.alone{--ink:#1c2430;--soft:#525d6b;--line:#d5dae1;--paper:#fbfbf9;--card:#fff;--good:#11693f;--bad:#a8201a;--focus:#0072b2;
 --c0:#0072b2;--c1:#c25400;--c2:#00805c;--c3:#a8527f;--c4:#8a6d00;--c5:#2384b8;--c6:#1c2430}
@@ -70,7 +72,8 @@ impl Scale {
         }
     }
 
-    /// Where a value stands: 0 at the axis's begin, 1 at its end. Values outside stand at the nearer of them.
+    /// Where a value stands: 0 at the axis's begin, 1 at its end. Values outside stand at the
+    /// nearer of them.
     fn place(self, value: f64) -> f64 {
         let place = match self {
             Scale::Linear(low, high) => (value - low) / (high - low),
@@ -130,8 +133,8 @@ impl<'a> Axis<'a> {
         Axis { title, scale, ticks }
     }
 
-    /// Where a mark's name begins and ends on an axis of this width, in pixels, and how it is anchored. A name at an end of the axis is
-    /// anchored so that it does not stick out.
+    /// Where a mark's name begins and ends on an axis of this width, in pixels, and how it is
+    /// anchored. A name at an end of the axis is anchored so that it does not stick out.
     fn extent(&self, (value, name): &(f64, String), width: f64) -> (f64, f64, &'static str) {
         let (place, length) = (self.scale.place(*value) * width, name.chars().count() as f64 * LETTER);
         match place {
@@ -155,8 +158,8 @@ impl<'a> Axis<'a> {
         ticks.collect()
     }
 
-    /// The marks of a horizontal axis at this height, with lines up to `top`, and its title. It is `width` pixels wide at most, and
-    /// [`NARROW`] at least.
+    /// The marks of a horizontal axis at this height, with lines up to `top`, and its title. It is
+    /// `width` pixels wide at most, and [`NARROW`] at least.
     fn horizontal(&self, top: f64, bottom: f64, width: f64) -> String {
         let (wide, narrow) = (self.readable(width), self.readable(width.min(NARROW)));
         let mut text = String::new();
@@ -324,7 +327,8 @@ fn marker(x: &str, y: f64, shape: usize, part: usize, title: &str) -> String {
     )
 }
 
-/// A chart in its frame. Its axis begins this far from the left, and names of marks stand before it.
+/// A chart in its frame. Its axis begins this far from the left, and names of marks stand before
+/// it.
 fn chart(label: &str, left: f64, height: f64, body: &str) -> String {
     format!(
         "<div class=\"chart\" style=\"padding:0 {SIDE}px 0 {left}px\"><svg height=\"{height}\" role=\"img\" aria-label=\"{0}\">\
@@ -356,7 +360,8 @@ pub(crate) struct Line<'a> {
     pub(crate) points: Vec<(f64, f64)>,
     /// The least and the greatest value at an x, where several were measured.
     pub(crate) ranges: Vec<(f64, f64, f64)>,
-    /// Whether each point has a marker, as what was measured has; a curve through all values has none.
+    /// Whether each point has a marker, as what was measured has; a curve through all values has
+    /// none.
     pub(crate) has_markers: bool,
 }
 
@@ -368,7 +373,8 @@ pub(crate) struct Lines<'a> {
     /// How high the part with the lines is, in pixels.
     pub(crate) height: f64,
     pub(crate) lines: Vec<Line<'a>>,
-    /// Whether lines join the points. Nothing lies between two names, so points at names are not joined.
+    /// Whether lines join the points. Nothing lies between two names, so points at names are not
+    /// joined.
     pub(crate) is_joined: bool,
     /// How a value is written in a marker's title.
     pub(crate) show: &'a dyn Fn(f64, f64) -> String,

@@ -1,210 +1,247 @@
-//! Locks with queues: who may wait, and in which order, is a [`Policy`]'s to say.
+//! Locks with queues: a [`WaitPolicy`] says which transactions may wait, and in which order.
 //!
-//! Where it keeps the waits-for graph free of cycles, or breaks them, no wait is for ever; and each is given up in the end, should a holder
-//! have been taken off its core, or stopped by a debugger. The lists are those of [`super::list`].
+//! A policy keeps the waits-for graph free of cycles, or breaks its cycles, so that each wait ends.
+//! A wait is also given up at a limit, in case a holder has lost its core or stands in a debugger.
+//! The lists of holders and waiters are those of [`super::list`].
+//!
+//! | step | function |
+//! | --- | --- |
+//! | acquire a free cell, by one exchange | `list::try_acquire_free` |
+//! | compatible with the holders, and first in the queue: grant | [`LockManager::acquire`] |
+//! | else: may the transaction wait? | [`WaitPolicy::may_wait`] |
+//! | wait on the line of the request | `Request::wait` |
+//! | release; grant the waiters that now fit | [`LockManager::release`], `serve` |
+//! | upgrade: at the head of the queue, until it is the only holder | [`LockManager::upgrade`] |
 
-use contend_engine::{Abort, AbortReason, Cell, Info, Options};
+use contend_engine::{Abort, AbortReason, Cell, Options, ProtocolInfo};
 use contend_machine::Machine;
 
-use super::list::{EXCLUSIVE, Kept, Latched, List, Pool, Request, Requests, Ticket};
-use super::{Asked, FLAGS, Held, Locks, list};
-use crate::fault::Faults;
+use super::list::{EXCLUSIVE, LatchedCell, List, ListWord, LockOwner, Pool, Request, RequestHandle, Requests};
+use super::{FLAGS, LockManager, LockMode, LockOutcome, LockWord, LockingFaults, list, readers_block};
+use crate::faults;
 use crate::flags::UNLINKED;
+use crate::method::timestamp::Outcome;
 
-/// Who may wait for whom, and in which order.
-pub trait Policy<M: Machine>: Send + Sync + 'static {
-    /// Name, paper, promise.
-    const INFO: Info;
-    /// What can be tuned.
+/// The transactions that a policy needs to know when a request is blocked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blockers {
+    /// Each holder that conflicts with the request, and each request before it in the queue.
+    All,
+    /// The request next before it in the queue, or, if there is none, the holders that conflict
+    /// with it. They are enough to follow chains of waits, since the others block the nearest one.
+    /// They cost a line or two under the latch, instead of one for each waiter.
+    Nearest,
+}
+
+/// Which transactions may wait for which, and in which order.
+pub trait WaitPolicy<M: Machine>: Send + Sync + 'static {
+    /// Name, paper and promise of two-phase locking under this policy.
+    const INFO: ProtocolInfo;
+    /// The blockers that [`WaitPolicy::may_wait`] is called with.
+    const BLOCKERS: Blockers = Blockers::All;
+    /// The options of the protocol.
     type Options: Options;
-    /// Deliberate bugs.
-    type Faults: Faults;
+    /// The deliberate faults of the protocol.
+    type Faults: QueueFaults;
     /// A worker's own state.
-    type Local: Send + 'static;
-    /// Whether it is enough to know of the one that stands next before a request, or, if none does, of the holders: the others are in
-    /// the way of that one. A look then costs a line or two, and not one for each that waits, all under the latch.
-    const NEAREST: bool = false;
+    type WorkerState: Send + 'static;
 
-    /// The shared state.
+    /// Returns the state that all workers share.
     fn new(options: Self::Options) -> Self;
 
-    /// There will be workers of numbers below `workers`.
+    /// Makes room for workers with numbers below `workers`.
     fn prepare(&mut self, workers: usize);
 
-    /// The state of a worker.
-    fn local(&self, worker: usize) -> Self::Local;
+    /// Returns the state of a worker.
+    fn new_worker_state(&self, worker: usize) -> Self::WorkerState;
 
-    /// A transaction begins: how others see it.
-    fn begin(&self, local: &mut Self::Local) -> Ticket;
+    /// Begins a transaction, and returns it as other transactions see it.
+    fn begin(&self, local: &mut Self::WorkerState) -> LockOwner;
 
-    /// Whether a request that comes stands before one that waits.
-    fn goes_before(&self, new: Ticket, old: Ticket) -> bool;
+    /// Returns whether a new request of `new` stands in the queue before that of `waiter`.
+    fn goes_before(&self, new: LockOwner, waiter: LockOwner) -> bool;
 
-    /// Whether a request that comes is granted what the holders leave room for, although others wait behind it.
+    /// Returns whether a request that is compatible with the holders, and stands first, is granted
+    /// although others wait behind it.
     fn may_overtake(&self) -> bool {
         true
     }
 
-    /// A request of a cell can't be granted at once, because of these: holders, and those who wait before it. Whether it may wait.
+    /// Returns whether the transaction `own` may wait for `cell`, whose lock `blockers` keep from
+    /// it. The cell is latched.
     fn may_wait(
         &self,
-        local: &mut Self::Local,
-        own: Ticket,
+        local: &mut Self::WorkerState,
+        own: LockOwner,
         cell: Cell<M>,
-        because_of: impl Iterator<Item = Ticket>,
+        blockers: impl Iterator<Item = LockOwner>,
     ) -> bool;
 
-    /// It has waited, `waits` times. `look` shows who stands next before it now, or, if nobody does, who holds the cell: without the latch,
-    /// which the many that wait would take from those that could let them go. What it shows may be a mixture of times.
+    /// Fails if the wait, which was prolonged `waits` times, must be given up.
+    ///
+    /// `visit_blockers` shows the nearest blockers as they are now. It takes no latch, since many
+    /// waiters would keep the latch from the holders that could let them go. So it can show a
+    /// mixture of several states of the lists.
     ///
     /// # Errors
-    /// It is to be given up.
+    /// The transaction must abort.
     fn keep_waiting(
         &self,
-        local: &mut Self::Local,
-        own: Ticket,
+        local: &mut Self::WorkerState,
+        own: LockOwner,
         waits: u32,
-        look: impl FnOnce(&mut dyn FnMut(Ticket)),
+        visit_blockers: impl FnOnce(&mut dyn FnMut(LockOwner)),
     ) -> Result<(), AbortReason>;
 
-    /// It waits no more.
-    fn stop_waiting(&self, local: &mut Self::Local) {
+    /// Ends a wait that [`WaitPolicy::may_wait`] has allowed, with or without the lock.
+    fn stop_waiting(&self, local: &mut Self::WorkerState) {
         let _ = local;
     }
 
-    /// Called before each request.
+    /// Fails if the transaction must not request another lock. Called before each request.
     ///
     /// # Errors
-    /// The transaction has to abort.
-    fn check(&self, local: &Self::Local, own: Ticket) -> Result<(), AbortReason> {
+    /// The transaction must abort.
+    fn check(&self, local: &Self::WorkerState, own: LockOwner) -> Result<(), AbortReason> {
         let _ = (local, own);
         Ok(())
     }
 
-    /// The transaction is going to commit.
+    /// Passes the commit point of the transaction.
     ///
     /// # Errors
-    /// The transaction has to abort.
-    fn commit_point(&self, local: &Self::Local, own: Ticket) -> Result<(), AbortReason> {
+    /// The transaction must abort.
+    fn commit_point(&self, local: &Self::WorkerState, own: LockOwner) -> Result<(), AbortReason> {
         let _ = (local, own);
         Ok(())
     }
 
-    /// The transaction has ended: for good, or to be tried again.
-    fn end(&self, local: &mut Self::Local, for_good: bool);
+    /// Ends the transaction, which has released all its locks.
+    fn end(&self, local: &mut Self::WorkerState, outcome: Outcome);
 
-    /// The transaction holds one lock more.
-    fn granted(&self, local: &mut Self::Local) {
+    /// Counts a lock that was granted to the transaction.
+    fn lock_granted(&self, local: &mut Self::WorkerState) {
         let _ = local;
     }
 }
 
-/// The lists of a cell whose lock is held either by one, or by many shared.
-impl<M: Machine> Latched<M> {
-    /// Whether those who hold it leave room for a lock like this.
+/// The lists of a cell that either one transaction holds exclusively, or many hold shared.
+impl<M: Machine> LatchedCell<M> {
+    /// Returns whether a lock in `mode` is compatible with the holders.
     #[inline(always)]
-    fn has_room<F: Faults>(&self, exclusive: bool) -> bool {
-        self.holders() == 0 || self.word & EXCLUSIVE == 0 && (!exclusive || F::IGNORE_READERS)
+    fn is_compatible<F: LockingFaults>(&self, mode: LockMode) -> bool {
+        let compatible = mode == LockMode::Shared || !readers_block::<F>();
+        self.holder_count() == 0 || self.word & EXCLUSIVE == 0 && compatible
     }
 
-    /// Grants what waits and can be granted now, from the head on.
+    /// Grants waiters from the head of the queue on, as long as they are compatible with the
+    /// holders.
     #[cold]
-    fn serve<F: Faults>(&mut self) {
+    fn serve<F: LockingFaults>(&mut self) {
         while let Some(first) = self.first(List::Waiters) {
-            let (share, exclusive) = (first.share(), first.is_exclusive());
+            let (share, mode) = (first.share(), first.mode());
             match share {
-                Some(_) if self.holders() > 1 => return,
-                None if !self.has_room::<F>(exclusive) => return,
+                // An upgrade waits until its transaction is the only holder.
+                Some(_) if self.holder_count() > 1 => return,
+                None if !self.is_compatible::<F>(mode) => return,
                 _ => self.grant_first(),
             }
         }
     }
 
-    /// Those because of whom a request, which is in the queue, can't be granted: holders that leave no room for it, and those before it.
-    fn in_the_way<'a>(
+    /// Returns the transactions that block a request in the queue, which is of `own` and for
+    /// `mode`: the holders that conflict with it, and those with a request before it.
+    fn blockers<'a>(
         &'a self,
-        own: Ticket,
-        exclusive: bool,
+        own: LockOwner,
+        mode: LockMode,
         request: &'a Request<M>,
-        nearest: bool,
-    ) -> impl Iterator<Item = Ticket> + 'a {
-        let whole = self.word & EXCLUSIVE != 0;
+        which: Blockers,
+    ) -> impl Iterator<Item = LockOwner> + 'a {
+        let conflicts = mode == LockMode::Exclusive || self.word & EXCLUSIVE != 0;
         let previous = self.previous(request);
-        let (all_holders, all_waiters) = if nearest { (previous.is_none(), false) } else { (true, true) };
-        let holders = self.all(List::Holders).filter(move |_| all_holders && (exclusive || whole));
-        let before = self.all(List::Waiters).take_while(move |other| all_waiters && !std::ptr::eq(*other, request));
-        let before = before.chain(previous.filter(|_| nearest));
-        holders.chain(before).map(Request::ticket).filter(move |other| other.worker != own.worker)
+        let (all_holders, all_waiters) = match which {
+            Blockers::All => (true, true),
+            Blockers::Nearest => (previous.is_none(), false),
+        };
+        let holders = self.requests(List::Holders).filter(move |_| all_holders && conflicts);
+        let before =
+            self.requests(List::Waiters).take_while(move |other| all_waiters && !std::ptr::eq(*other, request));
+        let before = before.chain(previous.filter(|_| which == Blockers::Nearest));
+        holders.chain(before).map(Request::owner).filter(move |other| other.worker != own.worker)
     }
 }
 
-/// Whether a transaction of the worker `waiter` waits for the cell at this moment, and one of `other`'s is in its way: both of them.
-pub(crate) fn waits_for<M: Machine>(cell: Cell<M>, waiter: usize, other: usize) -> Option<(Ticket, Ticket)> {
-    let latched = Latched::new(cell);
-    let request = latched.all(List::Waiters).find(|request| request.ticket().worker == waiter);
+/// Looks under the latch whether the worker `waiter` waits for the cell, and is blocked by the
+/// worker `blocker`. Returns the transactions of both if so, in this order.
+pub(crate) fn waits_for<M: Machine>(cell: Cell<M>, waiter: usize, blocker: usize) -> Option<(LockOwner, LockOwner)> {
+    let latched = LatchedCell::latch(cell);
+    let request = latched.requests(List::Waiters).find(|request| request.owner().worker == waiter);
     let both = request.and_then(|request| {
-        let own = request.ticket();
-        let mut in_the_way = latched.in_the_way(own, request.is_exclusive(), request, false);
-        in_the_way.find(|ticket| ticket.worker == other).map(|other| (own, other))
+        let own = request.owner();
+        let mut blockers = latched.blockers(own, request.mode(), request, Blockers::All);
+        blockers.find(|other| other.worker == blocker).map(|other| (own, other))
     });
-    latched.release();
+    latched.unlatch();
     both
 }
 
-/// Locks with queues, under this policy.
+/// Locks with queues, under the wait policy `P`.
 #[derive(Debug)]
-pub struct Queues<M: Machine, P> {
+pub struct QueuedLocks<M: Machine, P> {
     policy: P,
     pool: Pool<M>,
 }
 
 /// A worker's state.
 #[derive(Debug)]
-pub struct QueuesLocal<M: Machine, P: Policy<M>> {
-    own: Ticket,
+pub struct QueuedLocksWorker<M: Machine, P: WaitPolicy<M>> {
+    /// The running transaction.
+    own: LockOwner,
     requests: Requests<M>,
-    policy: P::Local,
+    policy: P::WorkerState,
 }
 
-impl<M: Machine, P: Policy<M>> Queues<M, P> {
-    /// Waits until the request, which is in the queue, is granted, if the policy lets it.
+impl<M: Machine, P: WaitPolicy<M>> QueuedLocks<M, P> {
+    /// Waits until the request, which is in the queue, is granted, if the policy allows it. Ends
+    /// the latch.
     #[cold]
     fn wait(
         &self,
-        local: &mut QueuesLocal<M, P>,
-        mut latched: Latched<M>,
+        local: &mut QueuedLocksWorker<M, P>,
+        mut latched: LatchedCell<M>,
         request: &Request<M>,
     ) -> Result<(), AbortReason> {
-        let (own, cell, exclusive) = (local.own, latched.cell(), request.is_exclusive());
-        let in_the_way = latched.in_the_way(own, exclusive, request, P::NEAREST);
-        let may_wait = self.policy.may_wait(&mut local.policy, own, cell, in_the_way) || P::Faults::WAIT_ANYWAY;
+        let (own, cell, mode) = (local.own, latched.cell(), request.mode());
+        let blockers = latched.blockers(own, mode, request, P::BLOCKERS);
+        let may_wait = self.policy.may_wait(&mut local.policy, own, cell, blockers) || waits_anyway::<P::Faults>();
         if !may_wait {
             latched.remove_waiter(request);
         }
-        latched.release();
+        latched.unlatch();
         if !may_wait {
-            return Err(if exclusive { AbortReason::WriteLocked } else { AbortReason::ReadLocked });
+            return Err(mode.conflict());
         }
-        let goes_on = |waits| {
-            let look = |visit: &mut dyn FnMut(Ticket)| request.next_in_the_way(cell, visit);
-            self.policy.keep_waiting(&mut local.policy, own, waits, look)
+        let may_continue = |waits| {
+            let visit_blockers = |visit: &mut dyn FnMut(LockOwner)| request.visit_nearest_blockers(cell, visit);
+            self.policy.keep_waiting(&mut local.policy, own, waits, visit_blockers)
         };
-        let granted = request.wait(cell, goes_on, Latched::serve::<P::Faults>);
+        let granted = request.wait(cell, may_continue, LatchedCell::serve::<P::Faults>);
         self.policy.stop_waiting(&mut local.policy);
         granted
     }
 }
 
-impl<M: Machine, P: Policy<M>> Locks<M> for Queues<M, P> {
-    const INFO: Info = P::INFO;
-    const META_WORDS: usize = 1;
+impl<M: Machine, P: WaitPolicy<M>> LockManager<M> for QueuedLocks<M, P> {
+    const INFO: ProtocolInfo = P::INFO;
     type Options = P::Options;
     type Faults = P::Faults;
-    type Local = QueuesLocal<M, P>;
-    type Handle = Kept<M>;
+    type WorkerState = QueuedLocksWorker<M, P>;
+    type Handle = RequestHandle<M>;
+    type Word = ListWord;
 
     fn new(options: P::Options) -> Self {
-        Queues { policy: P::new(options), pool: Pool::default() }
+        QueuedLocks { policy: P::new(options), pool: Pool::default() }
     }
 
     fn prepare(&mut self, workers: usize) {
@@ -212,121 +249,120 @@ impl<M: Machine, P: Policy<M>> Locks<M> for Queues<M, P> {
         self.policy.prepare(workers);
     }
 
-    fn local(&self, worker: usize) -> QueuesLocal<M, P> {
-        let own = Ticket { worker, stamp: 0, number: 0 };
-        QueuesLocal { own, requests: Requests::new(&self.pool), policy: self.policy.local(worker) }
-    }
-
-    fn init(cell: Cell<M>, flags: u64, held: bool) {
-        list::init(cell, flags, held);
+    fn new_worker_state(&self, worker: usize) -> QueuedLocksWorker<M, P> {
+        let own = LockOwner { worker, timestamp: 0, transaction: 0 };
+        QueuedLocksWorker { own, requests: Requests::new(&self.pool), policy: self.policy.new_worker_state(worker) }
     }
 
     #[inline(always)]
-    fn begin(&self, local: &mut Self::Local) {
+    fn begin(&self, local: &mut Self::WorkerState) {
         local.own = self.policy.begin(&mut local.policy);
     }
 
-    fn adopt(&self, local: &mut Self::Local, cell: Cell<M>) -> Kept<M> {
-        list::adopt(&mut local.requests, local.own, cell)
+    fn adopt_placeholder(&self, local: &mut Self::WorkerState, cell: Cell<M>) -> RequestHandle<M> {
+        list::adopt_placeholder(&mut local.requests, local.own, cell)
     }
 
     #[inline(always)]
-    fn lock(&self, local: &mut Self::Local, cell: Cell<M>, held: Held) -> Result<Asked<Kept<M>>, Abort> {
+    fn acquire(
+        &self,
+        local: &mut Self::WorkerState,
+        cell: Cell<M>,
+        mode: LockMode,
+    ) -> Result<LockOutcome<RequestHandle<M>>, Abort> {
         self.policy.check(&local.policy, local.own).map_err(Abort::new)?;
         let own = local.own;
         let request = local.requests.take();
-        request.fill(own, held, 0);
-        // A first guess: a row that nobody holds.
-        if list::take_free(cell, &request, held) {
-            self.policy.granted(&mut local.policy);
-            return Ok(Asked::Granted(request, 0));
+        request.fill(own, mode, 0);
+        // A guess: the cell has a row and no holder.
+        if list::try_acquire_free(cell, &request, mode) {
+            self.policy.lock_granted(&mut local.policy);
+            return Ok(LockOutcome::Granted(request, 0));
         }
-        let mut latched = Latched::new(cell);
+        let mut latched = LatchedCell::latch(cell);
         if latched.word & UNLINKED != 0 {
-            latched.release();
-            local.requests.give_back();
-            return Ok(Asked::Unlinked);
+            latched.unlatch();
+            local.requests.free_last();
+            return Ok(LockOutcome::Unlinked);
         }
         let is_first = latched.add_waiter_in_order(&request, |other| self.policy.goes_before(own, other));
-        if is_first && latched.has_room::<P::Faults>(held == Held::Exclusive) {
-            if !self.policy.may_overtake() && latched.all(List::Waiters).nth(1).is_some() {
+        if is_first && latched.is_compatible::<P::Faults>(mode) {
+            if !self.policy.may_overtake() && latched.requests(List::Waiters).nth(1).is_some() {
                 latched.remove_waiter(&request);
-                latched.release();
-                local.requests.give_back();
-                let exclusive = held == Held::Exclusive;
-                return Err(Abort::new(if exclusive { AbortReason::WriteLocked } else { AbortReason::ReadLocked }));
+                latched.unlatch();
+                local.requests.free_last();
+                return Err(Abort::new(mode.conflict()));
             }
             latched.grant_first();
             let flags = latched.word & FLAGS;
-            latched.release();
-            self.policy.granted(&mut local.policy);
-            return Ok(Asked::Granted(request, flags));
+            latched.unlatch();
+            self.policy.lock_granted(&mut local.policy);
+            return Ok(LockOutcome::Granted(request, flags));
         }
         if let Err(reason) = self.wait(local, latched, &request) {
-            local.requests.give_back();
+            local.requests.free_last();
             return Err(Abort::new(reason));
         }
-        self.policy.granted(&mut local.policy);
-        // Flags of a cell that is held change by this transaction only.
-        Ok(Asked::Granted(request, list::flags(cell)))
+        self.policy.lock_granted(&mut local.policy);
+        // No other transaction changes the flags while this one holds the cell.
+        Ok(LockOutcome::Granted(request, <ListWord as LockWord<M>>::flags(cell)))
     }
 
-    fn upgrade(&self, local: &mut Self::Local, cell: Cell<M>, share: Kept<M>) -> Result<(), Abort> {
+    fn upgrade(&self, local: &mut Self::WorkerState, cell: Cell<M>, share: RequestHandle<M>) -> Result<(), Abort> {
         self.policy.check(&local.policy, local.own).map_err(Abort::new)?;
-        let mut latched = Latched::new(cell);
-        if latched.holders() == 1 || P::Faults::IGNORE_READERS {
-            latched.renew(&share, true);
-            latched.release();
+        let mut latched = LatchedCell::latch(cell);
+        if latched.holder_count() == 1 || !readers_block::<P::Faults>() {
+            latched.make_newest(&share, LockMode::Exclusive);
+            latched.unlatch();
             return Ok(());
         }
         let request = local.requests.take();
-        request.fill(local.own, Held::Exclusive, share.address());
-        // Before all others, who have to wait for this transaction's share in any case.
+        request.fill(local.own, LockMode::Exclusive, share.address());
+        // At the head: the requests behind it wait for this transaction's shared lock in any case.
         latched.add_waiter(&request, None);
         let granted = self.wait(local, latched, &request);
-        // The share is what is kept.
-        local.requests.give_back();
+        // The grant has made the transaction's first request exclusive; that one stays.
+        local.requests.free_last();
         granted.map_err(Abort::new)
     }
 
-    fn commit_point(&self, local: &mut Self::Local) -> Result<(), Abort> {
+    fn commit_point(&self, local: &mut Self::WorkerState) -> Result<(), Abort> {
         self.policy.commit_point(&local.policy, local.own).map_err(Abort::new)
     }
 
     #[inline(always)]
-    fn unlock(&self, _: &mut Self::Local, cell: Cell<M>, held: Held, kept: Kept<M>) {
-        // A first guess: this is the only holder, of a row, and nobody waits.
-        if list::give_back_only(cell, &kept, held) {
+    fn release(&self, _: &mut Self::WorkerState, cell: Cell<M>, mode: LockMode, request: RequestHandle<M>) {
+        // A guess: the cell has a row, no other holder and no waiter.
+        if list::try_release_sole(cell, &request, mode) {
             return;
         }
-        let mut latched = Latched::new(cell);
-        latched.remove_holder(&kept);
+        let mut latched = LatchedCell::latch(cell);
+        latched.remove_holder(&request);
         if latched.first(List::Waiters).is_some() {
             latched.serve::<P::Faults>();
         }
-        latched.release();
+        latched.unlatch();
     }
 
     #[inline(always)]
-    fn end(&self, local: &mut Self::Local, for_good: bool) {
+    fn end(&self, local: &mut Self::WorkerState, outcome: Outcome) {
         local.requests.clear();
-        self.policy.end(&mut local.policy, for_good);
+        self.policy.end(&mut local.policy, outcome);
     }
+}
 
-    #[inline(always)]
-    fn flags(cell: Cell<M>) -> u64 {
-        list::flags(cell)
+faults! {
+    /// The deliberate faults of protocols with queues.
+    pub trait QueueFaults: LockingFaults {
+        /// Every transaction may wait for every other one, whatever the policy says, so that waits
+        /// form cycles.
+        WAIT_ANYWAY,
     }
+    pub const FAULTS;
+}
 
-    fn set_flags(cell: Cell<M>, clear: u64, set: u64) -> u64 {
-        list::set_flags(cell, clear, set)
-    }
-
-    fn seize(cell: Cell<M>) -> Option<u64> {
-        list::seize(cell)
-    }
-
-    fn let_go(cell: Cell<M>, clear: u64, set: u64) {
-        list::let_go(cell, clear, set);
-    }
+/// Returns whether a transaction waits although its policy forbids it: not without a fault.
+#[inline(always)]
+pub(crate) fn waits_anyway<F: QueueFaults>() -> bool {
+    F::WAIT_ANYWAY
 }

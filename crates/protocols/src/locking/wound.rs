@@ -1,98 +1,133 @@
-//! Wounds: how an older transaction tells a younger one to abort.
+//! Wounds: how an older transaction makes a younger one abort.
 //!
-//! A worker has one word: the number of its transaction, and whether that runs, is wounded, commits, has said so, or has ended. Wounding and passing the
-//! commit point are exchanges of that word, so that one of both fails: who commits can't be wounded any more.
+//! Each worker has one word, with the number of its transaction and the transaction's state:
+//!
+//! | state | meaning | next |
+//! | --- | --- | --- |
+//! | `RUNNING` | it runs, and can be wounded | `WOUNDED`, `COMMITTING` |
+//! | `WOUNDED` | it must abort, at the latest at its commit point | `ENDED` |
+//! | `COMMITTING` | it has passed its commit point, and can't be wounded any more | `DECIDED` |
+//! | `DECIDED` | it is sure to commit, and so its successors may commit (Bamboo only) | `ENDED` |
+//! | `ENDED` | it has released all its locks (Bamboo only) | the next transaction |
+//!
+//! A wound exchanges `RUNNING` for `WOUNDED`, and the commit point exchanges `RUNNING` for
+//! `COMMITTING`. Both expect the same word, so exactly one of them succeeds: a transaction that
+//! commits was not wounded.
 
 use contend_engine::AbortReason;
 use contend_machine::{Atomic64, Machine, Ordering};
 use crossbeam_utils::CachePadded;
 
-use super::list::Ticket;
-use crate::fault::Faults;
+use super::list::LockOwner;
+use crate::faults;
+use crate::locking::LockingFaults;
 
-/// In a worker's word, below the transaction's number.
-const RUNS: u64 = 0;
+// The states, in the low bits of a worker's word, below the transaction's number.
+const RUNNING: u64 = 0;
 const WOUNDED: u64 = 1;
-const COMMITS: u64 = 2;
+const COMMITTING: u64 = 2;
 const DECIDED: u64 = 3;
 const ENDED: u64 = 4;
 const STATE: u64 = 7;
 const NUMBER_SHIFT: u32 = 3;
 
-/// The workers' words.
+/// The state of each worker's transaction.
 #[derive(Debug)]
-pub(crate) struct Wounds<M: Machine>(Box<[CachePadded<M::U64>]>);
+pub(crate) struct TransactionStates<M: Machine>(Box<[CachePadded<M::U64>]>);
 
-impl<M: Machine> Wounds<M> {
-    /// Of so many workers.
+impl<M: Machine> TransactionStates<M> {
+    /// Returns the states of workers with numbers below `workers`.
     pub(crate) fn new(workers: usize) -> Self {
-        Wounds((0..workers).map(|_| CachePadded::new(M::U64::new(0))).collect())
+        TransactionStates((0..workers).map(|_| CachePadded::new(M::U64::new(0))).collect())
     }
 
-    /// The number of the worker's last transaction: a number is of one transaction only, also if its worker ends and another follows it.
+    /// Returns the number of the worker's last transaction. A worker that takes the place of
+    /// another continues its numbers, so that a number names one transaction only.
     pub(crate) fn last_number(&self, worker: usize) -> u64 {
-        // Relaxed: the worker before has ended.
+        // Relaxed: the worker that stored the word has ended.
         self.0[worker].load(Ordering::Relaxed) >> NUMBER_SHIFT
     }
 
-    /// A transaction begins.
+    /// Begins the transaction of this number.
     #[inline(always)]
     pub(crate) fn begin(&self, worker: usize, number: u64) {
-        // Release: what the one before did, for who waits for its end in `has_decided`.
-        self.0[worker].store(number << NUMBER_SHIFT | RUNS, Ordering::Release);
+        // Release: the end of the worker's last transaction comes before; pairs with the Acquire of
+        // `has_decided`, which takes a larger number for the end.
+        self.0[worker].store(number << NUMBER_SHIFT | RUNNING, Ordering::Release);
     }
 
-    /// Wounds a transaction, if it runs. Whoever needs what it holds waits for it to end all the same.
-    pub(crate) fn wound(&self, other: Ticket) {
-        let runs = other.number << NUMBER_SHIFT | RUNS;
-        // Relaxed: only the word itself counts; what the wounded held passes on by its locks.
+    /// Wounds a transaction, if it runs. The caller still waits for it to release its locks.
+    pub(crate) fn wound(&self, other: LockOwner) {
+        let running = other.transaction << NUMBER_SHIFT | RUNNING;
+        // Relaxed, both: the word's own order decides between a wound and the commit point. The
+        // wounded transaction's data passes on by its locks, whose Release and Acquire order it.
         let state = &self.0[other.worker];
-        if state.compare_exchange(runs, runs | WOUNDED, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+        if state.compare_exchange(running, running | WOUNDED, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
             M::step("wound");
         }
     }
 
-    /// Whether the caller's transaction may go on.
+    /// Fails if the caller's transaction is wounded.
     ///
     /// # Errors
-    /// It was wounded.
+    /// It is wounded, and must abort.
     #[inline(always)]
-    pub(crate) fn check<F: Faults>(&self, own: Ticket) -> Result<(), AbortReason> {
-        // Relaxed: as in `wound`.
-        let wounded = self.0[own.worker].load(Ordering::Relaxed) & STATE == WOUNDED;
-        if wounded && !F::IGNORE_WOUNDS { Err(AbortReason::Wounded) } else { Ok(()) }
+    pub(crate) fn check<F: WoundFaults>(&self, own: LockOwner) -> Result<(), AbortReason> {
+        // Relaxed: as in `wound`. A wound that this load misses fails the exchange at the commit
+        // point.
+        let is_wounded = self.0[own.worker].load(Ordering::Relaxed) & STATE == WOUNDED;
+        if is_wounded && obeys_wounds::<F>() { Err(AbortReason::Wounded) } else { Ok(()) }
     }
 
-    /// The caller's transaction passes its commit point.
+    /// Passes the commit point of the caller's transaction: from here on it can't be wounded.
     ///
     /// # Errors
-    /// It was wounded.
+    /// It is wounded, and must abort.
     #[inline(always)]
-    pub(crate) fn commit_point<F: Faults>(&self, own: Ticket) -> Result<(), AbortReason> {
-        let runs = own.number << NUMBER_SHIFT | RUNS;
-        // Relaxed: as in `wound`.
-        match self.0[own.worker].compare_exchange(runs, runs | COMMITS, Ordering::Relaxed, Ordering::Relaxed) {
-            Err(_) if !F::IGNORE_WOUNDS => Err(AbortReason::Wounded),
+    pub(crate) fn commit_point<F: WoundFaults>(&self, own: LockOwner) -> Result<(), AbortReason> {
+        let running = own.transaction << NUMBER_SHIFT | RUNNING;
+        // Relaxed, both: as in `wound`.
+        match self.0[own.worker].compare_exchange(running, running | COMMITTING, Ordering::Relaxed, Ordering::Relaxed) {
+            Err(_) if obeys_wounds::<F>() => Err(AbortReason::Wounded),
             _ => Ok(()),
         }
     }
 
-    /// The caller's transaction, which has passed its commit point, lets those commit that have seen what it wrote.
-    pub(crate) fn decided(&self, own: Ticket) {
-        // Release: its inserts into indexes, and its place in the log; pairs with the Acquire of `has_decided`.
-        self.0[own.worker].store(own.number << NUMBER_SHIFT | DECIDED, Ordering::Release);
+    /// Announces that the caller's transaction, which has passed its commit point, commits.
+    pub(crate) fn decide(&self, own: LockOwner) {
+        // Release: its inserts into indexes and its place in the log come before; pairs with the
+        // Acquire of `has_decided`, after which a successor validates its leaves.
+        self.0[own.worker].store(own.transaction << NUMBER_SHIFT | DECIDED, Ordering::Release);
     }
 
-    /// The caller's transaction has ended, and whoever it had to wound is wounded.
-    pub(crate) fn end(&self, own: Ticket) {
-        // Release: the wounds; pairs with the Acquire of `has_decided`.
-        self.0[own.worker].store(own.number << NUMBER_SHIFT | ENDED, Ordering::Release);
+    /// Ends the caller's transaction. If it aborts, it has wounded its successors before.
+    pub(crate) fn end(&self, own: LockOwner) {
+        // Release: the wounds come before; pairs with the Acquire of `has_decided`. So a successor
+        // that sees the end also sees its own wound, and fails at its commit point.
+        self.0[own.worker].store(own.transaction << NUMBER_SHIFT | ENDED, Ordering::Release);
     }
 
-    /// Whether a transaction is sure to commit, and has said so; or has ended.
-    pub(crate) fn has_decided(&self, other: Ticket) -> bool {
-        // Acquire: pairs with the Releases above.
+    /// Returns whether a transaction has announced its commit, or has ended.
+    pub(crate) fn has_decided(&self, other: LockOwner) -> bool {
+        // Acquire: pairs with the Release stores of `decide`, `end` and `begin`.
         let state = self.0[other.worker].load(Ordering::Acquire);
-        state >> NUMBER_SHIFT != other.number || matches!(state & STATE, DECIDED | ENDED)
+        state >> NUMBER_SHIFT != other.transaction || matches!(state & STATE, DECIDED | ENDED)
     }
+}
+
+faults! {
+    /// The deliberate faults of protocols that wound.
+    pub trait WoundFaults: LockingFaults {
+        /// A wounded transaction commits all the same, and the one that wounded it does not wait
+        /// for its end.
+        IGNORE_WOUNDS,
+    }
+    pub const FAULTS;
+}
+
+/// Returns whether a wounded transaction aborts, and the one that wounded it waits: always, without
+/// a fault.
+#[inline(always)]
+pub(crate) fn obeys_wounds<F: WoundFaults>() -> bool {
+    !F::IGNORE_WOUNDS
 }

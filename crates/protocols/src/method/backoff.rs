@@ -1,86 +1,99 @@
-//! What a worker does between an abort and the next try.
+//! Backoff: the wait between an abort and the next try of the transaction.
 //!
-//! Waiting keeps those who have lost a conflict from causing the next one. How long is best depends on the workload: *fixed* is the same for
-//! all; *exponential* doubles
-//! the wait with each abort of one transaction; *adaptive* climbs towards the wait with the highest throughput of all workers together
-//! (H. Lim, M. Kaminsky, D. G. Andersen: "Cicada: dependably fast multi-core in-memory transactions", SIGMOD 2017, section 3.9).
+//! Backoff keeps a transaction that lost a conflict from causing the next one. The best wait
+//! depends on the workload:
 //!
-//! A wait never happens inside a transaction: no lock is held.
+//! - *fixed*: the same wait after each abort;
+//! - *exponential*: the bound of a random wait doubles with each abort of one transaction;
+//! - *adaptive*: all workers share one bound, which climbs towards the highest throughput of all
+//!   together (H. Lim, M. Kaminsky, D. G. Andersen: "Cicada: dependably fast multi-core in-memory
+//!   transactions", SIGMOD 2017, section 3.9, "contention regulation").
+//!
+//! A worker backs off between transactions only, so it holds no lock meanwhile.
 
 use std::sync::Arc;
 
 use contend_engine::{option_choices, options};
 use contend_machine::{Atomic64, Cycles, Machine, Ordering};
+use contend_model::random::{Xorshift64Star, below};
 
 use crossbeam_utils::CachePadded;
 
-use super::pass;
+use super::spin_for;
 
-/// How long to wait after an abort.
+/// How long a worker waits after an abort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Method {
-    /// Not at all; but after several aborts in a row the core is offered to other threads.
+pub enum BackoffPolicy {
+    /// No wait. After several aborts in a row the worker yields its core to other threads.
     None,
-    /// Always as long.
+    /// The same time after each abort.
     Fixed,
     /// A random time up to a bound that doubles with each abort of the transaction.
     Exponential,
-    /// A random time up to a bound that all workers share and that climbs towards the highest throughput.
+    /// A random time up to a bound that all workers share, and that climbs towards the highest
+    /// throughput.
     Adaptive,
 }
 
-option_choices!(Method { None => "none", Fixed => "fixed", Exponential => "exponential", Adaptive => "adaptive" });
+option_choices!(BackoffPolicy { None => "none", Fixed => "fixed", Exponential => "exponential", Adaptive => "adaptive" });
 
 options! {
-    /// Options of trying again.
+    /// Options of trying an aborted transaction again.
     pub struct RetryOptions {
-        /// How long a worker waits after an abort before it tries again: not at all, always as long, up to a bound that doubles with each abort,
-        /// or up to a bound that climbs towards the highest throughput (Cicada).
-        "retry.backoff" backoff: Method = Method::None, in ();
-        /// Fixed: how long; exponential: the first bound; in microseconds.
+        /// The wait between an abort and the next try: none; fixed; exponential, a random time up
+        /// to a bound that doubles with each abort; or adaptive, a random time up to a bound that
+        /// climbs towards the highest throughput (Cicada).
+        "retry.backoff" backoff: BackoffPolicy = BackoffPolicy::None, in ();
+        /// The wait if it is fixed, the first bound if it is exponential, in microseconds.
         "retry.min_us" min_us: u64 = 1, in 1..=1_000_000;
         /// The largest bound, in microseconds. Cicada uses 1000.
         "retry.max_us" max_us: u64 = 1_000, in 1..=1_000_000;
     }
 }
 
-/// How often the adaptive bound is reconsidered (Cicada: 5 ms).
+/// Microseconds between two steps of the adaptive bound (Cicada: 5 ms).
 const CLIMB_EVERY_US: f64 = 5_000.0;
-/// By how much it changes (Cicada: 0.5 us).
+/// Microseconds by which one step changes the adaptive bound (Cicada: 0.5 us).
 const STEP_US: f64 = 0.5;
-/// A transaction that is aborted more often in a row gives its core away each time, whatever the method: where threads share cores,
-/// the one that is in its way may be waiting for this core.
+/// Aborts of one transaction after which its worker yields the core at each further one, if it
+/// doesn't wait. Where threads share cores, the transaction that is in the way may need this core
+/// to end.
 const GIVE_WAY_AFTER: u32 = 8;
-/// A worker looks at the clock once in so many commits.
+/// Commits of a worker between two of its looks at the clock.
 const CLOCK_EVERY: u64 = 16;
 
-/// What the workers share.
+/// The state of backoff that all workers share.
 #[derive(Debug)]
 pub struct Backoff<M: Machine> {
     options: RetryOptions,
     cycles_per_us: f64,
-    /// The adaptive bound in cycles: read at every abort, written once in 5 ms.
+    /// The adaptive bound in cycles. Workers load it at each abort; one of them stores it once in 5
+    /// ms.
     bound: CachePadded<M::U64>,
     climb: CachePadded<Climb<M>>,
-    /// Commits of each worker, written by it alone.
+    /// Commits by worker. Each worker stores its own entry only.
     commits: Box<[CachePadded<M::U64>]>,
 }
 
-/// The memory of the hill climbing. Each word is written by the worker that has won the interval; two that overlap (the first
-/// was descheduled for a whole interval) can at worst take one step in the wrong direction.
+/// The state of the hill climbing.
+///
+/// The worker that wins the exchange of `climbed_at` takes the step and stores the other words. A
+/// worker that loses its core for a whole interval can overlap with the next winner. The two then
+/// mix the words of two intervals, which costs at worst one step in the wrong direction.
 #[derive(Debug)]
 struct Climb<M: Machine> {
+    /// The clock at the last step, in cycles.
     climbed_at: M::U64,
-    /// All commits until then.
+    /// The commits of all workers at the last step.
     commits: M::U64,
-    /// Bits of the last throughput, in commits per cycle.
+    /// The throughput of the last interval in commits per cycle, as the bits of an `f64`.
     throughput: M::U64,
-    /// Bits of the last change of the bound, in microseconds.
+    /// The last change of the bound in microseconds, as the bits of an `f64`.
     change: M::U64,
 }
 
 impl<M: Machine> Backoff<M> {
-    /// For workers numbered below `workers`.
+    /// Returns the shared state for workers with numbers below `workers`.
     pub fn new(options: RetryOptions, workers: usize) -> Arc<Self> {
         Arc::new(Backoff {
             options,
@@ -96,27 +109,30 @@ impl<M: Machine> Backoff<M> {
         })
     }
 
-    /// The part of one worker. The same seed waits the same.
+    /// Returns the backoff of one worker. With the same `seed` it draws the same waits.
     ///
     /// # Panics
-    /// The worker's number is not below the number of workers.
+    /// `worker` is not below the number of workers.
     pub fn retry(self: &Arc<Self>, worker: usize, seed: u64) -> Retry<M> {
         assert!(worker < self.commits.len(), "worker {worker} of {}", self.commits.len());
-        // Relaxed: only this worker writes it.
+        // Relaxed: only the worker of this number stores here.
         let commits = self.commits[worker].load(Ordering::Relaxed);
-        Retry { shared: Arc::clone(self), worker, random: seed | 1, attempts: 0, commits }
+        Retry { shared: Arc::clone(self), worker, random: Xorshift64Star::new(seed | 1), attempts: 0, commits }
     }
 
-    /// The adaptive bound, in microseconds.
+    /// Returns the adaptive bound in microseconds.
     pub fn bound_us(&self) -> f64 {
-        // Relaxed: a hint.
+        // Relaxed: a hint for the length of a wait; no other data depends on it.
         self.bound.load(Ordering::Relaxed) as f64 / self.cycles_per_us
     }
 
+    /// Takes a step of the climb, if an interval is over and no other worker takes it.
     #[cold]
     fn maybe_climb(&self, now: Cycles, random: u64) {
         let climb = &self.climb;
-        // Relaxed, here and below: the exchange chooses the one that climbs; all other words are hints.
+        // Relaxed, here and below: the exchange of `climbed_at` lets one worker win each interval.
+        // The other words are statistics: a value that is late makes a wait a little longer or
+        // shorter, and nothing wrong.
         let climbed_at = climb.climbed_at.load(Ordering::Relaxed);
         let elapsed = now.wrapping_sub(climbed_at);
         if (elapsed as f64) < CLIMB_EVERY_US * self.cycles_per_us
@@ -138,8 +154,9 @@ impl<M: Machine> Backoff<M> {
     }
 }
 
-/// One step of the climb: on in the direction that has paid (`gradient`'s sign), back from a limit, and in a random direction if
-/// nothing can be said.
+/// Returns the bound after one step of the climb. The step goes away from a limit, else in the
+/// direction that raised the throughput (the sign of `gradient`), else, at a gradient of 0, up if
+/// `random_up`.
 fn next_bound(bound: f64, max: f64, step: f64, gradient: f64, random_up: bool) -> f64 {
     let up = if bound <= 0.0 {
         true
@@ -153,23 +170,23 @@ fn next_bound(bound: f64, max: f64, step: f64, gradient: f64, random_up: bool) -
     (if up { bound + step } else { bound - step }).clamp(0.0, max)
 }
 
-/// One worker's part: to be told of every commit and every abort.
+/// The backoff of one worker. Its caller reports each commit and each abort.
 #[derive(Debug)]
 pub struct Retry<M: Machine> {
     shared: Arc<Backoff<M>>,
     worker: usize,
-    random: u64,
-    /// Aborts of the transaction so far.
+    random: Xorshift64Star,
+    /// Aborts of the running transaction.
     attempts: u32,
     commits: u64,
 }
 
 impl<M: Machine> Retry<M> {
-    /// The transaction has committed, or has been given up.
+    /// Ends the transaction's tries: it has committed, or its caller has given it up.
     #[inline(always)]
     pub fn done(&mut self) {
         self.attempts = 0;
-        if self.shared.options.backoff == Method::Adaptive {
+        if self.shared.options.backoff == BackoffPolicy::Adaptive {
             self.count();
         }
     }
@@ -177,15 +194,15 @@ impl<M: Machine> Retry<M> {
     #[inline]
     fn count(&mut self) {
         self.commits += 1;
-        // Relaxed: a hint for whoever climbs.
+        // Relaxed: read by the worker that takes a step, as a statistic (`maybe_climb`).
         self.shared.commits[self.worker].store(self.commits, Ordering::Relaxed);
         if self.commits.is_multiple_of(CLOCK_EVERY) {
-            let random = self.next_random();
+            let random = self.random.draw();
             self.shared.maybe_climb(M::now(), random);
         }
     }
 
-    /// The transaction was aborted: waits, unless the method is not to.
+    /// Waits as the policy says; the transaction was aborted.
     #[inline]
     pub fn aborted(&mut self) {
         self.attempts += 1;
@@ -194,36 +211,26 @@ impl<M: Machine> Retry<M> {
             if self.attempts > GIVE_WAY_AFTER {
                 M::yield_now();
             }
-        } else if self.shared.options.backoff == Method::Fixed {
-            pass::<M>(bound);
+        } else if self.shared.options.backoff == BackoffPolicy::Fixed {
+            spin_for::<M>(bound);
         } else {
-            let random = self.next_random();
-            // A product of 64 x 64 bits keeps its upper half: a uniform number below the bound.
-            pass::<M>(((u128::from(random) * u128::from(bound)) >> 64) as u64);
+            spin_for::<M>(below(self.random.draw(), bound));
         }
     }
 
-    /// The longest wait after this abort, in cycles.
+    /// Returns the longest wait after this abort, in cycles.
     fn bound(&self) -> Cycles {
         let options = &self.shared.options;
         match options.backoff {
-            Method::None => 0,
-            Method::Fixed => (options.min_us as f64 * self.shared.cycles_per_us) as u64,
-            Method::Exponential => {
+            BackoffPolicy::None => 0,
+            BackoffPolicy::Fixed => (options.min_us as f64 * self.shared.cycles_per_us) as u64,
+            BackoffPolicy::Exponential => {
                 let doubled = options.min_us.saturating_mul(1 << (self.attempts - 1).min(30));
                 (doubled.min(options.max_us) as f64 * self.shared.cycles_per_us) as u64
             }
-            // Relaxed: a hint.
-            Method::Adaptive => self.shared.bound.load(Ordering::Relaxed),
+            // Relaxed: a hint, as in `bound_us`.
+            BackoffPolicy::Adaptive => self.shared.bound.load(Ordering::Relaxed),
         }
-    }
-
-    /// Xorshift64* (Vigna, ACM TOMS 2016): waits need no better.
-    fn next_random(&mut self) -> u64 {
-        self.random ^= self.random >> 12;
-        self.random ^= self.random << 25;
-        self.random ^= self.random >> 27;
-        self.random.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 }
 
@@ -232,13 +239,13 @@ mod tests {
     use super::*;
     use contend_machine::Native;
 
-    fn options(backoff: Method) -> RetryOptions {
+    fn options(backoff: BackoffPolicy) -> RetryOptions {
         RetryOptions { backoff, min_us: 1, max_us: 64 }
     }
 
     #[test]
     fn the_exponential_bound_doubles_up_to_its_limit() {
-        let shared = Backoff::<Native>::new(options(Method::Exponential), 1);
+        let shared = Backoff::<Native>::new(options(BackoffPolicy::Exponential), 1);
         let mut retry = shared.retry(0, 7);
         let mut bounds = Vec::new();
         for _ in 0..9 {
@@ -252,7 +259,7 @@ mod tests {
 
     #[test]
     fn a_fixed_wait_is_as_long_each_time() {
-        let shared = Backoff::<Native>::new(RetryOptions { min_us: 50, ..options(Method::Fixed) }, 1);
+        let shared = Backoff::<Native>::new(RetryOptions { min_us: 50, ..options(BackoffPolicy::Fixed) }, 1);
         let mut retry = shared.retry(0, 7);
         for _ in 0..3 {
             let start = Native::now();
@@ -263,7 +270,7 @@ mod tests {
 
     #[test]
     fn no_method_does_not_wait() {
-        let shared = Backoff::<Native>::new(options(Method::None), 1);
+        let shared = Backoff::<Native>::new(options(BackoffPolicy::None), 1);
         let mut retry = shared.retry(0, 7);
         retry.aborted();
         assert_eq!(retry.bound(), 0);
@@ -291,7 +298,7 @@ mod tests {
 
     #[test]
     fn adaptive_workers_move_the_bound() {
-        let shared = Backoff::<Native>::new(options(Method::Adaptive), 2);
+        let shared = Backoff::<Native>::new(options(BackoffPolicy::Adaptive), 2);
         let mut retry = shared.retry(1, 7);
         let start = Native::now();
         while shared.bound_us() == 0.0 {

@@ -1,31 +1,40 @@
-//! Loosely synchronised clocks: each worker makes its timestamps itself (H. Lim, M. Kaminsky, D. G. Andersen: "Cicada: dependably fast
-//! multi-core in-memory transactions", SIGMOD 2017, section 3.1).
+//! Loosely synchronised clocks: each worker allocates its timestamps from a clock of its own (H.
+//! Lim, M. Kaminsky, D. G. Andersen: "Cicada: dependably fast multi-core in-memory transactions",
+//! SIGMOD 2017, section 3.1).
 //!
-//! A worker's clock goes on with its core's, by one tick at least from timestamp to timestamp. Now and then it looks at another worker's
-//! clock, and takes it over if that is ahead. After an abort the timestamps are a little larger than the clock (a *boost*), so that
-//! the next try comes later than who was in the way.
+//! A worker's clock advances with its core's clock, by at least one tick between two timestamps. At
+//! an interval the worker compares its clock with one other worker's, and takes that over if it is
+//! ahead (*one-sided synchronisation*). After an abort the next timestamp is a little larger than
+//! the clock (a *clock boost*), so that the next try comes later than the transaction it conflicted
+//! with.
 //!
-//! **Boundaries.** A clock by itself says nothing about who has ended. The epochs do: the first worker that begins in an epoch sets the epoch's
-//! boundary, which no timestamp that was made before is past, and each worker's clock is past it before it makes a timestamp in that epoch. So
-//! who has a timestamp up to the boundary began in an earlier epoch; and when a worker begins in epoch `e`, all who have one up to the boundary of
-//! `e - 1` have ended.
+//! **Boundaries.** A clock alone does not tell which transactions have ended; the engine's epochs
+//! do. Each epoch has a boundary, a time that the first worker to begin in the epoch sets:
+//!
+//! 1. Every timestamp that was allocated before the boundary was set is at most the boundary.
+//! 2. A worker raises its clock above the boundary before it allocates a timestamp in the epoch.
+//!
+//! So a transaction with a timestamp up to the boundary of an epoch began in an earlier epoch. When
+//! a worker begins in epoch `e`, every transaction of epoch `e - 2` and before has ended, and so
+//! every transaction with a timestamp up to the boundary of `e - 1`.
 
 use std::sync::Arc;
 
 use contend_machine::{Activity, Atomic64, Cycles, Machine, Ordering, Spin};
 use crossbeam_utils::CachePadded;
 
-/// Boundaries that are kept: a worker asks for that of its own epoch, and nobody is more than one epoch behind.
+/// Boundaries that are kept. A worker asks for that of its own epoch, and no worker is more than
+/// one epoch behind the global one.
 const BOUNDARIES: usize = 4;
 
-/// What the workers share.
+/// The clocks of all workers, and the boundaries of the epochs.
 #[derive(Debug)]
 pub struct Clocks<M: Machine> {
     /// The core's clock when the first worker began; 0 before.
     origin: CachePadded<M::U64>,
-    /// By worker: its clock when it last made a timestamp. Written by it alone.
+    /// By worker, its clock at its last timestamp. Each worker stores its own entry only.
     clocks: Box<[CachePadded<M::U64>]>,
-    /// Workers from this number on have not been there yet.
+    /// One more than the largest number of a worker so far.
     used: CachePadded<M::U64>,
     boundaries: [CachePadded<Boundary<M>>; BOUNDARIES],
     boost: Cycles,
@@ -34,15 +43,18 @@ pub struct Clocks<M: Machine> {
 
 #[derive(Debug)]
 struct Boundary<M: Machine> {
-    /// The epoch whose boundary somebody sets, or has set.
+    /// The newest epoch whose boundary a worker sets, or has set.
     claimed: M::U64,
-    /// The epoch whose boundary is set.
+    /// The epoch of the boundary in `stamp`.
     epoch: M::U64,
+    /// The boundary, as a timestamp.
     stamp: M::U64,
 }
 
 impl<M: Machine> Clocks<M> {
-    /// For workers numbered below `workers`, with a boost of so many nanoseconds, which look at another's clock every so many.
+    /// Returns the clocks of workers with numbers below `workers`. `boost_ns` is the boost after an
+    /// abort, and `sync_every_ns` the time between two comparisons with another worker's clock,
+    /// both in nanoseconds.
     pub fn new(workers: usize, boost_ns: u64, sync_every_ns: u64) -> Arc<Self> {
         let word = || M::U64::new(0);
         let cycles = |ns: u64| (ns as f64 * M::cycles_per_second() / 1e9) as Cycles;
@@ -58,9 +70,10 @@ impl<M: Machine> Clocks<M> {
         })
     }
 
-    /// The clock of one worker.
+    /// Returns the clock of one worker.
     pub fn of_worker(self: &Arc<Self>, worker: usize) -> Clock<M> {
-        // Relaxed: whoever has to know of the worker's timestamps begins in a later epoch than it does.
+        // Relaxed: a worker that must know of this one's timestamps begins in a later epoch, and
+        // the engine's epochs order the two.
         self.used.fetch_max(worker as u64 + 1, Ordering::Relaxed);
         Clock {
             shared: Arc::clone(self),
@@ -81,23 +94,25 @@ impl<M: Machine> Clocks<M> {
 pub struct Clock<M: Machine> {
     shared: Arc<Clocks<M>>,
     worker: usize,
-    /// Whom it looked at last.
+    /// The worker whose clock it was compared with last.
     peer: usize,
-    /// The time.
+    /// The time of the last timestamp.
     ticks: Cycles,
     /// The core's clock at that time.
     seen: Cycles,
-    /// The core's clock when it last looked at another.
+    /// The core's clock at the last comparison with another worker's.
     synced: Cycles,
-    /// No timestamp is to be made at an earlier time.
+    /// The least time of the next timestamp.
     floor: Cycles,
+    /// Whether the next timestamp is boosted.
     boosted: bool,
-    /// The epoch in which it was last used.
+    /// The epoch of the last timestamp; 0 before the first.
     epoch: u64,
 }
 
 impl<M: Machine> Clock<M> {
-    /// The next timestamp, in this epoch. Unique among all workers, and larger than the worker's last.
+    /// Returns the next timestamp of a transaction that begins in `epoch`. It is unique among all
+    /// workers, and larger than the worker's last.
     #[inline]
     pub fn stamp(&mut self, epoch: u64) -> u64 {
         let phase = M::phase();
@@ -116,7 +131,8 @@ impl<M: Machine> Clock<M> {
             self.ticks += self.shared.boost;
             self.boosted = false;
         }
-        // Relaxed: who has to know is in a later epoch, and has seen this worker end in this one.
+        // Relaxed: read as a hint by `synchronise`, and by the worker that sets a boundary. That
+        // worker is in a later epoch, and the engine's epochs order this store before it.
         self.shared.clocks[self.worker].store(self.ticks, Ordering::Relaxed);
         M::enter(phase);
         self.stamp_at(self.ticks)
@@ -126,41 +142,42 @@ impl<M: Machine> Clock<M> {
         ticks * self.shared.clocks.len() as u64 + self.worker as u64
     }
 
-    /// The worker's time, which is not before any timestamp of its own.
+    /// Returns the time of the worker's last timestamp.
     pub fn now(&self) -> u64 {
         self.stamp_at(self.ticks)
     }
 
-    /// No timestamp is to be before this time.
+    /// Raises the worker's next timestamps above `time`.
     pub fn begin_at(&mut self, time: u64) {
         self.floor = time / self.shared.clocks.len() as u64 + 1;
     }
 
-    /// The transaction was aborted: the next timestamp is to be a little larger.
+    /// Boosts the next timestamp, because the transaction was aborted.
     pub fn boost(&mut self) {
         self.boosted = true;
     }
 
-    /// The clocks of the workers that are there, or were.
+    /// Returns the clocks of all workers so far, this one's included.
     fn others(&self) -> &[CachePadded<M::U64>] {
-        // Relaxed: as in `of_worker`.
+        // Relaxed: `of_worker` says why each worker that matters is seen.
         &self.shared.clocks[..self.shared.used.load(Ordering::Relaxed) as usize]
     }
 
-    /// Looks at another's clock.
+    /// Compares the clock with another worker's, and takes that over if it is ahead.
     #[cold]
     fn synchronise(&mut self) {
         self.synced = self.seen;
         self.peer = (self.peer + 1) % self.others().len();
-        // Relaxed: a hint.
+        // Relaxed: a hint. A clock that is behind costs aborts, and breaks nothing.
         self.ticks = self.ticks.max(self.others()[self.peer].load(Ordering::Relaxed));
     }
 
-    /// The first timestamp in an epoch.
+    /// Raises the clock above the boundary of `epoch`, before the worker's first timestamp there.
     #[cold]
     fn enter(&mut self, epoch: u64) {
         if self.epoch == 0 {
-            // Relaxed, all of them: a clock orders nothing by itself.
+            // Relaxed, both: the exchange decides which worker's clock is the origin; no other data
+            // depends on it.
             let origin = &self.shared.origin;
             let first = match origin.compare_exchange(0, self.seen.max(1), Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => self.seen.max(1),
@@ -174,27 +191,30 @@ impl<M: Machine> Clock<M> {
         self.ticks = self.ticks.max(own / self.shared.clocks.len() as u64 + 1);
     }
 
-    /// The boundary of an epoch, which is set now if it was not.
+    /// Returns the boundary of `epoch`. The first worker to ask for it sets it.
     fn boundary(&self, epoch: u64) -> u64 {
         let boundary = &self.shared.boundaries[epoch as usize % BOUNDARIES];
         let mut spin = Spin::<M>::new();
         loop {
-            // Acquire: pairs with the Release below.
+            // Acquire: pairs with the Release below; the boundary is that of this epoch.
             if boundary.epoch.load(Ordering::Acquire) == epoch {
-                // Relaxed: ordered by the load before.
+                // Relaxed: the Acquire load before orders it.
                 return boundary.stamp.load(Ordering::Relaxed);
             }
-            // Relaxed: the exchange decides.
+            // Relaxed, both: the exchange lets one worker set the boundary; its Release below
+            // publishes it.
             let claimed = boundary.claimed.load(Ordering::Relaxed);
             if claimed < epoch
                 && boundary.claimed.compare_exchange(claimed, epoch, Ordering::Relaxed, Ordering::Relaxed).is_ok()
             {
-                // Relaxed: as above.
+                // Relaxed: the workers whose timestamps the boundary must not fall below were seen
+                // to end in an earlier epoch, so the engine's epochs order their stores before this
+                // load (`stamp`).
                 let latest = self.others().iter().map(|clock| clock.load(Ordering::Relaxed)).max().unwrap_or(0);
                 let stamp = (latest.max(self.ticks) + 1) * self.shared.clocks.len() as u64;
-                // Relaxed: published by the next store.
+                // Relaxed: the next store publishes it.
                 boundary.stamp.store(stamp, Ordering::Relaxed);
-                // Release: pairs with the Acquire above.
+                // Release: publishes the boundary; pairs with the Acquire above.
                 boundary.epoch.store(epoch, Ordering::Release);
                 return stamp;
             }
@@ -247,7 +267,7 @@ mod tests {
         let last = ahead.stamp(2);
         assert!(behind.stamp(2) < last, "clocks of one epoch need not agree");
         assert!(first < last);
-        // Whoever sets the boundary of epoch 3, it is past all that was before.
+        // The boundary of epoch 3 is above all earlier timestamps, whichever worker sets it.
         assert!(behind.stamp(3) > last);
     }
 }

@@ -1,22 +1,25 @@
-//! A longer read phase: a transaction waits between its last read and its commit.
+//! Read-phase extension: a transaction waits between its last read and its commit.
 //!
-//! It sounds absurd, and pays where many optimistic transactions crowd on a few records: fewer of them are in their validation at the same time
-//! (ReadPhaseExtension: T. Tanabe et al.: "An analysis of concurrency control protocols for in-memory databases with CCBench", VLDB
-//! 2020, section 6.2). Nothing is locked meanwhile, so it is for protocols that lock at commit only.
+//! The wait pays where many optimistic transactions crowd on a few records, because fewer of them
+//! are in their validation at the same time (ReadPhaseExtension: T. Tanabe et al.: "An analysis of
+//! concurrency control protocols for in-memory databases with CCBench", VLDB 2020, section 6.2). It
+//! is for protocols that lock at commit only: a protocol that locks at access would hold its locks
+//! through the wait.
 
 use contend_engine::{option_choices, options};
 use contend_machine::{Activity, Machine};
 
-use super::pass;
+use super::spin_for;
 
-/// How long a transaction waits before its commit.
+/// How long a transaction waits between its last read and its commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extension {
-    /// Not at all.
+    /// No wait.
     None,
-    /// Always as long.
+    /// `read_phase.ns`.
     Fixed,
-    /// As many times as long as it had to look again at records that others were writing, 16 at most: not at all, if it met nobody.
+    /// `read_phase.ns` times the number of reads that it had to repeat because another transaction
+    /// was writing, 16 at most.
     Adaptive,
 }
 
@@ -25,34 +28,35 @@ option_choices!(Extension { None => "none", Fixed => "fixed", Adaptive => "adapt
 options! {
     /// Options of the read phase.
     pub struct ReadPhaseOptions {
-        /// Whether a transaction waits before its commit, so that fewer are in their validation at once: not at all, always as long, or as
-        /// many times as long as it had to look again at records that others were writing.
+        /// The wait between a transaction's last read and its commit, so that fewer transactions
+        /// validate at once: none; fixed; or adaptive, the longer the more often it had to read a
+        /// record again that another transaction was writing.
         "read_phase.extension" extension: Extension = Extension::None, in ();
-        /// How long, in nanoseconds.
+        /// Nanoseconds of the wait, or for each repeated read if it is adaptive.
         "read_phase.ns" nanoseconds: u64 = 1_000, in 1..=1_000_000_000;
     }
 }
 
-/// The most looks that count.
+/// The most repeated reads that lengthen an adaptive wait.
 const LOOKS_MAX: u32 = 16;
 
 impl ReadPhaseOptions {
-    /// Waits, at the end of a read phase in which so many looks were not the first of their records.
+    /// Waits at the end of a read phase that repeated `read_retries` reads.
     #[inline(always)]
-    pub fn extend<M: Machine>(&self, extra_looks: u32) {
+    pub fn extend<M: Machine>(&self, read_retries: u32) {
         if self.extension != Extension::None {
-            self.wait::<M>(extra_looks);
+            self.wait::<M>(read_retries);
         }
     }
 
     #[cold]
-    fn wait<M: Machine>(&self, extra_looks: u32) {
-        let times = if self.extension == Extension::Fixed { 1 } else { extra_looks.min(LOOKS_MAX) };
+    fn wait<M: Machine>(&self, read_retries: u32) {
+        let times = if self.extension == Extension::Fixed { 1 } else { read_retries.min(LOOKS_MAX) };
         let cycles = (self.nanoseconds as f64 * f64::from(times) * M::cycles_per_second() / 1e9) as u64;
         let phase = M::phase();
         M::enter(phase.doing(Activity::Wait));
         M::step("extend");
-        pass::<M>(cycles);
+        spin_for::<M>(cycles);
         M::enter(phase);
     }
 }
@@ -62,9 +66,9 @@ mod tests {
     use super::*;
     use contend_machine::Native;
 
-    fn cycles(options: &ReadPhaseOptions, extra_looks: u32) -> u64 {
+    fn cycles(options: &ReadPhaseOptions, read_retries: u32) -> u64 {
         let start = Native::now();
-        options.extend::<Native>(extra_looks);
+        options.extend::<Native>(read_retries);
         Native::now() - start
     }
 

@@ -1,7 +1,8 @@
-//! Which optimisation method goes with which protocol, and why not (CCBench's table 1, in our version).
+//! Which optimisation method goes with which protocol, and why not (CCBench's table 1, in our
+//! version).
 //!
-//! Whether a protocol takes a method follows from its options; for the others there is a reason here, which a test demands for every
-//! registered protocol.
+//! Whether a protocol takes a method follows from its options; for the others there is a reason
+//! here, which a test demands for every registered protocol.
 
 /// An optimisation method.
 #[derive(Debug)]
@@ -10,8 +11,9 @@ pub struct MethodInfo {
     pub name: &'static str,
     /// One line of meaning.
     pub meaning: &'static str,
-    /// The options by which it is chosen. A protocol that has one of them takes the method; those of all protocols do if the engine or
-    /// the loop around transactions has it. None: it is part of a protocol, or not.
+    /// The options by which it is chosen. A protocol that has one of them takes the method; those
+    /// of all protocols do if the engine or the loop around transactions has it. None: it is part
+    /// of a protocol, or not.
     pub options: &'static [&'static str],
     /// For protocols that do not take it, by name, or `*` for all others.
     otherwise: &'static [(&'static [&'static str], Otherwise)],
@@ -39,7 +41,10 @@ pub const METHODS: &[MethodInfo] = &[
         options: &["silo.wait", "tictoc.wait", "cicada.pending", "dldetect.timeout_us", "waitdie.overtake"],
         otherwise: &[
             (&["2pl-nowait"], No("it never waits: that is the protocol")),
-            (&["2pl-woundwait", "bamboo", "hstore", "to", "mvto", "mvcc"], No("who waits follows from the timestamps")),
+            (
+                &["2pl-woundwait", "bamboo", "hstore", "timestamp-ordering", "mvto", "msto"],
+                No("who waits follows from the timestamps"),
+            ),
             (&["si", "ermia", "hekaton"], No("a reader waits for commits only, and the second to write a row aborts")),
             (&["2pl-ordered"], No("it waits for what is in order: that is the protocol")),
             (&["occ", "mocc"], No("locks are taken in one order, so that waiting is safe and an abort gains nothing")),
@@ -59,7 +64,7 @@ pub const METHODS: &[MethodInfo] = &[
         otherwise: &[
             (LOCKING, No("locks would be held meanwhile")),
             (
-                &["to", "mvto", "cicada", "mvcc"],
+                &["timestamp-ordering", "mvto", "cicada", "msto"],
                 No("the transaction's timestamp is fixed at its beginning: the longer it takes, the later it comes"),
             ),
             (
@@ -89,10 +94,10 @@ pub const METHODS: &[MethodInfo] = &[
             (&["silo", "mocc", "tictoc", "cicada"], BuiltIn("part of the protocol")),
             (&["si", "ermia", "hekaton"], No("one counter says which commits a snapshot has")),
             (&["2pl-nowait", "2pl-dldetect", "2pl-ordered"], BuiltIn("the order is that of the locks")),
-            (&["mvcc"], No("one counter gives the timestamps")),
+            (&["msto"], No("one counter gives the timestamps")),
             (&["occ"], No("two timestamps in the order of real time are the protocol")),
             (
-                &["to", "mvto", "2pl-waitdie", "2pl-woundwait", "bamboo", "hstore"],
+                &["timestamp-ordering", "mvto", "2pl-waitdie", "2pl-woundwait", "bamboo", "hstore"],
                 BuiltIn("with timestamp.source=clock"),
             ),
             (&["*"], No("there is no order")),
@@ -106,8 +111,8 @@ pub const METHODS: &[MethodInfo] = &[
             (&["silo"], BuiltIn("part of the protocol")),
             (&["occ"], BuiltIn("until the commit, which locks what was read")),
             (&["tictoc"], No("a commit moves on for how long what it read is valid")),
-            (&["to", "mvto"], No("a read leaves its timestamp")),
-            (&["cicada", "mvcc", "ermia"], No("a commit leaves its timestamp at what it read")),
+            (&["timestamp-ordering", "mvto"], No("a read leaves its timestamp")),
+            (&["cicada", "msto", "ermia"], No("a commit leaves its timestamp at what it read")),
             (&["si", "hekaton"], BuiltIn("nobody asks who has read what")),
             (&["hstore"], BuiltIn("nobody else is in the partition")),
             (LOCKING, No("a read lock is a write to shared memory")),
@@ -121,7 +126,7 @@ pub const METHODS: &[MethodInfo] = &[
         otherwise: &[
             (&["silo", "mocc"], No("what was read is looked at again at commit only: until then nothing is known")),
             (&["occ"], BuiltIn("a read of what was written after the beginning aborts at once")),
-            (&["to", "mvto", "mvcc"], BuiltIn("who comes too late aborts at once")),
+            (&["timestamp-ordering", "mvto", "msto"], BuiltIn("who comes too late aborts at once")),
             (&["si", "hekaton"], BuiltIn("the second to write a row aborts at once")),
             (
                 &["ermia"],
@@ -136,7 +141,7 @@ pub const METHODS: &[MethodInfo] = &[
         meaning: "who has read the version before may commit in its time",
         options: &["tictoc.history"],
         otherwise: &[
-            (&["mvto", "cicada", "mvcc", "si", "ermia", "hekaton"], BuiltIn("old versions are kept")),
+            (&["mvto", "cicada", "msto", "si", "ermia", "hekaton"], BuiltIn("old versions are kept")),
             (&["*"], No("only in TicToc do versions have intervals of time")),
         ],
     },
@@ -166,7 +171,7 @@ pub const METHODS: &[MethodInfo] = &[
             (&["silo", "occ", "tictoc", "mocc"], No("a commit takes its place after the last write of what it writes")),
             (&["si", "ermia", "hekaton"], No("a commit comes after all others, and the second to write a row aborts")),
             (&["mvto"], No("of reads of old versions it keeps no trace: who has missed the write would not be known")),
-            (&["to"], No("what was replaced is gone: that nobody has seen it could not be proved")),
+            (&["timestamp-ordering"], No("what was replaced is gone: that nobody has seen it could not be proved")),
             (LOCKING, No("locks are the order: no write comes too late")),
             (&["*"], No("there is no order")),
         ],
@@ -174,31 +179,32 @@ pub const METHODS: &[MethodInfo] = &[
     MethodInfo {
         name: "commit-time updates",
         meaning: "an update that is not read is applied at commit to what is there",
-        options: &["cu"],
+        options: &["engine.commit_time_updates"],
         otherwise: &[],
     },
     MethodInfo {
         name: "timestamp splitting",
         meaning: "each group of columns has metadata of its own",
-        options: &["ts"],
+        options: &["engine.timestamp_splitting"],
         otherwise: &[],
     },
     MethodInfo {
         name: "record alignment",
         meaning: "records share cache lines, or have lines of their own",
-        options: &["align"],
+        options: &["engine.alignment"],
         otherwise: &[],
     },
     MethodInfo {
         name: "protection",
         meaning: "after so many conflicts in a row a transaction runs alone: others begin when it has committed",
-        options: &["protect"],
+        options: &["engine.protect_after"],
         otherwise: &[],
     },
 ];
 
 impl MethodInfo {
-    /// How a protocol that takes none of the options stands to the method; `None` if nobody has said.
+    /// How a protocol that takes none of the options stands to the method; `None` if nobody has
+    /// said.
     pub fn otherwise(&self, protocol: &str) -> Option<Otherwise> {
         let of =
             |(protocols, _): &&(&[&str], Otherwise)| protocols.iter().any(|name| *name == protocol || *name == "*");

@@ -1,33 +1,35 @@
-//! Where timestamps come from (X. Yu et al.: "Staring into the abyss", VLDB 2014, section 4.3; figure 6 compares them).
+//! Timestamp allocation (X. Yu et al.: "Staring into the abyss", VLDB 2014, section 4.3; its figure
+//! 6 compares the sources).
 //!
-//! | source | order | cost |
+//! | source | order of the timestamps | cost of one |
 //! | --- | --- | --- |
-//! | `mutex` | that of real time | a lock's hand-over for each |
-//! | `atomic` | that of real time | the counter's line, from core to core |
-//! | `batched` | of one worker's its own | a batch's share of that |
-//! | `clock` | that of the clocks, which must agree | none |
-//! | `hardware` | that of real time | a message to the chip's centre, where the machine has an adder there |
+//! | `mutex` | real time | a hand-over of the mutex |
+//! | `atomic` | real time | the counter's cache line moves from core to core |
+//! | `batched` | allocation, within one worker only | that of `atomic`, divided by the batch |
+//! | `clock` | the cores' clocks, which must agree | none |
+//! | `hardware` | real time | a message to the adder in the chip's centre, if the machine has one |
 //!
-//! All are unique, and those of one worker rise.
+//! With each source a timestamp is unique, and the timestamps of one worker rise.
 
 use std::sync::Arc;
 
-use contend_engine::{option_choices, options};
+use contend_engine::{AbortReason, option_choices, options};
 use contend_machine::{Activity, Atomic64, Machine, Ordering, Spin};
 use crossbeam_utils::CachePadded;
 
-/// Where timestamps come from.
+/// The source of timestamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// A counter under a lock, for which workers queue (MCS: J. Mellor-Crummey, M. Scott, ACM TOCS 1991).
+    /// A counter under a queue lock (MCS: J. Mellor-Crummey, M. Scott, ACM TOCS 1991).
     Mutex,
-    /// A counter that is added to atomically.
+    /// A counter that workers increment atomically.
     Atomic,
-    /// The same, by as many as a batch has, which the worker then hands out by itself.
+    /// A counter from which a worker takes a batch at once, to allocate timestamps from it without
+    /// the counter.
     Batched,
-    /// The core's clock, with the worker's number.
+    /// The core's clock, with the worker's number to make it unique.
     Clock,
-    /// A counter that the machine's own hardware adds to.
+    /// A counter that an adder in the chip's centre increments.
     Hardware,
 }
 
@@ -38,15 +40,16 @@ option_choices!(Source {
 options! {
     /// Options of timestamps.
     pub struct TimestampOptions {
-        /// Where timestamps come from: a counter under a lock, one that is added to atomically, or in batches, the cores' clocks, or
-        /// an adder in the chip's centre, which only a simulated chip has.
+        /// The source of timestamps: a counter under a mutex, one that workers increment
+        /// atomically, the same in batches, the cores' clocks, or an adder in the chip's centre,
+        /// which only a simulated chip has.
         "timestamp.source" source: Source = Source::Atomic, in ();
-        /// Timestamps of a batch.
+        /// Timestamps in a batch.
         "timestamp.batch" batch: u64 = 16, in 1..=1_000_000;
     }
 }
 
-/// A source whose timestamps have the order of real time.
+/// A source that allocates timestamps in the order of real time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OrderedSource {
     /// [`Source::Mutex`].
@@ -60,10 +63,11 @@ pub enum OrderedSource {
 option_choices!(OrderedSource { Mutex => "mutex", Atomic => "atomic", Hardware => "hardware" });
 
 options! {
-    /// Options of timestamps that must have the order of real time.
+    /// Options of timestamps that must be in the order of real time.
     pub struct OrderedTimestampOptions {
-        /// Where timestamps come from: a counter under a lock, one that is added to atomically, or an adder in the chip's centre, which
-        /// only a simulated chip has. Other sources do not keep the order of real time.
+        /// The source of timestamps: a counter under a mutex, one that workers increment
+        /// atomically, or an adder in the chip's centre, which only a simulated chip has. Other
+        /// sources don't keep the order of real time.
         "timestamp.source" source: OrderedSource = OrderedSource::Atomic, in ();
     }
 }
@@ -79,72 +83,81 @@ impl From<OrderedTimestampOptions> for TimestampOptions {
     }
 }
 
-/// What the workers share.
+/// A source of timestamps, which all workers share.
 #[derive(Debug)]
 pub struct Timestamps<M: Machine> {
     options: TimestampOptions,
     counter: CachePadded<M::U64>,
-    /// The last worker in the lock's queue, plus one; 0 if nobody holds it.
+    /// The number of the last worker in the mutex's queue, plus one; 0 if the mutex is free.
     tail: CachePadded<M::U64>,
-    /// By worker: its place in the queue.
+    /// The places in the queue by worker.
     places: Box<[Place<M>]>,
 }
 
-/// A worker's place in the lock's queue.
+/// A worker's place in the mutex's queue: a node of the MCS lock.
 #[derive(Debug)]
 struct Place<M: Machine> {
-    /// Whether it waits: written by the worker before it.
+    /// 1 while the worker waits. The worker before it in the queue sets it to 0.
     waits: CachePadded<M::U64>,
-    /// The worker behind it, plus one; 0 if none has said so.
+    /// The number of the next worker in the queue, plus one; 0 until that worker has stored it.
     next: CachePadded<M::U64>,
 }
 
 impl<M: Machine> Timestamps<M> {
-    /// For workers numbered below `workers`.
+    /// Returns the source for workers with numbers below `workers`.
     pub fn new(options: TimestampOptions, workers: usize) -> Arc<Self> {
         let word = || CachePadded::new(M::U64::new(0));
         let places = (0..workers).map(|_| Place { waits: word(), next: word() }).collect();
-        // Not from 0, which is before all timestamps.
+        // The first is 1: time 0 is before all timestamps.
         Arc::new(Timestamps { options, counter: CachePadded::new(M::U64::new(1)), tail: word(), places })
     }
 
-    /// The same source, from its beginning, for so many workers.
+    /// Returns a new source with the same options, for workers with numbers below `workers`.
     pub fn resized(&self, workers: usize) -> Arc<Self> {
         Self::new(self.options.clone(), workers)
     }
 
-    /// The part of one worker.
+    /// Returns the part of one worker.
     ///
     /// # Panics
-    /// The worker's number is not below the number of workers.
+    /// `worker` is not below the number of workers.
     pub fn of_worker(self: &Arc<Self>, worker: usize) -> Stamper<M> {
         assert!(worker < self.places.len(), "worker {worker} of {}", self.places.len());
         Stamper { shared: Arc::clone(self), worker, next: 0, end: 0 }
     }
 
+    /// Increments the counter under the MCS lock, and returns what it was.
     fn locked_add(&self, worker: usize) -> u64 {
         let own = &self.places[worker];
-        // Relaxed: the exchange publishes both.
+        // Relaxed, both: the swap below publishes the place to the worker behind this one.
         own.waits.store(1, Ordering::Relaxed);
         own.next.store(0, Ordering::Relaxed);
-        // AcqRel: Release for the place; Acquire pairs with the Release that let the last holder go.
+        // AcqRel. Release: this worker's place is reset before the next worker of the queue can
+        // find it; pairs with the Acquire of that worker's swap. Acquire: pairs with the Release of
+        // the exchange below, by which the last holder left a free mutex.
         let before = self.tail.swap(worker as u64 + 1, Ordering::AcqRel);
         if before != 0 {
-            // Release: the place is ready; pairs with the Acquire below.
+            // Release: pairs with the Acquire of `own.next` below, in the worker before: its
+            // hand-over stores to this worker's `waits` after this worker's own stores to its
+            // place.
             self.places[before as usize - 1].next.store(worker as u64 + 1, Ordering::Release);
             let mut spin = Spin::<M>::new();
-            // Acquire: pairs with the Release by which the holder hands over.
+            // Acquire: pairs with the Release at the end, by which the holder hands the mutex and
+            // the counter over.
             while own.waits.load(Ordering::Acquire) != 0 {
                 spin.wait();
             }
         }
-        // Relaxed, both: under the lock.
+        // Relaxed, both: only the holder touches the counter, and the mutex orders the holders.
         let stamp = self.counter.load(Ordering::Relaxed);
         self.counter.store(stamp + 1, Ordering::Relaxed);
-        // Acquire: pairs with the Release of the worker behind.
+        // Acquire, here and in the loop: pairs with the Release by which the worker behind stores
+        // its number.
         let mut next = own.next.load(Ordering::Acquire);
         if next == 0 {
-            // Release: the counter; pairs with the Acquire of the next swap.
+            // Release: pairs with the Acquire of the next worker's swap, which then reads the
+            // counter. The exchange fails if a worker has put itself behind this one since; its
+            // number is then on the way to `own.next`.
             if self.tail.compare_exchange(worker as u64 + 1, 0, Ordering::Release, Ordering::Relaxed).is_ok() {
                 return stamp;
             }
@@ -154,40 +167,44 @@ impl<M: Machine> Timestamps<M> {
                 next = own.next.load(Ordering::Acquire);
             }
         }
-        // Release: hands the counter over; pairs with the Acquire of the wait.
+        // Release: hands the counter over; pairs with the Acquire of the next holder's wait.
         self.places[next as usize - 1].waits.store(0, Ordering::Release);
         stamp
     }
 }
 
-/// One worker's part.
+/// A worker's part of a source: it allocates the worker's timestamps.
 #[derive(Debug)]
 pub struct Stamper<M: Machine> {
     shared: Arc<Timestamps<M>>,
     worker: usize,
-    /// The rest of a batch; the last stamp and nothing, where stamps come one by one.
+    /// The next timestamp of the batch. With [`Source::Clock`]: the clock at the last timestamp.
     next: u64,
+    /// The end of the batch.
     end: u64,
 }
 
 impl<M: Machine> Stamper<M> {
-    /// What is left of a batch is not handed out any more.
+    /// Drops the rest of the batch, whose timestamps may be older than those of other workers.
     pub fn drop_batch(&mut self) {
         if self.shared.options.source == Source::Batched {
             self.end = self.next;
         }
     }
 
-    /// A time up to which no timestamp is made any more by who calls [`Stamper::begin_at`] with it before.
+    /// Returns a time. A worker that calls [`Stamper::begin_at`] with it allocates no timestamp
+    /// below it any more.
     pub fn now(&self) -> u64 {
         match self.shared.options.source {
             Source::Clock => M::now() * self.shared.places.len() as u64,
-            // Relaxed: a timestamp orders nothing by itself.
+            // Relaxed: the protocol orders what its transactions do; a timestamp only names their
+            // order.
             _ => self.shared.counter.load(Ordering::Relaxed),
         }
     }
 
-    /// No timestamp is to be before this time, which [`Stamper::now`] has told somebody.
+    /// Raises the worker's next timestamp to `time` or later. `time` is from [`Stamper::now`], of
+    /// any worker.
     pub fn begin_at(&mut self, time: u64) {
         self.drop_batch();
         if self.shared.options.source == Source::Clock {
@@ -196,7 +213,7 @@ impl<M: Machine> Stamper<M> {
         }
     }
 
-    /// The next timestamp.
+    /// Returns the worker's next timestamp.
     #[inline]
     pub fn stamp(&mut self) -> u64 {
         let phase = M::phase();
@@ -205,7 +222,8 @@ impl<M: Machine> Stamper<M> {
         let shared = &self.shared;
         let stamp = match shared.options.source {
             Source::Mutex => shared.locked_add(self.worker),
-            // Relaxed, here and below: a timestamp orders nothing by itself.
+            // Relaxed, here and below: the counter's own order makes timestamps unique. The
+            // protocol orders all other accesses.
             Source::Atomic => shared.counter.fetch_add(1, Ordering::Relaxed),
             Source::Batched => {
                 if self.next == self.end {
@@ -216,7 +234,8 @@ impl<M: Machine> Stamper<M> {
                 self.next - 1
             }
             Source::Clock => {
-                // A clock may stand still from one call to the next, or, on another core, be behind.
+                // The clock can stand still between two calls. It can go back when the thread moves
+                // to another core.
                 self.next = M::now().max(self.next + 1);
                 self.next * shared.places.len() as u64 + self.worker as u64
             }
@@ -227,34 +246,52 @@ impl<M: Machine> Stamper<M> {
     }
 }
 
-/// A timestamp that a transaction keeps from try to try: it gets older, and does not starve.
-#[derive(Debug)]
-pub struct KeptStamp<M: Machine> {
-    source: Stamper<M>,
-    /// 0: the next transaction needs a new one.
-    stamp: u64,
+/// How a transaction has ended, for what its worker keeps until the next one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It has committed, or its code has given it up: the worker's next transaction is another one.
+    Finished,
+    /// It has aborted because of a conflict: the worker's next transaction is the same one again.
+    WillRetry,
 }
 
-impl<M: Machine> KeptStamp<M> {
-    /// Of this source.
+impl Outcome {
+    /// Returns the outcome of a transaction that aborts for this reason.
+    #[inline(always)]
+    pub fn of_abort(reason: AbortReason) -> Outcome {
+        if reason.is_conflict() { Outcome::WillRetry } else { Outcome::Finished }
+    }
+}
+
+/// A timestamp that a transaction retains when it aborts and is tried again. So it becomes the
+/// oldest at some time, and does not starve.
+#[derive(Debug)]
+pub struct RetainedTimestamp<M: Machine> {
+    source: Stamper<M>,
+    /// 0 if the next transaction needs a new one.
+    timestamp: u64,
+}
+
+impl<M: Machine> RetainedTimestamp<M> {
+    /// Returns a worker's timestamp, to be allocated from `source` at its first transaction.
     pub fn new(source: Stamper<M>) -> Self {
-        KeptStamp { source, stamp: 0 }
+        RetainedTimestamp { source, timestamp: 0 }
     }
 
-    /// A transaction begins, or begins again: its timestamp, which is never 0.
+    /// Begins a transaction, or begins it again, and returns its timestamp, which is never 0.
     #[inline(always)]
     pub fn begin(&mut self) -> u64 {
-        if self.stamp == 0 {
-            self.stamp = self.source.stamp();
+        if self.timestamp == 0 {
+            self.timestamp = self.source.stamp();
         }
-        self.stamp
+        self.timestamp
     }
 
-    /// It has ended: for good, or to be tried again.
+    /// Ends the transaction. Its next try has the same timestamp, another transaction a new one.
     #[inline(always)]
-    pub fn end(&mut self, for_good: bool) {
-        if for_good {
-            self.stamp = 0;
+    pub fn end(&mut self, outcome: Outcome) {
+        if outcome == Outcome::Finished {
+            self.timestamp = 0;
         }
     }
 }
@@ -265,14 +302,14 @@ mod tests {
     use contend_machine::Native;
 
     #[test]
-    fn a_stamp_is_kept_until_the_transaction_ends_for_good() {
+    fn a_timestamp_is_retained_until_the_transaction_is_finished() {
         let shared = Timestamps::<Native>::new(TimestampOptions { source: Source::Atomic, batch: 1 }, 1);
-        let mut kept = KeptStamp::new(shared.of_worker(0));
-        let first = kept.begin();
-        kept.end(false);
-        assert_eq!(kept.begin(), first);
-        kept.end(true);
-        assert!(kept.begin() > first);
+        let mut retained = RetainedTimestamp::new(shared.of_worker(0));
+        let first = retained.begin();
+        retained.end(Outcome::WillRetry);
+        assert_eq!(retained.begin(), first);
+        retained.end(Outcome::Finished);
+        assert!(retained.begin() > first);
     }
 
     #[test]

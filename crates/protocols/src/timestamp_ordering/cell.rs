@@ -1,43 +1,54 @@
-//! What timestamp ordering keeps of a cell, and the rule by which it grants.
+//! The words of a cell under timestamp ordering, and the rule by which an access is granted.
 
 use contend_engine::Cell;
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
 
-use crate::fault::Faults;
-use crate::flags::LOCKED;
+use crate::flags::{ABSENT, LOCKED, QUEUED, UNLINKED};
 
-/// What is wanted of a cell.
+use super::TimestampOrderingFaults;
+
+/// The flags of a cell's first word.
+pub(super) const FLAGS: u64 = LOCKED | ABSENT | UNLINKED | QUEUED;
+/// A tombstone's epoch of deletion begins with this bit of its first word.
+pub(super) const DELETION_EPOCH_SHIFT: u32 = 4;
+
+/// An access to a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Want {
+pub(super) enum Access {
     Read,
-    Write,
+    Prewrite,
 }
 
-/// Whether it can be had.
-pub(super) enum Answer {
-    Yes,
-    /// An older transaction, of this timestamp, has announced a write.
-    Later(u64),
-    Never,
+/// What becomes of an access.
+pub(super) enum Decision {
+    Granted,
+    /// An older transaction, of this timestamp, has prewritten the cell.
+    WaitFor(u64),
+    /// The transaction comes too late.
+    Rejected,
 }
 
-/// A cell's words.
-pub(super) struct Times<'a, M: Machine> {
-    pub(super) written: &'a M::U64,
-    pub(super) read: &'a M::U64,
-    pub(super) announced: &'a M::U64,
+/// The timestamps of a cell.
+pub(super) struct Timestamps<'a, M: Machine> {
+    /// The last write.
+    pub(super) wts: &'a M::U64,
+    /// The youngest read.
+    pub(super) rts: &'a M::U64,
+    /// The prewrite, which is going to be the next write; 0 if there is none.
+    pub(super) prewrite: &'a M::U64,
 }
 
-pub(super) fn times<'a, M: Machine>(cell: Cell<M>) -> Times<'a, M> {
-    // SAFETY: cells have four words.
-    unsafe { Times { written: cell.meta(1), read: cell.meta(2), announced: cell.meta(3) } }
+pub(super) fn timestamps<'a, M: Machine>(cell: Cell<M>) -> Timestamps<'a, M> {
+    // SAFETY: the cells of this protocol have four words.
+    unsafe { Timestamps { wts: cell.meta(1), rts: cell.meta(2), prewrite: cell.meta(3) } }
 }
 
-/// Latches a cell; its flags. A latch is held for some instructions, in which nothing is waited for.
+/// Latches a cell, and returns its first word. A latch is held for some instructions, in which the
+/// holder waits for nothing.
 #[inline(always)]
 pub(super) fn latch<M: Machine>(cell: Cell<M>) -> u64 {
     let mut spin = Spin::<M>::new();
-    // A first guess instead of a load: a row.
+    // A first guess instead of a load: the word of a row.
     let mut word = 0;
     loop {
         // Acquire: pairs with the Release of `unlatch`.
@@ -53,27 +64,43 @@ pub(super) fn latch<M: Machine>(cell: Cell<M>) -> u64 {
     }
 }
 
+/// Ends the latch, and sets the cell's first word.
 #[inline(always)]
-pub(super) fn unlatch<M: Machine>(cell: Cell<M>, flags: u64) {
-    // Release: pairs with the Acquire of `latch`.
-    cell.word().store(flags, Ordering::Release);
+pub(super) fn unlatch<M: Machine>(cell: Cell<M>, word: u64) {
+    // Release: pairs with the Acquire of `latch`; the stores under the latch come before.
+    cell.word().store(word, Ordering::Release);
 }
 
-/// Whether a transaction of this timestamp can have what it wants of a cell, which is latched.
+/// Decides about an access of a transaction of time `ts` to a cell that is latched.
 #[inline(always)]
-pub(super) fn ask<M: Machine, F: Faults>(cell: Cell<M>, own: u64, want: Want) -> Answer {
-    let times = times(cell);
-    // Relaxed, all of them: under the latch.
-    if times.written.load(Ordering::Relaxed) > own {
-        return Answer::Never;
+pub(super) fn decide<M: Machine, F: TimestampOrderingFaults>(cell: Cell<M>, ts: u64, access: Access) -> Decision {
+    let timestamps = timestamps(cell);
+    // Relaxed, all: under the latch.
+    if timestamps.wts.load(Ordering::Relaxed) > ts {
+        return Decision::Rejected;
     }
-    let announced = times.announced.load(Ordering::Relaxed);
-    match want {
-        Want::Read if announced == 0 || announced >= own || F::IGNORE_PREWRITES => Answer::Yes,
-        Want::Read => Answer::Later(announced),
-        Want::Write if times.read.load(Ordering::Relaxed) > own && !F::OVERTAKE_READS => Answer::Never,
-        Want::Write if announced == 0 || announced == own => Answer::Yes,
-        Want::Write if announced < own => Answer::Later(announced),
-        Want::Write => Answer::Never,
+    let prewrite = timestamps.prewrite.load(Ordering::Relaxed);
+    // Relaxed, below: as above.
+    match access {
+        Access::Read if waits_for::<F>(prewrite, ts) => Decision::WaitFor(prewrite),
+        Access::Read => Decision::Granted,
+        Access::Prewrite if is_overtaking::<F>(timestamps.rts.load(Ordering::Relaxed), ts) => Decision::Rejected,
+        Access::Prewrite if prewrite == 0 || prewrite == ts => Decision::Granted,
+        Access::Prewrite if prewrite < ts => Decision::WaitFor(prewrite),
+        Access::Prewrite => Decision::Rejected,
     }
+}
+
+// Where the algorithm asks for its faults.
+
+/// Returns whether a read of time `ts` waits for this prewrite.
+#[inline(always)]
+fn waits_for<F: TimestampOrderingFaults>(prewrite: u64, ts: u64) -> bool {
+    prewrite != 0 && prewrite < ts && !F::IGNORE_PREWRITES
+}
+
+/// Returns whether a write of time `ts` would come before a read that has not seen it.
+#[inline(always)]
+fn is_overtaking<F: TimestampOrderingFaults>(rts: u64, ts: u64) -> bool {
+    rts > ts && !F::OVERTAKE_READS
 }

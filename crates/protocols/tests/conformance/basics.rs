@@ -1,19 +1,19 @@
-//! Boundary keys, empty ranges, limits, projections, aborts that leave no trace, rows of any length, misuse.
+//! Boundary keys, empty ranges, limits, projections, aborts that leave no trace, rows of any
+//! length, misuse.
 
 use std::ops::ControlFlow;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
 
 use contend_engine::fault::Fault;
 use contend_engine::{
-    Abort, AbortReason, Control, Direction, Engine, EngineConfig, Erased, Groups, IndexKind, Key, Projection, Protocol,
-    RowUpdate, Span, Table, Transaction, Txn, Update, Worker,
+    Abort, AbortReason, Direction, Engine, EngineConfig, Erased, Groups, IndexKind, Key, NamedProtocol, Projection,
+    Protocol, RawTxn, RowUpdate, Span, Table, Transaction, Txn, Update, Worker,
 };
 use contend_machine::Native;
 
 use crate::support::{
-    ENGINE_OPTIONS, INDEXES, Pair, ProtocolTest, Triple, engine, engine_with, for_each_protocol, for_no_control, pairs,
-    table,
+    ENGINE_OPTIONS, GenericTest, INDEXES, Pair, ProtocolTest, Triple, engine, engine_with, for_each_protocol,
+    for_no_control, pairs, table,
 };
 
 /// Runs a test for all protocols, `none` included: a single transaction is right under it, too.
@@ -23,9 +23,9 @@ fn for_all(test: &impl ProtocolTest<Native>) {
 }
 
 /// The keys that a scan returns.
-fn scanned<P: Control<Native>, K: Key>(
+fn scanned<P: Protocol<Native>, K: Key>(
     worker: &mut Worker<P, Native>,
-    rows: &Table<Native, K>,
+    rows: &Table<K>,
     low: K,
     high: K,
     limit: usize,
@@ -43,7 +43,7 @@ fn scanned<P: Control<Native>, K: Key>(
     keys
 }
 
-fn insert_all<P: Control<Native>, K: Key>(worker: &mut Worker<P, Native>, rows: &Table<Native, K>, keys: &[K]) {
+fn insert_all<P: Protocol<Native>, K: Key>(worker: &mut Worker<P, Native>, rows: &Table<K>, keys: &[K]) {
     for (&key, value) in keys.iter().zip(1..) {
         let inserted = worker.run(|tx| Ok(tx.insert_row(rows, key)?.map(|row| row.fill(value)).is_some()));
         assert!(inserted.expect("no conflict"), "{key:?}");
@@ -55,7 +55,7 @@ struct Boundaries;
 impl Boundaries {
     fn keys<K: Key>(name: &str, make: &dyn Fn() -> Erased<Native>, index: IndexKind, middle: K) {
         let engine = engine::<_, Native>(make(), false);
-        let rows: Arc<Table<Native, K>> = table(&engine, "t", index, 8);
+        let rows: Table<K> = table(&engine, "t", index, 8);
         let mut worker = engine.worker().expect("a free slot");
         let read = |worker: &mut Worker<Erased<Native>, Native>, key: K| {
             worker.run(|tx| Ok(tx.read_row(&rows, key, Projection::WHOLE)?.map(|row| row[0]))).expect("no conflict")
@@ -118,7 +118,7 @@ impl AllDead {
     fn leftovers(&self, protocol: Erased<Native>, index: IndexKind) -> u64 {
         let config = EngineConfig { workers_max: 4, epoch_ms: u64::MAX, fault: self.0, ..EngineConfig::default() };
         let engine = Engine::new(protocol, config);
-        let rows: Arc<Table<Native, u64>> = table(&engine, "t", index, 8);
+        let rows: Table<u64> = table(&engine, "t", index, 8);
         let mut workers = [(); 2].map(|()| engine.worker().expect("a free slot"));
         for round in 0..20 {
             for key in 0..40 {
@@ -140,7 +140,8 @@ impl AllDead {
                 let inserted = (0..100_000).map(|_| one.run(insert)).find(ended);
                 assert_eq!(inserted.map(|outcome| outcome.is_ok()), Some(key % 3 != 0));
                 if key % 3 != 0 {
-                    // Timestamps of two workers may come in any order: who is too old tries again, or does not see the row yet.
+                    // Timestamps of two workers may come in any order: who is too old tries again,
+                    // or does not see the row yet.
                     assert!(
                         (0..100_000).any(|_| other.run(|tx| tx.delete(&rows, key)) == Ok(true)),
                         "no row to delete"
@@ -185,7 +186,8 @@ fn all_that_is_dead_is_collected() {
 /// The control: a deliberate bug of the engine leaves records behind.
 #[test]
 fn what_is_not_collected_is_noticed() {
-    let silo = || Erased::new(<contend_protocols::silo::Silo as Protocol<Native>>::new(Default::default()));
+    let silo =
+        || Erased::new(<contend_protocols::optimistic::silo::Silo as NamedProtocol<Native>>::new(Default::default()));
     for index in INDEXES {
         assert!(AllDead(Some(Fault::ForgetAborted)).leftovers(silo(), index) > 0, "aborted inserts were collected");
     }
@@ -197,7 +199,7 @@ impl ProtocolTest<Native> for RowLengths {
     fn run(&self, name: &str, make: &dyn Fn() -> Erased<Native>) {
         for bytes in [0usize, 1, 7, 8, 9, 63, 100, 4096] {
             let engine = engine::<_, Native>(make(), false);
-            let rows: Arc<Table<Native, u64>> = table(&engine, "t", IndexKind::Hash, bytes);
+            let rows: Table<u64> = table(&engine, "t", IndexKind::Hash, bytes);
             let mut worker = engine.worker().expect("a free slot");
             let pattern: Vec<u64> = (0..bytes.div_ceil(8) as u64).map(|word| word * 3 + 1).collect();
             worker
@@ -228,8 +230,9 @@ fn rows_of_any_length_come_back() {
     for_all(&RowLengths);
 }
 
-/// Runs a transaction of a worker when no other runs. Only who has a timestamp of an old batch may have to try again.
-fn in_turn<P: Control<Native>, T>(
+/// Runs a transaction of a worker when no other runs. Only who has a timestamp of an old batch may
+/// have to try again.
+fn in_turn<P: Protocol<Native>, T>(
     worker: &mut Worker<P, Native>,
     name: &str,
     body: impl Fn(&mut Transaction<'_, P, Native>) -> Result<T, Abort>,
@@ -241,13 +244,13 @@ fn in_turn<P: Control<Native>, T>(
     .unwrap_or_else(|abort| panic!("{name}: {abort}, though no other transaction runs"))
 }
 
-struct AbortsLeaveNoTrace;
+pub(crate) struct AbortsLeaveNoTrace;
 
-impl ProtocolTest<Native> for AbortsLeaveNoTrace {
-    fn run(&self, name: &str, make: &dyn Fn() -> Erased<Native>) {
+impl GenericTest<Native> for AbortsLeaveNoTrace {
+    fn run<P: Protocol<Native>>(&self, name: &str, make: &dyn Fn() -> P) {
         for index in INDEXES {
             let engine = engine::<_, Native>(make(), false);
-            let rows: Arc<Table<Native, u64>> = table(&engine, "t", index, 16);
+            let rows: Table<u64> = table(&engine, "t", index, 16);
             let (mut worker, mut other) = (engine.worker().expect("a slot"), engine.worker().expect("a slot"));
             insert_all(&mut worker, &rows, &[10, 20, 30]);
             // Ways to end without a commit: by the body's decision, and by being dropped.
@@ -290,12 +293,12 @@ fn aborts_leave_no_trace() {
     for_all(&AbortsLeaveNoTrace);
 }
 
-struct VisitorsStopScans;
+pub(crate) struct VisitorsStopScans;
 
-impl ProtocolTest<Native> for VisitorsStopScans {
-    fn run(&self, name: &str, make: &dyn Fn() -> Erased<Native>) {
+impl GenericTest<Native> for VisitorsStopScans {
+    fn run<P: Protocol<Native>>(&self, name: &str, make: &dyn Fn() -> P) {
         let engine = engine::<_, Native>(make(), false);
-        let rows: Arc<Table<Native, u64>> = table(&engine, "t", IndexKind::Ordered, 8);
+        let rows: Table<u64> = table(&engine, "t", IndexKind::Ordered, 8);
         let mut worker = engine.worker().expect("a free slot");
         // More than a leaf holds.
         let keys: Vec<u64> = (0..500).map(|key| key * 2).collect();
@@ -325,8 +328,8 @@ struct Misuse;
 impl ProtocolTest<Native> for Misuse {
     fn run(&self, name: &str, make: &dyn Fn() -> Erased<Native>) {
         let (mine, theirs) = (engine::<_, Native>(make(), false), engine::<_, Native>(make(), false));
-        let rows: Arc<Table<Native, u64>> = table(&mine, "t", IndexKind::Hash, 8);
-        let foreign: Arc<Table<Native, u64>> = table(&theirs, "t", IndexKind::Hash, 8);
+        let rows: Table<u64> = table(&mine, "t", IndexKind::Hash, 8);
+        let foreign: Table<u64> = table(&theirs, "t", IndexKind::Hash, 8);
         let mut worker = mine.worker().expect("a free slot");
         let mut tx = worker.begin();
         let refused = tx.read_row(&foreign, 1, Projection::WHOLE).expect_err("a table of another engine");
@@ -355,7 +358,7 @@ impl ProtocolTest<Native> for MemoryPlateaus {
     fn run(&self, name: &str, make: &dyn Fn() -> Erased<Native>) {
         for index in INDEXES {
             let engine = engine::<_, Native>(make(), false);
-            let rows: Arc<Table<Native, u64>> = table(&engine, "t", index, 64);
+            let rows: Table<u64> = table(&engine, "t", index, 64);
             let mut worker = engine.worker().expect("a free slot");
             let mut churn = |from: u64| {
                 for key in from..from + 20_000 {
@@ -398,7 +401,8 @@ impl Update<Pair> for Panics {
     }
 }
 
-/// Runs a transaction while no other does. A worker whose timestamps are older than those of what another has done last may come too late at first.
+/// Runs a transaction while no other does. A worker whose timestamps are older than those of what
+/// another has done last may come too late at first.
 fn until_in_time<T>(
     worker: &mut Worker<Erased<Native>, Native>,
     mut body: impl FnMut(&mut Transaction<'_, Erased<Native>, Native>) -> Result<T, Abort>,
@@ -415,8 +419,9 @@ fn until_in_time<T>(
 struct UpdatesThatPanic;
 
 impl UpdatesThatPanic {
-    /// A transaction of all kinds of writes, of which the update at place `bomb` panics; whether it did so at its commit.
-    fn transact(worker: &mut Worker<Erased<Native>, Native>, rows: &Table<Native, u64>, bomb: usize) -> bool {
+    /// A transaction of all kinds of writes, of which the update at place `bomb` panics; whether it
+    /// did so at its commit.
+    fn transact(worker: &mut Worker<Erased<Native>, Native>, rows: &Table<u64>, bomb: usize) -> bool {
         let mut body_has_ended = false;
         let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| {
             until_in_time(worker, |tx| {
@@ -454,7 +459,8 @@ impl ProtocolTest<Native> for UpdatesThatPanic {
             for bomb in 0..6 {
                 let at_commit = Self::transact(&mut workers[0], &rows, bomb);
                 assert_eq!(at_commit, deferred, "{name}, {bomb}: updates wait for the commit, or do not");
-                // No row has changed, and none is locked: for another worker, and for the one whose transaction has panicked.
+                // No row has changed, and none is locked: for another worker, and for the one whose
+                // transaction has panicked.
                 for worker in &mut workers {
                     let mut seen = Vec::new();
                     let all = until_in_time(worker, |tx| {

@@ -1,22 +1,25 @@
-//! Random transactions on real threads and few keys; each history is checked, replayed, and compared with the tables.
+//! Random transactions on real threads and few keys; each history is checked, replayed, and
+//! compared with the tables.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use contend_derive::Row;
 use contend_engine::{
-    Abort, AbortReason, Control, Declaration, Direction, Engine, Erased, Groups, IndexKind, Isolation, Options,
-    Projection, Protocol, RowUpdate, Table, TableSpec, Transaction, Txn, Update, Worker,
+    Abort, AbortReason, Declaration, Direction, Engine, Erased, Groups, IndexKind, Isolation, NamedProtocol, Options,
+    Projection, Protocol, RawTxn, RowUpdate, Table, TableSpec, Transaction, Txn, Update, Worker,
 };
-use contend_lab::{recorded, verify_history};
+use contend_judge::{recorded, verify_history};
 use contend_machine::{Machine, Native};
-use contend_protocols::cicada::Cicada;
-use contend_protocols::mvcc::Mvcc;
+use contend_protocols::multiversion::cicada::Cicada;
+use contend_protocols::multiversion::msto::Msto;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use crate::jitter::{self, Jitter};
-use crate::support::{ENGINE_OPTIONS, INDEXES, ProtocolTest, engine, engine_with, for_each_protocol, rounds, table};
+use crate::support::{
+    ENGINE_OPTIONS, GenericTest, INDEXES, ProtocolTest, engine, engine_with, for_each_protocol, rounds, table,
+};
 
 /// A storm: what its threads do.
 #[derive(Clone, Copy, Debug)]
@@ -66,9 +69,9 @@ impl Update<Wide> for Mix {
 }
 
 /// One random operation that only reads.
-fn reading<P: Control<M>, M: Machine>(
+fn reading<P: Protocol<M>, M: Machine>(
     tx: &mut Transaction<'_, P, M>,
-    rows: &Table<M, u64>,
+    rows: &Table<u64>,
     storm: Storm,
     random: &mut SmallRng,
 ) -> Result<(), Abort> {
@@ -86,9 +89,9 @@ fn reading<P: Control<M>, M: Machine>(
 }
 
 /// One random operation.
-fn operation<P: Control<M>, M: Machine>(
+fn operation<P: Protocol<M>, M: Machine>(
     tx: &mut Transaction<'_, P, M>,
-    rows: &Table<M, u64>,
+    rows: &Table<u64>,
     storm: Storm,
     random: &mut SmallRng,
 ) -> Result<(), Abort> {
@@ -170,7 +173,7 @@ fn operation<P: Control<M>, M: Machine>(
     Ok(())
 }
 
-fn work<P: Control<M>, M: Machine>(worker: &mut Worker<P, M>, rows: &Table<M, u64>, storm: Storm, thread: usize) {
+fn work<P: Protocol<M>, M: Machine>(worker: &mut Worker<P, M>, rows: &Table<u64>, storm: Storm, thread: usize) {
     let seed = storm.seed * 1000 + thread as u64;
     jitter::seed(seed);
     let mut random = SmallRng::seed_from_u64(seed);
@@ -179,7 +182,8 @@ fn work<P: Control<M>, M: Machine>(worker: &mut Worker<P, M>, rows: &Table<M, u6
         let transaction = SmallRng::seed_from_u64(random.random());
         let operations = random.random_range(1..7);
         let only_reads = random.random_range(0..4) == 0;
-        // Where there are snapshots, some of those that only read see one, the others the newest state.
+        // Where there are snapshots, some of those that only read see one, the others the newest
+        // state.
         if only_reads
             && operations % 2 == 0
             && let Some(mut snapshot) = worker.begin_snapshot()
@@ -217,9 +221,13 @@ fn work<P: Control<M>, M: Machine>(worker: &mut Worker<P, M>, rows: &Table<M, u6
 }
 
 /// Runs a storm; says what its history violates.
-pub(crate) fn run_storm<M: Machine>(protocol: Erased<M>, storm: Storm, judged_by: Isolation) -> Result<(), String> {
-    let engine: Arc<Engine<Erased<M>, M>> = engine_with(protocol, true, ENGINE_OPTIONS[storm.engine].clone());
-    let rows: Arc<Table<M, u64>> = engine.create_table(&TableSpec::of::<Wide>("t", storm.index, 64));
+pub(crate) fn run_storm<P: Protocol<M>, M: Machine>(
+    protocol: P,
+    storm: Storm,
+    judged_by: Isolation,
+) -> Result<(), String> {
+    let engine: Arc<Engine<P, M>> = engine_with(protocol, true, ENGINE_OPTIONS[storm.engine].clone());
+    let rows: Table<u64> = engine.create_table(&TableSpec::of::<Wide>("t", storm.index, 64));
     let mut loader = engine.loader().expect("a free slot");
     for key in (0..storm.keys).filter(|key| !storm.inserts || key % 2 == 0) {
         loader.insert(&rows, key, |row| row.fill(0)).expect("memory");
@@ -263,10 +271,10 @@ pub(crate) fn storms(commits: usize, seeds: std::ops::Range<u64>) -> impl Iterat
     })
 }
 
-struct KeepsItsPromise;
+pub(crate) struct KeepsItsPromise;
 
-impl<M: Machine> ProtocolTest<M> for KeepsItsPromise {
-    fn run(&self, name: &str, make: &dyn Fn() -> Erased<M>) {
+impl<M: Machine> GenericTest<M> for KeepsItsPromise {
+    fn run<P: Protocol<M>>(&self, name: &str, make: &dyn Fn() -> P) {
         let promise = make().info().isolation;
         for storm in storms(150, 0..4 * rounds()) {
             if let Err(wrong) = run_storm(make(), storm, promise) {
@@ -286,8 +294,9 @@ fn concurrent_histories_keep_the_promise_with_races_opened() {
     for_each_protocol::<Jitter>(&KeepsItsPromise);
 }
 
-/// Rows that are deleted and inserted, replaced and updated, under writes that are left out where nobody will see them.
-fn storms_over_omitted_writes<P: Protocol<Jitter>>() {
+/// Rows that are deleted and inserted, replaced and updated, under writes that are left out where
+/// nobody will see them.
+fn storms_over_omitted_writes<P: NamedProtocol<Jitter>>() {
     for (seed, engine) in
         (0..25 * rounds()).flat_map(|seed| (0..ENGINE_OPTIONS.len()).map(move |engine| (seed, engine)))
     {
@@ -304,13 +313,13 @@ fn storms_over_omitted_writes<P: Protocol<Jitter>>() {
 #[test]
 fn omitted_writes_break_nothing() {
     storms_over_omitted_writes::<Cicada<Jitter>>();
-    storms_over_omitted_writes::<Mvcc<Jitter>>();
+    storms_over_omitted_writes::<Msto<Jitter>>();
 }
 
-struct Oversubscribed;
+pub(crate) struct Oversubscribed;
 
-impl ProtocolTest<Native> for Oversubscribed {
-    fn run(&self, name: &str, make: &dyn Fn() -> Erased<Native>) {
+impl GenericTest<Native> for Oversubscribed {
+    fn run<P: Protocol<Native>>(&self, name: &str, make: &dyn Fn() -> P) {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = (8 * cores).min(60);
         let storm =
@@ -332,7 +341,7 @@ struct IdleWorkers;
 impl ProtocolTest<Native> for IdleWorkers {
     fn run(&self, name: &str, make: &dyn Fn() -> Erased<Native>) {
         let engine = engine::<_, Native>(make(), false);
-        let rows: Arc<Table<Native, u64>> = table(&engine, "t", IndexKind::Ordered, 8);
+        let rows: Table<u64> = table(&engine, "t", IndexKind::Ordered, 8);
         let (mut idle, mut busy) = (engine.worker().expect("a slot"), engine.worker().expect("a slot"));
         // One has run and pauses without saying so; another leaves; a third only registered.
         idle.run(|tx| Ok(tx.insert_row(&rows, 0)?.is_some())).expect("no conflict");

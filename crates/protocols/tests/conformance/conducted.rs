@@ -1,5 +1,5 @@
-//! A machine on which a transaction that waits gives its turn back to a conductor: programs are coroutines of one thread, and run in
-//! exactly the order in which they are told to.
+//! A machine on which a transaction that waits gives its turn back to a conductor: programs are
+//! coroutines of one thread, and run in exactly the order in which they are told to.
 
 use std::alloc::Layout;
 use std::cell::{Cell, RefCell};
@@ -23,7 +23,8 @@ pub(crate) enum Turn {
 
 /// A program, and where it stands.
 pub(crate) struct Program<T> {
-    coroutine: Coroutine<(), Turn, T, DefaultStack>,
+    // Boxed, as the body below: a coroutine transfers values of 1024 bytes at most.
+    coroutine: Coroutine<(), Turn, Box<T>, DefaultStack>,
     yielder: *const Yielder<(), Turn>,
 }
 
@@ -39,9 +40,10 @@ impl<T: 'static> Program<T> {
     /// A program, which calls [`step`] after each of its steps.
     pub(crate) fn new(body: impl FnOnce() -> T + 'static) -> Self {
         let stack = STACKS.with_borrow_mut(Vec::pop).unwrap_or_default();
+        let body = Box::new(body);
         let coroutine = Coroutine::with_stack(stack, move |yielder: &Yielder<(), Turn>, ()| {
             RUNNING.set(yielder);
-            body()
+            Box::new(body())
         });
         Program { coroutine, yielder: std::ptr::null() }
     }
@@ -53,7 +55,7 @@ impl<T: 'static> Program<T> {
         self.yielder = RUNNING.replace(std::ptr::null());
         match result {
             CoroutineResult::Yield(turn) => Ok(turn),
-            CoroutineResult::Return(value) => Err(value),
+            CoroutineResult::Return(value) => Err(*value),
         }
     }
 }

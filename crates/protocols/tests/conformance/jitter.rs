@@ -1,5 +1,5 @@
-//! A machine whose memory accesses take their time, at random: it opens the windows of a few instructions in which races hide, also where
-//! cores are few.
+//! A machine whose memory accesses take their time, at random: it opens the windows of a few
+//! instructions in which races hide, also where cores are few.
 
 use std::alloc::Layout;
 use std::cell::Cell;

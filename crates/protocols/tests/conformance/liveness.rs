@@ -1,13 +1,13 @@
-//! Nobody stops making progress: many more threads than cores on a few hot records, each transaction reading and writing them in an
-//! order of its own, and a worker that leaves in the middle (which in a published system left everybody else aborting for ever).
+//! Nobody stops making progress: many more threads than cores on a few hot records, each
+//! transaction reading and writing them in an order of its own, and a worker that leaves in the
+//! middle (which in a published system left everybody else aborting for ever).
 //!
-//! Nothing is timed. A transaction that is tried an absurd number of times fails the test; one that waits for ever hangs it.
+//! Nothing is timed. A transaction that is tried an absurd number of times fails the test; one that
+//! waits for ever hangs it.
 
-use std::sync::Arc;
-
-use contend_engine::{Engine, EngineConfig, Erased, Groups, IndexKind, Table, Txn};
+use contend_engine::{Engine, EngineConfig, Erased, Groups, IndexKind, RawTxn, Table};
 use contend_machine::Native;
-use contend_protocols::method::{Backoff, Method, RetryOptions};
+use contend_protocols::method::{Backoff, BackoffPolicy, RetryOptions};
 
 use crate::support::{ProtocolTest, for_each_protocol, rounds, table};
 
@@ -19,9 +19,9 @@ struct Progress;
 
 impl ProtocolTest<Native> for Progress {
     fn run(&self, name: &str, make: &dyn Fn() -> Erased<Native>) {
-        for backoff in [Method::None, Method::Exponential] {
+        for backoff in [BackoffPolicy::None, BackoffPolicy::Exponential] {
             let engine = Engine::<_, Native>::new(make(), EngineConfig::default());
-            let rows: Arc<Table<Native, u64>> = table(&engine, "hot", IndexKind::Hash, 8);
+            let rows: Table<u64> = table(&engine, "hot", IndexKind::Hash, 8);
             let mut loader = engine.loader().expect("a free slot");
             for key in 0..RECORDS {
                 assert!(loader.insert(&rows, key, |row| row[0] = 0).expect("memory"));
@@ -37,7 +37,8 @@ impl ProtocolTest<Native> for Progress {
                         let transactions = if thread == 0 { 3 } else { 20 * rounds() };
                         for transaction in 0..transactions {
                             let first = (thread as u64 * 7 + transaction * 3) % RECORDS;
-                            // 1, 3, 7 and 9 have no divisor with 10: each record once, in an order of its own.
+                            // 1, 3, 7 and 9 have no divisor with 10: each record once, in an order
+                            // of its own.
                             let step = [1, 3, 7, 9][(thread + transaction as usize) % 4];
                             let mut tries = 0;
                             while let Err(abort) = worker.run(|tx| {

@@ -1,14 +1,19 @@
 //! What every protocol has to pass, without being listed here: the registry says which there are.
 //!
-//! - [`schedules`]: anomalies as small programs, run in every order of their steps, each history judged by the protocol's promise;
+//! - [`schedules`]: anomalies as small programs, run in every order of their steps, each history
+//!   judged by the protocol's promise;
 //! - [`own_reads`]: every sequence of operations on one key, against a model;
-//! - [`basics`]: boundary keys, empty ranges, limits, aborts that leave no trace, rows of any length;
+//! - [`basics`]: boundary keys, empty ranges, limits, aborts that leave no trace, rows of any
+//!   length;
 //! - [`concurrent`]: random transactions on real threads, their histories checked and replayed;
 //! - [`liveness`]: progress of many threads on few records;
 //! - [`protection`]: transactions that would starve commit, and leave nobody waiting;
-//! - [`mutants`]: deliberate bugs, each of which one of these has to find; and `none`, which must fail.
+//! - [`own_types`]: some of these without a call by a pointer, as what is measured is compiled;
+//! - [`mutants`]: deliberate bugs, each of which one of these has to find; and `none`, which must
+//!   fail.
 //!
-//! `CONTEND_ROUNDS=100` multiplies the random part: `CONTEND_ROUNDS=100 cargo test --release -p contend-protocols --test conformance`.
+//! `CONTEND_ROUNDS=100` multiplies the random part: `CONTEND_ROUNDS=100 cargo test --release -p
+//! contend-protocols --test conformance`.
 
 mod basics;
 mod concurrent;
@@ -17,6 +22,7 @@ mod jitter;
 mod liveness;
 mod mutants;
 mod own_reads;
+mod own_types;
 mod protection;
 mod schedules;
 mod support;

@@ -1,16 +1,16 @@
-//! What a transaction sees of its own writes: every sequence of three operations on one key, on a row that is there and one that is not,
-//! committed and aborted, against a model.
+//! What a transaction sees of its own writes: every sequence of three operations on one key, on a
+//! row that is there and one that is not, committed and aborted, against a model.
 
 use std::ops::ControlFlow;
 
 use contend_engine::{
-    Abort, AbortReason, Control, Direction, EngineOptions, Erased, Groups, IndexKind, Projection, RowUpdate, Table,
+    Abort, AbortReason, Direction, EngineOptions, Groups, IndexKind, Projection, Protocol, RawTxn, RowUpdate, Table,
     TableSpec, Transaction, Txn,
 };
 use contend_machine::Native;
 
 use crate::support::{
-    ENGINE_OPTIONS, INDEXES, LEFT, Pair, ProtocolTest, RIGHT, Triple, engine, engine_with, for_each_protocol,
+    ENGINE_OPTIONS, GenericTest, INDEXES, LEFT, Pair, RIGHT, Triple, engine, engine_with, for_each_protocol,
     for_no_control, pairs,
 };
 
@@ -101,9 +101,9 @@ fn model(row: &mut Option<Pair>, operation: Operation, value: u64) -> Answer {
 }
 
 /// The same on the engine.
-fn perform<P: Control<Native>>(
+fn perform<P: Protocol<Native>>(
     tx: &mut Transaction<'_, P, Native>,
-    table: &Table<Native, u64>,
+    table: &Table<u64>,
     key: u64,
     operation: Operation,
     value: u64,
@@ -152,10 +152,10 @@ fn perform<P: Control<Native>>(
     })
 }
 
-struct OwnReads;
+pub(crate) struct OwnReads;
 
-impl ProtocolTest<Native> for OwnReads {
-    fn run(&self, name: &str, make: &dyn Fn() -> Erased<Native>) {
+impl GenericTest<Native> for OwnReads {
+    fn run<P: Protocol<Native>>(&self, name: &str, make: &dyn Fn() -> P) {
         for index in INDEXES {
             for options in ENGINE_OPTIONS {
                 for history in [false, true] {
@@ -166,7 +166,13 @@ impl ProtocolTest<Native> for OwnReads {
     }
 }
 
-fn own_reads(name: &str, make: &dyn Fn() -> Erased<Native>, index: IndexKind, history: bool, options: &EngineOptions) {
+fn own_reads<P: Protocol<Native>>(
+    name: &str,
+    make: &dyn Fn() -> P,
+    index: IndexKind,
+    history: bool,
+    options: &EngineOptions,
+) {
     let engine = engine_with::<_, Native>(make(), history, options.clone());
     // Room for all keys: an index that grows aborts a transaction that has missed a key there.
     let rows = engine.create_table(&TableSpec::of::<Pair>("t", index, 4 * OPERATIONS.len().pow(3)));
@@ -216,8 +222,8 @@ fn own_reads(name: &str, make: &dyn Fn() -> Erased<Native>, index: IndexKind, hi
         }
     }
     if history {
-        let recorded = contend_lab::recorded(&engine, worker.take_history());
-        let verification = contend_lab::verify_history(&recorded, contend_engine::Isolation::Serializable);
+        let recorded = contend_judge::recorded(&engine, worker.take_history());
+        let verification = contend_judge::verify_history(&recorded, contend_engine::Isolation::Serializable);
         assert!(verification.passed, "{name} {index:?}: {} {:?}", verification.verdict, verification.explanation);
     }
 }
@@ -229,10 +235,10 @@ fn a_transaction_sees_its_own_writes() {
 }
 
 /// Many keys in one transaction: the sets go from lists to hashing.
-struct ManyKeys;
+pub(crate) struct ManyKeys;
 
-impl ProtocolTest<Native> for ManyKeys {
-    fn run(&self, name: &str, make: &dyn Fn() -> Erased<Native>) {
+impl GenericTest<Native> for ManyKeys {
+    fn run<P: Protocol<Native>>(&self, name: &str, make: &dyn Fn() -> P) {
         for count in [15u64, 16, 17, 64, 65, 500] {
             let engine = engine::<_, Native>(make(), false);
             let rows = pairs(&engine, "t", IndexKind::Hash);

@@ -1,5 +1,5 @@
-//! Protection (`EngineOptions::protect_after`): a transaction that would starve commits after a few tries, under every protocol; and
-//! however a protected transaction ends, others go on.
+//! Protection (`EngineOptions::protect_after`): a transaction that would starve commits after a few
+//! tries, under every protocol; and however a protected transaction ends, others go on.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -7,16 +7,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use contend_engine::fault::Fault;
 use contend_engine::{
-    Abort, AbortReason, Control, Engine, EngineConfig, EngineOptions, Erased, Groups, IndexKind, Projection, Protocol,
-    Table, Transaction, Txn, Worker,
+    Abort, AbortReason, Engine, EngineConfig, EngineOptions, Erased, Groups, IndexKind, NamedProtocol, Projection,
+    Protocol, RawTxn, Table, Transaction, Worker,
 };
-use contend_lab::{recorded, verify_history};
+use contend_judge::{recorded, verify_history};
 use contend_machine::Native;
-use contend_protocols::silo::Silo;
+use contend_protocols::optimistic::silo::Silo;
 
 use crate::support::{ProtocolTest, for_each_protocol, rounds, table};
 
-type World = (Arc<Engine<Erased<Native>, Native>>, Arc<Table<Native, u64>>);
+type World = (Arc<Engine<Erased<Native>, Native>>, Table<u64>);
 
 fn world(protocol: Erased<Native>, rows: u64, history: bool, protect_after: u32, fault: Option<Fault>) -> World {
     let options = EngineOptions { protect_after, ..EngineOptions::default() };
@@ -36,15 +36,13 @@ const ROWS: u64 = 400;
 const LONG: u64 = 2;
 const LONG_THREADS: u64 = 2;
 const AFTER: u32 = 3;
-/// A protected transaction is disturbed by those that run when it closes the gate, of which there is one a thread, and it may have to use up a batch of
-/// timestamps from before (`timestamp.source=batched`).
+/// A protected transaction is disturbed by those that run when it closes the gate, of which there
+/// is one a thread, and it may have to use up a batch of timestamps from before
+/// (`timestamp.source=batched`).
 const TRIES_MAX: u32 = AFTER + 64;
 
 /// Reads all rows and writes one.
-fn read_all_and_write(
-    tx: &mut Transaction<'_, Erased<Native>, Native>,
-    rows: &Table<Native, u64>,
-) -> Result<(), Abort> {
+fn read_all_and_write(tx: &mut Transaction<'_, Erased<Native>, Native>, rows: &Table<u64>) -> Result<(), Abort> {
     let mut sum = 0u64;
     for key in 0..ROWS {
         sum = sum.wrapping_add(tx.read_row(rows, key, Projection::WHOLE)?.expect("it was loaded")[0]);
@@ -60,7 +58,7 @@ fn read_all_and_write(
 /// Moves something between two rows.
 fn write_two(
     tx: &mut Transaction<'_, Erased<Native>, Native>,
-    rows: &Table<Native, u64>,
+    rows: &Table<u64>,
     random: &mut u64,
 ) -> Result<(), Abort> {
     *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -71,8 +69,9 @@ fn write_two(
     Ok(())
 }
 
-/// Runs long transactions beside many short writers, until they have committed, or one of them has been tried too often; the most tries. The history, if
-/// there is to be one, keeps what the protocol promises.
+/// Runs long transactions beside many short writers, until they have committed, or one of them has
+/// been tried too often; the most tries. The history, if there is to be one, keeps what the
+/// protocol promises.
 fn long_beside_short(protocol: Erased<Native>, history: bool, protect_after: u32, fault: Option<Fault>) -> u32 {
     struct Over<'a>(&'a AtomicBool);
     impl Drop for Over<'_> {
@@ -97,7 +96,8 @@ fn long_beside_short(protocol: Erased<Native>, history: bool, protect_after: u32
                         if let Err(abort) = worker.run(|tx| write_two(tx, rows, &mut random)) {
                             assert!(abort.reason.is_conflict(), "{abort}");
                         }
-                        // A turn of a long one is over in a few of these, not in as many as a core makes in its slice of time.
+                        // A turn of a long one is over in a few of these, not in as many as a core
+                        // makes in its slice of time.
                         std::thread::yield_now();
                     }
                     worker.go_offline();
@@ -158,18 +158,19 @@ fn long_transactions_commit_beside_short_writers() {
     for_each_protocol(&LongOnesCommit);
 }
 
-/// Without protection, or with a gate that nobody heeds, a long transaction under Silo is tried more often than is allowed above. Luck may help some of
-/// them, and so there are up to a hundred rounds; as a rule the first is enough.
+/// Without protection, or with a gate that nobody heeds, a long transaction under Silo is tried
+/// more often than is allowed above. Luck may help some of them, and so there are up to a hundred
+/// rounds; as a rule the first is enough.
 #[test]
 fn without_a_gate_long_transactions_starve() {
     for (after, fault) in [(0, None), (AFTER, Some(Fault::PassClosedGate))] {
-        let silo = || Erased::<Native>::new(<Silo as Protocol<Native>>::new(Default::default()));
+        let silo = || Erased::<Native>::new(<Silo as NamedProtocol<Native>>::new(Default::default()));
         let starves = |_| long_beside_short(silo(), false, after, fault) > TRIES_MAX;
         assert!((0..100).any(starves), "protect={after}: a hundred pairs of long transactions have all had luck");
     }
 }
 
-fn conflict(tx: &mut Transaction<'_, Erased<Native>, Native>, rows: &Table<Native, u64>) -> Result<(), Abort> {
+fn conflict(tx: &mut Transaction<'_, Erased<Native>, Native>, rows: &Table<u64>) -> Result<(), Abort> {
     tx.modify_row(rows, 0, Groups::ALL)?.expect("it was loaded")[0] += 1;
     Err(Abort::new(AbortReason::ReadValidation))
 }

@@ -1,21 +1,23 @@
 //! Anomalies as programs of two or three transactions, run in every order of their steps.
 //!
-//! Each transaction is a coroutine, and a conductor tells it which step to take next; one that waits for another transaction goes on
-//! as soon as that lets it. Steps may abort their transaction: what is judged is the history
-//! of those that commit, by the protocol's promise, and the state that they leave.
+//! Each transaction is a coroutine, and a conductor tells it which step to take next; one that
+//! waits for another transaction goes on as soon as that lets it. Steps may abort their
+//! transaction: what is judged is the history of those that commit, by the protocol's promise, and
+//! the state that they leave.
 //!
-//! The anomalies are those of the Hermitage suite and of Adya, Liskov and O'Neil (ICDE 2000), each on rows that exist and on rows that
-//! don't, at the ends of the keys' range, and with rows deleted and inserted again; and the published bugs that this table would have found.
+//! The anomalies are those of the Hermitage suite and of Adya, Liskov and O'Neil (ICDE 2000), each
+//! on rows that exist and on rows that don't, at the ends of the keys' range, and with rows deleted
+//! and inserted again; and the published bugs that this table would have found.
 
 use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use contend_engine::{
-    AbortReason, Control, Direction, Engine, EngineOptions, Erased, Groups, IndexKind, Isolation, Projection,
+    AbortReason, Direction, Engine, EngineOptions, Erased, Groups, IndexKind, Isolation, Projection, Protocol, RawTxn,
     RowUpdate, Table, Transaction, Txn, Worker,
 };
-use contend_lab::{recorded, verify_history};
+use contend_judge::{recorded, verify_history};
 
 use crate::conducted::{Conducted, Program, Turn, step};
 use crate::support::{
@@ -103,7 +105,8 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     scenario("G-single: a row that goes", &[1, 2], &[&[Read(1), Read(2)], &[Delete(1), Delete(2)]], true),
     scenario("G-single: a row that comes", &[], &[&[Read(1), Read(2)], &[Insert(1), Insert(2)]], true),
     scenario("G2-item: write skew", &[1, 2], &[&[Read(1), Write(2)], &[Read(2), Write(1)]], true),
-    // A database looked for a pivot before its commit was published, and let a second write in between (libdb, issue 136).
+    // A database looked for a pivot before its commit was published, and let a second write in
+    // between (libdb, issue 136).
     scenario(
         "G2-item: write skew after both reads",
         &[1, 2],
@@ -118,7 +121,8 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         true,
     ),
     scenario("G2: misses and inserts", &[], &[&[Read(1), Insert(2)], &[Read(2), Insert(1)]], true),
-    // The first makes room in the time for which row 5 is valid: with TicToc a row that came and went must not be inserted in it.
+    // The first makes room in the time for which row 5 is valid: with TicToc a row that came and
+    // went must not be inserted in it.
     scenario(
         "G2: a row that comes and goes",
         &[1, 5],
@@ -174,7 +178,8 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     scenario("one key of two tables", &[1], &[&[Write(1), ReadOther(1)], &[WriteOther(1), Read(1)]], true),
     // Silo's first release let a transaction insert one key twice (commit caf7da3).
     scenario("one key inserted twice", &[2], &[&[Insert(1), Insert(1), Read(2)], &[Read(1), Write(2)]], true),
-    // STO's versions: deletes and inserts that take turns under a scan, and inserts that abort (commits 90164e79, e8d80987, 536fd09d).
+    // STO's versions: deletes and inserts that take turns under a scan, and inserts that abort
+    // (commits 90164e79, e8d80987, 536fd09d).
     scenario("insert after delete, scanned", &[1], &[&[Delete(1), Insert(1), Read(2)], &[Scan(0, 9), Insert(2)]], true),
     scenario("an insert that aborts, scanned twice", &[], &[&[Insert(1), Abort], &[Scan(0, 9), Scan(0, 9)]], false),
     scenario("groups: write skew", &[1], &[&[ReadLeft(1), ModifyRight(1)], &[ReadRight(1), ModifyLeft(1)]], true),
@@ -238,8 +243,8 @@ fn interleavings(lengths: &[usize]) -> Vec<Vec<usize>> {
 type Conductor = Erased<Conducted>;
 
 struct Tables {
-    first: Arc<Table<Conducted, u64>>,
-    other: Arc<Table<Conducted, u64>>,
+    first: Table<u64>,
+    other: Table<u64>,
 }
 
 fn fill(row: Option<&mut [u64]>, value: u64) {
@@ -343,7 +348,8 @@ impl Player {
     }
 }
 
-/// Rounds in which those that wait are asked to go on, at the end: more than the longest wait that a protocol has.
+/// Rounds in which those that wait are asked to go on, at the end: more than the longest wait that
+/// a protocol has.
 const ROUNDS_MAX: usize = 100_000;
 
 /// Runs one order of a scenario; says what was wrong.
@@ -404,7 +410,8 @@ fn has_scans(scenario: &Scenario) -> bool {
         .any(|program| program.iter().any(|step| matches!(step, Scan(..) | ScanBack(..) | First(..) | ScanRight(..))))
 }
 
-/// What the engine may be told in a scenario: of those that have neither groups nor updates, all or nothing.
+/// What the engine may be told in a scenario: of those that have neither groups nor updates, all or
+/// nothing.
 fn engine_options(scenario: &Scenario) -> &'static [EngineOptions] {
     let of_parts = |step: &Step| {
         matches!(step, ReadLeft(_) | ReadRight(_) | ModifyLeft(_) | ModifyRight(_))
@@ -414,7 +421,8 @@ fn engine_options(scenario: &Scenario) -> &'static [EngineOptions] {
     if parts { &ENGINE_OPTIONS } else { &ENGINE_OPTIONS[..2] }
 }
 
-/// Runs all orders of a scenario on an index; the first order that is wrong, and what is wrong with it.
+/// Runs all orders of a scenario on an index; the first order that is wrong, and what is wrong with
+/// it.
 pub(crate) fn first_wrong_order(
     make: &dyn Fn() -> Conductor,
     index: IndexKind,

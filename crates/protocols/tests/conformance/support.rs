@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use contend_derive::Row;
 use contend_engine::{
-    Alignment, Control, Engine, EngineConfig, EngineOptions, Erased, Groups, IndexKind, Info, Isolation, Key,
-    OptionSpec, Options, Projection, Protocol, Table, TableSpec, Update,
+    Alignment, Engine, EngineConfig, EngineOptions, Erased, Groups, IndexKind, Isolation, Key, NamedProtocol,
+    OptionSpec, Options, Projection, Protocol, ProtocolInfo, Table, TableSpec, Update,
 };
 use contend_machine::Machine;
 use contend_protocols::{ProtocolVisitor, all_protocols, with_protocol};
@@ -17,7 +17,27 @@ pub(crate) trait ProtocolTest<M: Machine> {
     fn run(&self, name: &str, make: &dyn Fn() -> Erased<M>);
 }
 
-/// Runs a test for every registered protocol and every choice of its options, those apart that promise nothing.
+/// A test that also runs on a protocol's own type. What is measured is compiled so: each protocol
+/// with the engine, and no call by a pointer.
+pub(crate) trait GenericTest<M: Machine> {
+    fn run<P: Protocol<M>>(&self, name: &str, make: &dyn Fn() -> P);
+}
+
+impl<M: Machine, T: GenericTest<M>> ProtocolTest<M> for T {
+    fn run(&self, name: &str, make: &dyn Fn() -> Erased<M>) {
+        GenericTest::run(self, name, make);
+    }
+}
+
+/// Runs a test on a protocol's own type, for every choice of its options.
+pub(crate) fn for_own_type<P: NamedProtocol<M>, M: Machine>(test: &impl GenericTest<M>) {
+    for (label, options) in variants::<P::Options>() {
+        test.run(&format!("{}{label}", P::INFO.name), &|| P::new(options.clone()));
+    }
+}
+
+/// Runs a test for every registered protocol and every choice of its options, those apart that
+/// promise nothing.
 pub(crate) fn for_each_protocol<M: Machine>(test: &impl ProtocolTest<M>) {
     // One of them, for who looks for its bugs: CONTEND_PROTOCOL=silo CONTEND_ROUNDS=100.
     for info in chosen(std::env::var("CONTEND_PROTOCOL").ok().as_deref(), all_protocols::<M>()) {
@@ -25,13 +45,15 @@ pub(crate) fn for_each_protocol<M: Machine>(test: &impl ProtocolTest<M>) {
     }
 }
 
-/// The protocols that promise something, or the one of them that is named. A test of none would be green.
-fn chosen(name: Option<&str>, all: Vec<(Info, Vec<OptionSpec>)>) -> Vec<Info> {
-    let promising: Vec<Info> =
+/// The protocols that promise something, or the one of them that is named. A test of none would be
+/// green.
+fn chosen(name: Option<&str>, all: Vec<(ProtocolInfo, Vec<OptionSpec>)>) -> Vec<ProtocolInfo> {
+    let promising: Vec<ProtocolInfo> =
         all.into_iter().map(|(info, _)| info).filter(|info| info.isolation != Isolation::None).collect();
     let names: Vec<&str> = promising.iter().map(|info| info.name).collect();
     let names = names.join(", ");
-    let chosen: Vec<Info> = promising.into_iter().filter(|info| name.is_none_or(|name| name == info.name)).collect();
+    let chosen: Vec<ProtocolInfo> =
+        promising.into_iter().filter(|info| name.is_none_or(|name| name == info.name)).collect();
     assert!(!chosen.is_empty(), "CONTEND_PROTOCOL is {name:?}: nothing would be tested; valid: {names}");
     chosen
 }
@@ -46,7 +68,8 @@ fn a_protocol_that_is_not_there_is_no_test_that_passes() {
     assert_eq!([Some("0"), Some(""), Some("many"), Some("-1")].map(rounds_of), [None; 4]);
 }
 
-/// Runs a test for the protocol that promises nothing, and is nevertheless to keep a single transaction's promises.
+/// Runs a test for the protocol that promises nothing, and is nevertheless to keep a single
+/// transaction's promises.
 pub(crate) fn for_no_control<M: Machine>(test: &impl ProtocolTest<M>) {
     for (info, _) in all_protocols::<M>() {
         if info.isolation == Isolation::None {
@@ -55,19 +78,19 @@ pub(crate) fn for_no_control<M: Machine>(test: &impl ProtocolTest<M>) {
     }
 }
 
-fn for_protocol<M: Machine>(info: Info, test: &impl ProtocolTest<M>) {
+fn for_protocol<M: Machine>(info: ProtocolInfo, test: &impl ProtocolTest<M>) {
     with_protocol::<M, _>(info.name, Visit { info, test }).expect("a registered name");
 }
 
 struct Visit<'a, T> {
-    info: Info,
+    info: ProtocolInfo,
     test: &'a T,
 }
 
 impl<M: Machine, T: ProtocolTest<M>> ProtocolVisitor<M> for Visit<'_, T> {
     type Output = ();
 
-    fn visit<P: Protocol<M>>(self) {
+    fn visit<P: NamedProtocol<M>>(self) {
         let mut variants = variants::<P::Options>();
         let reads_snapshots = |options: &P::Options| P::new(options.clone()).reads_snapshots();
         assert_eq!(reads_snapshots(&P::options_with_snapshots()), P::SNAPSHOTS.is_some());
@@ -131,11 +154,11 @@ impl Update<Pair> for Triple {
 pub(crate) const LEFT: Projection<'static> = Projection::of_groups(Groups::FIRST);
 pub(crate) const RIGHT: Projection<'static> = Projection::of_groups(Groups::of(1));
 
-pub(crate) fn engine<P: Control<M>, M: Machine>(protocol: P, history: bool) -> Arc<Engine<P, M>> {
+pub(crate) fn engine<P: Protocol<M>, M: Machine>(protocol: P, history: bool) -> Arc<Engine<P, M>> {
     engine_with(protocol, history, EngineOptions::default())
 }
 
-pub(crate) fn engine_with<P: Control<M>, M: Machine>(
+pub(crate) fn engine_with<P: Protocol<M>, M: Machine>(
     protocol: P,
     history: bool,
     options: EngineOptions,
@@ -143,21 +166,17 @@ pub(crate) fn engine_with<P: Control<M>, M: Machine>(
     Engine::new(protocol, EngineConfig { workers_max: 64, epoch_ms: 0, history, options, ..EngineConfig::default() })
 }
 
-pub(crate) fn table<P: Control<M>, M: Machine, K: Key>(
+pub(crate) fn table<P: Protocol<M>, M: Machine, K: Key>(
     engine: &Engine<P, M>,
     name: &str,
     index: IndexKind,
     row_bytes: usize,
-) -> Arc<Table<M, K>> {
+) -> Table<K> {
     engine.create_table(&TableSpec::of_bytes(name, index, row_bytes, 64))
 }
 
 /// A table of [`Pair`]s.
-pub(crate) fn pairs<P: Control<M>, M: Machine>(
-    engine: &Engine<P, M>,
-    name: &str,
-    index: IndexKind,
-) -> Arc<Table<M, u64>> {
+pub(crate) fn pairs<P: Protocol<M>, M: Machine>(engine: &Engine<P, M>, name: &str, index: IndexKind) -> Table<u64> {
     engine.create_table(&TableSpec::of::<Pair>(name, index, 64))
 }
 
@@ -174,6 +193,8 @@ fn rounds_of(text: Option<&str>) -> Option<u64> {
 #[test]
 fn options_that_are_choices_are_varied() {
     let names: Vec<String> =
-        variants::<contend_protocols::silo::SiloOptions>().into_iter().map(|(label, _)| label).collect();
-    assert_eq!(names, ["", " silo.wait=wait", " silo.wait=nowait", " silo.snapshots=on"]);
+        variants::<contend_protocols::optimistic::silo::SiloOptions>().into_iter().map(|(label, _)| label).collect();
+    let own = ["", " silo.wait=wait", " silo.wait=nowait", " silo.snapshots=on"];
+    let of_read_phase = [" read_phase.extension=fixed", " read_phase.extension=adaptive"];
+    assert_eq!(names, [&own[..], &of_read_phase[..]].concat());
 }

@@ -2,18 +2,18 @@
 
 use std::ops::ControlFlow;
 
-use contend_engine::{Abort, Direction, IndexKind, Projection, Protocol, Txn};
+use contend_engine::{Abort, Direction, IndexKind, NamedProtocol, Projection, RawTxn};
 use contend_machine::Loom;
-use contend_protocols::bamboo::Bamboo;
-use contend_protocols::cicada::Cicada;
-use contend_protocols::fault::Faults;
-use contend_protocols::mvto::Mvto;
-use contend_protocols::no_wait::NoWait;
-use contend_protocols::occ::Occ;
-use contend_protocols::silo::Silo;
-use contend_protocols::tictoc::TicToc;
+use contend_protocols::fault::{Faulty, Only, id};
+use contend_protocols::locking::bamboo::Bamboo;
+use contend_protocols::locking::no_wait::NoWait;
+use contend_protocols::locking::wound_wait::WoundWait;
+use contend_protocols::multiversion::cicada::Cicada;
+use contend_protocols::multiversion::mvto::Mvto;
+use contend_protocols::optimistic::occ::Occ;
+use contend_protocols::optimistic::silo::Silo;
+use contend_protocols::optimistic::tictoc::TicToc;
 use contend_protocols::timestamp_ordering::TimestampOrdering;
-use contend_protocols::wound_wait::WoundWait;
 
 use crate::world::{Rows, Tx, World, explore, insert, read, write};
 
@@ -24,7 +24,7 @@ const SPLITS: u64 = 15;
 const FITS: u64 = 35;
 
 /// Each misses what the other inserts: not both may commit. `misses` looks for a key.
-fn crossed_inserts_by<P: Protocol<Loom>>(
+fn crossed_inserts_by<P: NamedProtocol<Loom>>(
     index: IndexKind,
     misses: fn(&mut Tx<'_, P>, &Rows, u64) -> Result<bool, Abort>,
 ) {
@@ -42,36 +42,36 @@ fn crossed_inserts_by<P: Protocol<Loom>>(
     assert!(!(mine == Ok(true) && theirs == Ok(true)), "stale absence: both have committed on it");
 }
 
-fn is_absent<P: Protocol<Loom>>(tx: &mut Tx<'_, P>, rows: &Rows, key: u64) -> Result<bool, Abort> {
+fn is_absent<P: NamedProtocol<Loom>>(tx: &mut Tx<'_, P>, rows: &Rows, key: u64) -> Result<bool, Abort> {
     Ok(read(tx, rows, key)?.is_none())
 }
 
-fn is_not_in_scan<P: Protocol<Loom>>(tx: &mut Tx<'_, P>, rows: &Rows, key: u64) -> Result<bool, Abort> {
+fn is_not_in_scan<P: NamedProtocol<Loom>>(tx: &mut Tx<'_, P>, rows: &Rows, key: u64) -> Result<bool, Abort> {
     let goes_on = |_: u64, _: &[u64]| ControlFlow::Continue(());
     let range = key - 1..=key + 1;
     Ok(tx.scan_rows(rows, range, 2, Direction::Forward, Projection::WHOLE, goes_on)? == 0)
 }
 
-fn crossed_inserts<P: Protocol<Loom>>() {
+fn crossed_inserts<P: NamedProtocol<Loom>>() {
     crossed_inserts_by::<P>(IndexKind::Ordered, is_absent);
 }
 
-fn crossed_inserts_hashed<P: Protocol<Loom>>() {
+fn crossed_inserts_hashed<P: NamedProtocol<Loom>>() {
     crossed_inserts_by::<P>(IndexKind::Hash, is_absent);
 }
 
-fn crossed_scans<P: Protocol<Loom>>() {
+fn crossed_scans<P: NamedProtocol<Loom>>() {
     crossed_inserts_by::<P>(IndexKind::Ordered, is_not_in_scan);
 }
 
-/// One misses a key and writes a row, the other inserts the key, into a leaf that splits, and reads the row: it has seen the write, or the key
-/// was seen, or not both commit.
-fn miss_and_write<P: Protocol<Loom>>() {
+/// One misses a key and writes a row, the other inserts the key, into a leaf that splits, and reads
+/// the row: it has seen the write, or the key was seen, or not both commit.
+fn miss_and_write<P: NamedProtocol<Loom>>() {
     let mut world = World::<P>::new(IndexKind::Ordered, 1, KEYS);
     miss_and_write_in(&mut world);
 }
 
-fn miss_and_write_in<P: Protocol<Loom>>(world: &mut World<P>) {
+fn miss_and_write_in<P: NamedProtocol<Loom>>(world: &mut World<P>) {
     let (mine, theirs) = world.both(
         |tx, rows| {
             let is_old = read(tx, rows, 30)? == Some(0);
@@ -85,17 +85,17 @@ fn miss_and_write_in<P: Protocol<Loom>>(world: &mut World<P>) {
     assert!(!(mine == Ok(true) && theirs == Ok(true)), "stale absence: each must come before the other");
 }
 
-/// The same, but the row was read at a later time than it was written. So a reader of it need not commit later than a transaction that
-/// overwrites it.
-fn miss_and_write_late<P: Protocol<Loom>>() {
+/// The same, but the row was read at a later time than it was written. So a reader of it need not
+/// commit later than a transaction that overwrites it.
+fn miss_and_write_late<P: NamedProtocol<Loom>>() {
     miss_and_write_late_in::<P>(IndexKind::Ordered);
 }
 
-fn miss_and_write_late_hashed<P: Protocol<Loom>>() {
+fn miss_and_write_late_hashed<P: NamedProtocol<Loom>>() {
     miss_and_write_late_in::<P>(IndexKind::Hash);
 }
 
-fn miss_and_write_late_in<P: Protocol<Loom>>(index: IndexKind) {
+fn miss_and_write_late_in<P: NamedProtocol<Loom>>(index: IndexKind) {
     let mut world = World::<P>::new(index, 1, KEYS);
     for _ in 0..2 {
         let outcome = world.first.run(|tx| write(tx, &world.rows, 10, 0));
@@ -110,15 +110,12 @@ fn miss_and_write_late_in<P: Protocol<Loom>>(index: IndexKind) {
 }
 
 macro_rules! caught {
-    ($name:ident, $preemptions:literal, $scenario:ident::<$protocol:ty>, $($fault:ident),+) => {
+    ($name:ident, $preemptions:literal, $scenario:ident::<$protocol:ty>, $fault:ident) => {
         #[test]
         #[should_panic(expected = "stale absence")]
         fn $name() {
-            struct Broken;
-            impl Faults for Broken {
-                $(const $fault: bool = true;)+
-            }
-            explore($preemptions, $scenario::<$protocol>);
+            type Broken = Only<{ id(stringify!($fault)) }>;
+            explore($preemptions, $scenario::<Faulty<$protocol, Broken>>);
         }
     };
 }

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use contend_engine::journal::{Hold, Journal, Journals};
+use contend_engine::commit_sink::{CommitSink, CommitSinks, Hold};
 use contend_engine::sets::WriteSet;
-use contend_engine::{AbortReason, Engine, EngineConfig, IndexKind, KeyWords, Protocol};
+use contend_engine::{AbortReason, Engine, EngineConfig, IndexKind, KeyWords, NamedProtocol};
 use contend_machine::Loom;
-use contend_protocols::fault::Faults;
-use contend_protocols::mocc::Mocc;
-use contend_protocols::silo::Silo;
+use contend_protocols::fault::{Only, id};
+use contend_protocols::optimistic::mocc::Mocc;
+use contend_protocols::optimistic::silo::Silo;
 use loom::thread;
 
 use crate::world::{self, World, read, write};
@@ -21,8 +21,8 @@ struct Epochs(Arc<[AtomicU64; 2]>);
 #[derive(Debug)]
 struct Of(Epochs, usize);
 
-impl Journals<Loom> for Epochs {
-    fn of_worker(&self, worker: usize) -> Box<dyn Journal<Loom>> {
+impl CommitSinks<Loom> for Epochs {
+    fn of_worker(&self, worker: usize) -> Box<dyn CommitSink<Loom>> {
         Box::new(Of(self.clone(), worker))
     }
     fn holds_rows(&self) -> bool {
@@ -30,7 +30,7 @@ impl Journals<Loom> for Epochs {
     }
 }
 
-impl Journal<Loom> for Of {
+impl CommitSink<Loom> for Of {
     fn committing(&mut self) -> Hold {
         Hold::NONE
     }
@@ -44,7 +44,7 @@ impl Journal<Loom> for Of {
     }
     fn wait_for(&mut self, _: Hold) {}
     fn aborted(&mut self, _: AbortReason) {}
-    fn rest(&mut self) {}
+    fn go_offline(&mut self) {}
     fn ticket(&self) -> u64 {
         0
     }
@@ -53,12 +53,12 @@ impl Journal<Loom> for Of {
     }
 }
 
-/// The first worker reads what the second overwrites, and writes another row. If it has not seen the new row, it comes before. A third thread advances
-/// the epoch.
-fn overwritten_reads<P: Protocol<Loom>>() {
+/// The first worker reads what the second overwrites, and writes another row. If it has not seen
+/// the new row, it comes before. A third thread advances the epoch.
+fn overwritten_reads<P: NamedProtocol<Loom>>() {
     let epochs = Epochs::default();
     let config = EngineConfig { workers_max: 2, epoch_ms: 40, ..EngineConfig::default() };
-    let engine = Engine::with_journals(P::new(P::Options::default()), config, Some(Arc::new(epochs.clone())));
+    let engine = Engine::with_commit_sinks(P::new(P::Options::default()), config, Some(Arc::new(epochs.clone())));
     let mut world = World::with(engine, IndexKind::Hash, 1, &[1, 2]);
     // From now on both are in the first epoch.
     for worker in [&mut world.first, world.second.as_mut().expect("not lent")] {
@@ -97,10 +97,7 @@ fn mocc_orders_epochs() {
     explore(overwritten_reads::<Mocc>);
 }
 
-struct Broken;
-impl Faults for Broken {
-    const FORGET_ORDER_OF_EPOCHS: bool = true;
-}
+type Broken = Only<{ id("FORGET_ORDER_OF_EPOCHS") }>;
 
 #[test]
 #[should_panic(expected = "has the later epoch")]

@@ -1,28 +1,28 @@
 //! Rows that are there: each protocol's locks, marks and validations.
 
-use contend_engine::{Abort, Groups, IndexKind, Projection, Protocol, Txn};
+use contend_engine::{Abort, Groups, IndexKind, NamedProtocol, Projection, RawTxn, Txn};
 use contend_machine::Loom;
-use contend_protocols::bamboo::Bamboo;
-use contend_protocols::cicada::Cicada;
-use contend_protocols::ermia::Ermia;
-use contend_protocols::fault::Faults;
-use contend_protocols::hekaton::Hekaton;
-use contend_protocols::mocc::Mocc;
-use contend_protocols::mvcc::Mvcc;
-use contend_protocols::mvto::Mvto;
-use contend_protocols::no_wait::NoWait;
-use contend_protocols::occ::Occ;
-use contend_protocols::silo::Silo;
-use contend_protocols::snapshot_isolation::SnapshotIsolation;
-use contend_protocols::tictoc::TicToc;
+use contend_protocols::fault::{Faulty, Only, id};
+use contend_protocols::locking::bamboo::Bamboo;
+use contend_protocols::locking::no_wait::NoWait;
+use contend_protocols::locking::wait_die::WaitDie;
+use contend_protocols::locking::wound_wait::WoundWait;
+use contend_protocols::multiversion::cicada::Cicada;
+use contend_protocols::multiversion::ermia::Ermia;
+use contend_protocols::multiversion::hekaton::Hekaton;
+use contend_protocols::multiversion::msto::Msto;
+use contend_protocols::multiversion::mvto::Mvto;
+use contend_protocols::multiversion::snapshot_isolation::SnapshotIsolation;
+use contend_protocols::optimistic::mocc::Mocc;
+use contend_protocols::optimistic::occ::Occ;
+use contend_protocols::optimistic::silo::Silo;
+use contend_protocols::optimistic::tictoc::TicToc;
 use contend_protocols::timestamp_ordering::TimestampOrdering;
-use contend_protocols::wait_die::WaitDie;
-use contend_protocols::wound_wait::WoundWait;
 
 use crate::world::{Rows, Tx, World, explore, read, write};
 
 /// One writes a row of two words, the other reads it: what it commits to is whole.
-fn whole_rows<P: Protocol<Loom>>() {
+fn whole_rows<P: NamedProtocol<Loom>>() {
     let mut world = World::<P>::new(IndexKind::Hash, 2, &[1]);
     let (seen, _) = world.both(
         |tx, rows| Ok(tx.read_row(rows, 1, Projection::WHOLE)?.map(<[u64]>::to_vec).expect("loaded")),
@@ -34,7 +34,7 @@ fn whole_rows<P: Protocol<Loom>>() {
 }
 
 /// Each reads what the other writes: not both may commit having seen the old row.
-fn write_skew<P: Protocol<Loom>>() {
+fn write_skew<P: NamedProtocol<Loom>>() {
     let mut world = World::<P>::new(IndexKind::Hash, 1, &[1, 2]);
     let (mine, theirs) = world.both(
         |tx, rows| {
@@ -50,7 +50,7 @@ fn write_skew<P: Protocol<Loom>>() {
 }
 
 /// Both add 1 to a row, in one access.
-fn lost_addition<P: Protocol<Loom>>() {
+fn lost_addition<P: NamedProtocol<Loom>>() {
     lost_by::<P>(|tx, rows| {
         tx.modify_row(rows, 1, Groups::ALL)?.expect("loaded")[0] += 1;
         Ok(())
@@ -58,14 +58,14 @@ fn lost_addition<P: Protocol<Loom>>() {
 }
 
 /// Both read a row, and then write what they have read and 1 more.
-fn lost_update<P: Protocol<Loom>>() {
+fn lost_update<P: NamedProtocol<Loom>>() {
     lost_by::<P>(|tx, rows| {
         let seen = read(tx, rows, 1)?.expect("loaded");
         write(tx, rows, 1, seen + 1)
     });
 }
 
-fn lost_by<P: Protocol<Loom>>(add: fn(&mut Tx<'_, P>, &Rows) -> Result<(), Abort>) {
+fn lost_by<P: NamedProtocol<Loom>>(add: fn(&mut Tx<'_, P>, &Rows) -> Result<(), Abort>) {
     let mut world = World::<P>::new(IndexKind::Hash, 1, &[1]);
     let (mine, theirs) = world.both(add, add);
     let committed = u64::from(mine.is_ok()) + u64::from(theirs.is_ok());
@@ -73,7 +73,7 @@ fn lost_by<P: Protocol<Loom>>(add: fn(&mut Tx<'_, P>, &Rows) -> Result<(), Abort
 }
 
 /// One writes, and gives it up; the other reads: nothing of that is seen.
-fn dirty_read<P: Protocol<Loom>>() {
+fn dirty_read<P: NamedProtocol<Loom>>() {
     let mut world = World::<P>::new(IndexKind::Hash, 1, &[1, 2]);
     let (seen, _) = world.both(
         |tx, rows| read(tx, rows, 1),
@@ -89,15 +89,12 @@ fn dirty_read<P: Protocol<Loom>>() {
 
 /// What a model is to find: an impossible outcome, by a broken protocol.
 macro_rules! caught {
-    ($name:ident, $message:literal, $preemptions:literal, $scenario:ident::<$protocol:ty>, $($fault:ident),+) => {
+    ($name:ident, $message:literal, $preemptions:literal, $scenario:ident::<$protocol:ty>, $fault:ident) => {
         #[test]
         #[should_panic(expected = $message)]
         fn $name() {
-            struct Broken;
-            impl Faults for Broken {
-                $(const $fault: bool = true;)+
-            }
-            explore($preemptions, $scenario::<$protocol>);
+            type Broken = Only<{ id(stringify!($fault)) }>;
+            explore($preemptions, $scenario::<Faulty<$protocol, Broken>>);
         }
     };
 }
@@ -141,7 +138,7 @@ mod versions {
     holds!(mvto_loses_no_update, 2, lost_update::<Mvto<Loom>>);
     holds!(cicada_has_no_write_skew, 2, write_skew::<Cicada<Loom>>);
     holds!(cicada_loses_no_update, 2, lost_update::<Cicada<Loom>>);
-    holds!(mvcc_has_no_write_skew, 2, write_skew::<Mvcc<Loom>>);
+    holds!(mvcc_has_no_write_skew, 2, write_skew::<Msto<Loom>>);
     holds!(ermia_has_no_write_skew, 2, write_skew::<Ermia<Loom>>);
     holds!(hekaton_has_no_write_skew, 2, write_skew::<Hekaton<Loom>>);
     holds!(si_loses_no_update, 2, lost_update::<SnapshotIsolation<Loom>>);
@@ -157,7 +154,7 @@ mod versions {
         lost_update::<Cicada<Loom, Broken>>,
         TRUST_COMMITTED
     );
-    caught!(mvcc_that_trusts_what_is_committed, "lost update", 2, lost_update::<Mvcc<Loom, Broken>>, TRUST_COMMITTED);
+    caught!(mvcc_that_trusts_what_is_committed, "lost update", 2, lost_update::<Msto<Loom, Broken>>, TRUST_COMMITTED);
     caught!(ermia_that_forgets_reads, "write skew", 2, write_skew::<Ermia<Loom, Broken>>, FORGET_READS);
     caught!(hekaton_that_forgets_reads, "write skew", 2, write_skew::<Hekaton<Loom, Broken>>, FORGET_READ_ONLY);
     caught!(si_that_overwrites, "lost update", 2, lost_update::<SnapshotIsolation<Loom, Broken>>, FORGET_FIRST_UPDATER);

@@ -1,21 +1,21 @@
 //! A tombstone that leaves the index while others work with its key.
 
-use contend_engine::{IndexKind, Protocol, Txn};
+use contend_engine::{IndexKind, NamedProtocol, Txn};
 use contend_machine::Loom;
-use contend_protocols::bamboo::Bamboo;
-use contend_protocols::fault::Faults;
-use contend_protocols::mvto::Mvto;
-use contend_protocols::no_wait::NoWait;
-use contend_protocols::silo::Silo;
-use contend_protocols::tictoc::TicToc;
-use contend_protocols::wait_die::WaitDie;
+use contend_protocols::fault::{Only, id};
+use contend_protocols::locking::bamboo::Bamboo;
+use contend_protocols::locking::no_wait::NoWait;
+use contend_protocols::locking::wait_die::WaitDie;
+use contend_protocols::multiversion::mvto::Mvto;
+use contend_protocols::optimistic::silo::Silo;
+use contend_protocols::optimistic::tictoc::TicToc;
 
 use loom::thread;
 
 use crate::world::{Tx, World, explore, insert, read, write};
 
 /// Key 1 was deleted long ago, so that the first worker may take it out of the index.
-fn deleted<P: Protocol<Loom>>() -> World<P> {
+fn deleted<P: NamedProtocol<Loom>>() -> World<P> {
     let mut world = World::<P>::new(IndexKind::Hash, 1, &[1, 2, 3]);
     let outcome = world.first.run(|tx| tx.delete(&world.rows, 1));
     assert_eq!(outcome, Ok(true));
@@ -28,20 +28,21 @@ fn deleted<P: Protocol<Loom>>() -> World<P> {
 }
 
 /// An insert of the key: the row is there afterwards if it has committed, and only then.
-fn beside_an_insert<P: Protocol<Loom>>() {
+fn beside_an_insert<P: NamedProtocol<Loom>>() {
     let mut world = deleted::<P>();
-    let rows = std::sync::Arc::clone(&world.rows);
+    let rows = world.rows;
     let (_, inserted) =
         world.beside(|worker, _| worker.collect(), move |worker| worker.run(|tx| insert(tx, &rows, 1, 7)));
     let row = world.row(1);
     assert_eq!(row, (inserted == Ok(true)).then_some(7), "the insert is lost, or was not undone: {inserted:?}");
 }
 
-/// One takes the tombstone out of the index, inserts the key anew and reads another row. The other misses the key, by the tombstone or without it,
-/// and writes that row. Not both commit having seen nothing of each other.
-fn beside_a_read<P: Protocol<Loom>>() {
+/// One takes the tombstone out of the index, inserts the key anew and reads another row. The other
+/// misses the key, by the tombstone or without it, and writes that row. Not both commit having seen
+/// nothing of each other.
+fn beside_a_read<P: NamedProtocol<Loom>>() {
     let mut world = deleted::<P>();
-    let rows = std::sync::Arc::clone(&world.rows);
+    let rows = world.rows;
     // The first worker has the tombstone.
     let mut reader = world.second.take().expect("not lent");
     let mut collector = world.first;
@@ -61,21 +62,23 @@ fn beside_a_read<P: Protocol<Loom>>() {
     assert!(!(mine == Ok(true) && theirs == Ok(true)), "stale absence: each must come before the other");
 }
 
-/// One reads a row and inserts the key anew. The other misses the key, by the tombstone, and writes the row; then it takes the tombstone out of the
-/// index. The engine has to remember the transaction that missed the key without the tombstone. Both must not commit if neither has seen
+/// One reads a row and inserts the key anew. The other misses the key, by the tombstone, and writes
+/// the row; then it takes the tombstone out of the index. The engine has to remember the
+/// transaction that missed the key without the tombstone. Both must not commit if neither has seen
 /// anything of the other.
-fn after_a_read<P: Protocol<Loom>>() {
+fn after_a_read<P: NamedProtocol<Loom>>() {
     let mut world = deleted::<P>();
     // A new worker in its place leaves the tombstone to the first worker that looks for one.
     drop(world.first);
     world.first = world.engine.worker().expect("the slot is free");
-    // Row 2 has been read at a later time than it was written. So a reader of it need not commit later than a transaction that overwrites it.
+    // Row 2 has been read at a later time than it was written. So a reader of it need not commit
+    // later than a transaction that overwrites it.
     for _ in 0..2 {
         world.first.run(|tx| write(tx, &world.rows, 3, 0)).expect("nobody else is there");
     }
     let both = |tx: &mut Tx<'_, P>| read(tx, &world.rows, 3).and_then(|_| read(tx, &world.rows, 2));
     world.first.run(both).expect("nobody else is there");
-    let rows = std::sync::Arc::clone(&world.rows);
+    let rows = world.rows;
     let (mine, theirs) = world.beside(
         |worker, rows| {
             worker.run(|tx| {
@@ -124,9 +127,6 @@ holds! {
 #[test]
 #[should_panic(expected = "stale absence")]
 fn tictoc_that_forgets_times_after_a_read() {
-    struct Broken;
-    impl Faults for Broken {
-        const FORGET_TIMES_OF_LEAVES: bool = true;
-    }
+    type Broken = Only<{ id("FORGET_TIMES_OF_LEAVES") }>;
     explore(1, after_a_read::<TicToc<Broken>>);
 }

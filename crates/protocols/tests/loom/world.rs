@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use contend_engine::{
-    Abort, Engine, EngineConfig, Groups, IndexKind, Projection, Protocol, Table, TableSpec, Transaction, Txn, Worker,
+    Abort, Engine, EngineConfig, Groups, IndexKind, NamedProtocol, Projection, RawTxn, Table, TableSpec, Transaction,
+    Worker,
 };
 use contend_machine::Loom;
 use loom::thread;
@@ -16,11 +17,11 @@ pub(crate) fn explore(preemptions: usize, check: impl Fn() + Sync + Send + 'stat
     model.check(check);
 }
 
-pub(crate) type Rows = Arc<Table<Loom, u64>>;
+pub(crate) type Rows = Table<u64>;
 pub(crate) type Tx<'a, P> = Transaction<'a, P, Loom>;
 
 /// An engine with two workers and a table.
-pub(crate) struct World<P: Protocol<Loom>> {
+pub(crate) struct World<P: NamedProtocol<Loom>> {
     pub(crate) engine: Arc<Engine<P, Loom>>,
     pub(crate) first: Worker<P, Loom>,
     /// `None` while another thread has it.
@@ -28,7 +29,7 @@ pub(crate) struct World<P: Protocol<Loom>> {
     pub(crate) rows: Rows,
 }
 
-impl<P: Protocol<Loom>> World<P> {
+impl<P: NamedProtocol<Loom>> World<P> {
     /// Rows of so many words, all 0, under these keys.
     pub(crate) fn new(index: IndexKind, words: usize, keys: &[u64]) -> Self {
         Self::of(P::Options::default(), index, words, keys)
@@ -58,7 +59,7 @@ impl<P: Protocol<Loom>> World<P> {
         first: impl FnOnce(&mut Tx<'_, P>, &Rows) -> Result<R, Abort>,
         second: impl FnOnce(&mut Tx<'_, P>, &Rows) -> Result<R, Abort> + Send + 'static,
     ) -> (Result<R, Abort>, Result<R, Abort>) {
-        let rows = Arc::clone(&self.rows);
+        let rows = self.rows;
         self.beside(|worker, rows| worker.run(|tx| first(tx, rows)), move |worker| worker.run(|tx| second(tx, &rows)))
     }
 
@@ -81,23 +82,33 @@ impl<P: Protocol<Loom>> World<P> {
 
     /// The row under a key, when both are done.
     pub(crate) fn row(&mut self, key: u64) -> Option<u64> {
-        let rows = Arc::clone(&self.rows);
+        let rows = self.rows;
         self.first.run(|tx| read(tx, &rows, key)).expect("nobody else is there")
     }
 }
 
 /// The first word of a row.
-pub(crate) fn read<P: Protocol<Loom>>(tx: &mut Tx<'_, P>, rows: &Rows, key: u64) -> Result<Option<u64>, Abort> {
+pub(crate) fn read<P: NamedProtocol<Loom>>(tx: &mut Tx<'_, P>, rows: &Rows, key: u64) -> Result<Option<u64>, Abort> {
     Ok(tx.read_row(rows, key, Projection::WHOLE)?.map(|row| row[0]))
 }
 
 /// Fills a row that is there.
-pub(crate) fn write<P: Protocol<Loom>>(tx: &mut Tx<'_, P>, rows: &Rows, key: u64, value: u64) -> Result<(), Abort> {
+pub(crate) fn write<P: NamedProtocol<Loom>>(
+    tx: &mut Tx<'_, P>,
+    rows: &Rows,
+    key: u64,
+    value: u64,
+) -> Result<(), Abort> {
     tx.write_row(rows, key, Groups::ALL)?.expect("loaded").fill(value);
     Ok(())
 }
 
 /// Inserts a row; whether there was none.
-pub(crate) fn insert<P: Protocol<Loom>>(tx: &mut Tx<'_, P>, rows: &Rows, key: u64, value: u64) -> Result<bool, Abort> {
+pub(crate) fn insert<P: NamedProtocol<Loom>>(
+    tx: &mut Tx<'_, P>,
+    rows: &Rows,
+    key: u64,
+    value: u64,
+) -> Result<bool, Abort> {
     Ok(tx.insert_row(rows, key)?.map(|row| row.fill(value)).is_some())
 }

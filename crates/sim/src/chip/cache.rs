@@ -3,7 +3,7 @@
 /// What a private cache may do with a line it holds (MESI; not held is not there).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u32)]
-pub(crate) enum State {
+pub(crate) enum LineState {
     /// Read it; others may hold it, too.
     Shared = 1,
     /// Read it, and write it without asking.
@@ -12,23 +12,24 @@ pub(crate) enum State {
     Modified = 3,
 }
 
-impl State {
-    fn of(entry: u32) -> Option<State> {
+impl LineState {
+    fn of(entry: u32) -> Option<LineState> {
         match entry & 3 {
             0 => None,
-            1 => Some(State::Shared),
-            2 => Some(State::Exclusive),
-            _ => Some(State::Modified),
+            1 => Some(LineState::Shared),
+            2 => Some(LineState::Exclusive),
+            _ => Some(LineState::Modified),
         }
     }
 
     /// Whether the line may be written.
     pub(crate) fn owns(self) -> bool {
-        self >= State::Exclusive
+        self >= LineState::Exclusive
     }
 }
 
-/// The caches of one level, one a unit. An entry is a line's number and, in the two low bits, its state; 0 is no line.
+/// The caches of one level, one a unit. An entry is a line's number and, in the two low bits, its
+/// state; 0 is no line.
 pub(crate) struct Caches {
     sets: usize,
     ways: usize,
@@ -62,36 +63,36 @@ impl Caches {
 
     /// Uses a line: its state, if the cache holds it.
     #[inline]
-    pub(crate) fn find(&mut self, unit: usize, line: u32) -> Option<State> {
+    pub(crate) fn find(&mut self, unit: usize, line: u32) -> Option<LineState> {
         let set = self.set(unit, line);
         let position = set.iter().position(|entry| entry >> 2 == line && entry & 3 != 0)?;
         if position > 0 {
             set[..=position].rotate_right(1);
         }
-        State::of(set[0])
+        LineState::of(set[0])
     }
 
     /// The state of a line, without using it.
-    pub(crate) fn state(&self, unit: usize, line: u32) -> Option<State> {
+    pub(crate) fn state(&self, unit: usize, line: u32) -> Option<LineState> {
         let first = self.first(unit, line);
         self.entries[first..first + self.ways]
             .iter()
             .find(|entry| *entry >> 2 == line)
-            .and_then(|entry| State::of(*entry))
+            .and_then(|entry| LineState::of(*entry))
     }
 
     /// Gives a line that is held another state.
-    pub(crate) fn change(&mut self, unit: usize, line: u32, state: State) {
+    pub(crate) fn change(&mut self, unit: usize, line: u32, state: LineState) {
         if let Some(entry) = self.set(unit, line).iter_mut().find(|entry| **entry >> 2 == line && **entry & 3 != 0) {
             *entry = line << 2 | state as u32;
         }
     }
 
     /// Drops a line; its state, if it was held.
-    pub(crate) fn drop_line(&mut self, unit: usize, line: u32) -> Option<State> {
+    pub(crate) fn drop_line(&mut self, unit: usize, line: u32) -> Option<LineState> {
         let set = self.set(unit, line);
         let position = set.iter().position(|entry| entry >> 2 == line && entry & 3 != 0)?;
-        let state = State::of(set[position]);
+        let state = LineState::of(set[position]);
         set[position] = 0;
         set[position..].rotate_left(1);
         state
@@ -99,13 +100,13 @@ impl Caches {
 
     /// Adds a line that is not held; what had to go for it.
     #[inline]
-    pub(crate) fn insert(&mut self, unit: usize, line: u32, state: State) -> Option<(u32, State)> {
+    pub(crate) fn insert(&mut self, unit: usize, line: u32, state: LineState) -> Option<(u32, LineState)> {
         let set = self.set(unit, line);
         let last = set.len() - 1;
         let evicted = set[last];
         set[last] = line << 2 | state as u32;
         set.rotate_right(1);
-        State::of(evicted).map(|state| (evicted >> 2, state))
+        LineState::of(evicted).map(|state| (evicted >> 2, state))
     }
 }
 
@@ -116,15 +117,15 @@ mod tests {
     #[test]
     fn the_least_recently_used_line_of_a_set_goes() {
         let mut caches = Caches::new(2, 2, 2);
-        assert_eq!(caches.insert(1, 2, State::Shared), None);
-        assert_eq!(caches.insert(1, 4, State::Modified), None);
-        assert_eq!(caches.insert(1, 3, State::Shared), None, "another set");
-        assert_eq!(caches.find(1, 2), Some(State::Shared));
+        assert_eq!(caches.insert(1, 2, LineState::Shared), None);
+        assert_eq!(caches.insert(1, 4, LineState::Modified), None);
+        assert_eq!(caches.insert(1, 3, LineState::Shared), None, "another set");
+        assert_eq!(caches.find(1, 2), Some(LineState::Shared));
         assert_eq!(caches.find(0, 2), None, "another unit");
-        assert_eq!(caches.insert(1, 6, State::Exclusive), Some((4, State::Modified)));
-        assert_eq!(caches.drop_line(1, 6), Some(State::Exclusive));
-        assert_eq!(caches.insert(1, 8, State::Shared), None, "there is room");
-        caches.change(1, 8, State::Modified);
-        assert_eq!(caches.state(1, 8), Some(State::Modified));
+        assert_eq!(caches.insert(1, 6, LineState::Exclusive), Some((4, LineState::Modified)));
+        assert_eq!(caches.drop_line(1, 6), Some(LineState::Exclusive));
+        assert_eq!(caches.insert(1, 8, LineState::Shared), None, "there is room");
+        caches.change(1, 8, LineState::Modified);
+        assert_eq!(caches.state(1, 8), Some(LineState::Modified));
     }
 }

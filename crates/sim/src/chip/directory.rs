@@ -1,4 +1,5 @@
-//! The directory: for each line who holds it, whether the last level has it, and until when its home is busy with it.
+//! The directory: for each line its holders, whether the last level has it, and until when its home
+//! is busy with it.
 
 use std::ptr::NonNull;
 
@@ -7,11 +8,12 @@ use crate::arena::{self, Extent, Reservation};
 /// The most private caches.
 pub(crate) const UNITS_MAX: usize = 1 << NUMBER_BITS;
 const MAP_WORDS: usize = UNITS_MAX / 64;
-/// Lines of words outside of the machine's memory have the first numbers, in the order in which they are first touched.
+/// Lines of words outside of the machine's memory have the first numbers, in the order in which
+/// they are first touched.
 const OUTSIDE: usize = 1 << 16;
 const LINE_SHIFT: u32 = 6;
 
-/// Who holds a line in private caches.
+/// The private caches that hold a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Holders {
     Nobody,
@@ -21,8 +23,8 @@ pub(crate) enum Holders {
     Sharers,
 }
 
-/// One line's entry, in 16 bytes. `holders`: two bits of what, then an owner's number; or five sharers' numbers and how many they are;
-/// or the number of a map of sharers.
+/// One line's entry, in 16 bytes. `holders`: two bits of what, then an owner's number; or five
+/// sharers' numbers and how many they are; or the number of a map of sharers.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct Entry {
@@ -95,7 +97,8 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
-    /// For the memory that this thread's machine uses now, and grows by. `None` if the host has too little.
+    /// For the memory that this thread's machine uses now, and grows by. `None` if the host has too
+    /// little.
     pub(crate) fn new() -> Option<Self> {
         let memory = arena::extent()?;
         let lines = OUTSIDE + (memory.capacity >> LINE_SHIFT);

@@ -1,13 +1,38 @@
-//! What an access costs: the line's way through caches, directory, last level and memory. The module above says it in words.
+//! What an access costs: the line's way through caches, directory, last level and memory. The
+//! module above says it in words.
 
 use contend_machine::{Machine, Native};
 
 use super::Chip;
-use super::cache::State;
+use super::cache::LineState;
 use super::directory::Holders;
 use super::network::Network;
 use super::preset::LINE_BYTES;
-use crate::watch::Access;
+use crate::access::Access;
+
+/// A request for a line at its home.
+#[derive(Clone, Copy)]
+struct Request {
+    /// The private caches that ask.
+    unit: usize,
+    line: u32,
+    writes: bool,
+    home: usize,
+    /// Cycles between `unit` and `home`.
+    way: u64,
+    /// When the home begins to serve the request.
+    begin: u64,
+}
+
+/// How a home answers a request.
+struct Answer {
+    /// When the line is at the core.
+    at: u64,
+    /// Whether a core that only reads has the line exclusively.
+    exclusive: bool,
+    /// Whether the request met no other core: none held the line, and none made it wait.
+    alone: bool,
+}
 
 impl Chip {
     #[inline]
@@ -25,8 +50,8 @@ impl Chip {
         let state = self.l1.find(unit, line);
         match state {
             Some(state) if !writes || state.owns() => {
-                if writes && state != State::Modified {
-                    self.l1.change(unit, line, State::Modified);
+                if writes && state != LineState::Modified {
+                    self.l1.change(unit, line, LineState::Modified);
                 }
                 self.clock += u64::from(self.preset.l1.cycles);
                 if !self.cores[self.running].prefetched.is_empty() {
@@ -58,23 +83,24 @@ impl Chip {
         }
     }
 
-    /// Gets a line that the first level does not hold in a sufficient state; when it arrives, and whether no other core was involved.
-    pub(super) fn fetch(&mut self, unit: usize, line: u32, writes: bool, in_l1: Option<State>) -> (u64, bool) {
-        let new = if writes { State::Modified } else { State::Shared };
+    /// Gets a line that the first level does not hold in a sufficient state; when it arrives, and
+    /// whether no other core was involved.
+    pub(super) fn fetch(&mut self, unit: usize, line: u32, writes: bool, in_l1: Option<LineState>) -> (u64, bool) {
+        let new = if writes { LineState::Modified } else { LineState::Shared };
         let mut clock = self.clock + u64::from(self.preset.l1.cycles);
         let mut in_l2 = None;
         if let (Some(l2), Some(preset)) = (&mut self.l2, &self.preset.l2) {
             clock += u64::from(preset.cycles);
             in_l2 = l2.find(unit, line);
             if let Some(state) = in_l2.filter(|state| !writes || state.owns()) {
-                let state = if writes { State::Modified } else { state };
+                let state = if writes { LineState::Modified } else { state };
                 self.fill_l1(unit, line, state, in_l1);
                 return (clock, true);
             }
         }
         self.statistics.misses += 1;
-        let (arrival, exclusive, alone) = self.ask_home(unit, line, writes, clock);
-        let state = if !writes && exclusive { State::Exclusive } else { new };
+        let Answer { at, exclusive, alone } = self.ask_home(unit, line, writes, clock);
+        let state = if !writes && exclusive { LineState::Exclusive } else { new };
         if let Some(l2) = &mut self.l2 {
             if in_l2.is_some() {
                 l2.change(unit, line, state);
@@ -84,10 +110,10 @@ impl Chip {
             }
         }
         self.fill_l1(unit, line, state, in_l1);
-        (arrival, alone)
+        (at, alone)
     }
 
-    fn fill_l1(&mut self, unit: usize, line: u32, state: State, in_l1: Option<State>) {
+    fn fill_l1(&mut self, unit: usize, line: u32, state: LineState, in_l1: Option<LineState>) {
         if in_l1.is_some() {
             self.l1.change(unit, line, state);
             return;
@@ -95,14 +121,14 @@ impl Chip {
         let Some((evicted, state)) = self.l1.insert(unit, line, state) else { return };
         match &mut self.l2 {
             // The second level has it still.
-            Some(l2) if state == State::Modified => l2.change(unit, evicted, State::Modified),
+            Some(l2) if state == LineState::Modified => l2.change(unit, evicted, LineState::Modified),
             Some(_) => {}
             None => self.evict(unit, evicted, state),
         }
     }
 
     /// A line leaves a core's private caches, and its home is told.
-    fn evict(&mut self, unit: usize, line: u32, state: State) {
+    fn evict(&mut self, unit: usize, line: u32, state: LineState) {
         if state.owns() {
             self.directory.clear(line);
             self.keep_in_last_level(line);
@@ -117,118 +143,130 @@ impl Chip {
         ((u64::from(mixed) * self.slices.len() as u64) >> 32) as usize
     }
 
-    /// Some cycles more or less on a request's way. Without, two cores that are in each other's way can be so for ever, in the same step
-    /// each time (A. Alameldeen, D. Wood: "Variability in architectural simulations of multi-threaded workloads", HPCA 2003).
+    /// Some cycles more or less on a request's way. Without, two cores that are in each other's way
+    /// can be so for ever, in the same step each time (A. Alameldeen, D. Wood: "Variability in
+    /// architectural simulations of multi-threaded workloads", HPCA 2003).
     fn perturbation(&mut self) -> u64 {
         const MAX: u64 = 4;
-        // Xorshift (Marsaglia, 2003).
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        self.random % (MAX + 1)
+        self.random.draw() % (MAX + 1)
     }
 
-    /// The request at the line's home; when the line is at the core, whether the core has it exclusively though it only reads, and
-    /// whether no other core was involved.
-    fn ask_home(&mut self, unit: usize, line: u32, writes: bool, clock: u64) -> (u64, bool, bool) {
+    /// Has the line's home serve a request that `unit` sends at `clock`.
+    fn ask_home(&mut self, unit: usize, line: u32, writes: bool, clock: u64) -> Answer {
         let home = self.home(line);
-        let (llc, coherence) = (&self.preset.llc, &self.preset.coherence);
-        let (tag, data) = (u64::from(llc.tag_cycles), u64::from(llc.data_cycles));
-        let (transfer, blocking, handoff) =
-            (u64::from(coherence.line_cycles), coherence.blocking, coherence.handoff_cycles);
         let entry = *self.directory.entry(line);
         let holders = entry.holders();
-        let has_owner = matches!(holders, Holders::Owner(owner) if usize::from(owner) != unit);
-        // What is only read every socket's last level keeps a copy of.
-        let is_near = !writes && !has_owner && entry.is_cached();
+        let owner = match holders {
+            Holders::Owner(owner) if usize::from(owner) != unit => Some(usize::from(owner)),
+            _ => None,
+        };
+        // Every socket's last level keeps a copy of a line that is only read.
+        let is_near = !writes && owner.is_none() && entry.is_cached();
         let way = if is_near { self.network.near_cycles(unit, home) } else { self.network.cycles(unit, home) };
         let arrival = clock + way + self.perturbation();
         let begin = arrival.max(entry.free_at());
         self.statistics.queued_cycles += begin - arrival;
-        let back = way + transfer;
-        if let Holders::Owner(owner) = holders
-            && usize::from(owner) != unit
-        {
-            let owner = usize::from(owner);
-            let (done, free_at);
-            self.statistics.from_owner += 1;
-            self.statistics.remote += u64::from(self.network.is_remote(unit, owner));
-            // To the owner, whose cache is looked up.
-            let at_owner = begin
-                + tag
-                + self.network.cycles(home, owner)
-                + u64::from(self.preset.l1.cycles)
-                + self.preset.l2.as_ref().map_or(0, |l2| u64::from(l2.cycles));
-            if blocking {
-                let returned = at_owner + self.network.cycles(owner, home) + transfer + data;
-                (done, free_at) = (returned + back, returned);
-            } else {
-                done = at_owner + self.network.cycles(owner, unit) + transfer;
-                free_at = begin + u64::from(handoff[usize::from(self.network.is_remote(unit, owner))]);
-            }
-            if writes {
-                self.invalidate(owner, line);
-                self.directory.set_owner(line, unit as u16);
-            } else {
-                self.l1.change(owner, line, State::Shared);
-                if let Some(l2) = &mut self.l2 {
-                    l2.change(owner, line, State::Shared);
-                }
-                self.directory.add_sharer(line, unit as u16);
-                self.keep_in_last_level(line);
-            }
-            self.directory.entry_mut(line).set_free_at(free_at);
-            return (done, false, false);
+        let request = Request { unit, line, writes, home, way, begin };
+        if let Some(owner) = owner {
+            return self.take_from_owner(request, owner);
         }
-        // The line itself, from the last level or from memory.
-        let ready = if entry.is_cached() {
-            self.statistics.from_last_level += 1;
-            self.directory.entry_mut(line).set_used();
-            begin + tag.max(data)
-        } else {
-            self.statistics.from_memory += 1;
-            let number = line as usize % self.controllers.len();
-            // A controller of a socket is near the slices of that socket; one of a mesh is somewhere in it.
-            let (way, number) = match &self.network {
-                Network::Mesh { .. } => {
-                    let tile = number * self.slices.len() / self.controllers.len();
-                    (self.network.cycles(home, tile), number)
-                }
-                Network::Sockets { .. } => (0, home / self.preset.memory.tiles_per_controller),
-            };
-            let start = (begin + tag + way).max(self.controllers[number]);
-            self.controllers[number] = start + self.controller_cycles;
-            self.keep_in_last_level(line);
-            start + u64::from(self.preset.memory.cycles) + way + transfer
-        };
-        // Those who hold it must drop it, all at once.
-        let mut dropped = begin + tag;
-        let mut others = 0;
-        if writes && holders == Holders::Sharers {
-            let mut farthest = 0;
-            let mut sharers = Vec::new();
-            self.directory.for_each_sharer(line, |sharer| sharers.push(sharer));
-            for sharer in sharers.into_iter().map(usize::from).filter(|sharer| *sharer != unit) {
-                farthest = farthest.max(self.network.cycles(home, sharer));
-                others += 1;
-                self.invalidate(sharer, line);
-            }
-            if others > 0 {
-                dropped += 2 * farthest + u64::from(self.preset.l1.cycles);
-            }
-        }
-        let answered = ready.max(dropped);
-        // While a home that blocks gets the line from memory, or has it dropped, it serves nobody else with it.
+        let coherence = &self.preset.coherence;
+        let (transfer, blocking, handoff) =
+            (u64::from(coherence.line_cycles), coherence.blocking, coherence.handoff_cycles[0]);
+        let exclusive = holders == Holders::Nobody && coherence.exclusive_reads;
+        let ready = self.fetch_to_home(request);
+        let dropped = if writes && holders == Holders::Sharers { self.drop_sharers(request) } else { None };
+        let tag = u64::from(self.preset.llc.tag_cycles);
+        let answered = ready.max(dropped.unwrap_or(begin + tag));
+        // While a blocking home fetches the line from memory, or has it dropped, it serves no other
+        // request for it.
         let busy = if blocking || !entry.is_cached() { answered } else { begin + tag };
-        let busy = if !blocking && writes { busy.max(begin + u64::from(handoff[0])) } else { busy };
+        let busy = if !blocking && writes { busy.max(begin + u64::from(handoff)) } else { busy };
         self.directory.entry_mut(line).set_free_at(busy);
-        let exclusive = holders == Holders::Nobody && self.preset.coherence.exclusive_reads;
         if writes || exclusive {
             self.directory.set_owner(line, unit as u16);
         } else {
             self.directory.add_sharer(line, unit as u16);
         }
-        (answered + back, exclusive, others == 0 && begin == arrival)
+        Answer { at: answered + way + transfer, exclusive, alone: dropped.is_none() && begin == arrival }
+    }
+
+    /// Has the owner give the line up, if the request writes, or share it.
+    fn take_from_owner(&mut self, request: Request, owner: usize) -> Answer {
+        let Request { unit, line, writes, home, way, begin } = request;
+        let (llc, coherence) = (&self.preset.llc, &self.preset.coherence);
+        let (tag, data, transfer) =
+            (u64::from(llc.tag_cycles), u64::from(llc.data_cycles), u64::from(coherence.line_cycles));
+        let is_remote = self.network.is_remote(unit, owner);
+        self.statistics.from_owner += 1;
+        self.statistics.remote += u64::from(is_remote);
+        // To the owner, whose cache is looked up.
+        let at_owner = begin
+            + tag
+            + self.network.cycles(home, owner)
+            + u64::from(self.preset.l1.cycles)
+            + self.preset.l2.as_ref().map_or(0, |l2| u64::from(l2.cycles));
+        let (at, free_at) = if coherence.blocking {
+            let returned = at_owner + self.network.cycles(owner, home) + transfer + data;
+            (returned + way + transfer, returned)
+        } else {
+            let handoff = coherence.handoff_cycles[usize::from(is_remote)];
+            (at_owner + self.network.cycles(owner, unit) + transfer, begin + u64::from(handoff))
+        };
+        if writes {
+            self.invalidate(owner, line);
+            self.directory.set_owner(line, unit as u16);
+        } else {
+            self.l1.change(owner, line, LineState::Shared);
+            if let Some(l2) = &mut self.l2 {
+                l2.change(owner, line, LineState::Shared);
+            }
+            self.directory.add_sharer(line, unit as u16);
+            self.keep_in_last_level(line);
+        }
+        self.directory.entry_mut(line).set_free_at(free_at);
+        Answer { at, exclusive: false, alone: false }
+    }
+
+    /// Fetches a line that no core owns, from the last level or from memory; returns when the home
+    /// has it.
+    fn fetch_to_home(&mut self, Request { line, home, begin, .. }: Request) -> u64 {
+        let llc = &self.preset.llc;
+        let (tag, data) = (u64::from(llc.tag_cycles), u64::from(llc.data_cycles));
+        if self.directory.entry(line).is_cached() {
+            self.statistics.from_last_level += 1;
+            self.directory.entry_mut(line).set_used();
+            return begin + tag.max(data);
+        }
+        self.statistics.from_memory += 1;
+        let number = line as usize % self.controllers.len();
+        // A controller of a socket is near the slices of that socket; one of a mesh is somewhere in
+        // it.
+        let (way, number) = match &self.network {
+            Network::Mesh { .. } => {
+                let tile = number * self.slices.len() / self.controllers.len();
+                (self.network.cycles(home, tile), number)
+            }
+            Network::Sockets { .. } => (0, home / self.preset.memory.tiles_per_controller),
+        };
+        let start = (begin + tag + way).max(self.controllers[number]);
+        self.controllers[number] = start + self.controller_cycles;
+        self.keep_in_last_level(line);
+        start + u64::from(self.preset.memory.cycles) + way + u64::from(self.preset.coherence.line_cycles)
+    }
+
+    /// Has all sharers but the core that asks drop the line, at once; returns when they have, or
+    /// `None` if there is no other.
+    fn drop_sharers(&mut self, Request { unit, line, home, begin, .. }: Request) -> Option<u64> {
+        let mut sharers = Vec::new();
+        self.directory.for_each_sharer(line, |sharer| sharers.push(sharer));
+        let mut farthest = None;
+        for sharer in sharers.into_iter().map(usize::from).filter(|sharer| *sharer != unit) {
+            farthest = farthest.max(Some(self.network.cycles(home, sharer)));
+            self.invalidate(sharer, line);
+        }
+        let (tag, l1) = (u64::from(self.preset.llc.tag_cycles), u64::from(self.preset.l1.cycles));
+        farthest.map(|farthest| begin + tag + 2 * farthest + l1)
     }
 
     fn invalidate(&mut self, unit: usize, line: u32) {
@@ -283,7 +321,8 @@ impl Chip {
         }
     }
 
-    /// One owner or many sharers, never both, and whoever holds the line is known to its home.
+    /// Checks that a line has one owner or many sharers, never both, and that its home knows every
+    /// holder.
     #[cfg(debug_assertions)]
     fn check(&self, line: u32) {
         let holders = self.directory.entry(line).holders();
@@ -313,7 +352,7 @@ impl Chip {
                 }
                 (Some(state), Holders::Sharers) => {
                     assert!(
-                        state == State::Shared && sharers.contains(&unit),
+                        state == LineState::Shared && sharers.contains(&unit),
                         "line {line}: {unit} has {state:?}, shared by {sharers:?}"
                     );
                 }

@@ -33,8 +33,8 @@ impl Network {
             NetworkPreset::Sockets { tiles_per_socket, local_cycles, link_cycles } => {
                 let sockets: Vec<u16> = (0..tiles).map(|tile| (tile / tiles_per_socket) as u16).collect();
                 let count = sockets.last().map_or(1, |last| usize::from(*last) + 1);
-                // Sockets that differ in one bit of their numbers are linked; others are as many links apart as bits differ, up to the
-                // number of distances that the preset gives.
+                // Sockets that differ in one bit of their numbers are linked; others are as many
+                // links apart as bits differ, up to the number of distances that the preset gives.
                 let distance = |a: usize, b: usize| match (a ^ b).count_ones() as usize {
                     0 => *local_cycles,
                     links => link_cycles[links.min(link_cycles.len()) - 1],

@@ -84,7 +84,8 @@ fn a_line_that_is_written_in_turns_costs_two_transfers_a_round() {
     }
     while chip.run_until(1 << 40) {}
     let statistics = chip.take_statistics();
-    // Each turn: the player that waits reads the line (a transfer from its owner), then takes it exclusively.
+    // Each turn: the player that waits reads the line (a transfer from its owner), then takes it
+    // exclusively.
     assert_eq!(lines.line(0).load(Ordering::Relaxed), 2 * ROUNDS);
     let per_round = statistics.from_owner as f64 / ROUNDS as f64;
     assert!((1.9..=2.1).contains(&per_round), "{per_round} transfers a round: {statistics:?}");
@@ -126,10 +127,10 @@ fn a_contended_counter_saturates_at_the_rate_of_its_home() {
         let way = (0..threads).map(|unit| chip.network.cycles(home, unit)).sum::<u64>() as f64 / threads as f64;
         // The home: tags, the owner asked, its cache, back with the line, which is written down.
         let (llc, transfer) = (&preset.llc, preset.coherence.line_cycles);
-        // Whoever is late is not waited for: the perturbation hides in the queue.
+        // No core waits for a late one: the perturbation hides in the queue.
         let busy = 2.0 * way + f64::from(llc.tag_cycles + preset.l1.cycles + transfer + llc.data_cycles);
         let predicted = CYCLES as f64 / busy;
-        // Whoever is queued when the time is up still adds once.
+        // A core that is queued when the time is up still adds once.
         let measured = count as f64 - threads as f64;
         assert!(
             (measured / predicted - 1.0).abs() < 0.1,
@@ -158,7 +159,8 @@ fn a_mesh_gets_slower_with_distance_and_the_centre_takes_one_a_cycle() {
     assert!((0.9..=1.0).contains(&rate), "{rate} additions a cycle");
 }
 
-/// A little of everything, by many threads: the hash of what happened, and how many accesses that were.
+/// A little of everything, by many threads: the hash of what happened, and how many accesses that
+/// were.
 fn medley(options: ChipOptions) -> (u64, u64) {
     const THREADS: usize = 32;
     let lines = Lines::new(4096);

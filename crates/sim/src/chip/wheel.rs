@@ -1,4 +1,5 @@
-//! Which core is furthest behind: a timing wheel of a cycle a slot (G. Varghese, A. Lauck, SOSP 1987).
+//! Which core is furthest behind: a timing wheel of a cycle a slot (G. Varghese, A. Lauck, SOSP
+//! 1987).
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -6,7 +7,8 @@ use std::collections::BinaryHeap;
 const SLOTS: usize = 4096;
 pub(crate) const NOBODY: u16 = u16::MAX;
 
-/// Cores, each waiting for a time. Of those that wait for one time the first to wait is the first to go.
+/// Cores, each waiting for a time. Of those that wait for one time the first to wait is the first
+/// to go.
 pub(crate) struct Wheel {
     /// No core waits for an earlier time.
     base: u64,
@@ -109,7 +111,8 @@ impl Wheel {
         core
     }
 
-    /// The core that will be taken out after the one for this time, which is the earliest, as far as is known and on the wheel.
+    /// The core that will be taken out after the one for this time, which is the earliest, as far
+    /// as is known and on the wheel.
     #[inline]
     pub(crate) fn after_next(&self, time: u64) -> u16 {
         let slot = time as usize % SLOTS;
@@ -166,7 +169,8 @@ mod tests {
             let core = wheel.take(time);
             let Reverse((expected_time, ..)) = expected.pop().expect("as many");
             assert_eq!(time, expected_time);
-            // Which of those with one time is first may differ by how they got onto the wheel: the set is what counts.
+            // Which of those with one time is first may differ by how they got onto the wheel: the
+            // set is what counts.
             let mut same: Vec<_> = std::iter::from_fn(|| {
                 expected.peek().is_some_and(|Reverse((next, ..))| *next == time).then(|| expected.pop()).flatten()
             })

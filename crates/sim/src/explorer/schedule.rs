@@ -1,9 +1,10 @@
-//! Which core made which step, and how to make it shorter.
+//! Schedules: which core made which step, and how to make one shorter.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// The cores that made an execution's choices, in order: `0x5,1x3,0` is five times core 0, three times core 1, once core 0.
+/// The cores that made an execution's choices, in order: `0x5,1x3,0` is five times core 0, three
+/// times core 1, once core 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Schedule(Vec<(usize, u64)>);
 
@@ -23,7 +24,7 @@ impl Schedule {
         self.0.len().saturating_sub(1)
     }
 
-    /// Nothing yet, with room for so many segments.
+    /// Creates an empty schedule with room for `segments`.
     pub(crate) fn with_room_of(segments: usize) -> Self {
         Schedule(Vec::with_capacity(segments))
     }
@@ -40,7 +41,7 @@ impl Schedule {
         self.push_many(core, 1);
     }
 
-    /// The core that was pushed last makes so many choices more.
+    /// Adds `times` choices of the core that was pushed last.
     pub(crate) fn push_again(&mut self, times: u64) {
         if let Some((_, count)) = self.0.last_mut() {
             *count += times;
@@ -110,8 +111,9 @@ impl FromStr for Schedule {
     }
 }
 
-/// A schedule with as few switches as can be found by leaving one out after the other. `fails` executes a schedule, and answers the
-/// one that was followed in fact if the execution shows what is looked for.
+/// A schedule with as few switches as can be found by leaving one out after the other. `fails`
+/// executes a schedule, and answers the one that was followed in fact if the execution shows what
+/// is looked for.
 pub fn shrink(schedule: Schedule, mut fails: impl FnMut(&Schedule) -> Option<Schedule>) -> Schedule {
     let mut best = schedule;
     let mut segment = best.segments().len();
@@ -149,7 +151,8 @@ mod tests {
 
     #[test]
     fn shrinking_leaves_the_switches_that_matter() {
-        // What is looked for: core 1 makes its first choice after core 0's second and before its third.
+        // What is looked for: core 1 makes its first choice after core 0's second and before its
+        // third.
         let fails = |schedule: &Schedule| {
             let mut choices = schedule.segments().iter().flat_map(|(core, times)| (0..*times).map(move |_| *core));
             let before = choices.by_ref().take_while(|core| *core != 1).filter(|core| *core == 0).count();

@@ -1,8 +1,10 @@
-//! Which core goes on.
+//! Strategies: which core makes the next step.
+
+use contend_model::random::{SplitMix64, below};
 
 use super::schedule::Schedule;
 
-/// A choice to be made.
+/// What a strategy chooses from.
 #[derive(Clone, Copy, Debug)]
 pub struct Choice<'a> {
     /// The core that is about to make an access; none in the beginning, and when a core has ended.
@@ -11,7 +13,8 @@ pub struct Choice<'a> {
     pub waits: bool,
     /// The cores that have not ended, in order, without the one in the background.
     pub runnable: &'a [usize],
-    /// A core that does its work bit by bit beside the others, and waits after each bit, if there is one. No strategy has to let it go on.
+    /// A core that does its work bit by bit beside the others, and waits after each bit, if there
+    /// is one. No strategy has to let it go on.
     pub background: Option<usize>,
     /// Steps made so far.
     pub step: u64,
@@ -30,20 +33,21 @@ impl Choice<'_> {
     }
 }
 
-/// Chooses.
+/// Chooses the core that makes the next step.
 pub trait Strategy {
-    /// An execution of so many cores begins.
+    /// Begins an execution of `cores`.
     fn begin(&mut self, cores: usize);
 
-    /// The core that goes on: one of those that can.
+    /// Returns the core that goes on: one of those that can.
     fn choose(&mut self, choice: &Choice<'_>) -> usize;
 
-    /// At how many of the next choices the core that was just chosen goes on, as long as it does not wait: the strategy is not asked there.
+    /// At how many of the next choices the core that was just chosen goes on, as long as it does
+    /// not wait: the strategy is not asked there.
     fn stays(&mut self) -> u64 {
         0
     }
 
-    /// The execution has ended, after so many steps.
+    /// Ends the execution, which has made `steps`.
     fn end(&mut self, steps: u64) {
         let _ = steps;
     }
@@ -54,34 +58,12 @@ pub trait Strategy {
     }
 }
 
-/// SplitMix64 (G. Steele, D. Lea, C. Flood, OOPSLA 2014): any seed will do, also small ones.
-#[derive(Clone, Debug)]
-struct Numbers(u64);
-
-impl Numbers {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        below(self.next(), bound)
-    }
-}
-
-/// A number below the bound, by the upper bits of one that was drawn.
-fn below(drawn: u64, bound: usize) -> usize {
-    ((u128::from(drawn) * bound as u128) >> 64) as usize
-}
-
-/// Any core, at random, after a random number of accesses. How often cores are switched is drawn anew for each execution: from at every access to
-/// at every 32nd, on average. So is how often the core in the background is let go on: never, or at every 8th access, to at every 64th.
+/// Any core, at random, after a random number of accesses. How often cores are switched is drawn
+/// anew for each execution: from at every access to at every 32nd, on average. So is how often the
+/// core in the background is let go on: never, or at every 8th access, to at every 64th.
 #[derive(Debug)]
 pub struct Random {
-    numbers: Numbers,
+    numbers: SplitMix64,
     /// After how many accesses cores are switched.
     switch: Gaps,
     /// The same, of the core in the background.
@@ -104,8 +86,8 @@ impl Gaps {
         Gaps { bound: (2 << rarely) - 1 }
     }
 
-    fn draw(self, numbers: &mut Numbers) -> u64 {
-        numbers.below(self.bound) as u64
+    fn draw(self, numbers: &mut SplitMix64) -> u64 {
+        numbers.index(self.bound) as u64
     }
 }
 
@@ -113,7 +95,7 @@ impl Random {
     /// The same seed makes the same choices.
     pub fn new(seed: u64) -> Self {
         let switch = Gaps::one_in(0);
-        Random { numbers: Numbers(seed), switch, behind: None, until_behind: u64::MAX, is_behind: false }
+        Random { numbers: SplitMix64::new(seed), switch, behind: None, until_behind: u64::MAX, is_behind: false }
     }
 
     fn draw_behind(&mut self) {
@@ -123,8 +105,8 @@ impl Random {
 
 impl Strategy for Random {
     fn begin(&mut self, _: usize) {
-        let drawn = self.numbers.next();
-        self.switch = Gaps::one_in(below(drawn, 6));
+        let drawn = self.numbers.draw();
+        self.switch = Gaps::one_in(below(drawn, 6) as usize);
         self.behind = [None, Some(3), Some(4), Some(5), Some(6)][drawn as usize % 5].map(Gaps::one_in);
         self.draw_behind();
     }
@@ -142,10 +124,10 @@ impl Strategy for Random {
         let running = choice.running.filter(|_| choice.waits && choice.runnable.len() > 1);
         match running.and_then(|running| choice.runnable.iter().position(|core| *core == running)) {
             Some(waits) => {
-                let other = self.numbers.below(choice.runnable.len() - 1);
+                let other = self.numbers.index(choice.runnable.len() - 1);
                 choice.runnable[if other < waits { other } else { other + 1 }]
             }
-            None => choice.runnable[self.numbers.below(choice.runnable.len())],
+            None => choice.runnable[self.numbers.index(choice.runnable.len())],
         }
     }
 
@@ -161,14 +143,15 @@ impl Strategy for Random {
     }
 }
 
-/// Probabilistic concurrency testing (S. Burckhardt, P. Kothari, M. Musuvathi, S. Nagarakatte, ASPLOS 2010): cores have random priorities,
-/// the highest goes on; at `depth - 1` random steps the running core's falls below all others. It finds a bug that takes `depth` ordered
-/// events with a probability that does not depend on how many other steps there are between. The core in the background goes on at up to
-/// six random steps.
+/// Probabilistic concurrency testing (S. Burckhardt, P. Kothari, M. Musuvathi, S. Nagarakatte,
+/// ASPLOS 2010): cores have random priorities, the highest goes on; at `depth - 1` random steps the
+/// running core's falls below all others. It finds a bug that takes `depth` ordered events with a
+/// probability that does not depend on how many other steps there are between. The core in the
+/// background goes on at up to six random steps.
 #[derive(Debug)]
 pub struct Pct {
-    numbers: Numbers,
-    behind: Numbers,
+    numbers: SplitMix64,
+    behind: SplitMix64,
     depth: usize,
     priorities: Vec<i64>,
     /// Steps at which a priority falls.
@@ -186,8 +169,8 @@ impl Pct {
     /// For bugs of this depth: at least 1.
     pub fn new(depth: usize, seed: u64) -> Self {
         Pct {
-            numbers: Numbers(seed),
-            behind: Numbers(!seed),
+            numbers: SplitMix64::new(seed),
+            behind: SplitMix64::new(!seed),
             depth,
             priorities: Vec::new(),
             changes: Vec::new(),
@@ -207,14 +190,14 @@ impl Strategy for Pct {
         self.priorities.clear();
         self.priorities.extend(0..cores as i64);
         for position in (1..cores).rev() {
-            self.priorities.swap(position, self.numbers.below(position + 1));
+            self.priorities.swap(position, self.numbers.index(position + 1));
         }
         self.lowest = 0;
         let steps = self.steps as usize;
         self.changes.clear();
-        self.changes.extend((1..self.depth).map(|_| self.numbers.below(steps) as u64));
+        self.changes.extend((1..self.depth).map(|_| self.numbers.index(steps) as u64));
         self.turns.clear();
-        self.turns.extend((0..self.behind.below(TURNS_MAX + 1)).map(|_| self.behind.below(steps) as u64));
+        self.turns.extend((0..self.behind.index(TURNS_MAX + 1)).map(|_| self.behind.index(steps) as u64));
     }
 
     fn choose(&mut self, choice: &Choice<'_>) -> usize {
@@ -230,7 +213,7 @@ impl Strategy for Pct {
         }
         if let Some(running) = choice.running.filter(|running| Some(*running) != choice.background) {
             let change = self.changes.iter().position(|step| *step == choice.step);
-            // Each change once: who goes on instead is at the same step.
+            // Each change once: the core that goes on instead is at the same step.
             if let Some(change) = change {
                 self.changes.swap_remove(change);
             }
@@ -253,8 +236,10 @@ impl Strategy for Pct {
     }
 }
 
-/// All interleavings with at most so many preemptions (M. Musuvathi, S. Qadeer, PLDI 2007), each once. A switch from a core that waits or has
-/// ended is no preemption; one to the core in the background always is, and when that one waits, the core goes on that it has interrupted.
+/// All interleavings with at most a given number of preemptions (M. Musuvathi, S. Qadeer, PLDI
+/// 2007), each once. A switch from a core that waits or has ended is no preemption. A switch to the
+/// core in the background always is one; when that core waits, the core that it has interrupted
+/// goes on.
 #[derive(Debug)]
 pub struct Exhaustive {
     preemptions_max: usize,
@@ -270,7 +255,7 @@ pub struct Exhaustive {
 }
 
 impl Exhaustive {
-    /// With at most so many preemptions.
+    /// Creates a strategy that tries all interleavings with at most `preemptions_max` preemptions.
     pub fn new(preemptions_max: usize) -> Self {
         let (path, interrupted) = (Vec::new(), None);
         Exhaustive { preemptions_max, preemptions: 0, interrupted, path, made: 0, begun: false, exhausted: false }
@@ -304,7 +289,8 @@ impl Strategy for Exhaustive {
                     let others = choice.runnable.iter().copied().chain(behind).filter(|core| *core != running);
                     std::iter::once(running).chain(others.filter(|_| may)).collect()
                 }
-                // Those that wait for each other take turns: to try all orders of waiting would never end.
+                // Those that wait for each other take turns: to try all orders of waiting would
+                // never end.
                 Some(running) => {
                     let interrupted = self.interrupted.filter(|_| Some(running) == choice.background);
                     let goes_on = interrupted.filter(|core| choice.runnable.contains(core));
@@ -332,7 +318,8 @@ impl Strategy for Exhaustive {
     }
 }
 
-/// What a schedule says; where it ends or can't be followed, the running core goes on until it waits or ends.
+/// What a schedule says; where it ends or can't be followed, the running core goes on until it
+/// waits or ends.
 #[derive(Debug)]
 pub struct Replay {
     schedule: Schedule,

@@ -1,29 +1,28 @@
-//! The consistency conditions of clause 3.3.2, all twelve; and what the standard does not ask: the secondary indexes, the stocks, and
-//! what the clients remember.
+//! The consistency conditions of clause 3.3.2, all twelve; and what the standard does not ask: the
+//! secondary indexes, the stocks, and what the clients remember.
 
 use std::collections::HashMap;
 
-use contend_engine::{Control, Engine, Key, Row, TypedTable};
-use contend_machine::Machine;
+use contend_model::{Inspect, Key, Row, TypedTable};
 
 use super::schema::{
-    Customer, CustomerName, DISTRICTS, District, History, Nothing, Order, OrderLine, Stock, Tables, Warehouse,
+    Customer, CustomerName, DISTRICTS, District, History, Nothing, Order, OrderLine, Schema, Stock, Warehouse,
     customer_key, customer_order_key, district_key, order_key, order_number, stock_key,
 };
 use super::{Client, TpccOptions, load};
 use crate::workload::{Checked, Violation};
 
 /// Checks everything.
-pub(super) fn check<P: Control<M>, M: Machine>(
+pub(super) fn check<S: Inspect>(
     options: &TpccOptions,
-    tables: &Tables<M>,
-    engine: &Engine<P, M>,
+    tables: &Schema,
+    store: &S,
     clients: &[&Client],
 ) -> Result<Checked, Violation> {
     if let Some(wrong) = clients.iter().find_map(|client| client.books.wrong.as_ref()) {
         return Err(Violation(format!("a committed transaction saw something wrong: {wrong}")));
     }
-    let state = State::gather(options, tables, engine)?;
+    let state = State::gather(options, tables, store)?;
     let books = Totals::of(options, clients);
     for condition in CONDITIONS {
         // What nobody remembers is compared with nothing.
@@ -138,11 +137,7 @@ struct State {
 }
 
 impl State {
-    fn gather<P: Control<M>, M: Machine>(
-        options: &TpccOptions,
-        tables: &Tables<M>,
-        engine: &Engine<P, M>,
-    ) -> Result<State, Violation> {
+    fn gather<S: Inspect>(options: &TpccOptions, tables: &Schema, store: &S) -> Result<State, Violation> {
         let mut state = State {
             options: options.clone(),
             warehouses: Vec::new(),
@@ -156,14 +151,14 @@ impl State {
             history_rows: 0,
         };
         for warehouse in 1..=options.warehouses {
-            let row: Warehouse = get(engine, &tables.warehouse, warehouse)?;
+            let row: Warehouse = get(store, &tables.warehouse, warehouse)?;
             state.warehouses.push(Place { ytd: row.ytd, ..Place::default() });
             for district in (1..=DISTRICTS).map(|district| district_key(warehouse, district)) {
-                let row: District = get(engine, &tables.district, district)?;
+                let row: District = get(store, &tables.district, district)?;
                 state.districts.push((district, Place { ytd: row.ytd, next_o_id: row.next_o_id, paid: 0 }));
                 for key in (1..=options.customers).map(|customer| customer_key(district, customer)) {
                     let Customer { balance, ytd_payment, payment_cnt, delivery_cnt, last, first, .. } =
-                        get(engine, &tables.customer, key)?;
+                        get(store, &tables.customer, key)?;
                     let customer = CustomerState {
                         balance,
                         ytd_payment,
@@ -178,7 +173,7 @@ impl State {
             }
             let mut stocks = (0, 0);
             for item in 1..=options.items {
-                let row: Stock = get(engine, &tables.stock, stock_key(warehouse, item))?;
+                let row: Stock = get(store, &tables.stock, stock_key(warehouse, item))?;
                 stocks.0 += u64::from(row.ytd);
                 stocks.1 += u64::from(row.order_cnt);
                 if !(10..=100).contains(&row.quantity) {
@@ -187,13 +182,13 @@ impl State {
             }
             state.stocks.push(stocks);
         }
-        state.gather_orders(tables, engine);
-        state.gather_payments(tables, engine)?;
+        state.gather_orders(tables, store);
+        state.gather_payments(tables, store)?;
         Ok(state)
     }
 
-    fn gather_orders<P: Control<M>, M: Machine>(&mut self, tables: &Tables<M>, engine: &Engine<P, M>) {
-        each(engine, &tables.order, |key, row: &Order| {
+    fn gather_orders<S: Inspect>(&mut self, tables: &Schema, store: &S) {
+        each(store, &tables.order, |key, row: &Order| {
             self.orders.push(OrderState {
                 key,
                 customer: u64::from(row.customer),
@@ -204,14 +199,14 @@ impl State {
                 amount: 0,
             });
         });
-        each(engine, &tables.new_order, |key, _: &Nothing| self.new_orders.push(key));
-        each(engine, &tables.order_by_customer, |key, _: &Nothing| self.orders_by_customer.push(key));
-        each(engine, &tables.customer_by_name, |key, row: &CustomerName| {
+        each(store, &tables.new_order, |key, _: &Nothing| self.new_orders.push(key));
+        each(store, &tables.order_by_customer, |key, _: &Nothing| self.orders_by_customer.push(key));
+        each(store, &tables.customer_by_name, |key, row: &CustomerName| {
             self.names.push((customer_key(key.district, key.customer), key.last, row.first));
         });
         let mut orders = self.orders.iter_mut().peekable();
         let mut strays = Vec::new();
-        each(engine, &tables.order_line, |key, row: &OrderLine| {
+        each(store, &tables.order_line, |key, row: &OrderLine| {
             let of = key >> 4;
             while orders.next_if(|order| order.key < of).is_some() {}
             match orders.peek_mut() {
@@ -235,13 +230,9 @@ impl State {
         self.orders.extend(strays);
     }
 
-    fn gather_payments<P: Control<M>, M: Machine>(
-        &mut self,
-        tables: &Tables<M>,
-        engine: &Engine<P, M>,
-    ) -> Result<(), Violation> {
+    fn gather_payments<S: Inspect>(&mut self, tables: &Schema, store: &S) -> Result<(), Violation> {
         let mut strange = None;
-        each(engine, &tables.history, |key, row: &History| {
+        each(store, &tables.history, |key, row: &History| {
             self.history_rows += 1;
             let district = self.districts.iter_mut().find(|(district, _)| *district == row.district);
             let customer = self.customers.get_mut(&row.customer);
@@ -402,8 +393,8 @@ impl State {
         })
     }
 
-    /// Rows of ORDER - rows of NEW-ORDER = 2100, by district; of a population that is smaller, the part that is delivered; and after a
-    /// run, what the run has delivered besides.
+    /// Rows of ORDER - rows of NEW-ORDER = 2100, by district; of a population that is smaller, the
+    /// part that is delivered; and after a run, what the run has delivered besides.
     fn condition_11(&self, books: Option<&Totals>) -> Result<(), Violation> {
         let Some(books) = books else { return Ok(()) };
         for ((district, _), delivered) in self.districts.iter().zip(&books.delivered) {
@@ -503,24 +494,16 @@ fn require(holds: bool, condition: u32, what: impl FnOnce() -> String) -> Result
 }
 
 /// A row that has to be there.
-fn get<R: Row, K: Key, P: Control<M>, M: Machine>(
-    engine: &Engine<P, M>,
-    table: &TypedTable<M, R, K>,
-    key: K,
-) -> Result<R, Violation> {
+fn get<R: Row, K: Key, S: Inspect>(store: &S, table: &TypedTable<R, K>, key: K) -> Result<R, Violation> {
     let mut words = Vec::new();
-    match engine.peek(table, key, &mut words) {
+    match store.peek(table, key, &mut words) {
         Some(()) => Ok(*R::from_words(&words)),
-        None => Err(Violation(format!("{} {} is gone", table.name(), key.name()))),
+        None => Err(Violation(format!("{} {} is gone", store.table_name(table), key.name()))),
     }
 }
 
 /// Visits the rows of a table with an ordered index, by ascending keys.
-fn each<R: Row, K: Key, P: Control<M>, M: Machine>(
-    engine: &Engine<P, M>,
-    table: &TypedTable<M, R, K>,
-    mut visit: impl FnMut(K, &R),
-) {
-    let ordered = engine.peek_all(table, |key, words| visit(key, R::from_words(words)));
-    assert!(ordered, "the table {} has an ordered index", table.name());
+fn each<R: Row, K: Key, S: Inspect>(store: &S, table: &TypedTable<R, K>, mut visit: impl FnMut(K, &R)) {
+    let ordered = store.peek_all(table, |key, words| visit(key, R::from_words(words)));
+    assert!(ordered, "the table {} has an ordered index", store.table_name(table));
 }

@@ -2,8 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use contend_engine::{Abort, Direction, Txn, Whole};
-use contend_machine::Machine;
+use contend_model::{Abort, Direction, Txn, Whole};
 
 use super::schema::{
     Customer, DISTRICTS, Nothing, Order, OrderLine, customer_key, district_key, line_key, order_key, order_number,
@@ -18,17 +17,12 @@ pub struct Input {
     date: u64,
 }
 
-impl<M: Machine, F: Faults> Tpcc<M, F> {
+impl<F: Faults> Tpcc<F> {
     pub(super) fn draw_delivery(&self, client: &mut Client) -> Input {
         Input { warehouse: self.home(client), carrier: client.random.uniform(1, 10), date: client.clock }
     }
 
-    pub(super) fn delivery<T: Txn<Machine = M>>(
-        &self,
-        tx: &mut T,
-        client: &mut Client,
-        input: &Input,
-    ) -> Result<(), Abort> {
+    pub(super) fn delivery<T: Txn>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<(), Abort> {
         client.books.delivering.clear();
         for district in 1..=DISTRICTS {
             self.deliver(tx, client, input, district_key(input.warehouse, district))?;
@@ -37,16 +31,10 @@ impl<M: Machine, F: Faults> Tpcc<M, F> {
     }
 
     /// Delivers the oldest new order of a district, if there is one.
-    fn deliver<T: Txn<Machine = M>>(
-        &self,
-        tx: &mut T,
-        client: &mut Client,
-        input: &Input,
-        district: u64,
-    ) -> Result<(), Abort> {
+    fn deliver<T: Txn>(&self, tx: &mut T, client: &mut Client, input: &Input, district: u64) -> Result<(), Abort> {
         let tables = &self.tables;
-        // Orders are delivered in the order of their numbers, so that none is left below those that this client has delivered. That
-        // spares the scan the tombstones of the orders before.
+        // Orders are delivered in the order of their numbers, so that none is left below those that
+        // this client has delivered. That spares the scan the tombstones of the orders before.
         let first = client.oldest_new_orders[Self::district_position(district)];
         let range = order_key(district, first)..=order_key(district, u64::from(u32::MAX));
         let limit = if F::SKIP_OLDEST_ORDER { 2 } else { 1 };

@@ -1,15 +1,14 @@
-//! The population (clause 4.3.3.1), by chunks that several loaders share. Each chunk has a generator of its own, so that the database
-//! does not depend on who loads what.
+//! The population (clause 4.3.3.1), by chunks that several loaders share. Each chunk has a
+//! generator of its own, so that the database does not depend on who loads what.
 
 use std::ops::ControlFlow;
 
-use contend_engine::{Control, Key, Loader, OutOfMemory, Row, TypedTable};
-use contend_machine::Machine;
+use contend_model::{Key, Load, OutOfMemory, Row, TypedTable};
 
 use super::random::{NAMES, Random, last_name};
 use super::schema::{
-    Address, Customer, CustomerName, DISTRICTS, District, History, Item, NameKey, Nothing, Order, OrderLine, Stock,
-    Tables, Warehouse, customer_key, customer_order_key, district_key, line_key, order_key, stock_key,
+    Address, Customer, CustomerName, DISTRICTS, District, History, Item, NameKey, Nothing, Order, OrderLine, Schema,
+    Stock, Warehouse, customer_key, customer_order_key, district_key, line_key, order_key, stock_key,
 };
 use super::{HISTORY_BITS, TpccOptions};
 
@@ -50,10 +49,10 @@ pub(crate) fn delivered(options: &TpccOptions) -> u64 {
     options.customers - options.customers * 3 / 10
 }
 
-pub(crate) fn load<P: Control<M>, M: Machine>(
+pub(crate) fn load<L: Load>(
     options: &TpccOptions,
-    tables: &Tables<M>,
-    loader: &mut Loader<P, M>,
+    tables: &Schema,
+    loader: &mut L,
     part: usize,
     parts: usize,
     done: &mut dyn FnMut(u64) -> ControlFlow<()>,
@@ -63,7 +62,7 @@ pub(crate) fn load<P: Control<M>, M: Machine>(
             continue;
         }
         let random = Random::new(options.population_seed, u64::MAX - number as u64);
-        let mut load = Load { options, tables, loader, random };
+        let mut load = Population { options, tables, loader, random };
         let units = match chunk {
             Chunk::Items { first } => load.items(first)?,
             Chunk::Stocks { warehouse, first } => load.stocks(warehouse, first)?,
@@ -77,16 +76,16 @@ pub(crate) fn load<P: Control<M>, M: Machine>(
     Ok(())
 }
 
-struct Load<'a, P: Control<M>, M: Machine> {
+struct Population<'a, L: Load> {
     options: &'a TpccOptions,
-    tables: &'a Tables<M>,
-    loader: &'a mut Loader<P, M>,
+    tables: &'a Schema,
+    loader: &'a mut L,
     random: Random,
 }
 
-impl<P: Control<M>, M: Machine> Load<'_, P, M> {
-    fn put<R: Row, K: Key>(&mut self, table: &TypedTable<M, R, K>, key: K, row: R) -> Result<(), OutOfMemory> {
-        self.loader.insert(table, key, |words| *R::from_words_mut(words) = row).map(drop)
+impl<L: Load> Population<'_, L> {
+    fn put<R: Row, K: Key>(&mut self, table: &TypedTable<R, K>, key: K, row: R) -> Result<(), OutOfMemory> {
+        self.loader.insert_typed(table, key, row).map(drop)
     }
 
     fn address(&mut self) -> Address {

@@ -1,7 +1,6 @@
 //! New-Order: a customer orders five to fifteen items (clause 2.4).
 
-use contend_engine::{Abort, Txn};
-use contend_machine::Machine;
+use contend_model::{Abort, Txn};
 
 use super::random::is_original;
 use super::schema::{
@@ -47,7 +46,7 @@ pub(crate) struct Offer {
     original: bool,
 }
 
-impl<M: Machine, F: Faults> Tpcc<M, F> {
+impl<F: Faults> Tpcc<F> {
     pub(super) fn draw_new_order(&self, client: &mut Client) -> Input {
         let warehouse = self.home(client);
         let random = &mut client.random;
@@ -75,12 +74,7 @@ impl<M: Machine, F: Faults> Tpcc<M, F> {
         input
     }
 
-    pub(super) fn new_order<T: Txn<Machine = M>>(
-        &self,
-        tx: &mut T,
-        client: &mut Client,
-        input: &Input,
-    ) -> Result<(), Abort> {
+    pub(super) fn new_order<T: Txn>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<(), Abort> {
         let tables = &self.tables;
         let scratch = &mut client.scratch;
         // Items first: who asks for one that is not there has touched nothing that others write.

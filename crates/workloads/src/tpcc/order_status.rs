@@ -2,8 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use contend_engine::{Abort, Direction, Txn, Whole};
-use contend_machine::Machine;
+use contend_model::{Abort, Direction, Txn, Whole};
 
 use super::schema::{
     Customer, DISTRICTS, Nothing, Order, OrderLine, customer_key, customer_order_key, district_key, line_key,
@@ -19,19 +18,14 @@ pub struct Input {
     who: Who,
 }
 
-impl<M: Machine, F: Faults> Tpcc<M, F> {
+impl<F: Faults> Tpcc<F> {
     pub(super) fn draw_order_status(&self, client: &mut Client) -> Input {
         let warehouse = self.home(client);
         let district = district_key(warehouse, client.random.uniform(1, DISTRICTS));
         Input { district, who: self.who(&mut client.random) }
     }
 
-    pub(super) fn order_status<T: Txn<Machine = M>>(
-        &self,
-        tx: &mut T,
-        client: &mut Client,
-        input: &Input,
-    ) -> Result<(), Abort> {
+    pub(super) fn order_status<T: Txn>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<(), Abort> {
         let tables = &self.tables;
         let number = self.identify(tx, &mut client.scratch.names, input.district, input.who)?;
         let Some(number) = number else {
@@ -84,7 +78,8 @@ impl<M: Machine, F: Faults> Tpcc<M, F> {
         Ok(())
     }
 
-    /// An order has as many lines as it says, and from 5 to 15: seen violated in STO's TPC-C (nathanielherman/sto#16).
+    /// An order has as many lines as it says, and from 5 to 15: seen violated in STO's TPC-C
+    /// (nathanielherman/sto#16).
     pub(super) fn suspect_lines(&self, client: &mut Client, order: u64, lines: usize, count: u16) {
         if lines != usize::from(count) || !(5..=15).contains(&lines) {
             client.suspicion = Some(format!("order {order} has {lines} lines, and says {count}"));

@@ -1,7 +1,6 @@
 //! Payment: a customer pays (clause 2.5).
 
-use contend_engine::{Abort, Txn};
-use contend_machine::Machine;
+use contend_model::{Abort, Txn};
 
 use super::schema::{Customer, DISTRICTS, District, History, Warehouse, customer_key, district_key};
 use super::updates::{Paid, PaidOnBadCredit};
@@ -27,7 +26,7 @@ impl Input {
     }
 }
 
-impl<M: Machine, F: Faults> Tpcc<M, F> {
+impl<F: Faults> Tpcc<F> {
     pub(super) fn draw_payment(&self, client: &mut Client) -> Input {
         let warehouse = self.home(client);
         let random = &mut client.random;
@@ -47,12 +46,7 @@ impl<M: Machine, F: Faults> Tpcc<M, F> {
         }
     }
 
-    pub(super) fn payment<T: Txn<Machine = M>>(
-        &self,
-        tx: &mut T,
-        client: &mut Client,
-        input: &Input,
-    ) -> Result<(), Abort> {
+    pub(super) fn payment<T: Txn>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<(), Abort> {
         let tables = &self.tables;
         let number = self.identify(tx, &mut client.scratch.names, input.customer_district, input.who)?;
         let Some(number) = number else {

@@ -2,7 +2,8 @@
 
 pub(crate) use crate::random::Random;
 
-/// Constants of NURand for last names, in the population and in a run: they differ by 66, which clause 2.1.6.1 allows.
+/// Constants of NURand for last names, in the population and in a run: they differ by 66, which
+/// clause 2.1.6.1 allows.
 const C_LAST_LOAD: u64 = 157;
 const C_LAST_RUN: u64 = 223;
 /// Likewise for customers and items.

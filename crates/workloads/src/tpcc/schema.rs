@@ -1,15 +1,14 @@
 //! Nine tables and two secondary indexes: rows, keys, groups of columns.
 //!
-//! Money is in cents, rates are in ten-thousandths. Warehouses count from 1, districts from 1 to 10, all else as in the standard.
+//! Money is in cents, rates are in ten-thousandths. Warehouses count from 1, districts from 1 to
+//! 10, all else as in the standard.
 //!
-//! The groups say what is often written, and by what: a warehouse's and a district's year-to-date by Payment, a district's next order
-//! number by New-Order, a customer's balance by Payment and Delivery, a stock's quantity by New-Order. What is only read stays apart.
-
-use std::sync::Arc;
+//! The groups say what is often written, and by what: a warehouse's and a district's year-to-date
+//! by Payment, a district's next order number by New-Order, a customer's balance by Payment and
+//! Delivery, a stock's quantity by New-Order. What is only read stays apart.
 
 use contend_derive::Row;
-use contend_engine::{Control, Engine, IndexKind, Key, KeyWords, Row, TableSpec, TypedTable};
-use contend_machine::Machine;
+use contend_model::{IndexKind, Key, KeyWords, TableSpec, Tables, TypedTable};
 
 use super::TpccOptions;
 
@@ -227,18 +226,18 @@ pub(crate) struct Stock {
 
 /// The tables.
 #[derive(Debug)]
-pub(crate) struct Tables<M: Machine> {
-    pub(crate) warehouse: TypedTable<M, Warehouse>,
-    pub(crate) district: TypedTable<M, District>,
-    pub(crate) customer: TypedTable<M, Customer>,
-    pub(crate) customer_by_name: TypedTable<M, CustomerName, NameKey>,
-    pub(crate) history: TypedTable<M, History>,
-    pub(crate) new_order: TypedTable<M, Nothing>,
-    pub(crate) order: TypedTable<M, Order>,
-    pub(crate) order_by_customer: TypedTable<M, Nothing>,
-    pub(crate) order_line: TypedTable<M, OrderLine>,
-    pub(crate) item: TypedTable<M, Item>,
-    pub(crate) stock: TypedTable<M, Stock>,
+pub(crate) struct Schema {
+    pub(crate) warehouse: TypedTable<Warehouse>,
+    pub(crate) district: TypedTable<District>,
+    pub(crate) customer: TypedTable<Customer>,
+    pub(crate) customer_by_name: TypedTable<CustomerName, NameKey>,
+    pub(crate) history: TypedTable<History>,
+    pub(crate) new_order: TypedTable<Nothing>,
+    pub(crate) order: TypedTable<Order>,
+    pub(crate) order_by_customer: TypedTable<Nothing>,
+    pub(crate) order_line: TypedTable<OrderLine>,
+    pub(crate) item: TypedTable<Item>,
+    pub(crate) stock: TypedTable<Stock>,
 }
 
 /// Tables that are scanned have an ordered index, whatever the others have.
@@ -253,7 +252,7 @@ fn specs(options: &TpccOptions, index: IndexKind) -> [TableSpec; 11] {
         TableSpec::of::<Warehouse>("warehouse", index, options.warehouses as usize),
         TableSpec::of::<District>("district", index, districts),
         TableSpec::of::<Customer>("customer", index, customers),
-        together(TableSpec::of::<CustomerName>("customer_by_name", ordered, customers), 0),
+        together(TableSpec::of::<CustomerName>("customer_by_name", ordered, customers).keyed::<NameKey>(), 0),
         // Each client appends its own, so that none waits for another's leaf.
         together(TableSpec::of::<History>("history", ordered, customers), super::HISTORY_BITS),
         together(TableSpec::of::<Nothing>("new_order", ordered, customers * 3 / 10), ORDER_BITS),
@@ -270,28 +269,22 @@ pub(crate) fn table_specs(options: &TpccOptions, index: IndexKind) -> Vec<TableS
     specs(options, index).into()
 }
 
-impl<M: Machine> Tables<M> {
-    pub(crate) fn create<P: Control<M>>(options: &TpccOptions, index: IndexKind, engine: &Engine<P, M>) -> Self {
-        fn make<R: Row, K: Key, P: Control<M>, M: Machine>(
-            engine: &Engine<P, M>,
-            spec: &TableSpec,
-        ) -> TypedTable<M, R, K> {
-            TypedTable::new(Arc::clone(&engine.create_table(spec)))
-        }
+impl Schema {
+    pub(crate) fn create<S: Tables>(options: &TpccOptions, index: IndexKind, store: &S) -> Self {
         let [warehouse, district, customer, by_name, history, new_order, order, by_customer, line, item, stock] =
             specs(options, index);
-        Tables {
-            warehouse: make(engine, &warehouse),
-            district: make(engine, &district),
-            customer: make(engine, &customer),
-            customer_by_name: make(engine, &by_name),
-            history: make(engine, &history),
-            new_order: make(engine, &new_order),
-            order: make(engine, &order),
-            order_by_customer: make(engine, &by_customer),
-            order_line: make(engine, &line),
-            item: make(engine, &item),
-            stock: make(engine, &stock),
+        Schema {
+            warehouse: store.create_typed(&warehouse),
+            district: store.create_typed(&district),
+            customer: store.create_typed(&customer),
+            customer_by_name: store.create_typed(&by_name),
+            history: store.create_typed(&history),
+            new_order: store.create_typed(&new_order),
+            order: store.create_typed(&order),
+            order_by_customer: store.create_typed(&by_customer),
+            order_line: store.create_typed(&line),
+            item: store.create_typed(&item),
+            stock: store.create_typed(&stock),
         }
     }
 }

@@ -2,8 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use contend_engine::{Abort, Direction, Txn};
-use contend_machine::Machine;
+use contend_model::{Abort, Direction, Txn};
 
 use super::schema::{District, OrderLine, Stock, district_key, line_key, order_key, stock_key};
 use super::{Client, Faults, Tpcc};
@@ -19,7 +18,7 @@ pub struct Input {
     threshold: i32,
 }
 
-impl<M: Machine, F: Faults> Tpcc<M, F> {
+impl<F: Faults> Tpcc<F> {
     pub(super) fn draw_stock_level(&self, client: &mut Client) -> Input {
         Input {
             warehouse: self.home(client),
@@ -28,12 +27,7 @@ impl<M: Machine, F: Faults> Tpcc<M, F> {
         }
     }
 
-    pub(super) fn stock_level<T: Txn<Machine = M>>(
-        &self,
-        tx: &mut T,
-        client: &mut Client,
-        input: &Input,
-    ) -> Result<(), Abort> {
+    pub(super) fn stock_level<T: Txn>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<(), Abort> {
         let tables = &self.tables;
         let district = district_key(input.warehouse, input.district);
         let Some(next) = tx.read(&tables.district, district, District::NEXT_O_ID)? else { return Err(tx.cancel()) };

@@ -1,10 +1,13 @@
-//! The generator's statistics, the population's checksum, the conditions on broken databases, and whole runs.
+//! The generator's statistics, the population's checksum, the conditions on broken databases, and
+//! whole runs.
 
-use contend_engine::{Alignment, Engine, EngineConfig, EngineOptions, Key, Options, Protocol, Row, Txn, TypedTable};
+use contend_engine::{
+    Alignment, Engine, EngineConfig, EngineOptions, Key, NamedProtocol, Options, Row, Txn, TypedTable,
+};
 use contend_machine::Native;
-use contend_protocols::no_wait::NoWait;
+use contend_protocols::locking::no_wait::NoWait;
 use contend_protocols::none::NoControl;
-use contend_protocols::silo::Silo;
+use contend_protocols::optimistic::silo::Silo;
 
 use super::schema::{
     Customer, District, History, Nothing, Order, OrderLine, Stock, Warehouse, customer_key, district_key, line_key,
@@ -21,9 +24,9 @@ fn options(settings: &[(&str, &str)]) -> TpccOptions {
     options
 }
 
-type World<P, F> = crate::run_for_tests::World<P, Tpcc<Native, F>>;
+type World<P, F> = crate::run_for_tests::World<P, Tpcc<F>>;
 
-fn world<P: Protocol<Native>, F: Faults>(
+fn world<P: NamedProtocol<Native>, F: Faults>(
     options: &TpccOptions,
     engine_options: EngineOptions,
     parts: usize,
@@ -40,7 +43,7 @@ const SPLIT: EngineOptions = EngineOptions {
 
 #[test]
 fn conditions_hold_after_runs_of_four_threads() {
-    fn both<P: Protocol<Native>>() {
+    fn both<P: NamedProtocol<Native>>() {
         for engine_options in [EngineOptions::default(), SPLIT] {
             for warehouses in ["1", "3"] {
                 let world = world::<P, Sound>(&options(&[("tpcc.warehouses", warehouses)]), engine_options.clone(), 2);
@@ -73,12 +76,7 @@ fn a_delivery_that_skips_the_oldest_order_is_caught() {
 }
 
 /// Changes a row behind the workload's back.
-fn put<R: Row, K: Key, F: Faults>(
-    world: &World<Silo, F>,
-    table: &TypedTable<Native, R, K>,
-    key: K,
-    change: fn(&mut R),
-) {
+fn put<R: Row, K: Key, F: Faults>(world: &World<Silo, F>, table: &TypedTable<R, K>, key: K, change: fn(&mut R)) {
     let mut worker = world.0.worker().expect("a slot");
     let changed = worker.run(|tx| tx.modify(table, key, change)).expect("no conflict");
     assert!(changed.is_some(), "there is such a row");
@@ -175,13 +173,13 @@ fn each_condition_is_broken_by_what_it_is_for() {
 }
 
 /// Everything in the tables, in a few bits.
-fn checksum<P: Protocol<Native>, F: Faults>((engine, tpcc): &World<P, F>) -> u64 {
+fn checksum<P: NamedProtocol<Native>, F: Faults>((engine, tpcc): &World<P, F>) -> u64 {
     fn mix(sum: u64, word: u64) -> u64 {
         (sum ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(29)
     }
-    fn point<K: Key, R: Row, P: Protocol<Native>>(
+    fn point<K: Key, R: Row, P: NamedProtocol<Native>>(
         engine: &Engine<P, Native>,
-        table: &TypedTable<Native, R, K>,
+        table: &TypedTable<R, K>,
         key: K,
         sum: &mut u64,
     ) {
@@ -189,9 +187,9 @@ fn checksum<P: Protocol<Native>, F: Faults>((engine, tpcc): &World<P, F>) -> u64
         engine.peek(table, key, &mut words).expect("the row is there");
         *sum = words.iter().fold(*sum, |sum, &word| mix(sum, word));
     }
-    fn all<K: Key, R: Row, P: Protocol<Native>>(
+    fn all<K: Key, R: Row, P: NamedProtocol<Native>>(
         engine: &Engine<P, Native>,
-        table: &TypedTable<Native, R, K>,
+        table: &TypedTable<R, K>,
         sum: &mut u64,
     ) {
         let ordered = engine.peek_all(table, |key, words| {
@@ -249,7 +247,8 @@ fn runs_of_one_thread_are_identical() {
     assert_eq!(run_once(SPLIT), first, "what is done does not depend on how it is controlled");
 }
 
-/// Whether a count of `of` trials is what a probability makes of it, to within five standard deviations.
+/// Whether a count of `of` trials is what a probability makes of it, to within five standard
+/// deviations.
 #[track_caller]
 fn expect_share(what: &str, count: u64, of: u64, probability: f64) {
     let (mean, deviation) = (of as f64 * probability, (of as f64 * probability * (1.0 - probability)).sqrt());
@@ -259,8 +258,8 @@ fn expect_share(what: &str, count: u64, of: u64, probability: f64) {
 #[test]
 fn the_generator_keeps_the_standards_rates() {
     let options = TpccOptions { warehouses: 4, ..TpccOptions::default() };
-    let engine = Engine::new(<Silo as Protocol<Native>>::new(Default::default()), EngineConfig::default());
-    let tpcc = Tpcc::<Native>::create(&options, IndexKind::Hash, &engine);
+    let engine = Engine::<Silo, Native>::new(NamedProtocol::<Native>::new(Default::default()), EngineConfig::default());
+    let tpcc: Tpcc = Workload::create(&options, IndexKind::Hash, &engine);
     let mut client = tpcc.client(1, 4, 11);
     let mut input = Input::default();
     const DRAWN: u64 = 200_000;
@@ -269,7 +268,7 @@ fn the_generator_keeps_the_standards_rates() {
     let (mut payments, mut remote_payments, mut by_name) = (0, 0, 0);
     let (mut items, mut quantities) = (vec![0u32; 100_002], 0);
     for _ in 0..DRAWN {
-        tpcc.next(&mut client, &mut input);
+        tpcc.next(&mut (), &mut client, &mut input);
         kinds[tpcc.kind(&input)] += 1;
         match &input {
             Input::NewOrder(input) => {
@@ -295,7 +294,7 @@ fn the_generator_keeps_the_standards_rates() {
         }
     }
     for (kind, share) in [0.45, 0.43, 0.04, 0.04, 0.04].into_iter().enumerate() {
-        expect_share(<Tpcc<Native> as Workload<Native>>::KINDS[kind], kinds[kind], DRAWN, share);
+        expect_share(<Tpcc as Workload>::KINDS[kind], kinds[kind], DRAWN, share);
     }
     expect_share("remote lines", remote_lines, lines, 0.01);
     expect_share("rollbacks", rollbacks, orders, 0.01);
@@ -306,8 +305,8 @@ fn the_generator_keeps_the_standards_rates() {
     expect_share("remote orders", remote_orders, orders, expected);
     assert!((lines as f64 / orders as f64 - 10.0).abs() < 0.1, "ten lines an order");
     assert!((quantities as f64 / lines as f64 - 5.5).abs() < 0.1, "quantities from 1 to 10");
-    // NURand(8191, 1, 100000): the numbers whose low 13 bits, without the constant, are mostly ones come most often. An OR of two
-    // uniform bits is one in 3 cases of 4.
+    // NURand(8191, 1, 100000): the numbers whose low 13 bits, without the constant, are mostly ones
+    // come most often. An OR of two uniform bits is one in 3 cases of 4.
     let bit = |bit: u32| -> u64 {
         let is_set = |item: &usize| (((item - 1) + 100_000 - 7911) % 100_000) >> bit & 1 == 1;
         (1..=100_000usize).filter(is_set).map(|item| u64::from(items[item])).sum()

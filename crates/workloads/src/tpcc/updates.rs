@@ -1,6 +1,7 @@
-//! The operations by which rows are changed without being read. All of them commute but for C_DATA, whose order is that of the commits.
+//! The operations by which rows are changed without being read. All of them commute but for C_DATA,
+//! whose order is that of the commits.
 
-use contend_engine::{Groups, Update};
+use contend_model::{Groups, Update};
 
 use super::schema::{Customer, Stock};
 
@@ -47,8 +48,8 @@ impl Update<Customer> for Paid {
     }
 }
 
-/// A customer of bad credit pays: who, where and how much goes to the front of C_DATA, and what no longer fits is cut off (clause
-/// 2.5.2.2).
+/// A customer of bad credit pays: who, where and how much goes to the front of C_DATA, and what no
+/// longer fits is cut off (clause 2.5.2.2).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PaidOnBadCredit {
     pub(crate) customer: u64,

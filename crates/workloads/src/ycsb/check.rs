@@ -1,18 +1,13 @@
 //! What the rows must be after a run: see "What a row says" in [`super`].
 
-use contend_engine::{Control, Engine};
-use contend_machine::Machine;
+use contend_model::Inspect;
 
 use super::{AHEAD, Client, LOADED, WORKER_SHIFT, Ycsb};
 use crate::workload::{Checked, Violation};
 
-impl<M: Machine> Ycsb<M> {
+impl Ycsb {
     /// Checks all rows, and the index.
-    pub(super) fn check_rows<P: Control<M>>(
-        &self,
-        engine: &Engine<P, M>,
-        clients: &[&Client],
-    ) -> Result<Checked, Violation> {
+    pub(super) fn check_rows<S: Inspect>(&self, store: &S, clients: &[&Client]) -> Result<Checked, Violation> {
         if let Some(client) = clients.iter().find(|client| client.wrong > 0) {
             return Err(Violation(format!(
                 "committed transactions of worker {} missed {} keys that were there, or found keys that were not, or not in order, or other rows than before",
@@ -27,9 +22,9 @@ impl<M: Machine> Ycsb<M> {
             if record % AHEAD as u64 == 0 {
                 ahead.clear();
                 ahead.extend((record..self.options.records).take(AHEAD).map(|record| self.key(record)));
-                self.table.expect(&ahead);
+                store.announce(&self.table, &ahead);
             }
-            if engine.peek(&self.table, key, &mut row).is_none() {
+            if store.peek(&self.table, key, &mut row).is_none() {
                 return Err(Violation(format!("key {key} was loaded, and is gone")));
             }
             for field in 0..self.options.fields {
@@ -40,7 +35,7 @@ impl<M: Machine> Ycsb<M> {
         for client in clients {
             for nth in 0..client.inserted {
                 let record = self.inserted_record(client, nth);
-                if engine.peek(&self.table, self.key(record), &mut row).is_none() {
+                if store.peek(&self.table, self.key(record), &mut row).is_none() {
                     let (key, worker) = (self.key(record), client.worker);
                     return Err(Violation(format!(
                         "worker {worker} has committed an insert of key {key}, and it is gone"
@@ -57,14 +52,14 @@ impl<M: Machine> Ycsb<M> {
             // What the next transaction would insert, or one that was given up has tried to.
             for nth in client.inserted..client.inserted + self.options.ops as u64 {
                 let next = self.key(self.inserted_record(client, nth));
-                if engine.peek(&self.table, next, &mut row).is_some() {
+                if store.peek(&self.table, next, &mut row).is_some() {
                     return Err(Violation(format!("key {next} is there, and its insert has never committed")));
                 }
             }
         }
         let inserted: u64 = clients.iter().map(|client| client.inserted).sum();
         let (mut rows, expected) = (0, self.options.records + inserted);
-        let ordered = engine.peek_all(&self.table, |_, _| rows += 1);
+        let ordered = store.peek_all(&self.table, |_, _| rows += 1);
         if ordered && rows != expected && !clients.is_empty() {
             return Err(Violation(format!("the index lists {rows} rows, where {expected} were loaded or inserted")));
         }

@@ -1,6 +1,7 @@
-//! What rows look like: who wrote a field can be told from each of its words, so that a torn or a foreign one is found.
+//! What rows look like: who wrote a field can be told from each of its words, so that a torn or a
+//! foreign one is found.
 
-use contend_engine::Span;
+use contend_model::Span;
 
 use super::YcsbOptions;
 

@@ -1,0 +1,32 @@
+//! What the tests of the binary have in common.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+/// Runs the binary in this folder.
+pub(crate) fn contend(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_contend")).args(arguments).current_dir(folder).output().expect("the binary runs")
+}
+
+/// What it printed.
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("UTF-8")
+}
+
+/// Bad input ends with status 2, a message that has these parts, nothing on stdout, no panic, and
+/// no file left behind.
+#[track_caller]
+pub(crate) fn refuses(arguments: &[&str], parts: &[&str]) {
+    let folder = TempDir::new().expect("a folder");
+    let output = contend(folder.path(), arguments);
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}{}", text(&output.stdout));
+    for part in parts {
+        assert!(stderr.contains(part), "{arguments:?}: '{part}' is not in: {stderr}");
+    }
+    assert!(!stderr.contains("panicked") && !stderr.contains("backtrace"), "{stderr}");
+    assert!(output.stdout.is_empty(), "results are for runs that are: {}", text(&output.stdout));
+    assert_eq!(std::fs::read_dir(folder.path()).expect("the folder").count(), 0, "{arguments:?} left files behind");
+}

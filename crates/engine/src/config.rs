@@ -1,0 +1,68 @@
+//! The configuration of an engine.
+
+use crate::fault::Fault;
+
+/// Where records begin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Alignment {
+    /// As many in a line as fit.
+    #[default]
+    Packed,
+    /// Each in lines of its own.
+    Line,
+}
+
+crate::option_choices!(Alignment { Packed => "packed", Line => "line" });
+
+crate::options! {
+    /// What an engine does for every protocol.
+    pub struct EngineOptions {
+        /// Commit-time updates: an update that is not read is not validated, but applied at commit
+        /// to what is there.
+        "engine.commit_time_updates" commit_time_updates: bool = false, in ();
+        /// Timestamp splitting: each group of columns has a version of its own, instead of the row.
+        "engine.timestamp_splitting" timestamp_splitting: bool = false, in ();
+        /// Where records begin: as many in a cache line as fit, or each in lines of its own.
+        "engine.alignment" alignment: Alignment = Alignment::Packed, in ();
+        /// Protection: after so many conflicts in a row a worker's transaction runs alone; 0:
+        /// never. No other transaction begins until it has committed.
+        "engine.protect_after" protect_after: u32 = 0, in 0..=1_000_000;
+    }
+}
+
+/// What an engine is to be like.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EngineConfig {
+    /// The most workers and loaders at one time: 1 to [`EngineConfig::WORKERS_MAX`].
+    pub workers_max: usize,
+    /// The shortest time between two epochs, in milliseconds. Silo's paper and CCBench use 40.
+    pub epoch_ms: u64,
+    /// Whether what transactions do is recorded: each version is signed by its writer, which costs
+    /// a word a record and time.
+    pub history: bool,
+    /// Into how many partitions transactions divide the data, for protocols that lock partitions.
+    pub partitions: usize,
+    /// What can be chosen for a run.
+    pub options: EngineOptions,
+    /// A deliberate bug, for tests of the proof.
+    #[doc(hidden)]
+    pub fault: Option<Fault>,
+}
+
+impl EngineConfig {
+    /// No engine has more workers: a lock has 14 bits for how many hold it.
+    pub const WORKERS_MAX: usize = (1 << 14) - 1;
+}
+
+impl Default for EngineConfig {
+    fn default() -> Self {
+        EngineConfig {
+            workers_max: 1024,
+            epoch_ms: 40,
+            history: false,
+            partitions: 1,
+            options: EngineOptions::default(),
+            fault: None,
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! [`Loader`]: fills tables before any transaction runs.
+
+use std::sync::Arc;
+
+use contend_machine::{Atomic64, Machine, Ordering};
+use contend_model::{Key, KeyWords, Load, OutOfMemory, Table};
+
+use crate::commit_sink::{COUNTER_EPOCH_SHIFT, WriteCounter};
+use crate::engine::Engine;
+use crate::layout::TableCore;
+use crate::protocol::{Protocol, RecordOrigin};
+use crate::record::Record;
+use crate::sets::UNSURE;
+use crate::table::{Placed, StoredTable};
+use crate::worker::Worker;
+
+impl<P: Protocol<M>, M: Machine> Engine<P, M> {
+    /// A loader: fills tables before transactions run. `None` if `workers_max` workers are there.
+    pub fn loader(self: &Arc<Self>) -> Option<Loader<P, M>> {
+        self.worker().map(Loader)
+    }
+
+    /// A loader for what the log has already. `None` as of [`Engine::loader`].
+    pub fn reloader(self: &Arc<Self>) -> Option<Loader<P, M>> {
+        let mut loader = self.loader()?;
+        loader.0.cx.writes.log = None;
+        Some(loader)
+    }
+}
+
+/// Fills tables before any transaction runs.
+#[derive(Debug)]
+pub struct Loader<P: Protocol<M>, M: Machine>(Worker<P, M>);
+
+impl<P: Protocol<M>, M: Machine> Loader<P, M> {
+    /// Adds a row, which `fill` writes (the words come as zeros); `false` if the key is there
+    /// already.
+    ///
+    /// # Errors
+    /// The machine has no more memory.
+    ///
+    /// # Panics
+    /// The table is of another engine.
+    pub fn insert<K: Key>(
+        &mut self,
+        table: &Table<K>,
+        key: K,
+        fill: impl FnOnce(&mut [u64]),
+    ) -> Result<bool, OutOfMemory> {
+        let table = self.stored(table);
+        let place = |record| matches!(table.insert(&mut table.run(), key, record), Placed::New(_));
+        self.put(table, &key.to_words(), place, fill)
+    }
+
+    /// Adds a row to the table of this number, under a key by its words: for rows whose types are
+    /// not known at compile time.
+    ///
+    /// # Errors
+    /// The machine has no more memory.
+    pub fn insert_words(&mut self, table: u32, key: &KeyWords, row: &[u64]) -> Result<bool, OutOfMemory> {
+        let table = Arc::clone(&self.0.engine.catalog.read()[table as usize]);
+        self.put(table.core(), key, |record| table.insert(key, record), |words| words.copy_from_slice(row))
+    }
+
+    fn stored<'t, K: Key>(&mut self, table: &Table<K>) -> &'t StoredTable<M, K> {
+        assert!(self.0.tables.owns(table), "table {} is of another engine", table.number());
+        // SAFETY: the worker keeps the engine, and each caller's use ends within a method of this
+        // loader.
+        unsafe { self.0.tables.get(table) }
+    }
+
+    fn put(
+        &mut self,
+        table: &TableCore<M>,
+        key: &KeyWords,
+        place: impl FnOnce(Record<M>) -> bool,
+        fill: impl FnOnce(&mut [u64]),
+    ) -> Result<bool, OutOfMemory> {
+        let record = self.0.allocate(table, RecordOrigin::Loaded)?;
+        let words = table.row_words();
+        let row = &mut self.0.cx.row_buffer;
+        row.clear();
+        row.resize(words.max(16), 0);
+        fill(&mut row[..words]);
+        M::copy_in(&table.payload(record)[..words], &row[..words]);
+        let counter = if self.0.cx.writes.log.is_some() { self.enter() << COUNTER_EPOCH_SHIFT } else { 0 };
+        if counter > 0 {
+            table.check_first_counter(WriteCounter(counter));
+        }
+        // Nothing is added to it before it was written: the loader's log may be durable later than
+        // who does so. Relaxed: the index publishes the record.
+        table.counters(record).for_each(|word| word.store(counter | UNSURE, Ordering::Relaxed));
+        let is_new = place(record);
+        if !is_new {
+            self.0.release(table, record);
+        } else if let Some(log) = &mut self.0.cx.writes.log {
+            self.0.committed_in = counter >> COUNTER_EPOCH_SHIFT;
+            log.sink.loaded(self.0.committed_in, table.id(), key, &self.0.cx.row_buffer[..words]);
+        }
+        Ok(is_new)
+    }
+
+    /// The epoch in which rows are loaded now: none ends before what was loaded in it is logged.
+    fn enter(&mut self) -> u64 {
+        let worker = &mut self.0;
+        worker.seen_epoch = worker.engine.epochs.refresh(worker.cx.worker, worker.seen_epoch);
+        worker.seen_epoch
+    }
+
+    /// The epoch in which the last row was loaded, if the engine logs.
+    pub fn loaded_in(&self) -> u64 {
+        self.0.committed_in
+    }
+}
+
+impl<P: Protocol<M>, M: Machine> Load for Loader<P, M> {
+    fn insert<K: Key>(&mut self, table: &Table<K>, key: K, fill: impl FnOnce(&mut [u64])) -> Result<bool, OutOfMemory> {
+        Loader::insert(self, table, key, fill)
+    }
+
+    fn announce<K: Key>(&mut self, table: &Table<K>, keys: &[K]) {
+        self.stored(table).announce(keys);
+    }
+}

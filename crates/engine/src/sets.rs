@@ -1,0 +1,566 @@
+//! Parts that protocols are made of: the write set, the node set, and a map from addresses to
+//! positions.
+
+mod address_map;
+mod logged;
+mod node_set;
+
+use std::ptr::NonNull;
+
+use contend_index::Key;
+use contend_machine::{Activity, Atomic64, Machine, Ordering};
+
+pub use self::address_map::AddressMap;
+use self::logged::LoggedWrites;
+pub(crate) use self::logged::{Logging, UNSURE};
+pub use self::node_set::NodeSet;
+use crate::commit_sink::Hold;
+use crate::group::Groups;
+use crate::history::{Version, fingerprint};
+use crate::layout::TableCore;
+use crate::record::{Cells, Record};
+use crate::update::{PendingList, PendingUpdates, RowUpdate};
+
+/// What a write will do at commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteKind {
+    /// Replace the row of a record that exists.
+    Update,
+    /// Give a row to a record that is absent: a placeholder, or the tombstone of a deleted row.
+    Insert,
+    /// Make the record absent.
+    Delete,
+    /// Nothing: the transaction deleted the row that it had inserted itself, or what it writes is
+    /// omitted ([`WriteSet::omit`]).
+    Nothing,
+}
+
+/// One record to be written.
+///
+/// Of an [`WriteKind::Update`], the groups in its image are replaced by what the image holds, and
+/// those in [`Write::merged`] are changed by updates at commit; no group is in both. All else
+/// concerns the whole record.
+#[derive(Debug)]
+pub struct Write<M: Machine> {
+    /// The record.
+    pub record: Record<M>,
+    /// What happens to it.
+    pub kind: WriteKind,
+    /// This transaction made the record: it is the one that has to have it collected if it stays
+    /// absent.
+    pub fresh: bool,
+    /// The commit made the record a tombstone that nobody else will have collected. Set by the
+    /// protocol.
+    pub collect: bool,
+    /// The groups of which the image holds the new words.
+    pub(crate) image: Groups,
+    /// The groups that updates change at commit; those of them that an update changes that does not
+    /// commute; and the updates.
+    merged: Groups,
+    ordered: Groups,
+    updates: PendingList,
+    /// The updates have been applied: the image holds their groups as well.
+    applied: bool,
+    /// Nothing was written but by updates at commit, which commute and have been applied.
+    is_sum: bool,
+    table: NonNull<TableCore<M>>,
+    /// Where the key's words and then the image's words begin in the arena.
+    start: usize,
+    key_words: u32,
+}
+
+// SAFETY: the table outlives the transaction that the entry belongs to (`WriteSet::push`), and a
+// `TableCore` is `Sync`.
+unsafe impl<M: Machine> Send for Write<M> {}
+
+impl<M: Machine> Write<M> {
+    /// The record's table.
+    #[inline(always)]
+    pub fn table(&self) -> &TableCore<M> {
+        // SAFETY: the engine keeps its tables as long as it lives, a transaction keeps the engine,
+        // and `Transaction` admits only tables of its engine.
+        unsafe { self.table.as_ref() }
+    }
+
+    /// The groups that are written.
+    #[inline(always)]
+    pub fn groups(&self) -> Groups {
+        self.image.union(self.merged)
+    }
+
+    /// The groups that updates will change at commit.
+    #[inline(always)]
+    pub fn merged(&self) -> Groups {
+        self.merged
+    }
+
+    /// The numbers of the cells that are written.
+    #[inline(always)]
+    pub fn cell_numbers(&self) -> Groups {
+        self.table().cell_numbers(self.groups())
+    }
+
+    /// The numbers of the cells of which nothing is written but by updates at commit that commute
+    /// ([`crate::Update::commutes`]).
+    #[inline(always)]
+    pub fn commuting(&self) -> Groups {
+        let ordered = self.table().cell_numbers(self.image.union(self.ordered));
+        self.table().cell_numbers(self.merged).without(ordered)
+    }
+
+    /// The numbers of the cells of which all is replaced, whatever was there.
+    #[inline(always)]
+    pub fn replaced(&self) -> Groups {
+        let whole = self.table().cell_count() > 1 || self.table().is_whole(self.image);
+        if self.kind == WriteKind::Update && whole { self.table().cell_numbers(self.image) } else { Groups::NONE }
+    }
+
+    /// The cells that are written.
+    #[inline(always)]
+    pub fn cells(&self) -> Cells<M> {
+        self.table().cells(self.record, self.groups())
+    }
+
+    /// Whether the record has a row, as the transaction sees it.
+    #[inline(always)]
+    pub(crate) fn has_row(&self) -> bool {
+        matches!(self.kind, WriteKind::Update | WriteKind::Insert)
+    }
+
+    /// Whether the transaction takes it that the record has a row.
+    #[inline(always)]
+    pub fn needs_row(&self) -> bool {
+        matches!(self.kind, WriteKind::Update | WriteKind::Delete)
+    }
+}
+
+/// What became of a cell when a write was installed; kept for a recorded history.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Installed {
+    /// The write's position.
+    pub(crate) position: usize,
+    pub(crate) cell: usize,
+    /// Who wrote the version that was replaced (0: loaded, or none).
+    pub(crate) over: Version,
+    /// What updates were applied to.
+    pub(crate) base: Option<Base>,
+    /// It was not installed.
+    pub(crate) omitted: bool,
+}
+
+/// What updates were applied to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Base {
+    /// Updates that were applied in the order of the transactions have read it: who wrote it, and
+    /// its fingerprint.
+    Read(Version, u64),
+    /// Updates that commute are applied in any order.
+    Unread,
+}
+
+/// The records that a transaction will write, with the new rows, buffered until commit.
+#[derive(Debug)]
+pub struct WriteSet<M: Machine> {
+    entries: Vec<Write<M>>,
+    positions: AddressMap,
+    /// Keys and images, one after the other, up to `used`; behind it what earlier transactions
+    /// left.
+    arena: Vec<u64>,
+    used: usize,
+    pending: PendingUpdates,
+    /// The entries' positions by the records' addresses, once they are sorted.
+    order: Vec<u32>,
+    /// The transaction, as its versions are signed in a recorded history.
+    pub(crate) txn: u64,
+    /// Whether the protocol applies updates that commute in another order than that of the
+    /// transactions ([`crate::Protocol::reorders_updates`]).
+    pub(crate) reorders_updates: bool,
+    /// What was installed, if history is recorded.
+    pub(crate) installed: Vec<Installed>,
+    /// If the engine logs.
+    pub(crate) log: Option<Logging<M>>,
+    logged: LoggedWrites,
+}
+
+impl<M: Machine> Default for WriteSet<M> {
+    fn default() -> Self {
+        WriteSet {
+            entries: Vec::with_capacity(16),
+            positions: AddressMap::default(),
+            arena: vec![0; 256],
+            used: 0,
+            pending: PendingUpdates::default(),
+            order: Vec::new(),
+            txn: 0,
+            reorders_updates: false,
+            installed: Vec::new(),
+            log: None,
+            logged: LoggedWrites::default(),
+        }
+    }
+}
+
+impl<M: Machine> WriteSet<M> {
+    /// The position of the record's entry, if the transaction writes it.
+    #[inline(always)]
+    pub fn find(&self, record: Record<M>) -> Option<usize> {
+        self.positions.find(record.value())
+    }
+
+    /// Adds a record that is not there yet, of which nothing is written yet, with an image of
+    /// anything; returns its position. `table` is a table of the transaction's engine.
+    #[inline]
+    pub(crate) fn push<K: Key>(&mut self, table: &TableCore<M>, key: K, record: Record<M>, kind: WriteKind) -> usize {
+        let start = self.used;
+        self.used = start + K::WORDS + table.row_words();
+        if self.arena.len() < self.used {
+            self.grow();
+        }
+        self.arena[start..start + K::WORDS].copy_from_slice(&key.to_words()[..K::WORDS]);
+        self.entries.push(Write {
+            record,
+            kind,
+            fresh: false,
+            collect: false,
+            image: Groups::NONE,
+            merged: Groups::NONE,
+            ordered: Groups::NONE,
+            updates: None,
+            applied: false,
+            is_sum: false,
+            table: NonNull::from(table),
+            start,
+            key_words: K::WORDS as u32,
+        });
+        self.positions.push(record.value())
+    }
+
+    /// Appends an update of these groups, to be applied at commit, to the entry at this position,
+    /// whose image holds none of them.
+    #[inline(always)]
+    pub(crate) fn defer(&mut self, position: usize, groups: Groups, update: RowUpdate<'_>) {
+        let entry = &mut self.entries[position];
+        debug_assert!(!entry.image.meets(groups), "the image holds what the update would change");
+        entry.merged = entry.merged.union(groups);
+        if !update.commutes() {
+            entry.ordered = entry.ordered.union(groups);
+        }
+        self.pending.push(&mut entry.updates, update);
+    }
+
+    /// Puts what the entry at this position holds of these groups into a row that has the others;
+    /// and applies the updates, if they concern any of the groups.
+    pub(crate) fn show(&self, position: usize, groups: Groups, row: &mut [u64]) {
+        let (entry, image) = (&self.entries[position], self.image(position));
+        for span in entry.table().spans(groups.common(entry.image)) {
+            row[span.words()].copy_from_slice(&image[span.words()]);
+        }
+        if entry.merged.meets(groups) {
+            debug_assert!(groups.contains(entry.merged), "updates need all of their groups");
+            self.pending.apply(entry.updates, row);
+        }
+    }
+
+    /// Takes the groups of `row` into the image of the entry at this position. If updates of the
+    /// entry concern any of them, they must all be among them, and are applied.
+    pub(crate) fn take(&mut self, position: usize, groups: Groups, row: &[u64]) {
+        let entry = &mut self.entries[position];
+        // SAFETY: as in `Write::table`; the borrow is not tied to the entry, which is changed
+        // below.
+        let table = unsafe { entry.table.as_ref() };
+        let start = entry.start + entry.key_words as usize;
+        let image = &mut self.arena[start..start + table.row_words()];
+        if table.is_whole(groups) {
+            image.copy_from_slice(&row[..table.row_words()]);
+        } else {
+            for span in table.spans(groups) {
+                image[span.words()].copy_from_slice(&row[span.words()]);
+            }
+        }
+        entry.image = entry.image.union(groups);
+        if entry.merged.meets(groups) {
+            debug_assert!(groups.contains(entry.merged), "updates need all of their groups");
+            self.pending.apply(entry.updates.take(), image);
+            (entry.merged, entry.ordered) = (Groups::NONE, Groups::NONE);
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        self.arena.resize(self.used.next_power_of_two(), 0);
+    }
+
+    /// Says that the image of the entry at this position is to hold these groups, which the caller
+    /// fills in. Updates that concern any of them concern no others, and are void.
+    #[inline(always)]
+    pub(crate) fn replace(&mut self, position: usize, groups: Groups) {
+        let whole = self.entries[position].table().is_whole(groups);
+        if whole && let Some(last) = self.image_mut(position).last_mut() {
+            // What the row does not fill of it.
+            *last = 0;
+        }
+        let entry = &mut self.entries[position];
+        entry.image = entry.image.union(groups);
+        if entry.merged.meets(groups) {
+            debug_assert!(groups.contains(entry.merged), "an update would be lost");
+            (entry.merged, entry.ordered) = (Groups::NONE, Groups::NONE);
+            entry.updates = None;
+        }
+    }
+
+    /// The words of the key of the entry at this position.
+    #[inline(always)]
+    pub fn key(&self, position: usize) -> &[u64] {
+        let entry = &self.entries[position];
+        &self.arena[entry.start..entry.start + entry.key_words as usize]
+    }
+
+    /// The image of the entry at this position: a row of which the written groups count. After the
+    /// commit they are as installed.
+    #[inline(always)]
+    pub fn image(&self, position: usize) -> &[u64] {
+        let entry = &self.entries[position];
+        let start = entry.start + entry.key_words as usize;
+        &self.arena[start..start + entry.table().row_words()]
+    }
+
+    /// The image of the entry at this position, to be filled.
+    #[inline(always)]
+    pub fn image_mut(&mut self, position: usize) -> &mut [u64] {
+        let entry = &self.entries[position];
+        let start = entry.start + entry.key_words as usize;
+        let end = start + entry.table().row_words();
+        &mut self.arena[start..end]
+    }
+
+    /// Applies all updates that have waited for the commit, each to its record's row as it stands,
+    /// in the image. The caller holds all cells that updates change exclusively, and keeps them
+    /// until [`WriteSet::install`] has written the images. An update is the application's code, and
+    /// may panic: so this comes before anything that an abort could not undo, and then the
+    /// transaction leaves no trace.
+    #[inline(always)]
+    pub fn apply_updates(&mut self) {
+        if !self.pending.is_empty() {
+            (0..self.entries.len()).for_each(|position| self.merge(position));
+        }
+    }
+
+    /// The same, of the entry at this position alone.
+    #[inline(always)]
+    pub fn merge(&mut self, position: usize) {
+        let entry = &mut self.entries[position];
+        if entry.merged.is_empty() || entry.applied {
+            return;
+        }
+        entry.is_sum = entry.kind == WriteKind::Update && entry.image.is_empty() && entry.ordered.is_empty();
+        let commuting = if self.reorders_updates { entry.commuting() } else { Groups::NONE };
+        let merged = entry.merged;
+        // SAFETY: as in `Write::table`; the borrow is not tied to the entry, which is changed
+        // below.
+        let table = unsafe { entry.table.as_ref() };
+        let payload = table.payload(entry.record);
+        let start = entry.start + entry.key_words as usize;
+        let image = &mut self.arena[start..start + table.row_words()];
+        for span in table.spans(merged) {
+            M::copy_out(&payload[span.words()], &mut image[span.words()]);
+        }
+        if table.records_history() {
+            // A cell of which the transaction also replaces something was read before.
+            let read = table.cell_numbers(entry.image);
+            for cell in table.cell_numbers(merged).without(read) {
+                let commutes = commuting.contains(Groups::of(cell as u32));
+                let base = if commutes { Base::Unread } else { base(table, payload, cell) };
+                self.installed.push(Installed { position, cell, over: 0, base: Some(base), omitted: false });
+            }
+        }
+        self.pending.apply(entry.updates, image);
+        entry.applied = true;
+    }
+
+    /// Writes the entry's image, or a deletion, into the record's payload. The caller has had all
+    /// updates applied ([`WriteSet::apply_updates`]), holds the cells exclusively, and sets their
+    /// metadata afterwards.
+    #[inline(always)]
+    pub fn install(&mut self, position: usize) {
+        self.will_commit();
+        self.expose(position);
+    }
+
+    /// The same as [`WriteSet::install`], before it is sure that the transaction commits. Once it
+    /// is, [`WriteSet::will_commit`] has to be called.
+    #[inline(always)]
+    pub fn expose(&mut self, position: usize) {
+        let phase = M::phase();
+        M::enter(phase.doing(Activity::Useful));
+        self.install_row(position);
+        M::enter(phase);
+    }
+
+    #[inline(always)]
+    fn install_row(&mut self, position: usize) {
+        let entry = &mut self.entries[position];
+        debug_assert!(entry.merged.is_empty() || entry.applied, "updates are applied before anything is installed");
+        // SAFETY: as in `Write::table`; the borrow is not tied to the entry, which is changed
+        // below.
+        let table = unsafe { entry.table.as_ref() };
+        let payload = table.payload(entry.record);
+        if table.records_history() {
+            let start = entry.start + entry.key_words as usize;
+            complete(table, entry, payload, &mut self.arena[start..start + table.row_words()]);
+            for cell in table.cell_numbers(entry.groups()) {
+                sign(&mut self.installed, position, cell, &payload[table.signature(cell)], self.txn);
+            }
+        }
+        if self.log.is_some() {
+            self.count_write(position);
+        }
+        let entry = &self.entries[position];
+        if entry.kind == WriteKind::Delete {
+            return;
+        }
+        let start = entry.start + entry.key_words as usize;
+        let image = &self.arena[start..start + table.row_words()];
+        if table.is_whole(entry.groups()) {
+            M::copy_in(&payload[..image.len()], image);
+        } else {
+            for span in table.spans(entry.groups()) {
+                M::copy_in(&payload[span.words()], &image[span.words()]);
+            }
+        }
+    }
+
+    /// What the entry at this position writes of a cell, all of it, is not to be installed: another
+    /// write, of a transaction that comes later, has replaced the version of this name
+    /// ([`TableCore::name_of`]) before anybody saw what came after it.
+    pub fn omit(&mut self, position: usize, cell: usize, over: u64) {
+        let entry = &mut self.entries[position];
+        // SAFETY: as in `Write::table`; the borrow is not tied to the entry, which is changed
+        // below.
+        let table = unsafe { entry.table.as_ref() };
+        if table.records_history() {
+            self.installed.push(Installed { position, cell, over, base: None, omitted: true });
+        }
+        if table.holds_rows()
+            && let Some(log) = &mut self.log
+        {
+            // It counts on what has replaced it.
+            // Relaxed: as in `count_write`.
+            log.sink.wait_for(Hold(table.payload(entry.record)[table.hold(cell)].load(Ordering::Relaxed)));
+        }
+        let groups = if table.cell_count() == 1 { Groups::ALL } else { Groups::of(cell as u32) };
+        entry.image = entry.image.without(groups);
+        if entry.groups().is_empty() {
+            entry.kind = WriteKind::Nothing;
+        }
+    }
+
+    /// Appends what a cell of this number, of the record that the entry at this position writes,
+    /// holds now: for a protocol that installs before it is sure to commit. The caller holds the
+    /// cell.
+    pub fn save(&self, position: usize, cell: usize, saved: &mut Vec<u64>) {
+        let entry = &self.entries[position];
+        let (table, start) = (entry.table(), saved.len());
+        let (payload, words) = (table.payload(entry.record), table.cell_words(cell));
+        saved.resize(start + words.len(), 0);
+        M::copy_out(&payload[words], &mut saved[start..]);
+        if table.records_history() {
+            // Relaxed: the cell is held.
+            saved.push(payload[table.signature(cell)].load(Ordering::Relaxed));
+        }
+    }
+
+    /// Puts back what [`WriteSet::save`] has appended from `saved[0]` on. The caller holds the cell
+    /// exclusively.
+    pub fn restore(&self, position: usize, cell: usize, saved: &[u64]) {
+        let entry = &self.entries[position];
+        let table = entry.table();
+        let (payload, words) = (table.payload(entry.record), table.cell_words(cell));
+        M::copy_in(&payload[words.clone()], &saved[..words.len()]);
+        if table.records_history() {
+            // Relaxed: the cell is held.
+            payload[table.signature(cell)].store(saved[words.len()], Ordering::Relaxed);
+        }
+    }
+
+    /// The entries, in the order of the first write.
+    #[inline(always)]
+    pub fn entries(&self) -> &[Write<M>] {
+        &self.entries
+    }
+
+    /// The entries, to be changed.
+    #[inline(always)]
+    pub fn entries_mut(&mut self) -> &mut [Write<M>] {
+        &mut self.entries
+    }
+
+    /// Orders the entries by the records' addresses, for [`WriteSet::sorted`]: one order for all
+    /// transactions, so that locks taken in it can't deadlock.
+    pub fn sort(&mut self) {
+        let entries = &self.entries;
+        self.order.clear();
+        self.order.extend(0..entries.len() as u32);
+        self.order.sort_unstable_by_key(|&position| entries[position as usize].record.value());
+    }
+
+    /// The position of the entry with this rank in the order that [`WriteSet::sort`] made.
+    #[inline(always)]
+    pub fn sorted(&self, rank: usize) -> usize {
+        self.order[rank] as usize
+    }
+
+    /// How many records are written.
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether nothing is written.
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Forgets all entries; keeps the memory.
+    #[inline(always)]
+    pub(crate) fn clear(&mut self) {
+        self.entries.clear();
+        self.positions.clear();
+        self.used = 0;
+        self.pending.clear();
+        self.installed.clear();
+        self.logged.clear();
+    }
+}
+
+/// What updates are applied to in a cell: who wrote it, and its fingerprint. The caller holds the
+/// cell, or does not care.
+#[cold]
+fn base<M: Machine>(table: &TableCore<M>, payload: &[M::U64], cell: usize) -> Base {
+    // Relaxed: the cell is held exclusively.
+    let words: Vec<u64> = payload[table.cell_words(cell)].iter().map(|word| word.load(Ordering::Relaxed)).collect();
+    Base::Read(payload[table.signature(cell)].load(Ordering::Relaxed), fingerprint(&words))
+}
+
+/// Makes the image hold the whole of a record's only cell: a recorded history has the fingerprints
+/// of whole cells.
+#[cold]
+fn complete<M: Machine>(table: &TableCore<M>, entry: &Write<M>, payload: &[M::U64], image: &mut [u64]) {
+    if entry.kind == WriteKind::Update && table.cell_count() == 1 {
+        for span in table.spans(Groups::ALL.without(entry.groups())) {
+            M::copy_out(&payload[span.words()], &mut image[span.words()]);
+        }
+    }
+}
+
+/// Signs a cell that is being written.
+#[cold]
+fn sign<W: Atomic64>(installed: &mut Vec<Installed>, position: usize, cell: usize, signature: &W, txn: Version) {
+    // Relaxed: the cell is held exclusively.
+    let over = signature.load(Ordering::Relaxed);
+    signature.store(txn, Ordering::Relaxed);
+    match installed.iter_mut().find(|known| (known.position, known.cell) == (position, cell)) {
+        Some(known) => known.over = over,
+        None => installed.push(Installed { position, cell, over, base: None, omitted: false }),
+    }
+}

@@ -1,0 +1,317 @@
+//! [`Transaction`]: the frame around a protocol. It locates records, calls the protocol for each,
+//! answers reads of the transaction's own writes, and keeps the history.
+//!
+//! | module | what it does |
+//! | --- | --- |
+//! | `access` | finds the record under a key, and asks the protocol for it |
+//! | `own` | reads and writes of what the transaction has written before |
+//! | `scan` | ranges |
+//! | `record` | the history |
+
+mod access;
+mod own;
+mod record;
+mod scan;
+
+use std::ops::{ControlFlow, RangeInclusive};
+
+use contend_machine::{Activity, Cycles, Machine, Operation, Phase};
+use contend_model::{Abort, AbortReason, Direction, Groups, Key, Projection, RawTxn, Row, RowUpdate, Table, Update};
+
+use crate::protocol::{Protocol, WriteMode};
+use crate::record::Record;
+use crate::table::StoredTable;
+use crate::worker::Worker;
+
+/// A running transaction. It ends by [`Transaction::commit`]; dropped before, it aborts.
+#[derive(Debug)]
+pub struct Transaction<'w, P: Protocol<M>, M: Machine> {
+    worker: &'w mut Worker<P, M>,
+    /// Set by the first failure: what every further operation answers.
+    doomed: Option<AbortReason>,
+    finished: bool,
+}
+
+impl<'w, P: Protocol<M>, M: Machine> Transaction<'w, P, M> {
+    #[inline(always)]
+    pub(crate) fn new(worker: &'w mut Worker<P, M>, doomed: Option<AbortReason>) -> Self {
+        Transaction { worker, doomed, finished: false }
+    }
+
+    /// The transaction's number, by which a recorded history names it.
+    pub fn number(&self) -> u64 {
+        self.worker.cx.writes.txn
+    }
+
+    /// Why the transaction can't commit any more, if it can't.
+    pub fn doomed(&self) -> Option<AbortReason> {
+        self.doomed
+    }
+
+    /// Commits.
+    ///
+    /// # Errors
+    /// The transaction had to abort, and has left no trace.
+    #[inline]
+    pub fn commit(mut self) -> Result<(), Abort> {
+        M::enter(Phase::of(Operation::Validation, Activity::Manager));
+        M::step("commit");
+        let outcome = match self.doomed {
+            Some(reason) => Err(Abort::new(reason)),
+            None if !self.worker.cx.writes.fits_log() => Err(Abort::new(AbortReason::TooLarge)),
+            None => self.worker.engine.protocol().commit(&mut self.worker.cx, &mut self.worker.local),
+        };
+        match outcome {
+            Ok(()) => {
+                self.finished = true;
+                self.worker.finish_commit();
+                M::enter(Phase::BODY);
+                Ok(())
+            }
+            Err(abort) => {
+                self.end(abort.reason);
+                Err(abort)
+            }
+        }
+    }
+
+    /// Aborts, for this reason, or for the one that has doomed the transaction before.
+    pub fn abort(mut self, reason: AbortReason) {
+        self.end(self.doomed.unwrap_or(reason));
+    }
+
+    #[cold]
+    fn end(&mut self, reason: AbortReason) {
+        self.finished = true;
+        M::enter(Phase::of(Operation::Validation, Activity::Manager));
+        M::step("abort");
+        self.worker.engine.protocol().abort(&mut self.worker.cx, &mut self.worker.local, reason);
+        self.worker.finish_abort(reason);
+        M::enter(Phase::BODY);
+    }
+
+    /// The table of a handle, if the transaction may go on, and with this table.
+    #[inline(always)]
+    fn admit<K: Key>(&mut self, table: &Table<K>) -> Result<&'w StoredTable<M, K>, Abort> {
+        if self.doomed.is_none() && self.worker.tables.owns(table) {
+            // SAFETY: the worker, which is borrowed for `'w`, keeps the engine.
+            Ok(unsafe { self.worker.tables.get(table) })
+        } else {
+            Err(self.refuse())
+        }
+    }
+
+    #[cold]
+    fn refuse(&self) -> Abort {
+        Abort::new(self.doomed.unwrap_or(AbortReason::Unsupported))
+    }
+
+    #[cold]
+    fn doom(&mut self, abort: Abort) -> Abort {
+        self.doomed = Some(abort.reason);
+        abort
+    }
+}
+
+const READ_INDEX: Phase = Phase::of(Operation::Read, Activity::Index);
+const WRITE_INDEX: Phase = Phase::of(Operation::Write, Activity::Index);
+
+impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
+    /// The record under a key.
+    #[inline(always)]
+    fn find<K: Key>(&mut self, table: &StoredTable<M, K>, key: K, phase: Phase) -> Option<Record<M>> {
+        M::enter(phase);
+        if self.worker.cx.declaration.has_rows()
+            && let Some(record) = self.worker.cx.declaration.find(table, key)
+        {
+            return Some(record);
+        }
+        M::step("look up");
+        table.find(key)
+    }
+
+    /// The records under at most [`BATCH`] keys, looked up at once, and their lines on the way;
+    /// `expect` is called with each.
+    #[inline(always)]
+    fn find_batch<K: Key>(
+        &mut self,
+        table: &StoredTable<M, K>,
+        keys: &[K],
+        phase: Phase,
+        columns: Projection<'_>,
+        expect: impl Fn(Record<M>),
+    ) -> [Option<Record<M>>; BATCH] {
+        let mut found = [None; BATCH];
+        if self.worker.cx.declaration.has_rows() {
+            for (found, &key) in found.iter_mut().zip(keys) {
+                *found = self.find(table, key, phase);
+            }
+            return found;
+        }
+        M::enter(phase);
+        M::step("look up");
+        table.find_many(keys, columns, |position, record| {
+            found[position] = record;
+            record.into_iter().for_each(&expect);
+        });
+        found
+    }
+}
+
+impl<P: Protocol<M>, M: Machine> Drop for Transaction<'_, P, M> {
+    #[inline]
+    fn drop(&mut self) {
+        if !self.finished {
+            self.end(self.doomed.unwrap_or(AbortReason::User));
+            // A panic may have ended it, and then it is not tried again.
+            self.worker.end_protection();
+        }
+    }
+}
+
+/// Keys of one batched lookup: enough to keep the processor's line fill buffers busy.
+const BATCH: usize = 32;
+
+impl<P: Protocol<M>, M: Machine> RawTxn for Transaction<'_, P, M> {
+    #[inline(always)]
+    fn read_row<K: Key>(&mut self, table: &Table<K>, key: K, columns: Projection<'_>) -> Result<Option<&[u64]>, Abort> {
+        let table = self.admit(table)?;
+        let found = self.find(table, key, READ_INDEX);
+        self.read_located(table, key, found, columns)
+    }
+
+    fn read_rows<K: Key>(
+        &mut self,
+        table: &Table<K>,
+        keys: &[K],
+        columns: Projection<'_>,
+        mut visit: impl FnMut(usize, Option<&[u64]>),
+    ) -> Result<(), Abort> {
+        let table = self.admit(table)?;
+        for (batch, keys) in keys.chunks(BATCH).enumerate() {
+            let found = self.find_batch(table, keys, READ_INDEX, columns, |_| ());
+            for (position, &key) in keys.iter().enumerate() {
+                let row = self.read_located(table, key, found[position], columns)?;
+                visit(batch * BATCH + position, row);
+            }
+        }
+        Ok(())
+    }
+
+    fn announce_writes<K: Key>(&mut self, table: &Table<K>, keys: &[K], groups: Groups) {
+        if let Ok(table) = self.admit(table) {
+            M::enter(WRITE_INDEX);
+            table.find_many(keys, Projection::of_groups(groups), |_, record| {
+                if let Some(record) = record {
+                    record.prefetch_to_write();
+                }
+            });
+            M::enter(Phase::BODY);
+        }
+    }
+
+    #[inline(always)]
+    fn modify_row<K: Key>(&mut self, table: &Table<K>, key: K, groups: Groups) -> Result<Option<&mut [u64]>, Abort> {
+        let table = self.admit(table)?;
+        let found = self.find(table, key, WRITE_INDEX);
+        let position = self.write_located(table, key, found, groups, WriteMode::ReadModifyWrite)?;
+        Ok(position.map(|position| self.worker.cx.writes.image_mut(position)))
+    }
+
+    fn modify_rows<K: Key>(
+        &mut self,
+        table: &Table<K>,
+        keys: &[K],
+        groups: Groups,
+        mut visit: impl FnMut(usize, Option<&mut [u64]>),
+    ) -> Result<(), Abort> {
+        let table = self.admit(table)?;
+        for (batch, keys) in keys.chunks(BATCH).enumerate() {
+            let found =
+                self.find_batch(table, keys, WRITE_INDEX, Projection::of_groups(groups), Record::prefetch_to_write);
+            for (position, &key) in keys.iter().enumerate() {
+                let write = self.write_located(table, key, found[position], groups, WriteMode::ReadModifyWrite)?;
+                visit(batch * BATCH + position, write.map(|write| self.worker.cx.writes.image_mut(write)));
+            }
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn update_row<K: Key>(&mut self, table: &Table<K>, key: K, update: RowUpdate<'_>) -> Result<bool, Abort> {
+        let table = self.admit(table)?;
+        let found = self.find(table, key, WRITE_INDEX);
+        self.update_located(table, key, found, update)
+    }
+
+    fn update_rows<K: Key, R: Row, U: Update<R>>(
+        &mut self,
+        table: &Table<K>,
+        keys: &[K],
+        columns: Projection<'_>,
+        mut visit: impl FnMut(usize, Option<&[u64]>) -> Option<U>,
+    ) -> Result<(), Abort> {
+        let table = self.admit(table)?;
+        for (batch, keys) in keys.chunks(BATCH).enumerate() {
+            let found = self.find_batch(table, keys, WRITE_INDEX, columns, Record::prefetch_to_write);
+            for (position, &key) in keys.iter().enumerate() {
+                let row = self.read_located(table, key, found[position], columns)?;
+                let Some(update) = visit(batch * BATCH + position, row) else { continue };
+                self.update_located(table, key, found[position], RowUpdate::new(&update))?;
+            }
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn write_row<K: Key>(&mut self, table: &Table<K>, key: K, groups: Groups) -> Result<Option<&mut [u64]>, Abort> {
+        let table = self.admit(table)?;
+        let found = self.find(table, key, WRITE_INDEX);
+        let position = self.write_located(table, key, found, groups, WriteMode::Blind)?;
+        Ok(position.map(|position| self.worker.cx.writes.image_mut(position)))
+    }
+
+    fn insert_row<K: Key>(&mut self, table: &Table<K>, key: K) -> Result<Option<&mut [u64]>, Abort> {
+        let table = self.admit(table)?;
+        let position = self.insert_located(table, &mut table.run(), key)?;
+        Ok(position.map(|position| self.worker.cx.writes.image_mut(position)))
+    }
+
+    fn insert_rows<K: Key>(
+        &mut self,
+        table: &Table<K>,
+        keys: &[K],
+        mut visit: impl FnMut(usize, Option<&mut [u64]>),
+    ) -> Result<(), Abort> {
+        let table = self.admit(table)?;
+        let mut run = table.run();
+        for (position, &key) in keys.iter().enumerate() {
+            let write = self.insert_located(table, &mut run, key)?;
+            visit(position, write.map(|write| self.worker.cx.writes.image_mut(write)));
+        }
+        Ok(())
+    }
+
+    fn delete_row<K: Key>(&mut self, table: &Table<K>, key: K) -> Result<bool, Abort> {
+        let table = self.admit(table)?;
+        let found = self.find(table, key, WRITE_INDEX);
+        Ok(self.write_located(table, key, found, Groups::ALL, WriteMode::Delete)?.is_some())
+    }
+
+    fn scan_rows<K: Key>(
+        &mut self,
+        table: &Table<K>,
+        range: RangeInclusive<K>,
+        limit: usize,
+        direction: Direction,
+        columns: Projection<'_>,
+        visit: impl FnMut(K, &[u64]) -> ControlFlow<()>,
+    ) -> Result<usize, Abort> {
+        let table = self.admit(table)?;
+        self.scan_table(table, range, limit, direction, columns, visit)
+    }
+
+    fn idle(&mut self, microseconds: u64) {
+        M::idle((microseconds as f64 * M::cycles_per_second() / 1e6) as Cycles);
+    }
+}

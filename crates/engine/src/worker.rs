@@ -1,0 +1,598 @@
+//! [`Worker`]: the life of transactions, one after the other, and what is done between them:
+//! epochs, protection, collection of garbage.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use contend_machine::{Activity, Machine, Operation, Phase, Spin};
+use contend_model::{Abort, AbortCounts, AbortReason, Core, Groups, KeyWords, OutOfMemory, key_of};
+
+use crate::catalog::TableList;
+use crate::declaration::Declaration;
+use crate::engine::Engine;
+use crate::epoch::Epochs;
+use crate::fault::Fault;
+use crate::garbage::{Garbage, RetiredRecord, trim_queue};
+use crate::history::{Committed, Recording};
+use crate::layout::TableCore;
+use crate::protocol::{Context, Located, Protocol, RecordOrigin, Tombstone, UnlinkOutcome, VersionCounts};
+use crate::record::Record;
+use crate::sets::{Logging, NodeSet, WriteKind, WriteSet};
+use crate::slab::Arenas;
+use crate::transaction::Transaction;
+
+impl<P: Protocol<M>, M: Machine> Engine<P, M> {
+    /// A worker. `None` if `workers_max` workers are there.
+    pub fn worker(self: &Arc<Self>) -> Option<Worker<P, M>> {
+        let slot = self.epochs.register()?;
+        let mut writes = WriteSet::default();
+        writes.reorders_updates = self.protocol.reorders_updates();
+        writes.log = self.sinks.as_ref().map(|sinks| {
+            let sink = sinks.of_worker(slot);
+            let (words_max, epochs) = (sink.words_max(), NonNull::from(&self.epochs));
+            Logging { sink, words_max, adds: self.logs_additions(), epochs }
+        });
+        Some(Worker {
+            cx: Context {
+                worker: slot,
+                writes,
+                nodes: NodeSet::new(self.config.fault),
+                row_buffer: vec![0; 16],
+                declaration: Declaration::new(self.protocol.info().needs, TableList::new(&self.catalog)),
+                began_in: 0,
+                epoch: &self.epochs,
+                arenas: Arenas::default(),
+                replaced: Vec::new(),
+                versions: VersionCounts::default(),
+            },
+            asks: self.protocol.wants_declarations(),
+            local: self.protocol.new_worker_state(slot),
+            seen_epoch: Epochs::<M>::NOT_SEEN,
+            next_txn: self.used_numbers.lock().get(&slot).copied().unwrap_or(0),
+            since_maintenance: 0,
+            collected_in: 0,
+            garbage: Garbage::default(),
+            committed_in: 0,
+            recording: self.config.history.then(Recording::default),
+            commits: 0,
+            aborts: AbortCounts::default(),
+            protect_after: self.config.options.protect_after,
+            is_protected: false,
+            conflicts: 0,
+            commits_before: 0,
+            tables: TableList::new(&self.catalog),
+            engine: Arc::clone(self),
+        })
+    }
+}
+
+/// Runs transactions, one at a time. A worker belongs to one thread at a time.
+pub struct Worker<P: Protocol<M>, M: Machine> {
+    pub(crate) cx: Context<M>,
+    pub(crate) local: P::WorkerState,
+    /// Whether the protocol wants to be told what a transaction will do.
+    asks: bool,
+    pub(crate) seen_epoch: u64,
+    next_txn: u64,
+    since_maintenance: u32,
+    /// The epoch of the last collection.
+    collected_in: u64,
+    garbage: Garbage<M>,
+    pub(crate) committed_in: u64,
+    pub(crate) recording: Option<Recording>,
+    commits: u64,
+    aborts: AbortCounts,
+    /// After so many conflicts in a row a transaction is protected; 0: never.
+    protect_after: u32,
+    /// Whether this worker keeps the gate closed ([`Epochs::close`]).
+    is_protected: bool,
+    /// Conflicts in a row, and the value of `commits` at the first of them. So a commit need not
+    /// write here.
+    conflicts: u32,
+    commits_before: u64,
+    pub(crate) tables: TableList<M>,
+    pub(crate) engine: Arc<Engine<P, M>>,
+}
+
+impl<P: Protocol<M>, M: Machine> std::fmt::Debug for Worker<P, M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Worker")
+            .field("number", &self.cx.worker)
+            .field("commits", &self.commits)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A worker looks at the clock and at its garbage once in so many transactions.
+const MAINTENANCE_EVERY: u32 = 32;
+/// Tombstones looked at in one maintenance, besides two for each that was made since the last: a
+/// transaction waits no longer for it than the worker's own deletes deserve.
+const COLLECT_AT_ONCE: usize = 256;
+/// A protected transaction waits at most so long, in seconds, for the transactions that run. Their
+/// workers may pause and not have said so, and such a worker can't be waited for.
+const PATIENCE: f64 = 0.1;
+
+impl<P: Protocol<M>, M: Machine> Worker<P, M> {
+    /// The worker's number, from 0, unique among the workers that live.
+    pub fn number(&self) -> usize {
+        self.cx.worker
+    }
+
+    /// The epoch in which the last transaction committed, if the engine logs. All that it depends
+    /// on committed in this epoch or before.
+    pub fn committed_in(&self) -> u64 {
+        self.committed_in
+    }
+
+    /// What says whether the last transaction is durable, to [`Worker::is_durable`].
+    pub fn ticket(&self) -> u64 {
+        self.cx.writes.log.as_ref().map_or(0, |log| log.sink.ticket())
+    }
+
+    /// Whether the transaction of this worker is durable that had this ticket. An engine that does
+    /// not log never waits for that.
+    pub fn is_durable(&mut self, ticket: u64) -> bool {
+        self.cx.writes.log.as_mut().is_none_or(|log| log.sink.is_durable(ticket))
+    }
+
+    /// Transactions committed so far.
+    pub fn commits(&self) -> u64 {
+        self.commits
+    }
+
+    /// Aborts so far.
+    pub fn aborts(&self) -> &AbortCounts {
+        &self.aborts
+    }
+
+    /// What has become of old versions by this worker.
+    pub fn versions(&self) -> &VersionCounts {
+        &self.cx.versions
+    }
+
+    /// Deleted records that wait at this worker until they leave their index, or until their memory
+    /// is free to be used again.
+    pub fn tombstones(&self) -> usize {
+        self.garbage.tombstones.len() + self.garbage.unlinked.len()
+    }
+
+    /// What was recorded so far, handed over. Empty if the engine records no history.
+    pub fn take_history(&mut self) -> Vec<Committed> {
+        self.recording.as_mut().map(|recording| std::mem::take(&mut recording.committed)).unwrap_or_default()
+    }
+
+    /// Begins a transaction. Dropped without [`Transaction::commit`], it aborts.
+    #[inline]
+    pub fn begin(&mut self) -> Transaction<'_, P, M> {
+        self.begin_declared(|_| ())
+    }
+
+    /// Begins a transaction that says what it will touch, if the protocol asks for it.
+    #[inline]
+    pub fn begin_declared(&mut self, declare: impl FnOnce(&mut Declaration<M>)) -> Transaction<'_, P, M> {
+        M::step("begin");
+        self.since_maintenance += 1;
+        if self.since_maintenance >= MAINTENANCE_EVERY {
+            self.maintain();
+        }
+        if !self.engine.epochs.is_as_seen(self.seen_epoch) {
+            self.enter();
+        }
+        self.next_txn += 1;
+        self.cx.writes.txn = self.next_txn * self.engine.config.workers_max as u64 + self.cx.worker as u64;
+        self.cx.began_in = self.seen_epoch;
+        if self.asks {
+            self.cx.declaration.clear();
+            declare(&mut self.cx.declaration);
+        }
+        let begun = self.engine.protocol.begin(&mut self.cx, &mut self.local);
+        Transaction::new(self, begun.err().map(|abort| abort.reason))
+    }
+
+    /// Begins a transaction that will only read: with some protocols, of a state some epochs old,
+    /// and then it never aborts.
+    pub fn begin_read_only(&mut self) -> Transaction<'_, P, M> {
+        self.begin_declared(Declaration::read_only)
+    }
+
+    /// Begins a transaction that sees a snapshot with all that this worker has committed, and must
+    /// not write. It never aborts; nobody waits for it, or aborts because of it; and however long
+    /// it takes, it holds back no epoch, only the reuse of memory. What others have committed is in
+    /// it if that is some epochs ago. `None` if the protocol, as it is set, has no snapshots
+    /// ([`Protocol::reads_snapshots`]).
+    ///
+    /// Waits for the transactions that ran beside the worker's last commit, and are still running.
+    pub fn begin_snapshot(&mut self) -> Option<Transaction<'_, P, M>> {
+        if !self.engine.protocol.reads_snapshots() {
+            return None;
+        }
+        M::step("begin");
+        // A snapshot needs no protection, and others must not wait for it.
+        self.end_protection();
+        self.since_maintenance += 1;
+        if self.since_maintenance >= MAINTENANCE_EVERY {
+            self.maintain();
+        }
+        // A snapshot is two epochs old, which is long where nobody else is there to move the epoch
+        // on.
+        if self.engine.epochs.maybe_advance(M::now()) {
+            self.engine.epochs.try_advance();
+        }
+        self.next_txn += 1;
+        self.cx.writes.txn = self.next_txn * self.engine.config.workers_max as u64 + self.cx.worker as u64;
+        // The next transaction is another: what is declared now is cleared then, whether the
+        // protocol asks or not.
+        self.asks = true;
+        let mut spin = Spin::<M>::new();
+        let begun = loop {
+            self.cx.began_in = self.engine.epochs.enter_reading(self.cx.worker);
+            self.seen_epoch = Epochs::<M>::NOT_SEEN;
+            self.cx.declaration.clear();
+            self.cx.declaration.read_only();
+            let begun = self.engine.protocol.begin(&mut self.cx, &mut self.local);
+            if begun.is_err() || self.engine.protocol.sees_own_commits(&mut self.cx, &mut self.local) {
+                break begun;
+            }
+            self.engine.protocol.abort(&mut self.cx, &mut self.local, AbortReason::User);
+            self.go_offline();
+            self.engine.epochs.try_advance();
+            spin.wait();
+        };
+        Some(Transaction::new(self, begun.err().map(|abort| abort.reason)))
+    }
+
+    /// Runs a transaction once: commits if `body` returns `Ok`.
+    ///
+    /// # Errors
+    /// The abort that ended it.
+    #[inline]
+    pub fn run<T>(&mut self, body: impl FnOnce(&mut Transaction<'_, P, M>) -> Result<T, Abort>) -> Result<T, Abort> {
+        self.run_declared(|_| (), body)
+    }
+
+    /// Runs a transaction once that says what it will touch, if the protocol asks for it.
+    ///
+    /// # Errors
+    /// The abort that ended it.
+    #[inline]
+    pub fn run_declared<T>(
+        &mut self,
+        declare: impl FnOnce(&mut Declaration<M>),
+        body: impl FnOnce(&mut Transaction<'_, P, M>) -> Result<T, Abort>,
+    ) -> Result<T, Abort> {
+        let mut transaction = self.begin_declared(declare);
+        match body(&mut transaction) {
+            Ok(value) => transaction.commit().map(|()| value),
+            Err(abort) => {
+                transaction.abort(abort.reason);
+                Err(abort)
+            }
+        }
+    }
+
+    /// To be called before the worker pauses: an idle worker that is not offline holds back the
+    /// epoch, and with it the reuse of memory; and one whose transaction is protected keeps all
+    /// others waiting. The next transaction brings it online again.
+    pub fn go_offline(&mut self) {
+        self.leave_epochs();
+        self.end_protection();
+    }
+
+    /// Whether the worker's transaction is protected: it has aborted
+    /// `EngineOptions::protect_after` times in a row, and no other transaction begins until it
+    /// has committed, is given up (an abort that is no conflict, or [`Transaction`] dropped), or
+    /// the worker goes offline.
+    pub fn is_protected(&self) -> bool {
+        self.is_protected
+    }
+
+    /// Whether the next transaction is to be protected.
+    fn is_starving(&self) -> bool {
+        self.protect_after > 0 && self.conflicts >= self.protect_after && self.commits == self.commits_before
+    }
+
+    /// The epoch has changed, the gate is closed, or the worker was offline: it waits at the gate,
+    /// or closes it, or just begins.
+    #[cold]
+    fn enter(&mut self) {
+        if !self.is_protected && self.is_starving() {
+            M::step("close the gate");
+            // Others may have to wait for this worker, and it may have to wait for the gate.
+            self.leave_epochs();
+            self.engine.epochs.close();
+            self.is_protected = true;
+        }
+        if self.is_protected {
+            self.leave_epochs();
+            self.wait_for_others();
+            self.seen_epoch = self.engine.epochs.refresh(self.cx.worker, self.seen_epoch);
+            return;
+        }
+        loop {
+            if let Some(epoch) = self.engine.epochs.enter_if_open(self.cx.worker) {
+                self.seen_epoch = epoch;
+                return;
+            }
+            if self.engine.config.fault == Some(Fault::PassClosedGate) {
+                self.seen_epoch = self.engine.epochs.refresh(self.cx.worker, self.seen_epoch);
+                return;
+            }
+            self.leave_epochs();
+            M::step("wait at the gate");
+            let mut spin = Spin::<M>::new();
+            while self.engine.epochs.is_closed() {
+                spin.wait();
+            }
+        }
+    }
+
+    /// Waits until no other worker runs a transaction that can commit. A worker that was seen
+    /// offline begins no other, as the gate is closed.
+    fn wait_for_others(&self) {
+        if self.engine.config.fault == Some(Fault::PassClosedGate) {
+            return;
+        }
+        M::step("wait for others");
+        let epochs = &self.engine.epochs;
+        let (mut spin, began) = (Spin::<M>::new(), M::now());
+        let patience = (M::cycles_per_second() * PATIENCE) as u64;
+        for slot in 0..epochs.slots_taken() {
+            while epochs.may_commit(slot) && M::now().wrapping_sub(began) < patience {
+                spin.wait();
+            }
+        }
+    }
+
+    /// Lets others begin again, if the worker's transaction was protected.
+    #[inline(always)]
+    pub(crate) fn end_protection(&mut self) {
+        if self.is_protected {
+            self.open_gate();
+        }
+    }
+
+    #[cold]
+    fn open_gate(&mut self) {
+        M::step("open the gate");
+        self.is_protected = false;
+        if self.engine.config.fault != Some(Fault::KeepGateClosed) {
+            self.engine.epochs.open();
+        }
+    }
+
+    /// Nobody has to wait for the worker.
+    fn leave_epochs(&mut self) {
+        if let Some(log) = &mut self.cx.writes.log {
+            log.sink.go_offline();
+        }
+        self.engine.protocol.go_offline(&mut self.cx, &mut self.local);
+        self.take_replaced();
+        self.engine.epochs.offline(self.cx.worker);
+        self.seen_epoch = Epochs::<M>::NOT_SEEN;
+    }
+
+    #[cold]
+    fn maintain(&mut self) {
+        self.since_maintenance = 0;
+        M::enter(Phase::of(Operation::Collection, Activity::Manager));
+        self.engine.epochs.maybe_advance(M::now());
+        let epoch = self.engine.epochs.current();
+        // Once an epoch also without garbage of its own: workers that have ended may have left
+        // some.
+        if !self.garbage.is_empty() || self.collected_in != epoch {
+            self.collected_in = epoch;
+            self.collect();
+        }
+        M::enter(Phase::BODY);
+    }
+
+    /// Takes old tombstones out of the indexes, and reuses the memory of those taken out before.
+    ///
+    /// It does nothing while another worker's transaction is protected: a record that leaves its
+    /// index may be a conflict to that transaction.
+    #[cold]
+    pub fn collect(&mut self) {
+        if self.engine.epochs.is_closed() && !self.is_protected {
+            return;
+        }
+        if let Some(left) = self.engine.left_garbage.lock().pop() {
+            self.garbage.tombstones.extend(left.tombstones);
+            self.garbage.unlinked.extend(left.unlinked);
+            self.garbage.versions.extend(left.versions);
+        }
+        let at_once = COLLECT_AT_ONCE + 2 * std::mem::take(&mut self.garbage.queued);
+        // Looking for the oldest epoch reads a line of every worker's: not for nothing.
+        if !self.garbage.may_be_due(self.engine.epochs.current()) {
+            return;
+        }
+        let oldest = self.engine.epochs.oldest();
+        // Who finds nothing where something was deleted is not told to wait.
+        if let Some(log) = self.cx.writes.log.as_mut().filter(|_| !self.garbage.tombstones.is_empty())
+            && self.engine.sinks.as_ref().is_some_and(|sinks| sinks.holds_rows())
+        {
+            log.sink.go_offline();
+        }
+        for _ in 0..at_once {
+            let Some(corpse) = Garbage::pop_older(&mut self.garbage.tombstones, oldest) else { break };
+            self.unlink(corpse, oldest);
+        }
+        while let Some(corpse) = Garbage::pop_older(&mut self.garbage.unlinked, oldest) {
+            self.release_of(corpse.table, corpse.record);
+        }
+        while let Some(version) = Garbage::pop_older(&mut self.garbage.versions, oldest) {
+            {
+                let tables = self.engine.catalog.read();
+                let table = tables[version.table as usize].core();
+                table.poison(version.record);
+                self.cx.versions.gone(table.slabs().slot_bytes());
+            }
+            self.release_of(version.table, version.record);
+        }
+        trim_queue(&mut self.garbage.tombstones);
+        trim_queue(&mut self.garbage.unlinked);
+        trim_queue(&mut self.garbage.versions);
+    }
+
+    fn unlink(&mut self, mut corpse: RetiredRecord<M>, oldest: u64) {
+        let tables = self.engine.catalog.read();
+        let table = &tables[corpse.table as usize];
+        let at = Located { table: table.core(), record: corpse.record };
+        let tombstone = Tombstone { at, oldest, fault: self.engine.config.fault };
+        match self.engine.protocol.unlink(tombstone) {
+            UnlinkOutcome::Alive => {}
+            UnlinkOutcome::Busy => {
+                // Behind the others, which are older, so that the queue stays in the order of its
+                // epochs.
+                corpse.epoch = self.engine.epochs.current();
+                self.garbage.tombstones.push_back(corpse);
+            }
+            UnlinkOutcome::Marked { time } => {
+                debug_assert!(tombstone.counter_epoch_is_over(), "the key's next record would get smaller counters");
+                table.core().note_unlinked(corpse.record);
+                let removed = table.remove(&corpse.key, corpse.record, time);
+                debug_assert!(removed, "a marked tombstone stands under its key");
+                if self.engine.config.fault == Some(Fault::ReuseEarly) {
+                    drop(tables);
+                    return self.release_of(corpse.table, corpse.record);
+                }
+                corpse.epoch = self.engine.epochs.current();
+                self.garbage.unlinked.push_back(corpse);
+            }
+        }
+    }
+
+    fn release_of(&mut self, table: u32, record: crate::Record<M>) {
+        let tables = self.engine.catalog.read();
+        let slabs = tables[table as usize].core().slabs();
+        let arena = self.cx.arenas.of(table, slabs);
+        arena.release(record);
+        slabs.share(arena);
+    }
+
+    /// A record with the protocol's initial metadata, known to nobody else.
+    pub(crate) fn allocate(&mut self, table: &TableCore<M>, initial: RecordOrigin) -> Result<Record<M>, OutOfMemory> {
+        let record = table.slabs().allocate(self.cx.arenas.of(table.id(), table.slabs())).ok_or(OutOfMemory)?;
+        self.engine.protocol.init(table.cells(record, Groups::ALL), initial);
+        table.clear_log_words(record);
+        Ok(record)
+    }
+
+    /// Takes back a record that nobody else has seen.
+    pub(crate) fn release(&mut self, table: &TableCore<M>, record: Record<M>) {
+        self.cx.arenas.of(table.id(), table.slabs()).release(record);
+    }
+
+    pub(crate) fn finish_commit(&mut self) {
+        self.commits += 1;
+        self.queue_garbage(true);
+        if let Some(mut log) = self.cx.writes.log.take() {
+            let writes = &mut self.cx.writes;
+            self.committed_in = writes.installed_in().unwrap_or_else(|| self.engine.epochs.current());
+            log.sink.committed(self.committed_in, writes);
+            writes.log = Some(log);
+        }
+        if let Some(recording) = &mut self.recording {
+            recording.commit(self.cx.worker, &self.cx.writes);
+        }
+        self.clear();
+        self.end_protection();
+    }
+
+    pub(crate) fn finish_abort(&mut self, reason: AbortReason) {
+        self.aborts.add(reason);
+        self.queue_garbage(false);
+        if let Some(log) = &mut self.cx.writes.log {
+            log.sink.aborted(reason);
+        }
+        if let Some(recording) = &mut self.recording {
+            recording.running.clear();
+        }
+        self.clear();
+        if self.protect_after > 0 {
+            self.count_conflict(reason.is_conflict());
+        }
+    }
+
+    /// The transaction has aborted, by a conflict or because it was given up.
+    fn count_conflict(&mut self, is_conflict: bool) {
+        if !is_conflict || self.commits != self.commits_before {
+            (self.conflicts, self.commits_before) = (0, self.commits);
+        }
+        if !is_conflict {
+            return self.end_protection();
+        }
+        self.conflicts = self.conflicts.saturating_add(1);
+        if self.is_starving() {
+            // The next try begins where the gate is closed.
+            self.seen_epoch = Epochs::<M>::NOT_SEEN;
+        }
+    }
+
+    #[inline(always)]
+    fn clear(&mut self) {
+        self.cx.writes.clear();
+        self.cx.nodes.clear();
+        self.take_replaced();
+    }
+
+    #[inline(always)]
+    fn take_replaced(&mut self) {
+        for &(version, epoch) in &self.cx.replaced {
+            let (record, table) = (version.record, version.table().id());
+            self.garbage.versions.push_back(RetiredRecord { record, table, key: KeyWords::default(), epoch });
+        }
+        self.cx.replaced.clear();
+    }
+
+    /// Queues the tombstones that this transaction has made: what it deleted, and placeholders that
+    /// got no row.
+    #[inline(always)]
+    fn queue_garbage(&mut self, committed: bool) {
+        if !committed && self.engine.config.fault == Some(Fault::ForgetAborted) {
+            return;
+        }
+        for position in 0..self.cx.writes.len() {
+            let write = &self.cx.writes.entries()[position];
+            let made_tombstone =
+                if write.fresh { !committed || write.kind == WriteKind::Nothing } else { committed && write.collect };
+            if made_tombstone {
+                self.queue(position);
+            }
+        }
+    }
+
+    #[cold]
+    fn queue(&mut self, position: usize) {
+        let write = &self.cx.writes.entries()[position];
+        let corpse = RetiredRecord {
+            record: write.record,
+            table: write.table().id(),
+            key: key_of(self.cx.writes.key(position)),
+            epoch: self.engine.epochs.current(),
+        };
+        self.garbage.tombstones.push_back(corpse);
+        self.garbage.queued += 1;
+    }
+}
+
+impl<P: Protocol<M>, M: Machine> Drop for Worker<P, M> {
+    fn drop(&mut self) {
+        self.go_offline();
+        let tables = self.engine.catalog.read();
+        for (table, arena) in self.cx.arenas.take_all() {
+            tables[table].core().slabs().park(arena);
+        }
+        if !self.garbage.is_empty() {
+            self.engine.left_garbage.lock().push(std::mem::take(&mut self.garbage));
+        }
+        self.engine.used_numbers.lock().insert(self.cx.worker, self.next_txn);
+        self.engine.epochs.unregister(self.cx.worker);
+    }
+}
+
+impl<P: Protocol<M>, M: Machine> Core for Worker<P, M> {
+    #[inline(always)]
+    fn work(&mut self, instructions: u32) {
+        M::work(instructions);
+    }
+}

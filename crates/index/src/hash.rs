@@ -1,0 +1,332 @@
+//! The hash index: points in one cache line.
+//!
+//! Linear hashing (W. Litwin: "Linear hashing: a new tool for file and table addressing", VLDB
+//! 1980) over buckets of a cache line. A chain of buckets is the [`Leaf`]. Its head holds the
+//! version. By it lookups are optimistic (a seqlock), and changes latch the chain.
+//!
+//! 1. With `n` buckets, `base << level <= n < base << (level + 1)`, a hash names a home bucket
+//!    below `base` by its high bits, and one of `2^(level + 1)` copies of the home by its low bits.
+//!    If that copy does not exist yet, the hash belongs to the copy that one low bit fewer names.
+//!    `base` need not be a power of two, so the index can be made to measure.
+//! 2. Growing splits bucket `n - (base << level)` into itself and bucket `n`: one chain at a time,
+//!    none of the others moves. Buckets are allocated in segments that double, and are neither
+//!    moved nor freed before the index is dropped.
+//! 3. A lookup computes the address, reads the chain's version, then checks that `n` is the same
+//!    still: a chain that has been split since shows a version that was published after the new
+//!    `n`. Then it reads, then checks the version.
+//!
+//! # Invariants
+//! - An entry with value 0 is free. A chain's entries fill its buckets from the front, and only the
+//!   head may be empty.
+//! - Everything but the words of the protocol changes only while the head's version is odd.
+//! - The version rises by 2 with every change of the chain's keys, and with its split.
+//!
+//! # Limits
+//! - The index does not shrink.
+//! - One thread at a time splits; it works off what the others have caused.
+//! - Keys whose hashes are equal share a chain, however long.
+
+mod bucket;
+mod grow;
+
+use std::ptr::NonNull;
+
+use contend_machine::{Atomic64, Machine, Ordering, Spin, SpinMutex};
+use crossbeam_utils::CachePadded;
+
+use crate::pool::Pool;
+use crate::{Change, Insert, Key, KeyWords, Leaf, Lookup};
+use bucket::{Bucket, BucketLayout};
+use grow::{Growth, Segment};
+
+/// The bit of a version that says that a writer changes the chain.
+const LOCKED: u64 = 1;
+/// What a change adds to a version.
+const STEP: u64 = 2;
+/// Entries per bucket that the index is laid out for: the memory of a bucket against the
+/// probability of a second line.
+const LOAD: usize = 2;
+const FEWEST_BUCKETS: usize = 16;
+/// Segment `i > 0` holds `base << (i - 1)` buckets.
+const SEGMENTS: usize = 40;
+/// Lookups of a batch whose cache misses overlap. More than a core's outstanding misses gain
+/// nothing.
+const BATCH: usize = 32;
+
+/// The number of buckets, and the level that follows from it, in one word, so that both are read at
+/// once.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Extent(u64);
+
+impl Extent {
+    const LEVEL_SHIFT: u32 = 56;
+
+    fn new(buckets: u64, level: u32) -> Self {
+        Extent(buckets | u64::from(level) << Self::LEVEL_SHIFT)
+    }
+
+    #[inline(always)]
+    fn buckets(self) -> u64 {
+        self.0 & ((1 << Self::LEVEL_SHIFT) - 1)
+    }
+
+    #[inline(always)]
+    fn level(self) -> u32 {
+        (self.0 >> Self::LEVEL_SHIFT) as u32
+    }
+}
+
+/// An index of points; see the module.
+#[derive(Debug)]
+pub struct HashIndex<M: Machine, K: Key> {
+    /// The [`Extent`].
+    extent: CachePadded<M::U64>,
+    base: u64,
+    segments: Box<[Segment<M>; SEGMENTS]>,
+    /// Buckets other than heads.
+    overflow: Pool<M>,
+    /// How many of them are in use.
+    overflowing: CachePadded<M::U64>,
+    growth: CachePadded<SpinMutex<M, Growth>>,
+    key: std::marker::PhantomData<K>,
+}
+
+/// A chain, with the version at which the search read it.
+struct ObservedChain<'a, M: Machine, K: Key> {
+    head: Bucket<'a, M, K>,
+    word: &'a M::U64,
+    version: u64,
+}
+
+impl<M: Machine, K: Key> ObservedChain<'_, M, K> {
+    #[inline(always)]
+    fn leaf(&self) -> Leaf<M> {
+        // SAFETY: buckets and words stay allocated until the index is dropped.
+        unsafe { Leaf::new(self.head.version(), self.word) }
+    }
+
+    #[inline(always)]
+    fn lookup(&self, value: u64) -> Lookup<M> {
+        Lookup { value: (value != 0).then_some(value), leaf: self.leaf(), version: self.version }
+    }
+
+    /// Latches the chain, unless it has changed since the search.
+    #[inline(always)]
+    fn latch(&self) -> bool {
+        // Acquire: pairs with the Release in `unlatch`: what the last holder did is seen.
+        let latched = self
+            .head
+            .version()
+            .compare_exchange(self.version, self.version | LOCKED, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok();
+        // Release: pairs with the Acquire fence in `Bucket::find`: a lookup that reads one of the
+        // changes to come then sees the odd version, or a later one.
+        M::fence(Ordering::Release);
+        latched
+    }
+
+    /// Ends a change.
+    #[inline(always)]
+    fn unlatch(&self) -> u64 {
+        let after = self.version + STEP;
+        // Release: pairs with the Acquire loads of the version in `search` and `Leaf::version_as`.
+        self.head.version().store(after, Ordering::Release);
+        after
+    }
+}
+
+impl<M: Machine, K: Key> HashIndex<M, K> {
+    /// An empty index with room for `expected` keys before it has to grow. Its memory comes as one
+    /// block.
+    pub fn new(expected: usize) -> Self {
+        let base = (expected / LOAD).max(FEWEST_BUCKETS);
+        let segments: Box<[Segment<M>; SEGMENTS]> = Box::new(std::array::from_fn(|_| Segment::new()));
+        let mut growth = Growth::new(base);
+        growth.add_segment(&segments[0], 0, base, BucketLayout::<K>::WORDS);
+        for index in 0..base {
+            // SAFETY: inside the segment just allocated; nobody else has it.
+            unsafe { segments[0].initialise(index, BucketLayout::<K>::WORDS) };
+        }
+        HashIndex {
+            extent: CachePadded::new(M::U64::new(Extent::new(base as u64, 0).0)),
+            base: base as u64,
+            segments,
+            overflow: Pool::new(BucketLayout::<K>::WORDS, bucket::VERSION, expected / 12),
+            overflowing: CachePadded::new(M::U64::new(0)),
+            growth: CachePadded::new(SpinMutex::new(growth)),
+            key: std::marker::PhantomData,
+        }
+    }
+
+    /// Looks a key up.
+    #[inline(always)]
+    pub fn get(&self, key: K) -> Lookup<M> {
+        let (chain, value) = self.search(key.hash(), &key.to_words());
+        chain.lookup(value)
+    }
+
+    /// Looks many keys up, their cache misses overlapped. Calls `found` once a key, with the key's
+    /// position, in the order of `keys`.
+    pub fn get_many(&self, keys: &[K], mut found: impl FnMut(usize, Lookup<M>)) {
+        let mut hashes = [0; BATCH];
+        for (chunk, batch) in keys.chunks(BATCH).enumerate() {
+            // Relaxed: only a hint; `search` reads it again.
+            let extent = Extent(self.extent.load(Ordering::Relaxed));
+            for (position, key) in batch.iter().enumerate() {
+                let hash = key.hash();
+                hashes[position] = hash;
+                let (segment, index) = self.segment(hash, extent);
+                let head = self.segments[segment].bucket_hint(index, BucketLayout::<K>::WORDS);
+                for line in 0..BucketLayout::<K>::LINES {
+                    M::prefetch(head.wrapping_add(line * crate::pool::LINE));
+                }
+            }
+            for (position, key) in batch.iter().enumerate() {
+                let (chain, value) = self.search(hashes[position], &key.to_words());
+                found(chunk * BATCH + position, chain.lookup(value));
+            }
+        }
+    }
+
+    /// Inserts `key -> value` unless the key is there. `value` is not 0.
+    ///
+    /// # Panics
+    /// `value` is 0.
+    pub fn insert(&self, key: K, value: u64) -> Insert<M> {
+        assert_ne!(value, 0, "0 means absent");
+        let (hash, words) = (key.hash(), key.to_words());
+        let mut spin = Spin::<M>::new();
+        loop {
+            let (chain, existing) = self.search(hash, &words);
+            if existing != 0 {
+                return Insert::Exists(chain.lookup(existing));
+            }
+            if !chain.latch() {
+                spin.wait();
+                continue;
+            }
+            let overflowed = chain.head.push(&words, value, || self.add_overflow(hash));
+            let after = chain.unlatch();
+            if overflowed {
+                self.grow();
+            }
+            return Insert::Inserted(Change { leaf: chain.leaf(), before: chain.version, after, split: None });
+        }
+    }
+
+    /// Removes the key if it still maps to `expect`; says whether it did.
+    pub fn remove(&self, key: K, expect: u64) -> bool {
+        let (hash, words) = (key.hash(), key.to_words());
+        let mut spin = Spin::<M>::new();
+        loop {
+            let (chain, existing) = self.search(hash, &words);
+            if existing != expect || expect == 0 {
+                return false;
+            }
+            if chain.latch() {
+                let emptied = chain.head.take(&words);
+                chain.unlatch();
+                if let Some(bucket) = emptied {
+                    self.drop_overflow(bucket, hash);
+                }
+                return true;
+            }
+            spin.wait();
+        }
+    }
+
+    /// Visits the value of every key, in no order. Call it only while no thread changes the index.
+    pub fn for_each(&self, mut visit: impl FnMut(u64)) {
+        // Acquire: as in `search`.
+        for number in 0..Extent(self.extent.load(Ordering::Acquire)).buckets() {
+            let segment = 64 - (number / self.base).leading_zeros() as usize;
+            // SAFETY: as in `chain`.
+            let (head, _): (Bucket<'_, M, K>, _) = unsafe { self.segments[segment].chain(number as usize) };
+            head.for_each(&mut visit);
+        }
+    }
+
+    /// Bytes that the index holds. Memory that is set aside for growth, but not yet touched, does
+    /// not count.
+    pub fn bytes(&self) -> usize {
+        // Relaxed: a statistic.
+        let heads = Extent(self.extent.load(Ordering::Relaxed)).buckets() as usize;
+        heads * (BucketLayout::<K>::WORDS + 1) * 8
+            + self.overflow.bytes()
+            + size_of::<Self>()
+            + size_of_val(&*self.segments)
+    }
+
+    /// Reads the chain that holds the key, or would hold it, and the key's value, 0 if absent.
+    #[inline(always)]
+    fn search(&self, hash: u64, key: &KeyWords) -> (ObservedChain<'_, M, K>, u64) {
+        let mut spin = Spin::<M>::new();
+        loop {
+            // Acquire: pairs with the Release in `split`: the buckets below the extent are
+            // initialised.
+            let extent = Extent(self.extent.load(Ordering::Acquire));
+            let (head, word) = self.chain(hash, extent);
+            // Acquire: pairs with the Release in `unlatch`: the chain is at least as new as its
+            // version.
+            let version = head.version().load(Ordering::Acquire);
+            // Relaxed: if the version is one that a split published, the load above made the
+            // split's extent visible.
+            let unmoved = self.extent.load(Ordering::Relaxed) == extent.0;
+            if (version & LOCKED == 0) & unmoved
+                && let Some(value) = head.find(key, version)
+            {
+                return (ObservedChain { head, word, version }, value);
+            }
+            if unmoved {
+                spin.wait();
+            }
+        }
+    }
+
+    /// The number of the bucket that the hash belongs to, and of its segment.
+    #[inline(always)]
+    fn segment(&self, hash: u64, extent: Extent) -> (usize, usize) {
+        let home = ((u128::from(hash) * u128::from(self.base)) >> 64) as u64;
+        if extent.0 == self.base {
+            // Never grown: the fewer instructions, the more lookups are under way at once.
+            return (0, home as usize);
+        }
+        let copies = 1 << extent.level();
+        let mut copy = hash & (2 * copies - 1);
+        // Without a branch: which half of a level a key falls into cannot be predicted.
+        copy = if copy * self.base + home >= extent.buckets() { copy & (copies - 1) } else { copy };
+        let segment = 64 - copy.leading_zeros() as usize;
+        // The bound only spares the check of the index.
+        (segment.min(SEGMENTS - 1), (copy * self.base + home) as usize)
+    }
+
+    #[inline(always)]
+    fn chain(&self, hash: u64, extent: Extent) -> (Bucket<'_, M, K>, &M::U64) {
+        let (segment, index) = self.segment(hash, extent);
+        // SAFETY: a bucket below the extent is initialised, and the extent was loaded with Acquire.
+        unsafe { self.segments[segment].chain(index) }
+    }
+
+    /// A bucket for a chain's end.
+    #[cold]
+    fn add_overflow(&self, hash: u64) -> Bucket<'_, M, K> {
+        // Relaxed: a count that only the decision to grow reads.
+        self.overflowing.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the pool's slots have a bucket's size and live as long as the index.
+        unsafe { Bucket::new(self.overflow.alloc(hash as usize >> 8)) }
+    }
+
+    #[cold]
+    fn drop_overflow(&self, bucket: NonNull<M::U64>, hash: u64) {
+        // Relaxed: as in `add_overflow`.
+        self.overflowing.fetch_sub(1, Ordering::Relaxed);
+        self.overflow.free(bucket, hash as usize >> 8);
+    }
+}
+
+impl<M: Machine, K: Key> Drop for HashIndex<M, K> {
+    fn drop(&mut self) {
+        // SAFETY: nobody uses the buckets any more.
+        unsafe { self.growth.get_mut().release::<M>() };
+    }
+}

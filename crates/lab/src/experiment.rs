@@ -1,0 +1,141 @@
+//! Experiments as files: a question, what is fixed, what is varied, what to plot, and what must
+//! come out.
+//!
+//! | module | what it does |
+//! | --- | --- |
+//! | `file` | the format, and the points that a file asks for |
+//! | `assertion` | trends as expressions over the points |
+//! | `sweep` | runs the points that are not there yet, and keeps them |
+//! | `plot` | the figure |
+//! | `page` | the page |
+
+mod assertion;
+mod file;
+mod page;
+mod plot;
+mod sweep;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::result::{Breakdown, Spread};
+
+pub use assertion::{COMMITS_MIN, Judgement, Verdict, judge};
+pub use file::{Assertion, Experiment, Point, PointWork, Published, SEEDS_MAX};
+pub use page::{index, page, verdict_table};
+pub use plot::{Figure, drawn, published};
+pub use sweep::{Folder, Swept, kept, sweep};
+
+/// A value on the x-axis.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum X {
+    /// A whole number.
+    Whole(i64),
+    /// Any other number.
+    Number(f64),
+    /// A name.
+    Text(String),
+}
+
+impl X {
+    /// The number, if it is one.
+    pub fn number(&self) -> Option<f64> {
+        match self {
+            X::Whole(number) => Some(*number as f64),
+            X::Number(number) => Some(*number),
+            X::Text(_) => None,
+        }
+    }
+}
+
+impl std::fmt::Display for X {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            X::Whole(number) => write!(f, "{number}"),
+            X::Number(number) => write!(f, "{number}"),
+            X::Text(text) => f.write_str(text),
+        }
+    }
+}
+
+/// What was measured at one point.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Measurement {
+    /// The curve.
+    pub series: String,
+    /// Where on the x-axis.
+    pub x: X,
+    /// Committed transactions, or operations, a second.
+    pub throughput: Spread,
+    /// Of all tries, the fraction that a conflict aborted.
+    pub abort_rate: f64,
+    /// Half of the transactions took no longer, in nanoseconds.
+    pub latency_ns_p50: u64,
+    /// 99 of 100 took no longer.
+    pub latency_ns_p99: u64,
+    /// Of the requests that left the private caches, the fraction that memory or another socket
+    /// answered.
+    pub last_level_misses: Option<f64>,
+    /// Where the time went.
+    pub breakdown: Option<Breakdown>,
+    /// Simulated accesses.
+    pub accesses: u64,
+    /// How long the host took to simulate them.
+    pub host_seconds: f64,
+    /// What the verification pass said, if there was one.
+    pub verified: Option<String>,
+    /// The seed; none of points that were measured before there were several, and of those that are
+    /// not simulated.
+    #[serde(default)]
+    pub seed: Option<u64>,
+    /// Commits in all windows, over all seeds; none of operations that are no transactions, and of
+    /// old points.
+    #[serde(default)]
+    pub commits: Option<u64>,
+    /// The throughput that one commit in all windows together would have been.
+    #[serde(default)]
+    pub throughput_of_one: f64,
+    /// The same point from each seed, if there are several: then the throughput is the median of
+    /// theirs, from the least to the greatest.
+    #[serde(skip)]
+    pub seeds: Vec<Measurement>,
+}
+
+/// All measurements of an experiment, by series and in the order of x.
+pub type Curves = BTreeMap<String, Vec<Measurement>>;
+
+impl Measurement {
+    /// One point from several seeds: what is counted is added up, and of all else there is the
+    /// median.
+    fn merged(seeds: Vec<Measurement>) -> Option<Measurement> {
+        let first = seeds.first()?;
+        if seeds.len() == 1 {
+            return seeds.into_iter().next();
+        }
+        let median = |of: &dyn Fn(&Measurement) -> Option<f64>| Spread::of(seeds.iter().filter_map(of));
+        let middle = |of: &dyn Fn(&Measurement) -> Option<f64>| median(of).map(|spread| spread.median);
+        let latency =
+            |of: &dyn Fn(&Measurement) -> u64| middle(&|point| Some(of(point) as f64)).map_or(0, |ns| ns as u64);
+        Some(Measurement {
+            throughput: median(&|point| Some(point.throughput.median))?,
+            abort_rate: middle(&|point| Some(point.abort_rate))?,
+            latency_ns_p50: latency(&|point| point.latency_ns_p50),
+            latency_ns_p99: latency(&|point| point.latency_ns_p99),
+            last_level_misses: middle(&|point| point.last_level_misses),
+            accesses: seeds.iter().map(|point| point.accesses).sum(),
+            host_seconds: seeds.iter().map(|point| point.host_seconds).sum(),
+            commits: seeds.iter().map(|point| point.commits).sum(),
+            throughput_of_one: 1.0 / seeds.iter().map(|point| 1.0 / point.throughput_of_one).sum::<f64>(),
+            seed: None,
+            // Shares of one seed sum to 1, and medians of several need not.
+            breakdown: first.breakdown.clone(),
+            series: first.series.clone(),
+            x: first.x.clone(),
+            verified: first.verified.clone(),
+            seeds,
+        })
+    }
+}

@@ -1,0 +1,231 @@
+//! A result as a page that opens anywhere: one HTML file, charts as SVG inside, no scripts, nothing
+//! from the network.
+//!
+//! | module | what it does |
+//! | --- | --- |
+//! | `page` | the frame: styles, tables, figures with their tables |
+//! | `picture` | charts of rows, and of lines over two axes |
+//! | `charts` | what is drawn of a result |
+
+mod charts;
+mod cycle;
+mod page;
+mod picture;
+
+use std::fmt::Write;
+
+use crate::paired::show_share;
+use crate::result::{ProtocolResult, ResultFile};
+use crate::tables::{self, Sheet, measured};
+pub(crate) use charts::{table_of_times, times_of};
+use contend_runner::units::{show_bytes, show_latency, show_percent, show_rate};
+pub(crate) use page::{Column, Table, document, escape, figure, prose};
+pub(crate) use picture::{Axis, Line, Lines, Scale, shortened};
+
+/// The whole page. `command` runs the same again.
+pub fn html(result: &ResultFile, command: &str) -> String {
+    let parts = [
+        header(result),
+        ranking(result),
+        recommendation(result),
+        charts::throughput(result),
+        charts::windows(result),
+        charts::latency(result),
+        charts::quantiles(result),
+        charts::aborts(result),
+        charts::times(result),
+        section(
+            "Types of transactions",
+            "What each type of transaction did under each protocol.",
+            &tables::kinds(result),
+        ),
+        section(
+            "Old versions",
+            "Old versions are those that newer ones have replaced. The first two columns count them at the end. Of all that were made, the others say \
+             how many stand in memory that had been used before, how many were collected, and how many were collected early: while a transaction \
+             ran that had begun before they were replaced.",
+            &tables::versions(result),
+        ),
+        section(
+            "Log",
+            "How many bytes a commit adds to the log, and how long after its begin a transaction is durable.",
+            &tables::logs(result),
+        ),
+        proof(result),
+        setting(result, command),
+    ];
+    document(&format!("{} — contend", result.config.workload), &parts.concat())
+}
+
+/// A table under a heading; nothing of an empty one.
+fn section(title: &str, caption: &str, sheet: &Sheet) -> String {
+    if sheet.rows.is_empty() {
+        return String::new();
+    }
+    let table = charts::table(title, sheet).html();
+    format!("<section><h2>{}</h2><p class=\"soft\">{}</p>{table}</section>\n", escape(title), prose(caption))
+}
+
+fn header(result: &ResultFile) -> String {
+    let config = &result.config;
+    let mut text = format!("<h1>contend · {}</h1>\n", escape(&config.workload));
+    let _ = writeln!(text, "<p class=\"finding\">{}</p>", prose(&result.finding));
+    if result.partial {
+        text += "<p class=\"partial bad\">Partial: the run was stopped before its end.</p>\n";
+    }
+    let where_it_ran = match &config.chip {
+        Some(chip) => format!("Simulated on {}, {} cores; all times are simulated time;", chip.name, config.threads),
+        None => format!(
+            "{} threads on {} cores ({}),",
+            config.threads, result.environment.cores, result.environment.cpu_model
+        ),
+    };
+    let index = config.index.as_deref().unwrap_or("hash");
+    let windows = windows(result);
+    let setting = format!("{where_it_ran} {index} index, {windows}.");
+    format!("{text}<p class=\"soft\">{}</p>\n", prose(&setting))
+}
+
+/// How many windows were measured, which may be fewer than were allowed, and how long they were.
+fn windows(result: &ResultFile) -> String {
+    let rounds = result.comparison.as_ref().map_or(result.config.windows, |comparison| comparison.rounds);
+    format!("{rounds} windows of {} s", result.config.window_seconds)
+}
+
+/// What a reader wants first of each entry. Columns that a small screen leaves out are in the
+/// tables below the charts as well.
+fn ranking(result: &ResultFile) -> String {
+    let spare = |name| Column::figures(name).spare();
+    let columns = [
+        Column::text("protocol"),
+        Column::text("verified"),
+        Column::figures("group"),
+        Column::figures("median /s"),
+        spare("of the first"),
+        spare("of none"),
+        spare("aborts"),
+        spare("p50"),
+        spare("p99"),
+        spare("memory"),
+        spare("B/record"),
+    ];
+    let count = columns.len();
+    let mut table = Table::new("Ranking", columns);
+    let first = result.comparison.as_ref().and_then(|comparison| comparison.first.as_ref());
+    for entry in &result.protocols {
+        let (style, verdict) = verdict(entry);
+        let mut cells = vec![(String::new(), entry.protocol.clone()), (style.into(), verdict)];
+        match &entry.measured {
+            Some(measured) => {
+                let to_first = match measured.to_first {
+                    Some(ratio) => show_share(&ratio),
+                    None if first == Some(&entry.protocol) => "100 %".into(),
+                    None => "–".into(),
+                };
+                let figures = [
+                    measured.group.map_or("–".into(), |group| group.to_string()),
+                    show_rate(measured.throughput_tps.median),
+                    to_first,
+                    measured.to_none.map_or("–".into(), |ratio| show_share(&ratio)),
+                    show_percent(measured.abort_rate),
+                    show_latency(measured.latency_ns_p50),
+                    show_latency(measured.latency_ns_p99),
+                    show_bytes(measured.memory_bytes),
+                    format!("{:.0}", measured.memory_bytes_per_record),
+                ];
+                cells.extend(figures.map(|figure| (String::new(), figure)));
+            }
+            None => cells.extend((2..count).map(|_| (String::new(), "–".into()))),
+        }
+        table.styled_row(cells);
+    }
+    table.html()
+}
+
+/// How entries were told apart, and what to make of it.
+fn recommendation(result: &ResultFile) -> String {
+    let Some(comparison) = &result.comparison else { return String::new() };
+    let basis = prose(&format!("A group is not told apart from its first: {}.", comparison.basis()));
+    let lines = result.recommendation.iter().map(|line| format!("<li>{}</li>", prose(line)));
+    format!("<p class=\"soft\">{basis}</p><ul>{}</ul>\n", lines.collect::<String>())
+}
+
+/// A class of style, and the verdict in a few words, each with a sign of its own.
+fn verdict(entry: &ProtocolResult) -> (&'static str, String) {
+    match &entry.verification {
+        _ if entry.failed() => ("bad", "✗ failed".into()),
+        Some(_) if entry.isolation == "none" => ("soft", "○ promises nothing".into()),
+        Some(_) if entry.isolation == "serializable" => ("good", "✓ serializable".into()),
+        Some(_) => ("", format!("◐ {} only", entry.isolation)),
+        None => ("soft", "– not verified".into()),
+    }
+}
+
+fn proof(result: &ResultFile) -> String {
+    let mut text = String::from(
+        "<section><h2>Proof</h2><p class=\"soft\">A smaller run on the same options, whose history is checked for cycles of dependencies and \
+         replayed serially; and the workload's own check after the measured run.</p><dl>\n",
+    );
+    for entry in &result.protocols {
+        let class = if entry.failed() { " class=\"bad\"" } else { "" };
+        let _ = write!(text, "<dt>{}</dt><dd{class}>", escape(&entry.protocol));
+        match &entry.verification {
+            Some(it) => text += &prose(&format!("{}, {} aborts meanwhile", it.verdict, it.aborts)),
+            None => text += "no verification pass was asked for",
+        }
+        if let Some(check) = &entry.check {
+            let _ = write!(text, "<br><span class=\"soft\">{}</span>", prose(&check.text));
+        }
+        if let Some((it, explanation)) = entry.verification.as_ref().and_then(|it| Some((it, it.explanation.as_ref()?)))
+        {
+            let _ = write!(text, "{}<pre>{}</pre>", cycle::svg(&it.cycle), escape(explanation));
+        }
+        text += "</dd>\n";
+    }
+    text + "</dl></section>\n"
+}
+
+fn setting(result: &ResultFile, command: &str) -> String {
+    let (config, environment) = (&result.config, &result.environment);
+    let options = |options: &std::collections::BTreeMap<String, String>| {
+        options.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
+    };
+    let mut items: Vec<(&str, String)> =
+        result.options.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
+    items.extend(result.protocols.iter().map(|entry| (entry.protocol.as_str(), options(&entry.options))));
+    items.extend([
+        ("threads", config.threads.to_string()),
+        ("index", config.index.clone().unwrap_or_else(|| "hash".into())),
+        ("seed", config.seed.to_string()),
+        ("windows", windows(result)),
+        ("warm-up", format!("{} s", config.warmup_seconds)),
+    ]);
+    let commit = environment.commit.as_ref().map(|commit| format!(" ({commit})")).unwrap_or_default();
+    let simulations = measured(result).filter_map(|(entry, measured)| Some((entry, measured.simulation.as_ref()?)));
+    let traces: Vec<String> = simulations.map(|(entry, it)| format!("{} {}", entry.protocol, it.trace_hash)).collect();
+    let huge_pages = [environment.huge_pages_granted_bytes, environment.huge_pages_advised_bytes].map(show_bytes);
+    let mut environment_items = vec![
+        ("contend", format!("{}{commit}", environment.version)),
+        ("machine", format!("{}, {}", environment.machine, environment.architecture)),
+        ("processor", format!("{}, {} cores", environment.cpu_model, environment.cores)),
+        ("memory", show_bytes(environment.memory_bytes)),
+        ("kernel", environment.kernel.clone()),
+        ("clock", format!("{:.3} GHz", environment.clock_hz / 1e9)),
+        ("huge pages", format!("{} granted, {} asked for", huge_pages[0], huge_pages[1])),
+    ];
+    if !traces.is_empty() {
+        environment_items.push(("traces", traces.join(", ")));
+    }
+    format!(
+        "<section><h2>The same again</h2><pre>{}</pre></section>\n<section><h2>Configuration</h2>{}</section>\n\
+         <section><h2>Environment</h2>{}</section>\n",
+        escape(command),
+        definitions(&items),
+        definitions(&environment_items)
+    )
+}
+
+fn definitions(items: &[(&str, String)]) -> String {
+    let items = items.iter().map(|(name, value)| format!("<dt>{}</dt><dd>{}</dd>\n", escape(name), prose(value)));
+    format!("<dl>{}</dl>\n", items.collect::<String>())
+}

@@ -1,0 +1,101 @@
+//! The cycle of an anomaly, as a picture: transactions below one another, and an arrow from each to
+//! the one that has to come after it.
+
+use std::fmt::Write;
+
+use contend_judge::CycleEdge;
+
+use super::{escape, shortened};
+
+/// Longer cycles are told in words only, because a longer picture is hard to follow.
+const TRANSACTIONS_MAX: usize = 8;
+/// Pixels: of a transaction's box, and of the way to the next.
+const BOX_X: f64 = 26.0;
+const BOX_WIDTH: f64 = 84.0;
+const BOX_HEIGHT: f64 = 32.0;
+const GAP: f64 = 50.0;
+/// Letters of a key that have room beside an arrow.
+const LETTERS: usize = 31;
+/// How long an arrow's head is, and half as wide.
+const HEAD: f64 = 9.0;
+
+/// A drawing for the report; empty if there is nothing to draw. It is as narrow as a phone, so its
+/// text is never scaled.
+pub(crate) fn svg(cycle: &[CycleEdge]) -> String {
+    if !(2..=TRANSACTIONS_MAX).contains(&cycle.len()) {
+        return String::new();
+    }
+    let middle = BOX_X + BOX_WIDTH / 2.0;
+    let top_of = |number: usize| 12.0 + number as f64 * (BOX_HEIGHT + GAP);
+    let mut body = String::new();
+    for (number, edge) in cycle.iter().enumerate() {
+        let (top, bottom) = (top_of(number), top_of(number) + BOX_HEIGHT);
+        let (way, x, y, angle) = match number + 1 == cycle.len() {
+            false => (format!("M{middle} {bottom}V{}", bottom + GAP - HEAD), middle, bottom + GAP, 90),
+            // Back to the first, along the left side.
+            true => {
+                let first = top_of(0) + BOX_HEIGHT / 2.0;
+                (format!("M{middle} {bottom}V{}H10V{first}H{}", bottom + GAP / 2.0, BOX_X - HEAD), BOX_X, first, 0)
+            }
+        };
+        let (wing, label) = (HEAD / 2.0, middle + 12.0);
+        let _ = write!(
+            body,
+            "<rect x=\"{BOX_X}\" y=\"{top}\" width=\"{BOX_WIDTH}\" height=\"{BOX_HEIGHT}\" rx=\"4\" fill=\"none\" class=\"r\"/>\
+             <text x=\"{middle}\" y=\"{}\" text-anchor=\"middle\">{}</text><path d=\"{way}\" fill=\"none\" class=\"r\"/>\
+             <path d=\"M0 0L-{HEAD} {wing}V-{wing}Z\" transform=\"translate({x} {y})rotate({angle})\" fill=\"var(--ink)\"/>\
+             <text x=\"{label}\" y=\"{}\" class=\"b\">{}</text>\
+             <text x=\"{label}\" y=\"{}\"><title>{}</title>{}</text>",
+            top + 21.0,
+            shortened(&format!("T{}", edge.from), 10),
+            bottom + 20.0,
+            escape(&shortened(&edge.dependency, LETTERS)),
+            bottom + 37.0,
+            escape(&edge.key),
+            escape(&shortened(&edge.key, LETTERS))
+        );
+    }
+    let words: Vec<String> = cycle.iter().map(|edge| edge.reason.clone()).collect();
+    format!(
+        "<div class=\"chart\"><svg height=\"{1}\" role=\"img\" aria-label=\"{0}\"><title>{0}</title>{body}</svg></div>",
+        escape(&format!("A cycle of dependencies: {}", words.join("; "))),
+        top_of(cycle.len()) - GAP / 2.0 + 16.0
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ring(count: u64) -> Vec<CycleEdge> {
+        let edge = |number: u64| CycleEdge {
+            from: number + 1,
+            to: (number + 1) % count + 1,
+            dependency: "rw".into(),
+            key: format!("<t>/{number}"),
+            reason: format!("reason {number}"),
+        };
+        (0..count).map(edge).collect()
+    }
+
+    #[test]
+    fn each_transaction_and_each_dependency_is_drawn() {
+        for count in [2, 3, TRANSACTIONS_MAX as u64] {
+            let picture = svg(&ring(count));
+            assert_eq!(picture.matches("<rect").count(), count as usize);
+            assert_eq!(picture.matches("Z\" transform").count(), count as usize);
+            for number in 0..count {
+                let parts =
+                    [format!(">T{}<", number + 1), format!(">&lt;t&gt;/{number}</text>"), format!("reason {number}")];
+                assert!(parts.iter().all(|part| picture.contains(part)), "{picture}");
+            }
+            assert!(!picture.contains("NaN") && !picture.contains("<t>"), "{picture}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_cycle_or_a_very_long_one_is_not_drawn() {
+        assert_eq!(svg(&[]), "");
+        assert_eq!(svg(&ring(TRANSACTIONS_MAX as u64 + 1)), "");
+    }
+}

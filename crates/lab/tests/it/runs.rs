@@ -1,0 +1,340 @@
+//! Whole runs, small ones.
+
+use contend_judge::verify_history;
+use contend_lab::{ResultFile, compare, record, report};
+use contend_runner::{RunConfig, RunError, RunPlan, Silent, Stop};
+
+fn config(workload: &str, settings: &[(&str, &str)]) -> RunConfig {
+    RunConfig {
+        workload: workload.into(),
+        threads: 2,
+        window_seconds: 0.05,
+        windows: 2,
+        warmup_seconds: 0.01,
+        verify_transactions: 2000,
+        settings: settings.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect(),
+        ..RunConfig::default()
+    }
+}
+
+fn plan_of(config: &RunConfig) -> RunPlan {
+    config.resolve().expect("valid input")
+}
+
+fn small(workload: &str) -> RunConfig {
+    match workload {
+        "bank" => config(workload, &[("bank.accounts", "500")]),
+        "tpcc" => config(workload, &[("tpcc.items", "500"), ("tpcc.customers", "100")]),
+        "smallbank" => config(workload, &[("smallbank.customers", "500")]),
+        "tatp" => config(workload, &[("tatp.subscribers", "500")]),
+        _ => config(workload, &[("ycsb.records", "2000"), ("ycsb.scan_length", "10")]),
+    }
+}
+
+/// On a simulated chip.
+fn simulated(workload: &str, machine: &str) -> RunConfig {
+    // Short, because tests are not optimised: what is simulated a few cores do in little time. With
+    // waits after aborts, because without them what orders by timestamps may go for milliseconds
+    // without a commit.
+    let mut config = small(workload);
+    config.settings.insert("retry.backoff".into(), "exponential".into());
+    RunConfig { windows: 2, window_seconds: 5e-5, warmup_seconds: 5e-5, ..config.on(machine).expect("a machine") }
+}
+
+/// What must be the same when a simulation runs again.
+fn same(result: &ResultFile) -> Vec<(String, u64, String)> {
+    let figures = |entry: &contend_lab::ProtocolResult| {
+        let measured = entry.measured.as_ref().expect("figures");
+        let simulation = measured.simulation.as_ref().expect("simulated");
+        (entry.protocol.clone(), measured.commits, simulation.trace_hash.clone())
+    };
+    let mut all: Vec<_> = result.protocols.iter().map(figures).collect();
+    all.sort();
+    all
+}
+
+#[test]
+fn every_protocol_runs_on_simulated_chips_and_is_proved_right_there() {
+    for (workload, machine) in
+        [("ycsb-a", "abyss:16"), ("ycsb-e", "xeon-8176x4:8"), ("tpcc", "abyss:4"), ("tatp", "opteron-6474x8:8")]
+    {
+        let config = simulated(workload, machine);
+        let result = compare(&plan_of(&config), &Stop::default(), &Silent).expect("a result");
+        assert!(!result.failed() && !result.partial, "{workload}: {result:?}");
+        assert_eq!(result.environment.machine, machine);
+        assert_eq!(result.protocols.len(), config.resolve().expect("valid").protocols.len());
+        for entry in &result.protocols {
+            let measured = entry.measured.as_ref().expect("figures");
+            let breakdown = measured.breakdown.as_ref().expect("always known on a chip");
+            let categories: f64 = breakdown.categories().iter().map(|(_, share)| share).sum();
+            let operations: f64 = breakdown.operations.values().sum();
+            assert!((categories - 1.0).abs() < 1e-9 && (operations - 1.0).abs() < 1e-9, "{breakdown:?}");
+            assert!((breakdown.accounted - 1.0).abs() < 0.01, "{}: {breakdown:?}", entry.protocol);
+            // In windows so short a protocol that does badly may commit nothing; but it was proved
+            // right.
+            assert!(entry.verification.as_ref().is_some_and(|pass| pass.transactions > 0), "{entry:?}");
+        }
+        let json = result.to_json();
+        assert_eq!(ResultFile::from_json(&json).expect("reads what it writes").to_json(), json);
+    }
+}
+
+#[test]
+fn a_simulation_does_the_same_again_whoever_runs_besides_and_another_seed_does_not() {
+    let config = RunConfig { verify: false, ..simulated("ycsb-a", "abyss:16") };
+    let first = same(&compare(&plan_of(&config), &Stop::default(), &Silent).expect("a result"));
+    assert_eq!(first, same(&compare(&plan_of(&config), &Stop::default(), &Silent).expect("a result")));
+    let alone = RunConfig { protocols: vec!["silo".into()], ..config.clone() };
+    let alone = same(&compare(&plan_of(&alone), &Stop::default(), &Silent).expect("a result"));
+    assert!(first.contains(&alone[0]), "{alone:?} is not among {first:?}");
+    let other = RunConfig { seed: 7, ..config };
+    let other = same(&compare(&plan_of(&other), &Stop::default(), &Silent).expect("a result"));
+    assert!(first.iter().zip(&other).all(|(one, other)| one.2 != other.2), "{first:?} {other:?}");
+}
+
+#[test]
+fn where_the_time_went_is_sampled_on_the_host() {
+    let config = RunConfig { breakdown: true, verify: false, ..small("ycsb-a") };
+    let result = compare(&plan_of(&config), &Stop::default(), &Silent).expect("a result");
+    // Of a few hundred samples none need be of what is rare with a protocol; with one of them it is
+    // not.
+    let (mut index, mut read) = (0.0, 0.0);
+    for entry in &result.protocols {
+        let breakdown = entry.measured.as_ref().and_then(|measured| measured.breakdown.as_ref()).expect("asked for");
+        let categories: f64 = breakdown.categories().iter().map(|(_, share)| share).sum();
+        assert!((categories - 1.0).abs() < 1e-9 && breakdown.accounted > 0.0, "{breakdown:?}");
+        (index, read) = (index + breakdown.index, read + breakdown.operations["read"]);
+    }
+    assert!(index > 0.0 && read > 0.0, "{result:?}");
+}
+
+#[test]
+fn every_protocol_is_compared_verified_and_ranked() {
+    for workload in ["ycsb-a", "ycsb-e", "bank", "tpcc", "smallbank", "tatp"] {
+        let result = compare(&plan_of(&small(workload)), &Stop::default(), &Silent).expect("a result");
+        assert!(!result.failed() && !result.partial, "{workload}: {result:?}");
+        assert_eq!(result.protocols.len(), small(workload).resolve().expect("valid").protocols.len());
+        let comparison = result.comparison.as_ref().expect("a comparison");
+        assert_eq!((comparison.rounds, comparison.ended.as_str()), (2, "limit"));
+        assert_eq!(comparison.pairs, result.protocols.len() * (result.protocols.len() - 1) / 2);
+        assert!(result.finding.contains("2 rounds tell nothing"), "{}", result.finding);
+        for entry in &result.protocols {
+            let (measured, verification) = (entry.measured.as_ref().unwrap(), entry.verification.as_ref().unwrap());
+            assert_eq!(measured.windows.len(), 2);
+            // How many depends on the host: a pass that is slow ends early.
+            assert!(verification.transactions > 0, "{}", entry.protocol);
+            assert!(measured.throughput_tps.median > 0.0);
+            assert_eq!(measured.to_none.is_some(), entry.protocol != "none");
+            assert_eq!(measured.to_first.is_some(), Some(&entry.protocol) != comparison.first.as_ref());
+            assert_eq!(measured.group, (entry.protocol != "none").then_some(1), "two rounds tell nobody apart");
+            assert!(measured.memory_bytes > 0 && measured.latency_ns_p50 > 0);
+            assert!(
+                measured.latency_ns_p50 <= measured.latency_ns_p99
+                    && measured.latency_ns_p99 <= measured.latency_ns_max
+            );
+            assert_eq!(measured.commits, measured.windows.iter().map(|window| window.commits).sum::<u64>());
+        }
+        let json = result.to_json();
+        assert_eq!(ResultFile::from_json(&json).expect("reads what it writes").to_json(), json);
+        let page = report::html(&result, "contend compare");
+        for part in ["<!doctype html>", "<svg", "silo", workload, "</html>"] {
+            assert!(page.contains(part), "{part} is not in the report");
+        }
+        assert!(!page.contains("<script") && !page.contains("http"), "the report needs nothing from elsewhere");
+    }
+}
+
+/// What is plainly slower is told apart, and then no more rounds are measured than that takes.
+#[test]
+fn rounds_end_when_all_is_told() {
+    let mut config = small("ycsb-a");
+    (config.verify, config.window_seconds, config.windows) = (false, 0.02, 400);
+    config.protocols = ["silo", "silo+read_phase.extension=fixed+read_phase.ns=200000"].map(String::from).to_vec();
+    let result = compare(&plan_of(&config), &Stop::default(), &Silent).expect("a result");
+    let comparison = result.comparison.as_ref().expect("a comparison");
+    assert_eq!((comparison.ended.as_str(), comparison.first.as_deref()), ("told", Some("silo")), "{}", result.finding);
+    assert!(comparison.rounds < 400, "{comparison:?}");
+    let [first, second] = [0, 1].map(|place| result.protocols[place].measured.as_ref().expect("figures"));
+    assert_eq!((first.group, second.group), (Some(1), Some(2)));
+    assert_eq!(first.windows.len(), comparison.rounds);
+    assert!(second.to_first.is_some_and(|ratio| ratio.is_slower() && ratio.ratio < 0.5), "{:?}", second.to_first);
+    assert!(result.finding.starts_with("silo is the fastest: "), "{}", result.finding);
+    assert!(result.recommendation[0].starts_with("Take silo on ycsb-a with 2 threads on this machine: "), "{result:?}");
+    assert!(result.recommendation.iter().any(|line| line.starts_with("Not tested: ")), "{result:?}");
+}
+
+#[test]
+fn variants_of_a_protocol_are_compared_like_protocols() {
+    let mut config = small("tpcc");
+    let names = ["silo", "silo+cu+ts", "2pl-nowait+ts=on+cu=on"];
+    config.protocols = names.map(String::from).to_vec();
+    let result = compare(&plan_of(&config), &Stop::default(), &Silent).expect("a result");
+    assert!(!result.failed(), "{result:?}");
+    for name in names {
+        let entry = result.protocols.iter().find(|entry| entry.protocol == name).expect("an entry of this name");
+        let on = if name == "silo" { "off" } else { "on" };
+        assert_eq!(
+            (
+                entry.options["engine.commit_time_updates"].as_str(),
+                entry.options["engine.timestamp_splitting"].as_str()
+            ),
+            (on, on),
+            "{name}"
+        );
+        assert!(entry.options.contains_key("retry.backoff") && !entry.options.contains_key("tpcc.items"), "{name}");
+        let verification = entry.verification.as_ref().expect("verified");
+        assert!(verification.verdict.starts_with("serializable"), "{name}: {}", verification.verdict);
+        let measured = entry.measured.as_ref().expect("figures");
+        assert_eq!(measured.kinds.len(), 5, "{name}: every type of transaction ran");
+        assert_eq!(measured.kinds.iter().map(|kind| kind.commits).sum::<u64>(), measured.commits);
+        assert_eq!(measured.kinds.iter().map(|kind| kind.aborts).sum::<u64>(), measured.aborts);
+        let gave_up = measured.kinds[0].aborts_by_reason.get("user").copied().unwrap_or(0);
+        assert!(
+            gave_up > 0 && gave_up < measured.kinds[0].commits / 20,
+            "{name}: one New-Order in a hundred rolls back"
+        );
+    }
+    assert!(result.options.contains_key("tpcc.items") && !result.options.contains_key("engine.commit_time_updates"));
+    assert!(report::html(&result, "contend compare").contains("stock_level"));
+}
+
+#[test]
+fn a_run_that_is_recorded_gives_its_history() {
+    let mut config = small("ycsb-e");
+    config.protocols = vec!["silo".into()];
+    config.verify = false;
+    let outcome = record(&plan_of(&config), &Stop::default(), &Silent).expect("a result");
+    let recorded = outcome.recorded.expect("a history");
+    let measured = outcome.result.protocols[0].measured.as_ref().expect("figures");
+    assert!(measured.recorded);
+    assert!(recorded.history.transactions().len() as u64 >= measured.commits, "warm-ups are in the history, too");
+    let verification = outcome.result.protocols[0].verification.as_ref().expect("judged by its own history");
+    assert!(verification.passed, "{}: {:?}", verification.verdict, verification.explanation);
+    let mut file = Vec::new();
+    recorded.history.write_json_lines(&mut file).expect("memory");
+    let again = contend_history::History::read_json_lines(&file[..]).expect("reads what it writes");
+    assert!(contend_history::check(&again).anomalies.is_empty());
+    assert!(verify_history(&recorded, contend_engine::Isolation::Serializable).passed);
+    config.protocols.push("none".into());
+    assert!(
+        matches!(record(&plan_of(&config), &Stop::default(), &Silent), Err(RunError::BadInput(_))),
+        "one at a time"
+    );
+}
+
+#[test]
+fn a_run_that_is_stopped_early_has_nothing_to_show() {
+    let stop = Stop::default();
+    stop.request();
+    let outcome = compare(&plan_of(&small("ycsb-a")), &stop, &Silent);
+    assert!(matches!(outcome, Err(RunError::Stopped)), "{outcome:?}");
+}
+
+/// Stops when the measuring has gone on for some windows.
+struct StopIn<'a> {
+    stop: &'a Stop,
+    /// Calls since the measuring began; none before.
+    calls: std::sync::Mutex<Option<u32>>,
+}
+
+impl contend_runner::Observer for StopIn<'_> {
+    fn begin(&self, what: &str, _: u64) {
+        if what == "measuring" {
+            *self.calls.lock().expect("no panic") = Some(0);
+        }
+    }
+    fn advance(&self, _: u64) {
+        if let Some(calls) = &mut *self.calls.lock().expect("no panic") {
+            *calls += 1;
+            if *calls == 20 {
+                self.stop.request();
+            }
+        }
+    }
+    fn end(&self) {}
+}
+
+#[test]
+fn a_run_that_is_stopped_later_shows_what_it_has() {
+    let stop = Stop::default();
+    let mut config = small("ycsb-a");
+    config.verify = false;
+    config.protocols = vec!["silo".into()];
+    config.window_seconds = 0.02;
+    config.warmup_seconds = 0.0;
+    config.windows = 10_000;
+    let observer = StopIn { stop: &stop, calls: std::sync::Mutex::new(None) };
+    let result = compare(&plan_of(&config), &stop, &observer).expect("what there was");
+    assert!(result.partial && !result.memory_ran_short);
+    assert!(result.protocols[0].measured.as_ref().expect("figures").windows.len() < 10_000);
+}
+
+/// Tables grow under TPC-C: a run for which memory gets short ends with what it has, and says why.
+#[test]
+fn a_run_for_which_memory_gets_short_ends() {
+    let mut config = small("tpcc");
+    config.verify = false;
+    config.protocols = vec!["silo".into()];
+    config.windows = 10_000;
+    let stop = Stop::default();
+    let result = std::thread::scope(|scope| {
+        let running = scope.spawn(|| compare(&plan_of(&config), &stop, &Silent));
+        std::thread::sleep(std::time::Duration::from_millis(400));
+        stop.request_for_memory();
+        running.join().expect("no panic")
+    });
+    let result = result.expect("some windows were measured");
+    assert!(result.partial && result.memory_ran_short && !result.failed());
+}
+
+#[test]
+fn broken_result_files_are_named() {
+    let cases = [("", "EOF"), ("{\"schema_version\":1}", "missing field"), ("[1,2", "line 1")];
+    for (text, part) in cases {
+        let error = ResultFile::from_json(text).expect_err("broken").to_string();
+        assert!(error.contains(part) && error.contains("not a result file"), "{error}");
+    }
+}
+
+/// Every field of a result is described, and every described field exists.
+#[test]
+fn the_schema_is_documented() {
+    let mut logged = small("ycsb-a");
+    logged.verify = false;
+    logged.protocols = vec!["silo".into()];
+    logged.settings.insert("log".into(), "epoch".into());
+    let mut fields = std::collections::BTreeSet::new();
+    let precise = RunConfig {
+        verify: false,
+        protocols: vec!["silo".into(), "none".into()],
+        precision: Some(0.5),
+        ..small("ycsb-a")
+    };
+    for config in [simulated("ycsb-a", "abyss:2"), logged, precise] {
+        let result = compare(&plan_of(&config), &Stop::default(), &Silent).expect("a result");
+        let json: serde_json::Value = serde_json::from_str(&result.to_json()).expect("JSON");
+        collect(&json, &mut fields);
+    }
+    let documented: std::collections::BTreeSet<String> = include_str!("../../../../docs/result_schema.md")
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split_once('`').map(|(name, _)| name.to_string()))
+        .collect();
+    assert_eq!(fields, documented);
+}
+
+/// All names of fields; of maps whose names are data, only the map's own.
+fn collect(value: &serde_json::Value, fields: &mut std::collections::BTreeSet<String>) {
+    match value {
+        serde_json::Value::Object(object) => {
+            for (name, value) in object {
+                fields.insert(name.clone());
+                if !["options", "settings", "aborts_by_reason", "chip", "operations", "cycle"].contains(&name.as_str())
+                {
+                    collect(value, fields);
+                }
+            }
+        }
+        serde_json::Value::Array(values) => values.iter().for_each(|value| collect(value, fields)),
+        _ => {}
+    }
+}

@@ -1,0 +1,201 @@
+//! Making durable what workers have written.
+//!
+//! [`Log::flush`] is the group commit of Silo: it makes an epoch durable. In this order: it writes
+//! all buffers, synchronises the files, synchronises the directory if a file is new, and writes the
+//! manifest, which says how far each file counts and up to which epoch. Only then it publishes the
+//! epoch in `Log::durable`. A crash between two of these steps leaves the manifest of an earlier
+//! flush, by which the later bytes don't count.
+//!
+//! [`Log::flush_worker`] serves the other commit protocols ([`crate::commit`]): it synchronises the
+//! file of one worker, and writes the manifest only for a file that the manifest does not name yet.
+//!
+//! A synchronisation that fails is never tried again: the kernel may have dropped the pages that it
+//! could not write, and the next attempt would succeed without them. The log stops instead
+//! ([`Log::stop`]).
+
+use std::sync::atomic::Ordering;
+
+use super::Log;
+use super::buffer::{OpenFile, Output, Writer};
+use crate::commit::CommitProtocol;
+use crate::disk::DiskFile;
+use crate::error::LogError;
+use crate::fault::Fault;
+
+impl Log {
+    /// Returns the largest durable epoch: every transaction that committed in it, or earlier, is
+    /// durable.
+    pub fn durable(&self) -> u64 {
+        // Acquire: pairs with the Release of `try_flush`, which follows the write of the manifest.
+        self.durable.load(Ordering::Acquire)
+    }
+
+    /// Makes every transaction that committed in `epoch` or earlier durable. The caller guarantees
+    /// that no transaction can still commit in `epoch`.
+    ///
+    /// # Errors
+    /// The disk has failed, now or before. The log has stopped.
+    pub fn flush(&self, epoch: u64) -> Result<(), LogError> {
+        self.check()?;
+        let epoch = epoch + u64::from(self.has(Fault::EndEpochEarly));
+        if self.has(Fault::AcknowledgeBeforeFlush) {
+            // Release: as in `try_flush`, but too early.
+            self.durable.fetch_max(epoch, Ordering::Release);
+        }
+        let flushed = self.try_flush(epoch);
+        if flushed.is_err() && self.has(Fault::RetrySync) {
+            return self.try_flush(epoch);
+        }
+        flushed.map_err(|error| self.stop(error))
+    }
+
+    fn try_flush(&self, epoch: u64) -> Result<(), LogError> {
+        let mut manifest = self.manifest.lock();
+        let mut contents = manifest.contents.clone();
+        let mut full = Vec::new();
+        let mut note = |output: &mut Output| {
+            output.full.iter_mut().for_each(OpenFile::end);
+            for open in output.full.iter().chain(&output.open) {
+                contents.put(&open.segment);
+            }
+            full.append(&mut output.full);
+        };
+        // Outputs whose files are synchronised together. Their locks are held until then, so that
+        // no worker writes to the files meanwhile.
+        let (mut dirty, mut has_written) = (Vec::new(), false);
+        for (number, writer) in self.writers.iter().enumerate() {
+            if number == 0 && self.has(Fault::FlushOutOfOrder) && epoch.is_multiple_of(2) {
+                continue;
+            }
+            let mut output = writer.output.lock();
+            self.write(writer, &mut output)?;
+            if !std::mem::take(&mut output.is_dirty) {
+                continue;
+            }
+            has_written = true;
+            if self.config.commit == CommitProtocol::Epoch {
+                dirty.push(output);
+            } else {
+                // The worker flushes its own file, and must not wait until the files of all others
+                // are synchronised.
+                self.sync(std::iter::once(&mut *output))?;
+                note(&mut output);
+            }
+        }
+        self.sync(dirty.iter_mut().map(|output| &mut **output))?;
+        dirty.iter_mut().for_each(|output| note(output));
+        drop(dirty);
+        // A worker's own flush may have failed meanwhile.
+        self.check()?;
+        // AcqRel: the Acquire half pairs with the Release store of `begin_file`. The swap comes
+        // before the synchronisation, so a file that is created between the two sets the flag
+        // again.
+        if has_written && self.has_new_names.swap(false, Ordering::AcqRel) && !self.has(Fault::SkipNames) {
+            self.disk.sync_names().map_err(LogError::io("synchronise the directory of", self.disk.place("")))?;
+        }
+        // If the files hold no epoch that is later than that of the manifest, recovery needs no
+        // later epoch from it. Relaxed: the locks that were held above order this load behind the
+        // stores of `try_write`.
+        let has_later = self.last_written.load(Ordering::Relaxed) > contents.epoch;
+        if has_written || has_later && epoch > contents.epoch {
+            contents.epoch = contents.epoch.max(epoch);
+            manifest.write(&*self.disk, contents)?;
+        }
+        full.iter_mut().for_each(OpenFile::trim);
+        // Release: pairs with the Acquire load of `durable`.
+        self.durable.fetch_max(epoch, Ordering::Release);
+        drop(manifest);
+        let _wanted = self.wanted.lock();
+        self.flushed.notify_all();
+        Ok(())
+    }
+
+    /// Stops the log. This happens while the lock of the output is held: the thread that takes it
+    /// next must not synchronise the file again, which would succeed.
+    pub(super) fn fail(&self, error: LogError) -> LogError {
+        if self.has(Fault::RetrySync) { error } else { self.stop(error) }
+    }
+
+    /// Synchronises the files of these outputs.
+    fn sync<'o>(&self, outputs: impl Iterator<Item = &'o mut Output>) -> Result<(), LogError> {
+        let (mut files, mut names): (Vec<&mut dyn DiskFile>, _) = (Vec::new(), Vec::new());
+        for output in outputs {
+            output.flushes += u64::from(std::mem::take(&mut output.has_written));
+            for open in output.full.iter_mut().chain(&mut output.open) {
+                names.push(open.segment.name());
+                files.push(&mut *open.file);
+            }
+        }
+        if self.has(Fault::SkipSync) {
+            return Ok(());
+        }
+        let synced = self.disk.sync(&mut files);
+        synced.map_err(|(file, error)| self.fail(LogError::io("synchronise", self.disk.place(&names[file]))(error)))
+    }
+
+    /// Makes a worker's buffer durable, without those of the others.
+    ///
+    /// # Errors
+    /// The disk has failed, now or before. The log has stopped.
+    pub(crate) fn flush_worker(&self, worker: usize) -> Result<(), LogError> {
+        self.check()?;
+        let flushed = self.try_flush_worker(&self.writers[worker]);
+        flushed.map_err(|error| self.stop(error))
+    }
+
+    fn try_flush_worker(&self, writer: &Writer) -> Result<(), LogError> {
+        {
+            let output = &mut *writer.output.lock();
+            self.write(writer, output)?;
+            if output.full.iter().chain(&output.open).all(|open| open.is_known) {
+                return self.sync(std::iter::once(output));
+            }
+        }
+        // Recovery would not look for one of the files: the manifest must name it first. The
+        // manifest's lock is taken before that of an output.
+        let mut manifest = self.manifest.lock();
+        let output = &mut *writer.output.lock();
+        self.write(writer, output)?;
+        self.sync(std::iter::once(&mut *output))?;
+        if !self.has(Fault::SkipNames) {
+            self.disk.sync_names().map_err(LogError::io("synchronise the directory of", self.disk.place("")))?;
+        }
+        let mut contents = manifest.contents.clone();
+        for open in output.full.iter().chain(&output.open).filter(|open| !open.is_known) {
+            contents.put(&open.segment);
+        }
+        manifest.write(&*self.disk, contents)?;
+        output.full.iter_mut().chain(&mut output.open).for_each(|open| open.is_known = true);
+        Ok(())
+    }
+
+    /// Returns an LSN below which every transaction is durable.
+    pub(crate) fn durable_lsn(&self) -> u64 {
+        // Acquire: pairs with the Release of `note_durable_lsn`.
+        self.lsn.load(Ordering::Acquire)
+    }
+
+    /// Notes that every transaction below `lsn` is durable.
+    pub(crate) fn note_durable_lsn(&self, lsn: u64) {
+        // Release: pairs with the Acquire of `durable_lsn`.
+        self.lsn.fetch_max(lsn, Ordering::Release);
+    }
+
+    /// Waits until every transaction that committed in `epoch` or earlier is durable.
+    ///
+    /// # Errors
+    /// The log has stopped, so that will never be known.
+    pub fn wait(&self, epoch: u64) -> Result<(), LogError> {
+        if self.durable() >= epoch {
+            return Ok(());
+        }
+        let mut wanted = self.wanted.lock();
+        while self.durable() < epoch {
+            self.check()?;
+            *wanted = (*wanted).max(epoch);
+            self.asked.notify_one();
+            self.flushed.wait(&mut wanted);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,4 @@
+//! Logs on disks that fail.
+
+mod crash;
+mod room;

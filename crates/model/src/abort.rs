@@ -1,0 +1,192 @@
+//! An abort is a value: never a panic, counted under its reason.
+
+/// Why a transaction did not commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum AbortReason {
+    /// A record to be read was locked by another transaction.
+    ReadLocked,
+    /// A record to be written was locked by another transaction.
+    WriteLocked,
+    /// A record that was read has changed since.
+    ReadValidation,
+    /// A leaf that protects a scan or a miss has changed since.
+    Phantom,
+    /// A record to be written disappeared before the commit.
+    RecordGone,
+    /// One that comes after this transaction may come before it as well (the exclusion window of
+    /// the serial safety net).
+    ExclusionWindow,
+    /// The version of a row that the transaction has to read has been collected, though it runs
+    /// still.
+    VersionCollected,
+    /// An older transaction needs what this one holds.
+    Wounded,
+    /// The transaction waited for others that waited for it.
+    Deadlock,
+    /// A lock was waited for for too long.
+    LockTimeout,
+    /// An epoch's numbers are used up; the next epoch has new ones.
+    EpochExhausted,
+    /// Another holds a row until it is durable (conservative release).
+    NotDurable,
+    /// The transaction's own code asked for it.
+    User,
+    /// A range was asked of an index that has no order, or a table of another database was used.
+    /// Trying again won't help.
+    Unsupported,
+    /// The machine has no more memory for records. Trying again won't help.
+    OutOfMemory,
+    /// The transaction writes more than a log takes at once. Trying again won't help.
+    TooLarge,
+}
+
+impl AbortReason {
+    /// Every reason, in the order of their numbers.
+    pub const ALL: [AbortReason; 16] = [
+        AbortReason::ReadLocked,
+        AbortReason::WriteLocked,
+        AbortReason::ReadValidation,
+        AbortReason::Phantom,
+        AbortReason::RecordGone,
+        AbortReason::ExclusionWindow,
+        AbortReason::VersionCollected,
+        AbortReason::Wounded,
+        AbortReason::Deadlock,
+        AbortReason::LockTimeout,
+        AbortReason::EpochExhausted,
+        AbortReason::NotDurable,
+        AbortReason::User,
+        AbortReason::Unsupported,
+        AbortReason::OutOfMemory,
+        AbortReason::TooLarge,
+    ];
+
+    /// The reason's name in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            AbortReason::ReadLocked => "read_locked",
+            AbortReason::WriteLocked => "write_locked",
+            AbortReason::ReadValidation => "read_validation",
+            AbortReason::Phantom => "phantom",
+            AbortReason::RecordGone => "record_gone",
+            AbortReason::ExclusionWindow => "exclusion_window",
+            AbortReason::VersionCollected => "version_collected",
+            AbortReason::Wounded => "wounded",
+            AbortReason::Deadlock => "deadlock",
+            AbortReason::LockTimeout => "lock_timeout",
+            AbortReason::EpochExhausted => "epoch_exhausted",
+            AbortReason::NotDurable => "not_durable",
+            AbortReason::User => "user",
+            AbortReason::Unsupported => "unsupported",
+            AbortReason::OutOfMemory => "out_of_memory",
+            AbortReason::TooLarge => "too_large",
+        }
+    }
+
+    /// Whether the same transaction may succeed when tried again: true of conflicts with others,
+    /// false of the rest.
+    pub fn is_conflict(self) -> bool {
+        use AbortReason::{OutOfMemory, TooLarge, Unsupported, User};
+        !matches!(self, User | Unsupported | OutOfMemory | TooLarge)
+    }
+}
+
+impl std::fmt::Display for AbortReason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The transaction can't commit. Return it from the transaction's body, which ends the transaction;
+/// an operation after it returns the same abort again.
+///
+/// One that is overlooked is a warning at least (STO once overlooked what its validation returned,
+/// commit 5e06bb91):
+///
+/// ```compile_fail
+/// #![deny(unused_must_use)]
+/// fn validate() -> contend_model::Abort {
+///     contend_model::Abort::new(contend_model::AbortReason::ReadValidation)
+/// }
+/// validate();
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "an abort has to end the transaction"]
+pub struct Abort {
+    /// Why.
+    pub reason: AbortReason,
+}
+
+impl Abort {
+    /// An abort for this reason.
+    #[cold]
+    pub fn new(reason: AbortReason) -> Self {
+        Abort { reason }
+    }
+}
+
+impl std::fmt::Display for Abort {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "transaction aborted: {}", self.reason)
+    }
+}
+
+impl std::error::Error for Abort {}
+
+/// The store has no more memory for records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutOfMemory;
+
+impl std::fmt::Display for OutOfMemory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the machine has no more memory for records")
+    }
+}
+
+impl std::error::Error for OutOfMemory {}
+
+/// Aborts, counted by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AbortCounts([u64; AbortReason::ALL.len()]);
+
+impl AbortCounts {
+    /// Counts one abort.
+    pub fn add(&mut self, reason: AbortReason) {
+        self.0[reason as usize] += 1;
+    }
+
+    /// How many aborts had this reason.
+    pub fn get(&self, reason: AbortReason) -> u64 {
+        self.0[reason as usize]
+    }
+
+    /// Adds another count to this one.
+    pub fn merge(&mut self, other: &AbortCounts) {
+        for (mine, theirs) in self.0.iter_mut().zip(other.0) {
+            *mine += theirs;
+        }
+    }
+
+    /// What was counted since `earlier`, which was this count.
+    pub fn since(&self, earlier: &AbortCounts) -> AbortCounts {
+        AbortCounts(std::array::from_fn(|reason| self.0[reason] - earlier.0[reason]))
+    }
+
+    /// Aborts by conflict with other transactions.
+    pub fn conflicts(&self) -> u64 {
+        AbortReason::ALL.iter().filter(|reason| reason.is_conflict()).map(|&reason| self.get(reason)).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_are_numbered_in_order() {
+        for (number, reason) in AbortReason::ALL.into_iter().enumerate() {
+            assert_eq!(reason as usize, number);
+        }
+    }
+}

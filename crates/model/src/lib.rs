@@ -1,0 +1,62 @@
+//! The vocabulary of transactions: rows, keys, updates, aborts, isolation levels, tables, options,
+//! and the traits [`Txn`], [`Tables`], [`Load`] and [`Inspect`].
+//!
+//! A workload is written in these words alone, and so runs on every store that speaks them. A store
+//! implements [`RawTxn`], a few methods on rows of words; [`Txn`] makes typed operations of them,
+//! once for all stores.
+//!
+//! This crate must not know any store, any protocol, any machine. It has no dependency but
+//! zerocopy, for derived rows.
+//!
+//! | module | contents |
+//! | --- | --- |
+//! | [`row`], [`projection`], [`group`] | rows as typed plain data, their columns, choices of columns, groups of columns |
+//! | [`key`] | keys, as ordered words |
+//! | [`mod@update`] | updates as data, applied at commit |
+//! | [`spec`], [`table`] | a table's description; handles by which transactions name tables |
+//! | [`txn`] | the traits `RawTxn` and `Txn` |
+//! | [`store`] | the traits `Tables`, `Load` and `Inspect`: tables outside transactions |
+//! | [`declaration`] | announcements of a transaction before it begins |
+//! | [`abort`], [`isolation`] | outcomes of transactions, and promises about them |
+//! | [`random`] | generators whose sequences repeat, and the hash of words |
+//! | [`mod@options`] | options: named, documented, validated |
+
+// The derived code calls this crate by its name, also inside of it.
+extern crate self as contend_model;
+
+pub mod abort;
+pub mod declaration;
+pub mod group;
+pub mod isolation;
+pub mod key;
+pub mod options;
+pub mod projection;
+pub mod random;
+pub mod row;
+pub mod spec;
+pub mod store;
+pub mod table;
+pub mod txn;
+pub mod update;
+
+pub use abort::{Abort, AbortCounts, AbortReason, OutOfMemory};
+pub use declaration::{DeclarationNeeds, Declare};
+pub use group::{GROUPS_MAX, Groups};
+pub use isolation::{Applied, Isolation, UnknownIsolation};
+pub use key::{Key, KeyWords, MAX_KEY_WORDS, key_of};
+pub use options::{OptionError, OptionSpec, OptionValue, Options};
+pub use projection::{Columns, Projection, Span, Whole};
+pub use row::{Column, ColumnInfo, Row, type_name_of};
+pub use spec::{IndexKind, TableSpec};
+pub use store::{Core, Inspect, Load, Tables};
+pub use table::{StoreId, Table, TypedTable};
+pub use txn::{Before, Direction, RawTxn, Txn};
+pub use update::{AddToWord, Number, RowUpdate, Update};
+
+/// The names that the code made by `#[derive(Row)]` uses, so that a user needs no dependency for
+/// it.
+#[doc(hidden)]
+pub mod __private {
+    pub use crate::row::{Column, ColumnInfo, Row};
+    pub use zerocopy;
+}

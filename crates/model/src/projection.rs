@@ -1,0 +1,194 @@
+//! Choices of columns: which words of a row an access needs.
+
+use crate::group::Groups;
+use crate::row::{Column, Row};
+
+/// A run of words of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// The first word.
+    pub first: u32,
+    /// How many words.
+    pub count: u32,
+}
+
+impl Span {
+    /// The words that hold the bytes from `start` to `end` (exclusive).
+    #[inline(always)]
+    pub const fn of_bytes(start: usize, end: usize) -> Span {
+        let first = start / 8;
+        Span { first: first as u32, count: (end.div_ceil(8) - first) as u32 }
+    }
+
+    /// The words' positions in the row.
+    #[inline(always)]
+    pub fn words(self) -> std::ops::Range<usize> {
+        self.first as usize..(self.first + self.count) as usize
+    }
+}
+
+/// Which words of a row an access needs, and of which groups they are. Other words are not copied,
+/// other groups not validated.
+#[derive(Clone, Copy, Debug)]
+pub struct Projection<'a> {
+    /// The words; none: all words of the groups.
+    spans: Option<&'a [Span]>,
+    groups: Groups,
+}
+
+impl<'a> Projection<'a> {
+    /// The whole row.
+    pub const WHOLE: Projection<'static> = Projection::of_groups(Groups::ALL);
+
+    /// No word: only whether there is a row.
+    pub const EXISTENCE: Projection<'static> = Projection { spans: Some(&[]), groups: Groups::FIRST };
+
+    /// These words of a row whose columns are all of one group. Each span lies inside the row.
+    #[inline(always)]
+    pub const fn spans(spans: &'a [Span]) -> Self {
+        Projection { spans: Some(spans), groups: Groups::ALL }
+    }
+
+    /// These words, which are of these groups. Each span lies inside the row.
+    #[inline(always)]
+    pub const fn columns(spans: &'a [Span], groups: Groups) -> Self {
+        Projection { spans: Some(spans), groups }
+    }
+
+    /// All words of these groups.
+    #[inline(always)]
+    pub const fn of_groups(groups: Groups) -> Projection<'static> {
+        Projection { spans: None, groups }
+    }
+
+    /// The groups that are needed.
+    #[inline(always)]
+    pub fn groups(self) -> Groups {
+        self.groups
+    }
+
+    /// The words that are needed, if not all of the groups are.
+    #[inline(always)]
+    pub fn words(self) -> Option<&'a [Span]> {
+        self.spans
+    }
+}
+
+/// One or several columns of `R`: a [`Column`], a tuple of them, or [`Whole`].
+pub trait Columns<R> {
+    /// The values: the column's type, a tuple, or the row.
+    type Output;
+    /// The groups that the columns are of.
+    fn groups(&self) -> Groups;
+    /// Calls `with` with the projection of these columns.
+    fn project<T>(&self, with: impl FnOnce(Projection<'_>) -> T) -> T;
+    /// The values out of a row of which the projection was copied.
+    fn extract(&self, row: &[u64]) -> Self::Output;
+    /// Calls `change` with the values, and puts what it made of them into the row.
+    fn change<T>(&self, row: &mut [u64], change: impl FnOnce(&mut Self::Output) -> T) -> T;
+}
+
+/// All columns: the row itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Whole;
+
+impl<R: Row> Columns<R> for Whole {
+    type Output = R;
+
+    #[inline(always)]
+    fn groups(&self) -> Groups {
+        Groups::ALL
+    }
+
+    #[inline(always)]
+    fn project<T>(&self, with: impl FnOnce(Projection<'_>) -> T) -> T {
+        with(Projection::WHOLE)
+    }
+
+    #[inline(always)]
+    fn extract(&self, row: &[u64]) -> R {
+        *R::from_words(row)
+    }
+
+    #[inline(always)]
+    fn change<T>(&self, row: &mut [u64], change: impl FnOnce(&mut R) -> T) -> T {
+        change(R::from_words_mut(row))
+    }
+}
+
+impl<R: Row, T: Copy> Columns<R> for Column<R, T> {
+    type Output = T;
+
+    #[inline(always)]
+    fn groups(&self) -> Groups {
+        Column::groups(*self)
+    }
+
+    #[inline(always)]
+    fn project<U>(&self, with: impl FnOnce(Projection<'_>) -> U) -> U {
+        with(Projection::columns(&[self.span()], Column::groups(*self)))
+    }
+
+    #[inline(always)]
+    fn extract(&self, row: &[u64]) -> T {
+        self.get(R::from_words(row))
+    }
+
+    #[inline(always)]
+    fn change<U>(&self, row: &mut [u64], change: impl FnOnce(&mut T) -> U) -> U {
+        let row = R::from_words_mut(row);
+        let mut value = self.get(row);
+        let result = change(&mut value);
+        self.put(row, value);
+        result
+    }
+}
+
+macro_rules! tuple_of_columns {
+    ($(($($column:ident $position:tt)+))*) => {$(
+        #[expect(non_snake_case, reason = "the type's name serves as the variable's")]
+        impl<R: Row, $($column: Copy),+> Columns<R> for ($(Column<R, $column>,)+) {
+            type Output = ($($column,)+);
+
+            #[inline(always)]
+            fn groups(&self) -> Groups {
+                let ($($column,)+) = self;
+                Groups::NONE$(.union(Column::groups(*$column)))+
+            }
+
+            #[inline(always)]
+            fn project<U>(&self, with: impl FnOnce(Projection<'_>) -> U) -> U {
+                let ($($column,)+) = self;
+                with(Projection::columns(&[$($column.span()),+], self.groups()))
+            }
+
+            #[inline(always)]
+            fn extract(&self, row: &[u64]) -> Self::Output {
+                let ($($column,)+) = self;
+                let row = R::from_words(row);
+                ($($column.get(row),)+)
+            }
+
+            #[inline(always)]
+            fn change<U>(&self, row: &mut [u64], change: impl FnOnce(&mut Self::Output) -> U) -> U {
+                let mut values = self.extract(row);
+                let result = change(&mut values);
+                let ($($column,)+) = self;
+                let row = R::from_words_mut(row);
+                $($column.put(row, values.$position);)+
+                result
+            }
+        }
+    )*};
+}
+
+tuple_of_columns! {
+    (A 0)
+    (A 0 B 1)
+    (A 0 B 1 C 2)
+    (A 0 B 1 C 2 D 3)
+    (A 0 B 1 C 2 D 3 E 4)
+    (A 0 B 1 C 2 D 3 E 4 F 5)
+    (A 0 B 1 C 2 D 3 E 4 F 5 G 6)
+    (A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7)
+}

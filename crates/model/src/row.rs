@@ -1,0 +1,192 @@
+//! Rows as typed plain data, and their columns.
+//!
+//! Below this module a row is a sequence of 64-bit words, in the machine's byte order, padded with
+//! zeros to a whole word.
+//!
+//! Columns are partitioned into *groups*: columns that are written together, standing together in
+//! words of their own. A group is what a protocol validates, what a write replaces, and, with
+//! timestamp splitting, what has a version word of its own (a cell, in the engine).
+
+use std::marker::PhantomData;
+
+use crate::group::Groups;
+use crate::projection::Span;
+
+/// What a table knows of a column at run time.
+#[derive(Clone, Copy, Debug)]
+pub struct ColumnInfo {
+    /// The column's name.
+    pub name: &'static str,
+    /// Its first byte in the row.
+    pub offset: usize,
+    /// Its length in bytes.
+    pub size: usize,
+    /// The group whose version covers it when versions are kept by group.
+    pub group: u32,
+    /// [`std::any::type_name`] of the column's type.
+    pub type_path: fn() -> &'static str,
+}
+
+impl ColumnInfo {
+    /// The name of the column's type, as of [`type_name_of`].
+    pub fn type_name(&self) -> String {
+        without_modules((self.type_path)())
+    }
+}
+
+/// The name of a type by which a database knows it again: `i64`, `[u8; 16]`, `Money`. It is the
+/// same on all platforms, and through aliases. The modules that the type is in are left out, so
+/// that it may move between them; two types of one name are then not told apart, nor is what a type
+/// of one's own is made of.
+pub fn type_name_of<T>() -> String {
+    without_modules(std::any::type_name::<T>())
+}
+
+/// What is left of `a::b::Name<c::Other>` is `Name<Other>`.
+fn without_modules(path: &str) -> String {
+    let is_of_path = |letter: char| letter.is_alphanumeric() || letter == '_' || letter == ':';
+    let mut short = String::with_capacity(path.len());
+    let mut rest = path;
+    while let Some(first) = rest.chars().next() {
+        let end = rest.find(|letter| is_of_path(letter) != is_of_path(first)).unwrap_or(rest.len());
+        let (run, behind) = rest.split_at(end);
+        short.push_str(if is_of_path(first) { run.rsplit("::").next().unwrap_or(run) } else { run });
+        rest = behind;
+    }
+    short
+}
+
+/// A row: plain data with named columns. Derive it.
+///
+/// # Safety
+/// The type is `#[repr(C)]`, without padding, at most 8-byte aligned, and any bit pattern is a
+/// valid value of it. `#[derive(Row)]` checks all of it at compile time.
+pub unsafe trait Row: Copy + Send + Sync + 'static {
+    /// The row's type name.
+    const NAME: &'static str;
+    /// The columns, in the order of their offsets. Those of one group stand together, and share no
+    /// word with another group's.
+    const COLUMNS: &'static [ColumnInfo];
+
+    /// Words that the row takes, rounded up.
+    const WORDS: usize = size_of::<Self>().div_ceil(8);
+
+    /// The row in these words.
+    fn from_words(words: &[u64]) -> &Self
+    where
+        Self: Sized,
+    {
+        assert!(words.len() >= Self::WORDS, "a row of {} words in {}", Self::WORDS, words.len());
+        // SAFETY: enough words by the assertion, aligned to 8, and any bit pattern is a row by the
+        // trait's contract.
+        unsafe { &*words.as_ptr().cast::<Self>() }
+    }
+
+    /// The row in these words, to be changed.
+    fn from_words_mut(words: &mut [u64]) -> &mut Self
+    where
+        Self: Sized,
+    {
+        assert!(words.len() >= Self::WORDS, "a row of {} words in {}", Self::WORDS, words.len());
+        // SAFETY: as in `from_words`; and words hold any bit pattern, a row has no padding that
+        // could leave them uninitialised.
+        unsafe { &mut *words.as_mut_ptr().cast::<Self>() }
+    }
+}
+
+/// A column of type `T` in the rows `R`: a constant that `#[derive(Row)]` makes.
+pub struct Column<R, T> {
+    offset: usize,
+    group: u32,
+    of: PhantomData<fn() -> (R, T)>,
+}
+
+impl<R, T> Clone for Column<R, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<R, T> Copy for Column<R, T> {}
+
+impl<R, T> std::fmt::Debug for Column<R, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Column").field("offset", &self.offset).field("group", &self.group).finish()
+    }
+}
+
+impl<R: Row, T> Column<R, T> {
+    /// The column at byte `offset` of the row.
+    ///
+    /// # Safety
+    /// `R` has a field of type `T` there, and any bit pattern is a valid `T`. `#[derive(Row)]`
+    /// calls this.
+    pub const unsafe fn new(offset: usize, group: u32) -> Self {
+        assert!(offset + size_of::<T>() <= size_of::<R>());
+        Column { offset, group, of: PhantomData }
+    }
+
+    /// The column's first byte in the row.
+    pub const fn offset(self) -> usize {
+        self.offset
+    }
+
+    /// The group whose version covers the column.
+    pub const fn group(self) -> u32 {
+        self.group
+    }
+
+    #[inline(always)]
+    pub(crate) fn span(self) -> Span {
+        Span::of_bytes(self.offset, self.offset + size_of::<T>())
+    }
+
+    #[inline(always)]
+    pub(crate) fn groups(self) -> Groups {
+        Groups::of(self.group)
+    }
+}
+
+impl<R: Row, T, const N: usize> Column<R, [T; N]> {
+    /// One element of the array.
+    ///
+    /// # Panics
+    /// There is none of this number.
+    #[inline(always)]
+    pub const fn element(self, number: usize) -> Column<R, T> {
+        assert!(number < N, "an array has no such element");
+        Column { offset: self.offset + number * size_of::<T>(), group: self.group, of: PhantomData }
+    }
+}
+
+impl<R: Row, T: Copy> Column<R, T> {
+    /// The column's value in a row.
+    #[inline(always)]
+    pub fn get(self, row: &R) -> T {
+        // SAFETY: the column lies inside the row (`new`), any bit pattern is a `T`.
+        unsafe { std::ptr::from_ref(row).cast::<u8>().add(self.offset).cast::<T>().read_unaligned() }
+    }
+
+    /// Gives the column of a row this value.
+    #[inline(always)]
+    pub fn put(self, row: &mut R, value: T) {
+        // SAFETY: the column lies inside the row (`new`), and holds a `T`.
+        unsafe { std::ptr::from_mut(row).cast::<u8>().add(self.offset).cast::<T>().write_unaligned(value) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_type_is_known_without_its_modules() {
+        struct Money<T>(std::marker::PhantomData<T>);
+        type Alias = u64;
+        assert_eq!(type_name_of::<i64>(), "i64");
+        assert_eq!(type_name_of::<Alias>(), "u64");
+        assert_eq!(type_name_of::<[[u8; 16]; 2]>(), "[[u8; 16]; 2]");
+        assert_eq!(type_name_of::<Money<std::num::Wrapping<i32>>>(), "Money<Wrapping<i32>>");
+        assert_eq!(type_name_of::<(u64, [Money<u8>; 3])>(), "(u64, [Money<u8>; 3])");
+    }
+}

@@ -1,0 +1,135 @@
+//! Handles by which transactions name tables.
+//!
+//! A handle is two numbers and a type: the store's, the table's, and that of the keys. It keeps
+//! nothing alive and reads nothing. A worker of a store finds the table by its number in memory of
+//! the worker's own, and refuses handles of other stores.
+
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::key::Key;
+use crate::row::Row;
+
+/// The number of a store: no other store of the process has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StoreId(u64);
+
+impl StoreId {
+    /// Returns a number that was never returned before.
+    pub fn unique() -> StoreId {
+        // An atomic, not a lock. A thread that waits for a lock may allocate memory that all
+        // threads share, and an explorer of schedules takes back all memory that its thread
+        // allocates here.
+        static STORES: AtomicU64 = AtomicU64::new(0);
+        // Relaxed: each number is returned once, and nothing is ordered by it.
+        StoreId(STORES.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+}
+
+/// A table of a store: rows of bytes under keys of type `K`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Table<K: Key = u64> {
+    store: StoreId,
+    number: u32,
+    row_bytes: u32,
+    keys: PhantomData<fn() -> K>,
+}
+
+impl<K: Key> Table<K> {
+    /// The handle of table `number` of a store. Stores call this.
+    ///
+    /// # Safety
+    /// The store was given `store` by [`StoreId::unique`]. Its table `number` has keys of type `K`
+    /// and rows of `row_bytes` bytes, and lives as long as the store.
+    pub unsafe fn new(store: StoreId, number: u32, row_bytes: usize) -> Self {
+        let row_bytes = u32::try_from(row_bytes).expect("a row has fewer than 2^32 bytes");
+        Table { store, number, row_bytes, keys: PhantomData }
+    }
+
+    /// The store that the table belongs to.
+    #[inline(always)]
+    pub fn store(&self) -> StoreId {
+        self.store
+    }
+
+    /// The table's number in its store, from 0.
+    #[inline(always)]
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Bytes of a row.
+    pub fn row_bytes(&self) -> usize {
+        self.row_bytes as usize
+    }
+
+    /// Words of a row: its bytes, rounded up.
+    pub fn row_words(&self) -> usize {
+        self.row_bytes().div_ceil(8)
+    }
+}
+
+/// A table of rows `R` under keys `K`.
+pub struct TypedTable<R, K: Key = u64> {
+    table: Table<K>,
+    rows: PhantomData<fn() -> R>,
+}
+
+impl<R, K: Key> Clone for TypedTable<R, K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<R, K: Key> Copy for TypedTable<R, K> {}
+
+impl<R, K: Key> std::fmt::Debug for TypedTable<R, K> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.table.fmt(f)
+    }
+}
+
+impl<R: Row, K: Key> TypedTable<R, K> {
+    /// The same table, its rows seen as `R`.
+    ///
+    /// # Panics
+    /// The table's rows are not of `R`'s length.
+    pub fn new(table: Table<K>) -> Self {
+        assert_eq!(table.row_bytes(), size_of::<R>(), "table {} does not hold rows of {}", table.number(), R::NAME);
+        TypedTable { table, rows: PhantomData }
+    }
+}
+
+impl<R, K: Key> Deref for TypedTable<R, K> {
+    type Target = Table<K>;
+
+    #[inline(always)]
+    fn deref(&self) -> &Table<K> {
+        &self.table
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stores_have_numbers_of_their_own() {
+        assert_ne!(StoreId::unique(), StoreId::unique());
+    }
+
+    #[test]
+    #[should_panic(expected = "does not hold rows of Pair")]
+    fn rows_of_another_length_are_refused() {
+        #[derive(Clone, Copy, contend_derive::Row)]
+        #[repr(C)]
+        struct Pair {
+            first: u64,
+            second: u64,
+        }
+        // SAFETY: the handle is never used; there is no such store.
+        let table = unsafe { Table::<u64>::new(StoreId::unique(), 0, 8) };
+        TypedTable::<Pair>::new(table);
+    }
+}

@@ -1,0 +1,469 @@
+//! The traits [`RawTxn`] and [`Txn`]: a running transaction, as a store implements it and as a
+//! workload uses it.
+
+use std::ops::{ControlFlow, RangeInclusive};
+use std::time::Duration;
+
+use crate::abort::{Abort, AbortReason};
+use crate::group::Groups;
+use crate::key::Key;
+use crate::projection::{Columns, Projection, Whole};
+use crate::row::Row;
+use crate::table::{Table, TypedTable};
+use crate::update::{RowUpdate, Update};
+
+/// The order of a scan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// From the low end up.
+    Forward,
+    /// From the high end down.
+    Backward,
+}
+
+/// A running transaction on rows of words: the operations that a store implements.
+///
+/// Seven are required. The others are made of them here: a store overrides those that it can do
+/// faster, and a transaction that wraps another one ([`Before`]) need not know them.
+///
+/// Every method fails with [`Abort`] when the transaction can't commit any more; return the error
+/// from the body.
+pub trait RawTxn {
+    /// Reads a row; `None` if the key is absent. The words outside `columns` are not defined.
+    ///
+    /// # Errors
+    /// The transaction has to abort.
+    fn read_row<K: Key>(&mut self, table: &Table<K>, key: K, columns: Projection<'_>) -> Result<Option<&[u64]>, Abort>;
+
+    /// Reads these groups of a row to change them in place; `None` if the key is absent. The words
+    /// of other groups are not defined.
+    ///
+    /// # Errors
+    /// The transaction has to abort.
+    fn modify_row<K: Key>(&mut self, table: &Table<K>, key: K, groups: Groups) -> Result<Option<&mut [u64]>, Abort>;
+
+    /// Replaces these groups of a row without reading them; `None` if the key is absent. The
+    /// returned words hold arbitrary values: the caller must fill all of these groups.
+    ///
+    /// # Errors
+    /// The transaction has to abort.
+    fn write_row<K: Key>(&mut self, table: &Table<K>, key: K, groups: Groups) -> Result<Option<&mut [u64]>, Abort>;
+
+    /// Changes a row without reading it; `false` if the key is absent. The update is for rows of
+    /// the table's type.
+    ///
+    /// # Errors
+    /// The transaction has to abort.
+    fn update_row<K: Key>(&mut self, table: &Table<K>, key: K, update: RowUpdate<'_>) -> Result<bool, Abort>;
+
+    /// Inserts a row, which the caller must fill; `None` if the key exists.
+    ///
+    /// # Errors
+    /// The transaction has to abort.
+    fn insert_row<K: Key>(&mut self, table: &Table<K>, key: K) -> Result<Option<&mut [u64]>, Abort>;
+
+    /// Deletes a row; `false` if the key is absent.
+    ///
+    /// # Errors
+    /// The transaction has to abort.
+    fn delete_row<K: Key>(&mut self, table: &Table<K>, key: K) -> Result<bool, Abort>;
+
+    /// Reads the rows in a range of keys, at most `limit`, in the order of `direction`, until
+    /// `visit` breaks. Returns how many were visited.
+    ///
+    /// # Errors
+    /// The transaction has to abort, or the table's index has no order
+    /// ([`AbortReason::Unsupported`]).
+    fn scan_rows<K: Key>(
+        &mut self,
+        table: &Table<K>,
+        range: RangeInclusive<K>,
+        limit: usize,
+        direction: Direction,
+        columns: Projection<'_>,
+        visit: impl FnMut(K, &[u64]) -> ControlFlow<()>,
+    ) -> Result<usize, Abort>;
+
+    /// Reads many rows at once, so that their cache misses overlap. `visit` gets each key's
+    /// position and its row, in the order of `keys`.
+    ///
+    /// # Errors
+    /// The transaction has to abort.
+    fn read_rows<K: Key>(
+        &mut self,
+        table: &Table<K>,
+        keys: &[K],
+        columns: Projection<'_>,
+        mut visit: impl FnMut(usize, Option<&[u64]>),
+    ) -> Result<(), Abort> {
+        for (position, &key) in keys.iter().enumerate() {
+            visit(position, self.read_row(table, key, columns)?);
+        }
+        Ok(())
+    }
+
+    /// Reads these groups of many rows at once to change them in place, so that their cache misses
+    /// overlap. `visit` gets each key's position and its row, in the order of `keys`.
+    ///
+    /// # Errors
+    /// The transaction has to abort.
+    fn modify_rows<K: Key>(
+        &mut self,
+        table: &Table<K>,
+        keys: &[K],
+        groups: Groups,
+        mut visit: impl FnMut(usize, Option<&mut [u64]>),
+    ) -> Result<(), Abort> {
+        for (position, &key) in keys.iter().enumerate() {
+            visit(position, self.modify_row(table, key, groups)?);
+        }
+        Ok(())
+    }
+
+    /// Reads many rows at once, as [`RawTxn::read_rows`], and changes each by the update that
+    /// `visit` makes of it, if any. The table's rows are `R`s.
+    ///
+    /// # Errors
+    /// The transaction has to abort.
+    fn update_rows<K: Key, R: Row, U: Update<R>>(
+        &mut self,
+        table: &Table<K>,
+        keys: &[K],
+        columns: Projection<'_>,
+        mut visit: impl FnMut(usize, Option<&[u64]>) -> Option<U>,
+    ) -> Result<(), Abort> {
+        for (position, &key) in keys.iter().enumerate() {
+            if let Some(update) = visit(position, self.read_row(table, key, columns)?) {
+                self.update_row(table, key, RowUpdate::new(&update))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Inserts many rows, to be filled by `visit`, which gets each key's position, and `None` if
+    /// the key exists. Ascending keys that stand together are inserted faster.
+    ///
+    /// # Errors
+    /// The transaction has to abort.
+    fn insert_rows<K: Key>(
+        &mut self,
+        table: &Table<K>,
+        keys: &[K],
+        mut visit: impl FnMut(usize, Option<&mut [u64]>),
+    ) -> Result<(), Abort> {
+        for (position, &key) in keys.iter().enumerate() {
+            visit(position, self.insert_row(table, key)?);
+        }
+        Ok(())
+    }
+
+    /// Announces that these groups of the rows under these keys will be written soon, so that their
+    /// cache misses overlap. A hint: nothing is read, locked or observed.
+    fn announce_writes<K: Key>(&mut self, table: &Table<K>, keys: &[K], groups: Groups) {
+        let _ = (table, keys, groups);
+    }
+
+    /// Leaves the transaction open for this many microseconds, in which its core is free for
+    /// others.
+    fn idle(&mut self, microseconds: u64) {
+        std::thread::sleep(Duration::from_micros(microseconds));
+    }
+}
+
+/// A running transaction on typed rows. A workload is generic over it, so a transaction's body is
+/// compiled once for each store and protocol, with no dynamic call.
+///
+/// Every [`RawTxn`] is one. Every method fails with [`Abort`] when the transaction can't commit any
+/// more; return the error from the body. Under an optimistic protocol a transaction that is going
+/// to abort may see rows of different states: a body must not loop, index or divide by what it read
+/// without care.
+pub trait Txn: RawTxn {
+    /// Deletes a row; `false` if the key is absent.
+    ///
+    /// # Errors
+    /// The transaction has to abort.
+    #[inline(always)]
+    fn delete<K: Key>(&mut self, table: &Table<K>, key: K) -> Result<bool, Abort> {
+        self.delete_row(table, key)
+    }
+
+    /// Makes the abort with which a body ends its transaction by its own decision: `return
+    /// Err(tx.cancel())`.
+    fn cancel(&mut self) -> Abort {
+        Abort::new(AbortReason::User)
+    }
+
+    /// Reads the named columns; `None` if the key is absent.
+    ///
+    /// # Errors
+    /// The transaction has to abort.
+    fn read<R: Row, K: Key, C: Columns<R>>(
+        &mut self,
+        table: &TypedTable<R, K>,
+        key: K,
+        columns: C,
+    ) -> Result<Option<C::Output>, Abort> {
+        let row = columns.project(|projection| self.read_row(table, key, projection))?;
+        Ok(row.map(|row| columns.extract(row)))
+    }
+
+    /// Reads the named columns of many rows at once; see [`RawTxn::read_rows`].
+    ///
+    /// # Errors
+    /// The transaction has to abort.
+    fn read_many<R: Row, K: Key, C: Columns<R>>(
+        &mut self,
+        table: &TypedTable<R, K>,
+        keys: &[K],
+        columns: C,
+        mut visit: impl FnMut(usize, Option<C::Output>),
+    ) -> Result<(), Abort> {
+        columns.project(|projection| {
+            self.read_rows(table, keys, projection, |position, row| {
+                visit(position, row.map(|row| columns.extract(row)));
+            })
+        })
+    }
+
+    /// Reads a row and changes it; `None` if the key is absent, else what `change` returned.
+    ///
+    /// # Errors
+    /// The transaction has to abort.
+    fn modify<R: Row, K: Key, T>(
+        &mut self,
+        table: &TypedTable<R, K>,
+        key: K,
+        change: impl FnOnce(&mut R) -> T,
+    ) -> Result<Option<T>, Abort> {
+        self.modify_columns(table, key, Whole, change)
+    }
+
+    /// Reads the named columns of a row and changes them; `None` if the key is absent, else what
+    /// `change` returned. What other transactions do to other groups of columns need not concern
+    /// this one.
+    ///
+    /// # Errors
+    /// The transaction has to abort.
+    #[inline(always)]
+    fn modify_columns<R: Row, K: Key, C: Columns<R>, T>(
+        &mut self,
+        table: &TypedTable<R, K>,
+        key: K,
+        columns: C,
+        change: impl FnOnce(&mut C::Output) -> T,
+    ) -> Result<Option<T>, Abort> {
+        Ok(self.modify_row(table, key, columns.groups())?.map(|row| columns.change(row, change)))
+    }
+
+    /// Reads the named columns of many rows at once and changes them; see [`RawTxn::modify_rows`].
+    ///
+    /// # Errors
+    /// The transaction has to abort.
+    fn modify_many<R: Row, K: Key, C: Columns<R>>(
+        &mut self,
+        table: &TypedTable<R, K>,
+        keys: &[K],
+        columns: C,
+        mut change: impl FnMut(usize, Option<&mut C::Output>),
+    ) -> Result<(), Abort> {
+        self.modify_rows(table, keys, columns.groups(), |position, row| match row {
+            Some(row) => columns.change(row, |values| change(position, Some(values))),
+            None => change(position, None),
+        })
+    }
+
+    /// Reads the named columns of many rows at once, and changes each row by the operation that
+    /// `visit` makes of them, if any; see [`RawTxn::update_rows`].
+    ///
+    /// # Errors
+    /// The transaction has to abort.
+    fn update_many<R: Row, K: Key, C: Columns<R>, U: Update<R>>(
+        &mut self,
+        table: &TypedTable<R, K>,
+        keys: &[K],
+        columns: C,
+        mut visit: impl FnMut(usize, Option<C::Output>) -> Option<U>,
+    ) -> Result<(), Abort> {
+        columns.project(|projection| {
+            self.update_rows(table, keys, projection, |position, row| {
+                visit(position, row.map(|row| columns.extract(row)))
+            })
+        })
+    }
+
+    /// Inserts many rows; whether none of the keys existed. See [`RawTxn::insert_rows`].
+    ///
+    /// # Errors
+    /// The transaction has to abort.
+    fn insert_many<R: Row, K: Key>(
+        &mut self,
+        table: &TypedTable<R, K>,
+        keys: &[K],
+        mut row: impl FnMut(usize) -> R,
+    ) -> Result<bool, Abort> {
+        let mut new = true;
+        self.insert_rows(table, keys, |position, words| match words {
+            Some(words) => *R::from_words_mut(words) = row(position),
+            None => new = false,
+        })?;
+        Ok(new)
+    }
+
+    /// Changes a row without reading it, by an operation that is applied at commit; `false` if the
+    /// key is absent. Where commit-time updates are off, the row is read and changed.
+    ///
+    /// # Errors
+    /// The transaction has to abort.
+    #[inline(always)]
+    fn update<R: Row, K: Key>(
+        &mut self,
+        table: &TypedTable<R, K>,
+        key: K,
+        update: impl Update<R>,
+    ) -> Result<bool, Abort> {
+        self.update_row(table, key, RowUpdate::new(&update))
+    }
+
+    /// Replaces a row without reading it; `false` if the key is absent.
+    ///
+    /// # Errors
+    /// The transaction has to abort.
+    fn write<R: Row, K: Key>(&mut self, table: &TypedTable<R, K>, key: K, row: R) -> Result<bool, Abort> {
+        Ok(self.write_row(table, key, Groups::ALL)?.map(|words| *R::from_words_mut(words) = row).is_some())
+    }
+
+    /// Inserts a row; `false` if the key exists.
+    ///
+    /// # Errors
+    /// The transaction has to abort.
+    fn insert<R: Row, K: Key>(&mut self, table: &TypedTable<R, K>, key: K, row: R) -> Result<bool, Abort> {
+        Ok(self.insert_row(table, key)?.map(|words| *R::from_words_mut(words) = row).is_some())
+    }
+
+    /// Reads the named columns of the rows in a range; see [`RawTxn::scan_rows`].
+    ///
+    /// # Errors
+    /// The transaction has to abort, or the table's index has no order
+    /// ([`AbortReason::Unsupported`]).
+    fn scan<R: Row, K: Key, C: Columns<R>>(
+        &mut self,
+        table: &TypedTable<R, K>,
+        range: RangeInclusive<K>,
+        limit: usize,
+        direction: Direction,
+        columns: C,
+        mut visit: impl FnMut(K, C::Output) -> ControlFlow<()>,
+    ) -> Result<usize, Abort> {
+        columns.project(|projection| {
+            self.scan_rows(table, range, limit, direction, projection, |key, row| visit(key, columns.extract(row)))
+        })
+    }
+}
+
+impl<T: RawTxn> Txn for T {}
+
+/// A transaction that calls a function before each operation of another one: for tests that let
+/// others run in between.
+#[derive(Debug)]
+pub struct Before<'t, T, F> {
+    inner: &'t mut T,
+    call: F,
+}
+
+impl<'t, T: RawTxn, F: FnMut()> Before<'t, T, F> {
+    /// Wraps `inner`. `call` is called before each of its operations, but for announcements.
+    pub fn new(inner: &'t mut T, call: F) -> Self {
+        Before { inner, call }
+    }
+
+    #[inline(always)]
+    fn next(&mut self) -> &mut T {
+        (self.call)();
+        self.inner
+    }
+}
+
+impl<T: RawTxn, F: FnMut()> RawTxn for Before<'_, T, F> {
+    fn read_row<K: Key>(&mut self, table: &Table<K>, key: K, columns: Projection<'_>) -> Result<Option<&[u64]>, Abort> {
+        self.next().read_row(table, key, columns)
+    }
+
+    fn modify_row<K: Key>(&mut self, table: &Table<K>, key: K, groups: Groups) -> Result<Option<&mut [u64]>, Abort> {
+        self.next().modify_row(table, key, groups)
+    }
+
+    fn write_row<K: Key>(&mut self, table: &Table<K>, key: K, groups: Groups) -> Result<Option<&mut [u64]>, Abort> {
+        self.next().write_row(table, key, groups)
+    }
+
+    fn update_row<K: Key>(&mut self, table: &Table<K>, key: K, update: RowUpdate<'_>) -> Result<bool, Abort> {
+        self.next().update_row(table, key, update)
+    }
+
+    fn insert_row<K: Key>(&mut self, table: &Table<K>, key: K) -> Result<Option<&mut [u64]>, Abort> {
+        self.next().insert_row(table, key)
+    }
+
+    fn delete_row<K: Key>(&mut self, table: &Table<K>, key: K) -> Result<bool, Abort> {
+        self.next().delete_row(table, key)
+    }
+
+    fn scan_rows<K: Key>(
+        &mut self,
+        table: &Table<K>,
+        range: RangeInclusive<K>,
+        limit: usize,
+        direction: Direction,
+        columns: Projection<'_>,
+        visit: impl FnMut(K, &[u64]) -> ControlFlow<()>,
+    ) -> Result<usize, Abort> {
+        self.next().scan_rows(table, range, limit, direction, columns, visit)
+    }
+
+    fn read_rows<K: Key>(
+        &mut self,
+        table: &Table<K>,
+        keys: &[K],
+        columns: Projection<'_>,
+        visit: impl FnMut(usize, Option<&[u64]>),
+    ) -> Result<(), Abort> {
+        self.next().read_rows(table, keys, columns, visit)
+    }
+
+    fn modify_rows<K: Key>(
+        &mut self,
+        table: &Table<K>,
+        keys: &[K],
+        groups: Groups,
+        visit: impl FnMut(usize, Option<&mut [u64]>),
+    ) -> Result<(), Abort> {
+        self.next().modify_rows(table, keys, groups, visit)
+    }
+
+    fn update_rows<K: Key, R: Row, U: Update<R>>(
+        &mut self,
+        table: &Table<K>,
+        keys: &[K],
+        columns: Projection<'_>,
+        visit: impl FnMut(usize, Option<&[u64]>) -> Option<U>,
+    ) -> Result<(), Abort> {
+        self.next().update_rows(table, keys, columns, visit)
+    }
+
+    fn insert_rows<K: Key>(
+        &mut self,
+        table: &Table<K>,
+        keys: &[K],
+        visit: impl FnMut(usize, Option<&mut [u64]>),
+    ) -> Result<(), Abort> {
+        self.next().insert_rows(table, keys, visit)
+    }
+
+    fn announce_writes<K: Key>(&mut self, table: &Table<K>, keys: &[K], groups: Groups) {
+        self.inner.announce_writes(table, keys, groups);
+    }
+
+    fn idle(&mut self, microseconds: u64) {
+        self.inner.idle(microseconds);
+    }
+}

@@ -1,0 +1,493 @@
+//! Updates as data: operations on rows that a transaction hands over instead of reading the row
+//! itself.
+//!
+//! An [`Update`] is plain data with a function. A transaction that only adds to a balance need not
+//! know the balance: with commit-time updates (Y. Huang, W. Qian, E. Kohler, B. Liskov, L. Shrira:
+//! "Opportunities for optimism in contended main-memory multicore transactions", VLDB 2020, section
+//! 5) it reads nothing, has nothing validated, and the operation is applied to the row as it is at
+//! commit, when its cell is locked. Without them, an update is a read and a write.
+//!
+//! A log keeps the value that an update left, or, if the update commutes, the difference that it
+//! made to each word. The operation itself is known to its transaction only.
+
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+
+use crate::group::Groups;
+use crate::row::{Column, Row};
+
+/// An operation on rows `R`: plain data.
+///
+/// `apply` is deterministic and total: it can do something with any row whatever, because it is not
+/// told whether the row is what the transaction thinks. It reads and changes columns of its own
+/// [`groups`](Update::groups) only; what it sees of others is undefined.
+///
+/// ```
+/// use contend_model::{Groups, Row, Update};
+/// # use contend_derive::Row;
+/// #[derive(Clone, Copy, Row)]
+/// #[repr(C)]
+/// struct Auction {
+///     seller: u64,
+///     #[group = 1]
+///     best: u64,
+///     #[group = 1]
+///     bidder: u64,
+/// }
+///
+/// /// A bid: stands if it is the highest.
+/// #[derive(Clone, Copy)]
+/// struct Bid {
+///     amount: u64,
+///     bidder: u64,
+/// }
+///
+/// impl Update<Auction> for Bid {
+///     fn groups(&self) -> Groups {
+///         Groups::of(Auction::BEST.group())
+///     }
+///
+///     fn apply(&self, auction: &mut Auction) {
+///         if self.amount > auction.best {
+///             auction.best = self.amount;
+///             auction.bidder = self.bidder;
+///         }
+///     }
+/// }
+/// ```
+pub trait Update<R: Row>: Copy + Send + Sync + 'static {
+    /// The groups of the columns that `apply` reads or changes.
+    fn groups(&self) -> Groups;
+    /// Changes a row.
+    fn apply(&self, row: &mut R);
+
+    /// Whether it commutes with every update of the same groups of which this is true as well: in
+    /// whatever order they are applied, the row is the same. Additions do.
+    fn commutes(&self) -> bool {
+        false
+    }
+}
+
+/// Whole numbers, for [`Column::add`] and its kin. Arithmetic wraps around.
+pub trait Number: Copy + Ord + Send + Sync + 'static {
+    /// The sum, modulo two to the number of bits.
+    fn plus(self, other: Self) -> Self;
+    /// The difference, modulo two to the number of bits.
+    fn minus(self, other: Self) -> Self;
+}
+
+macro_rules! numbers {
+    ($($number:ty)*) => {$(
+        impl Number for $number {
+            #[inline(always)]
+            fn plus(self, other: Self) -> Self {
+                self.wrapping_add(other)
+            }
+
+            #[inline(always)]
+            fn minus(self, other: Self) -> Self {
+                self.wrapping_sub(other)
+            }
+        }
+    )*};
+}
+
+numbers! { u8 u16 u32 u64 i8 i16 i32 i64 }
+
+/// Puts a new value in the place of a column's: what [`Column::set`] makes.
+pub struct Set<R, T> {
+    column: Column<R, T>,
+    value: T,
+}
+
+impl<R, T: Copy> Clone for Set<R, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<R, T: Copy> Copy for Set<R, T> {}
+
+impl<R: Row, T: Copy + Send + Sync + 'static> Update<R> for Set<R, T> {
+    #[inline(always)]
+    fn groups(&self) -> Groups {
+        Groups::of(self.column.group())
+    }
+
+    #[inline(always)]
+    fn apply(&self, row: &mut R) {
+        self.column.put(row, self.value);
+    }
+}
+
+/// What an [`Arithmetic`] does with a column's value and its own.
+#[derive(Clone, Copy, Debug)]
+enum Operator {
+    Add,
+    Subtract,
+    Max,
+    Min,
+}
+
+/// Makes a new number of a column's: what [`Column::add`] and its kin make. Those of one kind
+/// commute.
+pub struct Arithmetic<R, T> {
+    column: Column<R, T>,
+    operator: Operator,
+    value: T,
+}
+
+impl<R, T: Copy> Clone for Arithmetic<R, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<R, T: Copy> Copy for Arithmetic<R, T> {}
+
+impl<R: Row, T: Number> Update<R> for Arithmetic<R, T> {
+    #[inline(always)]
+    fn groups(&self) -> Groups {
+        Groups::of(self.column.group())
+    }
+
+    #[inline(always)]
+    fn apply(&self, row: &mut R) {
+        let old = self.column.get(row);
+        self.column.put(
+            row,
+            match self.operator {
+                Operator::Add => old.plus(self.value),
+                Operator::Subtract => old.minus(self.value),
+                Operator::Max => old.max(self.value),
+                Operator::Min => old.min(self.value),
+            },
+        );
+    }
+
+    /// Sums do. Maxima do among themselves, and not with sums.
+    #[inline(always)]
+    fn commutes(&self) -> bool {
+        matches!(self.operator, Operator::Add | Operator::Subtract)
+    }
+}
+
+impl<R: Row, T: Number> Column<R, T> {
+    const fn arithmetic(self, operator: Operator, value: T) -> Arithmetic<R, T> {
+        Arithmetic { column: self, operator, value }
+    }
+
+    /// Adds to the column; wraps around.
+    pub const fn add(self, value: T) -> Arithmetic<R, T> {
+        self.arithmetic(Operator::Add, value)
+    }
+
+    /// Subtracts from the column; wraps around.
+    pub const fn subtract(self, value: T) -> Arithmetic<R, T> {
+        self.arithmetic(Operator::Subtract, value)
+    }
+
+    /// Raises the column to this value, unless it is larger.
+    pub const fn max(self, value: T) -> Arithmetic<R, T> {
+        self.arithmetic(Operator::Max, value)
+    }
+
+    /// Lowers the column to this value, unless it is smaller.
+    pub const fn min(self, value: T) -> Arithmetic<R, T> {
+        self.arithmetic(Operator::Min, value)
+    }
+}
+
+impl<R: Row, T: Copy> Column<R, T> {
+    /// Overwrites the column: the last to commit wins.
+    pub const fn set(self, value: T) -> Set<R, T> {
+        Set { column: self, value }
+    }
+}
+
+/// Appends bytes to a column: what [`Column::append`] makes.
+pub struct Append<R, const N: usize, const ADDED: usize> {
+    column: Column<R, [u8; N]>,
+    added: [u8; ADDED],
+}
+
+impl<R, const N: usize, const ADDED: usize> Clone for Append<R, N, ADDED> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<R, const N: usize, const ADDED: usize> Copy for Append<R, N, ADDED> {}
+
+impl<R: Row, const N: usize> Column<R, [u8; N]> {
+    /// Appends bytes behind the last one that is not 0, as many as there is room for; the rest is
+    /// dropped.
+    pub const fn append<const ADDED: usize>(self, added: [u8; ADDED]) -> Append<R, N, ADDED> {
+        Append { column: self, added }
+    }
+}
+
+impl<R: Row, const N: usize, const ADDED: usize> Update<R> for Append<R, N, ADDED> {
+    #[inline]
+    fn groups(&self) -> Groups {
+        Groups::of(self.column.group())
+    }
+
+    fn apply(&self, row: &mut R) {
+        let mut bytes = self.column.get(row);
+        let end = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+        let room = (N - end).min(ADDED);
+        bytes[end..end + room].copy_from_slice(&self.added[..room]);
+        self.column.put(row, bytes);
+    }
+}
+
+macro_rules! tuple_of_updates {
+    ($(($($update:ident)+))*) => {$(
+        #[expect(non_snake_case, reason = "the type's name serves as the variable's")]
+        impl<R: Row, $($update: Update<R>),+> Update<R> for ($($update,)+) {
+            #[inline(always)]
+            fn groups(&self) -> Groups {
+                let ($($update,)+) = self;
+                Groups::NONE$(.union($update.groups()))+
+            }
+
+            #[inline(always)]
+            fn apply(&self, row: &mut R) {
+                let ($($update,)+) = self;
+                $($update.apply(row);)+
+            }
+
+            #[inline(always)]
+            fn commutes(&self) -> bool {
+                let ($($update,)+) = self;
+                $($update.commutes())&&+
+            }
+        }
+    )*};
+}
+
+tuple_of_updates! { (A) (A B) (A B C) (A B C D) (A B C D E) (A B C D E F) }
+
+/// Adds to a word of a row that has no type; wraps around.
+#[derive(Clone, Copy, Debug)]
+pub struct AddToWord {
+    /// The group of the word.
+    pub groups: Groups,
+    /// Which word of the row.
+    pub word: usize,
+    /// What is added.
+    pub value: u64,
+}
+
+/// An update of a row that is known by its words only.
+#[derive(Clone, Copy, Debug)]
+pub struct RowUpdate<'a> {
+    groups: Groups,
+    commutes: bool,
+    operand: *const u8,
+    operand_bytes: usize,
+    apply: unsafe fn(*const u8, &mut [u64]),
+    of: PhantomData<&'a ()>,
+}
+
+impl<'a> RowUpdate<'a> {
+    /// An update, whose type is forgotten.
+    #[inline(always)]
+    pub fn new<R: Row, U: Update<R>>(update: &'a U) -> Self {
+        const { assert!(align_of::<U>() <= 8, "an update is aligned to 8 bytes at most") };
+        RowUpdate {
+            groups: update.groups(),
+            commutes: update.commutes(),
+            operand: std::ptr::from_ref(update).cast(),
+            operand_bytes: size_of::<U>(),
+            apply: apply::<R, U>,
+            of: PhantomData,
+        }
+    }
+
+    /// An update of rows without a type.
+    #[inline(always)]
+    pub fn add_to_word(update: &'a AddToWord) -> Self {
+        unsafe fn apply(operand: *const u8, row: &mut [u64]) {
+            // SAFETY: the operand is this update's.
+            let update = unsafe { &*operand.cast::<AddToWord>() };
+            row[update.word] = row[update.word].wrapping_add(update.value);
+        }
+        RowUpdate {
+            groups: update.groups,
+            commutes: true,
+            operand: std::ptr::from_ref(update).cast(),
+            operand_bytes: size_of::<AddToWord>(),
+            apply,
+            of: PhantomData,
+        }
+    }
+
+    /// The groups that it reads and changes.
+    #[inline(always)]
+    pub fn groups(self) -> Groups {
+        self.groups
+    }
+
+    /// Whether it commutes with others that do ([`Update::commutes`]).
+    #[inline(always)]
+    pub fn commutes(self) -> bool {
+        self.commutes
+    }
+}
+
+/// # Safety
+/// `operand` leads to a `U`.
+unsafe fn apply<R: Row, U: Update<R>>(operand: *const u8, row: &mut [u64]) {
+    // SAFETY: by the caller's promise.
+    unsafe { &*operand.cast::<U>() }.apply(R::from_words_mut(row));
+}
+
+/// Updates that wait for the commit, in lists, one for each write.
+#[derive(Debug, Default)]
+pub struct PendingUpdates {
+    updates: Vec<PendingUpdate>,
+    /// The operands, one after the other.
+    operands: Vec<MaybeUninit<u64>>,
+}
+
+#[derive(Debug)]
+struct PendingUpdate {
+    apply: unsafe fn(*const u8, &mut [u64]),
+    operand: usize,
+    next: Option<u32>,
+}
+
+/// A list in [`PendingUpdates`]: the positions of its first and its last update.
+pub type PendingList = Option<(u32, u32)>;
+
+impl PendingUpdates {
+    /// Appends an update to a list.
+    #[inline(always)]
+    pub fn push(&mut self, list: &mut PendingList, update: RowUpdate<'_>) {
+        let operand = self.operands.len();
+        let words = update.operand_bytes.div_ceil(8);
+        self.operands.resize(operand + words, MaybeUninit::new(0));
+        // SAFETY: the source is a live value of so many bytes (`RowUpdate::new`), the target are
+        // the words just added; a `Copy` type may be copied so.
+        unsafe {
+            let target = self.operands.as_mut_ptr().add(operand).cast::<u8>();
+            std::ptr::copy_nonoverlapping(update.operand, target, update.operand_bytes);
+        }
+        let position = self.updates.len() as u32;
+        self.updates.push(PendingUpdate { apply: update.apply, operand, next: None });
+        *list = Some(match *list {
+            None => (position, position),
+            Some((first, last)) => {
+                self.updates[last as usize].next = Some(position);
+                (first, position)
+            }
+        });
+    }
+
+    /// Applies a list's updates, in the order in which they were appended.
+    #[inline(always)]
+    pub fn apply(&self, list: PendingList, row: &mut [u64]) {
+        let mut next = list.map(|(first, _)| first);
+        while let Some(position) = next {
+            let update = &self.updates[position as usize];
+            // SAFETY: `push` has copied a value of the type that `apply` is for to this place, and
+            // words are aligned as it needs (`new`).
+            unsafe { (update.apply)(self.operands.as_ptr().add(update.operand).cast(), row) };
+            next = update.next;
+        }
+    }
+
+    /// Whether no update waits, nor has waited.
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.updates.is_empty()
+    }
+
+    /// Forgets all updates. No list of before may be used again.
+    #[inline(always)]
+    pub fn clear(&mut self) {
+        self.updates.clear();
+        self.operands.clear();
+    }
+}
+
+impl RowUpdate<'_> {
+    /// Applies the update to a row.
+    #[inline(always)]
+    pub fn apply_to(self, row: &mut [u64]) {
+        // SAFETY: the operand is the live value that `new` was given, of the type that `apply` is
+        // for.
+        unsafe { (self.apply)(self.operand, row) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contend_derive::Row;
+
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Row)]
+    #[repr(C)]
+    struct Wide {
+        count: u64,
+        small: i8,
+        text: [u8; 7],
+        #[group = 1]
+        sum: i64,
+    }
+
+    fn wide() -> Wide {
+        Wide { count: 5, small: 120, text: *b"ab\0\0\0\0\0", sum: -3 }
+    }
+
+    fn after(update: impl Update<Wide>) -> Wide {
+        let mut row = wide();
+        update.apply(&mut row);
+        row
+    }
+
+    #[test]
+    fn operations_do_what_they_are_called() {
+        assert_eq!(after(Wide::COUNT.add(7)), Wide { count: 12, ..wide() });
+        assert_eq!(after(Wide::COUNT.subtract(6)), Wide { count: u64::MAX, ..wide() }, "wraps around");
+        assert_eq!(after(Wide::SMALL.add(10)), Wide { small: -126, ..wide() }, "wraps around");
+        assert_eq!((after(Wide::SUM.max(2)).sum, after(Wide::SUM.max(-9)).sum), (2, -3));
+        assert_eq!((after(Wide::SUM.min(2)).sum, after(Wide::SUM.min(-9)).sum), (-3, -9));
+        assert_eq!(after(Wide::TEXT.set(*b"1234567")), Wide { text: *b"1234567", ..wide() });
+        assert_eq!(after(Wide::TEXT.append(*b"cd")).text, *b"abcd\0\0\0");
+        assert_eq!(after(Wide::TEXT.append(*b"cdefghij")).text, *b"abcdefg", "what does not fit is dropped");
+        assert_eq!(
+            after((Wide::COUNT.add(1), Wide::SUM.add(1), Wide::SUM.set(9))),
+            Wide { count: 6, sum: 9, ..wide() }
+        );
+    }
+
+    #[test]
+    fn operations_name_their_groups() {
+        assert_eq!(Wide::COUNT.add(1).groups(), Groups::of(0));
+        assert_eq!((Wide::COUNT.add(1), Wide::SUM.max(1)).groups(), Groups::of(0).union(Groups::of(1)));
+        assert_eq!(RowUpdate::new(&Wide::SUM.set(1)).groups(), Groups::of(1));
+    }
+
+    #[test]
+    fn lists_of_updates_keep_apart_and_in_order() {
+        let (mut pending, mut first, mut second) = (PendingUpdates::default(), None, None);
+        for _ in 0..3 {
+            pending.push(&mut first, RowUpdate::new(&Wide::COUNT.add(1)));
+            pending.push(&mut second, RowUpdate::new(&(Wide::COUNT.set(100), Wide::SMALL.set(1))));
+            pending.push(&mut first, RowUpdate::new(&Wide::TEXT.append(*b"x")));
+        }
+        pending.push(&mut second, RowUpdate::new(&Wide::COUNT.add(11)));
+        let apply = |list| {
+            let mut words = vec![0; Wide::WORDS];
+            *Wide::from_words_mut(&mut words) = wide();
+            pending.apply(list, &mut words);
+            *Wide::from_words(&words)
+        };
+        assert_eq!(apply(first), Wide { count: 8, text: *b"abxxx\0\0", ..wide() });
+        assert_eq!(apply(second), Wide { count: 111, small: 1, ..wide() });
+        assert_eq!(apply(None), wide());
+    }
+}

@@ -1,0 +1,215 @@
+//! What the cores of a test do: transactions on most of them, flushes and checkpoints on one, and
+//! on another nothing but new epochs.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use contend_engine::{AbortReason, Engine, Erased, Worker};
+use contend_log::Log;
+use contend_log::faulty::{FaultyDisk, Plan};
+use contend_machine::Machine;
+use contend_sim::Simulated;
+use contend_workloads::Workload;
+
+use super::habits::Habits;
+use contend_model::random::SplitMix64;
+
+pub(super) type ErasedWorker = Worker<Erased<Simulated>, Simulated>;
+pub(super) type ErasedEngine = Engine<Erased<Simulated>, Simulated>;
+
+/// A core whose transaction aborts more often gives it up.
+const TRIES_MAX: u32 = 64;
+/// How often a flush waits for a worker to be seen in the new epoch.
+const WAITS_MAX: u32 = 8;
+/// One of this many flushes is followed by a checkpoint.
+const CHECKPOINT_EVERY: u64 = 3;
+
+/// After one of this many flushes it is noted what a crash would leave.
+const MOMENT_EVERY: u64 = 2;
+/// The most moments of a test.
+const MOMENTS_MAX: usize = 16;
+
+/// A transaction that has committed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ticket {
+    /// Its number.
+    pub(super) txn: u64,
+    /// As of [`Worker::ticket`].
+    ticket: u64,
+    /// As of [`Worker::committed_in`].
+    epoch: u64,
+}
+
+impl Ticket {
+    /// Whether the log says that it is durable, in either way that an application may ask.
+    pub(super) fn is_durable(&self, worker: &mut ErasedWorker, log: &Log) -> bool {
+        worker.is_durable(self.ticket) || log.durable() >= self.epoch
+    }
+}
+
+/// What a worker of a test leaves behind.
+pub(super) struct Finished {
+    pub(super) worker: ErasedWorker,
+    /// Its transactions that were not acknowledged while it ran.
+    pub(super) waiting: Vec<Ticket>,
+}
+
+/// What there would be if the machine crashed at a moment of a test.
+pub(super) struct Moment {
+    pub(super) disk: FaultyDisk,
+    pub(super) acknowledged: BTreeSet<u64>,
+}
+
+/// What the cores of a test share, besides the engine.
+#[derive(Default)]
+pub(super) struct Shared {
+    /// The workers that have ended.
+    pub(super) finished: RefCell<Vec<Finished>>,
+    /// Transactions that were acknowledged while their workers ran.
+    pub(super) acknowledged: RefCell<BTreeSet<u64>>,
+    pub(super) moments: RefCell<Vec<Moment>>,
+    /// An abort that will not go away.
+    pub(super) stuck: Cell<Option<AbortReason>>,
+    /// Checkpoints that were taken.
+    pub(super) checkpoints: Cell<u64>,
+    /// Cores that have transactions to run still.
+    pub(super) running: Cell<usize>,
+}
+
+impl Shared {
+    /// Lets the others go on for this many turns; whether any of them has transactions to run
+    /// still.
+    fn go_on(&self, turns: u64) -> bool {
+        for _ in 0..turns {
+            if self.running.get() == 0 {
+                break;
+            }
+            Simulated::pause();
+        }
+        self.running.get() > 0
+    }
+}
+
+/// A core that runs transactions.
+pub(super) struct Transactions<W: Workload> {
+    pub(super) count: u64,
+    pub(super) habits: Habits,
+    pub(super) random: SplitMix64,
+    pub(super) log: std::sync::Arc<Log>,
+    pub(super) workload: std::sync::Arc<W>,
+    pub(super) worker: ErasedWorker,
+    pub(super) client: W::Client,
+}
+
+impl<W: Workload> Transactions<W> {
+    pub(super) fn run(mut self, shared: &Rc<Shared>) {
+        let mut waiting = Vec::new();
+        let mut input = W::Input::default();
+        for _ in 0..self.count {
+            self.workload.next(&mut self.worker, &mut self.client, &mut input);
+            match self.transact(&input) {
+                Ok(ticket) => waiting.extend(ticket),
+                Err(reason) => {
+                    shared.stuck.set(Some(reason));
+                    break;
+                }
+            }
+            // Asked while others commit and flush: an answer that comes too early would be right
+            // some steps later.
+            waiting.retain(|ticket: &Ticket| {
+                let is_durable = ticket.is_durable(&mut self.worker, &self.log);
+                shared.acknowledged.borrow_mut().extend(is_durable.then_some(ticket.txn));
+                !is_durable
+            });
+            if self.habits.rests {
+                self.worker.go_offline();
+            }
+            if self.random.one_in(self.habits.collects_one_in) {
+                Simulated::step("collect");
+                self.worker.collect();
+            }
+        }
+        self.worker.go_offline();
+        shared.finished.borrow_mut().push(Finished { worker: self.worker, waiting });
+        shared.running.set(shared.running.get() - 1);
+    }
+
+    /// Runs a transaction until it commits, cancels itself, or is given up.
+    ///
+    /// # Errors
+    /// An abort that will not go away.
+    fn transact(&mut self, input: &W::Input) -> Result<Option<Ticket>, AbortReason> {
+        let Transactions { worker, workload, client, .. } = self;
+        for _ in 0..TRIES_MAX {
+            let mut txn = 0;
+            let declare = |declaration: &mut _| workload.declare(input, declaration);
+            let outcome = worker.run_declared(declare, |tx| {
+                txn = tx.number();
+                workload.execute(tx, client, input)
+            });
+            match outcome {
+                Ok(()) => {
+                    workload.committed(client, input);
+                    return Ok(Some(Ticket { txn, ticket: worker.ticket(), epoch: worker.committed_in() }));
+                }
+                Err(abort) if abort.reason == AbortReason::User => return Ok(None),
+                Err(abort) if !abort.reason.is_conflict() => return Err(abort.reason),
+                Err(_) => {
+                    Simulated::step("try again");
+                    Simulated::pause();
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Flushes what is durable next, as the thread of a real log does, and takes checkpoints.
+pub(super) fn flush(
+    engine: &ErasedEngine,
+    log: &Log,
+    disk: &FaultyDisk,
+    habits: &Habits,
+    random: &mut SplitMix64,
+    shared: &Shared,
+) {
+    while shared.go_on(habits.flush_pauses) {
+        Simulated::step("flush the epoch");
+        let mut waits = 0;
+        let settled = log.settle_while(engine.epochs(), || {
+            waits += 1;
+            Simulated::pause();
+            waits < WAITS_MAX
+        });
+        if settled.epoch > log.durable() {
+            let takes_checkpoint = random.one_in(CHECKPOINT_EVERY);
+            // Of the checkpoints that begin no new files, each leaves those that are not full yet.
+            if takes_checkpoint && random.one_in(2) {
+                log.begin_files();
+            }
+            if log.flush(settled.epoch).is_err() {
+                return;
+            }
+            let mut moments = shared.moments.borrow_mut();
+            if moments.len() < MOMENTS_MAX && random.one_in(MOMENT_EVERY) {
+                let disk = disk.after_crash(Plan { seed: random.draw(), ..Plan::default() });
+                moments.push(Moment { disk, acknowledged: shared.acknowledged.borrow().clone() });
+            }
+            drop(moments);
+            Simulated::step("take a checkpoint");
+            if takes_checkpoint {
+                // If the disk is full, it goes on without one.
+                shared.checkpoints.set(shared.checkpoints.get() + u64::from(log.checkpoint_by_hand().is_ok()));
+            }
+        }
+    }
+}
+
+/// Advances the epoch again and again, so that epochs pass in the middle of transactions.
+pub(super) fn advance(engine: &ErasedEngine, pauses: u64, shared: &Shared) {
+    while shared.go_on(pauses) {
+        Simulated::step("advance the epoch");
+        engine.epochs().try_advance();
+    }
+}

@@ -1,0 +1,162 @@
+//! Whether memory stays as it is while rows come and go for long.
+//!
+//! A run is divided into windows. Resident memory is sampled all the time; what the engine knows of
+//! its own memory after each window. Memory is flat if the last quarter of the run has no more of
+//! it than the third, by medians, with some room for chance (`grows`): the first half is for
+//! tables, free lists and queues to come to their size.
+
+use std::cell::RefCell;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use contend_runner::memory::resident_bytes;
+use contend_runner::session::{Interval, RunPurpose, session};
+use contend_runner::units::show_bytes;
+use contend_runner::{Observer, Stop};
+use contend_runner::{RunError, RunPlan};
+
+/// Windows of a run: some for each quarter.
+const WINDOWS: usize = 24;
+/// Samples of resident memory in a window, about.
+const SAMPLES: f64 = 20.0;
+/// The shortest run, in seconds.
+pub const SECONDS_MIN: f64 = 1.0;
+/// What may come on top in the last quarter: a part of the third quarter's memory, and besides a
+/// number of bytes.
+const ROOM: (f64, u64) = (0.03, 4 << 20);
+
+/// What became of a protocol.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Soaked {
+    /// The protocol, as it was written.
+    pub protocol: String,
+    /// How long it ran, in seconds.
+    pub seconds: f64,
+    /// Transactions that committed.
+    pub commits: u64,
+    /// Bytes of resident memory of the process, the median of each quarter.
+    pub resident: [u64; 4],
+    /// Bytes of tables and indexes, with what is kept for use, the median of each quarter.
+    pub tables: [u64; 4],
+    /// Old versions that were kept at the end.
+    pub old_versions: u64,
+    /// Deleted records whose memory was not free to be used again at the end.
+    pub tombstones: u64,
+    /// What has grown in the second half, if anything has.
+    pub grew: Option<String>,
+}
+
+/// Runs each entry of a plan for this many seconds.
+///
+/// # Errors
+/// The number of seconds is out of range, or a run can't go on.
+pub fn soak(plan: &RunPlan, seconds: f64, stop: &Stop, observer: &dyn Observer) -> Result<Vec<Soaked>, RunError> {
+    // A NaN is not either.
+    if !(SECONDS_MIN..=contend_runner::config::SECONDS_MAX).contains(&seconds) {
+        let most = contend_runner::config::SECONDS_MAX;
+        return Err(RunError::BadInput(format!("seconds is {seconds}; valid: {SECONDS_MIN} to {most}")));
+    }
+    let mut all = Vec::new();
+    for protocol in &plan.protocols {
+        if stop.is_requested() {
+            break;
+        }
+        let mut session = session(plan, protocol, RunPurpose::Measure)?;
+        session.load(stop, &|_| ())?;
+        observer.begin(&protocol.name, 1000);
+        let mut soaked = Soaked { protocol: protocol.name.clone(), ..Soaked::default() };
+        let length = Duration::from_secs_f64(seconds / WINDOWS as f64);
+        let (mut resident, mut tables) = (Vec::new(), Vec::new());
+        for _ in 0..WINDOWS {
+            let (samples, part, shown) = (RefCell::new(Vec::new()), RefCell::new(0.0), RefCell::new(0.0));
+            let tick = |passed: f64| {
+                let (part, shown) = (&mut *part.borrow_mut(), &mut *shown.borrow_mut());
+                (*part, *shown) = (*part + passed, *shown + passed * 1000.0 / WINDOWS as f64);
+                observer.advance(*shown as u64);
+                *shown -= shown.floor();
+                if *part >= 1.0 / SAMPLES {
+                    *part = 0.0;
+                    samples.borrow_mut().extend(resident_bytes());
+                }
+            };
+            let count = session.run(Interval { length, transactions_max: None }, stop, &tick)?;
+            soaked.seconds += count.seconds;
+            soaked.commits += count.tally.kinds.iter().map(|kind| kind.commits).sum::<u64>();
+            let mut samples = samples.into_inner();
+            samples.extend(resident_bytes());
+            resident.push(samples);
+            tables.push(vec![session.bytes()]);
+            if stop.is_requested() {
+                break;
+            }
+        }
+        observer.end();
+        (soaked.old_versions, soaked.tombstones) = (session.versions().alive(), session.tombstones());
+        let is_whole = resident.len() == WINDOWS;
+        (soaked.resident, soaked.tables) = (quarters(&resident), quarters(&tables));
+        let grown = [("resident memory", soaked.resident), ("tables", soaked.tables)];
+        let grown = grown.into_iter().find(|(_, quarters)| is_whole && grows(quarters));
+        soaked.grew = grown.map(|(what, [.., third, last])| {
+            format!("{what} grew from {} to {} in the last quarter", show_bytes(third), show_bytes(last))
+        });
+        all.push(soaked);
+    }
+    Ok(all)
+}
+
+/// The median of each quarter of the windows.
+fn quarters(windows: &[Vec<u64>]) -> [u64; 4] {
+    std::array::from_fn(|quarter| {
+        let range = windows.len() * quarter / 4..windows.len() * (quarter + 1) / 4;
+        let mut samples: Vec<u64> = windows[range].iter().flatten().copied().collect();
+        samples.sort_unstable();
+        samples.get(samples.len() / 2).copied().unwrap_or(0)
+    })
+}
+
+/// Whether there is more in the last quarter than in the third.
+fn grows(quarters: &[u64; 4]) -> bool {
+    let [.., third, last] = *quarters;
+    last > third + (third as f64 * ROOM.0) as u64 + ROOM.1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contend_runner::RunConfig;
+    use contend_runner::Silent;
+
+    #[test]
+    fn growth_is_told_from_chance() {
+        let mb = |megabytes: [u64; 4]| megabytes.map(|number| number << 20);
+        assert!(!grows(&mb([10, 300, 306, 306])), "flat in the second half");
+        assert!(!grows(&mb([10, 300, 306, 318])), "three percent and some megabytes");
+        assert!(grows(&mb([10, 300, 306, 333])));
+        assert!(grows(&mb([1, 2, 3, 8])), "small, and yet it doubles");
+    }
+
+    #[test]
+    fn quarters_are_medians() {
+        let windows: Vec<Vec<u64>> = (0..8).map(|window| vec![window, window, 1000]).collect();
+        assert_eq!(quarters(&windows), [1, 3, 5, 7]);
+        assert_eq!(quarters(&[vec![5]]), [0, 0, 0, 5]);
+    }
+
+    #[test]
+    fn a_short_one_says_what_there_was() {
+        let run = RunConfig {
+            protocols: vec!["msto".into()],
+            workload: "litmus-births".into(),
+            threads: 4,
+            ..RunConfig::default()
+        };
+        let plan = run.resolve().expect("valid input");
+        let [soaked] = &soak(&plan, SECONDS_MIN, &Stop::default(), &Silent).expect("valid input")[..] else {
+            unreachable!("one protocol")
+        };
+        assert!(soaked.commits > 0 && soaked.seconds >= SECONDS_MIN, "{soaked:?}");
+        assert!(soaked.resident.iter().chain(&soaked.tables).all(|bytes| *bytes > 0), "{soaked:?}");
+        assert!(soak(&plan, 0.0, &Stop::default(), &Silent).is_err());
+    }
+}

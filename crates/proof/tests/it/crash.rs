@@ -1,0 +1,72 @@
+//! Crashes in the midst of interleaved transactions.
+
+use contend_proof::crash::{CrashConfig, Crashed, crash_test};
+use contend_runner::{RunConfig, Stop};
+
+fn crash(protocol: &str, workload: &str, settings: &[(&str, &str)], config: &CrashConfig) -> Vec<Crashed> {
+    let run = RunConfig {
+        protocols: vec![protocol.to_owned()],
+        workload: workload.to_owned(),
+        settings: settings.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect(),
+        ..RunConfig::default()
+    };
+    crash_test(&run, config, &Stop::default(), &|| ()).expect("valid input")
+}
+
+/// Of every protocol with every commit protocol that goes with it.
+#[test]
+fn nothing_is_lost() {
+    for workload in ["ycsb-a", "tatp"] {
+        let all = crash("all", workload, &[], &CrashConfig { seeds: 8, seed: 5, ..CrashConfig::default() });
+        assert!(all.len() > 80, "{}", all.len());
+        for crashed in &all {
+            assert_eq!(crashed.wrong, None, "{} on {workload} with log={}", crashed.protocol, crashed.log);
+            assert!(crashed.cut == 0 && crashed.commits > 0, "{crashed:?}");
+        }
+        let sum = |of: fn(&Crashed) -> u64| all.iter().map(of).sum::<u64>();
+        let (failures, tests) = (sum(|crashed| crashed.failures), sum(|crashed| crashed.tests));
+        let acknowledged = sum(|crashed| crashed.acknowledged);
+        let (checkpoints, checked) = (sum(|crashed| crashed.checkpoints), sum(|crashed| crashed.checked));
+        println!(
+            "{workload}: {tests} tests, {failures} failures, {acknowledged} acknowledged, {checkpoints} checkpoints, {checked} histories"
+        );
+        assert!(failures * 8 > tests && acknowledged > 2 * tests, "{failures} of {tests}, {acknowledged}");
+        assert!(checkpoints > tests && checked == tests, "{checkpoints} checkpoints, {checked} histories of {tests}");
+    }
+}
+
+/// With options that change what is logged, or what is left out.
+#[test]
+fn nothing_is_lost_with_options() {
+    let options: [(&str, &[(&str, &str)]); 7] = [
+        ("silo", &[("log", "clr"), ("log.lsn", "on")]),
+        ("mvcc", &[("versions.nwr", "on")]),
+        ("cicada", &[("versions.nwr", "on"), ("ts", "on"), ("log.group", "1000")]),
+        ("mocc", &[("ts", "on")]),
+        ("silo", &[("cu", "on"), ("ts", "on")]),
+        ("mvcc", &[("cu", "on"), ("log", "elr-group")]),
+        ("bamboo", &[("cu", "on")]),
+    ];
+    for (protocol, settings) in options {
+        for workload in ["ycsb-a", "litmus-overwrites", "litmus-updates"] {
+            let config = CrashConfig { seeds: 24, seed: 5, ..CrashConfig::default() };
+            for crashed in crash(protocol, workload, settings, &config) {
+                assert_eq!(crashed.wrong, None, "{protocol} {settings:?} on {workload} with log={}", crashed.log);
+                assert!(crashed.cut == 0 && crashed.commits > 0, "{crashed:?}");
+            }
+        }
+    }
+}
+
+/// Rows of few keys come and go while epochs pass and tombstones are collected, under every
+/// protocol with every commit protocol.
+#[test]
+fn rows_come_and_go() {
+    let config = CrashConfig { seeds: 24, seed: 5, transactions: 24, ..CrashConfig::default() };
+    let all = crash("all", "litmus-births", &[], &config);
+    assert!(all.len() > 80, "{}", all.len());
+    for crashed in &all {
+        assert_eq!(crashed.wrong, None, "{} with log={}", crashed.protocol, crashed.log);
+        assert!(crashed.cut == 0 && crashed.commits > 0, "{crashed:?}");
+    }
+}

@@ -1,0 +1,172 @@
+//! The explorer on protocols that are right: they stay right.
+
+use contend_engine::fault::Fault;
+use contend_proof::explore::{ExploreConfig, Explored, StrategyChoice, explore};
+use contend_runner::{RunConfig, Stop};
+use contend_workloads::litmus;
+
+const STRATEGIES: [StrategyChoice; 3] = [StrategyChoice::Random, StrategyChoice::Pct(3), StrategyChoice::Exhaustive(2)];
+
+fn on(workload: &str, settings: &[(&str, &str)]) -> RunConfig {
+    let settings = settings.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+    RunConfig { workload: workload.into(), settings, ..RunConfig::default() }
+}
+
+#[test]
+fn no_registered_protocol_breaks_its_promise() {
+    for info in litmus::INFOS {
+        for strategy in STRATEGIES {
+            let config = ExploreConfig { executions: 500, strategy: strategy.clone(), ..ExploreConfig::default() };
+            for settings in [&[][..], &[("cu", "on"), ("ts", "on")]] {
+                for explored in explore(&on(info.name, settings).resolve().expect("valid"), &config, &Stop::default())
+                    .expect("valid")
+                {
+                    assert!(!explored.violated, "{strategy} {explored:#?}");
+                    assert_eq!(explored.livelocks, 0, "{strategy} {explored:#?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn other_workloads_are_explored_as_well() {
+    for workload in ["ycsb-f", "bank", "smallbank", "tatp"] {
+        let config = ExploreConfig { executions: 30, ..ExploreConfig::default() };
+        for explored in explore(&on(workload, &[]).resolve().expect("valid"), &config, &Stop::default()).expect("valid")
+        {
+            assert!(!explored.violated && explored.commits > 0, "{explored:#?}");
+        }
+    }
+}
+
+#[test]
+fn no_control_is_found_on_every_test_of_conflicts() {
+    // `litmus-abort` is right also without control: writes are buffered, so there is nothing to
+    // take back.
+    for info in litmus::INFOS.iter().filter(|info| info.name != "litmus-abort") {
+        let run = RunConfig { protocols: vec!["none".into()], ..on(info.name, &[]) };
+        let explored =
+            explore(&run.resolve().expect("valid"), &ExploreConfig::default(), &Stop::default()).expect("valid");
+        assert!(explored[0].found.is_some(), "{explored:?}");
+    }
+}
+
+#[test]
+fn locks_of_mocc_that_are_always_taken_break_nothing() {
+    for info in litmus::INFOS {
+        let config = ExploreConfig { executions: 1000, ..ExploreConfig::default() };
+        let run = RunConfig { protocols: vec!["mocc".into()], ..on(info.name, &[("mocc.hot", "0")]) };
+        for explored in explore(&run.resolve().expect("valid"), &config, &Stop::default()).expect("valid") {
+            assert!(!explored.violated && explored.livelocks == 0, "{explored:#?}");
+        }
+    }
+}
+
+#[test]
+fn who_holds_one_lock_only_is_in_no_deadlock() {
+    let settings = [
+        ("ycsb.records", "1"),
+        ("ycsb.ops", "1"),
+        ("ycsb.read", "0"),
+        ("dldetect.timeout_us", "10000000"),
+        ("dldetect.every", "1"),
+    ];
+    for strategy in STRATEGIES {
+        let config = ExploreConfig { executions: 1000, transactions: Some(3), strategy, ..ExploreConfig::default() };
+        let run = RunConfig { protocols: vec!["2pl-dldetect".into()], ..on("ycsb-a", &settings) };
+        for explored in explore(&run.resolve().expect("valid"), &config, &Stop::default()).expect("valid") {
+            assert_eq!((explored.aborts, explored.livelocks), (0, 0), "{explored:#?}");
+        }
+    }
+}
+
+/// The most tries of a transaction that is protected after one conflict, where nothing is deleted:
+/// the one that conflicts, and the one that runs alone.
+const TRIES: u32 = 2;
+
+/// A transaction that has met a conflict runs alone, and so commits, under every protocol and in
+/// every interleaving. Each other worker may disturb it once more: it may be collecting deleted
+/// rows when the gate is closed. And the difference of two of Cicada's clocks may cost one more
+/// try.
+#[test]
+fn a_protected_transaction_commits() {
+    for info in litmus::INFOS {
+        for strategy in STRATEGIES {
+            let config = ExploreConfig { executions: 150, strategy: strategy.clone(), ..ExploreConfig::default() };
+            for settings in [&[("protect", "1")][..], &[("protect", "1"), ("cu", "on"), ("ts", "on")]] {
+                for explored in explore(&on(info.name, settings).resolve().expect("valid"), &config, &Stop::default())
+                    .expect("valid")
+                {
+                    assert!(!explored.violated && explored.livelocks == 0, "{strategy} {explored:#?}");
+                    assert!(explored.tries < TRIES + explored.cores as u32, "{strategy} {explored:#?}");
+                }
+            }
+        }
+    }
+}
+
+/// Three that write one row, with a gate that may be broken.
+fn through_a_gate(fault: Option<Fault>) -> Explored {
+    let run = RunConfig { protocols: vec!["silo".into()], ..on("litmus-lost-update", &[("protect", "1")]) };
+    let config = ExploreConfig { executions: 1000, cores: Some(3), fault, ..ExploreConfig::default() };
+    explore(&run.resolve().expect("valid"), &config, &Stop::default()).expect("valid").remove(0)
+}
+
+#[test]
+fn who_begins_at_a_closed_gate_is_found() {
+    let explored = through_a_gate(None);
+    assert_eq!((explored.tries, explored.livelocks), (TRIES, 0), "{explored:#?}");
+    let explored = through_a_gate(Some(Fault::PassClosedGate));
+    assert!(!explored.violated && explored.livelocks == 0, "progress is all that the gate is for: {explored:#?}");
+    assert!(explored.tries > TRIES, "{explored:#?}");
+}
+
+#[test]
+fn a_gate_that_stays_closed_is_found() {
+    let explored = through_a_gate(Some(Fault::KeepGateClosed));
+    assert!(explored.livelocks > 0, "{explored:#?}");
+}
+
+/// Snapshots that no transaction may tear, and rows that are unlinked and reused under an index of
+/// either kind.
+#[test]
+fn epochs_that_pass_in_the_midst_break_nothing() {
+    let rows = |config: RunConfig, index: &str| RunConfig { index: Some(index.into()), ..config };
+    let protocol = |config: RunConfig, name: &str| RunConfig { protocols: vec![name.into()], ..config };
+    let config = ExploreConfig { executions: 1000, ..ExploreConfig::default() };
+    let mut runs: Vec<RunConfig> = litmus::INFOS
+        .iter()
+        .flat_map(|info| [[].as_slice(), &[("ts", "on")]].map(|more| (info, more)))
+        .map(|(info, more)| protocol(on(info.name, &[&[("silo.snapshots", "on")], more].concat()), "silo"))
+        .collect();
+    runs.extend(["litmus-rebirth", "litmus-absent"].map(|name| rows(on(name, &[]), "ordered")));
+    for run in runs {
+        for explored in explore(&run.resolve().expect("valid"), &config, &Stop::default()).expect("valid") {
+            assert!(!explored.violated && explored.livelocks == 0, "{explored:#?}");
+        }
+    }
+}
+
+/// An engine that is taken back to how it was built does what a new one does, step by step, and the
+/// quick proof overlooks nothing.
+#[test]
+fn executions_that_are_taken_back_are_those_that_are_built_anew() {
+    for info in litmus::INFOS {
+        let config = ExploreConfig { executions: 40, ..ExploreConfig::default() };
+        let anew = ExploreConfig { anew: true, ..config.clone() };
+        for settings in [&[][..], &[("cu", "on"), ("ts", "on")]] {
+            let run = on(info.name, settings);
+            let [one, other] = [&config, &anew]
+                .map(|config| explore(&run.resolve().expect("valid"), config, &Stop::default()).expect("valid"));
+            for (one, other) in one.into_iter().zip(other) {
+                let told = |explored: &Explored| {
+                    let Explored { executions, distinct, livelocks, steps, commits, aborts, permitted, .. } = *explored;
+                    let found = explored.found.as_ref().map(|found| (found.schedule.clone(), found.steps.clone()));
+                    ([executions, distinct, livelocks, steps, commits, aborts, permitted], found)
+                };
+                assert_eq!(told(&one), told(&other), "{} on {}", one.protocol, one.workload);
+            }
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! Every protocol with a deliberate bug is found wrong by the explorer, or to stand still, and what
+//! was found replays; and every deliberate bug of the engine and of the log is found.
+//!
+//! `docs/mutants.md` is the table of them all; the test compares it. `UPDATE_DOCS=1 cargo test -p
+//! contend-proof --test it mutants` writes it.
+
+use std::sync::Mutex;
+
+use contend_engine::NamedProtocol;
+use contend_engine::fault::Fault as EngineFault;
+use contend_log::fault::Fault as LogFault;
+use contend_proof::crash::{CrashConfig, crash_test};
+use contend_proof::explore::{ExploreConfig, StrategyChoice, explore_protocol};
+use contend_protocols::fault::{Faulty, Meaning, OPERATION_FAULTS, Only, id};
+use contend_protocols::hstore::{self, HStore};
+use contend_protocols::locking::bamboo::{self, Bamboo};
+use contend_protocols::locking::deadlock_detection::DeadlockDetection;
+use contend_protocols::locking::no_wait::NoWait;
+use contend_protocols::locking::ordered::{self, Ordered};
+use contend_protocols::locking::wait_die::WaitDie;
+use contend_protocols::locking::wound_wait::WoundWait;
+use contend_protocols::locking::{self, queue, wound};
+
+use contend_protocols::multiversion;
+use contend_protocols::multiversion::cicada::Cicada;
+use contend_protocols::multiversion::ermia::{self, Ermia};
+use contend_protocols::multiversion::hekaton::{self, Hekaton};
+use contend_protocols::multiversion::msto::{self, Msto};
+use contend_protocols::multiversion::mvto::Mvto;
+use contend_protocols::multiversion::snapshot_isolation::{self, SnapshotIsolation};
+use contend_protocols::optimistic;
+use contend_protocols::optimistic::mocc::{self, Mocc};
+use contend_protocols::optimistic::occ::{self, Occ};
+use contend_protocols::optimistic::silo::{self, Silo};
+use contend_protocols::optimistic::tictoc::{self, TicToc};
+use contend_protocols::timestamp_ordering::{self, TimestampOrdering};
+use contend_runner::{RunConfig, Stop};
+use contend_sim::Simulated;
+
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/mutants.md");
+
+/// A broken protocol, and how it is shown to be.
+struct Mutant {
+    protocol: &'static str,
+    fault: &'static str,
+    meaning: &'static str,
+    workload: &'static str,
+    settings: &'static [(&'static str, &'static str)],
+    /// If the bug is the engine's.
+    engine: Option<EngineFault>,
+    /// What came of it: a cell of the table for each strategy.
+    show: fn(&Mutant) -> [String; 2],
+}
+
+impl Mutant {
+    fn run(&self) -> RunConfig {
+        RunConfig { workload: self.workload.into(), settings: owned(self.settings), ..RunConfig::default() }
+    }
+
+    fn config(&self, executions: u64) -> ExploreConfig {
+        ExploreConfig { executions, fault: self.engine, ..ExploreConfig::default() }
+    }
+
+    fn row(&self) -> String {
+        let settings: String = self.settings.iter().map(|(name, value)| format!(" {name}={value}")).collect();
+        let [random, pct] = (self.show)(self);
+        let (protocol, fault, meaning, workload) = (self.protocol, self.fault, self.meaning, self.workload);
+        format!("| `{protocol}` | `{fault}` | {meaning} | `{workload}`{settings} | {random} | {pct} |")
+    }
+}
+
+fn owned(settings: &[(&str, &str)]) -> std::collections::BTreeMap<String, String> {
+    settings.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect()
+}
+
+fn meaning_of(fault: &str, lists: &[&[Meaning]]) -> &'static str {
+    let mut meanings = lists.iter().flat_map(|list| list.iter());
+    meanings.find(|(name, _)| *name == fault).unwrap_or_else(|| panic!("{fault} is in no list")).1.trim()
+}
+
+const STRATEGIES: [StrategyChoice; 2] = [StrategyChoice::Random, StrategyChoice::Pct(3)];
+
+/// The executions that each strategy needs to find it, within a budget; what was found must replay.
+/// One of them has to find it.
+fn found<P: NamedProtocol<Simulated>>(mutant: &Mutant) -> [String; 2] {
+    let found = STRATEGIES.map(|strategy| found_by::<P>(mutant, &strategy));
+    match found {
+        [None, None] => [MISSED; 2].map(String::from),
+        found => found.map(|executions| executions.unwrap_or_else(|| format!("not in {BUDGET}"))),
+    }
+}
+
+/// The most executions.
+const BUDGET: u64 = 100_000;
+
+/// A cell of the table that must not be there.
+const MISSED: &str = "NOT FOUND";
+
+fn found_by<P: NamedProtocol<Simulated>>(mutant: &Mutant, strategy: &StrategyChoice) -> Option<String> {
+    let run = mutant.run();
+    let config = ExploreConfig { strategy: strategy.clone(), ..mutant.config(BUDGET) };
+    let explored = explore_protocol::<P>(&run, &config).expect("valid");
+    let found = explored.found?;
+    assert!(explored.violated);
+    let replay = ExploreConfig {
+        seed: found.seed,
+        cores: Some(explored.cores),
+        replay: Some(found.schedule.parse().expect("a schedule")),
+        ..config
+    };
+    let again = explore_protocol::<P>(&run, &replay).expect("valid").found.expect("the same schedule does the same");
+    assert_eq!(again.verdict, found.verdict);
+    assert_eq!(again.steps, found.steps);
+    Some(found.executions.to_string())
+}
+
+/// It does no harm, which comments in its protocol argue: executions find nothing.
+fn equivalent<P: NamedProtocol<Simulated>>(mutant: &Mutant) -> [String; 2] {
+    const EXECUTIONS: u64 = 20_000;
+    STRATEGIES.map(|strategy| {
+        let config = ExploreConfig { strategy, ..mutant.config(EXECUTIONS) };
+        let explored = explore_protocol::<P>(&mutant.run(), &config).expect("valid");
+        let Mutant { protocol, fault, .. } = mutant;
+        assert!(explored.found.is_none(), "{protocol} {fault} does harm: {:?}", explored.found);
+        format!("no harm in {}", explored.executions)
+    })
+}
+
+/// In some executions its transactions wait for each other for ever, which are cut.
+fn stands_still<P: NamedProtocol<Simulated>>(mutant: &Mutant) -> [String; 2] {
+    let config = mutant.config(2000);
+    let explored = explore_protocol::<P>(&mutant.run(), &config).expect("valid");
+    if explored.livelocks == 0 {
+        return [MISSED; 2].map(String::from);
+    }
+    [format!("stands still in {} of {}", explored.livelocks, explored.executions), "not tried".into()]
+}
+
+macro_rules! mutants {
+    ($($protocol:ty $(, faults $($faults:path),+)? {
+        $($show:ident $fault:ident, $workload:literal $(, $settings:ident)? $(=> $_test:ident $_by:ident $($_scenario:literal)*)?;)*
+    })*) => {
+        fn mutants() -> Vec<Mutant> {
+            let mut all = Vec::new();
+            $({
+                let lists: &[&[Meaning]] = &[$($($faults,)+)? OPERATION_FAULTS];
+                $({
+                    type Broken = Only<{ id(stringify!($fault)) }>;
+                    const SETTINGS: &[&[(&str, &str)]] = &[$($settings,)? &[]];
+                    all.push(Mutant {
+                        protocol: <$protocol as NamedProtocol<Simulated>>::INFO.name,
+                        fault: stringify!($fault),
+                        meaning: meaning_of(stringify!($fault), lists),
+                        workload: $workload,
+                        settings: SETTINGS[0],
+                        engine: None,
+                        show: $show::<Faulty<$protocol, Broken>>,
+                    });
+                })*
+            })*
+            all
+        }
+    };
+}
+
+/// The machine of the list.
+type Machine = Simulated;
+
+const SPLIT: &[(&str, &str)] = &[("cu", "on"), ("ts", "on")];
+/// Waits are not ended by their limit.
+const PATIENT: &[(&str, &str)] = &[("dldetect.timeout_us", "10000000")];
+const SNAPSHOTS: &[(&str, &str)] = &[("silo.snapshots", "on")];
+const NWR: &[(&str, &str)] = &[("cu", "on"), ("versions.nwr", "on")];
+
+include!("../../../protocols/tests/conformance/mutants/list.rs");
+
+/// A protocol with a deliberate bug of the engine.
+fn with_engine<P: NamedProtocol<Simulated>>(engine: EngineFault, workload: &'static str) -> Mutant {
+    let fault: &'static str = format!("{engine:?}").leak();
+    let show = found::<P>;
+    let meaning = engine.meaning();
+    Mutant { protocol: P::INFO.name, fault, meaning, workload, settings: &[], engine: Some(engine), show }
+}
+
+fn engine_mutants() -> Vec<Mutant> {
+    use EngineFault::{ForgetSplits, ReuseEarly};
+    vec![
+        with_engine::<Silo>(ReuseEarly, "litmus-moves"),
+        with_engine::<NoWait>(ReuseEarly, "litmus-moves"),
+        with_engine::<Silo>(ForgetSplits, "litmus-split"),
+        with_engine::<NoWait>(ForgetSplits, "litmus-split"),
+    ]
+}
+
+/// A deliberate bug of the log, and what finds it.
+#[derive(Debug)]
+struct Lossy {
+    fault: LogFault,
+    protocol: &'static str,
+    workload: &'static str,
+    settings: &'static [(&'static str, &'static str)],
+}
+
+impl Lossy {
+    fn new(fault: LogFault, workload: &'static str, settings: &'static [(&'static str, &'static str)]) -> Lossy {
+        Lossy { fault, protocol: "silo", workload, settings }
+    }
+
+    fn row(&self) -> String {
+        let run = RunConfig {
+            protocols: vec![self.protocol.to_owned()],
+            workload: self.workload.to_owned(),
+            settings: owned(self.settings),
+            ..RunConfig::default()
+        };
+        let config = CrashConfig {
+            seeds: 2000,
+            transactions: if self.workload == "litmus-births" { 24 } else { 8 },
+            fault: Some(self.fault),
+            ..CrashConfig::default()
+        };
+        let [crashed] = &crash_test(&run, &config, &Stop::default(), &|| ()).expect("valid")[..] else {
+            unreachable!("one protocol with one commit protocol")
+        };
+        let (fault, meaning) = (self.fault, self.fault.meaning());
+        let settings: String = self.settings.iter().map(|(name, value)| format!(" {name}={value}")).collect();
+        let (protocol, workload) = (self.protocol, self.workload);
+        let found = match (&crashed.wrong, self.fault) {
+            (None, LogFault::ForgetLastTombstones) => format!("no harm in {}", crashed.tests),
+            (Some(_), LogFault::ForgetLastTombstones) => panic!("{self:?} does harm: {crashed:?}"),
+            (Some(_), _) => crashed.tests.to_string(),
+            (None, _) => MISSED.into(),
+        };
+        format!("| `{protocol}` | `{fault:?}` | {meaning} | `{workload}`{settings} | {found} |")
+    }
+}
+
+fn lossy() -> Vec<Lossy> {
+    use LogFault::{
+        AcknowledgeBeforeFlush, AcknowledgeOwn, EndEpochEarly, FlushOutOfOrder, ForgetAdditions, ForgetLastTombstones,
+        ForgetSums, ForgetTombstones, IgnoreGaps, IgnoreHolds, ReplayInFileOrder, SettleRunning, SkipSync,
+        SlotsBeforeCounter,
+    };
+    const EPOCH: &[(&str, &str)] = &[("log", "epoch")];
+    const ADDS: &[(&str, &str)] = &[("log", "epoch"), ("cu", "on")];
+    const EARLY_GROUPS: &[(&str, &str)] = &[("log", "elr-group")];
+    const LATE: &[(&str, &str)] = &[("log", "clr")];
+    const LATE_GROUPS: &[(&str, &str)] = &[("log", "clr-group")];
+    vec![
+        Lossy::new(ForgetAdditions, "litmus-updates", ADDS),
+        Lossy::new(ForgetSums, "litmus-updates", ADDS),
+        Lossy::new(AcknowledgeBeforeFlush, "ycsb-a", EPOCH),
+        Lossy::new(SkipSync, "ycsb-a", EPOCH),
+        Lossy::new(EndEpochEarly, "ycsb-a", EPOCH),
+        Lossy::new(SettleRunning, "ycsb-a", EPOCH),
+        Lossy::new(FlushOutOfOrder, "ycsb-a", EPOCH),
+        Lossy::new(ReplayInFileOrder, "ycsb-a", EPOCH),
+        Lossy::new(ForgetTombstones, "litmus-births", EPOCH),
+        Lossy { protocol: "bamboo", ..Lossy::new(ForgetLastTombstones, "litmus-births", EPOCH) },
+        Lossy::new(SlotsBeforeCounter, "litmus-births", EARLY_GROUPS),
+        Lossy::new(AcknowledgeOwn, "ycsb-a", EARLY_GROUPS),
+        Lossy::new(IgnoreGaps, "ycsb-a", EARLY_GROUPS),
+        Lossy::new(IgnoreHolds, "ycsb-a", LATE_GROUPS),
+        Lossy::new(IgnoreHolds, "ycsb-a", LATE),
+    ]
+}
+
+/// The rows of a table, in the order of the list, by as many threads as there are cores.
+fn rows<T: Sync>(all: &[T], row: impl Fn(&T) -> String + Sync) -> String {
+    let (next, rows) = (Mutex::new(0..all.len()), Mutex::new(vec![String::new(); all.len()]));
+    let take = || next.lock().expect("no panic").next();
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                while let Some(number) = take() {
+                    let row = row(&all[number]);
+                    println!("{row}");
+                    rows.lock().expect("no panic")[number] = row;
+                }
+            });
+        }
+    });
+    rows.into_inner().expect("no panic").join("\n")
+}
+
+#[test]
+fn every_mutant_is_found() {
+    let of_protocols = rows(&mutants(), Mutant::row);
+    let of_engine = rows(&engine_mutants(), Mutant::row);
+    let of_log = rows(&lossy(), Lossy::row);
+    let page = format!(
+        "# Mutants\n\n\
+         Deliberate bugs, which only tests turn on, and how each is found. The page is written by \n\
+         `UPDATE_DOCS=1 cargo test -p contend-proof --test it mutants`; the test fails if anything here is not so.\n\n\
+         ## Of protocols\n\n\
+         Each protocol is also there with bugs of its own (`crates/protocols/src/fault.rs`). The explorer has to find each: the numbers are the \n\
+         executions until it had an interleaving whose history breaks the protocol's promise, by two strategies (random choices of the next core; \n\
+         random priorities with 3 changes), at most {BUDGET}; one of them is enough. A mutant whose transactions wait for each other for ever is found by executions \n\
+         that are cut off. A few were thought to be bugs, and do no harm; comments at their places in the code say why. The conformance suite has its own list of what it must catch (`crates/protocols/tests/conformance/mutants.rs`).\n\n\
+         | protocol | bug | what it is | workload | random | pct:3 |\n\
+         | --- | --- | --- | --- | --- | --- |\n\
+         {of_protocols}\n\n\
+         ## Of the engine\n\n\
+         The frame around the protocols has bugs as well (`crates/engine/src/fault.rs`), which the explorer finds in the same way.\n\n\
+         | protocol | bug | what it is | workload | random | pct:3 |\n\
+         | --- | --- | --- | --- | --- | --- |\n\
+         {of_engine}\n\n\
+         ## Of durability\n\n\
+         Bugs of the log (`crates/log/src/fault.rs`) are found by `contend crash-test`: the numbers are \n\
+         the tests until acknowledged data was lost, or something was there without what it depends on. The others \n\
+         of the log are found by crashes between single transactions (`crates/log/tests/it/crash.rs`).\n\n\
+         | protocol | bug | what it is | workload | tests |\n\
+         | --- | --- | --- | --- | --- |\n\
+         {of_log}\n\n\
+         ## By other tests\n\n\
+         `ForgetAborted` of the engine ({}) does no harm but that memory \n\
+         is lost: `basics::all_that_is_dead_is_collected` of the conformance suite finds it. `UnlinkYoung` ({}) \n\
+         lets a log's order of writes break: the tests of `crates/log/tests/it/crash.rs` find it, and so does \n\
+         a debug assertion where a record gets its first write counter. `PassClosedGate` ({}) and `KeepGateClosed` \n\
+         ({}) are found by the tests of protection \n\
+         (`crates/proof/tests/it/explorer.rs`).\n",
+        EngineFault::ForgetAborted.meaning().trim_end_matches('.'),
+        EngineFault::UnlinkYoung.meaning().trim_end_matches('.'),
+        EngineFault::PassClosedGate.meaning().trim_end_matches('.'),
+        EngineFault::KeepGateClosed.meaning().trim_end_matches('.'),
+    )
+    .replace(" \n", "\n");
+    let missed: Vec<_> = page.lines().filter(|line| line.contains(MISSED)).collect();
+    assert!(missed.is_empty(), "{missed:#?}");
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(PAGE, &page).expect("the page can be written");
+    }
+    let written = std::fs::read_to_string(PAGE).unwrap_or_default();
+    for (ours, theirs) in page.lines().zip(written.lines()) {
+        assert_eq!(ours, theirs, "docs/mutants.md; write it anew by UPDATE_DOCS=1");
+    }
+    assert_eq!(page.lines().count(), written.lines().count(), "docs/mutants.md; write it anew by UPDATE_DOCS=1");
+}

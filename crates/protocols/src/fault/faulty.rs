@@ -1,0 +1,219 @@
+//! Faults that wrap a whole operation of a protocol, whichever protocol it is.
+
+use std::marker::PhantomData;
+
+use contend_engine::{
+    Abort, AbortReason, Cells, Change, Context, Groups, Leaf, Located, NamedProtocol, Projection, Protocol,
+    ProtocolInfo, Record, RecordOrigin, RecordState, Tombstone, UnlinkOutcome, WriteMode,
+};
+use contend_machine::{Atomic64, Machine, Ordering};
+
+use crate::faults;
+use crate::flags::ABSENT;
+
+faults! {
+    /// Faults that wrap a whole operation.
+    pub trait OperationFaults {
+        /// Misses and scans leave no trace: they observe no leaf, or mark none as read.
+        FORGET_GAPS,
+        /// A placeholder looks like a committed row.
+        SHOW_PLACEHOLDERS,
+        /// An insert that aborts leaves its placeholder behind as a row.
+        KEEP_ABORTED_INSERTS,
+        /// Commit-time updates are applied before their cells are locked.
+        MERGE_BEFORE_LOCK,
+        /// Leaves are validated before the locks of updates are taken.
+        VALIDATE_BEFORE_LOCKS,
+        /// A tombstone leaves its index two epochs before the last snapshot has ended that shows
+        /// its row.
+        FORGET_SNAPSHOTS_OF_TOMBSTONES,
+        /// A tombstone leaves its index though a transaction may run that began before the
+        /// deletion.
+        FORGET_AGE_OF_TOMBSTONES,
+        /// A tombstone leaves its index one epoch earlier.
+        UNLINK_EARLY,
+        /// A tombstone that leaves its index does not leave behind when it was read last.
+        FORGET_READERS_OF_TOMBSTONES,
+    }
+    pub const OPERATION_FAULTS;
+}
+
+/// The protocol `P` with the faults `F` around its operations. The cells' first words must have the
+/// flags of [`crate::flags`].
+#[derive(Debug)]
+pub struct Faulty<P, F> {
+    protocol: P,
+    faults: PhantomData<fn() -> F>,
+}
+
+/// Makes the placeholders that the transaction has inserted look like rows, or absent again.
+fn show_placeholders<M: Machine>(cx: &Context<M>, shown: bool) {
+    for write in cx.writes.entries().iter().filter(|write| write.fresh) {
+        write.cells().for_each(|cell| show(cell.word(), shown));
+    }
+}
+
+fn show<A: Atomic64>(word: &A, shown: bool) {
+    // AcqRel: pairs with the loads of readers. The fault must be found because it shows a
+    // placeholder, not because a row is torn.
+    let order = Ordering::AcqRel;
+    let _ = if shown { word.fetch_and(!ABSENT, order) } else { word.fetch_or(ABSENT, order) };
+}
+
+impl<M: Machine, P: NamedProtocol<M>, F: OperationFaults> NamedProtocol<M> for Faulty<P, F> {
+    const INFO: ProtocolInfo = P::INFO;
+    const SHOWS_UNCOMMITTED: bool = P::SHOWS_UNCOMMITTED;
+    const SNAPSHOTS: Option<&'static str> = P::SNAPSHOTS;
+    type Options = P::Options;
+
+    fn options_with_snapshots() -> P::Options {
+        P::options_with_snapshots()
+    }
+
+    fn new(options: P::Options) -> Self {
+        Faulty { protocol: P::new(options), faults: PhantomData }
+    }
+}
+
+impl<M: Machine, P: Protocol<M>, F: OperationFaults> Protocol<M> for Faulty<P, F> {
+    type WorkerState = P::WorkerState;
+
+    fn info(&self) -> ProtocolInfo {
+        self.protocol.info()
+    }
+
+    fn meta_words(&self) -> usize {
+        self.protocol.meta_words()
+    }
+
+    fn prepare(&mut self, workers: usize, partitions: usize) {
+        self.protocol.prepare(workers, partitions);
+    }
+
+    fn wants_declarations(&self) -> bool {
+        self.protocol.wants_declarations()
+    }
+
+    fn reads_snapshots(&self) -> bool {
+        self.protocol.reads_snapshots()
+    }
+
+    fn sees_own_commits(&self, cx: &mut Context<M>, local: &mut Self::WorkerState) -> bool {
+        self.protocol.sees_own_commits(cx, local)
+    }
+
+    fn provides_write_counters(&self) -> bool {
+        self.protocol.provides_write_counters()
+    }
+
+    fn reorders_updates(&self) -> bool {
+        self.protocol.reorders_updates()
+    }
+
+    fn new_worker_state(&self, worker: usize) -> Self::WorkerState {
+        self.protocol.new_worker_state(worker)
+    }
+
+    fn init(&self, cells: Cells<M>, initial: RecordOrigin) {
+        self.protocol.init(cells, initial);
+    }
+
+    fn begin(&self, cx: &mut Context<M>, local: &mut Self::WorkerState) -> Result<(), Abort> {
+        self.protocol.begin(cx, local)
+    }
+
+    fn read(
+        &self,
+        cx: &mut Context<M>,
+        local: &mut Self::WorkerState,
+        at: Located<'_, M>,
+        columns: Projection<'_>,
+    ) -> Result<RecordState, Abort> {
+        self.protocol.read(cx, local, at, columns)
+    }
+
+    fn write(
+        &self,
+        cx: &mut Context<M>,
+        local: &mut Self::WorkerState,
+        at: Located<'_, M>,
+        groups: Groups,
+        mode: WriteMode,
+    ) -> Result<RecordState, Abort> {
+        self.protocol.write(cx, local, at, groups, mode)
+    }
+
+    fn placeholder_inserted(
+        &self,
+        cx: &mut Context<M>,
+        local: &mut Self::WorkerState,
+        at: Located<'_, M>,
+        change: &Change<M>,
+    ) -> Result<(), Abort> {
+        self.protocol.placeholder_inserted(cx, local, at, change)?;
+        if F::SHOW_PLACEHOLDERS {
+            at.cells(Groups::ALL).for_each(|cell| show(cell.word(), true));
+        }
+        Ok(())
+    }
+
+    fn observe_leaf(
+        &self,
+        cx: &mut Context<M>,
+        local: &mut Self::WorkerState,
+        leaf: Leaf<M>,
+        version: u64,
+    ) -> Result<(), Abort> {
+        if F::FORGET_GAPS { Ok(()) } else { self.protocol.observe_leaf(cx, local, leaf, version) }
+    }
+
+    fn rewrite(&self, cx: &mut Context<M>, local: &mut Self::WorkerState, position: usize) -> Result<(), Abort> {
+        self.protocol.rewrite(cx, local, position)
+    }
+
+    fn commit(&self, cx: &mut Context<M>, local: &mut Self::WorkerState) -> Result<(), Abort> {
+        if F::SHOW_PLACEHOLDERS {
+            // The transaction has observed them as absent, and its commit looks whether they are.
+            show_placeholders(cx, false);
+        }
+        if F::MERGE_BEFORE_LOCK {
+            cx.writes.apply_updates();
+        }
+        if F::VALIDATE_BEFORE_LOCKS {
+            cx.nodes.validate()?;
+            cx.nodes.clear();
+        }
+        self.protocol.commit(cx, local)
+    }
+
+    fn abort(&self, cx: &mut Context<M>, local: &mut Self::WorkerState, reason: AbortReason) {
+        if F::KEEP_ABORTED_INSERTS {
+            show_placeholders(cx, true);
+        }
+        self.protocol.abort(cx, local, reason);
+    }
+
+    fn go_offline(&self, cx: &mut Context<M>, local: &mut Self::WorkerState) {
+        self.protocol.go_offline(cx, local);
+    }
+
+    fn unlink(&self, tombstone: Tombstone<'_, M>) -> UnlinkOutcome {
+        let epochs = match () {
+            () if F::FORGET_AGE_OF_TOMBSTONES => u64::MAX,
+            () if F::FORGET_SNAPSHOTS_OF_TOMBSTONES => 2,
+            () => u64::from(F::UNLINK_EARLY),
+        };
+        match self.protocol.unlink(tombstone.aged(epochs)) {
+            UnlinkOutcome::Marked { .. } if F::FORGET_READERS_OF_TOMBSTONES => UnlinkOutcome::Marked { time: 0 },
+            outcome => outcome,
+        }
+    }
+
+    fn is_absent(&self, record: Record<M>) -> bool {
+        self.protocol.is_absent(record)
+    }
+
+    fn older_versions(&self, record: Record<M>) -> u64 {
+        self.protocol.older_versions(record)
+    }
+}

@@ -1,0 +1,145 @@
+//! Aggressive collection: a worker's part.
+
+use std::collections::VecDeque;
+
+use contend_engine::{Context, trim_queue};
+use contend_machine::Machine;
+
+use super::super::chain;
+use super::Orphans;
+use super::long::{KnownLong, LongTransactions, lies_between};
+use super::retired::{RetiredVersion, RetiredVersions};
+
+/// A sweep visits this number of retained versions, and two more for each that was added since the
+/// last one.
+const VISITS: usize = 64;
+/// A version that is not needed any more stays for this number of visits.
+const UNNEEDED_VISITS_MAX: u32 = 2;
+/// Of the versions that are still needed a sweep looks at one in this number more closely.
+const TOUCH_EVERY: usize = 16;
+
+/// A version that a long transaction needs, or needed.
+#[derive(Debug)]
+pub(super) struct RetainedVersion<M: Machine> {
+    /// The `wts` of the version, or the smallest of its cells. The copy itself is far away, and not
+    /// looked at each time.
+    pub(super) begin: u64,
+    /// Whether it is in the retained chain, as far as it has to be.
+    pub(super) is_linked: bool,
+    /// How many visits have found it not needed any more.
+    pub(super) unneeded_visits: u32,
+    pub(super) version: RetiredVersion<M>,
+}
+
+/// A worker's part in aggressive collection.
+#[derive(Debug)]
+pub(super) struct AggressiveSweep<M: Machine> {
+    pub(super) known: KnownLong,
+    pub(super) retained: Vec<RetainedVersion<M>>,
+    /// The number of them after the last sweep.
+    retained_before: usize,
+    /// Where the next sweep begins, and how often sweeps have reached the end.
+    cursor: usize,
+    passes: usize,
+}
+
+impl<M: Machine> AggressiveSweep<M> {
+    pub(super) fn new(max: usize) -> Self {
+        AggressiveSweep { known: KnownLong::new(max), retained: Vec::new(), retained_before: 0, cursor: 0, passes: 0 }
+    }
+
+    /// Retains those of the waiting versions that a transaction needs which has just become known
+    /// as a long one.
+    #[cold]
+    fn retain_for_newly_long(&mut self, cx: &Context<M>, waiting: &mut VecDeque<RetiredVersion<M>>) {
+        let AggressiveSweep { known, retained, .. } = self;
+        for _ in 0..waiting.len() {
+            let Some(version) = waiting.pop_front() else { break };
+            let is_newly_needed = |copy| lies_between(&known.newly_long, chain::begin_of(copy), version.end);
+            if !version.cells().any(|copy| is_newly_needed(copy) && known.retains(chain::begin_of(copy), version.end)) {
+                waiting.push_back(version);
+                continue;
+            }
+            let is_linked = version.leads_to_its_record(cx) && version.retain_cells(known);
+            retained.push(RetainedVersion { is_linked, ..version.retained() });
+        }
+    }
+
+    /// Visits the retained version at the cursor: leaves it, links or unlinks it, or reuses it.
+    fn visit(&mut self, cx: &mut Context<M>, reclaim: u64) {
+        let AggressiveSweep { known, retained, cursor, passes, .. } = self;
+        let visited = &mut retained[*cursor];
+        let version = &visited.version;
+        let is_old = version.end <= reclaim;
+        let is_needed = !is_old && (version.end > known.settled_watermark || known.retains(visited.begin, version.end));
+        if is_needed && visited.is_linked && (*cursor + *passes) % TOUCH_EVERY != 0 {
+            // The copy is far away. Only now and then the sweep looks whether another worker has
+            // taken it out, as one too many.
+            *cursor += 1;
+            return;
+        }
+        if !is_needed && !is_old && visited.unneeded_visits < UNNEEDED_VISITS_MAX {
+            // If the transactions of now have ended soon as well, its record need not be touched.
+            visited.unneeded_visits += 1;
+            *cursor += 1;
+            return;
+        }
+        let may_touch = !is_old && version.leads_to_its_record(cx);
+        visited.is_linked = visited.is_linked || may_touch && is_needed && version.retain_cells(known);
+        if !is_needed && may_touch {
+            for copy in version.cells().filter(|copy| chain::is_retained(*copy)) {
+                if chain::is_linked(copy) {
+                    chain::prune(copy, known.retention());
+                }
+            }
+        }
+        if if is_needed { version.is_out() } else { version.retire(reclaim) } {
+            retained.swap_remove(*cursor).version.reuse(cx, reclaim);
+        } else {
+            *cursor += 1;
+        }
+    }
+}
+
+impl<M: Machine> RetiredVersions<M> {
+    /// Reuses the versions that are behind the reclaim watermark; and of the others those that are
+    /// behind the short watermark and not needed by a long transaction.
+    pub(super) fn sweep(
+        &mut self,
+        cx: &mut Context<M>,
+        long: &LongTransactions<M>,
+        orphans: &Orphans<M>,
+        reclaim: u64,
+    ) {
+        let RetiredVersions { waiting, sweep, .. } = self;
+        if !sweep.known.update(long, reclaim) {
+            return;
+        }
+        if !sweep.known.newly_long.is_empty() {
+            sweep.retain_for_newly_long(cx, waiting);
+        }
+        while waiting.front().is_some_and(|first| first.end <= sweep.known.settled_watermark) {
+            let Some(first) = waiting.pop_front() else { break };
+            if first.retire(reclaim) {
+                first.reuse(cx, reclaim);
+            } else {
+                sweep.retained.push(first.retained());
+            }
+        }
+        if sweep.retained.is_empty() {
+            // A worker with nothing else to look after takes the versions of workers that have
+            // ended.
+            let orphans = orphans.try_lock().map(|mut orphans| std::mem::take(&mut *orphans)).unwrap_or_default();
+            sweep.retained.extend(orphans.into_iter().flatten().map(RetiredVersion::retained));
+        }
+        let added = sweep.retained.len().saturating_sub(sweep.retained_before);
+        for _ in 0..(VISITS + 2 * added).min(sweep.retained.len()) {
+            if sweep.cursor >= sweep.retained.len() {
+                (sweep.cursor, sweep.passes) = (0, sweep.passes + 1);
+            }
+            sweep.visit(cx, reclaim);
+        }
+        sweep.retained_before = sweep.retained.len();
+        trim_queue(waiting);
+    }
+}

@@ -1,0 +1,170 @@
+//! Transactions that see the state at their begin: snapshot isolation, and the protocols that make
+//! it serializable.
+//!
+//! **One counter orders the commits.** A transaction that begins when the counter says `begin_ts`
+//! sees the commits up to `begin_ts`, also those that are still installing. For that a committing
+//! writer changes its write intents to "about to draw a timestamp" *before* it adds to the counter.
+//! A reader loads the counter first, and intents later; both orders are SeqCst. So a reader that
+//! sees no such intent had loaded the counter before the writer added to it: the writer's timestamp
+//! is later than the reader's, and the reader must not see its writes. A reader that does see the
+//! intent waits until the intent says the timestamp, or the version is installed.
+
+use contend_engine::{Abort, Context, Located, Projection, RecordState, option_choices, options};
+use contend_machine::{Activity, Atomic64, Machine, Ordering};
+use crossbeam_utils::CachePadded;
+
+use super::collect::{CollectOptions, Collector};
+use super::{
+    INTENT_TAKING_TIMESTAMP, INTENT_WITHOUT_TIMESTAMP, ReadVersion, ReadView, VersionFaults, WriteIntents, read_row,
+    waits_for_earlier_than,
+};
+
+options! {
+    /// Whether there are snapshots, for protocols that have no other options.
+    pub struct SnapshotOptions {
+        /// Let transactions that say beforehand that they will only read see the state before the
+        /// oldest transaction that runs: these never abort. Old versions are kept a little longer
+        /// then; versions.collect=epoch is as rapid, and none is overwritten (versions.overwrite).
+        "versions.snapshots" snapshots: bool = false, in ();
+    }
+}
+
+/// Which transactions add to the counter that orders the commits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counted {
+    /// Commits that write. All other transactions only load it.
+    Writers,
+    /// Every commit.
+    Commits,
+    /// Every begin and every commit.
+    Begins,
+}
+
+option_choices!(Counted { Writers => "writers", Commits => "commits", Begins => "begins" });
+
+options! {
+    /// Options of the counter that orders the commits.
+    pub struct CounterOptions {
+        /// What adds to the counter that orders commits: commits that write, every commit (ERMIA in
+        /// CCBench), or every begin and every commit (SI in CCBench with `CCTR_TW`). The last two
+        /// cost transactions that only read what they cost there: the counter's line, once or
+        /// twice.
+        "snapshot.counter" counter: Counted = Counted::Writers, in ();
+    }
+}
+
+/// The counter that orders the commits.
+#[derive(Debug)]
+pub(crate) struct CommitCounter<M: Machine> {
+    /// The timestamp of the latest commit.
+    latest: CachePadded<M::U64>,
+    counted: Counted,
+}
+
+impl<M: Machine> CommitCounter<M> {
+    fn new(counted: Counted) -> Self {
+        CommitCounter { latest: CachePadded::new(M::U64::new(INTENT_TAKING_TIMESTAMP)), counted }
+    }
+
+    /// Returns the timestamp of the latest commit.
+    #[inline(always)]
+    pub(crate) fn latest(&self) -> u64 {
+        // SeqCst: before every later load of an intent; pairs with `take_commit_ts`, where the
+        // intents change before the counter does.
+        self.latest.load(Ordering::SeqCst)
+    }
+
+    /// Draws the timestamp of a commit. From then on its intents say this timestamp.
+    #[inline(always)]
+    pub(crate) fn take_commit_ts(&self, intents: &WriteIntents<M>) -> u64 {
+        intents.announce(INTENT_TAKING_TIMESTAMP);
+        let commit_ts = self.next();
+        intents.announce(commit_ts);
+        commit_ts
+    }
+
+    /// Returns the timestamp at which a transaction begins.
+    #[inline(always)]
+    fn begin(&self) -> u64 {
+        if self.counted == Counted::Begins { self.next() } else { self.latest() }
+    }
+
+    /// Draws the timestamp of the commit of a transaction that has written nothing; `None` if the
+    /// options give it none of its own.
+    #[inline(always)]
+    pub(crate) fn take_reader_ts(&self) -> Option<u64> {
+        (self.counted != Counted::Writers).then(|| self.next())
+    }
+
+    #[inline(always)]
+    fn next(&self) -> u64 {
+        let phase = M::phase();
+        M::enter(phase.doing(Activity::Timestamp));
+        M::step("timestamp");
+        // SeqCst: after the stores of `announce`; pairs with `latest`.
+        let ts = self.latest.fetch_add(1, Ordering::SeqCst) + 1;
+        M::enter(phase);
+        ts
+    }
+}
+
+/// The part that the workers share.
+#[derive(Debug)]
+pub(crate) struct SnapshotState<M: Machine> {
+    pub(crate) counter: CommitCounter<M>,
+    pub(crate) collector: Collector<M>,
+}
+
+/// A worker's transaction that sees the state at its begin.
+#[derive(Debug)]
+pub(crate) struct SnapshotTxn<M: Machine> {
+    /// It sees the commits up to this one.
+    pub(crate) begin_ts: u64,
+    /// It has said that it will only read, and must not abort.
+    pub(crate) reads_only: bool,
+    /// The value of its write intents before the commit.
+    pub(crate) intent: u64,
+    pub(crate) intents: WriteIntents<M>,
+}
+
+impl<M: Machine> SnapshotTxn<M> {
+    /// Reads a row as it is in the snapshot. `on_read` gets each version that was read.
+    #[inline(always)]
+    pub(crate) fn read<F: VersionFaults>(
+        &self,
+        cx: &mut Context<M>,
+        at: Located<'_, M>,
+        columns: Projection<'_>,
+        on_read: impl FnMut(ReadVersion<M>),
+    ) -> Result<RecordState, Abort> {
+        let waits = waits_for_earlier_than::<F>(self.begin_ts + 1);
+        let view = ReadView { is_patient: self.reads_only, ..ReadView::at::<F>(self.begin_ts) };
+        read_row(cx, at, columns, view, |_| (), waits, on_read)
+    }
+
+    /// Returns whether the snapshot has every commit of its worker.
+    pub(crate) fn sees_own_commits(&self) -> bool {
+        self.intents.last_commit_ts <= self.begin_ts
+    }
+}
+
+impl<M: Machine> SnapshotState<M> {
+    pub(crate) fn new(options: CollectOptions, counted: Counted) -> Self {
+        SnapshotState { counter: CommitCounter::new(counted), collector: Collector::new(options, 0, false) }
+    }
+
+    pub(crate) fn of_worker(&self, worker: usize) -> SnapshotTxn<M> {
+        let intents = WriteIntents::new(self.collector.of_worker(worker));
+        let intent = INTENT_WITHOUT_TIMESTAMP | (worker as u64 + 1);
+        SnapshotTxn { begin_ts: 0, reads_only: false, intent, intents }
+    }
+
+    /// Begins a transaction.
+    #[inline(always)]
+    pub(crate) fn begin(&self, cx: &mut Context<M>, txn: &mut SnapshotTxn<M>) {
+        txn.reads_only = cx.declaration.is_read_only();
+        self.collector.begin(cx, &mut txn.intents.retired, || self.counter.latest());
+        txn.begin_ts = self.counter.begin();
+        self.collector.publish_ts(&txn.intents.retired, txn.begin_ts);
+    }
+}

@@ -1,0 +1,409 @@
+//! Transactions that have a timestamp from the begin, read without a trace, and validate what they
+//! read at the commit: the part that `cicada` and `msto` share.
+//!
+//! **The commit** of such a transaction, with the function of each step. The order of the first
+//! three excludes that two transactions each miss what the other does: a writer's intent comes
+//! before its look at the `rts`, and a reader's `rts` comes before its look at the intents
+//! (`super::raise_rts`).
+//!
+//! 1. Place write intents, and check that no younger transaction has read or written the cells
+//!    ([`ValidatingTxn::place_intents`]).
+//! 2. Raise the `rts` of all cells that were read, and of the leaves ([`ValidatingTxn::validate`]).
+//! 3. Check that each version that was read is the one that a new search at the transaction's time
+//!    finds ([`ValidatingTxn::check_reads`]).
+//! 4. Install ([`ValidatingTxn::install`]).
+//!
+//! **Invisible writes** (`versions.nwr=on`; the non-visible write rule). A write that comes too
+//! late is skipped if it is of all of a cell, all later versions replaced all of the cell without a
+//! look at it, and no younger transaction has read the cell. Two words tell: the [`SuffixKind`] and
+//! the `rts`. The version before it ends at its time, so that a transaction that reads between the
+//! two begins again; and that version must still be in the chain. A recorded history names it
+//! (`"omitted":true`, `over`): the write has its place after that version and all its readers, and
+//! before the next version. If no version has replaced it, or one by a look at it, the checker
+//! reports a lost write. The rule is not for protocols whose commits come after all others, nor for
+//! `mvto`, which keeps no trace of reads of old versions.
+
+use contend_engine::sets::{Write, WriteKind};
+use contend_engine::{
+    Abort, AbortReason, Cell, Change, Context, Groups, Leaf, Located, Projection, RecordState, WriteMode, options,
+};
+use contend_machine::{Atomic64, Machine, Ordering};
+
+use crate::faults;
+use crate::flags::{ABSENT, UNLINKED};
+use crate::method::wait::WAITS_MAX;
+
+use super::collect::{Collector, RetiredVersions};
+use super::{
+    ChainedVersion, ReadEntry, ReadVersion, ReadView, SuffixKind, VersionFaults, WORDS, WriteIntents, chain,
+    is_still_visible, raise_leaf_rts, raise_rts, read_row, rts_of, rts_under_intent, waits_for_earlier_than, wts_of,
+};
+
+options! {
+    /// Options of protocols whose transactions have a timestamp from the begin, and validate at the
+    /// commit.
+    pub struct ValidatingOptions {
+        /// Let transactions that say beforehand that they will only read see the state before the
+        /// oldest transaction that runs: these never abort. Old versions are kept a little longer
+        /// then; versions.collect=epoch is as rapid, and none is overwritten (versions.overwrite).
+        "versions.snapshots" snapshots: bool = false, in ();
+        /// Skip a write that comes too late, where a later write has replaced the whole row without
+        /// a look at it, and no transaction has read it between (the non-visible write rule).
+        "versions.nwr" nwr: bool = false, in ();
+    }
+}
+
+/// A write of a cell that is not installed, because nobody will see it.
+#[derive(Debug)]
+struct SkippedWrite<M: Machine> {
+    /// The position of the write in the write set.
+    position: usize,
+    /// The number of the cell.
+    number: usize,
+    /// The version that it would have replaced.
+    before: ChainedVersion<M>,
+    /// The name of that version in a history.
+    over: u64,
+}
+
+/// A worker's transaction.
+#[derive(Debug)]
+pub(crate) struct ValidatingTxn<M: Machine> {
+    options: ValidatingOptions,
+    /// Its timestamp: Cicada's `tx.ts`.
+    pub(crate) ts: u64,
+    /// It reads the state at `ts`, which is final: it leaves no trace, waits for nobody, and never
+    /// aborts.
+    pub(crate) reads_snapshot: bool,
+    /// The versions that it has read and that another may replace before its commit.
+    read_set: Vec<ReadEntry<M>>,
+    skipped: Vec<SkippedWrite<M>>,
+    pub(crate) intents: WriteIntents<M>,
+}
+
+impl<M: Machine> ValidatingTxn<M> {
+    pub(crate) fn new(options: ValidatingOptions, retired: RetiredVersions<M>) -> Self {
+        ValidatingTxn {
+            options,
+            ts: 0,
+            reads_snapshot: false,
+            read_set: Vec::with_capacity(64),
+            skipped: Vec::with_capacity(16),
+            intents: WriteIntents::new(retired),
+        }
+    }
+
+    /// Returns whether the transaction that begins is to see a snapshot.
+    #[inline(always)]
+    pub(crate) fn wants_snapshot(&self, cx: &Context<M>) -> bool {
+        self.options.snapshots && cx.declaration.is_read_only()
+    }
+
+    /// Begins a transaction that sees the state before the oldest running one. `now` is as in
+    /// [`Collector::begin_snapshot`].
+    pub(crate) fn begin_snapshot(&mut self, cx: &mut Context<M>, collector: &Collector<M>, now: impl FnMut() -> u64) {
+        self.read_set.clear();
+        self.reads_snapshot = true;
+        self.ts = collector.begin_snapshot(cx, &mut self.intents.retired, self.intents.last_commit_ts, now);
+        collector.publish_ts(&self.intents.retired, self.ts);
+    }
+
+    /// Returns whether the transaction's snapshot has every commit of its worker.
+    pub(crate) fn sees_own_commits(&self) -> bool {
+        self.reads_snapshot && self.intents.last_commit_ts <= self.ts
+    }
+
+    /// Begins a transaction, after the collector has been told. `ts` draws its timestamp.
+    #[inline(always)]
+    pub(crate) fn begin(&mut self, collector: &Collector<M>, ts: impl FnOnce() -> u64) {
+        self.read_set.clear();
+        self.reads_snapshot = false;
+        self.ts = ts();
+        collector.publish_ts(&self.intents.retired, self.ts);
+    }
+
+    /// Reads a row. `validates_old` says whether an old version that was read may still be replaced
+    /// as the one of its time.
+    #[inline(always)]
+    pub(crate) fn read<F: ValidationFaults>(
+        &mut self,
+        cx: &mut Context<M>,
+        at: Located<'_, M>,
+        columns: Projection<'_>,
+        view: ReadView,
+        validates_old: bool,
+    ) -> Result<RecordState, Abort> {
+        if self.reads_snapshot {
+            return read_row(cx, at, columns, ReadView::at::<F>(self.ts), |_| (), |_| false, |_| ());
+        }
+        let waits = waits_for_earlier_than::<F>(self.ts);
+        let validates_old = Self::validates_old::<F>(validates_old || self.options.nwr);
+        read_row(
+            cx,
+            at,
+            columns,
+            view,
+            |_| (),
+            waits,
+            |version| match version {
+                ReadVersion::Newest(entry) => self.read_set.push(entry),
+                ReadVersion::Old(cell, old) if validates_old => self.read_set.push((cell, old.word)),
+                ReadVersion::Old(..) => {}
+            },
+        )
+    }
+
+    /// Returns whether the transaction has read the cell.
+    #[inline(always)]
+    pub(crate) fn has_read(&self, cell: Cell<M>) -> bool {
+        self.read_set.iter().any(|(read, _)| read.address() == cell.address())
+    }
+
+    /// Prepares a write, whose intents the commit places. `read` reads the row. With `early_abort`
+    /// the transaction looks already now whether it comes too late.
+    #[inline(always)]
+    pub(crate) fn write(
+        &mut self,
+        cx: &mut Context<M>,
+        at: Located<'_, M>,
+        groups: Groups,
+        mode: WriteMode,
+        early_abort: bool,
+        mut read: impl FnMut(&mut Self, &mut Context<M>, Projection<'_>) -> Result<RecordState, Abort>,
+    ) -> Result<RecordState, Abort> {
+        if self.reads_snapshot {
+            return Err(Abort::new(AbortReason::Unsupported));
+        }
+        at.record.prefetch_to_write();
+        let found = match mode {
+            WriteMode::Blind | WriteMode::CommitTimeUpdate => {
+                // Relaxed: a first look; `place_intents` looks again.
+                let gone = |cell: Cell<M>| cell.word().load(Ordering::Relaxed) & (ABSENT | UNLINKED) != 0;
+                if at.cells(groups).any(gone) {
+                    // A miss is a read. Should there be a row at the transaction's time, the read
+                    // was needless, and no harm.
+                    return read(self, cx, Projection::columns(&[], groups));
+                }
+                RecordState::Row
+            }
+            WriteMode::ReadModifyWrite | WriteMode::Delete => read(self, cx, Projection::of_groups(groups))?,
+            // The engine has just read that it is absent; `check_reads` looks whether it still is.
+            WriteMode::Insert => return Ok(RecordState::Absent),
+        };
+        let may_be_skipped = mode == WriteMode::Blind && self.options.nwr;
+        if found == RecordState::Row && !may_be_skipped {
+            let ts = self.ts;
+            let is_too_late = |cell: Cell<M>| {
+                // Relaxed, both: a first look; `place_intents` looks again.
+                let (word, rts) = (cell.word().load(Ordering::Relaxed), rts_of(cell).load(Ordering::Relaxed));
+                early_abort && (wts_of(word) > ts || rts > ts)
+            };
+            if at.cells(groups).any(is_too_late) {
+                return Err(Abort::new(AbortReason::WriteLocked));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Makes the record that the transaction has inserted its own.
+    pub(crate) fn placeholder_inserted(
+        &mut self,
+        cx: &mut Context<M>,
+        at: Located<'_, M>,
+        change: &Change<M>,
+    ) -> Result<(), Abort> {
+        if self.reads_snapshot {
+            // The abort gives the intents up, and the placeholder is free.
+            at.cells(Groups::ALL).for_each(|cell| self.intents.adopt(cell, self.ts));
+            return Err(Abort::new(AbortReason::Unsupported));
+        }
+        if self.intents.adopt_placeholder(at, change, self.ts) > self.ts {
+            return Err(Abort::new(AbortReason::Phantom));
+        }
+        cx.nodes.follow(change)
+    }
+
+    /// Notes that the transaction depends on the keys of a leaf.
+    #[inline(always)]
+    pub(crate) fn observe_leaf(&mut self, cx: &mut Context<M>, leaf: Leaf<M>, version: u64) {
+        // A snapshot is final: a key that it lacks can only be inserted at a later time.
+        if !self.reads_snapshot {
+            cx.nodes.add(leaf, version);
+        }
+    }
+
+    /// Places intents on the cells of these numbers of the write at this position. `waits` says
+    /// whether the transaction waits for another intent.
+    ///
+    /// # Errors
+    /// The transaction comes too late, or the record is gone.
+    #[expect(clippy::redundant_closure, reason = "calls by references to closures are not inlined")]
+    #[inline(always)]
+    pub(crate) fn place_intents<F: ValidationFaults>(
+        &mut self,
+        write: &Write<M>,
+        position: usize,
+        numbers: Groups,
+        waits: impl Fn(u64) -> bool,
+    ) -> Result<(), Abort> {
+        for (number, cell) in numbers.into_iter().zip(write.table().cells(write.record, numbers)) {
+            let word = self.intents.place(cell, self.ts, WAITS_MAX, |intent| waits(intent))?;
+            if word & UNLINKED != 0 || write.needs_row() && word & ABSENT != 0 {
+                return Err(Abort::new(AbortReason::RecordGone));
+            }
+            if self.is_too_late::<F>(cell, word) {
+                let Some((before, over)) = self.version_under_invisible_write::<F>(write, number, cell) else {
+                    return Err(Abort::new(AbortReason::WriteLocked));
+                };
+                self.skipped.push(SkippedWrite { position, number, before, over });
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether a younger transaction has overwritten or read the cell, so that a new
+    /// version of this transaction's time can't be the newest one.
+    #[inline(always)]
+    fn is_too_late<F: ValidationFaults>(&self, cell: Cell<M>, word: u64) -> bool {
+        wts_of(word) > self.ts || self.was_read_later::<F>(cell)
+    }
+
+    /// Returns whether a younger transaction has read the cell. The caller holds the cell's intent.
+    #[inline(always)]
+    pub(crate) fn was_read_later<F: ValidationFaults>(&self, cell: Cell<M>) -> bool {
+        rts_under_intent::<M, F>(cell) > self.ts
+    }
+
+    /// Returns the version that a late write of the cell would have replaced, and its name in a
+    /// history; `None` if the write is not invisible. The caller holds the cell's intent.
+    #[inline(never)]
+    fn version_under_invisible_write<F: ValidationFaults>(
+        &self,
+        write: &Write<M>,
+        number: usize,
+        cell: Cell<M>,
+    ) -> Option<(ChainedVersion<M>, u64)> {
+        let wants_to = self.options.nwr && write.replaced().contains(Groups::of(number as u32));
+        // A transaction that has read the version before, or one between, has raised the rts; or it
+        // will find that its version ended before its time.
+        let was_read = self.was_read_later::<F>(cell);
+        let is_replaced = Self::all_are_blind_overwrites_after::<F>(cell, self.ts);
+        if !wants_to || was_read || !is_replaced {
+            return None;
+        }
+        let before = if self.intents.retired.may_have_gaps() {
+            // A version that ended before this time may not be the last one before it.
+            chain::version_at(cell, self.ts, false).ok()?
+        } else {
+            chain::version_begun_by(cell, self.ts)
+        }?;
+        let first = before.cell.address() - (number * WORDS * size_of::<M::U64>()) as u64;
+        // SAFETY: the cell is in a copy of a record of this table, behind `number` other cells.
+        let over = write.table().name_of(unsafe { write.table().version(first) }, number);
+        before.is_there().then_some((before, over))
+    }
+
+    /// Installs all writes, after [`WriteIntents::copy`], and gives the intents up. `commuting`
+    /// returns the cells of a write that are written by updates that may come late; it is `None` if
+    /// no updates may.
+    #[inline(always)]
+    pub(crate) fn install(&mut self, cx: &mut Context<M>, commuting: Option<impl Fn(&Write<M>) -> Groups>) {
+        cx.writes.apply_updates();
+        if !self.skipped.is_empty() {
+            for SkippedWrite { position, number, before, over } in self.skipped.drain(..) {
+                M::step("skip invisible");
+                chain::end_early(&before, self.ts);
+                cx.writes.omit(position, number, over);
+            }
+        }
+        if self.options.nwr || commuting.is_some() {
+            for write in cx.writes.entries().iter().filter(|write| write.kind != WriteKind::Nothing) {
+                let commuting = commuting.as_ref().map_or(Groups::NONE, |commuting| commuting(write));
+                let replaced = if self.options.nwr { write.replaced() } else { Groups::NONE };
+                for (number, cell) in write.cell_numbers().into_iter().zip(write.cells()) {
+                    let is_in = |cells: Groups| cells.contains(Groups::of(number as u32));
+                    let kind = is_in(commuting)
+                        .then_some(SuffixKind::CommutingUpdates)
+                        .or(is_in(replaced).then_some(SuffixKind::BlindOverwrites));
+                    SuffixKind::record(kind, cell, self.ts);
+                }
+            }
+        }
+        self.intents.install_all(cx, self.ts, 0);
+    }
+
+    /// Ends a transaction that aborts.
+    pub(crate) fn abort(&mut self, reason: AbortReason) {
+        self.skipped.clear();
+        self.intents.abort(reason);
+    }
+
+    /// Raises the `rts` of all cells and leaves that were read, and then checks the reads.
+    #[inline(always)]
+    pub(crate) fn validate<F: ValidationFaults>(&self, cx: &Context<M>) -> Result<(), Abort> {
+        M::step("mark reads");
+        self.read_set.iter().for_each(|&(cell, _)| raise_rts::<M, F>(cell, self.ts));
+        // A placeholder that stays absent was read, too: the next insert of its key must come
+        // later.
+        let unused = |write: &&Write<M>| write.kind == WriteKind::Nothing;
+        for write in cx.writes.entries().iter().filter(unused) {
+            write.cells().for_each(|cell| raise_rts::<M, F>(cell, self.ts));
+        }
+        for (leaf, version) in cx.nodes.observed() {
+            raise_leaf_rts(leaf, version, self.ts)?;
+        }
+        self.check_reads::<F>()
+    }
+
+    /// Checks that each version that was read is the one that a new search at the transaction's
+    /// time finds.
+    #[inline(always)]
+    pub(crate) fn check_reads<F: ValidationFaults>(&self) -> Result<(), Abort> {
+        M::step("check reads");
+        for &entry in &self.read_set {
+            if !self.is_valid::<F>(entry)? {
+                return Err(Abort::new(AbortReason::ReadValidation));
+            }
+        }
+        Ok(())
+    }
+}
+
+faults! {
+    /// The deliberate faults of protocols that validate at the commit.
+    pub trait ValidationFaults: VersionFaults {
+        /// Validation takes a version that was read for right because it is committed, and does not
+        /// search again: it misses a newer version from before the transaction's time.
+        TRUST_COMMITTED,
+        /// Validation does not search again for an old version that was read.
+        TRUST_OLDER,
+        /// A write that comes too late is skipped whether or not later writes looked at the row.
+        OMIT_ANY,
+    }
+    pub const VALIDATION_FAULTS;
+}
+
+/// Where the algorithm asks for its faults.
+impl<M: Machine> ValidatingTxn<M> {
+    /// Returns whether the transaction validates the old versions that it reads.
+    #[inline(always)]
+    fn validates_old<F: ValidationFaults>(validates_old: bool) -> bool {
+        validates_old && !F::TRUST_OLDER
+    }
+
+    /// Returns whether an entry of the read set is still right.
+    #[inline(always)]
+    fn is_valid<F: ValidationFaults>(&self, entry: ReadEntry<M>) -> Result<bool, Abort> {
+        if F::TRUST_COMMITTED {
+            Ok(true)
+        } else {
+            is_still_visible(entry, self.ts, waits_for_earlier_than::<F>(self.ts))
+        }
+    }
+
+    /// Returns whether all versions of the cell after `ts` replaced it without a look at it.
+    #[inline(always)]
+    fn all_are_blind_overwrites_after<F: ValidationFaults>(cell: Cell<M>, ts: u64) -> bool {
+        F::OMIT_ANY || SuffixKind::BlindOverwrites.covers_all_after(cell, ts)
+    }
+}

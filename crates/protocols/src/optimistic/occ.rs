@@ -1,0 +1,238 @@
+//! Optimistic concurrency control with per-record validation and two timestamps.
+//!
+//! **Idea.** A transaction takes a timestamp when it begins, and aborts as soon as it meets a
+//! record that was written later: all that it ever sees is the state of its beginning. At commit it
+//! locks all records that it has touched, read ones too, looks at each once more, takes a second
+//! timestamp, and installs its writes under that.
+//!
+//! **Papers.** H. T. Kung, J. T. Robinson: "On optimistic methods for concurrency control", TODS
+//! 1981; with validation in parallel, record by record, as in X. Yu et al.: "Staring into the
+//! abyss", VLDB 2014, section 4.3 (OCC).
+//!
+//! | step of the papers | function |
+//! | --- | --- |
+//! | start timestamp | `begin` |
+//! | read phase, private copies | `ReadsAndLocks::observe`, then `after_read` |
+//! | validation, in a critical section for each record | `OccValidation::lock_and_validate` |
+//! | end timestamp, write phase | `commit` |
+//!
+//! **Promises** serializability, in the order of the second timestamps; and a running transaction
+//! sees one state only (opacity), except for keys that are absent, which only the validation of
+//! leaves protects.
+//!
+//! **Metadata.** One word for each cell: the second timestamp of the transaction that wrote it,
+//! above the flags of [`crate::flags`].
+//!
+//! **Commit point.** The second timestamp, taken when all locks are held, and before the first is
+//! given back. A transaction that begins after it meets either a lock or the new version; a
+//! transaction that has begun before aborts at either.
+//!
+//! **Waits.** Committing transactions wait for locks, and take them in the order of addresses, so
+//! no cycle of waits can form. A read waits for a write phase. All waits are bounded and end in an
+//! abort.
+//!
+//! **Phantoms.** Misses and scans observe leaf versions, which are validated when all locks are
+//! held, as in Silo.
+//!
+//! **Departures from the papers.** Reads copy optimistically instead of under a latch. Timestamps
+//! need the order of real time, so `timestamp.source` is one that has it.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use contend_engine::sets::Write;
+use contend_engine::{Abort, AbortReason, Cell, Context, DeclarationNeeds, Isolation, ProtocolInfo, options};
+use contend_machine::{Atomic64, Machine, Ordering};
+
+use crate::fault::{Sound, dekker_fence};
+use crate::faults;
+use crate::flags::LOCKED;
+use crate::method::ReadPhaseOptions;
+use crate::method::timestamp::{OrderedTimestampOptions, Stamper, Timestamps};
+use crate::method::wait::WAITS_MAX;
+use crate::optimistic::{OptimisticFaults, Read, ReadsAndLocks, VERSION_SHIFT, Validating, Validation, install_all};
+
+options! {
+    /// The protocol's options.
+    pub struct OccOptions {
+        flatten timestamps: OrderedTimestampOptions;
+        flatten read_phase: ReadPhaseOptions;
+    }
+}
+
+/// The protocol.
+pub type Occ<M, F = Sound> = Validating<OccValidation<M, F>>;
+
+/// How the protocol validates.
+#[derive(Debug)]
+pub struct OccValidation<M: Machine, F> {
+    timestamps: Arc<Timestamps<M>>,
+    read_phase: ReadPhaseOptions,
+    faults: PhantomData<fn() -> F>,
+}
+
+/// The protocol's part of a worker's state.
+#[derive(Debug)]
+pub struct OccWorker<M: Machine> {
+    stamps: Stamper<M>,
+    /// The first timestamp.
+    start: u64,
+    /// The cells that the commit locks. Kept for its memory.
+    touched: Vec<Touched<M>>,
+}
+
+/// A cell that a transaction has read or is going to write.
+#[derive(Clone, Copy, Debug)]
+struct Touched<M: Machine> {
+    cell: Cell<M>,
+    reads: bool,
+    writes: bool,
+    needs_row: bool,
+}
+
+impl<M: Machine, F: OccFaults> OccValidation<M, F> {
+    /// Collects what the commit locks, in the order of addresses. A cell that is read and written
+    /// is there twice, the write first.
+    fn collect_touched(cx: &Context<M>, reads: &ReadsAndLocks<M>, touched: &mut Vec<Touched<M>>) {
+        touched.clear();
+        for write in cx.writes.entries() {
+            let needs_row = write.needs_row();
+            touched.extend(write.cells().map(|cell| Touched { cell, reads: false, writes: true, needs_row }));
+        }
+        let entries = reads.entries.iter();
+        touched.extend(entries.map(|read| Touched { cell: read.cell, reads: true, writes: false, needs_row: false }));
+        touched.sort_unstable_by_key(|touched| (touched.cell.address(), !touched.writes));
+    }
+
+    /// Locks each cell once, and checks that none that was read was written after the beginning.
+    fn lock_and_validate(reads: &mut ReadsAndLocks<M>, own: &OccWorker<M>) -> Result<(), Abort> {
+        let mut previous = None;
+        for (position, &Touched { cell, reads: is_read, writes, needs_row }) in own.touched.iter().enumerate() {
+            let is_new = previous != Some(cell.address());
+            previous = Some(cell.address());
+            if is_new && Self::locks(writes) {
+                reads.lock(cell, needs_row, WAITS_MAX)?;
+            }
+            // Relaxed: the cell is locked, so no other transaction changes its word.
+            let written_at = cell.word().load(Ordering::Relaxed) >> VERSION_SHIFT;
+            let is_too_new = written_at > own.start;
+            if is_read && is_too_new && !Self::is_trusted(&own.touched[..position], cell) {
+                return Err(Abort::new(AbortReason::ReadValidation));
+            }
+        }
+        Ok(())
+    }
+
+    /// Unlocks what was only read. [`install_all`] has unlocked the rest.
+    fn unlock_read(reads: &mut ReadsAndLocks<M>, own: &OccWorker<M>) {
+        reads.locked.clear();
+        let mut previous = None;
+        for &Touched { cell, writes, .. } in &own.touched {
+            // Of one cell the write stands first.
+            let is_only_read = previous != Some(cell.address()) && !writes;
+            previous = Some(cell.address());
+            if is_only_read && Self::locks(false) {
+                // Relaxed: no other transaction changes the word of a locked cell. Release: pairs
+                // with the Acquire of `ReadsAndLocks::lock`: what was read was read before.
+                let word = cell.word().load(Ordering::Relaxed);
+                cell.word().store(word & !LOCKED, Ordering::Release);
+            }
+        }
+    }
+}
+
+impl<M: Machine, F: OccFaults> Validation<M> for OccValidation<M, F> {
+    const INFO: ProtocolInfo = ProtocolInfo {
+        name: "occ",
+        summary: "optimistic: one timestamp at the beginning and one at the end; locks all it has touched to validate",
+        paper: "Kung, Robinson: On optimistic methods for concurrency control, TODS 1981; Yu et al., VLDB 2014",
+        isolation: Isolation::Serializable,
+        needs: DeclarationNeeds::Nothing,
+    };
+    const MARKS_WRITES: bool = false;
+    type Options = OccOptions;
+    type Faults = F;
+    type WorkerState = OccWorker<M>;
+
+    fn new(OccOptions { timestamps, read_phase }: OccOptions) -> Self {
+        OccValidation { timestamps: Timestamps::new(timestamps.into(), 0), read_phase, faults: PhantomData }
+    }
+
+    #[inline(always)]
+    fn read_phase(&self) -> &ReadPhaseOptions {
+        &self.read_phase
+    }
+
+    fn prepare(&mut self, workers: usize) {
+        self.timestamps = self.timestamps.resized(workers);
+    }
+
+    fn new_worker_state(&self, worker: usize) -> OccWorker<M> {
+        OccWorker { stamps: self.timestamps.of_worker(worker), start: 0, touched: Vec::with_capacity(64) }
+    }
+
+    #[inline(always)]
+    fn begin(&self, _: &mut Context<M>, own: &mut OccWorker<M>) {
+        own.start = own.stamps.stamp();
+    }
+
+    /// Aborts if one of the reads observed a version that is newer than the start timestamp.
+    #[inline(always)]
+    fn after_read(&self, own: &mut OccWorker<M>, new: &[Read<M>]) -> Result<(), Abort> {
+        let newest = new.iter().map(|read| read.observed_word() >> VERSION_SHIFT).max();
+        if newest > Some(own.start) { Err(Abort::new(AbortReason::ReadValidation)) } else { Ok(()) }
+    }
+
+    fn commit(&self, cx: &mut Context<M>, reads: &mut ReadsAndLocks<M>, own: &mut OccWorker<M>) -> Result<(), Abort> {
+        M::step("lock");
+        let early = Self::end_before_locks(own);
+        Self::collect_touched(cx, reads, &mut own.touched);
+        Self::lock_and_validate(reads, own)?;
+        // SeqCst: pairs with the fence of `ReadsAndLocks::observe`: the locks come before the
+        // stores to the rows. And it pairs with the same fence of other commits: own inserts into
+        // the index come before the look at others' leaves, so of two transactions that each insert
+        // where the other has looked, at least one sees the other's insert.
+        dekker_fence::<M, F>();
+        M::step("validate");
+        cx.nodes.validate()?;
+        let end = early.unwrap_or_else(|| own.stamps.stamp());
+        install_all(cx, Write::cells, end << VERSION_SHIFT);
+        Self::unlock_read(reads, own);
+        Ok(())
+    }
+}
+
+faults! {
+    /// The protocol's deliberate faults.
+    pub trait OccFaults: OptimisticFaults {
+        /// The second timestamp is taken before the locks.
+        STAMP_BEFORE_LOCKS,
+        /// Records that were read and are also written are not validated.
+        SKIP_VALIDATION_OF_WRITTEN,
+        /// Records that were only read are not locked.
+        LOCK_ONLY_WRITTEN,
+    }
+    pub const FAULTS;
+}
+
+/// Where the algorithm asks for its faults. Without one, each of these says what its name says.
+impl<M: Machine, F: OccFaults> OccValidation<M, F> {
+    /// Returns whether a cell is locked: always, without a fault.
+    #[inline(always)]
+    fn locks(writes: bool) -> bool {
+        writes || !F::LOCK_ONLY_WRITTEN
+    }
+
+    /// Returns whether validation leaves the cell out, given what was touched before: never,
+    /// without a fault.
+    #[inline(always)]
+    fn is_trusted(before: &[Touched<M>], cell: Cell<M>) -> bool {
+        F::SKIP_VALIDATION_OF_WRITTEN && before.iter().any(|other| other.cell.address() == cell.address())
+    }
+
+    /// Returns the second timestamp, if it is taken too early.
+    #[inline(always)]
+    fn end_before_locks(own: &mut OccWorker<M>) -> Option<u64> {
+        F::STAMP_BEFORE_LOCKS.then(|| own.stamps.stamp())
+    }
+}

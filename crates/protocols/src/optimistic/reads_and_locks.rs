@@ -1,0 +1,285 @@
+//! What a transaction has read, and what its commit has locked: the read set and the held locks of
+//! the optimistic protocols.
+
+use contend_engine::{
+    Abort, AbortReason, Cell, Context, GROUPS_MAX, Groups, Located, Projection, RecordState, WriteMode,
+};
+use contend_machine::{Atomic64, Machine, Ordering, Spin};
+
+use super::{FLAGS, OptimisticFaults, observed};
+use crate::flags::{self, ABSENT, LOCKED, QUEUED, UNLINKED};
+use crate::method::wait::WAITS_MAX;
+
+/// In an observed word: the transaction is going to write the cell, too, so the lock that
+/// validation finds there is its own. The bit is that of the queued flag, which a reader does not
+/// observe, and which is therefore free in an observed word.
+const WILL_WRITE: u64 = QUEUED;
+
+/// A cell that was read.
+#[derive(Clone, Copy, Debug)]
+pub struct Read<M: Machine> {
+    /// The cell.
+    pub(crate) cell: Cell<M>,
+    /// The word as it was observed, with [`WILL_WRITE`].
+    word: u64,
+}
+
+impl<M: Machine> Read<M> {
+    /// Returns the word as it was observed.
+    #[inline(always)]
+    pub(crate) fn observed_word(self) -> u64 {
+        self.word & !WILL_WRITE
+    }
+
+    /// Returns the version that was observed, in its place in the word.
+    #[inline(always)]
+    pub(crate) fn observed_version(self) -> u64 {
+        self.word & !FLAGS
+    }
+
+    /// Returns whether the commit is known to lock the cell. A cell that is read first and written
+    /// later is not marked; then [`ReadsAndLocks::has_locked`] knows.
+    #[inline(always)]
+    pub(crate) fn will_write(self) -> bool {
+        self.word & WILL_WRITE != 0
+    }
+}
+
+/// What a transaction has read, and what its commit has locked.
+#[derive(Debug)]
+pub struct ReadsAndLocks<M: Machine> {
+    /// The cells that were read. A cell that was read twice is there twice.
+    pub(crate) entries: Vec<Read<M>>,
+    /// The cells that the commit has locked; of each record the first cell before the others.
+    pub(crate) locked: Vec<Cell<M>>,
+    /// Whether `locked` is sorted by address.
+    sorted: bool,
+    /// The number of times that a read began again because the record was being written.
+    pub(crate) read_retries: u32,
+}
+
+impl<M: Machine> Default for ReadsAndLocks<M> {
+    fn default() -> Self {
+        ReadsAndLocks {
+            entries: Vec::with_capacity(64),
+            locked: Vec::with_capacity(64),
+            sorted: false,
+            read_retries: 0,
+        }
+    }
+}
+
+impl<M: Machine> ReadsAndLocks<M> {
+    /// Forgets everything: a transaction begins.
+    #[inline(always)]
+    pub(crate) fn clear(&mut self) {
+        self.entries.clear();
+        self.locked.clear();
+        self.sorted = false;
+        self.read_retries = 0;
+    }
+
+    /// Returns the newest version that was read.
+    #[inline(always)]
+    pub(crate) fn newest_read(&self) -> u64 {
+        self.entries.iter().map(|read| read.observed_version()).fold(0, u64::max)
+    }
+
+    /// Returns whether this commit has locked the cell.
+    #[inline(never)]
+    pub(crate) fn has_locked(&mut self, cell: Cell<M>) -> bool {
+        const LINEAR_MAX: usize = 16;
+        if self.locked.len() <= LINEAR_MAX {
+            return self.locked.iter().any(|locked| locked.address() == cell.address());
+        }
+        if !std::mem::replace(&mut self.sorted, true) {
+            self.locked.sort_unstable_by_key(|locked| locked.address());
+        }
+        self.locked.binary_search_by_key(&cell.address(), |locked| locked.address()).is_ok()
+    }
+
+    /// Returns whether another transaction holds the lock in `now`, which is the word of the cell
+    /// that was read.
+    #[inline(always)]
+    pub(crate) fn is_locked_by_other<F: OptimisticFaults>(&mut self, read: Read<M>, now: u64) -> bool {
+        now & LOCKED != 0 && !read.will_write() && !F::IGNORE_LOCKS_IN_VALIDATION && !self.has_locked(read.cell)
+    }
+
+    /// Reads a record while nobody writes it, and adds what was observed to the reads.
+    /// `keeps_waiting` is asked before each further look, with the words' flags and, if there is
+    /// one cell only, its version.
+    #[inline(always)]
+    pub(crate) fn observe(
+        &mut self,
+        cx: &mut Context<M>,
+        at: Located<'_, M>,
+        columns: Projection<'_>,
+        keeps_waiting: impl Fn(u64) -> bool,
+    ) -> Result<RecordState, Abort> {
+        if let Some(cell) = at.only_cell(columns.groups()) {
+            return self.observe_cells::<1>(cx, at, columns, std::iter::once(cell), keeps_waiting);
+        }
+        self.observe_cells::<GROUPS_MAX>(cx, at, columns, at.cells(columns.groups()), keeps_waiting)
+    }
+
+    /// Reads a row whose columns are in these cells, `N` at most: the optimistic read, a sequence
+    /// lock, in five steps.
+    ///
+    /// - (a) Load the word.
+    /// - (b) If it is locked, a writer is at work: begin again.
+    /// - (c) Copy the row.
+    /// - (d) Fence: the copy comes before the next load.
+    /// - (e) Load the word again. If it is the same, no writer was at work meanwhile, and the copy
+    ///   is of the version in the word.
+    ///
+    /// Two interleavings have to be excluded. First, a copy that is older than its word: the writer
+    /// has stored the row and then the word; the reader sees the new word in (a) and the old row in
+    /// (c). The Acquire of (a) excludes that, with the Release of the writer's store to the word.
+    /// Second, a copy that is newer than its word: the reader loads the old word in (a); the writer
+    /// locks, and stores to the row; the reader sees one of these stores in (c) and yet the old
+    /// word in (e). The fences exclude that. The writer's comes after its lock and before its
+    /// stores, the reader's after the copy and before (e). A copy that saw one such store therefore
+    /// makes the two fences synchronize, and (e) sees the lock, or what came after it.
+    #[inline(always)]
+    fn observe_cells<const N: usize>(
+        &mut self,
+        cx: &mut Context<M>,
+        at: Located<'_, M>,
+        columns: Projection<'_>,
+        cells: impl Iterator<Item = Cell<M>> + Clone,
+        keeps_waiting: impl Fn(u64) -> bool,
+    ) -> Result<RecordState, Abort> {
+        M::step("read");
+        let mut spin = Spin::<M>::new();
+        loop {
+            let (mut words, mut flags) = ([0; N], 0);
+            for (observed_word, cell) in words.iter_mut().zip(cells.clone()) {
+                // (a) Acquire: pairs with the Release of `install_all`; the row copied next is at
+                // least as new as the word.
+                let word = cell.word().load(Ordering::Acquire);
+                (*observed_word, flags) = (observed(word), flags | word);
+            }
+            // (b)
+            if flags & LOCKED == 0 {
+                // (c)
+                cx.copy_row(at, columns);
+                M::step("check");
+                // (d) Acquire: pairs with the fence of a commit, between its locks and its stores
+                // to the rows.
+                M::fence(Ordering::Acquire);
+                // (e) Relaxed: ordered by the fence.
+                let now = |cell: Cell<M>| cell.word().load(Ordering::Relaxed) & !QUEUED;
+                if cells.clone().zip(words).all(|(cell, word)| now(cell) == word) {
+                    let found = flags::found(flags);
+                    if found != RecordState::Unlinked {
+                        for (cell, word) in cells.zip(words) {
+                            self.entries.push(Read { cell, word });
+                        }
+                    }
+                    return Ok(found);
+                }
+            }
+            if spin.count() > WAITS_MAX || !keeps_waiting(flags) {
+                return Err(Abort::new(AbortReason::ReadLocked));
+            }
+            spin.wait();
+            self.read_retries += 1;
+        }
+    }
+
+    /// Prepares a write: reads the record where `mode` wants that. `marks` says that the commit
+    /// will lock the cells that are read here, so that their reads are marked.
+    #[inline(always)]
+    pub(crate) fn prepare_write(
+        &mut self,
+        cx: &mut Context<M>,
+        at: Located<'_, M>,
+        groups: Groups,
+        mode: WriteMode,
+        marks: bool,
+        keeps_waiting: impl Fn(u64) -> bool,
+    ) -> Result<RecordState, Abort> {
+        // The lock is taken at commit, but its cache line may as well come for writing at once.
+        at.record.prefetch_to_write();
+        match mode {
+            WriteMode::Blind | WriteMode::CommitTimeUpdate => {
+                // Relaxed: a first look, with no partner; locking looks again.
+                let gone = |cell: Cell<M>| cell.word().load(Ordering::Relaxed) & (ABSENT | UNLINKED) != 0;
+                if at.cells(groups).any(gone) {
+                    // A miss is observed. Should the record have a row by now, having read it costs
+                    // nothing but the read.
+                    return self.observe(cx, at, Projection::columns(&[], groups), keeps_waiting);
+                }
+                Ok(RecordState::Row)
+            }
+            WriteMode::ReadModifyWrite | WriteMode::Delete => {
+                let first = self.entries.len();
+                let found = self.observe(cx, at, Projection::of_groups(groups), keeps_waiting)?;
+                if found == RecordState::Row && marks {
+                    self.entries[first..].iter_mut().for_each(|read| read.word |= WILL_WRITE);
+                }
+                Ok(found)
+            }
+            // The engine has just read that the record is absent; validation will see whether it
+            // still is.
+            WriteMode::Insert => Ok(RecordState::Absent),
+        }
+    }
+
+    /// Observes the placeholder that the transaction has just put into the index, and which has
+    /// `flags` if nobody else was there.
+    pub(crate) fn observe_placeholder(&mut self, at: Located<'_, M>, flags: u64) -> Result<(), Abort> {
+        // The first cell tells for all: a transaction that gives the placeholder a row, or unlinks
+        // it, changes each.
+        M::step("placeholder");
+        let cell = at.record.first_cell();
+        // Relaxed: the word as this transaction has left it, or as another has changed it;
+        // validation compares, and needs no row of it.
+        let word = observed(cell.word().load(Ordering::Relaxed));
+        self.entries.push(Read { cell, word: word | WILL_WRITE });
+        if word & FLAGS != flags {
+            return Err(Abort::new(AbortReason::ReadValidation));
+        }
+        Ok(())
+    }
+
+    /// Locks a cell, and returns its word from before. A record that does not fit `needs_row`, or
+    /// is out of the index, aborts; so does a lock that another still holds after `pauses`.
+    #[inline(always)]
+    pub(crate) fn lock(&mut self, cell: Cell<M>, needs_row: bool, pauses: u32) -> Result<u64, Abort> {
+        let mut spin = Spin::<M>::new();
+        loop {
+            // Relaxed: the exchange below decides.
+            let word = cell.word().load(Ordering::Relaxed);
+            if word & LOCKED != 0 {
+                if spin.count() >= pauses {
+                    return Err(Abort::new(AbortReason::WriteLocked));
+                }
+                spin.wait();
+                continue;
+            }
+            if word & UNLINKED != 0 || needs_row && word & ABSENT != 0 {
+                return Err(Abort::new(AbortReason::RecordGone));
+            }
+            // AcqRel: the Acquire pairs with the Release of the last unlock (`install_all`,
+            // `unlock_all`), so that updates are applied to the row which that left; the Release
+            // orders nothing that matters here, as the commit's fence comes next.
+            if cell.word().compare_exchange(word, word | LOCKED, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                self.locked.push(cell);
+                return Ok(word);
+            }
+        }
+    }
+
+    /// Gives the locks back; nothing was written under them.
+    pub(crate) fn unlock_all(&mut self) {
+        M::step("unlock");
+        // A record's first cell last, as in `install_all`.
+        while let Some(cell) = self.locked.pop() {
+            let word = cell.word();
+            // Relaxed: no other transaction changes the word of a locked cell. Release: pairs with
+            // the Acquire of `lock` and of `observe`.
+            word.store(word.load(Ordering::Relaxed) & !LOCKED, Ordering::Release);
+        }
+    }
+}

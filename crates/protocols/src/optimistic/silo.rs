@@ -1,0 +1,378 @@
+//! Silo: optimistic concurrency control with epochs and invisible reads.
+//!
+//! **Idea.** A transaction reads without writing to shared memory and buffers what it writes. At
+//! commit it locks its write set, checks that nothing it read has changed, and installs its writes
+//! under a transaction identifier (TID), which it computes from what it read: no counter is shared
+//! by all. The TID's upper part is the global epoch, and commits of different epochs are ordered by
+//! it.
+//!
+//! **Paper.** S. Tu, W. Zheng, E. Kohler, B. Liskov, S. Madden: "Speedy transactions in multicore
+//! in-memory databases", SOSP 2013.
+//!
+//! | step of the paper | function |
+//! | --- | --- |
+//! | 4.2 the TID word | the table below, `optimistic/tid.rs` |
+//! | 4.2 the three rules of a new TID | `SiloValidation::commit_tid` |
+//! | 4.5 read a record: TID, row, TID again | `ReadsAndLocks::observe`, steps (a) to (e) |
+//! | 4.4 phase 1: lock the write set, in order | `SiloValidation::lock_write_set` |
+//! | 4.4 serialization point: fence, epoch | `commit`, between the phases |
+//! | 4.4 phase 2: validate the read set | `SiloValidation::validate` |
+//! | 4.6 validate the node set | the end of `validate`: `NodeSet::validate_as` |
+//! | 4.4 phase 3: compute the TID, install, unlock | `commit_tid`, `tid::install_as_tid` |
+//! | 4.5 insert: an absent record first | the engine, then `ReadsAndLocks::observe_placeholder` |
+//! | 4.6 scans and misses: the node set | `Validating::observe_leaf` |
+//! | 4.5 delete: absent records | `install_all`, `flags::unlink_unlocked` |
+//! | 4.9 snapshot transactions | `silo/snapshot.rs` |
+//!
+//! `ReadsAndLocks`, `Validating`, `tid` and `install_all` are the family's: [`crate::optimistic`].
+//!
+//! **Promises** serializability. A running transaction may see an inconsistent state before it
+//! aborts (no opacity).
+//!
+//! **Metadata.** One word for each cell: a record, or, with timestamp splitting, a group of its
+//! columns.
+//!
+//! | bits | meaning |
+//! | --- | --- |
+//! | 63..32 | TID: the epoch of the commit that wrote the version |
+//! | 31..4 | TID: a sequence number in the epoch |
+//! | 3..0 | queued, unlinked, absent, locked: [`crate::flags`] |
+//!
+//! **Commit point.** The load of the global epoch, between the last lock and the first validation.
+//!
+//! **Waits.** A reader waits for a writer's write phase. With `silo.wait=wait` a committing writer
+//! waits for locks, taken in the order of addresses, so no cycle of waits can form; with `spin` it
+//! waits for a moment, in any order; with `nowait` it aborts. All waits are bounded and end in an
+//! abort.
+//!
+//! **Commit-time updates** lock their cells like all writes, and are applied to the row that stands
+//! there when the transaction is valid. They have read nothing, so validation asks of them only
+//! that there is a row.
+//!
+//! **Phantoms.** Misses and scans observe leaf versions, which are validated like reads. An insert
+//! puts an absent, *unlocked* placeholder into the index at once: a transaction that meets it
+//! observes an absent record. (If a placeholder stayed locked until the commit, two crossing
+//! inserts and scans would wait for each other.)
+//!
+//! **Snapshots** (`silo.snapshots=on`) are for transactions that say beforehand that they will only
+//! read: `silo/snapshot.rs`.
+//!
+//! **Departures from the paper.** A snapshot is at the end of every epoch, not of every 25th
+//! (`silo.snapshot_epochs`). The status bits are other ones: an old version is a record of its own,
+//! so no bit says which version is the latest. (The authors' released code keeps a worker's number
+//! in the TID; the paper and this code do not, because a TID need only be unique among the versions
+//! of one record.) Tombstones are reused by an insert of the same key.
+//!
+//! **Defaults.** `silo.wait=spin` is the bounded try-lock of STO. Where commit-time updates leave a
+//! hot record's lock as its only contention, transactions that meet there need not abort, and
+//! nothing has to be sorted. The paper has `wait`, CCBench `nowait`.
+
+mod snapshot;
+
+use std::marker::PhantomData;
+
+use contend_engine::sets::Write;
+use contend_engine::{
+    Abort, AbortReason, Cell, Cells, Context, DeclarationNeeds, Groups, Isolation, Located, Projection, ProtocolInfo,
+    Record, RecordState, Tombstone, options,
+};
+use contend_machine::{Atomic64, Machine};
+
+use crate::fault::{Sound, dekker_fence};
+use crate::faults;
+use crate::flags::{ABSENT, UNLINKED};
+use crate::method::ReadPhaseOptions;
+use crate::method::wait::Wait;
+use crate::optimistic::{FLAGS, OptimisticFaults, Read, ReadsAndLocks, Validating, Validation, tid};
+use snapshot::Snapshots;
+
+options! {
+    /// Silo's options.
+    pub struct SiloOptions {
+        /// What a committing writer does about a lock that another holds: wait in address order,
+        /// spin for a moment, or abort.
+        "silo.wait" wait: Wait = Wait::Spin, in Wait::SIMPLE;
+        /// Keep old versions for transactions that say beforehand that they will only read: these
+        /// never abort.
+        "silo.snapshots" snapshots: bool = false, in ();
+        /// The number of epochs from one snapshot to the next.
+        "silo.snapshot_epochs" snapshot_epochs: u32 = 1, in 1..=1000;
+        flatten read_phase: ReadPhaseOptions;
+    }
+}
+
+/// The protocol.
+pub type Silo<F = Sound> = Validating<SiloValidation<F>>;
+
+/// How Silo validates.
+#[derive(Debug)]
+pub struct SiloValidation<F> {
+    options: SiloOptions,
+    faults: PhantomData<fn() -> F>,
+}
+
+/// Silo's part of a worker's state.
+#[derive(Debug)]
+pub struct SiloWorker<M: Machine> {
+    /// The largest TID that the commit will overwrite.
+    overwritten: u64,
+    /// The TID of the worker's last commit.
+    last: u64,
+    /// The epoch whose end the transaction sees, if it sees a snapshot.
+    snapshot: Option<u64>,
+    /// The copies that the commit makes for snapshots, each with the position of its write. Kept
+    /// for its memory.
+    copies: Vec<(usize, Record<M>)>,
+}
+
+impl<F: SiloFaults> SiloValidation<F> {
+    /// Phase 1: locks what the transaction writes. Notes the largest TID that it will overwrite.
+    #[inline(always)]
+    fn lock_write_set<M: Machine>(
+        &self,
+        cx: &mut Context<M>,
+        reads: &mut ReadsAndLocks<M>,
+        own: &mut SiloWorker<M>,
+    ) -> Result<(), Abort> {
+        M::step("lock");
+        let (in_order, pauses) = (self.options.wait.in_order(), self.options.wait.pauses());
+        if in_order {
+            cx.writes.sort();
+        }
+        for rank in 0..cx.writes.len() {
+            let position = if in_order { cx.writes.sorted(rank) } else { rank };
+            let write = &cx.writes.entries()[position];
+            for cell in Self::cells_of(write) {
+                let word = reads.lock(cell, write.needs_row(), pauses)?;
+                own.overwritten = own.overwritten.max(word & !FLAGS);
+            }
+        }
+        Ok(())
+    }
+
+    /// Phase 2: checks that everything read is as it was.
+    #[inline(always)]
+    fn validate<M: Machine>(cx: &Context<M>, reads: &mut ReadsAndLocks<M>) -> Result<(), Abort> {
+        M::step("validate");
+        for position in 0..reads.entries.len() {
+            let read = reads.entries[position];
+            // SeqCst: in one order with the fences of other commits and with the load of the epoch
+            // (`tid::order_of_validation`). This load comes after the own locks, and another's
+            // after the other's, so of two commits that read what the other writes at least one
+            // sees the other's lock. It is an Acquire, too: validation comes before the writes.
+            let now = read.cell.word().load(tid::order_of_validation::<F>());
+            if Self::is_trusted(reads, read) {
+                continue;
+            }
+            let difference = now ^ read.observed_word();
+            let changed = difference & !FLAGS != 0;
+            let gone = difference & (ABSENT | UNLINKED) != 0;
+            let locked_by_other = reads.is_locked_by_other::<F>(read, now);
+            if changed || gone || locked_by_other {
+                return Err(Abort::new(AbortReason::ReadValidation));
+            }
+        }
+        cx.nodes.validate_as(tid::order_of_validation::<F>())
+    }
+
+    /// Computes the commit's TID: the smallest in `epoch` that is
+    ///
+    /// - (a) larger than the TID of each version that the transaction has read,
+    /// - (b) larger than the TID of each version that it overwrites, and
+    /// - (c) larger than the worker's last TID.
+    ///
+    /// By (a) and (b) a record's TIDs grow from version to version, so that no TID means two
+    /// versions, and a TID is larger than those that it depends on in the same epoch. By (c) one
+    /// worker's TIDs grow. TIDs do not show which transaction has read what another then overwrote;
+    /// that is why only epochs order commits.
+    #[inline(always)]
+    fn commit_tid<M: Machine>(reads: &ReadsAndLocks<M>, own: &SiloWorker<M>, epoch: u64) -> Result<u64, Abort> {
+        let tid_a = Self::unless_forgotten(reads.newest_read());
+        let tid_b = Self::unless_forgotten(own.overwritten);
+        let tid_c = own.last;
+        tid::next_tid(tid_a.max(tid_b).max(tid_c), epoch)
+    }
+
+    /// Returns when snapshots are, if there are any.
+    #[inline(always)]
+    fn snapshots(&self) -> Option<Snapshots> {
+        self.options.snapshots.then(|| Snapshots { every: self.options.snapshot_epochs.into() })
+    }
+}
+
+impl<M: Machine, F: SiloFaults> Validation<M> for SiloValidation<F> {
+    const INFO: ProtocolInfo = ProtocolInfo {
+        name: "silo",
+        summary: "optimistic: invisible reads, validation at commit, epochs instead of a shared counter",
+        paper: "Tu, Zheng, Kohler, Liskov, Madden: Speedy transactions in multicore in-memory databases, SOSP 2013",
+        isolation: Isolation::Serializable,
+        needs: DeclarationNeeds::Nothing,
+    };
+    const SNAPSHOTS: Option<&'static str> = Some("silo.snapshots=on");
+    const PROVIDES_WRITE_COUNTERS: bool = true;
+    const MARKS_WRITES: bool = Self::LOCKS_WHAT_IT_WRITES;
+    type Options = SiloOptions;
+    type Faults = F;
+    type WorkerState = SiloWorker<M>;
+
+    fn options_with_snapshots() -> SiloOptions {
+        SiloOptions { snapshots: true, ..SiloOptions::default() }
+    }
+
+    fn new(options: SiloOptions) -> Self {
+        SiloValidation { options, faults: PhantomData }
+    }
+
+    #[inline(always)]
+    fn read_phase(&self) -> &ReadPhaseOptions {
+        &self.options.read_phase
+    }
+
+    fn meta_words(&self) -> usize {
+        if self.options.snapshots { 2 } else { 1 }
+    }
+
+    fn reads_snapshots(&self) -> bool {
+        self.options.snapshots
+    }
+
+    fn sees_own_commits(&self, own: &SiloWorker<M>) -> bool {
+        own.snapshot.is_some_and(|snapshot| tid::epoch_of(own.last) <= snapshot)
+    }
+
+    fn new_worker_state(&self, _: usize) -> SiloWorker<M> {
+        SiloWorker { overwritten: 0, last: 0, snapshot: None, copies: Vec::new() }
+    }
+
+    fn init_further_words(&self, cell: Cell<M>) {
+        if self.options.snapshots {
+            snapshot::forget_copies(cell);
+        }
+    }
+
+    #[inline(always)]
+    fn begin(&self, cx: &mut Context<M>, own: &mut SiloWorker<M>) {
+        own.overwritten = 0;
+        own.snapshot = match self.snapshots() {
+            Some(snapshots) if cx.declaration.is_read_only() => Some(snapshots.seen_from(Self::began_in(cx))),
+            _ => None,
+        };
+    }
+
+    #[inline(always)]
+    fn sees_snapshot(&self, own: &SiloWorker<M>) -> bool {
+        own.snapshot.is_some()
+    }
+
+    #[inline(always)]
+    fn read_snapshot(
+        &self,
+        cx: &mut Context<M>,
+        own: &mut SiloWorker<M>,
+        at: Located<'_, M>,
+        columns: Projection<'_>,
+    ) -> Option<Result<RecordState, Abort>> {
+        own.snapshot.map(|snapshot| Snapshots::read(cx, at, columns, snapshot))
+    }
+
+    #[inline(always)]
+    fn commit(&self, cx: &mut Context<M>, reads: &mut ReadsAndLocks<M>, own: &mut SiloWorker<M>) -> Result<(), Abort> {
+        if cx.writes.is_empty() {
+            return Self::validate(cx, reads);
+        }
+        let early = Self::epoch_before_locks(cx);
+        self.lock_write_set(cx, reads, own)?;
+        // SeqCst: pairs with the same fence of other commits: the locks come before the loads of
+        // validation, in one order for all. Of two transactions that each read what the other
+        // writes, at least one therefore sees the other's lock, and aborts. And it pairs with the
+        // fence of `ReadsAndLocks::observe`: the locks come before the stores to the rows.
+        dekker_fence::<M, F>();
+        M::step("epoch");
+        // The serialization point.
+        let epoch = early.unwrap_or_else(|| tid::epoch_of_commit::<M, F>(cx));
+        Self::validate(cx, reads)?;
+        // Phase 3: install.
+        let tid = Self::commit_tid(reads, own, epoch)?;
+        cx.writes.apply_updates();
+        if let Some(snapshots) = self.snapshots() {
+            snapshots.keep(cx, &mut own.copies, tid)?;
+        }
+        tid::install_as_tid(cx, Self::cells_of, tid);
+        own.last = tid;
+        Ok(())
+    }
+
+    fn lets_unlink(&self, tombstone: Tombstone<'_, M>, word: u64) -> bool {
+        match self.snapshots() {
+            None => tombstone.is_over(tid::epoch_of(word)),
+            // A later epoch than that.
+            Some(snapshots) => snapshots.lets_unlink(word, tombstone.oldest()),
+        }
+    }
+}
+
+faults! {
+    /// Silo's deliberate faults.
+    pub trait SiloFaults: OptimisticFaults {
+        /// Records that were read and are also written are not validated.
+        SKIP_VALIDATION_OF_WRITTEN,
+        /// Cells that were read and are not written are not validated: write skew goes through, as
+        /// under snapshot isolation.
+        FORGET_READ_ONLY,
+        /// A write of some columns locks and changes the cell next to theirs.
+        WRITE_WRONG_CELL,
+        /// A commit's TID need not be larger than those it has read and overwritten: one record can
+        /// have one TID twice.
+        FORGET_OLDER_TIDS,
+        /// The epoch of a commit is loaded before its locks are taken.
+        EPOCH_BEFORE_LOCKS,
+        /// A snapshot is at the end of the epoch in which its reader begins: others still commit in
+        /// it.
+        SNAPSHOT_OF_RUNNING_EPOCH,
+        /// A snapshot is at the end of the epoch before that in which its reader begins.
+        SNAPSHOT_OF_LAST_EPOCH,
+    }
+    pub const FAULTS;
+}
+
+/// Where the algorithm asks for its faults. Without one, each of these says what its name says.
+impl<F: SiloFaults> SiloValidation<F> {
+    const LOCKS_WHAT_IT_WRITES: bool = !F::WRITE_WRONG_CELL;
+
+    /// Returns the cells that a write locks and changes.
+    #[inline(always)]
+    fn cells_of<M: Machine>(write: &Write<M>) -> Cells<M> {
+        let cell_count = write.table().cell_count() as u32;
+        if F::WRITE_WRONG_CELL && cell_count > 1 && write.groups() != Groups::ALL {
+            let next = write.groups().into_iter().map(|group| (group as u32 + 1) % cell_count);
+            return write.table().cells(write.record, next.fold(Groups::NONE, |all, one| all.union(Groups::of(one))));
+        }
+        write.cells()
+    }
+
+    /// Returns whether validation leaves the read out: never, without a fault.
+    #[inline(always)]
+    fn is_trusted<M: Machine>(reads: &mut ReadsAndLocks<M>, read: Read<M>) -> bool {
+        F::SKIP_VALIDATION_OF_WRITTEN && reads.has_locked(read.cell)
+            || F::FORGET_READ_ONLY && !reads.has_locked(read.cell)
+    }
+
+    /// Returns the TID that the commit's must be larger than.
+    #[inline(always)]
+    fn unless_forgotten(tid: u64) -> u64 {
+        if F::FORGET_OLDER_TIDS { 0 } else { tid }
+    }
+
+    /// Returns the epoch of the commit, if it is loaded too early.
+    #[inline(always)]
+    fn epoch_before_locks<M: Machine>(cx: &Context<M>) -> Option<u64> {
+        F::EPOCH_BEFORE_LOCKS.then(|| cx.current_epoch())
+    }
+
+    /// Returns the epoch in which the transaction began.
+    #[inline(always)]
+    fn began_in<M: Machine>(cx: &Context<M>) -> u64 {
+        let later = if F::SNAPSHOT_OF_RUNNING_EPOCH { 2 } else { u64::from(F::SNAPSHOT_OF_LAST_EPOCH) };
+        cx.began_in() + later
+    }
+}

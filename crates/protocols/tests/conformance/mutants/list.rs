@@ -1,0 +1,188 @@
+// The list of mutants: the deliberate faults of each protocol, and what finds each.
+//
+// Two tests include this file, each with a macro `mutants!` of its own. The explorer's writes
+// `docs/mutants.md`: it needs, for each fault, how the fault shows (`found`, `equivalent`: it does
+// no harm, `stands_still`), a workload, and the settings if there are any. The conformance suite's
+// makes a test of each line that goes on with `=>`: the test's name, and the schedules, or the
+// storms, that find the fault.
+//
+// After `faults` stand the lists of the traits that declare a protocol's faults; faults of whole
+// operations are in every protocol.
+
+mutants! {
+    Silo<Broken>, faults silo::FAULTS, optimistic::FAULTS {
+        found IGNORE_LOCKS_IN_VALIDATION, "litmus-write-skew"
+            => silo_that_ignores_locks_in_validation_is_caught by_storms;
+        found SKIP_VALIDATION_OF_WRITTEN, "litmus-lost-update"
+            => silo_that_skips_the_validation_of_what_it_writes_is_caught by_schedules "P4: lost read-modify-write";
+        found FORGET_READ_ONLY, "litmus-write-skew"
+            => silo_that_validates_only_what_it_writes_is_caught by_schedules "G2-item: write skew";
+        found FORGET_GAPS, "litmus-absent"
+            => silo_that_forgets_gaps_is_caught by_schedules "G2: misses and inserts";
+        found FORGET_GAPS, "litmus-scans"
+            => silo_that_forgets_gaps_of_scans_is_caught by_schedules "G2: empty ranges";
+        found SHOW_PLACEHOLDERS, "litmus-abort"
+            => silo_that_shows_placeholders_is_caught by_schedules "G1a: aborted insert";
+        found WRITE_WRONG_CELL, "litmus-groups", SPLIT
+            => silo_that_writes_the_wrong_cell_is_caught by_schedules "groups: lost update";
+        found MERGE_BEFORE_LOCK, "litmus-groups", SPLIT
+            => silo_that_merges_before_it_locks_is_caught by_storms;
+        found FORGET_OLDER_TIDS, "litmus-random"
+            => silo_that_uses_tids_twice_is_caught by_storms;
+        found EPOCH_BEFORE_LOCKS, "litmus-snapshot", SNAPSHOTS;
+        found SNAPSHOT_OF_RUNNING_EPOCH, "litmus-snapshot", SNAPSHOTS;
+        equivalent SNAPSHOT_OF_LAST_EPOCH, "litmus-snapshot", SNAPSHOTS;
+        found FORGET_SNAPSHOTS_OF_TOMBSTONES, "litmus-snapshot-rows", SNAPSHOTS;
+        found UNLINK_LOCKED, "litmus-rebirth";
+    }
+    Occ<Machine, Broken>, faults occ::FAULTS, optimistic::FAULTS {
+        found STAMP_BEFORE_LOCKS, "litmus-lost-update";
+        found SKIP_VALIDATION_OF_WRITTEN, "litmus-lost-update";
+        found LOCK_ONLY_WRITTEN, "litmus-write-skew";
+        found UNLINK_LOCKED, "litmus-rebirth";
+        found FORGET_GAPS, "litmus-absent";
+    }
+    TicToc<Broken>, faults tictoc::FAULTS, optimistic::FAULTS {
+        found FORGET_EXTENSION, "litmus-write-skew";
+        found OVERWRITE_READ_INTERVALS, "litmus-write-skew";
+        found IGNORE_LOCKS_IN_VALIDATION, "litmus-write-skew";
+        found FORGET_TIMES_OF_LEAVES, "litmus-random";
+        equivalent FORGET_TIMES_OF_SPLITS, "litmus-split";
+        found FORGET_READERS_OF_TOMBSTONES, "litmus-rebirth";
+        found UNLINK_LOCKED, "litmus-rebirth";
+    }
+    Mocc<Broken>, faults mocc::FAULTS, optimistic::FAULTS {
+        found TRUST_LOCKS, "litmus-write-skew";
+        found UNLINK_LOCKED, "litmus-rebirth";
+        found IGNORE_LOCKS_IN_VALIDATION, "litmus-write-skew";
+        found FORGET_GAPS, "litmus-absent";
+        stands_still WAIT_OUT_OF_ORDER, "litmus-write-skew";
+    }
+    TimestampOrdering<Machine, Broken>, faults timestamp_ordering::FAULTS {
+        found FORGET_AGE_OF_TOMBSTONES, "litmus-rebirth";
+        equivalent UNLINK_EARLY, "litmus-rebirth";
+        found FORGET_READERS_OF_TOMBSTONES, "litmus-rebirth";
+        found FORGET_READS, "litmus-write-skew";
+        found IGNORE_PREWRITES, "litmus-lost-update";
+        found OVERTAKE_READS, "litmus-write-skew";
+        found FORGET_GAPS, "litmus-absent";
+    }
+    Mvto<Machine, Broken>, faults multiversion::FAULTS {
+        found FORGET_AGE_OF_TOMBSTONES, "litmus-rebirth";
+        equivalent UNLINK_EARLY, "litmus-rebirth";
+        found FORGET_READERS_OF_TOMBSTONES, "litmus-rebirth";
+        found FORGET_READS, "litmus-write-skew";
+        found IGNORE_PREWRITES, "litmus-lost-update";
+        found OVERTAKE_READS, "litmus-write-skew";
+        found FORGET_GAPS, "litmus-absent";
+    }
+    Cicada<Machine, Broken>, faults multiversion::VALIDATION_FAULTS, multiversion::FAULTS {
+        found FORGET_AGE_OF_TOMBSTONES, "litmus-rebirth";
+        equivalent UNLINK_EARLY, "litmus-rebirth";
+        found FORGET_READERS_OF_TOMBSTONES, "litmus-rebirth";
+        // The consistency check that CCBench found missing.
+        found TRUST_COMMITTED, "litmus-lost-update";
+        found FORGET_READS, "litmus-write-skew";
+        found OVERTAKE_READS, "litmus-write-skew";
+        found IGNORE_PREWRITES, "litmus-write-skew";
+        found FORGET_GAPS, "litmus-absent";
+        found TRUST_OLDER, "litmus-overwrites", NWR;
+        found OMIT_ANY, "litmus-overwrites", NWR;
+    }
+    Msto<Machine, Broken>, faults msto::FAULTS, multiversion::VALIDATION_FAULTS, multiversion::FAULTS {
+        found FORGET_AGE_OF_TOMBSTONES, "litmus-rebirth";
+        equivalent UNLINK_EARLY, "litmus-rebirth";
+        found FORGET_READERS_OF_TOMBSTONES, "litmus-rebirth";
+        found FORGET_READS, "litmus-updates", SPLIT;
+        found OVERTAKE_READS, "litmus-updates", SPLIT;
+        found TRUST_OLDER, "litmus-updates", SPLIT;
+        found REORDER_ANY, "litmus-updates", SPLIT;
+        found TRUST_COMMITTED, "litmus-lost-update";
+        found FORGET_GAPS, "litmus-absent";
+        found OMIT_ANY, "litmus-overwrites", NWR;
+    }
+    SnapshotIsolation<Machine, Broken>, faults snapshot_isolation::FAULTS, multiversion::FAULTS {
+        found FORGET_AGE_OF_TOMBSTONES, "litmus-rebirth";
+        equivalent UNLINK_EARLY, "litmus-rebirth";
+        found FORGET_FIRST_UPDATER, "litmus-lost-update";
+        found IGNORE_PREWRITES, "litmus-random";
+    }
+    Ermia<Machine, Broken>, faults ermia::FAULTS, multiversion::FAULTS {
+        found FORGET_AGE_OF_TOMBSTONES, "litmus-rebirth";
+        equivalent UNLINK_EARLY, "litmus-rebirth";
+        found FORGET_READERS_OF_TOMBSTONES, "litmus-rebirth";
+        found FORGET_READS, "litmus-write-skew";
+        found OVERTAKE_READS, "litmus-write-skew";
+        found FORGET_SUCCESSORS, "litmus-write-skew";
+        found FORGET_CREATORS, "litmus-read-only";
+        found FORGET_GAPS, "litmus-absent";
+        found IGNORE_PREWRITES, "litmus-random";
+    }
+    Hekaton<Machine, Broken>, faults hekaton::FAULTS, multiversion::FAULTS {
+        found FORGET_AGE_OF_TOMBSTONES, "litmus-rebirth";
+        equivalent UNLINK_EARLY, "litmus-rebirth";
+        found FORGET_READ_ONLY, "litmus-write-skew";
+        found IGNORE_PREWRITES, "litmus-write-skew";
+        found FORGET_GAPS, "litmus-absent";
+    }
+    NoWait<Broken>, faults locking::FAULTS {
+        found RELEASE_SHARED_EARLY, "litmus-write-skew"
+            => locking_that_releases_shared_locks_early_is_caught by_schedules "G2-item: write skew";
+        found IGNORE_READERS, "litmus-write-skew"
+            => locking_that_ignores_readers_is_caught by_schedules "G-single: read skew";
+        found FORGET_GAPS, "litmus-absent"
+            => locking_that_forgets_gaps_is_caught by_schedules "G2: empty ranges";
+        found WRITE_WRONG_CELL, "litmus-groups", SPLIT
+            => locking_that_locks_the_wrong_cell_is_caught by_schedules "groups: lost update";
+        found MERGE_BEFORE_LOCK, "litmus-groups", SPLIT
+            => locking_that_merges_before_it_locks_is_caught by_storms;
+        found KEEP_ABORTED_INSERTS, "litmus-abort"
+            => locking_that_keeps_aborted_inserts_is_caught by_schedules "G1a: aborted insert";
+        found VALIDATE_BEFORE_LOCKS, "litmus-late-updates", SPLIT;
+        found UNLINK_LOCKED, "litmus-rebirth";
+    }
+    WaitDie<Machine, Broken>, faults queue::FAULTS, locking::FAULTS {
+        found RELEASE_SHARED_EARLY, "litmus-write-skew"
+            => wait_die_that_releases_shared_locks_early_is_caught by_schedules "G2-item: write skew";
+        found IGNORE_READERS, "litmus-write-skew"
+            => wait_die_that_ignores_readers_is_caught by_schedules "G-single: read skew";
+        found FORGET_GAPS, "litmus-absent";
+        stands_still WAIT_ANYWAY, "litmus-write-skew"
+            => wait_die_in_which_all_wait_for_all_is_caught by_schedules "G2-item: write skew";
+    }
+    WoundWait<Machine, Broken>, faults wound::FAULTS, queue::FAULTS, locking::FAULTS {
+        found RELEASE_SHARED_EARLY, "litmus-write-skew"
+            => wound_wait_that_releases_shared_locks_early_is_caught by_schedules "G2-item: write skew";
+        found IGNORE_READERS, "litmus-write-skew"
+            => wound_wait_that_ignores_readers_is_caught by_schedules "G-single: read skew";
+        found FORGET_GAPS, "litmus-absent";
+        stands_still IGNORE_WOUNDS, "litmus-write-skew"
+            => wound_wait_that_ignores_wounds_is_caught by_schedules "G2-item: write skew";
+    }
+    Bamboo<Machine, Broken>, faults bamboo::FAULTS, wound::FAULTS, locking::FAULTS {
+        found FORGET_PREDECESSORS, "litmus-lost-update";
+        found FORGET_DEPENDENTS, "litmus-random";
+        found FORGET_GAPS, "litmus-absent";
+        found IGNORE_READERS, "litmus-write-skew";
+    }
+    DeadlockDetection<Machine, Broken>, faults queue::FAULTS, locking::FAULTS {
+        found RELEASE_SHARED_EARLY, "litmus-write-skew"
+            => deadlock_detection_that_releases_shared_locks_early_is_caught by_schedules "G2-item: write skew";
+        found IGNORE_READERS, "litmus-write-skew"
+            => deadlock_detection_that_ignores_readers_is_caught by_schedules "G-single: read skew";
+        found FORGET_GAPS, "litmus-absent";
+        stands_still WAIT_ANYWAY, "litmus-write-skew", PATIENT
+            => deadlock_detection_in_which_all_wait_for_all_is_caught by_schedules "G2-item: write skew";
+    }
+    Ordered<Broken>, faults ordered::FAULTS, locking::FAULTS {
+        found RELEASE_SHARED_EARLY, "litmus-long-fork";
+        found IGNORE_READERS, "litmus-write-skew";
+        found FORGET_GAPS, "litmus-absent";
+        stands_still LOCK_AS_DECLARED, "litmus-random";
+    }
+    HStore<Machine, Broken>, faults hstore::FAULTS, queue::FAULTS, locking::FAULTS {
+        found LOCK_ONLY_FIRST_PARTITION, "litmus-write-skew";
+        found RELEASE_BEFORE_INSTALL, "litmus-lost-update";
+        stands_still WAIT_ANYWAY, "litmus-random";
+    }
+}

@@ -1,0 +1,12 @@
+//! Chooses how sessions call their protocols: see `Dispatch` in `src/session.rs`.
+
+fn main() {
+    println!("cargo::rustc-check-cfg=cfg(contend_static_dispatch)");
+    println!("cargo::rerun-if-changed=build.rs");
+    let has = |variable: &str| std::env::var_os(variable).is_some();
+    let is_measured = std::env::var("PROFILE").is_ok_and(|profile| profile == "release");
+    let is_static = has("CARGO_FEATURE_STATIC_DISPATCH") || is_measured && !has("CARGO_FEATURE_DYNAMIC_DISPATCH");
+    if is_static {
+        println!("cargo::rustc-cfg=contend_static_dispatch");
+    }
+}

@@ -1,0 +1,53 @@
+//! The errors of runs. A caller acts on the variant: `contend` derives its exit status from it.
+
+use contend_engine::AbortReason;
+use contend_log::LogError;
+
+/// Why a run can't begin, or can't go on.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum RunError {
+    /// A choice is not valid. The message names it, and the valid choices.
+    #[error("{0}")]
+    BadInput(String),
+    /// The memory of this machine does not hold the tables, or what a measurement needs.
+    #[error("{0}")]
+    OutOfMemory(String),
+    /// A file or folder can't be read or written, or a process can't be started. The message names
+    /// it.
+    #[error("{0}")]
+    Io(String),
+    /// The log can't be opened or begun.
+    #[error("{0}")]
+    LogNotOpened(LogError),
+    /// The loaded rows can't be made durable, so that the run does not begin.
+    #[error("the rows that {protocol} begins with can't be made durable: {error}")]
+    LoadNotDurable {
+        /// The protocol's name.
+        protocol: String,
+        /// What the disk says.
+        error: LogError,
+    },
+    /// The disk failed, or was full, while transactions ran.
+    #[error("{0}")]
+    LogFailed(LogError),
+    /// Transactions abort for a reason that does not go away.
+    #[error("{protocol} could not go on: transactions abort by {reason}")]
+    Stuck {
+        /// The protocol's name.
+        protocol: String,
+        /// The reason.
+        reason: AbortReason,
+    },
+    /// A protocol failed a check where a figure was needed.
+    #[error("{0}")]
+    CheckFailed(String),
+    /// The run was asked to stop before it had a result.
+    #[error("stopped before anything was measured")]
+    Stopped,
+}
+
+impl From<LogError> for RunError {
+    fn from(error: LogError) -> Self {
+        RunError::LogFailed(error)
+    }
+}

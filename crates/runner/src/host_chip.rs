@@ -1,0 +1,212 @@
+//! A chip that is like this machine: its caches as the kernel tells them, its lines and memory as
+//! `bench limit` measures them, and its core fitted to two runs of one thread.
+
+use std::fs;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use contend_machine::{Machine, Native, available_cores};
+use contend_sim::Preset;
+use contend_sim::chip::{CachePreset, CoherencePreset, CorePreset, LastLevelPreset, MemoryPreset, NetworkPreset};
+
+use crate::config::RunConfig;
+use crate::error::RunError;
+use crate::machine::HOST;
+use crate::machine_limits::limits;
+use crate::progress::{Silent, Stop};
+use crate::session::{Interval, RunPurpose, session};
+use crate::stats::Spread;
+
+/// Records of the run that the core's speed is fitted to: all in private caches.
+const FEW_RECORDS: u64 = 1_000;
+/// Records of the run that its overlap of misses is fitted to: more than caches hold.
+const MANY_RECORDS: u64 = 1_000_000;
+/// Steps of a fit: to about a hundredth of the range.
+const STEPS: usize = 7;
+/// Cycles of a hit, by level, which the kernel does not tell: those of today's server cores; of the
+/// first level those that an out-of-order core does not hide.
+const HIT_CYCLES: [u32; 3] = [1, 14, 40];
+
+/// The chip. Measured once a process, in some seconds.
+///
+/// # Errors
+/// This machine could not be measured.
+pub fn host_preset() -> Result<Preset, RunError> {
+    static MEASURED: Mutex<Option<Preset>> = Mutex::new(None);
+    let mut measured = MEASURED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(preset) = &*measured {
+        return Ok(preset.clone());
+    }
+    let preset = measure()?;
+    *measured = Some(preset.clone());
+    Ok(preset)
+}
+
+fn measure() -> Result<Preset, RunError> {
+    let cores = available_cores().len();
+    let measured = limits(cores.min(2), 3, Duration::from_millis(60), &Stop::default(), &Silent)?;
+    let hertz = Native::cycles_per_second();
+    let increments: Vec<f64> =
+        measured.increments_per_second.iter().map(|one| hertz / one.increments_per_second.median).collect();
+    let alone = increments[0];
+    let handoff = increments.iter().copied().fold(alone, f64::max) as u32;
+    let l1 = cache(1).unwrap_or(CachePreset { bytes: 32 << 10, ways: 8, cycles: HIT_CYCLES[0] });
+    let l2 = cache(2).unwrap_or(CachePreset { bytes: 1 << 20, ways: 16, cycles: HIT_CYCLES[1] });
+    let llc_bytes = cache_of(3).map_or(cores * (2 << 20), |(bytes, _)| bytes);
+    let memory = (measured.dependent_read_ns * hertz / 1e9) as u32;
+    let mut preset = Preset {
+        name: HOST.into(),
+        summary: "a chip like this machine".into(),
+        source: "this machine's kernel, contend bench limit, and a fit to two runs of one thread".into(),
+        core: CorePreset {
+            count: cores,
+            scales: false,
+            threads_per_core: 1,
+            shared_core_slowdown: 1.0,
+            hertz,
+            cycles_per_instruction: 0.5,
+            instructions_per_access: 10,
+            atomic_cycles: (alone - f64::from(l1.cycles)).max(0.0) as u32,
+            fence_cycles: 30,
+            pause_cycles: 40,
+            clock_cycles: 25,
+            prefetches: 12,
+            stall: 0.5,
+        },
+        llc: LastLevelPreset {
+            slice_bytes: (llc_bytes / cores).max(64),
+            tag_cycles: HIT_CYCLES[2] / 2,
+            data_cycles: HIT_CYCLES[2] - HIT_CYCLES[1],
+            inclusive: false,
+        },
+        coherence: CoherencePreset {
+            exclusive_reads: true,
+            blocking: false,
+            handoff_cycles: [handoff, handoff],
+            line_cycles: 2,
+        },
+        network: NetworkPreset::Sockets { tiles_per_socket: cores, local_cycles: 5, link_cycles: Vec::new() },
+        memory: MemoryPreset {
+            // What a read that depends on the last one takes, less the way to memory.
+            cycles: memory.saturating_sub(HIT_CYCLES.iter().sum()).max(1),
+            tiles_per_controller: cores,
+            bytes_per_second: measured.prefetched_reads_per_second.median * 64.0 * cores as f64,
+        },
+        l1,
+        l2: Some(l2),
+    };
+    // More cycles an instruction make it slower, and so does more of each miss that is waited for.
+    let target = throughput(&native(FEW_RECORDS))?;
+    preset.core.cycles_per_instruction = fit(0.02, 2.0, target, |value| {
+        let mut tried = preset.clone();
+        tried.core.cycles_per_instruction = value;
+        throughput(&on(tried, FEW_RECORDS))
+    })?;
+    let target = throughput(&native(MANY_RECORDS))?;
+    preset.core.stall = fit(0.0, 1.0, target, |value| {
+        let mut tried = preset.clone();
+        tried.core.stall = value;
+        throughput(&on(tried, MANY_RECORDS))
+    })?;
+    // The increment that was measured has less around it than an access of the engine.
+    let around = f64::from(preset.core.instructions_per_access) * preset.core.cycles_per_instruction;
+    preset.core.atomic_cycles = (f64::from(preset.core.atomic_cycles) - around).max(0.0) as u32;
+    Ok(preset)
+}
+
+/// Where a quantity that falls in `value` meets the target, by halving the range.
+fn fit(
+    mut low: f64,
+    mut high: f64,
+    target: f64,
+    mut of: impl FnMut(f64) -> Result<f64, RunError>,
+) -> Result<f64, RunError> {
+    for _ in 0..STEPS {
+        let middle = (low + high) / 2.0;
+        if of(middle)? > target { low = middle } else { high = middle }
+    }
+    Ok((low + high) / 2.0)
+}
+
+fn base(records: u64) -> RunConfig {
+    let mut config = RunConfig {
+        workload: "ycsb".into(),
+        protocols: vec!["silo".into()],
+        threads: 1,
+        windows: 3,
+        verify: false,
+        ..RunConfig::default()
+    };
+    config.settings.insert("ycsb.records".into(), records.to_string());
+    config.settings.insert("ycsb.read".into(), "1".into());
+    config
+}
+
+fn native(records: u64) -> RunConfig {
+    RunConfig { window_seconds: 0.1, warmup_seconds: 0.1, ..base(records) }
+}
+
+fn on(chip: Preset, records: u64) -> RunConfig {
+    let (window_seconds, warmup_seconds) = (0.0002, 0.0005);
+    RunConfig { chip: Some(chip), machine: HOST.into(), window_seconds, warmup_seconds, ..base(records) }
+}
+
+/// Returns the median throughput of the windows of a run.
+fn throughput(config: &RunConfig) -> Result<f64, RunError> {
+    let plan = config.resolve()?;
+    let stop = Stop::default();
+    let run = || {
+        let mut session = session(&plan, &plan.protocols[0], RunPurpose::Measure)?;
+        session.load(&stop, &|_| ())?;
+        let mut rate = |seconds: f64| {
+            let interval = Interval { length: Duration::from_secs_f64(seconds), transactions_max: None };
+            let counted = session.run(interval, &stop, &|_| ())?;
+            Ok(counted.tally.commits() as f64 / counted.seconds)
+        };
+        rate(config.warmup_seconds)?;
+        let rates: Vec<f64> =
+            (0..config.windows).map(|_| rate(config.window_seconds)).collect::<Result<_, RunError>>()?;
+        session.settle()?;
+        Ok(Spread::of(rates).map_or(0.0, |rates| rates.median))
+    };
+    match config.chip {
+        None => run(),
+        // A thread of its own: the chip's memory is the host thread's.
+        Some(_) => std::thread::scope(|scope| scope.spawn(run).join().expect("a simulation does not panic")),
+    }
+}
+
+/// A private cache of this machine, as its kernel tells; sets made a power of two.
+fn cache(level: usize) -> Option<CachePreset> {
+    let (bytes, ways) = cache_of(level)?;
+    let sets = (bytes / 64 / ways).checked_ilog2()?;
+    Some(CachePreset { bytes: (64 * ways) << sets, ways, cycles: HIT_CYCLES[level - 1] })
+}
+
+/// Bytes and ways of the data cache of a level.
+fn cache_of(level: usize) -> Option<(usize, usize)> {
+    (0..8).find_map(|index| {
+        let read = |file: &str| {
+            let path = format!("/sys/devices/system/cpu/cpu0/cache/index{index}/{file}");
+            fs::read_to_string(path).ok().map(|text| text.trim().to_string())
+        };
+        if read("level")? != level.to_string() || read("type")? == "Instruction" {
+            return None;
+        }
+        let size = read("size")?;
+        let kib: usize = size.strip_suffix('K')?.parse().ok()?;
+        let ways = read("ways_of_associativity")?.parse().ok().filter(|ways| *ways > 0)?;
+        Some((kib << 10, ways))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fit_meets_its_target() {
+        let found = fit(0.0, 10.0, 25.0, |value| Ok(100.0 / (1.0 + value))).expect("no error");
+        assert!((found - 3.0).abs() < 0.1, "{found}");
+    }
+}

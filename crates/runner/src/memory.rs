@@ -1,0 +1,54 @@
+//! How much memory there is.
+
+/// Bytes that this process may still take: what the kernel thinks is available, and what the
+/// control group leaves, whichever is less. `None` if neither says.
+pub fn available_bytes() -> Option<u64> {
+    let machine = meminfo("MemAvailable:");
+    let group = ["/sys/fs/cgroup", "/sys/fs/cgroup/memory"].into_iter().find_map(|folder| {
+        let number = |file: &str| std::fs::read_to_string(format!("{folder}/{file}")).ok()?.trim().parse::<u64>().ok();
+        let limit = number("memory.max").or_else(|| number("memory.limit_in_bytes"))?;
+        let used = number("memory.current").or_else(|| number("memory.usage_in_bytes")).unwrap_or(0);
+        Some(limit.saturating_sub(used))
+    });
+    machine.into_iter().chain(group).min()
+}
+
+/// Whether so little is left that a run whose tables grow has to end: a fiftieth of the machine's
+/// memory.
+pub fn is_short() -> bool {
+    const LEAST: u64 = 64 << 20;
+    let limit = total_bytes().map_or(LEAST, |total| (total / 50).max(LEAST));
+    available_bytes().is_some_and(|available| available < limit)
+}
+
+/// Bytes of memory that the machine has.
+pub fn total_bytes() -> Option<u64> {
+    meminfo("MemTotal:")
+}
+
+/// Bytes of this process that are in memory. `None` if the kernel does not say.
+pub fn resident_bytes() -> Option<u64> {
+    field_of("/proc/self/status", "VmRSS:")
+}
+
+fn meminfo(field: &str) -> Option<u64> {
+    field_of("/proc/meminfo", field)
+}
+
+fn field_of(file: &str, field: &str) -> Option<u64> {
+    let text = std::fs::read_to_string(file).ok()?;
+    let line = text.lines().find(|line| line.starts_with(field))?;
+    line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kib| kib << 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_has_memory() {
+        let (available, total) = (available_bytes().expect("available"), total_bytes().expect("total"));
+        assert!(0 < available && available <= total, "{available} of {total}");
+        assert!(!is_short(), "{available} of {total}");
+    }
+}

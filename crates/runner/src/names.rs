@@ -1,0 +1,123 @@
+//! Names that a person writes: similar names for a slip, and the options that a run may have.
+
+use std::collections::BTreeMap;
+
+use contend_engine::{EngineOptions, OptionSpec, Options};
+use contend_protocols::method::RetryOptions;
+use contend_protocols::protocol_name;
+
+use crate::durable::LogOptions;
+use crate::error::RunError;
+use crate::machine::SimulationOptions;
+
+/// Short and former names of options, each with the name that results and documents use.
+pub const OPTION_ALIASES: [(&str, &str); 6] = [
+    ("cu", "engine.commit_time_updates"),
+    ("ts", "engine.timestamp_splitting"),
+    ("align", "engine.alignment"),
+    ("protect", "engine.protect_after"),
+    ("log", "log.mode"),
+    ("mvcc.late", "msto.late"),
+];
+
+/// Returns the name of an option that may be written by a short name.
+pub fn option_name(written: &str) -> &str {
+    OPTION_ALIASES.iter().find(|(alias, _)| *alias == written).map_or(written, |(_, name)| name)
+}
+
+/// Returns the short name of an option, if it has one.
+pub fn short_option_name(name: &str) -> Option<&'static str> {
+    OPTION_ALIASES.iter().find(|(_, full)| *full == name).map(|(alias, _)| *alias)
+}
+
+/// Returns an entry of a comparison, as in `silo+cu`, with the name that its protocol has today.
+pub fn entry_name(written: &str) -> String {
+    let (protocol, options) = written.split_at(written.find('+').unwrap_or(written.len()));
+    format!("{}{options}", protocol_name(protocol))
+}
+
+/// Returns settings by the names of their options.
+///
+/// # Errors
+/// An option is set by two names, to two values.
+pub fn named_settings(settings: &BTreeMap<String, String>) -> Result<BTreeMap<String, String>, RunError> {
+    let mut named: BTreeMap<String, String> = BTreeMap::new();
+    for (written, value) in settings {
+        let name = option_name(written);
+        if let Some(other) = named.insert(name.into(), value.clone()).filter(|other| other != value) {
+            return Err(RunError::BadInput(format!(
+                "option '{name}' is set twice, to {other} and to {value}; '{written}' is another name of it"
+            )));
+        }
+    }
+    Ok(named)
+}
+
+pub(crate) fn unknown<'a>(what: &str, name: &str, valid: impl IntoIterator<Item = &'a str>) -> RunError {
+    let valid: Vec<&str> = valid.into_iter().collect();
+    let meant = similar(name, &valid).map_or(String::new(), |meant| format!("; did you mean '{meant}'?"));
+    RunError::BadInput(format!("unknown {what} '{name}'{meant}; valid: {}", valid.join(", ")))
+}
+
+/// The similarity, from 0 to 1, from which one name may be a slip of another.
+const ALIKE: f64 = 0.85;
+
+/// Returns the name that was probably meant: an option without its prefix, or the most similar
+/// name.
+fn similar<'a>(name: &str, valid: &[&'a str]) -> Option<&'a str> {
+    let tail = |option: &'a str| option.rsplit_once('.').map_or(option, |(_, tail)| tail);
+    if let Some(option) = valid.iter().copied().find(|option| !name.is_empty() && tail(option) == name) {
+        return Some(option);
+    }
+    let has_prefix = name.contains('.');
+    let score = |option: &'a str| strsim::jaro_winkler(if has_prefix { option } else { tail(option) }, name);
+    let best = valid.iter().copied().map(|option| (score(option), option)).max_by(|a, b| a.0.total_cmp(&b.0));
+    best.filter(|(score, _)| *score >= ALIKE).map(|(_, option)| option)
+}
+
+/// Parses the settings that belong to this group of options. They override the values of the
+/// preset.
+///
+/// # Errors
+/// A value is not valid.
+pub fn options<O: Options>(preset: &[(&str, &str)], settings: &BTreeMap<String, String>) -> Result<O, RunError> {
+    let mut options = O::default();
+    let names: Vec<&str> = O::specs().iter().map(|spec| spec.name).collect();
+    let given = settings.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    for (name, value) in preset.iter().copied().chain(given) {
+        if names.contains(&name) {
+            options.set(name, value).map_err(|error| RunError::BadInput(error.to_string()))?;
+        }
+    }
+    Ok(options)
+}
+
+/// Returns the values of a group of options, as results record them.
+pub(crate) fn values<O: Options>(options: &O) -> BTreeMap<String, String> {
+    options.values().into_iter().map(|(name, value)| (name.to_string(), value)).collect()
+}
+
+/// Returns the options of retries.
+pub fn retry_specs() -> Vec<OptionSpec> {
+    RetryOptions::specs()
+}
+
+/// Returns the options of the engine.
+pub fn engine_specs() -> Vec<OptionSpec> {
+    EngineOptions::specs()
+}
+
+/// Returns the options of the log.
+pub fn log_specs() -> Vec<OptionSpec> {
+    LogOptions::specs()
+}
+
+/// Returns the options of a simulated chip.
+pub fn simulation_specs() -> Vec<OptionSpec> {
+    SimulationOptions::specs()
+}
+
+/// Returns the options that an entry of a comparison may set besides those of its protocol.
+pub(crate) fn common_specs() -> Vec<OptionSpec> {
+    [retry_specs(), engine_specs(), log_specs()].concat()
+}

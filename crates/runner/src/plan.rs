@@ -1,0 +1,647 @@
+//! The plan of a run: a configuration whose names and values were all found valid, as typed values.
+//!
+//! [`RunConfig::resolve`] is the only place that reads what a person wrote. Code that holds a
+//! [`RunPlan`] can fail for want of memory, for a disk, or because transactions can not go on; it
+//! can not fail for bad input.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use contend_engine::{EngineOptions, Erased, IndexKind, NamedProtocol, OptionSpec, OptionValue, ProtocolInfo};
+use contend_log::CommitProtocol;
+use contend_machine::{Machine, Native};
+use contend_protocols::method::{BackoffPolicy, RetryOptions, why_not};
+use contend_protocols::{ProtocolVisitor, all_protocols, protocol_name, with_protocol};
+use contend_workloads::{Declares, Workload, WorkloadInfo, WorkloadVisitor, all_workloads, with_workload};
+
+use crate::config::{ALL, RunConfig, index_kind, index_name};
+use crate::durable::LogOptions;
+use crate::error::RunError;
+use crate::machine::ChipConfig;
+use crate::names::{common_specs, entry_name, named_settings, option_name, options, simulation_specs, unknown, values};
+
+/// A run that can be run.
+#[derive(Clone, Debug)]
+pub struct RunPlan {
+    /// The configuration, as results record it: with the entries that `all` stands for, the index,
+    /// and today's names.
+    pub config: RunConfig,
+    /// The index.
+    pub index: IndexKind,
+    /// The index that was asked for, if any was.
+    pub asked_index: Option<IndexKind>,
+    /// The simulated chip; none is this machine.
+    pub chip: Option<ChipConfig>,
+    /// The workload with its options.
+    pub workload: WorkloadPlan,
+    /// The entries of the comparison.
+    pub protocols: Vec<ProtocolPlan>,
+}
+
+/// Options of a type that only their owner knows.
+type AnyOptions = Arc<dyn Any + Send + Sync>;
+
+/// A protocol with its options: one entry of a comparison.
+#[derive(Clone, Debug)]
+pub struct ProtocolPlan {
+    /// The entry, as it was written.
+    pub name: String,
+    /// Name, paper, isolation level.
+    pub info: ProtocolInfo,
+    /// Whether transactions see what others have not committed yet.
+    pub shows_uncommitted: bool,
+    /// The settings that are in force for this entry, its own included, by the names of their
+    /// options.
+    pub settings: BTreeMap<String, String>,
+    /// The options of the engine.
+    pub engine: EngineOptions,
+    /// The options of retries.
+    pub retry: RetryOptions,
+    /// The options of the log.
+    pub log: LogOptions,
+    /// The values of the protocol's own options.
+    pub values: BTreeMap<String, String>,
+    /// Metadata words of each cell.
+    pub meta_words: usize,
+    /// Whether a log can use the protocol's own numbers of commits.
+    pub provides_write_counters: bool,
+    options: AnyOptions,
+}
+
+/// A workload with its options.
+#[derive(Clone, Debug)]
+pub struct WorkloadPlan {
+    /// The name of the workload or preset.
+    pub name: &'static str,
+    /// The values of its options.
+    pub values: BTreeMap<String, String>,
+    options: AnyOptions,
+}
+
+/// Code for the protocol of a plan; see [`ProtocolPlan::visit`].
+pub trait PlannedProtocolVisitor<M: Machine> {
+    /// The result of the visit.
+    type Output;
+    /// Runs for this protocol with these options.
+    fn visit<P: NamedProtocol<M>>(self, options: &P::Options) -> Self::Output;
+}
+
+/// Code for the workload of a plan; see [`WorkloadPlan::visit`].
+pub trait PlannedWorkloadVisitor {
+    /// The result of the visit.
+    type Output;
+    /// Runs for this workload with these options.
+    fn visit<W: Workload>(self, info: WorkloadInfo, options: &W::Options) -> Self::Output;
+}
+
+/// Why the names and options of a plan are those of a registry: `resolve` found them there, and the
+/// type of an owner's options is the same on each machine (a test goes through all).
+const FOUND: &str = "a plan names what its registry has";
+
+impl ProtocolPlan {
+    /// Calls the visitor with the protocol's type and options.
+    pub fn visit<M: Machine, V: PlannedProtocolVisitor<M>>(&self, visitor: V) -> V::Output {
+        struct Typed<'a, V>(&'a AnyOptions, V);
+        impl<M: Machine, V: PlannedProtocolVisitor<M>> ProtocolVisitor<M> for Typed<'_, V> {
+            type Output = V::Output;
+            fn visit<P: NamedProtocol<M>>(self) -> V::Output {
+                self.1.visit::<P>(self.0.downcast_ref::<P::Options>().expect(FOUND))
+            }
+        }
+        with_protocol::<M, _>(self.info.name, Typed(&self.options, visitor)).expect(FOUND)
+    }
+
+    /// Returns the protocol behind a pointer.
+    pub fn erased<M: Machine>(&self) -> Erased<M> {
+        struct Erase;
+        impl<M: Machine> PlannedProtocolVisitor<M> for Erase {
+            type Output = Erased<M>;
+            fn visit<P: NamedProtocol<M>>(self, options: &P::Options) -> Erased<M> {
+                Erased::new(P::new(options.clone()))
+            }
+        }
+        self.visit(Erase)
+    }
+
+    /// Returns the plan of a protocol that need not be registered, and its options. The plan can't
+    /// be visited.
+    ///
+    /// # Errors
+    /// A value is not valid, or an option is set twice.
+    pub fn with_options<P: NamedProtocol<M>, M: Machine>(
+        settings: &BTreeMap<String, String>,
+    ) -> Result<(Self, P::Options), RunError> {
+        let settings = named_settings(settings)?;
+        let own = options::<P::Options>(&[], &settings)?;
+        let protocol = P::new(own.clone());
+        let planned = ProtocolPlan {
+            name: P::INFO.name.into(),
+            info: P::INFO,
+            shows_uncommitted: P::SHOWS_UNCOMMITTED,
+            engine: options::<EngineOptions>(&[], &settings)?,
+            retry: options::<RetryOptions>(&[], &settings)?,
+            log: options::<LogOptions>(&[], &settings)?,
+            values: values(&own),
+            meta_words: protocol.meta_words(),
+            provides_write_counters: protocol.provides_write_counters(),
+            options: Arc::new(own.clone()),
+            settings,
+        };
+        Ok((planned, own))
+    }
+
+    /// Returns whether this option was set, for this entry or for all.
+    pub fn sets(&self, option: &str) -> bool {
+        self.settings.contains_key(option)
+    }
+}
+
+impl WorkloadPlan {
+    /// Calls the visitor with the workload's type and options.
+    pub fn visit<V: PlannedWorkloadVisitor>(&self, visitor: V) -> V::Output {
+        struct Typed<'a, V>(&'a AnyOptions, V);
+        impl<V: PlannedWorkloadVisitor> WorkloadVisitor for Typed<'_, V> {
+            type Output = V::Output;
+            fn visit<W: Workload>(self, info: WorkloadInfo) -> V::Output {
+                self.1.visit::<W>(info, self.0.downcast_ref::<W::Options>().expect(FOUND))
+            }
+        }
+        with_workload(self.name, Typed(&self.options, visitor)).expect(FOUND)
+    }
+}
+
+impl RunPlan {
+    /// Returns a plan for each entry.
+    pub fn each(&self) -> impl Iterator<Item = RunPlan> {
+        self.protocols.iter().map(|protocol| RunPlan {
+            config: RunConfig { protocols: vec![protocol.name.clone()], ..self.config.clone() },
+            protocols: vec![protocol.clone()],
+            ..self.clone()
+        })
+    }
+
+    /// Returns the same plan with another seed.
+    pub fn with_seed(&self, seed: u64) -> RunPlan {
+        let mut plan = self.clone();
+        plan.config.seed = seed;
+        plan.chip.iter_mut().for_each(|chip| chip.options.seed = seed);
+        plan
+    }
+}
+
+/// A protocol of the registry with the options that it takes.
+type Listed = (ProtocolInfo, Vec<OptionSpec>);
+
+/// An entry of a comparison, whose names were found, but not its values.
+struct NamedEntry {
+    name: String,
+    info: ProtocolInfo,
+    settings: BTreeMap<String, String>,
+    /// The settings that are its own.
+    own: BTreeMap<String, String>,
+}
+
+impl RunConfig {
+    /// Turns the configuration into a plan: finds each name, parses each value once, and settles
+    /// the index.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with what would be right.
+    pub fn resolve(&self) -> Result<RunPlan, RunError> {
+        let mut config = RunConfig {
+            settings: named_settings(&self.settings)?,
+            protocols: self.protocols.iter().map(|entry| entry_name(entry)).collect(),
+            ..self.clone()
+        };
+        config.check_numbers()?;
+        let workloads = all_workloads();
+        let Some((workload_info, workload_specs)) = workloads.iter().find(|(info, _)| info.name == self.workload)
+        else {
+            return Err(unknown("workload", &self.workload, workloads.iter().map(|(info, _)| info.name)));
+        };
+        let protocols = all_protocols::<Native>();
+        if config.protocols.is_empty() {
+            return Err(RunError::BadInput("no protocol was chosen".into()));
+        }
+        if config.protocols == [ALL] {
+            let refused = config.refused()?;
+            let names = protocols.iter().map(|(info, _)| info.name.to_string());
+            config.protocols = names.filter(|name| !refused.iter().any(|(refused, _)| refused == name)).collect();
+        }
+        let entries = named_entries(&config, &protocols)?;
+        if config.precision.is_some() && entries.len() < 2 {
+            let entry = config.protocols.join(", ");
+            return Err(RunError::BadInput(format!(
+                "a precision is of ratios between protocols, and {entry} is alone; valid: two protocols or more"
+            )));
+        }
+        check_setting_names(&config, workload_specs, &protocols, &entries)?;
+        let chip = config.chip_config()?;
+        let planned = entries.iter().map(|entry| {
+            let planned = planned_protocol(&config, entry, entries.len());
+            planned.map_err(|error| match error {
+                // The value may be the entry's own.
+                RunError::BadInput(message) if !entry.own.is_empty() && !message.starts_with(FOLDER) => {
+                    RunError::BadInput(format!("'{}': {message}", entry.name))
+                }
+                error => error,
+            })
+        });
+        let planned: Vec<ProtocolPlan> = planned.collect::<Result<_, _>>()?;
+        let refused = config.refused()?;
+        if let Some((_, why)) =
+            refused.into_iter().find(|(name, _)| planned.iter().any(|entry| entry.info.name == *name))
+        {
+            return Err(RunError::BadInput(why));
+        }
+        let asked_index = config.index.as_deref().map(index_kind).transpose()?;
+        let plan = PlanWorkload { settings: &config.settings, index: asked_index };
+        let (index, workload) = with_workload(workload_info.name, plan).expect(FOUND)?;
+        config.index = Some(index_name(index).into());
+        Ok(RunPlan { config, index, asked_index, chip, workload, protocols: planned })
+    }
+
+    /// Returns the protocols that can't run the workload, because it can't say what they need to
+    /// know of a transaction, each with a sentence that says so.
+    ///
+    /// # Errors
+    /// There is no such workload, or its options are wrong.
+    pub fn refused(&self) -> Result<Vec<(&'static str, String)>, RunError> {
+        let declares = |workload: &str, settings: &BTreeMap<String, String>| {
+            let listed = || all_workloads().into_iter().map(|(info, _)| info.name);
+            with_workload(workload, Declared(settings)).unwrap_or_else(|| Err(unknown("workload", workload, listed())))
+        };
+        let of_this = declares(&self.workload, &named_settings(&self.settings)?)?;
+        let refusal = |(info, _): Listed| {
+            let others = all_workloads().into_iter().map(|(info, _)| info.name);
+            let can = |name: &&str| declares(name, &BTreeMap::new()).is_ok_and(|declares| declares.meets(info.needs));
+            let can: Vec<&str> = others.filter(can).collect();
+            let sentence = format!(
+                "{} has to know {} before it begins, which {} can't say with these options; workloads that can: {}",
+                info.name,
+                info.needs.describe(),
+                self.workload,
+                can.join(", ")
+            );
+            (info.name, sentence)
+        };
+        let protocols = all_protocols::<Native>().into_iter();
+        Ok(protocols.filter(|(info, _)| !of_this.meets(info.needs)).map(refusal).collect())
+    }
+}
+
+/// Splits an entry such as `silo+cu=on` into the protocol's name and its own settings, by the names
+/// of their options.
+fn split_entry(entry: &str) -> Result<(&str, BTreeMap<String, String>), RunError> {
+    let mut parts = entry.split('+');
+    let protocol = protocol_name(parts.next().unwrap_or_default());
+    let mut own = BTreeMap::new();
+    for part in parts {
+        let (written, value) = part.split_once('=').unwrap_or((part, "on"));
+        if own.insert(option_name(written).to_string(), value.to_string()).is_some() {
+            return Err(RunError::BadInput(format!("'{entry}': option '{written}' is set twice")));
+        }
+    }
+    Ok((protocol, own))
+}
+
+/// Finds the names of all entries.
+///
+/// # Errors
+/// An entry names a protocol that is not there, sets an option that it can't have, or is there
+/// twice.
+fn named_entries(config: &RunConfig, protocols: &[Listed]) -> Result<Vec<NamedEntry>, RunError> {
+    let mut entries: Vec<NamedEntry> = Vec::new();
+    for entry in &config.protocols {
+        let (name, own) = split_entry(entry)?;
+        let Some((info, specs)) = protocols.iter().find(|(info, _)| info.name == name) else {
+            return Err(unknown("protocol", name, protocols.iter().map(|(info, _)| info.name)));
+        };
+        own.keys().try_for_each(|option| check_own_option(entry, info, specs, option))?;
+        if let Some(other) = entries.iter().find(|other| (other.info.name, &other.own) == (info.name, &own)) {
+            let message = if other.name == *entry { String::new() } else { format!(" (as '{}')", other.name) };
+            return Err(RunError::BadInput(format!("protocol '{entry}' was chosen twice{message}")));
+        }
+        let mut settings = config.settings.clone();
+        settings.extend(own.clone());
+        entries.push(NamedEntry { name: entry.clone(), info: *info, settings, own });
+    }
+    Ok(entries)
+}
+
+/// Checks that an entry of this protocol can have an option of its own.
+fn check_own_option(entry: &str, info: &ProtocolInfo, specs: &[OptionSpec], name: &str) -> Result<(), RunError> {
+    let others = common_specs();
+    let mut valid = specs.iter().chain(&others).map(|spec| spec.name);
+    if valid.clone().any(|valid| valid == name) {
+        return Ok(());
+    }
+    if all_workloads().iter().any(|(_, specs)| specs.iter().any(|spec| spec.name == name)) {
+        return Err(RunError::BadInput(format!(
+            "'{entry}': the workload's option '{name}' is the same for all protocols of a run: use --set"
+        )));
+    }
+    Err(match why_not(info.name, name) {
+        Some(why) => RunError::BadInput(format!("'{entry}': option '{name}' is not of {}; {why}", info.name)),
+        None => unknown(&format!("option of {}", info.name), name, valid.by_ref()),
+    })
+}
+
+/// Checks that each setting belongs to the workload, to a protocol of this run, to the engine, to
+/// the log, or to retries.
+fn check_setting_names(
+    config: &RunConfig,
+    workload: &[OptionSpec],
+    protocols: &[Listed],
+    entries: &[NamedEntry],
+) -> Result<(), RunError> {
+    let is_chosen = |name: &str| entries.iter().any(|entry| entry.info.name == name);
+    let mut others = common_specs();
+    if config.chip.is_some() {
+        others.extend(simulation_specs());
+    }
+    let has = |specs: &[OptionSpec], name: &str| specs.iter().any(|spec| spec.name == name);
+    for name in config.settings.keys() {
+        let owners: Vec<&str> =
+            protocols.iter().filter(|(_, specs)| has(specs, name)).map(|(info, _)| info.name).collect();
+        if owners.iter().any(|owner| is_chosen(owner)) {
+            continue;
+        }
+        if !owners.is_empty() {
+            let (owners, chosen) = (owners.join(", "), config.protocols.join(", "));
+            let reasons = entries.iter().filter_map(|entry| why_not(entry.info.name, name));
+            let reasons: String = reasons.map(|why| format!("; {why}")).collect();
+            return Err(RunError::BadInput(format!(
+                "option '{name}' is of the protocol {owners}, which does not run here (chosen: {chosen}){reasons}"
+            )));
+        }
+        if has(workload, name) || has(&others, name) {
+            continue;
+        }
+        if has(&simulation_specs(), name) {
+            return Err(RunError::BadInput(format!(
+                "option '{name}' is of simulated chips, and the machine is native; valid with --machine CHIP only"
+            )));
+        }
+        let mut owners: Vec<&str> = all_workloads()
+            .into_iter()
+            .filter(|(_, specs)| has(specs, name))
+            .map(|(info, _)| info.name.split('-').next().unwrap_or(info.name))
+            .collect();
+        owners.dedup();
+        if !owners.is_empty() {
+            return Err(RunError::BadInput(format!(
+                "option '{name}' is of the workload {}, which does not run here (chosen: {})",
+                owners.join(", "),
+                config.workload
+            )));
+        }
+        let of_protocols = protocols.iter().filter(|(info, _)| is_chosen(info.name)).flat_map(|(_, specs)| specs);
+        let valid = workload.iter().chain(of_protocols).chain(&others).map(|spec| spec.name);
+        return Err(unknown("option", name, valid));
+    }
+    Ok(())
+}
+
+/// The beginning of an error about the folder of a log, which is not an entry's own.
+const FOLDER: &str = "the folder of a log (--dir)";
+
+/// Parses the options of an entry, and checks what can't be together.
+fn planned_protocol(config: &RunConfig, entry: &NamedEntry, entries: usize) -> Result<ProtocolPlan, RunError> {
+    struct Plans<'a>(&'a BTreeMap<String, String>);
+    impl ProtocolVisitor<Native> for Plans<'_> {
+        type Output = Result<ProtocolPlan, RunError>;
+        fn visit<P: NamedProtocol<Native>>(self) -> Self::Output {
+            Ok(ProtocolPlan::with_options::<P, Native>(self.0)?.0)
+        }
+    }
+    let retry = options::<RetryOptions>(&[], &entry.settings)?;
+    check_retry(&retry, entry.settings.contains_key("retry.max_us"))?;
+    let has_disk = config.chip.is_none();
+    let log = options::<LogOptions>(&[], &entry.settings)?;
+    log.check(has_disk)?;
+    if config.dir.is_some() && (!log.has_files(has_disk) || entries > 1) {
+        return Err(RunError::BadInput(format!(
+            "{FOLDER} is that of one protocol that has one, with --set log=epoch or another"
+        )));
+    }
+    let planned = with_protocol::<Native, _>(entry.info.name, Plans(&entry.settings)).expect(FOUND)?;
+    if planned.shows_uncommitted && log.commit().is_some_and(CommitProtocol::holds_rows) {
+        return Err(RunError::BadInput(format!(
+            "log={} does not go with {}: there transactions see what others have not committed yet, and so have not made durable",
+            log.mode.show(),
+            entry.info.name
+        )));
+    }
+    Ok(ProtocolPlan { name: entry.name.clone(), ..planned })
+}
+
+/// Checks that the first bound is not above the largest, where both are in force. `is_set` says
+/// whether the largest was asked for.
+fn check_retry(retry: &RetryOptions, is_set: bool) -> Result<(), RunError> {
+    let RetryOptions { backoff, min_us, max_us } = *retry;
+    let is_used = is_set || matches!(backoff, BackoffPolicy::Exponential | BackoffPolicy::Adaptive);
+    if is_used && max_us < min_us {
+        return Err(RunError::BadInput(format!(
+            "retry.max_us is {max_us} and retry.min_us is {min_us}; valid: retry.max_us from retry.min_us on"
+        )));
+    }
+    Ok(())
+}
+
+/// Returns what a workload can declare with these settings.
+struct Declared<'a>(&'a BTreeMap<String, String>);
+
+impl WorkloadVisitor for Declared<'_> {
+    type Output = Result<Declares, RunError>;
+
+    fn visit<W: Workload>(self, info: WorkloadInfo) -> Self::Output {
+        Ok(W::declares(&options::<W::Options>(info.preset, self.0)?))
+    }
+}
+
+/// Parses the options of a workload, and chooses the index.
+struct PlanWorkload<'a> {
+    settings: &'a BTreeMap<String, String>,
+    index: Option<IndexKind>,
+}
+
+impl WorkloadVisitor for PlanWorkload<'_> {
+    type Output = Result<(IndexKind, WorkloadPlan), RunError>;
+
+    fn visit<W: Workload>(self, info: WorkloadInfo) -> Self::Output {
+        let options = options::<W::Options>(info.preset, self.settings)?;
+        let index = match self.index {
+            Some(index) => index,
+            None if W::validate(&options, IndexKind::Hash).is_ok() => IndexKind::Hash,
+            None => IndexKind::Ordered,
+        };
+        W::validate(&options, index).map_err(RunError::BadInput)?;
+        Ok((index, WorkloadPlan { name: info.name, values: values(&options), options: Arc::new(options) }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contend_engine::Protocol;
+    use contend_sim::Simulated;
+
+    fn with(change: impl FnOnce(&mut RunConfig)) -> Result<RunPlan, String> {
+        let mut config = RunConfig::default();
+        change(&mut config);
+        config.resolve().map_err(|error| error.to_string())
+    }
+
+    fn set(config: &mut RunConfig, name: &str, value: &str) {
+        config.settings.insert(name.into(), value.into());
+    }
+
+    #[test]
+    fn the_default_is_valid_and_settles_the_index() {
+        assert_eq!(with(|_| {}).expect("valid").index, IndexKind::Hash);
+        let scans = with(|config| config.workload = "ycsb-e".into()).expect("valid");
+        assert_eq!(scans.index, IndexKind::Ordered, "what needs an order gets one");
+    }
+
+    #[test]
+    fn a_fixed_wait_has_no_largest_bound() {
+        let fixed = |config: &mut RunConfig| {
+            set(config, "retry.backoff", "fixed");
+            set(config, "retry.min_us", "2k");
+        };
+        with(fixed).expect("2 ms, whatever the bound is that exponential backoff would have");
+    }
+
+    #[test]
+    fn all_are_those_that_can() {
+        let on = |workload: &str| with(|config| config.workload = workload.into()).expect("valid").config.protocols;
+        let (rows, no_rows) = (on("bank"), on("tpcc"));
+        assert!(rows.contains(&"2pl-ordered".into()) && rows.contains(&"hstore".into()));
+        assert!(!no_rows.contains(&"2pl-ordered".into()) && no_rows.contains(&"hstore".into()));
+        assert_eq!(rows.len(), no_rows.len() + 1);
+    }
+
+    #[test]
+    fn every_error_names_the_thing_and_the_valid_choices() {
+        type Change = fn(&mut RunConfig);
+        let cases: &[(Change, &[&str])] = &[
+            (|c| c.workload = "ycsb-z".into(), &["ycsb-z", "ycsb-a", "bank"]),
+            (|c| c.protocols = vec!["silo".into(), "sillo".into()], &["sillo", "silo", "2pl-nowait", "none"]),
+            (|c| c.protocols = vec!["silo".into(), "silo".into()], &["silo", "twice"]),
+            (|c| c.protocols.clear(), &["no protocol"]),
+            (|c| c.threads = 0, &["threads is 0", "1 to 1000"]),
+            (|c| c.windows = 0, &["windows is 0"]),
+            (|c| c.window_seconds = f64::NAN, &["seconds is NaN", "0.001"]),
+            (|c| c.warmup_seconds = -1.0, &["warmup is -1"]),
+            (|c| c.precision = Some(0.7), &["precision is 70 %", "0.1 % to 50 %"]),
+            (|c| c.precision = Some(f64::NAN), &["precision is NaN %"]),
+            (
+                |c| {
+                    c.precision = Some(0.03);
+                    c.protocols = vec!["silo".into()];
+                },
+                &["precision", "silo is alone", "two protocols"],
+            ),
+            (|c| c.index = Some("btree".into()), &["btree", "hash, ordered"]),
+            (|c| set(c, "ycsb.thta", "0.5"), &["ycsb.thta", "ycsb.theta", "silo.wait", "retry.backoff"]),
+            (|c| set(c, "ycsb.theta", "1"), &["ycsb.theta", "'1'", "below 1"]),
+            (|c| set(c, "ycsb.records", "0"), &["ycsb.records", "'0'", "from 1"]),
+            (|c| set(c, "silo.wait", "maybe"), &["silo.wait", "maybe", "wait, spin, nowait"]),
+            (|c| set(c, "bank.accounts", "5"), &["bank.accounts", "of the workload bank, which", "(chosen: ycsb-a)"]),
+            (|c| set(c, "chip.lookahead", "5"), &["chip.lookahead", "simulated chips", "--machine"]),
+            (|c| set(c, "theta", "0.5"), &["unknown option 'theta'; did you mean 'ycsb.theta'?"]),
+            (|c| set(c, "thta", "0.5"), &["unknown option 'thta'; did you mean 'ycsb.theta'?"]),
+            (|c| set(c, "wait", "nowait"), &["did you mean 'silo.wait'?"]),
+            (|c| set(c, "", "5"), &["unknown option ''; valid: "]),
+            (|c| set(c, "xyzzy", "5"), &["unknown option 'xyzzy'; valid: "]),
+            (|c| c.protocols = vec!["sillo".into()], &["unknown protocol 'sillo'; did you mean 'silo'?"]),
+            (
+                |c| {
+                    set(c, "retry.min_us", "100");
+                    set(c, "retry.max_us", "10");
+                },
+                &["retry.max_us is 10 and retry.min_us is 100", "from retry.min_us on"],
+            ),
+            (
+                |c| c.protocols = vec!["silo+retry.backoff=exponential+retry.min_us=2k".into()],
+                &["'silo+retry.backoff=exponential+retry.min_us=2k'", "retry.max_us is 1000 and retry.min_us is 2000"],
+            ),
+            (
+                |c| c.protocols = vec!["silo".into(), "silo+wait".into()],
+                &["option of silo", "wait", "silo.wait", "engine.commit_time_updates"],
+            ),
+            (|c| c.protocols = vec!["2pl-nowait+silo.wait=wait".into()], &["silo.wait", "2pl-nowait", "never waits"]),
+            (|c| c.protocols = vec!["silo+silo.wait=perhaps".into()], &["silo.wait", "perhaps", "nowait"]),
+            (|c| c.protocols = vec!["silo+ycsb.theta=0.5".into()], &["ycsb.theta", "--set"]),
+            (|c| c.protocols = vec!["silo+cu".into(), "silo+cu=on".into()], &["silo+cu=on", "twice", "silo+cu"]),
+            (
+                |c| {
+                    c.workload = "tpcc".into();
+                    c.protocols = vec!["silo".into(), "2pl-ordered".into()];
+                },
+                &["2pl-ordered", "the rows", "tpcc", "bank"],
+            ),
+            (|c| set(c, "ycsb.partitions", "2M"), &["ycsb.partitions", "from 1"]),
+            (|c| set(c, "ycsb.multi_partition", "0.5"), &["ycsb.partitions is 1"]),
+            (
+                |c| {
+                    c.protocols = vec!["none".into()];
+                    set(c, "silo.wait", "wait");
+                },
+                &["silo.wait", "silo", "none"],
+            ),
+            (
+                |c| {
+                    c.workload = "ycsb-e".into();
+                    c.index = Some("hash".into());
+                },
+                &["ycsb.scan", "--index ordered"],
+            ),
+        ];
+        for (number, (change, expected)) in cases.iter().enumerate() {
+            let error = with(change).expect_err("bad input");
+            for part in *expected {
+                assert!(error.contains(part), "case {number}: '{part}' is not in: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn short_and_former_names_are_those_of_today() {
+        let short = with(|config| {
+            config.protocols = vec!["mvcc+ts".into(), "to".into()];
+            set(config, "cu", "on");
+        });
+        let short = short.expect("valid");
+        assert_eq!(short.config.protocols, ["msto+ts", "timestamp-ordering"]);
+        assert_eq!(short.config.settings["engine.commit_time_updates"], "on");
+        assert!(short.protocols.iter().all(|entry| entry.engine.commit_time_updates));
+        assert!(short.protocols[0].engine.timestamp_splitting && !short.protocols[1].engine.timestamp_splitting);
+        let twice = with(|config| {
+            set(config, "cu", "on");
+            set(config, "engine.commit_time_updates", "off");
+        });
+        assert!(twice.expect_err("two values").contains("set twice"));
+    }
+
+    #[test]
+    fn plans_are_visited_on_every_machine() {
+        struct Name;
+        impl PlannedWorkloadVisitor for Name {
+            type Output = &'static str;
+            fn visit<W: Workload>(self, info: WorkloadInfo, _: &W::Options) -> &'static str {
+                info.name
+            }
+        }
+        for (info, _) in all_workloads() {
+            let plan = with(|config| config.workload = info.name.into()).expect("valid");
+            assert_eq!(plan.workload.visit(Name), info.name);
+            for protocol in &plan.protocols {
+                assert_eq!(protocol.erased::<Native>().info().name, protocol.info.name);
+                assert_eq!(protocol.erased::<Simulated>().info().name, protocol.info.name);
+            }
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! A session: the engine of one protocol with the tables of one workload, and the workers that run
+//! on it.
+//!
+//! Code that depends on protocol, workload and machine is generic and stands here; all other code
+//! sees a [`Session`].
+//!
+//! | module | what it does |
+//! | --- | --- |
+//! | `loaded_engine` | engine, workload and workers, and the loop in which a worker runs transactions |
+//! | `tally` | counts, latencies and times of transactions |
+//! | `interleaved` | transactions that yield their core between operations |
+//! | `threads` | workers are threads of the host |
+//! | `chip` | workers are cores of a simulated chip |
+
+mod chip;
+mod interleaved;
+mod loaded_engine;
+mod tally;
+mod threads;
+
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use contend_engine::{Erased, NamedProtocol, Protocol, ProtocolInfo, VersionCounts};
+use contend_machine::{Machine, Native};
+use contend_sim::{Simulated, Statistics};
+use contend_workloads::{Checked, Violation, Workload, WorkloadInfo};
+
+use crate::config::RunConfig;
+use crate::error::RunError;
+use crate::names::options;
+use crate::plan::{PlannedProtocolVisitor, PlannedWorkloadVisitor, ProtocolPlan, RunPlan};
+use crate::progress::Stop;
+use contend_judge::Recorded;
+use loaded_engine::{LoadedEngine, TypedSession};
+pub use tally::{KindCount, Tally};
+pub use threads::SAMPLE_EVERY;
+
+/// The purpose of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunPurpose {
+    /// To measure.
+    Measure,
+    /// To measure, with a history.
+    Record,
+    /// To prove right: small, with a history, and with transactions that overlap.
+    Verify,
+}
+
+/// The length of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Interval {
+    /// On the machine's own clock.
+    pub length: Duration,
+    /// The most transactions that may commit, if there is a limit. A simulated session keeps to
+    /// that of its first interval.
+    pub transactions_max: Option<u64>,
+}
+
+/// The activity of a simulated chip in an interval.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Simulation {
+    /// Accesses of the interval, by the level that answered them.
+    pub statistics: Statistics,
+    /// A hash over every access since the chip was built.
+    pub trace_hash: u64,
+    /// The time that the simulation took on the host, in seconds.
+    pub host_seconds: f64,
+}
+
+/// What happened in a interval.
+#[derive(Debug, Default)]
+pub struct IntervalResult {
+    /// On the machine's own clock.
+    pub seconds: f64,
+    /// Transactions, their latencies and times.
+    pub tally: Tally,
+    /// The activity of the chip, if the machine is simulated.
+    pub simulation: Option<Simulation>,
+    /// Bytes that were written to the log, if there is one.
+    pub log_bytes: Option<u64>,
+}
+
+/// A loaded or loadable test session.
+pub trait Session {
+    /// The protocol.
+    fn info(&self) -> ProtocolInfo;
+    /// The values of the protocol's options, the engine's, and those of trying again.
+    fn protocol_options(&self) -> BTreeMap<String, String>;
+    /// The values of the workload's options.
+    fn workload_options(&self) -> BTreeMap<String, String>;
+    /// The names of the workload's types of transactions.
+    fn kinds(&self) -> &'static [&'static str];
+    /// How many units loading has.
+    fn load_units(&self) -> u64;
+    /// Loads by as many threads as will run. Stops early if asked to. If there is a log of files,
+    /// what was loaded is durable then.
+    fn load(&mut self, stop: &Stop, advance: &(dyn Fn(u64) + Sync)) -> Result<(), RunError>;
+    /// Runs for a interval. `tick` is called now and then with the part of the interval, from 0 to
+    /// 1, that has passed since the last call.
+    fn run(&mut self, interval: Interval, stop: &Stop, tick: &dyn Fn(f64)) -> Result<IntervalResult, RunError>;
+    /// Ends what is under way: to be called before a check.
+    fn settle(&mut self) -> Result<(), RunError>;
+    /// Bytes of tables and indexes.
+    fn bytes(&self) -> u64;
+    /// What has become of old versions.
+    fn versions(&self) -> VersionCounts;
+    /// Of how many records so many old versions are kept:
+    /// [`contend_engine::Engine::version_chains`].
+    fn version_chains(&self) -> Vec<u64>;
+    /// Deleted records whose memory is not free to be used again.
+    fn tombstones(&self) -> u64;
+    /// The workload's own check.
+    fn check(&self) -> Result<Checked, Violation>;
+    /// What was recorded since the last call.
+    fn take_history(&mut self) -> Recorded;
+}
+
+/// What runs the workers of a session on a machine.
+pub(crate) trait Driver<P: Protocol<Self::Machine>, W: Workload>: Sized + 'static {
+    /// The machine.
+    type Machine: Machine;
+    /// For a session of this plan.
+    fn new(plan: &RunPlan, purpose: RunPurpose) -> Self;
+    /// See [`Session::load`].
+    fn load(
+        &mut self,
+        loaded: &LoadedEngine<P, W, Self::Machine>,
+        stop: &Stop,
+        advance: &(dyn Fn(u64) + Sync),
+    ) -> Result<(), RunError>;
+    /// See [`Session::run`].
+    fn run(
+        &mut self,
+        loaded: &mut LoadedEngine<P, W, Self::Machine>,
+        interval: Interval,
+        stop: &Stop,
+        tick: &dyn Fn(f64),
+    ) -> Result<IntervalResult, RunError>;
+    /// See [`Session::settle`].
+    fn settle(&mut self, loaded: &mut LoadedEngine<P, W, Self::Machine>) -> Result<(), RunError>;
+}
+
+/// Returns a session of an entry of a plan.
+///
+/// # Errors
+/// The log can't be begun.
+pub fn session(plan: &RunPlan, protocol: &ProtocolPlan, purpose: RunPurpose) -> Result<Box<dyn Session>, RunError> {
+    match &plan.chip {
+        None => plan.workload.visit(OfWorkload::<Native> { plan, protocol, purpose, machine: PhantomData }),
+        Some(_) => plan.workload.visit(OfWorkload::<Simulated> { plan, protocol, purpose, machine: PhantomData }),
+    }
+}
+
+/// Returns a session of a protocol that need not be registered, a broken one say, with a workload
+/// by its type.
+///
+/// # Errors
+/// The configuration or an option of the protocol is not valid, or the log can't be begun.
+pub fn session_of<P: NamedProtocol<Native>, W: Workload>(
+    config: &RunConfig,
+    purpose: RunPurpose,
+) -> Result<Box<dyn Session>, RunError> {
+    let plan = config.resolve()?;
+    let (protocol, own) = ProtocolPlan::with_options::<P, Native>(&plan.config.settings)?;
+    let options = options::<W::Options>(&[], &plan.config.settings)?;
+    OfProtocol::<Native, W> { plan: &plan, protocol: &protocol, options: &options, purpose, machine: PhantomData }
+        .made(Erased::new(P::new(own)))
+}
+
+/// How the transactions of a session call their protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dispatch {
+    /// The protocol is inlined into each workload. Each pair of them is compiled by itself.
+    Static,
+    /// The protocol stands behind a pointer, and each workload is compiled once.
+    Dynamic,
+}
+
+impl Dispatch {
+    /// The dispatch of sessions on this machine, chosen when this crate was built: dynamic in a
+    /// development build, else static; the features `static-dispatch` and `dynamic-dispatch` choose
+    /// it whatever the build.
+    pub const NATIVE: Dispatch = if cfg!(contend_static_dispatch) { Dispatch::Static } else { Dispatch::Dynamic };
+
+    /// Returns the dispatch of the sessions of a plan.
+    pub fn of(plan: &RunPlan) -> Dispatch {
+        // Beside the simulation of memory a dynamic call costs nothing.
+        if plan.chip.is_some() { Dispatch::Dynamic } else { Dispatch::NATIVE }
+    }
+
+    /// Returns the name that results record.
+    pub fn name(self) -> &'static str {
+        match self {
+            Dispatch::Static => "static",
+            Dispatch::Dynamic => "dynamic",
+        }
+    }
+}
+
+/// A machine that a session can run on.
+trait SessionMachine: Machine {
+    /// What runs the workers.
+    type Driver<P: Protocol<Self>, W: Workload>: Driver<P, W, Machine = Self>;
+
+    /// Makes the session of a protocol of the registry by the dispatch of this machine.
+    fn session<P: NamedProtocol<Self>, W: Workload>(
+        make: OfProtocol<'_, Self, W>,
+        protocol: P,
+    ) -> Result<Box<dyn Session>, RunError>;
+}
+
+impl SessionMachine for Native {
+    type Driver<P: Protocol<Native>, W: Workload> = threads::Threads;
+
+    // Nineteen protocols times six workloads take minutes to compile: only a build that is measured
+    // has them all.
+    #[cfg(contend_static_dispatch)]
+    fn session<P: NamedProtocol<Native>, W: Workload>(
+        make: OfProtocol<'_, Native, W>,
+        protocol: P,
+    ) -> Result<Box<dyn Session>, RunError> {
+        make.made(protocol)
+    }
+
+    #[cfg(not(contend_static_dispatch))]
+    fn session<P: NamedProtocol<Native>, W: Workload>(
+        make: OfProtocol<'_, Native, W>,
+        protocol: P,
+    ) -> Result<Box<dyn Session>, RunError> {
+        make.made(Erased::new(protocol))
+    }
+}
+
+impl SessionMachine for Simulated {
+    type Driver<P: Protocol<Simulated>, W: Workload> = chip::OnChip<P, W>;
+
+    fn session<P: NamedProtocol<Simulated>, W: Workload>(
+        make: OfProtocol<'_, Simulated, W>,
+        protocol: P,
+    ) -> Result<Box<dyn Session>, RunError> {
+        make.made(Erased::new(protocol))
+    }
+}
+
+struct OfWorkload<'a, M> {
+    plan: &'a RunPlan,
+    protocol: &'a ProtocolPlan,
+    purpose: RunPurpose,
+    machine: PhantomData<M>,
+}
+
+impl<M: SessionMachine> PlannedWorkloadVisitor for OfWorkload<'_, M> {
+    type Output = Result<Box<dyn Session>, RunError>;
+
+    fn visit<W: Workload>(self, _: WorkloadInfo, options: &W::Options) -> Self::Output {
+        let OfWorkload { plan, protocol, purpose, .. } = self;
+        protocol.visit::<M, _>(OfProtocol::<M, W> { plan, protocol, options, purpose, machine: PhantomData })
+    }
+}
+
+struct OfProtocol<'a, M: Machine, W: Workload> {
+    plan: &'a RunPlan,
+    protocol: &'a ProtocolPlan,
+    /// The workload's options.
+    options: &'a W::Options,
+    purpose: RunPurpose,
+    machine: PhantomData<M>,
+}
+
+impl<M: SessionMachine, W: Workload> PlannedProtocolVisitor<M> for OfProtocol<'_, M, W> {
+    type Output = Result<Box<dyn Session>, RunError>;
+
+    fn visit<P: NamedProtocol<M>>(self, options: &P::Options) -> Self::Output {
+        M::session(self, P::new(options.clone()))
+    }
+}
+
+impl<M: SessionMachine, W: Workload> OfProtocol<'_, M, W> {
+    /// Makes the session.
+    fn made<P: Protocol<M>>(self, protocol: P) -> Result<Box<dyn Session>, RunError> {
+        let workload_options = match self.purpose {
+            RunPurpose::Verify => W::for_verification(self.options),
+            RunPurpose::Measure | RunPurpose::Record => self.options.clone(),
+        };
+        let driver = M::Driver::<P, W>::new(self.plan, self.purpose);
+        let loaded = LoadedEngine::new(self.plan, self.protocol, protocol, workload_options, self.purpose)?;
+        Ok(Box::new(TypedSession { driver, loaded }))
+    }
+}

@@ -1,0 +1,172 @@
+//! Workers are cores of a simulated chip.
+//!
+//! One simulation goes through all spans: at the end of a interval the cores stand where they are,
+//! in the middle of their transactions, and go on in the next. So the end of a window changes
+//! nothing on the chip.
+
+use std::cell::{Cell, RefCell};
+use std::ops::ControlFlow;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use contend_engine::{AbortReason, Protocol};
+use contend_sim::{Chip, Simulated};
+use contend_workloads::Workload;
+
+use super::loaded_engine::{LoadedEngine, WorkerSlot, not_loaded, stuck};
+use super::{Driver, Interval, IntervalResult, RunPurpose, Simulation, Tally};
+use crate::error::RunError;
+use crate::machine::ChipConfig;
+use crate::memory::is_short;
+use crate::plan::RunPlan;
+use crate::progress::Stop;
+
+/// After so many simulated cycles it is looked whether to stop.
+const SLICE_CYCLES: u64 = 10_000;
+/// How often it is looked whether memory is left, on the host's clock: tables may grow.
+const MEMORY_EVERY: Duration = Duration::from_millis(100);
+/// A verification that takes the host longer ends with what it has.
+const VERIFY_MAX: Duration = Duration::from_secs(10);
+
+/// See the module.
+pub(crate) struct OnChip<P: Protocol<Simulated>, W: Workload> {
+    // First: its cores are dropped before what they borrow goes.
+    chip: Option<Box<Chip>>,
+    config: ChipConfig,
+    shared: Rc<Shared<P, W>>,
+    /// Where the last interval ended, in cycles.
+    time: u64,
+}
+
+/// A worker that has ended, with its number.
+type Ended<P, W> = (usize, WorkerSlot<P, W, Simulated>);
+
+/// What the cores share with the driver.
+struct Shared<P: Protocol<Simulated>, W: Workload> {
+    over: Cell<bool>,
+    tally: RefCell<Tally>,
+    /// Workers that have ended, by number.
+    ended: RefCell<Vec<Ended<P, W>>>,
+    stuck: Cell<Option<AbortReason>>,
+}
+
+impl<P: Protocol<Simulated>, W: Workload> OnChip<P, W> {
+    /// Builds the chip, and puts the workers on it.
+    fn start(&mut self, loaded: &mut LoadedEngine<P, W, Simulated>, share: u64) -> Result<Box<Chip>, RunError> {
+        let no_room = |error: contend_sim::ChipError| RunError::OutOfMemory(error.to_string());
+        let mut chip = Chip::new(&self.config.preset, loaded.slots.len(), self.config.options).map_err(no_room)?;
+        for (number, mut slot) in loaded.slots.drain(..).enumerate() {
+            let (workload, shared) = (Arc::clone(&loaded.workload), Rc::clone(&self.shared));
+            chip.spawn(move || {
+                let over = || shared.over.get();
+                let outcome = slot.work(&workload, share, &shared.tally, over, |workload, tx, client, input| {
+                    workload.execute(tx, client, input)
+                });
+                if let Err(reason) = outcome {
+                    shared.stuck.set(Some(reason));
+                }
+                slot.worker.go_offline();
+                shared.ended.borrow_mut().push((number, slot));
+            });
+        }
+        Ok(chip)
+    }
+
+    fn check_stuck(&self, loaded: &LoadedEngine<P, W, Simulated>) -> Result<(), RunError> {
+        self.shared.stuck.get().map_or(Ok(()), |reason| Err(stuck(loaded.engine.protocol().info(), reason)))
+    }
+}
+
+impl<P: Protocol<Simulated>, W: Workload> Driver<P, W> for OnChip<P, W> {
+    type Machine = Simulated;
+
+    fn new(plan: &RunPlan, _: RunPurpose) -> Self {
+        let shared = Shared {
+            over: Cell::new(false),
+            tally: RefCell::new(Tally::new(W::KINDS.len())),
+            ended: RefCell::new(Vec::new()),
+            stuck: Cell::new(None),
+        };
+        let config = plan.chip.clone().expect("a session on a chip is made of a plan with a chip");
+        // What the engine converts to cycles it converts to those of this chip.
+        config.preset.set_clock();
+        OnChip { chip: None, config, shared: Rc::new(shared), time: 0 }
+    }
+
+    fn load(
+        &mut self,
+        loaded: &LoadedEngine<P, W, Simulated>,
+        stop: &Stop,
+        advance: &(dyn Fn(u64) + Sync),
+    ) -> Result<(), RunError> {
+        let mut loader = loaded.engine.loader().expect("more workers than threads");
+        let mut done = |units| {
+            advance(units);
+            if stop.is_requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        let outcome = loaded.workload.load(&mut loader, 0, 1, &mut done);
+        outcome.map_err(|error| not_loaded(loaded.engine.protocol().info(), &error))
+    }
+
+    fn run(
+        &mut self,
+        loaded: &mut LoadedEngine<P, W, Simulated>,
+        interval: Interval,
+        stop: &Stop,
+        tick: &dyn Fn(f64),
+    ) -> Result<IntervalResult, RunError> {
+        if self.chip.is_none() {
+            let share = interval.transactions_max.map_or(u64::MAX, |max| max.div_ceil(loaded.slots.len() as u64));
+            self.chip = Some(self.start(loaded, share)?);
+        }
+        let chip = self.chip.as_mut().expect("just started");
+        let started = Instant::now();
+        let hertz = self.config.preset.core.hertz;
+        let (begin, length) = (self.time, (interval.length.as_secs_f64() * hertz) as u64);
+        let mut looked = started;
+        while self.time < begin + length {
+            let end = (self.time + SLICE_CYCLES).min(begin + length);
+            let alive = chip.run_until(end);
+            tick((end - self.time) as f64 / length as f64);
+            self.time = end;
+            if looked.elapsed() >= MEMORY_EVERY {
+                looked = Instant::now();
+                if is_short() {
+                    stop.request_for_memory();
+                }
+            }
+            // What is to be proved right is proved so far.
+            let enough = loaded.purpose == RunPurpose::Verify && started.elapsed() >= VERIFY_MAX;
+            if stop.is_requested() || !alive || enough {
+                break;
+            }
+        }
+        let kinds = W::KINDS.len();
+        let mut tally = self.shared.tally.replace(Tally::new(kinds));
+        // What is under way belongs to this window as far as it has come.
+        chip.take_all_times(self.time, &mut tally.useful);
+        let simulation = Simulation {
+            statistics: chip.take_statistics(),
+            trace_hash: chip.trace_hash(),
+            host_seconds: started.elapsed().as_secs_f64(),
+        };
+        self.check_stuck(loaded)?;
+        Ok(IntervalResult {
+            seconds: (self.time - begin) as f64 / hertz,
+            tally,
+            simulation: Some(simulation),
+            log_bytes: None,
+        })
+    }
+
+    fn settle(&mut self, loaded: &mut LoadedEngine<P, W, Simulated>) -> Result<(), RunError> {
+        let Some(mut chip) = self.chip.take() else { return Ok(()) };
+        self.shared.over.set(true);
+        while chip.run_until(u64::MAX / 4) {}
+        let mut ended = self.shared.ended.take();
+        ended.sort_by_key(|(number, _)| *number);
+        loaded.slots = ended.into_iter().map(|(_, slot)| slot).collect();
+        self.check_stuck(loaded)
+    }
+}

@@ -1,0 +1,271 @@
+//! Engine, workload and workers.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use contend_engine::{
+    Abort, AbortReason, Engine, EngineConfig, Protocol, ProtocolInfo, Transaction, VersionCounts, Worker,
+};
+use contend_machine::Machine;
+use contend_protocols::method::{Backoff, Retry};
+use contend_workloads::{Checked, Violation, Workload};
+
+use super::{Driver, Interval, IntervalResult, RunPurpose, Session, Tally};
+
+use crate::durable::{LogMode, RunLog};
+use crate::error::RunError;
+use crate::names::values;
+use crate::plan::{ProtocolPlan, RunPlan};
+use crate::progress::Stop;
+use contend_judge::{Recorded, recorded};
+
+/// On the host one transaction in so many is timed: reading the clock twice costs about 20 ns,
+/// which would be felt.
+const TIMED_EVERY: u64 = 16;
+/// Instructions of beginning and ending a transaction: what a simulated core is charged for them.
+const INSTRUCTIONS_AROUND: u32 = 100;
+
+/// An engine with a workload, and what runs on it.
+pub(crate) struct LoadedEngine<P: Protocol<M>, W: Workload, M: Machine> {
+    pub(crate) engine: Arc<Engine<P, M>>,
+    pub(crate) workload: Arc<W>,
+    pub(crate) slots: Vec<WorkerSlot<P, W, M>>,
+    pub(crate) purpose: RunPurpose,
+    protocol_options: BTreeMap<String, String>,
+    workload_options: BTreeMap<String, String>,
+    /// After the workers, whose last commits are flushed when it goes.
+    log: Option<RunLog<M>>,
+}
+
+/// What one worker runs with, from window to window.
+pub(crate) struct WorkerSlot<P: Protocol<M>, W: Workload, M: Machine> {
+    pub(crate) worker: Worker<P, M>,
+    pub(crate) client: W::Client,
+    input: W::Input,
+    retry: Retry<M>,
+    drawn: u64,
+    /// Whether commits are made durable.
+    logs: bool,
+    /// Of transactions that were timed and are not durable yet: their tickets, and when they began.
+    waiting: VecDeque<(u64, u64)>,
+}
+
+/// A session, by its types.
+pub(crate) struct TypedSession<P: Protocol<D::Machine>, W: Workload, D: Driver<P, W>> {
+    // The driver first: what runs is ended before the engine goes.
+    pub(crate) driver: D,
+    pub(crate) loaded: LoadedEngine<P, W, D::Machine>,
+}
+
+impl<P: Protocol<M>, W: Workload, M: Machine> LoadedEngine<P, W, M> {
+    pub(crate) fn new(
+        plan: &RunPlan,
+        entry: &ProtocolPlan,
+        protocol: P,
+        workload_options: W::Options,
+        purpose: RunPurpose,
+    ) -> Result<Self, RunError> {
+        let RunPlan { config, .. } = plan;
+        let ProtocolPlan { retry, engine: engine_options, log: log_options, .. } = entry;
+        let mut protocol_options = entry.values.clone();
+        protocol_options.extend(values(retry));
+        protocol_options.extend(values(engine_options));
+        protocol_options.extend(values(log_options));
+        // Threads that share a core, so that transactions overlap there too; a chip has cores
+        // enough.
+        let overlapping = purpose == RunPurpose::Verify && config.chip.is_none();
+        let threads = if overlapping { config.threads.max(4) } else { config.threads };
+        let defaults = EngineConfig::default();
+        let engine_config = EngineConfig {
+            // One for the loader.
+            workers_max: defaults.workers_max.max(threads + 1),
+            history: purpose != RunPurpose::Measure,
+            partitions: W::declares(&workload_options).partitions.unwrap_or(1),
+            options: engine_options.clone(),
+            ..defaults
+        };
+        let engine_config = match log_options.mode {
+            LogMode::Off => engine_config,
+            _ => EngineConfig { epoch_ms: log_options.epoch_ms, ..engine_config },
+        };
+        let own = config.dir.as_deref().filter(|_| purpose != RunPurpose::Verify);
+        let mut log = RunLog::create(log_options, config.chip.is_none(), engine_config.workers_max, own)?;
+        let engine = Engine::with_commit_sinks(protocol, engine_config, log.as_ref().map(RunLog::sinks));
+        let workload = Arc::new(W::create(&workload_options, plan.index, &engine));
+        if let Some(RunLog::Files(files)) = &mut log {
+            files.begin(&engine, log_options.epoch_ms)?;
+        }
+        let backoff = Backoff::new(retry.clone(), threads);
+        let slots = (0..threads).map(|number| WorkerSlot {
+            worker: engine.worker().expect("fewer threads than workers"),
+            client: workload.client(number, threads, config.seed),
+            input: W::Input::default(),
+            retry: backoff.retry(number, config.seed.wrapping_add(number as u64)),
+            drawn: 0,
+            logs: log.is_some(),
+            waiting: VecDeque::new(),
+        });
+        let slots = slots.collect();
+        let workload_options = values(&workload_options);
+        Ok(LoadedEngine { slots, engine, workload, purpose, protocol_options, workload_options, log })
+    }
+}
+
+impl<P: Protocol<M>, W: Workload, M: Machine> WorkerSlot<P, W, M> {
+    /// Runs transactions until it is over, or until as many as `share` have committed; or the
+    /// reason of an abort that will not go away.
+    #[inline(always)]
+    pub(crate) fn work(
+        &mut self,
+        workload: &W,
+        share: u64,
+        tally: &RefCell<Tally>,
+        over: impl Fn() -> bool,
+        mut execute: impl FnMut(&W, &mut Transaction<'_, P, M>, &mut W::Client, &W::Input) -> Result<(), Abort>,
+    ) -> Result<(), AbortReason> {
+        let WorkerSlot { worker, client, input, retry, drawn, logs, waiting } = self;
+        let nanoseconds = 1e9 / M::cycles_per_second();
+        let end = worker.commits().saturating_add(share);
+        while !over() && worker.commits() < end {
+            M::work(INSTRUCTIONS_AROUND);
+            workload.next(worker, client, input);
+            *drawn += 1;
+            let timed = drawn.is_multiple_of(TIMED_EVERY);
+            let start = if timed { M::now() } else { 0 };
+            let kind = workload.kind(input);
+            loop {
+                let declare = |declaration: &mut _| workload.declare(input, declaration);
+                let Err(abort) = worker.run_declared(declare, |tx| execute(workload, tx, client, input)) else {
+                    workload.committed(client, input);
+                    let tally = &mut *tally.borrow_mut();
+                    tally.kinds[kind].commits += 1;
+                    M::take_times(&mut tally.useful);
+                    break;
+                };
+                tally.borrow_mut().kinds[kind].aborts.add(abort.reason);
+                // All others wait for a transaction that is protected.
+                if abort.reason.is_conflict() && !over() && !worker.is_protected() {
+                    retry.aborted();
+                }
+                M::take_times(&mut tally.borrow_mut().aborted);
+                match abort.reason {
+                    AbortReason::User => break,
+                    reason if !reason.is_conflict() => return Err(reason),
+                    _ if over() => return Ok(()),
+                    _ => {}
+                }
+            }
+            retry.done();
+            if timed {
+                let taken = (M::now().wrapping_sub(start) as f64 * nanoseconds) as u64;
+                tally.borrow_mut().kinds[kind].latencies.saturating_record(taken.max(1));
+                if *logs {
+                    waiting.push_back((worker.ticket(), start));
+                    let now = M::now();
+                    while let Some(&(_, start)) = waiting.front().filter(|(ticket, _)| worker.is_durable(*ticket)) {
+                        waiting.pop_front();
+                        let taken = (now.wrapping_sub(start) as f64 * nanoseconds) as u64;
+                        tally.borrow_mut().durable.saturating_record(taken.max(1));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<P: Protocol<D::Machine>, W: Workload, D: Driver<P, W>> Session for TypedSession<P, W, D> {
+    fn info(&self) -> ProtocolInfo {
+        self.loaded.engine.protocol().info()
+    }
+
+    fn protocol_options(&self) -> BTreeMap<String, String> {
+        self.loaded.protocol_options.clone()
+    }
+
+    fn workload_options(&self) -> BTreeMap<String, String> {
+        self.loaded.workload_options.clone()
+    }
+
+    fn kinds(&self) -> &'static [&'static str] {
+        W::KINDS
+    }
+
+    fn load_units(&self) -> u64 {
+        self.loaded.workload.load_units()
+    }
+
+    fn load(&mut self, stop: &Stop, advance: &(dyn Fn(u64) + Sync)) -> Result<(), RunError> {
+        self.driver.load(&self.loaded, stop, advance)?;
+        let Some(log) = &self.loaded.log else { return Ok(()) };
+        // What a run rests on is durable before it begins: else a disk that has no room even for
+        // that is met in the midst of it, and nothing is left, and what the loaders have in their
+        // buffers is written in the first window.
+        log.bytes_up_to(self.loaded.engine.epochs().current()).map_err(|error| {
+            let protocol = self.loaded.engine.protocol().info().name.into();
+            match error {
+                RunError::LogFailed(error) => RunError::LoadNotDurable { protocol, error },
+                other => other,
+            }
+        })?;
+        Ok(())
+    }
+
+    fn run(&mut self, interval: Interval, stop: &Stop, tick: &dyn Fn(f64)) -> Result<IntervalResult, RunError> {
+        // What waited at the end of the last window has waited for the time between, too.
+        self.loaded.slots.iter_mut().for_each(|slot| slot.waiting.clear());
+        let before = self.loaded.log.as_ref().map(RunLog::bytes);
+        let mut count = self.driver.run(&mut self.loaded, interval, stop, tick)?;
+        if let (Some(log), Some(before)) = (&self.loaded.log, before) {
+            let last = self.loaded.slots.iter().map(|slot| slot.worker.committed_in()).max();
+            count.log_bytes = Some(log.bytes_up_to(last.unwrap_or(0))? - before);
+        }
+        Ok(count)
+    }
+
+    fn settle(&mut self) -> Result<(), RunError> {
+        self.driver.settle(&mut self.loaded)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.loaded.engine.bytes()
+    }
+
+    fn versions(&self) -> VersionCounts {
+        let mut sum = VersionCounts::default();
+        self.loaded.slots.iter().for_each(|slot| sum.merge(slot.worker.versions()));
+        sum
+    }
+
+    fn tombstones(&self) -> u64 {
+        self.loaded.slots.iter().map(|slot| slot.worker.tombstones() as u64).sum()
+    }
+
+    fn version_chains(&self) -> Vec<u64> {
+        self.loaded.engine.version_chains()
+    }
+
+    fn check(&self) -> Result<Checked, Violation> {
+        let clients: Vec<&W::Client> = self.loaded.slots.iter().map(|slot| &slot.client).collect();
+        self.loaded.workload.check(&self.loaded.engine, &clients)
+    }
+
+    fn take_history(&mut self) -> Recorded {
+        let committed = self.loaded.slots.iter_mut().flat_map(|slot| slot.worker.take_history()).collect();
+        recorded(&self.loaded.engine, committed)
+    }
+}
+
+/// What becomes of an abort that will not go away.
+pub(super) fn stuck(protocol: ProtocolInfo, reason: AbortReason) -> RunError {
+    RunError::Stuck { protocol: protocol.name.into(), reason }
+}
+
+/// What becomes of tables that did not fit.
+pub(super) fn not_loaded(protocol: ProtocolInfo, error: &contend_engine::OutOfMemory) -> RunError {
+    RunError::OutOfMemory(format!(
+        "loading the tables of {}: {error}; fewer or shorter records need less",
+        protocol.name
+    ))
+}

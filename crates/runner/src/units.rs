@@ -1,0 +1,70 @@
+//! How figures are written for people: three or four digits, and a unit.
+
+/// "1.23 M": something a second. Prefixes end at G, as larger ones are not read at a glance.
+pub fn show_rate(per_second: f64) -> String {
+    match per_second {
+        rate if rate >= 1e9 => format!("{:.2} G", rate / 1e9),
+        rate if rate >= 1e6 => format!("{:.2} M", rate / 1e6),
+        rate if rate >= 1e3 => format!("{:.1} k", rate / 1e3),
+        rate => format!("{rate:.1}"),
+    }
+}
+
+/// Bytes, in a binary unit that suits.
+pub fn show_bytes(bytes: u64) -> String {
+    let units = [("GiB", 1u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+    match units.into_iter().find(|(_, size)| bytes >= *size) {
+        Some((unit, size)) => format!("{:.1} {unit}", bytes as f64 / size as f64),
+        None => format!("{bytes} bytes"),
+    }
+}
+
+/// Nanoseconds, in a unit that suits.
+pub fn show_ns(nanoseconds: u64) -> String {
+    match nanoseconds as f64 {
+        ns if ns >= 1e9 => format!("{:.2} s", ns / 1e9),
+        ns if ns >= 1e6 => format!("{:.1} ms", ns / 1e6),
+        ns if ns >= 1e3 => format!("{:.1} µs", ns / 1e3),
+        ns => format!("{ns:.0} ns"),
+    }
+}
+
+/// A latency; `-` where nothing was timed, as no transaction takes no time at all.
+pub fn show_latency(nanoseconds: u64) -> String {
+    if nanoseconds == 0 { "-".into() } else { show_ns(nanoseconds) }
+}
+
+/// A number in at most three digits that mean something: "0.000123".
+pub fn show_digits(number: f64) -> String {
+    if number == 0.0 || !number.is_finite() {
+        return number.to_string();
+    }
+    let digits = 2 - number.abs().log10().floor() as i32;
+    match digits {
+        1..=15 => {
+            let text = format!("{number:.*}", digits as usize);
+            text.trim_end_matches('0').trim_end_matches('.').into()
+        }
+        _ => format!("{number:.0}"),
+    }
+}
+
+/// "12.3 %" of a fraction.
+pub fn show_percent(fraction: f64) -> String {
+    format!("{:.1} %", fraction * 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_suit() {
+        assert_eq!([999, 1500, 2_000_000, 3_000_000_000].map(show_ns), ["999 ns", "1.5 µs", "2.0 ms", "3.00 s"]);
+        assert_eq!([12, 1536, 5 << 30].map(show_bytes), ["12 bytes", "1.5 KiB", "5.0 GiB"]);
+        assert_eq!([0.5, 1500.0, 2e6, 3e9, 4e12].map(show_rate), ["0.5", "1.5 k", "2.00 M", "3.00 G", "4000.00 G"]);
+        assert_eq!([0, 7].map(show_latency), ["-", "7 ns"]);
+        assert_eq!(show_percent(0.1234), "12.3 %");
+        assert_eq!([0.0, 0.000_123_4, 0.05, 12.34, 1234.0].map(show_digits), ["0", "0.000123", "0.05", "12.3", "1234"]);
+    }
+}

@@ -1,0 +1,433 @@
+//! TPC-C, whole: nine tables, five transactions, and all of the standard's consistency conditions.
+//!
+//! "TPC Benchmark C, standard specification, revision 5.11" (Transaction Processing Performance
+//! Council, 2010), without terminals: no keying and think times, so that a few warehouses keep all
+//! threads busy, and no output but what the transactions return.
+//!
+//! | module | what it holds |
+//! | --- | --- |
+//! | `schema` | rows, keys, groups of columns |
+//! | `random` | the standard's random numbers and strings |
+//! | `load` | the population |
+//! | `new_order`, `payment`, `order_status`, `delivery`, `stock_level` | a transaction each: its input, and its body |
+//! | `updates` | the operations by which rows are changed without being read |
+//! | `consistency` | the conditions, checked after a run |
+//!
+//! # Departures from the standard
+//! - Delivery runs at once, not deferred; it skips a district that has no new order.
+//! - Stocks and balances are changed by updates, whose results the transactions are not told. So
+//!   the standard's terminal would not show S_QUANTITY and C_BALANCE.
+//! - Dates are numbers that a client counts up, so that a run of one thread is the same each time.
+//! - The population may be smaller than the standard's (`tpcc.items`, `tpcc.customers`).
+
+mod consistency;
+mod delivery;
+mod load;
+mod new_order;
+mod order_status;
+mod payment;
+mod random;
+mod schema;
+mod stock_level;
+#[cfg(test)]
+mod tests;
+mod updates;
+
+use std::marker::PhantomData;
+use std::ops::ControlFlow;
+
+use contend_model::options::Fraction;
+use contend_model::{
+    Abort, Core, Declare, Direction, IndexKind, Inspect, Load, OutOfMemory, TableSpec, Tables, Txn, options,
+};
+
+use crate::workload::{Checked, Declares, Violation, Workload, WorkloadInfo};
+use random::Random;
+use schema::{CustomerName, DISTRICTS, NameKey, Schema};
+
+options! {
+    /// TPC-C's options.
+    pub struct TpccOptions {
+        /// Warehouses.
+        "tpcc.warehouses" warehouses: u64 = 1, in 1..=10_000;
+        /// Items, and stocks of each warehouse; the standard's number is 100,000.
+        "tpcc.items" items: u64 = 100_000, in 100..=100_000;
+        /// Customers of each district, and its orders in the beginning; the standard's number is
+        /// 3,000.
+        "tpcc.customers" customers: u64 = 3_000, in 10..=3_000;
+        /// Weight of New-Order among the transactions.
+        "tpcc.new_order" new_order: u64 = 45, in 0..=1_000;
+        /// Weight of Payment.
+        "tpcc.payment" payment: u64 = 43, in 0..=1_000;
+        /// Weight of Order-Status.
+        "tpcc.order_status" order_status: u64 = 4, in 0..=1_000;
+        /// Weight of Delivery.
+        "tpcc.delivery" delivery: u64 = 4, in 0..=1_000;
+        /// Weight of Stock-Level.
+        "tpcc.stock_level" stock_level: u64 = 4, in 0..=1_000;
+        /// Whether a thread keeps to a warehouse, threads taking turns among them; otherwise each
+        /// transaction draws one.
+        "tpcc.home" home: bool = true, in ();
+        /// The fraction of order lines that another warehouse supplies.
+        "tpcc.remote_lines" remote_lines: Fraction = Fraction(0.01), in ();
+        /// The fraction of payments by customers of another warehouse.
+        "tpcc.remote_payments" remote_payments: Fraction = Fraction(0.15), in ();
+        /// The fraction of customers, in Payment and Order-Status, that are found by last name.
+        "tpcc.by_name" by_name: Fraction = Fraction(0.6), in ();
+        /// The fraction of New-Orders that ask for an item that is not there, and roll back.
+        "tpcc.rollback" rollback: Fraction = Fraction(0.01), in ();
+        /// Whether keys of different districts never share a leaf of an ordered index
+        /// (contention-aware indexes).
+        "tpcc.apart" apart: bool = true, in ();
+        /// Seed of the population.
+        "tpcc.population_seed" population_seed: u64 = 42, in 0..=u64::MAX;
+    }
+}
+
+const SOURCE: &str = "TPC Benchmark C, standard specification, revision 5.11, 2010";
+
+/// TPC-C and its variants in a list.
+pub const INFOS: &[WorkloadInfo] = &[
+    WorkloadInfo {
+        name: "tpcc",
+        summary: "orders, payments and deliveries of a wholesaler: the standard mix 45/43/4/4/4",
+        source: SOURCE,
+        preset: &[],
+    },
+    WorkloadInfo {
+        name: "tpcc-np",
+        summary: "New-Order and Payment only, 50/50, as DBx1000 and CCBench measure it",
+        source: "Yu, Bezerra, Pavlo, Devadas, Stonebraker: Staring into the abyss, VLDB 2014",
+        preset: &[
+            ("tpcc.new_order", "50"),
+            ("tpcc.payment", "50"),
+            ("tpcc.order_status", "0"),
+            ("tpcc.delivery", "0"),
+            ("tpcc.stock_level", "0"),
+        ],
+    },
+    WorkloadInfo {
+        name: "tpcc-small",
+        summary: "the standard mix on a small population: 1,000 items, 300 customers a district",
+        source: SOURCE,
+        preset: &[("tpcc.items", "1000"), ("tpcc.customers", "300")],
+    },
+];
+
+/// Bits of the number that a client gives its own history rows; above them is the client's.
+pub(crate) const HISTORY_BITS: u32 = 40;
+
+/// Deliberate bugs, each off here. A test turns one on to show that the proof would find it; see
+/// [`Sound`].
+pub trait Faults: Send + Sync + 'static {
+    /// Delivery skips the oldest new order, and delivers the next.
+    const SKIP_OLDEST_ORDER: bool = false;
+}
+
+/// No fault: the transactions as the standard has them.
+#[derive(Debug)]
+pub struct Sound;
+
+impl Faults for Sound {}
+
+/// How a transaction names a customer.
+#[derive(Clone, Copy, Debug)]
+enum Who {
+    /// By its number.
+    Number(u64),
+    /// By its last name.
+    Name([u8; 16]),
+}
+
+/// A transaction's parameters.
+#[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one a client, drawn again and again: a box would be an allocation each time"
+)]
+pub enum Input {
+    #[doc(hidden)]
+    NewOrder(new_order::Input),
+    #[doc(hidden)]
+    Payment(payment::Input),
+    #[doc(hidden)]
+    OrderStatus(order_status::Input),
+    #[doc(hidden)]
+    Delivery(delivery::Input),
+    #[doc(hidden)]
+    StockLevel(stock_level::Input),
+}
+
+impl Default for Input {
+    fn default() -> Self {
+        Input::StockLevel(stock_level::Input::default())
+    }
+}
+
+/// A worker's generator, and its memory of what it committed.
+#[derive(Debug)]
+pub struct Client {
+    number: u64,
+    random: Random,
+    home: u64,
+    /// Counts the transactions drawn; what serves as a date.
+    clock: u64,
+    /// The warehouse's district that this client asks Stock-Level of (clause 2.8.1.1).
+    stock_level_district: u64,
+    /// By district: no new order below this number is left, as committed deliveries have seen.
+    oldest_new_orders: Vec<u64>,
+    /// What the running execution found wrong; counts if it commits.
+    suspicion: Option<String>,
+    books: Books,
+    /// What a transaction needs room for, kept from one to the next.
+    scratch: Scratch,
+}
+
+/// What a client remembers of its committed transactions.
+#[derive(Clone, Debug, Default)]
+struct Books {
+    /// The first wrong thing that a committed transaction saw.
+    wrong: Option<String>,
+    /// Orders that the transaction under way delivers: district and number.
+    delivering: Vec<(u64, u64)>,
+    /// By district, by position: orders delivered.
+    delivered: Vec<u64>,
+    /// By warehouse: quantities ordered of its stock.
+    ordered: Vec<u64>,
+    /// Payments.
+    payments: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Scratch {
+    keys: Vec<u64>,
+    items: Vec<u32>,
+    lines: Vec<new_order::Offer>,
+    infos: Vec<[u8; 24]>,
+    names: Vec<([u8; 16], u64)>,
+}
+
+/// The workload.
+#[derive(Debug)]
+pub struct Tpcc<F = Sound> {
+    options: TpccOptions,
+    tables: Schema,
+    /// The sums of the weights so far, by type.
+    weights: [u64; 5],
+    faults: PhantomData<fn() -> F>,
+}
+
+impl<F: Faults> Tpcc<F> {
+    /// The position of a district, of all warehouses', by its key.
+    fn district_position(district: u64) -> usize {
+        ((district >> 4) - 1) as usize * DISTRICTS as usize + (district & 15) as usize - 1
+    }
+
+    fn home(&self, client: &mut Client) -> u64 {
+        if self.options.home { client.home } else { client.random.uniform(1, self.options.warehouses) }
+    }
+
+    /// Another warehouse than this one, if there is one.
+    fn other_warehouse(&self, random: &mut Random, warehouse: u64) -> u64 {
+        if self.options.warehouses == 1 {
+            return warehouse;
+        }
+        let other = random.uniform(1, self.options.warehouses - 1);
+        if other < warehouse { other } else { other + 1 }
+    }
+
+    /// A customer of a district, by name in some of the cases (clauses 2.5.1.2 and 2.6.1.2).
+    fn who(&self, random: &mut Random) -> Who {
+        if random.happens(self.options.by_name.0) {
+            Who::Name(random::last_name(random.name_to_ask_for(self.options.customers)))
+        } else {
+            Who::Number(random.customer(self.options.customers))
+        }
+    }
+
+    /// The number of the customer that is meant: of those with the name, sorted by first name, the
+    /// one in the middle, rounded up (clause 2.5.2.2).
+    fn identify<T: Txn>(
+        &self,
+        tx: &mut T,
+        names: &mut Vec<([u8; 16], u64)>,
+        district: u64,
+        who: Who,
+    ) -> Result<Option<u64>, Abort> {
+        let last = match who {
+            Who::Number(number) => return Ok(Some(number)),
+            Who::Name(last) => last,
+        };
+        names.clear();
+        let key = |customer| NameKey { district, last, customer };
+        let range = key(0)..=key(u64::MAX);
+        let table = &self.tables.customer_by_name;
+        tx.scan(table, range, usize::MAX, Direction::Forward, CustomerName::FIRST, |key, first| {
+            names.push((first, key.customer));
+            ControlFlow::Continue(())
+        })?;
+        names.sort_unstable();
+        Ok(names.get(names.len().div_ceil(2).wrapping_sub(1)).map(|(_, customer)| *customer))
+    }
+}
+
+impl<F: Faults> Workload for Tpcc<F> {
+    type Options = TpccOptions;
+    type Client = Client;
+    type Input = Input;
+
+    const KINDS: &'static [&'static str] = &["new_order", "payment", "order_status", "delivery", "stock_level"];
+
+    fn validate(options: &TpccOptions, _: IndexKind) -> Result<(), String> {
+        let TpccOptions { new_order, payment, order_status, delivery, stock_level, .. } = options;
+        if new_order + payment + order_status + delivery + stock_level == 0 {
+            let names = "tpcc.new_order, tpcc.payment, tpcc.order_status, tpcc.delivery and tpcc.stock_level";
+            return Err(format!("the weights {names} are all 0: at least one has to be more"));
+        }
+        Ok(())
+    }
+
+    fn tables(options: &TpccOptions, index: IndexKind) -> Vec<TableSpec> {
+        schema::table_specs(options, index)
+    }
+
+    fn create<S: Tables>(options: &TpccOptions, index: IndexKind, store: &S) -> Self {
+        let mut weights =
+            [options.new_order, options.payment, options.order_status, options.delivery, options.stock_level];
+        for kind in 1..weights.len() {
+            weights[kind] += weights[kind - 1];
+        }
+        let tables = Schema::create(options, index, store);
+        Tpcc { options: options.clone(), tables, weights, faults: PhantomData }
+    }
+
+    fn load_units(&self) -> u64 {
+        load::rows(&self.options)
+    }
+
+    fn for_verification(options: &TpccOptions) -> TpccOptions {
+        TpccOptions {
+            warehouses: options.warehouses.min(2),
+            items: options.items.min(200),
+            customers: options.customers.min(30),
+            ..options.clone()
+        }
+    }
+
+    fn load<L: Load>(
+        &self,
+        loader: &mut L,
+        part: usize,
+        parts: usize,
+        done: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<(), OutOfMemory> {
+        load::load(&self.options, &self.tables, loader, part, parts, done)
+    }
+
+    fn client(&self, worker: usize, _: usize, seed: u64) -> Client {
+        let mut random = Random::new(seed, worker as u64 + 1);
+        let districts = (self.options.warehouses * DISTRICTS) as usize;
+        Client {
+            number: worker as u64,
+            home: worker as u64 % self.options.warehouses + 1,
+            clock: 0,
+            stock_level_district: random.uniform(1, DISTRICTS),
+            random,
+            oldest_new_orders: vec![0; districts],
+            suspicion: None,
+            books: Books {
+                delivering: Vec::with_capacity(DISTRICTS as usize),
+                delivered: vec![0; districts],
+                ordered: vec![0; self.options.warehouses as usize],
+                ..Books::default()
+            },
+            scratch: Scratch::default(),
+        }
+    }
+
+    fn next<C: Core>(&self, _: &mut C, client: &mut Client, input: &mut Input) {
+        client.clock += 1;
+        let draw = client.random.uniform(0, self.weights[4] - 1);
+        *input = match self.weights.partition_point(|&sum| sum <= draw) {
+            0 => Input::NewOrder(self.draw_new_order(client)),
+            1 => Input::Payment(self.draw_payment(client)),
+            2 => Input::OrderStatus(self.draw_order_status(client)),
+            3 => Input::Delivery(self.draw_delivery(client)),
+            _ => Input::StockLevel(self.draw_stock_level(client)),
+        };
+    }
+
+    fn kind(&self, input: &Input) -> usize {
+        match input {
+            Input::NewOrder(_) => 0,
+            Input::Payment(_) => 1,
+            Input::OrderStatus(_) => 2,
+            Input::Delivery(_) => 3,
+            Input::StockLevel(_) => 4,
+        }
+    }
+
+    fn declares(options: &TpccOptions) -> Declares {
+        // Which customer, order and lines a transaction touches it finds out as it goes.
+        Declares { rows: false, partitions: Some(options.warehouses as usize) }
+    }
+
+    /// A warehouse is a partition; items are of all, and never change.
+    fn declare(&self, input: &Input, declaration: &mut impl Declare) {
+        if matches!(input, Input::OrderStatus(_) | Input::StockLevel(_)) {
+            declaration.read_only();
+        }
+        let mut warehouse = |number: u64| declaration.partition(number as usize - 1);
+        match input {
+            Input::NewOrder(input) => {
+                warehouse(input.warehouse);
+                input.lines().iter().for_each(|line| warehouse(line.warehouse));
+            }
+            Input::Payment(input) => {
+                warehouse(input.warehouse);
+                warehouse(input.customer_district >> 4);
+            }
+            Input::OrderStatus(input) => warehouse(input.district >> 4),
+            Input::Delivery(input) => warehouse(input.warehouse),
+            Input::StockLevel(input) => warehouse(input.warehouse),
+        }
+    }
+
+    #[inline]
+    fn execute<T: Txn>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<(), Abort> {
+        client.suspicion = None;
+        match input {
+            Input::NewOrder(input) => self.new_order(tx, client, input),
+            Input::Payment(input) => self.payment(tx, client, input),
+            Input::OrderStatus(input) => self.order_status(tx, client, input),
+            Input::Delivery(input) => self.delivery(tx, client, input),
+            Input::StockLevel(input) => self.stock_level(tx, client, input),
+        }
+    }
+
+    fn committed(&self, client: &mut Client, input: &Input) {
+        if let Some(suspicion) = client.suspicion.take() {
+            client.books.wrong.get_or_insert(suspicion);
+        }
+        match input {
+            Input::NewOrder(input) => {
+                for line in input.lines() {
+                    client.books.ordered[line.warehouse as usize - 1] += line.quantity;
+                }
+            }
+            Input::Payment(_) => client.books.payments += 1,
+            Input::Delivery(_) => {
+                for &(district, order) in &client.books.delivering {
+                    let position = Self::district_position(district);
+                    client.books.delivered[position] += 1;
+                    client.oldest_new_orders[position] = order + 1;
+                }
+            }
+            Input::OrderStatus(_) | Input::StockLevel(_) => {}
+        }
+    }
+
+    fn check<S: Inspect>(&self, store: &S, clients: &[&Client]) -> Result<Checked, Violation> {
+        consistency::check(&self.options, &self.tables, store, clients)
+    }
+}

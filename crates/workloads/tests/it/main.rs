@@ -1,0 +1,483 @@
+//! Every workload runs, under protocols that are right, and its check finds what is wrong.
+
+use std::ops::{ControlFlow, RangeInclusive};
+use std::sync::Arc;
+
+use contend_engine::{
+    Abort, AbortReason, Direction, Engine, EngineConfig, Groups, IndexKind, Key, KeyWords, NamedProtocol, Options,
+    Projection, RawTxn, RowUpdate, Table, Txn,
+};
+use contend_machine::Native;
+use contend_protocols::locking::no_wait::NoWait;
+use contend_protocols::none::NoControl;
+use contend_protocols::optimistic::silo::Silo;
+use contend_workloads::bank::Bank;
+use contend_workloads::ycsb::Ycsb;
+use contend_workloads::{Checked, Violation, Workload, WorkloadInfo, WorkloadVisitor, all_workloads, with_workload};
+
+/// What is done to a row.
+type Change = fn(&mut [u64]);
+
+/// What goes wrong, at one of so many row writes (or transactions).
+#[derive(Clone, Copy)]
+enum Fault {
+    None,
+    /// A write is dropped.
+    Drop(usize),
+    /// The row that the transaction wrote before is changed behind its back.
+    Garble(usize, Change),
+    /// That row is deleted.
+    Delete(usize),
+    /// A row appears under a key that nobody asked for.
+    Stray(usize),
+    /// A transaction is rolled back, and said to have committed.
+    Rollback(usize),
+}
+
+/// A transaction between the workload and the engine, which does something wrong or nothing.
+struct Through<'t, T> {
+    inner: &'t mut T,
+    fault: Fault,
+    writes: &'t mut usize,
+    /// The key that this transaction wrote before.
+    previous: Option<KeyWords>,
+    waste: Vec<u64>,
+}
+
+impl<T: Txn> Through<'_, T> {
+    /// Counts a write, and does what goes wrong at it. Returns whether it is to be dropped.
+    fn strikes<K: Key>(&mut self, table: &Table<K>, key: K) -> Result<bool, Abort> {
+        *self.writes += 1;
+        let due = |every: usize| self.writes.is_multiple_of(every);
+        let previous = self.previous.replace(key.to_words());
+        match (self.fault, previous) {
+            (Fault::Drop(every), _) => return Ok(due(every)),
+            (Fault::Garble(every, change), Some(previous)) if due(every) => {
+                if let Some(row) = self.inner.modify_row(table, K::from_words(previous), Groups::ALL)? {
+                    change(row);
+                }
+            }
+            (Fault::Delete(every), Some(previous)) if due(every) => {
+                self.inner.delete(table, K::from_words(previous))?;
+            }
+            (Fault::Stray(every), _) if due(every) => {
+                if let Some(row) = self.inner.insert_row(table, K::from_words(key.to_words().map(|word| !word)))? {
+                    row.fill(0);
+                }
+            }
+            _ => {}
+        }
+        Ok(false)
+    }
+
+    fn wasted<K: Key>(&mut self, table: &Table<K>) -> Option<&mut [u64]> {
+        self.waste.clear();
+        self.waste.resize(table.row_words(), 0);
+        Some(&mut self.waste)
+    }
+}
+
+impl<T: Txn> RawTxn for Through<'_, T> {
+    fn read_row<K: Key>(&mut self, table: &Table<K>, key: K, columns: Projection<'_>) -> Result<Option<&[u64]>, Abort> {
+        self.inner.read_row(table, key, columns)
+    }
+
+    fn read_rows<K: Key>(
+        &mut self,
+        table: &Table<K>,
+        keys: &[K],
+        columns: Projection<'_>,
+        visit: impl FnMut(usize, Option<&[u64]>),
+    ) -> Result<(), Abort> {
+        self.inner.read_rows(table, keys, columns, visit)
+    }
+
+    fn modify_row<K: Key>(&mut self, table: &Table<K>, key: K, groups: Groups) -> Result<Option<&mut [u64]>, Abort> {
+        if self.strikes(table, key)? {
+            let row = self.inner.read_row(table, key, Projection::WHOLE)?.map(<[u64]>::to_vec);
+            return Ok(row.map(|row| {
+                self.waste = row;
+                &mut self.waste[..]
+            }));
+        }
+        self.inner.modify_row(table, key, groups)
+    }
+
+    fn update_row<K: Key>(&mut self, table: &Table<K>, key: K, update: RowUpdate<'_>) -> Result<bool, Abort> {
+        if self.strikes(table, key)? {
+            return Ok(self.inner.read_row(table, key, Projection::WHOLE)?.is_some());
+        }
+        self.inner.update_row(table, key, update)
+    }
+
+    fn write_row<K: Key>(&mut self, table: &Table<K>, key: K, groups: Groups) -> Result<Option<&mut [u64]>, Abort> {
+        if self.strikes(table, key)? { Ok(self.wasted(table)) } else { self.inner.write_row(table, key, groups) }
+    }
+
+    fn insert_row<K: Key>(&mut self, table: &Table<K>, key: K) -> Result<Option<&mut [u64]>, Abort> {
+        if self.strikes(table, key)? { Ok(self.wasted(table)) } else { self.inner.insert_row(table, key) }
+    }
+
+    fn delete_row<K: Key>(&mut self, table: &Table<K>, key: K) -> Result<bool, Abort> {
+        self.inner.delete_row(table, key)
+    }
+
+    fn scan_rows<K: Key>(
+        &mut self,
+        table: &Table<K>,
+        range: RangeInclusive<K>,
+        limit: usize,
+        direction: Direction,
+        columns: Projection<'_>,
+        visit: impl FnMut(K, &[u64]) -> ControlFlow<()>,
+    ) -> Result<usize, Abort> {
+        self.inner.scan_rows(table, range, limit, direction, columns, visit)
+    }
+}
+
+fn check<W: Workload, P: NamedProtocol<Native>>(
+    workload: &W,
+    engine: &Engine<P, Native>,
+    clients: &[W::Client],
+) -> Result<Checked, Violation> {
+    workload.check(engine, &clients.iter().collect::<Vec<_>>())
+}
+
+/// What is to be run.
+struct Run<'a> {
+    settings: &'a [(&'a str, &'a str)],
+    index: IndexKind,
+    workers: usize,
+    /// Transactions of each worker.
+    transactions: usize,
+    fault: Fault,
+}
+
+impl Run<'_> {
+    fn options<W: Workload>(&self, preset: &[(&str, &str)]) -> W::Options {
+        let mut options = W::Options::default();
+        for (name, value) in preset.iter().chain(self.settings) {
+            options.set(name, value).unwrap_or_else(|error| panic!("{error}"));
+        }
+        options
+    }
+
+    /// Loads, runs and checks.
+    fn go<W: Workload, P: NamedProtocol<Native>>(&self, preset: &[(&str, &str)]) -> Result<Checked, Violation> {
+        let (engine, workload, clients) = self.run::<W, P>(preset);
+        check(&workload, &engine, &clients)
+    }
+
+    fn run<W: Workload, P: NamedProtocol<Native>>(
+        &self,
+        preset: &[(&str, &str)],
+    ) -> (Arc<Engine<P, Native>>, W, Vec<W::Client>) {
+        let options = self.options::<W>(preset);
+        W::validate(&options, self.index).unwrap_or_else(|error| panic!("{error}"));
+        let engine = Engine::<P, Native>::new(P::new(Default::default()), EngineConfig::default());
+        let workload = W::create(&options, self.index, &engine);
+        let mut loaded = 0;
+        for part in 0..3 {
+            let mut loader = engine.loader().expect("a free slot");
+            let mut count = |units| {
+                loaded += units;
+                ControlFlow::Continue(())
+            };
+            workload.load(&mut loader, part, 3, &mut count).expect("memory");
+        }
+        assert_eq!(loaded, workload.load_units());
+        let clients = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..self.workers)
+                .map(|number| {
+                    let (engine, workload) = (&engine, &workload);
+                    scope.spawn(move || self.work(engine, workload, number))
+                })
+                .collect();
+            threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+        });
+        (engine, workload, clients)
+    }
+
+    fn work<W: Workload, P: NamedProtocol<Native>>(
+        &self,
+        engine: &Arc<Engine<P, Native>>,
+        workload: &W,
+        number: usize,
+    ) -> W::Client {
+        let mut worker = engine.worker().expect("a free slot");
+        let mut client = workload.client(number, self.workers, 5);
+        let mut input = W::Input::default();
+        let mut writes = 0;
+        for transaction in 1..=self.transactions {
+            let rolled_back = matches!(self.fault, Fault::Rollback(every) if transaction.is_multiple_of(every));
+            workload.next(&mut (), &mut client, &mut input);
+            assert!(workload.kind(&input) < W::KINDS.len());
+            loop {
+                let outcome = worker.run(|inner| {
+                    let (fault, writes) = (self.fault, &mut writes);
+                    let mut tx = Through { inner, fault, writes, previous: None, waste: Vec::new() };
+                    workload.execute(&mut tx, &mut client, &input)?;
+                    if rolled_back { Err(tx.cancel()) } else { Ok(()) }
+                });
+                match outcome {
+                    Ok(()) => workload.committed(&mut client, &input),
+                    Err(abort) if abort.reason == AbortReason::User && rolled_back => {
+                        workload.committed(&mut client, &input);
+                    }
+                    Err(abort) if abort.reason == AbortReason::User => {}
+                    Err(abort) => {
+                        assert!(abort.reason.is_conflict(), "{abort}");
+                        std::thread::yield_now();
+                        continue;
+                    }
+                }
+                break;
+            }
+        }
+        client
+    }
+}
+
+const SMALL: &[(&str, &str)] = &[("ycsb.records", "2000"), ("ycsb.payload", "20"), ("ycsb.scan_length", "20")];
+
+struct RunsRight(IndexKind);
+
+impl WorkloadVisitor for RunsRight {
+    type Output = ();
+
+    fn visit<W: Workload>(self, info: WorkloadInfo) {
+        let settings: &[(&str, &str)] = match info.name.split('-').next() {
+            Some("ycsb") => SMALL,
+            Some("bank") => &[("bank.accounts", "300"), ("bank.audit", "0.1")],
+            Some("tpcc") => &[("tpcc.items", "200"), ("tpcc.customers", "30"), ("tpcc.warehouses", "2")],
+            Some("smallbank") => &[("smallbank.customers", "50"), ("smallbank.hot_customers", "5")],
+            Some("tatp") => &[("tatp.subscribers", "20")],
+            Some("litmus") => &[],
+            _ => panic!("say how {} is made small", info.name),
+        };
+        let run = Run { settings, index: self.0, workers: 3, transactions: 1500, fault: Fault::None };
+        if W::validate(&run.options::<W>(info.preset), self.0).is_err() {
+            let scans = ["ycsb-e", "litmus-scans", "litmus-reinsert", "litmus-index", "litmus-snapshot-rows"];
+            let more = ["litmus-split", "litmus-merge", "litmus-rebirth-index"];
+            let scans = scans.contains(&info.name) || more.contains(&info.name);
+            assert!(scans && self.0 == IndexKind::Hash, "{}: only scans need an order", info.name);
+            return;
+        }
+        run.go::<W, Silo>(info.preset).unwrap_or_else(|violation| panic!("{} under silo: {violation}", info.name));
+        run.go::<W, NoWait>(info.preset).unwrap_or_else(|violation| panic!("{} under 2pl: {violation}", info.name));
+    }
+}
+
+#[test]
+fn every_workload_is_consistent_under_protocols_that_are_right() {
+    for (info, _) in all_workloads() {
+        for index in [IndexKind::Hash, IndexKind::Ordered] {
+            with_workload(info.name, RunsRight(index)).expect("a name from the list");
+        }
+    }
+}
+
+#[test]
+fn batches_and_sequential_keys_are_consistent_too() {
+    let settings = [SMALL, &[("ycsb.batch", "on"), ("ycsb.keys", "sequential"), ("ycsb.rmw", "on")]].concat();
+    let run = Run { settings: &settings, index: IndexKind::Hash, workers: 2, transactions: 1000, fault: Fault::None };
+    let checked = run.go::<Ycsb, Silo>(&[]).unwrap_or_else(|violation| panic!("{violation}"));
+    assert!(checked.0.contains("2000 tracked") && checked.0.contains("count every write"), "{}", checked.0);
+}
+
+/// One write in fifty is dropped: DBx1000's YCSB keeps one in 1400 and reports fine throughput.
+#[test]
+fn dropped_writes_are_found() {
+    let cases: [&[(&str, &str)]; 4] =
+        [&[], &[("ycsb.rmw", "on")], &[("ycsb.insert", "1")], &[("ycsb.fields", "2"), ("ycsb.rmw", "on")]];
+    for extra in cases {
+        let settings = [SMALL, extra].concat();
+        let run = Run {
+            settings: &settings,
+            index: IndexKind::Ordered,
+            workers: 1,
+            transactions: 500,
+            fault: Fault::Drop(50),
+        };
+        run.go::<Ycsb, Silo>(&[]).expect_err("dropped writes");
+    }
+    let bank = Run { settings: &[], index: IndexKind::Hash, workers: 1, transactions: 500, fault: Fault::Drop(51) };
+    let violation = bank.go::<Bank, Silo>(&[]).expect_err("dropped halves of transfers");
+    assert!(
+        violation.0.contains("sum") || violation.0.contains("hold") || violation.0.contains("audit"),
+        "{violation}"
+    );
+}
+
+/// Writes that are dropped in pairs leave the sum as it is.
+#[test]
+fn transfers_that_leave_no_trace_are_found() {
+    for fault in [Fault::Drop(1), Fault::Rollback(50)] {
+        let settings = [("bank.audit", "0")];
+        let run = Run { settings: &settings, index: IndexKind::Hash, workers: 1, transactions: 500, fault };
+        let violation = run.go::<Bank, Silo>(&[]).expect_err("transfers that never happened");
+        assert!(violation.0.contains("updates got lost"), "{violation}");
+    }
+}
+
+#[test]
+fn transactions_rolled_back_and_called_committed_are_found() {
+    let cases: [&[(&str, &str)]; 3] = [&[], &[("ycsb.rmw", "on")], &[("ycsb.insert", "1")]];
+    for extra in cases {
+        let settings = [SMALL, extra].concat();
+        let run = Run {
+            settings: &settings,
+            index: IndexKind::Hash,
+            workers: 1,
+            transactions: 500,
+            fault: Fault::Rollback(50),
+        };
+        run.go::<Ycsb, Silo>(&[]).expect_err("writes that were rolled back");
+    }
+}
+
+#[test]
+fn a_corrupted_row_is_found() {
+    let cases: [(&str, Change, &str); 5] = [
+        // One bit of the last word, or of the only one: then it is the stamp of another transaction
+        // of the worker.
+        ("20", |row| *row.last_mut().expect("words") ^= 1, "torn"),
+        ("8", |row| row[0] ^= 1, "last committed"),
+        // A stamp that no transaction has: of no worker, of a worker that is not there, of no
+        // sequence number.
+        ("8", |row| row[0] = 5, "never committed"),
+        ("8", |row| row[0] = 9 << 48 | 1, "never committed"),
+        ("8", |row| row[0] = 1 << 48, "never committed"),
+    ];
+    for (payload, change, found) in cases {
+        let settings = [("ycsb.records", "2000"), ("ycsb.payload", payload)];
+        let fault = Fault::Garble(50, change);
+        let run = Run { settings: &settings, index: IndexKind::Hash, workers: 1, transactions: 200, fault };
+        let violation = run.go::<Ycsb, Silo>(&[]).expect_err("garbled rows");
+        assert!(violation.0.contains(found), "{payload} bytes, {found}: {violation}");
+    }
+    let fault = Fault::Garble(40, |row| row[0] += 1);
+    let bank = Run { settings: &[], index: IndexKind::Hash, workers: 1, transactions: 500, fault };
+    bank.go::<Bank, Silo>(&[("bank.audit", "0")]).expect_err("money out of nothing");
+}
+
+#[test]
+fn rows_that_vanish_are_found() {
+    let insert: &[(&str, &str)] = &[("ycsb.insert", "1")];
+    for (extra, found) in [(&[][..], "missed"), (insert, "gone")] {
+        let settings = [SMALL, extra].concat();
+        let fault = Fault::Delete(500);
+        let run = Run { settings: &settings, index: IndexKind::Ordered, workers: 1, transactions: 1500, fault };
+        let violation = run.go::<Ycsb, Silo>(&[]).expect_err("rows that vanished");
+        assert!(violation.0.contains(found), "{found}: {violation}");
+    }
+    let fault = Fault::Delete(500);
+    let bank = Run { settings: &[], index: IndexKind::Hash, workers: 1, transactions: 500, fault };
+    bank.go::<Bank, Silo>(&[("bank.audit", "0")]).expect_err("accounts that vanished");
+}
+
+#[test]
+fn rows_that_nobody_inserted_are_found() {
+    let fault = Fault::Stray(100);
+    let run = Run { settings: SMALL, index: IndexKind::Ordered, workers: 1, transactions: 100, fault };
+    let violation = run.go::<Ycsb, Silo>(&[]).expect_err("stray rows");
+    assert!(violation.0.contains("the index lists"), "{violation}");
+}
+
+#[test]
+fn writes_and_inserts_without_a_committed_writer_are_found() {
+    let none = Run { settings: SMALL, index: IndexKind::Hash, workers: 1, transactions: 0, fault: Fault::None };
+    let some = Run { transactions: 200, ..none };
+    let (engine, ycsb, clients) = some.run::<Ycsb, Silo>(&[]);
+    check(&ycsb, &engine, &clients).expect("nothing is wrong yet");
+    let (fresh_engine, fresh_ycsb, fresh_clients) = none.run::<Ycsb, Silo>(&[]);
+    // The clients remember writes that the other engine's rows do not hold.
+    check(&fresh_ycsb, &fresh_engine, &clients).expect_err("rows without the writes");
+    // And the rows hold writes that clients who have committed nothing know nothing of.
+    let violation = check(&ycsb, &engine, &fresh_clients).expect_err("writes without a writer");
+    assert!(violation.0.contains("never committed"), "{violation}");
+
+    // A transaction of ten inserts that its client takes for aborted; also if the first of them has
+    // left no row.
+    let inserts = [("ycsb.insert", "1")];
+    let before = some.run::<Ycsb, Silo>(&inserts).2;
+    for fault in [Fault::None, Fault::Drop(2001)] {
+        let (engine, ycsb, _) = Run { transactions: 201, fault, ..some }.run::<Ycsb, Silo>(&inserts);
+        let violation = check(&ycsb, &engine, &before).expect_err("inserts without a commit");
+        assert!(violation.0.contains("its insert has never committed"), "{violation}");
+    }
+}
+
+/// Ten operations on one, two or three records: a transaction reads and writes what it has written
+/// before.
+#[test]
+fn transactions_that_hit_a_record_again_are_consistent() {
+    for (records, batch) in [("1", "off"), ("2", "on"), ("3", "off"), ("3", "on")] {
+        for (fields, rmw, insert) in [("1", "on", "0"), ("2", "on", "0"), ("3", "off", "0.1")] {
+            let settings = [
+                ("ycsb.records", records),
+                ("ycsb.batch", batch),
+                ("ycsb.payload", "37"),
+                ("ycsb.rmw", rmw),
+                ("ycsb.fields", fields),
+                ("ycsb.insert", insert),
+            ];
+            let run = Run {
+                settings: &settings,
+                index: IndexKind::Ordered,
+                workers: 2,
+                transactions: 500,
+                fault: Fault::None,
+            };
+            run.go::<Ycsb, Silo>(&[]).unwrap_or_else(|violation| panic!("{records} records: {violation}"));
+            run.go::<Ycsb, NoWait>(&[]).unwrap_or_else(|violation| panic!("{records} records: {violation}"));
+        }
+    }
+}
+
+/// The first transactions of a worker, in words.
+fn inputs<W: Workload<Input: std::fmt::Debug>>(preset: &[(&str, &str)], worker: usize, seed: u64) -> String {
+    let run = Run { settings: &[], index: IndexKind::Ordered, workers: 0, transactions: 0, fault: Fault::None };
+    let engine = Engine::<NoControl, Native>::new(NoControl, EngineConfig::default());
+    let workload = W::create(&run.options::<W>(preset), IndexKind::Ordered, &engine);
+    let (mut client, mut input) = (workload.client(worker, 2, seed), W::Input::default());
+    let mut words = String::new();
+    for _ in 0..20 {
+        workload.next(&mut (), &mut client, &mut input);
+        words += &format!("{input:?}\n");
+    }
+    words
+}
+
+#[test]
+fn seed_and_worker_determine_what_is_drawn() {
+    fn judge<W: Workload<Input: std::fmt::Debug>>(preset: &[(&str, &str)]) {
+        let first = inputs::<W>(preset, 0, 1);
+        assert_eq!(first, inputs::<W>(preset, 0, 1));
+        assert_ne!(first, inputs::<W>(preset, 0, 2), "another seed");
+        assert_ne!(first, inputs::<W>(preset, 1, 1), "another worker");
+    }
+    for info in contend_workloads::ycsb::INFOS {
+        judge::<Ycsb>(info.preset);
+    }
+    judge::<Bank>(&[]);
+}
+
+/// Without concurrency control updates get lost, and the check says so.
+#[test]
+fn lost_updates_are_found() {
+    let settings: &[(&str, &str)] =
+        &[("ycsb.records", "4"), ("ycsb.payload", "16"), ("ycsb.rmw", "on"), ("ycsb.read", "0"), ("ycsb.ops", "50")];
+    let run = Run { settings, index: IndexKind::Hash, workers: 4, transactions: 3000, fault: Fault::None };
+    for _ in 0..20 {
+        if let Err(violation) = run.go::<Ycsb, NoControl>(&[]) {
+            let found = violation.0;
+            assert!(
+                found.contains("got lost") || found.contains("torn") || found.contains("last committed"),
+                "{found}"
+            );
+            return;
+        }
+    }
+    panic!("4 workers without concurrency control on 4 records lost nothing in 20 runs");
+}
