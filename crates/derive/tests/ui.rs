@@ -4,8 +4,8 @@
 
 use std::process::Command;
 
-/// The compiler's own words change from one version to the next. Those of this version are compared; that others refuse the
-/// same is seen to by the examples in the macro's documentation.
+/// The compiler's own words change from one version to the next, so only those of this version are
+/// compared. The examples in the macro's documentation show that other versions refuse the same.
 const WORDS_OF: &str = "rustc 1.95";
 
 #[test]
