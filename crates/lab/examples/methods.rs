@@ -9,6 +9,7 @@ use std::sync::Mutex;
 
 use contend_engine::{EngineOptions, Isolation, OptionSpec, Options, ProtocolInfo};
 use contend_lab::compare;
+use contend_lab::experiment::wrapped;
 use contend_machine::Native;
 use contend_protocols::all_protocols;
 use contend_protocols::method::{METHODS, MethodInfo, Otherwise, RetryOptions};
@@ -189,20 +190,4 @@ fn print(protocols: &[(ProtocolInfo, Vec<OptionSpec>)], common: &[OptionSpec], e
 fn capital(text: &str) -> String {
     let (first, rest) = text.split_at(1);
     first.to_uppercase() + rest
-}
-
-/// Breaks the text into lines of at most 100 columns, all but the first after `indent`.
-fn wrapped(text: &str, indent: &str) -> String {
-    let (mut all, mut column) = (String::new(), 0);
-    for word in text.split(' ') {
-        if column > 0 && column + 1 + word.len() > 100 {
-            all = all + "\n" + indent + word;
-            column = indent.len() + word.len();
-        } else {
-            let space = if column > 0 { " " } else { "" };
-            all = all + space + word;
-            column += space.len() + word.len();
-        }
-    }
-    all
 }
