@@ -9,6 +9,7 @@ use std::sync::Mutex;
 
 use contend_engine::{EngineOptions, Isolation, OptionSpec, Options, ProtocolInfo};
 use contend_lab::compare;
+use contend_lab::experiment::wrapped;
 use contend_machine::Native;
 use contend_protocols::all_protocols;
 use contend_protocols::method::{METHODS, MethodInfo, Otherwise, RetryOptions};
@@ -130,9 +131,10 @@ fn measure(effects: &mut [Effect]) {
 fn print(protocols: &[(ProtocolInfo, Vec<OptionSpec>)], common: &[OptionSpec], effects: &[Effect]) {
     println!("# Methods and protocols\n");
     println!(
-        "Which optimisation methods go with which protocols: our version of table 1 of T. Tanabe et al., \"An analysis of concurrency\n\
-         control protocols for in-memory databases with CCBench\", VLDB 2020; and what each brings. Written by\n\
-         `cargo run --release -p contend-lab --example methods > docs/methods.md`.\n"
+        "This page says which optimisation methods go with which protocols, and what each method brings. It\n\
+         is our version of table 1 of T. Tanabe et al., \"An analysis of concurrency control protocols for\n\
+         in-memory databases with CCBench\", VLDB 2020. It is written by `cargo run --release -p contend-lab\n\
+         --example methods > docs/methods.md`.\n"
     );
     println!("+ chosen by an option; o part of the protocol; - does not apply, with the reason below.\n");
     let names: Vec<&str> = protocols.iter().map(|(info, _)| info.name).collect();
@@ -150,12 +152,14 @@ fn print(protocols: &[(ProtocolInfo, Vec<OptionSpec>)], common: &[OptionSpec], e
     }
     println!("\n## Each method\n");
     println!(
-        "The effect is the throughput with the setting, in parts of that with the defaults, on `abyss:64` (0.4 ms after 0.2 ms). Low and\n\
-         high contention: YCSB of 10 operations, half reads and half read-modify-writes, on 100,000 records, theta 0 and 0.9; for updates\n\
-         and columns New-Order and Payment on 64 and on 4 warehouses."
+        "An effect is the throughput with the setting, divided by that with the defaults. It is measured on\n\
+         `abyss:64`, in 0.4 ms after a warm-up of 0.2 ms. The workload is YCSB on 100,000 records, with 10\n\
+         operations, half reads and half read-modify-writes. Low contention is theta 0, and high contention\n\
+         theta 0.9. For commit-time updates and timestamp splitting it is TPC-C's New-Order and Payment, on\n\
+         64 warehouses (low) and on 4 (high)."
     );
     for (number, method) in METHODS.iter().enumerate() {
-        println!("\n### {}\n\n{}.", capital(method.name), capital(method.meaning));
+        println!("\n### {}\n\n{}", capital(method.name), wrapped(&format!("{}.", capital(method.meaning)), ""));
         let mut of_method = effects.iter().filter(|effect| effect.method == number).peekable();
         if of_method.peek().is_some() {
             println!("\n| protocol | setting | low | high |\n| --- | --- | --- | --- |");
@@ -169,7 +173,7 @@ fn print(protocols: &[(ProtocolInfo, Vec<OptionSpec>)], common: &[OptionSpec], e
             let takes = specs.iter().chain(common).any(|spec| method.options.contains(&spec.name));
             match method.otherwise(info.name) {
                 Some(Otherwise::No(why) | Otherwise::BuiltIn(why)) if !takes => {
-                    reasons.push(format!("- `{}`: {why}.", info.name));
+                    reasons.push(wrapped(&format!("- `{}`: {why}.", info.name), "  "));
                 }
                 _ => {}
             }

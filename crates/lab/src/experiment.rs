@@ -23,7 +23,7 @@ use crate::result::{Breakdown, Spread};
 
 pub use assertion::{COMMITS_MIN, Judgement, Verdict, judge};
 pub use file::{Assertion, Experiment, Point, PointWork, Published, SEEDS_MAX};
-pub use page::{index, page, verdict_table};
+pub use page::{index, page, verdict_table, wrapped};
 pub use plot::{Figure, drawn, published};
 pub use sweep::{Folder, Swept, kept, sweep};
 

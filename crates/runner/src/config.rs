@@ -97,7 +97,7 @@ const SIMULATED_WINDOWS: usize = 20;
 pub const WARMUP_AGAIN: f64 = 0.04;
 /// Length of a window on a simulated chip: some transactions of each of a thousand cores.
 const SIMULATED_SECONDS: f64 = 0.0001;
-/// Length of a warm-up there: contended throughput falls for that long (METHODOLOGY.md).
+/// Length of a warm-up there: contended throughput falls for that long (docs/simulator.md).
 const SIMULATED_WARMUP_SECONDS: f64 = 0.0005;
 /// The most seconds of a window.
 pub const SECONDS_MAX: f64 = 86_400.0;

@@ -107,16 +107,17 @@ pub fn verdict_table(experiments: &[(Experiment, Vec<Judgement>)]) -> String {
     let (holds, fails, waits) = (count(Verdict::Holds), count(Verdict::Fails), count(Verdict::Waits));
     let not_told = count(Verdict::NotTold);
     let judged = holds + fails + not_told + count(Verdict::Unclear);
-    let mut text = format!(
-        "Of {judged} assertions {holds} hold ({:.0} %), and {not_told} are not told; {waits} more wait for protocols that are not there yet.\n",
+    let summary = format!(
+        "Of {judged} assertions {holds} hold ({:.0} %), and {not_told} are not told; {waits} more wait for protocols that are not there yet.",
         100.0 * holds as f64 / judged.max(1) as f64
     );
+    let mut text = wrapped(&summary, "") + "\n";
     for (experiment, judgements) in experiments {
         text += &format!(
             "\n## {}: {}\n\n{}\n\n{}\n",
             experiment.id,
             experiment.title,
-            experiment.source,
+            wrapped(&experiment.source, ""),
             experiment.notes.trim()
         );
         text += "\n| id | verdict | the source says | ours |\n| --- | --- | --- | --- |\n";
@@ -128,6 +129,25 @@ pub fn verdict_table(experiments: &[(Experiment, Vec<Judgement>)]) -> String {
         }
     }
     text
+}
+
+/// Breaks a paragraph of a document into lines of at most 100 columns. Each line but the first
+/// begins with `indent`.
+pub fn wrapped(text: &str, indent: &str) -> String {
+    const COLUMNS: usize = 100;
+    let (mut all, mut column) = (String::new(), 0);
+    for word in text.split(' ') {
+        let length = word.chars().count();
+        if column > 0 && column + 1 + length > COLUMNS {
+            all = all + "\n" + indent + word;
+            column = indent.len() + length;
+        } else {
+            let space = if column > 0 { " " } else { "" };
+            all = all + space + word;
+            column += space.len() + length;
+        }
+    }
+    all
 }
 
 /// The page of many experiments: a line each, with how many assertions hold.
