@@ -85,14 +85,16 @@ enum Place {
 }
 
 impl<P: NamedProtocol<Native>> Default for Builder<P> {
-    /// A database in memory, with snapshots if the protocol can have any ([`Database::read`]).
+    /// Returns a database in memory, with snapshots if the protocol can have any
+    /// ([`Database::read`]).
     fn default() -> Self {
         Builder::of(P::new(P::options_with_snapshots()), P::SHOWS_UNCOMMITTED)
     }
 }
 
 impl<P: NamedProtocol<Native>> Builder<P> {
-    /// The protocol's options, as they are: its defaults have no snapshots, if these are an option.
+    /// Returns the protocol's options, as they are: its defaults have no snapshots, if these are an
+    /// option.
     pub fn protocol(self, protocol: P::Options) -> Self {
         Builder { protocol: P::new(protocol), ..self }
     }
@@ -115,7 +117,7 @@ impl<P: Protocol<Native>> Builder<P> {
         Builder { config, ..self }
     }
 
-    /// The directory that the database is in. It is created if it is not there.
+    /// Returns the directory that the database is in. It is created if it is not there.
     pub fn path(self, path: impl AsRef<Path>) -> Self {
         Builder { disk: Place::Path(path.as_ref().to_owned()), ..self }
     }

@@ -63,22 +63,22 @@ impl<P: Protocol<Native>> std::fmt::Debug for Database<P> {
 }
 
 impl Database {
-    /// A database without tables, under [`Silo`].
+    /// Returns a database without tables, under [`Silo`].
     pub fn new() -> Self {
         Database::default()
     }
 }
 
 impl<P: NamedProtocol<Native>> Default for Database<P> {
-    /// A database without tables, under `P` with its default options, and with snapshots if it can
-    /// have any ([`Database::read`]).
+    /// Returns a database without tables, under `P` with its default options, and with snapshots if
+    /// it can have any ([`Database::read`]).
     fn default() -> Self {
         Database::over(P::new(P::options_with_snapshots()), Config::default(), None)
     }
 }
 
 impl<P: NamedProtocol<Native>> Database<P> {
-    /// A database without tables, under a protocol with these options, as they are:
+    /// Returns a database without tables, under a protocol with these options, as they are:
     /// [`Database::builder`] is for who has another configuration, and no options of the protocol
     /// to set.
     ///
@@ -100,7 +100,7 @@ impl<P: NamedProtocol<Native>> Database<P> {
         Ok(Database::over(P::new(protocol), config, None))
     }
 
-    /// A database that is to be found again, or with other options; see [`Builder`].
+    /// Returns a database that is to be found again, or with other options; see [`Builder`].
     pub fn builder() -> Builder<P> {
         Builder::default()
     }
@@ -537,13 +537,14 @@ impl<P: Protocol<Native>> Database<P> {
         }
     }
 
-    /// How many times a transaction was run again so far because of a conflict, by all threads.
+    /// Returns how many times a transaction was run again so far because of a conflict, by all
+    /// threads.
     pub fn retries(&self) -> u64 {
         // Relaxed: as in `run`.
         self.shared.retries.load(Ordering::Relaxed)
     }
 
-    /// Bytes of all tables, rows and indexes, used or kept for use.
+    /// Returns the bytes of all tables, rows and indexes, used or kept for use.
     pub fn bytes(&self) -> u64 {
         self.shared.engine.bytes()
     }

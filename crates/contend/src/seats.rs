@@ -71,7 +71,7 @@ impl<P: Protocol<Native>> Seats<P> {
         Ok(Taken { seats: self, seat: RefMut::map(seat, |seat| seat.as_mut().expect("placed above")) })
     }
 
-    /// A seat for a thread that has none.
+    /// Returns a seat for a thread that has none.
     #[cold]
     fn place(self: &Arc<Self>) -> Result<Seat<P>, Error> {
         let idle = self.idle.lock().pop();

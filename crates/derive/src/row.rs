@@ -105,7 +105,7 @@ fn columns<'a>(fields: impl Iterator<Item = &'a Field>) -> Result<Vec<Column<'a>
     errors.map_or(Ok(columns), Err)
 }
 
-/// A group is a run of words, so its columns follow each other.
+/// Returns a group is a run of words, so its columns follow each other.
 fn groups_stand_together(columns: &[Column]) -> Result<()> {
     for (position, column) in columns.iter().enumerate().skip(1) {
         let begins = columns[position - 1].group != column.group;
@@ -137,8 +137,8 @@ fn column<'a>(field: &'a Field, ident: &'a Ident) -> Result<Column<'a>> {
     Ok(Column { field, ident, name, constant, group: group(field)? })
 }
 
-/// The types that people try first, refused with a way out. The compiler refuses the others, by a
-/// bound.
+/// Returns the types that people try first, refused with a way out. The compiler refuses the
+/// others, by a bound.
 fn refuse_known_types(field_type: &Type, name: &str) -> Result<()> {
     let way_out = match field_type {
         Type::Reference(_) | Type::Ptr(_) => "it points to memory elsewhere; use an array of bytes, such as `[u8; 16]`",
@@ -159,7 +159,7 @@ fn refuse_known_types(field_type: &Type, name: &str) -> Result<()> {
 /// As in the engine, which the generated code could not be compiled with otherwise.
 const GROUPS_MAX: u32 = 16;
 
-/// The number in `#[group = N]`; 0 without it.
+/// Returns the number in `#[group = N]`; 0 without it.
 fn group(field: &Field) -> Result<u32> {
     let mut attributes = field.attrs.iter().filter(|attribute| attribute.path().is_ident("group"));
     let Some(attribute) = attributes.next() else { return Ok(0) };
@@ -177,8 +177,8 @@ fn group_number(attribute: &Attribute) -> Option<u32> {
     number.base10_parse().ok()
 }
 
-/// The path to what the generated code names: the user depends on the facade, on the engine, or on
-/// the vocabulary alone.
+/// Returns the path to what the generated code names: the user depends on the facade, on the
+/// engine, or on the vocabulary alone.
 fn private_module(span: Span) -> Result<TokenStream> {
     for package in ["contend", "contend-model", "contend-engine"] {
         let found = match crate_name(package) {
@@ -262,7 +262,7 @@ fn checks(row: &Ident, columns: &[Column], private: &TokenStream) -> TokenStream
     }
 }
 
-/// The first byte behind a column; 0 behind none.
+/// Returns the first byte behind a column; 0 behind none.
 fn end_of(row: &Ident, column: Option<&Column>) -> TokenStream {
     column.map_or(quote!(0), |Column { field, ident, .. }| {
         let field_type = &field.ty;

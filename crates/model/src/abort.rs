@@ -62,7 +62,7 @@ impl AbortReason {
         AbortReason::TooLarge,
     ];
 
-    /// The reason's name in results.
+    /// Returns the reason's name in results.
     pub fn name(self) -> &'static str {
         match self {
             AbortReason::ReadLocked => "read_locked",
@@ -119,7 +119,7 @@ pub struct Abort {
 }
 
 impl Abort {
-    /// An abort for this reason.
+    /// Returns an abort for this reason.
     #[cold]
     pub fn new(reason: AbortReason) -> Self {
         Abort { reason }
@@ -156,7 +156,7 @@ impl AbortCounts {
         self.0[reason as usize] += 1;
     }
 
-    /// How many aborts had this reason.
+    /// Returns how many aborts had this reason.
     pub fn get(&self, reason: AbortReason) -> u64 {
         self.0[reason as usize]
     }

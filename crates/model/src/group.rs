@@ -25,25 +25,25 @@ impl Groups {
         Groups(1 << group)
     }
 
-    /// The first `count` groups.
+    /// Returns the first `count` groups.
     #[inline(always)]
     pub const fn first(count: usize) -> Groups {
         Groups((u16::MAX as u32 >> (GROUPS_MAX - count)) as u16)
     }
 
-    /// The groups of either set.
+    /// Returns the groups of either set.
     #[inline(always)]
     pub const fn union(self, other: Groups) -> Groups {
         Groups(self.0 | other.0)
     }
 
-    /// The groups of both sets.
+    /// Returns the groups of both sets.
     #[inline(always)]
     pub const fn common(self, other: Groups) -> Groups {
         Groups(self.0 & other.0)
     }
 
-    /// The groups of this set that are not in the other.
+    /// Returns the groups of this set that are not in the other.
     #[inline(always)]
     pub const fn without(self, other: Groups) -> Groups {
         Groups(self.0 & !other.0)

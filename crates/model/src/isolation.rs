@@ -35,7 +35,7 @@ impl Isolation {
         self == Isolation::Serializable
     }
 
-    /// The level's name in options and results.
+    /// Returns the level's name in options and results.
     pub fn name(self) -> &'static str {
         match self {
             Self::None => "none",

@@ -10,7 +10,7 @@ pub const MAX_KEY_WORDS: usize = 4;
 /// A key as words; the first [`Key::WORDS`] count, the others are 0. Compares like the key.
 pub type KeyWords = [u64; MAX_KEY_WORDS];
 
-/// A key of these words, of which there may be fewer than [`MAX_KEY_WORDS`].
+/// Returns a key of these words, of which there may be fewer than [`MAX_KEY_WORDS`].
 #[inline]
 pub fn key_of(words: &[u64]) -> KeyWords {
     // A loop of one to four steps, and no call.
@@ -27,18 +27,18 @@ pub trait Key: Copy + Ord + Debug + Send + Sync + 'static {
     /// The largest key.
     const MAX: Self;
 
-    /// The key as words.
+    /// Returns the key as words.
     fn to_words(self) -> KeyWords;
-    /// The key made of these words; those after the first [`Key::WORDS`] are ignored.
+    /// Returns the key made of these words; those after the first [`Key::WORDS`] are ignored.
     fn from_words(words: KeyWords) -> Self;
 
-    /// The key as a history names it: digits, of byte keys two hexadecimal ones a byte. Names that
-    /// are not all digits order bytewise, and have to order like the keys.
+    /// Returns the key as a history names it: digits, of byte keys two hexadecimal ones a byte.
+    /// Names that are not all digits order bytewise, and have to order like the keys.
     fn name(self) -> String {
         format!("{self:?}")
     }
 
-    /// A hash in which every bit depends on every bit of the key.
+    /// Returns a hash in which every bit depends on every bit of the key.
     #[inline(always)]
     fn hash(self) -> u64 {
         let words = self.to_words();

@@ -58,7 +58,7 @@ impl std::error::Error for OptionError {}
 /// A group of options: plain data with defaults, that can be set by name. Made by
 /// [`options!`](crate::options!).
 pub trait Options: Clone + Default + std::fmt::Debug + Send + Sync + 'static {
-    /// All options of the group.
+    /// Returns all options of the group.
     fn specs() -> Vec<OptionSpec>;
 
     /// Sets the option of this name.
@@ -67,7 +67,7 @@ pub trait Options: Clone + Default + std::fmt::Debug + Send + Sync + 'static {
     /// The name is not of this group, or the value is not valid; nothing is changed.
     fn set(&mut self, name: &str, value: &str) -> Result<(), OptionError>;
 
-    /// All names with the values they have, as `set` would take them.
+    /// Returns all names with the values they have, as `set` would take them.
     fn values(&self) -> Vec<(&'static str, String)>;
 }
 
@@ -98,16 +98,16 @@ impl<A: Options, B: Options> Options for (A, B) {
 pub trait OptionValue: Sized {
     /// What limits the values.
     type Range;
-    /// The value written as `text`, if it is valid.
+    /// Returns the value written as `text`, if it is valid.
     fn parse(text: &str, range: &Self::Range) -> Option<Self>;
-    /// The valid values, in words.
+    /// Returns the valid values, in words.
     fn describe(range: &Self::Range) -> String;
-    /// The value, as `parse` takes it.
+    /// Returns the value, as `parse` takes it.
     fn show(&self) -> String;
 }
 
-/// A whole number: digits, `_` between them, and k, M or G behind for a factor of 1,000, 1,000,000
-/// or 1,000,000,000; or with a power of ten, as in `1e6` and `2.5e3`.
+/// Returns a whole number: digits, `_` between them, and k, M or G behind for a factor of 1,000,
+/// 1,000,000 or 1,000,000,000; or with a power of ten, as in `1e6` and `2.5e3`.
 fn parse_whole(text: &str) -> Option<u64> {
     let (digits, factor) = match text.as_bytes().last()? {
         b'k' | b'K' => (&text[..text.len() - 1], 1_000),

@@ -13,14 +13,14 @@ pub struct Span {
 }
 
 impl Span {
-    /// The words that hold the bytes from `start` to `end` (exclusive).
+    /// Returns the words that hold the bytes from `start` to `end` (exclusive).
     #[inline(always)]
     pub const fn of_bytes(start: usize, end: usize) -> Span {
         let first = start / 8;
         Span { first: first as u32, count: (end.div_ceil(8) - first) as u32 }
     }
 
-    /// The words' positions in the row.
+    /// Returns the words' positions in the row.
     #[inline(always)]
     pub fn words(self) -> std::ops::Range<usize> {
         self.first as usize..(self.first + self.count) as usize
@@ -55,19 +55,19 @@ impl<'a> Projection<'a> {
         Projection { spans: Some(spans), groups }
     }
 
-    /// All words of these groups.
+    /// Returns all words of these groups.
     #[inline(always)]
     pub const fn of_groups(groups: Groups) -> Projection<'static> {
         Projection { spans: None, groups }
     }
 
-    /// The groups that are needed.
+    /// Returns the groups that are needed.
     #[inline(always)]
     pub fn groups(self) -> Groups {
         self.groups
     }
 
-    /// The words that are needed, if not all of the groups are.
+    /// Returns the words that are needed, if not all of the groups are.
     #[inline(always)]
     pub fn words(self) -> Option<&'a [Span]> {
         self.spans
@@ -78,11 +78,11 @@ impl<'a> Projection<'a> {
 pub trait Columns<R> {
     /// The values: the column's type, a tuple, or the row.
     type Output;
-    /// The groups that the columns are of.
+    /// Returns the groups that the columns are of.
     fn groups(&self) -> Groups;
     /// Calls `with` with the projection of these columns.
     fn project<T>(&self, with: impl FnOnce(Projection<'_>) -> T) -> T;
-    /// The values out of a row of which the projection was copied.
+    /// Returns the values out of a row of which the projection was copied.
     fn extract(&self, row: &[u64]) -> Self::Output;
     /// Calls `change` with the values, and puts what it made of them into the row.
     fn change<T>(&self, row: &mut [u64], change: impl FnOnce(&mut Self::Output) -> T) -> T;

@@ -28,14 +28,14 @@ pub struct ColumnInfo {
 }
 
 impl ColumnInfo {
-    /// The name of the column's type, as of [`type_name_of`].
+    /// Returns the name of the column's type, as of [`type_name_of`].
     pub fn type_name(&self) -> String {
         without_modules((self.type_path)())
     }
 }
 
-/// The name of a type by which a database knows it again: `i64`, `[u8; 16]`, `Money`. It is the
-/// same on all platforms, and through aliases. The modules that the type is in are left out, so
+/// Returns the name of a type by which a database knows it again: `i64`, `[u8; 16]`, `Money`. It is
+/// the same on all platforms, and through aliases. The modules that the type is in are left out, so
 /// that it may move between them; two types of one name are then not told apart, nor is what a type
 /// of one's own is made of.
 pub fn type_name_of<T>() -> String {
@@ -71,7 +71,7 @@ pub unsafe trait Row: Copy + Send + Sync + 'static {
     /// Words that the row takes, rounded up.
     const WORDS: usize = size_of::<Self>().div_ceil(8);
 
-    /// The row in these words.
+    /// Returns the row in these words.
     fn from_words(words: &[u64]) -> &Self
     where
         Self: Sized,
@@ -82,7 +82,7 @@ pub unsafe trait Row: Copy + Send + Sync + 'static {
         unsafe { &*words.as_ptr().cast::<Self>() }
     }
 
-    /// The row in these words, to be changed.
+    /// Returns the row in these words, to be changed.
     fn from_words_mut(words: &mut [u64]) -> &mut Self
     where
         Self: Sized,
@@ -116,7 +116,7 @@ impl<R, T> std::fmt::Debug for Column<R, T> {
 }
 
 impl<R: Row, T> Column<R, T> {
-    /// The column at byte `offset` of the row.
+    /// Returns the column at byte `offset` of the row.
     ///
     /// # Safety
     /// `R` has a field of type `T` there, and any bit pattern is a valid `T`. `#[derive(Row)]`
@@ -126,12 +126,12 @@ impl<R: Row, T> Column<R, T> {
         Column { offset, group, of: PhantomData }
     }
 
-    /// The column's first byte in the row.
+    /// Returns the column's first byte in the row.
     pub const fn offset(self) -> usize {
         self.offset
     }
 
-    /// The group whose version covers the column.
+    /// Returns the group whose version covers the column.
     pub const fn group(self) -> u32 {
         self.group
     }
@@ -160,7 +160,7 @@ impl<R: Row, T, const N: usize> Column<R, [T; N]> {
 }
 
 impl<R: Row, T: Copy> Column<R, T> {
-    /// The column's value in a row.
+    /// Returns the column's value in a row.
     #[inline(always)]
     pub fn get(self, row: &R) -> T {
         // SAFETY: the column lies inside the row (`new`), any bit pattern is a `T`.

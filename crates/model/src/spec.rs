@@ -36,12 +36,12 @@ pub struct TableSpec {
 }
 
 impl TableSpec {
-    /// A table of rows `R`.
+    /// Returns a table of rows `R`.
     pub fn of<R: Row>(name: &str, index: IndexKind, expected_rows: usize) -> Self {
         TableSpec { groups: group_spans::<R>(), ..Self::of_bytes(name, index, size_of::<R>(), expected_rows) }
     }
 
-    /// A table of rows of bytes, all of one group.
+    /// Returns a table of rows of bytes, all of one group.
     pub fn of_bytes(name: &str, index: IndexKind, row_bytes: usize, expected_rows: usize) -> Self {
         TableSpec {
             name: name.into(),
@@ -54,13 +54,13 @@ impl TableSpec {
         }
     }
 
-    /// The same table under keys `K`.
+    /// Returns the same table under keys `K`.
     pub fn keyed<K: Key>(self) -> Self {
         TableSpec { key_words: K::WORDS, ..self }
     }
 }
 
-/// The words of each group of `R`'s columns. A group that has no column has no words.
+/// Returns the words of each group of `R`'s columns. A group that has no column has no words.
 fn group_spans<R: Row>() -> Vec<Span> {
     let groups = R::COLUMNS.iter().map(|column| column.group as usize + 1).max().unwrap_or(1);
     let span = |group: usize| {

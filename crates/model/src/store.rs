@@ -53,7 +53,7 @@ pub trait Load {
 
 /// A view of the committed rows while no transaction runs: for checks after a run.
 pub trait Inspect {
-    /// The name of a table, for messages.
+    /// Returns the name of a table, for messages.
     ///
     /// # Panics
     /// The table is of another store.

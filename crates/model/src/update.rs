@@ -56,7 +56,7 @@ use crate::row::{Column, Row};
 /// }
 /// ```
 pub trait Update<R: Row>: Copy + Send + Sync + 'static {
-    /// The groups of the columns that `apply` reads or changes.
+    /// Returns the groups of the columns that `apply` reads or changes.
     fn groups(&self) -> Groups;
     /// Changes a row.
     fn apply(&self, row: &mut R);
@@ -70,9 +70,9 @@ pub trait Update<R: Row>: Copy + Send + Sync + 'static {
 
 /// Whole numbers, for [`Column::add`] and its kin. Arithmetic wraps around.
 pub trait Number: Copy + Ord + Send + Sync + 'static {
-    /// The sum, modulo two to the number of bits.
+    /// Returns the sum, modulo two to the number of bits.
     fn plus(self, other: Self) -> Self;
-    /// The difference, modulo two to the number of bits.
+    /// Returns the difference, modulo two to the number of bits.
     fn minus(self, other: Self) -> Self;
 }
 
@@ -292,7 +292,7 @@ pub struct RowUpdate<'a> {
 }
 
 impl<'a> RowUpdate<'a> {
-    /// An update, whose type is forgotten.
+    /// Returns an update, whose type is forgotten.
     #[inline(always)]
     pub fn new<R: Row, U: Update<R>>(update: &'a U) -> Self {
         const { assert!(align_of::<U>() <= 8, "an update is aligned to 8 bytes at most") };
@@ -306,7 +306,7 @@ impl<'a> RowUpdate<'a> {
         }
     }
 
-    /// An update of rows without a type.
+    /// Returns an update of rows without a type.
     #[inline(always)]
     pub fn add_to_word(update: &'a AddToWord) -> Self {
         unsafe fn apply(operand: *const u8, row: &mut [u64]) {
@@ -324,7 +324,7 @@ impl<'a> RowUpdate<'a> {
         }
     }
 
-    /// The groups that it reads and changes.
+    /// Returns the groups that it reads and changes.
     #[inline(always)]
     pub fn groups(self) -> Groups {
         self.groups
