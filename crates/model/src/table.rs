@@ -64,7 +64,7 @@ impl<K: Key> Table<K> {
         self.row_bytes as usize
     }
 
-    /// Returns words of a row: its bytes, rounded up.
+    /// Returns the number of words of a row: its bytes, rounded up.
     pub fn row_words(&self) -> usize {
         self.row_bytes().div_ceil(8)
     }
@@ -91,7 +91,7 @@ impl<R, K: Key> std::fmt::Debug for TypedTable<R, K> {
 }
 
 impl<R: Row, K: Key> TypedTable<R, K> {
-    /// Returns the same table, its rows seen as `R`.
+    /// Returns the same table with rows of type `R`.
     ///
     /// # Panics
     /// The table's rows are not of `R`'s length.
