@@ -1,10 +1,10 @@
-//! What a checkpoint costs those who run transactions.
+//! The cost of a checkpoint for the transactions that run beside it.
 //!
-//! `cargo bench -p contend --bench checkpoint` has as many threads as there are cores update 8-byte
-//! rows at random, ten a transaction, in a database that has a directory, and takes checkpoints
-//! meanwhile. It prints how many transactions a second there are during a checkpoint, over those
-//! between two. `CONTEND_ROWS` says how many rows (1 million), `CONTEND_DIR` where (a folder of the
-//! system's; `/dev/shm` is memory).
+//! In `cargo bench -p contend --bench checkpoint`, one thread for each core updates 8-byte rows at
+//! random, ten in a transaction, in a database with a directory, and checkpoints are taken
+//! meanwhile. It prints the throughput during a checkpoint as a fraction of the throughput between
+//! two. `CONTEND_ROWS` sets the number of rows (1 million), `CONTEND_DIR` their directory (by
+//! default one for temporary files; `/dev/shm` is memory).
 //!
 //! `cargo test --benches` only shows that it runs.
 
@@ -33,14 +33,14 @@ fn main() {
         None => tempfile::tempdir(),
     };
     let folder = folder.expect("a folder");
-    // None but those that are asked for.
+    // No checkpoint but those that the benchmark takes.
     let log = LogConfig { checkpoint_bytes: u64::MAX, ..LogConfig::default() };
     let db: Database = Database::builder().path(folder.path()).log(log).open().expect("a database");
     let table: Table<Number> = db.create_table("numbers").expect("a table");
     db.load(&table, (0..rows).map(|key| (key, Number { value: 0 }))).expect("rows");
     let (is_over, commits) = (AtomicBool::new(false), AtomicU64::new(0));
     let run = |mut random: u64| {
-        // Relaxed: nothing else is told by it.
+        // Relaxed: a flag that publishes nothing else.
         while !is_over.load(Ordering::Relaxed) {
             let ticket = db.transact_async(|tx| {
                 for _ in 0..10 {

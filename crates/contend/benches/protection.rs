@@ -1,14 +1,14 @@
 //! Protection of a long transaction: its tries and its time, and the cost to the short transactions
 //! beside it.
 //!
-//! `cargo bench -p contend --bench protection` has one thread read 20,000 rows and write one, until
-//! ten of these transactions have committed or 120 tries are over. Two threads move something
-//! between two rows meanwhile. It does so under each protocol: without protection, and with it as
-//! is the default. A row of the table says how many of the long transactions have committed, with
-//! how many tries in all and in how much time each. The last column is the throughput of the short
-//! ones, in parts of that without any long one. The long transaction gives its core away once in
-//! 1,000 rows: where there are fewer cores than threads it would else run in one slice of time,
-//! beside nobody.
+//! In `cargo bench -p contend --bench protection` one thread reads 20,000 rows and writes one,
+//! until ten of these transactions have committed or 120 tries are over. Meanwhile two threads move
+//! units between two rows. Each protocol runs without protection, and with the default protection.
+//! A row of the table has the number of long transactions that committed, the number of tries, and
+//! the time of each. The last column is the throughput of the short transactions, as a fraction of
+//! their throughput without a long one. The long transaction gives its core away once in 1,000
+//! rows. With fewer cores than threads it would otherwise run in one slice of time, beside no other
+//! transaction.
 //!
 //! `cargo test --benches` only shows that it runs.
 
@@ -25,21 +25,22 @@ struct Account {
     balance: u64,
 }
 
-/// So many long transactions are to commit, and so many tries are to be enough.
+/// The number of long transactions that must commit, and the number of tries after which the run
+/// ends.
 const COMMITS: u64 = 10;
 const TRIES: u64 = 120;
 
 struct Settings {
     rows: u64,
-    /// How long short transactions run alone.
+    /// The time for which short transactions run alone.
     window: Duration,
 }
 
-/// What came of it.
+/// The result of one run.
 struct Outcome {
     commits: u64,
     tries: u64,
-    /// Of those that committed, the sum and the longest.
+    /// The sum and the largest of the times of the committed transactions.
     time: Duration,
     longest: Duration,
     short_per_second: f64,
@@ -60,7 +61,7 @@ fn run<P: NamedProtocol<Native>>(
             let (is_over, shorts) = (&is_over, &shorts);
             scope.spawn(move || {
                 let (mut random, mut own) = (seed, 0);
-                // Relaxed: nothing else is told by it.
+                // Relaxed: a flag that publishes nothing else.
                 while !is_over.load(Ordering::Relaxed) {
                     random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                     let keys = [(random >> 33) % settings.rows, (random >> 40) % settings.rows];
@@ -71,7 +72,7 @@ fn run<P: NamedProtocol<Native>>(
                     moved.expect("it is tried until it commits");
                     own += 1;
                 }
-                // Relaxed: read when all have ended.
+                // Relaxed: read when all threads have ended.
                 shorts.fetch_add(own, Ordering::Relaxed);
             });
         }

@@ -1,12 +1,12 @@
-//! What it costs those who write that snapshots can be read.
+//! The cost of snapshots for transactions that write.
 //!
-//! `cargo bench -p contend --bench snapshots` has as many threads as there are cores run
-//! transactions of ten operations, half of them reads and half of them blind writes, as YCSB's
-//! workload A, on two databases under Silo in turns: one with snapshots, as is the default, and one
-//! without. It prints the transactions a second of each round, and the median ratio; then how long
-//! a load takes, over that of a loader which knows of no transactions. `CONTEND_ROWS` says how many
-//! rows (1 million), `CONTEND_SNAPSHOT_EPOCHS` how many epochs lie between two snapshots (1): with
-//! very many, what is left is the price of the metadata.
+//! In `cargo bench -p contend --bench snapshots`, one thread for each core runs transactions of ten
+//! operations, half of them reads and half blind writes, as in YCSB's workload A. Two databases
+//! under Silo take turns: one with snapshots, which is the default, and one without. It prints the
+//! throughput of each round, and the median ratio; then the time of a load as a multiple of that of
+//! a plain loader. `CONTEND_ROWS` sets the number of rows (1 million), `CONTEND_SNAPSHOT_EPOCHS`
+//! the number of epochs between two snapshots (1). With a very large number, only the price of the
+//! metadata is left.
 //!
 //! `cargo test --benches` only shows that it runs.
 
@@ -42,13 +42,13 @@ impl Random {
         ((u128::from(self.0) * u128::from(end)) >> 64) as u64
     }
 
-    /// Nine in ten of the first of a thousand, if it is skewed.
+    /// Draws a key. If the load is skewed, nine in ten keys are among the first thousand.
     fn key(&mut self, rows: u64, is_skewed: bool) -> u64 {
         if is_skewed && self.below(10) > 0 { self.below(rows.min(1000)) } else { self.below(rows) }
     }
 }
 
-/// Transactions a second.
+/// Returns the transactions per second.
 fn rate<R: Row>(
     db: &Database,
     table: &Table<R>,
@@ -65,7 +65,7 @@ fn rate<R: Row>(
             let (is_over, commits, row) = (&is_over, &commits, &row);
             scope.spawn(move || {
                 let (mut random, mut own) = (Random(seed), 0);
-                // Relaxed: nothing else is told by it.
+                // Relaxed: a flag that publishes nothing else.
                 while !is_over.load(Ordering::Relaxed) {
                     let operations: [(u64, bool); 10] =
                         std::array::from_fn(|_| (random.key(rows, is_skewed), random.below(2) == 0));
@@ -82,7 +82,7 @@ fn rate<R: Row>(
                     done.expect("it is tried until it commits");
                     own += 1;
                 }
-                // Relaxed: read when all have ended.
+                // Relaxed: read when all threads have ended.
                 commits.fetch_add(own, Ordering::Relaxed);
             });
         }

@@ -1,5 +1,5 @@
-//! A bank: several threads move money between accounts while one adds all balances up, again and
-//! again.
+//! A bank: several threads move money between accounts, while one thread adds all balances up,
+//! again and again.
 //!
 //! `cargo run --release -p contend --example bank`
 
@@ -18,8 +18,8 @@ struct Account {
 const ACCOUNTS: u64 = 100;
 const START: i64 = 1_000;
 
-/// Moves money, if the account has it. Takes the transaction, so that it can be a part of a larger
-/// one.
+/// Moves money, if the account has it. The function takes the transaction as a parameter, so that
+/// it can be a part of a larger one.
 fn transfer(tx: &mut Transaction, accounts: &Table<Account>, from: u64, to: u64, amount: i64) -> Result<bool, Abort> {
     if from == to || tx.read(accounts, from, Account::BALANCE)?.is_none_or(|balance| balance < amount) {
         return Ok(false);
@@ -62,7 +62,7 @@ fn main() -> Result<(), Error> {
                 })
             })
             .collect();
-        // Whatever the tellers are in the middle of, an audit never sees it.
+        // An audit never sees a half-done transfer of a teller.
         for _ in 0..100 {
             assert_eq!(db.transact(|tx| audit(tx, &accounts))?, ACCOUNTS as i64 * START);
         }

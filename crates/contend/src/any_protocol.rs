@@ -1,4 +1,4 @@
-//! [`AnyProtocol`]: a protocol that is chosen by its name, while the program runs.
+//! [`AnyProtocol`]: a protocol that the program chooses by its name at run time.
 
 use contend_engine::{Erased, NamedProtocol, OptionError, Options};
 use contend_machine::Native;

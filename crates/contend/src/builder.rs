@@ -1,4 +1,4 @@
-//! [`Builder`]: a database with other options, or one that is to be found again.
+//! [`Builder`]: a database with other options, or one that is durable.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,22 +11,22 @@ use crate::Database;
 use crate::config::Config;
 use crate::error::Error;
 
-/// When a transaction is durable that has been acknowledged.
+/// The time at which an acknowledged transaction is durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
     /// Never: the database is in memory only, and has no path.
     Off,
-    /// At once. All that commit in one epoch are made durable together (Silo's group commit; Zheng
-    /// et al.: "Fast databases with fast durability and recovery through multicore parallelism",
-    /// OSDI 2014). As long as somebody waits the next epoch begins as soon as the disk has the one
-    /// before.
+    /// At once. All transactions that commit in one epoch are made durable together (Silo's group
+    /// commit; Zheng et al.: "Fast databases with fast durability and recovery through multicore
+    /// parallelism", OSDI 2014). As long as some thread waits, the next epoch begins as soon as the
+    /// disk has the one before.
     #[default]
     Epoch,
-    /// At once. Each transaction is made durable by the thread that runs it, and others see it
-    /// before (P-WAL's early lock release). There is no wait for a common flush, unless another
-    /// thread is still making durable what committed before.
+    /// At once. The thread that runs a transaction makes it durable, and other transactions see it
+    /// before (P-WAL's early lock release). The thread doesn't wait for a common flush, unless
+    /// another thread is still making earlier commits durable.
     Early,
-    /// The same, and others see it when it is durable (conservative lock release).
+    /// The same, but other transactions see it only when it is durable (conservative lock release).
     Conservative,
 }
 
@@ -42,7 +42,7 @@ impl Durability {
     }
 }
 
-/// How a database is to be opened.
+/// The way to open a database.
 ///
 /// ```
 /// use contend::{Database, Row, Table, Txn, Whole};
@@ -68,7 +68,7 @@ impl Durability {
 #[derive(Debug)]
 pub struct Builder<P: Protocol<Native>> {
     protocol: P,
-    /// Whether transactions see what others have written and not committed.
+    /// Whether transactions see uncommitted writes of others.
     shows_uncommitted: bool,
     config: Config,
     disk: Place,
@@ -76,7 +76,7 @@ pub struct Builder<P: Protocol<Native>> {
     log: LogConfig,
 }
 
-/// Where a database is.
+/// The place of a database.
 #[derive(Debug)]
 enum Place {
     Memory,
@@ -85,14 +85,16 @@ enum Place {
 }
 
 impl<P: NamedProtocol<Native>> Default for Builder<P> {
-    /// A database in memory, with snapshots if the protocol can have any ([`Database::read`]).
+    /// Returns a builder of a database in memory, with snapshots if the protocol can have any
+    /// ([`Database::read`]).
     fn default() -> Self {
         Builder::of(P::new(P::options_with_snapshots()), P::SHOWS_UNCOMMITTED)
     }
 }
 
 impl<P: NamedProtocol<Native>> Builder<P> {
-    /// The protocol's options, as they are: its defaults have no snapshots, if these are an option.
+    /// Sets the protocol's options exactly as they are given. If snapshots are one of its options,
+    /// its defaults have none.
     pub fn protocol(self, protocol: P::Options) -> Self {
         Builder { protocol: P::new(protocol), ..self }
     }
@@ -110,46 +112,46 @@ impl<P: Protocol<Native>> Builder<P> {
         }
     }
 
-    /// What else there is to say.
+    /// Sets the configuration of the database, apart from its protocol.
     pub fn config(self, config: Config) -> Self {
         Builder { config, ..self }
     }
 
-    /// The directory that the database is in. It is created if it is not there.
+    /// Sets the directory of the database. It is created if it doesn't exist.
     pub fn path(self, path: impl AsRef<Path>) -> Self {
         Builder { disk: Place::Path(path.as_ref().to_owned()), ..self }
     }
 
-    /// Instead of a directory another disk: for tests.
+    /// Sets a disk instead of a directory, for tests.
     pub fn disk(self, disk: Arc<dyn Disk>) -> Self {
         Builder { disk: Place::Disk(disk), ..self }
     }
 
-    /// When a transaction is durable.
+    /// Sets the time at which a transaction is durable.
     pub fn durability(self, durability: Durability) -> Self {
         Builder { durability, ..self }
     }
 
-    /// How long the log's files are, and how much is kept in memory before it is written. The
-    /// number of workers is [`Config::threads_max`], and how commits become durable is what
-    /// [`Builder::durability`] says.
+    /// Sets the length of the log's files, and the amount that is kept in memory before it is
+    /// written. The number of workers comes from [`Config::threads_max`] instead, and the kind of
+    /// commit from [`Builder::durability`].
     pub fn log(self, log: LogConfig) -> Self {
         Builder { log, ..self }
     }
 
-    /// Opens the database; with what it had, if it was there before ([`Database::recovery`]). A
-    /// table is there again with [`Database::create_table`].
+    /// Opens the database, with its contents if it existed before ([`Database::recovery`]).
+    /// [`Database::create_table`] opens a table that existed before.
     ///
     /// # Errors
-    /// It can't be made for [`Config::threads_max`] threads; [`Durability::Conservative`] does not
-    /// go with the protocol; another process has the directory; the disk fails; or what was
-    /// acknowledged is not there any more, or not as it was.
+    /// The database can't be made for [`Config::threads_max`] threads; [`Durability::Conservative`]
+    /// does not go with the protocol; another process has the directory; the disk fails; or
+    /// acknowledged commits are missing or damaged.
     pub fn open(self) -> Result<Database<P>, Error> {
         self.config.check()?;
         let disk: Arc<dyn Disk> = match (self.durability, self.disk) {
             (_, Place::Memory) => return Ok(Database::over(self.protocol, self.config, None)),
-            // What is there would neither be seen nor changed, and what is done be gone: nobody
-            // wants that.
+            // The contents of the path would be neither read nor changed, and all commits would be
+            // lost. No application wants that.
             (Durability::Off, _) => return Err(Error::NotDurable),
             (Durability::Conservative, _) if self.shows_uncommitted => {
                 return Err(Error::NotConservative { protocol: self.protocol.info().name });

@@ -1,4 +1,4 @@
-//! What can be set of a database and of a table.
+//! The configuration of a database and of a table.
 
 use contend_engine::{EngineConfig, EngineOptions, IndexKind};
 use contend_protocols::method::{BackoffPolicy, RetryOptions};
@@ -10,36 +10,36 @@ use crate::error::Error;
 /// times the time that it takes alone.
 const PROTECT_AFTER: u32 = 10;
 
-/// What a database is to be like, apart from its protocol.
+/// The configuration of a database, apart from its protocol.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// The most threads that use the database at one time: 1 to 16,383. A thread counts from its
     /// first transaction until it ends.
     pub threads_max: usize,
     /// The shortest time between two epochs, in milliseconds. The memory of deleted rows is reused
-    /// after about four of them.
+    /// after about four epochs.
     pub epoch_ms: u64,
-    /// How long a transaction waits after a conflict before it runs again.
+    /// The time that a transaction waits after a conflict before it runs again.
     pub retry: RetryOptions,
-    /// What is done for every protocol: commit-time updates and timestamp splitting, both on; and
-    /// protection, after 10 conflicts in a row.
+    /// The options of the engine, for every protocol. By default commit-time updates and timestamp
+    /// splitting are on, and a transaction is protected after 10 conflicts in a row.
     ///
     /// A transaction that has met [`EngineOptions::protect_after`] conflicts in a row is protected:
-    /// no other transaction begins until it has committed, or is given up. The transactions that
-    /// run already go on to their ends, and it waits for them. So it commits, under every protocol,
-    /// however many others there are. The price is that all others wait, for as long as it and the
-    /// longest of those that ran. [`Database::read`](crate::Database::read) does not wait. With 0
-    /// no transaction is protected: then a transaction that reads thousands of rows and writes may
+    /// no other transaction begins until it has committed, or is given up. It waits for the
+    /// transactions that are already running. So it commits under every protocol, however many
+    /// other transactions there are. The price is that all others wait, for as long as it and the
+    /// longest running transaction take. [`Database::read`](crate::Database::read) does not wait.
+    /// With 0 no transaction is protected, and one that reads thousands of rows and writes may
     /// never commit. Note that `EngineOptions::default()` has 0 here, because protocols are
     /// measured as published.
     pub engine: EngineOptions,
 }
 
 impl Config {
-    /// Whether a database can be like that.
+    /// Checks that a database can have this configuration.
     ///
     /// # Errors
-    /// It can't.
+    /// [`Error::ThreadsMax`] if the number of threads is out of range.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let (asked, most) = (self.threads_max, EngineConfig::WORKERS_MAX);
         if (1..=most).contains(&asked) { Ok(()) } else { Err(Error::ThreadsMax { asked, most }) }
@@ -52,8 +52,8 @@ impl Default for Config {
         Config {
             threads_max: engine.workers_max,
             epoch_ms: engine.epoch_ms,
-            // An application may have more threads than cores, and one hot row: there, not to wait
-            // is the worst choice.
+            // An application may have more threads than cores, and one hot row. There, a retry
+            // without a wait is the worst choice.
             retry: RetryOptions { backoff: BackoffPolicy::Exponential, ..RetryOptions::default() },
             engine: EngineOptions {
                 commit_time_updates: true,
@@ -65,13 +65,13 @@ impl Default for Config {
     }
 }
 
-/// What a table is to be like.
+/// The configuration of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableOptions {
-    /// Its index: [`IndexKind::Ordered`], the default, can be scanned; [`IndexKind::Hash`] finds
-    /// single keys faster.
+    /// The kind of its index. [`IndexKind::Ordered`], the default, can be scanned;
+    /// [`IndexKind::Hash`] finds single keys faster.
     pub index: IndexKind,
-    /// How many rows are expected. A hash index makes room for them at once.
+    /// The expected number of rows. A hash index makes room for them at once.
     pub expected_rows: usize,
 }
 

@@ -23,16 +23,16 @@ use crate::error::Error;
 use crate::seats::{Seats, Taken};
 use crate::snapshot::Snapshot;
 
-/// So many rows [`Database::load`] adds in a transaction.
+/// The number of rows that [`Database::load`] adds in one transaction.
 const LOADED_AT_ONCE: usize = 1024;
 
 /// Tables in memory, changed by transactions under the protocol `P`.
 ///
-/// A handle: clones are the same database, and any thread may use them. The memory is freed with
-/// the last handle.
+/// A handle: all clones are the same database, and any thread may use them. The memory is freed
+/// with the last handle.
 ///
-/// Threads need no set-up. A thread's first transaction registers it, which costs a few
-/// microseconds; its end undoes that.
+/// Threads need no set-up. The first transaction of a thread registers it, which costs a few
+/// microseconds; the end of the thread unregisters it.
 pub struct Database<P: Protocol<Native> = Silo> {
     shared: Arc<Shared<P>>,
 }
@@ -40,9 +40,9 @@ pub struct Database<P: Protocol<Native> = Silo> {
 struct Shared<P: Protocol<Native>> {
     engine: Arc<Engine<P, Native>>,
     seats: Arc<Seats<P>>,
-    /// Held while a table is created, so that no two get one name.
+    /// A lock that is held while a table is created, so that no two tables get one name.
     creation: Mutex<()>,
-    /// How often a transaction was run again.
+    /// The number of retries of transactions.
     retries: <Native as Machine>::U64,
     durable: Option<Durable>,
 }
@@ -63,24 +63,24 @@ impl<P: Protocol<Native>> std::fmt::Debug for Database<P> {
 }
 
 impl Database {
-    /// A database without tables, under [`Silo`].
+    /// Creates a database without tables, under [`Silo`].
     pub fn new() -> Self {
         Database::default()
     }
 }
 
 impl<P: NamedProtocol<Native>> Default for Database<P> {
-    /// A database without tables, under `P` with its default options, and with snapshots if it can
-    /// have any ([`Database::read`]).
+    /// Creates a database without tables, under `P` with its default options, and with snapshots if
+    /// it can have any ([`Database::read`]).
     fn default() -> Self {
         Database::over(P::new(P::options_with_snapshots()), Config::default(), None)
     }
 }
 
 impl<P: NamedProtocol<Native>> Database<P> {
-    /// A database without tables, under a protocol with these options, as they are:
-    /// [`Database::builder`] is for who has another configuration, and no options of the protocol
-    /// to set.
+    /// Creates a database without tables, under a protocol with exactly these options.
+    /// [`Database::builder`] serves an application that sets a configuration, and no options of the
+    /// protocol.
     ///
     /// ```
     /// use contend::protocols::{SiloOptions, Wait};
@@ -94,13 +94,13 @@ impl<P: NamedProtocol<Native>> Database<P> {
     /// ```
     ///
     /// # Errors
-    /// It can't be made for [`Config::threads_max`] threads.
+    /// The database can't be made for [`Config::threads_max`] threads.
     pub fn with(protocol: P::Options, config: Config) -> Result<Self, Error> {
         config.check()?;
         Ok(Database::over(P::new(protocol), config, None))
     }
 
-    /// A database that is to be found again, or with other options; see [`Builder`].
+    /// Returns the builder of a database that is durable, or has other options; see [`Builder`].
     pub fn builder() -> Builder<P> {
         Builder::default()
     }
@@ -111,7 +111,7 @@ impl Database<AnyProtocol> {
     /// the protocol's own options by their names. Snapshots are on if the protocol can have any
     /// ([`Database::read`]), unless an option says otherwise.
     ///
-    /// Each operation makes a call by a pointer, which `Database::<Cicada>` does not.
+    /// Each operation makes a call through a pointer, which `Database::<Cicada>` does not.
     ///
     /// ```
     /// use contend::Database;
@@ -122,8 +122,8 @@ impl Database<AnyProtocol> {
     /// ```
     ///
     /// # Errors
-    /// No protocol has this name ([`Error::UnknownProtocol`] lists those that there are), or an
-    /// option does not exist or has a value that is not valid.
+    /// No protocol has this name ([`Error::UnknownProtocol`] lists all names), or an option does
+    /// not exist, or its value is not valid.
     pub fn named(name: &str, options: &[(&str, &str)]) -> Result<Builder<AnyProtocol>, Error> {
         any_protocol::builder(name, options)
     }
@@ -135,13 +135,13 @@ impl<P: Protocol<Native>> Database<P> {
         self.shared.engine.protocol().info()
     }
 
-    /// Takes a checkpoint: the log begins anew with the rows that there are. It is also done from
-    /// time to time ([`LogConfig::checkpoint_bytes`](crate::log::LogConfig)), and no transaction
-    /// waits for it. `None` if the database is in memory only.
+    /// Takes a checkpoint: the log begins anew with the present rows. The database also takes one
+    /// from time to time ([`LogConfig::checkpoint_bytes`](crate::log::LogConfig)), and no
+    /// transaction waits for it. `None` if the database is in memory only.
     ///
     /// # Errors
     /// The disk has failed; if it was full, nothing has changed. Or the thread is in a transaction,
-    /// which a checkpoint would wait for ([`Error::Nested`]).
+    /// for which a checkpoint would wait ([`Error::Nested`]).
     pub fn checkpoint(&self) -> Result<Option<Checkpoint>, Error> {
         if self.shared.seats.is_taken() {
             return Err(Error::Nested);
@@ -169,16 +169,17 @@ impl<P: Protocol<Native>> Database<P> {
         Database { shared: Arc::new(Shared { engine, seats, creation: Mutex::new(()), retries, durable }) }
     }
 
-    /// What was found when the database was opened; `None` if it is in memory only.
+    /// Returns a summary of the recovery when the database was opened; `None` if it is in memory
+    /// only.
     pub fn recovery(&self) -> Option<&Report> {
         self.shared.durable.as_ref().map(|durable| &durable.report)
     }
 
-    /// Creates a table with an ordered index. Rows and keys are known by the type of the result. In
-    /// a database that was there before it is the table of this name, with its rows.
+    /// Creates a table with an ordered index. The type of the result determines the rows and keys.
+    /// In a database that existed before, opens the table of this name with its rows.
     ///
     /// # Errors
-    /// There is a table of this name; or, from before, one of other rows or keys.
+    /// The database has a table of this name. Or it had one before, with other rows or keys.
     pub fn create_table<R: Row, K: Key>(&self, name: &str) -> Result<Table<R, K>, Error> {
         self.create_table_with(name, TableOptions::default())
     }
@@ -197,7 +198,7 @@ impl<P: Protocol<Native>> Database<P> {
     /// ```
     ///
     /// # Errors
-    /// There is a table of this name.
+    /// The database has a table of this name.
     pub fn create_table_with<R: Row, K: Key>(&self, name: &str, options: TableOptions) -> Result<Table<R, K>, Error> {
         let _alone = self.shared.creation.lock();
         let name = name.to_string();
@@ -210,7 +211,7 @@ impl<P: Protocol<Native>> Database<P> {
         };
         let schema = schema_of::<R, K>(&name, options.index);
         let before = durable.take::<R, K>(&name, options.index)?;
-        // One for which there is no room is to leave nothing behind.
+        // A table for which there is no room must leave nothing behind.
         durable.log.add_table(&schema)?;
         let rows = || before.iter().flat_map(RecoveredTable::rows);
         let spec = TableSpec::of::<R>(&name, options.index, options.expected_rows.max(rows().count()));
@@ -224,20 +225,21 @@ impl<P: Protocol<Native>> Database<P> {
         Ok(table)
     }
 
-    /// Adds rows, in transactions of 1,024 rows each; returns how many. A key that is there already
-    /// keeps its row. If the database is durable, it returns when all of them are.
+    /// Adds rows, in transactions of 1,024 rows each, and returns the number of rows added. An
+    /// existing key keeps its row. If the database is durable, the call returns when all of the
+    /// rows are.
     ///
     /// Other transactions may run at the same time, also on this table, and several threads may
-    /// load at once: a load is as many transactions one after the other, each of which others see
-    /// as a whole. No transaction runs while `rows` is asked for the next row, so an iterator that
-    /// is slow, or waits, is in nobody's way. If it panics, what it has returned since the last
-    /// transaction is not added, and the panic goes on.
+    /// load at once. A load is a sequence of transactions, and others see each of them as a whole.
+    /// No transaction runs while `rows` computes the next row, so a slow or waiting iterator delays
+    /// no transaction. If it panics, the rows that it returned since the last transaction are not
+    /// added, and the panic goes on.
     ///
     /// # Errors
-    /// There is no more memory, the disk has failed, the table is of another database, or
-    /// [`Config::threads_max`] is reached. What was added until then stays. [`Error::Nested`] if
-    /// the thread is in a transaction of this database; what `rows` itself asks of this database is
-    /// refused so as well, and the load goes on.
+    /// There is no more memory, the disk has failed, the table belongs to another database, or
+    /// [`Config::threads_max`] is reached. The rows added until then stay. [`Error::Nested`] if the
+    /// thread is in a transaction of this database. An operation of `rows` itself on this database
+    /// is refused in the same way, and the load goes on.
     pub fn load<R: Row, K: Key>(
         &self,
         table: &Table<R, K>,
@@ -275,28 +277,28 @@ impl<P: Protocol<Native>> Database<P> {
             values.clear();
         }
         drop(taken);
-        // What was committed before is durable then, too.
+        // Earlier commits are then durable, too.
         last.map_or(Ok(0), Ticket::wait)?;
         Ok(added)
     }
 
-    /// Runs a transaction: calls `body`, and commits what it did if it returns `Ok`. If the
-    /// database is durable, it returns when the transaction is.
+    /// Runs a transaction: calls `body`, and commits its writes if it returns `Ok`. If the database
+    /// is durable, the call returns when the transaction is.
     ///
-    /// After a conflict with another transaction `body` is called again, as often as it takes,
+    /// After a conflict with another transaction `body` is called again, as many times as it takes,
     /// after a pause that grows ([`Config::retry`]). So it must not change anything outside of the
     /// transaction that a second call would notice.
     ///
     /// After ten conflicts in a row the transaction is *protected* ([`Config::engine`]): no other
     /// transaction begins until it has committed, or is given up. So a long transaction commits
     /// too, beside any number of short ones. `body` must not wait for a transaction of another
-    /// thread, which may wait for this one to end.
+    /// thread, because that may wait for this one to end.
     ///
     /// Protocols that validate at the end, as [`Silo`] does, let a transaction that is going to
-    /// abort see rows of different states. No `Ok` comes of that, but such a transaction may get to
-    /// a panic, to a loop without end, or to an `Err` by a decision of its own. Where a refusal
-    /// rests on several rows, make it a value: an `Ok` of a transaction that has written nothing is
-    /// checked as all others are.
+    /// abort see rows of different states. It never returns `Ok`. But it may run into a panic or an
+    /// endless loop, or return an `Err` by a decision of its own. Where a refusal rests on several
+    /// rows, return it as a value: the `Ok` of a transaction that has written nothing is validated
+    /// like all others.
     ///
     /// If `body` panics the transaction leaves no trace, and the panic goes on.
     ///
@@ -320,8 +322,8 @@ impl<P: Protocol<Native>> Database<P> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Cancelled`] if `body` returned what [`Txn::cancel`](crate::Txn::cancel) made; and
-    /// whatever makes it useless to try again.
+    /// [`Error::Cancelled`] if `body` returned the abort of [`Txn::cancel`](crate::Txn::cancel).
+    /// Otherwise an error that another try would not remove.
     #[inline]
     pub fn transact<T>(
         &self,
@@ -330,13 +332,13 @@ impl<P: Protocol<Native>> Database<P> {
         self.transact_async(body)?.wait()
     }
 
-    /// Like [`Database::transact`], but does not wait until the transaction is durable: the result
-    /// does, or says whether it is. If the process ends before, the transaction may be lost, and
-    /// those with it that depend on it. (With [`Durability::Early`](crate::Durability) and
-    /// `Conservative` the thread itself makes it durable, before this returns.)
+    /// Runs a transaction as [`Database::transact`] does, but doesn't wait until it is durable. The
+    /// result can wait, or tell whether it is. If the process ends before, the transaction may be
+    /// lost, with all that depend on it. (With [`Durability::Early`](crate::Durability) and
+    /// `Conservative` the thread itself makes the transaction durable, before this returns.)
     ///
     /// # Errors
-    /// As of [`Database::transact`], but for what goes wrong later.
+    /// The errors of [`Database::transact`], except those of making the transaction durable.
     #[inline]
     pub fn transact_async<T>(
         &self,
@@ -346,11 +348,11 @@ impl<P: Protocol<Native>> Database<P> {
         self.run(&mut taken, body, |abort| abort.reason).map_err(Error::from)
     }
 
-    /// Like [`Database::transact`], for a body with an error type of the application's own.
+    /// Runs a transaction as [`Database::transact`] does, for a body with an error type of the
+    /// application's own.
     ///
-    /// What `body` returns as `Err` ends the transaction and is handed on as it is, unless a
-    /// conflict had ended the transaction before: then `body` is called again, whatever error it
-    /// made of that.
+    /// An `Err` of `body` ends the transaction and is returned as it is. If a conflict had ended
+    /// the transaction before, `body` is called again, whatever error it made of the conflict.
     ///
     /// ```
     /// # use contend::{Abort, Database, Row, Table, Txn};
@@ -389,7 +391,8 @@ impl<P: Protocol<Native>> Database<P> {
     /// ```
     ///
     /// # Errors
-    /// What `body` returned; or, made into an `E`, whatever makes it useless to try again.
+    /// The error that `body` returned. Or, converted to an `E`, an error that another try would not
+    /// remove.
     #[inline]
     pub fn try_transact<T, E: From<Error>>(
         &self,
@@ -407,18 +410,18 @@ impl<P: Protocol<Native>> Database<P> {
     /// Reads a state of the database: calls `body` once, with a [`Snapshot`] of all tables as they
     /// were at one moment between transactions.
     ///
-    /// Whatever others write meanwhile, and however long it takes, `body` never has to be repeated,
-    /// nobody waits for it, and nobody aborts because of it. Only memory of rows that are deleted
-    /// or overwritten meanwhile is not reused before it ends. It may wait for commits that are
-    /// under way, but for no transaction that is still running, once it has begun.
+    /// Other transactions may write meanwhile, and `body` may take any time. It is never repeated,
+    /// no transaction waits for it, and none aborts because of it. Until it ends, the memory of
+    /// rows that are deleted or overwritten meanwhile is not reused. The call may wait for commits
+    /// that are under way. Once `body` has begun, it waits for no running transaction.
     ///
-    /// **Which state.** All that this thread has committed or loaded before is in it. For that the
-    /// thread waits at the beginning until the transactions have ended that ran beside its last
-    /// commit, a moment as a rule. Of what other threads have committed all is in it that is older
-    /// than two epochs ([`Config::epoch_ms`], 80 ms by default) and than all transactions that are
-    /// running; what is younger is in it or not, but of two transactions of which one has seen the
-    /// other's writes never the later one alone. If the database is durable, what was read is
-    /// durable when `read` returns.
+    /// **The state.** The snapshot contains all that this thread has committed or loaded before.
+    /// For that the thread waits at the beginning for the transactions that ran beside its last
+    /// commit, usually for a moment. Of the commits of other threads it contains all that are older
+    /// than two epochs ([`Config::epoch_ms`], 80 ms by default) and than all running transactions.
+    /// It may contain younger ones. If one of two transactions has seen the other's writes, the
+    /// snapshot never contains the first without the second. If the database is durable, the rows
+    /// that were read are durable when `read` returns.
     ///
     /// ```
     /// # use std::ops::ControlFlow;
@@ -442,18 +445,19 @@ impl<P: Protocol<Native>> Database<P> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NoSnapshots`] if the protocol has none ([`Database::reads_snapshots`]);
-    /// [`Error::Nested`] within a transaction, another read, or a load; [`Error::Cancelled`] if
-    /// `body` returned what [`Snapshot::cancel`] made; [`Error::Unsupported`] for what can't be
-    /// read.
+    /// [`Error::NoSnapshots`] if the protocol has none ([`Database::reads_snapshots`]).
+    /// [`Error::Nested`] within a transaction, another read, or a load. [`Error::Cancelled`] if
+    /// `body` returned the abort of [`Snapshot::cancel`]. [`Error::Unsupported`] for a table of
+    /// another database, or a scan without an order.
     pub fn read<T>(&self, body: impl FnOnce(&mut Snapshot<'_, P>) -> Result<T, Abort>) -> Result<T, Error> {
         self.read_in(body).map_err(Error::from)
     }
 
-    /// Like [`Database::read`], for a body with an error type of the application's own.
+    /// Reads a state of the database as [`Database::read`] does, for a body with an error type of
+    /// the application's own.
     ///
     /// # Errors
-    /// What `body` returned; or, made into an `E`, what [`Database::read`] returns.
+    /// The error that `body` returned. Or, converted to an `E`, an error of [`Database::read`].
     pub fn try_read<T, E: From<Error>>(&self, body: impl FnOnce(&mut Snapshot<'_, P>) -> Result<T, E>) -> Result<T, E> {
         self.read_in(body).map_err(|failure| match failure {
             Failure::Body(error) => error,
@@ -489,8 +493,8 @@ impl<P: Protocol<Native>> Database<P> {
         ticket.wait().map_err(Failure::Database)
     }
 
-    /// Runs `body` until it commits or fails for good. `reason` says why an error of the body's
-    /// ends the transaction, if nothing has ended it before.
+    /// Runs `body` until it commits or fails for good. `reason` returns the reason for which an
+    /// error of the body's ends the transaction, if nothing has ended it before.
     #[inline]
     fn run<T, E>(
         &self,
@@ -526,10 +530,10 @@ impl<P: Protocol<Native>> Database<P> {
                 seat.retry.done();
                 return Err(failure);
             }
-            // All others wait for a transaction that is protected: it is tried again at once.
+            // All other threads wait for a protected transaction, so it is tried again at once.
             let is_protected = seat.worker.is_protected();
-            // Relaxed: a count, read by people. Shared by all threads, but only on the way from an
-            // abort to a wait.
+            // Relaxed: a count that orders nothing. All threads share it, but only between an abort
+            // and a wait.
             self.shared.retries.fetch_add(1, Ordering::Relaxed);
             if !is_protected {
                 seat.retry.aborted();
@@ -537,19 +541,21 @@ impl<P: Protocol<Native>> Database<P> {
         }
     }
 
-    /// How many times a transaction was run again so far because of a conflict, by all threads.
+    /// Returns the number of retries so far: transactions of all threads that ran again because of
+    /// a conflict.
     pub fn retries(&self) -> u64 {
-        // Relaxed: as in `run`.
+        // Relaxed: a count that orders nothing.
         self.shared.retries.load(Ordering::Relaxed)
     }
 
-    /// Bytes of all tables, rows and indexes, used or kept for use.
+    /// Returns the bytes of all tables: rows and indexes, used or kept for later use.
     pub fn bytes(&self) -> u64 {
         self.shared.engine.bytes()
     }
 }
 
-/// Why no snapshot can be read, and what can be done about it.
+/// Returns the error of a protocol without snapshots. It names the options that add them, or the
+/// protocols that have them.
 fn no_snapshots(protocol: &'static str) -> Error {
     let protocols = protocols_with_snapshots::<Native>();
     let valid = match protocols.iter().find(|(name, _)| *name == protocol) {
@@ -559,11 +565,11 @@ fn no_snapshots(protocol: &'static str) -> Error {
     Error::NoSnapshots { protocol, valid }
 }
 
-/// Why [`Database::run`] has given up.
+/// The reason why [`Database::run`] has given up.
 enum Failure<E> {
-    /// The body returned this.
+    /// The body returned this error.
     Body(E),
-    /// This was in the way.
+    /// The database failed with this error.
     Database(Error),
 }
 

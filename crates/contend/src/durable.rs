@@ -18,7 +18,7 @@ use crate::seats::is_in_transaction;
 pub(crate) struct Durable {
     pub(crate) log: Arc<Log>,
     pub(crate) report: Report,
-    /// Tables that recovery found, and that the application has not opened yet.
+    /// The tables that recovery found, and that the application has not opened yet.
     tables: Mutex<HashMap<String, RecoveredTable>>,
     /// Takes checkpoints until `is_over` is set.
     checkpointer: Option<JoinHandle<()>>,
@@ -80,7 +80,7 @@ impl Drop for Durable {
     }
 }
 
-/// How often the checkpointer checks whether a checkpoint is due.
+/// The time between two looks of the checkpointer whether a checkpoint is due.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 fn take_checkpoints(log: &Log, is_over: &AtomicBool) {

@@ -47,7 +47,7 @@
 //! A column of a type of your own implements zerocopy's traits; derive them through [`zerocopy`],
 //! with `#[zerocopy(crate = "contend::zerocopy")]` on the type.
 
-// The derived code calls this crate by its name, also inside of it.
+// The derived code names this crate by its own name, also inside the crate.
 extern crate self as contend;
 
 mod any_protocol;
@@ -80,7 +80,7 @@ pub use snapshot::Snapshot;
 pub use table::Table;
 pub use zerocopy;
 
-/// The protocols, and what can be set of each.
+/// The protocols and their options.
 pub mod protocols {
     pub use contend_protocols::hstore::{HStore, HStoreOptions};
     pub use contend_protocols::locking::bamboo::Bamboo;
@@ -108,8 +108,8 @@ pub mod protocols {
     pub use contend_protocols::timestamp_ordering::TimestampOrdering;
 }
 
-/// A running transaction: what [`Database::transact`] gives its closure. Its operations are those
-/// of [`Txn`].
+/// A running transaction, which [`Database::transact`] gives to its closure. The trait [`Txn`] has
+/// its operations.
 pub type Transaction<'w, P = Silo> = contend_engine::Transaction<'w, P, Native>;
 
 // The examples of README.md are compiled and run with those of this crate.

@@ -1,15 +1,14 @@
 //! Workers for threads that come and go.
 //!
-//! The engine's workers belong to one thread at a time, and an application's threads know nothing
-//! of workers. So a thread takes a *seat*, a worker with its retry state, at its first transaction,
-//! and keeps it until it ends. Between transactions the worker is offline, or a thread that does
-//! something else for an hour would hold the epoch back for as long.
+//! A worker of the engine belongs to one thread at a time, and an application's threads know
+//! nothing of workers. So a thread takes a *seat*, a worker with its retry state, at its first
+//! transaction, and keeps it until the thread ends. Between transactions the worker is offline.
+//! Otherwise a thread that does something else for an hour would hold the epoch back for an hour.
 //!
-//! What a worker has deleted, and the free memory that it keeps, must not be lost with the thread.
-//! When a thread ends its seat goes to the idle ones, where the next new thread finds it, worker
-//! and all: a program that starts a thread for each request goes on as if it were one thread. A
-//! seat that no new thread takes is given up after a while by a thread that works, which takes over
-//! its garbage.
+//! The rows that a worker has deleted, and its free memory, must not be lost with the thread. When
+//! a thread ends, its seat becomes idle, and the next new thread takes it, worker and all. So a
+//! program that starts a thread for each request goes on as if it were one thread. If no new thread
+//! takes an idle seat, a working thread gives it up after a while, and takes over its garbage.
 
 use std::cell::{RefCell, RefMut};
 use std::sync::{Arc, Weak};
@@ -23,10 +22,10 @@ use thread_local::ThreadLocal;
 
 use crate::error::Error;
 
-/// A thread looks for idle seats once in so many transactions.
+/// The number of transactions after which a thread looks for idle seats.
 const TEND_EVERY: u32 = 64;
 
-/// What a thread needs to run transactions.
+/// The state that a thread needs to run transactions.
 pub(crate) struct Seat<P: Protocol<Native>> {
     pub(crate) worker: Worker<P, Native>,
     pub(crate) retry: Retry<Native>,
@@ -53,15 +52,15 @@ impl<P: Protocol<Native>> Seats<P> {
         Arc::new(Seats { engine, backoff, log, of_threads: ThreadLocal::new(), idle: Mutex::new(Vec::new()) })
     }
 
-    /// Whether this thread sits there now: it is in a transaction, or loads.
+    /// Whether this thread uses its seat now: it is in a transaction, or loads.
     pub(crate) fn is_taken(&self) -> bool {
         self.of_threads.get().is_some_and(|seat| seat.try_borrow().is_err())
     }
 
-    /// This thread's seat, until the result is dropped.
+    /// Takes this thread's seat, until the result is dropped.
     ///
     /// # Errors
-    /// The thread sits there already, or there is no seat left.
+    /// The thread uses its seat already, or no seat is left.
     #[inline]
     pub(crate) fn take(self: &Arc<Self>) -> Result<Taken<'_, P>, Error> {
         let mut seat = self.of_threads.get_or_default().try_borrow_mut().map_err(|_| Error::Nested)?;
@@ -71,7 +70,7 @@ impl<P: Protocol<Native>> Seats<P> {
         Ok(Taken { seats: self, seat: RefMut::map(seat, |seat| seat.as_mut().expect("placed above")) })
     }
 
-    /// A seat for a thread that has none.
+    /// Returns a seat for a thread that has none.
     #[cold]
     fn place(self: &Arc<Self>) -> Result<Seat<P>, Error> {
         let idle = self.idle.lock().pop();
@@ -86,13 +85,13 @@ impl<P: Protocol<Native>> Seats<P> {
     fn new_seat(&self) -> Result<Seat<P>, Error> {
         let limit = self.engine.config().workers_max;
         let worker = self.engine.worker().ok_or(Error::TooManyThreads { limit })?;
-        // Any seed serves, if only no two workers have the same.
+        // Any seed serves, as long as no two workers have the same.
         let retry =
             self.backoff.retry(worker.number(), (worker.number() as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         Ok(Seat { worker, retry, since_tended: 0 })
     }
 
-    /// Gives up one idle seat, if there is one, and takes over what its worker has deleted.
+    /// Gives up one idle seat, if there is one, and takes over the garbage of its worker.
     #[cold]
     fn tend(&self, seat: &mut Seat<P>) {
         seat.since_tended = 0;
@@ -102,7 +101,7 @@ impl<P: Protocol<Native>> Seats<P> {
     }
 }
 
-/// A seat that its thread has taken for one transaction.
+/// A seat that its thread uses for one transaction.
 pub(crate) struct Taken<'a, P: Protocol<Native>> {
     seats: &'a Seats<P>,
     pub(crate) seat: RefMut<'a, Seat<P>>,
@@ -119,12 +118,12 @@ impl<P: Protocol<Native>> Drop for Taken<'_, P> {
     }
 }
 
-/// The seats of a database, whatever its protocol, as a thread knows them that has one there.
+/// The seats of a database with any protocol, as seen by a thread that has one of them.
 trait Known {
-    /// The thread ends; called on that thread.
+    /// Notes that the calling thread ends.
     fn thread_ends(&self);
 
-    /// Whether the thread sits there now, and the database has this log.
+    /// Whether the thread uses its seat now, and the database has this log.
     fn is_taken_for(&self, log: &Arc<Log>) -> bool;
 }
 
@@ -135,15 +134,15 @@ impl<P: Protocol<Native>> Known for Seats<P> {
 
     fn thread_ends(&self) {
         // The order in which a thread's locals are dropped is not promised. If the thread's number
-        // is gone already there is nothing to be found here, and the seat waits, as it is, for the
-        // thread that gets the number next.
+        // is gone already, its seat can't be found here. It then waits, as it is, for the thread
+        // that gets the number next.
         let Some(seat) = self.of_threads.get() else { return };
         let seat = seat.try_borrow_mut().ok().and_then(|mut seat| seat.take());
         self.idle.lock().extend(seat);
     }
 }
 
-/// The databases of which this thread has a seat.
+/// The databases in which this thread has a seat.
 struct Seated(RefCell<Vec<Weak<dyn Known>>>);
 
 impl Drop for Seated {
@@ -160,7 +159,7 @@ thread_local! {
     static SEATED: Seated = const { Seated(RefCell::new(Vec::new())) };
 }
 
-/// Whether this thread is in a transaction of the database that has this log, or loads into it.
+/// Whether this thread is in a transaction of the database with this log, or loads rows into it.
 pub(crate) fn is_in_transaction(log: &Arc<Log>) -> bool {
     let is_taken = |seats: &Weak<dyn Known>| seats.upgrade().is_some_and(|seats| seats.is_taken_for(log));
     // A thread that ends is in no transaction.
@@ -168,8 +167,8 @@ pub(crate) fn is_in_transaction(log: &Arc<Log>) -> bool {
 }
 
 fn at_thread_end(seats: Weak<dyn Known>) {
-    // The thread may be ending now, and one of its locals use a database: then nobody is told,
-    // which does no harm; see above.
+    // The thread may be ending now, and one of its locals may use a database. Then no seat list is
+    // told, which does no harm; see above.
     let _ = SEATED.try_with(|seated| {
         let mut seated = seated.0.borrow_mut();
         seated.retain(|seats| seats.strong_count() > 0);

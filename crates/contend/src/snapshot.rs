@@ -8,7 +8,7 @@ use contend_protocols::optimistic::silo::Silo;
 
 use crate::Table;
 
-/// A state of the database, to be read: what [`Database::read`](crate::Database::read) gives its
+/// A state of the database, for reads: [`Database::read`](crate::Database::read) gives it to its
 /// closure.
 ///
 /// It has the reads of [`Txn`](crate::Txn), and no writes:
@@ -52,7 +52,7 @@ impl<P: Protocol<Native>> Snapshot<'_, P> {
     /// Reads the named columns; `None` if the key is absent.
     ///
     /// # Errors
-    /// The table is of another database.
+    /// The table belongs to another database.
     pub fn read<R: Row, K: Key, C: Columns<R>>(
         &mut self,
         table: &Table<R, K>,
@@ -66,7 +66,7 @@ impl<P: Protocol<Native>> Snapshot<'_, P> {
     /// gets each key's position and its row, in the order of `keys`.
     ///
     /// # Errors
-    /// The table is of another database.
+    /// The table belongs to another database.
     pub fn read_many<R: Row, K: Key, C: Columns<R>>(
         &mut self,
         table: &Table<R, K>,
@@ -81,7 +81,7 @@ impl<P: Protocol<Native>> Snapshot<'_, P> {
     /// `direction`, until `visit` breaks. Returns how many were visited.
     ///
     /// # Errors
-    /// The table is of another database, or its index has no order.
+    /// The table belongs to another database, or its index has no order.
     pub fn scan<R: Row, K: Key, C: Columns<R>>(
         &mut self,
         table: &Table<R, K>,
@@ -94,7 +94,8 @@ impl<P: Protocol<Native>> Snapshot<'_, P> {
         self.0.scan(table, range, limit, direction, columns, visit)
     }
 
-    /// Makes the abort with which a body ends by its own decision: `return Err(snapshot.cancel())`.
+    /// Returns the abort with which a body ends by its own decision: `return
+    /// Err(snapshot.cancel())`.
     pub fn cancel(&mut self) -> Abort {
         self.0.cancel()
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use contend_engine::{Key, Row, TypedTable};
 
-/// A table of rows `R` under keys `K`. A handle: clones are the same table. It does not keep the
-/// database.
+/// A table of rows `R` under keys `K`. It is a handle: all clones are the same table. It doesn't
+/// keep the database alive.
 #[derive(Debug)]
 pub struct Table<R, K: Key = u64> {
     table: TypedTable<R, K>,

@@ -1,9 +1,9 @@
 //! `#[derive(Row)]`: makes a struct of plain data a row of a table, and a constant of each of its
 //! fields.
 //!
-//! What this crate must not know: how rows are stored. The code that it makes names the engine's
-//! `Row`, `Column` and `ColumnInfo`, through whichever of `contend` and `contend-engine` the user
-//! depends on.
+//! This crate must not know how rows are stored. The code that it generates names `Row`, `Column`
+//! and `ColumnInfo` through the crate that the user depends on: `contend`, `contend-engine` or
+//! `contend-model`.
 
 mod row;
 
@@ -17,10 +17,11 @@ use proc_macro::TokenStream;
 /// checked at compile time, so no `unsafe` is left to the user.
 ///
 /// Each field becomes a column: an associated constant with the field's name in capitals. `#[group
-/// = 1]` puts a column into another group than 0, up to 7. The columns of a group are read for
-/// change, written and validated together, and share a version where versions are kept by group
-/// (timestamp splitting): group what is written together, and keep what is often written apart from
-/// what is often read. A group's columns stand together, and groups begin at multiples of 8 bytes.
+/// = 1]` puts a column into another group than 0, up to 15. The columns of a group are read for a
+/// change, written and validated together. They share a version where versions are kept by group
+/// (timestamp splitting). So put columns that are written together into one group, and separate
+/// columns that are often written from those that are often read. A group's columns stand together,
+/// and groups begin at multiples of 8 bytes.
 ///
 /// ```
 /// # use contend_model::Row as _;
@@ -54,7 +55,7 @@ use proc_macro::TokenStream;
 /// }
 /// ```
 ///
-/// Padding: bytes of no value at all can't be copied word by word.
+/// Padding: bytes without a value can't be copied word by word.
 ///
 /// ```compile_fail
 /// #[derive(Clone, Copy, contend_derive::Row)]
@@ -74,7 +75,7 @@ use proc_macro::TokenStream;
 /// }
 /// ```
 ///
-/// Types of which some bit pattern is no value:
+/// Types for which some bit pattern is not a value:
 ///
 /// ```compile_fail
 /// #[derive(Clone, Copy)]

@@ -1,10 +1,9 @@
 //! The expansion of `#[derive(Row)]`.
 //!
-//! What makes the generated `unsafe` sound is checked in two places. The macro refuses what it can
-//! see in the tokens: no `repr(C)`, generics, other than named fields. The compiler checks the
-//! rest, by constants and bounds in the generated code, because only it knows sizes and types:
-//! every field is plain data, fields follow each other without a gap, nothing is aligned to more
-//! than 8.
+//! Two checks make the generated `unsafe` sound. The macro refuses everything that it can see in
+//! the tokens: a missing `repr(C)`, generics, unnamed fields. The compiler checks the rest by
+//! constants and bounds in the generated code, because only the compiler knows sizes and types:
+//! every field is plain data, fields follow each other without a gap, and no alignment is above 8.
 
 use std::collections::HashMap;
 
@@ -15,7 +14,7 @@ use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{Attribute, Data, DeriveInput, Error, Expr, ExprLit, Field, Fields, Lit, Meta, Result, Type};
 
-/// A column to be.
+/// A field that becomes a column.
 struct Column<'a> {
     field: &'a Field,
     ident: &'a Ident,
@@ -66,7 +65,8 @@ fn require_repr_c(input: &DeriveInput) -> Result<()> {
     for attribute in input.attrs.iter().filter(|attribute| attribute.path().is_ident("repr")) {
         attribute.parse_nested_meta(|meta| {
             is_c |= meta.path.is_ident("C");
-            // `align(8)` and `packed(4)`: what they do to the layout, the layout's checks see.
+            // `align(8)` and `packed(4)` are accepted here: the checks of the layout see their
+            // effects.
             if meta.input.peek(syn::token::Paren) {
                 let argument;
                 syn::parenthesized!(argument in meta.input);
@@ -105,7 +105,7 @@ fn columns<'a>(fields: impl Iterator<Item = &'a Field>) -> Result<Vec<Column<'a>
     errors.map_or(Ok(columns), Err)
 }
 
-/// A group is a run of words, so its columns follow each other.
+/// Checks that the columns of each group follow each other, since a group is a run of words.
 fn groups_stand_together(columns: &[Column]) -> Result<()> {
     for (position, column) in columns.iter().enumerate().skip(1) {
         let begins = columns[position - 1].group != column.group;
@@ -129,7 +129,8 @@ fn collect(errors: &mut Option<Error>, error: Error) {
 
 fn column<'a>(field: &'a Field, ident: &'a Ident) -> Result<Column<'a>> {
     let name = ident.unraw().to_string();
-    // Not every identifier in capitals is an identifier: some letters have none of their own.
+    // An identifier in capitals need not be an identifier: some letters have no capital that may
+    // stand in one.
     let constant = syn::parse_str::<Ident>(&name.to_uppercase())
         .map_err(|_| Error::new_spanned(ident, "this name in capitals, the column's constant, is not a name"))?;
     refuse_known_types(&field.ty, &name)?;
@@ -137,8 +138,8 @@ fn column<'a>(field: &'a Field, ident: &'a Ident) -> Result<Column<'a>> {
     Ok(Column { field, ident, name, constant, group: group(field)? })
 }
 
-/// The types that people try first, refused with a way out. The compiler refuses the others, by a
-/// bound.
+/// Refuses the types that users try first, with an error that names a way out. The compiler refuses
+/// all others by a bound.
 fn refuse_known_types(field_type: &Type, name: &str) -> Result<()> {
     let way_out = match field_type {
         Type::Reference(_) | Type::Ptr(_) => "it points to memory elsewhere; use an array of bytes, such as `[u8; 16]`",
@@ -156,10 +157,10 @@ fn refuse_known_types(field_type: &Type, name: &str) -> Result<()> {
     Err(Error::new_spanned(field_type, format!("the column `{name}` is not plain data: {way_out}")))
 }
 
-/// As in the engine, which the generated code could not be compiled with otherwise.
+/// The same limit as in the engine. If the two differed, the generated code would not compile.
 const GROUPS_MAX: u32 = 16;
 
-/// The number in `#[group = N]`; 0 without it.
+/// Returns the number in `#[group = N]`; 0 without it.
 fn group(field: &Field) -> Result<u32> {
     let mut attributes = field.attrs.iter().filter(|attribute| attribute.path().is_ident("group"));
     let Some(attribute) = attributes.next() else { return Ok(0) };
@@ -177,14 +178,14 @@ fn group_number(attribute: &Attribute) -> Option<u32> {
     number.base10_parse().ok()
 }
 
-/// The path to what the generated code names: the user depends on the facade, on the engine, or on
-/// the vocabulary alone.
+/// Returns the path to the crate whose names the generated code uses. The user depends on the
+/// facade, on the engine, or on the vocabulary alone.
 fn private_module(span: Span) -> Result<TokenStream> {
     for package in ["contend", "contend-model", "contend-engine"] {
         let found = match crate_name(package) {
             Ok(FoundCrate::Name(name)) => Ident::new(&name, span),
-            // These crates know themselves by their own name, so this serves their examples and
-            // doctests, too.
+            // These crates know themselves by their own names, so this also serves their examples
+            // and doctests.
             Ok(FoundCrate::Itself) => Ident::new(&package.replace('-', "_"), span),
             Err(_) => continue,
         };
@@ -196,13 +197,14 @@ fn private_module(span: Span) -> Result<TokenStream> {
     ))
 }
 
-/// Where an error in generated code is shown. The code itself stays the macro's, so that the lints
-/// of the user's crate, such as `unsafe_code`, do not judge it.
+/// Returns the place where an error in generated code is shown. The code itself stays the macro's,
+/// so that the lints of the user's crate, such as `unsafe_code`, do not judge it.
 fn generated_at(place: Span) -> Span {
     Span::call_site().located_at(place)
 }
 
-/// What the compiler has to check. Each check's span is what the user can change.
+/// Returns the checks that the compiler has to make. The span of each check is the code that the
+/// user can change.
 fn checks(row: &Ident, columns: &[Column], private: &TokenStream) -> TokenStream {
     let zerocopy = quote!(#private::zerocopy);
     let plain = columns.iter().map(|column| {
@@ -249,8 +251,7 @@ fn checks(row: &Ident, columns: &[Column], private: &TokenStream) -> TokenStream
             }
             #(#plain)*
         };
-        // The fields are these and no others, of these types, whatever other macros made of the
-        // struct.
+        // The struct has exactly these fields, of these types, whatever other macros made of it.
         const _: fn(#row) = |row| {
             let #row { #(#idents: #locals),* } = row;
             #(let _: #types = #locals;)*
@@ -262,7 +263,7 @@ fn checks(row: &Ident, columns: &[Column], private: &TokenStream) -> TokenStream
     }
 }
 
-/// The first byte behind a column; 0 behind none.
+/// Returns the first byte behind a column; 0 behind none.
 fn end_of(row: &Ident, column: Option<&Column>) -> TokenStream {
     column.map_or(quote!(0), |Column { field, ident, .. }| {
         let field_type = &field.ty;
@@ -285,8 +286,8 @@ fn implementation(row: &Ident, columns: &[Column], private: &TokenStream) -> Tok
         }
     });
     quote_spanned! {generated_at(row.span())=>
-        // SAFETY: `repr(C)`, no padding, plain fields and an alignment of 8 at most: seen by the
-        // macro, or checked above.
+        // SAFETY: the type is `repr(C)`, has no padding, plain fields and an alignment of 8 at
+        // most. The macro has seen that, or the checks above prove it.
         #[automatically_derived]
         unsafe impl #private::Row for #row {
             const NAME: &'static str = #name;
@@ -308,7 +309,7 @@ fn constants(row: &Ident, columns: &[Column], private: &TokenStream) -> TokenStr
         quote_spanned! {generated_at(ident.span())=>
             #docs
             #visibility const #constant: #private::Column<#row, #field_type> =
-                // SAFETY: the field of this type is there, and it is plain data by the checks
+                // SAFETY: the row has this field of this type, and it is plain data by the checks
                 // above.
                 unsafe { #private::Column::new(::core::mem::offset_of!(#row, #ident), #group) };
         }

@@ -1,11 +1,13 @@
-//! What the macro accepts and what it refuses, with the words it refuses it with.
+//! The structs that the macro accepts and refuses, with its messages.
 //!
-//! After a deliberate change of a message: `TRYBUILD=overwrite cargo test -p contend-derive --test ui`.
+//! After a deliberate change of a message, run `TRYBUILD=overwrite cargo test -p contend-derive
+//! --test ui`.
 
 use std::process::Command;
 
-/// The compiler's own words change from one version to the next, so only those of this version are
-/// compared. The examples in the macro's documentation show that other versions refuse the same.
+/// The compiler's own messages change from one version to the next, so only those of this version
+/// are compared. The examples in the macro's documentation see to it that other versions refuse the
+/// same structs.
 const WORDS_OF: &str = "rustc 1.95";
 
 #[test]

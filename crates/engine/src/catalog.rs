@@ -1,4 +1,4 @@
-//! The tables of an engine, by their numbers; and each worker's own list of them.
+//! The tables of an engine by their numbers, and each worker's own list of them.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ impl<M: Machine> Catalog<M> {
         unsafe { Table::new(self.store, number, spec.row_bytes) }
     }
 
-    /// All tables.
+    /// Returns all tables.
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, Vec<Arc<dyn AnyTable<M>>>> {
         self.tables.read()
     }
@@ -40,7 +40,7 @@ impl<M: Machine> Catalog<M> {
         table.store() == self.store
     }
 
-    /// The table of a handle.
+    /// Returns the table of a handle.
     ///
     /// # Panics
     /// The table is of another engine.
@@ -61,7 +61,8 @@ fn address_of<M: Machine>(table: &Arc<dyn AnyTable<M>>) -> NonNull<()> {
 /// other worker writes.
 pub(crate) struct TableList<M: Machine> {
     store: StoreId,
-    /// The addresses of the first tables, each a `StoredTable` of its own key type.
+    /// The addresses of the tables that the worker has seen so far, each a `StoredTable` of its own
+    /// key type.
     known: Vec<NonNull<()>>,
     catalog: Arc<Catalog<M>>,
 }
@@ -83,16 +84,17 @@ impl<M: Machine> TableList<M> {
         list
     }
 
-    /// Whether the table is of this engine.
+    /// Whether this engine created the table.
     #[inline(always)]
     pub(crate) fn owns<K: Key>(&self, table: &Table<K>) -> bool {
         table.store() == self.store
     }
 
-    /// The table of a handle, which [`TableList::owns`].
+    /// Returns the table of a handle. The caller has checked that this engine owns it
+    /// ([`TableList::owns`]).
     ///
     /// # Safety
-    /// The result is not used after the engine has been dropped.
+    /// The caller doesn't use the result after the engine has been dropped.
     #[inline(always)]
     pub(crate) unsafe fn get<'t, K: Key>(&mut self, table: &Table<K>) -> &'t StoredTable<M, K> {
         debug_assert!(self.owns(table));

@@ -1,5 +1,5 @@
-//! What the engine tells a log: which transactions have committed, what they wrote, and in which
-//! order.
+//! The interface between engine and log: it tells a log which transactions have committed, what
+//! they wrote, and in which order.
 //!
 //! A log implements [`CommitSinks`] and gives each worker a [`CommitSink`]. It knows no protocol,
 //! and no protocol knows it: the engine calls the sink from where all protocols come through,

@@ -5,10 +5,10 @@ use crate::fault::Fault;
 /// Where records begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Alignment {
-    /// As many in a line as fit.
+    /// As many records in a cache line as fit.
     #[default]
     Packed,
-    /// Each in lines of its own.
+    /// Each record in cache lines of its own.
     Line,
 }
 
@@ -17,32 +17,33 @@ crate::option_choices!(Alignment { Packed => "packed", Line => "line" });
 crate::options! {
     /// What an engine does for every protocol.
     pub struct EngineOptions {
-        /// Commit-time updates: an update that is not read is not validated, but applied at commit
-        /// to what is there.
+        /// Commit-time updates: an update whose result the transaction does not read is not
+        /// validated; it is applied at commit to the row as it is then.
         "engine.commit_time_updates" commit_time_updates: bool = false, in ();
         /// Timestamp splitting: each group of columns has a version of its own, instead of the row.
         "engine.timestamp_splitting" timestamp_splitting: bool = false, in ();
         /// Where records begin: as many in a cache line as fit, or each in lines of its own.
         "engine.alignment" alignment: Alignment = Alignment::Packed, in ();
-        /// Protection: after so many conflicts in a row a worker's transaction runs alone; 0:
+        /// Protection: a worker's transaction runs alone after this many conflicts in a row; 0:
         /// never. No other transaction begins until it has committed.
         "engine.protect_after" protect_after: u32 = 0, in 0..=1_000_000;
     }
 }
 
-/// What an engine is to be like.
+/// The configuration of an engine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EngineConfig {
-    /// The most workers and loaders at one time: 1 to [`EngineConfig::WORKERS_MAX`].
+    /// The most workers and loaders that may exist at one time: 1 to [`EngineConfig::WORKERS_MAX`].
     pub workers_max: usize,
     /// The shortest time between two epochs, in milliseconds. Silo's paper and CCBench use 40.
     pub epoch_ms: u64,
-    /// Whether what transactions do is recorded: each version is signed by its writer, which costs
-    /// a word a record and time.
+    /// Whether the operations of transactions are recorded. Each version is then signed by its
+    /// writer, which costs time and a word in each record.
     pub history: bool,
-    /// Into how many partitions transactions divide the data, for protocols that lock partitions.
+    /// The number of partitions into which transactions divide the data, for protocols that lock
+    /// partitions.
     pub partitions: usize,
-    /// What can be chosen for a run.
+    /// The options that a run may choose.
     pub options: EngineOptions,
     /// A deliberate bug, for tests of the proof.
     #[doc(hidden)]
@@ -50,7 +51,7 @@ pub struct EngineConfig {
 }
 
 impl EngineConfig {
-    /// No engine has more workers: a lock has 14 bits for how many hold it.
+    /// The most workers of any engine: a lock counts its holders in 14 bits.
     pub const WORKERS_MAX: usize = (1 << 14) - 1;
 }
 

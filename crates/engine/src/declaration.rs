@@ -1,8 +1,8 @@
-//! [`Declaration`]: what a transaction says of itself before it begins.
+//! [`Declaration`]: the facts about a transaction that it gives before it begins.
 //!
-//! Some protocols must know beforehand what a transaction will touch: which rows, to lock them in
-//! order, or which partitions of the data. A workload that can say so does, for every transaction;
-//! the others' protocols do not ask, and then nothing is looked up.
+//! Some protocols must know beforehand what a transaction will touch: its rows, to lock them in
+//! order, or its partitions of the data. A workload that can say so does it for every transaction.
+//! If the protocol doesn't ask, the workload's closure is not called and no row is looked up.
 
 use std::ptr::NonNull;
 
@@ -14,13 +14,13 @@ use crate::layout::TableCore;
 use crate::record::{Cells, Record};
 use crate::table::StoredTable;
 
-/// A row that a transaction will touch.
+/// A row that a transaction has declared.
 #[derive(Clone, Copy, Debug)]
 pub struct DeclaredRow<M: Machine> {
     key: KeyWords,
     record: Record<M>,
     table: NonNull<TableCore<M>>,
-    /// Whether it may write it.
+    /// Whether the transaction may write the row.
     pub writes: bool,
 }
 
@@ -28,15 +28,16 @@ pub struct DeclaredRow<M: Machine> {
 unsafe impl<M: Machine> Send for DeclaredRow<M> {}
 
 impl<M: Machine> DeclaredRow<M> {
-    /// All cells of its record.
+    /// Returns all cells of the row's record.
     pub fn cells(&self) -> Cells<M> {
-        // SAFETY: the engine keeps its tables, and the worker in whose context this is keeps the
-        // engine.
+        // SAFETY: the engine keeps its tables, and the worker whose context holds this row keeps
+        // the engine.
         unsafe { self.table.as_ref() }.cells(self.record, Groups::ALL)
     }
 }
 
-/// What a transaction will touch.
+/// The declaration of a transaction: the rows and partitions that it will touch, and whether it
+/// only reads.
 #[derive(Debug)]
 pub struct Declaration<M: Machine> {
     tables: TableList<M>,
@@ -45,7 +46,7 @@ pub struct Declaration<M: Machine> {
     rows: Vec<DeclaredRow<M>>,
     /// The rows in the order of their addresses.
     sorted: Vec<DeclaredRow<M>>,
-    /// Where the row stands that will probably be touched next.
+    /// The position in `rows` of the row that will probably be touched next.
     next: usize,
     partitions: Vec<usize>,
 }
@@ -56,26 +57,27 @@ impl<M: Machine> Declaration<M> {
         Declaration { tables, needs, reads_only: false, rows, sorted, next: 0, partitions }
     }
 
-    /// What is asked for: the rest need not be said.
+    /// Returns what the protocol asks for. A workload may leave out everything else.
     #[inline(always)]
     pub fn needs(&self) -> DeclarationNeeds {
         self.needs
     }
 
-    /// The transaction will only read. A protocol that has snapshots serves it from one, and then
+    /// Declares that the transaction only reads. A protocol with snapshots serves it from one, and
     /// aborts it if it writes after all
     /// ([`AbortReason::Unsupported`](crate::AbortReason::Unsupported)).
     pub fn read_only(&mut self) {
         self.reads_only = true;
     }
 
-    /// Whether it said so.
+    /// Whether the transaction declared that it only reads.
     #[inline(always)]
     pub fn is_read_only(&self) -> bool {
         self.reads_only
     }
 
-    /// The transaction will touch this row, if it is there, and perhaps write it.
+    /// Declares that the transaction will touch this row, and that it may write it if `writes` is
+    /// set. A key without a record is ignored.
     ///
     /// # Panics
     /// The table is of another engine.
@@ -91,15 +93,15 @@ impl<M: Machine> Declaration<M> {
         }
     }
 
-    /// Whether rows were declared, of which [`Declaration::find`] knows the records.
+    /// Whether rows were declared, so that [`Declaration::find`] may find their records.
     #[inline(always)]
     pub(crate) fn has_rows(&self) -> bool {
         !self.rows.is_empty()
     }
 
-    /// The record that stood under a key when its row was declared: to touch it no second lookup is
-    /// needed. By now it may be unlinked, but not reused, since the transaction's epoch has not
-    /// ended. `None` if it was not declared, or not there.
+    /// Returns the record that stood under the key when its row was declared, so that no second
+    /// lookup is needed. The record may be unlinked by now, but not reused, since the transaction's
+    /// epoch has not ended. `None` if the row was not declared, or did not exist.
     pub(crate) fn find<K: Key>(&mut self, table: &StoredTable<M, K>, key: K) -> Option<Record<M>> {
         let (key, table) = (key.to_words(), NonNull::from(&**table));
         let count = self.rows.len();
@@ -112,29 +114,30 @@ impl<M: Machine> Declaration<M> {
         Some(self.rows[position].record)
     }
 
-    /// The transaction will touch data of this partition, of which the engine was told the number
-    /// ([`EngineConfig::partitions`](crate::EngineConfig::partitions)).
+    /// Declares that the transaction will touch the partition of this number, below
+    /// [`EngineConfig::partitions`](crate::EngineConfig::partitions).
     pub fn partition(&mut self, number: usize) {
         if self.needs == DeclarationNeeds::Partitions && !self.partitions.contains(&number) {
             self.partitions.push(number);
         }
     }
 
-    /// The rows, as they were declared.
+    /// Returns the declared rows in the order of their declaration.
     pub fn rows(&self) -> &[DeclaredRow<M>] {
         &self.rows
     }
 
-    /// The rows in the order of their addresses, each once.
+    /// Returns the declared rows in the order of their addresses, each once.
     pub fn sorted_rows(&mut self) -> &[DeclaredRow<M>] {
         self.sorted.clone_from(&self.rows);
-        // What is written first, so that it is what stays of a row that is declared twice.
+        // A row that is declared twice counts as written if one of the two may write it: written
+        // rows come first, and the first of equal rows stays.
         self.sorted.sort_unstable_by_key(|row| (row.record.value(), !row.writes));
         self.sorted.dedup_by_key(|row| row.record.value());
         &self.sorted
     }
 
-    /// The partitions, each once. Empty if nothing was said.
+    /// Returns the declared partitions, each once. Empty if none was declared.
     pub fn partitions(&self) -> &[usize] {
         &self.partitions
     }

@@ -17,17 +17,17 @@ use crate::layout::Shape;
 use crate::protocol::Protocol;
 use crate::table::{AnyTable, TableShape};
 
-/// Tables under one protocol. Shared by all workers.
+/// Tables under one protocol. All workers share it.
 pub struct Engine<P: Protocol<M>, M: Machine> {
     pub(crate) protocol: P,
     pub(crate) config: EngineConfig,
     pub(crate) epochs: Epochs<M>,
     pub(crate) sinks: Option<Arc<dyn CommitSinks<M>>>,
     pub(crate) catalog: Arc<Catalog<M>>,
-    /// Garbage of workers that have ended, for the next worker that collects.
+    /// The garbage of workers that have ended. The next worker that collects takes it over.
     pub(crate) left_garbage: Mutex<Vec<Garbage<M>>>,
-    /// By worker number: the transactions of the workers that had it before, so that no number of a
-    /// transaction is used twice.
+    /// The number of transactions that each worker number has run so far. A new worker with the
+    /// number goes on from there, so that no transaction number is used twice.
     pub(crate) used_numbers: Mutex<HashMap<usize, u64>>,
 }
 
@@ -41,12 +41,12 @@ impl<P: Protocol<M>, M: Machine> std::fmt::Debug for Engine<P, M> {
 }
 
 impl<P: Protocol<M>, M: Machine> Engine<P, M> {
-    /// An engine without tables.
+    /// Creates an engine without tables.
     pub fn new(protocol: P, config: EngineConfig) -> Arc<Self> {
         Self::with_commit_sinks(protocol, config, None)
     }
 
-    /// An engine without tables that tells a log of each commit.
+    /// Creates an engine without tables, which tells a log of each commit.
     pub fn with_commit_sinks(
         mut protocol: P,
         config: EngineConfig,
@@ -65,18 +65,18 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
         })
     }
 
-    /// The protocol.
+    /// Returns the protocol.
     #[inline(always)]
     pub fn protocol(&self) -> &P {
         &self.protocol
     }
 
-    /// How the engine was configured.
+    /// Returns the engine's configuration.
     pub fn config(&self) -> &EngineConfig {
         &self.config
     }
 
-    /// The epochs: for tests that drive them by hand.
+    /// Returns the epochs, for tests that drive them by hand.
     pub fn epochs(&self) -> &Epochs<M> {
         &self.epochs
     }
@@ -86,7 +86,7 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
         self.catalog.owns(table)
     }
 
-    /// Whether updates that commute are logged by what they add.
+    /// Whether updates that commute are logged as the differences that they add.
     pub(crate) fn logs_additions(&self) -> bool {
         self.config.options.commit_time_updates
     }
@@ -99,7 +99,9 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
                 meta_words: self.protocol.meta_words(),
                 split: self.config.options.timestamp_splitting,
                 history: self.config.history,
-                // What is added to a row leaves it the write counter that it has.
+                // An addition leaves the write counter of its row as it is. So where additions are
+                // logged, the counter must be in the row even if the protocol provides counters of
+                // its own.
                 counters: self.sinks.is_some() && (self.logs_additions() || !self.protocol.provides_write_counters()),
                 holds: self.sinks.as_ref().is_some_and(|sinks| sinks.holds_rows()),
                 alignment: self.config.options.alignment,
@@ -107,17 +109,18 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
         )
     }
 
-    /// The tables' names, by their numbers.
+    /// Returns the names of the tables, in the order of their numbers.
     pub fn table_names(&self) -> Vec<String> {
         self.catalog.read().iter().map(|table| table.core().name().to_string()).collect()
     }
 
-    /// What the tables are made of, by their numbers.
+    /// Returns the shapes of the tables, in the order of their numbers.
     pub fn shapes(&self) -> Vec<TableShape> {
         self.catalog.read().iter().map(|table| table.shape()).collect()
     }
 
-    /// What has versions of its own, with names: the tables, or each of their groups of columns.
+    /// Returns everything that has versions of its own, with names: the tables, or each of their
+    /// groups of columns.
     pub fn parts(&self) -> Vec<(Part, String)> {
         let tables = self.catalog.read();
         let parts_of = |table: &Arc<dyn AnyTable<M>>| {
@@ -131,7 +134,7 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
         tables.iter().flat_map(parts_of).collect()
     }
 
-    /// A key as a history names it. `table` is a table's number.
+    /// Returns a key as a history names it. `table` is the number of its table.
     ///
     /// # Panics
     /// There is no such table.
@@ -139,8 +142,9 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
         self.catalog.read()[table as usize].key_name(key)
     }
 
-    /// Who wrote a part of the row under a key as it stands, outside any transaction; 0 if it was
-    /// loaded, `None` if there is no row, or if the engine records no history.
+    /// Returns the transaction that wrote a part of the row under a key, as the row stands; 0 if
+    /// the row was loaded. `None` if there is no row, or if the engine records no history. To be
+    /// called outside any transaction.
     ///
     /// # Panics
     /// There is no such part.
@@ -148,12 +152,12 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
         let tables = self.catalog.read();
         let (table, core) = (&tables[part.table as usize], tables[part.table as usize].core());
         let record = table.find(key).filter(|&record| core.records_history() && !self.protocol.is_absent(record))?;
-        // Relaxed: no transaction runs.
+        // Relaxed: no transaction runs, as the caller promises.
         Some(core.payload(record)[core.signature(part.cell as usize)].load(Ordering::Relaxed))
     }
 
-    /// Where the record under a key is, outside any transaction: its first word's address, and its
-    /// words. `None` if there is none.
+    /// Returns where the record under a key is: the address of its first word, and the number of
+    /// its words. `None` if there is no record. To be called outside any transaction.
     ///
     /// # Panics
     /// There is no such part.
@@ -169,13 +173,14 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
         ))
     }
 
-    /// Bytes of all tables: records' memory and indexes.
+    /// Returns the bytes of all tables: their records and indexes.
     pub fn bytes(&self) -> u64 {
         self.catalog.read().iter().map(|table| table.bytes()).sum()
     }
 
-    /// Of how many records so many older versions are kept, outside any transaction: of none, of 1,
-    /// of 2 and 3, of 4 to 7, and so on.
+    /// Returns a histogram of the lengths of version chains, by powers of two: entry 0 counts the
+    /// records without old versions, entry 1 those with one, entry 2 those with two or three, and
+    /// so on. To be called outside any transaction.
     pub fn version_chains(&self) -> Vec<u64> {
         let mut records = Vec::new();
         for table in self.catalog.read().iter() {
@@ -188,8 +193,8 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
         records
     }
 
-    /// Copies the row under a key to `row`, outside any transaction; `None` if the key is absent.
-    /// The words are the row's and, if history is recorded, its writers' numbers.
+    /// Copies the row under a key to `row`; `None` if the key is absent. The words are the row's
+    /// and, if history is recorded, its writers' numbers. To be called outside any transaction.
     ///
     /// # Panics
     /// The table is of another engine.
@@ -203,8 +208,8 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
         Some(())
     }
 
-    /// Visits every row of a table with an ordered index, outside any transaction; `false` if the
-    /// index has no order. The words are as in [`Engine::peek`].
+    /// Visits every row of a table with an ordered index; returns `false` if the index has no
+    /// order. The words are as in [`Engine::peek`]. To be called outside any transaction.
     ///
     /// # Panics
     /// The table is of another engine.

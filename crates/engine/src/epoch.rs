@@ -1,67 +1,70 @@
-//! The global epoch: when may memory be reused, and in which order do commits lie?
+//! The global epoch: it says when memory may be reused, and in which order commits lie.
 //!
-//! Silo's epochs (Tu et al., "Speedy transactions in multicore in-memory databases", SOSP 2013,
-//! section 4.1), advanced by the workers themselves. Each worker has a slot on a cache line of its
-//! own with the epoch that it was last seen in; the global epoch advances only if every worker that
-//! is online was seen in it, so `global - local <= 1` for all.
+//! These are Silo's epochs (Tu et al., "Speedy transactions in multicore in-memory databases", SOSP
+//! 2013, section 4.1), advanced by the workers themselves. Each worker has a slot on a cache line
+//! of its own, with the epoch that it was last seen in. The global epoch advances only if every
+//! online worker was seen in it, so `global - local <= 1` for all.
 //!
 //! A worker refreshes its slot when it begins a transaction, and stores only if the epoch has
-//! changed: in the steady state a transaction reads one shared line and writes none. The price: a
-//! worker that does nothing must go offline, or it holds the epoch back.
+//! changed. In the steady state a transaction reads one shared line and writes none. The price is
+//! that a worker that does nothing must go offline, or it holds the epoch back.
 //!
-//! **Reuse.** What was unlinked while the global epoch was `e` can be reached only by transactions
-//! that began in `e` or before. It is reused once every online worker is past `e + 1`: one epoch
-//! more than needed, as slack.
+//! **Reuse.** A record that was unlinked while the global epoch was `e` can be reached only by
+//! transactions that began in `e` or before. Its memory is reused once every online worker is past
+//! `e + 1`. This is one epoch more than the argument needs, as slack.
 //!
-//! **Who only reads** a snapshot says so in its slot: it commits nothing, so it holds back the
-//! reuse of memory, and no epoch, however long it takes. A slot of such a worker may be any number
-//! of epochs behind.
+//! **Transactions that only read.** A worker that reads a snapshot marks its slot. It commits
+//! nothing, so it holds back only the reuse of memory, and no epoch, however long it takes. The
+//! slot of such a worker may be any number of epochs behind.
 //!
-//! **The gate.** The worker of a transaction that starves may close it. Then no other worker begins
-//! a transaction ([`Epochs::enter_if_open`]), those that run end, and the one is alone. The gate is
-//! a bit of the global epoch's word, which every worker compares with the epoch that it saw last.
-//! So a closed gate is to it like a changed epoch, and an open gate costs nothing. The gate serves
-//! progress only: no protocol relies on it to be right. Workers that want it queue by tickets.
+//! **The gate.** The worker of a starving transaction may close the gate. Then no other worker
+//! begins a transaction ([`Epochs::enter_if_open`]), the running ones end, and the starving one
+//! runs alone. The gate is a bit of the global epoch's word, which every worker compares with the
+//! epoch that it saw last. So a closed gate looks like a changed epoch, and an open gate costs
+//! nothing. The gate serves progress only: no protocol relies on it for correctness. Workers that
+//! want it queue by tickets.
 //!
-//! **Orderings.** Going online is Dekker's pattern: a worker stores its slot and then reads shared
+//! **Orderings.** Going online is Dekker's pattern. A worker stores its slot and then reads shared
 //! pointers; the collector has unlinked a pointer and then reads the slots. Each side has a SeqCst
-//! fence between, so at least one sees the other. A worker that goes online and one that has closed
-//! the gate see each other in the same way.
+//! fence between its two steps, so at least one sees the other: either the collector sees the slot
+//! and waits, or the worker no longer finds the pointer. A worker that goes online and one that has
+//! closed the gate see each other in the same way. docs/memory_ordering.md, section 7, has the
+//! whole argument.
 
 use contend_machine::{Atomic64, Cycles, Machine, Ordering, Spin};
 use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
 
-/// In a slot: this worker is offline and holds nothing.
+/// Value of a slot: its worker is offline and holds nothing.
 const OFFLINE: u64 = u64::MAX;
 
-/// In a slot, beside the epoch: this worker commits nothing.
+/// Bit of a slot, beside the epoch: the worker's transaction commits nothing.
 const READS: u64 = 1 << 63;
 
-/// In the global epoch's word, beside the epoch: the gate is closed.
+/// Bit of the global epoch's word, beside the epoch: the gate is closed.
 const CLOSED: u64 = 1 << 63;
 
-/// The first epoch. Not 0, so that a difference of two epochs never underflows.
+/// The first epoch. It is not 0, so that a difference of two epochs never underflows.
 const FIRST: u64 = 2;
 
-/// The global epoch and every worker's.
+/// The global epoch and the slots of all workers.
 pub struct Epochs<M: Machine> {
     global: CachePadded<M::U64>,
-    /// The next ticket for the gate, and the one whose turn it is. The worker whose turn it is
+    /// The next ticket for the gate, and the ticket whose turn it is. The worker with that ticket
     /// closes the gate, and opens it again.
     next_ticket: CachePadded<M::U64>,
     turn: CachePadded<M::U64>,
-    /// When the epoch was last advanced, or the advance last tried.
+    /// The time of the last attempt to advance the epoch.
     tried_at: CachePadded<M::U64>,
     slots: Box<[CachePadded<M::U64>]>,
-    /// Slots from this one on were never taken.
+    /// The number of the first slot that was never taken: no slot from it on needs to be read.
     taken_below: CachePadded<M::U64>,
     free_slots: Mutex<Vec<usize>>,
     interval: Cycles,
 }
 
 impl<M: Machine> Epochs<M> {
-    /// Epochs for up to `workers` workers, each epoch lasting `interval` or longer.
+    /// Creates the epochs of up to `workers` workers. Each epoch lasts `interval` or longer.
     pub fn new(workers: usize, interval: Cycles) -> Self {
         Epochs {
             global: CachePadded::new(M::U64::new(FIRST)),
@@ -75,63 +78,71 @@ impl<M: Machine> Epochs<M> {
         }
     }
 
-    /// Goes on with this epoch, if it is a later one: before any worker is there.
+    /// Goes on with `epoch`, if it is later than the current one. A log calls this when it is
+    /// opened, before there is any worker.
     pub fn begin_at(&self, epoch: u64) {
-        // Relaxed: nobody else is there.
+        // Relaxed: no other thread uses the epochs yet.
         self.global.fetch_max(epoch, Ordering::Relaxed);
     }
 
-    /// A slot for a new worker, which is offline. `None` if all are taken.
+    /// Takes a free slot for a new worker, which is offline, and returns the slot's number. `None`
+    /// if all are taken.
     pub fn register(&self) -> Option<usize> {
         let slot = self.free_slots.lock().pop()?;
-        // Relaxed: the fence in `enter` makes it visible together with the slot's first epoch.
+        // Relaxed: the fence in `show` stands between this and the worker's first use of shared
+        // memory. A collector whose fence comes after it (in `least`) sees the larger number as
+        // well as the slot's first epoch.
         self.taken_below.fetch_max(slot as u64 + 1, Ordering::Relaxed);
         Some(slot)
     }
 
-    /// Gives a slot back.
+    /// Gives a slot back. Its worker has ended.
     pub fn unregister(&self, slot: usize) {
         self.offline(slot);
         self.free_slots.lock().push(slot);
     }
 
-    /// The global epoch.
+    /// Returns the global epoch.
     #[inline(always)]
     pub fn current(&self) -> u64 {
         self.word() & !CLOSED
     }
 
-    /// The global epoch, with the gate.
+    /// Returns the word of the global epoch, with the bit of the gate.
     #[inline(always)]
     fn word(&self) -> u64 {
-        // Acquire: pairs with the Release of `try_advance`.
+        // Acquire: pairs with the Release of `try_advance`. A worker that sees an epoch sees
+        // everything that its advance had seen: the last stores of workers to memory of older
+        // epochs.
         self.global.load(Ordering::Acquire)
     }
 
-    /// The global epoch, by a load that has its place in the one order of all that is sequentially
-    /// consistent; the instruction is that of [`Epochs::current`].
+    /// Returns the global epoch by a SeqCst load, which has its place in the one order of all
+    /// sequentially consistent operations. The instruction is the same as in [`Epochs::current`].
     #[inline(always)]
     pub fn current_in_order(&self) -> u64 {
-        // SeqCst: as the caller says; and what `current` says.
+        // SeqCst: pairs with the commit fence of the caller. The caller needs the order among
+        // commits and epochs; the load also acquires, as in `current`.
         self.global.load(Ordering::SeqCst) & !CLOSED
     }
 
-    /// Whether the epoch is still this one, and the gate is open. A worker that was seen in this
-    /// epoch last may then begin, and need not say so.
+    /// Whether the epoch is still `local` and the gate is open. A worker that was last seen in this
+    /// epoch may then begin a transaction without a store to its slot.
     #[inline(always)]
     pub fn is_as_seen(&self, local: u64) -> bool {
         self.word() == local
     }
 
-    /// The worker begins a transaction, or loads, whether the gate is open or not: whatever it held
-    /// before, it holds no more. `local` is what this returned last.
+    /// Notes that the worker begins a transaction, or loads rows, whether the gate is open or not.
+    /// It no longer holds any memory from before. `local` is the epoch that this returned last.
+    /// Returns the epoch in which the worker is seen now.
     #[inline(always)]
     pub fn refresh(&self, slot: usize, local: u64) -> u64 {
         if self.is_as_seen(local) { local } else { self.enter(slot) }
     }
 
-    /// The worker begins a transaction, if the gate is open: the epoch in which it does. `None`: it
-    /// is to go offline, and to wait until the gate is open.
+    /// Notes that the worker begins a transaction, if the gate is open, and returns the epoch in
+    /// which it begins. `None`: the worker must go offline, and wait until the gate is open.
     pub fn enter_if_open(&self, slot: usize) -> Option<u64> {
         loop {
             let now = self.word();
@@ -139,8 +150,8 @@ impl<M: Machine> Epochs<M> {
                 return None;
             }
             self.show(slot, now);
-            // The gate was open after the slot was stored: a worker that closes it now sees the
-            // slot.
+            // The gate was still open after the slot was stored and fenced. A worker that closes it
+            // later has its fence after ours, so it sees the slot and waits for this transaction.
             if self.is_as_seen(now) {
                 return Some(now);
             }
@@ -152,9 +163,9 @@ impl<M: Machine> Epochs<M> {
         self.enter_as(slot, 0)
     }
 
-    /// The worker begins a transaction that commits nothing, and holds back no epoch until it
-    /// refreshes again or goes offline; the epoch in which it begins. What [`Epochs::refresh`]
-    /// returned before is void.
+    /// Notes that the worker begins a transaction that commits nothing, and returns the epoch in
+    /// which it begins. The worker holds back no epoch until it refreshes again or goes offline.
+    /// The result of an earlier [`Epochs::refresh`] is void: pass [`Epochs::NOT_SEEN`] next.
     pub fn enter_reading(&self, slot: usize) -> u64 {
         self.enter_as(slot, READS)
     }
@@ -170,37 +181,42 @@ impl<M: Machine> Epochs<M> {
     }
 
     fn show(&self, slot: usize, seen: u64) {
-        // Release: what the worker did with memory of the former epoch comes before; pairs with the
-        // Acquire of `oldest`.
+        // Release: the worker's accesses to memory of the former epoch come before this store;
+        // pairs with the Acquire of `least`, after which that memory may be reused.
         self.slots[slot].store(seen, Ordering::Release);
-        // SeqCst: pairs with the fence in `oldest`, `try_advance` and `close` (the module comment's
-        // Dekker pattern).
+        // SeqCst: pairs with the fences in `least` and `close` (the module comment's Dekker
+        // pattern). Without it the worker could load a shared pointer before its slot is visible. A
+        // collector could then unlink that record, miss the slot, and reuse memory that the worker
+        // holds.
         M::fence(Ordering::SeqCst);
     }
 
-    /// Waits until no other worker has the gate, and closes it. The worker is to be offline, and in
+    /// Waits until no other worker has the gate, and closes it. The worker must be offline, and in
     /// no transaction.
     pub fn close(&self) {
-        // Relaxed: tickets are in an order of their own.
+        // Relaxed: only the order of the tickets counts, which is that of the word's modifications.
         let ticket = self.next_ticket.fetch_add(1, Ordering::Relaxed);
         let mut spin = Spin::<M>::new();
-        // Acquire: pairs with the Release in `open`.
+        // Acquire: pairs with the Release in `open`. Everything that the last owner of the gate did
+        // comes before.
         while self.turn.load(Ordering::Acquire) != ticket {
             spin.wait();
         }
-        // AcqRel: a worker that sees the bit sees all that came before the epoch beside it, as in
-        // `try_advance`.
+        // AcqRel: the epoch stands in the same word. A worker that reads it together with the bit
+        // (Acquire in `word`) sees everything that came before that epoch, as after `try_advance`.
         self.global.fetch_or(CLOSED, Ordering::AcqRel);
-        // SeqCst: pairs with the fence in `show`. A worker whose slot is not seen online sees the
-        // gate closed.
+        // SeqCst: pairs with the fence in `show`. Either `may_commit` of this worker sees the slot
+        // of a worker that begins, or that worker sees the gate closed and does not begin.
         M::fence(Ordering::SeqCst);
     }
 
-    /// Opens the gate, which this worker has closed.
+    /// Opens the gate. This worker has closed it.
     pub fn open(&self) {
-        // AcqRel: as in `close`.
+        // AcqRel: the epoch stands in the same word, as in `close`; pairs with the Acquire in
+        // `word`.
         self.global.fetch_and(!CLOSED, Ordering::AcqRel);
-        // Release: the gate is open before the next closes it; pairs with the Acquire in `close`.
+        // Release: the gate is open before the next owner closes it; pairs with the Acquire in
+        // `close`.
         self.turn.fetch_add(1, Ordering::Release);
     }
 
@@ -209,82 +225,90 @@ impl<M: Machine> Epochs<M> {
         self.word() & CLOSED != 0
     }
 
-    /// Whether a worker runs, or may be about to run, a transaction that can commit; offline
-    /// workers and those that only read do not.
+    /// Whether the worker of this slot runs, or may be about to run, a transaction that can commit.
+    /// Offline workers and workers that only read don't.
     pub fn may_commit(&self, slot: usize) -> bool {
-        // Acquire: pairs with the Release stores of `show` and `offline`. A slot with the mark, or
-        // offline, is later than every epoch.
+        // Acquire: pairs with the Release stores of `show` and `offline`. A slot with the mark
+        // `READS`, or offline, has this bit set.
         self.slots[slot].load(Ordering::Acquire) & READS == 0
     }
 
-    /// Slots from this one on were never taken.
+    /// The number of the first slot that was never taken: no slot from it on needs to be read.
     pub(crate) fn slots_taken(&self) -> usize {
-        // Relaxed: ordered by the fence of `close`, as in `least`.
+        // Relaxed: ordered by the SeqCst fence of `close`, as in `least`.
         self.taken_below.load(Ordering::Relaxed) as usize
     }
 
-    /// The worker holds nothing, and does not hold the epoch back until it refreshes again. What
-    /// `refresh` returned before is void: pass [`Epochs::NOT_SEEN`] next.
+    /// Notes that the worker holds no memory. It doesn't hold the epoch back until it refreshes
+    /// again. The result of an earlier `refresh` is void: pass [`Epochs::NOT_SEEN`] next.
     pub fn offline(&self, slot: usize) {
-        // Release: the worker's uses of shared memory come before; pairs with the Acquire of
-        // `oldest`.
+        // Release: the worker's uses of shared memory come before this store; pairs with the
+        // Acquire of `least`.
         self.slots[slot].store(OFFLINE, Ordering::Release);
     }
 
-    /// What a worker that is offline passes to [`Epochs::refresh`].
+    /// The epoch that an offline worker passes to [`Epochs::refresh`]. No epoch has this number.
     pub const NOT_SEEN: u64 = 0;
 
-    /// The oldest epoch that an online worker was seen in; the global one if none is online.
+    /// Returns the oldest epoch that an online worker was seen in, or the global epoch if none is
+    /// online.
     pub fn oldest(&self) -> u64 {
         self.least(|slot| slot & !READS)
     }
 
-    /// The oldest epoch in which a transaction can commit still.
+    /// Returns the oldest epoch in which a transaction can still commit.
     pub fn oldest_to_commit(&self) -> u64 {
-        // A slot with the mark is later than every epoch.
+        // A slot with the mark `READS` is larger than every epoch, and so never the least.
         self.least(|slot| slot)
     }
 
     fn least(&self, epoch: impl Fn(u64) -> u64) -> u64 {
         let global = self.current();
-        // SeqCst: pairs with the fence in `enter`.
+        // SeqCst: pairs with the fence in `show`. The caller has unlinked records before this. A
+        // worker whose slot is read here as offline, or in a later epoch, has its fence after this
+        // one, so it no longer finds these records.
         M::fence(Ordering::SeqCst);
-        // Relaxed: ordered by the fence.
+        // Relaxed: ordered by the fence. A slot that was taken later belongs to a worker that began
+        // later.
         let taken = self.taken_below.load(Ordering::Relaxed) as usize;
-        // Acquire: pairs with the Release stores of `enter` and `offline`.
+        // Acquire: pairs with the Release stores of `show` and `offline`. The last accesses of
+        // those workers to old memory happen before its reuse.
         self.slots[..taken].iter().map(|slot| epoch(slot.load(Ordering::Acquire))).fold(global, u64::min)
     }
 
-    /// Whether what was unlinked in epoch `unlinked` may be reused.
+    /// Whether memory that was unlinked in epoch `unlinked` may be reused.
     pub fn is_reusable(&self, unlinked: u64) -> bool {
         self.oldest() > unlinked + 1
     }
 
     /// Advances the epoch if the interval has passed and every online worker that can commit was
-    /// seen in the current one; says whether it did.
+    /// seen in the current epoch. Returns whether it advanced.
     pub fn maybe_advance(&self, now: Cycles) -> bool {
-        // Relaxed: a hint about time; the exchange below decides who tries.
+        // Relaxed, also below: the time is a hint. No memory is published by it, and the exchange
+        // lets one of several workers try.
         let tried_at = self.tried_at.load(Ordering::Relaxed);
         now.wrapping_sub(tried_at) >= self.interval
             && self.tried_at.compare_exchange(tried_at, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
             && self.try_advance()
     }
 
-    /// Advances the epoch if every online worker that can commit was seen in the current one; says
-    /// whether it did.
+    /// Advances the epoch if every online worker that can commit was seen in the current epoch.
+    /// Returns whether it advanced.
     pub fn try_advance(&self) -> bool {
         let mut word = self.word();
         let global = word & !CLOSED;
         if self.oldest_to_commit() != global {
             return false;
         }
-        // AcqRel: the Release pairs with the Acquire of `word`: who sees the new epoch sees what
-        // came before it.
+        // AcqRel: the Release pairs with the Acquire of `word`, so a worker that sees the new epoch
+        // sees everything that came before it; the Acquire takes over what the last change of the
+        // gate released. Relaxed on failure: only the value is compared, and the loop exchanges
+        // again.
         while let Err(found) = self.global.compare_exchange(word, word + 1, Ordering::AcqRel, Ordering::Relaxed) {
             if found & !CLOSED != global {
                 return false;
             }
-            // The gate was closed or opened meanwhile.
+            // Only the bit of the gate has changed meanwhile.
             word = found;
         }
         true
@@ -327,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn who_only_reads_holds_back_memory_and_no_epoch() {
+    fn a_worker_that_only_reads_holds_back_memory_and_no_epoch() {
         let epochs = Epochs::<Native>::new(2, 0);
         let (reader, writer) = (epochs.register().expect("a slot"), epochs.register().expect("a slot"));
         let began = epochs.enter_reading(reader);
@@ -338,7 +362,7 @@ mod tests {
         }
         epochs.refresh(writer, Epochs::<Native>::NOT_SEEN);
         assert!(epochs.try_advance());
-        assert!(!epochs.try_advance(), "who may commit holds it back");
+        assert!(!epochs.try_advance(), "a worker that may commit holds it back");
         epochs.offline(reader);
         assert!(epochs.is_reusable(began));
         // The same slot for both, in turns.
@@ -349,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_gate_holds_back_who_begins_and_nothing_else() {
+    fn a_closed_gate_holds_back_new_transactions_and_nothing_else() {
         let epochs = Epochs::<Native>::new(3, 0);
         let [alone, other, reader] = [(); 3].map(|()| epochs.register().expect("a slot"));
         assert_eq!(epochs.slots_taken(), 3);

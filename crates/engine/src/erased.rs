@@ -1,4 +1,4 @@
-//! A protocol behind a pointer.
+//! A protocol behind a pointer: what runs on it is compiled once, not once for each protocol.
 
 use std::any::Any;
 
@@ -14,12 +14,13 @@ use crate::protocol::{
 use crate::record::{Cells, Record};
 use contend_model::Projection;
 
-/// Any protocol: what runs on it is compiled once, not once a protocol. A dynamic call an operation
-/// is much on the host, and little where every access to memory is simulated.
+/// Any protocol, behind a pointer, so that the code that runs on it is compiled only once. Each
+/// operation costs a dynamic call. That is too much for measurements on the host, and negligible
+/// where every access to memory is simulated.
 pub struct Erased<M: Machine>(Box<dyn Behind<M>>);
 
 impl<M: Machine> Erased<M> {
-    /// This protocol, behind a pointer.
+    /// Puts a protocol behind a pointer.
     pub fn new<P: NamedProtocol<M>>(protocol: P) -> Self {
         Erased(Box::new(protocol))
     }
@@ -33,7 +34,7 @@ impl<M: Machine> std::fmt::Debug for Erased<M> {
 
 type AnyWorkerState = Box<dyn Any + Send>;
 
-/// [`Protocol`], with a local state of any type.
+/// [`Protocol`] as a trait that is dyn compatible: the worker's state may be of any type.
 trait Behind<M: Machine>: Send + Sync {
     fn info(&self) -> ProtocolInfo;
     fn meta_words(&self) -> usize;

@@ -1,12 +1,24 @@
-//! Collecting tombstones: out of the index first, and back to the slab when no transaction can hold
-//! them any more.
+//! Garbage of a worker: tombstones that must leave their index, and memory that must be reused only
+//! when no transaction can still hold it.
 //!
-//! A tombstone is queued once, by whoever made it (a committed delete, or the abort of an insert),
-//! and waits two epochs. Then its protocol marks it as unlinked if it is a tombstone still; the
-//! engine takes it out of the index, and two epochs later its memory is reused. A tombstone that
-//! gets a row while it waits, and is deleted again, is not queued again. So its place in the queue
-//! does not say how old the deletion is; its write counter does, or what the protocol keeps
-//! ([`Tombstone`](crate::Tombstone)). One that is too young is queued anew.
+//! The life of a tombstone has two waits of two epochs each.
+//!
+//! 1. A tombstone is queued once, by the worker that made it: by a committed delete, or by the
+//!    abort of an insert. It waits until every worker's epoch is two past the epoch of the
+//!    queueing. Then the protocol marks it as unlinked, if it still is a tombstone, and the engine
+//!    takes it out of the index.
+//! 2. From then on no lookup finds the record. But a transaction that looked it up before may still
+//!    hold its address. So the memory waits two epochs more. A transaction that could hold the
+//!    address began before the removal, and has ended when the oldest worker is past that epoch
+//!    ([`crate::epoch`]).
+//!
+//! The place in the queue does not say how old the deletion is: a tombstone may get a row while it
+//! waits and be deleted again, and is not queued a second time then. The age is known from its
+//! write counter, or from what the protocol keeps ([`Tombstone`](crate::Tombstone)). A tombstone
+//! that is too young is queued anew.
+//!
+//! The queues belong to one worker and need no synchronisation. All ordering between the removal
+//! from the index and the reuse comes from the epochs.
 
 use std::collections::VecDeque;
 
@@ -15,21 +27,23 @@ use contend_machine::Machine;
 
 use crate::record::Record;
 
-/// A tombstone to be unlinked, or an unlinked record to be reused.
+/// A record in a queue: a tombstone that waits to be unlinked, or a record or version that waits to
+/// be reused.
 pub(crate) struct RetiredRecord<M: Machine> {
     pub(crate) record: Record<M>,
     pub(crate) table: u32,
     pub(crate) key: KeyWords,
-    /// The global epoch when it was queued.
+    /// The global epoch when the record was queued.
     pub(crate) epoch: u64,
 }
 
-/// A queue with room for more than this is given back what it does not need.
+/// The capacity above which [`trim_queue`] gives memory back.
 const ROOM_MAX: usize = 16 << 10;
 
-/// Gives back most of a queue's memory if it has had many more entries than it has now. While one
-/// thread has lost its core in the middle of a transaction, the others' queues grow by whatever
-/// they replace, and each would keep that memory for ever.
+/// Gives back most of a queue's memory if the queue has become much shorter than it was. While one
+/// thread has lost its core in the middle of a transaction, the epoch stands still, and the queues
+/// of all others grow by each version that they replace. Without this each would keep that memory
+/// for ever.
 #[inline(always)]
 pub fn trim_queue<T>(queue: &mut VecDeque<T>) {
     if queue.capacity() > ROOM_MAX && queue.len() < queue.capacity() / 8 {
@@ -42,14 +56,14 @@ fn shrink<T>(queue: &mut VecDeque<T>) {
     queue.shrink_to(queue.capacity() / 4);
 }
 
-/// One worker's garbage, oldest first.
+/// The garbage of one worker. Each queue is in the order of its epochs, oldest first.
 pub(crate) struct Garbage<M: Machine> {
     pub(crate) tombstones: VecDeque<RetiredRecord<M>>,
     pub(crate) unlinked: VecDeque<RetiredRecord<M>>,
     /// Old versions, which have no keys.
     pub(crate) versions: VecDeque<RetiredRecord<M>>,
-    /// Tombstones queued since the last collection: it looks at more than these, so that the queue
-    /// does not grow for ever.
+    /// The number of tombstones queued since the last collection. A collection looks at more than
+    /// this number, so that the queue doesn't grow without bound.
     pub(crate) queued: usize,
 }
 
@@ -60,15 +74,16 @@ impl<M: Machine> Default for Garbage<M> {
 }
 
 impl<M: Machine> Garbage<M> {
-    /// The first corpse, if it was queued so long ago that no transaction, the oldest one being of
-    /// epoch `oldest`, can hold it.
-    pub(crate) fn pop_older(corpses: &mut VecDeque<RetiredRecord<M>>, oldest: u64) -> Option<RetiredRecord<M>> {
-        let first = corpses.front()?;
-        if oldest > first.epoch + 1 { corpses.pop_front() } else { None }
+    /// Removes and returns the first record of a queue if it is due: if no transaction can hold it,
+    /// because the oldest running one is of epoch `oldest`, two or more past the record's epoch.
+    pub(crate) fn pop_older(queue: &mut VecDeque<RetiredRecord<M>>, oldest: u64) -> Option<RetiredRecord<M>> {
+        let first = queue.front()?;
+        if oldest > first.epoch + 1 { queue.pop_front() } else { None }
     }
 
-    /// Whether the first corpse of a queue was queued so long ago that it may be due, now that the
-    /// global epoch is `current`: no worker's epoch is later.
+    /// Whether the first record of a queue may be due when the global epoch is `current`. No
+    /// worker's epoch is later than that, so `false` is certain, and a caller need not look for the
+    /// oldest epoch.
     pub(crate) fn may_be_due(&self, current: u64) -> bool {
         [&self.tombstones, &self.unlinked, &self.versions]
             .into_iter()

@@ -1,4 +1,4 @@
-//! What a recorded transaction did: raw material for a history, kept by its worker.
+//! The record of what a transaction did: raw material for a history, kept by its worker.
 
 use contend_index::{KeyWords, key_of};
 use contend_machine::Machine;
@@ -8,15 +8,16 @@ use rustc_hash::FxHashMap;
 use crate::layout::TableCore;
 use crate::sets::{Base, WriteKind, WriteSet};
 
-/// Who wrote a version: a transaction's number, or 0 for a row that was loaded.
+/// The writer of a version: the number of a transaction, or 0 for a row that was loaded.
 pub type Version = u64;
 
-/// The cells of one number in a table: what has versions of its own, and is a table to a history.
+/// All cells of one number in a table. They have versions of their own, so a history treats them as
+/// a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Part {
     /// The table's number.
     pub table: u32,
-    /// The cells' number.
+    /// The number of the cells in their records.
     pub cell: u32,
 }
 
@@ -26,67 +27,69 @@ impl Part {
     }
 }
 
-/// One operation of a committed transaction. Point reads of the transaction's own writes are not
-/// among them, nor is what it did to a key that it has inserted and deleted again.
+/// One operation of a committed transaction. Two kinds of operations are left out: point reads of
+/// the transaction's own writes, and all operations on a key that it has both inserted and deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// A row was read.
     Read {
-        /// Where.
+        /// The table and the number of the cell.
         part: Part,
         /// The row's key.
         key: KeyWords,
-        /// Who wrote the version that was read.
+        /// The writer of the version that was read.
         version: Version,
         /// A fingerprint of the row.
         value: u64,
     },
     /// A key was found absent.
     Miss {
-        /// Where.
+        /// The table and the number of the cell.
         part: Part,
         /// The key.
         key: KeyWords,
-        /// Who deleted it last; 0 if it never existed.
+        /// The transaction that deleted the key last; 0 if it never existed.
         deleted_by: Version,
     },
     /// A row was updated or inserted. A transaction may write one key more than once.
     Write {
-        /// Where.
+        /// The table and the number of the cell.
         part: Part,
         /// The row's key.
         key: KeyWords,
-        /// Who wrote the version that the transaction's first write of the key replaced; if that
-        /// was an insert, who deleted the key last (0: it never existed).
+        /// The writer of the version that the transaction's first write of the key replaced. If
+        /// that write was an insert, the transaction that deleted the key last (0: the key never
+        /// existed).
         over: Version,
         /// Whether the key was absent before.
         insert: bool,
-        /// How it took its place.
+        /// How the write took its place among those of other transactions.
         applied: Applied,
-        /// A fingerprint of the row; of the transaction's last write of the key only.
+        /// A fingerprint of the row. Only the transaction's last write of the key has one.
         value: Option<u64>,
     },
     /// A row was deleted.
     Delete {
-        /// Where.
+        /// The table and the number of the cell.
         part: Part,
         /// The row's key.
         key: KeyWords,
-        /// As of a write.
+        /// The writer of the replaced version, as in `Write`.
         over: Version,
     },
     /// A range was read.
     Scan {
-        /// Where.
+        /// The table and the number of the cell.
         part: Part,
         /// The low end, included.
         low: KeyWords,
         /// The high end, included.
         high: KeyWords,
-        /// The rows seen: key and writer, which may be the transaction itself, in the order of the
-        /// scan.
+        /// The rows seen, each with its key and writer, in the order of the scan. The writer may be
+        /// the transaction itself.
         seen: Vec<(KeyWords, Version)>,
-        /// The keys in the range found deleted by other transactions, with their deleters.
+        /// The keys in the range that were found deleted by other transactions, with their
+        /// deleters.
         gone: Vec<(KeyWords, Version)>,
         /// The keys in the range that the transaction itself had written by then.
         own: Vec<KeyWords>,
@@ -96,15 +99,15 @@ pub enum Operation {
 /// A committed transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Committed {
-    /// Its number: positive, and no other transaction's of the engine.
+    /// The transaction's number: positive, and unique in its engine.
     pub txn: Version,
     /// The worker that ran it.
     pub worker: usize,
-    /// What it did, in order.
+    /// Its operations, in their order.
     pub operations: Vec<Operation>,
 }
 
-/// A worker's recording.
+/// The recording of one worker.
 #[derive(Debug, Default)]
 pub(crate) struct Recording {
     /// The running transaction's operations.
@@ -114,12 +117,13 @@ pub(crate) struct Recording {
 }
 
 impl Recording {
-    /// The running transaction has committed: completes its writes by what was not known before
-    /// they were installed.
+    /// Takes the running transaction, which has committed, and completes its writes by the facts
+    /// that were unknown before they were installed.
     pub(crate) fn commit<M: Machine>(&mut self, worker: usize, writes: &WriteSet<M>) {
         let txn = writes.txn;
         let mut operations = std::mem::take(&mut self.running);
-        // Who was replaced, and the last value, which goes to the last write.
+        // For each key: the writer that was replaced, the value of the last write, and whether the
+        // write was omitted.
         let mut installed: FxHashMap<(Part, KeyWords), (Version, Option<u64>, bool)> = FxHashMap::default();
         for cell in &writes.installed {
             let write = &writes.entries()[cell.position];
@@ -142,8 +146,8 @@ impl Recording {
                 true
             }
             Operation::Write { part, key, .. } => installed.contains_key(&(*part, *key)),
-            // Who has deleted a row and inserted it again has replaced it; if that is omitted, so
-            // is the deletion.
+            // A transaction that deletes a row and inserts it again has replaced it. If that write
+            // is omitted, so is the deletion.
             Operation::Delete { part, key, .. } => installed.get(&(*part, *key)).is_some_and(|(.., omitted)| !omitted),
             Operation::Read { .. } | Operation::Miss { .. } => true,
         });
@@ -164,7 +168,7 @@ impl Recording {
     }
 }
 
-/// A fingerprint of a row or a part of it: FNV-1a over the words (Fowler, Noll, Vo).
+/// Returns a fingerprint of a row or a part of it: FNV-1a over the words (Fowler, Noll, Vo).
 pub fn fingerprint(row: &[u64]) -> u64 {
     row.iter()
         .fold(0xcbf2_9ce4_8422_2325, |hash, word| (hash ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(29))

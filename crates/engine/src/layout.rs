@@ -1,5 +1,5 @@
-//! The layout of a table's records, and their memory: all of a table that does not depend on its
-//! key.
+//! The part of a table that does not depend on its key type: the layout of its records, and their
+//! memory.
 
 use std::collections::BTreeMap;
 
@@ -13,17 +13,17 @@ use crate::sets::UNSURE;
 use crate::slab::{Slabs, slot_words};
 
 const WORDS_PER_LINE: usize = 8;
-/// What no row holds but one of a version that was given back.
+/// The word that fills the row of a version whose memory was given back. No other row holds it.
 const POISON: u64 = 0xdead_0dd5_dead_0dd5;
 
-/// Returns the bytes that a table takes with its expected number of rows, records and index
-/// together; an estimate, a little above the truth. `meta_words` is the protocol's, for each cell;
+/// Returns an estimate, a little too large, of the bytes of a table with its expected number of
+/// rows, records and index together. `meta_words` is the protocol's number of words for each cell;
 /// `history` and `options` are as in [`EngineConfig`](crate::EngineConfig).
 pub fn estimated_bytes(spec: &TableSpec, meta_words: usize, history: bool, options: &EngineOptions) -> u64 {
     let cells = if options.timestamp_splitting { spec.groups.len().max(1) } else { 1 };
     let words = cells * (meta_words + usize::from(history)) + spec.row_bytes.div_ceil(8);
     let record = slot_words(words, options.alignment) as u64 * 8;
-    // Measured bytes an entry, one word more for each further word of the key.
+    // Measured bytes of an index entry, and two words more for each further word of the key.
     let index = match spec.index {
         IndexKind::Hash => 44,
         IndexKind::Ordered => 30,
@@ -31,7 +31,7 @@ pub fn estimated_bytes(spec: &TableSpec, meta_words: usize, history: bool, optio
     spec.expected_rows as u64 * (record + index)
 }
 
-/// What an engine asks of all its tables.
+/// What an engine demands of the layout of all its tables.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     /// Metadata words of a cell.
@@ -40,14 +40,15 @@ pub(crate) struct Shape {
     pub(crate) split: bool,
     /// Whether history is recorded.
     pub(crate) history: bool,
-    /// Whether writes are counted, for a log; and whether rows are held by it.
+    /// Whether a log needs write counters in the rows, and whether it holds rows.
     pub(crate) counters: bool,
     pub(crate) holds: bool,
     /// Where records begin.
     pub(crate) alignment: Alignment,
 }
 
-/// The part of a table that does not depend on its key: shape and memory of its records.
+/// The part of a table that does not depend on its key type: the shape and the memory of its
+/// records.
 pub struct TableCore<M: Machine> {
     id: u32,
     name: String,
@@ -107,42 +108,42 @@ impl<M: Machine> TableCore<M> {
         }
     }
 
-    /// The table's number in its engine, from 0.
+    /// Returns the table's number in its engine, from 0.
     #[inline(always)]
     pub fn id(&self) -> u32 {
         self.id
     }
 
-    /// The table's name.
+    /// Returns the table's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Bytes of a row.
+    /// Returns the bytes of a row.
     pub fn row_bytes(&self) -> usize {
         self.row_bytes
     }
 
-    /// Words of a row: its bytes, rounded up.
+    /// Returns the number of words of a row: its bytes, rounded up.
     #[inline(always)]
     pub fn row_words(&self) -> usize {
         self.row_words
     }
 
-    /// How many rows the table was made for: of two tables, a row of the one made for fewer is
-    /// wanted by more transactions.
+    /// Returns the number of rows that the table was made for. A row of a table with few rows is
+    /// more likely to be wanted by several transactions than a row of a large table.
     #[inline(always)]
     pub fn expected_rows(&self) -> usize {
         self.expected_rows
     }
 
-    /// How many cells a record has.
+    /// Returns the number of cells of a record.
     #[inline(always)]
     pub fn cell_count(&self) -> usize {
         self.cell_count
     }
 
-    /// The numbers of the cells in which these groups are.
+    /// Returns the numbers of the cells that contain these groups.
     #[inline(always)]
     pub fn cell_numbers(&self, groups: Groups) -> Groups {
         if self.cell_count > 1 {
@@ -154,18 +155,18 @@ impl<M: Machine> TableCore<M> {
         }
     }
 
-    /// The cells of a record in which these groups are.
+    /// Returns the cells of a record that contain these groups.
     #[inline(always)]
     pub fn cells(&self, record: Record<M>, groups: Groups) -> Cells<M> {
-        // SAFETY: the slabs were made for records of these cells.
+        // SAFETY: the slabs were made for records with these cells.
         unsafe { record.cells(self.cell_numbers(groups), self.meta_words) }
     }
 
-    /// The record that [`Record::value`] has made this of.
+    /// Returns the record that `value` came from, by [`Record::value`].
     ///
     /// # Safety
-    /// It was a record of this table, and is not reused meanwhile: of an old version, see
-    /// [`Context::retire_version`].
+    /// It was a record of this table, and its memory is not reused during the use of the handle.
+    /// For an old version see [`Context::retire_version`].
     ///
     /// [`Context::retire_version`]: crate::Context::retire_version
     pub unsafe fn version(&self, value: u64) -> Record<M> {
@@ -173,46 +174,47 @@ impl<M: Machine> TableCore<M> {
         unsafe { Record::from_value(value) }
     }
 
-    /// The words of each group.
+    /// Returns the words of each group.
     pub(crate) fn groups(&self) -> &[Span] {
         &self.groups
     }
 
-    /// The words of these groups, a span for each.
+    /// Returns one span of words for each of these groups.
     #[inline(always)]
     pub fn spans(&self, groups: Groups) -> impl Iterator<Item = Span> {
         self.own_groups(groups).into_iter().map(|group| self.groups[group])
     }
 
-    /// Those of these groups that the rows have.
+    /// Returns the part of `groups` that the rows have.
     #[inline(always)]
     pub(crate) fn own_groups(&self, groups: Groups) -> Groups {
         groups.common(Groups::first(self.groups.len()))
     }
 
-    /// Whether these are all groups that the rows have.
+    /// Whether `groups` contains all groups of the rows.
     #[inline(always)]
     pub fn is_whole(&self, groups: Groups) -> bool {
         groups.contains(Groups::first(self.groups.len()))
     }
 
-    /// The words of a cell in the row.
+    /// Returns the range of the row's words that a cell covers.
     pub(crate) fn cell_words(&self, cell: usize) -> std::ops::Range<usize> {
         if self.cell_count == 1 { 0..self.row_words } else { self.groups[cell].words() }
     }
 
-    /// Where in the payload the signature of a cell's writer is, if the table records history.
+    /// Returns the position in the payload of the signature of a cell's writer, if the table
+    /// records history.
     pub(crate) fn signature(&self, cell: usize) -> usize {
         self.row_words + cell
     }
 
-    /// What a history calls the version of a cell that is in this record or old version: who wrote
-    /// it; 0 if the table records no history.
+    /// Returns the name that a history gives to the version of a cell in this record or old
+    /// version: its writer's number. 0 if the table records no history.
     pub fn name_of(&self, record: Record<M>, cell: usize) -> u64 {
         if !self.history {
             return 0;
         }
-        // Relaxed: ordered as the row is.
+        // Relaxed: the protocol orders the signature as it orders the words of the row.
         self.payload(record)[self.signature(cell)].load(Ordering::Relaxed)
     }
 
@@ -222,24 +224,24 @@ impl<M: Machine> TableCore<M> {
         self.counters
     }
 
-    /// Where in the payload the write counter of a group is, if its writes are counted.
+    /// Returns the position in the payload of a group's write counter, if writes are counted.
     pub(crate) fn counter(&self, group: usize) -> usize {
         self.row_words + if self.history { self.cell_count } else { 0 } + group
     }
 
-    /// How many counters a record has.
+    /// Returns the number of write counters of a record.
     fn counter_count(&self) -> usize {
         if self.counters { self.groups.len() } else { 0 }
     }
 
-    /// The write counters of a record's groups; none, if their writes are not counted.
+    /// Returns the write counters of a record's groups; none if writes are not counted.
     pub(crate) fn counters(&self, record: Record<M>) -> impl Iterator<Item = &M::U64> {
         self.payload(record)[self.counter(0)..].iter().take(self.counter_count())
     }
 
-    /// The newest write counter of a record's groups; 0, if writes have no write counters.
+    /// Returns the largest write counter of a record's groups; 0 if writes are not counted.
     pub(crate) fn newest_counter(&self, record: Record<M>) -> WriteCounter {
-        // Relaxed: the protocol keeps writers away.
+        // Relaxed: the protocol keeps writers away, and has synchronised with the last one.
         let counters = self.counters(record).map(|word| word.load(Ordering::Relaxed) & !UNSURE);
         WriteCounter(counters.max().unwrap_or(0))
     }
@@ -273,64 +275,64 @@ impl<M: Machine> TableCore<M> {
         self.holds
     }
 
-    /// Where in the payload the hold of a cell is, if rows are held.
+    /// Returns the position in the payload of a cell's hold, if rows are held.
     pub(crate) fn hold(&self, cell: usize) -> usize {
         self.counter(self.counter_count()) + cell
     }
 
-    /// The cells of a new record have not been written, and nobody holds them, whatever its memory
-    /// was before.
+    /// Sets the counters and holds of a new record to 0, whatever its memory was before: its cells
+    /// have not been written, and no transaction holds them.
     #[inline(always)]
     pub(crate) fn clear_log_words(&self, record: Record<M>) {
-        // Relaxed: the index publishes the record.
+        // Relaxed: the record is private until the index publishes it (Release).
         self.payload(record)[self.counter(0)..].iter().for_each(|word| word.store(0, Ordering::Relaxed));
     }
 
-    /// Words of a record's payload: the row, and the signatures of its cells' writers if the table
-    /// records history.
+    /// Returns the number of words of a record's payload: the row, then the signatures of its
+    /// cells' writers if the table records history, then the log's words.
     #[inline(always)]
     pub fn payload_words(&self) -> usize {
         self.payload_words
     }
 
-    /// Whether each cell's version is signed by its writer in a word behind the row. Like the row,
-    /// the word is read and written under the protocol's own rules, so that a history says what the
-    /// protocol really did.
+    /// Whether each cell's version is signed by its writer in a word behind the row. The protocol's
+    /// own rules order the reads and writes of this word, as they order those of the row. So a
+    /// history shows what the protocol really did.
     #[inline(always)]
     pub fn records_history(&self) -> bool {
         self.history
     }
 
-    /// Metadata words of all cells of a record.
+    /// The number of metadata words of all cells of a record.
     #[inline(always)]
     fn head_words(&self) -> usize {
         self.meta_words * self.cell_count
     }
 
-    /// A record's payload: the row's words and, if history is recorded, the signatures.
+    /// Returns a record's payload: the row's words and, if history is recorded, the signatures.
     #[inline(always)]
     pub fn payload(&self, record: Record<M>) -> &[M::U64] {
         // SAFETY: the slabs were made for records of this many words.
         unsafe { record.words(self.head_words(), self.payload_words()) }
     }
 
-    /// Fills the row of a version that nobody reads any more, so that whoever does is found: in
-    /// debug builds.
+    /// In debug builds, fills the row of a version that no transaction may read any more. A
+    /// protocol that reads it nevertheless is found by [`TableCore::is_poisoned`].
     pub(crate) fn poison(&self, record: Record<M>) {
         if cfg!(debug_assertions) {
-            // Relaxed: nobody looks.
+            // Relaxed: no transaction may read the version any more.
             self.payload(record).iter().for_each(|word| word.store(POISON, Ordering::Relaxed));
         }
     }
 
-    /// Whether this cell's part of the row of a version was filled by the engine after it had been
-    /// given back: in debug builds, where a protocol that reads such a version is wrong.
+    /// Whether the engine has filled this cell's part of a version after the version was given
+    /// back. It does so in debug builds only. A protocol that reads such a version is wrong.
     pub fn is_poisoned(&self, record: Record<M>, cell: usize) -> bool {
-        // Relaxed: a copy does not change while it is read.
+        // Relaxed: the words of a copy don't change while a transaction may read it.
         self.payload(record)[self.cell_words(cell)].iter().any(|word| word.load(Ordering::Relaxed) == POISON)
     }
 
-    /// Asks for the record's lines that an access of these columns needs.
+    /// Prefetches the lines of the record that an access to these columns needs.
     #[inline(always)]
     pub(crate) fn prefetch(&self, record: Record<M>, columns: Projection<'_>) {
         let (first, head) = (std::ptr::from_ref(record.word()), self.head_words());
@@ -372,7 +374,7 @@ impl<M: Machine> TableCore<M> {
         self.deletions.with(|deletions| deletions.range(low..=high).map(|(&key, &deleter)| (key, deleter)).collect())
     }
 
-    /// Bytes of the records' memory, used or not.
+    /// Returns the bytes of the memory for records, used or not.
     pub fn record_bytes(&self) -> usize {
         self.slabs.bytes()
     }

@@ -1,14 +1,15 @@
 //! The engine: tables of rows, records, epochs, and the frame in which a concurrency-control
 //! protocol runs.
 //!
-//! Two traits carry it. A workload sees [`Txn`] only: a transaction that reads, writes, inserts,
-//! deletes and scans rows. A protocol implements [`NamedProtocol`]: what has to happen at each of
-//! these on *one located record*, and at commit. Between the two stands [`Transaction`], once for
-//! all protocols: it probes the indexes (singly or in batches), drives scans, looks keys up again
-//! whose record was unlinked, keeps the history, counts aborts, and collects garbage.
+//! Two traits carry it. A workload sees only [`Txn`]: a transaction that reads, writes, inserts,
+//! deletes and scans rows. A protocol implements [`NamedProtocol`]: its part of each of these
+//! operations on *one located record*, and its part of the commit. Between the two stands
+//! [`Transaction`], written once for all protocols. It probes the indexes (singly or in batches),
+//! drives scans, looks a key up again if its record was unlinked, keeps the history, counts aborts,
+//! and collects garbage.
 //!
-//! What this crate must not know: any one protocol, any workload, files. It has no global, no lock
-//! on the transaction path and no thread of its own: workers advance the epoch.
+//! This crate must not know any one protocol, any workload, or files. It has no global state, no
+//! lock on the path of a transaction, and no thread of its own: workers advance the epoch.
 //!
 //! | module | what it holds |
 //! | --- | --- |
@@ -26,7 +27,7 @@
 //! | [`history`] | what a recorded transaction did |
 //! | [`mod@options`] | options: named, documented, validated |
 
-// The derived code calls this crate by its name, also inside of it.
+// The derived code names this crate by its own name, also inside the crate.
 extern crate self as contend_engine;
 
 mod catalog;
@@ -52,7 +53,7 @@ mod worker;
 
 pub use config::{Alignment, EngineConfig, EngineOptions};
 pub use contend_index::{Change, Leaf};
-// The vocabulary, for an author of a protocol, and for whoever drives an engine by hand.
+// The vocabulary, for authors of protocols and for programs that drive an engine by hand.
 pub use contend_model::{
     Abort, AbortCounts, AbortReason, AddToWord, Column, ColumnInfo, Columns, DeclarationNeeds, Declare, Direction,
     GROUPS_MAX, Groups, IndexKind, Inspect, Isolation, Key, KeyWords, Load, MAX_KEY_WORDS, Number, OptionError,

@@ -15,12 +15,14 @@ use crate::table::{Placed, StoredTable};
 use crate::worker::Worker;
 
 impl<P: Protocol<M>, M: Machine> Engine<P, M> {
-    /// A loader: fills tables before transactions run. `None` if `workers_max` workers are there.
+    /// Returns a loader, which fills tables before transactions run. `None` if `workers_max`
+    /// workers exist.
     pub fn loader(self: &Arc<Self>) -> Option<Loader<P, M>> {
         self.worker().map(Loader)
     }
 
-    /// A loader for what the log has already. `None` as of [`Engine::loader`].
+    /// Returns a loader for rows that come from the log, and are not logged again. `None` as in
+    /// [`Engine::loader`].
     pub fn reloader(self: &Arc<Self>) -> Option<Loader<P, M>> {
         let mut loader = self.loader()?;
         loader.0.cx.writes.log = None;
@@ -33,8 +35,8 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
 pub struct Loader<P: Protocol<M>, M: Machine>(Worker<P, M>);
 
 impl<P: Protocol<M>, M: Machine> Loader<P, M> {
-    /// Adds a row, which `fill` writes (the words come as zeros); `false` if the key is there
-    /// already.
+    /// Adds a row, which `fill` writes into words that are zero before. Returns `false` if the key
+    /// exists.
     ///
     /// # Errors
     /// The machine has no more memory.
@@ -52,8 +54,8 @@ impl<P: Protocol<M>, M: Machine> Loader<P, M> {
         self.put(table, &key.to_words(), place, fill)
     }
 
-    /// Adds a row to the table of this number, under a key by its words: for rows whose types are
-    /// not known at compile time.
+    /// Adds a row to the table of this number, under a key given by its words. This serves callers
+    /// that don't know the types of rows at compile time. Returns `false` if the key exists.
     ///
     /// # Errors
     /// The machine has no more memory.
@@ -87,8 +89,9 @@ impl<P: Protocol<M>, M: Machine> Loader<P, M> {
         if counter > 0 {
             table.check_first_counter(WriteCounter(counter));
         }
-        // Nothing is added to it before it was written: the loader's log may be durable later than
-        // who does so. Relaxed: the index publishes the record.
+        // The flag `UNSURE` keeps additions away until a transaction has written the row: a
+        // transaction that adds to it may be durable earlier than the load. Relaxed: the record is
+        // private until the index publishes it.
         table.counters(record).for_each(|word| word.store(counter | UNSURE, Ordering::Relaxed));
         let is_new = place(record);
         if !is_new {
@@ -100,14 +103,15 @@ impl<P: Protocol<M>, M: Machine> Loader<P, M> {
         Ok(is_new)
     }
 
-    /// The epoch in which rows are loaded now: none ends before what was loaded in it is logged.
+    /// Returns the epoch in which rows are loaded now. It doesn't end before all rows loaded in it
+    /// are logged.
     fn enter(&mut self) -> u64 {
         let worker = &mut self.0;
         worker.seen_epoch = worker.engine.epochs.refresh(worker.cx.worker, worker.seen_epoch);
         worker.seen_epoch
     }
 
-    /// The epoch in which the last row was loaded, if the engine logs.
+    /// Returns the epoch in which the last row was loaded, if the engine logs.
     pub fn loaded_in(&self) -> u64 {
         self.0.committed_in
     }

@@ -1,7 +1,7 @@
-//! The trait [`NamedProtocol`]: what a concurrency-control protocol has to say.
+//! The traits [`Protocol`] and [`NamedProtocol`], which a concurrency-control protocol implements.
 //!
-//! A protocol never probes an index. The engine does, and hands it one located record at a time
-//! ([`Located`]); so batched lookups, scans, misses, repeated lookups of an unlinked record,
+//! A protocol never probes an index. The engine does, and hands the protocol one located record at
+//! a time ([`Located`]). So batched lookups, scans, misses, repeated lookups of an unlinked record,
 //! history and abort accounting are written once, for all protocols.
 
 use std::ops::Range;
@@ -18,71 +18,71 @@ use crate::record::{Cell, Cells, Record};
 use crate::sets::{NodeSet, WriteSet};
 use crate::slab::Arenas;
 
-/// A protocol in a list.
+/// The facts about a protocol that a list of protocols shows.
 #[derive(Clone, Copy, Debug)]
 pub struct ProtocolInfo {
-    /// The name by which it is chosen.
+    /// The name by which a user chooses the protocol.
     pub name: &'static str,
-    /// One line of meaning.
+    /// One line that says what the protocol does.
     pub summary: &'static str,
-    /// Where it was published: authors, title, venue, year.
+    /// The publication: authors, title, venue, year.
     pub paper: &'static str,
-    /// What it promises.
+    /// The isolation level that the protocol promises.
     pub isolation: Isolation,
-    /// What it has to know of a transaction before it begins. Of one that says nothing it assumes
-    /// the worst.
+    /// The declaration that the protocol needs from a transaction before it begins. It assumes the
+    /// worst of a transaction that declares nothing.
     pub needs: DeclarationNeeds,
 }
 
-/// How a record comes to be.
+/// The origin of a new record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordOrigin {
-    /// It holds a committed row from the start: it was loaded before any transaction.
+    /// The record holds a committed row from the start: it was loaded before any transaction.
     Loaded,
-    /// It is a placeholder, absent until the transaction that inserts it commits.
-    /// [`Write::fresh`](crate::sets::Write::fresh).
+    /// The record is a placeholder ([`Write::fresh`](crate::sets::Write::fresh)), absent until the
+    /// transaction that inserts it commits.
     Inserting,
 }
 
-/// What a write is for.
+/// The kind of a write, as the protocol sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteMode {
-    /// The groups are replaced; what they were is of no interest.
+    /// The groups are replaced, whatever they held.
     Blind,
-    /// The groups are read, and changed.
+    /// The groups are read, and then changed.
     ReadModifyWrite,
-    /// The groups are changed at commit, by updates that are not told what they were.
+    /// The groups are changed at commit, by updates. The transaction doesn't see their values.
     CommitTimeUpdate,
-    /// The record is read, and made absent.
+    /// The record is read, and becomes absent.
     Delete,
-    /// The record is absent (this transaction has just read that) and is to get a row.
+    /// The record is absent, as this transaction has just read, and gets a row.
     Insert,
 }
 
-/// What an access of a located record came to.
+/// The state of a located record, as an access found it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordState {
-    /// There is a row. What was to be read of it is in [`Context::row_buffer`].
+    /// There is a row. A read has copied the columns that it asked for to [`Context::row_buffer`].
     Row,
-    /// The record is absent. This was observed like a row would be.
+    /// The record is absent. The protocol has observed this as it would have observed a row.
     Absent,
-    /// The record is out of the index: look the key up again. Nothing was observed, nothing is
-    /// held.
+    /// The record has left the index: the key must be looked up again. Nothing was observed, and no
+    /// lock is held.
     Unlinked,
 }
 
 /// A located record.
 #[derive(Clone, Copy, Debug)]
 pub struct Located<'a, M: Machine> {
-    /// Its table.
+    /// The record's table.
     pub table: &'a TableCore<M>,
     /// The record itself.
     pub record: Record<M>,
 }
 
 impl<M: Machine> Located<'_, M> {
-    /// The cell in which these groups are, if it is only one: what is most often asked about, and
-    /// worth a path of its own.
+    /// Returns the cell that contains these groups, if there is only one. That is the usual case,
+    /// and deserves a path of its own.
     #[inline(always)]
     pub fn only_cell(self, groups: Groups) -> Option<Cell<M>> {
         if self.table.cell_count() == 1 {
@@ -95,14 +95,14 @@ impl<M: Machine> Located<'_, M> {
         }
     }
 
-    /// The cells in which these groups are.
+    /// Returns the cells that contain these groups.
     #[inline(always)]
     pub fn cells(self, groups: Groups) -> Cells<M> {
         self.table.cells(self.record, groups)
     }
 }
 
-/// A tombstone that is to leave its index.
+/// A tombstone that the engine wants to take out of its index.
 #[derive(Clone, Copy, Debug)]
 pub struct Tombstone<'a, M: Machine> {
     pub(crate) at: Located<'a, M>,
@@ -111,12 +111,12 @@ pub struct Tombstone<'a, M: Machine> {
 }
 
 impl<M: Machine> Tombstone<'_, M> {
-    /// All cells of the record.
+    /// Returns all cells of the record.
     pub fn cells(self) -> Cells<M> {
         self.at.cells(Groups::ALL)
     }
 
-    /// No transaction runs that began before this epoch.
+    /// Returns an epoch before which no running transaction began.
     pub fn oldest(self) -> u64 {
         self.oldest
     }
@@ -127,92 +127,92 @@ impl<M: Machine> Tombstone<'_, M> {
         Tombstone { oldest: self.oldest.saturating_add(epochs), ..self }
     }
 
-    /// Whether this epoch, in which the record was deleted, is over: every transaction that inserts
-    /// the key anew commits in a later one.
+    /// Whether `epoch`, in which the record was deleted, is over: every transaction that inserts
+    /// the key anew commits in a later epoch.
     pub fn is_over(self, epoch: u64) -> bool {
         epoch < self.oldest || self.fault == Some(Fault::UnlinkYoung)
     }
 
     /// Whether the epoch of the deletion's write counter is over, so that the next record of the
-    /// key gets larger write counters ([`crate::commit_sink`]). It is always true where writes have
-    /// no write counters. The answer holds as long as the protocol keeps writers of the record
-    /// away.
+    /// key gets larger write counters ([`crate::commit_sink`]). Always true if writes are not
+    /// counted. The answer stays valid as long as the protocol keeps writers of the record away.
     pub fn counter_epoch_is_over(self) -> bool {
         self.is_over(self.at.table.newest_counter(self.at.record).epoch())
     }
 }
 
-/// What became of a tombstone that was to be unlinked.
+/// The answer of a protocol that was asked to unlink a tombstone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnlinkOutcome {
-    /// It is marked; from now on every access answers [`RecordState::Unlinked`]. The engine takes
-    /// it out of the index.
+    /// The record is marked: from now on every access answers [`RecordState::Unlinked`]. The engine
+    /// takes it out of the index.
     Marked {
-        /// What its leaf's word is raised to before ([`Leaf::word`]): 0 for protocols that don't
-        /// use it.
+        /// The engine raises the word of the record's leaf ([`Leaf::word`]) to this timestamp
+        /// before the removal. 0 for protocols that don't use that word.
         time: u64,
     },
-    /// It has a row again, and needs no collecting until it is deleted again.
+    /// The record has a row again. It is queued again when it is deleted again.
     Alive,
-    /// A transaction works on it, or it is too young: it is tried again two epochs later.
+    /// A transaction works on the record, or the tombstone is too young. The engine asks again two
+    /// epochs later.
     Busy,
 }
 
-/// What a worker and its protocol share of the running transaction.
+/// The state of the running transaction that a worker and its protocol share.
 #[derive(Debug)]
 pub struct Context<M: Machine> {
     /// The worker's number in its engine, from 0.
     pub worker: usize,
-    /// What the transaction will write.
+    /// The rows that the transaction will write.
     pub writes: WriteSet<M>,
-    /// The leaves that the transaction depends on.
+    /// The leaves of indexes that the transaction depends on.
     pub nodes: NodeSet<M>,
-    /// Where rows that are read are copied to.
+    /// The buffer that rows are copied to when they are read.
     pub row_buffer: Vec<u64>,
-    /// What the transaction said before it began.
+    /// The transaction's declaration.
     pub declaration: Declaration<M>,
-    /// The epoch in which the transaction began, or one later: all that commit in an epoch before
-    /// the one before it have ended.
+    /// The epoch that the worker was seen in when the transaction began; see [`Context::began_in`].
     pub(crate) began_in: u64,
-    /// The global epoch, for protocols that order commits by it.
+    /// The engine's epochs, for protocols that order commits by them.
     pub(crate) epoch: *const crate::epoch::Epochs<M>,
     /// The worker's share of each table's memory.
     pub(crate) arenas: Arenas<M>,
-    /// Versions that were replaced, to be reused, and the epoch that every worker has to be two
-    /// past.
+    /// Replaced versions whose memory waits for reuse, each with an epoch. Every worker must be two
+    /// past it.
     pub(crate) replaced: Vec<(OldVersion<M>, u64)>,
-    /// What has become of old versions by this worker.
+    /// Counts of the old versions that this worker has made and collected.
     pub versions: VersionCounts,
 }
 
-/// What has become of old versions.
+/// Counts of old versions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VersionCounts {
-    /// Old versions that were made: copies of what was overwritten.
+    /// The number of old versions made: copies of overwritten versions.
     pub made: u64,
-    /// Of these, in memory that had been a record or an old version before.
+    /// The number of these that took memory which had been a record or an old version before.
     pub reused: u64,
-    /// Given back, their memory being free to be used again.
+    /// The number of old versions whose memory was given back for reuse.
     pub collected: u64,
-    /// Of these, while a transaction ran that had begun before they were replaced.
+    /// The number of these that were given back while a transaction ran that had begun before they
+    /// were replaced.
     pub collected_early: u64,
-    /// Bytes of those that were made, and of those that were collected.
+    /// The bytes of the old versions made, and of those collected.
     bytes: [u64; 2],
 }
 
 impl VersionCounts {
-    /// Old versions that are there.
+    /// Returns the number of old versions that exist.
     pub fn alive(&self) -> u64 {
         self.made.saturating_sub(self.collected)
     }
 
-    /// Bytes of those that are there.
+    /// Returns the bytes of the old versions that exist.
     pub fn alive_bytes(&self) -> u64 {
         self.bytes[0].saturating_sub(self.bytes[1])
     }
 
-    /// Adds what has become of others. Versions are collected by other workers than those that made
-    /// them.
+    /// Adds the counts of another worker. A version may be collected by another worker than the one
+    /// that made it, so only sums over all workers are meaningful.
     pub fn merge(&mut self, other: &VersionCounts) {
         self.made += other.made;
         self.reused += other.reused;
@@ -228,30 +228,31 @@ impl VersionCounts {
     }
 }
 
-/// A copy of a record as it was: a record of its own, in no index.
+/// An old version: a copy of a record's former contents. The copy is a record of its own, in no
+/// index.
 #[derive(Clone, Copy, Debug)]
 pub struct OldVersion<M: Machine> {
     pub(crate) table: NonNull<TableCore<M>>,
     pub(crate) record: Record<M>,
 }
 
-// SAFETY: the table lives as long as the engine, which the worker keeps that has the version, and
-// is `Sync`.
+// SAFETY: the table lives as long as the engine, which the version's worker keeps. A `TableCore` is
+// `Sync`.
 unsafe impl<M: Machine> Send for OldVersion<M> {}
 
 impl<M: Machine> OldVersion<M> {
     pub(crate) fn table(&self) -> &TableCore<M> {
-        // SAFETY: the table lives as long as the engine, which the worker keeps that has the
-        // version.
+        // SAFETY: the table lives as long as the engine, which the version's worker keeps. A
+        // `TableCore` is `Sync`.
         unsafe { self.table.as_ref() }
     }
 
-    /// The copy.
+    /// Returns the copy.
     pub fn record(&self) -> Record<M> {
         self.record
     }
 
-    /// Its cells of these groups.
+    /// Returns the cells of the copy that contain these groups.
     pub fn cells(&self, groups: Groups) -> Cells<M> {
         self.table().cells(self.record, groups)
     }
@@ -261,32 +262,33 @@ impl<M: Machine> OldVersion<M> {
 unsafe impl<M: Machine> Send for Context<M> {}
 
 impl<M: Machine> Context<M> {
-    /// The global epoch.
+    /// Returns the global epoch.
     #[inline(always)]
     pub fn current_epoch(&self) -> u64 {
         // SAFETY: the worker that owns this context keeps the engine, and so the epochs.
         unsafe { &*self.epoch }.current()
     }
 
-    /// The global epoch, as [`current_in_order`](crate::epoch::Epochs::current_in_order) loads it:
-    /// for commits that are ordered by their epochs.
+    /// Returns the global epoch by a load that has its place in the total order of commit fences
+    /// ([`current_in_order`](crate::epoch::Epochs::current_in_order)). Protocols that order commits
+    /// by their epochs need it.
     #[inline(always)]
     pub fn epoch_in_order(&self) -> u64 {
         // SAFETY: as in `current_epoch`.
         unsafe { &*self.epoch }.current_in_order()
     }
 
-    /// The epoch that the worker was seen in when the transaction began. The global epoch is at
-    /// most one later; and no transaction runs any more that could commit in an epoch before the
-    /// one before it.
+    /// Returns the epoch that the worker was seen in when the transaction began. While the
+    /// transaction runs, the global epoch is this one or the next. No other running transaction can
+    /// commit in an epoch before the previous one.
     #[inline(always)]
     pub fn began_in(&self) -> u64 {
         self.began_in
     }
 
-    /// A copy of those cells of a record that the entry at this position writes, as they stand, in
-    /// memory of its own: an older version, in no index. Its metadata is for the protocol to set,
-    /// and the other cells hold anything.
+    /// Copies the cells that the entry at `position` writes, as they stand, to memory of their own,
+    /// and returns the copy: an old version, in no index. The protocol sets the copy's metadata.
+    /// The other cells of the copy hold anything.
     ///
     /// # Errors
     /// The machine has no more memory.
@@ -310,7 +312,7 @@ impl<M: Machine> Context<M> {
         if table.cell_count() == 1 {
             copy_words(0..payload.len());
         } else {
-            // Who reads the version of a cell reads that cell's.
+            // A reader of an old version of a cell reads only that cell's words.
             for cell in write.cell_numbers() {
                 copy_words(table.cell_words(cell));
                 if table.records_history() {
@@ -321,13 +323,13 @@ impl<M: Machine> Context<M> {
         Ok(OldVersion { table: NonNull::from(table), record: copy })
     }
 
-    /// Says that a version is of no interest any more to who begins two epochs after `epoch`, or
-    /// later: it is reused when all others have ended.
+    /// Retires a version that is of no interest to transactions that begin two epochs after
+    /// `epoch`, or later. It is reused when all earlier transactions have ended.
     pub fn retire_version(&mut self, version: OldVersion<M>, epoch: u64) {
         self.replaced.push((version, epoch));
     }
 
-    /// Reuses a version that nobody can come upon any more.
+    /// Gives back the memory of a version that no transaction can reach any more.
     #[inline(always)]
     pub fn reuse_version(&mut self, version: OldVersion<M>) {
         let table = version.table();
@@ -338,8 +340,8 @@ impl<M: Machine> Context<M> {
         table.slabs().share(arena);
     }
 
-    /// Copies a cell's part of a row to [`Context::row_buffer`], and its writer's number if history
-    /// is recorded.
+    /// Copies a cell's part of a row to [`Context::row_buffer`], and the signature of its writer if
+    /// history is recorded.
     pub fn copy_cell(&mut self, at: Located<'_, M>, number: usize) {
         let (payload, words) = (at.table.payload(at.record), at.table.cell_words(number));
         if self.row_buffer.len() < payload.len() {
@@ -352,8 +354,8 @@ impl<M: Machine> Context<M> {
         }
     }
 
-    /// Copies what is needed of a record's row to [`Context::row_buffer`]. The protocol sees to it
-    /// that each cell is of one state.
+    /// Copies the columns of a record's row that are asked for to [`Context::row_buffer`]. The
+    /// protocol makes sure that the copy of each cell is of one version.
     #[inline(always)]
     pub fn copy_row(&mut self, at: Located<'_, M>, columns: Projection<'_>) {
         let (table, payload) = (at.table, at.table.payload(at.record));
@@ -364,7 +366,7 @@ impl<M: Machine> Context<M> {
             self.grow_row_buffer(payload.len());
         }
         match columns.words() {
-            // All of it, with the signatures, whatever was asked for.
+            // The whole payload with the signatures, whichever columns were asked for.
             _ if table.records_history() => M::copy_out(payload, &mut self.row_buffer[..payload.len()]),
             Some(spans) => spans.iter().for_each(|span| self.copy_span(payload, *span)),
             None if table.is_whole(columns.groups()) => M::copy_out(payload, &mut self.row_buffer[..payload.len()]),
@@ -384,107 +386,108 @@ impl<M: Machine> Context<M> {
     }
 }
 
-/// A concurrency-control protocol that can be listed, and made from options: a type, in a file of
-/// its own.
+/// A concurrency-control protocol that can be listed, and created from options: a type, in a file
+/// of its own.
 pub trait NamedProtocol<M: Machine>: Protocol<M> {
-    /// Name, paper, promise.
+    /// Name, summary, paper, isolation and needs of the protocol.
     const INFO: ProtocolInfo;
-    /// Whether transactions see what others have written and not committed, so that nothing can
-    /// have them wait until that is durable.
+    /// Whether transactions may see uncommitted writes of others. Then a log can't make them wait
+    /// until these writes are durable.
     const SHOWS_UNCOMMITTED: bool = false;
-    /// With which options a transaction can read a snapshot ([`Protocol::reads_snapshots`]); none,
-    /// if with no options.
+    /// The options with which a transaction can read a snapshot ([`Protocol::reads_snapshots`]);
+    /// `None` if it can't with any options.
     const SNAPSHOTS: Option<&'static str> = None;
-    /// What can be tuned.
+    /// The protocol's options.
     type Options: Options;
 
-    /// The defaults, but with snapshots, if there can be any.
+    /// Returns the default options, but with snapshots if the protocol can have any.
     fn options_with_snapshots() -> Self::Options {
         Self::Options::default()
     }
 
-    /// The protocol's shared state.
+    /// Creates the protocol's shared state.
     fn new(options: Self::Options) -> Self;
 }
 
-/// What the engine asks of a protocol.
+/// The operations that a protocol implements, and that the engine calls.
 ///
-/// For each transaction the engine calls `begin`, then any of `read`, `write`, `inserted` and
-/// `gap`, then `commit`; and `abort` if the transaction's code gave up or if any of these failed,
-/// `commit` included. A method that fails may leave locks held: `abort` releases what is held.
-/// After either, the engine clears the write set and the node set.
+/// For each transaction the engine calls `begin`, then any of `read`, `write`, `rewrite`,
+/// `placeholder_inserted` and `observe_leaf`, and then `commit`. It calls `abort` if the
+/// transaction's code gave up, or if any of these methods failed, `commit` included. A method that
+/// fails may leave locks held: `abort` releases them. After either, the engine clears the write set
+/// and the node set.
 ///
-/// The engine keeps the write set and answers reads of what the transaction wrote. So a protocol is
-/// asked for cells of which it knows nothing yet, with exceptions that it must get right: a cell
-/// may be read more than once, written after it was read, and read after a write of
-/// [`WriteMode::Blind`] or [`WriteMode::CommitTimeUpdate`]. The commit must fail unless all
-/// observations of a cell were of one state.
+/// The engine keeps the write set, and answers reads of rows that the transaction itself wrote. So
+/// it asks a protocol only about cells that the transaction has not touched before, with exceptions
+/// that a protocol must handle: a cell may be read more than once, written after it was read, and
+/// read after a write of [`WriteMode::Blind`] or [`WriteMode::CommitTimeUpdate`]. The commit must
+/// fail unless all observations of a cell were of one version.
 pub trait Protocol<M: Machine>: Sized + Send + Sync + 'static {
-    /// A worker's own state, such as its read set. It lives as long as the worker.
+    /// The state of one worker, such as its read set. It lives as long as the worker.
     type WorkerState: Send + 'static;
 
-    /// Name, paper, promise.
+    /// Name, summary, paper, isolation and needs of the protocol.
     fn info(&self) -> ProtocolInfo;
 
-    /// Metadata words of a cell, 1 or more.
+    /// Returns the number of metadata words of a cell, 1 or more.
     fn meta_words(&self) -> usize {
         1
     }
 
-    /// There will be workers of numbers below `workers`, and partitions of numbers below
-    /// `partitions`. Called once, before anything else.
+    /// Tells the protocol that workers have numbers below `workers`, and partitions numbers below
+    /// `partitions`. The engine calls this once, before anything else.
     fn prepare(&mut self, workers: usize, partitions: usize) {
         let _ = (workers, partitions);
     }
 
-    /// Whether the protocol wants to be told what a transaction says of itself:
-    /// [`Context::declaration`].
+    /// Whether the protocol uses the declarations of transactions ([`Context::declaration`]).
     fn wants_declarations(&self) -> bool {
         self.info().needs != DeclarationNeeds::Nothing
     }
 
-    /// Whether, with the options that it has, a transaction that says beforehand that it will only
-    /// read sees a snapshot: then it never aborts, nobody waits for it or aborts because of it, and
-    /// it waits for nobody but commits that are under way.
+    /// Whether a transaction that declares itself as read-only sees a snapshot, with the options
+    /// that the protocol has. Such a transaction never aborts. No other transaction waits for it or
+    /// aborts because of it. It waits only for commits that are under way.
     fn reads_snapshots(&self) -> bool {
         false
     }
 
-    /// Of a transaction that has begun, and sees a snapshot: whether that has all that its worker
-    /// has committed.
+    /// Whether the snapshot of the running transaction contains everything that its worker has
+    /// committed. Called after `begin` of a transaction that reads a snapshot.
     fn sees_own_commits(&self, cx: &mut Context<M>, local: &mut Self::WorkerState) -> bool {
         let _ = (cx, local);
         true
     }
 
-    /// Whether it says how its writes of a row are ordered
-    /// ([`crate::sets::WriteSet::set_write_counter`]), so that a log need not count them
+    /// Whether the protocol gives its writes of a row ordered numbers
+    /// ([`crate::sets::WriteSet::set_write_counter`]), so that a log need not count the writes
     /// ([`crate::commit_sink`]).
     fn provides_write_counters(&self) -> bool {
         false
     }
 
-    /// Whether updates that commute ([`crate::Update::commutes`]) may be applied in another order
-    /// than that of the transactions. A recorded history then says of them that they do, and not
-    /// what they were applied to.
+    /// Whether the protocol may apply updates that commute ([`crate::Update::commutes`]) in another
+    /// order than that of their transactions. A recorded history then marks them as commuting, and
+    /// doesn't say which version they were applied to.
     fn reorders_updates(&self) -> bool {
         false
     }
 
-    /// The state of a worker.
+    /// Creates the state of a worker.
     fn new_worker_state(&self, worker: usize) -> Self::WorkerState;
 
-    /// Sets the metadata of a record that nobody else sees yet; these are all its cells.
+    /// Sets the metadata of a new record, which no other worker sees yet. `cells` are all its
+    /// cells.
     fn init(&self, cells: Cells<M>, initial: RecordOrigin);
 
-    /// A transaction begins. The write set and the node set are empty, and [`Context::declaration`]
-    /// says what is known of it.
+    /// Begins a transaction. The write set and the node set are empty, and [`Context::declaration`]
+    /// holds the transaction's declaration.
     ///
     /// # Errors
     /// The transaction has to abort.
     fn begin(&self, cx: &mut Context<M>, local: &mut Self::WorkerState) -> Result<(), Abort>;
 
-    /// Reads a record's cells: copies what `columns` names to [`Context::row_buffer`] by
+    /// Reads a record's cells. Copies `columns` to [`Context::row_buffer`] by
     /// [`Context::copy_row`], also if the record is absent.
     ///
     /// # Errors
@@ -497,11 +500,14 @@ pub trait Protocol<M: Machine>: Sized + Send + Sync + 'static {
         columns: Projection<'_>,
     ) -> Result<RecordState, Abort>;
 
-    /// The transaction is going to write these groups, or the whole record. For
-    /// [`WriteMode::ReadModifyWrite`] and [`WriteMode::Delete`] they are read, too, all of them. A
-    /// record that is absent is a miss, observed as one, and not to be written after all; except
-    /// for [`WriteMode::Insert`], which demands an absent record. [`WriteMode::Blind`] and
-    /// [`WriteMode::CommitTimeUpdate`] may leave it to the commit to find the record absent.
+    /// Prepares a write of these groups, or of the whole record. The modes differ in what they
+    /// read:
+    ///
+    /// - [`WriteMode::ReadModifyWrite`] and [`WriteMode::Delete`] also read all these groups.
+    /// - [`WriteMode::Insert`] demands an absent record.
+    /// - For all others an absent record is a miss. It is observed as one, and is not written.
+    /// - [`WriteMode::Blind`] and [`WriteMode::CommitTimeUpdate`] may leave it to the commit to
+    ///   find the record absent.
     ///
     /// # Errors
     /// The transaction has to abort.
@@ -514,8 +520,9 @@ pub trait Protocol<M: Machine>: Sized + Send + Sync + 'static {
         mode: WriteMode,
     ) -> Result<RecordState, Abort>;
 
-    /// The engine has put a new record, made by `init` with [`RecordOrigin::Inserting`], into the
-    /// index and into the write set.
+    /// Notes that the engine has put a new record into the index and into the write set. The record
+    /// was initialised by `init` with [`RecordOrigin::Inserting`]. `change` is what the insert did
+    /// to the leaf.
     ///
     /// # Errors
     /// The transaction has to abort.
@@ -527,7 +534,8 @@ pub trait Protocol<M: Machine>: Sized + Send + Sync + 'static {
         change: &Change<M>,
     ) -> Result<(), Abort>;
 
-    /// The transaction depends on this leaf's keys: a lookup missed there, or a scan passed it.
+    /// Notes that the transaction depends on the set of keys of this leaf at this version: a lookup
+    /// missed there, or a scan passed it.
     ///
     /// # Errors
     /// The transaction has to abort.
@@ -539,9 +547,9 @@ pub trait Protocol<M: Machine>: Sized + Send + Sync + 'static {
         version: u64,
     ) -> Result<(), Abort>;
 
-    /// The transaction is going to change once more what the entry at this position of the write
-    /// set holds, or to read or write more of its record. Only of interest to who shows writes to
-    /// others before the commit.
+    /// Notes that the transaction is about to change the entry at this position of the write set
+    /// once more, or to read or write more of its record. This concerns only protocols that expose
+    /// writes before the commit.
     ///
     /// # Errors
     /// The transaction has to abort.
@@ -550,34 +558,35 @@ pub trait Protocol<M: Machine>: Sized + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Commits: has the updates applied by [`WriteSet::apply_updates`], which may panic, and then
-    /// installs each write by [`WriteSet::install`].
+    /// Commits the transaction. It applies the updates by [`WriteSet::apply_updates`], which may
+    /// panic, and then installs each write by [`WriteSet::install`].
     ///
     /// # Errors
-    /// The transaction has to abort; nothing was installed.
+    /// The transaction has to abort. Nothing was installed.
     fn commit(&self, cx: &mut Context<M>, local: &mut Self::WorkerState) -> Result<(), Abort>;
 
-    /// Releases what the transaction holds. After a conflict ([`AbortReason::is_conflict`]) the
-    /// worker's next transaction is most likely the same one again.
+    /// Releases all locks and marks of the transaction. After a conflict
+    /// ([`AbortReason::is_conflict`]) the worker's next transaction is most likely another try of
+    /// the same one.
     fn abort(&self, cx: &mut Context<M>, local: &mut Self::WorkerState, reason: AbortReason);
 
-    /// The worker pauses, or ends: what the protocol keeps for it until later, others have to be
-    /// able to do without, or get.
+    /// Notes that the worker pauses or ends. Anything that the protocol keeps back for the worker
+    /// must not be missed by others: it gives it away, or makes it dispensable.
     fn go_offline(&self, cx: &mut Context<M>, local: &mut Self::WorkerState) {
         let _ = (cx, local);
     }
 
-    /// Marks a tombstone as unlinked, if it still is one, so that it can leave the index. It was
-    /// queued two epochs before [`Tombstone::oldest`], but may have got a row since, and been
-    /// deleted again. A tombstone of an epoch that is not over stays
-    /// ([`Tombstone::counter_epoch_is_over`]): the answer is [`UnlinkOutcome::Busy`].
+    /// Marks a tombstone as unlinked, if it still is one, so that it can leave the index. The
+    /// engine queued it two epochs before [`Tombstone::oldest`], but it may have got a row since
+    /// and been deleted again. A tombstone whose epoch is not over must stay
+    /// ([`Tombstone::counter_epoch_is_over`]): then the answer is [`UnlinkOutcome::Busy`].
     fn unlink(&self, tombstone: Tombstone<'_, M>) -> UnlinkOutcome;
 
-    /// Whether the record has no row, asked when no transaction runs.
+    /// Whether the record has no row. The engine asks only while no transaction runs.
     fn is_absent(&self, record: Record<M>) -> bool;
 
-    /// How many older versions of the record's first cell are kept, as far as that is known; asked
-    /// when no transaction runs.
+    /// Returns the number of old versions of the record's first cell, as far as it is known. The
+    /// engine asks only while no transaction runs.
     fn older_versions(&self, record: Record<M>) -> u64 {
         let _ = record;
         0

@@ -1,19 +1,19 @@
 //! A record: the protocol's metadata words, then the row's words, in one block of a slab.
 //!
-//! A record is one *cell*, or, with timestamp splitting, a cell for each group of columns: the unit
-//! that a protocol locks, versions and validates. Each cell has its own metadata words; the cells
-//! of a record stand one after the other before the row.
+//! A record is one *cell*, or with timestamp splitting one cell for each group of columns. A cell
+//! is the unit that a protocol locks, versions and validates. Each cell has its own metadata words.
+//! The metadata of all cells stand one after the other before the row.
 
 use contend_machine::Machine;
 use std::ptr::NonNull;
 
 use crate::group::{GroupNumbers, Groups};
 
-/// A handle to a record. It is the record's address, and what the index holds as value.
+/// A handle to a record: its address, which is also the value that the index holds.
 ///
-/// A record's memory is type-stable: words of atomics as long as its table lives. A record that was
-/// unlinked is reused only when no transaction that could have met it is active (see
-/// [`crate::epoch`]); protocols use handles inside one transaction only.
+/// The memory of a record is type-stable: it consists of atomic words as long as its table lives.
+/// An unlinked record is reused only when no transaction that could have met it is active (see
+/// [`crate::epoch`]). Protocols use a handle only inside one transaction.
 #[derive(Debug)]
 pub struct Record<M: Machine>(NonNull<M::U64>);
 
@@ -42,16 +42,16 @@ unsafe impl<M: Machine> Send for Record<M> {}
 unsafe impl<M: Machine> Sync for Record<M> {}
 
 impl<M: Machine> Record<M> {
-    /// The record at this address.
+    /// Returns the record at this address.
     ///
     /// # Safety
-    /// A slab handed the address out as a record's, and outlives every use of the handle.
+    /// A slab handed out the address as a record's, and outlives every use of the handle.
     #[inline(always)]
     pub(crate) unsafe fn new(words: NonNull<M::U64>) -> Self {
         Record(words)
     }
 
-    /// The record that an index holds as this value.
+    /// Returns the record that an index holds as this value.
     ///
     /// # Safety
     /// The value came from [`Record::value`] of a record whose slab outlives every use of the
@@ -63,13 +63,13 @@ impl<M: Machine> Record<M> {
         Record(unsafe { NonNull::new_unchecked(words) })
     }
 
-    /// The record as an index holds it: its address, never 0.
+    /// Returns the value under which an index holds the record: its address, never 0.
     #[inline(always)]
     pub fn value(self) -> u64 {
         self.0.as_ptr().expose_provenance() as u64
     }
 
-    /// The first metadata word, which every record has. It belongs to the protocol.
+    /// Returns the first metadata word, which every record has. It belongs to the protocol.
     #[inline(always)]
     pub fn word<'a>(self) -> &'a M::U64 {
         // SAFETY: every record has a metadata word; by the contract of the constructors the slab
@@ -77,7 +77,7 @@ impl<M: Machine> Record<M> {
         unsafe { self.0.as_ref() }
     }
 
-    /// `count` words from word `first` on.
+    /// Returns `count` words from word `first` on.
     ///
     /// # Safety
     /// The record's table gives it at least `first + count` words.
@@ -88,13 +88,13 @@ impl<M: Machine> Record<M> {
         unsafe { std::slice::from_raw_parts(self.0.as_ptr().add(first), count) }
     }
 
-    /// Asks for the record's first line, to write it.
+    /// Prefetches the record's first line for a write.
     #[inline(always)]
     pub fn prefetch_to_write(self) {
         M::prefetch_to_write(self.0.as_ptr());
     }
 
-    /// The cells of these numbers.
+    /// Returns the cells of these numbers.
     ///
     /// # Safety
     /// The record's table gives it cells of `stride` words of these numbers.
@@ -103,7 +103,7 @@ impl<M: Machine> Record<M> {
         Cells { first: self.0, numbers: numbers.into_iter(), stride }
     }
 
-    /// The first cell, which every record has.
+    /// Returns the first cell, which every record has.
     #[inline(always)]
     pub fn first_cell(self) -> Cell<M> {
         Cell(self.0)
@@ -129,26 +129,25 @@ unsafe impl<M: Machine> Send for Cell<M> {}
 unsafe impl<M: Machine> Sync for Cell<M> {}
 
 impl<M: Machine> Cell<M> {
-    /// The words from this one on, as a cell of a protocol's own, besides those of records.
+    /// Makes a cell of a protocol's own out of the words from `first` on. It belongs to no record.
     ///
     /// # Safety
-    /// The protocol whose cell it is finds there as many words as its cells have, as long as it
-    /// uses the cell.
+    /// As long as the protocol uses the cell, there are as many words at `first` as its cells have.
     pub unsafe fn at(first: NonNull<M::U64>) -> Self {
         Cell(first)
     }
 
-    /// The first metadata word, which belongs to the protocol.
+    /// Returns the first metadata word, which belongs to the protocol.
     #[inline(always)]
     pub fn word<'a>(self) -> &'a M::U64 {
         // SAFETY: every cell has a metadata word; the record's slab outlives the handle's use.
         unsafe { self.0.as_ref() }
     }
 
-    /// Another metadata word.
+    /// Returns another metadata word.
     ///
     /// # Safety
-    /// The protocol whose cell it is has more than `number` metadata words a cell.
+    /// The protocol's cells have more than `number` metadata words.
     #[inline(always)]
     pub unsafe fn meta<'a>(self, number: usize) -> &'a M::U64 {
         // SAFETY: inside the cell by the caller's promise; the record's slab outlives the handle's
@@ -156,13 +155,13 @@ impl<M: Machine> Cell<M> {
         unsafe { self.0.add(number).as_ref() }
     }
 
-    /// The cell as a word, from which [`Cell::at`] can make it again.
+    /// Returns the cell as a word. [`Cell::at`] can make the cell from it again.
     #[inline(always)]
     pub fn value(self) -> u64 {
         self.0.as_ptr().expose_provenance() as u64
     }
 
-    /// The address, by which cells can be told apart and ordered.
+    /// Returns the cell's address, which identifies the cell and orders cells.
     #[inline(always)]
     pub fn address(self) -> u64 {
         self.0.as_ptr().addr() as u64

@@ -21,7 +21,7 @@ use crate::layout::TableCore;
 use crate::record::{Cells, Record};
 use crate::update::{PendingList, PendingUpdates, RowUpdate};
 
-/// What a write will do at commit.
+/// The effect of a write at commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteKind {
     /// Replace the row of a record that exists.
@@ -30,41 +30,41 @@ pub enum WriteKind {
     Insert,
     /// Make the record absent.
     Delete,
-    /// Nothing: the transaction deleted the row that it had inserted itself, or what it writes is
+    /// Do nothing: the transaction deleted a row that it had inserted itself, or its write is
     /// omitted ([`WriteSet::omit`]).
     Nothing,
 }
 
 /// One record to be written.
 ///
-/// Of an [`WriteKind::Update`], the groups in its image are replaced by what the image holds, and
-/// those in [`Write::merged`] are changed by updates at commit; no group is in both. All else
-/// concerns the whole record.
+/// Each group of an [`WriteKind::Update`] is written in one of two ways, never in both: the image
+/// holds its new words, or updates change it at commit ([`Write::merged`]). The other kinds concern
+/// the whole record.
 #[derive(Debug)]
 pub struct Write<M: Machine> {
     /// The record.
     pub record: Record<M>,
-    /// What happens to it.
+    /// The effect on the record.
     pub kind: WriteKind,
-    /// This transaction made the record: it is the one that has to have it collected if it stays
-    /// absent.
+    /// Whether this transaction made the record. Then it must have the record collected if the
+    /// record stays absent.
     pub fresh: bool,
-    /// The commit made the record a tombstone that nobody else will have collected. Set by the
-    /// protocol.
+    /// Whether the commit made the record a tombstone that this worker must have collected. The
+    /// protocol sets it.
     pub collect: bool,
-    /// The groups of which the image holds the new words.
+    /// The groups whose new words are in the image.
     pub(crate) image: Groups,
-    /// The groups that updates change at commit; those of them that an update changes that does not
-    /// commute; and the updates.
+    /// `merged`: the groups that updates change at commit. `ordered`: those of them that an update
+    /// changes which does not commute. `updates`: the updates themselves.
     merged: Groups,
     ordered: Groups,
     updates: PendingList,
-    /// The updates have been applied: the image holds their groups as well.
+    /// Whether the updates have been applied: then the image holds their groups as well.
     applied: bool,
-    /// Nothing was written but by updates at commit, which commute and have been applied.
+    /// Whether the write consists only of updates that commute, and that have been applied.
     is_sum: bool,
     table: NonNull<TableCore<M>>,
-    /// Where the key's words and then the image's words begin in the arena.
+    /// The position in the arena of the key's words, which the image's words follow.
     start: usize,
     key_words: u32,
 }
@@ -74,7 +74,7 @@ pub struct Write<M: Machine> {
 unsafe impl<M: Machine> Send for Write<M> {}
 
 impl<M: Machine> Write<M> {
-    /// The record's table.
+    /// Returns the record's table.
     #[inline(always)]
     pub fn table(&self) -> &TableCore<M> {
         // SAFETY: the engine keeps its tables as long as it lives, a transaction keeps the engine,
@@ -82,25 +82,25 @@ impl<M: Machine> Write<M> {
         unsafe { self.table.as_ref() }
     }
 
-    /// The groups that are written.
+    /// Returns the groups that are written.
     #[inline(always)]
     pub fn groups(&self) -> Groups {
         self.image.union(self.merged)
     }
 
-    /// The groups that updates will change at commit.
+    /// Returns the groups that updates will change at commit.
     #[inline(always)]
     pub fn merged(&self) -> Groups {
         self.merged
     }
 
-    /// The numbers of the cells that are written.
+    /// Returns the numbers of the cells that are written.
     #[inline(always)]
     pub fn cell_numbers(&self) -> Groups {
         self.table().cell_numbers(self.groups())
     }
 
-    /// The numbers of the cells of which nothing is written but by updates at commit that commute
+    /// Returns the numbers of the cells that are written only by commit-time updates that commute
     /// ([`crate::Update::commutes`]).
     #[inline(always)]
     pub fn commuting(&self) -> Groups {
@@ -108,14 +108,14 @@ impl<M: Machine> Write<M> {
         self.table().cell_numbers(self.merged).without(ordered)
     }
 
-    /// The numbers of the cells of which all is replaced, whatever was there.
+    /// Returns the numbers of the cells that are replaced as a whole, whatever they held.
     #[inline(always)]
     pub fn replaced(&self) -> Groups {
         let whole = self.table().cell_count() > 1 || self.table().is_whole(self.image);
         if self.kind == WriteKind::Update && whole { self.table().cell_numbers(self.image) } else { Groups::NONE }
     }
 
-    /// The cells that are written.
+    /// Returns the cells that are written.
     #[inline(always)]
     pub fn cells(&self) -> Cells<M> {
         self.table().cells(self.record, self.groups())
@@ -127,57 +127,57 @@ impl<M: Machine> Write<M> {
         matches!(self.kind, WriteKind::Update | WriteKind::Insert)
     }
 
-    /// Whether the transaction takes it that the record has a row.
+    /// Whether the transaction relies on the record to have a row.
     #[inline(always)]
     pub fn needs_row(&self) -> bool {
         matches!(self.kind, WriteKind::Update | WriteKind::Delete)
     }
 }
 
-/// What became of a cell when a write was installed; kept for a recorded history.
+/// The effect of an installed write on a cell, kept for a recorded history.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Installed {
-    /// The write's position.
+    /// The position of the write's entry.
     pub(crate) position: usize,
     pub(crate) cell: usize,
-    /// Who wrote the version that was replaced (0: loaded, or none).
+    /// The writer of the replaced version (0: it was loaded, or there was none).
     pub(crate) over: Version,
-    /// What updates were applied to.
+    /// The version that updates were applied to.
     pub(crate) base: Option<Base>,
-    /// It was not installed.
+    /// Whether the write was omitted, and not installed.
     pub(crate) omitted: bool,
 }
 
-/// What updates were applied to.
+/// The version that updates were applied to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Base {
-    /// Updates that were applied in the order of the transactions have read it: who wrote it, and
-    /// its fingerprint.
+    /// Updates in the order of the transactions have read it: its writer and its fingerprint.
     Read(Version, u64),
-    /// Updates that commute are applied in any order.
+    /// Updates that commute were applied to it, in any order. It was not read.
     Unread,
 }
 
-/// The records that a transaction will write, with the new rows, buffered until commit.
+/// The write set: the records that a transaction will write, with the new rows, buffered until
+/// commit.
 #[derive(Debug)]
 pub struct WriteSet<M: Machine> {
     entries: Vec<Write<M>>,
     positions: AddressMap,
-    /// Keys and images, one after the other, up to `used`; behind it what earlier transactions
-    /// left.
+    /// Keys and images, one after the other, up to `used`. The rest was left by earlier
+    /// transactions.
     arena: Vec<u64>,
     used: usize,
     pending: PendingUpdates,
-    /// The entries' positions by the records' addresses, once they are sorted.
+    /// The positions of the entries in the order of the records' addresses, once they are sorted.
     order: Vec<u32>,
-    /// The transaction, as its versions are signed in a recorded history.
+    /// The transaction's number, which signs its versions in a recorded history.
     pub(crate) txn: u64,
-    /// Whether the protocol applies updates that commute in another order than that of the
+    /// Whether the protocol applies updates that commute in another order than that of their
     /// transactions ([`crate::Protocol::reorders_updates`]).
     pub(crate) reorders_updates: bool,
-    /// What was installed, if history is recorded.
+    /// The installed writes, if history is recorded.
     pub(crate) installed: Vec<Installed>,
-    /// If the engine logs.
+    /// The worker's log, if the engine logs.
     pub(crate) log: Option<Logging<M>>,
     logged: LoggedWrites,
 }
@@ -201,14 +201,14 @@ impl<M: Machine> Default for WriteSet<M> {
 }
 
 impl<M: Machine> WriteSet<M> {
-    /// The position of the record's entry, if the transaction writes it.
+    /// Returns the position of the record's entry, if the transaction writes the record.
     #[inline(always)]
     pub fn find(&self, record: Record<M>) -> Option<usize> {
         self.positions.find(record.value())
     }
 
-    /// Adds a record that is not there yet, of which nothing is written yet, with an image of
-    /// anything; returns its position. `table` is a table of the transaction's engine.
+    /// Adds an entry for a record that has none, and returns its position. The image holds
+    /// anything, and no group is written yet. `table` belongs to the transaction's engine.
     #[inline]
     pub(crate) fn push<K: Key>(&mut self, table: &TableCore<M>, key: K, record: Record<M>, kind: WriteKind) -> usize {
         let start = self.used;
@@ -235,8 +235,8 @@ impl<M: Machine> WriteSet<M> {
         self.positions.push(record.value())
     }
 
-    /// Appends an update of these groups, to be applied at commit, to the entry at this position,
-    /// whose image holds none of them.
+    /// Appends an update of these groups to the entry at `position`. The commit will apply it. The
+    /// entry's image holds none of the groups.
     #[inline(always)]
     pub(crate) fn defer(&mut self, position: usize, groups: Groups, update: RowUpdate<'_>) {
         let entry = &mut self.entries[position];
@@ -248,8 +248,8 @@ impl<M: Machine> WriteSet<M> {
         self.pending.push(&mut entry.updates, update);
     }
 
-    /// Puts what the entry at this position holds of these groups into a row that has the others;
-    /// and applies the updates, if they concern any of the groups.
+    /// Overlays the entry's own writes of `groups` on `row`, which holds the record's other groups.
+    /// The updates are applied to `row` if they concern any of the groups.
     pub(crate) fn show(&self, position: usize, groups: Groups, row: &mut [u64]) {
         let (entry, image) = (&self.entries[position], self.image(position));
         for span in entry.table().spans(groups.common(entry.image)) {
@@ -261,11 +261,12 @@ impl<M: Machine> WriteSet<M> {
         }
     }
 
-    /// Takes the groups of `row` into the image of the entry at this position. If updates of the
-    /// entry concern any of them, they must all be among them, and are applied.
+    /// Takes the groups of `row` into the image of the entry at `position`. If updates of the entry
+    /// concern any of these groups, `groups` must contain all groups of the updates, and they are
+    /// applied.
     pub(crate) fn take(&mut self, position: usize, groups: Groups, row: &[u64]) {
         let entry = &mut self.entries[position];
-        // SAFETY: as in `Write::table`; the borrow is not tied to the entry, which is changed
+        // SAFETY: as in `Write::table`. The borrow is not tied to the entry, which is changed
         // below.
         let table = unsafe { entry.table.as_ref() };
         let start = entry.start + entry.key_words as usize;
@@ -290,13 +291,13 @@ impl<M: Machine> WriteSet<M> {
         self.arena.resize(self.used.next_power_of_two(), 0);
     }
 
-    /// Says that the image of the entry at this position is to hold these groups, which the caller
-    /// fills in. Updates that concern any of them concern no others, and are void.
+    /// Notes that the image of the entry at `position` will hold these groups, which the caller
+    /// then fills in. Updates that concern any of the groups concern no others, and are dropped.
     #[inline(always)]
     pub(crate) fn replace(&mut self, position: usize, groups: Groups) {
         let whole = self.entries[position].table().is_whole(groups);
         if whole && let Some(last) = self.image_mut(position).last_mut() {
-            // What the row does not fill of it.
+            // The bytes behind the row in the last word.
             *last = 0;
         }
         let entry = &mut self.entries[position];
@@ -308,15 +309,15 @@ impl<M: Machine> WriteSet<M> {
         }
     }
 
-    /// The words of the key of the entry at this position.
+    /// Returns the words of the key of the entry at this position.
     #[inline(always)]
     pub fn key(&self, position: usize) -> &[u64] {
         let entry = &self.entries[position];
         &self.arena[entry.start..entry.start + entry.key_words as usize]
     }
 
-    /// The image of the entry at this position: a row of which the written groups count. After the
-    /// commit they are as installed.
+    /// Returns the image of the entry at `position`: a row in which only the written groups are
+    /// valid. After the commit they are the installed ones.
     #[inline(always)]
     pub fn image(&self, position: usize) -> &[u64] {
         let entry = &self.entries[position];
@@ -324,7 +325,7 @@ impl<M: Machine> WriteSet<M> {
         &self.arena[start..start + entry.table().row_words()]
     }
 
-    /// The image of the entry at this position, to be filled.
+    /// Returns the image of the entry at `position`, for the caller to fill.
     #[inline(always)]
     pub fn image_mut(&mut self, position: usize) -> &mut [u64] {
         let entry = &self.entries[position];
@@ -333,11 +334,11 @@ impl<M: Machine> WriteSet<M> {
         &mut self.arena[start..end]
     }
 
-    /// Applies all updates that have waited for the commit, each to its record's row as it stands,
-    /// in the image. The caller holds all cells that updates change exclusively, and keeps them
-    /// until [`WriteSet::install`] has written the images. An update is the application's code, and
-    /// may panic: so this comes before anything that an abort could not undo, and then the
-    /// transaction leaves no trace.
+    /// Applies all commit-time updates, each to its record's row as it stands, with the result in
+    /// the image. The caller holds all cells that updates change exclusively, and keeps them until
+    /// [`WriteSet::install`] has written the images. An update is code of the application and may
+    /// panic. So this comes before every step that an abort could not undo, and a transaction that
+    /// panics leaves no trace.
     #[inline(always)]
     pub fn apply_updates(&mut self) {
         if !self.pending.is_empty() {
@@ -345,7 +346,7 @@ impl<M: Machine> WriteSet<M> {
         }
     }
 
-    /// The same, of the entry at this position alone.
+    /// Applies the updates of the entry at `position` only, as [`WriteSet::apply_updates`] does.
     #[inline(always)]
     pub fn merge(&mut self, position: usize) {
         let entry = &mut self.entries[position];
@@ -355,7 +356,7 @@ impl<M: Machine> WriteSet<M> {
         entry.is_sum = entry.kind == WriteKind::Update && entry.image.is_empty() && entry.ordered.is_empty();
         let commuting = if self.reorders_updates { entry.commuting() } else { Groups::NONE };
         let merged = entry.merged;
-        // SAFETY: as in `Write::table`; the borrow is not tied to the entry, which is changed
+        // SAFETY: as in `Write::table`. The borrow is not tied to the entry, which is changed
         // below.
         let table = unsafe { entry.table.as_ref() };
         let payload = table.payload(entry.record);
@@ -365,7 +366,7 @@ impl<M: Machine> WriteSet<M> {
             M::copy_out(&payload[span.words()], &mut image[span.words()]);
         }
         if table.records_history() {
-            // A cell of which the transaction also replaces something was read before.
+            // A cell that the image also replaces in part was read, and recorded, before.
             let read = table.cell_numbers(entry.image);
             for cell in table.cell_numbers(merged).without(read) {
                 let commutes = commuting.contains(Groups::of(cell as u32));
@@ -378,16 +379,16 @@ impl<M: Machine> WriteSet<M> {
     }
 
     /// Writes the entry's image, or a deletion, into the record's payload. The caller has had all
-    /// updates applied ([`WriteSet::apply_updates`]), holds the cells exclusively, and sets their
-    /// metadata afterwards.
+    /// updates applied ([`WriteSet::apply_updates`]) and holds the cells exclusively. It sets their
+    /// metadata afterwards: only that publishes the row.
     #[inline(always)]
     pub fn install(&mut self, position: usize) {
         self.will_commit();
         self.expose(position);
     }
 
-    /// The same as [`WriteSet::install`], before it is sure that the transaction commits. Once it
-    /// is, [`WriteSet::will_commit`] has to be called.
+    /// Installs the entry at `position` before it is certain that the transaction commits. Once it
+    /// is certain, the protocol must call [`WriteSet::will_commit`].
     #[inline(always)]
     pub fn expose(&mut self, position: usize) {
         let phase = M::phase();
@@ -400,7 +401,7 @@ impl<M: Machine> WriteSet<M> {
     fn install_row(&mut self, position: usize) {
         let entry = &mut self.entries[position];
         debug_assert!(entry.merged.is_empty() || entry.applied, "updates are applied before anything is installed");
-        // SAFETY: as in `Write::table`; the borrow is not tied to the entry, which is changed
+        // SAFETY: as in `Write::table`. The borrow is not tied to the entry, which is changed
         // below.
         let table = unsafe { entry.table.as_ref() };
         let payload = table.payload(entry.record);
@@ -429,12 +430,12 @@ impl<M: Machine> WriteSet<M> {
         }
     }
 
-    /// What the entry at this position writes of a cell, all of it, is not to be installed: another
-    /// write, of a transaction that comes later, has replaced the version of this name
-    /// ([`TableCore::name_of`]) before anybody saw what came after it.
+    /// Drops the entry's write of a whole cell (non-visible write rule). A later transaction has
+    /// already overwritten the version whose name is `over` ([`TableCore::name_of`]), and no
+    /// transaction has read the state in between.
     pub fn omit(&mut self, position: usize, cell: usize, over: u64) {
         let entry = &mut self.entries[position];
-        // SAFETY: as in `Write::table`; the borrow is not tied to the entry, which is changed
+        // SAFETY: as in `Write::table`. The borrow is not tied to the entry, which is changed
         // below.
         let table = unsafe { entry.table.as_ref() };
         if table.records_history() {
@@ -443,8 +444,8 @@ impl<M: Machine> WriteSet<M> {
         if table.holds_rows()
             && let Some(log) = &mut self.log
         {
-            // It counts on what has replaced it.
-            // Relaxed: as in `count_write`.
+            // The omitted write relies on the write that has replaced it, so it waits for that
+            // one's hold. Relaxed: the caller has synchronised with the cell's last writer.
             log.sink.wait_for(Hold(table.payload(entry.record)[table.hold(cell)].load(Ordering::Relaxed)));
         }
         let groups = if table.cell_count() == 1 { Groups::ALL } else { Groups::of(cell as u32) };
@@ -454,9 +455,9 @@ impl<M: Machine> WriteSet<M> {
         }
     }
 
-    /// Appends what a cell of this number, of the record that the entry at this position writes,
-    /// holds now: for a protocol that installs before it is sure to commit. The caller holds the
-    /// cell.
+    /// Appends the present contents of a cell to `saved`, for a protocol that installs before it is
+    /// certain to commit. The entry at `position` writes the cell's record, and the caller holds
+    /// the cell.
     pub fn save(&self, position: usize, cell: usize, saved: &mut Vec<u64>) {
         let entry = &self.entries[position];
         let (table, start) = (entry.table(), saved.len());
@@ -464,38 +465,40 @@ impl<M: Machine> WriteSet<M> {
         saved.resize(start + words.len(), 0);
         M::copy_out(&payload[words], &mut saved[start..]);
         if table.records_history() {
-            // Relaxed: the cell is held.
+            // Relaxed: the caller holds the cell; its lock orders the signature as it orders the
+            // row.
             saved.push(payload[table.signature(cell)].load(Ordering::Relaxed));
         }
     }
 
-    /// Puts back what [`WriteSet::save`] has appended from `saved[0]` on. The caller holds the cell
-    /// exclusively.
+    /// Puts back the contents that [`WriteSet::save`] appended from `saved[0]` on. The caller holds
+    /// the cell exclusively.
     pub fn restore(&self, position: usize, cell: usize, saved: &[u64]) {
         let entry = &self.entries[position];
         let table = entry.table();
         let (payload, words) = (table.payload(entry.record), table.cell_words(cell));
         M::copy_in(&payload[words.clone()], &saved[..words.len()]);
         if table.records_history() {
-            // Relaxed: the cell is held.
+            // Relaxed: the caller holds the cell; its lock orders the signature as it orders the
+            // row.
             payload[table.signature(cell)].store(saved[words.len()], Ordering::Relaxed);
         }
     }
 
-    /// The entries, in the order of the first write.
+    /// Returns the entries in the order of their first writes.
     #[inline(always)]
     pub fn entries(&self) -> &[Write<M>] {
         &self.entries
     }
 
-    /// The entries, to be changed.
+    /// Returns the entries, for changes.
     #[inline(always)]
     pub fn entries_mut(&mut self) -> &mut [Write<M>] {
         &mut self.entries
     }
 
-    /// Orders the entries by the records' addresses, for [`WriteSet::sorted`]: one order for all
-    /// transactions, so that locks taken in it can't deadlock.
+    /// Sorts the entries by the records' addresses, for [`WriteSet::sorted`]. All transactions use
+    /// this order, so locks that are taken in it can't deadlock.
     pub fn sort(&mut self) {
         let entries = &self.entries;
         self.order.clear();
@@ -503,13 +506,13 @@ impl<M: Machine> WriteSet<M> {
         self.order.sort_unstable_by_key(|&position| entries[position as usize].record.value());
     }
 
-    /// The position of the entry with this rank in the order that [`WriteSet::sort`] made.
+    /// Returns the position of the entry with this rank in the order that [`WriteSet::sort`] made.
     #[inline(always)]
     pub fn sorted(&self, rank: usize) -> usize {
         self.order[rank] as usize
     }
 
-    /// How many records are written.
+    /// Returns the number of records that are written.
     #[inline(always)]
     pub fn len(&self) -> usize {
         self.entries.len()
@@ -521,7 +524,7 @@ impl<M: Machine> WriteSet<M> {
         self.entries.is_empty()
     }
 
-    /// Forgets all entries; keeps the memory.
+    /// Forgets all entries, and keeps the memory.
     #[inline(always)]
     pub(crate) fn clear(&mut self) {
         self.entries.clear();
@@ -533,11 +536,11 @@ impl<M: Machine> WriteSet<M> {
     }
 }
 
-/// What updates are applied to in a cell: who wrote it, and its fingerprint. The caller holds the
-/// cell, or does not care.
+/// Returns the version that updates are applied to in a cell: its writer and its fingerprint. The
+/// caller holds the cell, or doesn't need a consistent answer.
 #[cold]
 fn base<M: Machine>(table: &TableCore<M>, payload: &[M::U64], cell: usize) -> Base {
-    // Relaxed: the cell is held exclusively.
+    // Relaxed: the caller holds the cell exclusively; its lock orders these words.
     let words: Vec<u64> = payload[table.cell_words(cell)].iter().map(|word| word.load(Ordering::Relaxed)).collect();
     Base::Read(payload[table.signature(cell)].load(Ordering::Relaxed), fingerprint(&words))
 }
@@ -556,7 +559,7 @@ fn complete<M: Machine>(table: &TableCore<M>, entry: &Write<M>, payload: &[M::U6
 /// Signs a cell that is being written.
 #[cold]
 fn sign<W: Atomic64>(installed: &mut Vec<Installed>, position: usize, cell: usize, signature: &W, txn: Version) {
-    // Relaxed: the cell is held exclusively.
+    // Relaxed: the caller holds the cell exclusively; its lock orders these words.
     let over = signature.load(Ordering::Relaxed);
     signature.store(txn, Ordering::Relaxed);
     match installed.iter_mut().find(|known| (known.position, known.cell) == (position, cell)) {

@@ -1,8 +1,16 @@
-//! The memory that records live in: chunks of equal slots, filled by one worker at a time.
+//! The memory of records: chunks of equal slots, filled by one worker at a time.
 //!
-//! A worker owns an [`Arena`] for each table it inserts into, so allocation touches no shared
-//! memory. Chunks are freed only with the table; an arena of a worker that ends goes back to the
-//! table and on to the next worker.
+//! A worker owns an [`Arena`] for each table that it inserts into, so an allocation touches no
+//! shared memory. The memory is type-stable: a slot consists of atomic words from its first use on,
+//! and chunks are freed only with the table. So an address that a transaction has read from an
+//! index always leads to words that it may load, even if the record was reused meanwhile. That this
+//! doesn't happen within a transaction is guaranteed by the epochs ([`crate::epoch`]), and no word
+//! of this module synchronises with a reader.
+//!
+//! Arenas and chunks change hands under the two mutexes of [`Slabs`] only. The arena of a worker
+//! that ends goes back to the table, and from there to the next worker. The unlock of one worker
+//! happens before the lock of the next, which therefore sees all slots of the chunk as the former
+//! worker left them.
 
 use std::alloc::Layout;
 use std::ptr::NonNull;
@@ -13,15 +21,17 @@ use parking_lot::Mutex;
 use crate::config::Alignment;
 use crate::record::Record;
 
-/// The first chunk of an arena; each further one is twice as large, up to [`CHUNK_BYTES_MAX`].
+/// The bytes of an arena's first chunk. Each further chunk is twice as large, up to
+/// [`CHUNK_BYTES_MAX`].
 const CHUNK_BYTES_MIN: usize = 16 << 10;
-/// An arena's list of free records has room for so many from the start: more than the old versions
-/// that a worker makes until they are collected, so that it need not grow later.
+/// The first capacity of an arena's list of free records. It is larger than the number of old
+/// versions that a worker makes until they are collected, so the list need not grow later.
 const FREE_AT_FIRST: usize = 1024;
-/// An arena with this many free records gives half of them away: rows that one worker inserts and
-/// another deletes would otherwise pile up at the one, while the other takes new memory.
+/// An arena with this many free records gives half of them away. Otherwise rows that one worker
+/// inserts and another deletes would pile up at the second, while the first takes new memory.
 const FREE_MAX: usize = 8 << 10;
-/// Two huge pages: with more, much of an arena's last chunk would be empty.
+/// The largest chunk: two huge pages. With larger ones, much of an arena's last chunk would be
+/// empty.
 const CHUNK_BYTES_MAX: usize = 4 << 20;
 const HUGE_PAGE: usize = 2 << 20;
 const LINE: usize = 64;
@@ -31,7 +41,7 @@ struct Chunk {
     layout: Layout,
 }
 
-// SAFETY: a chunk is only an allocation to be returned once.
+// SAFETY: a chunk is only an allocation, which is returned once.
 unsafe impl Send for Chunk {}
 
 /// All chunks of one table, and the arenas that no worker holds.
@@ -41,7 +51,7 @@ pub(crate) struct Slabs<M: Machine> {
     idle: Mutex<Vec<Arena<M>>>,
 }
 
-/// One worker's share of a table's memory.
+/// One worker's share of a table's memory: the rest of its newest chunk, and its free records.
 pub(crate) struct Arena<M: Machine> {
     next: *mut M::U64,
     slots_left: usize,
@@ -49,7 +59,7 @@ pub(crate) struct Arena<M: Machine> {
     free: Vec<Record<M>>,
 }
 
-/// A worker's arenas, by table.
+/// The arenas of a worker, by the numbers of their tables.
 pub(crate) struct Arenas<M: Machine>(Vec<Option<Arena<M>>>);
 
 impl<M: Machine> Default for Arenas<M> {
@@ -65,7 +75,7 @@ impl<M: Machine> std::fmt::Debug for Arenas<M> {
 }
 
 impl<M: Machine> Arenas<M> {
-    /// That of a table of this number, which has these slabs.
+    /// Returns the arena of the table with this number, whose slabs are `slabs`.
     #[inline]
     pub(crate) fn of(&mut self, table: u32, slabs: &Slabs<M>) -> &mut Arena<M> {
         let table = table as usize;
@@ -75,13 +85,13 @@ impl<M: Machine> Arenas<M> {
         self.0[table].get_or_insert_with(|| slabs.arena())
     }
 
-    /// All of them, with their tables' numbers.
+    /// Takes all arenas, each with the number of its table.
     pub(crate) fn take_all(&mut self) -> impl Iterator<Item = (usize, Arena<M>)> + '_ {
         self.0.drain(..).enumerate().filter_map(|(table, arena)| Some((table, arena?)))
     }
 }
 
-// SAFETY: the pointer is to unused slots that only this arena hands out.
+// SAFETY: the pointer leads to unused slots, which only this arena hands out.
 unsafe impl<M: Machine> Send for Arena<M> {}
 
 impl<M: Machine> Arena<M> {
@@ -89,12 +99,12 @@ impl<M: Machine> Arena<M> {
         Arena { next: std::ptr::null_mut(), slots_left: 0, chunk_bytes: CHUNK_BYTES_MIN, free: Vec::new() }
     }
 
-    /// Whether the next record is one that was used before.
+    /// Whether the next allocation reuses a record.
     pub(crate) fn has_free(&self) -> bool {
         !self.free.is_empty()
     }
 
-    /// Takes a record back, to be handed out again.
+    /// Takes a record back. No transaction can hold it any more.
     pub(crate) fn release(&mut self, record: Record<M>) {
         if self.free.capacity() == 0 {
             self.free.reserve(FREE_AT_FIRST);
@@ -103,8 +113,8 @@ impl<M: Machine> Arena<M> {
     }
 }
 
-/// Words of a slot for records of `words`: a record of up to a line does not straddle two lines, a
-/// longer one starts a line.
+/// Returns the number of words of a slot for records of `words` words. A record of up to a line
+/// does not straddle two lines, and a longer one starts a line.
 pub(crate) fn slot_words(words: usize, alignment: Alignment) -> usize {
     let bytes = words * 8;
     (if bytes <= LINE && alignment == Alignment::Packed {
@@ -120,12 +130,12 @@ impl<M: Machine> Slabs<M> {
         Slabs { slot_words, chunks: Mutex::new(Vec::new()), idle: Mutex::new(Vec::new()) }
     }
 
-    /// Bytes of a record.
+    /// Returns the bytes of a slot.
     pub(crate) fn slot_bytes(&self) -> usize {
         self.slot_words * size_of::<M::U64>()
     }
 
-    /// An arena for a worker: one that another left, or a new one.
+    /// Returns an arena for a worker: one that another worker left, or a new one.
     pub(crate) fn arena(&self) -> Arena<M> {
         self.idle.lock().pop().unwrap_or_else(Arena::new)
     }
@@ -135,7 +145,7 @@ impl<M: Machine> Slabs<M> {
         self.idle.lock().push(arena);
     }
 
-    /// Gives free records of an arena that has many to workers that have none.
+    /// Gives free records to workers that have none, if the arena has many.
     #[inline(always)]
     pub(crate) fn share(&self, arena: &mut Arena<M>) {
         if arena.free.len() >= FREE_MAX {
@@ -145,12 +155,12 @@ impl<M: Machine> Slabs<M> {
 
     #[cold]
     fn give_away(&self, arena: &mut Arena<M>) {
-        // Those that were used last are in the cache: they stay.
+        // The records that were freed last are still in the cache, and stay.
         let free = arena.free.drain(..FREE_MAX / 2).collect();
         self.park(Arena { free, ..Arena::new() });
     }
 
-    /// A record whose words hold anything. `None` when the machine has no more memory.
+    /// Returns a record whose words hold anything. `None` if the machine has no more memory.
     #[inline]
     pub(crate) fn allocate(&self, arena: &mut Arena<M>) -> Option<Record<M>> {
         loop {
@@ -164,10 +174,11 @@ impl<M: Machine> Slabs<M> {
         }
         let words = arena.next;
         arena.slots_left -= 1;
-        // SAFETY: one slot further, at most one past the chunk's end.
+        // SAFETY: one slot further, and at most one past the chunk's end.
         arena.next = unsafe { words.add(self.slot_words) };
         for word in 0..self.slot_words {
-            // SAFETY: inside the slot, which nobody else knows of; writing makes it valid words.
+            // SAFETY: inside the slot, which no other thread knows yet. The write makes it a valid
+            // word.
             unsafe { words.add(word).write(M::U64::new(0)) };
         }
         // SAFETY: a chunk's address is not null, and the chunk lives as long as the slabs.
@@ -176,7 +187,7 @@ impl<M: Machine> Slabs<M> {
 
     #[cold]
     fn refill(&self, arena: &mut Arena<M>) -> Option<()> {
-        // What workers that have ended left over, or others gave away, comes first.
+        // First the arenas that ended workers left, and records that others gave away.
         if let Some(parked) = self.idle.lock().pop() {
             let chunk_bytes = arena.chunk_bytes.max(parked.chunk_bytes);
             *arena = Arena { chunk_bytes, ..parked };
@@ -194,7 +205,7 @@ impl<M: Machine> Slabs<M> {
         Some(())
     }
 
-    /// Bytes of all chunks.
+    /// Returns the bytes of all chunks.
     pub(crate) fn bytes(&self) -> usize {
         self.chunks.lock().iter().map(|chunk| chunk.layout.size()).sum()
     }
@@ -203,8 +214,8 @@ impl<M: Machine> Slabs<M> {
 impl<M: Machine> Drop for Slabs<M> {
     fn drop(&mut self) {
         for chunk in self.chunks.get_mut().drain(..) {
-            // SAFETY: allocated by `refill` with this layout; whoever used a record has also kept
-            // the table.
+            // SAFETY: `refill` allocated the chunk with this layout. Every user of a record keeps
+            // the table, so no use can follow.
             unsafe { M::dealloc(chunk.block, chunk.layout) };
         }
     }

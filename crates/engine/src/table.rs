@@ -9,18 +9,18 @@ use contend_model::{Direction, IndexKind, Key, KeyWords, Projection, Span, Table
 use crate::layout::{Shape, TableCore};
 use crate::record::Record;
 
-/// What a table is made of.
+/// The shape of a table: all that a log or a tool must know to describe its rows.
 #[derive(Clone, Debug)]
 pub struct TableShape {
-    /// Its name.
+    /// The table's name.
     pub name: String,
-    /// Words of a key.
+    /// The number of words of a key.
     pub key_words: usize,
-    /// Words of a row.
+    /// The number of words of a row.
     pub row_words: usize,
     /// The words of each group of columns.
     pub groups: Vec<Span>,
-    /// Which index it has.
+    /// The kind of the table's index.
     pub index: IndexKind,
 }
 
@@ -40,11 +40,11 @@ impl<M: Machine, K: Key> Deref for StoredTable<M, K> {
     }
 }
 
-/// What [`StoredTable::insert`] did.
+/// The result of [`StoredTable::insert`].
 pub(crate) enum Placed<M: Machine> {
     /// The record stands under the key now.
     New(Change<M>),
-    /// Another stands there already.
+    /// Another record stands under the key.
     Exists(Lookup<M>),
 }
 
@@ -56,7 +56,7 @@ impl<M: Machine, K: Key> StoredTable<M, K> {
         }
     }
 
-    /// The record that a lookup found.
+    /// Returns the record that a lookup found as this value.
     #[inline(always)]
     pub(crate) fn record(value: u64) -> Record<M> {
         // SAFETY: only `insert` puts values into the index, and it takes them from records of this
@@ -70,20 +70,19 @@ impl<M: Machine, K: Key> StoredTable<M, K> {
         self.index.get(key)
     }
 
-    /// The record under a key, absent or not.
+    /// Returns the record under a key, absent or not.
     #[inline(always)]
     pub(crate) fn find(&self, key: K) -> Option<Record<M>> {
         self.lookup(key).value.map(Self::record)
     }
 
-    /// Has the host fetch the index entries of these keys, and their records, before each of them
-    /// is used.
+    /// Prefetches the index entries of these keys, and their records, before each of them is used.
     pub(crate) fn announce(&self, keys: &[K]) {
         self.find_many(keys, Projection::WHOLE, |_, _| ());
     }
 
-    /// The records under many keys, looked up at once, and what is needed of them asked for.
-    /// `found` gets each key's position.
+    /// Looks many keys up at once, and prefetches `columns` of their records. Calls `found` with
+    /// the position of each key, and with its record.
     #[inline(always)]
     pub(crate) fn find_many(
         &self,
@@ -100,11 +99,12 @@ impl<M: Machine, K: Key> StoredTable<M, K> {
         });
     }
 
-    /// Puts a record under a key, unless one stands there. `run` is of this table's index.
+    /// Puts a record under a key, unless a record stands there. `run` belongs to this table's
+    /// index.
     pub(crate) fn insert(&self, run: &mut AscendingInserts<'_, M, K>, key: K, record: Record<M>) -> Placed<M> {
         if self.records_history() {
-            // One critical section with `remove`, so that the record is signed by whoever deleted
-            // the key last.
+            // One critical section with `remove`: the new record is signed by the transaction that
+            // deleted the key last.
             return self.core.deletions.with(|deletions| {
                 let deleter = deletions.get(&key.to_words()).copied().unwrap_or(0);
                 for signature in &self.payload(record)[self.row_words()..][..self.cell_count()] {
@@ -124,12 +124,12 @@ impl<M: Machine, K: Key> StoredTable<M, K> {
         }
     }
 
-    /// For inserts one after the other.
+    /// Returns a cursor for inserts of ascending keys, one after the other.
     pub(crate) fn run(&self) -> AscendingInserts<'_, M, K> {
         self.index.ascending_inserts()
     }
 
-    /// Visits the records in the range; `false` if the index has no order.
+    /// Visits the records in the range; returns `false` if the index has no order.
     pub(crate) fn scan(&self, low: K, high: K, direction: Direction, visitor: &mut impl ScanVisitor<M, K>) -> bool {
         self.index.scan(low, high, direction, visitor)
     }
@@ -139,12 +139,16 @@ impl<M: Machine, K: Key> StoredTable<M, K> {
         self.index.kind()
     }
 
-    /// Raises the protocol's word of the leaf that covers the key.
+    /// Raises the protocol's word of the leaf that covers the key to `time`, or leaves a larger
+    /// value. On return the word was raised in a leaf that covered the key after the raise.
     fn raise(&self, key: K, time: u64) {
         let mut spin = Spin::<M>::new();
         loop {
             let lookup = self.lookup(key);
-            // Relaxed: ordered by the fence, which `Leaf::word` asks for.
+            // A writer latches the leaf (which changes the version), passes its fence and loads the
+            // word. Either it sees the raised word, or this thread sees the new version, and raises
+            // the word of the leaf that covers the key then.
+            // Relaxed: ordered by the fence. SeqCst: pairs with the writer's fence (`Leaf::word`).
             lookup.leaf.word().fetch_max(time, Ordering::Relaxed);
             M::fence(Ordering::SeqCst);
             if lookup.leaf.version() == lookup.version {
@@ -154,14 +158,14 @@ impl<M: Machine, K: Key> StoredTable<M, K> {
         }
     }
 
-    /// A record's row as it stands, and its signatures if history is recorded: outside any
-    /// transaction.
+    /// Copies a record's row as it stands, and its signatures if history is recorded. To be called
+    /// outside any transaction.
     pub(crate) fn peek(&self, record: Record<M>, to: &mut Vec<u64>) {
         to.resize(self.payload_words(), 0);
         M::copy_out(self.payload(record), to);
     }
 
-    /// Visits every record in the order of the keys (ordered index), or fails for a hash index.
+    /// Visits every record in the order of the keys; returns `false` if the index has no order.
     pub(crate) fn for_each(&self, mut visit: impl FnMut(K, Record<M>)) -> bool {
         struct All<F>(F);
         impl<M: Machine, K: Key, F: FnMut(K, Record<M>)> ScanVisitor<M, K> for All<F> {
@@ -177,21 +181,22 @@ impl<M: Machine, K: Key> StoredTable<M, K> {
     }
 }
 
-/// A table whose key type is not known: what garbage collection and accounting need of it.
+/// A table whose key type is not known at compile time, with the operations that garbage
+/// collection, loading and accounting need.
 pub(crate) trait AnyTable<M: Machine>: Send + Sync {
     fn core(&self) -> &TableCore<M>;
-    /// Removes the record from the index if it stands there under this key, after raising its
-    /// leaf's word to `time`.
+    /// Removes the record from the index if it stands there under this key, and returns whether it
+    /// did. The word of its leaf is raised to `time` before.
     fn remove(&self, key: &KeyWords, record: Record<M>, time: u64) -> bool;
     fn bytes(&self) -> u64;
     fn shape(&self) -> TableShape;
-    /// The record under this key, absent or not.
+    /// Returns the record under this key, absent or not.
     fn find(&self, key: &KeyWords) -> Option<Record<M>>;
-    /// Has the index lead to the record under this key; `false` if there is one already.
+    /// Puts the record under this key; returns `false` if a record stands there already.
     fn insert(&self, key: &KeyWords, record: Record<M>) -> bool;
-    /// The key as a history names it.
+    /// Returns the key as a history names it.
     fn key_name(&self, key: &KeyWords) -> String;
-    /// Visits every record of the index, absent or not. Not while transactions run.
+    /// Visits every record of the index, absent or not. No transaction may run.
     fn for_each_record(&self, visit: &mut dyn FnMut(Record<M>));
 }
 
@@ -208,8 +213,9 @@ impl<M: Machine, K: Key> AnyTable<M> for StoredTable<M, K> {
             return self.index.remove(K::from_words(*key), record.value());
         }
         self.core.deletions.with(|deletions| {
-            // Relaxed: the record is a tombstone that the caller has retired; nobody signs it any
-            // more.
+            // Relaxed: the record is a tombstone that the caller has retired, and no transaction
+            // signs it any more. The protocol synchronised with its last writer when it marked the
+            // record as unlinked.
             let deleter = self.payload(record)[self.signature(0)].load(Ordering::Relaxed);
             if deleter != 0 {
                 deletions.insert(*key, deleter);

@@ -1,12 +1,12 @@
 //! [`Transaction`]: the frame around a protocol. It locates records, calls the protocol for each,
 //! answers reads of the transaction's own writes, and keeps the history.
 //!
-//! | module | what it does |
+//! | module | contents |
 //! | --- | --- |
-//! | `access` | finds the record under a key, and asks the protocol for it |
-//! | `own` | reads and writes of what the transaction has written before |
-//! | `scan` | ranges |
-//! | `record` | the history |
+//! | `access` | finds the record under a key, and calls the protocol for it |
+//! | `own` | reads and writes of rows that the transaction has written before |
+//! | `scan` | scans of ranges |
+//! | `record` | the recording of a history |
 
 mod access;
 mod own;
@@ -23,11 +23,11 @@ use crate::record::Record;
 use crate::table::StoredTable;
 use crate::worker::Worker;
 
-/// A running transaction. It ends by [`Transaction::commit`]; dropped before, it aborts.
+/// A running transaction. [`Transaction::commit`] ends it; if it is dropped before, it aborts.
 #[derive(Debug)]
 pub struct Transaction<'w, P: Protocol<M>, M: Machine> {
     worker: &'w mut Worker<P, M>,
-    /// Set by the first failure: what every further operation answers.
+    /// The reason of the first failure. Every further operation fails with it.
     doomed: Option<AbortReason>,
     finished: bool,
 }
@@ -38,17 +38,17 @@ impl<'w, P: Protocol<M>, M: Machine> Transaction<'w, P, M> {
         Transaction { worker, doomed, finished: false }
     }
 
-    /// The transaction's number, by which a recorded history names it.
+    /// Returns the transaction's number. A recorded history names the transaction by it.
     pub fn number(&self) -> u64 {
         self.worker.cx.writes.txn
     }
 
-    /// Why the transaction can't commit any more, if it can't.
+    /// Returns the reason why the transaction can't commit any more, if there is one.
     pub fn doomed(&self) -> Option<AbortReason> {
         self.doomed
     }
 
-    /// Commits.
+    /// Commits the transaction.
     ///
     /// # Errors
     /// The transaction had to abort, and has left no trace.
@@ -75,7 +75,7 @@ impl<'w, P: Protocol<M>, M: Machine> Transaction<'w, P, M> {
         }
     }
 
-    /// Aborts, for this reason, or for the one that has doomed the transaction before.
+    /// Aborts the transaction, for `reason`, or for the reason that has doomed it before.
     pub fn abort(mut self, reason: AbortReason) {
         self.end(self.doomed.unwrap_or(reason));
     }
@@ -90,7 +90,8 @@ impl<'w, P: Protocol<M>, M: Machine> Transaction<'w, P, M> {
         M::enter(Phase::BODY);
     }
 
-    /// The table of a handle, if the transaction may go on, and with this table.
+    /// Returns the table of a handle, unless the transaction is doomed or the table belongs to
+    /// another engine.
     #[inline(always)]
     fn admit<K: Key>(&mut self, table: &Table<K>) -> Result<&'w StoredTable<M, K>, Abort> {
         if self.doomed.is_none() && self.worker.tables.owns(table) {
@@ -117,7 +118,7 @@ const READ_INDEX: Phase = Phase::of(Operation::Read, Activity::Index);
 const WRITE_INDEX: Phase = Phase::of(Operation::Write, Activity::Index);
 
 impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
-    /// The record under a key.
+    /// Returns the record under a key.
     #[inline(always)]
     fn find<K: Key>(&mut self, table: &StoredTable<M, K>, key: K, phase: Phase) -> Option<Record<M>> {
         M::enter(phase);
@@ -130,8 +131,8 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         table.find(key)
     }
 
-    /// The records under at most [`BATCH`] keys, looked up at once, and their lines on the way;
-    /// `expect` is called with each.
+    /// Looks up the records under at most [`BATCH`] keys at once, and prefetches their lines. Calls
+    /// `expect` with each record found.
     #[inline(always)]
     fn find_batch<K: Key>(
         &mut self,
@@ -163,13 +164,13 @@ impl<P: Protocol<M>, M: Machine> Drop for Transaction<'_, P, M> {
     fn drop(&mut self) {
         if !self.finished {
             self.end(self.doomed.unwrap_or(AbortReason::User));
-            // A panic may have ended it, and then it is not tried again.
+            // A panic may have ended the transaction; then it is not tried again.
             self.worker.end_protection();
         }
     }
 }
 
-/// Keys of one batched lookup: enough to keep the processor's line fill buffers busy.
+/// The number of keys of one batched lookup: enough to keep the processor's line fill buffers busy.
 const BATCH: usize = 32;
 
 impl<P: Protocol<M>, M: Machine> RawTxn for Transaction<'_, P, M> {

@@ -1,5 +1,5 @@
-//! [`Worker`]: the life of transactions, one after the other, and what is done between them:
-//! epochs, protection, collection of garbage.
+//! [`Worker`]: runs transactions, one after the other. Between them it advances the epoch, protects
+//! a transaction that starves, and collects garbage.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::slab::Arenas;
 use crate::transaction::Transaction;
 
 impl<P: Protocol<M>, M: Machine> Engine<P, M> {
-    /// A worker. `None` if `workers_max` workers are there.
+    /// Returns a new worker. `None` if `workers_max` workers exist.
     pub fn worker(self: &Arc<Self>) -> Option<Worker<P, M>> {
         let slot = self.epochs.register()?;
         let mut writes = WriteSet::default();
@@ -66,11 +66,11 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
     }
 }
 
-/// Runs transactions, one at a time. A worker belongs to one thread at a time.
+/// A worker runs transactions, one at a time. It belongs to one thread at a time.
 pub struct Worker<P: Protocol<M>, M: Machine> {
     pub(crate) cx: Context<M>,
     pub(crate) local: P::WorkerState,
-    /// Whether the protocol wants to be told what a transaction will do.
+    /// Whether the protocol uses declarations.
     asks: bool,
     pub(crate) seen_epoch: u64,
     next_txn: u64,
@@ -82,12 +82,12 @@ pub struct Worker<P: Protocol<M>, M: Machine> {
     pub(crate) recording: Option<Recording>,
     commits: u64,
     aborts: AbortCounts,
-    /// After so many conflicts in a row a transaction is protected; 0: never.
+    /// The number of conflicts in a row after which a transaction is protected; 0: never.
     protect_after: u32,
     /// Whether this worker keeps the gate closed ([`Epochs::close`]).
     is_protected: bool,
-    /// Conflicts in a row, and the value of `commits` at the first of them. So a commit need not
-    /// write here.
+    /// The number of conflicts in a row, and the value of `commits` at the first of them. Comparing
+    /// the two values spares a store at each commit.
     conflicts: u32,
     commits_before: u64,
     pub(crate) tables: TableList<M>,
@@ -103,71 +103,72 @@ impl<P: Protocol<M>, M: Machine> std::fmt::Debug for Worker<P, M> {
     }
 }
 
-/// A worker looks at the clock and at its garbage once in so many transactions.
+/// The number of transactions after which a worker looks at the clock and at its garbage.
 const MAINTENANCE_EVERY: u32 = 32;
-/// Tombstones looked at in one maintenance, besides two for each that was made since the last: a
-/// transaction waits no longer for it than the worker's own deletes deserve.
+/// The tombstones that one maintenance looks at, besides two for each tombstone queued since the
+/// last. So a transaction waits no longer for it than the worker's own deletes deserve.
 const COLLECT_AT_ONCE: usize = 256;
-/// A protected transaction waits at most so long, in seconds, for the transactions that run. Their
-/// workers may pause and not have said so, and such a worker can't be waited for.
+/// The longest time, in seconds, that a protected transaction waits for running transactions. A
+/// worker may pause without going offline, and can't be waited for.
 const PATIENCE: f64 = 0.1;
 
 impl<P: Protocol<M>, M: Machine> Worker<P, M> {
-    /// The worker's number, from 0, unique among the workers that live.
+    /// Returns the worker's number, from 0, unique among the workers that live.
     pub fn number(&self) -> usize {
         self.cx.worker
     }
 
-    /// The epoch in which the last transaction committed, if the engine logs. All that it depends
-    /// on committed in this epoch or before.
+    /// Returns the epoch in which the last transaction committed, if the engine logs. All
+    /// transactions that it depends on committed in this epoch or before.
     pub fn committed_in(&self) -> u64 {
         self.committed_in
     }
 
-    /// What says whether the last transaction is durable, to [`Worker::is_durable`].
+    /// Returns a ticket for the last transaction, with which [`Worker::is_durable`] answers.
     pub fn ticket(&self) -> u64 {
         self.cx.writes.log.as_ref().map_or(0, |log| log.sink.ticket())
     }
 
-    /// Whether the transaction of this worker is durable that had this ticket. An engine that does
-    /// not log never waits for that.
+    /// Whether this worker's transaction with this ticket is durable. Always `true` if the engine
+    /// doesn't log.
     pub fn is_durable(&mut self, ticket: u64) -> bool {
         self.cx.writes.log.as_mut().is_none_or(|log| log.sink.is_durable(ticket))
     }
 
-    /// Transactions committed so far.
+    /// Returns the number of transactions committed so far.
     pub fn commits(&self) -> u64 {
         self.commits
     }
 
-    /// Aborts so far.
+    /// Returns the counts of aborts so far, by reason.
     pub fn aborts(&self) -> &AbortCounts {
         &self.aborts
     }
 
-    /// What has become of old versions by this worker.
+    /// Returns the counts of old versions that this worker made and collected.
     pub fn versions(&self) -> &VersionCounts {
         &self.cx.versions
     }
 
-    /// Deleted records that wait at this worker until they leave their index, or until their memory
-    /// is free to be used again.
+    /// Returns the number of deleted records that wait at this worker: to leave their index, or for
+    /// the reuse of their memory.
     pub fn tombstones(&self) -> usize {
         self.garbage.tombstones.len() + self.garbage.unlinked.len()
     }
 
-    /// What was recorded so far, handed over. Empty if the engine records no history.
+    /// Takes the transactions recorded so far. Empty if the engine records no history.
     pub fn take_history(&mut self) -> Vec<Committed> {
         self.recording.as_mut().map(|recording| std::mem::take(&mut recording.committed)).unwrap_or_default()
     }
 
-    /// Begins a transaction. Dropped without [`Transaction::commit`], it aborts.
+    /// Begins a transaction. If it is dropped without [`Transaction::commit`], it aborts.
     #[inline]
     pub fn begin(&mut self) -> Transaction<'_, P, M> {
         self.begin_declared(|_| ())
     }
 
-    /// Begins a transaction that says what it will touch, if the protocol asks for it.
+    /// Begins a transaction. If the protocol uses declarations, `declare` says what the transaction
+    /// will touch.
     #[inline]
     pub fn begin_declared(&mut self, declare: impl FnOnce(&mut Declaration<M>)) -> Transaction<'_, P, M> {
         M::step("begin");
@@ -189,39 +190,40 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
         Transaction::new(self, begun.err().map(|abort| abort.reason))
     }
 
-    /// Begins a transaction that will only read: with some protocols, of a state some epochs old,
-    /// and then it never aborts.
+    /// Begins a transaction that declares that it only reads. With a protocol that has snapshots it
+    /// sees a state some epochs old, and never aborts.
     pub fn begin_read_only(&mut self) -> Transaction<'_, P, M> {
         self.begin_declared(Declaration::read_only)
     }
 
-    /// Begins a transaction that sees a snapshot with all that this worker has committed, and must
-    /// not write. It never aborts; nobody waits for it, or aborts because of it; and however long
-    /// it takes, it holds back no epoch, only the reuse of memory. What others have committed is in
-    /// it if that is some epochs ago. `None` if the protocol, as it is set, has no snapshots
-    /// ([`Protocol::reads_snapshots`]).
+    /// Begins a transaction that must not write and sees a snapshot. The snapshot contains all
+    /// commits of this worker, and the commits of other workers up to some epochs ago. The
+    /// transaction never aborts. No other transaction waits for it, or aborts because of it.
+    /// However long it takes, it holds back only the reuse of memory, and no epoch. `None` if the
+    /// protocol has no snapshots with its present options ([`Protocol::reads_snapshots`]).
     ///
-    /// Waits for the transactions that ran beside the worker's last commit, and are still running.
+    /// The call waits for transactions that ran beside the worker's last commit, and are still
+    /// running.
     pub fn begin_snapshot(&mut self) -> Option<Transaction<'_, P, M>> {
         if !self.engine.protocol.reads_snapshots() {
             return None;
         }
         M::step("begin");
-        // A snapshot needs no protection, and others must not wait for it.
+        // A snapshot needs no protection, and other transactions must not wait for it.
         self.end_protection();
         self.since_maintenance += 1;
         if self.since_maintenance >= MAINTENANCE_EVERY {
             self.maintain();
         }
-        // A snapshot is two epochs old, which is long where nobody else is there to move the epoch
-        // on.
+        // A snapshot is two epochs old. That would be long where no other worker advances the
+        // epoch.
         if self.engine.epochs.maybe_advance(M::now()) {
             self.engine.epochs.try_advance();
         }
         self.next_txn += 1;
         self.cx.writes.txn = self.next_txn * self.engine.config.workers_max as u64 + self.cx.worker as u64;
-        // The next transaction is another: what is declared now is cleared then, whether the
-        // protocol asks or not.
+        // The next transaction has another declaration: this one must be cleared then, even if the
+        // protocol doesn't use declarations.
         self.asks = true;
         let mut spin = Spin::<M>::new();
         let begun = loop {
@@ -241,19 +243,20 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
         Some(Transaction::new(self, begun.err().map(|abort| abort.reason)))
     }
 
-    /// Runs a transaction once: commits if `body` returns `Ok`.
+    /// Runs a transaction once, and commits it if `body` returns `Ok`.
     ///
     /// # Errors
-    /// The abort that ended it.
+    /// The transaction has aborted, for this reason.
     #[inline]
     pub fn run<T>(&mut self, body: impl FnOnce(&mut Transaction<'_, P, M>) -> Result<T, Abort>) -> Result<T, Abort> {
         self.run_declared(|_| (), body)
     }
 
-    /// Runs a transaction once that says what it will touch, if the protocol asks for it.
+    /// Runs a transaction once, as [`Worker::run`] does. If the protocol uses declarations,
+    /// `declare` says what the transaction will touch.
     ///
     /// # Errors
-    /// The abort that ended it.
+    /// The transaction has aborted, for this reason.
     #[inline]
     pub fn run_declared<T>(
         &mut self,
@@ -270,34 +273,33 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
         }
     }
 
-    /// To be called before the worker pauses: an idle worker that is not offline holds back the
-    /// epoch, and with it the reuse of memory; and one whose transaction is protected keeps all
-    /// others waiting. The next transaction brings it online again.
+    /// Takes the worker offline. To be called before the worker pauses: an idle worker that is
+    /// online holds back the epoch, and with it the reuse of memory. If its transaction is
+    /// protected, all other workers wait. The next transaction brings it online again.
     pub fn go_offline(&mut self) {
         self.leave_epochs();
         self.end_protection();
     }
 
-    /// Whether the worker's transaction is protected: it has aborted
-    /// `EngineOptions::protect_after` times in a row, and no other transaction begins until it
-    /// has committed, is given up (an abort that is no conflict, or [`Transaction`] dropped), or
-    /// the worker goes offline.
+    /// Whether the worker's transaction is protected. It is after `EngineOptions::protect_after`
+    /// aborts in a row. Then no other transaction begins until this one has committed or is given
+    /// up (an abort that is no conflict, or a dropped [`Transaction`]), or the worker goes offline.
     pub fn is_protected(&self) -> bool {
         self.is_protected
     }
 
-    /// Whether the next transaction is to be protected.
+    /// Whether the next transaction must be protected.
     fn is_starving(&self) -> bool {
         self.protect_after > 0 && self.conflicts >= self.protect_after && self.commits == self.commits_before
     }
 
-    /// The epoch has changed, the gate is closed, or the worker was offline: it waits at the gate,
-    /// or closes it, or just begins.
+    /// Begins in a new epoch, waits at the gate, or closes it. Called when the epoch has changed,
+    /// the gate is closed, or the worker was offline.
     #[cold]
     fn enter(&mut self) {
         if !self.is_protected && self.is_starving() {
             M::step("close the gate");
-            // Others may have to wait for this worker, and it may have to wait for the gate.
+            // While this worker waits for the gate, others must not wait for this worker.
             self.leave_epochs();
             self.engine.epochs.close();
             self.is_protected = true;
@@ -326,8 +328,8 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
         }
     }
 
-    /// Waits until no other worker runs a transaction that can commit. A worker that was seen
-    /// offline begins no other, as the gate is closed.
+    /// Waits until no other worker runs a transaction that can commit, for at most [`PATIENCE`]. A
+    /// worker that was seen offline begins none, as the gate is closed.
     fn wait_for_others(&self) {
         if self.engine.config.fault == Some(Fault::PassClosedGate) {
             return;
@@ -343,7 +345,7 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
         }
     }
 
-    /// Lets others begin again, if the worker's transaction was protected.
+    /// Opens the gate for others, if the worker's transaction was protected.
     #[inline(always)]
     pub(crate) fn end_protection(&mut self) {
         if self.is_protected {
@@ -360,7 +362,8 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
         }
     }
 
-    /// Nobody has to wait for the worker.
+    /// Goes offline in the log, the protocol and the epochs, so that no other worker waits for this
+    /// one.
     fn leave_epochs(&mut self) {
         if let Some(log) = &mut self.cx.writes.log {
             log.sink.go_offline();
@@ -377,8 +380,7 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
         M::enter(Phase::of(Operation::Collection, Activity::Manager));
         self.engine.epochs.maybe_advance(M::now());
         let epoch = self.engine.epochs.current();
-        // Once an epoch also without garbage of its own: workers that have ended may have left
-        // some.
+        // Once in each epoch also without garbage of its own: ended workers may have left some.
         if !self.garbage.is_empty() || self.collected_in != epoch {
             self.collected_in = epoch;
             self.collect();
@@ -386,10 +388,11 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
         M::enter(Phase::BODY);
     }
 
-    /// Takes old tombstones out of the indexes, and reuses the memory of those taken out before.
+    /// Takes old tombstones out of the indexes, and reuses the memory of records that were taken
+    /// out before.
     ///
-    /// It does nothing while another worker's transaction is protected: a record that leaves its
-    /// index may be a conflict to that transaction.
+    /// It does nothing while another worker's transaction is protected, because a record that
+    /// leaves its index may be a conflict to that transaction.
     #[cold]
     pub fn collect(&mut self) {
         if self.engine.epochs.is_closed() && !self.is_protected {
@@ -401,23 +404,25 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
             self.garbage.versions.extend(left.versions);
         }
         let at_once = COLLECT_AT_ONCE + 2 * std::mem::take(&mut self.garbage.queued);
-        // Looking for the oldest epoch reads a line of every worker's: not for nothing.
+        // Finding the oldest epoch reads a line of each worker, which is not worth it for nothing.
         if !self.garbage.may_be_due(self.engine.epochs.current()) {
             return;
         }
         let oldest = self.engine.epochs.oldest();
-        // Who finds nothing where something was deleted is not told to wait.
+        // Once a tombstone has left its index, a reader that misses the key no longer waits until
+        // the deletion is durable. So this worker's deletions must be durable first: going offline
+        // flushes them.
         if let Some(log) = self.cx.writes.log.as_mut().filter(|_| !self.garbage.tombstones.is_empty())
             && self.engine.sinks.as_ref().is_some_and(|sinks| sinks.holds_rows())
         {
             log.sink.go_offline();
         }
         for _ in 0..at_once {
-            let Some(corpse) = Garbage::pop_older(&mut self.garbage.tombstones, oldest) else { break };
-            self.unlink(corpse, oldest);
+            let Some(retired) = Garbage::pop_older(&mut self.garbage.tombstones, oldest) else { break };
+            self.unlink(retired, oldest);
         }
-        while let Some(corpse) = Garbage::pop_older(&mut self.garbage.unlinked, oldest) {
-            self.release_of(corpse.table, corpse.record);
+        while let Some(retired) = Garbage::pop_older(&mut self.garbage.unlinked, oldest) {
+            self.release_of(retired.table, retired.record);
         }
         while let Some(version) = Garbage::pop_older(&mut self.garbage.versions, oldest) {
             {
@@ -433,30 +438,30 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
         trim_queue(&mut self.garbage.versions);
     }
 
-    fn unlink(&mut self, mut corpse: RetiredRecord<M>, oldest: u64) {
+    fn unlink(&mut self, mut retired: RetiredRecord<M>, oldest: u64) {
         let tables = self.engine.catalog.read();
-        let table = &tables[corpse.table as usize];
-        let at = Located { table: table.core(), record: corpse.record };
+        let table = &tables[retired.table as usize];
+        let at = Located { table: table.core(), record: retired.record };
         let tombstone = Tombstone { at, oldest, fault: self.engine.config.fault };
         match self.engine.protocol.unlink(tombstone) {
             UnlinkOutcome::Alive => {}
             UnlinkOutcome::Busy => {
-                // Behind the others, which are older, so that the queue stays in the order of its
-                // epochs.
-                corpse.epoch = self.engine.epochs.current();
-                self.garbage.tombstones.push_back(corpse);
+                // To the back of the queue, whose other entries are older: the queue stays in the
+                // order of its epochs.
+                retired.epoch = self.engine.epochs.current();
+                self.garbage.tombstones.push_back(retired);
             }
             UnlinkOutcome::Marked { time } => {
                 debug_assert!(tombstone.counter_epoch_is_over(), "the key's next record would get smaller counters");
-                table.core().note_unlinked(corpse.record);
-                let removed = table.remove(&corpse.key, corpse.record, time);
+                table.core().note_unlinked(retired.record);
+                let removed = table.remove(&retired.key, retired.record, time);
                 debug_assert!(removed, "a marked tombstone stands under its key");
                 if self.engine.config.fault == Some(Fault::ReuseEarly) {
                     drop(tables);
-                    return self.release_of(corpse.table, corpse.record);
+                    return self.release_of(retired.table, retired.record);
                 }
-                corpse.epoch = self.engine.epochs.current();
-                self.garbage.unlinked.push_back(corpse);
+                retired.epoch = self.engine.epochs.current();
+                self.garbage.unlinked.push_back(retired);
             }
         }
     }
@@ -469,7 +474,7 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
         slabs.share(arena);
     }
 
-    /// A record with the protocol's initial metadata, known to nobody else.
+    /// Returns a new record with the protocol's initial metadata. No other worker knows it.
     pub(crate) fn allocate(&mut self, table: &TableCore<M>, initial: RecordOrigin) -> Result<Record<M>, OutOfMemory> {
         let record = table.slabs().allocate(self.cx.arenas.of(table.id(), table.slabs())).ok_or(OutOfMemory)?;
         self.engine.protocol.init(table.cells(record, Groups::ALL), initial);
@@ -477,7 +482,7 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
         Ok(record)
     }
 
-    /// Takes back a record that nobody else has seen.
+    /// Takes back a record that no other worker has seen.
     pub(crate) fn release(&mut self, table: &TableCore<M>, record: Record<M>) {
         self.cx.arenas.of(table.id(), table.slabs()).release(record);
     }
@@ -513,7 +518,7 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
         }
     }
 
-    /// The transaction has aborted, by a conflict or because it was given up.
+    /// Counts an abort by a conflict, or ends protection if the transaction was given up.
     fn count_conflict(&mut self, is_conflict: bool) {
         if !is_conflict || self.commits != self.commits_before {
             (self.conflicts, self.commits_before) = (0, self.commits);
@@ -523,7 +528,7 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
         }
         self.conflicts = self.conflicts.saturating_add(1);
         if self.is_starving() {
-            // The next try begins where the gate is closed.
+            // The next try must enter, and closes the gate there.
             self.seen_epoch = Epochs::<M>::NOT_SEEN;
         }
     }
@@ -544,7 +549,7 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
         self.cx.replaced.clear();
     }
 
-    /// Queues the tombstones that this transaction has made: what it deleted, and placeholders that
+    /// Queues the tombstones that this transaction has made: deleted rows, and placeholders that
     /// got no row.
     #[inline(always)]
     fn queue_garbage(&mut self, committed: bool) {
@@ -564,13 +569,13 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
     #[cold]
     fn queue(&mut self, position: usize) {
         let write = &self.cx.writes.entries()[position];
-        let corpse = RetiredRecord {
+        let retired = RetiredRecord {
             record: write.record,
             table: write.table().id(),
             key: key_of(self.cx.writes.key(position)),
             epoch: self.engine.epochs.current(),
         };
-        self.garbage.tombstones.push_back(corpse);
+        self.garbage.tombstones.push_back(retired);
         self.garbage.queued += 1;
     }
 }

@@ -167,15 +167,18 @@ impl<M: Machine> Work<M> {
                 std::hint::black_box(self.stamper.stamp());
                 true
             }
-            // Relaxed, here and below: only the line's way between the cores is of interest.
+            // Relaxed: the counter publishes nothing; only the line's way between the cores counts.
             Microbench::Increments => {
                 self.counter.fetch_add(1, Ordering::Relaxed);
                 true
             }
             Microbench::Transfers => {
+                // Relaxed, also below: the turn publishes nothing but itself. The other worker's
+                // load reads this store's value sooner or later, which is what is measured.
                 let turn = self.turn.load(Ordering::Relaxed);
                 let mine = self.alone || turn % 2 == self.place;
                 if mine {
+                    // Relaxed: as above.
                     self.turn.store(turn + 1, Ordering::Relaxed);
                 }
                 mine
@@ -221,6 +224,7 @@ fn on_host(
             start_line.release(threads.len());
             let start = Instant::now();
             std::thread::sleep(Duration::from_secs_f64(seconds));
+            // Relaxed: pairs with the workers' loads as a hint; `join` orders their results.
             over.store(1, Ordering::Relaxed);
             let elapsed = start.elapsed().as_secs_f64();
             threads.into_iter().map(|thread| thread.join().expect("no panic")).sum::<u64>() as f64 / elapsed

@@ -3,9 +3,11 @@
 contend_engine::faults! {
     /// The epoch that the oldest worker is in counts as ended; only the one before it has.
     SettleRunning,
-    /// Early release: the durable LSN is computed from the slots of workers, and only then the counter is loaded.
+    /// Early release: the durable LSN is computed from the slots of workers, and only then the
+    /// counter is loaded.
     SlotsBeforeCounter,
-    /// A checkpoint leaves out deletions of its last epoch, of which files that stay may have older writes.
+    /// A checkpoint leaves out deletions of its last epoch, although files that stay may have older
+    /// writes of these keys.
     ForgetLastTombstones,
     /// Commits are acknowledged before they are written.
     AcknowledgeBeforeFlush,
@@ -13,13 +15,16 @@ contend_engine::faults! {
     SkipSync,
     /// The directory is not synchronised after a file is created.
     SkipNames,
-    /// A flush leaves out the buffer of one worker: transactions that depend on its commits may become durable without them.
+    /// A flush leaves out the buffer of one worker: transactions that depend on its commits may
+    /// become durable without them.
     FlushOutOfOrder,
     /// A flush makes one epoch more durable than it may: transactions can still commit in it.
     EndEpochEarly,
-    /// Recovery keeps the write of a row that is read last, not the one with the largest write counter.
+    /// Recovery keeps the write of a row that is read last, not the one with the largest write
+    /// counter.
     ReplayInFileOrder,
-    /// Recovery sets no limit for an old file: commits that were not durable at a crash count after the next flush.
+    /// Recovery sets no limit for an old file: commits that were not durable at a crash count after
+    /// the next flush.
     ForgetLimit,
     /// Recovery ignores deletions.
     ForgetDeletions,
@@ -29,7 +34,8 @@ contend_engine::faults! {
     ForgetSums,
     /// After a synchronisation has failed, it is tried again, and a success is believed.
     RetrySync,
-    /// A checkpoint replaces files that hold commits which are not durable yet, and leaves these out.
+    /// A checkpoint replaces files that hold commits which are not durable yet, and leaves these
+    /// out.
     CheckpointTooMuch,
     /// A checkpoint leaves out all deletions.
     ForgetTombstones,
@@ -37,9 +43,11 @@ contend_engine::faults! {
     AcknowledgeOwn,
     /// Early release: recovery keeps flushed commits although a smaller LSN is missing.
     IgnoreGaps,
-    /// Early release: commits that recovery discarded because a smaller LSN was missing count at the next recovery.
+    /// Early release: commits that recovery discarded because a smaller LSN was missing count at
+    /// the next recovery.
     ForgetGap,
-    /// Opening a log does not synchronise the tails of its files: the process may have ended before it did so, and the machine may crash later.
+    /// Opening a log does not synchronise the tails of its files: the process may have ended before
+    /// it did so, and the machine may crash later.
     SkipTails,
     /// Conservative release: transactions see writes that are not durable.
     IgnoreHolds,

@@ -1,6 +1,6 @@
-//! An abort is a value: never a panic, counted under its reason.
+//! Aborts. An abort is a value, never a panic, and is counted by its reason.
 
-/// Why a transaction did not commit.
+/// The reason why a transaction did not commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AbortReason {
@@ -14,26 +14,26 @@ pub enum AbortReason {
     Phantom,
     /// A record to be written disappeared before the commit.
     RecordGone,
-    /// One that comes after this transaction may come before it as well (the exclusion window of
-    /// the serial safety net).
+    /// A transaction that must come after this one may also have to come before it (the exclusion
+    /// window of the serial safety net).
     ExclusionWindow,
-    /// The version of a row that the transaction has to read has been collected, though it runs
-    /// still.
+    /// The version that the transaction has to read has been collected, though the transaction is
+    /// still running.
     VersionCollected,
-    /// An older transaction needs what this one holds.
+    /// An older transaction needs a lock that this transaction held.
     Wounded,
-    /// The transaction waited for others that waited for it.
+    /// The transaction waited for others, which waited for it.
     Deadlock,
-    /// A lock was waited for for too long.
+    /// The wait for a lock took too long.
     LockTimeout,
-    /// An epoch's numbers are used up; the next epoch has new ones.
+    /// The numbers of the epoch are used up. The next epoch has new ones.
     EpochExhausted,
-    /// Another holds a row until it is durable (conservative release).
+    /// Another transaction holds a row until its write is durable (conservative release).
     NotDurable,
-    /// The transaction's own code asked for it.
+    /// The transaction's own code decided to abort.
     User,
-    /// A range was asked of an index that has no order, or a table of another database was used.
-    /// Trying again won't help.
+    /// The transaction scanned a table whose index has no order, or used a table of another
+    /// database. Trying again won't help.
     Unsupported,
     /// The machine has no more memory for records. Trying again won't help.
     OutOfMemory,
@@ -62,7 +62,7 @@ impl AbortReason {
         AbortReason::TooLarge,
     ];
 
-    /// The reason's name in results.
+    /// Returns the reason's name in results.
     pub fn name(self) -> &'static str {
         match self {
             AbortReason::ReadLocked => "read_locked",
@@ -84,8 +84,8 @@ impl AbortReason {
         }
     }
 
-    /// Whether the same transaction may succeed when tried again: true of conflicts with others,
-    /// false of the rest.
+    /// Whether the same transaction may succeed when it is tried again. This is true of conflicts
+    /// with other transactions, and false of all other reasons.
     pub fn is_conflict(self) -> bool {
         use AbortReason::{OutOfMemory, TooLarge, Unsupported, User};
         !matches!(self, User | Unsupported | OutOfMemory | TooLarge)
@@ -98,11 +98,11 @@ impl std::fmt::Display for AbortReason {
     }
 }
 
-/// The transaction can't commit. Return it from the transaction's body, which ends the transaction;
-/// an operation after it returns the same abort again.
+/// The error of a transaction that can't commit any more. The transaction's body returns it, which
+/// ends the transaction. Every later operation returns the same abort.
 ///
-/// One that is overlooked is a warning at least (STO once overlooked what its validation returned,
-/// commit 5e06bb91):
+/// An abort that the code overlooks is a warning at least. (STO once overlooked the result of its
+/// validation, commit 5e06bb91.)
 ///
 /// ```compile_fail
 /// #![deny(unused_must_use)]
@@ -114,12 +114,12 @@ impl std::fmt::Display for AbortReason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "an abort has to end the transaction"]
 pub struct Abort {
-    /// Why.
+    /// The reason.
     pub reason: AbortReason,
 }
 
 impl Abort {
-    /// An abort for this reason.
+    /// Returns an abort for this reason.
     #[cold]
     pub fn new(reason: AbortReason) -> Self {
         Abort { reason }
@@ -146,7 +146,7 @@ impl std::fmt::Display for OutOfMemory {
 
 impl std::error::Error for OutOfMemory {}
 
-/// Aborts, counted by reason.
+/// Numbers of aborts, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AbortCounts([u64; AbortReason::ALL.len()]);
 
@@ -156,7 +156,7 @@ impl AbortCounts {
         self.0[reason as usize] += 1;
     }
 
-    /// How many aborts had this reason.
+    /// Returns the number of aborts for this reason.
     pub fn get(&self, reason: AbortReason) -> u64 {
         self.0[reason as usize]
     }
@@ -168,12 +168,12 @@ impl AbortCounts {
         }
     }
 
-    /// What was counted since `earlier`, which was this count.
+    /// Returns the aborts counted since `earlier`, an older value of this count.
     pub fn since(&self, earlier: &AbortCounts) -> AbortCounts {
         AbortCounts(std::array::from_fn(|reason| self.0[reason] - earlier.0[reason]))
     }
 
-    /// Aborts by conflict with other transactions.
+    /// Returns the number of aborts by conflicts with other transactions.
     pub fn conflicts(&self) -> u64 {
         AbortReason::ALL.iter().filter(|reason| reason.is_conflict()).map(|&reason| self.get(reason)).sum()
     }

@@ -1,20 +1,20 @@
-//! Declarations: announcements of a transaction before it begins.
+//! Declarations: facts about a transaction that it announces before it begins.
 //!
 //! Some protocols must know beforehand which rows a transaction will touch, to lock them in order,
-//! or which partitions of the data. A workload that can tell does so for every transaction. The
-//! other protocols do not ask, and then nothing is looked up.
+//! or which partitions of the data. A workload that knows this declares it for every transaction.
+//! The other protocols don't ask for declarations, and then no row is looked up.
 
 use crate::key::Key;
 use crate::table::Table;
 
-/// What a protocol has to know of a transaction before it begins.
+/// The declaration that a protocol needs from a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DeclarationNeeds {
     /// Nothing.
     Nothing,
-    /// The keys of the rows that it reads and writes, as far as they exist.
+    /// The keys of the existing rows that the transaction reads and writes.
     Rows,
-    /// The partitions of the data that it touches.
+    /// The partitions of the data that the transaction touches.
     Partitions,
 }
 
@@ -29,9 +29,9 @@ impl DeclarationNeeds {
     }
 }
 
-/// A declaration that a workload fills in before its transaction begins.
+/// The interface through which a workload declares a transaction before it begins.
 pub trait Declare {
-    /// Returns what the protocol asks for; the rest need not be declared.
+    /// Returns what the protocol asks for. A workload need not declare anything else.
     fn needs(&self) -> DeclarationNeeds;
 
     /// Declares that the transaction will only read. A protocol that has snapshots serves it from

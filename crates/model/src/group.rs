@@ -15,7 +15,7 @@ impl Groups {
     /// All groups, however many a row has.
     pub const ALL: Groups = Groups(u16::MAX);
 
-    /// This group alone.
+    /// Returns the set of this group alone.
     ///
     /// # Panics
     /// The number is not below [`GROUPS_MAX`].
@@ -25,37 +25,37 @@ impl Groups {
         Groups(1 << group)
     }
 
-    /// The first `count` groups.
+    /// Returns the first `count` groups.
     #[inline(always)]
     pub const fn first(count: usize) -> Groups {
         Groups((u16::MAX as u32 >> (GROUPS_MAX - count)) as u16)
     }
 
-    /// The groups of either set.
+    /// Returns the groups that are in either set.
     #[inline(always)]
     pub const fn union(self, other: Groups) -> Groups {
         Groups(self.0 | other.0)
     }
 
-    /// The groups of both sets.
+    /// Returns the groups that are in both sets.
     #[inline(always)]
     pub const fn common(self, other: Groups) -> Groups {
         Groups(self.0 & other.0)
     }
 
-    /// The groups of this set that are not in the other.
+    /// Returns the groups of this set that are not in the other.
     #[inline(always)]
     pub const fn without(self, other: Groups) -> Groups {
         Groups(self.0 & !other.0)
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     #[inline(always)]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Whether the other set's groups are all in this.
+    /// Whether all groups of `other` are in this set.
     #[inline(always)]
     pub const fn contains(self, other: Groups) -> bool {
         other.without(self).is_empty()
@@ -74,7 +74,7 @@ impl std::fmt::Debug for Groups {
     }
 }
 
-/// The numbers of a set's groups, ascending.
+/// Iterates over the numbers of a set's groups, in ascending order.
 #[derive(Clone, Debug)]
 pub struct GroupNumbers(u16);
 

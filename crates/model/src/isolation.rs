@@ -6,8 +6,8 @@ use std::str::FromStr;
 /// An isolation level: a set of anomalies that histories must not have.
 ///
 /// The levels are the portable ones of Adya, Liskov and O'Neil ("Generalized isolation level
-/// definitions", ICDE 2000): PL-1, PL-2, snapshot isolation, PL-3. They order transactions by what
-/// these read and wrote alone: no level promises an order that agrees with real time.
+/// definitions", ICDE 2000): PL-1, PL-2, snapshot isolation, PL-3. They order transactions only by
+/// their reads and writes: no level promises an order that agrees with real time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Isolation {
     /// Nothing is promised.
@@ -16,8 +16,8 @@ pub enum Isolation {
     ReadUncommitted,
     /// PL-2: forbids G0 and G1.
     ReadCommitted,
-    /// Forbids G0, G1, G-single and every other cycle without two anti-dependencies in a row; so
-    /// write skew is allowed, a long fork is not (Cerone and Gotsman, "Analysing Snapshot
+    /// Forbids G0, G1, G-single and every other cycle without two anti-dependencies in a row. So
+    /// write skew is allowed, and a long fork is not (Cerone and Gotsman, "Analysing Snapshot
     /// Isolation", PODC 2016).
     Snapshot,
     /// PL-3: forbids every anomaly.
@@ -29,13 +29,13 @@ impl Isolation {
     pub const ALL: [Self; 5] =
         [Self::None, Self::ReadUncommitted, Self::ReadCommitted, Self::Snapshot, Self::Serializable];
 
-    /// Whether each invariant that every transaction alone keeps is kept by all together: the
-    /// invariants of a workload.
+    /// Whether an invariant that every single transaction preserves is preserved by all
+    /// transactions together. Workloads check their invariants only then.
     pub fn keeps_invariants(self) -> bool {
         self == Isolation::Serializable
     }
 
-    /// The level's name in options and results.
+    /// Returns the level's name in options and results.
     pub fn name(self) -> &'static str {
         match self {
             Self::None => "none",

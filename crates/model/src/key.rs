@@ -7,38 +7,40 @@ use crate::random::{GOLDEN_GAMMA, mix};
 /// The most words a [`Key`] may have.
 pub const MAX_KEY_WORDS: usize = 4;
 
-/// A key as words; the first [`Key::WORDS`] count, the others are 0. Compares like the key.
+/// A key as words: the first [`Key::WORDS`] are its own, and the others are 0. Words compare like
+/// the key.
 pub type KeyWords = [u64; MAX_KEY_WORDS];
 
-/// A key of these words, of which there may be fewer than [`MAX_KEY_WORDS`].
+/// Returns a key made of these words, and of zeros if there are fewer than [`MAX_KEY_WORDS`].
 #[inline]
 pub fn key_of(words: &[u64]) -> KeyWords {
-    // A loop of one to four steps, and no call.
+    // This compiles to a loop of one to four steps, without a call.
     std::array::from_fn(|word| words.get(word).copied().unwrap_or(0))
 }
 
-/// A fixed-size key. Its words, compared one after the other as unsigned integers, order like the
-/// key itself.
+/// A key of fixed size. Its words, compared one after the other as unsigned integers, have the
+/// order of the keys.
 pub trait Key: Copy + Ord + Debug + Send + Sync + 'static {
-    /// Words of a key, `1..=MAX_KEY_WORDS`.
+    /// The number of words of a key, `1..=MAX_KEY_WORDS`.
     const WORDS: usize;
     /// The smallest key.
     const MIN: Self;
     /// The largest key.
     const MAX: Self;
 
-    /// The key as words.
+    /// Returns the key as words.
     fn to_words(self) -> KeyWords;
-    /// The key made of these words; those after the first [`Key::WORDS`] are ignored.
+    /// Returns the key made of the first [`Key::WORDS`] words; the others are ignored.
     fn from_words(words: KeyWords) -> Self;
 
-    /// The key as a history names it: digits, of byte keys two hexadecimal ones a byte. Names that
-    /// are not all digits order bytewise, and have to order like the keys.
+    /// Returns the name of the key in a history: digits, or two hexadecimal digits for each byte of
+    /// a byte key. Names that are not all digits are compared bytewise, and must have the order of
+    /// the keys.
     fn name(self) -> String {
         format!("{self:?}")
     }
 
-    /// A hash in which every bit depends on every bit of the key.
+    /// Returns a hash in which every bit depends on every bit of the key.
     #[inline(always)]
     fn hash(self) -> u64 {
         let words = self.to_words();
@@ -66,7 +68,8 @@ impl Key for u64 {
     }
 }
 
-/// Byte keys of 8, 16, 24 or 32 bytes order bytewise, as big-endian words do.
+/// Implements [`Key`] for byte keys of 8, 16, 24 or 32 bytes. They are compared bytewise, as
+/// big-endian words are.
 macro_rules! byte_key {
     ($($bytes:literal)*) => {$(
         impl Key for [u8; $bytes] {

@@ -1,12 +1,12 @@
 //! The vocabulary of transactions: rows, keys, updates, aborts, isolation levels, tables, options,
 //! and the traits [`Txn`], [`Tables`], [`Load`] and [`Inspect`].
 //!
-//! A workload is written in these words alone, and so runs on every store that speaks them. A store
-//! implements [`RawTxn`], a few methods on rows of words; [`Txn`] makes typed operations of them,
-//! once for all stores.
+//! A workload uses only these words, and so runs on every store that implements them. A store
+//! implements [`RawTxn`], a few methods on rows of words; [`Txn`] builds typed operations on top of
+//! it, once for all stores.
 //!
-//! This crate must not know any store, any protocol, any machine. It has no dependency but
-//! zerocopy, for derived rows.
+//! This crate must not know any store, protocol or machine. Its only dependency is zerocopy, for
+//! derived rows.
 //!
 //! | module | contents |
 //! | --- | --- |
@@ -21,7 +21,7 @@
 //! | [`random`] | generators whose sequences repeat, and the hash of words |
 //! | [`mod@options`] | options: named, documented, validated |
 
-// The derived code calls this crate by its name, also inside of it.
+// The derived code names this crate by its own name, also inside the crate.
 extern crate self as contend_model;
 
 pub mod abort;
@@ -53,8 +53,8 @@ pub use table::{StoreId, Table, TypedTable};
 pub use txn::{Before, Direction, RawTxn, Txn};
 pub use update::{AddToWord, Number, RowUpdate, Update};
 
-/// The names that the code made by `#[derive(Row)]` uses, so that a user needs no dependency for
-/// it.
+/// The names that code derived by `#[derive(Row)]` uses, so that a user needs no dependency for
+/// them.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::row::{Column, ColumnInfo, Row};

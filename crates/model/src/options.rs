@@ -8,22 +8,22 @@
 pub struct OptionSpec {
     /// The full name, as in `--set NAME=VALUE`.
     pub name: &'static str,
-    /// The default, as it would be written.
+    /// The default value, as a user would write it.
     pub default: String,
     /// The valid values, in words.
     pub range: String,
-    /// One line of meaning, with the unit.
+    /// One line that says what the option does, with the unit.
     pub doc: &'static str,
 }
 
-/// Why an option could not be set.
+/// The reason why an option could not be set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OptionError {
     /// No option has this name; the valid ones follow.
     UnknownName {
         /// The name that was given.
         name: String,
-        /// The names there are.
+        /// The names of all options.
         valid: Vec<&'static str>,
     },
     /// The value is not one of the valid values.
@@ -55,23 +55,23 @@ impl std::fmt::Display for OptionError {
 
 impl std::error::Error for OptionError {}
 
-/// A group of options: plain data with defaults, that can be set by name. Made by
-/// [`options!`](crate::options!).
+/// A group of options: plain data with defaults, whose fields can be set by name.
+/// [`options!`](crate::options!) makes such a group.
 pub trait Options: Clone + Default + std::fmt::Debug + Send + Sync + 'static {
-    /// All options of the group.
+    /// Returns all options of the group.
     fn specs() -> Vec<OptionSpec>;
 
     /// Sets the option of this name.
     ///
     /// # Errors
-    /// The name is not of this group, or the value is not valid; nothing is changed.
+    /// The group has no option of this name, or the value is not valid. Nothing is changed.
     fn set(&mut self, name: &str, value: &str) -> Result<(), OptionError>;
 
-    /// All names with the values they have, as `set` would take them.
+    /// Returns the names of all options with their values, in the form that `set` takes.
     fn values(&self) -> Vec<(&'static str, String)>;
 }
 
-/// Two groups together.
+/// Two groups as one.
 impl<A: Options, B: Options> Options for (A, B) {
     fn specs() -> Vec<OptionSpec> {
         [A::specs(), B::specs()].concat()
@@ -96,18 +96,19 @@ impl<A: Options, B: Options> Options for (A, B) {
 
 /// A type that an option may have.
 pub trait OptionValue: Sized {
-    /// What limits the values.
+    /// The description of the valid values.
     type Range;
-    /// The value written as `text`, if it is valid.
+    /// Returns the value written as `text`, or `None` if it is not valid.
     fn parse(text: &str, range: &Self::Range) -> Option<Self>;
-    /// The valid values, in words.
+    /// Returns the valid values, in words.
     fn describe(range: &Self::Range) -> String;
-    /// The value, as `parse` takes it.
+    /// Returns the value in the form that `parse` takes.
     fn show(&self) -> String;
 }
 
-/// A whole number: digits, `_` between them, and k, M or G behind for a factor of 1,000, 1,000,000
-/// or 1,000,000,000; or with a power of ten, as in `1e6` and `2.5e3`.
+/// Parses a whole number: digits with `_` between them, followed by nothing or by k, M or G for a
+/// factor of 1,000, 1,000,000 or 1,000,000,000; or a number with a power of ten, as in `1e6` and
+/// `2.5e3`.
 fn parse_whole(text: &str) -> Option<u64> {
     let (digits, factor) = match text.as_bytes().last()? {
         b'k' | b'K' => (&text[..text.len() - 1], 1_000),
@@ -127,13 +128,13 @@ fn parse_whole(text: &str) -> Option<u64> {
     }
 }
 
-/// `mantissa` times ten to the `exponent`, if that is a whole number. Exact, as a floating-point
-/// number would not be.
+/// Returns `mantissa` times ten to the `exponent`, if that is a whole number. The result is exact,
+/// which a floating-point number would not be.
 fn parse_power(mantissa: &str, exponent: u32) -> Option<u64> {
     let (whole, part) = mantissa.split_once('.').unwrap_or((mantissa, ""));
     let part = part.trim_end_matches('0');
     let zeros = exponent.checked_sub(u32::try_from(part.len()).ok()?)?;
-    // No sign inside.
+    // The part behind the point must have no sign.
     if !part.bytes().all(|digit| digit.is_ascii_digit()) {
         return None;
     }
@@ -273,9 +274,9 @@ macro_rules! option_choices {
 /// assert!(options.set("example.record", "5").unwrap_err().to_string().contains("example.records"));
 /// ```
 ///
-/// Behind its own options a group may have others as fields, by `flatten`. They are set by their
-/// own names, and listed after the group's own. A value after `=` stands for the defaults of the
-/// inner group.
+/// A group may contain other groups as fields, by `flatten`, after its own options. Their options
+/// are set by their own names, and listed after the group's own. A value after `=` replaces the
+/// defaults of the inner group.
 ///
 /// ```
 /// # contend_model::options! {

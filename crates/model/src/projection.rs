@@ -8,30 +8,30 @@ use crate::row::{Column, Row};
 pub struct Span {
     /// The first word.
     pub first: u32,
-    /// How many words.
+    /// The number of words.
     pub count: u32,
 }
 
 impl Span {
-    /// The words that hold the bytes from `start` to `end` (exclusive).
+    /// Returns the span of the words that hold the bytes from `start` to `end` (exclusive).
     #[inline(always)]
     pub const fn of_bytes(start: usize, end: usize) -> Span {
         let first = start / 8;
         Span { first: first as u32, count: (end.div_ceil(8) - first) as u32 }
     }
 
-    /// The words' positions in the row.
+    /// Returns the positions of the words in the row.
     #[inline(always)]
     pub fn words(self) -> std::ops::Range<usize> {
         self.first as usize..(self.first + self.count) as usize
     }
 }
 
-/// Which words of a row an access needs, and of which groups they are. Other words are not copied,
-/// other groups not validated.
+/// The words of a row that an access needs, and their groups. Other words are not copied, and other
+/// groups are not validated.
 #[derive(Clone, Copy, Debug)]
 pub struct Projection<'a> {
-    /// The words; none: all words of the groups.
+    /// The words. `None` stands for all words of the groups.
     spans: Option<&'a [Span]>,
     groups: Groups,
 }
@@ -40,51 +40,53 @@ impl<'a> Projection<'a> {
     /// The whole row.
     pub const WHOLE: Projection<'static> = Projection::of_groups(Groups::ALL);
 
-    /// No word: only whether there is a row.
+    /// No word: the access only asks whether there is a row.
     pub const EXISTENCE: Projection<'static> = Projection { spans: Some(&[]), groups: Groups::FIRST };
 
-    /// These words of a row whose columns are all of one group. Each span lies inside the row.
+    /// Returns a projection of these words, in a row whose columns are all of one group. Each span
+    /// lies inside the row.
     #[inline(always)]
     pub const fn spans(spans: &'a [Span]) -> Self {
         Projection { spans: Some(spans), groups: Groups::ALL }
     }
 
-    /// These words, which are of these groups. Each span lies inside the row.
+    /// Returns a projection of these words, which belong to these groups. Each span lies inside the
+    /// row.
     #[inline(always)]
     pub const fn columns(spans: &'a [Span], groups: Groups) -> Self {
         Projection { spans: Some(spans), groups }
     }
 
-    /// All words of these groups.
+    /// Returns a projection of all words of these groups.
     #[inline(always)]
     pub const fn of_groups(groups: Groups) -> Projection<'static> {
         Projection { spans: None, groups }
     }
 
-    /// The groups that are needed.
+    /// Returns the groups that the access needs.
     #[inline(always)]
     pub fn groups(self) -> Groups {
         self.groups
     }
 
-    /// The words that are needed, if not all of the groups are.
+    /// Returns the words that the access needs, or `None` if it needs all words of the groups.
     #[inline(always)]
     pub fn words(self) -> Option<&'a [Span]> {
         self.spans
     }
 }
 
-/// One or several columns of `R`: a [`Column`], a tuple of them, or [`Whole`].
+/// One or several columns of `R`: a [`Column`], a tuple of columns, or [`Whole`].
 pub trait Columns<R> {
     /// The values: the column's type, a tuple, or the row.
     type Output;
-    /// The groups that the columns are of.
+    /// Returns the groups that the columns belong to.
     fn groups(&self) -> Groups;
     /// Calls `with` with the projection of these columns.
     fn project<T>(&self, with: impl FnOnce(Projection<'_>) -> T) -> T;
-    /// The values out of a row of which the projection was copied.
+    /// Returns the values of the columns in a row into which the projection was copied.
     fn extract(&self, row: &[u64]) -> Self::Output;
-    /// Calls `change` with the values, and puts what it made of them into the row.
+    /// Calls `change` with the values of the columns, and puts the changed values into the row.
     fn change<T>(&self, row: &mut [u64], change: impl FnOnce(&mut Self::Output) -> T) -> T;
 }
 

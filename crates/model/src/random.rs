@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn mixing_is_a_bijection() {
-        /// The inverse of an odd number modulo 2^64, by Newton's method.
+        /// Returns the inverse of an odd number modulo 2^64, by Newton's method.
         fn inverse(odd: u64) -> u64 {
             (0..6).fold(odd, |guess, _| guess.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(guess))))
         }

@@ -1,18 +1,19 @@
 //! Rows as typed plain data, and their columns.
 //!
-//! Below this module a row is a sequence of 64-bit words, in the machine's byte order, padded with
-//! zeros to a whole word.
+//! In memory a row is a sequence of 64-bit words in the machine's byte order, padded with zeros to
+//! a whole word.
 //!
-//! Columns are partitioned into *groups*: columns that are written together, standing together in
-//! words of their own. A group is what a protocol validates, what a write replaces, and, with
-//! timestamp splitting, what has a version word of its own (a cell, in the engine).
+//! Columns are partitioned into *groups*. The columns of a group are written together, and stand
+//! together in words of their own. A group is the unit that a protocol validates and that a write
+//! replaces. With timestamp splitting it also has a version word of its own (a cell, in the
+//! engine).
 
 use std::marker::PhantomData;
 
 use crate::group::Groups;
 use crate::projection::Span;
 
-/// What a table knows of a column at run time.
+/// The facts about a column that are known at run time.
 #[derive(Clone, Copy, Debug)]
 pub struct ColumnInfo {
     /// The column's name.
@@ -28,21 +29,21 @@ pub struct ColumnInfo {
 }
 
 impl ColumnInfo {
-    /// The name of the column's type, as of [`type_name_of`].
+    /// Returns the name of the column's type, as [`type_name_of`] does.
     pub fn type_name(&self) -> String {
         without_modules((self.type_path)())
     }
 }
 
-/// The name of a type by which a database knows it again: `i64`, `[u8; 16]`, `Money`. It is the
-/// same on all platforms, and through aliases. The modules that the type is in are left out, so
-/// that it may move between them; two types of one name are then not told apart, nor is what a type
-/// of one's own is made of.
+/// Returns the name by which a database recognises a type: `i64`, `[u8; 16]`, `Money`. The name is
+/// the same on all platforms, and through aliases. It leaves out the type's modules, so that the
+/// type may move between them. So two types with the same name are not told apart, and the name
+/// doesn't tell how a user-defined type is built.
 pub fn type_name_of<T>() -> String {
     without_modules(std::any::type_name::<T>())
 }
 
-/// What is left of `a::b::Name<c::Other>` is `Name<Other>`.
+/// Returns a type's path without its modules: `Name<Other>` for `a::b::Name<c::Other>`.
 fn without_modules(path: &str) -> String {
     let is_of_path = |letter: char| letter.is_alphanumeric() || letter == '_' || letter == ':';
     let mut short = String::with_capacity(path.len());
@@ -56,7 +57,7 @@ fn without_modules(path: &str) -> String {
     short
 }
 
-/// A row: plain data with named columns. Derive it.
+/// A row: plain data with named columns. `#[derive(Row)]` implements it.
 ///
 /// # Safety
 /// The type is `#[repr(C)]`, without padding, at most 8-byte aligned, and any bit pattern is a
@@ -68,10 +69,10 @@ pub unsafe trait Row: Copy + Send + Sync + 'static {
     /// word with another group's.
     const COLUMNS: &'static [ColumnInfo];
 
-    /// Words that the row takes, rounded up.
+    /// The number of words that the row takes, rounded up.
     const WORDS: usize = size_of::<Self>().div_ceil(8);
 
-    /// The row in these words.
+    /// Returns the row in these words.
     fn from_words(words: &[u64]) -> &Self
     where
         Self: Sized,
@@ -82,14 +83,14 @@ pub unsafe trait Row: Copy + Send + Sync + 'static {
         unsafe { &*words.as_ptr().cast::<Self>() }
     }
 
-    /// The row in these words, to be changed.
+    /// Returns the row in these words, for changes.
     fn from_words_mut(words: &mut [u64]) -> &mut Self
     where
         Self: Sized,
     {
         assert!(words.len() >= Self::WORDS, "a row of {} words in {}", Self::WORDS, words.len());
-        // SAFETY: as in `from_words`; and words hold any bit pattern, a row has no padding that
-        // could leave them uninitialised.
+        // SAFETY: as in `from_words`. In the other direction, words may hold any bit pattern, and a
+        // row has no padding that could leave bytes of them uninitialised.
         unsafe { &mut *words.as_mut_ptr().cast::<Self>() }
     }
 }
@@ -116,7 +117,7 @@ impl<R, T> std::fmt::Debug for Column<R, T> {
 }
 
 impl<R: Row, T> Column<R, T> {
-    /// The column at byte `offset` of the row.
+    /// Returns the column at byte `offset` of the row.
     ///
     /// # Safety
     /// `R` has a field of type `T` there, and any bit pattern is a valid `T`. `#[derive(Row)]`
@@ -126,12 +127,12 @@ impl<R: Row, T> Column<R, T> {
         Column { offset, group, of: PhantomData }
     }
 
-    /// The column's first byte in the row.
+    /// Returns the column's first byte in the row.
     pub const fn offset(self) -> usize {
         self.offset
     }
 
-    /// The group whose version covers the column.
+    /// Returns the group whose version covers the column.
     pub const fn group(self) -> u32 {
         self.group
     }
@@ -148,10 +149,10 @@ impl<R: Row, T> Column<R, T> {
 }
 
 impl<R: Row, T, const N: usize> Column<R, [T; N]> {
-    /// One element of the array.
+    /// Returns one element of the array as a column.
     ///
     /// # Panics
-    /// There is none of this number.
+    /// The array has no element of this number.
     #[inline(always)]
     pub const fn element(self, number: usize) -> Column<R, T> {
         assert!(number < N, "an array has no such element");
@@ -160,14 +161,14 @@ impl<R: Row, T, const N: usize> Column<R, [T; N]> {
 }
 
 impl<R: Row, T: Copy> Column<R, T> {
-    /// The column's value in a row.
+    /// Returns the column's value in a row.
     #[inline(always)]
     pub fn get(self, row: &R) -> T {
         // SAFETY: the column lies inside the row (`new`), any bit pattern is a `T`.
         unsafe { std::ptr::from_ref(row).cast::<u8>().add(self.offset).cast::<T>().read_unaligned() }
     }
 
-    /// Gives the column of a row this value.
+    /// Sets the column's value in a row.
     #[inline(always)]
     pub fn put(self, row: &mut R, value: T) {
         // SAFETY: the column lies inside the row (`new`), and holds a `T`.

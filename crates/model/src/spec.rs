@@ -1,4 +1,4 @@
-//! Descriptions of tables, from which a store makes them.
+//! Descriptions of tables. A store creates a table from one.
 
 use crate::key::Key;
 use crate::projection::Span;
@@ -22,26 +22,27 @@ pub struct TableSpec {
     pub index: IndexKind,
     /// Bytes of a row. May be 0.
     pub row_bytes: usize,
-    /// The words of each group of columns; empty if all columns are of one group. [`TableSpec::of`]
-    /// fills it in.
+    /// The words of each group of columns; empty if all columns belong to one group.
+    /// [`TableSpec::of`] fills it in.
     pub groups: Vec<Span>,
-    /// Words of a key, for an estimate of the index's memory: 1, unless [`TableSpec::keyed`] says
-    /// otherwise.
+    /// The number of words of a key, for an estimate of the index's memory. It is 1 unless
+    /// [`TableSpec::keyed`] sets it.
     pub key_words: usize,
-    /// The expected number of rows: room is made for them at once.
+    /// The expected number of rows. The table makes room for them when it is created.
     pub expected_rows: usize,
-    /// Keys whose first words differ above this many low bits never share a leaf of an ordered
-    /// index; with 64 and more, any keys may.
+    /// The number of low bits of a key's first word in which the keys of one leaf may differ. Keys
+    /// that differ in a higher bit never share a leaf of an ordered index. With 64 or more, any
+    /// keys may.
     pub apart: u32,
 }
 
 impl TableSpec {
-    /// A table of rows `R`.
+    /// Returns the description of a table of rows `R`.
     pub fn of<R: Row>(name: &str, index: IndexKind, expected_rows: usize) -> Self {
         TableSpec { groups: group_spans::<R>(), ..Self::of_bytes(name, index, size_of::<R>(), expected_rows) }
     }
 
-    /// A table of rows of bytes, all of one group.
+    /// Returns the description of a table of rows of bytes, all in one group.
     pub fn of_bytes(name: &str, index: IndexKind, row_bytes: usize, expected_rows: usize) -> Self {
         TableSpec {
             name: name.into(),
@@ -54,13 +55,13 @@ impl TableSpec {
         }
     }
 
-    /// The same table under keys `K`.
+    /// Returns the same description with keys `K`.
     pub fn keyed<K: Key>(self) -> Self {
         TableSpec { key_words: K::WORDS, ..self }
     }
 }
 
-/// The words of each group of `R`'s columns. A group that has no column has no words.
+/// Returns the words of each group of `R`'s columns. A group without columns has no words.
 fn group_spans<R: Row>() -> Vec<Span> {
     let groups = R::COLUMNS.iter().map(|column| column.group as usize + 1).max().unwrap_or(1);
     let span = |group: usize| {

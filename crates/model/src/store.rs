@@ -17,7 +17,7 @@ pub trait Tables {
     /// Creates a table of rows `R` under keys `K`.
     ///
     /// # Panics
-    /// The specification is of rows of another length than `R`'s.
+    /// The specification has rows of another length than `R`'s.
     fn create_typed<R: Row, K: Key>(&self, spec: &TableSpec) -> TypedTable<R, K> {
         TypedTable::new(self.create_table(spec))
     }
@@ -26,8 +26,8 @@ pub trait Tables {
 /// A loader: it fills tables before any transaction runs. Several loaders may work at once, each on
 /// its own thread.
 pub trait Load {
-    /// Adds a row, which `fill` writes (the words come as zeros). Returns `false` if the key was
-    /// there before.
+    /// Adds a row, which `fill` writes into words that are zero before. Returns `false` if the key
+    /// was there before.
     ///
     /// # Errors
     /// The store has no more memory.
@@ -53,7 +53,7 @@ pub trait Load {
 
 /// A view of the committed rows while no transaction runs: for checks after a run.
 pub trait Inspect {
-    /// The name of a table, for messages.
+    /// Returns the name of a table, for messages.
     ///
     /// # Panics
     /// The table is of another store.

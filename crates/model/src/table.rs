@@ -37,7 +37,7 @@ pub struct Table<K: Key = u64> {
 }
 
 impl<K: Key> Table<K> {
-    /// The handle of table `number` of a store. Stores call this.
+    /// Returns the handle of table `number` of a store. Stores call this.
     ///
     /// # Safety
     /// The store was given `store` by [`StoreId::unique`]. Its table `number` has keys of type `K`
@@ -47,24 +47,24 @@ impl<K: Key> Table<K> {
         Table { store, number, row_bytes, keys: PhantomData }
     }
 
-    /// The store that the table belongs to.
+    /// Returns the store that the table belongs to.
     #[inline(always)]
     pub fn store(&self) -> StoreId {
         self.store
     }
 
-    /// The table's number in its store, from 0.
+    /// Returns the table's number in its store, from 0.
     #[inline(always)]
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// Bytes of a row.
+    /// Returns the bytes of a row.
     pub fn row_bytes(&self) -> usize {
         self.row_bytes as usize
     }
 
-    /// Words of a row: its bytes, rounded up.
+    /// Returns the number of words of a row: its bytes, rounded up.
     pub fn row_words(&self) -> usize {
         self.row_bytes().div_ceil(8)
     }
@@ -91,7 +91,7 @@ impl<R, K: Key> std::fmt::Debug for TypedTable<R, K> {
 }
 
 impl<R: Row, K: Key> TypedTable<R, K> {
-    /// The same table, its rows seen as `R`.
+    /// Returns the same table with rows of type `R`.
     ///
     /// # Panics
     /// The table's rows are not of `R`'s length.

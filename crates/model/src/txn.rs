@@ -23,11 +23,12 @@ pub enum Direction {
 
 /// A running transaction on rows of words: the operations that a store implements.
 ///
-/// Seven are required. The others are made of them here: a store overrides those that it can do
-/// faster, and a transaction that wraps another one ([`Before`]) need not know them.
+/// Seven methods are required. The others have default implementations in terms of these: a store
+/// overrides those that it can do faster, and a transaction that wraps another one ([`Before`])
+/// needs none of them.
 ///
-/// Every method fails with [`Abort`] when the transaction can't commit any more; return the error
-/// from the body.
+/// Every method fails with [`Abort`] when the transaction can't commit any more. The body returns
+/// the error.
 pub trait RawTxn {
     /// Reads a row; `None` if the key is absent. The words outside `columns` are not defined.
     ///
@@ -120,8 +121,8 @@ pub trait RawTxn {
         Ok(())
     }
 
-    /// Reads many rows at once, as [`RawTxn::read_rows`], and changes each by the update that
-    /// `visit` makes of it, if any. The table's rows are `R`s.
+    /// Reads many rows at once, as [`RawTxn::read_rows`] does. Changes each row by the update that
+    /// `visit` returns for it, if it returns one. The table's rows are `R`s.
     ///
     /// # Errors
     /// The transaction has to abort.
@@ -140,8 +141,8 @@ pub trait RawTxn {
         Ok(())
     }
 
-    /// Inserts many rows, to be filled by `visit`, which gets each key's position, and `None` if
-    /// the key exists. Ascending keys that stand together are inserted faster.
+    /// Inserts many rows. `visit` gets each key's position and the words to fill, or `None` if the
+    /// key exists. Ascending keys that stand together are inserted faster.
     ///
     /// # Errors
     /// The transaction has to abort.
@@ -163,8 +164,8 @@ pub trait RawTxn {
         let _ = (table, keys, groups);
     }
 
-    /// Leaves the transaction open for this many microseconds, in which its core is free for
-    /// others.
+    /// Leaves the transaction open for this many microseconds. Its core is free for other work in
+    /// this time.
     fn idle(&mut self, microseconds: u64) {
         std::thread::sleep(Duration::from_micros(microseconds));
     }
@@ -173,10 +174,10 @@ pub trait RawTxn {
 /// A running transaction on typed rows. A workload is generic over it, so a transaction's body is
 /// compiled once for each store and protocol, with no dynamic call.
 ///
-/// Every [`RawTxn`] is one. Every method fails with [`Abort`] when the transaction can't commit any
-/// more; return the error from the body. Under an optimistic protocol a transaction that is going
-/// to abort may see rows of different states: a body must not loop, index or divide by what it read
-/// without care.
+/// Every [`RawTxn`] is a `Txn`. Every method fails with [`Abort`] when the transaction can't commit
+/// any more. The body returns the error. Under an optimistic protocol a transaction that is going
+/// to abort may see rows of different states. So a body must not loop, index or divide by values
+/// that it read without care.
 pub trait Txn: RawTxn {
     /// Deletes a row; `false` if the key is absent.
     ///
@@ -187,7 +188,7 @@ pub trait Txn: RawTxn {
         self.delete_row(table, key)
     }
 
-    /// Makes the abort with which a body ends its transaction by its own decision: `return
+    /// Returns the abort with which a body ends its transaction by its own decision: `return
     /// Err(tx.cancel())`.
     fn cancel(&mut self) -> Abort {
         Abort::new(AbortReason::User)
@@ -225,7 +226,7 @@ pub trait Txn: RawTxn {
         })
     }
 
-    /// Reads a row and changes it; `None` if the key is absent, else what `change` returned.
+    /// Reads a row and changes it. Returns the result of `change`, or `None` if the key is absent.
     ///
     /// # Errors
     /// The transaction has to abort.
@@ -238,9 +239,9 @@ pub trait Txn: RawTxn {
         self.modify_columns(table, key, Whole, change)
     }
 
-    /// Reads the named columns of a row and changes them; `None` if the key is absent, else what
-    /// `change` returned. What other transactions do to other groups of columns need not concern
-    /// this one.
+    /// Reads the named columns of a row and changes them. Returns the result of `change`, or `None`
+    /// if the key is absent. Writes of other transactions to other groups of columns are no
+    /// conflict.
     ///
     /// # Errors
     /// The transaction has to abort.
@@ -272,8 +273,8 @@ pub trait Txn: RawTxn {
         })
     }
 
-    /// Reads the named columns of many rows at once, and changes each row by the operation that
-    /// `visit` makes of them, if any; see [`RawTxn::update_rows`].
+    /// Reads the named columns of many rows at once. Changes each row by the update that `visit`
+    /// returns for it, if it returns one; see [`RawTxn::update_rows`].
     ///
     /// # Errors
     /// The transaction has to abort.
@@ -291,7 +292,7 @@ pub trait Txn: RawTxn {
         })
     }
 
-    /// Inserts many rows; whether none of the keys existed. See [`RawTxn::insert_rows`].
+    /// Inserts many rows. Returns whether none of the keys existed. See [`RawTxn::insert_rows`].
     ///
     /// # Errors
     /// The transaction has to abort.
@@ -309,8 +310,8 @@ pub trait Txn: RawTxn {
         Ok(new)
     }
 
-    /// Changes a row without reading it, by an operation that is applied at commit; `false` if the
-    /// key is absent. Where commit-time updates are off, the row is read and changed.
+    /// Changes a row without reading it, by an operation that is applied at commit. Returns `false`
+    /// if the key is absent. Without commit-time updates the row is read and changed.
     ///
     /// # Errors
     /// The transaction has to abort.
@@ -362,8 +363,8 @@ pub trait Txn: RawTxn {
 
 impl<T: RawTxn> Txn for T {}
 
-/// A transaction that calls a function before each operation of another one: for tests that let
-/// others run in between.
+/// A transaction that calls a function before each operation of another transaction. Tests use it
+/// to run other transactions in between.
 #[derive(Debug)]
 pub struct Before<'t, T, F> {
     inner: &'t mut T,

@@ -2,13 +2,13 @@
 //! itself.
 //!
 //! An [`Update`] is plain data with a function. A transaction that only adds to a balance need not
-//! know the balance: with commit-time updates (Y. Huang, W. Qian, E. Kohler, B. Liskov, L. Shrira:
+//! know the balance. With commit-time updates (Y. Huang, W. Qian, E. Kohler, B. Liskov, L. Shrira:
 //! "Opportunities for optimism in contended main-memory multicore transactions", VLDB 2020, section
-//! 5) it reads nothing, has nothing validated, and the operation is applied to the row as it is at
-//! commit, when its cell is locked. Without them, an update is a read and a write.
+//! 5) it reads nothing, and nothing is validated. The operation is applied at commit, while the
+//! row's cell is locked, to the row as it is then. Without them, an update is a read and a write.
 //!
-//! A log keeps the value that an update left, or, if the update commutes, the difference that it
-//! made to each word. The operation itself is known to its transaction only.
+//! A log keeps the value that an update left, or the difference that it made to each word if the
+//! update commutes. It never keeps the operation itself.
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -18,9 +18,9 @@ use crate::row::{Column, Row};
 
 /// An operation on rows `R`: plain data.
 ///
-/// `apply` is deterministic and total: it can do something with any row whatever, because it is not
-/// told whether the row is what the transaction thinks. It reads and changes columns of its own
-/// [`groups`](Update::groups) only; what it sees of others is undefined.
+/// `apply` is deterministic and total: it must handle any row, because nothing guarantees that the
+/// row is as the transaction expects. It reads and changes columns of its own
+/// [`groups`](Update::groups) only. The contents of other columns are undefined.
 ///
 /// ```
 /// use contend_model::{Groups, Row, Update};
@@ -56,13 +56,13 @@ use crate::row::{Column, Row};
 /// }
 /// ```
 pub trait Update<R: Row>: Copy + Send + Sync + 'static {
-    /// The groups of the columns that `apply` reads or changes.
+    /// Returns the groups of the columns that `apply` reads or changes.
     fn groups(&self) -> Groups;
     /// Changes a row.
     fn apply(&self, row: &mut R);
 
-    /// Whether it commutes with every update of the same groups of which this is true as well: in
-    /// whatever order they are applied, the row is the same. Additions do.
+    /// Whether the update commutes with every update of the same groups that commutes as well: the
+    /// row is the same in whatever order they are applied. Additions commute.
     fn commutes(&self) -> bool {
         false
     }
@@ -70,9 +70,9 @@ pub trait Update<R: Row>: Copy + Send + Sync + 'static {
 
 /// Whole numbers, for [`Column::add`] and its kin. Arithmetic wraps around.
 pub trait Number: Copy + Ord + Send + Sync + 'static {
-    /// The sum, modulo two to the number of bits.
+    /// Returns the sum, modulo two to the number of bits.
     fn plus(self, other: Self) -> Self;
-    /// The difference, modulo two to the number of bits.
+    /// Returns the difference, modulo two to the number of bits.
     fn minus(self, other: Self) -> Self;
 }
 
@@ -94,7 +94,7 @@ macro_rules! numbers {
 
 numbers! { u8 u16 u32 u64 i8 i16 i32 i64 }
 
-/// Puts a new value in the place of a column's: what [`Column::set`] makes.
+/// An update that replaces a column's value: the result of [`Column::set`].
 pub struct Set<R, T> {
     column: Column<R, T>,
     value: T,
@@ -120,7 +120,7 @@ impl<R: Row, T: Copy + Send + Sync + 'static> Update<R> for Set<R, T> {
     }
 }
 
-/// What an [`Arithmetic`] does with a column's value and its own.
+/// The operator of an [`Arithmetic`]: it takes the column's value and the update's own.
 #[derive(Clone, Copy, Debug)]
 enum Operator {
     Add,
@@ -129,8 +129,8 @@ enum Operator {
     Min,
 }
 
-/// Makes a new number of a column's: what [`Column::add`] and its kin make. Those of one kind
-/// commute.
+/// An update that computes a column's new value from the old one: the result of [`Column::add`],
+/// [`Column::subtract`], [`Column::max`] and [`Column::min`]. Updates of one kind commute.
 pub struct Arithmetic<R, T> {
     column: Column<R, T>,
     operator: Operator,
@@ -165,7 +165,7 @@ impl<R: Row, T: Number> Update<R> for Arithmetic<R, T> {
         );
     }
 
-    /// Sums do. Maxima do among themselves, and not with sums.
+    /// Sums commute with each other. Maxima commute among themselves, but not with sums.
     #[inline(always)]
     fn commutes(&self) -> bool {
         matches!(self.operator, Operator::Add | Operator::Subtract)
@@ -177,35 +177,35 @@ impl<R: Row, T: Number> Column<R, T> {
         Arithmetic { column: self, operator, value }
     }
 
-    /// Adds to the column; wraps around.
+    /// Returns an update that adds to the column, and wraps around.
     pub const fn add(self, value: T) -> Arithmetic<R, T> {
         self.arithmetic(Operator::Add, value)
     }
 
-    /// Subtracts from the column; wraps around.
+    /// Returns an update that subtracts from the column, and wraps around.
     pub const fn subtract(self, value: T) -> Arithmetic<R, T> {
         self.arithmetic(Operator::Subtract, value)
     }
 
-    /// Raises the column to this value, unless it is larger.
+    /// Returns an update that raises the column to `value`, unless it is larger.
     pub const fn max(self, value: T) -> Arithmetic<R, T> {
         self.arithmetic(Operator::Max, value)
     }
 
-    /// Lowers the column to this value, unless it is smaller.
+    /// Returns an update that lowers the column to `value`, unless it is smaller.
     pub const fn min(self, value: T) -> Arithmetic<R, T> {
         self.arithmetic(Operator::Min, value)
     }
 }
 
 impl<R: Row, T: Copy> Column<R, T> {
-    /// Overwrites the column: the last to commit wins.
+    /// Returns an update that overwrites the column: the last transaction to commit wins.
     pub const fn set(self, value: T) -> Set<R, T> {
         Set { column: self, value }
     }
 }
 
-/// Appends bytes to a column: what [`Column::append`] makes.
+/// An update that appends bytes to a column: the result of [`Column::append`].
 pub struct Append<R, const N: usize, const ADDED: usize> {
     column: Column<R, [u8; N]>,
     added: [u8; ADDED],
@@ -220,8 +220,8 @@ impl<R, const N: usize, const ADDED: usize> Clone for Append<R, N, ADDED> {
 impl<R, const N: usize, const ADDED: usize> Copy for Append<R, N, ADDED> {}
 
 impl<R: Row, const N: usize> Column<R, [u8; N]> {
-    /// Appends bytes behind the last one that is not 0, as many as there is room for; the rest is
-    /// dropped.
+    /// Returns an update that appends bytes behind the last byte that is not 0. It appends as many
+    /// as there is room for, and drops the rest.
     pub const fn append<const ADDED: usize>(self, added: [u8; ADDED]) -> Append<R, N, ADDED> {
         Append { column: self, added }
     }
@@ -269,18 +269,18 @@ macro_rules! tuple_of_updates {
 
 tuple_of_updates! { (A) (A B) (A B C) (A B C D) (A B C D E) (A B C D E F) }
 
-/// Adds to a word of a row that has no type; wraps around.
+/// An update that adds to a word of a row without a type, and wraps around.
 #[derive(Clone, Copy, Debug)]
 pub struct AddToWord {
     /// The group of the word.
     pub groups: Groups,
-    /// Which word of the row.
+    /// The number of the word in the row.
     pub word: usize,
-    /// What is added.
+    /// The number to add.
     pub value: u64,
 }
 
-/// An update of a row that is known by its words only.
+/// An update of a row whose type is not known any more.
 #[derive(Clone, Copy, Debug)]
 pub struct RowUpdate<'a> {
     groups: Groups,
@@ -292,7 +292,7 @@ pub struct RowUpdate<'a> {
 }
 
 impl<'a> RowUpdate<'a> {
-    /// An update, whose type is forgotten.
+    /// Wraps an update, whose type is then forgotten.
     #[inline(always)]
     pub fn new<R: Row, U: Update<R>>(update: &'a U) -> Self {
         const { assert!(align_of::<U>() <= 8, "an update is aligned to 8 bytes at most") };
@@ -306,7 +306,7 @@ impl<'a> RowUpdate<'a> {
         }
     }
 
-    /// An update of rows without a type.
+    /// Wraps an update of rows without a type.
     #[inline(always)]
     pub fn add_to_word(update: &'a AddToWord) -> Self {
         unsafe fn apply(operand: *const u8, row: &mut [u64]) {
@@ -324,13 +324,13 @@ impl<'a> RowUpdate<'a> {
         }
     }
 
-    /// The groups that it reads and changes.
+    /// Returns the groups that the update reads and changes.
     #[inline(always)]
     pub fn groups(self) -> Groups {
         self.groups
     }
 
-    /// Whether it commutes with others that do ([`Update::commutes`]).
+    /// Whether the update commutes with others that do ([`Update::commutes`]).
     #[inline(always)]
     pub fn commutes(self) -> bool {
         self.commutes
@@ -344,7 +344,7 @@ unsafe fn apply<R: Row, U: Update<R>>(operand: *const u8, row: &mut [u64]) {
     unsafe { &*operand.cast::<U>() }.apply(R::from_words_mut(row));
 }
 
-/// Updates that wait for the commit, in lists, one for each write.
+/// Updates that wait for the commit, in one list for each write.
 #[derive(Debug, Default)]
 pub struct PendingUpdates {
     updates: Vec<PendingUpdate>,
@@ -369,8 +369,8 @@ impl PendingUpdates {
         let operand = self.operands.len();
         let words = update.operand_bytes.div_ceil(8);
         self.operands.resize(operand + words, MaybeUninit::new(0));
-        // SAFETY: the source is a live value of so many bytes (`RowUpdate::new`), the target are
-        // the words just added; a `Copy` type may be copied so.
+        // SAFETY: the source is a live value of `operand_bytes` bytes (`RowUpdate::new`), and the
+        // target are the words just added. A `Copy` type may be copied bytewise.
         unsafe {
             let target = self.operands.as_mut_ptr().add(operand).cast::<u8>();
             std::ptr::copy_nonoverlapping(update.operand, target, update.operand_bytes);
@@ -392,20 +392,20 @@ impl PendingUpdates {
         let mut next = list.map(|(first, _)| first);
         while let Some(position) = next {
             let update = &self.updates[position as usize];
-            // SAFETY: `push` has copied a value of the type that `apply` is for to this place, and
-            // words are aligned as it needs (`new`).
+            // SAFETY: `push` has copied a value of the type that `apply` expects to this place, and
+            // the words are aligned as that type needs (`new`).
             unsafe { (update.apply)(self.operands.as_ptr().add(update.operand).cast(), row) };
             next = update.next;
         }
     }
 
-    /// Whether no update waits, nor has waited.
+    /// Whether no update was appended since the last [`PendingUpdates::clear`].
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.updates.is_empty()
     }
 
-    /// Forgets all updates. No list of before may be used again.
+    /// Forgets all updates. The lists made before must not be used again.
     #[inline(always)]
     pub fn clear(&mut self) {
         self.updates.clear();
@@ -417,8 +417,8 @@ impl RowUpdate<'_> {
     /// Applies the update to a row.
     #[inline(always)]
     pub fn apply_to(self, row: &mut [u64]) {
-        // SAFETY: the operand is the live value that `new` was given, of the type that `apply` is
-        // for.
+        // SAFETY: the operand is the live value that `new` was given, of the type that `apply`
+        // expects.
         unsafe { (self.apply)(self.operand, row) };
     }
 }

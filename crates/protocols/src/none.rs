@@ -165,6 +165,7 @@ impl<M: Machine> Protocol<M> for NoControl {
                     word.fetch_and(if fresh { !(ABSENT | QUEUED) } else { !ABSENT }, Ordering::Release);
                 }
                 WriteKind::Delete => {
+                    // Release: as above.
                     let before = word.fetch_or(ABSENT | QUEUED, Ordering::Release);
                     cx.writes.entries_mut()[position].collect = before & QUEUED == 0;
                 }

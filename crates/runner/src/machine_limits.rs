@@ -181,6 +181,7 @@ fn run(probe: Probe, arena: &Arena, threads: usize, window: Duration) -> f64 {
         start_line.release(threads);
         let start = Instant::now();
         std::thread::sleep(window);
+        // Relaxed: pairs with the workers' loads as a hint; `join` orders their results.
         over.store(1, Ordering::Relaxed);
         let seconds = start.elapsed().as_secs_f64();
         (workers.into_iter().map(|worker| worker.join().expect("no panic")).sum::<u64>(), seconds)

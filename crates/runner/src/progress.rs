@@ -39,6 +39,7 @@ impl Stop {
 
     /// Whether it was asked.
     pub fn is_requested(&self) -> bool {
+        // Relaxed: as in `request`.
         self.0.load(Ordering::Relaxed) != 0
     }
 }

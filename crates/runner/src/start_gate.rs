@@ -37,9 +37,11 @@ impl StartGate {
 
     /// Waits until so many threads wait, and releases them.
     pub fn release(&self, threads: usize) {
+        // Relaxed, also below: as in `wait`.
         while self.ready.load(Ordering::Relaxed) < threads as u64 {
             std::thread::sleep(Duration::from_micros(200));
         }
+        // Relaxed: as in `wait`.
         self.go.store(1, Ordering::Relaxed);
     }
 }

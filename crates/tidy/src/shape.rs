@@ -13,8 +13,9 @@ const COMMENT_ABOVE: usize = 4;
 /// The memory orderings.
 const ORDERINGS: [&str; 5] = ["Relaxed", "Acquire", "Release", "AcqRel", "SeqCst"];
 
-/// What code may depend on: the platform, tests, the model checker, and features.
-const PREDICATES: [&str; 18] = [
+/// What code may depend on: the platform, tests, the model checker, and features; and the dispatch of
+/// a build (crates/runner/build.rs), since CI runs both dispatches.
+const PREDICATES: [&str; 19] = [
     "all",
     "any",
     "not",
@@ -25,6 +26,7 @@ const PREDICATES: [&str; 18] = [
     "loom",
     "miri",
     "feature",
+    "contend_static_dispatch",
     "unix",
     "target_os",
     "target_arch",

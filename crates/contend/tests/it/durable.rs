@@ -1,4 +1,4 @@
-//! What an application sees of a database that is to be found again.
+//! Durable databases, as an application sees them.
 
 use std::io::{BufRead, BufReader};
 use std::ops::ControlFlow;
@@ -26,7 +26,7 @@ fn account(balance: i64) -> Account {
 }
 
 fn builder() -> Builder<Silo> {
-    // As many files as there are threads, and short ones.
+    // One file for each thread, and short ones.
     Database::builder()
         .config(Config { threads_max: 8, ..Config::default() })
         .log(LogConfig { segment_bytes: 4096, ..LogConfig::default() })
@@ -51,7 +51,7 @@ fn what_was_there_is_there_again() {
     for durability in DURABILITIES {
         is_there_again(&|_| durability);
     }
-    // Each start as it likes.
+    // Each start has its own kind of durability.
     is_there_again(&|round| DURABILITIES[round % 3]);
 }
 
@@ -66,7 +66,7 @@ fn is_there_again(durability: &dyn Fn(usize) -> Durability) {
     for round in 0..4 {
         let db = open(round);
         assert_eq!(db.recovery().expect("it is durable").rows, expected.len() as u64 * 2);
-        // In another order every time.
+        // In another order each time.
         let tables = |first: bool| {
             let ordered = |db: &Database| db.create_table::<Account, u64>("ordered").expect("one of this name");
             let hashed =
@@ -85,8 +85,8 @@ fn is_there_again(durability: &dyn Fn(usize) -> Durability) {
         for &(key, row) in &expected {
             assert_eq!(db.transact(|tx| tx.read(&hashed, wide(key), Whole)), Ok(Some(row)));
         }
-        // Each round changes what there is, deletes some, inserts it again the next time, and loads
-        // more.
+        // Each round changes the rows, deletes some, inserts them again in the next round, and
+        // loads more.
         let more = 100 * round..100 * (round + 1);
         assert_eq!(db.load(&ordered, more.clone().map(|key| (key, account(1)))), Ok(100));
         assert_eq!(db.load(&hashed, more.map(|key| (wide(key), account(1)))), Ok(100));
@@ -186,12 +186,12 @@ fn many_threads_wait_for_one_flush() {
     assert_eq!(all(&db, &table).iter().map(|(_, row)| row.balance).sum::<i64>(), 300);
 }
 
-/// Checkpoints by hand and by themselves, while threads write: nothing is lost, and old files go.
+/// Checkpoints by a call and by themselves, while threads write: nothing is lost, and old files go.
 #[test]
 fn checkpoints_are_taken_while_transactions_run() {
     let directory = tempfile::tempdir().expect("a directory");
-    // Buffers that overflow: a file may end with a change of a row whose insert is in a later file
-    // of another worker.
+    // Buffers overflow, so a file may end with a change of a row whose insert is in a later file of
+    // another worker.
     let log = LogConfig { segment_bytes: 4096, buffer_bytes: 200, checkpoint_bytes: 10_000, ..LogConfig::default() };
     let open = || builder().path(directory.path()).log(log.clone()).open().expect("a directory of one's own");
     for round in 1..=3 {
@@ -206,7 +206,7 @@ fn checkpoints_are_taken_while_transactions_run() {
                 scope.spawn(move || {
                     for i in 0..1000 {
                         let key = (thread * 37 + i * 3) % 100;
-                        // Some are deleted, and come back as they were.
+                        // Some rows are deleted, and come back as they were.
                         let moved = db.transact_async(|tx| {
                             let row = tx.read(table, key, Whole)?.expect("it is there");
                             if i % 5 == 0 {
@@ -239,8 +239,8 @@ fn checkpoints_are_taken_while_transactions_run() {
     }
 }
 
-/// A disk that fails while the database runs: who waits is told, and so is who comes later; what
-/// was acknowledged is there.
+/// A disk that fails while the database runs: threads that wait get the error, and so do threads
+/// that come later. Acknowledged commits are there after the next start.
 #[test]
 fn a_disk_that_fails_ends_acknowledgements() {
     let plans: [Plan; 4] = [
@@ -277,8 +277,8 @@ fn a_disk_that_fails_ends_acknowledgements() {
 const CHILD: &str = "CONTEND_TEST_CHILD";
 const CHILD_DURABILITY: &str = "CONTEND_TEST_CHILD_DURABILITY";
 
-/// What the process does that is to be killed: transactions of several threads, each acknowledged
-/// by a line.
+/// The process that is killed: it runs transactions of several threads, and acknowledges each by a
+/// line.
 fn child(path: &str) {
     let durability: usize = std::env::var(CHILD_DURABILITY).expect("it is said").parse().expect("a number");
     let db = builder().durability(DURABILITIES[durability]).path(path).open().expect("a directory of one's own");
@@ -303,7 +303,7 @@ fn child(path: &str) {
     });
 }
 
-/// A process that is killed in the midst, more than once.
+/// A process that is killed while it works, more than once.
 #[test]
 fn what_was_acknowledged_survives_a_kill() {
     if let Ok(path) = std::env::var(CHILD) {
@@ -329,15 +329,15 @@ fn what_was_acknowledged_survives_a_kill() {
         lines.by_ref().take(50 * round).for_each(&mut acknowledge);
         killed.kill().expect("it runs");
         killed.wait().expect("it has ended");
-        // What it had said before it ended; the last line may be cut off.
+        // The lines that the process printed before it ended. The last one may be cut off.
         let rest: Vec<_> = lines.collect();
         rest.iter().take(rest.len().saturating_sub(1)).cloned().for_each(&mut acknowledge);
         let db = builder().path(directory.path()).open().expect("it is nobody's now");
         let table = db.create_table::<Account, u64>("accounts").expect("it is there");
         let found: std::collections::BTreeMap<u64, Account> = all(&db, &table).into_iter().collect();
         assert!(acknowledged.iter().all(|key| found.contains_key(key)));
-        // What is there of a thread begins with its first, and has no gaps: each was acknowledged
-        // before the next was tried.
+        // The rows of a thread begin with its first, and have no gaps: each was acknowledged before
+        // the next was tried.
         for thread in 0..3u64 {
             let keys: Vec<_> =
                 found.keys().filter(|&&key| key >> 32 == thread).map(|key| key & u64::from(u32::MAX)).collect();
@@ -347,8 +347,8 @@ fn what_was_acknowledged_survives_a_kill() {
     assert!(acknowledged.len() > 300);
 }
 
-/// A thread that loads from a slow iterator, which ends when the others have made durable what they
-/// commit meanwhile.
+/// A thread that loads from a slow iterator. The iterator ends when the other threads have made
+/// durable what they commit meanwhile.
 #[test]
 fn a_slow_load_is_in_nobodys_way() {
     for durability in DURABILITIES {
@@ -362,7 +362,8 @@ fn a_slow_load_is_in_nobodys_way() {
             let (db, table) = (&db, &table);
             scope.spawn(move || {
                 for step in from_loader {
-                    // Each of these returns when it is durable, while the loader waits for it.
+                    // Each of these calls returns when its transaction is durable, while the loader
+                    // waits for it.
                     assert_eq!(db.transact(|tx| tx.insert(table, 1 << 32 | step, account(1))), Ok(true));
                     assert!(db.checkpoint().is_ok());
                     to_loader.send(()).expect("it waits");
@@ -386,7 +387,7 @@ fn a_slow_load_is_in_nobodys_way() {
     }
 }
 
-/// All that would wait for the end of the transaction that it is in.
+/// All operations that would wait for the end of the transaction that their own thread is in.
 #[test]
 fn what_would_wait_for_itself_is_refused() {
     for durability in DURABILITIES {
@@ -400,7 +401,7 @@ fn what_would_wait_for_itself_is_refused() {
             assert_eq!(db.transact_async(|_| Ok(())).map(|_| ()), Err(Error::Nested));
             assert_eq!(db.checkpoint().map(|_| ()), Err(Error::Nested), "loading: {is_loading}");
         };
-        // Another database is nobody's concern.
+        // A transaction of another database is allowed.
         let other_directory = tempfile::tempdir().expect("a directory");
         let other = builder().path(other_directory.path()).open().expect("a directory of one's own");
         let others = other.create_table::<Account, u64>("accounts").expect("a new name");
@@ -413,7 +414,7 @@ fn what_would_wait_for_itself_is_refused() {
                 assert!(waited == Err(Error::Nested) || is_durable && waited == Ok(true));
             }
             assert_eq!(other.transact(|tx| tx.insert(&others, 1, account(1))), Ok(true));
-            // This waits for nobody.
+            // This call waits for no transaction.
             let name = format!("made within {durability:?}");
             assert!(db.create_table::<Account, u64>(&name).is_ok());
             tx.insert(&table, 2, account(2))
@@ -442,8 +443,8 @@ fn what_would_wait_for_itself_is_refused() {
     }
 }
 
-/// Rows that are loaded while threads insert, change and delete the same keys: each key has in the
-/// end what was committed last, also after reopening.
+/// Rows that are loaded while threads insert, change and delete the same keys: in the end, also
+/// after reopening, each key has its last commit.
 #[test]
 fn a_load_beside_transactions_loses_nothing() {
     for durability in DURABILITIES {
@@ -458,8 +459,8 @@ fn a_load_beside_transactions_loses_nothing() {
             let db = open();
             let table = db.create_table::<Account, u64>("accounts").expect("one of this name");
             assert_eq!(all(&db, &table), before);
-            // How many more inserts than deletes of each key were acknowledged: what was there, and
-            // what was loaded.
+            // For each key: 1 if it was there, plus the acknowledged inserts and loads, less the
+            // acknowledged deletes.
             let balance = [(); 64].map(|()| std::sync::atomic::AtomicI64::new(0));
             before.iter().for_each(|(key, _)| _ = balance[*key as usize].fetch_add(1, Ordering::Relaxed));
             let loaded = std::thread::scope(|scope| {
@@ -475,7 +476,7 @@ fn a_load_beside_transactions_loses_nothing() {
                                 tx.insert(table, key, account(i as i64))?;
                                 Ok(1)
                             });
-                            // Relaxed: read when all have ended.
+                            // Relaxed: read when all threads have ended.
                             balance[key as usize].fetch_add(*change.expect("a disk").peek(), Ordering::Relaxed);
                         }
                     });
@@ -498,7 +499,7 @@ fn a_load_beside_transactions_loses_nothing() {
     }
 }
 
-/// A key that was deleted in this very epoch, unlinked or not, and is loaded again.
+/// A key that was deleted in the present epoch, unlinked or not, and is loaded again.
 #[test]
 fn a_deleted_key_is_loaded_again() {
     for durability in DURABILITIES {
@@ -517,7 +518,7 @@ fn a_deleted_key_is_loaded_again() {
                 let deleted = db.transact_async(|tx| tx.delete(&table, key));
                 assert!(*deleted.expect("a disk that works").peek());
             }
-            // Now and then old tombstones are unlinked meanwhile, now and then not.
+            // In some rounds old tombstones are unlinked meanwhile, in others not.
             for _ in 0..(round % 3) * 200 {
                 drop(db.transact_async(|tx| tx.read(&table, 0, Whole)).expect("a disk that works"));
             }

@@ -1,4 +1,4 @@
-//! Databases whose protocol is chosen by its name, and the lists of protocols that people read.
+//! Databases whose protocol is chosen by its name, and the documents that list protocols.
 
 use contend::{
     AnyProtocol, Database, Durability, Error, IndexKind, Isolation, OptionError, Row, Table, TableOptions, Txn, Whole,

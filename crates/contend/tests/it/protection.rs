@@ -1,5 +1,5 @@
 //! Long transactions beside short ones: each commits after a few tries, under every protocol.
-//! However a protected one ends, others go on.
+//! However a protected transaction ends, other threads go on.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Barrier;
@@ -26,8 +26,8 @@ struct Account {
     balance: u64,
 }
 
-/// The most tries of a transaction: those before it is protected, and some that other transactions
-/// disturbed that had begun before.
+/// The most tries of a transaction: the tries before it is protected, and some that were disturbed
+/// by transactions which had begun before.
 fn tries_max() -> u64 {
     u64::from(Config::default().engine.protect_after) + 16
 }
@@ -57,7 +57,7 @@ fn beside_writers<P: NamedProtocol<Native>, T>(
     }
     let (is_over, moves) = (AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|scope| {
-        // Also if an assertion fails.
+        // The threads stop also if an assertion fails.
         let _over = Over(&is_over);
         for mut random in 1..=2u64 {
             let (is_over, moves) = (&is_over, &moves);
@@ -78,7 +78,7 @@ fn beside_writers<P: NamedProtocol<Native>, T>(
     })
 }
 
-/// Reads all rows and writes one: the sum before, and how many tries it took.
+/// Reads all rows and writes one. Returns the sum before the write, and the number of tries.
 fn read_all_and_write<P: NamedProtocol<Native>>(db: &Database<P>, accounts: &Table<Account>, rows: u64) -> (u64, u64) {
     let mut tries = 0;
     let sum = db.transact(|tx| {
@@ -88,7 +88,7 @@ fn read_all_and_write<P: NamedProtocol<Native>>(db: &Database<P>, accounts: &Tab
         for id in 0..rows {
             sum = sum.wrapping_add(tx.read(accounts, id, Account::BALANCE)?.unwrap_or_default());
             if id % 4096 == 0 {
-                // Others have their turn in the midst of it.
+                // Other threads get the core in between.
                 thread::yield_now();
             }
         }
@@ -98,7 +98,7 @@ fn read_all_and_write<P: NamedProtocol<Native>>(db: &Database<P>, accounts: &Tab
     (sum.expect("it is tried until it commits"), tries)
 }
 
-/// The same tests under each protocol.
+/// Runs the same tests under each protocol.
 macro_rules! under_each_protocol {
     ($tests:tt $($module:ident $protocol:ty,)*) => {
         $(mod $module {
@@ -141,10 +141,10 @@ fn long_transactions_commit<P: NamedProtocol<Native>>() {
     beside_writers(&db, &accounts, ROWS, |moves| {
         for written in 0..4 {
             let (sum, _) = read_all_and_write(&db, &accounts, ROWS);
-            // Each adds one; moves leave the sum as it is.
+            // Each long transaction adds one; moves leave the sum as it is.
             assert_eq!(sum, ROWS * 1000 + written, "{}", P::INFO.name);
         }
-        // The writers that have waited go on.
+        // The waiting writers go on.
         let end = moves.load(Ordering::Relaxed) + 10;
         while moves.load(Ordering::Relaxed) < end {
             thread::yield_now();
@@ -189,8 +189,8 @@ fn starve_and_end<P: NamedProtocol<Native>>(
 fn others_go_on_after_a_panic<P: NamedProtocol<Native>>() {
     let db = Database::<P>::with(P::Options::default(), config()).expect("it is in memory");
     let accounts = accounts(&db, 10);
-    // A transaction that only reads may come before those that have committed, where workers have
-    // clocks of their own.
+    // A transaction that only reads may come before committed ones, where workers have clocks of
+    // their own.
     let latest = || {
         db.transact(|tx| {
             let mut balance = 0;
@@ -219,7 +219,7 @@ fn others_go_on_after_a_panic<P: NamedProtocol<Native>>() {
     let unsupported = starve_and_end(&db, &accounts, || Err(Abort::new(AbortReason::Unsupported)));
     assert!(unsupported.is_err());
     others_go_on(1000);
-    // A protected transaction refuses the same calls as others do.
+    // A protected transaction refuses the same calls as other transactions do.
     let nested = starve_and_end(&db, &accounts, || {
         assert_eq!(db.transact(|_| Ok(())), Err(Error::Nested));
         assert_eq!(db.load(&accounts, [(2, Account { balance: 7 })]), Err(Error::Nested));
@@ -237,7 +237,8 @@ fn others_go_on_after_a_panic<P: NamedProtocol<Native>>() {
     });
     assert_eq!((hidden, tries), (Err(Error::Cancelled), 1));
     others_go_on(1100);
-    // A thread ends after its transaction was protected, and another in the midst of it.
+    // A thread ends after its transaction was protected, and another thread while its transaction
+    // is.
     thread::scope(|scope| {
         scope.spawn(|| starve_and_end(&db, &accounts, || Ok(())).expect("it commits"));
     });
@@ -255,7 +256,7 @@ fn it_works_when_it_is_durable<P: NamedProtocol<Native>>() {
         }
         let directory = tempfile::tempdir().expect("a directory");
         let log = LogConfig { segment_bytes: 1 << 16, ..LogConfig::default() };
-        // Protected soon: each write waits for the disk.
+        // Transactions are protected soon, because each write waits for the disk.
         let engine = EngineOptions { protect_after: 2, ..Config::default().engine };
         let builder = || {
             let config = Config { engine: engine.clone(), ..config() };
@@ -265,7 +266,8 @@ fn it_works_when_it_is_durable<P: NamedProtocol<Native>>() {
         let before = accounts(&db, ROWS);
         beside_writers(&db, &before, ROWS, |moves| {
             for written in 0..3 {
-                // Others write, and their commits are made durable, before, meanwhile and after.
+                // Other threads write, and their commits are made durable before, meanwhile and
+                // after.
                 let end = moves.load(Ordering::Relaxed) + 2;
                 while moves.load(Ordering::Relaxed) < end {
                     thread::yield_now();
@@ -290,7 +292,7 @@ fn it_can_be_turned_off() {
     let db = Database::<Silo>::with(Default::default(), config).expect("it is in memory");
     let accounts = accounts(&db, 10);
     let ended = starve_and_end(&db, &accounts, || {
-        // Another thread commits in the midst of it.
+        // Another thread commits while the transaction runs.
         thread::scope(|scope| {
             let other = scope.spawn(|| db.transact(|tx| tx.read(&accounts, 1, Account::BALANCE)));
             assert_eq!(other.join().expect("no panic"), Ok(Some(1000)));

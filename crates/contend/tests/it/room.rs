@@ -1,5 +1,4 @@
-//! What a database that is to be found again takes of a disk, and what becomes of what does not
-//! fit.
+//! The space that a durable database takes on a disk, and its behaviour when there is none left.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -32,7 +31,8 @@ fn has(db: &Database, table: &Table<Account>, keys: impl IntoIterator<Item = u64
     }
 }
 
-/// Files of a directory, and their bytes: as long as they are, and what the disk has of them.
+/// Returns the number of files of a directory, and their bytes: their lengths, and the bytes
+/// allocated on the disk.
 fn files(path: &Path) -> (usize, u64, u64) {
     let entries = std::fs::read_dir(path).expect("a directory").map(|entry| entry.expect("a file").metadata());
     let sizes: Vec<_> =
@@ -40,12 +40,12 @@ fn files(path: &Path) -> (usize, u64, u64) {
     (sizes.len(), sizes.iter().map(|size| size.0).sum(), sizes.iter().map(|size| size.1).sum())
 }
 
-/// Whatever thirty threads have written, which is a row each, takes less than a megabyte, before
-/// the database is closed and after.
+/// The rows of thirty threads, one each, take less than a megabyte, before the database is closed
+/// and after.
 #[test]
 fn threads_that_write_little_take_little() {
     for durability in DURABILITIES {
-        // Where files are built there is a file system of the usual kind.
+        // The directory of the build is on a usual file system.
         let here = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).expect("a directory");
         let open = || builder(durability, 64).path(here.path()).open().expect("a directory of one's own");
         for round in 0..2 {
@@ -57,7 +57,7 @@ fn threads_that_write_little_take_little() {
                     let (db, table, all_are_there) = (&db, &table, &all_are_there);
                     scope.spawn(move || {
                         assert_eq!(insert(db, table, 30 * round + thread), Ok(true));
-                        // So that none has the seat of another.
+                        // All threads are alive at once, so that none gets the seat of another.
                         all_are_there.wait();
                     });
                 }
@@ -75,8 +75,8 @@ fn threads_that_write_little_take_little() {
     }
 }
 
-/// Files of a thread become longer and longer, up to the length that was asked for, and are no
-/// longer than what they hold when they are full.
+/// Files of a thread become longer and longer, up to the configured length. A full file is no
+/// longer than its contents.
 #[test]
 fn files_grow_with_what_a_thread_writes() {
     let here = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).expect("a directory");
@@ -105,8 +105,8 @@ fn files_grow_with_what_a_thread_writes() {
     }
 }
 
-/// A database that is opened and closed time and again has no more files in the end than after some
-/// times.
+/// A database that is opened and closed again and again has no more files in the end than after a
+/// few times.
 #[test]
 fn openings_leave_a_limited_number_of_files() {
     for durability in DURABILITIES {
@@ -126,15 +126,16 @@ fn openings_leave_a_limited_number_of_files() {
             drop((db, table));
             most = most.max(files(here.path()).0);
         }
-        // As many small files as there may be, those of an opening more, the manifest and the lock.
+        // The most small files that may exist, those of one opening more, the manifest and the
+        // lock.
         assert!(most < 64 + 8 + 4, "{durability:?}: {most} files");
         let db = builder(durability, 8).path(here.path()).open().expect("a directory of one's own");
         has(&db, &db.create_table("accounts").expect("it is there"), 0..rows);
     }
 }
 
-/// A database that was not closed is opened on a disk that is full; and what it had is there, then
-/// and when there is room again.
+/// A database that was not closed is opened on a full disk. Its rows are there, then and when there
+/// is room again.
 #[test]
 fn a_full_disk_can_be_opened() {
     for durability in DURABILITIES {
@@ -144,8 +145,8 @@ fn a_full_disk_can_be_opened() {
             let db = open(&disk, first).expect("a disk that works");
             let table = db.create_table("accounts").expect("a new name");
             (0..20).for_each(|key| assert_eq!(insert(&db, &table, key), Ok(true)));
-            // The machine crashes while the database is open, and then there is no byte left but
-            // those that nobody needs.
+            // The machine crashes while the database is open. Then the disk is full but for the
+            // bytes that nobody needs.
             let after = disk.after_crash(Plan { capacity: 0, ..Plan::default() });
             for _ in 0..2 {
                 let db = open(&after, durability).expect("it is opened");
@@ -166,8 +167,8 @@ fn a_full_disk_can_be_opened() {
     }
 }
 
-/// A disk that becomes full while rows are loaded: what was acknowledged before is there after a
-/// crash, and of what was not only whole transactions.
+/// A disk that becomes full while rows are loaded. Acknowledged rows are there after a crash. Of
+/// the others, only whole transactions are.
 #[test]
 fn a_load_that_does_not_fit_is_refused() {
     const PART: u64 = 1500;
@@ -203,7 +204,7 @@ fn a_load_that_does_not_fit_is_refused() {
             let table = db.create_table("accounts").expect("it is there");
             let found = db.recovery().expect("it is durable").rows;
             has(&db, &table, 0..found);
-            // A load is transactions of 1,024 rows.
+            // A load consists of transactions of 1,024 rows.
             let whole = (found - loaded) % PART;
             assert!(found >= loaded, "{durability:?}, {kilobytes} KiB: {found} rows of {loaded}");
             assert!(
@@ -215,7 +216,8 @@ fn a_load_that_does_not_fit_is_refused() {
     }
 }
 
-/// Thousands of tables: they are there again, can be used, and cost nothing that grows with each.
+/// Thousands of tables: after a restart they exist and can be used, and no cost grows with their
+/// number.
 #[test]
 fn there_is_room_for_thousands_of_tables() {
     const TABLES: u64 = 5000;
@@ -253,7 +255,7 @@ fn there_is_room_for_thousands_of_tables() {
     }
 }
 
-/// A table for which the disk has no room is refused, and that is all.
+/// A table for which the disk has no room is refused, without any other effect.
 #[test]
 fn a_table_that_does_not_fit_is_refused() {
     for durability in DURABILITIES {
@@ -286,8 +288,8 @@ fn a_table_that_does_not_fit_is_refused() {
     }
 }
 
-/// A transaction that writes more than the log takes at once is refused before anybody sees
-/// anything of it.
+/// A transaction that writes more than the log takes at once is refused before another transaction
+/// sees any of its writes.
 #[test]
 fn a_transaction_that_is_too_large_is_refused() {
     fn refused<P: contend_engine::NamedProtocol<contend::Native>>(durability: Durability) {
@@ -304,7 +306,7 @@ fn a_transaction_that_is_too_large_is_refused() {
                 keys.clone().try_for_each(|key| tx.insert(&table, key, Account { balance: 1 }).map(|_| ()))
             })
         };
-        // Of key and row each has a word.
+        // A key and a row have a word each.
         assert_eq!(insert(0..10), Ok(()));
         assert_eq!(insert(10..21), Err(Error::TooLarge));
         assert_eq!(insert(10..20), Ok(()), "nothing was left of the other");
@@ -331,7 +333,7 @@ fn a_transaction_that_is_too_large_is_refused() {
     }
 }
 
-/// Columns of other types are other columns, though they have the same places.
+/// Columns of other types are other columns, even in the same places.
 #[test]
 fn columns_of_other_types_are_refused() {
     #[derive(Clone, Copy, contend::zerocopy::FromBytes, contend::zerocopy::IntoBytes, contend::zerocopy::Immutable)]
@@ -377,7 +379,7 @@ fn columns_of_other_types_are_refused() {
     db.create_table::<Same, u64>("rows").expect("other names of the same types");
 }
 
-/// As many threads as nobody can have are refused, with the number that there may be.
+/// A number of threads that no machine has is refused, with the largest valid number.
 #[test]
 fn a_number_of_threads_that_cant_be_is_refused() {
     for asked in [0, 16_384, usize::MAX] {

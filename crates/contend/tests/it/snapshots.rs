@@ -1,4 +1,5 @@
-//! Reads of snapshots: one state, at the first try, in nobody's way.
+//! Reads of snapshots: they see one state, succeed at the first try, and disturb no other
+//! transaction.
 
 use std::ops::ControlFlow;
 use std::sync::Barrier;
@@ -24,7 +25,7 @@ fn account(balance: u64) -> Account {
     Account { balance, transfers: 0 }
 }
 
-/// Epochs that pass fast, with each choice of what the engine does for all protocols.
+/// Returns builders of databases with short epochs, one for each choice of the engine's options.
 fn builders<P: NamedProtocol<Native>>() -> impl Iterator<Item = Builder<P>> {
     [(true, true), (false, false)].into_iter().map(|(commit_time_updates, timestamp_splitting)| {
         let engine = EngineOptions { commit_time_updates, timestamp_splitting, ..EngineOptions::default() };
@@ -32,7 +33,7 @@ fn builders<P: NamedProtocol<Native>>() -> impl Iterator<Item = Builder<P>> {
     })
 }
 
-/// All balances, and a number that is another for another state.
+/// Returns the sum of all balances, and a number that differs between states.
 fn sum<P: NamedProtocol<Native>>(
     snapshot: &mut Snapshot<'_, P>,
     accounts: &Table<Account>,
@@ -51,8 +52,8 @@ fn mark(key: u64, row: Account) -> u64 {
     (key << 40 ^ row.balance << 20 ^ row.transfers).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
 }
 
-/// Moves a unit from one row to another; a row that has none left is deleted, and one that is not
-/// there inserted.
+/// Moves a unit from one row to another. A row that has none left is deleted, and a missing row is
+/// inserted.
 fn move_one<P: NamedProtocol<Native>>(db: &Database<P>, accounts: &Table<Account>, from: u64, to: u64) {
     let moved = db.transact(|tx| {
         match tx.read(accounts, from, Account::BALANCE)? {
@@ -77,8 +78,8 @@ impl Random {
     }
 }
 
-/// Runs `read` while two threads move units among `keys` keys; it is told how many moves there
-/// were.
+/// Runs `read` while two threads move units among `keys` keys. `read` gets the number of moves so
+/// far.
 fn beside_writers<P: NamedProtocol<Native>>(
     db: &Database<P>,
     accounts: &Table<Account>,
@@ -93,7 +94,7 @@ fn beside_writers<P: NamedProtocol<Native>>(
     }
     let (is_over, moves) = (AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|scope| {
-        // Also if an assertion fails.
+        // The threads stop also if an assertion fails.
         let _over = Over(&is_over);
         for seed in 1..=2 {
             let (is_over, moves) = (&is_over, &moves);
@@ -109,7 +110,7 @@ fn beside_writers<P: NamedProtocol<Native>>(
     });
 }
 
-/// Waits until there were so many more moves.
+/// Waits for this number of further moves.
 fn pass(moves: &AtomicU64, more: u64) {
     let end = moves.load(Ordering::Relaxed) + more;
     while moves.load(Ordering::Relaxed) < end {
@@ -117,7 +118,7 @@ fn pass(moves: &AtomicU64, more: u64) {
     }
 }
 
-/// The same test under each protocol that can read snapshots.
+/// Runs the same test under each protocol that can read snapshots.
 macro_rules! under_each_protocol {
     ($tests:tt $($module:ident $protocol:ty,)*) => {
         $(mod $module {
@@ -141,7 +142,8 @@ under_each_protocol! {
     hekaton Hekaton<Native>,
 }
 
-/// What an application did not get to: 20,000 rows beside two writers.
+/// A read of 20,000 rows beside two writers, which an application couldn't finish as an ordinary
+/// transaction.
 fn a_long_read_commits_at_its_first_try<P: NamedProtocol<Native>>() {
     const ROWS: u64 = 20_000;
     for builder in builders::<P>() {
@@ -155,7 +157,8 @@ fn a_long_read_commits_at_its_first_try<P: NamedProtocol<Native>>() {
                 let seen = db.read(|snapshot| {
                     calls += 1;
                     let before = sum(snapshot, &accounts, Direction::Forward)?;
-                    // Others commit while it is open, as many as it takes for epochs to pass.
+                    // Other threads commit while the snapshot is open, until some epochs have
+                    // passed.
                     pass(moves, 2000);
                     assert_eq!(sum(snapshot, &accounts, Direction::Backward)?, before);
                     let keys = (0..ROWS).collect::<Vec<_>>();
@@ -173,7 +176,7 @@ fn a_long_read_commits_at_its_first_try<P: NamedProtocol<Native>>() {
     }
 }
 
-/// Rows that come and go, in thousands of snapshots.
+/// Rows that are inserted and deleted, in thousands of snapshots.
 fn many_snapshots_are_of_one_state<P: NamedProtocol<Native>>() {
     const KEYS: u64 = 64;
     for builder in builders::<P>() {
@@ -185,12 +188,12 @@ fn many_snapshots_are_of_one_state<P: NamedProtocol<Native>>() {
             let mut last = (0, 0);
             for round in 0..800 {
                 if round % 20 == 0 {
-                    // As many as it takes for epochs to pass.
+                    // Until some epochs have passed.
                     pass(moves, 2000);
                 }
                 let seen = db.read(|snapshot| {
                     let seen = sum(snapshot, &accounts, Direction::Forward)?;
-                    // What is not there was not there a moment before.
+                    // A missing row was missing a moment before.
                     for key in 0..KEYS {
                         let row = snapshot.read(&accounts, key, Whole)?;
                         assert!(row.is_none_or(|row| row.balance > 0));
@@ -208,7 +211,7 @@ fn many_snapshots_are_of_one_state<P: NamedProtocol<Native>>() {
     }
 }
 
-/// A thread sees what it has committed, also while others read long and write.
+/// A thread sees its own commits, also while other threads read for long and write.
 fn own_commits_are_seen<P: NamedProtocol<Native>>() {
     for builder in builders::<P>() {
         let db = builder.open().expect("it is in memory");
@@ -242,11 +245,12 @@ fn own_commits_are_seen<P: NamedProtocol<Native>>() {
                 assert_eq!(read, Ok(None));
             });
             is_open.wait();
-            // A reader that takes long is not waited for.
+            // The thread doesn't wait for a long reader.
             (0..50).for_each(|value| step(7, value));
             is_done.wait();
         });
-        // Nobody else is there, and what others have committed is not to be older than two epochs.
+        // No other thread runs now. The commits of others must not be missing for longer than two
+        // epochs.
         thread::scope(|scope| {
             let other = scope.spawn(|| db.transact(|tx| tx.insert(&own, 70, account(70))));
             assert_eq!(other.join().expect("no panic"), Ok(true));
@@ -309,7 +313,7 @@ fn misuse_is_refused<P: NamedProtocol<Native>>() {
     assert_eq!(db.read(|snapshot| snapshot.read(&accounts, 5, Account::BALANCE)), Ok(Some(5)));
 }
 
-/// Old versions and deleted rows of the time of a long read are reused after it.
+/// Old versions and deleted rows from the time of a long read are reused after it.
 fn memory_comes_back<P: NamedProtocol<Native>>() {
     const KEYS: u64 = 1000;
     const MOVES: u64 = 10_000;
@@ -317,7 +321,7 @@ fn memory_comes_back<P: NamedProtocol<Native>>() {
         let db = builder.open().expect("it is in memory");
         let accounts = db.create_table("accounts").expect("a new name");
         db.load(&accounts, (0..KEYS).map(|id| (id, account(2)))).expect("memory");
-        // The same threads in all rounds, each of which has memory of its own.
+        // The same threads run in all rounds, because each has memory of its own.
         let step = Barrier::new(3);
         let rounds = 12;
         let bytes = thread::scope(|scope| {
@@ -349,8 +353,8 @@ fn memory_comes_back<P: NamedProtocol<Native>>() {
         });
         assert!(bytes.iter().all(|(read, _)| *read == Ok(true)));
         let bytes = bytes.into_iter().map(|(_, bytes)| bytes).collect::<Vec<_>>();
-        // Each move leaves two versions of 32 bytes or more: if of seven rounds most stayed it
-        // would show.
+        // Each move leaves two versions of 32 bytes or more. If the versions of most of seven
+        // rounds stayed, this would show.
         assert!(bytes[11] < bytes[4] + 5 * 2 * MOVES * 2 * 32, "{bytes:?}");
     }
 }
@@ -367,7 +371,7 @@ fn it_works_when_it_is_durable<P: NamedProtocol<Native>>() {
                 let builder = builder.take().unwrap_or_else(|| again().path(directory.path()));
                 let db = builder.open().expect("a directory of one's own");
                 let accounts = db.create_table("accounts").expect("one of this name");
-                // What was there before is there at once.
+                // The rows from before are there at once.
                 let rows = db.read(|snapshot| sum(snapshot, &accounts, Direction::Forward)).expect("it never aborts");
                 assert_eq!(rows.0, round * KEYS * 2);
                 if round == 0 {
@@ -377,7 +381,8 @@ fn it_works_when_it_is_durable<P: NamedProtocol<Native>>() {
                     for _ in 0..5 {
                         let seen = db.read(|snapshot| {
                             let before = sum(snapshot, &accounts, Direction::Forward)?;
-                            // Each of these is durable before the next, while the snapshot is open.
+                            // Each of these transactions is durable before the next, while the
+                            // snapshot is open.
                             pass(moves, 10);
                             assert_eq!(sum(snapshot, &accounts, Direction::Backward)?, before);
                             Ok(before.0)
@@ -402,7 +407,7 @@ fn who_has_no_snapshots_says_what_has() {
     let all = "valid: silo, mvto, cicada, msto, si, hekaton";
     assert!(refused(&Database::<NoWait>::default()).ends_with(all));
     assert!(refused(&Database::<TicToc>::default()).starts_with("under tictoc, as it is set"));
-    // Options that are given are taken as given.
+    // Given options are taken as they are.
     let explicit = Database::<Silo>::with(Default::default(), Config::default()).expect("it is in memory");
     assert!(refused(&explicit).ends_with("valid: silo.snapshots=on"));
     let explicit = Database::<Silo>::builder().protocol(Default::default()).open().expect("it is in memory");

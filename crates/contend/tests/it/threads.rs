@@ -17,7 +17,7 @@ struct Counter {
     value: u64,
 }
 
-/// Epochs that pass fast, so that memory comes back within a test.
+/// Returns a database with short epochs, so that memory is reused within a test.
 fn database<P: NamedProtocol<Native>>() -> Database<P> {
     Database::with(P::Options::default(), Config { epoch_ms: 1, ..Config::default() }).expect("threads for it")
 }
@@ -52,7 +52,7 @@ fn one_counter_no_wait() {
     one_counter::<NoWait>();
 }
 
-/// Threads move units between rows, which come and go with their units, while others add them up.
+/// Threads move units between rows, while others add them up. A row exists only while it has units.
 fn units_are_kept<P: NamedProtocol<Native>>() {
     const ROWS: u64 = 64;
     const UNITS: u64 = 3;
@@ -62,7 +62,7 @@ fn units_are_kept<P: NamedProtocol<Native>>() {
     let done = AtomicBool::new(false);
     let move_one = |from: u64, to: u64| {
         db.transact(|tx| {
-            // No assertion in here: a transaction that is going to abort may find a row gone that
+            // No assertion stands in here: a transaction that is going to abort may miss a row that
             // it has just read.
             match tx.read(&counters, from, Counter::VALUE)? {
                 None => return Ok(()),
@@ -123,7 +123,7 @@ fn units_are_kept_no_wait() {
     units_are_kept::<NoWait>();
 }
 
-/// Many more threads than may be there at one time, one after the other.
+/// Many more threads than may exist at one time, one after the other.
 #[test]
 fn seats_of_ended_threads_are_taken_again() {
     let db = Database::<Silo>::with(Default::default(), Config { threads_max: 3, ..Config::default() })
@@ -138,7 +138,7 @@ fn seats_of_ended_threads_are_taken_again() {
                     assert_eq!(db.transact(|tx| tx.insert(counters, key, Counter { value: key })), Ok(true));
                 })
             });
-            // A thread that was joined has ended; one whose scope has closed may be about to.
+            // A joined thread has ended. A thread whose scope has closed may still be about to end.
             for thread in pair {
                 thread.join().expect("no panic");
             }
@@ -183,8 +183,8 @@ fn churn(db: &Database, table: &Table<Counter>, first: u64, rows: u64, batch: u6
     Ok(())
 }
 
-/// The memory of what was deleted is used again, whatever the size of the transactions, though
-/// every worker is offline between them.
+/// The memory of deleted rows is reused, whatever the size of the transactions, though every worker
+/// is offline between them.
 fn memory_plateaus(index: IndexKind, batch: u64) {
     let db = database::<Silo>();
     let options = TableOptions { index, ..TableOptions::default() };
@@ -195,7 +195,8 @@ fn memory_plateaus(index: IndexKind, batch: u64) {
         churn(&db, &table, round * rows, rows, batch).expect("commits");
         bytes.push(db.bytes());
     }
-    // A live row takes at least 16 bytes, so that rows of half of the rounds kept would show.
+    // A live row takes at least 16 bytes, so this would show if the rows of half of the rounds
+    // stayed.
     assert!(bytes[7] < bytes[3] + rows * 16, "batches of {batch} in {index:?}: {bytes:?} bytes");
     assert!(bytes[7] < 4 * rows * 16, "batches of {batch} in {index:?}: {bytes:?} bytes");
 }
@@ -215,7 +216,7 @@ fn memory_plateaus_with_large_transactions() {
     memory_plateaus(IndexKind::Ordered, 100);
 }
 
-/// A thread that does nothing holds no memory back, though it has a seat.
+/// An idle thread holds back no memory, though it has a seat.
 #[test]
 fn memory_plateaus_beside_an_idle_thread() {
     let db = database::<Silo>();
@@ -238,7 +239,7 @@ fn memory_plateaus_beside_an_idle_thread() {
     });
 }
 
-/// Each thread deletes what it has inserted, and ends.
+/// Each thread deletes the rows that it has inserted, and ends.
 #[test]
 fn memory_plateaus_with_threads_that_end() {
     let db = database::<Silo>();
@@ -253,11 +254,11 @@ fn memory_plateaus_with_threads_that_end() {
     assert!(bytes[9] < bytes[4] + rows * 16, "{bytes:?} bytes");
 }
 
-/// A thread that is left takes over what another had deleted when it ended.
+/// A remaining thread takes over the garbage of a thread that has ended.
 #[test]
 fn memory_of_an_ended_thread_comes_back() {
     let db = database::<Silo>();
-    // Points only: an ordered index would grow by the new keys, and hide what is asked here.
+    // A hash index: an ordered index would grow by the new keys, and hide the effect.
     let options = TableOptions { index: IndexKind::Hash, expected_rows: 200_000 };
     let table: Table<Counter> = db.create_table_with("rows", options).expect("a new name");
     let rows = 50_000;
@@ -270,7 +271,8 @@ fn memory_of_an_ended_thread_comes_back() {
         });
         inserted.expect("a commit");
     };
-    // This thread has a seat, or it would take the other's over, and has no memory of its own yet.
+    // This thread has a seat (without one it would take over the other's), and has no memory of its
+    // own yet.
     assert_eq!(db.transact(|tx| tx.read(&table, 0, Whole)), Ok(None));
     thread::scope(|scope| {
         let other = scope.spawn(|| {
@@ -285,8 +287,8 @@ fn memory_of_an_ended_thread_comes_back() {
         });
         other.join().expect("no panic");
     });
-    // Enough transactions, and epochs, that this thread looks for what others left, unlinks it, and
-    // may reuse it.
+    // Enough transactions and epochs for this thread to look for the garbage of others, to unlink
+    // it, and to reuse it.
     let (start, mut steps) = (Instant::now(), 0);
     while steps < 50_000 || start.elapsed() < Duration::from_millis(100) {
         db.transact(|tx| tx.read(&table, steps, Whole)).expect("a commit");

@@ -1,4 +1,4 @@
-//! What an application sees of one transaction: operations, errors, rollback, misuse.
+//! One transaction, as an application sees it: operations, errors, rollback, misuse.
 
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -44,7 +44,8 @@ fn balances<P: NamedProtocol<Native>>(
     scanned.expect("a scan commits")
 }
 
-/// The same test under each protocol; one thread, so also under the one that promises nothing.
+/// Runs the same test under each protocol. It has one thread, so it also holds under the protocol
+/// that promises nothing.
 macro_rules! under_each_protocol {
     ($($test:ident)*) => {
         mod silo {
@@ -148,7 +149,7 @@ fn errors_roll_back<P: NamedProtocol<Native>>() {
     assert_eq!(db.retries(), 0);
 }
 
-/// A body may make an abort of its own that asks for another try.
+/// A body may return an abort of its own that asks for another try.
 fn conflicts_by_hand<P: NamedProtocol<Native>>() {
     let (db, accounts) = bank::<P>();
     let mut calls = 0;
@@ -175,7 +176,7 @@ fn panics<P: NamedProtocol<Native>>() {
         assert!(panicked.is_err());
     }
     assert_eq!(balances(&db, &accounts, Direction::Forward), before);
-    // No lock was left, not for other threads either.
+    // No lock is left that would stop another thread.
     std::thread::scope(|scope| {
         scope.spawn(|| db.transact(|tx| tx.modify(&accounts, 1, |row| row.balance = 1)).expect("a free row"));
     });
@@ -240,7 +241,7 @@ fn nested<P: NamedProtocol<Native>>() {
         tx.modify(&accounts, 1, |row| row.balance = 5)?;
         assert_eq!(db.transact(|_| Ok(())), Err(Error::Nested));
         assert_eq!(db.clone().try_transact(|_| Ok::<_, Refused>(())), Err(Refused::Database(Error::Nested)));
-        // Two databases know nothing of each other.
+        // Two databases are independent of each other.
         assert_eq!(other.transact(|tx| tx.read(&others, 1, Account::BALANCE)), Ok(Some(100)));
         tx.read(&accounts, 1, Account::BALANCE)
     });
@@ -287,7 +288,7 @@ fn loading<P: NamedProtocol<Native>>() {
 
 fn loads_of_odd_iterators<P: NamedProtocol<Native>>() {
     let (db, accounts) = bank::<P>();
-    // What it has returned before it panics is added up to the last transaction.
+    // The rows that it returned before the panic are added, up to the last full transaction.
     let panicked = catch_unwind(AssertUnwindSafe(|| {
         let rows = (100..)
             .map(|key| if key < 3000 { (key, account(1)) } else { std::panic::resume_unwind(Box::new("on purpose")) });
@@ -300,18 +301,18 @@ fn loads_of_odd_iterators<P: NamedProtocol<Native>>() {
         after,
         (0..10).chain(100..).map(|key| (key, if key < 10 { 100 } else { 1 })).take(after.len()).collect::<Vec<_>>()
     );
-    // One without end, until there is an error.
+    // An endless iterator, until there is an error.
     let other = bank::<P>().1;
     assert_eq!(
         db.load(&other, (0..).map(|key| (key, account(1)))),
         Err(Error::ForeignTable { name: "accounts".into() })
     );
     assert_eq!(db.load(&accounts, []), Ok(0));
-    // What was deleted a moment ago is absent.
+    // A row that was deleted a moment ago is absent.
     assert_eq!(db.transact(|tx| tx.delete(&accounts, 3)), Ok(true));
     assert_eq!(db.load(&accounts, [(3, account(33))]), Ok(1));
     assert_eq!(db.transact(|tx| tx.read(&accounts, 3, Account::BALANCE)), Ok(Some(33)));
-    // The thread loads, and can do nothing else meanwhile.
+    // The thread loads, and may start nothing else meanwhile.
     let nested = db.load(
         &accounts,
         (20..23).map(|key| {
@@ -407,7 +408,8 @@ fn operations_of_the_applications_own_are_applied_at_commit() {
                     for round in 0..500 {
                         let bid = Bid { amount: round * 10 + bidder, bidder };
                         let found = db.transact(|tx| {
-                            // Reads one group, changes the other: bids are in nobody's way.
+                            // The transaction reads one group and changes the other, so bids don't
+                            // conflict with it.
                             let seller = tx.read(&auctions, 1, Auction::SELLER)?;
                             Ok(seller == Some(9) && tx.update(&auctions, 1, bid)?)
                         });

@@ -1,12 +1,13 @@
-//! From addresses to positions in a list.
+//! A map from addresses to positions in a list.
 
 use rustc_hash::FxHashMap;
 
-/// Up to this many entries a set is searched from end to end; above, by hashing.
+/// The number of entries up to which a map is searched linearly. A larger one is searched by
+/// hashing.
 const LINEAR_MAX: usize = 16;
 
-/// From addresses, of records or of cells, to positions in a list of the owner's. One bit an
-/// address in a 64-bit Bloom filter answers most lookups of an address that is not there, without a
+/// A map from the addresses of records or cells to positions in a list of the owner's. A 64-bit
+/// Bloom filter with one bit for each address answers most lookups of a missing address without a
 /// look at the list.
 #[derive(Debug)]
 pub struct AddressMap {
@@ -28,7 +29,7 @@ impl AddressMap {
         1 << (address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58)
     }
 
-    /// The address's position, if it is there.
+    /// Returns the address's position, if the map has the address.
     #[inline(always)]
     pub fn find(&self, address: u64) -> Option<usize> {
         if self.filter & Self::bit(address) == 0 { None } else { self.search(address) }
@@ -43,7 +44,7 @@ impl AddressMap {
         }
     }
 
-    /// Appends an address that is not there yet; returns its position.
+    /// Appends an address that the map doesn't have yet, and returns its position.
     #[inline(always)]
     pub fn push(&mut self, address: u64) -> usize {
         let position = self.addresses.len();
@@ -63,7 +64,7 @@ impl AddressMap {
         }
     }
 
-    /// Forgets all addresses; keeps the memory.
+    /// Forgets all addresses, and keeps the memory.
     #[inline(always)]
     pub fn clear(&mut self) {
         if self.addresses.len() > LINEAR_MAX {

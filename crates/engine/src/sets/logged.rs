@@ -4,6 +4,17 @@
 //! All loads and stores of the words of a record are Relaxed here. The caller holds the cells
 //! exclusively while it installs, or the protocol has granted it access: the protocol's own
 //! synchronisation (its lock, or its version word) orders these words as it orders the row itself.
+//!
+//! - **Counters.** Two writers of a group hold its cell one after the other, so the second reads
+//!   the counter that the first stored, and stores a larger one. The epoch below which no counter
+//!   may lie is read at the write, or when the transaction becomes certain to commit.
+//! - **Additions.** The difference is taken between the image and the row while the cell is held:
+//!   no other write can come between the two. It is logged with the counter that the row has. A
+//!   later full write raises the counter, and recovery then ignores the addition, whose effect the
+//!   full write has read or replaced.
+//! - **Holds.** The writer stores the hold before the protocol publishes the row (Release of its
+//!   lock or version word). A reader loads the hold after the protocol has granted access (Acquire
+//!   of the same word). So a reader that sees the row sees its hold, or a later one.
 
 use std::ptr::NonNull;
 
@@ -33,8 +44,8 @@ pub(crate) struct Logging<M: Machine> {
     pub(crate) epochs: NonNull<Epochs<M>>,
 }
 
-// SAFETY: the epochs belong to the engine, which a worker keeps alive, and are `Sync`; the journal
-// is `Send`.
+// SAFETY: the epochs belong to the engine, which a worker keeps alive, and are `Sync`; the sink is
+// `Send`.
 unsafe impl<M: Machine> Send for Logging<M> {}
 
 impl<M: Machine> Logging<M> {
@@ -45,7 +56,7 @@ impl<M: Machine> Logging<M> {
     }
 }
 
-/// What a log is told of a transaction's writes.
+/// The facts about a transaction's writes that a log receives.
 #[derive(Debug, Default)]
 pub(super) struct LoggedWrites {
     /// Whether the transaction is certain to commit. Only then `epoch` and `hold` are valid.
@@ -73,6 +84,20 @@ impl LoggedWrites {
         self.end = 0;
         self.is_sure = false;
         self.own_counter = None;
+    }
+
+    /// Adds a write, or replaces the one of the same position. Most protocols install in order, and
+    /// each entry once. One that exposes rows before it commits may roll a row back, and install it
+    /// again.
+    #[inline]
+    fn note(&mut self, write: Logged) {
+        let is_next = write.position >= self.end;
+        self.end = self.end.max(write.position + 1);
+        let again = if is_next { None } else { self.writes.iter_mut().find(|known| known.position == write.position) };
+        match again {
+            Some(known) => *known = write,
+            None => self.writes.push(write),
+        }
     }
 }
 
@@ -110,76 +135,97 @@ impl<M: Machine> WriteSet<M> {
     /// its cells. The row is not installed yet.
     #[inline]
     pub(super) fn count_write(&mut self, position: usize) {
-        let Some(log) = &mut self.log else { return };
-        let known = &mut self.logged;
+        if self.log.is_none() {
+            return;
+        }
         let entry = &self.entries[position];
-        let table = entry.table();
+        // SAFETY: as in `Write::table`; the borrow is not tied to the entry, and the entry is not
+        // changed.
+        let table = unsafe { entry.table.as_ref() };
         let groups = if entry.kind == WriteKind::Update { entry.groups() } else { Groups::ALL };
-        let payload = table.payload(entry.record);
-        let mut additions = None;
-        let counter = if table.counts_writes() {
-            let epoch = if known.is_sure { known.epoch } else { log.epoch() };
-            let is_new = entry.fresh && entry.kind == WriteKind::Insert;
-            let own = table.own_groups(groups);
-            let (mut last, mut least, mut unsure) = (0, u64::MAX, false);
-            for group in own {
-                // Relaxed: the cells are held exclusively.
-                let counter = payload[table.counter(group)].load(Ordering::Relaxed);
-                (last, least, unsure) =
-                    (last.max(counter & !UNSURE), least.min(counter), unsure | (counter & UNSURE != 0));
-            }
-            // A row that was reloaded when the log was opened has counter 0: its counter in the log
-            // is not known here, so nothing is added to it.
-            let is_logged = !is_new && !unsure && last > 0 && least == last;
-            if is_new {
-                last = 0;
-            }
-            if log.adds && known.is_sure && entry.is_sum && is_logged {
-                let first = known.additions.len();
-                let start = entry.start + entry.key_words as usize;
-                let image = &self.arena[start..start + table.row_words()];
-                // Relaxed: the cells are held exclusively.
-                for word in table.spans(groups).flat_map(|span| span.words()) {
-                    let by = image[word].wrapping_sub(payload[word].load(Ordering::Relaxed));
-                    if by != 0 {
-                        known.additions.push(Addition { word: word as u32, by });
-                    }
-                }
-                additions = Some((first, known.additions.len()));
-                WriteCounter(last)
-            } else {
-                let counter = (last + 1).max(epoch << COUNTER_EPOCH_SHIFT);
-                if last == 0 {
-                    table.check_first_counter(WriteCounter(counter));
-                }
-                let unsure = if known.is_sure { 0 } else { UNSURE };
-                for group in own {
-                    // Relaxed: the cells are held exclusively.
-                    payload[table.counter(group)].store(counter | unsure, Ordering::Relaxed);
-                }
-                WriteCounter(counter)
-            }
+        let (counter, additions) = if table.counts_writes() {
+            self.next_counter(position, table, groups)
         } else {
-            known.own_counter.expect("the protocol provides write counters")
+            (self.logged.own_counter.expect("the protocol provides write counters"), None)
         };
         if table.holds_rows() {
-            for cell in table.cell_numbers(groups) {
-                let word = &payload[table.hold(cell)];
-                // A transaction that locked the row asked about the hold then. An optimistic one
-                // may have written blindly, and asks here. Relaxed, both: the cells are held
-                // exclusively.
-                log.sink.wait_for(Hold(word.load(Ordering::Relaxed)));
-                word.store(known.hold.0, Ordering::Relaxed);
+            self.leave_hold(position, table, groups);
+        }
+        self.logged.note(Logged { position, counter, additions });
+    }
+
+    /// Returns the write counter that the row of the write at `position` has after the write, and
+    /// the range of its additions if it is logged as additions. Stores the counter in the row.
+    #[inline]
+    fn next_counter(
+        &mut self,
+        position: usize,
+        table: &TableCore<M>,
+        groups: Groups,
+    ) -> (WriteCounter, Option<(usize, usize)>) {
+        let Some(log) = &self.log else { unreachable!("only a logged write is counted") };
+        let (known, entry) = (&self.logged, &self.entries[position]);
+        let payload = table.payload(entry.record);
+        let epoch = if known.is_sure { known.epoch } else { log.epoch() };
+        let is_new = entry.fresh && entry.kind == WriteKind::Insert;
+        let own = table.own_groups(groups);
+        let (mut last, mut least, mut unsure) = (0, u64::MAX, false);
+        for group in own {
+            // Relaxed: the cells are held exclusively.
+            let counter = payload[table.counter(group)].load(Ordering::Relaxed);
+            (last, least, unsure) = (last.max(counter & !UNSURE), least.min(counter), unsure | (counter & UNSURE != 0));
+        }
+        // A row that was reloaded when the log was opened has counter 0: its counter in the log is
+        // not known here, so nothing is added to it.
+        let is_logged = !is_new && !unsure && last > 0 && least == last;
+        if is_new {
+            last = 0;
+        }
+        if log.adds && known.is_sure && entry.is_sum && is_logged {
+            return (WriteCounter(last), Some(self.note_additions(position, table, groups)));
+        }
+        let counter = (last + 1).max(epoch << COUNTER_EPOCH_SHIFT);
+        if last == 0 {
+            table.check_first_counter(WriteCounter(counter));
+        }
+        let unsure = if known.is_sure { 0 } else { UNSURE };
+        for group in own {
+            // Relaxed: the cells are held exclusively.
+            payload[table.counter(group)].store(counter | unsure, Ordering::Relaxed);
+        }
+        (WriteCounter(counter), None)
+    }
+
+    /// Notes the difference between image and row in each word of these groups, and returns the
+    /// range of the new additions.
+    #[inline]
+    fn note_additions(&mut self, position: usize, table: &TableCore<M>, groups: Groups) -> (usize, usize) {
+        let entry = &self.entries[position];
+        let payload = table.payload(entry.record);
+        let start = entry.start + entry.key_words as usize;
+        let image = &self.arena[start..start + table.row_words()];
+        let additions = &mut self.logged.additions;
+        let first = additions.len();
+        for word in table.spans(groups).flat_map(|span| span.words()) {
+            // Relaxed: the cells are held exclusively.
+            let by = image[word].wrapping_sub(payload[word].load(Ordering::Relaxed));
+            if by != 0 {
+                additions.push(Addition { word: word as u32, by });
             }
         }
-        // Most protocols install in order, and each entry once. One that exposes rows before it
-        // commits may roll a row back, and install it again.
-        let is_next = position >= known.end;
-        known.end = known.end.max(position + 1);
-        let again = if is_next { None } else { known.writes.iter_mut().find(|logged| logged.position == position) };
-        match again {
-            Some(logged) => (logged.counter, logged.additions) = (counter, additions),
-            None => known.writes.push(Logged { position, counter, additions }),
+        (first, additions.len())
+    }
+
+    /// Leaves the transaction's hold on the cells of the write at `position`.
+    fn leave_hold(&mut self, position: usize, table: &TableCore<M>, groups: Groups) {
+        let Some(log) = &mut self.log else { return };
+        let payload = table.payload(self.entries[position].record);
+        for cell in table.cell_numbers(groups) {
+            let word = &payload[table.hold(cell)];
+            // A transaction that locked the row asked about the hold then. An optimistic one may
+            // have written blindly, and asks here. Relaxed, both: the cells are held exclusively.
+            log.sink.wait_for(Hold(word.load(Ordering::Relaxed)));
+            word.store(self.logged.hold.0, Ordering::Relaxed);
         }
     }
 

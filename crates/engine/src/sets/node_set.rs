@@ -1,4 +1,21 @@
-//! What a transaction has seen of the index.
+//! The node set: the leaves of indexes that a transaction depends on (Silo, section 4.6).
+//!
+//! A leaf version stands for the gaps between the keys of its leaf: it grows with every insert and
+//! removal of a key there, and with every split. A transaction that missed a key, or scanned a
+//! range, has seen the gaps of some leaves. It is serialisable at its commit only if none of them
+//! was filled by then.
+//!
+//! Two transactions that each insert into a gap which the other has observed must not both commit.
+//! Each publishes its insert (the index latches the leaf, and publishes the new version with
+//! Release). Then it passes the commit fence of its protocol (SeqCst), and loads the versions of
+//! its observed leaves. If both loads returned the old versions, both would commit. That is store
+//! buffering, which the two fences exclude (docs/memory_ordering.md, section 4). A load may also
+//! return the version of a latched leaf. No lookup reports such a version, so the validation fails,
+//! which is safe.
+//!
+//! The loads are Acquire at least ([`NodeSet::validate`]): they pair with the Release by which the
+//! index publishes a changed leaf. Protocols that order their commits in the total order of SeqCst
+//! operations ask for SeqCst.
 
 use contend_index::{Change, Leaf};
 use contend_machine::{Machine, Ordering};
@@ -6,7 +23,7 @@ use contend_machine::{Machine, Ordering};
 use crate::abort::{Abort, AbortReason};
 use crate::fault::Fault;
 
-/// The leaves that a transaction's scans and misses observed (Silo, section 4.6).
+/// The leaves that a transaction's scans and misses observed, each with its version.
 #[derive(Debug)]
 pub struct NodeSet<M: Machine> {
     leaves: Vec<(Leaf<M>, u64)>,
@@ -18,17 +35,18 @@ impl<M: Machine> NodeSet<M> {
         NodeSet { leaves: Vec::with_capacity(16), fault }
     }
 
-    /// Adds a leaf with the version that was observed. A leaf observed at two versions fails
+    /// Adds a leaf with the observed version. A leaf that was observed at two versions fails
     /// validation.
     #[inline(always)]
     pub fn add(&mut self, leaf: Leaf<M>, version: u64) {
         self.leaves.push((leaf, version));
     }
 
-    /// Carries the transaction's own insert over into what it observed before.
+    /// Carries the transaction's own insert over into the observations: where it has observed the
+    /// changed leaf, the new version replaces the old one, and the other half of a split is added.
     ///
     /// # Errors
-    /// Somebody else changed the leaf between.
+    /// Another transaction changed the leaf between the observation and the insert.
     pub fn follow(&mut self, change: &Change<M>) -> Result<(), Abort> {
         let mut observed = false;
         for (leaf, version) in &mut self.leaves {
@@ -48,19 +66,20 @@ impl<M: Machine> NodeSet<M> {
         Ok(())
     }
 
-    /// Checks that no observed leaf has changed its set of keys.
+    /// Checks that no observed leaf has changed its set of keys. The loads are Acquire.
     ///
     /// # Errors
-    /// One has.
+    /// An observed leaf has changed.
     #[inline(always)]
     pub fn validate(&self) -> Result<(), Abort> {
+        // Acquire: pairs with the Release that publishes a changed leaf (`Leaf::version_as`).
         self.validate_as(Ordering::Acquire)
     }
 
-    /// As [`NodeSet::validate`], by loads of this order, Acquire or stronger.
+    /// Checks the same as [`NodeSet::validate`], by loads of this order, Acquire or stronger.
     ///
     /// # Errors
-    /// One has.
+    /// An observed leaf has changed.
     #[inline(always)]
     pub fn validate_as(&self, order: Ordering) -> Result<(), Abort> {
         if self.leaves.iter().all(|&(leaf, version)| leaf.version_as(order) == version) {
@@ -70,12 +89,12 @@ impl<M: Machine> NodeSet<M> {
         }
     }
 
-    /// The leaves that were observed, some more than once, each with its version.
+    /// Returns the observed leaves, some more than once, each with its version.
     pub fn observed(&self) -> impl Iterator<Item = (Leaf<M>, u64)> + '_ {
         self.leaves.iter().copied()
     }
 
-    /// The leaves that were observed, some more than once.
+    /// Returns the observed leaves, some more than once.
     pub fn leaves(&self) -> impl Iterator<Item = Leaf<M>> + '_ {
         self.leaves.iter().map(|&(leaf, _)| leaf)
     }
@@ -86,7 +105,7 @@ impl<M: Machine> NodeSet<M> {
         self.leaves.is_empty()
     }
 
-    /// Forgets all leaves; keeps the memory.
+    /// Forgets all leaves, and keeps the memory.
     #[inline(always)]
     pub fn clear(&mut self) {
         self.leaves.clear();

@@ -1,4 +1,4 @@
-//! Finds the record under a key, and asks the protocol for it.
+//! Access to single records: finds the record under a key, and calls the protocol for it.
 
 use contend_index::{AscendingInserts, Change, Key, Lookup};
 use contend_machine::{Activity, Machine, Operation, Phase, Spin};
@@ -14,15 +14,16 @@ use crate::update::RowUpdate;
 use crate::worker::Worker;
 use contend_model::Projection;
 
-/// What a read does in memory of the worker's own, of which a simulated core knows nothing: the
-/// read set, and the copy.
+/// The instructions of a read in memory of the worker's own (the read set, and the copy), which a
+/// simulated core doesn't see otherwise.
 const READ_INSTRUCTIONS: u32 = 20;
-/// The same of a write, until it is installed: the write set, the image, and a branch that is as
-/// often mispredicted as not where reads and writes are mixed.
+/// The instructions of a write in memory of the worker's own, until the row is installed: the write
+/// set, the image, and a branch that is mispredicted half of the time where reads and writes are
+/// mixed.
 const WRITE_INSTRUCTIONS: u32 = 200;
 
-/// What a protocol is asked to do with a record. A constant wherever it is made, so that no branch
-/// is left.
+/// The operation that a protocol performs on a record. It is a constant at each place that makes
+/// one, so the compiler removes the branch on it.
 #[derive(Clone, Copy)]
 pub(super) enum Call<'c> {
     Read(Projection<'c>),
@@ -38,7 +39,7 @@ impl Call<'_> {
         }
     }
 
-    /// What the protocol's time goes to.
+    /// Returns the phase that the protocol's time is counted for.
     #[inline(always)]
     fn phase(&self) -> Phase {
         let operation = match self {
@@ -49,32 +50,32 @@ impl Call<'_> {
     }
 }
 
-/// What stands under a key.
+/// The result of an access to a key.
 #[derive(Clone, Copy)]
 pub(super) enum Access<M: Machine> {
-    /// A record with a row, for which the protocol did what it was asked to.
+    /// A record with a row. The protocol has done its operation.
     Row(Record<M>),
-    /// A record that is absent, which was observed.
+    /// An absent record. The protocol has observed it.
     Absent,
-    /// No record, which was observed.
+    /// No record. The protocol has observed the gap.
     Gap,
-    /// A record that the transaction writes itself, at this position of the write set. The protocol
-    /// was not asked.
+    /// A record that the transaction has written itself. Its entry is at this position of the write
+    /// set. The protocol was not called.
     Own(usize),
 }
 
-/// What an insert found under its key.
+/// The result of an insert that found a record under its key.
 enum Revived {
-    /// Something absent, which is to get the row at this position of the write set.
+    /// The record is absent, and gets the row at this position of the write set.
     Image(usize),
-    /// A row.
+    /// The record has a row.
     Exists,
-    /// A record that is out of the index.
+    /// The record has left the index.
     Unlinked,
 }
 
 impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
-    /// Calls the protocol for this record.
+    /// Calls the protocol for this record. A failure dooms the transaction.
     #[inline(always)]
     pub(super) fn call<K: Key>(
         &mut self,
@@ -97,19 +98,22 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         Ok(found)
     }
 
-    /// Whether the log lets the transaction go on where these groups of a record were written last.
+    /// Whether the log lets the transaction go on after it has used these groups of a record. Their
+    /// last write may not be durable yet.
     fn may_pass<K: Key>(&mut self, table: &StoredTable<M, K>, record: Record<M>, groups: Groups) -> bool {
         let Worker { cx, engine, .. } = &mut *self.worker;
         if cx.declaration.is_read_only() && engine.protocol().reads_snapshots() {
-            // It holds nothing for which others could wait, and must not abort.
+            // A transaction that reads a snapshot must not abort. It may wait, because it holds
+            // nothing that other transactions could wait for.
             cx.writes.wait_for_holds(table, record, groups);
             return true;
         }
         cx.writes.may_pass(table, record, groups)
     }
 
-    /// Calls the protocol for the record that a lookup found under the key, and again for the one
-    /// that stands there later if the record was unlinked meanwhile.
+    /// Calls the protocol for the record that a lookup found under the key. If the record was
+    /// unlinked meanwhile, looks the key up again and calls the protocol for the record that stands
+    /// there then.
     #[inline(always)]
     pub(super) fn access<K: Key>(
         &mut self,
@@ -136,11 +140,11 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         }
     }
 
-    /// The record under a key after a lookup that found none, or found `unlinked`; `None`, with the
-    /// gap observed, if there is none.
+    /// Returns the record under a key after a lookup that found none, or found `unlinked`. `None`
+    /// if there is none; then the protocol has observed the gap.
     ///
-    /// A miss probes a second time, so that a hit, which is the rule, need not keep the leaf and
-    /// its version at hand.
+    /// A miss probes the index a second time. So a hit, which is the rule, need not keep the leaf
+    /// and its version in registers.
     #[cold]
     #[inline(never)]
     fn look_again<K: Key>(
@@ -155,8 +159,8 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         loop {
             let lookup = table.lookup(key);
             match lookup.value.map(StoredTable::<M, K>::record) {
-                // Between the mark and the removal from the index a lookup still finds the record:
-                // a wait for the collector.
+                // The record was marked, and is not yet removed from the index: wait for the
+                // collector.
                 Some(record) if unlinked == Some(record) => spin.wait(),
                 Some(record) => return Ok(Some(record)),
                 None => {
@@ -194,7 +198,8 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         }
     }
 
-    /// Announces a write; the position of its image, or `None` if the key is absent.
+    /// Announces a write to the protocol, and returns the position of its image. `None` if the key
+    /// is absent.
     #[inline(always)]
     pub(super) fn write_located<K: Key>(
         &mut self,
@@ -228,7 +233,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         }
     }
 
-    /// Applies an update, now or at commit; `false` if the key is absent.
+    /// Applies an update, now or at commit. Returns `false` if the key is absent.
     #[inline(always)]
     pub(super) fn update_located<K: Key>(
         &mut self,
@@ -250,8 +255,8 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         Ok(true)
     }
 
-    /// Inserts; the position of the image, to be filled, or `None` if the key exists. `run` is of
-    /// the table.
+    /// Inserts a key, and returns the position of its image, which the caller fills. `None` if the
+    /// key exists. `run` belongs to the table.
     pub(super) fn insert_located<K: Key>(
         &mut self,
         table: &StoredTable<M, K>,
@@ -313,7 +318,8 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         Ok(position)
     }
 
-    /// An insert has met a record under its key: a row, or something absent that can get one.
+    /// Handles an insert that has met a record under its key: a row, or an absent record, which can
+    /// get a row.
     fn revive<K: Key>(&mut self, table: &StoredTable<M, K>, key: K, lookup: Lookup<M>) -> Result<Revived, Abort> {
         let record = StoredTable::<M, K>::record(lookup.value.expect("an existing entry has a value"));
         if let Some(position) = self.worker.cx.writes.find(record) {
@@ -342,8 +348,8 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
                 Ok(Revived::Image(position))
             }
             RecordState::Unlinked => Ok(Revived::Unlinked),
-            // The record has got a row since it was read: the read is void, and so is the
-            // transaction.
+            // The record has got a row since it was read as absent. That read can't be valid any
+            // more, so the transaction must abort.
             RecordState::Row => Err(self.doom(Abort::new(AbortReason::ReadValidation))),
         }
     }

@@ -1,8 +1,8 @@
-//! Reads and writes of what the transaction has written before.
+//! Reads and writes of rows that the transaction has written before.
 //!
-//! The image of a write holds some groups of the row, updates wait for others; what neither has is
-//! read from the record. Nothing here is on the path of a transaction that touches each record
-//! once.
+//! The image of a write holds some groups of the row, and updates wait for others. All other groups
+//! must be read from the record. A transaction that touches each record once calls nothing in this
+//! module.
 
 use contend_index::Key;
 use contend_machine::Machine;
@@ -30,8 +30,8 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         Ok(self.own_row(table, position, groups))
     }
 
-    /// Reads to row_buffer what the write at this position lacks of these groups, and completes it
-    /// by what the write holds.
+    /// Reads the part of `groups` that the write at `position` lacks into the row buffer, and
+    /// completes it by the write's own groups.
     pub(super) fn fetch_missing<K: Key>(
         &mut self,
         table: &StoredTable<M, K>,
@@ -44,7 +44,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         if !write.has_row() || write.image.contains(groups) {
             return Ok(());
         }
-        // Updates that concern what is asked for may concern other groups, too.
+        // Updates that concern these groups may concern other groups, too.
         let needed = if write.merged().meets(groups) { groups.union(write.merged()) } else { groups };
         let missing = needed.without(write.image);
         self.fetch(table, key, position, Call::Read(Projection::of_groups(missing)), missing)?;
@@ -53,8 +53,9 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         Ok(())
     }
 
-    /// Where these groups of a row that the transaction writes are now, after
-    /// [`Transaction::fetch_missing`]; `None` if it has deleted the row.
+    /// Returns the words that hold these groups of a row that the transaction writes: its image, or
+    /// the row buffer. To be called after [`Transaction::fetch_missing`]. `None` if the transaction
+    /// has deleted the row.
     pub(super) fn own_row<K: Key>(&self, table: &StoredTable<M, K>, position: usize, groups: Groups) -> Option<&[u64]> {
         let cx = &self.worker.cx;
         let write = &cx.writes.entries()[position];
@@ -65,8 +66,8 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         }
     }
 
-    /// Writes a record once more; the position again, or `None` if the transaction has deleted the
-    /// row.
+    /// Writes a record once more, and returns its position again. `None` if the transaction has
+    /// deleted the row.
     #[inline(never)]
     pub(super) fn write_own<K: Key>(
         &mut self,
@@ -86,7 +87,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         let needed = if merged.meets(groups) { groups.union(merged) } else { groups };
         match mode {
             WriteMode::Insert => return Ok(None),
-            // Updates of groups of which the image has none wait for the commit.
+            // Updates of groups that the image lacks wait for the commit.
             WriteMode::CommitTimeUpdate if !image.meets(groups) => {
                 let more = groups.without(merged);
                 if !more.is_empty() {
@@ -94,7 +95,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
                 }
                 return Ok(Some(position));
             }
-            // Updates that concern other groups, too, can't be dropped: they are applied first, as
+            // Updates that concern other groups, too, can't be dropped. They are applied first, as
             // below.
             WriteMode::Blind if groups.contains(needed) => {
                 let more = groups.without(image);
@@ -123,8 +124,8 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         Ok(Some(position))
     }
 
-    /// Inserts a key that the transaction has written; whether it had deleted it, so that there is
-    /// something to insert.
+    /// Inserts a key that the transaction has written before. Returns `false` if the key has a row,
+    /// so that nothing is inserted.
     pub(super) fn insert_own<K: Key>(&mut self, table: &StoredTable<M, K>, key: K, position: usize) -> bool {
         let writes = &mut self.worker.cx.writes;
         let write = &mut writes.entries_mut()[position];
@@ -140,7 +141,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         true
     }
 
-    /// Has the protocol read what the image lacks.
+    /// Lets the protocol read the groups that the image lacks.
     fn fetch<K: Key>(
         &mut self,
         table: &StoredTable<M, K>,
@@ -156,7 +157,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         Ok(())
     }
 
-    /// Tells the protocol that what this write holds was not the last word.
+    /// Tells the protocol that the entry at `position` will change once more.
     fn rewrite(&mut self, position: usize) -> Result<(), Abort> {
         let worker = &mut *self.worker;
         worker.engine.protocol().rewrite(&mut worker.cx, &mut worker.local, position).map_err(|abort| self.doom(abort))

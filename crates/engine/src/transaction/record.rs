@@ -1,5 +1,5 @@
-//! What a transaction did, noted for the history. All of it is cold: a run that is measured records
-//! nothing.
+//! The recording of a transaction's operations for a history. All of it is cold: a run that is
+//! measured records nothing.
 
 use std::collections::HashSet;
 
@@ -14,7 +14,7 @@ use crate::protocol::{Protocol, WriteMode};
 use crate::record::Record;
 use crate::table::StoredTable;
 
-/// What a scan saw of the cells of one number.
+/// The observations of a scan for the cells of one number.
 #[derive(Debug)]
 pub(super) struct ScanNotes {
     cell: usize,
@@ -35,7 +35,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         }
     }
 
-    /// Who wrote a cell of the row in row_buffer.
+    /// Returns the writer of a cell of the row in the row buffer.
     fn signature<K: Key>(&self, table: &StoredTable<M, K>, cell: usize) -> Version {
         self.worker.cx.row_buffer[table.signature(cell)]
     }
@@ -48,8 +48,8 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         }
     }
 
-    /// Records a read by what is in row_buffer. What the transaction reads of its own writes is its
-    /// own affair.
+    /// Records a read of the row in the row buffer. A read of the transaction's own writes is no
+    /// matter of the history.
     #[cold]
     pub(super) fn record_read<K: Key>(&mut self, table: &StoredTable<M, K>, key: K, groups: Groups, access: Access<M>) {
         let cells = table.cell_numbers(groups);
@@ -65,7 +65,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         }
     }
 
-    /// Records a first write, and what it has read.
+    /// Records the first write of a record, and the read that belongs to it.
     #[cold]
     pub(super) fn record_write<K: Key>(
         &mut self,
@@ -76,7 +76,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         access: Access<M>,
     ) {
         match access {
-            // What updates come to is known, and recorded, when they are applied.
+            // The result of an update is known, and recorded, when it is applied.
             Access::Row(_) if mode == WriteMode::CommitTimeUpdate => {}
             Access::Row(_) => {
                 if mode != WriteMode::Blind {
@@ -84,7 +84,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
                 }
                 self.record_written(table, key, groups, mode);
             }
-            // A write that is told at once of an absent record has read the tombstone.
+            // A write that learns at once that the record is absent has read the tombstone.
             Access::Absent | Access::Gap => self.record_read(table, key, groups, access),
             Access::Own(_) => {}
         }
@@ -109,7 +109,8 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         }
     }
 
-    /// Records what was read of a record that the transaction writes, apart from what it writes.
+    /// Records the read of groups of a record that the transaction writes, without the cells that
+    /// it has written.
     #[cold]
     pub(super) fn record_fetched<K: Key>(
         &mut self,
@@ -122,10 +123,11 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         self.note_reads(table, key, table.cell_numbers(groups).without(written));
     }
 
-    /// Records the insert of a new record, which has found the key absent.
+    /// Records the insert of a new record. It has found the key absent.
     #[cold]
     pub(super) fn record_fresh<K: Key>(&mut self, table: &StoredTable<M, K>, key: K, record: Record<M>) {
-        // Relaxed: signed by this thread, for whoever deleted the key last.
+        // Relaxed: this thread signed the record, in the name of the transaction that deleted the
+        // key last.
         let deleted_by = table.payload(record)[table.signature(0)].load(Ordering::Relaxed);
         self.note(Operation::Miss { part: Part::of(table, 0), key: key.to_words(), deleted_by });
         self.record_insert(table, key);
@@ -140,7 +142,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         }
     }
 
-    /// Notes for a scan of these groups; none if history is not recorded.
+    /// Returns empty notes for a scan of these groups; none if history is not recorded.
     #[inline(always)]
     pub(super) fn scan_notes<K: Key>(&self, table: &StoredTable<M, K>, groups: Groups) -> Vec<ScanNotes> {
         if !self.is_recording() {
@@ -150,8 +152,8 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         table.cell_numbers(groups).into_iter().map(notes).collect()
     }
 
-    /// Notes a record that a scan came by; its row, or what there was to read besides the
-    /// transaction's own writes, is in row_buffer.
+    /// Notes a record that a scan came by. The row buffer holds its row, or the cells that had to
+    /// be read besides the transaction's own writes.
     #[cold]
     pub(super) fn note_entry<K: Key>(
         &self,

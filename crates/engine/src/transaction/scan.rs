@@ -1,4 +1,4 @@
-//! Ranges.
+//! Scans of ranges.
 
 use std::ops::{ControlFlow, RangeInclusive};
 
@@ -15,7 +15,7 @@ use contend_model::Projection;
 
 const INDEX: Phase = Phase::of(Operation::Read, Activity::Index);
 
-/// A scan under way.
+/// The state of a running scan.
 struct Scan<'t, 'w, 'c, P: Protocol<M>, M: Machine, K: Key, V> {
     transaction: &'t mut Transaction<'w, P, M>,
     table: &'t StoredTable<M, K>,
@@ -80,7 +80,7 @@ where
         let (table, transaction) = (self.table, &mut *self.transaction);
         let record = StoredTable::<M, K>::record(value);
         let access = transaction.access(table, key, Some(record), Call::Read(self.columns))?;
-        // What is missing of an own write is in row_buffer before notes are taken.
+        // The groups that an own write lacks are in the row buffer before notes are taken.
         if let Access::Own(position) = access {
             transaction.fetch_missing(table, key, position, self.columns.groups())?;
         }

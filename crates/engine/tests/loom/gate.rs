@@ -10,7 +10,7 @@ use loom::thread;
 
 struct World {
     epochs: Epochs<Loom>,
-    /// Whether one is alone, or has the gate.
+    /// Whether one worker is alone, or has the gate.
     alone: LoomWord,
 }
 
@@ -20,11 +20,12 @@ fn explore(check: impl Fn() + Sync + Send + 'static) {
     model.check(check);
 }
 
-/// Executions in which one was alone: without any the check proves nothing.
+/// The number of executions in which the worker was alone. Without any the check would prove
+/// nothing.
 static ALONE: AtomicUsize = AtomicUsize::new(0);
 
-/// One closes the gate, and is alone if `looks` says so of the other's slot; the other runs two
-/// transactions, each if the gate is open, while an epoch may pass.
+/// One worker closes the gate, and is alone if `looks` says so of the other's slot. The other
+/// worker runs two transactions, each if the gate is open, while an epoch may pass.
 fn close(looks: fn(&Epochs<Loom>, usize) -> bool) {
     let epochs = Epochs::new(2, 0);
     let (starving, other) = (epochs.register().expect("a slot"), epochs.register().expect("a slot"));
@@ -75,7 +76,7 @@ fn one_at_a_time_has_the_gate() {
         let have_it = |world: &World| {
             world.epochs.close();
             assert!(world.epochs.is_closed());
-            // Plain stores: each holder of the gate sees those of the one before.
+            // Plain stores: each owner of the gate sees those of the owner before.
             assert_eq!(world.alone.load(Ordering::Relaxed), 0);
             world.alone.store(1, Ordering::Relaxed);
             world.epochs.try_advance();

@@ -1,4 +1,4 @@
-//! The epoch under a model checker: memory is not reused while somebody can hold it.
+//! The epoch under a model checker: memory is not reused while a transaction can hold it.
 
 use contend_engine::epoch::Epochs;
 use contend_machine::{Atomic64, Loom, LoomWord, Ordering};
@@ -7,9 +7,9 @@ use loom::thread;
 
 struct World {
     epochs: Epochs<Loom>,
-    /// Where the record is found, 1; 0 once it is unlinked.
+    /// The index's entry: 1 while the record is found, 0 once it is unlinked.
     link: LoomWord,
-    /// Whether its memory is in use: 1 until it is reused.
+    /// Whether the record's memory is in use: 1 until it is reused.
     memory: LoomWord,
 }
 
@@ -19,11 +19,12 @@ fn explore(check: impl Fn() + Sync + Send + 'static) {
     model.check(check);
 }
 
-/// Executions in which the memory was reused: a collector that never does so proves nothing.
+/// The number of executions in which the memory was reused. A collector that never reuses it proves
+/// nothing.
 static REUSED: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
 
-/// A reader that may be anywhere in its transaction, and a collector that unlinks, waits for the
-/// epochs, and reuses. `waits` is the collector's rule.
+/// Runs a reader that may be anywhere in its transaction, beside a collector that unlinks, waits
+/// for the epochs, and reuses. `waits` is the collector's rule.
 fn reuse(waits: fn(&Epochs<Loom>, u64) -> bool) {
     let epochs = Epochs::new(2, 0);
     let (reader, collector) = (epochs.register().expect("a slot"), epochs.register().expect("a slot"));

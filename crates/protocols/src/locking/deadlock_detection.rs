@@ -302,6 +302,7 @@ impl<M: Machine, F: QueueFaults> WaitPolicy<M> for DetectionPolicy<M, F> {
         local.names.clear();
         local.names.extend(blockers.take(NAMES).map(|other| other.worker as u16));
         self.write_row(local.worker, &local.names);
+        // Relaxed: pairs with no load, as above; the search counts a stale row as a guess.
         row.cell.store(cell.value(), Ordering::Relaxed);
         local.began = M::now();
         true

@@ -135,8 +135,11 @@ impl<M: Machine> Request<M> {
         self.timestamp.store(own.timestamp, Ordering::Relaxed);
         self.transaction.store(own.transaction, Ordering::Relaxed);
         let exclusive = if mode == LockMode::Exclusive { Self::EXCLUSIVE } else { 0 };
+        // Relaxed: published with the words above.
         self.worker.store((own.worker as u64) << Self::WORKER_SHIFT | exclusive, Ordering::Relaxed);
         self.upgrade_of.store(upgrade_of, Ordering::Relaxed);
+        // Relaxed: other workers store these words only after they have found the request in a
+        // list, and the Acquire of their latch orders that after these stores.
         self.granted.store(0, Ordering::Relaxed);
         self.next.store(0, Ordering::Relaxed);
         self.previous.store(0, Ordering::Relaxed);
@@ -249,6 +252,7 @@ impl<M: Machine> Request<M> {
         let (mut next, count) = if previous != 0 {
             (previous, 1)
         } else {
+            // Relaxed: a guess, as above.
             let word = cell.word().load(Ordering::Relaxed);
             (first_holder(word), (word / HOLDER) & HOLDERS_MAX)
         };
@@ -259,6 +263,7 @@ impl<M: Machine> Request<M> {
             if other.owner().worker != self.owner().worker {
                 visit(other.owner());
             }
+            // Relaxed: a guess. The link may be that of another list by now.
             next = other.next.load(Ordering::Relaxed);
         }
     }
@@ -452,10 +457,12 @@ impl<M: Machine> LatchedCell<M> {
                 next
             }
         };
+        // Relaxed, also below: published by the latch's Release.
         request.next.store(next, Ordering::Relaxed);
         request.previous.store(behind.map_or(0, Request::address), Ordering::Relaxed);
         // SAFETY: a link of a list of this cell.
         if let Some(next) = unsafe { at::<M>(next) } {
+            // Relaxed: under the latch.
             next.previous.store(request.address(), Ordering::Relaxed);
         }
     }
@@ -468,10 +475,12 @@ impl<M: Machine> LatchedCell<M> {
         // SAFETY: links of a list of this cell.
         let (after, before) = unsafe { (at::<M>(next), at::<M>(previous)) };
         match before {
+            // Relaxed: under the latch.
             Some(before) => before.next.store(next, Ordering::Relaxed),
             None => self.set_first(list, next),
         }
         if let Some(after) = after {
+            // Relaxed: under the latch.
             after.previous.store(previous, Ordering::Relaxed);
         }
     }

@@ -132,10 +132,11 @@ impl<M: Machine, F: LockingFaults> LockWord<M> for ReaderWriterWord<F> {
         // flags.
         let before = cell.word().load(Ordering::Relaxed);
         if !readers_block::<F>() || F::UNLINK_LOCKED {
-            // With a fault, others change the word meanwhile.
+            // With a fault, others change the word meanwhile. Relaxed: as above.
             cell.word().fetch_and(!clear, Ordering::Relaxed);
             cell.word().fetch_or(set, Ordering::Relaxed);
         } else {
+            // Relaxed: no other transaction changes the word while its bit 0 is set.
             cell.word().store(before & !clear | set, Ordering::Relaxed);
         }
         before & FLAGS

@@ -130,9 +130,9 @@ impl<M: Machine> Backoff<M> {
     #[cold]
     fn maybe_climb(&self, now: Cycles, random: u64) {
         let climb = &self.climb;
-        // Relaxed, here and below: the exchange of `climbed_at` lets one worker win each interval.
-        // The other words are statistics: a value that is late makes a wait a little longer or
-        // shorter, and nothing wrong.
+        // All accesses are Relaxed. The exchange of `climbed_at` lets one worker win each interval.
+        // The other words are statistics: a stale value makes a wait a little longer or shorter,
+        // and breaks nothing. Relaxed, both: the exchange checks what the load has seen.
         let climbed_at = climb.climbed_at.load(Ordering::Relaxed);
         let elapsed = now.wrapping_sub(climbed_at);
         if (elapsed as f64) < CLIMB_EVERY_US * self.cycles_per_us
@@ -140,15 +140,20 @@ impl<M: Machine> Backoff<M> {
         {
             return;
         }
+        // Relaxed, all three: each worker's commits are its own count. The last two words belong to
+        // the worker that wins an interval.
         let commits = self.commits.iter().map(|commits| commits.load(Ordering::Relaxed)).fold(0, u64::wrapping_add);
         let since = commits.wrapping_sub(climb.commits.swap(commits, Ordering::Relaxed));
         let throughput = since as f64 / elapsed as f64;
+        // Relaxed: as the commits.
         let last_throughput = f64::from_bits(climb.throughput.swap(throughput.to_bits(), Ordering::Relaxed));
         let gain = throughput - last_throughput;
+        // Relaxed: stored by the winner of the interval before.
         let last_change = f64::from_bits(climb.change.load(Ordering::Relaxed));
         let step = STEP_US * elapsed as f64 / (CLIMB_EVERY_US * self.cycles_per_us);
         let bound = self.bound_us();
         let next = next_bound(bound, self.options.max_us as f64, step, gain * last_change, random & 1 == 0);
+        // Relaxed, both: `change` is for the next winner, and the bound is a hint (`bound_us`).
         climb.change.store((next - bound).to_bits(), Ordering::Relaxed);
         self.bound.store((next * self.cycles_per_us) as u64, Ordering::Relaxed);
     }

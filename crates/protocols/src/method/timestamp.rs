@@ -164,6 +164,7 @@ impl<M: Machine> Timestamps<M> {
             let mut spin = Spin::<M>::new();
             while next == 0 {
                 spin.wait();
+                // Acquire: as above.
                 next = own.next.load(Ordering::Acquire);
             }
         }
@@ -227,6 +228,7 @@ impl<M: Machine> Stamper<M> {
             Source::Atomic => shared.counter.fetch_add(1, Ordering::Relaxed),
             Source::Batched => {
                 if self.next == self.end {
+                    // Relaxed: as for one timestamp, the counter's order makes batches disjoint.
                     self.next = shared.counter.fetch_add(shared.options.batch, Ordering::Relaxed);
                     self.end = self.next + shared.options.batch;
                 }

@@ -133,6 +133,7 @@ impl<P: Protocol<Native>, W: Workload> Driver<P, W> for Threads {
                     last_tick = elapsed;
                 }
             }
+            // Relaxed: pairs with the workers' loads as a hint; `join` orders their results.
             over.store(1, Ordering::Relaxed);
             let seconds = start.elapsed().as_secs_f64();
             let outcomes: Vec<_> =
