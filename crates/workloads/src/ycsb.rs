@@ -405,7 +405,7 @@ impl Workload for Ycsb {
         }
         if multi_partition.0 > 0.0 && multi_partitions > partitions {
             return Err(format!(
-                "ycsb.multi_partitions is {multi_partitions}, above ycsb.partitions, which is {partitions}"
+                "ycsb.partitions is {partitions}, below ycsb.multi_partitions, which is {multi_partitions}"
             ));
         }
         Ok(())
