@@ -4,7 +4,7 @@
 //! Council, 2010), without terminals. There are no keying and think times, so a few warehouses keep
 //! all threads busy. The only output is what the transactions return.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! | --- | --- |
 //! | `schema` | rows, keys, groups of columns |
 //! | `random` | the standard's random numbers and strings |

@@ -5,7 +5,7 @@
 //! Tanabe et al.: "An analysis of concurrency control protocols for in-memory databases with
 //! CCBench", VLDB 2020, section 5.
 //!
-//! # What a row says
+//! # Contents of a row
 //! The first word of a row is the *tag* of its writer: the worker and the sequence number of the
 //! transaction that wrote it. Every other word is computed from the tag and the key. So a torn row,
 //! or a row under the wrong key, is recognised.

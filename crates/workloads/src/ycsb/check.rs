@@ -1,4 +1,4 @@
-//! The check of the rows after a run; see "What a row says" in [`super`].
+//! The check of the rows after a run; see "Contents of a row" in [`super`].
 
 use contend_model::Inspect;
 
