@@ -1,9 +1,8 @@
-//! Writes `docs/methods.md`: which optimisation method goes with which protocol, and what each
-//! brings.
+//! Writes `docs/methods.md`: which optimisation method goes with which protocol, and its effect.
 //!
 //! `cargo run --release -p contend-lab --example methods > docs/methods.md`
 //!
-//! The effects are those on a simulated chip of 64 cores, where they are the same on every host.
+//! The effects are those on a simulated chip of 64 cores, which are the same on every host.
 
 use std::sync::Mutex;
 
@@ -15,23 +14,23 @@ use contend_protocols::all_protocols;
 use contend_protocols::method::{METHODS, MethodInfo, Otherwise, RetryOptions};
 use contend_runner::{RunConfig, Silent, Stop};
 
-/// What is measured of protection on a host, by the bench that it names: printed after the method's
-/// table.
+/// The effect of protection, measured on a host by the bench that the text names. It is printed
+/// after the method's table.
 const PROTECTION: &str = include_str!("protection.md");
 
-/// Workloads of little and of much contention.
+/// Workloads with little and with much contention.
 type Pair = [(&'static str, &'static [(&'static str, &'static str)]); 2];
 
 const YCSB: Pair = [
     ("ycsb", &[("ycsb.records", "100k"), ("ycsb.rmw", "on"), ("ycsb.theta", "0")]),
     ("ycsb", &[("ycsb.records", "100k"), ("ycsb.rmw", "on"), ("ycsb.theta", "0.9")]),
 ];
-/// With rows of several groups of columns, and updates that are not read.
+/// Workloads of rows with several groups of columns, and with updates that read nothing.
 const TPCC: Pair = [
     ("tpcc-np", &[("tpcc.warehouses", "64"), ("tpcc.items", "1000"), ("tpcc.customers", "30")]),
     ("tpcc-np", &[("tpcc.warehouses", "4"), ("tpcc.items", "1000"), ("tpcc.customers", "30")]),
 ];
-/// Values of options that are numbers.
+/// The values that are tried of options with a number.
 const NUMBERS: &[(&str, &str)] = &[
     ("mocc.hot", "0"),
     ("dldetect.timeout_us", "100"),
@@ -50,7 +49,8 @@ fn workloads(method: &MethodInfo) -> &'static Pair {
     }
 }
 
-/// Commits a second of simulated time; `None` if the protocol can't run the workload.
+/// Returns the commits per second of simulated time, or `None` if the protocol can't run the
+/// workload.
 fn throughput(protocol: &str, workload: (&str, &[(&str, &str)]), setting: Option<(&str, &str)>) -> Option<f64> {
     let mut config = RunConfig::default().on("abyss:64").expect("a chip of the list");
     config.workload = workload.0.into();
@@ -63,7 +63,7 @@ fn throughput(protocol: &str, workload: (&str, &[(&str, &str)]), setting: Option
     Some(measured.throughput_tps.median)
 }
 
-/// The settings of a method that differ from the defaults of this protocol.
+/// Returns the settings of a method that differ from this protocol's defaults.
 fn settings(method: &MethodInfo, specs: &[OptionSpec]) -> Vec<(&'static str, String)> {
     let mut settings = Vec::new();
     for spec in specs.iter().filter(|spec| method.options.contains(&spec.name)) {
@@ -76,7 +76,7 @@ fn settings(method: &MethodInfo, specs: &[OptionSpec]) -> Vec<(&'static str, Str
     settings
 }
 
-/// One effect to be measured.
+/// An effect to measure.
 struct Effect {
     method: usize,
     protocol: &'static str,
@@ -106,7 +106,7 @@ fn main() {
     print(&protocols, &common, &effects);
 }
 
-/// Measures them all, by as many threads as there are cores.
+/// Measures all effects, with as many threads as there are cores.
 fn measure(effects: &mut [Effect]) {
     let work = Mutex::new(effects.iter_mut());
     std::thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! Names that a person writes: similar names for a slip, and the options that a run may have.
+//! The names that a user writes: corrections of misspelled names, and the options of a run.
 
 use std::collections::BTreeMap;
 
@@ -36,10 +36,10 @@ pub fn entry_name(written: &str) -> String {
     format!("{}{options}", protocol_name(protocol))
 }
 
-/// Returns settings by the names of their options.
+/// Returns the settings, keyed by the full names of their options.
 ///
 /// # Errors
-/// An option is set by two names, to two values.
+/// An option is set to two values, by two of its names.
 pub fn named_settings(settings: &BTreeMap<String, String>) -> Result<BTreeMap<String, String>, RunError> {
     let mut named: BTreeMap<String, String> = BTreeMap::new();
     for (written, value) in settings {
@@ -59,7 +59,8 @@ pub(crate) fn unknown<'a>(what: &str, name: &str, valid: impl IntoIterator<Item 
     RunError::BadInput(format!("unknown {what} '{name}'{meant}; valid: {}", valid.join(", ")))
 }
 
-/// The similarity, from 0 to 1, from which one name may be a slip of another.
+/// The Jaro-Winkler similarity, from 0 to 1, above which one name counts as a misspelling of
+/// another.
 const ALIKE: f64 = 0.85;
 
 /// Returns the name that was probably meant: an option without its prefix, or the most similar

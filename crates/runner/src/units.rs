@@ -1,6 +1,7 @@
-//! How figures are written for people: three or four digits, and a unit.
+//! The format of figures for people: three or four digits, and a unit.
 
-/// "1.23 M": something a second. Prefixes end at G, as larger ones are not read at a glance.
+/// Formats a rate per second, as in "1.23 M". Prefixes end at G; larger ones are not read at a
+/// glance.
 pub fn show_rate(per_second: f64) -> String {
     match per_second {
         rate if rate >= 1e9 => format!("{:.2} G", rate / 1e9),
@@ -10,7 +11,7 @@ pub fn show_rate(per_second: f64) -> String {
     }
 }
 
-/// Bytes, in a binary unit that suits.
+/// Formats bytes in the largest binary unit that is not above them.
 pub fn show_bytes(bytes: u64) -> String {
     let units = [("GiB", 1u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     match units.into_iter().find(|(_, size)| bytes >= *size) {
@@ -19,7 +20,7 @@ pub fn show_bytes(bytes: u64) -> String {
     }
 }
 
-/// Nanoseconds, in a unit that suits.
+/// Formats nanoseconds in the largest unit that is not above them.
 pub fn show_ns(nanoseconds: u64) -> String {
     match nanoseconds as f64 {
         ns if ns >= 1e9 => format!("{:.2} s", ns / 1e9),
@@ -29,12 +30,13 @@ pub fn show_ns(nanoseconds: u64) -> String {
     }
 }
 
-/// A latency; `-` where nothing was timed, as no transaction takes no time at all.
+/// Formats a latency. 0 stands for "not timed" and is shown as `-`, because no transaction takes no
+/// time.
 pub fn show_latency(nanoseconds: u64) -> String {
     if nanoseconds == 0 { "-".into() } else { show_ns(nanoseconds) }
 }
 
-/// A number in at most three digits that mean something: "0.000123".
+/// Formats a number with three significant digits, as in "0.000123".
 pub fn show_digits(number: f64) -> String {
     if number == 0.0 || !number.is_finite() {
         return number.to_string();
@@ -49,7 +51,7 @@ pub fn show_digits(number: f64) -> String {
     }
 }
 
-/// "12.3 %" of a fraction.
+/// Formats a fraction as a percentage, as in "12.3 %".
 pub fn show_percent(fraction: f64) -> String {
     format!("{:.1} %", fraction * 100.0)
 }

@@ -68,7 +68,7 @@ fn numbers_below_zero_are_called_that() {
 
 #[test]
 fn options_of_others_and_slips_are_told() {
-    let foreign = "option 'bank.accounts' is of the workload bank, which does not run here (chosen: ycsb-a)";
+    let foreign = "option 'bank.accounts' belongs to the workload bank, which does not run here (chosen: ycsb-a)";
     refuses(&["run", "--set", "bank.accounts=5"], &[foreign]);
     refuses(&["run", "--set", "theta=0.5"], &["unknown option 'theta'; did you mean 'ycsb.theta'?; valid: "]);
     refuses(&["run", "--set", "ycsb.teta=0.5"], &["did you mean 'ycsb.theta'?"]);

@@ -1,4 +1,4 @@
-//! The page of an experiment, and the page of many.
+//! The page of an experiment, and the index page of many.
 
 use super::plot::{drawn, published, show, title};
 use super::{Curves, Experiment, Judgement, Published, Verdict};
@@ -6,7 +6,7 @@ use crate::report::{Column, Table, document, escape, figure, prose, table_of_tim
 use crate::result::Breakdown;
 use contend_runner::units::{show_latency, show_percent, show_rate};
 
-/// The page of an experiment.
+/// Returns the page of an experiment.
 pub fn page(experiment: &Experiment, curves: &Curves, judgements: &[Judgement]) -> String {
     let paragraph = |class: &str, text: &str| match text.trim() {
         "" => String::new(),
@@ -34,7 +34,7 @@ pub fn page(experiment: &Experiment, curves: &Curves, judgements: &[Judgement]) 
     document(&experiment.title, &format!("{body}</section>\n"))
 }
 
-/// Where the time went, at the x that the file names.
+/// Returns the breakdowns of the time at the x that the file names.
 fn breakdowns(experiment: &Experiment, curves: &Curves) -> String {
     let Some(at) = &experiment.plot.breakdown else { return String::new() };
     let rows: Vec<(String, &Breakdown)> = curves
@@ -100,7 +100,7 @@ fn published_points(experiment: &Experiment, published: &Published) -> Table {
     table
 }
 
-/// All verdicts as a table in Markdown, for a document.
+/// Returns all verdicts as a table in Markdown, for a document.
 pub fn verdict_table(experiments: &[(Experiment, Vec<Judgement>)]) -> String {
     let all = || experiments.iter().flat_map(|(_, judgements)| judgements);
     let count = |verdict: Verdict| all().filter(|one| one.verdict == verdict).count();
@@ -150,7 +150,7 @@ pub fn wrapped(text: &str, indent: &str) -> String {
     all
 }
 
-/// The page of many experiments: a line each, with how many assertions hold.
+/// Returns the index page: a line for each experiment, with the numbers of assertions by verdict.
 pub fn index(experiments: &[(Experiment, Vec<Judgement>)]) -> String {
     let mut body = String::from("<h1>contend sweep</h1><p class=\"finding\">Experiments</p><ul>");
     for (Experiment { id, .. }, _) in experiments {
