@@ -266,7 +266,7 @@ impl Test<'_> {
     /// transaction. Returns what it has said: threads, and their last transactions that are
     /// durable.
     fn kill(&self, life: &Life, waits: bool, pause: Duration) -> Result<Result<Vec<(usize, u64)>, String>, RunError> {
-        let failed = |error: std::io::Error| RunError::Io(format!("a process can't be run: {error}"));
+        let failed = |error: std::io::Error| RunError::IoFailed(format!("a process can't be run: {error}"));
         let mut child = (self.command)(life)?.stdout(Stdio::piped()).spawn().map_err(failed)?;
         let mut output = child.stdout.take().expect("it is piped");
         let (speaks, heard) = mpsc::channel();

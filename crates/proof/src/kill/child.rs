@@ -217,7 +217,7 @@ impl Thread<'_> {
             // One write of a short line, which a pipe takes as one.
             let line = format!("{} {number}\n", self.thread);
             let written = std::io::stdout().lock().write_all(line.as_bytes());
-            written.map_err(|error| RunError::Io(format!("nobody listens: {error}")))?;
+            written.map_err(|error| RunError::IoFailed(format!("nobody listens: {error}")))?;
         }
         self.log.check()?;
         Ok(())
