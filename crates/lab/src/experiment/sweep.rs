@@ -170,7 +170,7 @@ pub fn sweep(
             let mut file = file.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
             file.write_all(line.as_bytes())
                 .and_then(|()| file.flush())
-                .map_err(|error| RunError::IoFailed(format!("can't write {}: {error}", folder.file().display())))?;
+                .map_err(|error| RunError::Io(format!("can't write {}: {error}", folder.file().display())))?;
             Ok(measurement)
         });
         match outcome {
