@@ -1,7 +1,4 @@
-//! How figures are written for people, in three or four digits and a unit, and how times and
-//! percentages that people write are parsed.
-
-use std::time::Duration;
+//! The format of figures for people: three or four digits, and a unit.
 
 /// "1.23 M": something a second. Prefixes end at G, as larger ones are not read at a glance.
 pub fn show_rate(per_second: f64) -> String {
@@ -73,7 +70,7 @@ const TIME_MAX: f64 = 1e9;
 /// # Errors
 /// The unit is unknown, or the number is none, below 0 or too large. The message names what is
 /// valid.
-pub fn parse_time(text: &str) -> Result<Duration, String> {
+pub fn parse_time(text: &str) -> Result<std::time::Duration, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match &text[digits.len()..] {
         "" | "s" => 1.0,
@@ -83,7 +80,9 @@ pub fn parse_time(text: &str) -> Result<Duration, String> {
         unit => return Err(format!("unknown unit '{unit}'; valid: ms, s, m, h")),
     };
     match digits.parse::<f64>() {
-        Ok(number) if (0.0..=TIME_MAX).contains(&(number * unit)) => Ok(Duration::from_secs_f64(number * unit)),
+        Ok(number) if (0.0..=TIME_MAX).contains(&(number * unit)) => {
+            Ok(std::time::Duration::from_secs_f64(number * unit))
+        }
         _ => Err(format!("'{digits}' is no time; valid: a number from 0, as in 60s or 10m")),
     }
 }
