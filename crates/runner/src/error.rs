@@ -12,10 +12,14 @@ pub enum RunError {
     /// The machine's memory does not hold the tables, or the data of a measurement.
     #[error("{0}")]
     OutOfMemory(String),
-    /// A file or folder can't be read or written, or a process can't be started. The message names
+    /// Before the run begins, a file or folder can't be read, written or made. The message names
     /// it.
     #[error("{0}")]
     Io(String),
+    /// While the run goes on, a file or pipe can't be written, or a process can't be run. The
+    /// message names it.
+    #[error("{0}")]
+    IoFailed(String),
     /// The log can't be opened or begun.
     #[error("{0}")]
     LogNotOpened(LogError),

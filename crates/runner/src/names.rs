@@ -10,24 +10,32 @@ use crate::durable::LogOptions;
 use crate::error::RunError;
 use crate::machine::SimulationOptions;
 
-/// Short and former names of options, each with the name that results and documents use.
-pub const OPTION_ALIASES: [(&str, &str); 6] = [
+/// Short names of options, each with the name that results and documents use.
+const SHORT_OPTION_NAMES: [(&str, &str); 5] = [
     ("cu", "engine.commit_time_updates"),
     ("ts", "engine.timestamp_splitting"),
     ("align", "engine.alignment"),
     ("protect", "engine.protect_after"),
     ("log", "log.mode"),
-    ("mvcc.late", "msto.late"),
 ];
 
-/// Returns the name of an option that may be written by a short name.
+/// Names that options had before, each with today's name.
+const FORMER_OPTION_NAMES: [(&str, &str); 1] = [("mvcc.late", "msto.late")];
+
+/// Returns the name of an option that may be written by a short or a former name.
 pub fn option_name(written: &str) -> &str {
-    OPTION_ALIASES.iter().find(|(alias, _)| *alias == written).map_or(written, |(_, name)| name)
+    let mut other_names = SHORT_OPTION_NAMES.iter().chain(&FORMER_OPTION_NAMES);
+    other_names.find(|(other, _)| *other == written).map_or(written, |(_, name)| name)
 }
 
 /// Returns the short name of an option, if it has one.
 pub fn short_option_name(name: &str) -> Option<&'static str> {
-    OPTION_ALIASES.iter().find(|(_, full)| *full == name).map(|(alias, _)| *alias)
+    SHORT_OPTION_NAMES.iter().find(|(_, full)| *full == name).map(|(short, _)| *short)
+}
+
+/// Returns the name that an option had before, if it had another.
+pub fn former_option_name(name: &str) -> Option<&'static str> {
+    FORMER_OPTION_NAMES.iter().find(|(_, full)| *full == name).map(|(former, _)| *former)
 }
 
 /// Returns an entry of a comparison, as in `silo+cu`, with the name that its protocol has today.
@@ -53,7 +61,9 @@ pub fn named_settings(settings: &BTreeMap<String, String>) -> Result<BTreeMap<St
     Ok(named)
 }
 
-pub(crate) fn unknown<'a>(what: &str, name: &str, valid: impl IntoIterator<Item = &'a str>) -> RunError {
+/// Returns the error of an unknown name: the name that was probably meant, and the valid names.
+/// `what` says what is named.
+pub fn unknown<'a>(what: &str, name: &str, valid: impl IntoIterator<Item = &'a str>) -> RunError {
     let valid: Vec<&str> = valid.into_iter().collect();
     let meant = similar(name, &valid).map_or(String::new(), |meant| format!("; did you mean '{meant}'?"));
     RunError::BadInput(format!("unknown {what} '{name}'{meant}; valid: {}", valid.join(", ")))

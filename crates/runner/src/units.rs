@@ -56,9 +56,55 @@ pub fn show_percent(fraction: f64) -> String {
     format!("{:.1} %", fraction * 100.0)
 }
 
+/// Parses a percentage such as "3%" or "0.5 %", and returns it as a fraction. Returns `None` if the
+/// text is not a number and a percent sign.
+pub fn parse_percent(text: &str) -> Option<f64> {
+    let number = text.trim().strip_suffix('%')?.trim_end().parse::<f64>().ok()?;
+    Some(number / 100.0)
+}
+
+/// The longest time that [`parse_time`] takes, in seconds: some 30 years.
+const TIME_MAX: f64 = 1e9;
+
+/// Parses a time: a number of seconds, or a number with one of the units `ms`, `s`, `m` (or `min`)
+/// and `h`.
+///
+/// # Errors
+/// The unit is unknown, or the number is none, below 0 or too large. The message names what is
+/// valid.
+pub fn parse_time(text: &str) -> Result<std::time::Duration, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match &text[digits.len()..] {
+        "" | "s" => 1.0,
+        "ms" => 1e-3,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        unit => return Err(format!("unknown unit '{unit}'; valid: ms, s, m, h")),
+    };
+    match digits.parse::<f64>() {
+        Ok(number) if (0.0..=TIME_MAX).contains(&(number * unit)) => {
+            Ok(std::time::Duration::from_secs_f64(number * unit))
+        }
+        _ => Err(format!("'{digits}' is no time; valid: a number from 0, as in 60s or 10m")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_and_percentages_are_parsed() {
+        let times = ["90", "60s", "1.5m", "2min", "1h", "250ms", "0"].map(|text| parse_time(text).expect("a time"));
+        assert_eq!(times.map(|time| time.as_millis()), [90_000, 60_000, 90_000, 120_000, 3_600_000, 250, 0]);
+        for (text, part) in
+            [("10 parsecs", "parsecs"), ("-1s", "'-1' is no time"), ("", "'' is no time"), ("1e99", "no time")]
+        {
+            assert!(parse_time(text).is_err_and(|message| message.contains(part)), "{text}");
+        }
+        assert_eq!(["3%", " 0.5 % ", "50%"].map(parse_percent), [Some(0.03), Some(0.005), Some(0.5)]);
+        assert_eq!(["3", "%", "x%", ""].map(parse_percent), [None; 4]);
+    }
 
     #[test]
     fn units_suit() {
