@@ -21,7 +21,7 @@ pub const CONFIDENCE: f64 = 0.95;
 
 /// The ratio of the second run's throughput to the first's, with its interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Ratio {
+pub struct ThroughputRatio {
     /// The estimate: 1 is no difference, 0.9 means that the second is a tenth slower.
     pub estimate: f64,
     /// The interval's lower end.
@@ -30,10 +30,10 @@ pub struct Ratio {
     pub high: f64,
 }
 
-impl Ratio {
+impl ThroughputRatio {
     /// Returns the ratio of two runs by the throughputs of their windows. Returns `None` if there
     /// are too few windows for an interval of [`CONFIDENCE`], or if one has no commits.
-    pub fn of(first: &[f64], second: &[f64]) -> Option<Ratio> {
+    pub fn of(first: &[f64], second: &[f64]) -> Option<ThroughputRatio> {
         let cut = cut_off(first.len(), second.len())?;
         if first.iter().chain(second).any(|throughput| *throughput <= 0.0 || !throughput.is_finite()) {
             return None;
@@ -44,7 +44,7 @@ impl Ratio {
         // The geometric mean of the middle two treats a ratio and its inverse alike.
         let estimate =
             if ratios.len().is_multiple_of(2) { (ratios[middle - 1] * ratios[middle]).sqrt() } else { ratios[middle] };
-        Some(Ratio { estimate, low: ratios[cut], high: ratios[last - cut] })
+        Some(ThroughputRatio { estimate, low: ratios[cut], high: ratios[last - cut] })
     }
 
     /// Returns whether the two are told apart: whether the interval is on one side of 1.
@@ -142,7 +142,7 @@ pub struct EntryDiff {
     /// The median throughput in the second result.
     pub second_tps: Option<f64>,
     /// The ratio of the second throughput to the first.
-    pub ratio: Option<Ratio>,
+    pub ratio: Option<ThroughputRatio>,
     /// The 99th percentile of latency in the second, as a multiple of that in the first.
     pub p99_ratio: Option<f64>,
     /// The change.
@@ -216,7 +216,7 @@ fn entry_diff(protocol: &str, first: Option<&ProtocolResult>, second: Option<&Pr
     let windows = |measured: &Measured| measured.windows.iter().map(|window| window.throughput_tps).collect::<Vec<_>>();
     let (mut ratio, mut p99_ratio) = (None, None);
     if let (Some(a), Some(b)) = (&a, &b) {
-        ratio = Ratio::of(&windows(a), &windows(b));
+        ratio = ThroughputRatio::of(&windows(a), &windows(b));
         let timed = a.latency_ns_p99 > 0 && b.latency_ns_p99 > 0;
         p99_ratio = timed.then(|| b.latency_ns_p99 as f64 / a.latency_ns_p99 as f64);
     }
@@ -308,13 +308,13 @@ mod tests {
     fn the_estimate_is_the_ratio_and_turns_with_its_sides() {
         let first = [100.0, 101.0, 99.0, 100.5, 99.5];
         let second: Vec<f64> = first.iter().map(|value| value * 0.8).collect();
-        let ratio = Ratio::of(&first, &second).expect("five of each");
+        let ratio = ThroughputRatio::of(&first, &second).expect("five of each");
         assert!((ratio.estimate - 0.8).abs() < 0.01 && ratio.is_told() && ratio.high < 1.0, "{ratio:?}");
-        let back = Ratio::of(&second, &first).expect("five of each");
+        let back = ThroughputRatio::of(&second, &first).expect("five of each");
         assert!((back.estimate * ratio.estimate - 1.0).abs() < 1e-9, "{back:?}");
         assert!((back.low * ratio.high - 1.0).abs() < 1e-9);
-        assert!(!Ratio::of(&first, &first).expect("five of each").is_told());
-        assert_eq!(Ratio::of(&first, &[0.0; 5]), None, "nothing committed");
+        assert!(!ThroughputRatio::of(&first, &first).expect("five of each").is_told());
+        assert_eq!(ThroughputRatio::of(&first, &[0.0; 5]), None, "nothing committed");
     }
 
     /// 500 comparisons of equal runs, and 500 of runs that differ by 10 %. The windows deviate by
@@ -331,7 +331,7 @@ mod tests {
                 |window: &mut dyn FnMut(f64) -> f64, level: f64| (0..5).map(|_| window(level)).collect::<Vec<_>>();
             let one = |_: &usize| {
                 let (first, second) = (run(&mut window, 1.0), run(&mut window, level));
-                Ratio::of(&first, &second).expect("five of each").is_told()
+                ThroughputRatio::of(&first, &second).expect("five of each").is_told()
             };
             (0..500).filter(one).count()
         };

@@ -28,7 +28,7 @@ use crate::error::LogError;
 use crate::fault::Fault;
 use crate::format::{self, BLOCK_HEADER, Change, Write};
 use crate::log::{Log, OpenFile};
-use crate::manifest::{Contents, Segment, Tail};
+use crate::manifest::{ManifestContents, Segment, Tail};
 use crate::recovery;
 use crate::rows::{Known, Rows};
 use crate::schema::{Form, Schema};
@@ -130,7 +130,7 @@ impl Log {
         // checkpoint has rows of any epoch.
         let first_blocks = staying.iter().map(|segment| segment.blocks.map_or(0, |(first, _)| first.saturating_sub(1)));
         let settled = first_blocks.fold(contents.epoch, u64::min);
-        let of_old = Contents { segments: old.clone(), ..contents };
+        let of_old = ManifestContents { segments: old.clone(), ..contents };
         let bytes: u64 = old.iter().map(|segment| segment.bytes).sum();
         let rewrite = || {
             let how = self.config.how(false);

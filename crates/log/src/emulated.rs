@@ -53,7 +53,7 @@ impl<M: Machine> CommitSinks<M> for Emulated<M> {
         Box::new(EmulatedLog {
             committer: Committer::new(&self.commits, worker),
             latency: self.latency,
-            buffer: Buffer::new(),
+            buffer: EmulatedBuffer::new(),
             used: 0,
             bytes: Arc::clone(&self.bytes),
         })
@@ -66,9 +66,9 @@ impl<M: Machine> CommitSinks<M> for Emulated<M> {
 
 /// A worker's buffer, in the machine's memory.
 #[derive(Debug)]
-struct Buffer<M: Machine>(NonNull<M::U64>);
+struct EmulatedBuffer<M: Machine>(NonNull<M::U64>);
 
-impl<M: Machine> Buffer<M> {
+impl<M: Machine> EmulatedBuffer<M> {
     const LAYOUT: Layout = match Layout::array::<M::U64>(BUFFER_WORDS) {
         Ok(layout) => layout,
         Err(_) => panic!("a buffer is small"),
@@ -83,7 +83,7 @@ impl<M: Machine> Buffer<M> {
             // layout.
             unsafe { words.add(word).write(M::U64::new(0)) };
         }
-        Some(Buffer(words))
+        Some(EmulatedBuffer(words))
     }
 
     fn words(&self) -> &[M::U64] {
@@ -93,7 +93,7 @@ impl<M: Machine> Buffer<M> {
     }
 }
 
-impl<M: Machine> Drop for Buffer<M> {
+impl<M: Machine> Drop for EmulatedBuffer<M> {
     fn drop(&mut self) {
         // SAFETY: the block came from `alloc` with this layout, and its words need no drop.
         unsafe { M::dealloc(self.0.cast(), Self::LAYOUT) };
@@ -101,14 +101,14 @@ impl<M: Machine> Drop for Buffer<M> {
 }
 
 // SAFETY: the block is owned, and its words are `Send` and `Sync`.
-unsafe impl<M: Machine> Send for Buffer<M> {}
+unsafe impl<M: Machine> Send for EmulatedBuffer<M> {}
 
 /// The part of one worker.
 #[derive(Debug)]
 struct EmulatedLog<M: Machine> {
     committer: Committer<M>,
     latency: u64,
-    buffer: Option<Buffer<M>>,
+    buffer: Option<EmulatedBuffer<M>>,
     /// Words that were appended since the last flush.
     used: usize,
     bytes: Arc<AtomicU64>,

@@ -64,15 +64,15 @@ impl Plan {
 
 /// A file: its content now, the content that is sure to stay, and where the two may differ.
 #[derive(Clone, Debug, Default)]
-struct Contents {
+struct FileContents {
     now: Vec<u8>,
     stays: Vec<u8>,
     differ: Vec<Range<usize>>,
 }
 
-impl Contents {
+impl FileContents {
     fn of(bytes: Vec<u8>) -> Self {
-        Contents { stays: bytes.clone(), now: bytes, differ: Vec::new() }
+        FileContents { stays: bytes.clone(), now: bytes, differ: Vec::new() }
     }
 
     /// Cuts the file off.
@@ -96,7 +96,7 @@ struct State {
     plan: Plan,
     random: SplitMix64,
     operations: u64,
-    files: Vec<Contents>,
+    files: Vec<FileContents>,
     /// The file of each name now.
     names: BTreeMap<String, usize>,
     /// The file of each name that is sure to stay.
@@ -183,7 +183,7 @@ impl FaultyDisk {
             let before = state.files[*file].clone();
             state.tear(*file);
             let stays = std::mem::replace(&mut state.files[*file], before).stays;
-            files.push(Contents::of(stays));
+            files.push(FileContents::of(stays));
             *file = files.len() - 1;
         }
         let random = SplitMix64::new(plan.seed);
@@ -206,7 +206,7 @@ impl FaultyDisk {
     pub fn damage(&self, name: &str, bytes: Vec<u8>) {
         let state = &mut *self.state();
         if let Some(&file) = state.names.get(name) {
-            state.files[file] = Contents::of(bytes);
+            state.files[file] = FileContents::of(bytes);
         }
     }
 }
@@ -224,7 +224,7 @@ impl Disk for FaultyDisk {
         let length = usize::try_from(bytes).map_err(io::Error::other)?;
         // After a crash a file that was not synchronised has any of its sectors, and its whole
         // length or none.
-        state.files.push(Contents { now: vec![0; length], ..Contents::default() });
+        state.files.push(FileContents { now: vec![0; length], ..FileContents::default() });
         let file = state.files.len() - 1;
         state.names.insert(name.to_owned(), file);
         Ok(Box::new(FaultyFile { disk: self.clone(), file }))

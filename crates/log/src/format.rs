@@ -28,7 +28,7 @@
 //! | --- | --- |
 //! | `version` | [`VERSION`] |
 //! | `table_count` | how many tables there were when the file was begun |
-//! | `tables_sum` | the checksum of these tables ([`Tables`]) |
+//! | `tables_sum` | the checksum of these tables ([`TableSchemas`]) |
 //! | `salt` | a random number of the file: blocks of other files that the disk had are not its own |
 //! | `flush` | the number of the worker's flush: each begins after the one before was synchronised |
 //! | `durable_lsn` | smaller LSNs were durable before; 0 if the transactions have no LSNs |
@@ -52,7 +52,7 @@ use contend_engine::Groups;
 use contend_engine::commit_sink::{Addition, COUNTER_EPOCH_SHIFT, WriteCounter};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::manifest::Tables;
+use crate::manifest::TableSchemas;
 
 pub(crate) use decode::read_body;
 pub(crate) use encode::{WORD_BYTES_MAX, put_transaction};
@@ -156,7 +156,7 @@ pub(crate) fn file_header(salt: u64, (count, tables): (usize, u64)) -> [u8; FILE
 ///
 /// # Errors
 /// They do not; the text says why.
-pub(crate) fn read_file_header(bytes: &[u8], salt: u64, tables: &Tables) -> Result<(), &'static str> {
+pub(crate) fn read_file_header(bytes: &[u8], salt: u64, tables: &TableSchemas) -> Result<(), &'static str> {
     let fixed = bytes.get(..FILE_HEADER).ok_or("its header is cut off")?;
     let number = |at: usize| u64::from_le_bytes(fixed[at..at + 8].try_into().expect("eight bytes"));
     if fixed[..8] != FILE || number(16) != salt {
@@ -326,15 +326,15 @@ mod tests {
 
     #[test]
     fn a_header_knows_its_tables() {
-        let tables = Tables::of(schemas());
-        let header = file_header(7, Tables::of(schemas()[..2].to_vec()).count());
+        let tables = TableSchemas::of(schemas());
+        let header = file_header(7, TableSchemas::of(schemas()[..2].to_vec()).count());
         let longer = [&header[..], b"more"].concat();
         assert_eq!(read_file_header(&longer, 7, &tables), Ok(()));
-        assert_eq!(read_file_header(&header, 7, &Tables::of(schemas()[..2].to_vec())), Ok(()));
+        assert_eq!(read_file_header(&header, 7, &TableSchemas::of(schemas()[..2].to_vec())), Ok(()));
         assert_eq!(read_file_header(&file_header(7, (0, 0)), 7, &tables), Ok(()));
-        let reversed = Tables::of(schemas().into_iter().rev().collect());
+        let reversed = TableSchemas::of(schemas().into_iter().rev().collect());
         assert_eq!(read_file_header(&header, 7, &reversed), Err("its tables are others"));
-        let fewer = Tables::of(schemas()[..1].to_vec());
+        let fewer = TableSchemas::of(schemas()[..1].to_vec());
         assert_eq!(read_file_header(&header, 7, &fewer), Err("its tables are others"));
         assert_eq!(read_file_header(&header, 8, &tables), Err("it is not the file that was written"));
         for place in 0..header.len() {

@@ -8,7 +8,7 @@ use crate::faulty::{FaultyDisk, Plan};
 use crate::format::{self, BLOCK_HEADER};
 use crate::inspect;
 use crate::log::{Log, LogConfig};
-use crate::manifest::{Contents, Manifest, Segment, Tables, Tail};
+use crate::manifest::{Manifest, ManifestContents, Segment, TableSchemas, Tail};
 use crate::schema::Schema;
 
 /// Returns the tables of the log.
@@ -39,7 +39,7 @@ pub fn read(bytes: &[u8]) -> Result<(), LogError> {
     let mut block = vec![0; BLOCK_HEADER];
     block.extend_from_slice(body);
     format::seal(&mut block, epoch, salt, 1, u64::from(shape >> 2 & 1));
-    let mut file = format::file_header(salt, Tables::of(schemas()).count()).to_vec();
+    let mut file = format::file_header(salt, TableSchemas::of(schemas()).count()).to_vec();
     file.extend(block);
     let tail = [Tail::Nothing, Tail::Flushed, Tail::InOrder, Tail::InOrder][usize::from(shape & 3)];
     let known = file.len() as u64;
@@ -62,7 +62,7 @@ pub fn read(bytes: &[u8]) -> Result<(), LogError> {
     written.write_at(0, &file).map_err(io("write"))?;
     written.sync().map_err(io("synchronise"))?;
     schemas().iter().try_for_each(|schema| manifest.add_table(schema))?;
-    let contents = Contents { segments: vec![segment.clone()], epoch: 5, ..manifest.contents.clone() };
+    let contents = ManifestContents { segments: vec![segment.clone()], epoch: 5, ..manifest.contents.clone() };
     manifest.write(&disk, contents)?;
     let found = inspect::inspect(&disk)?;
     inspect::writes(&disk, &found, number, |_, shown| {

@@ -16,7 +16,7 @@ use crate::faulty::{FaultyDisk, Plan};
 use crate::format::{self, BLOCK_HEADER, Change, Write};
 use crate::inspect;
 use crate::log::{Log, LogConfig};
-use crate::manifest::{Contents, Manifest, Segment, Tables, Tail};
+use crate::manifest::{Manifest, ManifestContents, Segment, TableSchemas, Tail};
 use crate::schema::Schema;
 
 /// Counts what a thread allocates.
@@ -109,7 +109,7 @@ impl Made {
             manifest.make_room(&disk, Some(schema), 1).expect("there is room");
             manifest.add_table(schema).expect("there is room");
         });
-        let contents = Contents { segments: vec![segment.clone()], epoch: 5, ..manifest.contents.clone() };
+        let contents = ManifestContents { segments: vec![segment.clone()], epoch: 5, ..manifest.contents.clone() };
         manifest.write(&disk, contents).expect("a disk that works");
         Made { disk }
     }
@@ -119,7 +119,7 @@ impl Made {
     }
 
     /// Writes another manifest, with a right checksum.
-    fn rewrite(&self, change: impl FnOnce(&mut Contents)) {
+    fn rewrite(&self, change: impl FnOnce(&mut ManifestContents)) {
         let found = Manifest::open(&self.disk).expect("it is whole").expect("it is there");
         let mut contents = found.contents.clone();
         change(&mut contents);
@@ -148,7 +148,7 @@ impl Made {
 }
 
 fn header(schemas: &[Schema]) -> Vec<u8> {
-    format::file_header(SALT, Tables::of(schemas.to_vec()).count()).to_vec()
+    format::file_header(SALT, TableSchemas::of(schemas.to_vec()).count()).to_vec()
 }
 
 /// A block of this body.
@@ -163,7 +163,7 @@ const MIB: usize = 1 << 20;
 #[test]
 fn numbers_that_are_too_large_are_refused() {
     let tables = [schema("t")];
-    type Change = fn(&mut Contents);
+    type Change = fn(&mut ManifestContents);
     let changes: [(Change, &str); 10] = [
         (|contents| contents.epoch = u64::MAX, "no such epoch or LSN"),
         (|contents| contents.lsn = u64::MAX, "no such epoch or LSN"),
@@ -351,9 +351,9 @@ fn a_tail_of_headers_is_read_once() {
 /// knew how they are hashed.
 #[test]
 fn keys_of_one_slot_can_not_be_chosen() {
-    use crate::rows::{Reader, Tables as RowTables};
+    use crate::rows::{Reader, TableRows};
     let tables = [schema("t")];
-    let rows = RowTables::new(&tables, u64::MAX);
+    let rows = TableRows::new(&tables, u64::MAX);
     let mut reader = Reader::new(&rows, false);
     // The low bits of these keys are the same, as are those of their multiples.
     for key in 0..4096u64 {
@@ -435,7 +435,7 @@ fn sparse_files_are_refused() {
             file.set_len(1 << 40)
         })
         .expect("a sparse file");
-    let contents = Contents { segments: vec![segment], ..made.contents.clone() };
+    let contents = ManifestContents { segments: vec![segment], ..made.contents.clone() };
     made.write(&disk, contents).expect("there is room");
     let (found, memory) = most_memory(|| inspect::recover(&disk, 1, &|_| ()).map(|_| ()));
     assert!(found.is_err_and(|error| error.to_string().contains("longer than a file of a log can be")));

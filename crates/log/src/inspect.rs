@@ -9,7 +9,7 @@ use contend_engine::Groups;
 use crate::disk::Disk;
 use crate::error::LogError;
 use crate::format::{Change, Write};
-use crate::manifest::{self, Contents, Manifest, Segment};
+use crate::manifest::{self, Manifest, ManifestContents, Segment};
 use crate::recovery::{self, How, Recovered};
 use crate::schema::{Form, Schema};
 
@@ -60,7 +60,7 @@ pub struct Inspection {
     durable_lsn: u64,
 }
 
-fn contents(disk: &dyn Disk) -> Result<Contents, LogError> {
+fn contents(disk: &dyn Disk) -> Result<ManifestContents, LogError> {
     match Manifest::open(disk)? {
         Some(found) => Ok(found.contents),
         None => Err(LogError::NoLog { place: disk.place("") }),
@@ -74,7 +74,7 @@ fn contents(disk: &dyn Disk) -> Result<Contents, LogError> {
 pub fn inspect(disk: &dyn Disk) -> Result<Inspection, LogError> {
     let contents = contents(disk)?;
     let durable_lsn = recovery::durable_lsn(disk, &contents)?;
-    let Contents { epoch, tables, segments, .. } = contents;
+    let ManifestContents { epoch, tables, segments, .. } = contents;
     Ok(Inspection { epoch, tables: tables.to_vec(), files: segments.iter().map(LogFile::of).collect(), durable_lsn })
 }
 

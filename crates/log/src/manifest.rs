@@ -9,7 +9,7 @@
 //! that one is whole at any time. In each place it stands twice. Damage to one copy is no loss, and
 //! can be told from a write that was interrupted: that one leaves the other place.
 //!
-//! **Tables.** There may be thousands, and none ever changes. So a table is written once, behind
+//! **TableSchemas.** There may be thousands, and none ever changes. So a table is written once, behind
 //! those before it, also twice. A copy says how many tables there are, and has a checksum of them
 //! all. A table for which the disk has no room is refused, and the log goes on.
 //!
@@ -167,13 +167,13 @@ pub(crate) fn number(file: &str) -> Option<u64> {
 
 /// The tables, by their numbers. A table is added behind those that there are, and never changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tables {
+pub(crate) struct TableSchemas {
     schemas: Vec<Schema>,
     /// For each number of tables, less one: the checksum and the bytes of that many.
     sums: Vec<(u64, u64)>,
 }
 
-impl std::ops::Deref for Tables {
+impl std::ops::Deref for TableSchemas {
     type Target = [Schema];
 
     fn deref(&self) -> &[Schema] {
@@ -181,7 +181,7 @@ impl std::ops::Deref for Tables {
     }
 }
 
-impl Tables {
+impl TableSchemas {
     /// Returns the checksum of the first `count` tables. None if there are fewer.
     pub(crate) fn sum(&self, count: usize) -> Option<u64> {
         if count == 0 { Some(0) } else { self.sums.get(count - 1).map(|&(sum, _)| sum) }
@@ -200,7 +200,7 @@ impl Tables {
     /// Returns these tables, numbered in their order.
     #[cfg(any(test, feature = "testing"))]
     pub(crate) fn of(schemas: Vec<Schema>) -> Self {
-        let mut tables = Tables::default();
+        let mut tables = TableSchemas::default();
         for schema in schemas {
             let record = record_of(&schema);
             tables.push(schema, &record);
@@ -217,7 +217,7 @@ impl Tables {
     /// Returns the first `count` tables of these bytes. None if the bytes end before, or are no
     /// schemas of tables with different names.
     fn read(mut bytes: &[u8], count: u64) -> Option<Self> {
-        let mut tables = Tables::default();
+        let mut tables = TableSchemas::default();
         // A record takes some of the bytes, so a count that is too large ends with an error when
         // the bytes do.
         for _ in 0..count {
@@ -242,12 +242,12 @@ fn record_of(schema: &Schema) -> Vec<u8> {
 
 /// The contents of a manifest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Contents {
+pub(crate) struct ManifestContents {
     /// Every transaction that committed in this epoch or earlier is durable.
     pub(crate) epoch: u64,
     /// Every transaction with a smaller LSN is durable.
     pub(crate) lsn: u64,
-    pub(crate) tables: Arc<Tables>,
+    pub(crate) tables: Arc<TableSchemas>,
     pub(crate) segments: Vec<Segment>,
 }
 
@@ -267,7 +267,7 @@ fn bytes_of_copy(segments: usize) -> u64 {
     (HEADER + 8 * (COPY_WORDS + SEGMENT_WORDS * segments)) as u64
 }
 
-impl Contents {
+impl ManifestContents {
     /// Replaces the entry of a file, or adds it.
     pub(crate) fn put(&mut self, segment: &Segment) {
         match self.segments.iter_mut().find(|known| known.number == segment.number) {
@@ -309,7 +309,7 @@ impl Contents {
         let (&[length, epoch, lsn, tables, sum, bytes, segments], rest) = words.split_first_chunk()?;
         let read: Option<Vec<_>> = rest.chunks(SEGMENT_WORDS).map(Segment::of_words).collect();
         let read = read.filter(|read| read.len() as u64 == segments)?;
-        let contents = Contents { epoch, lsn, segments: read, ..Contents::default() };
+        let contents = ManifestContents { epoch, lsn, segments: read, ..ManifestContents::default() };
         Some((length, contents, Count { tables, sum, bytes }))
     }
 }
@@ -321,7 +321,7 @@ pub(crate) struct Manifest {
     place: String,
     length: u64,
     generation: u64,
-    pub(crate) contents: Contents,
+    pub(crate) contents: ManifestContents,
     /// Set if it is not known which of two files is the manifest. Then nothing may be written to
     /// either.
     lost: Option<LogError>,
@@ -330,7 +330,7 @@ pub(crate) struct Manifest {
 impl Manifest {
     /// Makes an empty manifest.
     pub(crate) fn create(disk: &dyn Disk) -> Result<Self, LogError> {
-        let (contents, place) = (Contents::default(), disk.place(NAME));
+        let (contents, place) = (ManifestContents::default(), disk.place(NAME));
         let file = write_next(disk, LENGTH, 1, &contents)?;
         let manifest = Manifest { file, place, length: LENGTH, generation: 1, contents, lost: None };
         manifest.take_place(disk)?;
@@ -406,12 +406,12 @@ impl Manifest {
     ///
     /// # Errors
     /// The disk has failed. After a crash the contents are these or those before.
-    pub(crate) fn write(&mut self, disk: &dyn Disk, contents: Contents) -> Result<(), LogError> {
+    pub(crate) fn write(&mut self, disk: &dyn Disk, contents: ManifestContents) -> Result<(), LogError> {
         self.make_room(disk, None, contents.segments.len())?;
         self.write_copies(contents)
     }
 
-    fn write_copies(&mut self, contents: Contents) -> Result<(), LogError> {
+    fn write_copies(&mut self, contents: ManifestContents) -> Result<(), LogError> {
         self.check()?;
         let generation = self.generation + 1;
         write_copies(&mut *self.file, &self.place, self.length, generation, &contents)?;
@@ -421,7 +421,7 @@ impl Manifest {
 
     /// Reads the manifest of a directory. None if there is none and never was: a crash may have
     /// come before the first one was complete.
-    pub(crate) fn open(disk: &dyn Disk) -> Result<Option<Found>, LogError> {
+    pub(crate) fn open(disk: &dyn Disk) -> Result<Option<FoundManifest>, LogError> {
         let place = disk.place(NAME);
         let names = disk.names().map_err(LogError::io("list", disk.place("")))?;
         if !names.iter().any(|name| name == NAME) {
@@ -436,7 +436,7 @@ impl Manifest {
             return Err(damaged(LENGTH_MAX, "it is longer than a manifest can be"));
         }
         // It was whole before it got its name, so there is a copy that is whole.
-        let mut newest: Option<(u64, Contents, Count)> = None;
+        let mut newest: Option<(u64, ManifestContents, Count)> = None;
         for copy in 0..COPIES {
             let Some((generation, said)) = read_copy(&*file, copy * (length / PARTS), length / PARTS, &place)? else {
                 continue;
@@ -461,31 +461,31 @@ impl Manifest {
             // No more bytes than the file has, whatever the copy says.
             let mut bytes = vec![0; usize::try_from(count.bytes.min(length)).unwrap_or(usize::MAX)];
             let is_read = file.read_at(part * (length / PARTS), &mut bytes).is_ok();
-            let read =
-                Tables::read(&bytes, count.tables).filter(|read| is_read && read.all() == (count.sum, count.bytes));
+            let read = TableSchemas::read(&bytes, count.tables)
+                .filter(|read| is_read && read.all() == (count.sum, count.bytes));
             tables = tables.or(read);
         }
         contents.tables =
             Arc::new(tables.ok_or_else(|| damaged(TABLES[0] * (length / PARTS), "its tables can't be read"))?);
-        Ok(Some(Found { length, generation, contents }))
+        Ok(Some(FoundManifest { length, generation, contents }))
     }
 
     /// Opens a manifest that was read for writing. It stays the same file, because the name of a
     /// new one might not be durable.
-    pub(crate) fn reopen(disk: &dyn Disk, found: Found) -> Result<Self, LogError> {
+    pub(crate) fn reopen(disk: &dyn Disk, found: FoundManifest) -> Result<Self, LogError> {
         let place = disk.place(NAME);
         let file = disk.open(NAME, true).map_err(LogError::io("open", &place))?;
-        let Found { length, generation, contents } = found;
+        let FoundManifest { length, generation, contents } = found;
         Ok(Manifest { file, place, length, generation, contents, lost: None })
     }
 }
 
 /// A manifest that was read.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct FoundManifest {
     length: u64,
     generation: u64,
-    pub(crate) contents: Contents,
+    pub(crate) contents: ManifestContents,
 }
 
 /// Writes a manifest beside the one that there is, if there is one, and synchronises it.
@@ -493,7 +493,7 @@ fn write_next(
     disk: &dyn Disk,
     length: u64,
     generation: u64,
-    contents: &Contents,
+    contents: &ManifestContents,
 ) -> Result<Box<dyn DiskFile>, LogError> {
     let place = disk.place(NEXT);
     // A crash has left an incomplete one.
@@ -519,7 +519,7 @@ fn write_copies(
     place: &str,
     length: u64,
     generation: u64,
-    contents: &Contents,
+    contents: &ManifestContents,
 ) -> Result<(), LogError> {
     let body = contents.words(length);
     let mut bytes = Vec::with_capacity(HEADER + 8 * body.len());
@@ -543,7 +543,7 @@ pub(crate) fn checksum(bytes: &[u8]) -> u64 {
 }
 
 /// A copy that is whole: its generation, and what its words say.
-type Copy = (u64, Option<(u64, Contents, Count)>);
+type Copy = (u64, Option<(u64, ManifestContents, Count)>);
 
 /// Reads the copy at `offset`, of at most `most` bytes. None if it is not whole.
 fn read_copy(file: &dyn DiskFile, offset: u64, most: u64, place: &str) -> Result<Option<Copy>, LogError> {
@@ -565,5 +565,5 @@ fn read_copy(file: &dyn DiskFile, offset: u64, most: u64, place: &str) -> Result
         return Err(LogError::Version { place: place.to_owned(), found: version, known: VERSION });
     }
     let words: Vec<u64> = bytes[HEADER..].as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
-    Ok(Some((generation, Contents::of_words(&words))))
+    Ok(Some((generation, ManifestContents::of_words(&words))))
 }

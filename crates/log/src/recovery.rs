@@ -42,7 +42,7 @@ use crate::disk::{Disk, DiskFile};
 use crate::error::LogError;
 use crate::fault::Fault;
 use crate::format::{self, Block, Change, FILE_HEADER, Write};
-use crate::manifest::{Contents, Segment, Tables, Tail};
+use crate::manifest::{ManifestContents, Segment, TableSchemas, Tail};
 use crate::rows::{self, Reader, Rows};
 use crate::schema::Schema;
 
@@ -137,7 +137,7 @@ impl All {
     ///
     /// # Errors
     /// One of the two is not so: a file has changed, or was wrong from the start.
-    pub(crate) fn check(&mut self, contents: &Contents) -> Result<(), LogError> {
+    pub(crate) fn check(&mut self, contents: &ManifestContents) -> Result<(), LogError> {
         let key_of = |schema: &Schema, key: &[u64]| format!("{:x?}", &key[..schema.key_words]);
         let begins_empty = contents.segments.iter().all(|segment| !segment.is_of_checkpoint());
         for (schema, parts) in contents.tables.iter().zip(&mut self.tables) {
@@ -154,13 +154,13 @@ impl All {
 
     /// Returns the contents of a manifest by which the files hold exactly what was found, whatever
     /// is committed later.
-    pub(crate) fn settled(&self, contents: &Contents) -> Contents {
+    pub(crate) fn settled(&self, contents: &ManifestContents) -> ManifestContents {
         let Last { epoch, lsn } = self.last;
-        Contents { epoch, lsn: lsn + 1, segments: self.segments.clone(), ..contents.clone() }
+        ManifestContents { epoch, lsn: lsn + 1, segments: self.segments.clone(), ..contents.clone() }
     }
 
     /// Returns the rows.
-    pub(crate) fn into_rows(self, contents: &Contents, began: Instant) -> Recovered {
+    pub(crate) fn into_rows(self, contents: &ManifestContents, began: Instant) -> Recovered {
         let All { tables, mut report, .. } = self;
         let tables = (0..).zip(contents.tables.iter()).zip(tables).map(|((number, schema), parts)| RecoveredTable {
             schema: schema.clone(),
@@ -193,14 +193,14 @@ const WORDS_MAX: u64 = 1 << 24;
 const WORDS_MAX_PER_BYTE: u64 = 512;
 
 /// What the threads that read files have found together.
-struct Found {
+struct FileFindings {
     report: Report,
     last: Last,
     segments: Vec<Segment>,
     longer: Vec<Segment>,
 }
 
-impl Found {
+impl FileFindings {
     fn add(&mut self, number: usize, read: Read) {
         let Read { report, last, segment, is_longer } = read;
         self.report.files += 1;
@@ -221,16 +221,16 @@ impl Found {
 /// A file is not there, or not as it was; or the rows take too much memory ([`How::is_bounded`]).
 pub(crate) fn read_all(
     disk: &dyn Disk,
-    contents: &Contents,
+    contents: &ManifestContents,
     how: How,
     progress: &(dyn Fn(u64) + Sync),
 ) -> Result<All, LogError> {
     let words_max = if how.is_bounded { words_max(disk, contents)? } else { u64::MAX };
-    let tables = rows::Tables::new(&contents.tables, words_max);
+    let tables = rows::TableRows::new(&contents.tables, words_max);
     let durable_lsn = durable_lsn(disk, contents)?;
     let last = Last { epoch: contents.epoch, lsn: contents.lsn.saturating_sub(1) };
     let (report, segments) = (Report::default(), contents.segments.clone());
-    let found = Mutex::new(Found { report, last, segments, longer: Vec::new() });
+    let found = Mutex::new(FileFindings { report, last, segments, longer: Vec::new() });
     let (next, read) = (AtomicUsize::new(0), AtomicUsize::new(1));
     let read_files = || -> Result<(), LogError> {
         let mut reader = Reader::new(&tables, how.traces);
@@ -269,12 +269,12 @@ pub(crate) fn read_all(
         let outcomes = others.into_iter().map(|other| other.join().expect("reading does not panic"));
         outcomes.fold(own, |first, other| first.and(other))
     })?;
-    let Found { report, last, segments, longer } = found.into_inner();
+    let FileFindings { report, last, segments, longer } = found.into_inner();
     Ok(All { tables: tables.into_parts(), report, last, segments, longer })
 }
 
 /// Returns the most words of rows that these files may hold if they are a stranger's.
-fn words_max(disk: &dyn Disk, contents: &Contents) -> Result<u64, LogError> {
+fn words_max(disk: &dyn Disk, contents: &ManifestContents) -> Result<u64, LogError> {
     let mut bytes = 0u64;
     for segment in &contents.segments {
         bytes = bytes.saturating_add(open(disk, segment)?.1);
@@ -322,7 +322,7 @@ fn open(disk: &dyn Disk, segment: &Segment) -> Result<(Box<dyn DiskFile>, u64), 
 }
 
 /// Returns the bytes of a file that may have blocks, and how long the file is.
-fn read_file(disk: &dyn Disk, tables: &Tables, segment: &Segment) -> Result<(Vec<u8>, u64), LogError> {
+fn read_file(disk: &dyn Disk, tables: &TableSchemas, segment: &Segment) -> Result<(Vec<u8>, u64), LogError> {
     let place = disk.place(&segment.name());
     let (file, length) = open(disk, segment)?;
     // A file with a tail was reserved at its capacity, and is not cut off before its tail is
@@ -361,7 +361,7 @@ struct Extent {
 /// Visits the blocks of a file that were written and synchronised, as far as can be known.
 fn for_each_block(
     disk: &dyn Disk,
-    tables: &Tables,
+    tables: &TableSchemas,
     segment: &Segment,
     mut visit: impl FnMut(Block<'_>) -> Result<(), &'static str>,
 ) -> Result<Extent, LogError> {
@@ -394,7 +394,7 @@ fn for_each_block(
 
 /// Returns an LSN below which all transactions are in the files of a manifest, or were durable
 /// before.
-pub(crate) fn durable_lsn(disk: &dyn Disk, contents: &Contents) -> Result<u64, LogError> {
+pub(crate) fn durable_lsn(disk: &dyn Disk, contents: &ManifestContents) -> Result<u64, LogError> {
     let (mut numbers, mut known) = (Vec::new(), contents.lsn.max(FIRST_LSN));
     for segment in contents.segments.iter().filter(|segment| segment.tail == Tail::InOrder) {
         for_each_block(disk, &contents.tables, segment, |block| {
@@ -428,7 +428,7 @@ pub(crate) struct Read {
 /// `durable_lsn` is that of all files ([`durable_lsn`]).
 pub(crate) fn read_segment(
     disk: &dyn Disk,
-    contents: &Contents,
+    contents: &ManifestContents,
     segment: &Segment,
     durable_lsn: u64,
     fault: Option<Fault>,

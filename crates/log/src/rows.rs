@@ -334,7 +334,7 @@ struct Pending {
 }
 
 /// The rows of all tables, while threads read files.
-pub(crate) struct Tables<'s> {
+pub(crate) struct TableRows<'s> {
     schemas: &'s [Schema],
     /// By table, and part. A table without a write has no parts: a manifest of some megabytes may
     /// name many tables.
@@ -344,13 +344,13 @@ pub(crate) struct Tables<'s> {
     words_left: AtomicI64,
 }
 
-impl<'s> Tables<'s> {
-    /// Tables of these schemas, without rows. Readers refuse to read writes of more than
+impl<'s> TableRows<'s> {
+    /// TableRows of these schemas, without rows. Readers refuse to read writes of more than
     /// `words_max` words together.
     pub(crate) fn new(schemas: &'s [Schema], words_max: u64) -> Self {
         let parts = schemas.iter().map(|_| OnceLock::new()).collect();
         let words_left = AtomicI64::new(i64::try_from(words_max).unwrap_or(i64::MAX));
-        Tables { schemas, parts, hash: KeyHash::new(), words_left }
+        TableRows { schemas, parts, hash: KeyHash::new(), words_left }
     }
 
     fn part(&self, table: usize, part: usize) -> &Mutex<Rows> {
@@ -370,17 +370,17 @@ const COUNTED_TOGETHER: usize = 1 << 16;
 
 /// Takes the writes that a thread reads.
 pub(crate) struct Reader<'t> {
-    tables: &'t Tables<'t>,
+    tables: &'t TableRows<'t>,
     /// By table, and part; a table of which the thread has read nothing has none.
     pending: Vec<Vec<Pending>>,
-    /// Words that were read, and are not counted in [`Tables::words_left`] yet.
+    /// Words that were read, and are not counted in [`TableRows::words_left`] yet.
     words: usize,
     /// Whether all writes are kept, for [`Rows::find_disorder`].
     traces: bool,
 }
 
 impl<'t> Reader<'t> {
-    pub(crate) fn new(tables: &'t Tables<'t>, traces: bool) -> Self {
+    pub(crate) fn new(tables: &'t TableRows<'t>, traces: bool) -> Self {
         let pending = tables.schemas.iter().map(|_| Vec::new()).collect();
         Reader { tables, pending, words: 0, traces }
     }
@@ -402,7 +402,7 @@ impl<'t> Reader<'t> {
     /// Takes a write of a block of this epoch, which is 0 in a checkpoint.
     ///
     /// # Errors
-    /// The readers have read more words of rows than [`Tables::new`] allows.
+    /// The readers have read more words of rows than [`TableRows::new`] allows.
     pub(crate) fn add(&mut self, epoch: u64, write: &Write<'_>) -> Result<(), &'static str> {
         let table = write.table as usize;
         let schema = &self.tables.schemas[table];
@@ -539,7 +539,7 @@ mod tests {
             let (expected, mut writes) = draw(rows, &schema, random);
             writes.shuffle(random);
             let schemas = [schema.clone()];
-            let tables = Tables::new(&schemas, u64::MAX);
+            let tables = TableRows::new(&schemas, u64::MAX);
             let half = writes.len() / 2;
             for writes in [&writes[..half], &writes[half..]] {
                 let mut reader = Reader::new(&tables, false);
@@ -624,7 +624,7 @@ mod tests {
         let additions = [Addition { word: 1, by: 5 }];
         let known = |writes: &[(u64, Change<'_>)]| {
             let schemas = [schema.clone()];
-            let tables = Tables::new(&schemas, u64::MAX);
+            let tables = TableRows::new(&schemas, u64::MAX);
             let mut reader = Reader::new(&tables, false);
             for &(counter, change) in writes {
                 reader

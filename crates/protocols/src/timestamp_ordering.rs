@@ -224,7 +224,7 @@ impl<M: Machine, F: TimestampOrderingFaults> Protocol<M> for TimestampOrdering<M
 
     fn init(&self, cells: Cells<M>, initial: RecordOrigin) {
         flags::initial(cells, initial, |cell, flags, held| {
-            let cell::Timestamps { wts, rts, prewrite } = timestamps(cell);
+            let cell::CellTimestamps { wts, rts, prewrite } = timestamps(cell);
             // Relaxed, all: the index publishes the record.
             [wts, rts, prewrite].into_iter().for_each(|ts| ts.store(0, Ordering::Relaxed));
             // Latched until `placeholder_inserted` makes it a prewrite of its transaction.

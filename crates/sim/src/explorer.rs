@@ -60,7 +60,7 @@ pub struct Execution {
 
 type Body = Coroutine<(), (), (), OneOfMany>;
 
-struct Core {
+struct ExploredCore {
     yielder: *const Yielder<(), ()>,
     /// Whether it runs, or has resumed another that does, or that has in its turn.
     is_resumed: bool,
@@ -69,7 +69,7 @@ struct Core {
 
 /// Runs bodies, a core each, as a strategy says.
 pub struct Explorer {
-    cores: Vec<Core>,
+    cores: Vec<ExploredCore>,
     /// By core; none of those that have ended.
     coroutines: Vec<Option<Body>>,
     stacks: Vec<OneOfMany>,
@@ -176,8 +176,8 @@ impl Explorer {
         self.coroutines.clear();
         for body in bodies {
             let stack = self.stacks.pop().expect("a core for each body");
-            self.cores.push(Core { yielder: std::ptr::null(), is_resumed: false, name: "begin" });
-            let core: *mut Core = self.cores.last_mut().expect("just added");
+            self.cores.push(ExploredCore { yielder: std::ptr::null(), is_resumed: false, name: "begin" });
+            let core: *mut ExploredCore = self.cores.last_mut().expect("just added");
             let coroutine = Coroutine::with_stack(stack, move |yielder, ()| {
                 // SAFETY: the cores stay in place until all coroutines have ended: their number is
                 // below the vector's capacity.

@@ -44,7 +44,7 @@ use crate::sample::Sample;
 use crate::workload::{Checked, Declares, Violation, Workload, WorkloadInfo};
 use crate::zipf::Zipf;
 
-use row::Shape;
+use row::RowShape;
 
 /// The key of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -214,7 +214,7 @@ pub struct Client {
 #[derive(Debug)]
 pub struct Ycsb {
     options: YcsbOptions,
-    shape: Shape,
+    shape: RowShape,
     table: Table,
     zipf: Zipf,
     /// A draw of 32 random bits below this is a scan; a draw below the next is an insert.
@@ -413,7 +413,7 @@ impl Workload for Ycsb {
 
     fn tables(options: &YcsbOptions, index: IndexKind) -> Vec<TableSpec> {
         let records = usize::try_from(options.records).unwrap_or(usize::MAX);
-        let shape = Shape::new(options);
+        let shape = RowShape::new(options);
         vec![TableSpec {
             groups: (0..options.fields).map(|field| shape.span(field)).collect(),
             ..TableSpec::of_bytes("usertable", index, options.payload, records)
@@ -422,7 +422,7 @@ impl Workload for Ycsb {
 
     fn create<S: Tables>(options: &YcsbOptions, index: IndexKind, store: &S) -> Self {
         let table = store.create_table(&Self::tables(options, index)[0]);
-        let shape = Shape::new(options);
+        let shape = RowShape::new(options);
         Ycsb {
             shape,
             spans: (0..options.fields).map(|field| shape.span(field)).collect(),

@@ -35,7 +35,7 @@ pub struct Experiment {
     pub run: Run,
     /// The varied parameters. The first is the x-axis; each combination of values of the others
     /// makes a curve of its own.
-    pub axis: Vec<Axis>,
+    pub axis: Vec<VariedParameter>,
     /// The curves.
     pub series: Vec<Series>,
     /// The figure.
@@ -110,7 +110,7 @@ pub struct Run {
 /// A varied parameter.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Axis {
+pub struct VariedParameter {
     /// `threads`, `machine`, `workload`, `protocol`, `index`, `seed`, or an option.
     pub name: Spanned<String>,
     /// Its values.

@@ -13,7 +13,7 @@ use crate::disk::Disk;
 use crate::error::LogError;
 use crate::fault::Fault;
 use crate::format::{COUNT_MAX, EPOCH_MAX};
-use crate::manifest::{self, Contents, Found, Manifest, Segment, Tail};
+use crate::manifest::{self, FoundManifest, Manifest, ManifestContents, Segment, Tail};
 use crate::recovery::{self, All, FILE_BYTES_MAX, Recovered};
 use crate::schema::Schema;
 
@@ -149,7 +149,7 @@ const LEFT_MIN: u64 = 1 << 30;
 fn recover(
     disk: &dyn Disk,
     config: &LogConfig,
-    found: Found,
+    found: FoundManifest,
     progress: &(dyn Fn(u64) + Sync),
 ) -> Result<(Manifest, All), LogError> {
     let before = found.contents.clone();
@@ -175,7 +175,7 @@ fn recover(
 
 /// Removes files that the manifest does not name: a crash left them before they were acknowledged,
 /// or a checkpoint has replaced them. Returns the number of the next file.
-fn remove_orphans(disk: &dyn Disk, contents: &Contents) -> Result<u64, LogError> {
+fn remove_orphans(disk: &dyn Disk, contents: &ManifestContents) -> Result<u64, LogError> {
     let names = disk.names().map_err(LogError::io("list", disk.place("")))?;
     let known: HashSet<u64> = contents.segments.iter().map(|segment| segment.number).collect();
     let numbers: Vec<u64> = names.iter().filter_map(|name| manifest::number(name)).collect();

@@ -2,9 +2,9 @@
 //!
 //! **Idea.** A transaction reads without writing to shared memory and buffers what it writes. At
 //! commit it locks its write set, checks that nothing it read has changed, and installs its writes
-//! under a transaction identifier (TID), which it computes from what it read: no counter is shared
-//! by all. The TID's upper part is the global epoch, and commits of different epochs are ordered by
-//! it.
+//! under a transaction identifier (TID). It computes the TID from those that it read and
+//! overwrites, so no counter is shared by all. The TID's upper part is the global epoch, and
+//! commits of different epochs are ordered by it.
 //!
 //! **Paper.** S. Tu, W. Zheng, E. Kohler, B. Liskov, S. Madden: "Speedy transactions in multicore
 //! in-memory databases", SOSP 2013.
@@ -13,41 +13,61 @@
 //! | --- | --- |
 //! | 4.2 the TID word | the table below, `optimistic/tid.rs` |
 //! | 4.2 the three rules of a new TID | `SiloValidation::commit_tid` |
-//! | 4.5 read a record: TID, row, TID again | `ReadsAndLocks::observe`, steps (a) to (e) |
+//! | 4.5 read a record | `ReadsAndLocks::observe`, steps (a) to (e) below |
+//! | 4.6 a scan or a miss: the leaf's version joins the node set | `Validating::observe_leaf` |
+//! | write: only the write set changes | the engine: `Transaction::write_row` and its siblings |
+//! | 4.5 insert: an absent record enters the index | the engine, then `ReadsAndLocks::observe_placeholder` |
+//! | 4.6 the own insert changes a leaf of the node set | `NodeSet::follow` takes the new version over |
+//! | 4.5 delete: the commit makes the record absent | `install_all`; later `flags::unlink_unlocked` |
 //! | 4.4 phase 1: lock the write set, in order | `SiloValidation::lock_write_set` |
 //! | 4.4 serialization point: fence, epoch | `commit`, between the phases |
-//! | 4.4 phase 2: validate the read set | `SiloValidation::validate` |
-//! | 4.6 validate the node set | the end of `validate`: `NodeSet::validate_as` |
-//! | 4.4 phase 3: compute the TID, install, unlock | `commit_tid`, `tid::install_as_tid` |
-//! | 4.5 insert: an absent record first | the engine, then `ReadsAndLocks::observe_placeholder` |
-//! | 4.6 scans and misses: the node set | `Validating::observe_leaf` |
-//! | 4.5 delete: absent records | `install_all`, `flags::unlink_unlocked` |
+//! | 4.4 phase 2: validate the read set and the node set | `SiloValidation::validate` |
+//! | 4.4 phase 3: compute the TID, install, unlock | `commit_tid`, `tid::install_as_tid` (calls `install_all`) |
+//! | abort: unlock; the engine gives up placeholders | `Validating::abort` |
 //! | 4.9 snapshot transactions | `silo/snapshot.rs` |
 //!
-//! `ReadsAndLocks`, `Validating`, `tid` and `install_all` are the family's: [`crate::optimistic`].
+//! The engine runs the transaction and keeps its write set (`cx.writes`) and node set (`cx.nodes`).
+//! [`Validating`] is the protocol that all optimistic protocols share; it keeps the reads and the
+//! locks ([`ReadsAndLocks`]), and calls the methods of [`SiloValidation`], which are what is Silo's
+//! own. `M` is the machine: this one, a simulated chip, or an explorer of interleavings, which
+//! shows the names of `M::step`. `F` turns on deliberate bugs, with which tests prove that they
+//! find such bugs: they stand at the end of this file, and every method with "fault" in its name is
+//! about them.
 //!
-//! **Promises** serializability. A running transaction may see an inconsistent state before it
-//! aborts (no opacity).
+//! **A read** takes five steps: (a) load the word; (b) if it is locked, begin again; (c) copy the
+//! row; (d) fence; (e) load the word again, and begin again if it has changed. A writer locks,
+//! passes a fence, stores to the row, and unlocks with a new TID. So a copy that has any of a
+//! writer's stores is followed by a load in (e) that sees the lock or the new TID. The row and the
+//! word then join the read set.
 //!
-//! **Metadata.** One word for each cell: a record, or, with timestamp splitting, a group of its
-//! columns.
+//! **Promises** serializability. Each row that a running transaction sees is of one version, but
+//! two rows may be of different states, before the transaction aborts (no opacity).
+//!
+//! **Metadata.** One word for each cell; a second one, which leads to older versions, with
+//! snapshots. A cell is a record, or, with timestamp splitting, a group of its columns.
 //!
 //! | bits | meaning |
 //! | --- | --- |
 //! | 63..32 | TID: the epoch of the commit that wrote the version |
 //! | 31..4 | TID: a sequence number in the epoch |
-//! | 3..0 | queued, unlinked, absent, locked: [`crate::flags`] |
+//! | 3 | queued: a worker will take the record out of the index if it stays absent |
+//! | 2 | unlinked: the record has left the index; a reader looks the key up again |
+//! | 1 | absent: the record has no row |
+//! | 0 | locked by a commit |
 //!
-//! **Commit point.** The load of the global epoch, between the last lock and the first validation.
+//! **Commit point.** The load of the global epoch, between the last lock and the first validation,
+//! of a commit that then succeeds. A transaction without writes has its point at the begin of its
+//! validation: it needs neither locks nor a fence, because no other one validates against it, and
+//! it has no TID.
 //!
-//! **Waits.** A reader waits for a writer's write phase. With `silo.wait=wait` a committing writer
+//! **Waits.** A reader waits while the cell is locked. With `silo.wait=wait` a committing writer
 //! waits for locks, taken in the order of addresses, so no cycle of waits can form; with `spin` it
-//! waits for a moment, in any order; with `nowait` it aborts. All waits are bounded and end in an
-//! abort.
+//! waits for a moment, in any order; with `nowait` it aborts. A wait that reaches its bound ends in
+//! an abort.
 //!
-//! **Commit-time updates** lock their cells like all writes, and are applied to the row that stands
-//! there when the transaction is valid. They have read nothing, so validation asks of them only
-//! that there is a row.
+//! **Commit-time updates** lock their cells like all writes. When the transaction is valid, they
+//! are applied to a copy of the row that stands there, and the result is installed like any other
+//! row. They have read nothing; only the lock asks that there is a row.
 //!
 //! **Phantoms.** Misses and scans observe leaf versions, which are validated like reads. An insert
 //! puts an absent, *unlocked* placeholder into the index at once: a transaction that meets it
@@ -55,17 +75,18 @@
 //! inserts and scans would wait for each other.)
 //!
 //! **Snapshots** (`silo.snapshots=on`) are for transactions that say beforehand that they will only
-//! read: `silo/snapshot.rs`.
+//! read. One that begins in epoch `e` sees the state at the end of epoch `e - 2`: no transaction
+//! can commit in that epoch any more. It has no read set and no node set, so it never aborts.
 //!
 //! **Departures from the paper.** A snapshot is at the end of every epoch, not of every 25th
-//! (`silo.snapshot_epochs`). The status bits are other ones: an old version is a record of its own,
-//! so no bit says which version is the latest. (The authors' released code keeps a worker's number
-//! in the TID; the paper and this code do not, because a TID need only be unique among the versions
-//! of one record.) Tombstones are reused by an insert of the same key.
+//! (`silo.snapshot_epochs`). The status bits are other ones: an old version is a copy that the
+//! second word leads to, so no bit says which version is the latest. (The authors' released code
+//! keeps a worker's number in the TID; the paper and this code do not, because a TID need only be
+//! unique among the versions of one record.) Tombstones are reused by an insert of the same key.
 //!
-//! **Defaults.** `silo.wait=spin` is the bounded try-lock of STO. Where commit-time updates leave a
-//! hot record's lock as its only contention, transactions that meet there need not abort, and
-//! nothing has to be sorted. The paper has `wait`, CCBench `nowait`.
+//! **Defaults.** `silo.wait=spin` is the bounded try-lock of STO, the authors' later system. If a
+//! hot record has only commit-time updates, a short spin gets its lock without an abort, and
+//! nothing has to be sorted. The paper has `wait`; the benchmark CCBench has `nowait`.
 
 mod snapshot;
 
@@ -115,9 +136,9 @@ pub struct SiloValidation<F> {
 #[derive(Debug)]
 pub struct SiloWorker<M: Machine> {
     /// The largest TID that the commit will overwrite.
-    overwritten: u64,
+    largest_overwritten: u64,
     /// The TID of the worker's last commit.
-    last: u64,
+    last_tid: u64,
     /// The epoch whose end the transaction sees, if it sees a snapshot.
     snapshot: Option<u64>,
     /// The copies that the commit makes for snapshots, each with the position of its write. Kept
@@ -143,8 +164,10 @@ impl<F: SiloFaults> SiloValidation<F> {
             let position = if in_order { cx.writes.sorted(rank) } else { rank };
             let write = &cx.writes.entries()[position];
             for cell in Self::cells_of(write) {
+                // The word from before the lock. An update or a delete aborts here if the row is
+                // gone. The write set has each cell once, so none is locked twice.
                 let word = reads.lock(cell, write.needs_row(), pauses)?;
-                own.overwritten = own.overwritten.max(word & !FLAGS);
+                own.largest_overwritten = own.largest_overwritten.max(word & !FLAGS);
             }
         }
         Ok(())
@@ -156,19 +179,19 @@ impl<F: SiloFaults> SiloValidation<F> {
         M::step("validate");
         for position in 0..reads.entries.len() {
             let read = reads.entries[position];
-            // SeqCst: in one order with the fences of other commits and with the load of the epoch
-            // (`tid::order_of_validation`). This load comes after the own locks, and another's
-            // after the other's, so of two commits that read what the other writes at least one
-            // sees the other's lock. It is an Acquire, too: validation comes before the writes.
+            // SeqCst: in one order with the fences of other commits (see `commit`) and with the
+            // load of the epoch (`tid::order_of_validation`). It is an Acquire, too: validation
+            // comes before the writes.
             let now = read.cell.word().load(tid::order_of_validation::<F>());
-            if Self::is_trusted(reads, read) {
+            if Self::fault_skips(reads, read) {
                 continue;
             }
             let difference = now ^ read.observed_word();
-            let changed = difference & !FLAGS != 0;
-            let gone = difference & (ABSENT | UNLINKED) != 0;
+            let has_new_version = difference & !FLAGS != 0;
+            // The row has come, or gone, or its record has left the index.
+            let has_new_presence = difference & (ABSENT | UNLINKED) != 0;
             let locked_by_other = reads.is_locked_by_other::<F>(read, now);
-            if changed || gone || locked_by_other {
+            if has_new_version || has_new_presence || locked_by_other {
                 return Err(Abort::new(AbortReason::ReadValidation));
             }
         }
@@ -181,15 +204,20 @@ impl<F: SiloFaults> SiloValidation<F> {
     /// - (b) larger than the TID of each version that it overwrites, and
     /// - (c) larger than the worker's last TID.
     ///
-    /// By (a) and (b) a record's TIDs grow from version to version, so that no TID means two
-    /// versions, and a TID is larger than those that it depends on in the same epoch. By (c) one
-    /// worker's TIDs grow. TIDs do not show which transaction has read what another then overwrote;
-    /// that is why only epochs order commits.
+    /// By (b) a record's TIDs grow from version to version: one TID never means two versions, so
+    /// validation may compare TIDs. By (a) a TID is larger than those of the commits that it has
+    /// read from. By (c) one worker's TIDs grow. TIDs do not show which transaction has read what
+    /// another then overwrote; that is why only epochs order commits.
+    ///
+    /// `epoch` is not older than that of any of these TIDs, because it was loaded after them.
+    ///
+    /// # Errors
+    /// The epoch has no sequence number left ([`tid::next_tid`]).
     #[inline(always)]
     fn commit_tid<M: Machine>(reads: &ReadsAndLocks<M>, own: &SiloWorker<M>, epoch: u64) -> Result<u64, Abort> {
-        let tid_a = Self::unless_forgotten(reads.newest_read());
-        let tid_b = Self::unless_forgotten(own.overwritten);
-        let tid_c = own.last;
+        let tid_a = Self::unless_fault_forgets(reads.newest_read());
+        let tid_b = Self::unless_fault_forgets(own.largest_overwritten);
+        let tid_c = own.last_tid;
         tid::next_tid(tid_a.max(tid_b).max(tid_c), epoch)
     }
 
@@ -210,7 +238,7 @@ impl<M: Machine, F: SiloFaults> Validation<M> for SiloValidation<F> {
     };
     const SNAPSHOTS: Option<&'static str> = Some("silo.snapshots=on");
     const PROVIDES_WRITE_COUNTERS: bool = true;
-    const MARKS_WRITES: bool = Self::LOCKS_WHAT_IT_WRITES;
+    const MARKS_WRITES: bool = !Self::FAULT_LOCKS_ANOTHER;
     type Options = SiloOptions;
     type Faults = F;
     type WorkerState = SiloWorker<M>;
@@ -237,11 +265,11 @@ impl<M: Machine, F: SiloFaults> Validation<M> for SiloValidation<F> {
     }
 
     fn sees_own_commits(&self, own: &SiloWorker<M>) -> bool {
-        own.snapshot.is_some_and(|snapshot| tid::epoch_of(own.last) <= snapshot)
+        own.snapshot.is_some_and(|snapshot| tid::epoch_of(own.last_tid) <= snapshot)
     }
 
     fn new_worker_state(&self, _: usize) -> SiloWorker<M> {
-        SiloWorker { overwritten: 0, last: 0, snapshot: None, copies: Vec::new() }
+        SiloWorker { largest_overwritten: 0, last_tid: 0, snapshot: None, copies: Vec::new() }
     }
 
     fn init_further_words(&self, cell: Cell<M>) {
@@ -252,7 +280,7 @@ impl<M: Machine, F: SiloFaults> Validation<M> for SiloValidation<F> {
 
     #[inline(always)]
     fn begin(&self, cx: &mut Context<M>, own: &mut SiloWorker<M>) {
-        own.overwritten = 0;
+        own.largest_overwritten = 0;
         own.snapshot = match self.snapshots() {
             Some(snapshots) if cx.declaration.is_read_only() => Some(snapshots.seen_from(Self::began_in(cx))),
             _ => None,
@@ -280,32 +308,39 @@ impl<M: Machine, F: SiloFaults> Validation<M> for SiloValidation<F> {
         if cx.writes.is_empty() {
             return Self::validate(cx, reads);
         }
-        let early = Self::epoch_before_locks(cx);
+        let epoch_by_fault = Self::epoch_by_fault(cx);
         self.lock_write_set(cx, reads, own)?;
-        // SeqCst: pairs with the same fence of other commits: the locks come before the loads of
-        // validation, in one order for all. Of two transactions that each read what the other
-        // writes, at least one therefore sees the other's lock, and aborts. And it pairs with the
-        // fence of `ReadsAndLocks::observe`: the locks come before the stores to the rows.
+        // SeqCst: pairs with the same fence of other commits. Let two transactions each read what
+        // the other writes. Each locks, passes this fence, and then loads what it read. The fences
+        // have one order for all, so the loads of the commit whose fence is second come after the
+        // locks of the first. It sees the lock and aborts; or the first one's new TID and aborts;
+        // or the old TID, if the first has aborted. So they do not both commit. (Dekker's algorithm
+        // for mutual exclusion rests on the same order.) And it pairs with the fence of
+        // `ReadsAndLocks::observe`: the locks come before the stores to the rows.
         dekker_fence::<M, F>();
         M::step("epoch");
         // The serialization point.
-        let epoch = early.unwrap_or_else(|| tid::epoch_of_commit::<M, F>(cx));
+        let epoch = epoch_by_fault.unwrap_or_else(|| tid::epoch_of_commit::<M, F>(cx));
         Self::validate(cx, reads)?;
         // Phase 3: install.
         let tid = Self::commit_tid(reads, own, epoch)?;
+        // In the write set: the rows are still untouched.
         cx.writes.apply_updates();
         if let Some(snapshots) = self.snapshots() {
+            // Fails if the machine has no more memory.
             snapshots.keep(cx, &mut own.copies, tid)?;
         }
+        // The first store to a row, and nothing fails from here on.
         tid::install_as_tid(cx, Self::cells_of, tid);
-        own.last = tid;
+        own.last_tid = tid;
         Ok(())
     }
 
+    /// A tombstone leaves the index when the epoch of its delete is over: the next record of the
+    /// key then gets a larger TID. With snapshots it stays until none shows the row that was there.
     fn lets_unlink(&self, tombstone: Tombstone<'_, M>, word: u64) -> bool {
         match self.snapshots() {
             None => tombstone.is_over(tid::epoch_of(word)),
-            // A later epoch than that.
             Some(snapshots) => snapshots.lets_unlink(word, tombstone.oldest()),
         }
     }
@@ -335,9 +370,10 @@ faults! {
     pub const FAULTS;
 }
 
-/// Where the algorithm asks for its faults. Without one, each of these says what its name says.
+/// The places at which the algorithm has its faults. Without a fault, `fault_skips` is false,
+/// `epoch_by_fault` is `None`, and the others return what their names begin with.
 impl<F: SiloFaults> SiloValidation<F> {
-    const LOCKS_WHAT_IT_WRITES: bool = !F::WRITE_WRONG_CELL;
+    const FAULT_LOCKS_ANOTHER: bool = F::WRITE_WRONG_CELL;
 
     /// Returns the cells that a write locks and changes.
     #[inline(always)]
@@ -350,29 +386,29 @@ impl<F: SiloFaults> SiloValidation<F> {
         write.cells()
     }
 
-    /// Returns whether validation leaves the read out: never, without a fault.
+    /// Returns whether validation leaves the read out.
     #[inline(always)]
-    fn is_trusted<M: Machine>(reads: &mut ReadsAndLocks<M>, read: Read<M>) -> bool {
+    fn fault_skips<M: Machine>(reads: &mut ReadsAndLocks<M>, read: Read<M>) -> bool {
         F::SKIP_VALIDATION_OF_WRITTEN && reads.has_locked(read.cell)
             || F::FORGET_READ_ONLY && !reads.has_locked(read.cell)
     }
 
-    /// Returns the TID that the commit's must be larger than.
+    /// Returns `tid`, which the commit's TID must be larger than.
     #[inline(always)]
-    fn unless_forgotten(tid: u64) -> u64 {
+    fn unless_fault_forgets(tid: u64) -> u64 {
         if F::FORGET_OLDER_TIDS { 0 } else { tid }
     }
 
-    /// Returns the epoch of the commit, if it is loaded too early.
+    /// Returns the epoch of the commit, loaded before the locks are taken.
     #[inline(always)]
-    fn epoch_before_locks<M: Machine>(cx: &Context<M>) -> Option<u64> {
+    fn epoch_by_fault<M: Machine>(cx: &Context<M>) -> Option<u64> {
         F::EPOCH_BEFORE_LOCKS.then(|| cx.current_epoch())
     }
 
-    /// Returns the epoch in which the transaction began.
+    /// Returns the epoch in which the transaction began; a fault adds an epoch or two.
     #[inline(always)]
     fn began_in<M: Machine>(cx: &Context<M>) -> u64 {
-        let later = if F::SNAPSHOT_OF_RUNNING_EPOCH { 2 } else { u64::from(F::SNAPSHOT_OF_LAST_EPOCH) };
-        cx.began_in() + later
+        let added = if F::SNAPSHOT_OF_RUNNING_EPOCH { 2 } else { u64::from(F::SNAPSHOT_OF_LAST_EPOCH) };
+        cx.began_in() + added
     }
 }

@@ -29,7 +29,7 @@ pub(super) enum Decision {
 }
 
 /// The timestamps of a cell.
-pub(super) struct Timestamps<'a, M: Machine> {
+pub(super) struct CellTimestamps<'a, M: Machine> {
     /// The last write.
     pub(super) wts: &'a M::U64,
     /// The youngest read.
@@ -38,9 +38,9 @@ pub(super) struct Timestamps<'a, M: Machine> {
     pub(super) prewrite: &'a M::U64,
 }
 
-pub(super) fn timestamps<'a, M: Machine>(cell: Cell<M>) -> Timestamps<'a, M> {
+pub(super) fn timestamps<'a, M: Machine>(cell: Cell<M>) -> CellTimestamps<'a, M> {
     // SAFETY: the cells of this protocol have four words.
-    unsafe { Timestamps { wts: cell.meta(1), rts: cell.meta(2), prewrite: cell.meta(3) } }
+    unsafe { CellTimestamps { wts: cell.meta(1), rts: cell.meta(2), prewrite: cell.meta(3) } }
 }
 
 /// Latches a cell, and returns its first word. A latch is held for some instructions, in which the

@@ -7,7 +7,7 @@ use super::YcsbOptions;
 
 /// The layout of a row.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shape {
+pub(super) struct RowShape {
     pub(super) words: usize,
     pub(super) fields: usize,
     /// A mask of the bytes of the last word that belong to the row.
@@ -16,10 +16,10 @@ pub(super) struct Shape {
     pub(super) counted: bool,
 }
 
-impl Shape {
+impl RowShape {
     pub(super) fn new(options: &YcsbOptions) -> Self {
         let spare = options.payload.next_multiple_of(8) - options.payload;
-        Shape {
+        RowShape {
             words: options.payload.div_ceil(8),
             fields: options.fields,
             last_mask: u64::MAX >> (8 * spare),
@@ -89,7 +89,7 @@ mod tests {
         let shapes = [8, 9, 15, 16, 17, 100, 1000].map(|payload| (payload, 1));
         for (payload, fields) in shapes.into_iter().chain([(24, 3), (1000, 10), (1001, 7), (250, 16)]) {
             for rmw in [false, true] {
-                let shape = Shape::new(&YcsbOptions { payload, fields, rmw, ..YcsbOptions::default() });
+                let shape = RowShape::new(&YcsbOptions { payload, fields, rmw, ..YcsbOptions::default() });
                 let (mut row, mut other, mut expected) = (vec![0; shape.words], vec![0; shape.words], Vec::new());
                 shape.fill_all(&mut row, 42, LOADED);
                 shape.fill_all(&mut other, 42, LOADED);
