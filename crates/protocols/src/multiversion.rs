@@ -1,5 +1,5 @@
-//! The family of multi-version protocols: where versions stand, how a transaction finds the one of
-//! its time, and what a commit writes.
+//! The family of multi-version protocols: where versions are kept, how a transaction finds the
+//! version of its time, and what a commit writes.
 //!
 //! **The newest version is in the record**, where the index leads. A commit copies the version that
 //! it overwrites to a record of its own, which is in no index, and links the copy into the *version
@@ -83,7 +83,7 @@ pub use validation::{VALIDATION_FAULTS, ValidatingOptions, ValidationFaults};
 
 /// Metadata words of a cell.
 pub(crate) const WORDS: usize = 6;
-/// The `wts` of a version begins with this bit of its word.
+/// The lowest bit of a version's `wts` in its word.
 const WTS_SHIFT: u32 = 4;
 
 /// No transaction is going to write the cell.
@@ -91,8 +91,8 @@ pub(crate) const NO_INTENT: u64 = 0;
 /// Intent of a transaction that is about to draw its commit timestamp. Every other transaction
 /// waits for it.
 const INTENT_TAKING_TIMESTAMP: u64 = 1;
-/// Intent of a transaction that will draw a timestamp later than all that exist now; nobody waits
-/// for it. The bits below tell one worker from another.
+/// Intent of a transaction that will draw a timestamp later than all present ones. No transaction
+/// waits for it. The bits below tell one worker from another.
 pub(crate) const INTENT_WITHOUT_TIMESTAMP: u64 = 1 << 63;
 
 /// Returns the `wts` in a version's word.

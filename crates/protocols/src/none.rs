@@ -32,7 +32,7 @@ use contend_engine::{
 use contend_machine::{Atomic64, Machine, Ordering};
 
 options! {
-    /// There is nothing to choose.
+    /// No options.
     pub struct NoControlOptions {}
 }
 

@@ -1,10 +1,10 @@
-//! Bamboo: two-phase locking that retires locks early, so that others read what is not committed
-//! yet.
+//! Bamboo: two-phase locking that retires locks early, so that other transactions read uncommitted
+//! rows.
 //!
-//! **Idea.** A transaction *retires* the lock of a record as soon as it is done with it, and
-//! exposes what it has written there. The next transaction works on that, before the first has
-//! committed. A transaction that has read from another commits after it, and aborts if it aborts.
-//! So a hot record is locked for the time of one access, not of a transaction.
+//! **Idea.** A transaction *retires* the lock of a record as soon as it is done with the record,
+//! and exposes its write. The next transaction works on that row before the first has committed. A
+//! transaction that has read from another commits after it, and aborts if it aborts. So a hot
+//! record is locked for the time of one access, not of a whole transaction.
 //!
 //! **Paper.** Z. Guo, K. Wu, C. Yan, X. Yu: "Releasing locks as early as you can: reducing
 //! contention of hotspots by violating two-phase locking", SIGMOD 2021.
@@ -85,7 +85,7 @@ pub struct Bamboo<M: Machine, F = Sound> {
     faults: PhantomData<fn() -> F>,
 }
 
-/// A cell whose new state other transactions see before the commit.
+/// A cell whose new row other transactions see before the commit.
 #[derive(Debug)]
 struct Exposed<M: Machine> {
     /// The position in the write set.
@@ -114,7 +114,7 @@ pub struct BambooWorker<M: Machine> {
     complete: usize,
     /// The exposed cells, in the order of the write set.
     exposed: Vec<Exposed<M>>,
-    /// What the exposed cells were before, word by word.
+    /// The before-images of the exposed cells, word by word.
     before_images: Vec<u64>,
 }
 
@@ -413,7 +413,7 @@ impl<M: Machine, F: BambooFaults> Protocol<M> for Bamboo<M, F> {
         cx.writes.apply_updates();
         self.states.commit_point::<F>(local.own).map_err(Abort::new)?;
         M::step("install");
-        // Before a transaction can commit that has seen what this one has exposed.
+        // This comes before any transaction can commit that has seen the exposed rows.
         if !local.exposed.is_empty() {
             cx.writes.will_commit();
         }

@@ -1,5 +1,5 @@
-//! Two-phase locking with deadlock detection: each conflict is waited for, and a waiter looks for
-//! deadlocks.
+//! Two-phase locking with deadlock detection: a transaction waits at each conflict, and a waiter
+//! looks for deadlocks.
 //!
 //! **Idea.** A transaction waits at each conflict. Each waiting worker names the transactions that
 //! it waits for in a waits-for graph, where it writes only its own row. At intervals it searches

@@ -21,7 +21,7 @@ use crossbeam_utils::CachePadded;
 
 use super::spin_for;
 
-/// How long a worker waits after an abort.
+/// The wait of a worker after an abort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BackoffPolicy {
     /// No wait. After several aborts in a row the worker yields its core to other threads.

@@ -11,7 +11,7 @@ use contend_machine::{Activity, Machine};
 
 use super::spin_for;
 
-/// How long a transaction waits between its last read and its commit.
+/// The wait of a transaction between its last read and its commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extension {
     /// No wait.

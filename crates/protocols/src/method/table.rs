@@ -1,30 +1,30 @@
-//! Which optimisation method goes with which protocol, and why not (CCBench's table 1, in our
-//! version).
+//! The table of optimisation methods and protocols: which goes with which, and why not (CCBench's
+//! table 1, in our version).
 //!
-//! Whether a protocol takes a method follows from its options; for the others there is a reason
-//! here, which a test demands for every registered protocol.
+//! A protocol takes a method if it has one of the method's options. For every other pair there is a
+//! reason here; a test demands one for every registered protocol.
 
 /// An optimisation method.
 #[derive(Debug)]
 pub struct MethodInfo {
-    /// Its name.
+    /// The method's name.
     pub name: &'static str,
-    /// One line of meaning.
+    /// One line that says what the method does.
     pub meaning: &'static str,
-    /// The options by which it is chosen. A protocol that has one of them takes the method; those
-    /// of all protocols do if the engine or the loop around transactions has it. None: it is part
-    /// of a protocol, or not.
+    /// The options that choose the method. A protocol that has one of them takes the method. All
+    /// protocols take it if the option belongs to the engine, or to the loop around transactions.
+    /// Empty: the method is a part of some protocols.
     pub options: &'static [&'static str],
-    /// For protocols that do not take it, by name, or `*` for all others.
+    /// The reasons of the protocols that don't take it, by name, or `*` for all others.
     otherwise: &'static [(&'static [&'static str], Otherwise)],
 }
 
-/// How a protocol that does not take a method stands to it.
+/// The reason why a protocol doesn't take a method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Otherwise {
-    /// It is part of the protocol.
+    /// The protocol has the method anyway.
     BuiltIn(&'static str),
-    /// It does not apply.
+    /// The method doesn't apply.
     No(&'static str),
 }
 
@@ -33,20 +33,20 @@ use Otherwise::{BuiltIn, No};
 const LOCKING: &[&str] =
     &["2pl-nowait", "2pl-waitdie", "2pl-woundwait", "2pl-dldetect", "2pl-ordered", "bamboo", "hstore"];
 
-/// The methods.
+/// All methods.
 pub const METHODS: &[MethodInfo] = &[
     MethodInfo {
         name: "wait policy",
-        meaning: "what becomes of a lock that another holds: wait, a moment, or not at all",
+        meaning: "the reaction to a lock that another transaction holds: wait, wait a moment, or abort",
         options: &["silo.wait", "tictoc.wait", "cicada.pending", "dldetect.timeout_us", "waitdie.overtake"],
         otherwise: &[
             (&["2pl-nowait"], No("it never waits: that is the protocol")),
             (
                 &["2pl-woundwait", "bamboo", "hstore", "timestamp-ordering", "mvto", "msto"],
-                No("who waits follows from the timestamps"),
+                No("the timestamps decide which transaction waits"),
             ),
             (&["si", "ermia", "hekaton"], No("a reader waits for commits only, and the second to write a row aborts")),
-            (&["2pl-ordered"], No("it waits for what is in order: that is the protocol")),
+            (&["2pl-ordered"], No("it waits for locks that come later in the order: that is the protocol")),
             (&["occ", "mocc"], No("locks are taken in one order, so that waiting is safe and an abort gains nothing")),
             (&["*"], No("nothing is locked")),
         ],
@@ -62,27 +62,29 @@ pub const METHODS: &[MethodInfo] = &[
         meaning: "a wait between the last read and the commit",
         options: &["read_phase.extension", "read_phase.ns"],
         otherwise: &[
-            (LOCKING, No("locks would be held meanwhile")),
+            (LOCKING, No("the locks would be held during the wait")),
             (
                 &["timestamp-ordering", "mvto", "cicada", "msto"],
-                No("the transaction's timestamp is fixed at its beginning: the longer it takes, the later it comes"),
+                No(
+                    "the transaction's timestamp is fixed at its beginning: a longer transaction is more often too late",
+                ),
             ),
             (
                 &["si", "ermia", "hekaton"],
-                No("what it sees is fixed at its beginning: the longer it takes, the older it is"),
+                No("its snapshot is fixed at its beginning: a longer transaction sees an older one"),
             ),
             (&["*"], No("nothing is validated")),
         ],
     },
     MethodInfo {
         name: "timestamp source",
-        meaning: "a counter under a mutex or added to atomically, in batches, a clock, hardware; and who adds to it",
+        meaning: "a counter (under a mutex, atomic, or in batches), a clock, or hardware; and the transactions that increment it",
         options: &["timestamp.source", "timestamp.batch", "snapshot.counter"],
         otherwise: &[
-            (&["silo", "mocc"], No("ordering is decentral: TIDs are computed from what was read, and the epoch")),
-            (&["tictoc"], No("ordering is decentral: times are computed from what was read and written")),
+            (&["silo", "mocc"], No("ordering is decentral: TIDs are computed from the TIDs read, and the epoch")),
+            (&["tictoc"], No("ordering is decentral: timestamps are computed from those of the rows read and written")),
             (&["cicada"], No("each worker has a clock of its own: that is the protocol")),
-            (&["hekaton"], No("begins and commits are ordered by one counter")),
+            (&["hekaton"], No("one counter orders begins and commits")),
             (&["*"], No("there are no timestamps")),
         ],
     },
@@ -92,8 +94,8 @@ pub const METHODS: &[MethodInfo] = &[
         options: &[],
         otherwise: &[
             (&["silo", "mocc", "tictoc", "cicada"], BuiltIn("part of the protocol")),
-            (&["si", "ermia", "hekaton"], No("one counter says which commits a snapshot has")),
-            (&["2pl-nowait", "2pl-dldetect", "2pl-ordered"], BuiltIn("the order is that of the locks")),
+            (&["si", "ermia", "hekaton"], No("one counter decides which commits are in a snapshot")),
+            (&["2pl-nowait", "2pl-dldetect", "2pl-ordered"], BuiltIn("the locks decide the order")),
             (&["msto"], No("one counter gives the timestamps")),
             (&["occ"], No("two timestamps in the order of real time are the protocol")),
             (
@@ -109,14 +111,14 @@ pub const METHODS: &[MethodInfo] = &[
         options: &["mocc.hot"],
         otherwise: &[
             (&["silo"], BuiltIn("part of the protocol")),
-            (&["occ"], BuiltIn("until the commit, which locks what was read")),
-            (&["tictoc"], No("a commit moves on for how long what it read is valid")),
+            (&["occ"], BuiltIn("until the commit, which locks the records read")),
+            (&["tictoc"], No("a commit extends the time during which the versions that it read are valid")),
             (&["timestamp-ordering", "mvto"], No("a read leaves its timestamp")),
-            (&["cicada", "msto", "ermia"], No("a commit leaves its timestamp at what it read")),
-            (&["si", "hekaton"], BuiltIn("nobody asks who has read what")),
-            (&["hstore"], BuiltIn("nobody else is in the partition")),
+            (&["cicada", "msto", "ermia"], No("a commit leaves its timestamp at the records that it read")),
+            (&["si", "hekaton"], BuiltIn("reads leave no trace")),
+            (&["hstore"], BuiltIn("no other transaction is in the partition")),
             (LOCKING, No("a read lock is a write to shared memory")),
-            (&["*"], BuiltIn("nothing is kept of a read")),
+            (&["*"], BuiltIn("a read leaves no trace")),
         ],
     },
     MethodInfo {
@@ -124,13 +126,15 @@ pub const METHODS: &[MethodInfo] = &[
         meaning: "a transaction that can't commit any more ends before its commit",
         options: &["tictoc.preemptive", "cicada.early_abort"],
         otherwise: &[
-            (&["silo", "mocc"], No("what was read is looked at again at commit only: until then nothing is known")),
-            (&["occ"], BuiltIn("a read of what was written after the beginning aborts at once")),
-            (&["timestamp-ordering", "mvto", "msto"], BuiltIn("who comes too late aborts at once")),
+            (&["silo", "mocc"], No("reads are validated only at commit: until then a conflict is not known")),
+            (&["occ"], BuiltIn("a read of a version that is newer than the beginning aborts at once")),
+            (&["timestamp-ordering", "mvto", "msto"], BuiltIn("a transaction that comes too late aborts at once")),
             (&["si", "hekaton"], BuiltIn("the second to write a row aborts at once")),
             (
                 &["ermia"],
-                BuiltIn("the second to write a row aborts at once, and so does who must come before and after another"),
+                BuiltIn(
+                    "the second to write a row aborts at once, and so does a transaction that must come both before and after another",
+                ),
             ),
             (LOCKING, BuiltIn("a conflict is found at the access")),
             (&["*"], No("nothing aborts")),
@@ -138,7 +142,7 @@ pub const METHODS: &[MethodInfo] = &[
     },
     MethodInfo {
         name: "version history",
-        meaning: "who has read the version before may commit in its time",
+        meaning: "a transaction that read the previous version may commit within that version's time",
         options: &["tictoc.history"],
         otherwise: &[
             (&["mvto", "cicada", "msto", "si", "ermia", "hekaton"], BuiltIn("old versions are kept")),
@@ -147,38 +151,50 @@ pub const METHODS: &[MethodInfo] = &[
     },
     MethodInfo {
         name: "collection",
-        meaning: "when an old version is reused: as soon as no transaction runs that began before it was replaced, or two epochs later; or also while one runs that cannot need it",
+        meaning: "when an old version is reused: as soon as no transaction runs that began before it was replaced; or two epochs later; or even while such a transaction runs, if it can't need the version",
         options: &["versions.collect", "versions.interval_us", "versions.max"],
         otherwise: &[
-            (&["silo"], No("snapshots are of epochs, and so is what is kept for them")),
+            (&["silo"], No("its snapshots belong to epochs, and so do the versions kept for them")),
             (&["*"], No("there are no old versions")),
         ],
     },
     MethodInfo {
         name: "version overwriting",
-        meaning: "a version that no transaction that runs could need is overwritten where it stands",
+        meaning: "a version that no running transaction can need is overwritten in place",
         options: &["versions.overwrite"],
         otherwise: &[
-            (&["silo"], No("snapshots are of epochs: what they need is not known from the transactions that run")),
+            (
+                &["silo"],
+                No("its snapshots belong to epochs: the running transactions don't tell which versions they need"),
+            ),
             (&["*"], BuiltIn("there are no old versions")),
         ],
     },
     MethodInfo {
         name: "non-visible write rule",
-        meaning: "a write is left out that comes too late, where a later one has replaced the row unseen (NWR; in one version, Thomas's rule)",
+        meaning: "a write that comes too late is left out, if a later one has replaced the row before any transaction read it (NWR; with one version, Thomas's rule)",
         options: &["versions.nwr"],
         otherwise: &[
-            (&["silo", "occ", "tictoc", "mocc"], No("a commit takes its place after the last write of what it writes")),
+            (
+                &["silo", "occ", "tictoc", "mocc"],
+                No("a commit always comes after the last write of the rows that it writes"),
+            ),
             (&["si", "ermia", "hekaton"], No("a commit comes after all others, and the second to write a row aborts")),
-            (&["mvto"], No("of reads of old versions it keeps no trace: who has missed the write would not be known")),
-            (&["timestamp-ordering"], No("what was replaced is gone: that nobody has seen it could not be proved")),
-            (LOCKING, No("locks are the order: no write comes too late")),
+            (
+                &["mvto"],
+                No("reads of old versions leave no trace: a transaction that missed the write would not be known"),
+            ),
+            (
+                &["timestamp-ordering"],
+                No("replaced versions are gone: it can't be proved that no transaction read them"),
+            ),
+            (LOCKING, No("the locks decide the order: no write comes too late")),
             (&["*"], No("there is no order")),
         ],
     },
     MethodInfo {
         name: "commit-time updates",
-        meaning: "an update that is not read is applied at commit to what is there",
+        meaning: "an update whose result is not read is applied at commit, to the row as it is then",
         options: &["engine.commit_time_updates"],
         otherwise: &[],
     },
@@ -196,15 +212,15 @@ pub const METHODS: &[MethodInfo] = &[
     },
     MethodInfo {
         name: "protection",
-        meaning: "after so many conflicts in a row a transaction runs alone: others begin when it has committed",
+        meaning: "after a number of conflicts in a row a transaction runs alone: others begin when it has committed",
         options: &["engine.protect_after"],
         otherwise: &[],
     },
 ];
 
 impl MethodInfo {
-    /// How a protocol that takes none of the options stands to the method; `None` if nobody has
-    /// said.
+    /// Returns the reason of a protocol that takes none of the options; `None` if there is none in
+    /// the table.
     pub fn otherwise(&self, protocol: &str) -> Option<Otherwise> {
         let of =
             |(protocols, _): &&(&[&str], Otherwise)| protocols.iter().any(|name| *name == protocol || *name == "*");
@@ -212,7 +228,8 @@ impl MethodInfo {
     }
 }
 
-/// Why a protocol does not take this option, if it is of a method: a sentence.
+/// Returns a sentence that says why a protocol doesn't take this option, if the option belongs to a
+/// method.
 pub fn why_not(protocol: &str, option: &str) -> Option<String> {
     let method = METHODS.iter().find(|method| method.options.contains(&option))?;
     Some(match method.otherwise(protocol)? {

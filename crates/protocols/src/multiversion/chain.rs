@@ -1,5 +1,5 @@
-//! The chains of a cell's old versions: finding the version of a time, and taking out versions that
-//! nobody needs.
+//! The chains of a cell's old versions: how the version of a time is found, and how unneeded
+//! versions are taken out.
 //!
 //! **Two chains.** A cell has two chains, each from younger versions to older ones.
 //!
@@ -45,7 +45,8 @@ use super::{INTENT_WITHOUT_TIMESTAMP, NO_INTENT, intent_of, wts_of};
 const PINNED: u64 = 1 << 63;
 /// The end of a copy that is in no chain.
 const NO_END: u64 = 0;
-/// How often a reader starts again at the record when a copy that it follows is taken out.
+/// The number of times that a reader starts again at the record when a copy that it follows is
+/// taken out.
 const TRIES: u32 = 8;
 
 /// Returns the word with the link of the recent chain.
@@ -102,7 +103,7 @@ type Chain<M> = fn(Cell<M>) -> &'static <M as Machine>::U64;
 
 /// What a link leads to.
 enum Link<M: Machine> {
-    /// Nothing: this chain does not say what is older.
+    /// Nothing: this chain does not tell what is older.
     End,
     /// The beginning: the cell's first version has this `wts`.
     FirstVersion(u64),

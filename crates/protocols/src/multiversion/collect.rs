@@ -47,10 +47,10 @@
 //!   and then that also happens to a transaction that needs a version of a worker that retained it
 //!   too late.
 //!
-//! What a worker knows of the long transactions may be out of date. That costs a transaction an
-//! abort and never a wrong read, because a reader notices that a version is gone.
+//! A worker's knowledge of the long transactions may be out of date. That costs a transaction an
+//! abort, and never a wrong read, because a reader notices that a version is gone.
 //!
-//! **Nobody starves.** A worker whose transaction missed a version three times in a row is
+//! **No transaction starves.** A worker whose transaction missed a version three times in a row is
 //! *protected*: one worker at a time, those with the most misses first. Every version that its
 //! transaction needs is retained, whatever `versions.max` says, until it has ended. So a record has
 //! at most `versions.max` + 1 retained versions, and those of the last two or three intervals.
@@ -99,7 +99,7 @@ use retired::RetiredVersion;
 pub use retired::RetiredVersions;
 use watermarks::{OFFLINE, Watermarks, WorkerSlot};
 
-/// When old versions are reused.
+/// The time at which old versions are reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Collect {
     /// Two of the engine's epochs later.
@@ -137,7 +137,7 @@ options! {
 /// The timestamp of no transaction.
 const NO_TIMESTAMP: u64 = u64::MAX;
 
-/// Decides when old versions are reused: the part that the workers share.
+/// The collector: it decides when old versions are reused. This is the part that the workers share.
 #[derive(Debug)]
 pub struct Collector<M: Machine> {
     options: CollectOptions,
@@ -250,11 +250,11 @@ impl<M: Machine> Collector<M> {
     }
 
     /// Called when a worker goes offline: hands its waiting versions to the other workers, or to
-    /// the engine's epochs. If there are snapshots, of whose age the epochs know nothing, the
-    /// worker itself goes on with them later, or others when it has ended.
+    /// the engine's epochs. The epochs don't know the age of snapshots. So if there are snapshots,
+    /// the worker itself goes on with its versions later, or other workers do when it has ended.
     pub(crate) fn go_offline(&self, cx: &mut Context<M>, own: &mut RetiredVersions<M>) {
         if own.collect == Collect::Aggressive {
-            // Relaxed: a number that others look at now and then.
+            // Relaxed: a number that other workers look at from time to time.
             self.slots[own.worker].misses.store(0, Ordering::Relaxed);
             let waiting = own.take_all();
             if !waiting.is_empty() {

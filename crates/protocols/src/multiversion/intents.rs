@@ -49,7 +49,8 @@ fn had_row<M: Machine>(cell: Cell<M>) -> bool {
     cell.word().load(Ordering::Relaxed) & !QUEUED != ABSENT
 }
 
-/// The write intents of a worker's transaction, and what the worker's commits have overwritten.
+/// The write intents of a worker's transaction, and the copies of the versions that its commit
+/// overwrites.
 #[derive(Debug)]
 pub(crate) struct WriteIntents<M: Machine> {
     cells: Vec<Cell<M>>,

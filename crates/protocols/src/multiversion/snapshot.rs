@@ -29,7 +29,7 @@ options! {
     }
 }
 
-/// Which transactions add to the counter that orders the commits.
+/// The transactions that add to the counter that orders the commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counted {
     /// Commits that write. All other transactions only load it.
@@ -120,7 +120,7 @@ pub(crate) struct SnapshotState<M: Machine> {
 pub(crate) struct SnapshotTxn<M: Machine> {
     /// It sees the commits up to this one.
     pub(crate) begin_ts: u64,
-    /// It has said that it will only read, and must not abort.
+    /// Whether it has declared that it only reads, and must not abort.
     pub(crate) reads_only: bool,
     /// The value of its write intents before the commit.
     pub(crate) intent: u64,

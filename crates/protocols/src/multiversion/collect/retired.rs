@@ -30,7 +30,7 @@ pub(super) struct RetiredVersion<M: Machine> {
 // Each write makes one: two to a line.
 const _: () = assert!(size_of::<RetiredVersion<contend_machine::Native>>() == 32);
 
-/// The versions that a worker has replaced and that wait to be reused; and what else a worker knows
+/// The versions that a worker has replaced and that wait for reuse, with the worker's other state
 /// for its collector.
 #[derive(Debug)]
 pub struct RetiredVersions<M: Machine> {
@@ -43,11 +43,11 @@ pub struct RetiredVersions<M: Machine> {
     pub(super) snapshot_ts: u64,
     /// Transactions since it looked at the clock.
     pub(super) begun: u32,
-    /// How often the worker's transaction has missed a version, over its tries.
+    /// The number of times that the worker's transaction has missed a version, over its tries.
     pub(super) misses: u64,
     /// Whether its last transaction has aborted, and is tried again.
     is_retry: bool,
-    /// In the order in which they were replaced.
+    /// The waiting versions, in the order in which they were replaced.
     pub(super) waiting: VecDeque<RetiredVersion<M>>,
     pub(super) sweep: AggressiveSweep<M>,
     /// Takes the waiting versions when the worker ends.

@@ -10,12 +10,12 @@ use super::Orphans;
 use super::long::{KnownLong, LongTransactions, lies_between};
 use super::retired::{RetiredVersion, RetiredVersions};
 
-/// A sweep visits this number of retained versions, and two more for each that was added since the
-/// last one.
+/// The number of retained versions that a sweep visits, besides two for each that was added since
+/// the last one.
 const VISITS: usize = 64;
-/// A version that is not needed any more stays for this number of visits.
+/// The number of visits for which an unneeded version stays.
 const UNNEEDED_VISITS_MAX: u32 = 2;
-/// Of the versions that are still needed a sweep looks at one in this number more closely.
+/// Among this number of versions that are still needed, a sweep looks at one more closely.
 const TOUCH_EVERY: usize = 16;
 
 /// A version that a long transaction needs, or needed.
@@ -26,7 +26,7 @@ pub(super) struct RetainedVersion<M: Machine> {
     pub(super) begin: u64,
     /// Whether it is in the retained chain, as far as it has to be.
     pub(super) is_linked: bool,
-    /// How many visits have found it not needed any more.
+    /// The number of visits that have found it unneeded.
     pub(super) unneeded_visits: u32,
     pub(super) version: RetiredVersion<M>,
 }
@@ -38,7 +38,8 @@ pub(super) struct AggressiveSweep<M: Machine> {
     pub(super) retained: Vec<RetainedVersion<M>>,
     /// The number of them after the last sweep.
     retained_before: usize,
-    /// Where the next sweep begins, and how often sweeps have reached the end.
+    /// The position at which the next sweep begins, and the number of times that sweeps have
+    /// reached the end.
     cursor: usize,
     passes: usize,
 }
@@ -48,8 +49,8 @@ impl<M: Machine> AggressiveSweep<M> {
         AggressiveSweep { known: KnownLong::new(max), retained: Vec::new(), retained_before: 0, cursor: 0, passes: 0 }
     }
 
-    /// Retains those of the waiting versions that a transaction needs which has just become known
-    /// as a long one.
+    /// Retains the waiting versions that are needed by a transaction which has just become known as
+    /// a long one.
     #[cold]
     fn retain_for_newly_long(&mut self, cx: &Context<M>, waiting: &mut VecDeque<RetiredVersion<M>>) {
         let AggressiveSweep { known, retained, .. } = self;
@@ -73,8 +74,8 @@ impl<M: Machine> AggressiveSweep<M> {
         let is_old = version.end <= reclaim;
         let is_needed = !is_old && (version.end > known.settled_watermark || known.retains(visited.begin, version.end));
         if is_needed && visited.is_linked && (*cursor + *passes) % TOUCH_EVERY != 0 {
-            // The copy is far away. Only now and then the sweep looks whether another worker has
-            // taken it out, as one too many.
+            // The copy is far away. Only from time to time the sweep looks whether another worker
+            // has taken it out, as one too many.
             *cursor += 1;
             return;
         }
