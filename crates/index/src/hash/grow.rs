@@ -31,7 +31,7 @@ impl<M: Machine> Segment<M> {
         Segment { buckets: M::U64::new(0), words: M::U64::new(0) }
     }
 
-    /// The address of a bucket, which need not exist.
+    /// Returns the address of a bucket, which need not exist.
     #[inline(always)]
     pub(super) fn bucket_hint(&self, index: usize, bucket_words: usize) -> *mut u8 {
         // Relaxed: the segment was published before the extent by which the caller knows the
@@ -47,7 +47,7 @@ impl<M: Machine> Segment<M> {
         std::ptr::with_exposed_provenance_mut(address)
     }
 
-    /// A head and its protocol word.
+    /// Returns a head and its protocol word.
     ///
     /// # Safety
     /// The bucket lies in this segment and is initialised, and this thread knows it by an Acquire
