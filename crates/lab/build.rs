@@ -1,4 +1,4 @@
-//! Tells the lab from which commit it was built, if that can be known.
+//! Tells the lab the commit that it is built from, if git knows it.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! One file a verb.
+//! The verbs, one file each, and what they share: where results go, and how a command ends.
 
 pub(crate) mod bench;
 pub(crate) mod check;
@@ -26,7 +26,7 @@ use crate::args::MeasureArgs;
 use crate::files::{Target, folder};
 use crate::{Status, UserError, show};
 
-/// Where a result goes as JSON.
+/// Where a text for machines goes.
 enum Json {
     Nowhere,
     Stdout,
@@ -34,6 +34,10 @@ enum Json {
 }
 
 impl Json {
+    /// Returns the place that a flag names: no place without the flag, stdout for `-`.
+    ///
+    /// # Errors
+    /// The file can't be written.
     fn new(path: Option<&Path>) -> Result<Self, UserError> {
         match path {
             None => Ok(Json::Nowhere),
@@ -42,8 +46,11 @@ impl Json {
         }
     }
 
-    /// Shows the text, and writes all of these as JSON to where it goes; the text then makes way on
-    /// stdout.
+    /// Shows the text, and writes `all` as JSON. If the JSON goes to stdout, the text goes to
+    /// stderr.
+    ///
+    /// # Errors
+    /// The JSON or the text can't be written.
     fn deliver<T: Serialize>(&self, text: &str, all: &[T]) -> Result<(), UserError> {
         let as_json = serde_json::to_string_pretty(all).expect("plain data") + "\n";
         match self {
@@ -60,17 +67,17 @@ impl Json {
     }
 }
 
-/// What came of a test, in words.
+/// The outcome of a test, in words.
 #[derive(Debug, PartialEq, Eq)]
 enum Tested {
     Good(String),
-    /// Nothing was tested, so what was not found says nothing.
+    /// Nothing was tested, so the absence of findings proves nothing.
     Nothing(&'static str),
     Bad(String),
 }
 
 impl Tested {
-    /// For a column of verdicts.
+    /// Returns the words for a column of verdicts.
     fn words(&self) -> String {
         match self {
             Tested::Good(words) | Tested::Bad(words) => words.clone(),
@@ -78,8 +85,8 @@ impl Tested {
         }
     }
 
-    /// How a command ends whose tests came to this. Tests that were stopped before anything
-    /// happened are no failure.
+    /// Returns how a command with these outcomes ends. If Ctrl-C stopped it, tests without a
+    /// transaction are no failure.
     fn status(all: impl IntoIterator<Item = Tested>, is_stopped: bool) -> Status {
         let all: Vec<Tested> = all.into_iter().collect();
         let is_bad = |tested: &Tested| matches!(tested, Tested::Bad(_));
@@ -93,7 +100,10 @@ impl Tested {
     }
 }
 
-/// Says which protocols `all` leaves out, and why.
+/// Prints which protocols `all` leaves out, and why, to stderr.
+///
+/// # Errors
+/// The workload or its options are not valid.
 fn left_out(config: &RunConfig) -> Result<(), UserError> {
     if config.protocols == [ALL] {
         config.refused()?.iter().for_each(|(_, why)| show::complain(&format!("left out: {why}")));
@@ -101,7 +111,7 @@ fn left_out(config: &RunConfig) -> Result<(), UserError> {
     Ok(())
 }
 
-/// Where a result goes.
+/// Where a result goes, in each of its forms.
 struct Outputs {
     json: Json,
     csv: Json,
@@ -109,7 +119,10 @@ struct Outputs {
 }
 
 impl Outputs {
-    /// What the flags ask for: tried, so that what can't be written is said before anything runs.
+    /// Returns the places that the flags name.
+    ///
+    /// # Errors
+    /// A place can't be written. Each is tried, so that the command fails before anything runs.
     fn new(args: &MeasureArgs, config: &RunConfig) -> Result<Self, UserError> {
         let outputs = Outputs {
             json: Json::new(args.json.as_deref())?,
@@ -117,7 +130,7 @@ impl Outputs {
             hdr: args.hdr.clone(),
         };
         if matches!((&outputs.json, &outputs.csv), (Json::Stdout, Json::Stdout)) {
-            return Err(UserError::input(
+            return Err(UserError::refused(
                 "--json - and --csv - would both go to stdout; valid: a file for one of them",
             ));
         }
@@ -126,7 +139,7 @@ impl Outputs {
             folder(directory)?;
             let tried = config.protocols.iter().try_for_each(|protocol| hdr_file(directory, protocol).map(drop));
             if !was_there {
-                // It is made again when there is something to be put into it.
+                // The folder is made again once there are files for it.
                 let _ = std::fs::remove_dir(directory);
             }
             tried?;
@@ -134,13 +147,13 @@ impl Outputs {
         Ok(outputs)
     }
 
-    /// Whether stdout is for a machine.
+    /// Whether stdout is for machines, so that texts for people go to stderr.
     fn is_stdout(&self) -> bool {
         matches!(self.json, Json::Stdout) || matches!(self.csv, Json::Stdout)
     }
 
-    /// Shows or writes each. What can't be written does not keep the rest from being written: the
-    /// first failure is answered.
+    /// Shows the result and writes each of its forms. A failure does not keep the other forms from
+    /// being written. Returns the first failure.
     fn write(&self, result: &ResultFile) -> Option<UserError> {
         let table = show::result(result);
         let mut failure = None;
@@ -169,12 +182,18 @@ impl Outputs {
     }
 }
 
-/// The file of an entry's latencies.
+/// Returns the file of an entry's latencies.
+///
+/// # Errors
+/// As [`Target::new`].
 fn hdr_file(directory: &Path, protocol: &str) -> Result<Target, UserError> {
     Target::new(&directory.join(format!("{}.hgrm", protocol.replace('/', "_"))))
 }
 
-/// Shows a result, writes it where it was asked for, and says how the command ended.
+/// Shows a result, writes it to `outputs` and `files`, and returns how the command ends.
+///
+/// # Errors
+/// A file can't be written, or the run was ended because memory ran short.
 fn deliver(result: &ResultFile, outputs: &Outputs, files: &[(&Target, String)]) -> Result<Status, UserError> {
     let mut failure = outputs.write(result);
     for (target, text) in files {
@@ -184,7 +203,7 @@ fn deliver(result: &ResultFile, outputs: &Outputs, files: &[(&Target, String)]) 
         return Err(failure);
     }
     if result.memory_ran_short {
-        return Err(UserError::input(MEMORY));
+        return Err(UserError::refused(MEMORY));
     }
     Ok(match result {
         result if result.failed() => Status::CheckFailed,
@@ -193,18 +212,22 @@ fn deliver(result: &ResultFile, outputs: &Outputs, files: &[(&Target, String)]) 
     })
 }
 
+/// The message of a run that ended because memory ran short.
 const MEMORY: &str = "the run was ended because memory was nearly used up; what was measured until then is kept. This workload's \
                       tables grow while it runs: shorter or fewer windows, or fewer protocols at a time, need less";
 
-/// What a run's failure means here.
-fn interrupted<T>(error: RunError, stop: &Stop, good: impl FnOnce(Status) -> T) -> Result<T, UserError> {
+/// Returns how a command ends that Ctrl-C stopped before it had a result.
+///
+/// # Errors
+/// The run failed for another reason.
+fn interrupted(error: RunError, stop: &Stop) -> Result<Status, UserError> {
     let is_stopped = matches!(error, RunError::Stopped);
     if is_stopped && stop.is_for_memory() {
-        return Err(UserError::input(MEMORY));
+        return Err(UserError::refused(MEMORY));
     }
     if is_stopped && stop.is_requested() {
         show::complain("stopped before anything was measured (partial: nothing to show)");
-        return Ok(good(Status::Interrupted));
+        return Ok(Status::Interrupted);
     }
     Err(error.into())
 }

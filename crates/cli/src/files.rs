@@ -1,6 +1,7 @@
-//! Files of results. Those that results go to are tried before the measuring, and written whole or
-//! not at all.
+//! Files of results. A file that a command will write is tried before the command's work begins. It
+//! is written as a whole, or left as it was.
 
+use std::fmt::Display;
 use std::fs::{self, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::FileTypeExt;
@@ -16,39 +17,46 @@ use crate::{UserError, show};
 pub(crate) struct Target(PathBuf);
 
 impl Target {
-    /// Makes sure that the file can be written, before hours of work go into it.
+    /// Makes sure that the file can be written, before hours of work go into its contents.
+    ///
+    /// # Errors
+    /// The path is a folder, or the file can't be opened for writing.
     pub(crate) fn new(path: &Path) -> Result<Self, UserError> {
         let target = Target(path.to_path_buf());
         if path.is_dir() {
-            return Err(target.error("it is a folder"));
+            return Err(target.refused("it is a folder"));
         }
-        // The first to open a pipe would take it from its reader.
+        // Opening and closing a pipe would end its reader.
         if path.metadata().is_ok_and(|data| data.file_type().is_fifo()) {
             return Ok(target);
         }
         let existed = path.exists();
-        OpenOptions::new().append(true).create(true).open(path).map_err(|error| target.error(&error.to_string()))?;
+        OpenOptions::new().append(true).create(true).open(path).map_err(|error| target.refused(&error))?;
         if !existed {
-            // Nothing is left behind if the run comes to nothing.
+            // A run that fails leaves no empty file behind.
             let _ = fs::remove_file(path);
         }
         Ok(target)
     }
 
-    fn error(&self, why: &str) -> UserError {
-        UserError::input(format!("can't write {}: {why}", self.0.display()))
+    fn refused(&self, why: impl Display) -> UserError {
+        UserError::refused(format!("can't write {}: {why}", self.0.display()))
     }
 
-    /// Its path.
+    /// Returns the file's path.
     pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 
-    /// Writes the file by way of a neighbour, so that a full disk leaves what was there before.
+    /// Writes the file: first to a new file beside it, which then takes its name. So a full disk
+    /// leaves the old contents.
+    ///
+    /// # Errors
+    /// The disk is full or fails.
     pub(crate) fn write(&self, fill: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> Result<(), UserError> {
-        let error = |error: std::io::Error| self.error(&error.to_string());
+        let error = |error: std::io::Error| UserError::failed(format!("can't write {}: {error}", self.0.display()));
         if self.0.exists() && !self.0.is_file() {
-            // A device or a pipe has no neighbour to be replaced by.
+            // A device or a pipe can't be replaced by another file.
             let mut file = std::io::BufWriter::new(OpenOptions::new().write(true).open(&self.0).map_err(error)?);
             return fill(&mut file).and_then(|()| file.flush()).map_err(error);
         }
@@ -66,28 +74,31 @@ impl Target {
         })
     }
 
-    /// Writes text.
+    /// Writes the file with this text, as [`write`](Target::write) does.
     pub(crate) fn write_text(&self, text: &str) -> Result<(), UserError> {
         self.write(|file| file.write_all(text.as_bytes()))
     }
 }
 
-/// The result in a file, or in the folder of a run.
+/// Reads the result in a file, or in the folder of a run.
+///
+/// # Errors
+/// The file can't be read, is too long, or is no result. The message names it.
 pub(crate) fn read_result(path: &Path) -> Result<ResultFile, UserError> {
     let path = result_path(path);
     let text = read_text(&path, RESULT_BYTES_MAX, "a result")
-        .map_err(|error| UserError::input(format!("{}: {error}", path.display())))?;
+        .map_err(|error| UserError::refused(format!("{}: {error}", path.display())))?;
     if has_control_characters(&text) {
-        return Err(UserError::input(format!(
+        return Err(UserError::refused(format!(
             "{}: not a result file: a text in it has control characters",
             path.display()
         )));
     }
-    ResultFile::from_json(&text).map_err(|error| UserError::input(format!("{}: {error}", path.display())))
+    ResultFile::from_json(&text).map_err(|error| UserError::refused(format!("{}: {error}", path.display())))
 }
 
-/// Whether a text of this JSON has characters that a terminal takes as commands, as they are or
-/// escaped. No run writes any.
+/// Whether a text of this JSON has control characters, which a terminal takes as commands, either
+/// as they are or escaped. No run writes any.
 fn has_control_characters(json: &str) -> bool {
     let is_command = |number: u32| char::from_u32(number).is_some_and(|c| c.is_control() && !c.is_whitespace());
     let escaped = json.match_indices("\\u").filter_map(|(at, part)| json.get(at + part.len()..at + part.len() + 4));
@@ -95,8 +106,11 @@ fn has_control_characters(json: &str) -> bool {
     json.chars().any(|c| is_command(u32::from(c))) || escaped.any(is_command)
 }
 
-/// Returns the text of a file that may come from a stranger. `what` names the kind of file in the
-/// message when the file is longer than `bytes_max`, as a device is that never ends.
+/// Returns the text of a file that may come from a stranger.
+///
+/// # Errors
+/// The file can't be read, or is longer than `bytes_max`, as an endless device is. `what` names the
+/// kind of file in that message.
 pub(crate) fn read_text(path: &Path, bytes_max: u64, what: &str) -> Result<String, String> {
     let mut text = String::new();
     let file = fs::File::open(path).map_err(|error| error.to_string())?;
@@ -107,7 +121,7 @@ pub(crate) fn read_text(path: &Path, bytes_max: u64, what: &str) -> Result<Strin
     Ok(text)
 }
 
-/// The file of a result that is named by it, or by the folder of its run.
+/// Returns the path of the result's file, if `path` is that file or the folder of its run.
 pub(crate) fn result_path(path: &Path) -> PathBuf {
     if path.is_dir() { path.join(RESULT_FILE) } else { path.to_path_buf() }
 }
@@ -115,34 +129,36 @@ pub(crate) fn result_path(path: &Path) -> PathBuf {
 /// The largest results have some megabytes.
 const RESULT_BYTES_MAX: u64 = 256 << 20;
 
-/// The result in the folder of a run.
+/// The name of the result's file in the folder of a run.
 pub(crate) const RESULT_FILE: &str = "results.json";
 
-/// Where the results of runs go that name no folder.
+/// The folder for the results of comparisons without --out.
 const RESULTS: &str = "contend-results";
-/// The name that leads to the last of them.
+/// The link in that folder that leads to the last result.
 const LATEST: &str = "latest";
-/// Runs that may begin in one second.
+/// The most comparisons that may begin in one second.
 const NAMES_MAX: usize = 1000;
 
-/// The folder of a run's files. If nothing comes of the run, folders that were made for it are
-/// removed again.
+/// The folder of a run's files. If the run fails, folders that were made for it are removed again.
 #[derive(Debug)]
 pub(crate) struct RunFolder {
     path: PathBuf,
-    /// Folders that were not there, the innermost first.
+    /// Folders that were made for it, the innermost first.
     made: Vec<PathBuf>,
-    /// Whether `latest` is to lead to it.
+    /// Whether the link `latest` will lead to it.
     is_latest: bool,
 }
 
 impl RunFolder {
-    /// The folder that was asked for, in which none of these files may be there already unless they
-    /// are to be overwritten; or a new one, named by the time and the workload.
+    /// Makes the folder `asked`, or else a new one that is named by the time and the workload.
+    ///
+    /// # Errors
+    /// The folder can't be made; or it has one of these files already, and `force` does not allow
+    /// to overwrite them.
     pub(crate) fn new(asked: Option<&Path>, force: bool, workload: &str, files: &[&str]) -> Result<Self, UserError> {
         let Some(path) = asked else { return Self::named(workload) };
         if !force && let Some(file) = files.iter().find(|file| path.join(file).exists()) {
-            return Err(UserError::input(format!(
+            return Err(UserError::refused(format!(
                 "{} is there already; --force overwrites it, and another --out keeps it",
                 path.join(file).display()
             )));
@@ -157,7 +173,7 @@ impl RunFolder {
         let results = Path::new(RESULTS);
         let was_there = results.exists();
         folder(results)?;
-        // Colons are for clocks, not for names of files.
+        // Some tools and file systems don't take colons in names.
         let now = humantime::format_rfc3339_seconds(SystemTime::now()).to_string().replace(':', "-");
         let names = (1..=NAMES_MAX).map(|number| match number {
             1 => results.join(format!("{now}-{workload}")),
@@ -172,19 +188,23 @@ impl RunFolder {
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
                 Err(error) => {
-                    return Err(UserError::input(format!("can't make the folder {}: {error}", path.display())));
+                    return Err(UserError::refused(format!("can't make the folder {}: {error}", path.display())));
                 }
             }
         }
-        Err(UserError::input(format!("{RESULTS} has {NAMES_MAX} results of this second")))
+        Err(UserError::refused(format!("{RESULTS} has {NAMES_MAX} results of this second already")))
     }
 
-    /// A file in it, to be written later.
+    /// Returns a file in it, to be written later.
+    ///
+    /// # Errors
+    /// As [`Target::new`].
     pub(crate) fn file(&self, name: &str) -> Result<Target, UserError> {
         Target::new(&self.path.join(name))
     }
 
-    /// Lets `latest` lead here, now that the files are there; says so if it can't.
+    /// Makes the link `latest` lead here, now that the files are written. A note on stderr says so
+    /// if it can't.
     pub(crate) fn finish(&self) {
         if !self.is_latest {
             return;
@@ -206,14 +226,17 @@ impl RunFolder {
 
 impl Drop for RunFolder {
     fn drop(&mut self) {
-        // One that is not empty stays.
+        // A folder with files in it can't be removed, and stays.
         self.made.iter().for_each(|path| drop(fs::remove_dir(path)));
     }
 }
 
-/// A folder that exists, made if need be.
+/// Makes a folder if it does not exist, and returns its path.
+///
+/// # Errors
+/// The folder can't be made.
 pub(crate) fn folder(path: &Path) -> Result<&Path, UserError> {
     fs::create_dir_all(path)
-        .map_err(|error| UserError::input(format!("can't make the folder {}: {error}", path.display())))?;
+        .map_err(|error| UserError::refused(format!("can't make the folder {}: {error}", path.display())))?;
     Ok(path)
 }

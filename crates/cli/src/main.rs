@@ -1,5 +1,5 @@
-//! The binary `contend`: arguments in, tables, files and exit status out. What is measured, and
-//! how, is the lab's.
+//! The binary `contend`: it turns arguments into plans, and results into tables, files and an exit
+//! status. The crates `lab` and `proof` measure and prove.
 
 mod args;
 mod cmd;
@@ -15,7 +15,8 @@ use contend_runner::RunError;
 
 use args::{Cli, Command};
 
-/// The explorer of interleavings takes back what an execution has done.
+/// The explorer takes memory back to how it was before an execution, so it has to know each
+/// allocation.
 #[global_allocator]
 static ALLOCATOR: contend_proof::Rewindable<mimalloc::MiMalloc> = contend_proof::Rewindable(mimalloc::MiMalloc);
 
@@ -26,15 +27,24 @@ struct UserError {
     status: u8,
 }
 
-/// The exit status of a run that could not go on.
-const COULD_NOT_GO_ON: u8 = 1;
-/// The exit status of bad input, and of a machine that has no room for a run to begin.
+/// The exit status of a command whose check failed, or that could not be finished.
+const FAILED: u8 = 1;
+/// The exit status of a command that was refused: its input is bad, or the machine has no room.
 const REFUSED: u8 = 2;
+/// The exit status after Ctrl-C: by the convention of shells, 128 and the signal's number.
+const INTERRUPTED: u8 = 130;
 
 impl UserError {
-    /// Input that is not valid, or a file that can't be read or written.
-    fn input(message: impl Into<String>) -> Self {
+    /// Returns the error of a command that is refused: its input is not valid, a file can't be read
+    /// or is found not to be writable before the work begins, or the machine has no room.
+    fn refused(message: impl Into<String>) -> Self {
         UserError { message: message.into(), status: REFUSED }
+    }
+
+    /// Returns the error of a command that could not be finished: its work was done, and a result
+    /// can't be written.
+    fn failed(message: impl Into<String>) -> Self {
+        UserError { message: message.into(), status: FAILED }
     }
 }
 
@@ -45,18 +55,22 @@ impl<E: std::error::Error + 'static> From<E> for UserError {
     }
 }
 
-/// Returns the exit status that an error of a run leads to. All other errors are input that can't
-/// be used.
+/// Returns the exit status of an error of a run. All other errors are of input that can't be used.
+/// README.md documents the statuses.
 fn status_of(error: &RunError) -> u8 {
     match error {
+        // Bad input, or a machine that has no memory or disk for the run.
         RunError::BadInput(_)
         | RunError::OutOfMemory(_)
         | RunError::Io(_)
         | RunError::LogNotOpened(_)
         | RunError::LoadNotDurable { .. } => REFUSED,
-        RunError::LogFailed(_) | RunError::Stuck { .. } | RunError::CheckFailed(_) | RunError::Stopped => {
-            COULD_NOT_GO_ON
-        }
+        // The run began, and failed or could not go on.
+        RunError::LogFailed(_)
+        | RunError::IoFailed(_)
+        | RunError::Stuck { .. }
+        | RunError::CheckFailed(_)
+        | RunError::Stopped => FAILED,
     }
 }
 
@@ -67,13 +81,13 @@ enum Status {
     Good,
     /// A check failed: an anomaly, or an invariant.
     CheckFailed,
-    /// It was stopped by Ctrl-C.
+    /// Ctrl-C stopped it.
     Interrupted,
 }
 
 fn main() -> ExitCode {
-    // With a handler, a write beyond the limit of a file's size is an error that names the file;
-    // without, it ends the process.
+    // With a handler for the signal, a write beyond the limit of file sizes is an error that names
+    // the file. Without one, the signal ends the process.
     let unused = std::sync::Arc::default();
     if let Err(error) = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, unused) {
         show::complain(&format!("note: a limit of file sizes will end this process: {error}"));
@@ -105,9 +119,8 @@ fn main() -> ExitCode {
     };
     match outcome {
         Ok(Status::Good) => ExitCode::SUCCESS,
-        Ok(Status::CheckFailed) => ExitCode::from(1),
-        // The convention of shells: 128 and the signal's number.
-        Ok(Status::Interrupted) => ExitCode::from(130),
+        Ok(Status::CheckFailed) => ExitCode::from(FAILED),
+        Ok(Status::Interrupted) => ExitCode::from(INTERRUPTED),
         Err(UserError { message, status }) => {
             show::complain(&show::shortened(&format!("error: {message}")));
             ExitCode::from(status)
@@ -115,20 +128,21 @@ fn main() -> ExitCode {
     }
 }
 
-/// Says what is wrong with the arguments, or shows the help that they ask for.
+/// Prints what is wrong with the arguments, or the help that they ask for, and returns the exit
+/// status.
 fn refuse_arguments(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
         let shown = error.print();
-        return if shown.is_ok() { ExitCode::SUCCESS } else { ExitCode::from(2) };
+        return if shown.is_ok() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) };
     }
     let rendered = error.render();
     let is_long = std::env::args_os().any(|argument| argument.len() > show::LONG);
-    // Only what is shortened loses its colours.
+    // A message that is shortened loses its colours.
     if is_long {
         show::complain(show::shortened(&rendered.to_string()).trim_end());
     } else {
-        // There is nobody to tell if that fails.
+        // If stderr can't be written, no place is left to say so.
         let _ = error.print();
     }
-    ExitCode::from(2)
+    ExitCode::from(REFUSED)
 }

@@ -1,4 +1,4 @@
-//! Progress bars on stderr, if that is a terminal, and Ctrl-C.
+//! Progress bars on stderr, if stderr is a terminal, and Ctrl-C.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -6,9 +6,9 @@ use std::time::Duration;
 use contend_runner::{Observer, Stop};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::UserError;
+use crate::{INTERRUPTED, UserError};
 
-/// A bar for whatever runs.
+/// Shows the progress of one piece of work at a time as a bar.
 #[derive(Debug, Default)]
 pub(crate) struct Bars(Mutex<Option<ProgressBar>>);
 
@@ -20,7 +20,7 @@ impl Bars {
 
 impl Observer for Bars {
     fn begin(&self, what: &str, units: u64) {
-        // Hidden by itself where stderr is no terminal.
+        // The bar hides itself if stderr is no terminal.
         let bar = ProgressBar::new(units.max(1)).with_message(what.to_string());
         let template =
             if units > 1 { "{msg:28} {wide_bar} {percent:>3} % {eta:>4}" } else { "{msg:28} {spinner} {elapsed}" };
@@ -46,13 +46,16 @@ impl Observer for Bars {
     }
 }
 
-/// A request to stop that Ctrl-C makes; pressed again, the process ends.
+/// Returns the request to stop that Ctrl-C makes. A second Ctrl-C ends the process.
+///
+/// # Errors
+/// The handler of the signal can't be installed.
 pub(crate) fn stop_on_interrupt() -> Result<Stop, UserError> {
     let stop = Stop::default();
     let pressed = stop.clone();
     ctrlc::set_handler(move || {
         if pressed.is_requested() {
-            std::process::exit(130);
+            std::process::exit(i32::from(INTERRUPTED));
         }
         pressed.request();
     })?;

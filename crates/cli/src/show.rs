@@ -1,4 +1,4 @@
-//! Text for people.
+//! Texts for people: what goes to stdout and stderr, and the tables of a result.
 
 use std::io::{ErrorKind, Write};
 
@@ -12,26 +12,29 @@ use contend_runner::units::{show_bytes, show_latency, show_ns, show_rate};
 use crate::UserError;
 use crate::table::Table;
 
-/// Prints to stdout. That a reader has gone away is no error: it has seen enough.
+/// Prints to stdout. It is no error if the reader of a pipe has closed it: `head` does so.
+///
+/// # Errors
+/// Stdout can't be written.
 pub(crate) fn print(text: &str) -> Result<(), UserError> {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(UserError::input(format!("can't write to stdout: {error}")))
+            Err(UserError::failed(format!("can't write to stdout: {error}")))
         }
         _ => Ok(()),
     }
 }
 
-/// Prints a line to stderr. There is nobody to tell if that fails.
+/// Prints a line to stderr. A failure is ignored: no place is left to report it.
 pub(crate) fn complain(line: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{line}");
 }
 
-/// Characters of an argument that are repeated in a message at most.
+/// The most characters of an argument that a message repeats.
 pub(crate) const LONG: usize = 200;
 
-/// A message in which each argument of this process, and each other word, that is very long is cut.
+/// Returns the message with each very long argument of this process cut, and each very long word.
 pub(crate) fn shortened(message: &str) -> String {
     let cut = |text: &str| {
         let begin: String = text.chars().take(LONG / 2).collect();
@@ -39,7 +42,7 @@ pub(crate) fn shortened(message: &str) -> String {
     };
     let mut message = message.to_owned();
     for argument in std::env::args_os().filter(|argument| argument.len() > LONG) {
-        // What is named may be a value behind a flag or an option's name, and have lost the blanks
+        // The message may name only the value behind a flag or an option's name, without the blanks
         // around it.
         let argument = argument.to_string_lossy();
         let value = argument.split_once('=').map(|(_, value)| value);
@@ -56,12 +59,12 @@ pub(crate) fn shortened(message: &str) -> String {
     words.collect()
 }
 
-/// A table with these columns.
+/// Returns an empty table with these columns.
 pub(crate) fn table<'a>(columns: impl IntoIterator<Item = &'a str>) -> Table {
     Table::new(columns)
 }
 
-/// The command that runs the same again.
+/// Returns the command that runs the same configuration again.
 pub(crate) fn command(result: &ResultFile, verb: &str) -> String {
     let config = &result.config;
     let mut command = format!("contend {verb} {}", config.workload);
@@ -93,7 +96,7 @@ pub(crate) fn command(result: &ResultFile, verb: &str) -> String {
     command
 }
 
-/// The whole result: where it ran, the ranks, what to make of it.
+/// Returns the text of a whole result: where it ran, the ranks, and what they mean.
 pub(crate) fn result(result: &ResultFile) -> String {
     let (config, environment) = (&result.config, &result.environment);
     let index = config.index.as_deref().unwrap_or("hash");
@@ -122,7 +125,7 @@ pub(crate) fn result(result: &ResultFile) -> String {
     }
     if config.chip.is_none() && config.threads > environment.cores {
         text += &format!(
-            "note: {} threads share {} cores (oversubscribed): they wait for one another\n",
+            "note: {} threads share {} cores (oversubscribed): they wait for each other\n",
             config.threads, environment.cores
         );
     }
@@ -151,7 +154,7 @@ pub(crate) fn result(result: &ResultFile) -> String {
         text += &details(entry, result.protocols.len() == 1);
     }
     if result.partial {
-        text += "PARTIAL: the run was stopped before its end; the figures are of the windows until then.\n";
+        text += "PARTIAL: the run was stopped before its end; the figures are of the windows measured until then.\n";
     }
     text += &told_apart(result);
     text += &format!("{}\n", result.finding);
@@ -161,7 +164,7 @@ pub(crate) fn result(result: &ResultFile) -> String {
     text
 }
 
-/// How entries were told apart.
+/// Returns the sentence that says how the entries were told apart.
 fn told_apart(result: &ResultFile) -> String {
     let Some(comparison) = &result.comparison else { return String::new() };
     let ended = match comparison.ended.as_str() {
@@ -172,8 +175,8 @@ fn told_apart(result: &ResultFile) -> String {
     format!("{}; a group is not told apart from its first; {ended}\n", comparison.basis())
 }
 
-/// The text of a table of the result; no text for a table without rows. `fit` chooses the columns
-/// that a narrow terminal leaves out.
+/// Returns the text of a table of the result, which is empty if the table has no rows. `fit`
+/// chooses the columns that a narrow terminal leaves out.
 fn sheet(sheet: &Sheet, fit: impl FnOnce(Table) -> Table) -> String {
     if sheet.rows.is_empty() {
         return String::new();
@@ -183,7 +186,7 @@ fn sheet(sheet: &Sheet, fit: impl FnOnce(Table) -> Table) -> String {
     let mut before = "";
     for row in &sheet.rows {
         let mut cells = row.clone();
-        // A name stands at the first of its rows.
+        // A name is shown in the first of its rows only.
         if sheet.names > 1 && row[0] == before {
             cells[0].clear();
         }
@@ -193,7 +196,7 @@ fn sheet(sheet: &Sheet, fit: impl FnOnce(Table) -> Table) -> String {
     format!("{table}\n")
 }
 
-/// What each simulation took.
+/// Returns a line for each simulation: its accesses, its speed and its misses.
 fn simulations(result: &ResultFile) -> String {
     let mut text = String::new();
     for entry in &result.protocols {
@@ -221,8 +224,8 @@ fn simulations(result: &ResultFile) -> String {
 
 fn huge_pages(granted: u64, advised: u64) -> String {
     match (granted, advised) {
-        (_, 0) => "huge pages: not asked for, the tables are too small\n".into(),
-        (0, _) => "huge pages: asked for, and not granted by this system\n".into(),
+        (_, 0) => "huge pages: not requested, the tables are too small\n".into(),
+        (0, _) => "huge pages: requested, and not granted by this system\n".into(),
         (granted, advised) => {
             format!("huge pages: granted for {} of {} MiB\n", granted >> 20, advised.max(granted) >> 20)
         }
@@ -267,7 +270,7 @@ fn row(result: &ResultFile, entry: &ProtocolResult) -> Vec<String> {
     cells
 }
 
-/// What a person should read of a failed check; and, of a protocol that runs alone, of an anomaly
+/// Returns the explanation of a failed check. If the protocol ran alone, also that of an anomaly
 /// that its promise allows.
 fn details(entry: &ProtocolResult, is_alone: bool) -> String {
     let mut text = String::new();

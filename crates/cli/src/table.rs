@@ -1,23 +1,21 @@
-//! Tables that fit the terminal: columns are wrapped between words or left out, and no word is ever
-//! broken.
+//! Tables that fit the terminal: columns are wrapped between words or left out. No word is broken.
 
 use std::fmt;
 
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table as Drawn, Width, presets};
 
-/// Columns of text where stdout is no terminal that has a width of its own, and `COLUMNS` is not
-/// set.
+/// The width in characters if `COLUMNS` is not set and stdout is no terminal.
 const WIDTH: u16 = 160;
-/// The narrowest width that is taken seriously.
+/// The narrowest width that a table is fitted to.
 const WIDTH_MIN: u16 = 20;
-/// A column of text is not made narrower than this while another can be left out.
+/// The narrowest column of text, in characters, while another column can be left out.
 const COMFORT: usize = 20;
-/// A blank on either side of a cell.
+/// The blanks around a cell, one on either side.
 const PADDING: usize = 2;
-/// One between two columns.
+/// The characters between two columns.
 const GAP: usize = 1;
 
-/// A table, to be printed.
+/// A table that can be printed.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     columns: Vec<Column>,
@@ -27,18 +25,19 @@ pub(crate) struct Table {
 #[derive(Debug, Default)]
 struct Column {
     name: String,
-    /// Whether its cells stand at the right.
+    /// Whether its cells are aligned at the right.
     right: bool,
-    /// Whether its cells are not to be wrapped.
+    /// Whether its cells are never wrapped.
     solid: bool,
-    /// When it is left out: the lowest first; none: never.
+    /// Its place among the columns that can be left out, the lowest first; `None` for one that
+    /// can't.
     spare: Option<usize>,
 }
 
-/// How narrow columns are made.
+/// How far columns are narrowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Squeeze {
-    /// Names are on one line, and text has its least comfortable width.
+    /// Names stand on one line, and text has at least the comfortable width.
     Nothing,
     /// Names are wrapped.
     Names,
@@ -47,13 +46,14 @@ enum Squeeze {
 }
 
 impl Table {
-    /// A table with these columns.
+    /// Returns an empty table with these columns.
     pub(crate) fn new<'a>(columns: impl IntoIterator<Item = &'a str>) -> Table {
         let column = |name: &str| Column { name: name.into(), ..Column::default() };
         Table { columns: columns.into_iter().map(column).collect(), rows: Vec::new() }
     }
 
-    /// These columns hold numbers: they stand at the right, and a number stays with its unit.
+    /// Marks columns of numbers: their cells are aligned at the right, and a number stays with its
+    /// unit.
     pub(crate) fn numbers(mut self, columns: impl IntoIterator<Item = usize>) -> Table {
         for column in columns {
             (self.columns[column].right, self.columns[column].solid) = (true, true);
@@ -61,13 +61,13 @@ impl Table {
         self
     }
 
-    /// The cells of these columns are not wrapped.
+    /// Marks columns whose cells are never wrapped.
     pub(crate) fn solid(mut self, columns: impl IntoIterator<Item = usize>) -> Table {
         columns.into_iter().for_each(|column| self.columns[column].solid = true);
         self
     }
 
-    /// These columns are left out where there is no room, in this order.
+    /// Names the columns that are left out if the terminal is too narrow, in this order.
     pub(crate) fn spare(mut self, names: &[&str]) -> Table {
         for column in &mut self.columns {
             column.spare = names.iter().position(|name| *name == column.name);
@@ -75,7 +75,7 @@ impl Table {
         self
     }
 
-    /// The last column is left out first, and so on; the first of all these many never.
+    /// Lets all columns be left out but the first `kept`, the last one first.
     pub(crate) fn spare_behind(mut self, kept: usize) -> Table {
         let count = self.columns.len();
         for (number, column) in self.columns.iter_mut().enumerate().skip(kept) {
@@ -89,7 +89,7 @@ impl Table {
         self.rows.push(cells.into_iter().map(Into::into).collect());
     }
 
-    /// The table in so many columns of text.
+    /// Returns the table in at most `width` characters a line, unless single words need more.
     fn show(&self, width: usize) -> String {
         let mut chosen: Vec<usize> = (0..self.columns.len()).collect();
         let total = |chosen: &[usize], squeeze: Squeeze| -> usize {
@@ -103,7 +103,7 @@ impl Table {
             chosen.retain(|other| *other != column);
             left_out.push(column);
         }
-        // What can't be left out is as narrow as it has to be.
+        // The columns that stay are no narrower than they have to be.
         let squeezes = [Squeeze::Nothing, Squeeze::Names];
         let squeeze = squeezes.into_iter().find(|squeeze| total(&chosen, *squeeze) <= width).unwrap_or(Squeeze::All);
         let mut drawn = Drawn::new();
@@ -134,7 +134,7 @@ impl Table {
         text
     }
 
-    /// The least width of a column's cells.
+    /// Returns the least width of a column's cells, without their padding.
     fn least(&self, column: usize, squeeze: Squeeze) -> usize {
         let Column { name, solid, .. } = &self.columns[column];
         let cells = || self.rows.iter().filter_map(|row| row.get(column)).flat_map(|cell| cell.lines());
@@ -156,7 +156,7 @@ impl fmt::Display for Table {
     }
 }
 
-/// Columns of text that there are: as `COLUMNS` says, or the terminal.
+/// Returns the width of the output in characters: that of `COLUMNS`, or else the terminal's.
 pub(crate) fn width() -> u16 {
     let said = std::env::var("COLUMNS").ok().and_then(|columns| columns.trim().parse().ok());
     let drawn = Drawn::new();

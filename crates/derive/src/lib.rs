@@ -24,7 +24,7 @@ use proc_macro::TokenStream;
 /// and groups begin at multiples of 8 bytes.
 ///
 /// ```
-/// # use contend_engine::Row as _;
+/// # use contend_model::Row as _;
 /// use contend_derive::Row;
 ///
 /// #[derive(Clone, Copy, Row)]

@@ -7,9 +7,9 @@
 use std::ptr::NonNull;
 
 use contend_machine::Machine;
-use contend_model::{DeclarationNeeds, Declare, Groups, Key, KeyWords, Table};
+use contend_model::{DeclarationNeeds, Declare, Groups, Key, KeyWords, StoreId, Table};
 
-use crate::catalog::TableList;
+use crate::catalog;
 use crate::layout::TableCore;
 use crate::record::{Cells, Record};
 use crate::table::StoredTable;
@@ -40,7 +40,7 @@ impl<M: Machine> DeclaredRow<M> {
 /// only reads.
 #[derive(Debug)]
 pub struct Declaration<M: Machine> {
-    tables: TableList<M>,
+    store: StoreId,
     needs: DeclarationNeeds,
     reads_only: bool,
     rows: Vec<DeclaredRow<M>>,
@@ -52,9 +52,9 @@ pub struct Declaration<M: Machine> {
 }
 
 impl<M: Machine> Declaration<M> {
-    pub(crate) fn new(needs: DeclarationNeeds, tables: TableList<M>) -> Self {
+    pub(crate) fn new(needs: DeclarationNeeds, store: StoreId) -> Self {
         let (rows, sorted, partitions) = (Vec::new(), Vec::new(), Vec::new());
-        Declaration { tables, needs, reads_only: false, rows, sorted, next: 0, partitions }
+        Declaration { store, needs, reads_only: false, rows, sorted, next: 0, partitions }
     }
 
     /// Returns what the protocol asks for. A workload may leave out everything else.
@@ -85,9 +85,9 @@ impl<M: Machine> Declaration<M> {
         if self.needs != DeclarationNeeds::Rows {
             return;
         }
-        assert!(self.tables.owns(table), "table {} is of another engine", table.number());
         // SAFETY: the worker that has the declaration keeps the engine.
-        let table = unsafe { self.tables.get(table) };
+        let table: &StoredTable<M, K> =
+            unsafe { catalog::stored(self.store, table) }.unwrap_or_else(|| catalog::refuse(table));
         if let Some(record) = table.find(key) {
             self.rows.push(DeclaredRow { key: key.to_words(), record, table: NonNull::from(&**table), writes });
         }

@@ -23,7 +23,7 @@ pub struct Engine<P: Protocol<M>, M: Machine> {
     pub(crate) config: EngineConfig,
     pub(crate) epochs: Epochs<M>,
     pub(crate) sinks: Option<Arc<dyn CommitSinks<M>>>,
-    pub(crate) catalog: Arc<Catalog<M>>,
+    pub(crate) catalog: Catalog<M>,
     /// The garbage of workers that have ended. The next worker that collects takes it over.
     pub(crate) left_garbage: Mutex<Vec<Garbage<M>>>,
     /// The number of transactions that each worker number has run so far. A new worker with the
@@ -59,7 +59,7 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
             epochs: Epochs::new(config.workers_max, interval as u64),
             config,
             sinks,
-            catalog: Arc::new(Catalog::new()),
+            catalog: Catalog::new(),
             left_garbage: Mutex::new(Vec::new()),
             used_numbers: Mutex::new(HashMap::new()),
         })
@@ -83,7 +83,7 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
 
     /// Whether this engine created the table.
     pub fn owns<K: Key>(&self, table: &Table<K>) -> bool {
-        self.catalog.owns(table)
+        table.store() == self.catalog.store()
     }
 
     /// Whether updates that commute are logged as the differences that they add.

@@ -15,12 +15,14 @@
 //! | --- | --- |
 //! | [`row`], [`group`] | rows as typed plain data, columns, groups of columns, projections |
 //! | [`mod@update`] | updates as data, applied at commit |
-//! | [`table`], [`record`], `slab` | tables, records, the memory that records live in |
+//! | `catalog`, [`table`], `layout`, [`record`], `slab` | the tables of an engine, their indexes, how a record is laid out, the memory that records live in |
 //! | [`epoch`] | the global epoch; when memory may be reused |
 //! | [`sets`] | parts that protocols are made of: write set, node set, record map |
-//! | [`protocol`] | the trait `NamedProtocol` and what it works on |
+//! | [`protocol`], `erased` | the traits `Protocol` and `NamedProtocol`, and what they work on; a protocol behind a pointer |
 //! | `contend_model::txn` | the trait `Txn` |
-//! | [`engine`], [`transaction`] | `Engine`, `Worker`, `Transaction` |
+//! | [`config`], [`engine`], `worker`, [`transaction`], `loader` | `Engine` and its options, `Worker`, `Transaction`, `Loader` |
+//! | `garbage` | tombstones and old versions that wait for their reuse |
+//! | [`commit_sink`] | what the engine tells a log of each commit |
 //! | [`declaration`] | what a transaction says before it begins |
 //! | [`history`] | what a recorded transaction did |
 //! | [`mod@options`] | options: named, documented, validated |

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use contend_machine::{Atomic64, Machine, Ordering};
 use contend_model::{Key, KeyWords, Load, OutOfMemory, Table};
 
+use crate::catalog;
 use crate::commit_sink::{COUNTER_EPOCH_SHIFT, WriteCounter};
 use crate::engine::Engine;
 use crate::layout::TableCore;
@@ -64,11 +65,10 @@ impl<P: Protocol<M>, M: Machine> Loader<P, M> {
         self.put(table.core(), key, |record| table.insert(key, record), |words| words.copy_from_slice(row))
     }
 
-    fn stored<'t, K: Key>(&mut self, table: &Table<K>) -> &'t StoredTable<M, K> {
-        assert!(self.0.tables.owns(table), "table {} is of another engine", table.number());
+    fn stored<'t, K: Key>(&self, table: &Table<K>) -> &'t StoredTable<M, K> {
         // SAFETY: the worker keeps the engine, and each caller's use ends within a method of this
         // loader.
-        unsafe { self.0.tables.get(table) }
+        unsafe { catalog::stored(self.0.store, table) }.unwrap_or_else(|| catalog::refuse(table))
     }
 
     fn put(

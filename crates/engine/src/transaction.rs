@@ -18,6 +18,7 @@ use std::ops::{ControlFlow, RangeInclusive};
 use contend_machine::{Activity, Cycles, Machine, Operation, Phase};
 use contend_model::{Abort, AbortReason, Direction, Groups, Key, Projection, RawTxn, Row, RowUpdate, Table, Update};
 
+use crate::catalog;
 use crate::protocol::{Protocol, WriteMode};
 use crate::record::Record;
 use crate::table::StoredTable;
@@ -94,11 +95,10 @@ impl<'w, P: Protocol<M>, M: Machine> Transaction<'w, P, M> {
     /// another engine.
     #[inline(always)]
     fn admit<K: Key>(&mut self, table: &Table<K>) -> Result<&'w StoredTable<M, K>, Abort> {
-        if self.doomed.is_none() && self.worker.tables.owns(table) {
-            // SAFETY: the worker, which is borrowed for `'w`, keeps the engine.
-            Ok(unsafe { self.worker.tables.get(table) })
-        } else {
-            Err(self.refuse())
+        // SAFETY: the worker, which is borrowed for `'w`, keeps the engine.
+        match unsafe { catalog::stored(self.worker.store, table) } {
+            Some(table) if self.doomed.is_none() => Ok(table),
+            _ => Err(self.refuse()),
         }
     }
 

@@ -5,9 +5,8 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use contend_machine::{Activity, Machine, Operation, Phase, Spin};
-use contend_model::{Abort, AbortCounts, AbortReason, Core, Groups, KeyWords, OutOfMemory, key_of};
+use contend_model::{Abort, AbortCounts, AbortReason, Core, Groups, KeyWords, OutOfMemory, StoreId, key_of};
 
-use crate::catalog::TableList;
 use crate::declaration::Declaration;
 use crate::engine::Engine;
 use crate::epoch::Epochs;
@@ -38,7 +37,7 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
                 writes,
                 nodes: NodeSet::new(self.config.fault),
                 row_buffer: vec![0; 16],
-                declaration: Declaration::new(self.protocol.info().needs, TableList::new(&self.catalog)),
+                declaration: Declaration::new(self.protocol.info().needs, self.catalog.store()),
                 began_in: 0,
                 epoch: &self.epochs,
                 arenas: Arenas::default(),
@@ -60,7 +59,7 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
             is_protected: false,
             conflicts: 0,
             commits_before: 0,
-            tables: TableList::new(&self.catalog),
+            store: self.catalog.store(),
             engine: Arc::clone(self),
         })
     }
@@ -90,7 +89,8 @@ pub struct Worker<P: Protocol<M>, M: Machine> {
     /// the two values spares a store at each commit.
     conflicts: u32,
     commits_before: u64,
-    pub(crate) tables: TableList<M>,
+    /// The engine's identity.
+    pub(crate) store: StoreId,
     pub(crate) engine: Arc<Engine<P, M>>,
 }
 

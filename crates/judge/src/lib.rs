@@ -6,7 +6,7 @@
 //! against the rows that the tables hold in the end. [`QuickProof`] proves a short execution
 //! serializable without building a history.
 //!
-//! What this crate must not know: protocols, workloads, how transactions were run.
+//! What this crate must not know: protocols, workloads, and the way in which transactions were run.
 
 mod quick_proof;
 mod recording;
@@ -18,43 +18,44 @@ use serde::{Deserialize, Serialize};
 pub use quick_proof::QuickProof;
 pub use recording::{Recorded, recorded, recorded_with_keys};
 
-/// What the verification pass found.
+/// The verdict on a history.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verification {
     /// Whether the protocol kept its promise.
     pub passed: bool,
-    /// One line: the verdict.
+    /// The verdict in one line.
     pub verdict: String,
     /// Committed transactions that were checked.
     pub transactions: u64,
-    /// Aborts by conflict meanwhile: a pass without conflicts proves little.
+    /// Aborts by conflict during the run: a run without conflicts proves little.
     pub aborts: u64,
-    /// The class of the worst anomaly, whether the promise excludes it or not.
+    /// The class of the worst anomaly, also if the promise allows it.
     pub anomaly: Option<String>,
-    /// The anomaly, told step by step.
+    /// The anomaly, explained step by step.
     pub explanation: Option<String>,
-    /// If the anomaly is a cycle, its edges: each transaction has to come after the one before, the
-    /// first after the last.
+    /// If the anomaly is a cycle, its edges in order: each edge begins where the one before ends,
+    /// the first where the last ends.
     #[serde(default)]
     pub cycle: Vec<CycleEdge>,
 }
 
-/// A dependency of one transaction on another.
+/// A dependency between two transactions of a cycle.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CycleEdge {
     /// The transaction that comes first.
     pub from: u64,
-    /// The one that depends on it.
+    /// The transaction that depends on it.
     pub to: u64,
-    /// How: `ww`, `wr`, `rw`, `predicate wr` or `predicate rw`.
+    /// The kind: `ww`, `wr`, `rw`, `predicate wr` or `predicate rw`.
     pub dependency: String,
-    /// Of which table and key.
+    /// The table and the key, as `table/key`.
     pub key: String,
-    /// Why, in words.
+    /// The reason, in words.
     pub reason: String,
 }
 
-/// Judges a history by a level, and replays it serially if it is to be serializable.
+/// Judges a history by the level that its protocol promises. A history that must be serializable is
+/// also replayed serially. The returned `aborts` is 0: a history does not have aborts.
 pub fn verify_history(recorded: &Recorded, level: Isolation) -> Verification {
     let report = check(&recorded.history);
     let worst = report.anomalies.first();
@@ -93,7 +94,7 @@ pub fn verify_history(recorded: &Recorded, level: Isolation) -> Verification {
     verification
 }
 
-/// The edges of an anomaly that is a cycle; none of another.
+/// Returns the edges of an anomaly that is a cycle; none for any other anomaly.
 fn edges(anomaly: &Anomaly) -> Vec<CycleEdge> {
     let edge = |(number, step): (usize, &contend_history::Step)| {
         let next = &anomaly.steps[(number + 1) % anomaly.steps.len()];

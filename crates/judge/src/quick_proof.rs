@@ -1,12 +1,12 @@
-//! From what workers recorded to a quick proof that it is serializable: without names, and without
-//! a history.
+//! A quick proof that what workers recorded is serializable, without names and without building a
+//! history.
 
 use contend_engine::history::{Applied, Committed, Operation, Part};
 use contend_engine::{Engine, KeyWords, Protocol};
 use contend_history::{Quick, State};
 use contend_machine::Machine;
 
-/// A proof, and the keys in it by their numbers. Its memory serves for the next one.
+/// A quick proof, with the keys in it by their numbers. A new proof reuses its memory.
 #[derive(Debug, Default)]
 pub struct QuickProof {
     quick: Quick,
@@ -14,12 +14,14 @@ pub struct QuickProof {
 }
 
 impl QuickProof {
-    /// Whether it is certain that some serial order of the transactions explains all that they saw
-    /// and what is in the tables. No transaction runs.
+    /// Whether some serial order of the transactions certainly explains all that they have seen,
+    /// and the rows in the tables. If not, the checker must decide. No transaction may run
+    /// meanwhile.
     pub fn succeeds<P: Protocol<M>, M: Machine>(&mut self, engine: &Engine<P, M>, committed: &[Committed]) -> bool {
         self.quick.clear();
         self.items.clear();
-        // All keys first: a scan has found nothing under those that it does not name.
+        // All keys get their numbers first: a scan has found no row under the keys of its range
+        // that it does not name.
         let operations = || committed.iter().flat_map(|transaction| &transaction.operations);
         for operation in operations() {
             match operation {
@@ -41,7 +43,7 @@ impl QuickProof {
         quick.is_proved(|item| engine.last_writer(items[item].0, &items[item].1))
     }
 
-    /// The number of a key.
+    /// Returns the number of a key, and numbers it if it is new.
     fn item(&mut self, part: Part, key: &KeyWords) -> usize {
         let known = self.items.iter().position(|(other, words)| words == key && *other == part);
         known.unwrap_or_else(|| {
@@ -50,6 +52,7 @@ impl QuickProof {
         })
     }
 
+    /// Tells the proof an operation of a transaction.
     fn tell(&mut self, txn: u64, operation: &Operation) {
         match operation {
             Operation::Read { part, key, version, value } => {
@@ -61,7 +64,7 @@ impl QuickProof {
                 self.quick.read(item, State::deleted_by(*deleted_by), None);
             }
             Operation::Write { applied: Applied::Omitted, .. } => self.quick.give_up(),
-            // Of those that commute one order is as good as another; this one is looked for.
+            // Commuting writes are valid in any order. The proof looks for the recorded one.
             Operation::Write { part, key, over, insert, value, applied: Applied::InOrder | Applied::Commuting } => {
                 let item = self.item(*part, key);
                 let over = if *insert { State::deleted_by(*over) } else { State::Version(*over) };

@@ -1,4 +1,4 @@
-//! From what workers recorded to a history that can be checked.
+//! Turns what workers recorded into a history that can be checked.
 
 use std::collections::BTreeMap;
 
@@ -7,22 +7,22 @@ use contend_engine::{Engine, KeyWords, Protocol};
 use contend_history::{History, ItemId, Op, Scan, State, TableId, Transaction, Value};
 use contend_machine::Machine;
 
-/// A history, and how it ended.
+/// A history, and the rows that the tables hold at its end.
 #[derive(Debug)]
 pub struct Recorded {
-    /// What happened.
+    /// The transactions.
     pub history: History,
-    /// Every row that is named in it, as it stands in the end: table, key, and who wrote it.
+    /// Every row at the end whose key the history names: table, key, and the last writer's number.
     pub final_state: Vec<(String, String, u64)>,
 }
 
-/// What the engine's workers recorded, as a history, with the final state of all keys in it. No
-/// transaction runs.
+/// Turns what an engine's workers recorded into a history, and reads the final state of all keys in
+/// it. No transaction may run meanwhile.
 pub fn recorded<P: Protocol<M>, M: Machine>(engine: &Engine<P, M>, committed: Vec<Committed>) -> Recorded {
     recorded_with_keys(engine, committed).0
 }
 
-/// The same, with the keys in it.
+/// As [`recorded`]; also returns the keys in the history.
 pub fn recorded_with_keys<P: Protocol<M>, M: Machine>(
     engine: &Engine<P, M>,
     committed: Vec<Committed>,
@@ -52,9 +52,10 @@ pub fn recorded_with_keys<P: Protocol<M>, M: Machine>(
 
 type Items = BTreeMap<(Part, KeyWords), ItemId>;
 
-/// A scan names the rows that it saw and the keys that it found deleted. Of all other keys in its
-/// range, those that the transaction itself had written apart, it is so known that they had never
-/// existed; with that said, the history leaves nothing to guess.
+/// Adds to each scan the keys of its range that had never existed. A scan names the rows that it
+/// saw and the keys that it found deleted. So all other keys of the range had never existed, except
+/// those that the transaction had written itself. With these keys named, the checker need not
+/// guess.
 fn name_what_never_existed(ops: &mut [Op], operations: &[Operation], items: &Items) {
     for (op, operation) in ops.iter_mut().zip(operations) {
         if let (Op::Scan(scan), Operation::Scan { part, low, high, own, .. }) = (op, operation) {

@@ -1,36 +1,36 @@
-//! Writes `docs/methods.md`: which optimisation method goes with which protocol, and what each
-//! brings.
+//! Writes `docs/methods.md`: which optimisation method goes with which protocol, and its effect.
 //!
 //! `cargo run --release -p contend-lab --example methods > docs/methods.md`
 //!
-//! The effects are those on a simulated chip of 64 cores, where they are the same on every host.
+//! The effects are those on a simulated chip of 64 cores, which are the same on every host.
 
 use std::sync::Mutex;
 
 use contend_engine::{EngineOptions, Isolation, OptionSpec, Options, ProtocolInfo};
 use contend_lab::compare;
+use contend_lab::experiment::wrapped;
 use contend_machine::Native;
 use contend_protocols::all_protocols;
 use contend_protocols::method::{METHODS, MethodInfo, Otherwise, RetryOptions};
 use contend_runner::{RunConfig, Silent, Stop};
 
-/// What is measured of protection on a host, by the bench that it names: printed after the method's
-/// table.
+/// The effect of protection, measured on a host by the bench that the text names. It is printed
+/// after the method's table.
 const PROTECTION: &str = include_str!("protection.md");
 
-/// Workloads of little and of much contention.
+/// Workloads with little and with much contention.
 type Pair = [(&'static str, &'static [(&'static str, &'static str)]); 2];
 
 const YCSB: Pair = [
     ("ycsb", &[("ycsb.records", "100k"), ("ycsb.rmw", "on"), ("ycsb.theta", "0")]),
     ("ycsb", &[("ycsb.records", "100k"), ("ycsb.rmw", "on"), ("ycsb.theta", "0.9")]),
 ];
-/// With rows of several groups of columns, and updates that are not read.
+/// Workloads of rows with several groups of columns, and with updates that read nothing.
 const TPCC: Pair = [
     ("tpcc-np", &[("tpcc.warehouses", "64"), ("tpcc.items", "1000"), ("tpcc.customers", "30")]),
     ("tpcc-np", &[("tpcc.warehouses", "4"), ("tpcc.items", "1000"), ("tpcc.customers", "30")]),
 ];
-/// Values of options that are numbers.
+/// The values that are tried of options with a number.
 const NUMBERS: &[(&str, &str)] = &[
     ("mocc.hot", "0"),
     ("dldetect.timeout_us", "100"),
@@ -49,7 +49,8 @@ fn workloads(method: &MethodInfo) -> &'static Pair {
     }
 }
 
-/// Commits a second of simulated time; `None` if the protocol can't run the workload.
+/// Returns the commits per second of simulated time, or `None` if the protocol can't run the
+/// workload.
 fn throughput(protocol: &str, workload: (&str, &[(&str, &str)]), setting: Option<(&str, &str)>) -> Option<f64> {
     let mut config = RunConfig::default().on("abyss:64").expect("a chip of the list");
     config.workload = workload.0.into();
@@ -62,7 +63,7 @@ fn throughput(protocol: &str, workload: (&str, &[(&str, &str)]), setting: Option
     Some(measured.throughput_tps.median)
 }
 
-/// The settings of a method that differ from the defaults of this protocol.
+/// Returns the settings of a method that differ from this protocol's defaults.
 fn settings(method: &MethodInfo, specs: &[OptionSpec]) -> Vec<(&'static str, String)> {
     let mut settings = Vec::new();
     for spec in specs.iter().filter(|spec| method.options.contains(&spec.name)) {
@@ -75,7 +76,7 @@ fn settings(method: &MethodInfo, specs: &[OptionSpec]) -> Vec<(&'static str, Str
     settings
 }
 
-/// One effect to be measured.
+/// An effect to measure.
 struct Effect {
     method: usize,
     protocol: &'static str,
@@ -105,7 +106,7 @@ fn main() {
     print(&protocols, &common, &effects);
 }
 
-/// Measures them all, by as many threads as there are cores.
+/// Measures all effects, with as many threads as there are cores.
 fn measure(effects: &mut [Effect]) {
     let work = Mutex::new(effects.iter_mut());
     std::thread::scope(|scope| {
@@ -130,9 +131,10 @@ fn measure(effects: &mut [Effect]) {
 fn print(protocols: &[(ProtocolInfo, Vec<OptionSpec>)], common: &[OptionSpec], effects: &[Effect]) {
     println!("# Methods and protocols\n");
     println!(
-        "Which optimisation methods go with which protocols: our version of table 1 of T. Tanabe et al., \"An analysis of concurrency\n\
-         control protocols for in-memory databases with CCBench\", VLDB 2020; and what each brings. Written by\n\
-         `cargo run --release -p contend-lab --example methods > docs/methods.md`.\n"
+        "This page says which optimisation methods go with which protocols, and what each method brings. It\n\
+         is our version of table 1 of T. Tanabe et al., \"An analysis of concurrency control protocols for\n\
+         in-memory databases with CCBench\", VLDB 2020. It is written by `cargo run --release -p contend-lab\n\
+         --example methods > docs/methods.md`.\n"
     );
     println!("+ chosen by an option; o part of the protocol; - does not apply, with the reason below.\n");
     let names: Vec<&str> = protocols.iter().map(|(info, _)| info.name).collect();
@@ -150,12 +152,14 @@ fn print(protocols: &[(ProtocolInfo, Vec<OptionSpec>)], common: &[OptionSpec], e
     }
     println!("\n## Each method\n");
     println!(
-        "The effect is the throughput with the setting, in parts of that with the defaults, on `abyss:64` (0.4 ms after 0.2 ms). Low and\n\
-         high contention: YCSB of 10 operations, half reads and half read-modify-writes, on 100,000 records, theta 0 and 0.9; for updates\n\
-         and columns New-Order and Payment on 64 and on 4 warehouses."
+        "An effect is the throughput with the setting, divided by that with the defaults. It is measured on\n\
+         `abyss:64`, in 0.4 ms after a warm-up of 0.2 ms. The workload is YCSB on 100,000 records, with 10\n\
+         operations, half reads and half read-modify-writes. Low contention is theta 0, and high contention\n\
+         theta 0.9. For commit-time updates and timestamp splitting it is TPC-C's New-Order and Payment, on\n\
+         64 warehouses (low) and on 4 (high)."
     );
     for (number, method) in METHODS.iter().enumerate() {
-        println!("\n### {}\n\n{}.", capital(method.name), capital(method.meaning));
+        println!("\n### {}\n\n{}", capital(method.name), wrapped(&format!("{}.", capital(method.meaning)), ""));
         let mut of_method = effects.iter().filter(|effect| effect.method == number).peekable();
         if of_method.peek().is_some() {
             println!("\n| protocol | setting | low | high |\n| --- | --- | --- | --- |");
@@ -169,7 +173,7 @@ fn print(protocols: &[(ProtocolInfo, Vec<OptionSpec>)], common: &[OptionSpec], e
             let takes = specs.iter().chain(common).any(|spec| method.options.contains(&spec.name));
             match method.otherwise(info.name) {
                 Some(Otherwise::No(why) | Otherwise::BuiltIn(why)) if !takes => {
-                    reasons.push(format!("- `{}`: {why}.", info.name));
+                    reasons.push(wrapped(&format!("- `{}`: {why}.", info.name), "  "));
                 }
                 _ => {}
             }

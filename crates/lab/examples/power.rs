@@ -1,5 +1,5 @@
-//! How often a comparison tells equal entries apart, and how often it tells 5 %, on a simulated
-//! machine that drifts.
+//! Shows how often a comparison tells equal entries apart, and how often it tells a difference of 5
+//! %, on a simulated machine that drifts.
 //!
 //! `cargo run --release -p contend-lab --example power`
 

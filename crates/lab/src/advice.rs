@@ -1,4 +1,4 @@
-//! A result in plain words: what came out, what to take, and what was not tested.
+//! A result in plain words: the finding, the recommendation, and what was not tested.
 
 use contend_engine::{Isolation, OptionSpec};
 use contend_machine::Native;
@@ -10,21 +10,21 @@ use crate::result::{Measured, ProtocolResult, ResultFile};
 use contend_runner::names::{engine_specs, retry_specs};
 use contend_runner::units::{show_ns, show_rate};
 
-/// Names that are listed at most.
+/// The largest number of names in a list.
 const NAMES_MAX: usize = 5;
-/// Aborted tries from which on what is to be tried is about conflicts.
+/// The share of aborted tries from which suggestions are about conflicts.
 const CONTENDED: f64 = 0.05;
 
-/// An entry with figures that promises something.
+/// An entry with figures that promises an isolation level.
 type Ranked<'a> = (&'a ProtocolResult, &'a Measured);
 
-/// The entries that are an answer, the first at the head.
+/// Returns the ranked entries, the first of the comparison at the head.
 fn ranked(result: &ResultFile) -> Vec<Ranked<'_>> {
     let promises = |entry: &&ProtocolResult| entry.isolation != Isolation::None.name();
     let with_figures = |entry| Some((entry, ProtocolResult::measured(entry)?));
     let mut ranked: Vec<Ranked<'_>> = result.protocols.iter().filter(promises).filter_map(with_figures).collect();
     let first = result.comparison.as_ref().and_then(|comparison| comparison.first.as_ref());
-    // Stable: the others stay in order.
+    // The sort is stable, so the others keep their order.
     ranked.sort_by_key(|(entry, _)| Some(&entry.protocol) != first);
     ranked
 }
@@ -35,7 +35,7 @@ impl ProtocolResult {
     }
 }
 
-/// What came out, in a sentence or two.
+/// Returns the finding, in a sentence or two.
 pub(crate) fn finding(result: &ResultFile) -> String {
     let failed: Vec<&str> =
         result.protocols.iter().filter(|entry| entry.failed()).map(|entry| entry.protocol.as_str()).collect();
@@ -70,7 +70,7 @@ pub(crate) fn finding(result: &ResultFile) -> String {
     text + "."
 }
 
-/// The first, and all that are not told apart from it.
+/// Returns the first entry, and all that are not told apart from it.
 fn group<'a>(ranked: &[Ranked<'a>]) -> Vec<Ranked<'a>> {
     ranked.iter().copied().filter(|(_, measured)| measured.group == Some(1)).collect()
 }
@@ -86,7 +86,7 @@ fn too_few(result: &ResultFile) -> String {
     format!("{} rounds tell nothing: {pairs} {needed} or more (--windows)", comparison.rounds)
 }
 
-/// "a, b and c", or the first of them and how many more.
+/// Formats names as in "a, b and c"; of a long list the first ones and the number of the others.
 fn names(entries: &[Ranked<'_>], and: &str) -> String {
     let mut names: Vec<String> = entries.iter().map(|(entry, _)| entry.protocol.clone()).collect();
     if names.len() > NAMES_MAX {
@@ -101,12 +101,13 @@ fn names(entries: &[Ranked<'_>], and: &str) -> String {
     }
 }
 
-/// The ratio the other way round.
+/// Formats the inverse of a ratio.
 fn show_inverse(ratio: &Ratio) -> String {
     show_ratio(&ratio.inverse())
 }
 
-/// What to take, what is as good, what each costs, what to try next, and what was not tested.
+/// Returns recommendations: which protocol to take, which are as good, what each costs, what to try
+/// next, and what was not tested.
 pub(crate) fn recommendation(result: &ResultFile) -> Vec<String> {
     let ranked = ranked(result);
     let group = group(&ranked);
@@ -166,7 +167,7 @@ fn what_to_take(result: &ResultFile, ranked: &[Ranked<'_>], group: &[Ranked<'_>]
 
 fn cost(entry: &ProtocolResult, measured: &Measured) -> String {
     let of_none = measured.to_none.map(|ratio| format!("{} of none, ", show_share(&ratio)));
-    // Where no transaction was timed there is no latency.
+    // Without a timed transaction there is no latency.
     let latency = match measured.latency_ns_max {
         0 => String::new(),
         _ => format!("99 of 100 transactions within {}, ", show_ns(measured.latency_ns_p99)),
@@ -180,15 +181,15 @@ fn cost(entry: &ProtocolResult, measured: &Measured) -> String {
     )
 }
 
-/// Methods by their names in `docs/methods.md` that are about conflicts, and others.
+/// Methods about conflicts, and others, by their names in `docs/methods.md`.
 const ABOUT_CONFLICTS: [&str; 6] =
     ["backoff", "wait policy", "read-phase extension", "commit-time updates", "timestamp splitting", "early abort"];
 const ABOUT_THE_REST: [&str; 5] =
     ["timestamp source", "collection", "version overwriting", "invisible reads", "record alignment"];
-/// Options that are suggested at most.
+/// The largest number of suggested options.
 const SETTINGS_MAX: usize = 4;
 
-/// The options that are worth a try, as a command.
+/// Returns a command that tries the options that may help.
 fn to_try(result: &ResultFile, first: &ProtocolResult, measured: &Measured) -> Option<String> {
     let name = first.protocol.split('+').next().unwrap_or_default();
     let (_, own) = all_protocols::<Native>().into_iter().find(|(info, _)| info.name == name)?;
@@ -199,7 +200,8 @@ fn to_try(result: &ResultFile, first: &ProtocolResult, measured: &Measured) -> O
     for method in methods {
         let Some(method) = METHODS.iter().find(|info| info.name == *method) else { continue };
         for spec in specs.iter().filter(|spec| method.options.contains(&spec.name)) {
-            // A choice that is not the default; what was set already is no news.
+            // The suggestion is a choice other than the default. An option that was set already is
+            // left out.
             let is_default = first.options.get(spec.name).is_none_or(|value| value == &spec.default);
             let other = spec.range.split(", ").filter(|value| **value != *spec.default).last();
             if let Some(other) = other.filter(|_| is_default && !spec.range.contains("number")) {
@@ -224,7 +226,7 @@ fn to_try(result: &ResultFile, first: &ProtocolResult, measured: &Measured) -> O
     ))
 }
 
-/// Options that decide how much transactions are in each other's way.
+/// Options that determine how often transactions conflict.
 const CONTENTION: [&str; 10] = [
     "bank.accounts",
     "bank.theta",
@@ -253,5 +255,5 @@ fn not_tested(result: &ResultFile) -> String {
     };
     let is_logged = result.protocols.iter().any(|entry| entry.options.get("log.mode").is_some_and(|log| log != "off"));
     let log = if is_logged { "" } else { "; durability (--set log=epoch)" };
-    format!("Not tested: {cores}{contention}{log}. There the order may be another.")
+    format!("Not tested: {cores}{contention}{log}. There the order may differ.")
 }

@@ -1,4 +1,4 @@
-//! The main job: several protocols on one workload, proved right, measured in turns, told apart.
+//! The main job: several protocols on one workload, verified, measured in turns, and told apart.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -25,13 +25,13 @@ use contend_runner::session::{
 
 use contend_runner::{Observer, ProtocolPlan, RunError, RunPlan, Stop};
 
-/// The protocol that is the upper bound.
+/// The protocol that serves as the upper bound.
 const UPPER_BOUND: &str = "none";
-/// A history of more transactions than this is more than memory and patience hold: a recorded run
-/// ends there.
+/// The transactions after which a recorded run ends. A larger history would take too much memory
+/// and time.
 pub const RECORDED_MAX: u64 = 200_000;
 
-/// Units of a measurement's progress.
+/// The units of a measurement's progress.
 const PROGRESS_UNITS: u64 = 10_000;
 
 /// A result, and the history if one was recorded.
@@ -43,7 +43,7 @@ pub struct Outcome {
     pub recorded: Option<Recorded>,
 }
 
-/// One protocol on its way.
+/// One entry of the comparison, from its verification to its result.
 struct Entry {
     session: Option<Box<dyn Session>>,
     protocol: String,
@@ -51,11 +51,11 @@ struct Entry {
     verification: Option<Verification>,
     load_seconds: f64,
     loaded_bytes: u64,
-    /// Windows so far, and what happened in all of them. Not each window's own tally: there may be
-    /// thousands.
+    /// The windows so far, and the sum of their tallies. A tally for each window would take too
+    /// much memory: there may be thousands.
     windows: Vec<Window>,
     total: Tally,
-    /// Bytes that were written to the log in the windows, if there is one.
+    /// Bytes written to the log in all windows, if there is a log.
     log_bytes: Option<u64>,
     simulation: Option<Simulation>,
     check: Option<Check>,
@@ -70,11 +70,11 @@ pub fn compare(plan: &RunPlan, stop: &Stop, observer: &dyn Observer) -> Result<R
     run(plan, RunPurpose::Measure, stop, observer).map(|outcome| outcome.result)
 }
 
-/// As [`compare`], of one protocol, with a history of the windows, and without warm-up. The run
+/// Does the same for one protocol, with a history of the windows and without a warm-up. The run
 /// ends after [`RECORDED_MAX`] transactions.
 ///
 /// # Errors
-/// As [`compare`]; or there is more than one protocol.
+/// Those of [`compare`]; or there is more than one protocol.
 pub fn record(plan: &RunPlan, stop: &Stop, observer: &dyn Observer) -> Result<Outcome, RunError> {
     if plan.protocols.len() > 1 {
         return Err(RunError::BadInput("a history is recorded of one protocol at a time".into()));
@@ -111,19 +111,19 @@ fn run(plan: &RunPlan, purpose: RunPurpose, stop: &Stop, observer: &dyn Observer
     Ok(Outcome { result, recorded })
 }
 
-/// Why measuring ended.
+/// The reason why measuring ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Ended {
-    /// All was told that was asked, at this look.
+    /// The question was answered at this look.
     Told(Look),
-    /// After the last round that was allowed.
+    /// The last allowed round was measured.
     Limit,
-    /// Before that, by the user, or because memory ran short.
+    /// The user stopped it, or memory ran short.
     Stopped,
 }
 
-/// Puts the entries that have figures in order, says what each reaches of the first and of the
-/// upper bound, and how that is known.
+/// Orders the entries that have figures, and sets the group of each and its ratios to the first and
+/// to the upper bound. Returns how they were told apart.
 fn tell_apart(protocols: &mut [ProtocolResult], ended: Ended, rounds_most: usize) -> Option<Comparison> {
     // Entries without figures come last.
     protocols.sort_by_key(|result| result.measured.is_none());
@@ -175,8 +175,8 @@ fn judged(entries: &[&ProtocolResult], rates: &[Vec<f64>], error: f64) -> Judged
     paired::judge(rates, &is_ranked, bound, error)
 }
 
-/// What each entry reached in the rounds in which all of them had a window. A window without a
-/// commit counts as half a commit: no more is known of it than that it had less than one.
+/// Returns the rates of each entry in the rounds in which all entries had a window. A window
+/// without a commit counts as half a commit, because it is only known to have had less than one.
 fn rates_by_round(entries: &[&[Window]]) -> Vec<Vec<f64>> {
     let mut by_round: Vec<BTreeMap<usize, f64>> = Vec::new();
     for windows in entries {
@@ -189,7 +189,7 @@ fn rates_by_round(entries: &[&[Window]]) -> Vec<Vec<f64>> {
     by_round.iter().map(|rates| common.iter().map(|round| rates[round]).collect()).collect()
 }
 
-/// Some entries, run.
+/// The result of a run of some entries.
 struct Part {
     environment: Environment,
     options: BTreeMap<String, String>,
@@ -198,7 +198,7 @@ struct Part {
     ended: Ended,
 }
 
-/// Verifies, loads, measures and checks these entries, windows in turns.
+/// Verifies, loads, measures and checks these entries, with windows in turns.
 fn run_part(
     plan: &RunPlan,
     protocols: &[ProtocolPlan],
@@ -238,13 +238,14 @@ fn run_part(
     Ok(Part { environment, options: options.unwrap_or_default(), protocols, recorded, ended })
 }
 
-/// The same on a simulated chip: one entry after the other, each on a fresh chip. Time is
-/// simulated, so no machine gets slower meanwhile; and an entry's figures are the same whichever
-/// others run.
+/// Does the same on a simulated chip: one entry after the other, each on a fresh chip. Time is
+/// simulated, so no machine gets slower in between, and an entry's figures do not depend on the
+/// other entries.
 fn run_simulated(plan: &RunPlan, purpose: RunPurpose, stop: &Stop, observer: &dyn Observer) -> Result<Part, RunError> {
     let mut all: Option<Part> = None;
     for protocol in &plan.protocols {
-        // A thread of its own: the chip's memory is the host thread's.
+        // The simulation runs on a thread of its own, because the chip's memory belongs to its host
+        // thread.
         let part = std::thread::scope(|scope| {
             let one = || run_part(plan, std::slice::from_ref(protocol), purpose, stop, observer);
             scope.spawn(one).join().expect("a simulation does not panic")
@@ -265,8 +266,8 @@ fn run_simulated(plan: &RunPlan, purpose: RunPurpose, stop: &Stop, observer: &dy
     all.ok_or(RunError::Stopped)
 }
 
-/// Rounds of windows, a protocol each, in an order that is drawn for each round; until all is told
-/// that was asked, or no more are allowed.
+/// Measures rounds with a window of each protocol, in an order that is drawn for each round. Ends
+/// when the question is answered, or no more rounds are allowed.
 fn measure(
     plan: &RunPlan,
     entries: &mut [Entry],
@@ -278,10 +279,10 @@ fn measure(
     // A warm-up would fill the history before the first window.
     let warmup = if purpose == RunPurpose::Record { 0.0 } else { config.warmup_seconds };
     let window = config.window_seconds;
-    // A simulation stands still between its windows, so it needs no second warm-up.
+    // A simulation stands still between its windows, so it needs no further warm-up.
     let again = if config.chip.is_some() { 0.0 } else { warmup * WARMUP_AGAIN };
     let runs = entries.iter().filter(|entry| !entry.refused()).count();
-    // Entries that are simulated run one after the other: there is nothing to be told yet.
+    // Simulated entries run one after the other, so there is nothing to tell apart yet.
     let looks = if runs > 1 { paired::looks(runs, config.windows) } else { Vec::new() };
     let windows = config.windows as f64;
     let seconds = runs as f64 * (windows * window + warmup + (windows - 1.0) * again);
@@ -305,7 +306,7 @@ fn measure(
                 span(&mut **session, warmup, &mut left, stop, &progress)?;
             }
             let count = span(&mut **session, window, &mut left, stop, &progress)?;
-            // A window that was cut short counts if it was long enough to mean something.
+            // A window that was cut short counts if it was long enough for a meaningful rate.
             if count.seconds >= window / 2.0 || left.is_some() && count.tally.commits() > 0 {
                 entry.keep(round + 1, &count);
             }
@@ -325,7 +326,7 @@ fn measure(
     Ok(Ended::Limit)
 }
 
-/// Whether the rounds so far tell what was asked.
+/// Returns whether the rounds so far answer the question.
 fn is_told(entries: &[Entry], precision: Option<f64>, error: f64) -> bool {
     let running: Vec<&Entry> = entries.iter().filter(|entry| !entry.refused()).collect();
     let rates = rates_by_round(&running.iter().map(|entry| &entry.windows[..]).collect::<Vec<_>>());
@@ -334,7 +335,7 @@ fn is_told(entries: &[Entry], precision: Option<f64>, error: f64) -> bool {
     paired::judge(&rates, &is_ranked, bound, error).is_told(precision)
 }
 
-/// Runs for so many seconds, or until there is no room left in the history.
+/// Runs for `seconds` seconds, or until the history has no room left.
 fn span(
     session: &mut dyn Session,
     seconds: f64,
@@ -373,7 +374,7 @@ impl Entry {
         })
     }
 
-    /// Whether a check has failed: there will be no figures.
+    /// Returns whether a check has failed, so that the entry gets no figures.
     fn refused(&self) -> bool {
         self.verification.as_ref().is_some_and(|verification| !verification.passed)
             || self.check.as_ref().is_some_and(|check| !check.passed)
@@ -410,7 +411,7 @@ impl Entry {
         }
     }
 
-    /// Ends what is under way.
+    /// Ends the running transactions.
     fn settle(&mut self) -> Result<(), RunError> {
         self.session.as_mut().map_or(Ok(()), |session| session.settle())
     }
@@ -426,7 +427,7 @@ impl Entry {
             Err(violation) if !self.isolation.keeps_invariants() => Check {
                 passed: true,
                 text: match self.isolation {
-                    Isolation::None => format!("nothing is promised, and so it is: {violation}"),
+                    Isolation::None => format!("the protocol promises nothing: {violation}"),
                     level => format!("{} isolation allows it: {violation}", level.name()),
                 },
             },
@@ -435,7 +436,7 @@ impl Entry {
         observer.end();
     }
 
-    /// Judges the history of the windows themselves.
+    /// Judges the history of the measured windows.
     fn judge_history(&mut self) -> Option<Recorded> {
         let recorded = self.session.as_mut()?.take_history();
         let mut verification = verify_history(&recorded, self.isolation);
@@ -505,7 +506,7 @@ impl Entry {
     }
 }
 
-/// What the log did in the windows.
+/// Returns the figures of the log in the windows.
 fn log_result(bytes: u64, total: &Tally) -> LogResult {
     let durable = &total.durable;
     LogResult {
@@ -538,7 +539,7 @@ fn simulation_result(Simulation { statistics, trace_hash, host_seconds }: Simula
     }
 }
 
-/// The time that all workers had in so many seconds, in the unit of their times by phase.
+/// Returns the time that all workers had in `seconds` seconds, in the unit of their times by phase.
 fn due(plan: &RunPlan, seconds: f64) -> f64 {
     let threads = plan.config.threads as f64;
     match &plan.chip {
@@ -547,7 +548,7 @@ fn due(plan: &RunPlan, seconds: f64) -> f64 {
     }
 }
 
-/// Where the time went; `None` if nobody looked.
+/// Returns the breakdown of the time, or `None` if no time was recorded.
 fn breakdown(total: &Tally, due: f64) -> Option<Breakdown> {
     let all = total.useful.iter().chain(&total.aborted).sum::<u64>() as f64;
     if all == 0.0 {
@@ -574,12 +575,12 @@ fn breakdown(total: &Tally, due: f64) -> Option<Breakdown> {
     })
 }
 
-/// Of all tries, the fraction that a conflict aborted.
+/// Returns the fraction of all tries that a conflict aborted.
 fn abort_rate(commits: u64, aborts: u64) -> f64 {
     aborts as f64 / (commits + aborts).max(1) as f64
 }
 
-/// The reasons that there were, by name.
+/// Returns the counts of the reasons that occurred, by name.
 fn by_reason(aborts: &AbortCounts) -> BTreeMap<String, u64> {
     let counted = AbortReason::ALL.into_iter().map(|reason| (reason.name().to_string(), aborts.get(reason)));
     counted.filter(|(_, count)| *count > 0).collect()

@@ -1,27 +1,28 @@
-//! Two results, entry by entry: by how much the second is faster or slower, with an interval.
+//! The difference between two results, entry by entry: how much faster or slower the second is,
+//! with an interval.
 //!
-//! The windows of one run are compared with those of another, of which none was measured beside one
-//! of the other: there are no pairs. So the interval is that of Hodges and Lehmann, from the ratios
-//! of every window of the second to every window of the first. Their median is the estimate. How
-//! many ratios are cut off at either end follows from the distribution of the rank-sum statistic of
-//! Mann and Whitney, whatever the distribution of the windows is. Source: Hollander, Wolfe,
+//! The windows of the two runs form no pairs, because no window of one run was measured beside a
+//! window of the other. So the interval is that of Hodges and Lehmann, from the ratios of every
+//! window of the second run to every window of the first. The median of these ratios is the
+//! estimate. The distribution of the rank-sum statistic of Mann and Whitney tells how many ratios
+//! are cut off at either end, whatever the distribution of the windows. Source: Hollander, Wolfe,
 //! Chicken, "Nonparametric Statistical Methods", 3rd edition, sections 4.1 to 4.3.
 //!
-//! What the interval does not know of is what changed between the two runs besides: a machine that
-//! is slower today makes every entry slower.
+//! The interval does not cover other changes between the two runs: a machine that is slower today
+//! makes every entry slower.
 
 use serde::Serialize;
 
 use crate::result::{Measured, ProtocolResult, ResultFile};
 use contend_runner::RunError;
 
-/// How often an interval covers the true ratio, at least.
+/// The probability with which an interval covers the true ratio, at least.
 pub const CONFIDENCE: f64 = 0.95;
 
-/// A ratio of throughputs, the second's to the first's, with its interval.
+/// The ratio of the second run's throughput to the first's, with its interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Ratio {
-    /// The estimate: 1 is no difference, 0.9 a second that is a tenth slower.
+    /// The estimate: 1 is no difference, 0.9 means that the second is a tenth slower.
     pub estimate: f64,
     /// The interval's lower end.
     pub low: f64,
@@ -30,8 +31,8 @@ pub struct Ratio {
 }
 
 impl Ratio {
-    /// Of the windows of two runs; none if there are too few for an interval of [`CONFIDENCE`], or
-    /// one has nothing committed.
+    /// Returns the ratio of two runs by the throughputs of their windows. Returns `None` if there
+    /// are too few windows for an interval of [`CONFIDENCE`], or if one has no commits.
     pub fn of(first: &[f64], second: &[f64]) -> Option<Ratio> {
         let cut = cut_off(first.len(), second.len())?;
         if first.iter().chain(second).any(|throughput| *throughput <= 0.0 || !throughput.is_finite()) {
@@ -40,24 +41,24 @@ impl Ratio {
         let mut ratios: Vec<f64> = second.iter().flat_map(|b| first.iter().map(move |a| b / a)).collect();
         ratios.sort_by(f64::total_cmp);
         let (middle, last) = (ratios.len() / 2, ratios.len() - 1);
-        // The geometric mean of the two in the middle: a ratio and its inverse are treated alike.
+        // The geometric mean of the middle two treats a ratio and its inverse alike.
         let estimate =
             if ratios.len().is_multiple_of(2) { (ratios[middle - 1] * ratios[middle]).sqrt() } else { ratios[middle] };
         Some(Ratio { estimate, low: ratios[cut], high: ratios[last - cut] })
     }
 
-    /// Whether the two are told apart: the interval is all on one side of 1.
+    /// Returns whether the two are told apart: whether the interval is on one side of 1.
     pub fn is_told(&self) -> bool {
         self.low > 1.0 || self.high < 1.0
     }
 }
 
-/// The most windows of a result for which the distribution is counted; beyond, it is as good as
-/// normal.
+/// The largest number of windows for which the distribution is computed exactly. Beyond, it is
+/// close to normal.
 const COUNTED_MAX: usize = 40;
 
-/// How many ratios are left out at either end of the interval, of `m` windows with `n`; none if no
-/// interval covers enough.
+/// Returns the number of ratios that are cut off at either end of the interval, of `m` windows with
+/// `n`. Returns `None` if no interval covers enough.
 fn cut_off(m: usize, n: usize) -> Option<usize> {
     let tail = (1.0 - CONFIDENCE) / 2.0;
     if m == 0 || n == 0 {
@@ -69,12 +70,12 @@ fn cut_off(m: usize, n: usize) -> Option<usize> {
         let cut = (m * n / 2.0 - 1.96 * deviation - 0.5).floor();
         return (cut >= 0.0).then_some(cut as usize);
     }
-    // ways[j][u]: orders of i first and j second windows in which u pairs are the wrong way round.
+    // ways[j][u]: orders of i first and j second windows in which u pairs are in the wrong order.
     let mut ways: Vec<Vec<f64>> = vec![vec![1.0]; n + 1];
     for i in 1..=m {
         let mut next: Vec<Vec<f64>> = vec![vec![1.0]];
         for j in 1..=n {
-            // The last of all is a second's window, behind i first ones, or a first's.
+            // The last window in the order is a second's, behind i first ones, or a first's.
             let mut sum = vec![0.0; i * j + 1];
             for (u, count) in next[j - 1].iter().enumerate() {
                 sum[u + i] += count;
@@ -96,19 +97,19 @@ fn cut_off(m: usize, n: usize) -> Option<usize> {
     enough.count().checked_sub(1)
 }
 
-/// What became of an entry.
+/// The change of an entry from the first result to the second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
-    /// It is told to be faster.
+    /// It is faster.
     Faster,
-    /// It is told to be slower.
+    /// It is slower.
     Slower,
-    /// It can't be told from what it was.
+    /// The two are not told apart.
     NotTold,
     /// There are too few windows for an interval.
     TooFewWindows,
-    /// It has no figures, in one or both: a check failed.
+    /// It has no figures in one or both results: a check failed.
     NoFigures,
     /// Only the first result has it.
     OnlyInFirst,
@@ -117,7 +118,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// In words.
+    /// Returns the change in words.
     pub fn name(self) -> &'static str {
         match self {
             Change::Faster => "faster",
@@ -138,20 +139,20 @@ pub struct EntryDiff {
     pub protocol: String,
     /// The median throughput in the first result, in transactions a second.
     pub first_tps: Option<f64>,
-    /// The same in the second.
+    /// The median throughput in the second result.
     pub second_tps: Option<f64>,
-    /// The second's to the first's.
+    /// The ratio of the second throughput to the first.
     pub ratio: Option<Ratio>,
     /// The 99th percentile of latency in the second, as a multiple of that in the first.
     pub p99_ratio: Option<f64>,
-    /// What became of it.
+    /// The change.
     pub change: Change,
 }
 
 impl EntryDiff {
-    /// Whether a gate that allows so much has to stop it: it is told to be slower, and by more than
-    /// `allowed` (0.05 is 5 %); or whether it is can't be told. What the second result has added is
-    /// no loss.
+    /// Returns whether a gate that allows a loss of `allowed` (0.05 is 5 %) must stop the entry. It
+    /// must if the entry is told to be slower by more than that, or if this can't be told. An entry
+    /// that only the second result has is no loss.
     pub fn is_worse_than(&self, allowed: f64) -> bool {
         match self.change {
             Change::Slower => self.ratio.is_some_and(|ratio| ratio.estimate < 1.0 - allowed),
@@ -164,7 +165,7 @@ impl EntryDiff {
 /// Two results, compared.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Diff {
-    /// What was different of the runs besides the figures, a sentence each.
+    /// Differences between the runs besides the figures, a sentence each.
     pub differences: Vec<String>,
     /// The entries, in the order of the first result; then those that only the second has.
     pub entries: Vec<EntryDiff>,
@@ -233,7 +234,7 @@ fn entry_diff(protocol: &str, first: Option<&ProtocolResult>, second: Option<&Pr
     EntryDiff { protocol: protocol.into(), first_tps: median(&a), second_tps: median(&b), ratio, p99_ratio, change }
 }
 
-/// What else was different.
+/// Returns the differences between the two runs besides their figures.
 fn differences(first: &ResultFile, second: &ResultFile) -> Vec<String> {
     let (a, b) = (&first.config, &second.config);
     let (of_a, of_b) = (&first.environment, &second.environment);
@@ -289,7 +290,7 @@ mod tests {
 
     #[test]
     fn so_many_are_cut_off_as_the_tables_say() {
-        // Critical values of U for 5 % on two sides, of the published tables.
+        // Critical values of U for 5 % on two sides, from published tables.
         for (m, n, critical) in [(4, 4, 0), (5, 5, 2), (5, 10, 8), (10, 10, 23), (20, 20, 127), (3, 5, 0), (8, 3, 2)] {
             assert_eq!(cut_off(m, n), Some(critical), "{m}, {n}");
             assert_eq!(cut_off(n, m), Some(critical), "{n}, {m}");
@@ -297,7 +298,7 @@ mod tests {
         for (m, n) in [(0, 5), (1, 5), (2, 5), (3, 3), (1, 38), (2, 7)] {
             assert_eq!(cut_off(m, n), None, "{m}, {n}");
         }
-        // The count and its approximation meet.
+        // The exact count and its approximation agree where they meet.
         let (counted, normal) = (cut_off(40, 40).expect("many"), cut_off(41, 40).expect("many"));
         assert!((counted as i64 - normal as i64).abs() < 40, "{counted} {normal}");
         assert!(cut_off(1, 50).is_none());
@@ -316,8 +317,8 @@ mod tests {
         assert_eq!(Ratio::of(&first, &[0.0; 5]), None, "nothing committed");
     }
 
-    /// 500 comparisons of two runs with no difference, and of two with one of 10 %, windows of a
-    /// deviation of some 3 %.
+    /// 500 comparisons of equal runs, and 500 of runs that differ by 10 %. The windows deviate by
+    /// some 3 %.
     #[test]
     fn what_is_no_difference_is_hardly_ever_told() {
         let mut random = SplitMix64::new(7);

@@ -1,4 +1,4 @@
-//! On what a run ran.
+//! The machine and the build that a run used.
 
 use contend_machine::{HugePages, Machine, Native, available_cores};
 
@@ -7,7 +7,7 @@ use contend_runner::RunPlan;
 use contend_runner::memory;
 use contend_runner::session::Dispatch;
 
-/// The environment now. Huge pages are counted when this is called: call it while the tables are
+/// Returns the environment. Huge pages are counted at this moment, so call it while the tables are
 /// loaded.
 pub(crate) fn here(plan: &RunPlan) -> Environment {
     let read = |path: &str| std::fs::read_to_string(path).ok().map(|text| text.trim().to_string());

@@ -1,5 +1,5 @@
-//! Experiments as files: a question, what is fixed, what is varied, what to plot, and what must
-//! come out.
+//! Experiments as files: a question, the fixed and the varied parameters, a figure, and assertions
+//! about the outcome.
 //!
 //! | module | what it does |
 //! | --- | --- |
@@ -23,7 +23,7 @@ use crate::result::{Breakdown, Spread};
 
 pub use assertion::{COMMITS_MIN, Judgement, Verdict, judge};
 pub use file::{Assertion, Experiment, Point, PointWork, Published, SEEDS_MAX};
-pub use page::{index, page, verdict_table};
+pub use page::{index, page, verdict_table, wrapped};
 pub use plot::{Figure, drawn, published};
 pub use sweep::{Folder, Swept, kept, sweep};
 
@@ -40,7 +40,7 @@ pub enum X {
 }
 
 impl X {
-    /// The number, if it is one.
+    /// Returns the number, or `None` if the value is a name.
     pub fn number(&self) -> Option<f64> {
         match self {
             X::Whole(number) => Some(*number as f64),
@@ -60,46 +60,46 @@ impl std::fmt::Display for X {
     }
 }
 
-/// What was measured at one point.
+/// The measurement of one point.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Measurement {
     /// The curve.
     pub series: String,
-    /// Where on the x-axis.
+    /// The place on the x-axis.
     pub x: X,
-    /// Committed transactions, or operations, a second.
+    /// Committed transactions, or operations, per second.
     pub throughput: Spread,
-    /// Of all tries, the fraction that a conflict aborted.
+    /// The fraction of all tries that a conflict aborted.
     pub abort_rate: f64,
-    /// Half of the transactions took no longer, in nanoseconds.
+    /// The median latency, in nanoseconds.
     pub latency_ns_p50: u64,
-    /// 99 of 100 took no longer.
+    /// The 99th percentile of latency.
     pub latency_ns_p99: u64,
-    /// Of the requests that left the private caches, the fraction that memory or another socket
+    /// The fraction of the requests beyond the private caches that memory or another socket
     /// answered.
     pub last_level_misses: Option<f64>,
-    /// Where the time went.
+    /// The breakdown of the time.
     pub breakdown: Option<Breakdown>,
     /// Simulated accesses.
     pub accesses: u64,
-    /// How long the host took to simulate them.
+    /// The time that the simulation took on the host, in seconds.
     pub host_seconds: f64,
-    /// What the verification pass said, if there was one.
+    /// The verdict of the verification pass, if there was one.
     pub verified: Option<String>,
-    /// The seed; none of points that were measured before there were several, and of those that are
-    /// not simulated.
+    /// The seed. `None` for points of this machine, and for points that were measured before
+    /// experiments had several seeds.
     #[serde(default)]
     pub seed: Option<u64>,
-    /// Commits in all windows, over all seeds; none of operations that are no transactions, and of
-    /// old points.
+    /// Commits in all windows, over all seeds. `None` for operations other than transactions, and
+    /// for old points.
     #[serde(default)]
     pub commits: Option<u64>,
-    /// The throughput that one commit in all windows together would have been.
+    /// The throughput of a single commit in all windows together.
     #[serde(default)]
     pub throughput_of_one: f64,
-    /// The same point from each seed, if there are several: then the throughput is the median of
-    /// theirs, from the least to the greatest.
+    /// The same point from each seed, if there are several. Then the throughput has the median, the
+    /// smallest and the largest of theirs.
     #[serde(skip)]
     pub seeds: Vec<Measurement>,
 }
@@ -108,8 +108,8 @@ pub struct Measurement {
 pub type Curves = BTreeMap<String, Vec<Measurement>>;
 
 impl Measurement {
-    /// One point from several seeds: what is counted is added up, and of all else there is the
-    /// median.
+    /// Merges the same point from several seeds: adds up counts, and takes the medians of all other
+    /// figures.
     fn merged(seeds: Vec<Measurement>) -> Option<Measurement> {
         let first = seeds.first()?;
         if seeds.len() == 1 {
@@ -130,7 +130,7 @@ impl Measurement {
             commits: seeds.iter().map(|point| point.commits).sum(),
             throughput_of_one: 1.0 / seeds.iter().map(|point| 1.0 / point.throughput_of_one).sum::<f64>(),
             seed: None,
-            // Shares of one seed sum to 1, and medians of several need not.
+            // The shares of one seed sum to 1; medians over several seeds need not.
             breakdown: first.breakdown.clone(),
             series: first.series.clone(),
             x: first.x.clone(),

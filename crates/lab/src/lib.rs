@@ -1,11 +1,11 @@
 //! The laboratory: compares protocols on workloads, runs experiments, and reports the results.
 //!
-//! [`compare()`] does the main job. A verification pass of each protocol comes first: a small run
-//! with the same options, whose history is checked. Then all protocols are loaded, and measured in
-//! turns, so that a machine that gets slower or faster does so for all. After that each workload
-//! checks its own invariants. A protocol that fails one of its checks gets no number.
+//! [`compare()`] does the main job. First each protocol is verified: a small run with the same
+//! options, whose history is checked. Then all protocols are loaded, and measured in turns, so that
+//! a machine that gets slower or faster does so for all. After that each workload checks its own
+//! invariants. A protocol that fails a check gets no figures.
 //!
-//! What this crate must not know: arguments, terminals, exit codes.
+//! This crate must not know of arguments, terminals or exit codes.
 
 pub mod advice;
 pub mod compare;

@@ -1,5 +1,5 @@
-//! Microbench-benchmarks that know no transaction: how fast a machine hands out timestamps, and
-//! adds to one counter.
+//! Microbenchmarks without transactions: how fast a machine hands out timestamps, adds to one
+//! counter, or passes a line between threads.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -20,24 +20,24 @@ use contend_runner::start_gate::StartGate;
 use contend_runner::stats::Spread;
 use contend_runner::{RunConfig, RunError};
 
-/// A micro-benchmark.
+/// A microbenchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Microbench {
-    /// Every thread does nothing but get timestamps (DBx1000, figure 6).
+    /// Every thread only draws timestamps (DBx1000, figure 6).
     Timestamps,
-    /// Every thread does nothing but add to one counter (CCBench, figure 6).
+    /// Every thread only adds to one counter (CCBench, figure 6).
     Increments,
-    /// Two threads pass a line to each other, and so does every further pair: how often it changes
-    /// hands. One thread passes it to itself.
+    /// Pairs of threads pass a line to each other. The rate is that of the passes. A single thread
+    /// passes the line to itself.
     Transfers,
 }
 
 impl Microbench {
-    /// All of them.
+    /// All microbenchmarks.
     pub const ALL: [Microbench; 3] = [Microbench::Timestamps, Microbench::Increments, Microbench::Transfers];
 
-    /// The name.
+    /// Returns the name.
     pub fn name(self) -> &'static str {
         match self {
             Microbench::Timestamps => "timestamps",
@@ -47,22 +47,22 @@ impl Microbench {
     }
 }
 
-/// What came out.
+/// The result of a microbenchmark.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MicrobenchResult {
-    /// Operations a second, all threads together.
+    /// Operations per second, of all threads together.
     pub per_second: Spread,
-    /// Of the requests that left the private caches, the fraction that memory or another socket
-    /// answered: the last-level miss ratio. Only of a simulated chip.
+    /// The last-level miss ratio, on a simulated chip only: the fraction of the requests beyond the
+    /// private caches that memory or another socket answered.
     pub last_level_misses: Option<f64>,
 }
 
 /// Instructions around an operation: a call, a loop, a count.
 const INSTRUCTIONS_AROUND: u32 = 10;
-/// Operations between two looks at whether it is over.
+/// Operations between two checks whether the window is over.
 const BATCH: u64 = 16;
 
-/// A micro-benchmark that can be run.
+/// A valid configuration of a microbenchmark.
 #[derive(Clone, Debug)]
 pub struct MicrobenchPlan {
     micro: Microbench,
@@ -73,8 +73,8 @@ pub struct MicrobenchPlan {
 }
 
 impl MicrobenchPlan {
-    /// Turns a configuration into a micro-benchmark. Its machine, threads, windows and settings
-    /// have a meaning here.
+    /// Turns a configuration into a microbenchmark. Only the machine, threads, windows and settings
+    /// of the configuration apply.
     ///
     /// # Errors
     /// A number is out of range, or an option is unknown or has a wrong value.
@@ -95,7 +95,7 @@ impl MicrobenchPlan {
         Ok(MicrobenchPlan { micro, config: config.clone(), chip, options: options(&[], &settings)? })
     }
 
-    /// Returns the micro-benchmark.
+    /// Returns the microbenchmark.
     pub fn micro(&self) -> Microbench {
         self.micro
     }
@@ -114,7 +114,7 @@ impl MicrobenchPlan {
     }
 }
 
-/// Runs a micro-benchmark for its warm-up and windows.
+/// Runs a microbenchmark for its warm-up and windows.
 ///
 /// # Errors
 /// It was stopped, or the host has no room for the chip.
@@ -122,7 +122,8 @@ pub fn microbench(plan: &MicrobenchPlan, stop: &Stop) -> Result<MicrobenchResult
     let MicrobenchPlan { micro, config, chip, options } = plan;
     match chip {
         None => on_host(config, *micro, options.clone(), stop),
-        // A thread of its own: the chip's memory is the host thread's.
+        // The simulation runs on a thread of its own, because the chip's memory belongs to its host
+        // thread.
         Some(chip) => std::thread::scope(|scope| {
             let one = || on_chip(config, chip, *micro, options.clone(), stop);
             scope.spawn(one).join().expect("a simulation does not panic")
@@ -130,14 +131,15 @@ pub fn microbench(plan: &MicrobenchPlan, stop: &Stop) -> Result<MicrobenchResult
     }
 }
 
-/// What one thread does again and again.
+/// The work of one thread.
 struct Work<M: Machine> {
     micro: Microbench,
     stamper: Stamper<M>,
     counter: Arc<CachePadded<M::U64>>,
-    /// Whose turn it is: the first's of the pair at even numbers, the second's at odd ones.
+    /// The number of passes so far. The first thread of the pair passes at even numbers, the second
+    /// at odd ones.
     turn: Arc<CachePadded<M::U64>>,
-    /// Whether this is the first or the second of its pair, and whether it has a partner.
+    /// The thread's place in its pair, 0 or 1; and whether it has no partner.
     place: u64,
     alone: bool,
 }
@@ -158,7 +160,7 @@ impl<M: Machine> Work<M> {
         (0..threads).map(work).collect()
     }
 
-    /// Tries it once; whether it was done.
+    /// Tries one operation, and returns whether it was done.
     #[inline]
     fn once(&mut self) -> bool {
         match self.micro {
@@ -209,7 +211,7 @@ fn on_host(
                 .map(|(number, work)| {
                     let core = cores[number % cores.len()];
                     scope.spawn(move || {
-                        // A core that can't be had is no reason not to measure.
+                        // A thread that can't be pinned is still measured.
                         let _ = pin_to_core(core);
                         start_line.wait();
                         let mut done = 0u64;
@@ -256,7 +258,7 @@ fn on_chip(
         chip.spawn(move || {
             loop {
                 let was_done = work.once();
-                // Not before: other cores count meanwhile.
+                // The count is read only now: other cores count while `once` runs.
                 done.set(done.get() + u64::from(was_done));
             }
         });

@@ -1,27 +1,29 @@
-//! Statistics of entries that were measured in turns: pure functions over what each entry reached
+//! Statistics of entries that were measured in turns: pure functions over the rates of each entry
 //! in each round.
 //!
 //! In a round every entry has one window, in an order that is drawn anew for each round. The
-//! machine's drift is common to a round, so entries are compared by the logarithms of their ratios
+//! machine's drift is common to a round. So entries are compared by the logarithms of their ratios
 //! in each round, never by figures of different rounds.
 //!
-//! **The test.** If two entries are equally fast, their order within a round is all that makes a
-//! difference, and that was drawn: so each round's difference has either sign with probability 1/2,
-//! whatever the machine does, and independently of other rounds. Under that the sum of the ranks of
-//! the positive differences (F. Wilcoxon: "Individual comparisons by ranking methods", 1945) has a
-//! known distribution, which is counted here exactly.
+//! **The test.** If two entries are equally fast, only their order within a round makes a
+//! difference, and that order was drawn. So each round's difference has either sign with
+//! probability 1/2, whatever the machine does, and independently of other rounds. Under this
+//! hypothesis the sum of the ranks of the positive differences (F. Wilcoxon: "Individual
+//! comparisons by ranking methods", 1945) has a known distribution, which this module computes
+//! exactly.
 //!
 //! **The interval** holds every ratio that the test does not reject (J. Hodges, E. Lehmann:
-//! "Estimates of location based on rank tests", 1963): its ends are order statistics of the means
-//! of all pairs of differences, and the ratio is the median of these. The interval assumes that
-//! differences lie symmetrically about the true ratio; whether 1 is in it assumes nothing but the
-//! drawn order.
+//! "Estimates of location based on rank tests", 1963). Its ends are order statistics of the means
+//! of all pairs of differences, and the ratio is the median of these means. The interval assumes
+//! that differences lie symmetrically about the true ratio. Whether 1 lies in it depends on no
+//! assumption but the drawn order.
 //!
-//! **Many comparisons.** All pairs of entries may come to be compared, as it is the data that say
-//! which entry is the first. So each interval has an error of [`ERROR`] divided by the number of
-//! pairs (Bonferroni).
+//! **Many comparisons.** Any pair of entries may be compared, because the data decide which entry
+//! is the first. So each interval has an error of [`ERROR`] divided by the number of pairs
+//! (Bonferroni).
 //!
-//! **Many looks.** Rounds end early if all that was asked is told. Each look at the data before the
+//! **Many looks.** The rounds end early once the question is answered. All looks at the data before
+//! the last share a fifth of the error; each has an equal part of it.
 //! last has its own small part of the error, a fifth of it altogether.
 
 use serde::{Deserialize, Serialize};
@@ -30,33 +32,34 @@ use contend_model::random::SplitMix64;
 
 /// The probability that a comparison tells any two equal entries apart.
 pub const ERROR: f64 = 0.05;
-/// The part of the error that all looks before the last have together.
+/// The part of the error that all looks before the last share.
 const EARLY: f64 = 0.2;
-/// Rounds are put together to at most as many blocks: the exact distribution and all pairs of more
-/// would take long.
+/// The largest number of blocks into which rounds are grouped. With more, the exact distribution
+/// and the means of all pairs would take too long.
 const BLOCKS_MAX: usize = 100;
 
-/// What one entry reached in parts of what another did, in the same rounds.
+/// The ratio of one entry's rates to another's, in the same rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ratio {
-    /// The median of the means of all pairs of rounds, of logarithms.
+    /// The ratio: the exponential of the median over the means of all pairs of rounds, of
+    /// logarithms.
     pub ratio: f64,
-    /// The lower end of the interval; none if the rounds are too few for any.
+    /// The lower end of the interval; `None` if the rounds are too few for an interval.
     pub low: Option<f64>,
-    /// The upper end.
+    /// The upper end of the interval.
     pub high: Option<f64>,
-    /// Whether 1 is outside of the interval.
+    /// Whether 1 is outside the interval.
     pub told_apart: bool,
 }
 
 impl Ratio {
-    /// Of what `a` and `b` reached in each round, with this error. None if there was no round, or a
-    /// figure is not positive.
+    /// Returns the ratio of `a` to `b`, which are rates by round, with this error. Returns `None`
+    /// if there was no round, or a rate is not positive.
     pub fn of(a: &[f64], b: &[f64], error: f64) -> Option<Ratio> {
         Ratio::between(a, b, rejected_below(blocks_of(a.len().min(b.len())), error))
     }
 
-    /// The same, with the largest sum of ranks that is rejected.
+    /// Returns the same, given the largest rank sum that is rejected.
     fn between(a: &[f64], b: &[f64], rejected: Option<usize>) -> Option<Ratio> {
         let logs = a.iter().zip(b).map(|(a, b)| (a / b).ln());
         let differences = blocks(&logs.collect::<Vec<_>>());
@@ -79,14 +82,14 @@ impl Ratio {
         })
     }
 
-    /// The ratio of the other to this.
+    /// Returns the ratio of the other entry to this one.
     pub(crate) fn inverse(self) -> Ratio {
         let (low, high) = (self.high.map(f64::recip), self.low.map(f64::recip));
         Ratio { ratio: self.ratio.recip(), low, high, ..self }
     }
 
-    /// How far the interval reaches from its middle, as a fraction: 0.03 for a ratio known to 3 %
-    /// up or down.
+    /// Returns how far the interval reaches from its middle, as a fraction: 0.03 if the ratio is
+    /// known to 3 % up or down.
     pub fn reach(&self) -> f64 {
         match (self.low, self.high) {
             (Some(low), Some(high)) => ((high / low).ln() / 2.0).exp_m1(),
@@ -94,34 +97,34 @@ impl Ratio {
         }
     }
 
-    /// Whether it is told apart, and below 1.
+    /// Returns whether the interval is below 1.
     pub fn is_slower(&self) -> bool {
         self.told_apart && self.ratio < 1.0
     }
 
-    /// Whether it is told apart, and above 1.
+    /// Returns whether the interval is above 1.
     pub fn is_faster(&self) -> bool {
         self.told_apart && self.ratio > 1.0
     }
 }
 
-/// Into how many blocks so many rounds are put.
+/// Returns the number of blocks into which this number of rounds is grouped.
 fn blocks_of(rounds: usize) -> usize {
     rounds / rounds.div_ceil(BLOCKS_MAX).max(1)
 }
 
-/// Means of consecutive rounds, if there are many. A block's sign is as much a matter of the drawn
-/// orders as a round's.
+/// Returns the means of blocks of consecutive rounds. The sign of a block is determined by the
+/// drawn orders, as is that of a round.
 fn blocks(differences: &[f64]) -> Vec<f64> {
     let size = differences.len().div_ceil(BLOCKS_MAX).max(1);
     let whole = differences.chunks_exact(size);
     whole.map(|block| block.iter().sum::<f64>() / size as f64).collect()
 }
 
-/// The largest sum of ranks that is rejected on either side, with this error for both; none if not
-/// even 0 is.
+/// Returns the largest rank sum that is rejected on either side, with this error for both sides.
+/// Returns `None` if not even 0 is rejected.
 fn rejected_below(rounds: usize, error: f64) -> Option<usize> {
-    // The probability of each sum of the ranks 1 to `rounds`, each of which is in it or not.
+    // The probability of each sum of a random subset of the ranks 1 to `rounds`.
     let mut probability = vec![1.0];
     for rank in 1..=rounds {
         let mut next = vec![0.0; probability.len() + rank];
@@ -139,30 +142,29 @@ fn rejected_below(rounds: usize, error: f64) -> Option<usize> {
     count.count().checked_sub(1)
 }
 
-/// The fewest rounds that can tell two entries apart with this error.
+/// Returns the smallest number of rounds that can tell two entries apart with this error.
 pub fn rounds_min(error: f64) -> usize {
     (1..BLOCKS_MAX).find(|rounds| rejected_below(*rounds, error).is_some()).unwrap_or(BLOCKS_MAX)
 }
 
-/// A number of rounds after which the data are looked at, and the error that each interval then
-/// has.
+/// A look at the data after a number of rounds, and the error of each interval at that look.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Look {
-    /// Rounds until then.
+    /// The number of rounds before the look.
     pub rounds: usize,
     /// The error of each interval.
     pub error: f64,
 }
 
-/// When to look, at most so many rounds of so many entries: the last look is after the last round.
+/// Returns the looks at a comparison of `entries` entries and at most `rounds_most` rounds. The
+/// last look is after the last round.
 pub fn looks(entries: usize, rounds_most: usize) -> Vec<Look> {
     let each = ERROR / pairs(entries).max(1) as f64;
-    // The fewer early looks there are, the larger is the error of each, and the fewer rounds the
-    // first needs.
+    // With fewer early looks each has a larger error, and the first look needs fewer rounds.
     for count in (1..=12).rev() {
         let error = each * EARLY / count as f64;
-        // One round more than the fewest: so few tell apart only what differs the same way in each
-        // of them.
+        // One round more than the minimum. The minimum suffices only if the difference has the same
+        // sign in every round.
         let first = rounds_min(error) + 1;
         let mut early: Vec<usize> = vec![first];
         while early.len() < count {
@@ -177,12 +179,13 @@ pub fn looks(entries: usize, rounds_most: usize) -> Vec<Look> {
     vec![Look { rounds: rounds_most, error: each }]
 }
 
-/// Pairs of so many entries.
+/// Returns the number of pairs of `entries` entries.
 pub fn pairs(entries: usize) -> usize {
     entries * entries.saturating_sub(1) / 2
 }
 
-/// The order of the entries in a round: another one in each, the same from the same seed.
+/// Returns the order of the entries in a round. It differs from round to round, and is the same for
+/// the same seed.
 pub fn turns(entries: usize, round: usize, seed: u64) -> Vec<usize> {
     let mut random = SplitMix64::new(seed ^ SplitMix64::new(round as u64).draw());
     let mut order: Vec<usize> = (0..entries).collect();
@@ -193,24 +196,25 @@ pub fn turns(entries: usize, round: usize, seed: u64) -> Vec<usize> {
     order
 }
 
-/// What comes of the rounds so far.
+/// The judgement of the rounds so far.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Judged {
-    /// All entries by their median share of their rounds, the fastest first.
+    /// All entries by the median of their shares of the rounds, fastest first.
     pub order: Vec<usize>,
-    /// The first: the fastest of those that are ranked, and told to be slower than none of them.
+    /// The first: the fastest ranked entry that is not told to be slower than another ranked entry.
     pub first: Option<usize>,
-    /// The group of each entry that is ranked, from 1. Those that are not told apart from a group's
-    /// first are in its group.
+    /// The group of each ranked entry, from 1. A group consists of its first entry and those that
+    /// are not told apart from it.
     pub groups: Vec<Option<usize>>,
-    /// Each entry against the first.
+    /// The ratio of each entry to the first.
     pub to_first: Vec<Option<Ratio>>,
-    /// Each entry against the upper bound.
+    /// The ratio of each entry to the upper bound.
     pub to_bound: Vec<Option<Ratio>>,
 }
 
-/// Judges what each entry reached in each round, each interval with this error. `ranked` says which
-/// entries are: an upper bound that promises nothing is compared, and is no answer.
+/// Judges the rates of each entry in each round, with this error for each interval. `ranked` says
+/// which entries can be the first: an upper bound that promises nothing is compared, but not
+/// ranked.
 pub fn judge(rates: &[Vec<f64>], ranked: &[bool], bound: Option<usize>, error: f64) -> Judged {
     let rounds = rates.iter().map(Vec::len).min().unwrap_or(0);
     let rejected = rejected_below(blocks_of(rounds), error);
@@ -240,8 +244,8 @@ pub fn judge(rates: &[Vec<f64>], ranked: &[bool], bound: Option<usize>, error: f
     Judged { to_first: against(first), to_bound: against(bound), order, first, groups }
 }
 
-/// The fastest of these, which are in order: the first that is told to be slower than none of the
-/// others.
+/// Returns the fastest of these entries, which are in order: the first that is not told to be
+/// slower than another.
 fn head(entries: &[usize], ratio: impl Fn(usize, usize) -> Option<Ratio>) -> Option<usize> {
     let is_beaten = |entry: usize| {
         entries.iter().any(|&other| other != entry && ratio(entry, other).is_some_and(|ratio| ratio.is_slower()))
@@ -249,7 +253,7 @@ fn head(entries: &[usize], ratio: impl Fn(usize, usize) -> Option<Ratio>) -> Opt
     entries.iter().copied().find(|entry| !is_beaten(*entry)).or(entries.first().copied())
 }
 
-/// The entries by the median of their share of each round's middle, the greatest first.
+/// Returns the entries by the median of their shares of each round's middle rate, largest first.
 fn order(rates: &[Vec<f64>]) -> Vec<usize> {
     let rounds = rates.iter().map(Vec::len).min().unwrap_or(0);
     let middle = |values: &mut Vec<f64>| {
@@ -270,7 +274,7 @@ fn order(rates: &[Vec<f64>]) -> Vec<usize> {
     order
 }
 
-/// "1.06 x (1.03 to 1.09)".
+/// Formats a ratio as in "1.06 x (1.03 to 1.09)".
 pub fn show_ratio(ratio: &Ratio) -> String {
     match (ratio.low, ratio.high) {
         (Some(low), Some(high)) => format!("{:.2} x ({low:.2} to {high:.2})", ratio.ratio),
@@ -278,7 +282,7 @@ pub fn show_ratio(ratio: &Ratio) -> String {
     }
 }
 
-/// "96 % (94 to 98)".
+/// Formats a ratio as a share, as in "96 % (94 to 98)".
 pub fn show_share(ratio: &Ratio) -> String {
     let percent = |part: f64| part * 100.0;
     match (ratio.low, ratio.high) {
@@ -290,9 +294,9 @@ pub fn show_share(ratio: &Ratio) -> String {
 }
 
 impl Judged {
-    /// Whether all is told that was asked: each ranked entry apart from the first, and the first
-    /// from the upper bound; or, with a precision, each ratio to the first and to the upper bound
-    /// known to it (0.03: to 3 % up or down).
+    /// Returns whether the question is answered. Without a precision, each ranked entry must be
+    /// told apart from the first, and the first from the upper bound. With a precision, each ratio
+    /// to the first and to the upper bound must be known to it (0.03 is 3 % up or down).
     pub fn is_told(&self, precision: Option<f64>) -> bool {
         let known = |ratio: &Option<Ratio>, precision: f64| ratio.is_none_or(|ratio| ratio.reach() <= precision);
         match precision {
@@ -310,7 +314,7 @@ impl Judged {
 mod tests {
     use super::*;
 
-    /// Of the 2^n sums of ranks.
+    /// Returns the fraction of the 2^n rank sums that are at most `end`.
     fn counted(rounds: usize, end: usize) -> f64 {
         let sum = |chosen: u32| (1..=rounds).filter(|rank| chosen >> (rank - 1) & 1 == 1).sum::<usize>();
         (0..1u32 << rounds).filter(|chosen| sum(*chosen) <= end).count() as f64 / f64::from(1u32 << rounds)
@@ -329,8 +333,8 @@ mod tests {
                 }
             }
         }
-        // Tables of the signed-rank test: 8 of 10 rounds, 52 of 20, with 0.05 on both sides
-        // together.
+        // Tables of the signed-rank test have 8 for 10 rounds and 52 for 20, with 0.05 on both
+        // sides together.
         assert_eq!((rejected_below(10, 0.05), rejected_below(20, 0.05)), (Some(8), Some(52)));
         assert_eq!((rejected_below(5, 0.05), rounds_min(0.05)), (None, 6));
     }
@@ -365,7 +369,8 @@ mod tests {
     #[test]
     fn groups_are_those_not_told_apart_from_their_first() {
         let wobble = |rate: f64, by: f64| (0..20).map(|round| rate * (1.0 + by * f64::from(round % 3))).collect();
-        // The bound; two that are the same but for noise; one slower; one slower still.
+        // The upper bound; two entries that are equal up to noise; one slower entry; one still
+        // slower.
         let rates: Vec<Vec<f64>> =
             [(2.0, 0.0), (0.5, 0.0), (1.0, 0.0), (0.99, 0.01), (0.8, 0.02)].map(|(rate, by)| wobble(rate, by)).into();
         let judged = judge(&rates, &[false, true, true, true, true], Some(0), 0.005);

@@ -1,11 +1,11 @@
-//! A result as a page that opens anywhere: one HTML file, charts as SVG inside, no scripts, nothing
-//! from the network.
+//! A result as a page that opens anywhere: one HTML file, with charts as SVG, no scripts, and
+//! nothing loaded from the network.
 //!
 //! | module | what it does |
 //! | --- | --- |
 //! | `page` | the frame: styles, tables, figures with their tables |
 //! | `picture` | charts of rows, and of lines over two axes |
-//! | `charts` | what is drawn of a result |
+//! | `charts` | the charts of a result |
 
 mod charts;
 mod cycle;
@@ -22,7 +22,7 @@ use contend_runner::units::{show_bytes, show_latency, show_percent, show_rate};
 pub(crate) use page::{Column, Table, document, escape, figure, prose};
 pub(crate) use picture::{Axis, Line, Lines, Scale, shortened};
 
-/// The whole page. `command` runs the same again.
+/// Returns the whole page. `command` repeats the run.
 pub fn html(result: &ResultFile, command: &str) -> String {
     let parts = [
         header(result),
@@ -41,14 +41,14 @@ pub fn html(result: &ResultFile, command: &str) -> String {
         ),
         section(
             "Old versions",
-            "Old versions are those that newer ones have replaced. The first two columns count them at the end. Of all that were made, the others say \
-             how many stand in memory that had been used before, how many were collected, and how many were collected early: while a transaction \
-             ran that had begun before they were replaced.",
+            "Newer versions have replaced the old ones. The first two columns count the old versions that exist at the end. The others count all that \
+             were made, and give the shares of these that stand in reused memory, that were collected, and that were collected early: while a \
+             transaction ran that had begun before they were replaced.",
             &tables::versions(result),
         ),
         section(
             "Log",
-            "How many bytes a commit adds to the log, and how long after its begin a transaction is durable.",
+            "The bytes that a commit adds to the log, and the time from the beginning of a transaction until it is durable.",
             &tables::logs(result),
         ),
         proof(result),
@@ -57,7 +57,7 @@ pub fn html(result: &ResultFile, command: &str) -> String {
     document(&format!("{} — contend", result.config.workload), &parts.concat())
 }
 
-/// A table under a heading; nothing of an empty one.
+/// Returns a table under a heading, or nothing if the table is empty.
 fn section(title: &str, caption: &str, sheet: &Sheet) -> String {
     if sheet.rows.is_empty() {
         return String::new();
@@ -86,14 +86,14 @@ fn header(result: &ResultFile) -> String {
     format!("{text}<p class=\"soft\">{}</p>\n", prose(&setting))
 }
 
-/// How many windows were measured, which may be fewer than were allowed, and how long they were.
+/// Describes the number of measured windows, which may be fewer than allowed, and their length.
 fn windows(result: &ResultFile) -> String {
     let rounds = result.comparison.as_ref().map_or(result.config.windows, |comparison| comparison.rounds);
     format!("{rounds} windows of {} s", result.config.window_seconds)
 }
 
-/// What a reader wants first of each entry. Columns that a small screen leaves out are in the
-/// tables below the charts as well.
+/// Returns the table of the most important figures of each entry. Columns that a small screen
+/// leaves out are also in the tables below the charts.
 fn ranking(result: &ResultFile) -> String {
     let spare = |name| Column::figures(name).spare();
     let columns = [
@@ -142,7 +142,7 @@ fn ranking(result: &ResultFile) -> String {
     table.html()
 }
 
-/// How entries were told apart, and what to make of it.
+/// Returns how the entries were told apart, and the recommendations.
 fn recommendation(result: &ResultFile) -> String {
     let Some(comparison) = &result.comparison else { return String::new() };
     let basis = prose(&format!("A group is not told apart from its first: {}.", comparison.basis()));
@@ -150,7 +150,7 @@ fn recommendation(result: &ResultFile) -> String {
     format!("<p class=\"soft\">{basis}</p><ul>{}</ul>\n", lines.collect::<String>())
 }
 
-/// A class of style, and the verdict in a few words, each with a sign of its own.
+/// Returns a class of style, and the verdict in a few words with a sign of its own.
 fn verdict(entry: &ProtocolResult) -> (&'static str, String) {
     match &entry.verification {
         _ if entry.failed() => ("bad", "✗ failed".into()),

@@ -1,4 +1,4 @@
-//! What a run writes down. `docs/result_schema.md` describes every field.
+//! The result file of a run. `docs/result_schema.md` describes every field.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,7 @@ pub const CSV_COLUMNS: [&str; 22] = [
     "verdict",
 ];
 
-/// A whole result file.
+/// A result file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ResultFile {
     /// [`SCHEMA_VERSION`].
@@ -50,48 +50,49 @@ pub struct ResultFile {
     pub partial: bool,
     /// Whether that was because memory was nearly used up.
     pub memory_ran_short: bool,
-    /// When it began: seconds since 1970.
+    /// The start of the run, in seconds since 1970.
     pub started_unix_seconds: u64,
-    /// How long it took, in seconds.
+    /// The length of the run, in seconds.
     pub elapsed_seconds: f64,
-    /// What was run.
+    /// The configuration of the run.
     pub config: RunConfig,
-    /// Every option of the workload with the value it had.
+    /// Every option of the workload with its value.
     pub options: BTreeMap<String, String>,
-    /// On what it ran.
+    /// The machine and the build.
     pub environment: Environment,
-    /// What came out, the fastest protocol first; those without a figure last.
+    /// The results by protocol, the fastest first and those without figures last.
     pub protocols: Vec<ProtocolResult>,
-    /// How protocols were told apart; none if there were fewer than two, or no round in which all
-    /// had a window.
+    /// How the protocols were told apart. `None` if there were fewer than two, or no round in which
+    /// all of them had a window.
     pub comparison: Option<Comparison>,
-    /// What to make of it, in a sentence or two.
+    /// The conclusion, in a sentence or two.
     pub finding: String,
-    /// What to take, what is as good, what each costs, what to try next, and what was not tested: a
-    /// sentence or two each.
+    /// Recommendations, a sentence or two each: which protocol to take, which are as good, what
+    /// each costs, what to try next, and what was not tested.
     pub recommendation: Vec<String>,
 }
 
 /// How the entries of a comparison were told apart: by their ratios in each round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// The entry that all others are compared with: the fastest of those that promise something.
+    /// The entry with which all others are compared: the fastest of those that promise an isolation
+    /// level.
     pub first: Option<String>,
     /// Rounds in which all entries had a window.
     pub rounds: usize,
-    /// Pairs of entries, for all of which the intervals hold together.
+    /// The number of pairs of entries. The confidence holds for all their intervals together.
     pub pairs: usize,
-    /// The probability with which they do: of equal entries no two are told apart.
+    /// The probability that no two equal entries are told apart.
     pub confidence: f64,
     /// The confidence of each interval by itself.
     pub confidence_each: f64,
-    /// Why no more rounds were measured: `told` (all that was asked), `limit` (no more were
-    /// allowed), or `stopped`.
+    /// Why no more rounds were measured: `told` (the question was answered), `limit` (no more
+    /// rounds were allowed), or `stopped`.
     pub ended: String,
 }
 
 impl Comparison {
-    /// On how many rounds the ratios rest, and how sure they are, in words.
+    /// Describes the rounds and the confidence behind the ratios.
     pub fn basis(&self) -> String {
         let pairs = match self.pairs {
             1 => String::new(),
@@ -101,7 +102,7 @@ impl Comparison {
     }
 }
 
-/// On what a run ran.
+/// The machine and the build of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Environment {
     /// Contend's version.
@@ -111,12 +112,12 @@ pub struct Environment {
     /// The machine of the transactions: `native` is the host.
     pub machine: String,
     /// How transactions call their protocol: `static`, inlined into the workload, as in a build for
-    /// measuring; or `dynamic`, behind a pointer. Empty in results of before this was recorded.
+    /// measuring; or `dynamic`, behind a pointer. Empty in results that are older than this field.
     #[serde(default)]
     pub dispatch: String,
     /// The host's instruction set.
     pub architecture: String,
-    /// The processor, as it names itself.
+    /// The name that the processor reports.
     pub cpu_model: String,
     /// Cores that the process may use.
     pub cores: usize,
@@ -124,33 +125,33 @@ pub struct Environment {
     pub memory_bytes: u64,
     /// The kernel's release.
     pub kernel: String,
-    /// Frequency of the clock that latencies are measured with.
+    /// The frequency of the clock that measures latencies.
     pub clock_hz: f64,
-    /// Memory for which huge pages were asked.
+    /// Memory for which huge pages were requested.
     pub huge_pages_advised_bytes: u64,
-    /// Memory of the process that huge pages backed when all was loaded.
+    /// Memory of the process in huge pages, after loading.
     pub huge_pages_granted_bytes: u64,
 }
 
-/// What came out for one protocol. A protocol that failed a check has no figures.
+/// The result of one protocol. A protocol that failed a check has no figures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProtocolResult {
     /// The protocol, with the options that were set for this entry only.
     pub protocol: String,
     /// The isolation level that it promises.
     pub isolation: String,
-    /// Every option of the protocol, of the engine, and of trying again, with the value it had.
+    /// Every option of the protocol, of the engine, and of retries, with its value.
     pub options: BTreeMap<String, String>,
     /// The figures.
     pub measured: Option<Measured>,
-    /// What the verification pass found, if there was one.
+    /// The verdict of the verification pass, if there was one.
     pub verification: Option<Verification>,
-    /// The workload's own check after the run: what was checked, or what was wrong.
+    /// The workload's own check after the run.
     pub check: Option<Check>,
 }
 
 impl ProtocolResult {
-    /// Whether a check failed that the protocol has to pass.
+    /// Returns whether a check failed that the protocol must pass.
     pub fn failed(&self) -> bool {
         self.verification.as_ref().is_some_and(|verification| !verification.passed)
             || self.check.as_ref().is_some_and(|check| !check.passed)
@@ -160,42 +161,42 @@ impl ProtocolResult {
 /// The figures of one protocol.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// Committed transactions a second, over the windows.
+    /// Committed transactions per second, over the windows.
     pub throughput_tps: Spread,
-    /// The group, from 1, of an entry that promises something: in the first are the first and all
-    /// that are not told apart from it; in the second the fastest of the others, and all of them
-    /// that are not told apart from that; and so on.
+    /// The group, from 1, of an entry that promises an isolation level. The first group holds the
+    /// first entry and all entries that are not told apart from it. The second holds the fastest of
+    /// the others and all of these that are not told apart from it, and so on.
     pub group: Option<usize>,
-    /// The throughput in parts of that of the comparison's first, by rounds.
+    /// The ratio of the throughput to that of the comparison's first entry, by rounds.
     pub to_first: Option<Ratio>,
-    /// The throughput in parts of that of `none`, the upper bound, by rounds.
+    /// The ratio of the throughput to that of `none`, the upper bound, by rounds.
     pub to_none: Option<Ratio>,
-    /// Transactions that committed, in all windows.
+    /// Committed transactions in all windows.
     pub commits: u64,
-    /// Tries that were aborted by a conflict, in all windows.
+    /// Tries that a conflict aborted, in all windows.
     pub aborts: u64,
-    /// Of all tries, the fraction that was aborted by a conflict.
+    /// The fraction of all tries that a conflict aborted.
     pub abort_rate: f64,
-    /// Aborted tries by their reason; `user` are transactions that gave up by their own decision.
+    /// Aborted tries by reason; `user` counts transactions that cancelled themselves.
     pub aborts_by_reason: BTreeMap<String, u64>,
-    /// Half of the transactions took no longer, from the first try to the commit, in nanoseconds.
+    /// The median latency from the first try to the commit, in nanoseconds.
     pub latency_ns_p50: u64,
-    /// 90 of 100 took no longer; 0 in results of before this was recorded.
+    /// The 90th percentile of latency; 0 in results that are older than this field.
     #[serde(default)]
     pub latency_ns_p90: u64,
-    /// 95 of 100 took no longer; 0 in results of before this was recorded.
+    /// The 95th percentile of latency; 0 in results that are older than this field.
     #[serde(default)]
     pub latency_ns_p95: u64,
-    /// 99 of 100 took no longer.
+    /// The 99th percentile of latency.
     pub latency_ns_p99: u64,
-    /// 999 of 1000 took no longer.
+    /// The 99.9th percentile of latency.
     pub latency_ns_p999: u64,
-    /// The longest that was seen.
+    /// The largest latency.
     pub latency_ns_max: u64,
-    /// Every latency that was timed, by its bucket; not in the file.
+    /// Every timed latency, by bucket; not in the file.
     #[serde(skip)]
     pub latencies: Vec<Bucket>,
-    /// The same by type of transaction.
+    /// Commits, aborts and latencies by type of transaction.
     pub kinds: Vec<KindResult>,
     /// Bytes of tables and indexes after loading.
     pub loaded_bytes: u64,
@@ -203,34 +204,35 @@ pub struct Measured {
     pub memory_bytes: u64,
     /// `loaded_bytes` for each loaded record.
     pub memory_bytes_per_record: f64,
-    /// What became of old versions; none of protocols that keep none.
+    /// The old versions; `None` for protocols without old versions.
     pub versions: Option<Versions>,
-    /// What the log did; none, if there was none.
+    /// The figures of the log; `None` if there was no log.
     pub log: Option<LogResult>,
-    /// How long loading took.
+    /// The time that loading took.
     pub load_seconds: f64,
-    /// Whether a history was recorded meanwhile, which makes transactions slower.
+    /// Whether a history was recorded at the same time, which makes transactions slower.
     pub recorded: bool,
-    /// Where the workers' time went, if that was asked for.
+    /// The breakdown of the workers' time, if it was requested.
     pub breakdown: Option<Breakdown>,
-    /// What the simulated chip did.
+    /// The figures of the simulated chip.
     pub simulation: Option<SimulationResult>,
     /// The windows.
     pub windows: Vec<Window>,
 }
 
-/// Latencies that are not told apart.
+/// A bucket of latencies that are recorded as equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bucket {
-    /// The greatest of them, in nanoseconds: to three digits.
+    /// The largest latency of the bucket, in nanoseconds, to three digits.
     pub ns: u64,
-    /// How many there are.
+    /// The number of latencies in the bucket.
     pub count: u64,
 }
 
 impl Measured {
-    /// The distribution of latencies as HdrHistogram's tools print and plot it: the latency in
-    /// nanoseconds, the quantile, how many took no longer, and 1 / (1 - quantile).
+    /// Returns the distribution of latencies in the format of HdrHistogram's tools. Each line has a
+    /// latency in nanoseconds, its quantile, the number of latencies up to it, and 1 / (1 -
+    /// quantile).
     pub fn latency_distribution(&self) -> String {
         let total: u64 = self.latencies.iter().map(|bucket| bucket.count).sum();
         let mut text =
@@ -255,85 +257,84 @@ impl Measured {
     }
 }
 
-/// What came out for one type of transaction. Latencies are in nanoseconds; one transaction in 16
-/// is timed.
+/// The figures of one type of transaction. Latencies are in nanoseconds; one transaction in 16 is
+/// timed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KindResult {
     /// The type.
     pub kind: String,
-    /// Transactions that committed, in all windows.
+    /// Committed transactions in all windows.
     pub commits: u64,
-    /// Tries that were aborted by a conflict, in all windows.
+    /// Tries that a conflict aborted, in all windows.
     pub aborts: u64,
-    /// Of all tries, the fraction that was aborted by a conflict.
+    /// The fraction of all tries that a conflict aborted.
     pub abort_rate: f64,
-    /// Aborted tries by their reason.
+    /// Aborted tries by reason.
     pub aborts_by_reason: BTreeMap<String, u64>,
-    /// Transactions that were timed.
+    /// Timed transactions.
     pub samples: u64,
-    /// Half took no longer.
+    /// The median latency.
     pub latency_ns_p50: u64,
-    /// 90 of 100 took no longer; 0 in results of before this was recorded.
+    /// The 90th percentile of latency; 0 in results that are older than this field.
     #[serde(default)]
     pub latency_ns_p90: u64,
-    /// 95 of 100 took no longer; 0 in results of before this was recorded.
+    /// The 95th percentile of latency; 0 in results that are older than this field.
     #[serde(default)]
     pub latency_ns_p95: u64,
-    /// 99 of 100 took no longer.
+    /// The 99th percentile of latency.
     pub latency_ns_p99: u64,
-    /// 999 of 1000 took no longer.
+    /// The 99.9th percentile of latency.
     pub latency_ns_p999: u64,
-    /// The longest that was seen.
+    /// The largest latency.
     pub latency_ns_max: u64,
 }
 
-/// What a log did in the measured windows.
+/// The figures of a log in the measured windows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LogResult {
-    /// Bytes that were written, of each transaction that committed.
+    /// Bytes written to the log per committed transaction.
     pub bytes_per_commit: f64,
-    /// Half of the transactions were durable so many nanoseconds after they began, or sooner; one
-    /// in 16 is timed.
+    /// The median time from the beginning of a transaction until it was durable, in nanoseconds;
+    /// one transaction in 16 is timed.
     pub durable_ns_p50: u64,
-    /// 99 of 100 were.
+    /// The 99th percentile of this time.
     pub durable_ns_p99: u64,
-    /// The longest that was seen.
+    /// The largest such time.
     pub durable_ns_max: u64,
 }
 
-/// What became of old versions, from loading to the end of the run.
+/// Counts of old versions, from loading to the end of the run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Versions {
-    /// Old versions that were there at the end.
+    /// Old versions that existed at the end.
     pub alive: u64,
-    /// Their bytes.
+    /// The bytes of these.
     pub alive_bytes: u64,
     /// Old versions that were made.
     pub made: u64,
-    /// Of these, in memory that had been used before.
+    /// The part of these that were made in reused memory.
     pub reused: u64,
-    /// Given back, to be used again.
+    /// Old versions whose memory was given back for reuse.
     pub collected: u64,
-    /// Of these, while a transaction ran that had begun before they were replaced: by aggressive
-    /// collection.
+    /// The part of these that aggressive collection gave back: while a transaction ran that had
+    /// begun before they were replaced.
     pub collected_early: u64,
-    /// Records by how many old versions are kept of them at the end: none, 1, 2 and 3, 4 to 7, and
-    /// so on.
+    /// Records by the number of their old versions at the end: none, 1, 2 and 3, 4 to 7, and so on.
     pub records_by_versions: Vec<u64>,
 }
 
-/// Where the workers' time went: shares of all of it, twice divided.
+/// The breakdown of the workers' time: shares of all of it, in two independent divisions.
 ///
-/// The six categories of DBx1000 (Yu et al., VLDB 2014, section 3.2): `abort` is all that was done
-/// for tries that did not commit, and between them and the next; the others are of tries that
-/// committed.
+/// The six categories are those of DBx1000 (Yu et al., VLDB 2014, section 3.2). `abort` is the time
+/// of tries that did not commit, and the time between such a try and the next. The others are times
+/// of tries that committed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Breakdown {
-    /// The transactions' own logic, and copying rows.
+    /// The transactions' own logic, and the copying of rows.
     pub useful: f64,
-    /// Tries that were aborted, and what came until the next.
+    /// Aborted tries, and the time from each to the next try.
     pub abort: f64,
-    /// Getting timestamps.
+    /// Drawing timestamps.
     pub timestamp: f64,
     /// Looking keys up.
     pub index: f64,
@@ -341,16 +342,16 @@ pub struct Breakdown {
     pub wait: f64,
     /// The protocol: locks, versions, validation.
     pub manager: f64,
-    /// The same time by operation, whether it committed or not: `body`, `read`, `write`,
-    /// `validation`, `gc`, `backoff`.
+    /// The same time by operation, for committed and aborted tries together: `body`, `read`,
+    /// `write`, `validation`, `gc`, `backoff`.
     pub operations: BTreeMap<String, f64>,
-    /// Of the workers' time in the windows, the part that is accounted for. Where the time is
-    /// sampled, samples by those that were due.
+    /// The part of the workers' time in the windows that is accounted for. With sampling it is the
+    /// number of samples divided by the number that was due.
     pub accounted: f64,
 }
 
 impl Breakdown {
-    /// The six categories, in order, with their names in DBx1000's paper.
+    /// Returns the six categories, in order, with their names in DBx1000's paper.
     pub fn categories(&self) -> [(&'static str, f64); 6] {
         [
             ("useful work", self.useful),
@@ -363,51 +364,51 @@ impl Breakdown {
     }
 }
 
-/// What a simulated chip did in all windows.
+/// The figures of a simulated chip in all windows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SimulationResult {
-    /// Accesses, and what answered them.
+    /// Accesses, by the level that answered them.
     #[serde(flatten)]
     pub statistics: Statistics,
-    /// A hash over every access of the simulation so far: who, which line, when. Two runs with one
-    /// hash were the same. In hexadecimal.
+    /// A hash over every access of the simulation so far: core, line and time. Two runs with the
+    /// same hash were the same. In hexadecimal.
     pub trace_hash: String,
-    /// How long the host took.
+    /// The time that the simulation took on the host, in seconds.
     pub host_seconds: f64,
-    /// Simulated accesses in a second of the host.
+    /// Simulated accesses per second of the host.
     pub accesses_per_host_second: f64,
 }
 
 /// One measuring window.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Window {
-    /// Its number, from 1: windows of one number were measured one after the other, a protocol
-    /// each.
+    /// The number of the round, from 1. In a round the protocols are measured one after the other,
+    /// a window each.
     pub round: usize,
-    /// Its length.
+    /// The length of the window.
     pub seconds: f64,
-    /// Transactions that committed.
+    /// Committed transactions.
     pub commits: u64,
-    /// Tries that were aborted by a conflict.
+    /// Tries that a conflict aborted.
     pub aborts: u64,
-    /// Committed transactions a second.
+    /// Committed transactions per second.
     pub throughput_tps: f64,
 }
 
-/// What a workload's own check said.
+/// The result of a workload's own check.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Check {
-    /// Whether it counts as passed: found nothing wrong, or nothing was promised.
+    /// Whether it passed: nothing was wrong, or nothing was promised.
     pub passed: bool,
     /// What was checked, or what was wrong.
     pub text: String,
 }
 
 impl ResultFile {
-    /// The result in this text.
+    /// Parses a result file.
     ///
     /// # Errors
-    /// It is no result; the message says where.
+    /// The text is no result file; the message says where.
     pub fn from_json(text: &str) -> Result<ResultFile, RunError> {
         let mut file: ResultFile =
             serde_json::from_str(text).map_err(|error| RunError::BadInput(format!("not a result file: {error}")))?;
@@ -421,7 +422,7 @@ impl ResultFile {
         Ok(file)
     }
 
-    /// Gives protocols and options of an old result the names that they have today.
+    /// Gives the protocols and options of an old result their current names.
     fn use_todays_names(&mut self) -> Result<(), RunError> {
         let ResultFile { config, options, protocols, comparison, .. } = self;
         config.protocols.iter_mut().for_each(|entry| *entry = entry_name(entry));
@@ -437,14 +438,14 @@ impl ResultFile {
         Ok(())
     }
 
-    /// The result as text.
+    /// Returns the result as JSON.
     pub fn to_json(&self) -> String {
         let mut text = serde_json::to_string_pretty(self).expect("plain data");
         text.push('\n');
         text
     }
 
-    /// The figures as comma-separated values, an entry a line. What there is not is empty.
+    /// Returns the figures as comma-separated values, an entry a line. A missing figure is empty.
     ///
     /// # Errors
     /// None that can happen in memory.
@@ -487,7 +488,7 @@ impl ResultFile {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// Whether a check failed that a protocol has to pass.
+    /// Returns whether a check failed that its protocol must pass.
     pub fn failed(&self) -> bool {
         self.protocols.iter().any(ProtocolResult::failed)
     }

@@ -4,12 +4,12 @@ use crate::paired::show_share;
 use crate::result::{KindResult, Measured, ProtocolResult, Ratio, ResultFile, Versions};
 use contend_runner::units::{show_bytes, show_latency, show_percent, show_rate};
 
-/// A table: text in its first columns, and figures in the others.
+/// A table: its first columns are text, the others are figures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sheet {
-    /// What the columns are called.
+    /// The names of the columns.
     pub columns: Vec<String>,
-    /// How many columns are text.
+    /// The number of columns of text.
     pub names: usize,
     /// The cells, row by row.
     pub rows: Vec<Vec<String>>,
@@ -21,12 +21,12 @@ impl Sheet {
     }
 }
 
-/// The entries that have figures, in the result's order.
+/// Returns the entries that have figures, in the result's order.
 pub(crate) fn measured(result: &ResultFile) -> impl Iterator<Item = (&ProtocolResult, &Measured)> {
     result.protocols.iter().filter_map(|entry| Some((entry, entry.measured.as_ref()?)))
 }
 
-/// Committed transactions a second.
+/// Returns the table of committed transactions per second.
 pub fn throughputs(result: &ResultFile) -> Sheet {
     let columns = [
         "protocol",
@@ -61,7 +61,7 @@ pub fn throughputs(result: &ResultFile) -> Sheet {
 /// Rounds in a row of [`windows`].
 const ROUNDS: usize = 10;
 
-/// Committed transactions a second in each window, ten rounds a row.
+/// Returns the table of committed transactions per second in each window, ten rounds a row.
 pub fn windows(result: &ResultFile) -> Sheet {
     let mut sheet = Sheet::new(["protocol", "rounds"], 2);
     let longest = measured(result).map(|(_, measured)| measured.windows.len()).max().unwrap_or(0);
@@ -81,7 +81,7 @@ pub fn windows(result: &ResultFile) -> Sheet {
     sheet
 }
 
-/// How long transactions took.
+/// Returns the table of latencies.
 pub fn latencies(result: &ResultFile) -> Sheet {
     let mut sheet = Sheet::new(["latency of", "p50", "p90", "p95", "p99", "p99.9", "max"], 1);
     for (entry, measured) in measured(result) {
@@ -93,7 +93,7 @@ pub fn latencies(result: &ResultFile) -> Sheet {
     sheet
 }
 
-/// Why tries were aborted, as shares of all tries.
+/// Returns the table of aborts by reason, as shares of all tries.
 pub fn aborts(result: &ResultFile) -> Sheet {
     let reasons = abort_reasons(result);
     let mut sheet = Sheet::new(["protocol", "all conflicts"].into_iter().chain(reasons.iter().copied()), 1);
@@ -105,7 +105,7 @@ pub fn aborts(result: &ResultFile) -> Sheet {
     sheet
 }
 
-/// The reasons of aborts that there were.
+/// Returns the reasons of aborts that occurred.
 pub(crate) fn abort_reasons(result: &ResultFile) -> Vec<&str> {
     let mut reasons: Vec<&str> =
         measured(result).flat_map(|(_, measured)| measured.aborts_by_reason.keys().map(String::as_str)).collect();
@@ -114,13 +114,13 @@ pub(crate) fn abort_reasons(result: &ResultFile) -> Vec<&str> {
     reasons
 }
 
-/// Of all tries, the fraction that was aborted for this reason.
+/// Returns the fraction of all tries that was aborted for this reason.
 pub(crate) fn abort_share(measured: &Measured, reason: &str) -> f64 {
     let tries = measured.commits as f64 + measured.aborts_by_reason.values().map(|count| *count as f64).sum::<f64>();
     measured.aborts_by_reason.get(reason).copied().unwrap_or(0) as f64 / tries.max(1.0)
 }
 
-/// What came out by type of transaction, of entries with more than one type.
+/// Returns the table by type of transaction, of entries with more than one type.
 pub fn kinds(result: &ResultFile) -> Sheet {
     let columns = ["protocol", "type", "commits", "share", "aborts", "gave up", "p50", "p99", "p99.9"];
     let mut sheet = Sheet::new(columns, 2);
@@ -150,7 +150,7 @@ fn of(count: u64, all: u64) -> String {
     show_percent(count as f64 / all.max(1) as f64)
 }
 
-/// What became of old versions, of protocols that keep some.
+/// Returns the table of old versions, of protocols that keep some.
 pub fn versions(result: &ResultFile) -> Sheet {
     let columns = [
         "protocol",
@@ -182,7 +182,7 @@ fn version_cells(versions: &Versions) -> [String; 7] {
     ]
 }
 
-/// "0: 10, 2-3: 5": records by how many old versions they have.
+/// Formats the records by the number of their old versions, as in "0: 10, 2-3: 5".
 fn records_by_versions(records: &[u64]) -> String {
     let class = |class: usize| match class {
         0 | 1 => class.to_string(),
@@ -193,7 +193,7 @@ fn records_by_versions(records: &[u64]) -> String {
     classes.map(|(number, records)| format!("{}: {records}", class(number))).collect::<Vec<_>>().join(", ")
 }
 
-/// What the log did, of protocols that have one.
+/// Returns the table of the log, of protocols that have one.
 pub fn logs(result: &ResultFile) -> Sheet {
     let columns = ["protocol", "log bytes of a commit", "durable after p50", "p99", "at the latest"];
     let mut sheet = Sheet::new(columns, 1);
@@ -206,10 +206,10 @@ pub fn logs(result: &ResultFile) -> Sheet {
     sheet
 }
 
-/// Operations of a breakdown, in order.
+/// The operations of a breakdown, in order.
 const OPERATIONS: [&str; 6] = ["body", "read", "write", "validation", "gc", "backoff"];
 
-/// Where the time went, of entries for which that was measured: by category, and by operation.
+/// Returns the breakdown of the time by category and by operation, of entries that have one.
 pub fn times(result: &ResultFile) -> Sheet {
     let mut sheet = Sheet::new(["time of"], 1);
     for (entry, measured) in measured(result) {

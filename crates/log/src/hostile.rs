@@ -95,8 +95,8 @@ struct Made {
 const SALT: u64 = 77;
 
 impl Made {
-    /// Makes a log of these tables and one file, of which the manifest knows `known` bytes if it
-    /// has a tail.
+    /// Makes a log of these tables and one file. If the file has a tail, the manifest knows its
+    /// first `known` bytes.
     fn new(schemas: &[Schema], tail: Tail, known: usize, file: Vec<u8>) -> Self {
         let bytes = if tail == Tail::Nothing { file.len() } else { known } as u64;
         let capacity = file.len() as u64;

@@ -18,8 +18,8 @@
 //! | `fault` | deliberate bugs, for tests |
 //! | `faulty`, `fuzz` | a disk that fails, a reader for fuzzers; with the feature `testing` only |
 //!
-//! To the engine a log is a [`CommitSinks`](contend_engine::commit_sink::CommitSinks), of which
-//! there are two: [`LogSinks`] for files, and [`Emulated`].
+//! To the engine a log is a [`CommitSinks`](contend_engine::commit_sink::CommitSinks). Two types
+//! implement it: [`LogSinks`] for files, and [`Emulated`].
 
 pub mod checkpoint;
 pub mod commit;

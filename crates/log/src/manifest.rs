@@ -64,7 +64,7 @@ const MAGIC: u32 = u32::from_le_bytes(*b"mft\x01");
 /// A file of blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
-    /// Its number, from which its name is made.
+    /// Its number, which is part of its name.
     pub(crate) number: u64,
     /// A random number that each of its blocks repeats.
     pub(crate) salt: u64,
@@ -276,8 +276,7 @@ impl Contents {
         }
     }
 
-    /// Checks what the checksum of a copy can't: a stranger who writes a manifest writes the
-    /// checksum as well.
+    /// Checks the numbers of a manifest. A stranger may have written it with a correct checksum.
     fn check(&self) -> Result<(), &'static str> {
         if self.epoch > EPOCH_MAX || self.lsn > COUNT_MAX + 1 {
             return Err("there is no such epoch or LSN");

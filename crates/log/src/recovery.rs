@@ -19,9 +19,9 @@
 //! **Any order.** Of the writes of a row the one with the largest write counter is the last
 //! ([`contend_engine::commit_sink`]). So files are read in any order, by several threads at once.
 //!
-//! **Strangers.** A directory may come from a stranger, who makes all checksums right. Reading ends
-//! with an error or with the rows that the files hold, after a time and with memory that their
-//! bytes justify (`How::is_bounded`): the largest file is 8 GiB, a file is named once, no count is
+//! **Strangers.** A directory may come from a stranger, with correct checksums. Reading ends with
+//! an error or with the rows that the files hold, after a time and with memory that their bytes
+//! justify (`How::is_bounded`): the largest file is 8 GiB, a file is named once, no count is
 //! believed before its bytes are there, and keys are hashed with secret seeds. A log of which
 //! [`crate::inspect::recover`] returned the rows can be opened with about the same memory. What the
 //! rows hold is the stranger's choice, as are the write counters, so copy rows out of such a log

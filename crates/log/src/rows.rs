@@ -36,9 +36,9 @@ fn part_of(key: &[u64]) -> usize {
 
 const _: () = assert!(PARTS == 1 << (64 - 58));
 
-/// Hashes keys for the slots of a part. Its seeds are drawn anew for each recovery: a stranger who
-/// writes a log can't choose keys that all have one slot, which would take time that is quadratic
-/// in their number.
+/// Hashes keys for the slots of a part. The seeds are drawn anew for each recovery. So the writer
+/// of a hostile log can't choose keys that all have one slot, which would take time that is
+/// quadratic in their number.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct KeyHash {
     first: u64,

@@ -1,8 +1,8 @@
 //! Handles by which transactions name tables.
 //!
-//! A handle is two numbers and a type: the store's, the table's, and that of the keys. It keeps
-//! nothing alive and reads nothing. A worker of a store finds the table by its number in memory of
-//! the worker's own, and refuses handles of other stores.
+//! A handle says which store made it, where that store has the table, and the type of its keys. It
+//! keeps nothing alive and reads nothing. A store compares its identity with the handle's, so that
+//! it refuses handles of other stores, and then goes to the table without looking anything up.
 
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -31,20 +31,28 @@ impl StoreId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Table<K: Key = u64> {
     store: StoreId,
+    place: usize,
     number: u32,
     row_bytes: u32,
     keys: PhantomData<fn() -> K>,
 }
 
 impl<K: Key> Table<K> {
-    /// Returns the handle of table `number` of a store. Stores call this.
+    /// Returns the handle of table `number` of a store, which finds it by `place`: an address, or
+    /// whatever the store likes. Stores call this.
     ///
     /// # Safety
-    /// The store was given `store` by [`StoreId::unique`]. Its table `number` has keys of type `K`
-    /// and rows of `row_bytes` bytes, and lives as long as the store.
-    pub unsafe fn new(store: StoreId, number: u32, row_bytes: usize) -> Self {
+    /// The store was given `store` by [`StoreId::unique`]. Its table at `place` has keys of type
+    /// `K` and rows of `row_bytes` bytes, and lives as long as the store.
+    pub unsafe fn new(store: StoreId, number: u32, place: usize, row_bytes: usize) -> Self {
         let row_bytes = u32::try_from(row_bytes).expect("a row has fewer than 2^32 bytes");
-        Table { store, number, row_bytes, keys: PhantomData }
+        Table { store, place, number, row_bytes, keys: PhantomData }
+    }
+
+    /// Returns where the store has the table.
+    #[inline(always)]
+    pub fn place(&self) -> usize {
+        self.place
     }
 
     /// Returns the store that the table belongs to.
@@ -129,7 +137,7 @@ mod tests {
             second: u64,
         }
         // SAFETY: the handle is never used; there is no such store.
-        let table = unsafe { Table::<u64>::new(StoreId::unique(), 0, 8) };
+        let table = unsafe { Table::<u64>::new(StoreId::unique(), 0, 0, 8) };
         TypedTable::<Pair>::new(table);
     }
 }

@@ -1,5 +1,5 @@
-//! How many executions a second the explorer makes, on one core, of each litmus test under some
-//! protocols, histories checked.
+//! The number of executions per second that the explorer makes on one core, for each litmus test
+//! under some protocols. Histories are checked.
 //!
 //! `cargo run --release -p contend-proof --example executions -- [EXECUTIONS [PROTOCOL ...]]`
 

@@ -1,9 +1,14 @@
-//! Processes that are killed: whether what they had acknowledged is there afterwards.
+//! Kill tests: after a process was killed, every transaction is there that it had acknowledged.
 //!
-//! A process runs transactions on a directory and says which of them are durable ([`live`]). It is
-//! killed at a random moment (SIGKILL), also while it opens the directory. Then the log is read,
-//! and what is found is checked (`store`); and another process goes on in the same directory, also
-//! with other options, until it is killed.
+//! A process runs transactions on a directory, and prints which of them are durable ([`live`]). It
+//! is killed (SIGKILL) at a random moment, which may come while it still opens the directory. Then
+//! the log is read, and its rows are checked (`store`). Another process, perhaps with other
+//! options, goes on in the same directory until it is killed in turn.
+//!
+//! | module | what it holds |
+//! | --- | --- |
+//! | `child` | the process that is killed |
+//! | `store` | its tables and transactions, and the check of the rows |
 
 mod child;
 mod store;
@@ -27,20 +32,20 @@ use contend_model::random::SplitMix64;
 use contend_runner::durable::LogMode;
 use contend_runner::{ProtocolPlan, RunConfig, RunError, Stop};
 
-/// What is to be tested.
+/// How to test.
 #[derive(Clone, Debug)]
 pub struct KillConfig {
-    /// Kills of each protocol with each durability.
+    /// Kills of each protocol with each durability, at least 1.
     pub kills: u64,
-    /// Names of [`DURABILITIES`].
+    /// The durabilities, by their names in [`DURABILITIES`].
     pub durabilities: Vec<String>,
     /// Whether all protocols and durabilities take turns in one directory.
     pub mixed: bool,
-    /// What is changed; its seed drives all chance.
+    /// The size of the tables, and the seed of all random choices.
     pub scale: Scale,
-    /// The longest life of a process after its first acknowledgement, in milliseconds.
+    /// The longest life of a process after its first acknowledgement, in milliseconds, 1 to 60000.
     pub life_ms: u64,
-    /// The directory that the databases go to, one each.
+    /// The directory in which each database gets one of its own.
     pub directory: PathBuf,
 }
 
@@ -48,10 +53,10 @@ pub struct KillConfig {
 pub const DURABILITIES: [(&str, LogMode); 3] =
     [("epoch", LogMode::Epoch), ("early", LogMode::Elr), ("conservative", LogMode::Clr)];
 
-/// What came of a protocol with a durability.
+/// The result of testing a protocol with a durability.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Killed {
-    /// The protocol, as it was written.
+    /// The protocol with its options, as it was written.
     pub protocol: String,
     /// Its durability.
     pub durability: String,
@@ -59,26 +64,26 @@ pub struct Killed {
     pub kills: u64,
     /// Transactions that were acknowledged.
     pub acknowledged: u64,
-    /// Others that were there afterwards.
+    /// Other transactions that were there afterwards.
     pub others: u64,
-    /// What is wrong, and the directory in which it is.
+    /// What is wrong, and the directory of the broken database.
     pub wrong: Option<(String, PathBuf)>,
 }
 
-/// One of this many processes is killed at any moment from its start on; the others after their
-/// first acknowledgement.
+/// One of this many processes may be killed before its first acknowledgement, the others only after
+/// it.
 const KILLED_EARLY: u64 = 8;
-/// A process that is silent for longer does not go on.
+/// A process that prints nothing for longer has failed.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A protocol with a durability, one of those that run in a directory.
+/// A protocol with a durability.
 #[derive(Clone, Debug)]
 struct Entry {
     protocol: ProtocolPlan,
     durability: &'static str,
 }
 
-/// Tests that can be run: entries of a plan, each with the durabilities that were asked for.
+/// Tests that can be run: entries of a plan, each with the durabilities of the configuration.
 #[derive(Clone, Debug)]
 pub struct KillPlan {
     config: KillConfig,
@@ -87,10 +92,10 @@ pub struct KillPlan {
 }
 
 impl KillConfig {
-    /// Turns a configuration into tests. Protocols and settings of `run` have a meaning here.
+    /// Turns a configuration into tests. Of `run`, the protocols and settings are used.
     ///
     /// # Errors
-    /// A number is out of range, `run` is not valid, or there is nothing to test.
+    /// A number is out of its range, `run` is not valid, or there is nothing to test.
     pub fn resolve(&self, run: &RunConfig) -> Result<KillPlan, RunError> {
         let plan = run.resolve()?;
         self.check()?;
@@ -130,7 +135,7 @@ impl KillConfig {
         Ok(())
     }
 
-    /// Returns the protocol with each durability that was asked for and goes with it.
+    /// Returns the protocol with each durability of the configuration that it supports.
     fn with_durabilities(&self, protocol: &ProtocolPlan) -> Result<Vec<Entry>, RunError> {
         if protocol.sets("log.mode") {
             let valid = DURABILITIES.map(|(name, _)| name).join(", ");
@@ -142,7 +147,7 @@ impl KillConfig {
         let mut all = Vec::new();
         for (durability, mode) in DURABILITIES {
             let is_asked = self.durabilities.iter().any(|name| name == durability);
-            // A protocol without isolation promises nothing.
+            // A protocol without isolation has no promise that a test could break.
             let promises = protocol.info.isolation != Isolation::None
                 && !(protocol.shows_uncommitted && durability == "conservative");
             if is_asked && promises {
@@ -163,8 +168,8 @@ impl KillPlan {
         self.config.kills.saturating_mul(self.groups.len() as u64)
     }
 
-    /// Kills processes of each protocol with each durability. `command` makes the process of a
-    /// life, which has to call [`live`]; `progress` is called after each kill.
+    /// Kills processes of each protocol with each durability. `command` returns the command of a
+    /// process that calls [`live`] with the given life. `progress` is called after each kill.
     ///
     /// # Errors
     /// A process can't be started, or a directory can't be made.
@@ -194,7 +199,7 @@ impl KillPlan {
             if let Err(wrong) = test.run(&directory, stop, progress)? {
                 test.killed.wrong = Some((wrong, directory));
             } else {
-                // A database that is right is of no use, and takes room.
+                // Only a broken database is worth its room.
                 let _ = std::fs::remove_dir_all(&directory);
             }
             all.push(test.killed);
@@ -203,6 +208,7 @@ impl KillPlan {
     }
 }
 
+/// The test of the entries that take turns in one directory.
 struct Test<'a> {
     config: &'a KillConfig,
     group: &'a [Entry],
@@ -212,7 +218,10 @@ struct Test<'a> {
 }
 
 impl Test<'_> {
-    /// All kills in a directory; what is wrong, if anything is.
+    /// Runs all kills in a directory. Returns what is wrong, if anything is.
+    ///
+    /// # Errors
+    /// A process can't be run.
     fn run(&mut self, directory: &Path, stop: &Stop, progress: &dyn Fn()) -> Result<Result<(), String>, RunError> {
         let mut random = SplitMix64::new(self.config.scale.seed);
         let mut last = vec![0; self.config.scale.threads as usize];
@@ -247,7 +256,8 @@ impl Test<'_> {
                 Ok(state) => state,
                 Err(error) => return Ok(Err(format!("after kill {number}: it can't be opened: {error}"))),
             };
-            // Those in flight, and one more that is about to be.
+            // A thread may have committed those in flight, and one more that it has not counted
+            // yet.
             if let Err(wrong) = self.expected.check(&found, &acknowledged, child::IN_FLIGHT + 1) {
                 let shown: Vec<String> = life.settings.iter().map(|(name, value)| format!("{name}={value}")).collect();
                 let (protocol, shown) = (&life.protocol, shown.join(","));
@@ -262,20 +272,23 @@ impl Test<'_> {
         Ok(Ok(()))
     }
 
-    /// Runs a process and kills it after a while; with `waits` not before it has acknowledged a
-    /// transaction. Returns what it has said: threads, and their last transactions that are
-    /// durable.
+    /// Runs a process and kills it after `pause`; with `waits`, the pause begins at its first
+    /// acknowledgement. Returns the lines that it printed: a thread, and the thread's last durable
+    /// transaction. Returns in words if it ended by itself or printed nothing.
+    ///
+    /// # Errors
+    /// The process can't be run.
     fn kill(&self, life: &Life, waits: bool, pause: Duration) -> Result<Result<Vec<(usize, u64)>, String>, RunError> {
-        let failed = |error: std::io::Error| RunError::Io(format!("a process can't be run: {error}"));
+        let failed = |error: std::io::Error| RunError::IoFailed(format!("a process can't be run: {error}"));
         let mut child = (self.command)(life)?.stdout(Stdio::piped()).spawn().map_err(failed)?;
         let mut output = child.stdout.take().expect("it is piped");
         let (speaks, heard) = mpsc::channel();
         let listener = std::thread::spawn(move || {
             let (mut text, mut part) = (Vec::new(), [0; 4096]);
-            // A pipe that fails has no more to say.
+            // A pipe that fails is taken as closed.
             while let Ok(bytes @ 1..) = output.read(&mut part) {
                 text.extend_from_slice(&part[..bytes]);
-                // The other end is needed for the first word only.
+                // The receiver waits for the first message only, and may be gone.
                 let _ = speaks.send(());
             }
             String::from_utf8_lossy(&text).into_owned()
@@ -295,13 +308,14 @@ impl Test<'_> {
         if is_silent {
             return Ok(Err(format!("it has acknowledged nothing in {} seconds", PATIENCE.as_secs())));
         }
-        // A line that was cut off says nothing.
+        // A line that was cut off is dropped.
         let lines = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')?.split_once(' '));
         let parsed = lines.filter_map(|(thread, number)| Some((thread.parse().ok()?, number.parse().ok()?)));
         Ok(Ok(parsed.collect()))
     }
 
-    /// What the directory has: found by a reader, or by opening it, which may write to it.
+    /// Returns the rows in the directory. With `opens`, the log is opened, which may write to the
+    /// directory; otherwise it is only read.
     fn find(&self, directory: &Path, opens: bool) -> Result<State, LogError> {
         let disk = Directory::open(directory)?;
         let recovered = match opens {
@@ -310,7 +324,7 @@ impl Test<'_> {
                 Log::open(Arc::new(disk), config)?.1
             }
             false => match contend_log::inspect::recover(&disk, 1, &|_| ()) {
-                // It was killed before there was a log.
+                // The process was killed before it began a log.
                 Err(LogError::NoLog { .. }) => return Ok(State::default()),
                 found => found?,
             },

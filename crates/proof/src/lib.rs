@@ -1,13 +1,12 @@
-//! The proofs: runs whose only purpose is to find out whether a protocol or the log keeps its
-//! promise.
+//! Proofs: runs that test whether a protocol or the log keeps its promise.
 //!
-//! | module | what it proves |
+//! | module | how it proves |
 //! | --- | --- |
-//! | [`verify`](mod@verify) | a short concurrent run of a workload is judged by its history, before anything is measured |
-//! | [`explore`](mod@explore) | interleavings of a few transactions, chosen by a strategy, on the explorer's machine |
-//! | [`crash`] | recovery after crashes on a simulated disk that fails |
-//! | [`kill`] | recovery of real files after a process was killed |
-//! | [`soak`](mod@soak) | memory stays as it is while rows come and go |
+//! | [`verify`](mod@verify) | the history of a short concurrent run is judged before anything is measured |
+//! | [`explore`](mod@explore) | a strategy chooses interleavings of a few transactions on the explorer's machine |
+//! | [`crash`] | a simulated disk crashes, and the log is recovered |
+//! | [`kill`] | a process is killed, and its real files are recovered |
+//! | [`soak`](mod@soak) | memory is watched while rows come and go |
 //!
 //! What this crate must not know: comparisons, reports, arguments, terminals.
 

@@ -1,9 +1,9 @@
-//! Whether memory stays as it is while rows come and go for long.
+//! Soak tests: memory stays flat while rows come and go for a long time.
 //!
-//! A run is divided into windows. Resident memory is sampled all the time; what the engine knows of
-//! its own memory after each window. Memory is flat if the last quarter of the run has no more of
-//! it than the third, by medians, with some room for chance (`grows`): the first half is for
-//! tables, free lists and queues to come to their size.
+//! A run is divided into windows. Resident memory is sampled within windows, the engine's own count
+//! of its memory after each window. Memory is flat if the median of the last quarter of the run is
+//! not above that of the third quarter, with some room for chance (`grows`). In the first half of
+//! the run, tables, free lists and queues grow to their size.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -16,43 +16,44 @@ use contend_runner::units::show_bytes;
 use contend_runner::{Observer, Stop};
 use contend_runner::{RunError, RunPlan};
 
-/// Windows of a run: some for each quarter.
+/// Windows of a run, a multiple of four.
 const WINDOWS: usize = 24;
-/// Samples of resident memory in a window, about.
+/// The number of samples of resident memory in a window, about.
 const SAMPLES: f64 = 20.0;
 /// The shortest run, in seconds.
 pub const SECONDS_MIN: f64 = 1.0;
-/// What may come on top in the last quarter: a part of the third quarter's memory, and besides a
-/// number of bytes.
+/// The growth in the last quarter that is put down to chance: a fraction of the third quarter's
+/// memory, plus a number of bytes.
 const ROOM: (f64, u64) = (0.03, 4 << 20);
 
-/// What became of a protocol.
+/// The result of a protocol.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Soaked {
-    /// The protocol, as it was written.
+    /// The protocol with its options, as it was written.
     pub protocol: String,
     /// How long it ran, in seconds.
     pub seconds: f64,
     /// Transactions that committed.
     pub commits: u64,
-    /// Bytes of resident memory of the process, the median of each quarter.
+    /// Resident memory of the process in bytes, the median of each quarter.
     pub resident: [u64; 4],
-    /// Bytes of tables and indexes, with what is kept for use, the median of each quarter.
+    /// Memory of tables and indexes in bytes, with what they keep for reuse, the median of each
+    /// quarter.
     pub tables: [u64; 4],
-    /// Old versions that were kept at the end.
+    /// Old versions at the end.
     pub old_versions: u64,
-    /// Deleted records whose memory was not free to be used again at the end.
+    /// Tombstones at the end, whose memory can't be used again yet.
     pub tombstones: u64,
-    /// What has grown in the second half, if anything has.
+    /// What has grown in the last quarter, if anything has.
     pub grew: Option<String>,
 }
 
-/// Runs each entry of a plan for this many seconds.
+/// Runs each entry of a plan for `seconds` seconds, from [`SECONDS_MIN`] on.
 ///
 /// # Errors
-/// The number of seconds is out of range, or a run can't go on.
+/// `seconds` is out of its range, or a run can't go on.
 pub fn soak(plan: &RunPlan, seconds: f64, stop: &Stop, observer: &dyn Observer) -> Result<Vec<Soaked>, RunError> {
-    // A NaN is not either.
+    // A NaN is in no range, and is refused too.
     if !(SECONDS_MIN..=contend_runner::config::SECONDS_MAX).contains(&seconds) {
         let most = contend_runner::config::SECONDS_MAX;
         return Err(RunError::BadInput(format!("seconds is {seconds}; valid: {SECONDS_MIN} to {most}")));
@@ -105,7 +106,7 @@ pub fn soak(plan: &RunPlan, seconds: f64, stop: &Stop, observer: &dyn Observer) 
     Ok(all)
 }
 
-/// The median of each quarter of the windows.
+/// Returns the median of each quarter of the windows; 0 for a quarter without samples.
 fn quarters(windows: &[Vec<u64>]) -> [u64; 4] {
     std::array::from_fn(|quarter| {
         let range = windows.len() * quarter / 4..windows.len() * (quarter + 1) / 4;
@@ -115,7 +116,7 @@ fn quarters(windows: &[Vec<u64>]) -> [u64; 4] {
     })
 }
 
-/// Whether there is more in the last quarter than in the third.
+/// Whether the last quarter has more than the third, beyond chance.
 fn grows(quarters: &[u64; 4]) -> bool {
     let [.., third, last] = *quarters;
     last > third + (third as f64 * ROOM.0) as u64 + ROOM.1

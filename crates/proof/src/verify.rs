@@ -1,4 +1,4 @@
-//! Proving a protocol right on a workload: a small run whose history is checked, replayed, and
+//! Proves a protocol right on a workload: the history of a small run is checked, replayed, and
 //! compared with the tables.
 
 use std::time::Duration;
@@ -7,13 +7,13 @@ use contend_judge::{Verification, verify_history};
 use contend_runner::session::{Interval, RunPurpose, Session, session};
 use contend_runner::{Observer, ProtocolPlan, RunError, RunPlan, Stop};
 
-/// A pass that is slower than this ends early.
+/// The longest verification pass, in seconds.
 const SECONDS_MAX: u64 = 5;
 
-/// Runs the verification pass of an entry of a plan. `None` if it was stopped.
+/// Runs the verification pass of an entry of a plan. Returns `None` if `stop` was requested.
 ///
 /// # Errors
-/// The tables do not fit, the log can't be begun, or the run can not go on.
+/// The tables do not fit into memory, the log can't be begun, or the run can't go on.
 pub fn verify(
     plan: &RunPlan,
     protocol: &ProtocolPlan,
@@ -24,10 +24,11 @@ pub fn verify(
     verify_session(&mut *session, &protocol.name, plan.config.verify_transactions, stop, observer)
 }
 
-/// Runs the verification pass in a session that was made for it. `None` if it was stopped.
+/// Runs the verification pass in a session that was made for it. Returns `None` if `stop` was
+/// requested.
 ///
 /// # Errors
-/// The tables do not fit, or the run can not go on.
+/// The tables do not fit into memory, or the run can't go on.
 pub fn verify_session(
     session: &mut dyn Session,
     name: &str,

@@ -274,8 +274,8 @@ pub(crate) fn unlink<M: Machine>(tombstone: Tombstone<'_, M>, snapshot_watermark
     } else {
         for cell in cells.clone() {
             // SeqCst: before the look at the rts below; pairs with the second load of the word in
-            // `read_cell`, which comes after its rts. A reader of the tombstone sees that it is
-            // unlinked, or its rts is seen here.
+            // `read_cell`, and with that in `is_still_visible`, which come after the rts. A reader
+            // of the tombstone sees that it is unlinked, or its rts is seen here.
             cell.word().store(cell.word().load(Ordering::Relaxed) | UNLINKED, Ordering::SeqCst);
         }
         // The readers of the tombstone live on in the leaf: an insert of the key must come after

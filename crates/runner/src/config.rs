@@ -1,4 +1,4 @@
-//! The configuration of a run: the choices of a person, as data.
+//! The configuration of a run: the choices of a user, as data.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,50 +12,50 @@ use crate::error::RunError;
 use crate::machine::{ChipConfig, MachineChoice, NATIVE, SimulationOptions};
 use crate::names::{options, unknown};
 
-/// A run, complete: the same configuration on the same machine runs the same again.
+/// A complete run. The same configuration on the same machine gives the same run again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunConfig {
-    /// A workload or preset.
+    /// The name of a workload or preset.
     pub workload: String,
-    /// Protocols, in any order; each may be followed by options of this entry only, as in
-    /// `silo+cu=on+ts=on`. A name alone, as in `silo+cu`, is an option that is on.
+    /// Entries: protocols, each optionally with options of its own, as in `silo+cu=on+ts=on`. An
+    /// option without a value, as in `silo+cu`, is on.
     pub protocols: Vec<String>,
-    /// `hash` or `ordered`; none: hash, unless the workload needs an order.
+    /// `hash` or `ordered`. `None` means hash, unless the workload needs an ordered index.
     pub index: Option<String>,
-    /// The machine: `native`, or a chip that is simulated, whose parameters are in `chip`.
+    /// The machine: `native`, or a simulated chip, whose parameters are in `chip`.
     pub machine: String,
     /// The simulated chip.
     pub chip: Option<Preset>,
-    /// Worker threads; on a simulated chip, one on each of so many cores.
+    /// The number of worker threads. On a simulated chip each has a core of its own.
     pub threads: usize,
-    /// Length of a measuring window, in seconds.
+    /// The length of a measuring window, in seconds.
     pub window_seconds: f64,
-    /// The most measuring windows of each protocol: a comparison ends earlier if all is told that
-    /// was asked.
+    /// The largest number of measuring windows of each protocol. A comparison ends earlier once its
+    /// question is answered.
     pub windows: usize,
-    /// To what each ratio is to be known, up or down, as a fraction (0.03: to 3 %). None: a
-    /// comparison asks which protocols are slower than the first.
-    // Left out where there is none, so that points that were measured before there was a precision
-    // stay those of their experiment.
+    /// The precision of each ratio, up or down, as a fraction (0.03 is 3 %). `None`: a comparison
+    /// asks only which protocols are slower than the first.
+    // Left out where there is none. So points measured before this field existed still match their
+    // experiment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub precision: Option<f64>,
-    /// What a protocol runs unmeasured before its first window, in seconds; [`WARMUP_AGAIN`] of it
-    /// before each further one.
+    /// The time that a protocol runs unmeasured before its first window, in seconds. Before each
+    /// further window it runs for [`WARMUP_AGAIN`] of this time.
     pub warmup_seconds: f64,
-    /// Seed of all random choices.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// Whether each protocol is proved right first.
+    /// Whether each protocol is verified before it is measured.
     pub verify: bool,
-    /// Committed transactions after which that ends; on a slow machine it ends earlier.
+    /// The number of committed transactions of a verification. On a slow machine it ends earlier.
     pub verify_transactions: u64,
-    /// Whether it is said where the time went. Always so on a simulated chip.
+    /// Whether times are broken down by phase. On a simulated chip they always are.
     pub breakdown: bool,
-    /// The folder of the log, if there is one, of a single protocol; none: one that is removed when
-    /// the run is over.
+    /// The folder of the log of a single protocol. `None`: a temporary folder, removed after the
+    /// run.
     #[serde(default)]
     pub dir: Option<PathBuf>,
-    /// Options that differ from the defaults: what `--set` sets.
+    /// Options that differ from the defaults, as set by `--set`.
     pub settings: BTreeMap<String, String>,
 }
 
@@ -82,36 +82,36 @@ impl Default for RunConfig {
     }
 }
 
-/// Instead of protocols: all that can run the workload.
+/// The word that stands for all protocols that can run the workload.
 pub const ALL: &str = "all";
-/// The most threads of a run on the host.
+/// The largest number of threads of a run on the host.
 pub const THREADS_MAX: usize = 1000;
-/// Windows of each protocol, at most: with 18 protocols 40 rounds take 95 seconds.
+/// The default for the largest number of windows: with 18 protocols 40 rounds take 95 seconds.
 pub const WINDOWS: usize = 40;
-/// The same where a precision is asked for.
+/// The same default if a precision is asked for.
 pub const WINDOWS_PRECISE: usize = 400;
-/// The same on a simulated chip.
+/// The same default on a simulated chip.
 const SIMULATED_WINDOWS: usize = 20;
-/// What is warmed up before each window but the first, as a part of the first warm-up. The tables
-/// were in use a round ago: it is the caches that another protocol has filled since.
+/// The warm-up before each window but the first, as a part of the first warm-up. The tables were in
+/// use a round ago; only the caches were filled by another protocol since.
 pub const WARMUP_AGAIN: f64 = 0.04;
-/// Length of a window on a simulated chip: some transactions of each of a thousand cores.
+/// The length of a window on a simulated chip: some transactions on each of a thousand cores.
 const SIMULATED_SECONDS: f64 = 0.0001;
-/// Length of a warm-up there: contended throughput falls for that long (METHODOLOGY.md).
+/// The length of a warm-up there: contended throughput falls for that long (docs/simulator.md).
 const SIMULATED_WARMUP_SECONDS: f64 = 0.0005;
-/// The most seconds of a window.
+/// The longest window, in seconds.
 pub const SECONDS_MAX: f64 = 86_400.0;
-/// The finest precision that can be asked for.
+/// The finest precision that is accepted.
 pub const PRECISION_MIN: f64 = 0.001;
-/// The coarsest.
+/// The coarsest precision that is accepted.
 pub const PRECISION_MAX: f64 = 0.5;
-/// The most windows.
+/// The largest number of windows that is accepted.
 pub const WINDOWS_MAX: usize = 10_000;
 
-/// An index by its name.
+/// Returns the index of this name.
 ///
 /// # Errors
-/// There is none of this name; the message lists the names.
+/// There is no such index; the message lists the names.
 pub fn index_kind(name: &str) -> Result<IndexKind, RunError> {
     match name {
         "hash" => Ok(IndexKind::Hash),
@@ -120,7 +120,7 @@ pub fn index_kind(name: &str) -> Result<IndexKind, RunError> {
     }
 }
 
-/// An index's name.
+/// Returns the name of an index.
 pub fn index_name(index: IndexKind) -> &'static str {
     match index {
         IndexKind::Hash => "hash",
@@ -129,8 +129,8 @@ pub fn index_name(index: IndexKind) -> &'static str {
 }
 
 impl RunConfig {
-    /// The same on another machine, with as many threads as were asked for of it, else as it has,
-    /// and with windows that suit it.
+    /// Returns the same configuration on another machine. The number of threads is the one given
+    /// after the colon, or the machine's own. The windows are the defaults of that kind of machine.
     ///
     /// # Errors
     /// There is no such machine, or it has fewer cores.
@@ -164,10 +164,10 @@ impl RunConfig {
         Ok(Some(ChipConfig { preset, options: ChipOptions { lookahead, warm, seed: self.seed } }))
     }
 
-    /// Checks threads, windows and seconds.
+    /// Checks the numbers of threads and windows, and the times.
     ///
     /// # Errors
-    /// The first that is out of range, with the range.
+    /// The first number that is out of range; the message has the range.
     pub fn check_numbers(&self) -> Result<(), RunError> {
         let in_range = |what: &str, value: usize, max: usize| {
             let message = || format!("{what} is {value}; valid: 1 to {max}");
@@ -186,7 +186,7 @@ impl RunConfig {
         }
         if self.precision.is_some() && self.chip.is_some() {
             return Err(RunError::BadInput(
-                "a precision is of turns on this machine (native): a simulation is exact, and has as many windows as --windows says".into(),
+                "a precision is for measurements on this machine (native): a simulation is exact, and runs as many windows as --windows says".into(),
             ));
         }
         if self.verify_transactions == 0 {

@@ -1,4 +1,4 @@
-//! The log of a run, if its commits are made durable.
+//! The log of a run whose commits are made durable.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,20 +12,20 @@ use tempfile::TempDir;
 
 use crate::error::RunError;
 
-/// How commits are made durable.
+/// The way in which commits are made durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogMode {
-    /// Not at all.
+    /// Commits are not made durable.
     Off,
-    /// All that commit in one epoch together.
+    /// All commits of an epoch together.
     Epoch,
-    /// Conservative lock release, each by itself.
+    /// Conservative lock release, each commit by itself.
     Clr,
-    /// The same, some together.
+    /// Conservative lock release, several commits of a worker together.
     ClrGroup,
-    /// Early lock release, each by itself.
+    /// Early lock release, each commit by itself.
     Elr,
-    /// The same, some together.
+    /// Early lock release, several commits of a worker together.
     ElrGroup,
 }
 
@@ -38,7 +38,7 @@ impl LogMode {
     pub const ALL: [LogMode; 6] =
         [LogMode::Off, LogMode::Epoch, LogMode::Clr, LogMode::ClrGroup, LogMode::Elr, LogMode::ElrGroup];
 
-    /// Returns the name by which it is chosen.
+    /// Returns the name by which a user chooses it.
     pub fn name(self) -> &'static str {
         match self {
             LogMode::Off => "off",
@@ -51,14 +51,14 @@ impl LogMode {
     }
 }
 
-/// Where the log goes.
+/// The device that the log is written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogDevice {
-    /// To files on this machine, to nowhere on a simulated one.
+    /// Files on this machine, an emulated device on a simulated one.
     Auto,
-    /// To files.
+    /// Files.
     File,
-    /// To nowhere, after a while.
+    /// An emulated device, which takes a set time and keeps nothing.
     Emulated,
 }
 
@@ -69,9 +69,9 @@ option_choices!(LogDevice { Auto => "auto", File => "file", Emulated => "emulate
 pub enum LogLsn {
     /// Where recovery needs them.
     Auto,
-    /// In any case.
+    /// Always.
     On,
-    /// In no case.
+    /// Never.
     Off,
 }
 
@@ -80,34 +80,36 @@ option_choices!(LogLsn { Auto => "auto", On => "on", Off => "off" });
 options! {
     /// Options of the log.
     pub struct LogOptions {
-        /// How commits are made durable: not at all; all of an epoch together; or by their worker,
-        /// each by itself or some together (-group), before (clr: conservative lock release) or
-        /// after (elr: early) others can see them. The files are in the folder that --dir names.
+        /// How commits are made durable: not at all (off); all commits of an epoch together
+        /// (epoch); or by their worker, each by itself or several together (-group). Other
+        /// transactions see a commit only once it is durable (clr: conservative lock release), or
+        /// before (elr: early lock release). The files are in the folder that --dir names.
         "log.mode" mode: LogMode = LogMode::Off, in ();
-        /// Where the log goes: to files, or to a buffer in memory, and a flush takes
-        /// log.latency_ns. auto: to files on the machine native.
+        /// The device of the log: files, or a buffer in memory whose flush takes log.latency_ns.
+        /// auto means files on the machine native.
         "log.device" device: LogDevice = LogDevice::Auto, in ();
-        /// How long a flush takes on an emulated device, in nanoseconds.
+        /// The time of a flush on an emulated device, in nanoseconds.
         "log.latency_ns" latency_ns: u64 = 50_000, in 0..=1_000_000_000;
-        /// How many commits of a worker are flushed together, with clr-group and elr-group.
+        /// The number of commits of a worker that are flushed together, with clr-group and
+        /// elr-group.
         "log.group" group: u32 = 16, in 1..=10_000;
-        /// Whether commits draw numbers from one counter that all workers share: auto, where
-        /// recovery needs them, with elr and elr-group.
+        /// Whether commits draw numbers from one counter that all workers share. auto means where
+        /// recovery needs them: with elr and elr-group.
         "log.lsn" lsn: LogLsn = LogLsn::Auto, in ();
         /// Whether files are written past the system's page cache (O_DIRECT).
         "log.direct" direct: bool = false, in ();
         /// Whether files are written and synchronised together through io_uring, where the kernel
-        /// has it, or one after the other by plain calls.
+        /// has it; otherwise one after the other by plain calls.
         "log.uring" uring: bool = true, in ();
-        /// How long an epoch is, in milliseconds, where commits are made durable.
+        /// The length of an epoch, in milliseconds, where commits are made durable.
         "log.epoch_ms" epoch_ms: u64 = 40, in 1..=10_000;
-        /// Megabytes of a log file.
+        /// The size of a log file, in megabytes.
         "log.segment_mb" segment_mb: u64 = 64, in 1..=4_096;
     }
 }
 
 impl LogOptions {
-    /// Returns the commit protocol. None if commits are not made durable.
+    /// Returns the commit protocol, or `None` if commits are not made durable.
     pub fn commit(&self) -> Option<CommitProtocol> {
         let (release, group) = match self.mode {
             LogMode::Off => return None,
@@ -125,7 +127,7 @@ impl LogOptions {
         Some(CommitProtocol::Workers { release, group, lsn })
     }
 
-    /// Whether the log is in files. `has_disk`: the machine has a disk.
+    /// Returns whether the log is in files. `has_disk` says whether the machine has a disk.
     pub fn has_files(&self, has_disk: bool) -> bool {
         self.mode != LogMode::Off
             && match self.device {
@@ -135,10 +137,10 @@ impl LogOptions {
             }
     }
 
-    /// Checks that the options fit together and to the machine.
+    /// Checks that the options fit together, and that they fit the machine.
     ///
     /// # Errors
-    /// They don't.
+    /// They don't; the message says why.
     pub fn check(&self, has_disk: bool) -> Result<(), RunError> {
         let mode = self.mode.show();
         let refuse = |why: String| Err(RunError::BadInput(why));
@@ -150,12 +152,12 @@ impl LogOptions {
         match self.commit() {
             Some(CommitProtocol::Workers { release: Release::Early, lsn: false, .. }) if self.has_files(has_disk) => {
                 refuse(format!(
-                    "log={mode} with log.lsn=off can't be recovered: nothing says which commits came before which; \
+                    "log={mode} with log.lsn=off can't be recovered: nothing tells the order of the commits; \
                      log.device=emulated shows what the numbers cost"
                 ))
             }
             Some(CommitProtocol::Epoch) if self.lsn == LogLsn::On => {
-                refuse("log.lsn=on does not go with log=epoch: epochs are the order there".to_owned())
+                refuse("log.lsn=on does not go with log=epoch: epochs give the order there".to_owned())
             }
             _ => Ok(()),
         }
@@ -174,7 +176,7 @@ impl<M: Machine> RunLog<M> {
     /// temporary one that is removed after the run.
     ///
     /// # Errors
-    /// As of [`FileLog::create`].
+    /// Those of [`FileLog::create`].
     pub(crate) fn create(
         options: &LogOptions,
         has_disk: bool,
@@ -189,7 +191,7 @@ impl<M: Machine> RunLog<M> {
         }))
     }
 
-    /// Returns the form of the log that an engine takes.
+    /// Returns the sinks through which an engine writes to the log.
     pub(crate) fn sinks(&self) -> Arc<dyn CommitSinks<M>> {
         match self {
             RunLog::Files(files) => LogSinks::new(&files.log),
@@ -197,7 +199,7 @@ impl<M: Machine> RunLog<M> {
         }
     }
 
-    /// Returns the bytes that were written so far.
+    /// Returns the bytes written so far.
     pub(crate) fn bytes(&self) -> u64 {
         match self {
             RunLog::Files(files) => files.log.bytes(),
@@ -223,7 +225,7 @@ impl<M: Machine> RunLog<M> {
 pub(crate) struct FileLog {
     log: Arc<Log>,
     flusher: Option<Flusher>,
-    /// Removed when the run is over, after the last flush.
+    /// Removed after the run, when the last flush is done.
     _temporary: Option<TempDir>,
 }
 
@@ -288,7 +290,7 @@ mod tests {
     fn rows_that_are_loaded_are_durable() {
         for mode in ["epoch", "clr", "clr-group", "elr", "elr-group"] {
             let folder = tempfile::tempdir().expect("a folder");
-            // An epoch that nobody would wait for to pass by itself.
+            // No wait in this test lasts as long as this epoch.
             let settings = [("log.mode", mode), ("log.epoch_ms", "10000"), ("ycsb.records", "1000")];
             let run = RunConfig {
                 protocols: vec!["silo".into()],
@@ -301,7 +303,7 @@ mod tests {
             let session = session(&plan, &plan.protocols[0], RunPurpose::Measure);
             let mut session = session.expect("a folder that is empty");
             session.load(&Stop::default(), &|_| ()).expect("there is room");
-            // A copy as a crash would leave the files: they are still open.
+            // The copy has the files as a crash would leave them: they are still open.
             let left = folder.path().join("left");
             std::fs::create_dir(&left).expect("a new folder");
             for file in std::fs::read_dir(folder.path().join("log")).expect("a folder") {

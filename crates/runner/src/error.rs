@@ -3,28 +3,32 @@
 use contend_engine::AbortReason;
 use contend_log::LogError;
 
-/// Why a run can't begin, or can't go on.
+/// The reason why a run can't begin, or can't go on.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum RunError {
     /// A choice is not valid. The message names it, and the valid choices.
     #[error("{0}")]
     BadInput(String),
-    /// The memory of this machine does not hold the tables, or what a measurement needs.
+    /// The machine's memory does not hold the tables, or the data of a measurement.
     #[error("{0}")]
     OutOfMemory(String),
-    /// A file or folder can't be read or written, or a process can't be started. The message names
+    /// Before the run begins, a file or folder can't be read, written or made. The message names
     /// it.
     #[error("{0}")]
     Io(String),
+    /// While the run goes on, a file or pipe can't be written, or a process can't be run. The
+    /// message names it.
+    #[error("{0}")]
+    IoFailed(String),
     /// The log can't be opened or begun.
     #[error("{0}")]
     LogNotOpened(LogError),
-    /// The loaded rows can't be made durable, so that the run does not begin.
+    /// The loaded rows can't be made durable, so the run does not begin.
     #[error("the rows that {protocol} begins with can't be made durable: {error}")]
     LoadNotDurable {
         /// The protocol's name.
         protocol: String,
-        /// What the disk says.
+        /// The error of the log.
         error: LogError,
     },
     /// The disk failed, or was full, while transactions ran.
@@ -38,7 +42,7 @@ pub enum RunError {
         /// The reason.
         reason: AbortReason,
     },
-    /// A protocol failed a check where a figure was needed.
+    /// A protocol failed a check whose figure is needed.
     #[error("{0}")]
     CheckFailed(String),
     /// The run was asked to stop before it had a result.

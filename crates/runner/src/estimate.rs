@@ -1,4 +1,4 @@
-//! An estimate of the memory that loading takes, before any is taken.
+//! An estimate of the memory that loading takes, made before loading begins.
 
 use contend_engine::estimated_bytes;
 use contend_log::CommitProtocol;
@@ -10,17 +10,17 @@ use crate::plan::{PlannedWorkloadVisitor, ProtocolPlan, RunPlan};
 use crate::units::show_bytes;
 
 impl RunPlan {
-    /// Returns an estimate of the bytes that loading takes, by entry. With `history` it is that of
-    /// a run that records a history.
+    /// Returns an estimate of the bytes that loading takes, by entry. With `history` the run
+    /// records a history.
     pub fn estimated_bytes(&self, history: bool) -> Vec<(&str, u64)> {
         let estimate = |protocol| self.workload.visit(Estimate { plan: self, protocol, history });
         self.protocols.iter().map(|protocol| (protocol.name.as_str(), estimate(protocol))).collect()
     }
 
-    /// Checks that the memory of this machine holds the tables of all entries.
+    /// Checks that the machine's memory can hold the tables of all entries.
     ///
     /// # Errors
-    /// It does not; the message has the estimate of each entry.
+    /// It can't; the message has the estimate of each entry.
     pub fn check_memory(&self, history: bool) -> Result<(), RunError> {
         let estimates = self.estimated_bytes(history);
         let needed = estimates.iter().fold(0u64, |sum, (_, bytes)| sum.saturating_add(*bytes));
@@ -53,8 +53,8 @@ impl PlannedWorkloadVisitor for Estimate<'_> {
     fn visit<W: Workload>(self, _: WorkloadInfo, options: &W::Options) -> u64 {
         let ProtocolPlan { engine, log, meta_words, provides_write_counters, .. } = self.protocol;
         let commit = log.commit();
-        // A log that holds rows back has a word of each cell. One that counts writes has a word of
-        // each group of columns.
+        // A log that holds rows back needs a word in each cell. One that counts writes needs a word
+        // in each group of columns.
         let words = meta_words + usize::from(commit.is_some_and(CommitProtocol::holds_rows));
         let counts_writes = commit.is_some() && (engine.commit_time_updates || !provides_write_counters);
         let tables = W::tables(options, self.plan.index);

@@ -1,5 +1,5 @@
-//! A chip that is like this machine: its caches as the kernel tells them, its lines and memory as
-//! `bench limit` measures them, and its core fitted to two runs of one thread.
+//! A simulated chip that is like this machine. Its caches are as the kernel describes them, and its
+//! lines and memory as `bench limit` measures them. Its core is fitted to two runs of one thread.
 
 use std::fs;
 use std::sync::{Mutex, PoisonError};
@@ -12,22 +12,22 @@ use contend_sim::chip::{CachePreset, CoherencePreset, CorePreset, LastLevelPrese
 use crate::config::RunConfig;
 use crate::error::RunError;
 use crate::machine::HOST;
-use crate::machine_limits::limits;
+use crate::machine_limits::{Limits, limits};
 use crate::progress::{Silent, Stop};
 use crate::session::{Interval, RunPurpose, session};
 use crate::stats::Spread;
 
-/// Records of the run that the core's speed is fitted to: all in private caches.
+/// Records of the run to which the core's speed is fitted: all fit into private caches.
 const FEW_RECORDS: u64 = 1_000;
-/// Records of the run that its overlap of misses is fitted to: more than caches hold.
+/// Records of the run to which the overlap of misses is fitted: more than the caches hold.
 const MANY_RECORDS: u64 = 1_000_000;
-/// Steps of a fit: to about a hundredth of the range.
+/// Steps of a fit: enough for a hundredth of the range.
 const STEPS: usize = 7;
-/// Cycles of a hit, by level, which the kernel does not tell: those of today's server cores; of the
-/// first level those that an out-of-order core does not hide.
+/// Cycles of a hit, by level. The kernel does not tell them; these are typical of today's server
+/// cores. The first level's are those that an out-of-order core does not hide.
 const HIT_CYCLES: [u32; 3] = [1, 14, 40];
 
-/// The chip. Measured once a process, in some seconds.
+/// Returns the chip. It is measured once in a process, which takes some seconds.
 ///
 /// # Errors
 /// This machine could not be measured.
@@ -45,6 +45,14 @@ pub fn host_preset() -> Result<Preset, RunError> {
 fn measure() -> Result<Preset, RunError> {
     let cores = available_cores().len();
     let measured = limits(cores.min(2), 3, Duration::from_millis(60), &Stop::default(), &Silent)?;
+    let mut preset = unfitted(cores, &measured);
+    fit_core(&mut preset)?;
+    Ok(preset)
+}
+
+/// Returns the chip that the kernel describes and that `measured` bounds, with a core that is not
+/// fitted yet.
+fn unfitted(cores: usize, measured: &Limits) -> Preset {
     let hertz = Native::cycles_per_second();
     let increments: Vec<f64> =
         measured.increments_per_second.iter().map(|one| hertz / one.increments_per_second.median).collect();
@@ -54,7 +62,7 @@ fn measure() -> Result<Preset, RunError> {
     let l2 = cache(2).unwrap_or(CachePreset { bytes: 1 << 20, ways: 16, cycles: HIT_CYCLES[1] });
     let llc_bytes = cache_of(3).map_or(cores * (2 << 20), |(bytes, _)| bytes);
     let memory = (measured.dependent_read_ns * hertz / 1e9) as u32;
-    let mut preset = Preset {
+    Preset {
         name: HOST.into(),
         summary: "a chip like this machine".into(),
         source: "this machine's kernel, contend bench limit, and a fit to two runs of one thread".into(),
@@ -87,15 +95,20 @@ fn measure() -> Result<Preset, RunError> {
         },
         network: NetworkPreset::Sockets { tiles_per_socket: cores, local_cycles: 5, link_cycles: Vec::new() },
         memory: MemoryPreset {
-            // What a read that depends on the last one takes, less the way to memory.
+            // The time of a dependent read, less the path through the caches.
             cycles: memory.saturating_sub(HIT_CYCLES.iter().sum()).max(1),
             tiles_per_controller: cores,
             bytes_per_second: measured.prefetched_reads_per_second.median * 64.0 * cores as f64,
         },
         l1,
         l2: Some(l2),
-    };
-    // More cycles an instruction make it slower, and so does more of each miss that is waited for.
+    }
+}
+
+/// Fits the core's speed and its overlap of misses to runs on this machine.
+fn fit_core(preset: &mut Preset) -> Result<(), RunError> {
+    // Throughput falls with the cycles of an instruction, and with the part of a miss that the core
+    // waits for.
     let target = throughput(&native(FEW_RECORDS))?;
     preset.core.cycles_per_instruction = fit(0.02, 2.0, target, |value| {
         let mut tried = preset.clone();
@@ -108,13 +121,14 @@ fn measure() -> Result<Preset, RunError> {
         tried.core.stall = value;
         throughput(&on(tried, MANY_RECORDS))
     })?;
-    // The increment that was measured has less around it than an access of the engine.
+    // The measured increment has fewer instructions around it than an access of the engine.
     let around = f64::from(preset.core.instructions_per_access) * preset.core.cycles_per_instruction;
     preset.core.atomic_cycles = (f64::from(preset.core.atomic_cycles) - around).max(0.0) as u32;
-    Ok(preset)
+    Ok(())
 }
 
-/// Where a quantity that falls in `value` meets the target, by halving the range.
+/// Returns the value at which `of`, which falls as the value grows, meets the target. Halves the
+/// range in each step.
 fn fit(
     mut low: f64,
     mut high: f64,
@@ -171,19 +185,21 @@ fn throughput(config: &RunConfig) -> Result<f64, RunError> {
     };
     match config.chip {
         None => run(),
-        // A thread of its own: the chip's memory is the host thread's.
+        // The simulation runs on a thread of its own, because the chip's memory belongs to its host
+        // thread.
         Some(_) => std::thread::scope(|scope| scope.spawn(run).join().expect("a simulation does not panic")),
     }
 }
 
-/// A private cache of this machine, as its kernel tells; sets made a power of two.
+/// Returns a private cache of this machine as the kernel describes it, with its sets rounded down
+/// to a power of two.
 fn cache(level: usize) -> Option<CachePreset> {
     let (bytes, ways) = cache_of(level)?;
     let sets = (bytes / 64 / ways).checked_ilog2()?;
     Some(CachePreset { bytes: (64 * ways) << sets, ways, cycles: HIT_CYCLES[level - 1] })
 }
 
-/// Bytes and ways of the data cache of a level.
+/// Returns the bytes and ways of the data cache of a level.
 fn cache_of(level: usize) -> Option<(usize, usize)> {
     (0..8).find_map(|index| {
         let read = |file: &str| {

@@ -2,16 +2,16 @@
 //!
 //! | module | contents |
 //! | --- | --- |
-//! | [`config`] | what a person asked for |
-//! | [`names`] | the names that a person writes |
-//! | [`plan`] | the same as typed values, once all of it was found valid; `estimate`, the memory that it takes |
-//! | [`machine`], [`machine_limits`], [`host_chip`] | the machines, what this one can do at best, and a simulated chip like this one |
+//! | [`config`] | the choices of a user, as data |
+//! | [`names`] | the names that a user writes |
+//! | [`plan`] | the same choices as typed values, all of them valid; `estimate`, the memory that they take |
+//! | [`machine`], [`machine_limits`], [`host_chip`] | the machines, the bounds of the host, and a simulated chip like the host |
 //! | [`session`] | an engine with a loaded workload, and the workers that run on it |
 //! | [`durable`] | the log of a run |
-//! | [`progress`] | stopping a run, and watching it |
-//! | [`units`], [`stats`] | figures for people, and what a figure was in several windows |
+//! | [`progress`] | progress reports of a run, and requests to stop it |
+//! | [`units`], [`stats`] | the format of figures, and their spread over several windows |
 //!
-//! What this crate must not know: comparisons, proofs, reports, arguments, terminals.
+//! This crate must not know of comparisons, proofs, reports, arguments or terminals.
 
 pub mod config;
 pub mod durable;

@@ -1,4 +1,4 @@
-//! On which machine a run runs: the host, or a chip that is simulated.
+//! The machine of a run: the host, or a simulated chip.
 
 use std::io::Read;
 use std::path::Path;
@@ -12,54 +12,54 @@ use crate::error::RunError;
 use crate::host_chip::host_preset;
 
 options! {
-    /// How a chip is simulated.
+    /// Options of the simulation.
     pub struct SimulationOptions {
-        /// By how many cycles a core may run ahead of the others: 1 is exact, more is faster and
-        /// less accurate.
+        /// The number of cycles that a core may run ahead of the others. 1 is exact; larger numbers
+        /// are faster and less accurate.
         "chip.lookahead" lookahead: u64 = 1, in 1..=1_000_000;
-        /// Whether the last-level cache begins with the lines that were loaded last, instead of
+        /// Whether the last-level cache starts with the lines that were loaded last, instead of
         /// empty.
         "chip.warm" warm: bool = true, in ();
     }
 }
 
-/// A chip to be simulated.
+/// A chip to simulate.
 #[derive(Clone, Debug)]
 pub struct ChipConfig {
     /// Its parameters.
     pub preset: Preset,
-    /// How it is simulated.
+    /// The options of the simulation.
     pub options: ChipOptions,
 }
 
 /// The name of the host.
 pub const NATIVE: &str = Native::NAME;
-/// The chip that is like the host.
+/// The name of the chip that is like the host.
 pub const HOST: &str = "host";
 
-/// What `--machine` names.
+/// A machine as `--machine` names it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MachineChoice {
-    /// The chip; none is the host itself.
+    /// The chip; `None` is the host itself.
     pub chip: Option<Preset>,
-    /// Cores that were asked for.
+    /// The number of cores, if one was given.
     pub cores: Option<usize>,
 }
 
-/// A machine in a list.
+/// A machine in a list of machines.
 #[derive(Clone, Debug)]
 pub struct MachineInfo {
-    /// What `--machine` takes.
+    /// The name that `--machine` takes.
     pub name: String,
-    /// The most threads.
+    /// The largest number of threads.
     pub threads: usize,
-    /// One line of meaning.
+    /// A description of one line.
     pub summary: String,
-    /// Where its parameters come from.
+    /// The source of its parameters.
     pub source: String,
 }
 
-/// All machines that have a name.
+/// Returns all machines that have a name.
 pub fn machines() -> Vec<MachineInfo> {
     let this = |name: &str, threads, summary: &str, source: &str| MachineInfo {
         name: name.into(),
@@ -80,7 +80,8 @@ pub fn machines() -> Vec<MachineInfo> {
     all
 }
 
-/// The largest file of a chip. Those that are here have some kilobytes, and a device may never end.
+/// The largest size of a chip file. Real ones have some kilobytes; the limit guards against endless
+/// devices.
 const CHIP_BYTES_MAX: u64 = 1 << 20;
 
 fn read_chip(path: &Path) -> std::io::Result<String> {
@@ -90,8 +91,8 @@ fn read_chip(path: &Path) -> std::io::Result<String> {
 }
 
 impl MachineChoice {
-    /// `native`; or `CHIP` or `CHIP:CORES`, where a chip is a preset, `host`, or a file with the
-    /// parameters of one.
+    /// Parses `native`, `CHIP` or `CHIP:CORES`, where a chip is a preset, `host`, or a file with
+    /// the parameters of a chip.
     ///
     /// # Errors
     /// There is no such chip, or it has fewer cores.

@@ -1,7 +1,7 @@
-//! How much memory there is.
+//! The memory of the machine and of this process.
 
-/// Bytes that this process may still take: what the kernel thinks is available, and what the
-/// control group leaves, whichever is less. `None` if neither says.
+/// Returns the bytes that this process may still take: what the kernel calls available, or what the
+/// control group leaves, whichever is less. Returns `None` if neither is known.
 pub fn available_bytes() -> Option<u64> {
     let machine = meminfo("MemAvailable:");
     let group = ["/sys/fs/cgroup", "/sys/fs/cgroup/memory"].into_iter().find_map(|folder| {
@@ -13,20 +13,20 @@ pub fn available_bytes() -> Option<u64> {
     machine.into_iter().chain(group).min()
 }
 
-/// Whether so little is left that a run whose tables grow has to end: a fiftieth of the machine's
-/// memory.
+/// Returns whether so little memory is left that a run with growing tables must end: less than a
+/// fiftieth of the machine's memory.
 pub fn is_short() -> bool {
     const LEAST: u64 = 64 << 20;
     let limit = total_bytes().map_or(LEAST, |total| (total / 50).max(LEAST));
     available_bytes().is_some_and(|available| available < limit)
 }
 
-/// Bytes of memory that the machine has.
+/// Returns the bytes of memory of the machine.
 pub fn total_bytes() -> Option<u64> {
     meminfo("MemTotal:")
 }
 
-/// Bytes of this process that are in memory. `None` if the kernel does not say.
+/// Returns the bytes of this process that are in memory, or `None` if the kernel does not tell.
 pub fn resident_bytes() -> Option<u64> {
     field_of("/proc/self/status", "VmRSS:")
 }

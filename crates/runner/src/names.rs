@@ -1,4 +1,4 @@
-//! Names that a person writes: similar names for a slip, and the options that a run may have.
+//! The names that a user writes: corrections of misspelled names, and the options of a run.
 
 use std::collections::BTreeMap;
 
@@ -10,24 +10,32 @@ use crate::durable::LogOptions;
 use crate::error::RunError;
 use crate::machine::SimulationOptions;
 
-/// Short and former names of options, each with the name that results and documents use.
-pub const OPTION_ALIASES: [(&str, &str); 6] = [
+/// Short names of options, each with the name that results and documents use.
+const SHORT_OPTION_NAMES: [(&str, &str); 5] = [
     ("cu", "engine.commit_time_updates"),
     ("ts", "engine.timestamp_splitting"),
     ("align", "engine.alignment"),
     ("protect", "engine.protect_after"),
     ("log", "log.mode"),
-    ("mvcc.late", "msto.late"),
 ];
 
-/// Returns the name of an option that may be written by a short name.
+/// Names that options had before, each with today's name.
+const FORMER_OPTION_NAMES: [(&str, &str); 1] = [("mvcc.late", "msto.late")];
+
+/// Returns the name of an option that may be written by a short or a former name.
 pub fn option_name(written: &str) -> &str {
-    OPTION_ALIASES.iter().find(|(alias, _)| *alias == written).map_or(written, |(_, name)| name)
+    let mut other_names = SHORT_OPTION_NAMES.iter().chain(&FORMER_OPTION_NAMES);
+    other_names.find(|(other, _)| *other == written).map_or(written, |(_, name)| name)
 }
 
 /// Returns the short name of an option, if it has one.
 pub fn short_option_name(name: &str) -> Option<&'static str> {
-    OPTION_ALIASES.iter().find(|(_, full)| *full == name).map(|(alias, _)| *alias)
+    SHORT_OPTION_NAMES.iter().find(|(_, full)| *full == name).map(|(short, _)| *short)
+}
+
+/// Returns the name that an option had before, if it had another.
+pub fn former_option_name(name: &str) -> Option<&'static str> {
+    FORMER_OPTION_NAMES.iter().find(|(_, full)| *full == name).map(|(former, _)| *former)
 }
 
 /// Returns an entry of a comparison, as in `silo+cu`, with the name that its protocol has today.
@@ -36,10 +44,10 @@ pub fn entry_name(written: &str) -> String {
     format!("{}{options}", protocol_name(protocol))
 }
 
-/// Returns settings by the names of their options.
+/// Returns the settings, keyed by the full names of their options.
 ///
 /// # Errors
-/// An option is set by two names, to two values.
+/// An option is set to two values, by two of its names.
 pub fn named_settings(settings: &BTreeMap<String, String>) -> Result<BTreeMap<String, String>, RunError> {
     let mut named: BTreeMap<String, String> = BTreeMap::new();
     for (written, value) in settings {
@@ -53,13 +61,16 @@ pub fn named_settings(settings: &BTreeMap<String, String>) -> Result<BTreeMap<St
     Ok(named)
 }
 
-pub(crate) fn unknown<'a>(what: &str, name: &str, valid: impl IntoIterator<Item = &'a str>) -> RunError {
+/// Returns the error of an unknown name: the name that was probably meant, and the valid names.
+/// `what` says what is named.
+pub fn unknown<'a>(what: &str, name: &str, valid: impl IntoIterator<Item = &'a str>) -> RunError {
     let valid: Vec<&str> = valid.into_iter().collect();
     let meant = similar(name, &valid).map_or(String::new(), |meant| format!("; did you mean '{meant}'?"));
     RunError::BadInput(format!("unknown {what} '{name}'{meant}; valid: {}", valid.join(", ")))
 }
 
-/// The similarity, from 0 to 1, from which one name may be a slip of another.
+/// The Jaro-Winkler similarity, from 0 to 1, above which one name counts as a misspelling of
+/// another.
 const ALIKE: f64 = 0.85;
 
 /// Returns the name that was probably meant: an option without its prefix, or the most similar

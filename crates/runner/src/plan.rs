@@ -1,8 +1,8 @@
-//! The plan of a run: a configuration whose names and values were all found valid, as typed values.
+//! The plan of a run: a configuration whose names and values are all valid, as typed values.
 //!
-//! [`RunConfig::resolve`] is the only place that reads what a person wrote. Code that holds a
-//! [`RunPlan`] can fail for want of memory, for a disk, or because transactions can not go on; it
-//! can not fail for bad input.
+//! [`RunConfig::resolve`] is the only code that reads what a user wrote. Code that holds a
+//! [`RunPlan`] may fail because memory or a disk is full, or because transactions can't go on. It
+//! can't fail because of bad input.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -21,17 +21,17 @@ use crate::error::RunError;
 use crate::machine::ChipConfig;
 use crate::names::{common_specs, entry_name, named_settings, option_name, options, simulation_specs, unknown, values};
 
-/// A run that can be run.
+/// A valid run.
 #[derive(Clone, Debug)]
 pub struct RunPlan {
-    /// The configuration, as results record it: with the entries that `all` stands for, the index,
-    /// and today's names.
+    /// The configuration, as results record it: with the entries that `all` stands for, with the
+    /// chosen index, and with the current names.
     pub config: RunConfig,
     /// The index.
     pub index: IndexKind,
-    /// The index that was asked for, if any was.
+    /// The index that the user asked for, if any.
     pub asked_index: Option<IndexKind>,
-    /// The simulated chip; none is this machine.
+    /// The simulated chip; `None` is this machine.
     pub chip: Option<ChipConfig>,
     /// The workload with its options.
     pub workload: WorkloadPlan,
@@ -45,14 +45,13 @@ type AnyOptions = Arc<dyn Any + Send + Sync>;
 /// A protocol with its options: one entry of a comparison.
 #[derive(Clone, Debug)]
 pub struct ProtocolPlan {
-    /// The entry, as it was written.
+    /// The entry, as the user wrote it.
     pub name: String,
-    /// Name, paper, isolation level.
+    /// The protocol's name, paper and isolation level.
     pub info: ProtocolInfo,
-    /// Whether transactions see what others have not committed yet.
+    /// Whether transactions see uncommitted data of others.
     pub shows_uncommitted: bool,
-    /// The settings that are in force for this entry, its own included, by the names of their
-    /// options.
+    /// The settings that apply to this entry, including its own, by the names of their options.
     pub settings: BTreeMap<String, String>,
     /// The options of the engine.
     pub engine: EngineOptions,
@@ -62,9 +61,9 @@ pub struct ProtocolPlan {
     pub log: LogOptions,
     /// The values of the protocol's own options.
     pub values: BTreeMap<String, String>,
-    /// Metadata words of each cell.
+    /// The number of metadata words of each cell.
     pub meta_words: usize,
-    /// Whether a log can use the protocol's own numbers of commits.
+    /// Whether a log can use the protocol's own commit numbers as write counters.
     pub provides_write_counters: bool,
     options: AnyOptions,
 }
@@ -95,8 +94,8 @@ pub trait PlannedWorkloadVisitor {
     fn visit<W: Workload>(self, info: WorkloadInfo, options: &W::Options) -> Self::Output;
 }
 
-/// Why the names and options of a plan are those of a registry: `resolve` found them there, and the
-/// type of an owner's options is the same on each machine (a test goes through all).
+/// The reason why a plan's names and options are in the registry. `resolve` found them there, and
+/// the type of a protocol's or workload's options is the same on each machine; a test visits all.
 const FOUND: &str = "a plan names what its registry has";
 
 impl ProtocolPlan {
@@ -124,7 +123,7 @@ impl ProtocolPlan {
         self.visit(Erase)
     }
 
-    /// Returns the plan of a protocol that need not be registered, and its options. The plan can't
+    /// Returns the plan of a protocol that may be unregistered, and its options. Such a plan can't
     /// be visited.
     ///
     /// # Errors
@@ -193,21 +192,21 @@ impl RunPlan {
 /// A protocol of the registry with the options that it takes.
 type Listed = (ProtocolInfo, Vec<OptionSpec>);
 
-/// An entry of a comparison, whose names were found, but not its values.
+/// An entry of a comparison whose names are valid, but whose values are not parsed yet.
 struct NamedEntry {
     name: String,
     info: ProtocolInfo,
     settings: BTreeMap<String, String>,
-    /// The settings that are its own.
+    /// The settings of this entry alone.
     own: BTreeMap<String, String>,
 }
 
 impl RunConfig {
-    /// Turns the configuration into a plan: finds each name, parses each value once, and settles
+    /// Turns the configuration into a plan: looks up each name, parses each value once, and chooses
     /// the index.
     ///
     /// # Errors
-    /// The first thing that is wrong, with what would be right.
+    /// The first mistake, with the valid choices.
     pub fn resolve(&self) -> Result<RunPlan, RunError> {
         let mut config = RunConfig {
             settings: named_settings(&self.settings)?,
@@ -233,7 +232,7 @@ impl RunConfig {
         if config.precision.is_some() && entries.len() < 2 {
             let entry = config.protocols.join(", ");
             return Err(RunError::BadInput(format!(
-                "a precision is of ratios between protocols, and {entry} is alone; valid: two protocols or more"
+                "a precision is that of ratios between protocols, and {entry} is alone; valid: two protocols or more"
             )));
         }
         check_setting_names(&config, workload_specs, &protocols, &entries)?;
@@ -241,7 +240,7 @@ impl RunConfig {
         let planned = entries.iter().map(|entry| {
             let planned = planned_protocol(&config, entry, entries.len());
             planned.map_err(|error| match error {
-                // The value may be the entry's own.
+                // The wrong value may be one of the entry's own.
                 RunError::BadInput(message) if !entry.own.is_empty() && !message.starts_with(FOLDER) => {
                     RunError::BadInput(format!("'{}': {message}", entry.name))
                 }
@@ -262,11 +261,11 @@ impl RunConfig {
         Ok(RunPlan { config, index, asked_index, chip, workload, protocols: planned })
     }
 
-    /// Returns the protocols that can't run the workload, because it can't say what they need to
-    /// know of a transaction, each with a sentence that says so.
+    /// Returns the protocols that can't run the workload, because its transactions can't declare
+    /// what the protocol needs. Each comes with a sentence that says so.
     ///
     /// # Errors
-    /// There is no such workload, or its options are wrong.
+    /// There is no such workload, or its options are not valid.
     pub fn refused(&self) -> Result<Vec<(&'static str, String)>, RunError> {
         let declares = |workload: &str, settings: &BTreeMap<String, String>| {
             let listed = || all_workloads().into_iter().map(|(info, _)| info.name);
@@ -278,7 +277,7 @@ impl RunConfig {
             let can = |name: &&str| declares(name, &BTreeMap::new()).is_ok_and(|declares| declares.meets(info.needs));
             let can: Vec<&str> = others.filter(can).collect();
             let sentence = format!(
-                "{} has to know {} before it begins, which {} can't say with these options; workloads that can: {}",
+                "{} must know {} before it begins, which {} can't declare with these options; workloads that can: {}",
                 info.name,
                 info.needs.describe(),
                 self.workload,
@@ -291,8 +290,8 @@ impl RunConfig {
     }
 }
 
-/// Splits an entry such as `silo+cu=on` into the protocol's name and its own settings, by the names
-/// of their options.
+/// Splits an entry such as `silo+cu=on` into the protocol's name and the entry's own settings, by
+/// the full names of their options.
 fn split_entry(entry: &str) -> Result<(&str, BTreeMap<String, String>), RunError> {
     let mut parts = entry.split('+');
     let protocol = protocol_name(parts.next().unwrap_or_default());
@@ -306,11 +305,10 @@ fn split_entry(entry: &str) -> Result<(&str, BTreeMap<String, String>), RunError
     Ok((protocol, own))
 }
 
-/// Finds the names of all entries.
+/// Looks up the names of all entries.
 ///
 /// # Errors
-/// An entry names a protocol that is not there, sets an option that it can't have, or is there
-/// twice.
+/// An entry names an unknown protocol, sets an option that it can't have, or occurs twice.
 fn named_entries(config: &RunConfig, protocols: &[Listed]) -> Result<Vec<NamedEntry>, RunError> {
     let mut entries: Vec<NamedEntry> = Vec::new();
     for entry in &config.protocols {
@@ -330,7 +328,7 @@ fn named_entries(config: &RunConfig, protocols: &[Listed]) -> Result<Vec<NamedEn
     Ok(entries)
 }
 
-/// Checks that an entry of this protocol can have an option of its own.
+/// Checks that an entry of this protocol may set the option `name` for itself.
 fn check_own_option(entry: &str, info: &ProtocolInfo, specs: &[OptionSpec], name: &str) -> Result<(), RunError> {
     let others = common_specs();
     let mut valid = specs.iter().chain(&others).map(|spec| spec.name);
@@ -343,7 +341,7 @@ fn check_own_option(entry: &str, info: &ProtocolInfo, specs: &[OptionSpec], name
         )));
     }
     Err(match why_not(info.name, name) {
-        Some(why) => RunError::BadInput(format!("'{entry}': option '{name}' is not of {}; {why}", info.name)),
+        Some(why) => RunError::BadInput(format!("'{entry}': option '{name}' does not belong to {}; {why}", info.name)),
         None => unknown(&format!("option of {}", info.name), name, valid.by_ref()),
     })
 }
@@ -373,7 +371,7 @@ fn check_setting_names(
             let reasons = entries.iter().filter_map(|entry| why_not(entry.info.name, name));
             let reasons: String = reasons.map(|why| format!("; {why}")).collect();
             return Err(RunError::BadInput(format!(
-                "option '{name}' is of the protocol {owners}, which does not run here (chosen: {chosen}){reasons}"
+                "option '{name}' belongs to the protocol {owners}, which does not run here (chosen: {chosen}){reasons}"
             )));
         }
         if has(workload, name) || has(&others, name) {
@@ -381,7 +379,7 @@ fn check_setting_names(
         }
         if has(&simulation_specs(), name) {
             return Err(RunError::BadInput(format!(
-                "option '{name}' is of simulated chips, and the machine is native; valid with --machine CHIP only"
+                "option '{name}' belongs to simulated chips, and the machine is native; valid with --machine CHIP only"
             )));
         }
         let mut owners: Vec<&str> = all_workloads()
@@ -392,7 +390,7 @@ fn check_setting_names(
         owners.dedup();
         if !owners.is_empty() {
             return Err(RunError::BadInput(format!(
-                "option '{name}' is of the workload {}, which does not run here (chosen: {})",
+                "option '{name}' belongs to the workload {}, which does not run here (chosen: {})",
                 owners.join(", "),
                 config.workload
             )));
@@ -404,10 +402,11 @@ fn check_setting_names(
     Ok(())
 }
 
-/// The beginning of an error about the folder of a log, which is not an entry's own.
+/// The beginning of an error about the folder of a log. The folder belongs to the run, not to an
+/// entry.
 const FOLDER: &str = "the folder of a log (--dir)";
 
-/// Parses the options of an entry, and checks what can't be together.
+/// Parses the options of an entry, and refuses combinations that can't work.
 fn planned_protocol(config: &RunConfig, entry: &NamedEntry, entries: usize) -> Result<ProtocolPlan, RunError> {
     struct Plans<'a>(&'a BTreeMap<String, String>);
     impl ProtocolVisitor<Native> for Plans<'_> {
@@ -423,13 +422,13 @@ fn planned_protocol(config: &RunConfig, entry: &NamedEntry, entries: usize) -> R
     log.check(has_disk)?;
     if config.dir.is_some() && (!log.has_files(has_disk) || entries > 1) {
         return Err(RunError::BadInput(format!(
-            "{FOLDER} is that of one protocol that has one, with --set log=epoch or another"
+            "{FOLDER} holds the log of one protocol, with --set log=epoch or another mode"
         )));
     }
     let planned = with_protocol::<Native, _>(entry.info.name, Plans(&entry.settings)).expect(FOUND)?;
     if planned.shows_uncommitted && log.commit().is_some_and(CommitProtocol::holds_rows) {
         return Err(RunError::BadInput(format!(
-            "log={} does not go with {}: there transactions see what others have not committed yet, and so have not made durable",
+            "log={} does not go with {}: its transactions see rows of others that are not committed yet, and so not durable",
             log.mode.show(),
             entry.info.name
         )));
@@ -437,8 +436,8 @@ fn planned_protocol(config: &RunConfig, entry: &NamedEntry, entries: usize) -> R
     Ok(ProtocolPlan { name: entry.name.clone(), ..planned })
 }
 
-/// Checks that the first bound is not above the largest, where both are in force. `is_set` says
-/// whether the largest was asked for.
+/// Checks that the first bound of a backoff is not above the largest, where both apply. `is_set`
+/// says whether the user set the largest.
 fn check_retry(retry: &RetryOptions, is_set: bool) -> Result<(), RunError> {
     let RetryOptions { backoff, min_us, max_us } = *retry;
     let is_used = is_set || matches!(backoff, BackoffPolicy::Exponential | BackoffPolicy::Adaptive);
@@ -450,7 +449,7 @@ fn check_retry(retry: &RetryOptions, is_set: bool) -> Result<(), RunError> {
     Ok(())
 }
 
-/// Returns what a workload can declare with these settings.
+/// A visitor that returns what a workload can declare with these settings.
 struct Declared<'a>(&'a BTreeMap<String, String>);
 
 impl WorkloadVisitor for Declared<'_> {
@@ -461,7 +460,7 @@ impl WorkloadVisitor for Declared<'_> {
     }
 }
 
-/// Parses the options of a workload, and chooses the index.
+/// A visitor that parses the options of a workload, and chooses the index.
 struct PlanWorkload<'a> {
     settings: &'a BTreeMap<String, String>,
     index: Option<IndexKind>,
@@ -549,7 +548,10 @@ mod tests {
             (|c| set(c, "ycsb.theta", "1"), &["ycsb.theta", "'1'", "below 1"]),
             (|c| set(c, "ycsb.records", "0"), &["ycsb.records", "'0'", "from 1"]),
             (|c| set(c, "silo.wait", "maybe"), &["silo.wait", "maybe", "wait, spin, nowait"]),
-            (|c| set(c, "bank.accounts", "5"), &["bank.accounts", "of the workload bank, which", "(chosen: ycsb-a)"]),
+            (
+                |c| set(c, "bank.accounts", "5"),
+                &["bank.accounts", "belongs to the workload bank, which", "(chosen: ycsb-a)"],
+            ),
             (|c| set(c, "chip.lookahead", "5"), &["chip.lookahead", "simulated chips", "--machine"]),
             (|c| set(c, "theta", "0.5"), &["unknown option 'theta'; did you mean 'ycsb.theta'?"]),
             (|c| set(c, "thta", "0.5"), &["unknown option 'thta'; did you mean 'ycsb.theta'?"]),

@@ -1,10 +1,10 @@
-//! Who looks on while a run runs, and may stop it.
+//! Progress reports of a run, and requests to stop it.
 
 use std::sync::Arc;
 
 use contend_machine::{Machine, Native, Ordering};
 
-/// A request to stop, that can be made from any thread, once and for all.
+/// A request to stop, which any thread can make and no thread can take back.
 #[derive(Clone, Debug)]
 pub struct Stop(Arc<<Native as Machine>::U64>);
 
@@ -19,9 +19,9 @@ const ASKED: u64 = 1;
 const MEMORY: u64 = 2;
 
 impl Stop {
-    /// Asks the run to stop: it returns what it has, within some milliseconds.
+    /// Asks the run to stop. It returns what it has measured, within some milliseconds.
     pub fn request(&self) {
-        // Relaxed: nothing else is told by it.
+        // Relaxed: the loads below act on the word alone, and take no other data from it.
         self.0.store(ASKED, Ordering::Relaxed);
     }
 
@@ -31,30 +31,30 @@ impl Stop {
         self.0.store(MEMORY, Ordering::Relaxed);
     }
 
-    /// Whether memory was the reason.
+    /// Returns whether memory was the reason.
     pub fn is_for_memory(&self) -> bool {
         // Relaxed: as in `request`.
         self.0.load(Ordering::Relaxed) == MEMORY
     }
 
-    /// Whether it was asked.
+    /// Returns whether the run was asked to stop.
     pub fn is_requested(&self) -> bool {
         // Relaxed: as in `request`.
         self.0.load(Ordering::Relaxed) != 0
     }
 }
 
-/// Is told how far a run has come.
+/// A receiver of progress reports.
 pub trait Observer: Sync {
-    /// Something begins that takes this many units.
+    /// A step `what` begins, which has `units` units.
     fn begin(&self, what: &str, units: u64);
-    /// So many units more are done. Called by any thread.
+    /// `units` more units are done. Any thread may call this.
     fn advance(&self, units: u64);
-    /// It has ended.
+    /// The step has ended.
     fn end(&self);
 }
 
-/// Looks away.
+/// An observer that ignores all reports.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Silent;
 

@@ -40,21 +40,21 @@ pub use threads::SAMPLE_EVERY;
 /// The purpose of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunPurpose {
-    /// To measure.
+    /// A measurement.
     Measure,
-    /// To measure, with a history.
+    /// A measurement that records a history.
     Record,
-    /// To prove right: small, with a history, and with transactions that overlap.
+    /// A proof: a small workload, a history, and transactions that overlap.
     Verify,
 }
 
-/// The length of a run.
+/// The length of an interval of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Interval {
-    /// On the machine's own clock.
+    /// By the machine's own clock.
     pub length: Duration,
-    /// The most transactions that may commit, if there is a limit. A simulated session keeps to
-    /// that of its first interval.
+    /// The most transactions that may commit, if there is a limit. A simulated session keeps the
+    /// limit of its first interval.
     pub transactions_max: Option<u64>,
 }
 
@@ -69,59 +69,59 @@ pub struct Simulation {
     pub host_seconds: f64,
 }
 
-/// What happened in a interval.
+/// The result of an interval.
 #[derive(Debug, Default)]
 pub struct IntervalResult {
-    /// On the machine's own clock.
+    /// The length by the machine's own clock.
     pub seconds: f64,
     /// Transactions, their latencies and times.
     pub tally: Tally,
     /// The activity of the chip, if the machine is simulated.
     pub simulation: Option<Simulation>,
-    /// Bytes that were written to the log, if there is one.
+    /// Bytes written to the log, if there is one.
     pub log_bytes: Option<u64>,
 }
 
-/// A loaded or loadable test session.
+/// A session, whatever the types of its protocol, workload and machine.
 pub trait Session {
-    /// The protocol.
+    /// Returns the protocol.
     fn info(&self) -> ProtocolInfo;
-    /// The values of the protocol's options, the engine's, and those of trying again.
+    /// Returns the values of the options of the protocol, the engine, retries, and the log.
     fn protocol_options(&self) -> BTreeMap<String, String>;
-    /// The values of the workload's options.
+    /// Returns the values of the workload's options.
     fn workload_options(&self) -> BTreeMap<String, String>;
-    /// The names of the workload's types of transactions.
+    /// Returns the names of the workload's types of transactions.
     fn kinds(&self) -> &'static [&'static str];
-    /// How many units loading has.
+    /// Returns the number of units that loading has.
     fn load_units(&self) -> u64;
-    /// Loads by as many threads as will run. Stops early if asked to. If there is a log of files,
-    /// what was loaded is durable then.
+    /// Loads with as many threads as will run, or fewer. Stops early if asked to. With a log of
+    /// files the loaded rows are durable when this returns.
     fn load(&mut self, stop: &Stop, advance: &(dyn Fn(u64) + Sync)) -> Result<(), RunError>;
-    /// Runs for a interval. `tick` is called now and then with the part of the interval, from 0 to
+    /// Runs for an interval. `tick` is called now and then with the part of the interval, from 0 to
     /// 1, that has passed since the last call.
     fn run(&mut self, interval: Interval, stop: &Stop, tick: &dyn Fn(f64)) -> Result<IntervalResult, RunError>;
-    /// Ends what is under way: to be called before a check.
+    /// Ends the running transactions; must be called before a check.
     fn settle(&mut self) -> Result<(), RunError>;
-    /// Bytes of tables and indexes.
+    /// Returns the bytes of tables and indexes.
     fn bytes(&self) -> u64;
-    /// What has become of old versions.
+    /// Returns the numbers of old versions that were made, reused and so on.
     fn versions(&self) -> VersionCounts;
-    /// Of how many records so many old versions are kept:
+    /// Returns a histogram of the lengths of version chains:
     /// [`contend_engine::Engine::version_chains`].
     fn version_chains(&self) -> Vec<u64>;
-    /// Deleted records whose memory is not free to be used again.
+    /// Returns the number of deleted records whose memory is not free for reuse yet.
     fn tombstones(&self) -> u64;
-    /// The workload's own check.
+    /// Runs the workload's own check.
     fn check(&self) -> Result<Checked, Violation>;
-    /// What was recorded since the last call.
+    /// Returns the history recorded since the last call.
     fn take_history(&mut self) -> Recorded;
 }
 
-/// What runs the workers of a session on a machine.
+/// A driver that runs the workers of a session on a machine.
 pub(crate) trait Driver<P: Protocol<Self::Machine>, W: Workload>: Sized + 'static {
     /// The machine.
     type Machine: Machine;
-    /// For a session of this plan.
+    /// Creates the driver for a session of this plan.
     fn new(plan: &RunPlan, purpose: RunPurpose) -> Self;
     /// See [`Session::load`].
     fn load(
@@ -153,8 +153,8 @@ pub fn session(plan: &RunPlan, protocol: &ProtocolPlan, purpose: RunPurpose) -> 
     }
 }
 
-/// Returns a session of a protocol that need not be registered, a broken one say, with a workload
-/// by its type.
+/// Returns a session of a protocol that may be unregistered, such as a broken one, with a workload
+/// given by its type.
 ///
 /// # Errors
 /// The configuration or an option of the protocol is not valid, or the log can't be begun.
@@ -169,24 +169,24 @@ pub fn session_of<P: NamedProtocol<Native>, W: Workload>(
         .made(Erased::new(P::new(own)))
 }
 
-/// How the transactions of a session call their protocol.
+/// The way in which the transactions of a session call their protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dispatch {
-    /// The protocol is inlined into each workload. Each pair of them is compiled by itself.
+    /// The protocol is inlined into each workload. Every pair of them is compiled separately.
     Static,
-    /// The protocol stands behind a pointer, and each workload is compiled once.
+    /// The protocol is behind a pointer, and each workload is compiled once.
     Dynamic,
 }
 
 impl Dispatch {
-    /// The dispatch of sessions on this machine, chosen when this crate was built: dynamic in a
-    /// development build, else static; the features `static-dispatch` and `dynamic-dispatch` choose
-    /// it whatever the build.
+    /// The dispatch on this machine, chosen when this crate is built. It is dynamic in a
+    /// development build, and static otherwise. The features `static-dispatch` and
+    /// `dynamic-dispatch` override that.
     pub const NATIVE: Dispatch = if cfg!(contend_static_dispatch) { Dispatch::Static } else { Dispatch::Dynamic };
 
-    /// Returns the dispatch of the sessions of a plan.
+    /// Returns the dispatch of a plan's sessions.
     pub fn of(plan: &RunPlan) -> Dispatch {
-        // Beside the simulation of memory a dynamic call costs nothing.
+        // A dynamic call costs nothing compared with the simulation of memory.
         if plan.chip.is_some() { Dispatch::Dynamic } else { Dispatch::NATIVE }
     }
 
@@ -201,7 +201,7 @@ impl Dispatch {
 
 /// A machine that a session can run on.
 trait SessionMachine: Machine {
-    /// What runs the workers.
+    /// The driver of the workers.
     type Driver<P: Protocol<Self>, W: Workload>: Driver<P, W, Machine = Self>;
 
     /// Makes the session of a protocol of the registry by the dispatch of this machine.
@@ -214,8 +214,8 @@ trait SessionMachine: Machine {
 impl SessionMachine for Native {
     type Driver<P: Protocol<Native>, W: Workload> = threads::Threads;
 
-    // Nineteen protocols times six workloads take minutes to compile: only a build that is measured
-    // has them all.
+    // Nineteen protocols times six workloads take minutes to compile. Only the build that is
+    // measured has them all.
     #[cfg(contend_static_dispatch)]
     fn session<P: NamedProtocol<Native>, W: Workload>(
         make: OfProtocol<'_, Native, W>,
@@ -278,7 +278,7 @@ impl<M: SessionMachine, W: Workload> PlannedProtocolVisitor<M> for OfProtocol<'_
 }
 
 impl<M: SessionMachine, W: Workload> OfProtocol<'_, M, W> {
-    /// Makes the session.
+    /// Creates the session.
     fn made<P: Protocol<M>>(self, protocol: P) -> Result<Box<dyn Session>, RunError> {
         let workload_options = match self.purpose {
             RunPurpose::Verify => W::for_verification(self.options),

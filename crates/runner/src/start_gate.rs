@@ -6,9 +6,10 @@ use contend_machine::{Machine, Native, Ordering};
 
 type Word = <Native as Machine>::U64;
 
-/// Holds threads back until all have arrived. A barrier of mutex and condition would wake one after
-/// the other, and each would have to wait for a turn behind those that run already: with many
-/// threads a core, seconds.
+/// A gate that holds threads back until all have arrived.
+///
+/// A barrier of mutex and condition variable would wake the threads one after the other. Each would
+/// then wait for its turn behind threads that already run: with many threads a core, for seconds.
 pub struct StartGate {
     ready: Word,
     go: Word,
@@ -26,22 +27,24 @@ impl StartGate {
         StartGate { ready: Word::new(0), go: Word::new(0) }
     }
 
-    /// Called by each thread: returns when all are released.
+    /// Arrives, and returns when all threads are released.
     pub fn wait(&self) {
-        // Relaxed, here and below: the threads share nothing else that was written meanwhile.
+        // Relaxed: `release` reads the count only to learn that this thread has arrived, and takes
+        // no other data from it.
         self.ready.fetch_add(1, Ordering::Relaxed);
+        // Relaxed: the gate passes no data. The threads got theirs when they were spawned.
         while self.go.load(Ordering::Relaxed) == 0 {
             Native::yield_now();
         }
     }
 
-    /// Waits until so many threads wait, and releases them.
+    /// Waits until `threads` threads have arrived, and releases them.
     pub fn release(&self, threads: usize) {
-        // Relaxed, also below: as in `wait`.
+        // Relaxed: pairs with the `fetch_add` in `wait`, which passes no data but the count.
         while self.ready.load(Ordering::Relaxed) < threads as u64 {
             std::thread::sleep(Duration::from_micros(200));
         }
-        // Relaxed: as in `wait`.
+        // Relaxed: pairs with the loads of `go` in `wait`, which take no other data from it.
         self.go.store(1, Ordering::Relaxed);
     }
 }

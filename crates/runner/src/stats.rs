@@ -1,20 +1,20 @@
-//! Median, least and greatest.
+//! Median, minimum and maximum.
 
 use serde::{Deserialize, Serialize};
 
-/// What a figure was in several windows.
+/// The spread of a figure over several windows.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
-    /// The middle one, or the mean of the two in the middle.
+    /// The middle value, or the mean of the two in the middle.
     pub median: f64,
-    /// The least.
+    /// The smallest value.
     pub min: f64,
-    /// The greatest.
+    /// The largest value.
     pub max: f64,
 }
 
 impl Spread {
-    /// Of these values; none of no value.
+    /// Returns the spread of these values, or `None` if there is no value.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Spread> {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);

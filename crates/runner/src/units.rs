@@ -1,6 +1,7 @@
-//! How figures are written for people: three or four digits, and a unit.
+//! The format of figures for people: three or four digits, and a unit.
 
-/// "1.23 M": something a second. Prefixes end at G, as larger ones are not read at a glance.
+/// Formats a rate per second, as in "1.23 M". Prefixes end at G; larger ones are not read at a
+/// glance.
 pub fn show_rate(per_second: f64) -> String {
     match per_second {
         rate if rate >= 1e9 => format!("{:.2} G", rate / 1e9),
@@ -10,7 +11,7 @@ pub fn show_rate(per_second: f64) -> String {
     }
 }
 
-/// Bytes, in a binary unit that suits.
+/// Formats bytes in the largest binary unit that is not above them.
 pub fn show_bytes(bytes: u64) -> String {
     let units = [("GiB", 1u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     match units.into_iter().find(|(_, size)| bytes >= *size) {
@@ -19,7 +20,7 @@ pub fn show_bytes(bytes: u64) -> String {
     }
 }
 
-/// Nanoseconds, in a unit that suits.
+/// Formats nanoseconds in the largest unit that is not above them.
 pub fn show_ns(nanoseconds: u64) -> String {
     match nanoseconds as f64 {
         ns if ns >= 1e9 => format!("{:.2} s", ns / 1e9),
@@ -29,12 +30,13 @@ pub fn show_ns(nanoseconds: u64) -> String {
     }
 }
 
-/// A latency; `-` where nothing was timed, as no transaction takes no time at all.
+/// Formats a latency. 0 stands for "not timed" and is shown as `-`, because no transaction takes no
+/// time.
 pub fn show_latency(nanoseconds: u64) -> String {
     if nanoseconds == 0 { "-".into() } else { show_ns(nanoseconds) }
 }
 
-/// A number in at most three digits that mean something: "0.000123".
+/// Formats a number with three significant digits, as in "0.000123".
 pub fn show_digits(number: f64) -> String {
     if number == 0.0 || !number.is_finite() {
         return number.to_string();
@@ -49,14 +51,60 @@ pub fn show_digits(number: f64) -> String {
     }
 }
 
-/// "12.3 %" of a fraction.
+/// Formats a fraction as a percentage, as in "12.3 %".
 pub fn show_percent(fraction: f64) -> String {
     format!("{:.1} %", fraction * 100.0)
+}
+
+/// Parses a percentage such as "3%" or "0.5 %", and returns it as a fraction. Returns `None` if the
+/// text is not a number and a percent sign.
+pub fn parse_percent(text: &str) -> Option<f64> {
+    let number = text.trim().strip_suffix('%')?.trim_end().parse::<f64>().ok()?;
+    Some(number / 100.0)
+}
+
+/// The longest time that [`parse_time`] takes, in seconds: some 30 years.
+const TIME_MAX: f64 = 1e9;
+
+/// Parses a time: a number of seconds, or a number with one of the units `ms`, `s`, `m` (or `min`)
+/// and `h`.
+///
+/// # Errors
+/// The unit is unknown, or the number is none, below 0 or too large. The message names what is
+/// valid.
+pub fn parse_time(text: &str) -> Result<std::time::Duration, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match &text[digits.len()..] {
+        "" | "s" => 1.0,
+        "ms" => 1e-3,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        unit => return Err(format!("unknown unit '{unit}'; valid: ms, s, m, h")),
+    };
+    match digits.parse::<f64>() {
+        Ok(number) if (0.0..=TIME_MAX).contains(&(number * unit)) => {
+            Ok(std::time::Duration::from_secs_f64(number * unit))
+        }
+        _ => Err(format!("'{digits}' is no time; valid: a number from 0, as in 60s or 10m")),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_and_percentages_are_parsed() {
+        let times = ["90", "60s", "1.5m", "2min", "1h", "250ms", "0"].map(|text| parse_time(text).expect("a time"));
+        assert_eq!(times.map(|time| time.as_millis()), [90_000, 60_000, 90_000, 120_000, 3_600_000, 250, 0]);
+        for (text, part) in
+            [("10 parsecs", "parsecs"), ("-1s", "'-1' is no time"), ("", "'' is no time"), ("1e99", "no time")]
+        {
+            assert!(parse_time(text).is_err_and(|message| message.contains(part)), "{text}");
+        }
+        assert_eq!(["3%", " 0.5 % ", "50%"].map(parse_percent), [Some(0.03), Some(0.005), Some(0.5)]);
+        assert_eq!(["3", "%", "x%", ""].map(parse_percent), [None; 4]);
+    }
 
     #[test]
     fn units_suit() {

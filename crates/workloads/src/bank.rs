@@ -1,16 +1,18 @@
-//! Bank: transfers between accounts, and audits that add all of them up. The sum never changes.
+//! Bank: transfers between two accounts, and audits that add up all accounts. The sum never
+//! changes.
 //!
-//! A transfer reads and writes two accounts, and is cancelled if the first has too little. An audit
-//! reads every account, in batches.
+//! A transfer reads and writes two accounts; it cancels itself if the first account holds too
+//! little. An audit reads every account, in batches.
 //!
-//! Transfers commute, so that each account's balance follows from the transfers that committed,
-//! whatever their order. Clients sum up what they moved to and from the *tracked* accounts (all of
-//! them, up to 65,536; else one in a power of two), which shows writes that get lost in pairs and
-//! leave the sum as it is.
+//! Transfers commute, so an account's balance follows from the committed transfers in any order.
+//! Clients sum up what they moved to and from the *tracked* accounts: all of them, up to 65,536;
+//! otherwise one in a power of two. This shows lost updates that come in pairs and leave the sum
+//! unchanged.
 
 use std::ops::ControlFlow;
 
 use contend_model::options::Fraction;
+use contend_model::random::{GOLDEN_GAMMA, below};
 use contend_model::{
     Abort, Core, Declare, Groups, IndexKind, Inspect, Load, OutOfMemory, Projection, Table, TableSpec, Tables, Txn,
     options,
@@ -18,6 +20,7 @@ use contend_model::{
 use rand::rngs::SmallRng;
 use rand::{RngCore, SeedableRng};
 
+use crate::loading::load_in_steps;
 use crate::sample::Sample;
 use crate::workload::{Checked, Declares, Violation, Workload, WorkloadInfo};
 use crate::zipf::Zipf;
@@ -27,11 +30,11 @@ options! {
     pub struct BankOptions {
         /// Accounts.
         "bank.accounts" accounts: u64 = 10_000, in 2..=1_000_000_000;
-        /// What each account holds in the beginning.
+        /// The opening balance of each account.
         "bank.balance" balance: u64 = 1_000, in 0..=1_000_000_000;
         /// The fraction of transactions that audit; the others transfer.
         "bank.audit" audit: Fraction = Fraction(0.01), in ();
-        /// The largest amount of a transfer; each draws its own, from 1 on.
+        /// The largest amount of a transfer; each transfer draws its own, from 1 on.
         "bank.amount" amount: u64 = 100, in 1..=1_000_000_000;
         /// Skew of the zipfian choice of accounts; 0 is uniform.
         "bank.theta" theta: f64 = 0.0, in 0.0..1.0;
@@ -49,13 +52,13 @@ pub const INFOS: &[WorkloadInfo] = &[WorkloadInfo {
 }];
 
 const LOAD_STEP: u64 = 4096;
-/// Accounts that an audit asks for at once.
+/// Accounts that an audit reads in one batch.
 const AUDIT_STEP: usize = 256;
 
 /// A transaction's parameters.
 #[derive(Debug, Default)]
 pub struct Input {
-    /// An audit; otherwise a transfer.
+    /// Whether this is an audit; otherwise it is a transfer.
     audit: bool,
     from: u64,
     to: u64,
@@ -66,13 +69,14 @@ pub struct Input {
 #[derive(Debug)]
 pub struct Client {
     rng: SmallRng,
-    /// The sum that the running execution of an audit saw.
+    /// The sum that the running execution of an audit has read.
     sum: u64,
     transfers: u64,
     audits: u64,
     /// The first wrong sum of a committed audit.
     wrong_sum: Option<u64>,
-    /// Of each tracked account: what committed transfers have brought, less what they have taken.
+    /// For each tracked account: the amounts that committed transfers brought, less those that they
+    /// took.
     flows: Vec<i64>,
     keys: Vec<u64>,
 }
@@ -131,24 +135,16 @@ impl Workload for Bank {
         parts: usize,
         done: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Result<(), OutOfMemory> {
-        let bound = |part: usize| (u128::from(self.options.accounts) * part as u128 / parts as u128) as u64;
-        let (mut next, end) = (bound(part), bound(part + 1));
-        while next < end {
-            let step = (end - next).min(LOAD_STEP);
-            for account in next..next + step {
-                loader.insert(&self.table, account, |row| row[0] = self.options.balance)?;
-            }
-            next += step;
-            if done(step).is_break() {
-                break;
-            }
-        }
-        Ok(())
+        load_in_steps(self.options.accounts, part, parts, LOAD_STEP, done, |mut accounts| {
+            accounts.try_for_each(|account| {
+                loader.insert(&self.table, account, |row| row[0] = self.options.balance).map(drop)
+            })
+        })
     }
 
     fn client(&self, worker: usize, _: usize, seed: u64) -> Client {
         Client {
-            rng: SmallRng::seed_from_u64(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ worker as u64),
+            rng: SmallRng::seed_from_u64(seed.wrapping_mul(GOLDEN_GAMMA) ^ worker as u64),
             sum: 0,
             transfers: 0,
             audits: 0,
@@ -167,14 +163,14 @@ impl Workload for Bank {
             return;
         }
         input.from = self.zipf.draw(client.rng.next_u64());
-        // Another account: of those left, by the same distribution.
+        // The second account has the same distribution, without the first account.
         input.to = loop {
             let to = self.zipf.draw(client.rng.next_u64());
             if to != input.from {
                 break to;
             }
         };
-        input.amount = ((u128::from(client.rng.next_u64()) * u128::from(self.options.amount)) >> 64) as u64 + 1;
+        input.amount = below(client.rng.next_u64(), self.options.amount) + 1;
     }
 
     fn kind(&self, input: &Input) -> usize {
@@ -209,8 +205,8 @@ impl Workload for Bank {
                 client.keys.extend((next..self.options.accounts).take(AUDIT_STEP));
                 next += client.keys.len() as u64;
                 tx.read_rows(&self.table, &client.keys, Projection::WHOLE, |_, row| {
-                    // An account that is missing, or more than there is, must not stop the sum: it
-                    // is judged if it commits.
+                    // A missing account, or an impossible balance, must not stop the sum: the sum
+                    // is judged only if the audit commits.
                     sum = sum.wrapping_add(row.map_or(u64::MAX / 2, |row| row[0]));
                 })?;
             }
@@ -246,7 +242,7 @@ impl Workload for Bank {
     fn check<S: Inspect>(&self, store: &S, clients: &[&Client]) -> Result<Checked, Violation> {
         let total = self.total();
         if let Some(wrong) = clients.iter().find_map(|client| client.wrong_sum) {
-            return Err(Violation(format!("a committed audit has counted {wrong} in all accounts, where {total} are")));
+            return Err(Violation(format!("a committed audit read a sum of {wrong}, but the accounts hold {total}")));
         }
         let mut row = Vec::new();
         let mut sum = 0u64;
@@ -255,7 +251,10 @@ impl Workload for Bank {
                 return Err(Violation(format!("account {account} is gone")));
             }
             if row[0] > total {
-                return Err(Violation(format!("account {account} holds {}, and all together hold {total}", row[0])));
+                return Err(Violation(format!(
+                    "account {account} holds {}, more than the {total} of all accounts",
+                    row[0]
+                )));
             }
             sum = sum.wrapping_add(row[0]);
             if let (Some(position), false) = (self.tracked.position(account), clients.is_empty()) {
@@ -263,14 +262,14 @@ impl Workload for Bank {
                 let expected = self.options.balance as i64 + flow;
                 if row[0] as i64 != expected {
                     return Err(Violation(format!(
-                        "account {account} holds {}, and by the transfers that committed it holds {expected}: updates got lost",
+                        "account {account} holds {}, but the committed transfers leave {expected} in it: updates got lost",
                         row[0]
                     )));
                 }
             }
         }
         if sum != total {
-            return Err(Violation(format!("the accounts hold {sum}, and have held {total} in the beginning")));
+            return Err(Violation(format!("the accounts hold {sum} together, but held {total} at the start")));
         }
         let transfers: u64 = clients.iter().map(|client| client.transfers).sum();
         let audits: u64 = clients.iter().map(|client| client.audits).sum();

@@ -1,12 +1,13 @@
-//! Workloads: what transactions do, what they do it on, and how to tell afterwards that it was done
-//! right.
+//! Workloads: the transactions of the benchmarks, their tables, and checks of the tables after a
+//! run.
 //!
-//! A workload is a schema, a loader, a generator of transactions, the transactions, and a
-//! consistency check. It runs under any protocol and can't know which one. What this crate must not
-//! know: protocols, threads, time.
+//! A workload consists of a schema, a loader, a generator of transaction parameters, the bodies of
+//! the transactions, and a consistency check. It runs under any protocol and can't know which one.
+//! This crate must not know of protocols, threads or time.
 
 pub mod bank;
 pub mod litmus;
+mod loading;
 mod random;
 #[cfg(test)]
 mod run_for_tests;

@@ -1,13 +1,14 @@
-//! Litmus tests: a handful of transactions on a handful of rows, each shape made for one anomaly.
+//! Litmus tests: a few transactions on a few rows, each shape made for one anomaly.
 //!
-//! Worker `w` runs program `w` of its shape, modulo the number of programs, again and again; or,
-//! where a test needs some transactions of each, the programs in turns, from `w` on. What is wrong
-//! shows in the history; they are for an explorer of interleavings, which runs a few transactions
-//! of each worker in many orders. `litmus-random` draws its transactions: any operations on few
-//! keys.
+//! Worker `w` runs program `w` of its shape, modulo the number of programs, again and again. In
+//! some shapes each worker draws its next program instead, so that several transactions in a row
+//! combine. An anomaly shows in the history. The tests are meant for an explorer of interleavings,
+//! which runs a few transactions of each worker in many orders. `litmus-random` draws its
+//! transactions: any operations on few keys.
 //!
-//! The shapes are those of Adya's and of the Hermitage suite, and of what went wrong in published
-//! systems.
+//! The shapes are those of Adya and of the Hermitage suite, and of bugs in published systems.
+
+mod programs;
 
 use std::ops::ControlFlow;
 
@@ -23,7 +24,7 @@ use crate::workload::{Checked, Declares, Violation, Workload, WorkloadInfo};
 /// The programs of a litmus test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// All add one to one row.
+    /// All transactions add one to one row.
     Counter,
     /// A row is read, and then written.
     LostUpdate,
@@ -42,38 +43,39 @@ pub enum Shape {
     Reinsert,
     /// A row moves under another key of a second table, and is looked up by it.
     Index,
-    /// An insert and a write that are taken back.
+    /// An insert and a write are rolled back.
     Abort,
     /// Columns of different groups are read and changed.
     Groups,
-    /// Sums are added to without being read, and read; and a maximum is taken, which does not
-    /// commute with that.
+    /// A sum is read, and increased without being read. A maximum is taken as well, which does not
+    /// commute with the increments.
     Updates,
-    /// A key is missed and a sum added to without being read, while the sum is read and the key
-    /// inserted.
+    /// One transaction misses a key and increases a sum without reading it, while another reads the
+    /// sum and inserts the key.
     LateUpdates,
-    /// Rows are replaced unread, together and alone, updated unread, and read.
+    /// Rows are replaced without being read, together and alone, updated without being read, and
+    /// read.
     Overwrites,
-    /// Rows are written alone and together, and read by transactions that say that they only read:
-    /// of the end of an epoch, with some protocols.
+    /// Rows are written alone and together. Transactions that declare that they only read read
+    /// them: with some protocols as of the end of an epoch.
     Snapshot,
-    /// Rows come and go, and are read by transactions that say that they only read.
+    /// Rows are inserted and deleted, and read by transactions that declare that they only read.
     SnapshotRows,
-    /// Keys are missed and scanned in a leaf of an ordered index that is full, and inserts split
-    /// it.
+    /// A full leaf of an ordered index, in which keys are missed and scanned, is split by inserts.
     Split,
-    /// A leaf of an ordered index loses its last rows, and its range goes to another, where keys
-    /// are missed, scanned and inserted.
+    /// A leaf of an ordered index loses its last rows, and its range goes to another leaf, where
+    /// keys are missed, scanned and inserted.
     Merge,
-    /// Rows die and come again, so that records are unlinked and reused where epochs pass.
+    /// Rows are deleted and inserted again, so that records are unlinked, and reused as epochs
+    /// pass.
     Rebirth,
     /// A row moves from key to key, so that the memory of one key's record is reused for another's.
     Moves,
-    /// Rebirth, with a second table by which the row is looked up.
+    /// As `Rebirth`, with a second table in which the row is looked up.
     RebirthIndex,
-    /// Rows of few keys are inserted and deleted, again and again.
+    /// Rows of few keys are inserted and deleted again and again.
     Births,
-    /// Anything.
+    /// Any operations on few keys.
     Random,
 }
 
@@ -89,10 +91,10 @@ option_choices!(Shape {
 options! {
     /// Litmus tests' options.
     pub struct LitmusOptions {
-        /// Which test.
+        /// The test.
         "litmus.shape" shape: Shape = Shape::Random, in ();
-        /// `random` and `births`: keys that operations are on; half of them have a row in the
-        /// beginning.
+        /// `random` and `births`: the number of keys that operations use. Half of them have a row
+        /// at the start.
         "litmus.keys" keys: u64 = 4, in 1..=1_000;
         /// `random` and `births`: the most operations of a transaction.
         "litmus.operations" operations: u64 = 4, in 1..=100;
@@ -120,7 +122,7 @@ pub const INFOS: &[WorkloadInfo] = &[
     info("litmus-scans", "ranges are read while rows are inserted into them", &[("litmus.shape", "scans")]),
     info("litmus-reinsert", "a row is deleted, and inserted again", &[("litmus.shape", "reinsert")]),
     info("litmus-index", "a row moves in a secondary index, and is looked up by it", &[("litmus.shape", "index")]),
-    info("litmus-abort", "inserts and writes that are taken back", &[("litmus.shape", "abort")]),
+    info("litmus-abort", "an insert and a write are rolled back", &[("litmus.shape", "abort")]),
     info("litmus-groups", "columns of different groups are read and changed", &[("litmus.shape", "groups")]),
     info("litmus-updates", "sums are added to unread, read, and raised", &[("litmus.shape", "updates")]),
     info(
@@ -129,15 +131,15 @@ pub const INFOS: &[WorkloadInfo] = &[
         &[("litmus.shape", "late-updates")],
     ),
     info("litmus-overwrites", "rows are replaced unread, and read", &[("litmus.shape", "overwrites")]),
-    info("litmus-snapshot", "rows are written, and read by who only reads", &[("litmus.shape", "snapshot")]),
+    info("litmus-snapshot", "rows are written, and read by read-only transactions", &[("litmus.shape", "snapshot")]),
     info(
         "litmus-snapshot-rows",
-        "rows come and go, and are read by who only reads",
+        "rows are inserted and deleted, and read by read-only transactions",
         &[("litmus.shape", "snapshot-rows")],
     ),
     info("litmus-split", "keys are missed and scanned while inserts split a leaf", &[("litmus.shape", "split")]),
     info("litmus-merge", "a leaf is emptied, and its range goes to another", &[("litmus.shape", "merge")]),
-    info("litmus-rebirth", "rows die, are collected, and come again", &[("litmus.shape", "rebirth")]),
+    info("litmus-rebirth", "rows are deleted, collected, and inserted again", &[("litmus.shape", "rebirth")]),
     info(
         "litmus-moves",
         "a row moves from key to key, so that the memory of one key's record is reused for another's",
@@ -145,22 +147,22 @@ pub const INFOS: &[WorkloadInfo] = &[
     ),
     info(
         "litmus-rebirth-index",
-        "rows die and come again, with a secondary index",
+        "rows are deleted and inserted again, with a secondary index",
         &[("litmus.shape", "rebirth-index")],
     ),
     info(
         "litmus-births",
-        "rows of few keys are inserted and deleted, again and again",
+        "rows of few keys are inserted and deleted again and again",
         &[("litmus.shape", "births"), ("litmus.keys", "4"), ("litmus.operations", "2")],
     ),
     info("litmus-random", "any operations on few keys", &[("litmus.shape", "random")]),
 ];
 
-/// An operation. Keys are of the first table, unless it says otherwise.
+/// An operation on a key of the first table, unless it says otherwise.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Read(u64),
-    /// Both rows at once.
+    /// Reads both rows at once.
     Batch(u64, u64),
     Write(u64),
     Modify(u64),
@@ -174,7 +176,7 @@ enum Step {
     AddLeft(u64),
     /// Adds to both columns without reading them.
     AddBoth(u64),
-    /// Raises the left column, unless it is larger, without reading it.
+    /// Raises the left column to the worker's mark if it is smaller, without reading it.
     RaiseLeft(u64),
     ScanOther(u64, u64),
     InsertOther(u64),
@@ -190,118 +192,51 @@ use Step::{
 /// Partitions of the keys, by their remainders.
 const PARTITIONS: u64 = 2;
 
-/// Keys of both tables that have a row in the beginning.
+/// The number of keys that have a row at the start, in both tables.
 const LOADED: u64 = 2;
-/// Keys of a leaf of an ordered index that is full, when they are inserted in order.
+/// The number of keys of a full leaf of an ordered index into which they were inserted in order.
 const LEAF: u64 = 24;
-/// A key of it that has none, and two more in a range.
+/// A key that has no row at the start, in the shapes that use it; nor have the next two keys.
 const ABSENT: u64 = 10;
 
 impl Shape {
     fn programs(self) -> &'static [&'static [Step]] {
         match self {
-            Shape::Counter => &[&[Modify(0)]],
-            Shape::LostUpdate => &[&[Read(0), Write(0)], &[Read(0), Modify(0)]],
-            Shape::WriteSkew => &[&[Read(0), Read(1), Write(0)], &[Batch(0, 1), Modify(1)]],
-            Shape::ReadOnly => &[&[Read(0), Read(1), Write(0)], &[Modify(1)], &[Read(0), Read(1)]],
-            Shape::LongFork => &[&[Write(0)], &[Write(1)], &[Read(0), Read(1)], &[Read(1), Read(0)]],
-            Shape::Absent => &[&[Read(ABSENT), Insert(ABSENT + 1)], &[Read(ABSENT + 1), Insert(ABSENT)]],
-            Shape::Scans => {
-                &[&[Scan(0, 20), Scan(0, 20)], &[Scan(10, 20), Insert(11)], &[Scan(10, 20), Insert(12), Delete(11)]]
-            }
-            Shape::Reinsert => {
-                &[&[Delete(0), Insert(0)], &[Delete(0)], &[Insert(0), Modify(0)], &[Read(0), Scan(0, 5)]]
-            }
-            Shape::Index => &[
-                &[Modify(0), DeleteOther(0), InsertOther(5)],
-                &[Modify(0), DeleteOther(5), InsertOther(0)],
-                &[ScanOther(0, 9), Read(0)],
-            ],
-            Shape::Abort => {
-                &[&[Insert(ABSENT), Modify(0), Cancel], &[Read(ABSENT), Read(0)], &[Insert(ABSENT), Delete(ABSENT)]]
-            }
-            Shape::Groups => &[
-                &[ReadLeft(0), ReadRight(1), ModifyRight(0)],
-                &[ReadRight(0), AddLeft(0), ModifyRight(1)],
-                &[AddBoth(0), AddLeft(0)],
-            ],
-            Shape::Updates => &[
-                &[ReadRight(1), AddLeft(0)],
-                &[AddLeft(0), ModifyRight(1)],
-                &[ReadLeft(0), ModifyRight(1)],
-                &[AddLeft(0)],
-                &[ReadRight(1), RaiseLeft(0)],
-            ],
-            Shape::LateUpdates => {
-                &[&[Read(ABSENT), AddLeft(0)], &[Read(0), Insert(ABSENT)], &[Delete(ABSENT), Modify(0)]]
-            }
-            Shape::Overwrites => &[
-                &[Write(0), Write(1)],
-                &[Read(0), Read(1)],
-                &[Write(0)],
-                &[Read(1), Write(0), Write(1)],
-                &[AddBoth(0)],
-            ],
-            Shape::Snapshot => {
-                &[&[Write(0)], &[Read(0), Read(1)], &[Read(0), Modify(1)], &[Read(1), Read(0)], &[Write(0), Write(1)]]
-            }
-            Shape::SnapshotRows => {
-                &[&[Delete(0), Modify(1)], &[Read(0), Read(1)], &[Insert(0), Modify(1)], &[Scan(0, 5)]]
-            }
-            // Even keys up to 46 have rows, all in one leaf. After the split 24 is the first of the
-            // right one.
-            Shape::Split => &[
-                &[Read(33), Insert(1)],
-                &[Read(1), Insert(33)],
-                &[Scan(20, 34), Insert(3)],
-                &[Read(3), Insert(21), Read(35)],
-                &[Read(33), Insert(1), Modify(0)],
-                &[Read(0), Insert(33)],
-            ],
-            // Even keys up to 50 have rows, the last two in a leaf of their own.
-            Shape::Merge => &[
-                &[Delete(48), Delete(50)],
-                &[Read(49), Insert(51)],
-                &[Read(51), Insert(49)],
-                &[Scan(45, 52), Modify(0)],
-                &[Delete(49), Delete(51)],
-            ],
-            Shape::Rebirth => &[
-                &[Delete(0), Insert(2)],
-                &[Read(2), Insert(0)],
-                &[Modify(0), Delete(2)],
-                &[Read(0), Batch(1, 2)],
-                &[Write(2), Modify(1), Delete(0)],
-                &[Insert(0), Write(1)],
-            ],
-            Shape::Moves => &[
-                &[Delete(0), Insert(8)],
-                &[Delete(8), Insert(9)],
-                &[Delete(9), Insert(0)],
-                &[Read(0), Read(8), Read(9)],
-                &[Batch(9, 0), Modify(8)],
-            ],
-            Shape::RebirthIndex => &[
-                &[Delete(0), DeleteOther(0)],
-                &[ScanOther(0, 9), Read(0)],
-                &[Insert(0), InsertOther(0)],
-                &[Modify(0), DeleteOther(0), InsertOther(5)],
-                &[ScanOther(0, 9), Modify(0)],
-                &[Delete(0), DeleteOther(5)],
-            ],
+            Shape::Counter => programs::COUNTER,
+            Shape::LostUpdate => programs::LOST_UPDATE,
+            Shape::WriteSkew => programs::WRITE_SKEW,
+            Shape::ReadOnly => programs::READ_ONLY,
+            Shape::LongFork => programs::LONG_FORK,
+            Shape::Absent => programs::ABSENT_KEYS,
+            Shape::Scans => programs::SCANS,
+            Shape::Reinsert => programs::REINSERT,
+            Shape::Index => programs::INDEX,
+            Shape::Abort => programs::ABORT,
+            Shape::Groups => programs::GROUPS,
+            Shape::Updates => programs::UPDATES,
+            Shape::LateUpdates => programs::LATE_UPDATES,
+            Shape::Overwrites => programs::OVERWRITES,
+            Shape::Snapshot => programs::SNAPSHOT,
+            Shape::SnapshotRows => programs::SNAPSHOT_ROWS,
+            Shape::Split => programs::SPLIT,
+            Shape::Merge => programs::MERGE,
+            Shape::Rebirth => programs::REBIRTH,
+            Shape::Moves => programs::MOVES,
+            Shape::RebirthIndex => programs::REBIRTH_INDEX,
+            // Drawn: see `Litmus::draw` and `Litmus::draw_births`.
             Shape::Births | Shape::Random => &[],
         }
     }
 
-    /// Whether each worker draws which program it runs next: in tests that need some transactions,
-    /// one after the other, in many combinations.
+    /// Returns whether each worker draws the program that it runs next. This is so in tests that
+    /// need several transactions, one after the other, in many combinations.
     fn draws_programs(self) -> bool {
         use Shape::{Merge, Moves, Rebirth, RebirthIndex, Snapshot, SnapshotRows, Split};
         matches!(self, Snapshot | SnapshotRows | Split | Merge | Moves | Rebirth | RebirthIndex)
     }
 
-    /// Keys of the first table that have a row in the beginning: so many, and the distance from one
-    /// to the next.
+    /// Returns the number of keys of the first table that have a row at the start, and the distance
+    /// from one such key to the next.
     fn loaded(self) -> (u64, u64) {
         match self {
             Shape::Split => (LEAF, 2),
@@ -311,16 +246,17 @@ impl Shape {
     }
 }
 
-/// How many workers show what a litmus test is made for, and how many transactions of each.
+/// The numbers of workers and transactions that suffice to show the anomaly of a litmus test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// Workers.
     pub workers: usize,
-    /// Transactions of each.
+    /// Transactions of each worker.
     pub transactions: u64,
 }
 
-/// The extent of the test of this name; `None` if there is none, or it is random.
+/// Returns the extent of the test of this name, or `None` if there is no such test or its
+/// transactions are drawn.
 pub fn extent(name: &str) -> Option<Extent> {
     let info = INFOS.iter().find(|info| info.name == name)?;
     let (_, shape) = info.preset.first()?;
@@ -369,8 +305,8 @@ pub struct Litmus {
 }
 
 impl Litmus {
-    /// Keys of both tables that have a row in the beginning: so many, and the distance from one to
-    /// the next.
+    /// Returns, for each table, the number of keys that have a row at the start, and the distance
+    /// from one such key to the next.
     fn loaded(&self) -> [(u64, u64); 2] {
         match self.options.shape {
             Shape::Births | Shape::Random => [(self.options.keys.div_ceil(2), 1); 2],
@@ -430,7 +366,7 @@ impl Workload for Litmus {
         let scans = |step: &Step| matches!(step, Scan(..) | ScanOther(..));
         let needs_order = options.shape.programs().iter().any(|program| program.iter().any(scans));
         if needs_order && index == IndexKind::Hash {
-            return Err("this litmus test scans, and a hash index has no order: use --index ordered".into());
+            return Err("this litmus test scans, and needs an ordered index: use --index ordered".into());
         }
         Ok(())
     }
@@ -531,7 +467,7 @@ impl Workload for Litmus {
 
     fn execute<T: Txn>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<(), Abort> {
         let (items, others) = (&self.items, &self.others);
-        // Each write says whose it is.
+        // Each written value names its worker.
         let mut mark = client.worker as i64 + 1;
         // A row that comes back must differ from the one that was deleted.
         if self.options.shape == Shape::Births {
@@ -540,7 +476,8 @@ impl Workload for Litmus {
         let row = Item { left: mark, right: mark };
         let on = |_: u64, _: Item| ControlFlow::Continue(());
         for step in &input.0 {
-            // Whether a key was there, and what it held, is the history's business.
+            // The check is left to the history: whether a key had a row, and which, does not matter
+            // here.
             match *step {
                 Read(key) => _ = tx.read(items, key, Whole)?,
                 Batch(one, two) => tx.read_many(items, &[one, two], Whole, |_, _| ())?,

@@ -1,4 +1,4 @@
-//! Small runs, for the workloads' own tests.
+//! Small runs for the unit tests of the workloads.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use crate::workload::{Checked, Violation, Workload};
 /// An engine with a loaded workload.
 pub(crate) type World<P, W> = (Arc<Engine<P, Native>>, W);
 
-/// The workload, loaded, under commit-time updates and timestamp splitting.
+/// Creates an engine with commit-time updates and timestamp splitting, and loads the workload.
 pub(crate) fn world<P: NamedProtocol<Native>, W: Workload>(options: &W::Options) -> World<P, W> {
     let engine_options =
         EngineOptions { commit_time_updates: true, timestamp_splitting: true, ..EngineOptions::default() };
     world_with(options, engine_options, 1)
 }
 
-/// The workload, loaded by so many loaders one after the other.
+/// Creates an engine and loads the workload in `parts` parts, one after the other.
 pub(crate) fn world_with<P: NamedProtocol<Native>, W: Workload>(
     options: &W::Options,
     engine_options: EngineOptions,
@@ -40,7 +40,7 @@ pub(crate) fn world_with<P: NamedProtocol<Native>, W: Workload>(
     (engine, workload)
 }
 
-/// Runs `commits` transactions on each of `threads` threads; the clients.
+/// Runs `commits` transactions on each of `threads` threads and returns the clients.
 pub(crate) fn clients<P: NamedProtocol<Native>, W: Workload>(
     (engine, workload): &World<P, W>,
     threads: usize,
@@ -56,7 +56,7 @@ pub(crate) fn clients<P: NamedProtocol<Native>, W: Workload>(
                     for round in 0..commits {
                         workload.next(&mut (), &mut client, &mut input);
                         loop {
-                            // Threads that share a core, so that transactions overlap there, too.
+                            // The yield makes transactions overlap also where threads share a core.
                             let outcome = worker.run(|tx| {
                                 workload.execute(tx, &mut client, &input)?;
                                 if round % 16 == 0 {
@@ -84,7 +84,7 @@ pub(crate) fn clients<P: NamedProtocol<Native>, W: Workload>(
     })
 }
 
-/// The workload's own check.
+/// Runs the workload's own check.
 pub(crate) fn check<P: NamedProtocol<Native>, W: Workload>(
     (engine, workload): &World<P, W>,
     clients: &[W::Client],
@@ -92,7 +92,7 @@ pub(crate) fn check<P: NamedProtocol<Native>, W: Workload>(
     workload.check(engine, &clients.iter().collect::<Vec<_>>())
 }
 
-/// A whole run, checked.
+/// Loads the workload, runs it, and checks the tables.
 pub(crate) fn run<P: NamedProtocol<Native>, W: Workload>(
     options: &W::Options,
     threads: usize,

@@ -1,10 +1,11 @@
-//! Records that clients keep books of: enough to see what gets lost, few enough to cost no cache.
+//! The sample of records that clients keep books about. It is large enough to show lost updates,
+//! and small enough to take little room in a cache.
 
-/// Records in the books, at most.
+/// The maximum number of records in the sample.
 const MAX: u64 = 1 << 16;
 
-/// Of the records below a number every one in a power of two: those whose number ends in enough
-/// zero bits.
+/// A sample of the records below `records`. It takes one record in a power of two: those whose
+/// numbers end in `shift` zero bits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
     records: u64,
@@ -12,17 +13,17 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
-    /// Of `records` records, which is at least 1.
+    /// Creates the sample of `records` records. `records` must be at least 1.
     pub(crate) fn new(records: u64) -> Self {
         Sample { records, shift: records.div_ceil(MAX).next_power_of_two().trailing_zeros() }
     }
 
-    /// How many records are in the sample.
+    /// Returns the number of records in the sample.
     pub(crate) fn len(self) -> usize {
         ((self.records - 1) >> self.shift) as usize + 1
     }
 
-    /// The record's position in the books, if it is in the sample.
+    /// Returns the record's position in the books, or `None` if it is not in the sample.
     #[inline(always)]
     pub(crate) fn position(self, record: u64) -> Option<usize> {
         let position = record >> self.shift;

@@ -1,16 +1,16 @@
-//! SmallBank: customers with a savings and a checking account, six short transactions.
+//! SmallBank: customers with a savings and a checking account, and six short transactions.
 //!
-//! The benchmark of write skew: a check is covered by both accounts together, and taken from one.
-//! Under snapshot isolation two transactions may each find enough money and take it, one from
-//! either account.
+//! This is the benchmark of write skew. Both accounts together cover a check, but the amount is
+//! taken from one of them. Under snapshot isolation two transactions may each find enough money and
+//! take it, from different accounts.
 //!
 //! With `smallbank.overdraft=on`, as published, a check that is not covered costs a penalty of a
-//! dollar. With `off` it is refused, and so is a withdrawal from the savings; then no customer's
-//! accounts are ever below zero together after a serializable execution, which the check after a
-//! run tests, and which write skew breaks. A verification pass runs with `off`.
+//! dollar. With `off` the check is refused, and so is a withdrawal from the savings. Then no
+//! customer's accounts are ever below zero together after a serializable execution. The check after
+//! a run tests this, and write skew breaks it. Verified runs use `off`.
 //!
-//! Clients book what their transactions brought to each *tracked* customer (see `bank`), so that
-//! what gets lost shows.
+//! Clients book what their transactions brought to each *tracked* customer (see `bank`), which
+//! shows lost updates.
 
 use std::ops::ControlFlow;
 
@@ -20,6 +20,7 @@ use contend_model::{
     Abort, Core, Declare, IndexKind, Inspect, Load, OutOfMemory, Row, TableSpec, Tables, Txn, TypedTable, options,
 };
 
+use crate::loading::load_in_steps;
 use crate::random::Random;
 use crate::sample::Sample;
 use crate::workload::{Checked, Declares, Violation, Workload, WorkloadInfo};
@@ -29,7 +30,7 @@ options! {
     pub struct SmallBankOptions {
         /// Customers.
         "smallbank.customers" customers: u64 = 100_000, in 2..=100_000_000;
-        /// How many of them are hot.
+        /// The number of customers that are hot.
         "smallbank.hot_customers" hot_customers: u64 = 100, in 1..=100_000_000;
         /// The fraction of accesses that go to hot customers.
         "smallbank.hot" hot: Fraction = Fraction(0.25), in ();
@@ -45,8 +46,8 @@ options! {
         "smallbank.transact_savings" transact_savings: u64 = 15, in 0..=1_000;
         /// Weight of WriteCheck.
         "smallbank.write_check" write_check: u64 = 15, in 0..=1_000;
-        /// Whether a customer's accounts may be overdrawn together, for a penalty, as published;
-        /// otherwise that is refused.
+        /// Whether a customer's accounts may be overdrawn together, for a penalty, as published.
+        /// Otherwise such a transaction is refused.
         "smallbank.overdraft" overdraft: bool = true, in ();
         /// Partitions of the customers, by the remainders of their numbers.
         "smallbank.partitions" partitions: u64 = 1, in 1..=65_536;
@@ -62,9 +63,9 @@ pub const INFOS: &[WorkloadInfo] = &[WorkloadInfo {
     preset: &[],
 }];
 
-/// What each account holds in the beginning, in cents.
+/// The opening balance of each account, in cents.
 const OPENING: i64 = 10_000;
-/// What a check that is not covered costs besides, in cents.
+/// The penalty for a check that is not covered, in cents.
 const PENALTY: i64 = 100;
 const LOAD_STEP: u64 = 4096;
 
@@ -74,7 +75,7 @@ struct Account {
     balance: i64,
 }
 
-/// The types, in the order of [`Workload::KINDS`].
+/// The transaction types, in the order of [`Workload::KINDS`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Kind {
     Amalgamate,
@@ -100,21 +101,21 @@ const KINDS: [Kind; 6] = [
 pub struct Input {
     kind: Kind,
     customer: u64,
-    /// Another one, for transactions between two.
+    /// The second customer of a transaction between two; otherwise the same one.
     other: u64,
     amount: i64,
 }
 
-/// A worker's generator, and its books.
+/// A worker's generator of inputs, and its books.
 #[derive(Debug)]
 pub struct Client {
     random: Random,
-    /// What the running execution brings the customer and the other one.
+    /// The amounts that the running execution brings `customer` and `other`.
     bringing: (i64, i64),
-    /// Of each tracked customer: what committed transactions have brought, less what they have
-    /// taken.
+    /// For each tracked customer: the amounts that committed transactions brought, less those that
+    /// they took.
     flows: Vec<i64>,
-    /// Of all customers.
+    /// The sum of the flows of all customers, tracked or not.
     total: i64,
     commits: u64,
 }
@@ -125,7 +126,7 @@ pub struct SmallBank {
     options: SmallBankOptions,
     savings: TypedTable<Account>,
     checking: TypedTable<Account>,
-    /// The sums of the weights so far, by type.
+    /// The cumulative weights, by type.
     weights: [u64; 6],
     tracked: Sample,
 }
@@ -140,7 +141,7 @@ impl SmallBank {
         }
     }
 
-    /// Another customer: by the same distribution, unless that may have no other to offer.
+    /// Draws another customer by the same distribution, or uniformly if that yields no other.
     fn draw_other(&self, random: &mut Random, customer: u64) -> u64 {
         const TRIES: usize = 64;
         let drawn = (0..TRIES).map(|_| self.draw_customer(random)).find(|other| *other != customer);
@@ -148,7 +149,7 @@ impl SmallBank {
         drawn.unwrap_or_else(|| (customer + random.uniform(1, customers - 1)) % customers)
     }
 
-    /// Takes an amount, which may be negative, from one of a customer's accounts if both together
+    /// Takes `amount`, which may be negative, from the account in `from` if both accounts together
     /// cover it. Returns what was taken, with the penalty.
     fn take<T: Txn>(
         &self,
@@ -185,7 +186,7 @@ impl SmallBank {
 
     fn send_payment<T: Txn>(&self, tx: &mut T, input: &Input) -> Result<(), Abort> {
         let Input { customer, amount, .. } = *input;
-        // Where nothing may be overdrawn, what the savings owe is not to be spent either.
+        // Where overdrafts are refused, the checking account must also cover a debt of the savings.
         let owed = match self.options.overdraft {
             true => Some(0),
             false => tx.read(&self.savings, customer, Account::BALANCE)?.map(|savings| savings.min(0)),
@@ -217,17 +218,15 @@ impl Workload for SmallBank {
         if options.hot_customers > options.customers {
             let SmallBankOptions { hot_customers, customers, .. } = options;
             return Err(format!(
-                "smallbank.hot_customers is {hot_customers}, and smallbank.customers is {customers}: no more can be hot than there are"
+                "smallbank.hot_customers is {hot_customers}, above smallbank.customers, which is {customers}"
             ));
         }
         let all = [options.amalgamate, options.balance, options.deposit_checking];
         let more = [options.send_payment, options.transact_savings, options.write_check];
         if all.iter().chain(&more).sum::<u64>() == 0 {
-            return Err(
-                "the weights of SmallBank's transactions (smallbank.balance and so on) are all 0: at least one has to \
-                        be more"
-                    .into(),
-            );
+            return Err("the weights of SmallBank's transactions (smallbank.balance and so on) are all 0: at \
+                        least one must be more"
+                .into());
         }
         Ok(())
     }
@@ -279,21 +278,14 @@ impl Workload for SmallBank {
         parts: usize,
         done: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Result<(), OutOfMemory> {
-        let bound = |part: usize| (u128::from(self.options.customers) * part as u128 / parts as u128) as u64;
-        let (mut next, end) = (bound(part), bound(part + 1));
-        while next < end {
-            let step = (end - next).min(LOAD_STEP);
-            for customer in next..next + step {
+        load_in_steps(self.options.customers, part, parts, LOAD_STEP, done, |customers| {
+            for customer in customers {
                 for table in [&self.savings, &self.checking] {
                     loader.insert(table, customer, |words| Account::from_words_mut(words).balance = OPENING)?;
                 }
             }
-            next += step;
-            if done(step).is_break() {
-                break;
-            }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     fn client(&self, worker: usize, _: usize, seed: u64) -> Client {
@@ -308,9 +300,9 @@ impl Workload for SmallBank {
         let customer = self.draw_customer(random);
         let between_two = matches!(kind, Kind::Amalgamate | Kind::SendPayment);
         let other = if between_two { self.draw_other(random, customer) } else { customer };
-        // In cents. A payment is of 5 dollars, a check of 5, a deposit of 1.3, as in H-Store.
-        // Savings go up by 27.4 or down by 20, so that the bank neither runs dry nor overflows: 15
-        // x 1.3 + 15 x (27.4 - 20) / 2 = 15 x 5.
+        // Amounts in cents. As in H-Store a payment and a check are 5 dollars each, a deposit 1.3.
+        // Savings go up by 27.4 or down by 20. So the bank neither runs dry nor overflows: 15 x 1.3
+        // + 15 x (27.4 - 20) / 2 = 15 x 5.
         let amount = match kind {
             Kind::TransactSavings if random.happens(0.5) => -2740,
             Kind::TransactSavings => 2000,
@@ -332,8 +324,8 @@ impl Workload for SmallBank {
         if input.kind == Kind::Balance {
             declaration.read_only();
         }
-        // What is written of the savings and the checking account of the customer, and of the
-        // other's checking account.
+        // Whether the transaction writes the customer's savings, the customer's checking account,
+        // and the checking account of the other.
         let (savings, checking, other) = match input.kind {
             Kind::Balance => (false, false, false),
             Kind::DepositChecking | Kind::WriteCheck => (false, true, false),
@@ -405,14 +397,14 @@ impl Workload for SmallBank {
             }
             if !self.options.overdraft && together < 0 {
                 return Err(Violation(format!(
-                    "customer {customer} has {together} cents together, though nothing was paid that was not covered: write skew"
+                    "customer {customer} has {together} cents together, though every payment was covered: write skew"
                 )));
             }
             if let (Some(position), false) = (self.tracked.position(customer), clients.is_empty()) {
                 let flow: i64 = clients.iter().map(|client| client.flows[position]).sum();
                 if together != 2 * OPENING + flow {
                     return Err(Violation(format!(
-                        "customer {customer} has {together} cents, and by the transactions that committed {}: updates got lost",
+                        "customer {customer} has {together} cents, but the committed transactions leave {}: updates got lost",
                         2 * OPENING + flow
                     )));
                 }
@@ -423,12 +415,12 @@ impl Workload for SmallBank {
             2 * OPENING * self.options.customers as i64 + clients.iter().map(|client| client.total).sum::<i64>();
         if total != expected {
             return Err(Violation(format!(
-                "all accounts hold {total} cents, and by the transactions that committed {expected}"
+                "all accounts hold {total} cents, but the committed transactions leave {expected}"
             )));
         }
         let commits: u64 = clients.iter().map(|client| client.commits).sum();
         let covered = if self.options.overdraft { "" } else { "; no customer is overdrawn" };
-        Ok(Checked(format!("the accounts hold {total} cents, as {commits} transactions have left them{covered}")))
+        Ok(Checked(format!("the accounts hold {total} cents, as {commits} transactions left them{covered}")))
     }
 }
 
@@ -465,22 +457,22 @@ mod tests {
 
     #[test]
     fn write_skew_is_found() {
-        /// Reads of what is also written are validated, other reads are not: much like snapshot
-        /// isolation lets write skew through.
+        /// Validates the reads of rows that are also written, and no others. Like snapshot
+        /// isolation this allows write skew.
         type Skewed = Only<{ id("FORGET_READ_ONLY") }>;
         fn two_at_once<P: NamedProtocol<Native>>() -> Result<Checked, Violation> {
             let world = world::<P, SmallBank>(&small());
             let (engine, bank) = &world;
             let mut workers = [engine.worker().expect("a slot"), engine.worker().expect("a slot")];
             let mut clients = [bank.client(0, 2, 1), bank.client(1, 2, 1)];
-            // Savings move by 20 dollars as long as they are covered: 200 are there.
+            // Withdrawals of 20 dollars from the savings: the accounts hold 200 together.
             let withdrawal = Input { kind: Kind::TransactSavings, customer: 1, other: 1, amount: 2000 };
             let check = Input { kind: Kind::WriteCheck, amount: 2000, ..withdrawal };
             for _ in 0..9 {
                 workers[0].run(|tx| bank.execute(tx, &mut clients[0], &withdrawal)).expect("it is covered");
                 bank.committed(&mut clients[0], &withdrawal);
             }
-            // One more is covered. Two try, each by another account.
+            // One more is covered. Two transactions try it at once, each from another account.
             let [first, second] = &mut workers;
             let mut running = [first.begin(), second.begin()];
             for ((tx, client), input) in running.iter_mut().zip(&mut clients).zip([&withdrawal, &check]) {

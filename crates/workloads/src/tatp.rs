@@ -1,11 +1,11 @@
 //! TATP: a mobile network's home location register; seven short transactions, most of them reads.
 //!
-//! Subscribers, found by number or through a secondary index by telephone number; their access
-//! infos, their special facilities, and where their calls are forwarded to. A transaction that
-//! finds no row fails, as the specification has it: it cancels itself. About a quarter of all do.
+//! A subscriber is found by its number, or through a secondary index by its telephone number. It
+//! has access infos, special facilities, and call forwardings. A transaction that finds no row
+//! fails, as in the specification: it cancels itself. About a quarter of all transactions do so.
 //!
-//! Call forwardings of one facility begin at 0, 8 or 16 o'clock, three keys at most, so that a
-//! lookup of these serves as the specification's range, and any index will do.
+//! Call forwardings of a facility begin at 0, 8 or 16 o'clock, so a facility has at most three. A
+//! lookup of these three keys replaces the specification's range scan, and any index will do.
 
 use std::ops::ControlFlow;
 
@@ -15,6 +15,7 @@ use contend_model::{
     options,
 };
 
+use crate::loading::load_in_steps;
 use crate::random::Random;
 use crate::workload::{Checked, Declares, Violation, Workload, WorkloadInfo};
 
@@ -23,8 +24,8 @@ options! {
     pub struct TatpOptions {
         /// Subscribers.
         "tatp.subscribers" subscribers: u64 = 100_000, in 1..=100_000_000;
-        /// Whether all subscribers are equally active; otherwise some are more so, as the
-        /// specification has it.
+        /// Whether all subscribers are equally active; otherwise some are drawn more often, as in
+        /// the specification.
         "tatp.uniform" uniform: bool = false, in ();
         /// Partitions of the subscribers, by the remainders of their numbers.
         "tatp.partitions" partitions: u64 = 1, in 1..=65_536;
@@ -40,9 +41,9 @@ pub const INFOS: &[WorkloadInfo] = &[WorkloadInfo {
 }];
 
 const LOAD_STEP: u64 = 1024;
-/// Types of access infos and of special facilities.
+/// The number of types of access infos, and of special facilities.
 const TYPES: u64 = 4;
-/// Call forwardings of a facility: from 0, 8 and 16 o'clock.
+/// The call forwardings of a facility: from 0, 8 and 16 o'clock.
 const STARTS: u64 = 3;
 
 #[derive(Clone, Copy, Debug, Row)]
@@ -57,12 +58,12 @@ struct Subscriber {
     bit: [u8; 10],
     #[group = 1]
     fill: [u8; 6],
-    /// Where it was seen last; see [`location`].
+    /// The last location; see [`location`].
     #[group = 2]
     vlr_location: u64,
 }
 
-/// Of the secondary index by telephone number.
+/// A row of the secondary index by telephone number.
 #[derive(Clone, Copy, Debug, Row)]
 #[repr(C)]
 struct ByNumber {
@@ -93,23 +94,23 @@ struct CallForwarding {
     number: [u8; 15],
 }
 
-/// An access info or a special facility of type 1 to 4.
+/// Returns the key of an access info or a special facility of type `kind`, 1 to 4.
 fn typed_key(subscriber: u64, kind: u64) -> u64 {
     subscriber << 2 | (kind - 1)
 }
 
-/// A call forwarding of a facility that begins at `start` times 8 o'clock.
+/// Returns the key of a facility's call forwarding that begins at `start` times 8 o'clock.
 fn forwarding_key(facility: u64, start: u64) -> u64 {
     facility << 2 | start
 }
 
-/// A subscriber's telephone number; of 15 digits, and another for each.
+/// Returns a subscriber's telephone number: 15 digits, different for each subscriber.
 fn number_of(subscriber: u64) -> u64 {
     100_000_000_000_000 + subscriber
 }
 
-/// A location: what the transaction says, and a mark of the subscriber's, so that it shows if it
-/// went elsewhere.
+/// Returns a location: the place that the transaction sets, below a mark of the subscriber. The
+/// mark reveals a location that was written to another subscriber.
 fn location(subscriber: u64, place: u32) -> u64 {
     Key::hash(subscriber) << 32 | u64::from(place)
 }
@@ -142,15 +143,15 @@ enum Kind {
 pub struct Input {
     kind: Kind,
     subscriber: u64,
-    /// Of access infos and of special facilities.
+    /// The type of an access info or a special facility.
     type_number: u64,
-    /// In eights of hours.
+    /// The beginning of a call forwarding, in units of 8 hours.
     start: u64,
     end_time: u8,
     value: u32,
 }
 
-/// A worker's generator, and its books.
+/// A worker's generator of inputs, and its books.
 #[derive(Debug)]
 pub struct Client {
     random: Random,
@@ -171,7 +172,7 @@ pub struct Tatp {
 }
 
 impl Tatp {
-    /// A subscriber, from 1 on; some come more often (the description's section 1.5).
+    /// Draws a subscriber, from 1 on. Some are drawn more often (section 1.5 of the description).
     fn draw_subscriber(&self, random: &mut Random) -> u64 {
         let count = self.options.subscribers;
         if self.options.uniform {
@@ -192,7 +193,7 @@ impl Tatp {
         }
     }
 
-    /// The number to which a call at an hour is forwarded.
+    /// Returns the number to which a call at the given hour is forwarded.
     fn new_destination<T: Txn>(&self, tx: &mut T, input: &Input) -> Result<[u8; 15], Abort> {
         let facility = typed_key(input.subscriber, input.type_number);
         if tx.read(&self.facility, facility, SpecialFacility::IS_ACTIVE)? != Some(1) {
@@ -243,7 +244,7 @@ impl Tatp {
         Ok(())
     }
 
-    /// A subscriber with all that belongs to it.
+    /// Loads a subscriber with its other rows.
     fn load_subscriber<L: Load>(&self, loader: &mut L, subscriber: u64) -> Result<(), OutOfMemory> {
         fn put<R: Row, L: Load>(loader: &mut L, table: &TypedTable<R>, key: u64, row: R) -> Result<(), OutOfMemory> {
             loader.insert(table, key, |words| *R::from_words_mut(words) = row).map(drop)
@@ -283,7 +284,7 @@ impl Tatp {
         Ok(())
     }
 
-    /// From when on a facility's calls are forwarded in the beginning: none to all of the three.
+    /// Returns the starts of a facility's call forwardings after loading: none to all of the three.
     fn loaded_forwardings(&self, facility: u64) -> impl Iterator<Item = u64> + use<> {
         let draw = Key::hash(facility);
         let count = draw % (STARTS + 1);
@@ -291,13 +292,13 @@ impl Tatp {
     }
 }
 
-/// One to four of the four types.
+/// Draws one to four of the four types.
 fn some_types(random: &mut Random) -> impl Iterator<Item = u64> + use<> {
     let (first, count) = (random.uniform(0, TYPES - 1), random.uniform(1, TYPES));
     (0..count).map(move |i| (first + i) % TYPES + 1)
 }
 
-/// Ten digits.
+/// Returns the last ten decimal digits.
 fn format_digits(mut value: u32) -> [u8; 10] {
     let mut digits = [b'0'; 10];
     for digit in digits.iter_mut().rev() {
@@ -364,17 +365,10 @@ impl Workload for Tatp {
         parts: usize,
         done: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Result<(), OutOfMemory> {
-        let bound = |part: usize| (u128::from(self.options.subscribers) * part as u128 / parts as u128) as u64 + 1;
-        let (mut next, end) = (bound(part), bound(part + 1));
-        while next < end {
-            let step = (end - next).min(LOAD_STEP);
-            (next..next + step).try_for_each(|subscriber| self.load_subscriber(loader, subscriber))?;
-            next += step;
-            if done(step).is_break() {
-                break;
-            }
-        }
-        Ok(())
+        load_in_steps(self.options.subscribers, part, parts, LOAD_STEP, done, |mut numbers| {
+            // Subscribers count from 1.
+            numbers.try_for_each(|number| self.load_subscriber(loader, number + 1))
+        })
     }
 
     fn client(&self, worker: usize, _: usize, seed: u64) -> Client {
@@ -408,7 +402,7 @@ impl Workload for Tatp {
     }
 
     fn declares(options: &TatpOptions) -> Declares {
-        // Rows are found by way of others.
+        // A transaction finds the keys of some of its rows in other rows.
         Declares { rows: false, partitions: Some(options.partitions as usize) }
     }
 
@@ -482,7 +476,7 @@ impl Workload for Tatp {
                     let end = u64::from(CallForwarding::from_words(&row).end_time);
                     if !there {
                         return Err(Violation(format!(
-                            "subscriber {subscriber} forwards calls of a facility that it has not"
+                            "subscriber {subscriber} forwards calls of a facility that it does not have"
                         )));
                     }
                     if !(start * 8 + 1..=start * 8 + 8).contains(&end) {
@@ -497,7 +491,7 @@ impl Workload for Tatp {
         let expected = loaded + clients.iter().map(|client| client.forwardings).sum::<i64>();
         if forwardings != expected && !clients.is_empty() {
             return Err(Violation(format!(
-                "{forwardings} call forwardings are there, and the transactions that committed have left {expected}"
+                "{forwardings} call forwardings are there, but the committed transactions leave {expected}"
             )));
         }
         let commits: u64 = clients.iter().map(|client| client.commits).sum();
@@ -549,7 +543,7 @@ mod tests {
         assert!(index.contains("secondary index"), "{index}");
         let place = damaged(|w| with(w, |tx| tx.modify(&w.1.subscriber, 2, |row| row.vlr_location = location(3, 7))));
         assert!(place.contains("meant for another"), "{place}");
-        // The first forwarding that there is.
+        // Returns the key of the first call forwarding.
         let first = |w: &World| {
             let keys = (0..1000).filter(|key| w.0.peek(&w.1.forwarding, *key, &mut Vec::new()).is_some());
             keys.min().expect("there is one")
@@ -559,7 +553,7 @@ mod tests {
         let hours = damaged(|w| with(w, |tx| tx.modify(&w.1.forwarding, first(w), |row| row.end_time = 99)));
         assert!(hours.contains("99 o'clock"), "{hours}");
         let stray = damaged(|w| with(w, |tx| tx.delete(&w.1.facility, first(w) >> 2)));
-        assert!(stray.contains("has not"), "{stray}");
+        assert!(stray.contains("does not have"), "{stray}");
     }
 
     #[test]

@@ -1,23 +1,23 @@
-//! TPC-C, whole: nine tables, five transactions, and all of the standard's consistency conditions.
+//! TPC-C in full: nine tables, five transactions, and all of the standard's consistency conditions.
 //!
 //! "TPC Benchmark C, standard specification, revision 5.11" (Transaction Processing Performance
-//! Council, 2010), without terminals: no keying and think times, so that a few warehouses keep all
-//! threads busy, and no output but what the transactions return.
+//! Council, 2010), without terminals. There are no keying and think times, so a few warehouses keep
+//! all threads busy. The only output is what the transactions return.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! | --- | --- |
 //! | `schema` | rows, keys, groups of columns |
 //! | `random` | the standard's random numbers and strings |
 //! | `load` | the population |
-//! | `new_order`, `payment`, `order_status`, `delivery`, `stock_level` | a transaction each: its input, and its body |
-//! | `updates` | the operations by which rows are changed without being read |
+//! | `new_order`, `payment`, `order_status`, `delivery`, `stock_level` | one transaction each: its input and its body |
+//! | `updates` | the updates that change rows without reading them |
 //! | `consistency` | the conditions, checked after a run |
 //!
 //! # Departures from the standard
 //! - Delivery runs at once, not deferred; it skips a district that has no new order.
-//! - Stocks and balances are changed by updates, whose results the transactions are not told. So
-//!   the standard's terminal would not show S_QUANTITY and C_BALANCE.
-//! - Dates are numbers that a client counts up, so that a run of one thread is the same each time.
+//! - Stocks and balances are changed by updates, whose results the transactions do not see. So the
+//!   standard's terminal could not show S_QUANTITY and C_BALANCE.
+//! - Dates are numbers that a client counts up, so that a run of one thread is always the same.
 //! - The population may be smaller than the standard's (`tpcc.items`, `tpcc.customers`).
 
 mod consistency;
@@ -52,8 +52,8 @@ options! {
         "tpcc.warehouses" warehouses: u64 = 1, in 1..=10_000;
         /// Items, and stocks of each warehouse; the standard's number is 100,000.
         "tpcc.items" items: u64 = 100_000, in 100..=100_000;
-        /// Customers of each district, and its orders in the beginning; the standard's number is
-        /// 3,000.
+        /// Customers of each district, and the number of its orders at the start; the standard's
+        /// number is 3,000.
         "tpcc.customers" customers: u64 = 3_000, in 10..=3_000;
         /// Weight of New-Order among the transactions.
         "tpcc.new_order" new_order: u64 = 45, in 0..=1_000;
@@ -65,8 +65,8 @@ options! {
         "tpcc.delivery" delivery: u64 = 4, in 0..=1_000;
         /// Weight of Stock-Level.
         "tpcc.stock_level" stock_level: u64 = 4, in 0..=1_000;
-        /// Whether a thread keeps to a warehouse, threads taking turns among them; otherwise each
-        /// transaction draws one.
+        /// Whether all transactions of a thread use one warehouse, assigned to the threads in turn;
+        /// otherwise each transaction draws one.
         "tpcc.home" home: bool = true, in ();
         /// The fraction of order lines that another warehouse supplies.
         "tpcc.remote_lines" remote_lines: Fraction = Fraction(0.01), in ();
@@ -74,7 +74,7 @@ options! {
         "tpcc.remote_payments" remote_payments: Fraction = Fraction(0.15), in ();
         /// The fraction of customers, in Payment and Order-Status, that are found by last name.
         "tpcc.by_name" by_name: Fraction = Fraction(0.6), in ();
-        /// The fraction of New-Orders that ask for an item that is not there, and roll back.
+        /// The fraction of New-Orders that ask for an item that does not exist, and roll back.
         "tpcc.rollback" rollback: Fraction = Fraction(0.01), in ();
         /// Whether keys of different districts never share a leaf of an ordered index
         /// (contention-aware indexes).
@@ -114,25 +114,26 @@ pub const INFOS: &[WorkloadInfo] = &[
     },
 ];
 
-/// Bits of the number that a client gives its own history rows; above them is the client's.
+/// Bits of the number that a client gives its own history rows, in keys; the client's number is
+/// above.
 pub(crate) const HISTORY_BITS: u32 = 40;
 
-/// Deliberate bugs, each off here. A test turns one on to show that the proof would find it; see
+/// Deliberate bugs, all off by default. A test turns one on to show that the check finds it; see
 /// [`Sound`].
 pub trait Faults: Send + Sync + 'static {
     /// Delivery skips the oldest new order, and delivers the next.
     const SKIP_OLDEST_ORDER: bool = false;
 }
 
-/// No fault: the transactions as the standard has them.
+/// No fault: the transactions are as in the standard.
 #[derive(Debug)]
 pub struct Sound;
 
 impl Faults for Sound {}
 
-/// How a transaction names a customer.
+/// The way in which a transaction names a customer.
 #[derive(Clone, Copy, Debug)]
-enum Who {
+enum NamedBy {
     /// By its number.
     Number(u64),
     /// By its last name.
@@ -164,37 +165,37 @@ impl Default for Input {
     }
 }
 
-/// A worker's generator, and its memory of what it committed.
+/// A worker's generator of inputs, and its memory of what it committed.
 #[derive(Debug)]
 pub struct Client {
     number: u64,
     random: Random,
     home: u64,
-    /// Counts the transactions drawn; what serves as a date.
+    /// Counts the inputs drawn, and serves as the date.
     clock: u64,
-    /// The warehouse's district that this client asks Stock-Level of (clause 2.8.1.1).
+    /// The home warehouse's district whose stock level this client asks for (clause 2.8.1.1).
     stock_level_district: u64,
-    /// By district: no new order below this number is left, as committed deliveries have seen.
+    /// For each district: a number below which committed deliveries have left no new order.
     oldest_new_orders: Vec<u64>,
-    /// What the running execution found wrong; counts if it commits.
+    /// An inconsistency that the running execution found; it counts if the transaction commits.
     suspicion: Option<String>,
     books: Books,
-    /// What a transaction needs room for, kept from one to the next.
+    /// Buffers of the running transaction, reused by the next.
     scratch: Scratch,
 }
 
-/// What a client remembers of its committed transactions.
+/// A client's memory of its committed transactions.
 #[derive(Clone, Debug, Default)]
 struct Books {
-    /// The first wrong thing that a committed transaction saw.
+    /// The first inconsistency that a committed transaction saw.
     wrong: Option<String>,
-    /// Orders that the transaction under way delivers: district and number.
+    /// The orders that the running transaction delivers: district and number.
     delivering: Vec<(u64, u64)>,
-    /// By district, by position: orders delivered.
+    /// The number of delivered orders, by a district's position.
     delivered: Vec<u64>,
-    /// By warehouse: quantities ordered of its stock.
+    /// The quantities ordered, by the warehouse that supplies them.
     ordered: Vec<u64>,
-    /// Payments.
+    /// The number of payments.
     payments: u64,
 }
 
@@ -212,13 +213,13 @@ struct Scratch {
 pub struct Tpcc<F = Sound> {
     options: TpccOptions,
     tables: Schema,
-    /// The sums of the weights so far, by type.
+    /// The cumulative weights, by type.
     weights: [u64; 5],
     faults: PhantomData<fn() -> F>,
 }
 
 impl<F: Faults> Tpcc<F> {
-    /// The position of a district, of all warehouses', by its key.
+    /// Returns the position of the district with this key among the districts of all warehouses.
     fn district_position(district: u64) -> usize {
         ((district >> 4) - 1) as usize * DISTRICTS as usize + (district & 15) as usize - 1
     }
@@ -227,7 +228,7 @@ impl<F: Faults> Tpcc<F> {
         if self.options.home { client.home } else { client.random.uniform(1, self.options.warehouses) }
     }
 
-    /// Another warehouse than this one, if there is one.
+    /// Draws another warehouse, or returns `warehouse` if there is no other.
     fn other_warehouse(&self, random: &mut Random, warehouse: u64) -> u64 {
         if self.options.warehouses == 1 {
             return warehouse;
@@ -236,27 +237,27 @@ impl<F: Faults> Tpcc<F> {
         if other < warehouse { other } else { other + 1 }
     }
 
-    /// A customer of a district, by name in some of the cases (clauses 2.5.1.2 and 2.6.1.2).
-    fn who(&self, random: &mut Random) -> Who {
+    /// Draws a customer of a district, in some cases by name (clauses 2.5.1.2 and 2.6.1.2).
+    fn draw_customer(&self, random: &mut Random) -> NamedBy {
         if random.happens(self.options.by_name.0) {
-            Who::Name(random::last_name(random.name_to_ask_for(self.options.customers)))
+            NamedBy::Name(random::last_name(random.name_to_ask_for(self.options.customers)))
         } else {
-            Who::Number(random.customer(self.options.customers))
+            NamedBy::Number(random.customer(self.options.customers))
         }
     }
 
-    /// The number of the customer that is meant: of those with the name, sorted by first name, the
-    /// one in the middle, rounded up (clause 2.5.2.2).
+    /// Returns the number of a customer. Of several customers with the name, sorted by first name,
+    /// it takes the one in the middle, rounded up (clause 2.5.2.2).
     fn identify<T: Txn>(
         &self,
         tx: &mut T,
         names: &mut Vec<([u8; 16], u64)>,
         district: u64,
-        who: Who,
+        named_by: NamedBy,
     ) -> Result<Option<u64>, Abort> {
-        let last = match who {
-            Who::Number(number) => return Ok(Some(number)),
-            Who::Name(last) => last,
+        let last = match named_by {
+            NamedBy::Number(number) => return Ok(Some(number)),
+            NamedBy::Name(last) => last,
         };
         names.clear();
         let key = |customer| NameKey { district, last, customer };
@@ -368,11 +369,11 @@ impl<F: Faults> Workload for Tpcc<F> {
     }
 
     fn declares(options: &TpccOptions) -> Declares {
-        // Which customer, order and lines a transaction touches it finds out as it goes.
+        // A transaction learns only as it runs which customer, order and lines it accesses.
         Declares { rows: false, partitions: Some(options.warehouses as usize) }
     }
 
-    /// A warehouse is a partition; items are of all, and never change.
+    /// A warehouse is a partition. Items belong to no partition, and never change.
     fn declare(&self, input: &Input, declaration: &mut impl Declare) {
         if matches!(input, Input::OrderStatus(_) | Input::StockLevel(_)) {
             declaration.read_only();

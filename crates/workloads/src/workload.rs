@@ -7,25 +7,25 @@ use contend_model::{
     Tables, Txn,
 };
 
-/// A workload in a list.
+/// The name of a workload or of one of its presets, with its description.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkloadInfo {
-    /// The name by which it is chosen.
+    /// The name by which a user chooses it.
     pub name: &'static str,
-    /// One line of meaning.
+    /// A description of one line.
     pub summary: &'static str,
-    /// Where it comes from.
+    /// The publication that defines the workload.
     pub source: &'static str,
-    /// Options that differ from the defaults under this name: a preset. `--set` overrides them.
+    /// Options of the preset that differ from the defaults. `--set` overrides them.
     pub preset: &'static [(&'static str, &'static str)],
 }
 
-/// A consistency check that found nothing wrong: what was checked, in a phrase ("1000000 rows hold
-/// their last writers' values").
+/// The result of a consistency check that found nothing wrong: a phrase that says what was checked
+/// ("1000000 rows hold their last writers' values").
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checked(pub String);
 
-/// What a consistency check found wrong.
+/// The description of what a consistency check found wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation(pub String);
 
@@ -37,17 +37,17 @@ impl std::fmt::Display for Violation {
 
 impl std::error::Error for Violation {}
 
-/// What a workload's transactions can say before they begin: [`Workload::declare`].
+/// What a workload's transactions can declare before they begin, by [`Workload::declare`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Declares {
-    /// The rows that they touch.
+    /// Whether they declare the rows that they access.
     pub rows: bool,
-    /// The partitions of the data that they touch, and how many there are.
+    /// The number of partitions of the data, if they declare the partitions that they access.
     pub partitions: Option<usize>,
 }
 
 impl Declares {
-    /// Whether that is enough for a protocol that needs this.
+    /// Returns whether these declarations suffice for a protocol with `needs`.
     pub fn meets(self, needs: DeclarationNeeds) -> bool {
         match needs {
             DeclarationNeeds::Nothing => true,
@@ -59,43 +59,44 @@ impl Declares {
 
 /// A workload.
 ///
-/// A run creates the tables, loads them by several loaders at once, gives each worker a client, and
-/// then, again and again: draws an input, executes it until it commits or cancels itself, and tells
-/// the client. The same input is executed again after an abort, so `execute` must not change the
-/// client in a way that a second execution would notice.
+/// A run creates the tables, loads them with several loaders at once, and gives each worker a
+/// client. A worker then repeats three steps: it draws an input, executes the transaction until it
+/// commits or cancels itself, and reports a commit to the client. After an abort the same input is
+/// executed again. So `execute` must not change the client in a way that a second execution would
+/// notice.
 pub trait Workload: Sized + Send + Sync + 'static {
-    /// What can be set.
+    /// The options of the workload.
     type Options: Options;
-    /// A worker's generator of transactions, and its memory of what it committed.
+    /// A worker's generator of inputs, together with its memory of what it committed.
     type Client: Send;
-    /// One transaction's parameters. Reused from one to the next, so that drawing allocates
-    /// nothing.
+    /// The parameters of one transaction. A worker reuses the same value for all its transactions,
+    /// so that drawing allocates nothing.
     type Input: Default + Send;
 
     /// The names of the transaction types.
     const KINDS: &'static [&'static str];
 
-    /// Why these options can't run with this index, if they can't.
+    /// Checks whether the workload can run with these options on this index.
     ///
     /// # Errors
     /// One sentence that names the option and the way out.
     fn validate(options: &Self::Options, index: IndexKind) -> Result<(), String>;
 
-    /// The tables, for an estimate of the memory they will take.
+    /// Returns the tables, for an estimate of the memory that they take.
     fn tables(options: &Self::Options, index: IndexKind) -> Vec<TableSpec>;
 
-    /// Creates the tables in a store that has none.
+    /// Creates the tables in `store`, which has no tables yet.
     fn create<S: Tables>(options: &Self::Options, index: IndexKind, store: &S) -> Self;
 
-    /// How many units the loading consists of, for progress.
+    /// Returns the number of units that loading consists of, for progress reports.
     fn load_units(&self) -> u64;
 
-    /// The same options, made so small that a short run has many conflicts: what is run to be
-    /// proved right.
+    /// Returns the same options with fewer and smaller rows. A verified run uses them, so that a
+    /// short run has many conflicts.
     fn for_verification(options: &Self::Options) -> Self::Options;
 
-    /// Loads part `part` of `parts`. Calls `done` with the number of units done since the last
-    /// call, every few thousand, and stops early if it breaks.
+    /// Loads part `part` of `parts`. Every few thousand units it calls `done` with the number of
+    /// units loaded since the last call; it stops early if `done` breaks.
     ///
     /// # Errors
     /// The machine has no more memory.
@@ -107,54 +108,55 @@ pub trait Workload: Sized + Send + Sync + 'static {
         done: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Result<(), OutOfMemory>;
 
-    /// The client of worker `worker` of `workers`. The same seed gives the same inputs.
+    /// Creates the client of worker `worker` of `workers`. The same seed gives the same inputs.
     fn client(&self, worker: usize, workers: usize, seed: u64) -> Self::Client;
 
-    /// Draws the next transaction. `core` is charged with what that costs, if it is simulated.
+    /// Draws the parameters of the next transaction. A simulated `core` is charged with the cost of
+    /// the draw.
     fn next<C: Core>(&self, core: &mut C, client: &mut Self::Client, input: &mut Self::Input);
 
-    /// The transaction's type: a position in [`Workload::KINDS`].
+    /// Returns the transaction's type, as a position in [`Workload::KINDS`].
     fn kind(&self, input: &Self::Input) -> usize;
 
-    /// What transactions can say before they begin, with these options.
+    /// Returns what transactions can declare with these options.
     fn declares(options: &Self::Options) -> Declares {
         let _ = options;
         Declares::default()
     }
 
-    /// Says what the transaction will touch.
+    /// Declares the rows and partitions that the transaction will access.
     fn declare(&self, input: &Self::Input, declaration: &mut impl Declare) {
         let _ = (input, declaration);
     }
 
-    /// The transaction's body.
+    /// Runs the transaction's body.
     ///
     /// # Errors
-    /// The transaction has to abort.
+    /// The transaction must abort.
     fn execute<T: Txn>(&self, tx: &mut T, client: &mut Self::Client, input: &Self::Input) -> Result<(), Abort>;
 
-    /// The transaction has committed.
+    /// Tells the client that the transaction has committed.
     fn committed(&self, client: &mut Self::Client, input: &Self::Input);
 
-    /// Checks the tables against what the clients remember, when no transaction runs. With no
-    /// clients, only what holds whatever has committed: after a crash, when nobody remembers.
+    /// Checks the tables against what the clients remember. No transaction may be running. With no
+    /// clients, as after a crash, it checks only what holds whichever transactions have committed.
     ///
     /// # Errors
-    /// Something is not as it must be after a serializable execution of what was committed.
+    /// The tables differ from what any serializable execution of the committed transactions leaves.
     fn check<S: Inspect>(&self, store: &S, clients: &[&Self::Client]) -> Result<Checked, Violation>;
 }
 
-/// What is to be done with a workload that was chosen by name; see [`with_workload`].
+/// An operation on a workload that is chosen by name; see [`with_workload`].
 pub trait WorkloadVisitor {
-    /// What comes of it.
+    /// The result of the operation.
     type Output;
-    /// Does it, for the workload of this name.
+    /// Runs the operation on workload `W`, which was chosen as `info`.
     fn visit<W: Workload>(self, info: WorkloadInfo) -> Self::Output;
 }
 
 macro_rules! workloads {
     ($($workload:ty: $infos:expr;)*) => {
-        /// Every workload and preset, with the options that it takes.
+        /// Returns every workload and preset, with the options that it takes.
         pub fn all_workloads() -> Vec<(WorkloadInfo, Vec<OptionSpec>)> {
             let mut all = Vec::new();
             $(for info in $infos {
@@ -163,7 +165,7 @@ macro_rules! workloads {
             all
         }
 
-        /// Calls the visitor with the workload of this name; `None` if there is none.
+        /// Calls the visitor with the workload of this name. Returns `None` if there is none.
         pub fn with_workload<V: WorkloadVisitor>(name: &str, visitor: V) -> Option<V::Output> {
             $(if let Some(info) = $infos.iter().find(|info| info.name == name) {
                 return Some(visitor.visit::<$workload>(*info));

@@ -5,21 +5,25 @@
 //! Tanabe et al.: "An analysis of concurrency control protocols for in-memory databases with
 //! CCBench", VLDB 2020, section 5.
 //!
-//! # What a row says
-//! The first word of a row is the *stamp* of the transaction that wrote it: worker and sequence
-//! number. All further words follow from stamp and key, so that a row that is torn, or stands under
-//! the wrong key, shows. With `ycsb.rmw=on` and 16 bytes or more the second word counts the writes;
-//! with `ycsb.update=on` a write does nothing but count. With `ycsb.fields` above 1 all this holds
-//! of each field. After a run each record must hold a stamp of a committed transaction; and each
-//! *tracked* record (all of them, up to 65,536; else one in a power of two) the last stamp that the
-//! client that wrote it remembers, and the number of all clients' writes. Of the records that are
-//! not tracked it is not checked that the stamp is the last writer's, nor that this writer wrote
-//! this record. Rows of 8 bytes hold the stamp alone: of them a wrong key shows if the record is
-//! tracked.
+//! # Contents of a row
+//! The first word of a row is the *tag* of its writer: the worker and the sequence number of the
+//! transaction that wrote it. Every other word is computed from the tag and the key. So a torn row,
+//! or a row under the wrong key, is recognised.
 //!
-//! A committed transaction must have found every key that it asked for, and its scans must begin at
-//! their key and ascend. Every insert that committed must be there; those that a client would make
-//! next must not.
+//! Three options change this. With `ycsb.rmw=on` and 16 bytes or more, the second word counts the
+//! writes. With `ycsb.update=on` a write only adds to that count. With `ycsb.fields` above 1 each
+//! field is laid out so, with a tag of its own.
+//!
+//! After a run each loaded record must hold the tag of a committed transaction. Each *tracked*
+//! record must hold a tag that the client of that worker remembers as its last one for the record;
+//! if writes are counted, it must also hold the number of all clients' writes. All records are
+//! tracked up to 65,536; otherwise one in a power of two. For other records the check can't tell
+//! whether the writer is the last one, nor whether it wrote this record. Rows of 8 bytes hold the
+//! tag alone: a wrong key is recognised only for tracked records.
+//!
+//! A committed transaction must have found every key that it asked for. Its scans must begin at
+//! their key and ascend. Every committed insert must be in the table; the inserts that a client
+//! would make next must not.
 
 mod check;
 mod row;
@@ -27,6 +31,7 @@ mod row;
 use std::ops::ControlFlow;
 
 use contend_model::options::Fraction;
+use contend_model::random::{below, mix};
 use contend_model::{
     Abort, AddToWord, Core, DeclarationNeeds, Declare, Direction, GROUPS_MAX, Groups, IndexKind, Inspect, Load,
     OutOfMemory, Projection, RowUpdate, Span, Table, TableSpec, Tables, Txn, option_choices, options,
@@ -34,13 +39,14 @@ use contend_model::{
 use rand::rngs::SmallRng;
 use rand::{RngCore, SeedableRng};
 
+use crate::loading::load_in_steps;
 use crate::sample::Sample;
 use crate::workload::{Checked, Declares, Violation, Workload, WorkloadInfo};
 use crate::zipf::Zipf;
 
 use row::Shape;
 
-/// Which key a record has.
+/// The key of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keys {
     /// A bijective hash of the record's number: neighbours in popularity are not neighbours in the
@@ -57,48 +63,49 @@ options! {
     pub struct YcsbOptions {
         /// Records that are loaded.
         "ycsb.records" records: u64 = 1_000_000, in 1..=10_000_000_000;
-        /// Bytes of a row. 8 is the least: a row says who wrote it.
+        /// Bytes of a row, at least 8 for the tag of its writer.
         "ycsb.payload" payload: usize = 8, in 8..=65_536;
-        /// Fields of a row, as long as each other but for a word. A transaction reads and writes
-        /// one of them, drawn uniformly; an insert writes all. Each is a group of columns: with
-        /// `--set ts=on` it has a version of its own. YCSB's own rows are 10 fields of 100 bytes.
+        /// Fields of a row; their lengths differ by at most a word. A transaction reads and writes
+        /// one field, drawn uniformly; an insert writes all. Each field is a group of columns: with
+        /// `--set ts=on` it has a version of its own. YCSB's own rows have 10 fields of 100 bytes.
         "ycsb.fields" fields: usize = 1, in 1..=GROUPS_MAX;
         /// Operations of a transaction.
         "ycsb.ops" ops: usize = 10, in 1..=10_000;
-        /// Of the operations that are neither scan nor insert, the fraction that reads; the others
+        /// The fraction of reads among the operations that neither scan nor insert; the others
         /// write.
         "ycsb.read" read: Fraction = Fraction(0.5), in ();
-        /// Whether a write reads the row first (read-modify-write), or replaces it unseen.
+        /// Whether a write reads the row first (read-modify-write), or replaces it without reading
+        /// it.
         "ycsb.rmw" rmw: bool = false, in ();
-        /// Whether a write adds to the second word of a field instead, by an update that commutes:
-        /// with `--set cu=on` it reads nothing.
+        /// Whether a write adds to the second word of a field by a commuting update. With `--set
+        /// cu=on` such a write reads nothing.
         "ycsb.update" update: bool = false, in ();
         /// Skew of the zipfian choice of records; 0 is uniform.
         "ycsb.theta" theta: f64 = 0.0, in 0.0..1.0;
         /// The fraction of operations that scan. Needs the ordered index.
         "ycsb.scan" scan: Fraction = Fraction(0.0), in ();
-        /// A scan's largest number of rows; each scan draws its own, from 1 on.
+        /// The largest number of rows of a scan; each scan draws its own, from 1 on.
         "ycsb.scan_length" scan_length: usize = 100, in 1..=1_000_000;
         /// The fraction of operations that insert a new record.
         "ycsb.insert" insert: Fraction = Fraction(0.0), in ();
-        /// Whether records are chosen by age, the newest being the most popular: first those that
+        /// Whether records are chosen by age, the newest ones most often: first the records that
         /// this worker has inserted, from the last one back, then the loaded ones.
         "ycsb.latest" latest: bool = false, in ();
-        /// Keys: a bijective hash of the record's number, or the number itself.
+        /// The key of a record: a bijective hash of the record's number, or the number itself.
         "ycsb.keys" keys: Keys = Keys::Hashed, in ();
-        /// Whether a transaction looks its keys up in batches: it makes its point reads first, all
-        /// at once, and announces its writes before.
+        /// Whether a transaction looks its keys up in batches: it announces its writes, then makes
+        /// all its point reads at once, then the other operations.
         "ycsb.batch" batch: bool = false, in ();
         /// Partitions of the records, by their numbers. A thread's transactions choose records of
-        /// one partition, threads taking turns among them.
+        /// one partition, assigned to the threads in turn.
         "ycsb.partitions" partitions: u64 = 1, in 1..=65_536;
         /// The fraction of transactions that choose their records from several partitions.
         "ycsb.multi_partition" multi_partition: Fraction = Fraction(0.0), in ();
-        /// From how many these do: the thread's own, and others.
+        /// The number of partitions of such a transaction: the thread's own, and others.
         "ycsb.multi_partitions" multi_partitions: u64 = 2, in 2..=65_536;
-        /// The first thread's transactions, unless this is 0: they only read, stay open for so
-        /// long, in microseconds, and then read the same again before they commit. A run does not
-        /// end before the last of them.
+        /// How long the first thread's transactions stay open, in microseconds; 0 if that thread
+        /// runs ordinary transactions. Long transactions only read, wait, and read the same again
+        /// before they commit. A run does not end before the last of them.
         "ycsb.long_us" long_us: u64 = 0, in 0..=1_000_000_000;
     }
 }
@@ -137,23 +144,16 @@ pub const INFOS: &[WorkloadInfo] = &[
     preset("ycsb-f", "half reads, half read-modify-writes, skewed", &[("ycsb.rmw", "on"), ("ycsb.theta", "0.99")]),
 ];
 
-/// In a stamp: the worker above, the sequence number below.
+/// The position of the worker in a tag: the worker's number plus 1 above, the sequence number
+/// below.
 const WORKER_SHIFT: u32 = 48;
-/// The stamp of a row that was loaded.
+/// The tag of a loaded row.
 const LOADED: u64 = 0;
-/// Records that a loader reports at once.
+/// Records between two reports of a loader.
 const LOAD_STEP: u64 = 4096;
-/// Records that are asked for at once before each is loaded or checked: what a core can have under
-/// way, and some.
+/// Records that are announced together before each is loaded or checked: somewhat more cache misses
+/// than a core can have outstanding.
 const AHEAD: usize = 32;
-
-/// The finaliser of splitmix64 (Steele, Lea, Flood, OOPSLA 2014): a bijection of 64 bits.
-#[inline(always)]
-fn mix(x: u64) -> u64 {
-    let x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ x >> 31
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -166,7 +166,7 @@ enum Kind {
 #[derive(Clone, Copy, Debug)]
 struct Operation {
     kind: Kind,
-    /// Rows of a scan.
+    /// The largest number of rows, for a scan.
     length: u32,
     record: u64,
     key: u64,
@@ -175,22 +175,23 @@ struct Operation {
 /// A transaction's operations.
 #[derive(Debug, Default)]
 pub struct Input {
-    stamp: u64,
-    /// The field that is read and written.
+    /// The tag that the transaction writes.
+    tag: u64,
+    /// The field that the transaction reads and writes.
     field: usize,
     operations: Vec<Operation>,
-    /// The keys of the point reads, if they are made in one batch.
+    /// The keys of the point reads, with `ycsb.batch` only.
     reads: Vec<u64>,
-    /// The keys of the writes, in this case.
+    /// The keys of the writes, with `ycsb.batch` only.
     writes: Vec<u64>,
     read_only: bool,
-    /// It stays open for long: `ycsb.long_us`.
+    /// Whether the transaction stays open for long: `ycsb.long_us`.
     is_long: bool,
-    /// The partitions from which records are chosen, in turns.
+    /// The partitions from which the operations choose their records in turn.
     partitions: Vec<u64>,
 }
 
-/// A worker's generator, and what it knows of its committed transactions.
+/// A worker's generator of inputs, and its memory of its committed transactions.
 #[derive(Debug)]
 pub struct Client {
     worker: u64,
@@ -198,14 +199,14 @@ pub struct Client {
     rng: SmallRng,
     committed: u64,
     inserted: u64,
-    /// Of each tracked field: the last stamp that this client wrote, and how often it wrote.
+    /// For each tracked field: the last tag that this client wrote, and the number of its writes.
     tracked: Vec<(u64, u64)>,
-    /// What was read, so that reading is not optimised away.
+    /// A digest of the rows read, so that reading is not optimised away.
     sink: u64,
-    /// Keys that the running execution found missing, or that it could not insert, and scans that
-    /// began or went on at a wrong key: none, if it commits.
+    /// How often the running execution missed a key, could not insert one, or scanned keys in a
+    /// wrong order. A committed transaction must have none.
     surprises: u64,
-    /// The same, of committed transactions.
+    /// The sum of the surprises of committed transactions.
     wrong: u64,
 }
 
@@ -216,24 +217,24 @@ pub struct Ycsb {
     shape: Shape,
     table: Table,
     zipf: Zipf,
-    /// Below the first of 32 random bits: a scan; below the second: an insert.
+    /// A draw of 32 random bits below this is a scan; a draw below the next is an insert.
     scan_below: u64,
     insert_below: u64,
-    /// Below: a read, of 32 other bits.
+    /// Another draw of 32 random bits, below this, is a read.
     read_below: u64,
-    /// The fields of the loaded records that clients remember writing.
+    /// The fields of the loaded records whose writes the clients remember.
     tracked: Sample,
     /// The words of each field.
     spans: Box<[Span]>,
 }
 
-/// What drawing a key takes a simulated core: with skew a power, 12 to 16 ns on the hosts where it
-/// was measured; else next to nothing.
+/// Instructions that drawing a key takes a simulated core. A skewed draw computes a power, which
+/// took 12 to 16 ns on the hosts where it was measured. A uniform draw takes next to nothing.
 const ZIPF_INSTRUCTIONS: u32 = 150;
 const UNIFORM_INSTRUCTIONS: u32 = 20;
 
-/// A fraction of the 2^32 values of 32 random bits.
-fn below(fraction: f64) -> u64 {
+/// Returns the number of 32-bit draws, of all 2^32, that an event of this probability takes.
+fn threshold(fraction: f64) -> u64 {
     (fraction * (1u64 << 32) as f64).round() as u64
 }
 
@@ -246,16 +247,16 @@ impl Ycsb {
         }
     }
 
-    /// Chooses the partitions of a transaction: the client's own first, and others if it is to have
-    /// several.
+    /// Chooses the partitions of a transaction: the client's own first, then others if the
+    /// transaction spans several.
     #[inline(always)]
     fn choose_partitions(&self, client: &mut Client, input: &mut Input) {
         let YcsbOptions { partitions, multi_partition, multi_partitions, .. } = self.options;
         input.partitions.clear();
         input.partitions.push(client.worker % partitions);
-        if multi_partition.0 > 0.0 && client.rng.next_u64() >> 32 < below(multi_partition.0) {
+        if multi_partition.0 > 0.0 && client.rng.next_u64() >> 32 < threshold(multi_partition.0) {
             while (input.partitions.len() as u64) < multi_partitions {
-                let other = ((u128::from(client.rng.next_u64()) * u128::from(partitions)) >> 64) as u64;
+                let other = below(client.rng.next_u64(), partitions);
                 if !input.partitions.contains(&other) {
                     input.partitions.push(other);
                 }
@@ -263,7 +264,7 @@ impl Ycsb {
         }
     }
 
-    /// The number of the record that the client inserts as its `nth`.
+    /// Returns the number of the record that the client inserts as its `nth`.
     fn inserted_record(&self, client: &Client, nth: u64) -> u64 {
         self.options.records + nth * client.workers + client.worker
     }
@@ -281,19 +282,19 @@ impl Ycsb {
         if rank < client.inserted {
             self.inserted_record(client, client.inserted - 1 - rank)
         } else {
-            // There are as many ranks as loaded records: the oldest of these fall out as new ones
-            // come.
+            // There are as many ranks as loaded records. So each insert pushes the oldest loaded
+            // record out of the choice.
             self.options.records - 1 - (rank - client.inserted)
         }
     }
 
-    /// What the transaction reads and writes of a row.
+    /// Returns the groups of columns that the transaction reads and writes.
     #[inline(always)]
     fn groups(&self, field: usize) -> Groups {
         if self.options.fields == 1 { Groups::ALL } else { Groups::of(field as u32) }
     }
 
-    /// The same, to be read.
+    /// Returns the same groups as a projection.
     #[inline(always)]
     fn columns(&self, field: usize) -> Projection<'_> {
         if self.options.fields == 1 {
@@ -303,7 +304,48 @@ impl Ycsb {
         }
     }
 
-    /// Where the books have a field, if they have it.
+    /// Scans, and returns a digest of the rows. Returns as well whether the first key is the one
+    /// asked for, and the others ascend.
+    #[inline]
+    fn scan<T: Txn>(
+        &self,
+        tx: &mut T,
+        operation: &Operation,
+        columns: Projection<'_>,
+        first: usize,
+    ) -> Result<(u64, bool), Abort> {
+        let (limit, range) = (operation.length as usize, operation.key..=u64::MAX);
+        // No record is ever deleted: the first key is the one asked for, and the others ascend.
+        let (mut digest, mut previous, mut ascending) = (0, None, true);
+        tx.scan_rows(&self.table, range, limit, Direction::Forward, columns, |found, row| {
+            ascending &= previous.map_or(found == operation.key, |previous| found > previous);
+            previous = Some(found);
+            digest ^= row[first];
+            ControlFlow::Continue(())
+        })?;
+        Ok((digest, ascending && previous.is_some()))
+    }
+
+    /// Leaves a long transaction open for its time, then reads its keys again and returns a digest
+    /// of the rows.
+    #[inline]
+    fn read_again<T: Txn>(
+        &self,
+        tx: &mut T,
+        input: &Input,
+        columns: Projection<'_>,
+        first: usize,
+    ) -> Result<u64, Abort> {
+        tx.idle(self.options.long_us);
+        let mut digest = 0;
+        let keys = input.reads.iter().copied().chain(input.operations.iter().map(|operation| operation.key));
+        for key in keys {
+            tx.read_row(&self.table, key, columns)?.into_iter().for_each(|row| digest ^= row[first]);
+        }
+        Ok(digest)
+    }
+
+    /// Returns the position of a field in the books, or `None` if it is not tracked.
     #[inline(always)]
     fn tracked(&self, record: u64, field: usize) -> Option<usize> {
         let records = self.options.records;
@@ -326,7 +368,7 @@ impl Workload for Ycsb {
             ));
         }
         if options.scan.0 > 0.0 && index == IndexKind::Hash {
-            return Err("a scan (ycsb.scan above 0) needs an index with an order: use --index ordered".into());
+            return Err("scans (ycsb.scan above 0) need an ordered index: use --index ordered".into());
         }
         let YcsbOptions {
             records,
@@ -363,7 +405,7 @@ impl Workload for Ycsb {
         }
         if multi_partition.0 > 0.0 && multi_partitions > partitions {
             return Err(format!(
-                "transactions of ycsb.multi_partitions={multi_partitions} partitions need as many: ycsb.partitions is {partitions}"
+                "ycsb.partitions is {partitions}, below ycsb.multi_partitions, which is {multi_partitions}"
             ));
         }
         Ok(())
@@ -385,11 +427,11 @@ impl Workload for Ycsb {
             shape,
             spans: (0..options.fields).map(|field| shape.span(field)).collect(),
             table,
-            // The records of a partition, as many in each.
+            // Every partition has the same number of records.
             zipf: Zipf::new(options.records / options.partitions, options.theta),
-            scan_below: below(options.scan.0),
-            insert_below: below(options.scan.0 + options.insert.0),
-            read_below: below(options.read.0),
+            scan_below: threshold(options.scan.0),
+            insert_below: threshold(options.scan.0 + options.insert.0),
+            read_below: threshold(options.read.0),
             tracked: Sample::new(options.records * options.fields as u64),
             options: options.clone(),
         }
@@ -417,23 +459,16 @@ impl Workload for Ycsb {
         parts: usize,
         done: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Result<(), OutOfMemory> {
-        let bound = |part: usize| (u128::from(self.options.records) * part as u128 / parts as u128) as u64;
-        let (mut next, end) = (bound(part), bound(part + 1));
-        while next < end {
-            let step = (end - next).min(LOAD_STEP);
-            let keys: Vec<u64> = (next..next + step).map(|record| self.key(record)).collect();
+        load_in_steps(self.options.records, part, parts, LOAD_STEP, done, |records| {
+            let keys: Vec<u64> = records.map(|record| self.key(record)).collect();
             for keys in keys.chunks(AHEAD) {
                 loader.announce(&self.table, keys);
                 for &key in keys {
                     loader.insert(&self.table, key, |row| self.shape.fill_all(row, key, LOADED))?;
                 }
             }
-            next += step;
-            if done(step).is_break() {
-                break;
-            }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     fn client(&self, worker: usize, workers: usize, seed: u64) -> Client {
@@ -452,15 +487,15 @@ impl Workload for Ycsb {
 
     #[inline]
     fn next<C: Core>(&self, core: &mut C, client: &mut Client, input: &mut Input) {
-        input.stamp = (client.worker + 1) << WORKER_SHIFT | (client.committed + 1);
+        input.tag = (client.worker + 1) << WORKER_SHIFT | (client.committed + 1);
         input.field = match self.options.fields {
             1 => 0,
-            fields => ((u128::from(client.rng.next_u64()) * fields as u128) >> 64) as usize,
+            fields => below(client.rng.next_u64(), fields as u64) as usize,
         };
         input.operations.clear();
         input.reads.clear();
         input.writes.clear();
-        // At once what any transaction can need, so that no later one allocates.
+        // Reserve the most that any transaction can need, so that no later draw allocates.
         input.operations.reserve(self.options.ops);
         if self.options.batch {
             input.reads.reserve(self.options.ops);
@@ -528,7 +563,7 @@ impl Workload for Ycsb {
             }
             input.reads.iter().for_each(|&key| declaration.row(&self.table, key, false));
         } else if self.scan_below > 0 {
-            // A scan goes through all of them.
+            // A scan crosses all partitions.
             (0..self.options.partitions).for_each(|partition| declaration.partition(partition as usize));
         } else {
             input.partitions.iter().for_each(|&partition| declaration.partition(partition as usize));
@@ -567,40 +602,28 @@ impl Workload for Ycsb {
                     Some(row) => {
                         let writes = self.shape.writes(row, field) + 1;
                         sink ^= row[first];
-                        self.shape.fill(row, field, key, input.stamp, writes);
+                        self.shape.fill(row, field, key, input.tag, writes);
                     }
                     None => surprises += 1,
                 },
                 Kind::Write => match tx.write_row(&self.table, key, groups)? {
-                    Some(row) => self.shape.fill(row, field, key, input.stamp, 0),
+                    Some(row) => self.shape.fill(row, field, key, input.tag, 0),
                     None => surprises += 1,
                 },
                 Kind::Scan => {
-                    let (limit, range) = (operation.length as usize, key..=u64::MAX);
-                    // No record is ever deleted: the first key is the one asked for, and the others
-                    // ascend.
-                    let (mut previous, mut ascending) = (None, true);
-                    tx.scan_rows(&self.table, range, limit, Direction::Forward, columns, |found, row| {
-                        ascending &= previous.map_or(found == key, |previous| found > previous);
-                        previous = Some(found);
-                        sink ^= row[first];
-                        ControlFlow::Continue(())
-                    })?;
-                    surprises += u64::from(!ascending || previous.is_none());
+                    let (digest, complete) = self.scan(tx, operation, columns, first)?;
+                    sink ^= digest;
+                    surprises += u64::from(!complete);
                 }
                 Kind::Insert => match tx.insert_row(&self.table, key)? {
-                    Some(row) => self.shape.fill_all(row, key, input.stamp),
+                    Some(row) => self.shape.fill_all(row, key, input.tag),
                     None => surprises += 1,
                 },
             }
         }
         if input.is_long {
             tx.idle(self.options.long_us);
-            let mut again = 0;
-            let keys = input.reads.iter().copied().chain(input.operations.iter().map(|operation| operation.key));
-            for key in keys {
-                tx.read_row(&self.table, key, columns)?.into_iter().for_each(|row| again ^= row[first]);
-            }
+            let again = self.read_again(tx, input, columns, first)?;
             surprises += u64::from(again != sink);
         }
         client.sink ^= sink;
@@ -621,7 +644,7 @@ impl Workload for Ycsb {
                     if let Some(position) = self.tracked(operation.record, input.field) {
                         let (last, writes) = &mut client.tracked[position];
                         if !self.options.update {
-                            *last = input.stamp;
+                            *last = input.tag;
                         }
                         *writes += 1;
                     }
@@ -642,32 +665,14 @@ mod tests {
     use super::*;
     use contend_engine::Options;
 
-    #[test]
-    fn the_key_hash_is_a_bijection() {
-        /// The inverse of an odd number modulo 2^64, by Newton's method.
-        fn inverse(odd: u64) -> u64 {
-            (0..6).fold(odd, |guess, _| guess.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(guess))))
-        }
-        fn unshift(x: u64, by: u32) -> u64 {
-            (0..64 / by).fold(x, |guess, _| x ^ guess >> by)
-        }
-        let unmix = |x| {
-            let x = unshift(x, 31).wrapping_mul(inverse(0x94d0_49bb_1331_11eb));
-            unshift(unshift(x, 27).wrapping_mul(inverse(0xbf58_476d_1ce4_e5b9)), 30)
-        };
-        for x in (0..1000).chain([u64::MAX, u64::MAX - 1, 1 << 63]) {
-            assert_eq!(unmix(mix(x)), x);
-        }
-    }
-
     fn engine() -> std::sync::Arc<contend_engine::Engine<contend_protocols::none::NoControl, contend_machine::Native>> {
         contend_engine::Engine::new(contend_protocols::none::NoControl, contend_engine::EngineConfig::default())
     }
 
     #[test]
     fn only_the_first_draw_allocates() {
-        // Reads that are nearly all, or nearly none, of a transaction: the rare longest list of the
-        // other kind is not to grow.
+        // Reads that are nearly all, or nearly none, of a transaction's operations: the list of the
+        // rare kind must not grow when it is at its longest.
         for read in [0.05, 0.95] {
             let options = YcsbOptions { batch: true, read: Fraction(read), ops: 100, ..YcsbOptions::default() };
             let ycsb = Ycsb::create(&options, IndexKind::Hash, &engine());
@@ -701,7 +706,7 @@ mod tests {
                 lengths += f64::from(operation.length);
             }
         }
-        // Of 100,000 draws: five standard deviations are below 0.008.
+        // Five standard deviations of 100,000 draws are below 0.008.
         for (count, expected) in counts.iter().zip([0.7 * 0.75, 0.7 * 0.25, 0.2, 0.1]) {
             assert!((count / 100_000.0 - expected).abs() < 0.008, "{counts:?}");
         }

@@ -1,29 +1,33 @@
-//! Zipfian numbers, and the uniform ones as their special case.
+//! Zipfian numbers, with uniform ones as a special case.
 //!
 //! J. Gray, P. Sundaresan, S. Englert, K. Baclawski, P. J. Weinberger: "Quickly generating
-//! billion-record synthetic databases", SIGMOD 1994, section 3. Ranks 0 and 1 come with their exact
-//! probabilities; from rank 2 on the distribution is replaced by a power law, of which single ranks
-//! are off by a few percent; the tests say by how much.
+//! billion-record synthetic databases", SIGMOD 1994, section 3. YCSB, DBx1000 and CCBench draw by
+//! the same formula. Ranks 0 and 1 have their exact probabilities. From rank 2 on, a power law
+//! approximates the distribution, and the probability of a single rank is off by a few percent. The
+//! tests bound that error.
 
-/// Numbers below `records`; the probability of rank `i` is proportional to `(i + 1)^-theta`.
+use contend_model::random::below;
+
+/// A distribution on the ranks below `records`: the probability of rank `i` is proportional to `(i
+/// + 1)^-theta`.
 #[derive(Clone, Debug)]
 pub struct Zipf {
     records: u64,
     theta: f64,
     zeta: f64,
-    /// Up to here (of `zeta`) rank 1 is meant.
+    /// The upper end of rank 1 in the scale of `zeta`, in which rank 0 ends at 1.
     second: f64,
     alpha: f64,
     eta: f64,
 }
 
-/// Terms of a zeta sum that are added one by one; the rest is an integral with its first
-/// corrections.
+/// Terms of a zeta sum that are added one by one. An integral with its first corrections stands for
+/// the rest.
 const EXACT_TERMS: u64 = 10_000;
 
-/// The sum of `i^-theta` for `i` from 1 to `terms`: Euler-Maclaurin beyond the first terms. The
-/// first correction left out is `theta (theta + 1) (theta + 2) / 720 * from^(-theta - 3)`, below
-/// 1e-14, so that rounding is what remains: the error is below 1e-12 of the sum.
+/// Returns the sum of `i^-theta` for `i` from 1 to `terms`, by Euler-Maclaurin beyond the first
+/// terms. The first correction left out is `theta (theta + 1) (theta + 2) / 720 * from^(-theta -
+/// 3)`. It is below 1e-14, so that only rounding errors remain: less than 1e-12 of the sum.
 fn zeta(terms: u64, theta: f64) -> f64 {
     let exact = terms.min(EXACT_TERMS);
     let head: f64 = (1..=exact).rev().map(|i| (i as f64).powf(-theta)).sum();
@@ -31,8 +35,8 @@ fn zeta(terms: u64, theta: f64) -> f64 {
         return head;
     }
     let (from, to) = (exact as f64, terms as f64);
-    // As a product, since near a skew of 1 the two ends of the integral differ in their last bits
-    // only.
+    // The integral as a product: near a skew of 1 the two ends of the integral differ in their last
+    // bits only.
     let integral = from.powf(1.0 - theta) * ((1.0 - theta) * (to / from).ln()).exp_m1() / (1.0 - theta);
     let ends = (to.powf(-theta) - from.powf(-theta)) / 2.0;
     let slopes = -theta * (to.powf(-theta - 1.0) - from.powf(-theta - 1.0)) / 12.0;
@@ -40,11 +44,11 @@ fn zeta(terms: u64, theta: f64) -> f64 {
 }
 
 impl Zipf {
-    /// Numbers below `records`, which is at least 1, with the skew `theta`, 0 (uniform) up to but
-    /// not including 1.
+    /// Creates the distribution on the ranks below `records` with the skew `theta`. A skew of 0 is
+    /// uniform.
     ///
     /// # Panics
-    /// One of them is not.
+    /// `records` is 0, or `theta` is not in `0.0..1.0`.
     pub fn new(records: u64, theta: f64) -> Self {
         assert!(records > 0, "a number below 0");
         assert!((0.0..1.0).contains(&theta), "a skew of {theta}");
@@ -58,17 +62,18 @@ impl Zipf {
         Zipf { records, theta, zeta: zeta_n, second: 1.0 + 0.5f64.powf(theta), alpha, eta }
     }
 
-    /// How many numbers there are.
+    /// Returns the number of ranks.
     pub fn records(&self) -> u64 {
         self.records
     }
 
-    /// The number that 64 random bits stand for. 1 ns if uniform, 10 to 20 ns otherwise.
+    /// Returns the rank that 64 random bits stand for. This takes 1 ns if uniform, 10 to 20 ns
+    /// otherwise.
     #[inline]
     pub fn draw(&self, random: u64) -> u64 {
         if self.theta == 0.0 {
-            // The upper half of the product: uniform up to one part in 2^64 / records.
-            return ((u128::from(random) * u128::from(self.records)) >> 64) as u64;
+            // Uniform up to one part in 2^64 / records.
+            return below(random, self.records);
         }
         let unit = (random >> 11) as f64 / (1u64 << 53) as f64;
         let scaled = unit * self.zeta;
@@ -92,7 +97,7 @@ mod tests {
 
     const DRAWS: u64 = 1_000_000;
 
-    /// Draws, counted in bins: rank 0, 1 to 2, 3 to 6, ...
+    /// Returns the numbers of draws in the bins: rank 0, ranks 1 to 2, ranks 3 to 6, and so on.
     fn histogram(zipf: &Zipf, seed: u64) -> Vec<f64> {
         let mut rng = SmallRng::seed_from_u64(seed);
         let mut bins = vec![0.0; bin(zipf.records() - 1) + 1];
@@ -106,7 +111,7 @@ mod tests {
         (rank + 1).ilog2() as usize
     }
 
-    /// The true probabilities of the bins.
+    /// Returns the bins' true probabilities.
     fn zipfian(records: u64, theta: f64) -> Vec<f64> {
         let mut bins = vec![0.0; bin(records - 1) + 1];
         for rank in 0..records {
@@ -116,8 +121,8 @@ mod tests {
         bins.iter().map(|weight| weight / sum).collect()
     }
 
-    /// The probabilities of the bins by Gray's formula, solved for the random number at which each
-    /// rank begins.
+    /// Returns the bins' probabilities by Gray's formula. It is solved for the random number at
+    /// which each rank begins.
     fn gray(zipf: &Zipf) -> Vec<f64> {
         let begin = |rank: u64| match rank {
             0 => 0.0,
@@ -149,8 +154,8 @@ mod tests {
         for (seed, theta) in [(1, 0.0), (2, 0.3), (3, 0.6), (4, 0.9), (5, 0.99)] {
             let zipf = Zipf::new(100_000, theta);
             let p = chi_square_p(&histogram(&zipf, seed), &gray(&zipf));
-            // Seeds are fixed: this either always passes or always fails. A right generator fails
-            // for one seed in a thousand.
+            // The seeds are fixed: this either always passes or always fails. A correct generator
+            // fails for one seed in a thousand.
             assert!(p > 0.001, "theta {theta}: p = {p}");
         }
     }

@@ -1,7 +1,7 @@
-//! TPC-C allocates nothing for a transaction once it is warm, apart from the blocks that inserted
-//! rows and their keys need.
+//! Once it is warm, TPC-C allocates nothing for a transaction, apart from the blocks for inserted
+//! rows and their keys.
 //!
-//! A binary of its own: a process has one allocator.
+//! A binary of its own: a process has one global allocator.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -19,13 +19,13 @@ struct Counting;
 const BLOCK: usize = 16 << 10;
 
 thread_local! {
-    /// Small allocations of this thread, and blocks; nothing is counted while the first is
-    /// negative.
+    /// The numbers of this thread's small allocations and of its blocks. Nothing is counted while
+    /// the first is negative.
     static ALLOCATIONS: Cell<(i64, i64)> = const { Cell::new((i64::MIN, 0)) };
 }
 
 fn count(size: usize) {
-    // A thread that ends has no counter any more, and nothing to count.
+    // A thread that is ending has no counter any more, and nothing to count.
     let _ = ALLOCATIONS.try_with(|allocations| {
         let (small, blocks) = allocations.get();
         if small >= 0 {
@@ -34,7 +34,7 @@ fn count(size: usize) {
     });
 }
 
-// SAFETY: passes every call on to the system's allocator.
+// SAFETY: every call is passed on to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size());
@@ -61,7 +61,7 @@ impl ProtocolVisitor<Native> for AllocatesNothing {
     type Output = ();
 
     fn visit<P: NamedProtocol<Native>>(self) {
-        // Erased: the workload is compiled once, not once a protocol.
+        // With `Erased` the workload is compiled once, not once for each protocol.
         allocates_nothing(P::INFO.name, Erased::new(P::new(P::Options::default())), &self.0);
     }
 }
@@ -89,11 +89,11 @@ fn allocates_nothing(name: &str, protocol: Erased<Native>, options: &EngineOptio
     ALLOCATIONS.set((0, 0));
     run(5_000);
     let (small, blocks) = ALLOCATIONS.replace((i64::MIN, 0));
-    // Lists of blocks, and of records to be used again, still double now and then: two for each of
-    // the nine tables.
+    // Lists of blocks, and of records to reuse, still double now and then: two for each of the nine
+    // tables.
     assert!(small <= 18, "{name} {options:?}: {small} small allocations in 5000 transactions");
-    // Old versions are collected by the clock: where the thread has lost its core, there are some
-    // blocks more.
+    // Old versions are collected by the clock. If the thread loses its core for a while, some more
+    // blocks are needed.
     assert!(blocks <= 30, "{name} {options:?}: {blocks} blocks");
 }
 

@@ -29,7 +29,8 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Status, UserError> {
     }
 }
 
-/// A row for each number of threads, a column for each series.
+/// Measures a microbenchmark by 1, `factor`, `factor`², ... threads, and shows a row for each
+/// number of threads and a column for each series. A series may set an option.
 fn threads_by_series(
     args: &MicroArgs,
     bench: Microbench,
@@ -58,7 +59,7 @@ fn threads_by_series(
             }
             let result = match microbench(&MicrobenchPlan::resolve(&config, bench)?, &stop) {
                 Ok(result) => result,
-                Err(error) => return interrupted(error, &stop, |status| status),
+                Err(error) => return interrupted(error, &stop),
             };
             cells.push(show_rate(result.per_second.median));
             row.insert(name.clone(), serde_json::to_value(&result).expect("plain data"));
@@ -71,7 +72,7 @@ fn threads_by_series(
     if args.json {
         show::print(&format!("{}\n", serde_json::to_string_pretty(&rows).expect("plain data")))?;
     } else {
-        let simulated = if config.chip.is_some() { " (simulated: times are its own)" } else { "" };
+        let simulated = if config.chip.is_some() { " (simulated: all times are simulated time)" } else { "" };
         show::print(&format!("{} on {}{simulated}\n{table}\n", bench.name(), config.machine))?;
     }
     Ok(Status::Good)
@@ -80,13 +81,13 @@ fn threads_by_series(
 fn limit(args: &LimitArgs) -> Result<Status, UserError> {
     let threads = args.threads.unwrap_or_else(|| available_cores().len());
     if !(1..=THREADS_MAX).contains(&threads) {
-        return Err(UserError::input(format!("threads is {threads}; valid: 1 to {THREADS_MAX}")));
+        return Err(UserError::refused(format!("threads is {threads}; valid: 1 to {THREADS_MAX}")));
     }
     if !(1..=1000).contains(&args.rounds) {
-        return Err(UserError::input(format!("rounds is {}; valid: 1 to 1000", args.rounds)));
+        return Err(UserError::refused(format!("rounds is {}; valid: 1 to 1000", args.rounds)));
     }
     if !(0.001..=3600.0).contains(&args.seconds) {
-        return Err(UserError::input(format!("seconds is {}; valid: 0.001 to 3600", args.seconds)));
+        return Err(UserError::refused(format!("seconds is {}; valid: 0.001 to 3600", args.seconds)));
     }
     if let Some(path) = &args.chip {
         let target = Target::new(path)?;
@@ -105,27 +106,27 @@ fn limit(args: &LimitArgs) -> Result<Status, UserError> {
             show::print(&text(&limits, threads))?;
             Ok(Status::Good)
         }
-        Err(error) => interrupted(error, &stop, |status| status),
+        Err(error) => interrupted(error, &stop),
     }
 }
 
 fn text(limits: &Limits, threads: usize) -> String {
-    let mut table = show::table(["what", "median /s", "min..max /s"]);
-    let mut row = |what: String, spread: contend_runner::stats::Spread| {
+    let mut table = show::table(["operation", "median /s", "min..max /s"]);
+    let mut row = |operation: String, spread: contend_runner::stats::Spread| {
         table.add_row([
-            what,
+            operation,
             show_rate(spread.median),
             format!("{}..{}", show_rate(spread.min), show_rate(spread.max)),
         ]);
     };
     row(
-        format!("random line reads a thread, each depends on the last ({:.0} ns)", limits.dependent_read_ns),
+        format!("random line reads of a thread, each depending on the last ({:.0} ns)", limits.dependent_read_ns),
         limits.dependent_reads_per_second,
     );
-    row("random line reads a thread, prefetched 32 at a time".into(), limits.prefetched_reads_per_second);
+    row("random line reads of a thread, prefetched 32 at a time".into(), limits.prefetched_reads_per_second);
     for entry in &limits.increments_per_second {
-        let who = if entry.threads == 1 { "1 thread".into() } else { format!("{} threads", entry.threads) };
-        row(format!("increments of one line by {who}, all together"), entry.increments_per_second);
+        let threads = if entry.threads == 1 { "1 thread".into() } else { format!("{} threads", entry.threads) };
+        row(format!("increments of one line by {threads}, all together"), entry.increments_per_second);
     }
     format!("{threads} threads, reads from {} MiB\n{table}\n", limits.arena_bytes >> 20)
 }

@@ -11,14 +11,15 @@ use crate::args::CheckArgs;
 use crate::{Status, UserError, show};
 
 pub(crate) fn run(args: &CheckArgs) -> Result<Status, UserError> {
-    let level: Isolation = args.isolation.parse().map_err(|error| UserError::input(format!("--isolation: {error}")))?;
+    let level: Isolation =
+        args.isolation.parse().map_err(|error| UserError::refused(format!("--isolation: {error}")))?;
     let workload = match args.format.as_str() {
         "contend" => None,
         "elle-append" => Some(Workload::ListAppend),
         "elle-register" => Some(Workload::Register),
         other => {
             let valid = "contend, elle-append, elle-register";
-            return Err(UserError::input(format!("--format: unknown format '{other}'; valid: {valid}")));
+            return Err(UserError::refused(format!("--format: unknown format '{other}'; valid: {valid}")));
         }
     };
     let is_stdin = args.history == Path::new("-");
@@ -26,9 +27,9 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Status, UserError> {
     let source: Box<dyn Read> = if is_stdin {
         Box::new(std::io::stdin().lock())
     } else {
-        Box::new(File::open(&args.history).map_err(|error| UserError::input(format!("{name}: {error}")))?)
+        Box::new(File::open(&args.history).map_err(|error| UserError::refused(format!("{name}: {error}")))?)
     };
-    let refused = |error: String| UserError::input(format!("{name}: {error}"));
+    let refused = |error: String| UserError::refused(format!("{name}: {error}"));
     if let Some(workload) = workload {
         let text = std::io::read_to_string(source).map_err(|error| refused(error.to_string()))?;
         let inferred = Inferred::read(&text, workload).map_err(refused)?;
@@ -41,18 +42,20 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Status, UserError> {
         let hint = "; histories of Jepsen and Elle are read with --format elle-append or --format elle-register";
         refused(format!("{error}{}", if is_elle { hint } else { "" }))
     })?;
-    // Of nothing everything is true.
+    // An empty history keeps every level, and proves nothing.
     if history.transactions().iter().all(|transaction| transaction.ops.is_empty()) {
         let count = history.transactions().len();
-        let what =
+        let contents =
             if count == 0 { "no transaction".into() } else { format!("{count} transactions without an operation") };
-        return Err(UserError::input(format!("{name}: {what}; a history has a committed transaction a line, as JSON")));
+        return Err(UserError::refused(format!(
+            "{name}: {contents}; a history has a committed transaction a line, as JSON"
+        )));
     }
     let report = check_bounded(&history).map_err(|error| refused(error.to_string()))?;
     let mut kept = report.violates(level).is_none();
     let mut verdict = format!("{level}: {}", if kept { "yes" } else { "NO" });
-    // The second oracle. Of an inexact history a serial order is a guess, and a difference says
-    // nothing.
+    // The serial replay is a second oracle. The serial order of an inexact history is a guess, so a
+    // difference would prove nothing.
     let divergence = match report.serial_order() {
         Some(order) if level == Isolation::Serializable && report.is_exact() => replay(&history, order).err(),
         _ => None,
@@ -75,8 +78,8 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Status, UserError> {
     Ok(if kept { Status::Good } else { Status::CheckFailed })
 }
 
-/// Whether a file begins as one of Jepsen's: with a map of EDN, or one of JSON that has the type of
-/// an operation.
+/// Whether a file begins like a history of Jepsen: with a map of EDN, or one of JSON that has the
+/// type of an operation.
 fn looks_like_elle(start: &[u8]) -> bool {
     let start = String::from_utf8_lossy(&start[..start.len().min(1000)]);
     let start = start.trim_start_matches(['[', ' ', '\n', '\r', '\t']);
@@ -84,7 +87,7 @@ fn looks_like_elle(start: &[u8]) -> bool {
     is_edn || start.starts_with('{') && start.contains("\"type\"") && !start.contains("\"txn\"")
 }
 
-/// Judges a history whose versions were inferred.
+/// Judges a history whose versions were inferred, and prints the verdict.
 fn inferred_verdict(
     args: &CheckArgs,
     level: Isolation,

@@ -8,7 +8,7 @@ use crate::files::{RESULT_FILE, RunFolder};
 use crate::progress::{Bars, stop_on_interrupt};
 use crate::{Status, UserError, show};
 
-/// The page with the charts.
+/// The name of the page with the charts.
 pub(crate) const REPORT_FILE: &str = "report.html";
 
 pub(crate) fn run(args: &CompareArgs) -> Result<Status, UserError> {
@@ -21,7 +21,7 @@ pub(crate) fn run(args: &CompareArgs) -> Result<Status, UserError> {
     let stop = stop_on_interrupt()?;
     let result = match compare(&plan, &stop, &Bars::default()) {
         Ok(result) => result,
-        Err(error) => return interrupted(error, &stop, |status| status),
+        Err(error) => return interrupted(error, &stop),
     };
     let html = report::html(&result, &show::command(&result, "compare"));
     let status = deliver(&result, &outputs, &[(&page, html), (&data, result.to_json())])?;

@@ -1,6 +1,6 @@
 //! `contend crash-test`.
 
-use contend_proof::crash::Crashed;
+use contend_proof::crash::{CrashPlan, Crashed};
 use contend_runner::config::ALL;
 use contend_runner::names::option_name;
 use contend_runner::{Observer, RunConfig};
@@ -12,7 +12,7 @@ use crate::{Status, UserError, show};
 
 pub(crate) fn run(args: &CrashTestArgs) -> Result<Status, UserError> {
     let (runs, config) = (args.runs()?, args.config());
-    // Everything is looked at before the first is tested.
+    // All plans are made before the first test, so that bad input is told at once.
     let mut plans = Vec::new();
     for run in &runs {
         left_out(run)?;
@@ -34,14 +34,36 @@ pub(crate) fn run(args: &CrashTestArgs) -> Result<Status, UserError> {
     }
     observer.end();
     if !stop.is_requested() {
-        for (_, plan) in plans.iter().filter(|(run, _)| run.protocols != [ALL]) {
-            let is_tested = |name: &String| all.iter().any(|(_, crashed)| crashed.protocol == *name);
-            for name in plan.plan().config.protocols.iter().filter(|name| !is_tested(name)) {
-                show::complain(&format!("left out: {name} promises nothing, or not with this log"));
-            }
+        complain_of_untested(&plans, &all);
+    }
+    let text = format!("{}{}", findings(args, &all), table(&all));
+    json.deliver(&text, &all.iter().map(|(_, crashed)| crashed).collect::<Vec<_>>())?;
+    Ok(Tested::status(all.iter().map(|(_, crashed)| tested(crashed)), stop.is_requested()))
+}
+
+/// Prints which of the protocols that were named could not be tested, to stderr.
+fn complain_of_untested(plans: &[(&RunConfig, CrashPlan)], all: &[(&RunConfig, Crashed)]) {
+    let is_tested = |name: &String| all.iter().any(|(_, crashed)| crashed.protocol == *name);
+    for (_, plan) in plans.iter().filter(|(run, _)| run.protocols != [ALL]) {
+        for name in plan.plan().config.protocols.iter().filter(|name| !is_tested(name)) {
+            show::complain(&format!("left out: {name} promises nothing, or not with this log"));
         }
     }
+}
+
+/// Returns what is wrong, with the command that replays each finding.
+fn findings(args: &CrashTestArgs, all: &[(&RunConfig, Crashed)]) -> String {
     let mut text = String::new();
+    for (run, crashed) in all {
+        if let Some((seed, wrong)) = &crashed.wrong {
+            text += &format!("{} on {} with log={}: {wrong}\n", crashed.protocol, run.workload, crashed.log);
+            text += &format!("the same again: {}\n\n", again(args, run, crashed, *seed));
+        }
+    }
+    text
+}
+
+fn table(all: &[(&RunConfig, Crashed)]) -> String {
     let mut table = show::table([
         "protocol",
         "workload",
@@ -66,11 +88,7 @@ pub(crate) fn run(args: &CrashTestArgs) -> Result<Status, UserError> {
         "acknowledged",
         "commits",
     ]);
-    for (run, crashed) in &all {
-        if let Some((seed, wrong)) = &crashed.wrong {
-            text += &format!("{} on {} with log={}: {wrong}\n", crashed.protocol, run.workload, crashed.log);
-            text += &format!("the same again: {}\n\n", again(args, run, crashed, *seed));
-        }
+    for (run, crashed) in all {
         table.add_row([
             crashed.protocol.clone(),
             run.workload.clone(),
@@ -86,22 +104,20 @@ pub(crate) fn run(args: &CrashTestArgs) -> Result<Status, UserError> {
             tested(crashed).words(),
         ]);
     }
-    text += &format!("{table}\n");
-    json.deliver(&text, &all.iter().map(|(_, crashed)| crashed).collect::<Vec<_>>())?;
-    Ok(Tested::status(all.iter().map(|(_, crashed)| tested(crashed)), stop.is_requested()))
+    format!("{table}\n")
 }
 
-/// What came of a protocol with a commit protocol.
+/// Returns the outcome of a protocol with a commit protocol.
 pub(super) fn tested(crashed: &Crashed) -> Tested {
     match (&crashed.wrong, crashed.cut) {
         (Some((seed, _)), _) => Tested::Bad(format!("WRONG, seed {seed}")),
-        _ if crashed.is_vacuous() => Tested::Nothing("nothing committed, or all was cut off"),
+        _ if crashed.is_vacuous() => Tested::Nothing("no transaction committed, or every test was cut off"),
         (None, 0) => Tested::Good("nothing is lost".into()),
-        (None, cut) => Tested::Good(format!("nothing is lost; {cut} were cut off")),
+        (None, cut) => Tested::Good(format!("nothing is lost; {cut} tests were cut off")),
     }
 }
 
-/// The command that does the same again.
+/// Returns the command that runs the test of this seed again.
 fn again(args: &CrashTestArgs, run: &RunConfig, crashed: &Crashed, seed: u64) -> String {
     let config = args.config();
     let mut command = format!(

@@ -9,14 +9,14 @@ use crate::{Status, UserError, show};
 
 pub(crate) fn run(args: &DiffArgs) -> Result<Status, UserError> {
     let (first, second) = (read_result(&args.first)?, read_result(&args.second)?);
-    // `latest` may lead to the other one.
+    // The link `latest` may lead to the other result.
     let is_one = match (result_path(&args.first).canonicalize(), result_path(&args.second).canonicalize()) {
         (Ok(first), Ok(second)) => first == second,
         _ => false,
     };
     if is_one {
         let (first, second) = (args.first.display(), args.second.display());
-        return Err(UserError::input(format!("{first} and {second} are the same result; valid: two results")));
+        return Err(UserError::refused(format!("{first} and {second} are the same result; valid: two results")));
     }
     let diff = diff(&first, &second)?;
     if args.json {
@@ -58,7 +58,7 @@ fn text(args: &DiffArgs, diff: &Diff) -> String {
     }
     text += &format!("{table}\n");
     for difference in &diff.differences {
-        text += &format!("different besides: {difference}\n");
+        text += &format!("also different: {difference}\n");
     }
     text
 }

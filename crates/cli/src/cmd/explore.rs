@@ -12,14 +12,14 @@ use crate::{Status, UserError, show};
 
 pub(crate) fn run(args: &ExploreArgs) -> Result<Status, UserError> {
     let (runs, config) = (args.runs()?, args.config()?);
-    // Everything is looked at before the first is explored.
+    // All plans are made before the first exploration, so that bad input is told at once.
     config.check()?;
     let mut tasks = Vec::new();
     for run in &runs {
         left_out(run)?;
         tasks.extend(run.resolve()?.each().map(|plan| (run, plan)));
     }
-    // Of many, what is allowed would bury what is wrong.
+    // Among many explorations, the anomalies that promises allow would bury the wrong ones.
     let show = match () {
         () if args.show => Show::Any,
         () if tasks.len() == 1 => Show::Allowed,
@@ -30,7 +30,8 @@ pub(crate) fn run(args: &ExploreArgs) -> Result<Status, UserError> {
     let stop = stop_on_interrupt()?;
     let bars = Bars::default();
     let mut all: Vec<(Explored, String)> = Vec::new();
-    // Where nothing is left it is so little that nothing is done, which is then said.
+    // An exploration whose share of the time is spent gets too little for an execution. Its verdict
+    // says so.
     let least = Duration::from_nanos(1);
     let share = |left: usize, spent: Duration| {
         args.budget.map(|budget| (budget.saturating_sub(spent) / left as u32).max(least))
@@ -67,7 +68,7 @@ pub(crate) fn run(args: &ExploreArgs) -> Result<Status, UserError> {
     })
 }
 
-/// The command that does the same again.
+/// Returns the command that replays what was found.
 fn replay_command(run: &RunConfig, explored: &Explored, found: &Found) -> String {
     let mut command = format!(
         "contend explore --protocol {} --workload {} --cores {} --transactions {} --seed {}",
@@ -82,7 +83,7 @@ fn replay_command(run: &RunConfig, explored: &Explored, found: &Found) -> String
     format!("{command} --replay {}", found.schedule)
 }
 
-/// What happened, step by step.
+/// Returns what happened, step by step.
 fn interleaving(explored: &Explored, found: &Found, command: &str) -> String {
     let shrunk = match found.switches_found {
         switches if switches == found.switches => String::new(),

@@ -13,15 +13,19 @@ use crate::args::{KillChildArgs, KillTestArgs};
 use crate::progress::{Bars, stop_on_interrupt};
 use crate::{Status, UserError, show};
 
-/// Runs until it is killed.
+/// Runs a life of the kill test until the process is killed.
+///
+/// # Errors
+/// The life is not valid, or can't go on.
 pub(crate) fn child(args: &KillChildArgs) -> Result<Status, UserError> {
-    // Ctrl-C goes to all of a terminal: this process ends when its parent says so.
+    // Ctrl-C goes to all processes of a terminal. This one ends when its parent kills it.
     ctrlc::set_handler(|| ())?;
     let life: Life = serde_json::from_str(&args.life)?;
     live(&life)?;
     Ok(Status::Good)
 }
 
+/// Returns the command of the process that runs a life.
 fn command(life: &Life) -> Result<Command, RunError> {
     let own = std::env::current_exe();
     let own = own.map_err(|error| RunError::Io(format!("this program is not found: {error}")))?;
@@ -46,7 +50,7 @@ pub(crate) fn run(args: &KillTestArgs) -> Result<Status, UserError> {
     let all = plan.run(&command, &stop, &|| bars.advance(1));
     bars.end();
     if args.dir.is_none() {
-        // It stays if there is anything left in it: a database that is broken.
+        // A folder that still has a broken database can't be removed, and stays.
         let _ = std::fs::remove_dir(&directory);
     }
     let all = all?;
@@ -60,11 +64,11 @@ pub(crate) fn run(args: &KillTestArgs) -> Result<Status, UserError> {
     Ok(Tested::status(all.iter().map(tested), stop.is_requested()))
 }
 
-/// What came of a protocol with a durability.
+/// Returns the outcome of a protocol with a durability.
 pub(super) fn tested(killed: &Killed) -> Tested {
     match &killed.wrong {
         Some(_) => Tested::Bad("WRONG".into()),
-        None if killed.acknowledged == 0 => Tested::Nothing("nothing was acknowledged"),
+        None if killed.acknowledged == 0 => Tested::Nothing("no transaction was acknowledged"),
         None => Tested::Good("nothing is lost".into()),
     }
 }

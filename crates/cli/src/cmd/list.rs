@@ -2,15 +2,18 @@
 
 use contend_engine::OptionSpec;
 use contend_machine::Native;
-use contend_protocols::{all_protocols, protocol_name};
+use contend_protocols::{PROTOCOL_ALIASES, all_protocols, protocol_name};
 use contend_runner::machine::machines;
-use contend_runner::names::{engine_specs, log_specs, retry_specs, simulation_specs};
+use contend_runner::names::{
+    engine_specs, former_option_name, log_specs, retry_specs, short_option_name, simulation_specs, unknown,
+};
 use contend_workloads::all_workloads;
 use serde_json::{Value, json};
 
 use crate::args::{ListArgs, What};
 use crate::{Status, UserError, show};
 
+/// The indexes, each with what it is.
 const INDEXES: [(&str, &str); 2] = [
     ("hash", "points: linear hashing in buckets of a cache line"),
     ("ordered", "points and ranges: a B+-tree with optimistic lock coupling"),
@@ -24,12 +27,12 @@ pub(crate) fn run(args: &ListArgs) -> Result<Status, UserError> {
         (None | Some(What::Options), Some(protocol)) => {
             let names: Vec<&str> = all_protocols::<Native>().iter().map(|(info, _)| info.name).collect();
             if !names.contains(&protocol) {
-                return Err(UserError::input(format!("unknown protocol '{protocol}'; valid: {}", names.join(", "))));
+                return Err(unknown("protocol", protocol, names).into());
             }
             vec![What::Options]
         }
         (Some(_), Some(_)) => {
-            return Err(UserError::input("--protocol goes with options only: contend list options"));
+            return Err(UserError::refused("--protocol goes with options only: contend list options"));
         }
         (Some(what), None) => vec![what],
     };
@@ -55,12 +58,13 @@ fn name(what: What) -> &'static str {
     }
 }
 
-/// Every option once, with whose it is.
+/// Returns every option once, with its owners: protocols, workloads, or `any` run. With a protocol,
+/// only the options that it takes.
 fn all_options(protocol: Option<&str>) -> Vec<(String, OptionSpec)> {
     let mut options: Vec<(String, OptionSpec)> = Vec::new();
     let mut add = |owner: &str, specs: Vec<OptionSpec>| {
         for spec in specs {
-            // The presets of a workload have the same; a protocol may have another default.
+            // Protocols that share an option are listed together, unless their defaults differ.
             match options.iter_mut().find(|(_, known)| *known == spec) {
                 Some((owners, _)) if owners.split(", ").any(|other| other == owner) => {}
                 Some((owners, _)) => *owners += &format!(", {owner}"),
@@ -69,7 +73,7 @@ fn all_options(protocol: Option<&str>) -> Vec<(String, OptionSpec)> {
         }
     };
     for (info, specs) in all_workloads() {
-        // Presets have the options of their workload.
+        // The owner of a preset's options is its workload.
         add(info.name.split('-').next().unwrap_or(info.name), specs);
     }
     for (info, specs) in all_protocols::<Native>() {
@@ -81,12 +85,24 @@ fn all_options(protocol: Option<&str>) -> Vec<(String, OptionSpec)> {
     add("simulated chips", simulation_specs());
     match protocol {
         None => options,
-        // What it takes: its own options, and those of all.
         Some(protocol) => {
             let takes = |owners: &str| owners == "any" || owners.split(", ").any(|owner| owner == protocol);
             options.into_iter().filter(|(owners, _)| takes(owners)).collect()
         }
     }
+}
+
+/// Returns the names that a protocol had before.
+fn former_protocol_names(name: &str) -> Vec<&'static str> {
+    PROTOCOL_ALIASES.iter().filter(|(_, today)| *today == name).map(|(former, _)| *former).collect()
+}
+
+/// Returns a name for a person, with other names that are accepted in its place.
+fn with_other_names(name: &str, short: Option<&str>, former: &[&str]) -> String {
+    let short = short.map(|short| format!("short: {short}"));
+    let former = (!former.is_empty()).then(|| format!("formerly {}", former.join(", ")));
+    let others: Vec<String> = short.into_iter().chain(former).collect();
+    if others.is_empty() { name.into() } else { format!("{name} ({})", others.join("; ")) }
 }
 
 fn preset_text(preset: &[(&str, &str)]) -> String {
@@ -98,7 +114,8 @@ fn as_text(what: What, protocol: Option<&str>) -> String {
         What::Protocols => {
             let mut table = show::table(["protocol", "isolation", "meaning", "paper"]).spare(&["paper", "isolation"]);
             for (info, _) in all_protocols::<Native>() {
-                table.add_row([info.name, info.isolation.name(), info.summary, info.paper]);
+                let name = with_other_names(info.name, None, &former_protocol_names(info.name));
+                table.add_row([&name, info.isolation.name(), info.summary, info.paper]);
             }
             table
         }
@@ -113,7 +130,9 @@ fn as_text(what: What, protocol: Option<&str>) -> String {
             let mut table =
                 show::table(["option", "default", "valid", "meaning", "of"]).spare(&["of", "valid", "default"]);
             for (owner, spec) in all_options(protocol) {
-                table.add_row([spec.name, &spec.default, &spec.range, spec.doc, &owner]);
+                let former: Vec<&str> = former_option_name(spec.name).into_iter().collect();
+                let name = with_other_names(spec.name, short_option_name(spec.name), &former);
+                table.add_row([&name, &spec.default, &spec.range, spec.doc, &owner]);
             }
             table
         }
@@ -136,18 +155,18 @@ fn as_text(what: What, protocol: Option<&str>) -> String {
 }
 
 fn as_json(what: What, protocol: Option<&str>) -> Value {
-    let options = |specs: &[OptionSpec]| -> Vec<Value> {
-        specs
-            .iter()
-            .map(|spec| json!({"name": spec.name, "default": spec.default, "valid": spec.range, "meaning": spec.doc}))
-            .collect()
+    let option = |spec: &OptionSpec| {
+        json!({"name": spec.name, "short": short_option_name(spec.name), "former": former_option_name(spec.name),
+               "default": spec.default, "valid": spec.range, "meaning": spec.doc})
     };
+    let options = |specs: &[OptionSpec]| -> Vec<Value> { specs.iter().map(option).collect() };
     let list: Vec<Value> = match what {
         What::Protocols => all_protocols::<Native>()
             .into_iter()
             .map(|(info, specs)| {
-                json!({"name": info.name, "isolation": info.isolation.name(), "meaning": info.summary,
-                       "paper": info.paper, "options": options(&specs)})
+                json!({"name": info.name, "former": former_protocol_names(info.name),
+                       "isolation": info.isolation.name(), "meaning": info.summary, "paper": info.paper,
+                       "options": options(&specs)})
             })
             .collect(),
         What::Workloads => all_workloads()
@@ -162,7 +181,9 @@ fn as_json(what: What, protocol: Option<&str>) -> Value {
         What::Options => all_options(protocol)
             .into_iter()
             .map(|(owner, spec)| {
-                json!({"name": spec.name, "default": spec.default, "valid": spec.range, "meaning": spec.doc, "of": owner})
+                let mut listed = option(&spec);
+                listed["of"] = owner.into();
+                listed
             })
             .collect(),
         What::Machines => machines()

@@ -5,23 +5,24 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use contend_log::{Directory, Disk, Log, LogConfig, inspect};
+use contend_runner::{Observer, RunError};
 
 use crate::args::{DumpArgs, LogArgs, LogCommand, RecoverArgs};
 use crate::progress::Bars;
 use crate::{Status, UserError, show};
 
-/// Bytes of a step of the bar.
+/// The bytes that a step of the progress bar stands for.
 const STEP: u64 = 1 << 20;
 
 pub(crate) fn recover(args: &RecoverArgs) -> Result<Status, UserError> {
     let directory = Directory::read_only(&args.dir)?;
     let bytes = inspect::inspect(&directory)?.files.iter().map(|file| file.bytes).sum::<u64>();
     let bars = Bars::default();
-    let observer: &(dyn contend_runner::Observer + Sync) = &bars;
+    let observer: &(dyn Observer + Sync) = &bars;
     observer.begin("reading the log", bytes.div_ceil(STEP));
     let read = std::sync::atomic::AtomicU64::new(0);
     let progress = |more: u64| {
-        // Relaxed: a count.
+        // Relaxed: no partner; the count orders nothing.
         let before = read.fetch_add(more, std::sync::atomic::Ordering::Relaxed);
         observer.advance((before + more) / STEP - before / STEP);
     };
@@ -31,18 +32,18 @@ pub(crate) fn recover(args: &RecoverArgs) -> Result<Status, UserError> {
         show::print(&format!("{}\nnothing was changed\n", recovered.report))?;
         return Ok(Status::Good);
     }
-    // There is a log, so that none is begun here.
+    // The folder has a log, so opening it to write does not begin a new one.
     drop(directory);
     let directory = Arc::new(Directory::open(&args.dir)?);
     let (log, recovered) = Log::open_with(directory, LogConfig { workers: 1, ..LogConfig::default() }, &progress)?;
     observer.end();
     show::print(&format!("{}\n", recovered.report))?;
-    // Its memory is needed once more.
+    // The checkpoint needs as much memory again.
     drop(recovered);
-    let checkpoint = log.checkpoint_by_hand()?;
+    let checkpoint = log.checkpoint_by_hand().map_err(RunError::LogFailed)?;
     let (files, replaced) = checkpoint.replaced;
     show::print(&format!(
-        "checkpoint: {} rows, {} bytes, in the place of {files} files of {replaced} bytes, in {:.3} s\n",
+        "checkpoint: {} rows, {} bytes, replaces {files} files of {replaced} bytes, took {:.3} s\n",
         checkpoint.rows, checkpoint.bytes, checkpoint.seconds
     ))?;
     Ok(Status::Good)
@@ -80,13 +81,15 @@ pub(crate) fn log(args: &LogArgs) -> Result<Status, UserError> {
         Ok(out.flush()?)
     })();
     match outcome {
-        // Whoever has read as much as it wanted.
+        Ok(()) => Ok(Status::Good),
+        // It is no error if the reader of a pipe has closed it: `head` does so.
         Err(DumpError::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Status::Good),
-        outcome => outcome.map(|()| Status::Good).map_err(UserError::from),
+        Err(DumpError::Io(error)) => Err(UserError::failed(format!("can't write to stdout: {error}"))),
+        Err(DumpError::Log(error)) => Err(error.into()),
     }
 }
 
-/// What can end a dump.
+/// Why a dump ends early.
 #[derive(Debug, thiserror::Error)]
 enum DumpError {
     #[error(transparent)]

@@ -18,14 +18,14 @@ pub(crate) fn run(args: &ReportArgs) -> Result<Status, UserError> {
         show::print(&page)?;
         return Ok(Status::Good);
     }
-    // Not even --force puts a page in the place of what it was drawn from.
-    let of = |path: &Path| path.canonicalize().ok();
-    if of(&path).is_some() && of(&path) == of(&result_path(&args.result)) {
-        return Err(UserError::input(format!("{} is the result itself; --out names another file", path.display())));
+    // Even --force does not overwrite the result with its page.
+    let real = |path: &Path| path.canonicalize().ok();
+    if real(&path).is_some() && real(&path) == real(&result_path(&args.result)) {
+        return Err(UserError::refused(format!("{} is the result itself; --out names another file", path.display())));
     }
     if path.is_file() && !args.force {
         let path = path.display();
-        return Err(UserError::input(format!(
+        return Err(UserError::refused(format!(
             "{path} is there already; --force overwrites it, and another --out keeps it"
         )));
     }

@@ -20,7 +20,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Status, UserError> {
     };
     let outcome = match outcome {
         Ok(outcome) => outcome,
-        Err(error) => return interrupted(error, &stop, |status| status),
+        Err(error) => return interrupted(error, &stop),
     };
     let status = deliver(&outcome.result, &outputs, &[])?;
     if let (Some(target), Some(recorded)) = (history, outcome.recorded) {

@@ -9,7 +9,7 @@ use contend_machine::Native;
 use contend_protocols::all_protocols;
 use contend_runner::config::ALL;
 use contend_runner::machine::machines;
-use contend_runner::names::{engine_specs, log_specs, retry_specs, simulation_specs};
+use contend_runner::names::{engine_specs, log_specs, retry_specs, short_option_name, simulation_specs};
 use contend_workloads::all_workloads;
 
 use crate::args::{CompletionsArgs, ManArgs, command};
@@ -41,13 +41,13 @@ pub(crate) fn man(args: &ManArgs) -> Result<Status, UserError> {
     let Some((_, page)) = pages.iter().find(|(name, _)| *name == wanted) else {
         let verbs: Vec<&str> = pages.iter().filter_map(|(name, _)| name.strip_prefix("contend-")).collect();
         let verb = args.verb.as_deref().unwrap_or_default();
-        return Err(UserError::input(format!("unknown verb '{verb}'; valid: {}", verbs.join(", "))));
+        return Err(UserError::refused(format!("unknown verb '{verb}'; valid: {}", verbs.join(", "))));
     };
     show::print(&String::from_utf8_lossy(page))?;
     Ok(Status::Good)
 }
 
-/// The pages of a command and of all below it, with their names.
+/// Returns the pages of a command and of all below it, with their names.
 fn pages(command: &Command) -> io::Result<Vec<(String, Vec<u8>)>> {
     let name = command.get_display_name().unwrap_or_else(|| command.get_name()).to_owned();
     let mut page = Vec::new();
@@ -59,14 +59,15 @@ fn pages(command: &Command) -> io::Result<Vec<(String, Vec<u8>)>> {
     Ok(all)
 }
 
-/// The command line with the names that arguments may be, for shells. A parser of values would
-/// refuse what else is valid, such as lists.
+/// Returns the command line with the names that arguments may be, for shells to complete. The real
+/// command line has no such lists: they would refuse other valid arguments, such as several names.
 fn with_names(command: Command) -> Command {
     let protocols = || all_protocols::<Native>().into_iter();
     let workloads = || all_workloads().into_iter();
     let of_groups = [retry_specs(), engine_specs(), log_specs(), simulation_specs()].concat();
     let specs = protocols().flat_map(|(_, specs)| specs).chain(workloads().flat_map(|(_, specs)| specs));
-    let mut options: Vec<String> = specs.chain(of_groups).map(|OptionSpec { name, .. }| format!("{name}=")).collect();
+    let names_of = |OptionSpec { name, .. }: OptionSpec| [Some(name), short_option_name(name)].into_iter().flatten();
+    let mut options: Vec<String> = specs.chain(of_groups).flat_map(names_of).map(|name| format!("{name}=")).collect();
     options.sort_unstable();
     options.dedup();
     let names = Names {
@@ -76,7 +77,8 @@ fn with_names(command: Command) -> Command {
         options,
     };
     let visible: Vec<Command> = command.get_subcommands().filter(|verb| !verb.is_hide_set()).cloned().collect();
-    // A verb can't be taken away; all else that a command has is a name and a version.
+    // A subcommand can't be removed, so a new command takes the visible ones, the name and the
+    // version.
     let mut shown = Command::new("contend").subcommands(visible);
     if let Some(version) = command.get_version() {
         shown = shown.version(version.to_owned().leak() as &'static str);
@@ -84,6 +86,7 @@ fn with_names(command: Command) -> Command {
     names.of_command(shown)
 }
 
+/// The names that shells complete.
 struct Names {
     protocols: Vec<String>,
     workloads: Vec<String>,
@@ -92,6 +95,7 @@ struct Names {
 }
 
 impl Names {
+    /// Returns the command with the names that each argument may be.
     fn of_command(&self, command: Command) -> Command {
         let argument = |argument: clap::Arg| {
             let names: Vec<String> = match argument.get_id().as_str() {
@@ -102,7 +106,7 @@ impl Names {
                 "index" => ["hash", "ordered"].map(str::to_owned).to_vec(),
                 _ => return argument,
             };
-            // It lives as long as the process, which ends with the script.
+            // The names live as long as the process, which ends once the script is printed.
             let names: Vec<&'static str> = names.into_iter().map(|name| &*name.leak()).collect();
             argument.value_parser(PossibleValuesParser::new(names))
         };

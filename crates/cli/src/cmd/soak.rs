@@ -18,7 +18,7 @@ pub(crate) fn run(args: &SoakArgs) -> Result<Status, UserError> {
     Ok(Tested::status(all.iter().map(tested), stop.is_requested()))
 }
 
-/// What came of a protocol.
+/// Returns the outcome of a protocol.
 pub(super) fn tested(soaked: &Soaked) -> Tested {
     match &soaked.grew {
         Some(grew) => Tested::Bad(grew.clone()),

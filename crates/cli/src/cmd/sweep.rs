@@ -14,24 +14,25 @@ use crate::files::{Target, folder, read_text};
 use crate::progress::{Bars, stop_on_interrupt};
 use crate::{Status, UserError, show};
 
-/// The experiment's file, as it was when the points were measured: what `plot` goes by.
+/// The name of the copy of the experiment's file that `plot` reads: the file as it was when the
+/// points were measured.
 const EXPERIMENT: &str = "experiment.toml";
 
 pub(crate) fn sweep(args: &SweepArgs) -> Result<Status, UserError> {
     let jobs = args.jobs.unwrap_or_else(|| available_cores().len());
     if !(1..=1024).contains(&jobs) {
-        return Err(UserError::input(format!("jobs is {jobs}; valid: 1 to 1024")));
+        return Err(UserError::refused(format!("jobs is {jobs}; valid: 1 to 1024")));
     }
     if let Some(seeds) = args.seeds.filter(|seeds| !(1..=SEEDS_MAX).contains(seeds)) {
-        return Err(UserError::input(format!("seeds is {seeds}; valid: 1 to {SEEDS_MAX}")));
+        return Err(UserError::refused(format!("seeds is {seeds}; valid: 1 to {SEEDS_MAX}")));
     }
     let allowed = Allowed::read(args.allow.as_deref())?;
-    // Every file is read before the first point is run.
+    // Every file is read before the first point is measured, so that bad input is told at once.
     let mut experiments = Vec::new();
     for path in &args.files {
         let (experiment, text) = read(path)?;
         if experiments.iter().any(|(other, _): &(Experiment, String)| other.id == experiment.id) {
-            return Err(UserError::input(format!(
+            return Err(UserError::refused(format!(
                 "{}: there is another experiment of id {}",
                 path.display(),
                 experiment.id
@@ -73,7 +74,7 @@ pub(crate) fn sweep(args: &SweepArgs) -> Result<Status, UserError> {
 }
 
 pub(crate) fn plot(args: &PlotArgs) -> Result<Status, UserError> {
-    let error = |error: std::io::Error| UserError::input(format!("can't read {}: {error}", args.results.display()));
+    let error = |error: std::io::Error| UserError::refused(format!("can't read {}: {error}", args.results.display()));
     let mut files: Vec<PathBuf> = std::fs::read_dir(&args.results)
         .map_err(error)?
         .filter_map(|entry| Some(entry.ok()?.path().join(EXPERIMENT)))
@@ -81,7 +82,7 @@ pub(crate) fn plot(args: &PlotArgs) -> Result<Status, UserError> {
         .collect();
     files.sort();
     if files.is_empty() {
-        return Err(UserError::input(format!("{} holds no results of contend sweep", args.results.display())));
+        return Err(UserError::refused(format!("{} holds no results of contend sweep", args.results.display())));
     }
     let allowed = Allowed::read(args.allow.as_deref())?;
     let mut judged = Vec::new();
@@ -95,7 +96,7 @@ pub(crate) fn plot(args: &PlotArgs) -> Result<Status, UserError> {
     Ok(allowed.status(&files.iter().map(PathBuf::as_path).collect::<Vec<_>>(), &judged))
 }
 
-/// Assertions that are known to fail.
+/// The assertions that may fail, since they are known to.
 #[derive(Debug, Default)]
 struct Allowed {
     /// The file's name, for messages.
@@ -104,18 +105,21 @@ struct Allowed {
 }
 
 impl Allowed {
-    /// Reads a file with an id a line; the rest of a line behind `#` is a comment.
+    /// Reads a file with an id a line; `#` begins a comment. Without a file, no assertion may fail.
+    ///
+    /// # Errors
+    /// The file can't be read, or a line has more than an id.
     fn read(path: Option<&Path>) -> Result<Allowed, UserError> {
         let Some(path) = path else { return Ok(Allowed::default()) };
         let file = path.display().to_string();
         let text = read_text(path, EXPERIMENT_BYTES_MAX, "the file")
-            .map_err(|error| UserError::input(format!("can't read --allow {file}: {error}")))?;
+            .map_err(|error| UserError::refused(format!("can't read --allow {file}: {error}")))?;
         let mut ids = BTreeSet::new();
         for (number, line) in text.lines().enumerate() {
             let id = line.split('#').next().unwrap_or_default().trim();
             if id.contains(char::is_whitespace) {
                 let number = number + 1;
-                return Err(UserError::input(format!(
+                return Err(UserError::refused(format!(
                     "--allow {file}: line {number}: '{id}' is no id of an assertion; valid: one id a line, and # before a comment"
                 )));
             }
@@ -126,8 +130,8 @@ impl Allowed {
         Ok(Allowed { file, ids })
     }
 
-    /// Names what fails and is not allowed to, and what can't be evaluated; and says how the
-    /// command ends.
+    /// Prints the assertions that fail and may not, and those that can't be evaluated, to stderr.
+    /// Returns how the command ends.
     fn status(&self, files: &[&Path], judged: &[(Experiment, Vec<Judgement>)]) -> Status {
         let mut status = Status::Good;
         for (path, (experiment, judgements)) in files.iter().zip(judged) {
@@ -159,14 +163,15 @@ impl Allowed {
 /// The largest experiments have some kilobytes.
 const EXPERIMENT_BYTES_MAX: u64 = 4 << 20;
 
+/// Reads an experiment; also returns its text.
 fn read(path: &Path) -> Result<(Experiment, String), UserError> {
     let text = read_text(path, EXPERIMENT_BYTES_MAX, "an experiment")
-        .map_err(|error| UserError::input(format!("can't read the experiment {}: {error}", path.display())))?;
+        .map_err(|error| UserError::refused(format!("can't read the experiment {}: {error}", path.display())))?;
     let experiment = Experiment::from_toml(&path.display().to_string(), &text)?;
     Ok((experiment, text))
 }
 
-/// Writes figure, table and page of one experiment, and says what came of its assertions.
+/// Writes the figure, table and page of one experiment, prints its verdicts, and returns them.
 fn deliver(experiment: &Experiment, folder: &Folder, swept: &Swept) -> Result<Vec<Judgement>, UserError> {
     let judgements = judge(experiment, &swept.curves);
     let write = |name: &str, text: &str| Target::new(&folder.path().join(name))?.write_text(text);
@@ -200,6 +205,7 @@ fn deliver(experiment: &Experiment, folder: &Folder, swept: &Swept) -> Result<Ve
     Ok(judgements)
 }
 
+/// Writes the page and the table of all verdicts, and prints their counts.
 fn finish(out: &Path, judged: &[(Experiment, Vec<Judgement>)]) -> Result<(), UserError> {
     let target = Target::new(&out.join("index.html"))?;
     target.write_text(&index(judged))?;
@@ -218,7 +224,7 @@ fn finish(out: &Path, judged: &[(Experiment, Vec<Judgement>)]) -> Result<(), Use
     ))
 }
 
-/// All points, a line each.
+/// Returns all points as comma-separated values, a line each.
 fn csv(curves: &Curves) -> String {
     let mut text = String::from(
         "series,x,throughput_per_second_median,throughput_per_second_min,throughput_per_second_max,abort_rate,latency_ns_p50,\
@@ -243,7 +249,7 @@ fn csv(curves: &Curves) -> String {
             Some(breakdown) => breakdown.categories().iter().for_each(|(_, share)| text += &format!(",{share}")),
             None => text += ",,,,,,",
         }
-        // Operations of a micro-benchmark are no commits.
+        // The operations of a microbenchmark are no commits.
         let commits = point.commits.map(|commits| commits.to_string()).unwrap_or_default();
         text += &format!(",{},{commits}", point.seeds.len().max(1));
         text += "\n";

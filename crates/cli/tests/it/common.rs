@@ -1,22 +1,22 @@
-//! What the tests of the binary have in common.
+//! Functions that the tests of the binary share.
 
 use std::path::Path;
 use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
-/// Runs the binary in this folder.
+/// Runs the binary in this folder, and returns its output.
 pub(crate) fn contend(folder: &Path, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_contend")).args(arguments).current_dir(folder).output().expect("the binary runs")
 }
 
-/// What it printed.
+/// Returns printed bytes as text.
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("UTF-8")
 }
 
-/// Bad input ends with status 2, a message that has these parts, nothing on stdout, no panic, and
-/// no file left behind.
+/// Asserts that the binary refuses these arguments: status 2, a message with these parts, nothing
+/// on stdout, no panic, and no file left behind.
 #[track_caller]
 pub(crate) fn refuses(arguments: &[&str], parts: &[&str]) {
     let folder = TempDir::new().expect("a folder");

@@ -1,5 +1,5 @@
-//! Files of a stranger: a result with any values in it, and an experiment that never ends, are read
-//! in little time and memory, or refused in a sentence.
+//! Files from a stranger. A result with any values in it and an endless experiment are read in
+//! little time and memory, or refused in a sentence.
 
 use std::path::Path;
 
@@ -8,10 +8,10 @@ use tempfile::TempDir;
 
 use crate::common::{contend, refuses, text};
 
-/// Text that is no text where a page or a terminal takes it as it is.
+/// Text that becomes markup where a page takes it unescaped.
 const MARKUP: &str = "</title><script>alert(1)</script>\"' onload=x & <img src=http://a>";
 
-/// A result of two protocols, and the folder that it is in.
+/// Returns a result of two protocols, and the folder that holds it.
 fn result() -> (TempDir, Value) {
     let folder = TempDir::new().expect("a folder");
     let run = [
@@ -39,8 +39,8 @@ fn result() -> (TempDir, Value) {
     (folder, result)
 }
 
-/// Calls `change` with each value that is no list and no object, and with its name. Of a list the
-/// first two are taken.
+/// Calls `change` with each value that is no list and no object, and with its name. Only the first
+/// two elements of a list are visited.
 fn each_leaf(value: &mut Value, name: &str, change: &mut impl FnMut(&str, &mut Value)) {
     match value {
         Value::Array(list) => list.iter_mut().take(2).for_each(|value| each_leaf(value, name, change)),
@@ -49,8 +49,8 @@ fn each_leaf(value: &mut Value, name: &str, change: &mut impl FnMut(&str, &mut V
     }
 }
 
-/// The result is drawn and compared, or refused. It is no reason to panic, and no markup of it gets
-/// into the page.
+/// Asserts that the result is drawn and compared, or refused, without a panic, and that none of its
+/// markup gets into the page.
 fn survives(folder: &Path, what: &str, result: &Value) {
     std::fs::write(folder.join("odd.json"), result.to_string()).expect("written");
     for arguments in
@@ -70,7 +70,7 @@ fn survives(folder: &Path, what: &str, result: &Value) {
 fn a_result_of_any_numbers_is_drawn_or_refused() {
     let (folder, result) = result();
     let extremes = [json!(0), json!(-1), json!(u64::MAX), json!(i64::MIN), json!(1e308), json!(5e-324), json!(-1e308)];
-    // All numbers at once, and then each alone.
+    // First all numbers at once, then each alone.
     for extreme in &extremes {
         let mut odd = result.clone();
         each_leaf(&mut odd, "", &mut |name, value| {
@@ -124,7 +124,7 @@ fn a_result_of_any_text_is_drawn_or_refused() {
 #[test]
 fn a_result_with_escape_sequences_is_refused() {
     let (folder, result) = result();
-    // Escaped as JSON has it, and as they are: ESC can't be, CSI and DEL can.
+    // JSON allows ESC only escaped, but CSI and DEL also unescaped.
     for (name, command) in
         [("escaped", "\\u001b[2J"), ("csi", "\u{9b}2J"), ("escaped csi", "\\u009B2J"), ("del", "\u{7f}")]
     {

@@ -1,4 +1,4 @@
-//! The binary, as a user meets it.
+//! Tests of the binary from outside: arguments in, output and exit status out.
 
 mod common;
 mod hostile;

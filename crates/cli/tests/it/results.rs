@@ -1,4 +1,4 @@
-//! Results that stay: where they go, how two of them are compared, and in which forms they come.
+//! Results in files: where they go, how two of them are compared, and which forms they have.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ fn with_short<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
     [arguments, &short, &["--set", "ycsb.records=1000"]].concat()
 }
 
-/// The folders of runs, sorted.
+/// Returns the folders of runs, sorted.
 fn runs(folder: &Path) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(folder.join("contend-results")) else { return Vec::new() };
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
@@ -37,14 +37,14 @@ fn each_comparison_has_a_folder_and_latest_leads_to_the_last() {
         assert_eq!(latest, folder.path().join(report).canonicalize().expect("a file"), "{said}");
         assert!(report.contains("-ycsb-a") && report.starts_with("contend-results/20"), "{report}");
     }
-    // What begins with an error leaves nothing.
+    // A command that is refused leaves nothing.
     let bad = contend(folder.path(), &["compare", "--threads", "0"]);
     assert_eq!((bad.status.code(), runs(folder.path()).len()), (Some(2), 3));
     // A run may be named by its folder.
     let again = ["compare", "--from", "contend-results/latest", "--no-verify", "--out", "again"];
     assert_eq!(contend(folder.path(), &again).status.code(), Some(0));
     assert!(folder.path().join("again/report.html").is_file());
-    // Something of another's that has the name stays.
+    // A file of someone else with the link's name stays.
     std::fs::remove_file(folder.path().join("contend-results/latest")).expect("a link");
     std::fs::write(folder.path().join("contend-results/latest"), "mine").expect("a file");
     let output = contend(folder.path(), &compare);
@@ -76,7 +76,7 @@ fn a_folder_that_has_a_result_is_not_overwritten() {
     refuses(&["compare", "--force"], &["--out <DIR>"]);
 }
 
-/// A result whose entries have these throughputs in their windows.
+/// Writes a result whose entries have these throughputs in their windows.
 fn write_result(folder: &Path, name: &str, entries: &[(&str, &[f64])]) {
     let template: Value = {
         let output = contend(folder, &with_short(&["run", "--json", "-"]));
@@ -121,7 +121,7 @@ fn two_results_are_compared_with_intervals() {
         (Some(1), "silo: 10.0 % slower, and 5.0 % is allowed\n".into())
     );
     assert_eq!(diff(&["--fail-if-slower", "11 %"]).status.code(), Some(0));
-    // Three percent less are told, and allowed.
+    // A loss of three percent is told apart, and 5 % are allowed.
     assert!(line("timestamp-ordering").contains("SLOWER"), "{shown}");
     let output = diff(&["--fail-if-slower", "0%"]);
     assert_eq!(text(&output.stderr).lines().count(), 2, "{}", text(&output.stderr));
@@ -137,7 +137,7 @@ fn two_results_are_compared_with_intervals() {
     }
 }
 
-/// A gate that looked at nothing does not open.
+/// A gate that compared nothing does not pass.
 #[test]
 fn what_can_not_be_told_is_not_passed() {
     let folder = TempDir::new().expect("a folder");

@@ -1,4 +1,4 @@
-//! What a terminal shows, and what is said of arguments that are wrong.
+//! Output that fits a terminal, and messages about wrong arguments.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use crate::common::{contend, refuses, text};
 
-/// Runs the binary as in a terminal of so many columns.
+/// Runs the binary as in a terminal that is `columns` characters wide.
 fn in_columns(columns: &str, folder: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_contend"));
     command.args(arguments).current_dir(folder).env("COLUMNS", columns).output().expect("the binary runs")
@@ -68,7 +68,7 @@ fn numbers_below_zero_are_called_that() {
 
 #[test]
 fn options_of_others_and_slips_are_told() {
-    let foreign = "option 'bank.accounts' is of the workload bank, which does not run here (chosen: ycsb-a)";
+    let foreign = "option 'bank.accounts' belongs to the workload bank, which does not run here (chosen: ycsb-a)";
     refuses(&["run", "--set", "bank.accounts=5"], &[foreign]);
     refuses(&["run", "--set", "theta=0.5"], &["unknown option 'theta'; did you mean 'ycsb.theta'?; valid: "]);
     refuses(&["run", "--set", "ycsb.teta=0.5"], &["did you mean 'ycsb.theta'?"]);
@@ -131,8 +131,7 @@ fn a_very_long_argument_is_not_repeated_whole() {
     }
 }
 
-/// A limit of file sizes (`ulimit -f`) is an error that names the file, and not the end of the
-/// process by a signal.
+/// Beyond a limit of file sizes (`ulimit -f`), an error names the file; no signal ends the process.
 #[test]
 fn a_limit_of_file_sizes_is_an_error() {
     let folder = TempDir::new().expect("a folder");
@@ -143,7 +142,7 @@ fn a_limit_of_file_sizes_is_an_error() {
     );
     let output = Command::new("bash").args(["-c", &script]).current_dir(folder.path()).output().expect("bash");
     let stderr = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
     assert!(stderr.contains("can't write ") && stderr.contains("r.json: File too large"), "{stderr}");
     assert!(text(&output.stdout).contains("silo"), "the table is shown all the same");
     assert_eq!(std::fs::read_dir(folder.path()).expect("the folder").count(), 0, "half a file is no file");
@@ -170,7 +169,7 @@ fn protocols_are_named_alike_everywhere() {
 #[test]
 fn nothing_timed_is_no_time() {
     let folder = TempDir::new().expect("a folder");
-    // So few transactions that none is among the one in sixteen that is timed.
+    // One transaction in sixteen is timed, and none of these few is.
     let arguments = ["run", "tpcc", "--machine", "abyss:1", "--seconds", "0.00002", "--warmup", "0", "--windows", "1"];
     let output = contend(folder.path(), &arguments);
     let shown = text(&output.stdout);
@@ -186,16 +185,16 @@ fn shells_complete_names() {
         let script = text(&output.stdout);
         assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
         assert!(script.contains("crash-test") && script.contains("protocols"), "{shell}: verbs and flags");
-        // What these two know of are verbs and flags.
+        // The scripts of these two complete verbs and flags only.
         let knows_values = !["elvish", "powershell"].contains(&shell);
-        for name in ["2pl-nowait", "tpcc", "ycsb.theta=", "xeon-8176x4"] {
+        for name in ["2pl-nowait", "tpcc", "ycsb.theta=", "engine.alignment=", "align=", "xeon-8176x4"] {
             assert!(script.contains(name) || !knows_values, "{shell}: {name}");
         }
         assert!(!script.contains("kill-child"), "{shell}: what is hidden stays hidden");
     }
     refuses(&["completions", "tcsh"], &["tcsh", "bash", "zsh", "fish"]);
     refuses(&["completions"], &["<SHELL>"]);
-    // bash takes what is printed, and answers.
+    // bash runs the printed script, and completes by it.
     let completes = |line: &str, expected: &[&str]| {
         let words: Vec<&str> = line.split(' ').collect();
         let script = format!(
@@ -215,6 +214,7 @@ fn shells_complete_names() {
     completes("contend run --protocol 2pl-n", &["2pl-nowait"]);
     completes("contend compare --machine xe", &["xeon-8176x4"]);
     completes("contend explore --set ycsb.th", &["ycsb.theta="]);
+    completes("contend explore --set c", &["cu="]);
     completes("contend explore --workload litmus-w", &["litmus-write-skew"]);
 }
 

@@ -32,7 +32,7 @@ fn a_schedule_of_cores_that_are_not_there_is_bad_input() {
     assert_eq!(output.status.code(), Some(0), "the core of the epochs is one: {}", text(&output.stderr));
 }
 
-/// The time is over before every protocol has had an execution: that is no success.
+/// It is no success if the time ends before every protocol has had an execution.
 #[test]
 fn an_exploration_that_had_no_time_fails() {
     let folder = TempDir::new().expect("a folder");
@@ -54,7 +54,7 @@ fn crash_tests_of_nothing_are_bad_input() {
     refuses(&["crash-test", "--protocol", "none"], &["there is nothing to test: none promises nothing"]);
 }
 
-/// One that can't be tested beside one that can.
+/// A protocol that can't be tested is named, and the other one is tested.
 #[test]
 fn what_is_left_out_of_a_crash_test_is_said() {
     let folder = TempDir::new().expect("a folder");
@@ -168,7 +168,7 @@ fn an_assertion_that_can_not_be_evaluated_is_not_green() {
     let folder = TempDir::new().expect("a folder");
     let write = |text: &str| std::fs::write(folder.path().join("tiny.toml"), text).expect("written");
     let sweep = || contend(folder.path(), &["sweep", "tiny.toml", "--out", "out"]);
-    // A mistake that can be seen is found before anything is measured.
+    // Mistakes in the text are found before anything is measured.
     for (wrong, parts) in [
         (r#"T("ad",2) > 1"#, &["line 24, column 10: assertion 'tiny.2': there is no series 'ad'; valid: add"][..]),
         (r#"T("add",3) > 1"#, &["line 24, column 10: assertion 'tiny.2'", "'add'", "valid: 1, 2, 4"]),
@@ -182,7 +182,7 @@ fn an_assertion_that_can_not_be_evaluated_is_not_green() {
         assert!(parts.iter().all(|part| stderr.contains(part)) && stderr.contains("tiny.toml: "), "{wrong}: {stderr}");
         assert!(!folder.path().join("out").exists(), "nothing was run");
     }
-    // What only shows when it is evaluated can't be allowed.
+    // A mistake that shows only at the evaluation can't be allowed.
     write(&TINY.replace(r#"T("add",2) > 2*T("add",1)"#, r#"F("add","wait") > 0.5"#));
     std::fs::write(folder.path().join("allowed.txt"), "tiny.2").expect("written");
     let output = contend(folder.path(), &["sweep", "tiny.toml", "--out", "out", "--allow", "allowed.txt"]);

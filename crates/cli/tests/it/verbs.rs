@@ -1,4 +1,4 @@
-//! Each verb: what it prints, where, and with which exit status.
+//! Each verb: its output, and its exit status.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -73,17 +73,17 @@ fn a_full_disk_loses_nothing_else() {
     }
     let folder = TempDir::new().expect("a folder");
     let output = contend(folder.path(), &with_short(&["run", "--json", "/dev/full"]));
-    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(output.status.code(), Some(1), "a full disk is no bad input");
     assert!(text(&output.stderr).contains("/dev/full"), "{}", text(&output.stderr));
     assert!(text(&output.stdout).contains("silo commits"), "the table is shown all the same");
 }
 
-/// A log for which there is no room even for what is loaded: that ends a run before it begins.
+/// A disk that has no room for the log of the loaded rows ends a run before it begins.
 #[test]
 fn rows_that_can_not_be_made_durable_are_refused_before_the_run() {
     let folder = TempDir::new().expect("a folder");
-    // No file may have more than 256 blocks, of 512 bytes or of 1 KiB: that of the tables fits, and
-    // a loader's does not.
+    // No file may have more than 256 blocks, of 512 bytes or of 1 KiB by shell. The file of the
+    // tables fits, a loader's does not.
     let limited = "ulimit -f 256; exec \"$0\" \"$@\"";
     for mode in ["epoch", "clr", "elr-group"] {
         let log = format!("log={mode}");
@@ -101,7 +101,7 @@ fn rows_that_can_not_be_made_durable_are_refused_before_the_run() {
     }
 }
 
-/// `contend compare | head -1` ends well, and the files are there.
+/// `contend compare | head -1` ends well and writes its files.
 #[test]
 fn a_reader_that_has_seen_enough_loses_nothing() {
     let folder = TempDir::new().expect("a folder");
@@ -160,8 +160,8 @@ fn compare_writes_its_report_and_runs_again_from_it() {
     assert!(text(&again.stderr).contains("silo"), "the table goes to stderr");
 }
 
-/// What is plainly slower is in a group of its own, the rounds end there, and the first is
-/// recommended; few rounds tell nothing.
+/// A protocol that is plainly slower is in a group of its own. The rounds end once that is known,
+/// and the faster one is recommended. Few rounds tell nothing.
 #[test]
 fn a_comparison_tells_groups_and_what_to_take() {
     for precision in ["3", "0%", "-3%", "70%", "x%", "nan%", ""] {
@@ -267,6 +267,13 @@ fn lists_say_what_there_is() {
     };
     assert!(names("protocols").contains(&"silo".into()) && names("workloads").contains(&"ycsb-f".into()));
     assert_eq!(names("indexes"), ["hash", "ordered"]);
+    let entry = |what: &str, name: &str| {
+        let list = json[what].as_array().expect("a list");
+        list.iter().find(|entry| entry["name"] == name).cloned().unwrap_or_else(|| panic!("{name} is not listed"))
+    };
+    assert_eq!(entry("options", "engine.commit_time_updates")["short"], "cu");
+    assert_eq!(entry("options", "msto.late")["former"], "mvcc.late");
+    assert_eq!(entry("protocols", "timestamp-ordering")["former"], serde_json::json!(["to"]));
     for option in json["options"].as_array().expect("a list") {
         for field in ["name", "default", "valid", "meaning", "of"] {
             assert!(option[field].as_str().is_some_and(|text| !text.is_empty()), "{option}");
@@ -276,6 +283,11 @@ fn lists_say_what_there_is() {
     for name in names("protocols").into_iter().chain(names("workloads")).chain(names("options")) {
         assert!(listed.contains(&name), "{name} is not listed");
     }
+    let wide = Command::new(env!("CARGO_BIN_EXE_contend")).arg("list").env("COLUMNS", "400").output().expect("it runs");
+    for part in ["engine.timestamp_splitting (short: ts)", "msto.late (formerly mvcc.late)", "msto (formerly mvcc)"] {
+        assert!(text(&wide.stdout).contains(part), "'{part}' is not listed");
+    }
+    refuses(&["list", "options", "--protocol", "tictac"], &["unknown protocol 'tictac'; did you mean 'tictoc'?"]);
 }
 
 #[test]
@@ -289,7 +301,7 @@ fn the_limits_of_the_machine_are_measured() {
     assert!(!json["increments_per_second"].as_array().expect("a list").is_empty());
 }
 
-/// Ctrl-C stops at once and shows what there is.
+/// Ctrl-C stops a run at once, and its result so far is shown.
 #[test]
 fn an_interrupted_run_shows_what_it_has() {
     let folder = TempDir::new().expect("a folder");
@@ -409,7 +421,7 @@ fn what_is_found_is_shown_step_by_step_with_the_command_that_replays_it() {
         assert!(again.contains(verdict), "{again}");
         assert_eq!(steps(&again), steps(&shown), "the same steps");
     }
-    // Where nothing is wrong there is nothing to show, unless somebody asks.
+    // If nothing is wrong, an interleaving is shown only with --show.
     let sound = ["explore", "--protocol", "silo", "--workload", "litmus-write-skew", "--schedules", "50"];
     let shown = text(&contend(folder.path(), &sound).stdout);
     assert!(shown.contains("nothing wrong found") && !shown.contains("the same again"), "{shown}");
@@ -417,7 +429,7 @@ fn what_is_found_is_shown_step_by_step_with_the_command_that_replays_it() {
     for part in ["silo on litmus-write-skew: nothing wrong (execution 1;", "core 0", "the same again:", "--replay"] {
         assert!(shown.contains(part), "'{part}' is not in: {shown}");
     }
-    // Of several, only with --show.
+    // Several protocols show allowed anomalies only with --show.
     let many = ["explore", "--protocol", "none,si", "--workload", "litmus-write-skew", "--schedules", "50"];
     let shown = text(&contend(folder.path(), &many).stdout);
     assert!(!shown.contains("the same again"), "{shown}");
@@ -562,8 +574,8 @@ fn a_sweep_keeps_its_points_and_is_drawn_again() {
     refuses(&["sweep", "no-such.toml"], &["no-such.toml"]);
 }
 
-/// Transactions in windows so short that hardly any commits, also where they are as much longer as
-/// they become.
+/// An experiment with windows so short that few transactions commit, even after the sweep has
+/// lengthened them as far as it may.
 const FEW: &str = r#"
 id = "few"
 title = "Few commits"
@@ -603,7 +615,7 @@ fn what_few_commits_decide_is_not_told_and_seeds_are_added() {
     assert!(seeds.clone().count() == 2 && seeds.clone().all(|seeds| seeds == Some("3")), "{table}");
 }
 
-/// A run whose commits are durable; its log is recovered, printed, and in nobody's way.
+/// The log of a durable run is recovered and printed, and another run does not overwrite it.
 #[test]
 fn a_log_is_written_recovered_and_printed() {
     let folder = TempDir::new().expect("a folder");
@@ -625,7 +637,7 @@ fn a_log_is_written_recovered_and_printed() {
     let dump = text(&output.stdout);
     assert!(dump.contains("table 0 'usertable': keys of 1 words") && dump.contains("of a checkpoint"), "{dump}");
     assert_eq!(dump.lines().filter(|line| line.starts_with("  epoch ")).count(), 3, "{dump}");
-    // Damage is named.
+    // The message names the place of the damage.
     let name = dump.lines().find(|line| line.contains("of a checkpoint")).and_then(|line| line.split(':').next());
     let path = folder.path().join(name.expect("a file"));
     let bytes = std::fs::read(&path).expect("a file");
@@ -639,8 +651,8 @@ fn a_log_is_written_recovered_and_printed() {
         assert!(error.contains("is damaged at ") && error.contains(why), "{error}");
     }
     std::fs::write(&path, bytes).expect("a file of one's own");
-    // To read it nothing has to be writable, and nothing is changed; the checkpoint is as long as
-    // what it holds.
+    // A reader needs no permission to write, and changes nothing. The checkpoint is about as long
+    // as its rows.
     let of_files = || {
         let entries =
             std::fs::read_dir(folder.path().join("log")).expect("a folder").map(|entry| entry.expect("a file"));
@@ -664,7 +676,7 @@ fn a_log_is_written_recovered_and_printed() {
     }
     allow(0o600, 0o700);
     assert_eq!(of_files(), before);
-    // Where there is no log none is begun.
+    // In a folder without a log, none is begun.
     std::fs::create_dir(folder.path().join("empty")).expect("a new folder");
     for arguments in [&["recover", "empty"][..], &["recover", "empty", "--check"], &["log", "dump", "empty"]] {
         let output = run(arguments);
@@ -704,8 +716,8 @@ fn crashes_are_tested() {
     }
 }
 
-/// Real processes are killed, each protocol in turn on what the one before has left; nothing is
-/// lost.
+/// Real processes are killed, and with --mixed each protocol goes on with the database of the last;
+/// nothing is lost.
 #[test]
 fn processes_are_killed() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -741,7 +753,7 @@ fn processes_are_killed() {
 fn memory_is_watched() {
     let folder = tempfile::tempdir().expect("a folder");
     let output = contend(folder.path(), &["soak", "--protocol", "silo", "--threads", "4", "--seconds", "1"]);
-    // One second says nothing about growth.
+    // One second is too short to judge growth.
     assert!(matches!(output.status.code(), Some(0 | 1)), "{}", text(&output.stderr));
     assert!(text(&output.stdout).contains("silo"), "{}", text(&output.stdout));
     let output = contend(folder.path(), &["soak", "--seconds", "0"]);
@@ -752,7 +764,7 @@ fn memory_is_watched() {
     );
 }
 
-/// Every experiment of the repository can be read, and its ids are those of its file.
+/// Every experiment of the repository can be read, and has the id of its file's name.
 #[test]
 fn the_experiments_of_the_repository_are_valid() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
@@ -763,7 +775,7 @@ fn the_experiments_of_the_repository_are_valid() {
             continue;
         }
         let text = std::fs::read_to_string(&path).expect("a file");
-        // What is like this machine is measured, which takes seconds: another chip will do here.
+        // The chip `host` would be measured first, which takes seconds; another chip serves here.
         let text = text.replace("machine = \"host\"", "machine = \"xeon-e5-2695v2\"");
         let experiment =
             contend_lab::experiment::Experiment::from_toml(&path.display().to_string(), &text).expect("valid");

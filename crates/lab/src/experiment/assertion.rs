@@ -7,20 +7,20 @@
 //! | `M(s, x)` | last-level miss ratio, in percent |
 //! | `L(s, x)` | median latency in nanoseconds |
 //! | `F(s, k)` | share of time in component `k` at the largest x; `F("s@x", k)` at `x` |
-//! | `X`, `S` | the x values, the names of the source's series (those that the file calls `extra` are not among them) |
+//! | `X`, `S` | the x values, the names of the source's series (without those that the file marks `extra`) |
 //! | `peak(s)`, `tmax(s)` | the x of the largest throughput, and that throughput |
 //! | `near(a, b, r)` | whether `a` and `b` differ by no more than `r` of the larger |
 //! | `mono(f, s, dir, tol)` | whether `f` (`"T"`, `"A"`, `"M"`) of `s` goes `"up"` or `"down"`, each step within a factor `tol` |
 //! | `rank_corr(u, v)` | Spearman's correlation of two lists |
 //! | `median(u)` | the median of a list |
 //!
-//! Where points have several seeds, an expression is judged by the points of each seed: what holds
-//! from one seed and not from another is not told. Neither is what a throughput decides that rests
-//! on fewer than [`COMMITS_MIN`] commits: what would come out otherwise if that throughput were
-//! nothing, or that of so many commits.
+//! If points have several seeds, an expression is also judged by the points of each seed. The
+//! verdict is "not told" if it holds for one seed and not for another. It is "not told" as well if
+//! a throughput of fewer than [`COMMITS_MIN`] commits decides it: if the outcome changes when that
+//! throughput is replaced by nothing, or by that of [`COMMITS_MIN`] commits.
 //!
-//! For all and for some: `S.all(|s| T(s, 64) > T(s, 1))`, `X.some(|x| ...)`. A call for a point
-//! that is not there is an error, and the assertion is not judged.
+//! `S.all(|s| T(s, 64) > T(s, 1))` and `X.some(|x| ...)` quantify over series and x values. A call
+//! for a missing point is an error, and the assertion is not judged.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
@@ -35,7 +35,7 @@ use rhai::{
 use super::{Assertion, Curves, Experiment, Measurement, X};
 use crate::result::Spread;
 
-/// What came of an assertion.
+/// The verdict on an assertion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
@@ -43,16 +43,16 @@ pub enum Verdict {
     Holds,
     /// It does not.
     Fails,
-    /// Seeds differ about it, or too few commits decide it.
+    /// Seeds disagree about it, or too few commits decide it.
     NotTold,
-    /// It is about series that are not there yet.
+    /// It is about series that do not exist yet.
     Waits,
     /// It could not be evaluated.
     Unclear,
 }
 
 impl Verdict {
-    /// In words.
+    /// Returns the verdict in words.
     pub fn name(self) -> &'static str {
         match self {
             Verdict::Holds => "holds",
@@ -64,38 +64,38 @@ impl Verdict {
     }
 }
 
-/// An assertion, judged.
+/// A judged assertion.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Judgement {
     /// The assertion's id.
     pub id: String,
-    /// What the source says.
+    /// The claim of the source.
     pub paper: String,
     /// The expression.
     pub expression: String,
-    /// What came of it.
+    /// The verdict.
     pub verdict: Verdict,
-    /// The numbers that it looked at; or why it was not judged.
+    /// The numbers that the expression read, or the reason why it was not judged.
     pub numbers: String,
-    /// Why it fails, if the file says so.
+    /// The reason for the failure, if the file gives one.
     pub why: String,
 }
 
-/// The fewest commits that a throughput rests on that decides an assertion: then chance makes it
-/// wrong by 7 % (one standard deviation).
+/// The number of commits below which a throughput is too uncertain to decide an assertion. With
+/// this many commits its standard deviation is 7 %.
 pub const COMMITS_MIN: u64 = 200;
-/// Throughputs of too few commits that are tried both ways: all combinations of so many.
+/// The largest number of weak throughputs that are varied, in all combinations.
 const WEAK_MAX: usize = 6;
-/// Numbers that are shown at most.
+/// The largest number of numbers that are shown.
 const NUMBERS_MAX: usize = 12;
 
 type Value = Result<f64, Box<EvalAltResult>>;
 
-/// The points, and what was looked at.
+/// The points, and a record of the numbers that an expression reads.
 struct Looked {
     curves: Curves,
     numbers: RefCell<Vec<(String, f64)>>,
-    /// Throughputs that were looked at and rest on too few commits, as places in the curves.
+    /// The throughputs that were read and have too few commits, as places in the curves.
     weak: RefCell<Vec<(String, usize)>>,
 }
 
@@ -143,7 +143,7 @@ impl Looked {
         Ok(self.note(format!("{metric}({series},{x})"), value))
     }
 
-    /// The curve's x values with its metric's.
+    /// Returns the curve's x values with the values of the metric.
     fn curve(&self, metric: &str, series: &str) -> Result<Vec<(Dynamic, f64)>, Box<EvalAltResult>> {
         let curve = self.curves.get(series).ok_or_else(|| format!("there is no series '{series}'"))?;
         curve
@@ -164,7 +164,7 @@ impl Looked {
     fn share(&self, series: &str, component: &str) -> Value {
         let (name, x) = match series.split_once('@') {
             Some((name, x)) => {
-                let number = x.parse::<f64>().map_err(|_| format!("'{x}' is no x"))?;
+                let number = x.parse::<f64>().map_err(|_| format!("'{x}' is not a number"))?;
                 (name, Dynamic::from(number))
             }
             None => {
@@ -198,10 +198,10 @@ fn number(value: &Dynamic) -> Value {
     value
         .as_float()
         .or_else(|_| value.as_int().map(|value| value as f64))
-        .map_err(|kind| format!("{kind} is no number").into())
+        .map_err(|kind| format!("{kind} is not a number").into())
 }
 
-/// Judges all assertions of an experiment over its points.
+/// Judges all assertions of an experiment by its points.
 pub fn judge(experiment: &Experiment, curves: &Curves) -> Vec<Judgement> {
     let is_extra = |name: &str| experiment.series.iter().any(|series| series.extra && series.name == name);
     let series: Vec<&str> = curves.keys().map(String::as_str).filter(|name| !is_extra(name)).collect();
@@ -241,8 +241,7 @@ fn judge_one(assertion: &Assertion, series: &[&str], curves: &Curves) -> Judgeme
     }
 }
 
-/// Why it is not told whether an assertion holds that does, or does not, by the points as they are;
-/// none if it is told.
+/// Returns the reason why the verdict `holds` is not certain, or `None` if it is.
 fn doubt(expression: &str, series: &[&str], curves: &Curves, weak: &[(String, usize)], holds: bool) -> Option<String> {
     let is_same =
         |curves: Curves| matches!(evaluate(expression, series, &Looked::new(curves)), Ok(same) if same == holds);
@@ -273,20 +272,20 @@ fn doubt(expression: &str, series: &[&str], curves: &Curves, weak: &[(String, us
     (0..1u32 << weak.len()).any(otherwise).then(few)
 }
 
-/// The points of one seed; of points that have not so many, all.
+/// Returns the points of one seed. A point with fewer seeds is returned as it is.
 fn of_seed(curves: &Curves, seed: usize) -> Curves {
     let point = |point: &Measurement| point.seeds.get(seed).unwrap_or(point).clone();
     curves.iter().map(|(name, points)| (name.clone(), points.iter().map(point).collect())).collect()
 }
 
-/// Four digits, whatever the size.
+/// Formats a number with four digits, whatever its size.
 fn show_number(value: f64) -> String {
     if value == 0.0 || (1e-3..1e4).contains(&value.abs()) { format!("{value:.4}") } else { format!("{value:.3e}") }
 }
 
-/// Looks for what can't be evaluated, whatever is measured: a mistake of grammar, a name that is
-/// not there, a series or a point that no curve will have. Answers where in the expression it is,
-/// and what is wrong. `curves` are the points to come; `waits_for` names others.
+/// Checks an expression for mistakes that do not depend on measurements: of syntax, unknown names,
+/// and series or points that no curve will have. `curves` are the planned points; `waits_for` names
+/// series that do not exist yet. An error has the position in the expression, and a message.
 pub(super) fn check(
     expression: &str,
     curves: &BTreeMap<String, Vec<X>>,
@@ -315,7 +314,7 @@ pub(super) fn check(
     wrong.map_or(Ok(()), Err)
 }
 
-/// What is built into the language, and in no list of functions.
+/// Functions of the language that are in no list of functions.
 const KEYWORDS: [&str; 5] = ["call", "curry", "Fn", "type_of", "is_shared"];
 
 fn check_call(
@@ -359,22 +358,22 @@ fn check_call(
             (Expr::StringConstant(at, _), X::Text(x)) => at.as_str() == x,
             (Expr::IntegerConstant(at, _), x) => x.number().is_some_and(|x| is_same(x, *at as f64)),
             (Expr::FloatConstant(at, _), x) => x.number().is_some_and(|x| is_same(x, **at)),
-            // What is computed is known later.
+            // A computed argument is known only at evaluation.
             (Expr::StringConstant(..), _) => false,
             _ => true,
         };
         if !xs.iter().any(is_there) {
             let valid: Vec<String> = xs.iter().map(X::to_string).collect();
-            return Err(format!("series '{series}' has no such point as this call names; valid: {}", valid.join(", ")));
+            return Err(format!("series '{series}' does not have the point of this call; valid: {}", valid.join(", ")));
         }
     }
     Ok(())
 }
 
-/// What is asked of a point.
+/// The metrics of a point.
 const METRICS: [&str; 4] = ["T", "A", "M", "L"];
 
-/// Whether two places on an axis are one.
+/// Returns whether two places on an axis are the same.
 fn is_same(at: f64, wanted: f64) -> bool {
     (at - wanted).abs() <= 1e-9 * at.abs().max(1.0)
 }
@@ -389,12 +388,12 @@ fn evaluate(expression: &str, series: &[&str], looked: &Rc<Looked>) -> Result<bo
     engine(looked).eval_with_scope::<bool>(&mut scope, expression)
 }
 
-/// The longest time that one expression may take. Operations alone don't bound it, because one
-/// operation may copy a long list.
+/// The longest time that one expression may take. A limit on operations alone is not enough,
+/// because one operation may copy a long list.
 const TIME_MAX: Duration = Duration::from_secs(2);
 
-/// Returns the language without what an expression of a stranger could do harm with: it ends, its
-/// values stay small, and it reads no file.
+/// Returns the language, confined so that an untrusted expression does no harm: it ends, its values
+/// stay small, and it reads no file.
 fn confined() -> Engine {
     let mut engine = Engine::new();
     engine.set_max_operations(1_000_000);
@@ -415,7 +414,7 @@ fn confined() -> Engine {
     engine
 }
 
-/// The language.
+/// Returns the language with the functions of the module's table.
 fn engine(looked: &Rc<Looked>) -> Engine {
     let mut engine = confined();
     for metric in ["T", "A", "M", "L"] {
@@ -461,16 +460,17 @@ fn engine(looked: &Rc<Looked>) -> Engine {
     engine.register_fn("rank_corr", |u: Array, v: Array| -> Value {
         let numbers = |list: &Array| list.iter().map(number).collect::<Result<Vec<f64>, _>>();
         spearman(&numbers(&u)?, &numbers(&v)?)
-            .ok_or_else(|| "rank_corr takes two lists of one length, of two numbers or more".into())
+            .ok_or_else(|| "rank_corr takes two lists of the same length, two or more numbers each".into())
     });
     engine.register_fn("median", |list: Array| -> Value {
         let numbers = list.iter().map(number).collect::<Result<Vec<f64>, _>>()?;
-        Spread::of(numbers).map(|spread| spread.median).ok_or_else(|| "median takes a list that is not empty".into())
+        Spread::of(numbers).map(|spread| spread.median).ok_or_else(|| "median takes a non-empty list".into())
     });
     engine
 }
 
-/// Spearman's rank correlation: Pearson's of the ranks, ties sharing theirs.
+/// Returns Spearman's rank correlation: Pearson's correlation of the ranks, where ties share a
+/// rank.
 pub(crate) fn spearman(u: &[f64], v: &[f64]) -> Option<f64> {
     if u.len() != v.len() || u.len() < 2 {
         return None;

@@ -1,4 +1,4 @@
-//! The format of an experiment's file, and the points that it asks for.
+//! The format of an experiment's file, and the points of the experiment.
 
 use std::collections::BTreeMap;
 
@@ -20,39 +20,39 @@ use contend_runner::{RunConfig, RunError, RunPlan};
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Experiment {
-    /// A short name: that of its folder and of its figure.
+    /// A short name, which is also that of its folder and its figure.
     pub id: String,
     /// The title of the figure.
     pub title: String,
-    /// What is to be learnt.
+    /// The question that the experiment answers.
     pub question: String,
-    /// Where it comes from.
+    /// The publication that it comes from.
     pub source: String,
-    /// What a reader should know: what differs from the source, and why.
+    /// Notes for a reader: what differs from the source, and why.
     #[serde(default)]
     pub notes: String,
-    /// What all points have in common.
+    /// The parameters that all points share.
     pub run: Run,
-    /// What is varied: the first is the x-axis; of each further one, every value makes a curve of
-    /// its own.
+    /// The varied parameters. The first is the x-axis; each combination of values of the others
+    /// makes a curve of its own.
     pub axis: Vec<Axis>,
     /// The curves.
     pub series: Vec<Series>,
     /// The figure.
     #[serde(default)]
     pub plot: Plot,
-    /// What the source has measured itself, to be drawn beside.
+    /// The source's own measurements, which are drawn beside.
     #[serde(default)]
     pub published: Option<Published>,
-    /// What must come out.
+    /// The assertions about the outcome.
     #[serde(default)]
     pub assertion: Vec<Assertion>,
-    /// Where each assertion's expression begins in the file: line and column, from 1.
+    /// The place of each assertion's expression in the file: line and column, from 1.
     #[serde(skip)]
     places: Vec<(usize, usize)>,
 }
 
-/// As much of a file as says where the expressions are.
+/// The part of a file that tells where the expressions are.
 #[derive(Deserialize)]
 struct Places {
     #[serde(default)]
@@ -64,23 +64,23 @@ struct Place {
     holds: Spanned<String>,
 }
 
-/// What the source has measured itself.
+/// The source's own measurements.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
-    /// On what machine, and where the numbers are from.
+    /// The machine of these measurements, and where the numbers come from.
     pub by: String,
-    /// The curves: by name, pairs of x and what the figure shows.
+    /// The curves by name: pairs of x and of the figure's value.
     pub curves: BTreeMap<String, Vec<(f64, f64)>>,
 }
 
-/// What all points have in common.
+/// The parameters that all points share.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Run {
-    /// A workload or preset; or none, and `micro` is set.
+    /// A workload or preset. `None` if `micro` is set.
     pub workload: Option<String>,
-    /// A micro-benchmark.
+    /// A microbenchmark.
     pub micro: Option<Microbench>,
     /// The machine.
     pub machine: Option<String>,
@@ -88,26 +88,26 @@ pub struct Run {
     pub index: Option<String>,
     /// Threads, or simulated cores.
     pub threads: Option<usize>,
-    /// Length of a window.
+    /// The length of a window, in seconds.
     pub seconds: Option<f64>,
-    /// Windows.
+    /// The number of windows.
     pub windows: Option<usize>,
-    /// Length of the warm-up.
+    /// The length of the warm-up, in seconds.
     pub warmup: Option<f64>,
-    /// Seed.
+    /// The seed.
     pub seed: Option<u64>,
-    /// From how many seeds each simulated point is run: `seed`, and the next ones.
+    /// The number of seeds from which each simulated point is run: `seed`, and the next ones.
     pub seeds: Option<usize>,
-    /// Whether each point is proved right first.
+    /// Whether each point is verified before it is measured.
     pub verify: bool,
     /// Options.
     pub set: BTreeMap<String, String>,
-    /// An option, whose value throughput is multiplied by: operations a second instead of
-    /// transactions.
+    /// An option by whose value throughput is multiplied, to show operations instead of
+    /// transactions per second.
     pub count: Option<String>,
 }
 
-/// What is varied.
+/// A varied parameter.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Axis {
@@ -121,29 +121,28 @@ pub struct Axis {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Series {
-    /// Its name, by which assertions call it.
+    /// The name by which assertions refer to it.
     pub name: String,
-    /// Whether the source has no such curve: it is drawn, but what is said of all series is not
-    /// said of it.
+    /// Whether the source has no such curve. It is drawn, but not in the list `S` of all series.
     #[serde(default)]
     pub extra: bool,
     /// The protocol.
     #[serde(default)]
     pub protocol: Option<String>,
-    /// The machine, if not that of all.
+    /// The machine, if it differs from that of the run.
     #[serde(default)]
     pub machine: Option<String>,
-    /// Length of a window, if not that of all: seconds of this machine and of a simulated one have
-    /// nothing in common.
+    /// The length of a window, if it differs from that of the run. Real and simulated time need
+    /// different lengths.
     #[serde(default)]
     pub seconds: Option<f64>,
-    /// Windows, if not those of all.
+    /// The number of windows, if it differs from that of the run.
     #[serde(default)]
     pub windows: Option<usize>,
-    /// Length of the warm-up, if not that of all.
+    /// The length of the warm-up, if it differs from that of the run.
     #[serde(default)]
     pub warmup: Option<f64>,
-    /// Options besides those of all.
+    /// Options in addition to those of the run.
     #[serde(default)]
     pub set: BTreeMap<String, String>,
 }
@@ -152,7 +151,7 @@ pub struct Series {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Plot {
-    /// What stands at the x-axis.
+    /// The label of the x-axis.
     pub x: String,
     /// `throughput`, `abort_rate`, `last_level_misses` or `latency_p50`.
     pub y: Metric,
@@ -160,7 +159,7 @@ pub struct Plot {
     pub x_log: bool,
     /// Whether the y-axis is logarithmic.
     pub y_log: bool,
-    /// Where the time went at this x, as stacked bars besides.
+    /// An x at which a breakdown of the time is drawn as stacked bars.
     pub breakdown: Option<X>,
 }
 
@@ -170,34 +169,35 @@ impl Default for Plot {
     }
 }
 
-/// What is plotted.
+/// The figure on the y-axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Metric {
-    /// Transactions, or operations, a second.
+    /// Transactions, or operations, per second.
     Throughput,
-    /// Of all tries, the fraction that was aborted.
+    /// The fraction of all tries that were aborted.
     AbortRate,
-    /// Of requests that left the private caches, the fraction that the last level did not answer.
+    /// The fraction of the requests beyond the private caches that the last level did not answer.
     LastLevelMisses,
-    /// Nanoseconds.
+    /// The median latency in nanoseconds.
     LatencyP50,
 }
 
-/// What must come out.
+/// An assertion about the outcome.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Assertion {
     /// Its id.
     pub id: String,
-    /// What the source says, in words, or as an expression of the catalogue.
+    /// The claim of the source, in words or as an expression of the catalogue.
     pub paper: String,
-    /// The same as an expression; see the module `assertion`.
+    /// The claim as an expression; see the module `assertion`.
     pub holds: String,
-    /// Series that it is about and that are not there yet: then it is not judged.
+    /// Series of the assertion that do not exist yet. As long as one is missing, the assertion is
+    /// not judged.
     #[serde(default)]
     pub waits_for: Vec<String>,
-    /// If it fails and will: why.
+    /// The reason for a failure that is expected to stay.
     #[serde(default)]
     pub why: String,
 }
@@ -211,7 +211,7 @@ pub enum PointWork {
     Microbench(Box<MicrobenchPlan>),
 }
 
-/// A point to be measured.
+/// A point of an experiment.
 #[derive(Clone, Debug)]
 pub struct Point {
     /// The curve.
@@ -252,16 +252,16 @@ impl Point {
 }
 
 const AXES: [&str; 6] = ["threads", "machine", "workload", "protocol", "index", "seed"];
-/// The most seeds of a point.
+/// The largest number of seeds of a point.
 pub const SEEDS_MAX: usize = 100;
-/// The most points of an experiment.
+/// The largest number of points of an experiment.
 const POINTS_MAX: usize = 10_000;
 
 impl Experiment {
-    /// The experiment in this text. `path` is what errors call it.
+    /// Parses an experiment. Errors call it `path`.
     ///
     /// # Errors
-    /// It is none; the message says where, and what would be right.
+    /// The text is no valid experiment; the message says where, and what would be valid.
     pub fn from_toml(path: &str, text: &str) -> Result<Experiment, RunError> {
         let bad = |message: String| RunError::BadInput(format!("{path}: {message}"));
         let mut experiment: Experiment = toml::from_str(text).map_err(|error| bad(error.to_string()))?;
@@ -270,20 +270,20 @@ impl Experiment {
             return Err(bad(format!("id is '{}'; valid: letters, digits, - and _", experiment.id)));
         }
         if experiment.axis.is_empty() || experiment.axis.iter().any(|axis| axis.values.is_empty()) {
-            return Err(bad("an experiment has an [[axis]], and each axis has values".into()));
+            return Err(bad("an experiment needs an [[axis]], and each axis needs values".into()));
         }
         if experiment.series.is_empty() {
-            return Err(bad("an experiment has a [[series]]".into()));
+            return Err(bad("an experiment needs a [[series]]".into()));
         }
         let published = experiment.published.iter().flat_map(|published| &published.curves);
         let mut values = published.flat_map(|(name, points)| points.iter().map(move |(x, y)| (name, x, y)));
         if let Some((name, ..)) = values.find(|(_, x, y)| !x.is_finite() || !y.is_finite()) {
             return Err(bad(format!(
-                "[published] curve '{name}' has a point that is no number; valid: finite numbers"
+                "[published] curve '{name}' has a point that is not a number; valid: finite numbers"
             )));
         }
         if experiment.published.as_ref().is_some_and(|published| published.curves.values().all(Vec::is_empty)) {
-            return Err(bad("[published] has curves, and each is a list of pairs: [[x, y], ...]".into()));
+            return Err(bad("[published] needs curves, each a list of pairs: [[x, y], ...]".into()));
         }
         let options = known_options(experiment.run.micro);
         for axis in &experiment.axis {
@@ -297,7 +297,7 @@ impl Experiment {
         if let Some(seeds) = experiment.run.seeds {
             experiment.check_seeds(seeds).map_err(|error| bad(format!("run.{error}")))?;
         }
-        // So that what is wrong is said before anything is run.
+        // The points are resolved here, so that mistakes are reported before anything runs.
         let points = experiment.points().map_err(|error| bad(error.to_string()))?;
         let mut curves: BTreeMap<String, Vec<X>> = BTreeMap::new();
         for Point { series, x, .. } in points {
@@ -307,7 +307,7 @@ impl Experiment {
         for (number, (assertion, place)) in experiment.assertion.iter().zip(&places.assertion).enumerate() {
             let Assertion { id, holds, waits_for, .. } = assertion;
             let span = place.holds.span();
-            // Behind the quotation marks, unless it is written with escapes.
+            // The expression begins behind the quotation marks, unless it is written with escapes.
             let inside = text.get(span.clone()).and_then(|written| written.find(holds.as_str())).unwrap_or(0);
             let start = span.start + inside;
             experiment.places.push(line_and_column(text, start));
@@ -323,10 +323,10 @@ impl Experiment {
         Ok(experiment)
     }
 
-    /// Whether each point can be run from so many seeds.
+    /// Checks that each point can be run from `seeds` seeds.
     ///
     /// # Errors
-    /// There are none or too many, or the seed is what an axis varies.
+    /// `seeds` is out of range, or an axis varies the seed already.
     pub fn check_seeds(&self, seeds: usize) -> Result<(), RunError> {
         if !(1..=SEEDS_MAX).contains(&seeds) {
             return Err(RunError::BadInput(format!("seeds is {seeds}; valid: 1 to {SEEDS_MAX}")));
@@ -340,13 +340,13 @@ impl Experiment {
         Ok(())
     }
 
-    /// Where the expression of an assertion is in the file: line and column, from 1.
+    /// Returns the place of an assertion's expression in the file: line and column, from 1.
     pub fn place_of(&self, id: &str) -> Option<(usize, usize)> {
         let number = self.assertion.iter().position(|assertion| assertion.id == id)?;
         self.places.get(number).copied()
     }
 
-    /// The points that it asks for, curve by curve.
+    /// Returns the points of the experiment, curve by curve.
     ///
     /// # Errors
     /// A point can't be run.
@@ -464,7 +464,8 @@ fn known_options(micro: Option<Microbench>) -> Vec<OptionSpec> {
     all
 }
 
-/// Bytes of an expression before a place that the language names by line and character.
+/// Returns the number of bytes of an expression before a position, which Rhai gives by line and
+/// character.
 fn offset(expression: &str, at: rhai::Position) -> usize {
     let line = at.line().unwrap_or(1) - 1;
     let before: usize = expression.split_inclusive('\n').take(line).map(str::len).sum();
@@ -473,7 +474,7 @@ fn offset(expression: &str, at: rhai::Position) -> usize {
     before + rest.chars().take(characters).map(char::len_utf8).sum::<usize>()
 }
 
-/// From 1, of a place in a text.
+/// Returns the line and the column, from 1, of a byte offset in a text.
 fn line_and_column(text: &str, place: usize) -> (usize, usize) {
     let before = &text[..place.min(text.len())];
     let line = before.matches('\n').count() + 1;

@@ -1,4 +1,4 @@
-//! The page of an experiment, and the page of many.
+//! The page of an experiment, and the index page of many.
 
 use super::plot::{drawn, published, show, title};
 use super::{Curves, Experiment, Judgement, Published, Verdict};
@@ -6,7 +6,7 @@ use crate::report::{Column, Table, document, escape, figure, prose, table_of_tim
 use crate::result::Breakdown;
 use contend_runner::units::{show_latency, show_percent, show_rate};
 
-/// The page of an experiment.
+/// Returns the page of an experiment.
 pub fn page(experiment: &Experiment, curves: &Curves, judgements: &[Judgement]) -> String {
     let paragraph = |class: &str, text: &str| match text.trim() {
         "" => String::new(),
@@ -34,7 +34,7 @@ pub fn page(experiment: &Experiment, curves: &Curves, judgements: &[Judgement]) 
     document(&experiment.title, &format!("{body}</section>\n"))
 }
 
-/// Where the time went, at the x that the file names.
+/// Returns the breakdowns of the time at the x that the file names.
 fn breakdowns(experiment: &Experiment, curves: &Curves) -> String {
     let Some(at) = &experiment.plot.breakdown else { return String::new() };
     let rows: Vec<(String, &Breakdown)> = curves
@@ -100,23 +100,24 @@ fn published_points(experiment: &Experiment, published: &Published) -> Table {
     table
 }
 
-/// All verdicts as a table in Markdown, for a document.
+/// Returns all verdicts as a table in Markdown, for a document.
 pub fn verdict_table(experiments: &[(Experiment, Vec<Judgement>)]) -> String {
     let all = || experiments.iter().flat_map(|(_, judgements)| judgements);
     let count = |verdict: Verdict| all().filter(|one| one.verdict == verdict).count();
     let (holds, fails, waits) = (count(Verdict::Holds), count(Verdict::Fails), count(Verdict::Waits));
     let not_told = count(Verdict::NotTold);
     let judged = holds + fails + not_told + count(Verdict::Unclear);
-    let mut text = format!(
-        "Of {judged} assertions {holds} hold ({:.0} %), and {not_told} are not told; {waits} more wait for protocols that are not there yet.\n",
+    let summary = format!(
+        "Of {judged} assertions {holds} hold ({:.0} %), and {not_told} are not told; {waits} more wait for protocols that are not there yet.",
         100.0 * holds as f64 / judged.max(1) as f64
     );
+    let mut text = wrapped(&summary, "") + "\n";
     for (experiment, judgements) in experiments {
         text += &format!(
             "\n## {}: {}\n\n{}\n\n{}\n",
             experiment.id,
             experiment.title,
-            experiment.source,
+            wrapped(&experiment.source, ""),
             experiment.notes.trim()
         );
         text += "\n| id | verdict | the source says | ours |\n| --- | --- | --- | --- |\n";
@@ -130,7 +131,26 @@ pub fn verdict_table(experiments: &[(Experiment, Vec<Judgement>)]) -> String {
     text
 }
 
-/// The page of many experiments: a line each, with how many assertions hold.
+/// Breaks a paragraph of a document into lines of at most 100 columns. Each line but the first
+/// begins with `indent`.
+pub fn wrapped(text: &str, indent: &str) -> String {
+    const COLUMNS: usize = 100;
+    let (mut all, mut column) = (String::new(), 0);
+    for word in text.split(' ') {
+        let length = word.chars().count();
+        if column > 0 && column + 1 + length > COLUMNS {
+            all = all + "\n" + indent + word;
+            column = indent.len() + length;
+        } else {
+            let space = if column > 0 { " " } else { "" };
+            all = all + space + word;
+            column += space.len() + length;
+        }
+    }
+    all
+}
+
+/// Returns the index page: a line for each experiment, with the numbers of assertions by verdict.
 pub fn index(experiments: &[(Experiment, Vec<Judgement>)]) -> String {
     let mut body = String::from("<h1>contend sweep</h1><p class=\"finding\">Experiments</p><ul>");
     for (Experiment { id, .. }, _) in experiments {

@@ -5,15 +5,15 @@ use super::{Curves, Experiment, Measurement, X};
 use crate::report::{Axis, Line, Lines, Scale};
 use contend_runner::units::{show_ns, show_percent, show_rate};
 
-/// Pixels of a figure that is a file of its own.
+/// The size in pixels of a figure that is a file of its own.
 const WIDTH: f64 = 860.0;
 const HEIGHT: f64 = 340.0;
 
-/// A figure: as a file of its own, and for a page.
+/// A figure, both as a file of its own and for a page.
 pub struct Figure {
     /// A whole SVG file.
     pub file: String,
-    /// For a page of this crate: as wide as the page, with its legend.
+    /// The figure for a page of this crate: as wide as the page, with its legend.
     pub on_page: String,
 }
 
@@ -46,8 +46,8 @@ pub(super) fn title(experiment: &Experiment) -> &'static str {
     }
 }
 
-/// A curve: its name, its place among the curves of the experiment, its points, and the least and
-/// the greatest that was measured at an x.
+/// A curve: its name, its number among the curves of the experiment, its points, and the smallest
+/// and the largest value at each x.
 struct Curve<'a> {
     name: &'a str,
     number: usize,
@@ -55,8 +55,8 @@ struct Curve<'a> {
     ranges: Vec<(f64, f64, f64)>,
 }
 
-/// The least and the greatest of what was measured at a point: of its seeds, if there are several,
-/// or else of its windows.
+/// Returns the smallest and the largest value at a point: of its seeds if there are several,
+/// otherwise of its windows.
 fn range(metric: Metric, point: &Measurement) -> Option<(f64, f64)> {
     let values = || point.seeds.iter().filter_map(|seed| value(metric, seed)).filter(|value| value.is_finite());
     match metric {
@@ -72,7 +72,7 @@ fn bounds(values: impl Iterator<Item = f64>) -> (f64, f64) {
     values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)))
 }
 
-/// The figure; `None` if there is no point to draw.
+/// Returns the figure, or `None` if there is no point to draw.
 pub fn drawn(experiment: &Experiment, curves: &Curves) -> Option<Figure> {
     let metric = experiment.plot.y;
     let axis = places(experiment);
@@ -89,7 +89,8 @@ pub fn drawn(experiment: &Experiment, curves: &Curves) -> Option<Figure> {
     figure(experiment, &experiment.title, curves.collect())
 }
 
-/// What the source has measured itself, with the same marks; `None` if the experiment does not say.
+/// Returns the figure of the source's own measurements, with the same markers. Returns `None` if
+/// the experiment has none.
 pub fn published(experiment: &Experiment, curves: &Curves) -> Option<Figure> {
     let published = experiment.published.as_ref()?;
     let mut further = curves.len();
@@ -103,8 +104,8 @@ pub fn published(experiment: &Experiment, curves: &Curves) -> Option<Figure> {
     figure(experiment, &format!("{}: as published", experiment.title), lines.collect())
 }
 
-/// Where the values of the axis stand: numbers at their value, names beside one another, in the
-/// order of the file.
+/// Returns the places of the axis values. A number stands at its value; names stand side by side,
+/// in the order of the file.
 fn places(experiment: &Experiment) -> Vec<(X, f64)> {
     let names = experiment.axis[0].values.iter().filter(|x| x.number().is_none());
     let named = names.enumerate().map(|(place, x)| (x.clone(), place as f64));
@@ -117,7 +118,7 @@ fn figure(experiment: &Experiment, label: &str, curves: Vec<Curve<'_>>) -> Optio
     let all = || curves.iter().flat_map(|curve| curve.points.iter().copied());
     all().next()?;
     let axis = places(experiment);
-    // A mark at each point that is there, also where the source has measured elsewhere than we do.
+    // Each existing point has a mark, also where the source measured at other places than we do.
     let mut at: Vec<f64> = all().map(|(x, _)| x).collect();
     at.sort_by(f64::total_cmp);
     at.dedup();
@@ -136,7 +137,7 @@ fn figure(experiment: &Experiment, label: &str, curves: Vec<Curve<'_>>) -> Optio
         let ranges = curves.iter().flat_map(|curve| curve.ranges.iter().flat_map(|(_, low, high)| [*low, *high]));
         all().map(|(_, y)| y).chain(ranges)
     };
-    // Shares of nothing have no logarithm.
+    // Zero has no logarithm, so an axis of shares may have to be linear.
     let y_scale = Scale::of(values(), experiment.plot.y_log).or_else(|| Scale::of(values(), false));
     let lines = Lines {
         label,

@@ -1,11 +1,11 @@
-//! Runs the points of an experiment that are not there yet, and keeps each as a line.
+//! Runs the points of an experiment that are missing, and keeps each as a line of a file.
 
 use std::fs::{self, OpenOptions};
 use std::hash::Hasher;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
@@ -17,38 +17,38 @@ use contend_runner::machine::HOST;
 use contend_runner::{Observer, Silent, Stop};
 use contend_runner::{RunError, RunPlan};
 
-/// The folder that an experiment's points are kept in.
+/// The folder in which an experiment's points are kept.
 #[derive(Clone, Debug)]
 pub struct Folder(PathBuf);
 
-/// The first line of a folder's points.
+/// The first line of the file of points.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Header {
     experiment: String,
-    /// A hash of everything that decides what the points are.
+    /// A hash of everything that determines the points.
     points: String,
 }
 
-/// What came of a sweep.
+/// The result of a sweep.
 #[derive(Clone, Debug)]
 pub struct Swept {
     /// All measurements.
     pub curves: Curves,
-    /// Points that were there already.
+    /// The number of points that were kept from an earlier sweep.
     pub kept: usize,
-    /// Points that were measured now.
+    /// The number of points that this sweep measured.
     pub measured: usize,
-    /// Points that are still missing: it was stopped.
+    /// The number of points that are still missing, because the sweep was stopped.
     pub missing: usize,
 }
 
 impl Folder {
-    /// The folder of an experiment below `out`.
+    /// Returns the folder of an experiment below `out`.
     pub fn new(out: &Path, experiment: &Experiment) -> Folder {
         Folder(out.join(&experiment.id))
     }
 
-    /// Its path.
+    /// Returns the folder's path.
     pub fn path(&self) -> &Path {
         &self.0
     }
@@ -57,11 +57,11 @@ impl Folder {
         self.0.join("points.jsonl")
     }
 
-    /// The points that are kept of this experiment. A line that was broken off by an interruption
-    /// is dropped.
+    /// Returns the kept points of this experiment. Drops a last line that an interruption left
+    /// incomplete.
     ///
     /// # Errors
-    /// The file can't be read, or its points are those of something else.
+    /// The file can't be read, or its points belong to another version of the experiment.
     pub fn points(&self, experiment: &Experiment) -> Result<Vec<Measurement>, RunError> {
         let file = self.file();
         let text = match fs::read_to_string(&file) {
@@ -69,7 +69,7 @@ impl Folder {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(RunError::Io(format!("can't read {}: {error}", file.display()))),
         };
-        // Only what ends with a line's end was written whole.
+        // Only a line that ends was written completely.
         let whole = &text[..text.rfind('\n').map_or(0, |end| end + 1)];
         let mut lines = whole.lines();
         let Some(first) = lines.next() else { return Ok(Vec::new()) };
@@ -92,7 +92,7 @@ impl Folder {
     }
 
     fn header(&self, experiment: &Experiment) -> Result<Header, RunError> {
-        // FNV-1a (Fowler, Noll, Vo): the same on every host and in every build.
+        // FNV-1a (Fowler, Noll, Vo) is the same on every host and in every build.
         #[derive(Default)]
         struct Fnv(u64);
         impl Hasher for Fnv {
@@ -108,7 +108,7 @@ impl Folder {
         let mut hasher = Fnv(0xcbf2_9ce4_8422_2325);
         for point in experiment.points()? {
             let mut config = point.config().clone();
-            // A chip that is measured anew each time is no change of the experiment.
+            // A chip that is measured anew each time does not change the experiment.
             if config.machine.split(':').next() == Some(HOST) {
                 config.chip = None;
             }
@@ -118,7 +118,7 @@ impl Folder {
         Ok(Header { experiment: experiment.id.clone(), points: format!("{:016x}", hasher.finish()) })
     }
 
-    /// Begins the file, or cuts it to its whole lines.
+    /// Creates the file, or truncates it to its complete lines, and opens it for appending.
     fn open(&self, experiment: &Experiment) -> Result<fs::File, RunError> {
         let file = self.file();
         let error = |error: std::io::Error| RunError::Io(format!("can't write {}: {error}", file.display()));
@@ -152,75 +152,121 @@ pub fn sweep(
     let kept = folder.points(experiment)?;
     let points = experiment.points()?;
     let all: Vec<Point> = points.iter().flat_map(|point| from_seeds(point, seeds)).collect();
-    // A point that was kept without its seed is that of the first one.
-    let is_kept = |point: &Point| {
-        let seed = |old: &Measurement| old.seed.is_none_or(|seed| seed == point.config().seed);
-        let is_first = points.iter().any(|first| is_same(first, point) && first.config().seed == point.config().seed);
-        kept.iter().any(|old| old.is_of(point) && seed(old) && (old.seed.is_some() || is_first))
+    let (there, missing): (Vec<Point>, Vec<Point>) = all.into_iter().partition(|point| is_kept(point, &points, &kept));
+    let run = SweepRun {
+        file: Mutex::new(folder.open(experiment)?),
+        path: folder.file(),
+        measured: Mutex::new(Vec::new()),
+        failure: Mutex::new(None),
+        stop,
+        observer,
     };
-    let (simulated, native): (Vec<Point>, Vec<Point>) =
-        all.iter().filter(|point| !is_kept(point)).cloned().partition(|point| point.config().chip.is_some());
-    let file = Mutex::new(folder.open(experiment)?);
-    let new = Mutex::new(Vec::new());
-    let failure = Mutex::new(None);
-    observer.begin(&format!("sweeping {}", experiment.id), (simulated.len() + native.len()) as u64);
-    let one = |point: &Point| {
-        let outcome = measure(point, stop).and_then(|measurement| {
-            let line = serde_json::to_string(&measurement).expect("plain data") + "\n";
-            let mut file = file.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-            file.write_all(line.as_bytes())
-                .and_then(|()| file.flush())
-                .map_err(|error| RunError::Io(format!("can't write {}: {error}", folder.file().display())))?;
-            Ok(measurement)
-        });
-        match outcome {
-            Ok(measurement) => new.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(measurement),
-            Err(RunError::Stopped) => {}
-            Err(error) => {
-                failure.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).get_or_insert(error);
-            }
-        }
-        observer.advance(1);
-    };
-    let failed = || failure.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).is_some();
-    // The long ones first, so that no thread is left with one at the end.
-    let mut queue: Vec<&Point> = simulated.iter().collect();
-    queue.sort_by_key(|point| std::cmp::Reverse(point.config().threads));
-    let next = AtomicUsize::new(0);
-    std::thread::scope(|scope| {
-        for _ in 0..jobs.min(queue.len()) {
-            scope.spawn(|| {
-                // Relaxed: each number is handed out once.
-                while let Some(point) = queue.get(next.fetch_add(1, Ordering::Relaxed))
-                    && !stop.is_requested()
-                    && !failed()
-                {
-                    one(point);
-                }
-            });
-        }
-    });
-    for point in &native {
-        if stop.is_requested() || failed() {
-            break;
-        }
-        one(point);
-    }
+    observer.begin(&format!("sweeping {}", experiment.id), missing.len() as u64);
+    let (simulated, native): (Vec<&Point>, Vec<&Point>) =
+        missing.iter().partition(|point| point.config().chip.is_some());
+    run.simulated(simulated, jobs);
+    run.native(&native);
     observer.end();
-    if let Some(error) = failure.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()) {
-        return Err(error);
-    }
-    let new = new.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
-    let kept_count = all.iter().filter(|point| is_kept(point)).count();
+    let new = run.outcome()?;
     let measured = new.len();
     let curves = curves(&points, kept.into_iter().chain(new));
-    Ok(Swept { curves, kept: kept_count, measured, missing: all.len() - kept_count - measured })
+    Ok(Swept { curves, kept: there.len(), measured, missing: missing.len() - measured })
 }
 
-/// What is there of an experiment, without running anything.
+/// Returns whether the measurement of a point, from its seed, is among those that were kept.
+fn is_kept(point: &Point, points: &[Point], kept: &[Measurement]) -> bool {
+    let seed = |old: &Measurement| old.seed.is_none_or(|seed| seed == point.config().seed);
+    // A measurement that was kept without its seed is that of the experiment's first seed.
+    let is_first = points.iter().any(|first| is_same(first, point) && first.config().seed == point.config().seed);
+    kept.iter().any(|old| old.is_of(point) && seed(old) && (old.seed.is_some() || is_first))
+}
+
+/// A sweep while it measures. Its threads share it.
+struct SweepRun<'a> {
+    file: Mutex<fs::File>,
+    path: PathBuf,
+    measured: Mutex<Vec<Measurement>>,
+    failure: Mutex<Option<RunError>>,
+    stop: &'a Stop,
+    observer: &'a dyn Observer,
+}
+
+/// Locks a mutex, also if a thread panicked while it held the lock.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl SweepRun<'_> {
+    /// Measures simulated points, by `jobs` threads at once.
+    fn simulated(&self, mut queue: Vec<&Point>, jobs: usize) {
+        // The points with most threads take longest. They come first, so that no thread is left
+        // with one at the end.
+        queue.sort_by_key(|point| std::cmp::Reverse(point.config().threads));
+        let next = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..jobs.min(queue.len()) {
+                scope.spawn(|| {
+                    // Relaxed: the counter only hands out each number once. The queue was written
+                    // before the threads were spawned.
+                    while let Some(point) = queue.get(next.fetch_add(1, Ordering::Relaxed))
+                        && !self.is_over()
+                    {
+                        self.point(point);
+                    }
+                });
+            }
+        });
+    }
+
+    /// Measures points of this machine, one after the other.
+    fn native(&self, points: &[&Point]) {
+        for point in points {
+            if self.is_over() {
+                break;
+            }
+            self.point(point);
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.stop.is_requested() || lock(&self.failure).is_some()
+    }
+
+    /// Measures a point, and keeps it. The first failure is noted.
+    fn point(&self, point: &Point) {
+        match measure(point, self.stop).and_then(|measurement| self.keep(measurement)) {
+            Ok(measurement) => lock(&self.measured).push(measurement),
+            Err(RunError::Stopped) => {}
+            Err(error) => {
+                lock(&self.failure).get_or_insert(error);
+            }
+        }
+        self.observer.advance(1);
+    }
+
+    /// Writes a measurement to the file.
+    fn keep(&self, measurement: Measurement) -> Result<Measurement, RunError> {
+        let line = serde_json::to_string(&measurement).expect("plain data") + "\n";
+        let mut file = lock(&self.file);
+        file.write_all(line.as_bytes())
+            .and_then(|()| file.flush())
+            .map_err(|error| RunError::Io(format!("can't write {}: {error}", self.path.display())))?;
+        Ok(measurement)
+    }
+
+    /// Returns what was measured, or the first failure.
+    fn outcome(self) -> Result<Vec<Measurement>, RunError> {
+        match self.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some(error) => Err(error),
+            None => Ok(self.measured.into_inner().unwrap_or_else(PoisonError::into_inner)),
+        }
+    }
+}
+
+/// Returns the kept points of an experiment, without running anything.
 ///
 /// # Errors
-/// The points can't be read, or are those of something else.
+/// The points can't be read, or belong to another version of the experiment.
 pub fn kept(experiment: &Experiment, folder: &Folder) -> Result<Swept, RunError> {
     let kept = folder.points(experiment)?;
     let all = experiment.points()?;
@@ -228,26 +274,27 @@ pub fn kept(experiment: &Experiment, folder: &Folder) -> Result<Swept, RunError>
     Ok(Swept { curves: curves(&all, kept), kept: count, measured: 0, missing })
 }
 
-/// The point from each seed; a native one as it is, as no seed decides what it measures.
+/// Returns the point from each seed. A native point has one seed only, because no seed determines
+/// what it measures.
 fn from_seeds(point: &Point, seeds: usize) -> Vec<Point> {
     let seeds = if point.config().chip.is_some() { seeds as u64 } else { 1 };
     let from = |seed: u64| point.with_seed(point.config().seed.wrapping_add(seed));
     (0..seeds).map(from).collect()
 }
 
-/// Whether two points differ by their seeds at most.
+/// Returns whether two points differ by their seeds at most.
 fn is_same(a: &Point, b: &Point) -> bool {
     a.series == b.series && a.x == b.x
 }
 
 impl Measurement {
-    /// Whether it is one of this point, from whatever seed.
+    /// Returns whether it measures this point, from any seed.
     fn is_of(&self, point: &Point) -> bool {
         self.series == point.series && self.x == point.x
     }
 }
 
-/// The measurements by series, in the order in which the experiment asks for them.
+/// Returns the measurements by series, in the order in which the experiment names the points.
 pub(crate) fn curves(points: &[Point], measured: impl IntoIterator<Item = Measurement>) -> Curves {
     let mut left: Vec<Measurement> = measured.into_iter().collect();
     let mut curves = Curves::new();
@@ -255,7 +302,7 @@ pub(crate) fn curves(points: &[Point], measured: impl IntoIterator<Item = Measur
         let (mut of_point, others): (Vec<_>, Vec<_>) =
             left.into_iter().partition(|measurement| measurement.is_of(point));
         left = others;
-        // Threads of the host finish in any order.
+        // The threads of the host finish in any order.
         of_point.sort_by_key(|measurement| measurement.seed);
         if let Some(measurement) = Measurement::merged(of_point) {
             curves.entry(point.series.clone()).or_default().push(measurement);
@@ -264,18 +311,18 @@ pub(crate) fn curves(points: &[Point], measured: impl IntoIterator<Item = Measur
     curves
 }
 
-/// Windows of a simulated point become at most this many times as long.
+/// The largest factor by which the windows of a simulated point are lengthened.
 const LONGER_MAX: f64 = 50.0;
 
-/// Runs a point. The throughput of a simulated point decides nothing if fewer than [`COMMITS_MIN`]
-/// transactions have committed. Such a point runs once more, with longer windows.
+/// Runs a point. If fewer than [`COMMITS_MIN`] transactions of a simulated point commit, its
+/// throughput decides nothing. Such a point runs once more, with longer windows.
 fn compared(plan: &RunPlan, stop: &Stop) -> Result<ResultFile, RunError> {
     let result = compare(plan, stop, &Silent)?;
     let commits = result.protocols.first().and_then(|entry| Some(entry.measured.as_ref()?.commits));
     match commits {
         Some(commits) if commits < COMMITS_MIN && plan.chip.is_some() && !result.partial => {
-            // Half as many commits again as are needed, because the first windows may have had more
-            // of them than usual.
+            // Half as many commits again as are needed, because the first windows may have had
+            // unusually many.
             let longer = (1.5 * COMMITS_MIN as f64 / commits.max(1) as f64).min(LONGER_MAX);
             let mut plan = plan.clone();
             plan.config.window_seconds *= longer;
@@ -323,9 +370,10 @@ fn measure(point: &Point, stop: &Stop) -> Result<Measurement, RunError> {
     if entry.failed() {
         let check = entry.check.as_ref().filter(|check| !check.passed).map(|check| check.text.clone());
         let why = check.or_else(|| entry.verification.as_ref().map(|pass| pass.verdict.clone())).unwrap_or_default();
-        return Err(RunError::CheckFailed(format!("{} is wrong, and gets no figure: {why}", what())));
+        return Err(RunError::CheckFailed(format!("{} failed a check, and gets no figures: {why}", what())));
     }
-    let measured = entry.measured.as_ref().ok_or_else(|| RunError::CheckFailed(format!("{} has no figure", what())))?;
+    let measured =
+        entry.measured.as_ref().ok_or_else(|| RunError::CheckFailed(format!("{} has no figures", what())))?;
     let simulation = measured.simulation.as_ref();
     let mut throughput = measured.throughput_tps;
     for rate in [&mut throughput.median, &mut throughput.min, &mut throughput.max] {
@@ -388,7 +436,7 @@ holds = 'T("add",1) > T("add",4)'
         let folder = Folder::new(out.path(), &experiment);
         let first = sweep(&experiment, &folder, 2, None, &Stop::default(), &Silent).expect("a sweep");
         assert_eq!((first.kept, first.measured, first.missing), (0, 3, 0));
-        // As if it had been killed while it wrote the last point.
+        // The file as a kill in the middle of the last point would leave it.
         let text = fs::read_to_string(folder.file()).expect("points");
         let broken = &text[..text.len() - 20];
         fs::write(folder.file(), broken).expect("written");

@@ -1,4 +1,4 @@
-//! The charts of a result. Each has the figures that it draws as a table.
+//! The charts of a result. Each comes with its figures as a table.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use crate::result::{Breakdown, Bucket, Measured, ProtocolResult, ResultFile};
 use crate::tables::{self, Sheet, abort_reasons, abort_share, measured};
 use contend_runner::units::{show_digits, show_latency, show_ns, show_percent, show_rate};
 
-/// A sheet as a table of the page.
+/// Returns a sheet as a table of the page.
 pub(super) fn table(caption: &str, sheet: &Sheet) -> Table {
     let columns = sheet.columns.iter().enumerate().map(|(number, name)| match number < sheet.names {
         true => Column::text(name),
@@ -19,10 +19,10 @@ pub(super) fn table(caption: &str, sheet: &Sheet) -> Table {
     table
 }
 
-/// The textures of bars by what a protocol promises.
+/// The textures of bars, by the isolation level that a protocol promises.
 const PROMISES: [(usize, &str); 3] = [(0, "serializable"), (1, "a weaker level"), (6, "promises nothing")];
 
-/// The texture for an entry.
+/// Returns the texture of an entry.
 pub(super) fn promise(entry: &ProtocolResult) -> usize {
     match entry.isolation.as_str() {
         "none" => PROMISES[2].0,
@@ -36,7 +36,7 @@ fn promises(result: &ResultFile) -> String {
     legend_of_parts(PROMISES.iter().filter(is_there).copied())
 }
 
-/// Throughput of each entry: the median, and the range of the windows.
+/// Returns the chart of throughput: the median of each entry, and the range of its windows.
 pub(super) fn throughput(result: &ResultFile) -> String {
     let Some(scale) = Scale::of(measured(result).map(|(_, measured)| measured.throughput_tps.max), false) else {
         return String::new();
@@ -65,15 +65,16 @@ pub(super) fn throughput(result: &ResultFile) -> String {
     )
 }
 
-/// The entry that others are shown against: the fastest that promises something, or the first.
+/// Returns the entry with which others are compared: the comparison's first, or the first with
+/// figures.
 fn reference(result: &ResultFile) -> Option<(&ProtocolResult, &Measured)> {
     let first = result.comparison.as_ref().and_then(|comparison| comparison.first.as_ref());
     measured(result).find(|(entry, _)| Some(&entry.protocol) == first).or_else(|| measured(result).next())
 }
 
-/// One small chart for each entry, all of one scale, with the reference's line in grey.
+/// Small charts, one for each entry, with the same scales. The grey line is that of the reference.
 struct Panels<'a> {
-    /// What the charts show, for those who can't see them.
+    /// A description of the charts for readers that can't see them.
     what: &'a str,
     axes: &'a dyn Fn() -> (Axis<'static>, Axis<'static>),
     points: &'a dyn Fn(&Measured) -> Vec<(f64, f64)>,
@@ -108,7 +109,7 @@ impl Panels<'_> {
     }
 }
 
-/// Throughput of each window.
+/// Returns the charts of throughput by window.
 pub(super) fn windows(result: &ResultFile) -> String {
     let all = || measured(result).flat_map(|(_, measured)| &measured.windows);
     let rounds: BTreeSet<usize> = all().map(|window| window.round).collect();
@@ -142,7 +143,7 @@ pub(super) fn windows(result: &ResultFile) -> String {
     )
 }
 
-/// Latency at three quantiles.
+/// Returns the chart of latency at three quantiles.
 pub(super) fn latency(result: &ResultFile) -> String {
     let values = |measured: &Measured| [measured.latency_ns_p50, measured.latency_ns_p99, measured.latency_ns_p999];
     let all = measured(result).flat_map(|(_, measured)| values(measured)).map(|ns| ns as f64);
@@ -183,7 +184,7 @@ pub(super) fn latency(result: &ResultFile) -> String {
     )
 }
 
-/// Latency as a curve over all quantiles.
+/// Returns the charts of latency over all quantiles.
 pub(super) fn quantiles(result: &ResultFile) -> String {
     // From half of the transactions to one in a million.
     const LEAST: f64 = 0.5;
@@ -194,8 +195,8 @@ pub(super) fn quantiles(result: &ResultFile) -> String {
         let mut below = 0;
         for Bucket { ns, count } in &measured.latencies {
             below += count;
-            // The fraction that takes longer: the tail is to the right. No transaction takes longer
-            // than the slowest.
+            // The x-axis is the fraction of transactions that take longer, so the tail is at the
+            // right. No transaction takes longer than the slowest.
             let behind = (total - below) as f64 / total as f64;
             let place = LEAST / behind;
             let is_far = points.last().is_none_or(|(before, _)| place > before * 1.25);
@@ -228,8 +229,8 @@ pub(super) fn quantiles(result: &ResultFile) -> String {
     )
 }
 
-/// Bars of parts of a whole, with a legend, and with each bar's sum where bars are of different
-/// lengths.
+/// Returns bars of parts of a whole, with a legend. If `has_sums`, the bars have different lengths,
+/// and each shows its sum.
 fn stacked(label: &str, title: &str, bars: &[(String, Vec<f64>)], parts: &[&str], has_sums: bool) -> String {
     let longest = match has_sums {
         true => bars.iter().map(|(_, shares)| shares.iter().sum::<f64>()).fold(0.0, f64::max),
@@ -252,7 +253,7 @@ fn stacked(label: &str, title: &str, bars: &[(String, Vec<f64>)], parts: &[&str]
     format!("{legend}{}", rows(label, &axis, &entries.collect::<Vec<_>>()))
 }
 
-/// Aborted tries by reason.
+/// Returns the chart of aborted tries by reason.
 pub(super) fn aborts(result: &ResultFile) -> String {
     let reasons = abort_reasons(result);
     let bars = measured(result).map(|(entry, measured)| {
@@ -266,14 +267,14 @@ pub(super) fn aborts(result: &ResultFile) -> String {
     };
     figure(
         "Aborts",
-        "Aborted tries by reason, as a share of all tries. A transaction that gave up by itself (user) is among them; in the ranking it is not, as it met \
+        "Aborted tries by reason, as a share of all tries. Transactions that cancelled themselves (user) are included here, but not in the ranking: they met \
          no conflict.",
         &chart,
         &table("Aborts", &tables::aborts(result)),
     )
 }
 
-/// Where the time went, by name: the six categories of each.
+/// Returns the chart of a breakdown: the six categories of each named entry.
 pub(crate) fn times_of(bars: &[(String, &Breakdown)]) -> String {
     let parts: Vec<&str> = Breakdown::default().categories().iter().map(|(name, _)| *name).collect();
     let shares = |breakdown: &Breakdown| breakdown.categories().iter().map(|(_, share)| *share).collect::<Vec<_>>();
@@ -281,7 +282,7 @@ pub(crate) fn times_of(bars: &[(String, &Breakdown)]) -> String {
     stacked("Where the time went", "share of the workers' time", &bars, &parts, false)
 }
 
-/// The same as a table.
+/// Returns the figures of [`times_of`] as a table.
 pub(crate) fn table_of_times(bars: &[(String, &Breakdown)]) -> Table {
     let names = Breakdown::default().categories().map(|(name, _)| name);
     let columns = [Column::text("time of")].into_iter().chain(names.iter().map(|name| Column::figures(name)));
@@ -293,7 +294,7 @@ pub(crate) fn table_of_times(bars: &[(String, &Breakdown)]) -> Table {
     table
 }
 
-/// Where the time went, of entries for which that was measured.
+/// Returns the chart of the breakdown, of entries that have one.
 pub(super) fn times(result: &ResultFile) -> String {
     let bars: Vec<(String, &Breakdown)> = measured(result)
         .filter_map(|(entry, measured)| Some((entry.protocol.clone(), measured.breakdown.as_ref()?)))

@@ -1,5 +1,5 @@
-//! The cycle of an anomaly, as a picture: transactions below one another, and an arrow from each to
-//! the one that has to come after it.
+//! A picture of an anomaly's cycle: transactions below one another, with an arrow from each to the
+//! one that must come after it.
 
 use std::fmt::Write;
 
@@ -7,20 +7,21 @@ use contend_judge::CycleEdge;
 
 use super::{escape, shortened};
 
-/// Longer cycles are told in words only, because a longer picture is hard to follow.
+/// The longest cycle that is drawn. A longer picture is hard to follow, so a longer cycle is told
+/// in words only.
 const TRANSACTIONS_MAX: usize = 8;
-/// Pixels: of a transaction's box, and of the way to the next.
+/// Sizes in pixels: of a transaction's box, and of the gap to the next.
 const BOX_X: f64 = 26.0;
 const BOX_WIDTH: f64 = 84.0;
 const BOX_HEIGHT: f64 = 32.0;
 const GAP: f64 = 50.0;
-/// Letters of a key that have room beside an arrow.
+/// Letters of a key that fit beside an arrow.
 const LETTERS: usize = 31;
-/// How long an arrow's head is, and half as wide.
+/// The length of an arrow's head; its width is half of that.
 const HEAD: f64 = 9.0;
 
-/// A drawing for the report; empty if there is nothing to draw. It is as narrow as a phone, so its
-/// text is never scaled.
+/// Returns the picture, or nothing for a cycle that is too short or too long. The picture is as
+/// narrow as a phone, so its text is never scaled.
 pub(crate) fn svg(cycle: &[CycleEdge]) -> String {
     if !(2..=TRANSACTIONS_MAX).contains(&cycle.len()) {
         return String::new();
@@ -32,7 +33,7 @@ pub(crate) fn svg(cycle: &[CycleEdge]) -> String {
         let (top, bottom) = (top_of(number), top_of(number) + BOX_HEIGHT);
         let (way, x, y, angle) = match number + 1 == cycle.len() {
             false => (format!("M{middle} {bottom}V{}", bottom + GAP - HEAD), middle, bottom + GAP, 90),
-            // Back to the first, along the left side.
+            // The last arrow goes back to the first box, along the left side.
             true => {
                 let first = top_of(0) + BOX_HEIGHT / 2.0;
                 (format!("M{middle} {bottom}V{}H10V{first}H{}", bottom + GAP / 2.0, BOX_X - HEAD), BOX_X, first, 0)

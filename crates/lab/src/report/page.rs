@@ -1,11 +1,11 @@
-//! The frame of a page: its styles, tables, and figures; one HTML file without scripts that needs
-//! nothing from the network.
+//! The frame of a page: its styles, tables and figures. A page is one HTML file without scripts,
+//! and loads nothing from the network.
 
 use std::fmt::Write;
 
 use super::picture;
 
-/// A whole page around this body.
+/// Returns a whole page with this body.
 pub(crate) fn document(title: &str, body: &str) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
@@ -18,8 +18,8 @@ pub(crate) fn document(title: &str, body: &str) -> String {
     )
 }
 
-/// All text has a contrast of at least 4.5 to its ground in both schemes, and is at least 12 pixels
-/// high at each width.
+/// The styles. All text has a contrast of at least 4.5 to its ground in both colour schemes, and is
+/// at least 12 pixels high at any width.
 const STYLE: &str = "
 *{box-sizing:border-box}body{margin:0;background:var(--paper);color:var(--ink);font:16px/1.55 system-ui,sans-serif}
 main{max-width:60rem;margin:0 auto;padding:3rem 1.5rem 5rem}h1{font-size:1.15rem;font-weight:600;color:var(--soft);margin:0}
@@ -49,12 +49,12 @@ table{font-size:.62rem;overflow-wrap:anywhere}th,td,tbody th{padding:.2rem .25re
 details::details-content{content-visibility:visible;block-size:auto}.scroll{overflow:visible}}
 ";
 
-/// Text that stands for itself in HTML, as content and as an attribute.
+/// Escapes text for HTML, both as content and as an attribute.
 pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
         match character {
-            // What would turn the text behind it round, or is no text.
+            // Characters that would reverse the text behind them, or that are no text.
             '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => escaped.push('\u{fffd}'),
             '\n' | '\t' => escaped.push(character),
             control if control.is_control() => escaped.push('\u{fffd}'),
@@ -69,10 +69,10 @@ pub(crate) fn escape(text: &str) -> String {
     escaped
 }
 
-/// Units of figures, as [`crate::units`] writes them.
+/// The units of figures that [`contend_runner::units`] writes.
 const UNITS: [&str; 14] = ["%", "x", "k", "M", "G", "ns", "µs", "ms", "s", "bytes", "KiB", "MiB", "GiB", "GHz"];
 
-/// Text in which no line ends between a number and its unit, or within an option; for HTML.
+/// Formats text for HTML so that no line breaks between a number and its unit, or within an option.
 pub(crate) fn prose(text: &str) -> String {
     let mut prose = String::with_capacity(text.len());
     let mut before = "";
@@ -91,12 +91,13 @@ pub(crate) fn prose(text: &str) -> String {
     prose
 }
 
-/// Text of more letters is broken anywhere, as the name of an entry with many options is one word.
+/// The length of a word from which it may break anywhere. The name of an entry with many options is
+/// one word.
 const LONG: usize = 24;
 
 /// A table for a page.
 pub(crate) struct Table {
-    /// What it shows: read out before it.
+    /// The description of the table, which is read out before it.
     caption: String,
     columns: Vec<Column>,
     rows: Vec<String>,
@@ -111,17 +112,17 @@ pub(crate) struct Column {
 }
 
 impl Column {
-    /// A column of text.
+    /// Creates a column of text.
     pub(crate) fn text(name: &str) -> Column {
         Column { name: name.into(), is_text: true, is_spare: false }
     }
 
-    /// A column of figures.
+    /// Creates a column of figures.
     pub(crate) fn figures(name: &str) -> Column {
         Column { name: name.into(), is_text: false, is_spare: false }
     }
 
-    /// Left out on small screens, so it must be found elsewhere.
+    /// Leaves the column out on small screens. Its content must be found elsewhere.
     pub(crate) fn spare(self) -> Column {
         Column { is_spare: true, ..self }
     }
@@ -134,7 +135,7 @@ impl Column {
 }
 
 impl Table {
-    /// A table of these columns.
+    /// Creates a table of these columns.
     pub(crate) fn new(caption: &str, columns: impl IntoIterator<Item = Column>) -> Table {
         Table { caption: caption.into(), columns: columns.into_iter().collect(), rows: Vec::new() }
     }
@@ -144,7 +145,7 @@ impl Table {
         self.styled_row(cells.into_iter().map(|cell| (String::new(), cell)));
     }
 
-    /// Adds a row, each of whose cells has a class of style.
+    /// Adds a row whose cells have a class of style each.
     pub(crate) fn styled_row(&mut self, cells: impl IntoIterator<Item = (String, String)>) {
         let mut row = String::new();
         for (number, (column, (style, cell))) in self.columns.iter().zip(cells).enumerate() {
@@ -157,7 +158,7 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// The table. Where it is wider than the screen it is scrolled by itself, also by keys.
+    /// Returns the table as HTML. A table wider than the screen scrolls by itself, also by keys.
     pub(crate) fn html(&self) -> String {
         let label = escape(&self.caption);
         let head: String = self
@@ -176,7 +177,7 @@ impl Table {
     }
 }
 
-/// A chart under a heading, and the figures that it draws as a table that can be unfolded.
+/// Returns a chart under a heading, and its figures as a table that can be unfolded.
 pub(crate) fn figure(title: &str, caption: &str, chart: &str, figures: &Table) -> String {
     if chart.is_empty() {
         return String::new();

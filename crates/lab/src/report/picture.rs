@@ -1,9 +1,8 @@
-//! Charts as SVG: rows of bars and points, and lines over an axis.
+//! Charts as SVG: rows of bars and points, and lines over two axes.
 //!
-//! A chart on a page is as wide as the page. Its text is not scaled with it: all places on the
-//! horizontal axis are percentages, all heights are pixels. What a mark means is never said by its
-//! colour alone: lines differ in their markers and dashes, bars in their textures, and each mark
-//! has its figures as a title.
+//! A chart on a page is as wide as the page, but its text is not scaled: places on the horizontal
+//! axis are percentages, and heights are pixels. Colour alone never carries a meaning: lines differ
+//! in their markers and dashes, bars in their textures, and each mark has its figures as a title.
 
 use std::fmt::Write;
 
@@ -34,7 +33,7 @@ const STYLES: usize = 7;
 const MARKERS: usize = 6;
 const TEXTURES: usize = 4;
 
-/// The markers of lines and the textures of bars, once a page.
+/// Returns the markers of lines and the textures of bars, which a page defines once.
 pub(super) fn definitions() -> String {
     format!("<svg width=\"0\" height=\"0\" style=\"position:absolute\" aria-hidden=\"true\">{DEFINITIONS}</svg>\n")
 }
@@ -48,7 +47,7 @@ const DEFINITIONS: &str = "<defs>\
     <pattern id=\"x3\" width=\"5\" height=\"5\" patternUnits=\"userSpaceOnUse\"><path d=\"M2.5 0V5\" stroke=\"var(--card)\" stroke-width=\"1.6\"/></pattern>\
     </defs>";
 
-/// How values are spread over an axis.
+/// The distribution of values over an axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Scale {
     Linear(f64, f64),
@@ -56,7 +55,8 @@ pub(crate) enum Scale {
 }
 
 impl Scale {
-    /// From 0, or from the least power of ten below, to the greatest value.
+    /// Returns a scale that holds the values: from 0, or between powers of ten if it is
+    /// logarithmic. Returns `None` if no value can be shown.
     pub(crate) fn of(values: impl Iterator<Item = f64>, is_logarithmic: bool) -> Option<Scale> {
         // The powers and steps of smaller values would underflow to zero.
         let is_shown = |value: &f64| value.is_finite() && (!is_logarithmic || *value > LEAST);
@@ -72,8 +72,8 @@ impl Scale {
         }
     }
 
-    /// Where a value stands: 0 at the axis's begin, 1 at its end. Values outside stand at the
-    /// nearer of them.
+    /// Returns the place of a value: 0 at the axis's beginning, 1 at its end. A value outside is
+    /// placed at the nearer end.
     fn place(self, value: f64) -> f64 {
         let place = match self {
             Scale::Linear(low, high) => (value - low) / (high - low),
@@ -82,7 +82,7 @@ impl Scale {
         if place.is_finite() { place.clamp(0.0, 1.0) } else { 0.5 }
     }
 
-    /// Round values, four to eight of them where the axis is linear.
+    /// Returns round values, four to eight of them on a linear axis.
     fn ticks(self) -> Vec<f64> {
         match self {
             Scale::Linear(_, high) if high <= 0.0 => vec![0.0],
@@ -106,7 +106,7 @@ impl Scale {
     }
 }
 
-/// "1.5 M" of "1.50 M": the marks of an axis are round.
+/// Shortens "1.50 M" to "1.5 M", because the marks of an axis are round.
 fn trimmed(figure: &str) -> String {
     let (number, unit) = figure.split_once(' ').map_or((figure, None), |(number, unit)| (number, Some(unit)));
     let number = if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.') } else { number };
@@ -117,24 +117,24 @@ fn trimmed(figure: &str) -> String {
 pub(crate) struct Axis<'a> {
     pub(crate) title: &'a str,
     pub(crate) scale: Scale,
-    /// Where it has marks, with their names.
+    /// The places of its marks, with their names.
     pub(crate) ticks: Vec<(f64, String)>,
 }
 
 impl<'a> Axis<'a> {
-    /// An axis with round marks.
+    /// Creates an axis with round marks.
     pub(crate) fn new(title: &'a str, scale: Scale, show: impl Fn(f64) -> String) -> Axis<'a> {
         let mut ticks: Vec<(f64, String)> =
             scale.ticks().into_iter().map(|tick| (tick, trimmed(&show(tick)))).collect();
-        // Two marks would have the same name, so each needs more digits.
+        // Otherwise two marks would have the same name, so each gets more digits.
         if ticks.windows(2).any(|pair| pair[0].1 == pair[1].1) {
             ticks.iter_mut().for_each(|(tick, name)| *name = show_digits(*tick));
         }
         Axis { title, scale, ticks }
     }
 
-    /// Where a mark's name begins and ends on an axis of this width, in pixels, and how it is
-    /// anchored. A name at an end of the axis is anchored so that it does not stick out.
+    /// Returns where a mark's name begins and ends on an axis of this width, in pixels, and its
+    /// anchor. A name at an end of the axis is anchored so that it does not stick out.
     fn extent(&self, (value, name): &(f64, String), width: f64) -> (f64, f64, &'static str) {
         let (place, length) = (self.scale.place(*value) * width, name.chars().count() as f64 * LETTER);
         match place {
@@ -144,7 +144,7 @@ impl<'a> Axis<'a> {
         }
     }
 
-    /// Which marks' names have room beside one another, if the axis is this wide.
+    /// Returns which marks' names fit beside one another on an axis of this width.
     fn readable(&self, width: f64) -> Vec<bool> {
         let mut free = f64::NEG_INFINITY;
         let ticks = self.ticks.iter().map(|tick| {
@@ -158,8 +158,8 @@ impl<'a> Axis<'a> {
         ticks.collect()
     }
 
-    /// The marks of a horizontal axis at this height, with lines up to `top`, and its title. It is
-    /// `width` pixels wide at most, and [`NARROW`] at least.
+    /// Returns the marks of a horizontal axis at this height, with lines up to `top`, and the
+    /// axis's title. The axis is [`NARROW`] to `width` pixels wide.
     fn horizontal(&self, top: f64, bottom: f64, width: f64) -> String {
         let (wide, narrow) = (self.readable(width), self.readable(width.min(NARROW)));
         let mut text = String::new();
@@ -187,34 +187,34 @@ impl<'a> Axis<'a> {
     }
 }
 
-/// About how wide a letter of a chart is, in pixels.
+/// The width of a letter of a chart, in pixels, about.
 const LETTER: f64 = 7.6;
-/// How wide the axis of a chart is on a small screen, and of one on a page.
+/// The width of a chart's axis on a small screen, and on a page.
 const NARROW: f64 = 250.0;
 const WIDE: f64 = 800.0;
-/// The same of a panel, the narrowest that there is.
+/// The same widths of a panel, the narrowest chart.
 const PANEL: f64 = 134.0;
-/// Values that are not greater are drawn as nothing.
+/// Values up to this are drawn as nothing.
 const LEAST: f64 = 1e-300;
-/// A line of more points has no markers, as they would lie on one another.
+/// The largest number of points of a line with markers. More markers would cover one another.
 const MARKED: usize = 20;
-/// Room below an axis, for the names of marks and the title.
+/// The height below an axis, for the names of marks and the title.
 const BELOW: f64 = 46.0;
 
 fn percent(part: f64) -> String {
     format!("{:.2}%", part * 100.0)
 }
 
-/// The class of the style of the part or line of this number.
+/// Returns the class of style of the part or line with this number.
 fn style(number: usize) -> String {
     format!("k{}", number % STYLES)
 }
 
-/// A mark in a row of a chart. Each has a title, which browsers show where one points at it.
+/// A mark in a row of a chart. Each has a title, which browsers show under the pointer.
 pub(crate) enum Mark {
     /// A bar from one value to another, in the style of a part.
     Bar { from: f64, to: f64, part: usize, title: String },
-    /// A range, over what is there.
+    /// A range, drawn over the other marks.
     Range { low: f64, high: f64 },
     /// A line between two values.
     Line { from: f64, to: f64, part: usize },
@@ -225,17 +225,17 @@ pub(crate) enum Mark {
 /// A row of a chart.
 pub(crate) struct Row {
     pub(crate) name: String,
-    /// What is written at the end of the row, and the same in short.
+    /// The note at the end of the row, and the same in short.
     pub(crate) note: String,
     pub(crate) short: String,
     pub(crate) marks: Vec<Mark>,
 }
 
 const ROW: f64 = 46.0;
-/// Room at both sides of a chart's axis.
+/// The margin at both sides of a chart's axis.
 const SIDE: f64 = 12.0;
 
-/// A chart of rows: above each row's marks stand its name and its note.
+/// Returns a chart of rows. Above the marks of each row are its name and its note.
 pub(crate) fn rows(label: &str, axis: &Axis<'_>, rows: &[Row]) -> String {
     let bottom = 8.0 + ROW * rows.len() as f64;
     let mut body = axis.horizontal(8.0, bottom, WIDE);
@@ -251,7 +251,7 @@ pub(crate) fn rows(label: &str, axis: &Axis<'_>, rows: &[Row]) -> String {
 
 fn row_text(y: f64, row: &Row) -> String {
     let mut text = String::new();
-    // Letters that a row has on the narrowest screen of each kind.
+    // The letters of a row on the narrowest screen of each kind.
     for (class, letters, note) in [("wide", 66, &row.note), ("narrow", 34, &row.short)] {
         let free = usize::saturating_sub(letters, note.chars().count());
         let _ = write!(
@@ -266,7 +266,7 @@ fn row_text(y: f64, row: &Row) -> String {
     text
 }
 
-/// At most this many letters of a name.
+/// Shortens a name to at most this many letters.
 pub(crate) fn shortened(name: &str, letters: usize) -> String {
     match name.char_indices().nth(letters) {
         Some(_) => name.chars().take(letters.saturating_sub(1)).chain(['…']).collect(),
@@ -327,8 +327,8 @@ fn marker(x: &str, y: f64, shape: usize, part: usize, title: &str) -> String {
     )
 }
 
-/// A chart in its frame. Its axis begins this far from the left, and names of marks stand before
-/// it.
+/// Returns a chart in its frame. The axis begins `left` pixels from the left, after the names of
+/// marks.
 fn chart(label: &str, left: f64, height: f64, body: &str) -> String {
     format!(
         "<div class=\"chart\" style=\"padding:0 {SIDE}px 0 {left}px\"><svg height=\"{height}\" role=\"img\" aria-label=\"{0}\">\
@@ -337,7 +337,7 @@ fn chart(label: &str, left: f64, height: f64, body: &str) -> String {
     )
 }
 
-/// What the textures of a chart's parts mean.
+/// Returns a legend of the textures of a chart's parts.
 pub(crate) fn legend_of_parts<'a>(parts: impl IntoIterator<Item = (usize, &'a str)>) -> String {
     let mut text = String::from("<ul class=\"legend\">");
     for (part, name) in parts {
@@ -355,12 +355,12 @@ pub(crate) fn legend_of_parts<'a>(parts: impl IntoIterator<Item = (usize, &'a st
 /// A line over an axis.
 pub(crate) struct Line<'a> {
     pub(crate) name: &'a str,
-    /// Lines of one number look alike; `None` is one that others are compared with, thin and grey.
+    /// Lines of one number look alike. `None` is a line for comparison, thin and grey.
     pub(crate) number: Option<usize>,
     pub(crate) points: Vec<(f64, f64)>,
-    /// The least and the greatest value at an x, where several were measured.
+    /// The smallest and the largest value at an x, where several were measured.
     pub(crate) ranges: Vec<(f64, f64, f64)>,
-    /// Whether each point has a marker, as what was measured has; a curve through all values has
+    /// Whether each point has a marker. Measured points have one; a curve through all values has
     /// none.
     pub(crate) has_markers: bool,
 }
@@ -370,32 +370,32 @@ pub(crate) struct Lines<'a> {
     pub(crate) label: &'a str,
     pub(crate) x: Axis<'a>,
     pub(crate) y: Axis<'a>,
-    /// How high the part with the lines is, in pixels.
+    /// The height of the part with the lines, in pixels.
     pub(crate) height: f64,
     pub(crate) lines: Vec<Line<'a>>,
     /// Whether lines join the points. Nothing lies between two names, so points at names are not
     /// joined.
     pub(crate) is_joined: bool,
-    /// How a value is written in a marker's title.
+    /// Formats a value for a marker's title.
     pub(crate) show: &'a dyn Fn(f64, f64) -> String,
 }
 
-/// Room for the names of marks beside a vertical axis, and above it for its title.
+/// The margins for the names of marks beside a vertical axis, and for its title above.
 const LEFT: f64 = 66.0;
 const ABOVE: f64 = 30.0;
 
 impl Lines<'_> {
-    /// As wide as the page.
+    /// Returns the chart as wide as the page.
     pub(crate) fn svg(&self) -> String {
         chart(self.label, LEFT, ABOVE + self.height + BELOW, &self.body(WIDE))
     }
 
-    /// As wide as a panel among others.
+    /// Returns the chart as wide as a panel among others.
     pub(crate) fn panel(&self) -> String {
         chart(self.label, LEFT, ABOVE + self.height + BELOW, &self.body(PANEL))
     }
 
-    /// A file of its own, of this width: with a title, and with its legend below.
+    /// Returns a file of its own, of this width, with a title, and with the legend below.
     pub(crate) fn alone(&self, width: f64) -> String {
         let inner = width - LEFT - SIDE;
         let (mut legend, mut x, mut y) = (String::new(), LEFT, 34.0 + ABOVE + self.height + BELOW + 14.0);
@@ -429,7 +429,7 @@ impl Lines<'_> {
         )
     }
 
-    /// What the lines are.
+    /// Returns the legend of the lines.
     pub(crate) fn legend(&self) -> String {
         let mut text = String::from("<ul class=\"legend\">");
         for line in &self.lines {
@@ -444,7 +444,7 @@ impl Lines<'_> {
         text + "</ul>"
     }
 
-    /// All of the chart, for an axis of this width in pixels.
+    /// Returns the whole chart, for an axis of this width in pixels.
     fn body(&self, width: f64) -> String {
         format!(
             "<text class=\"t\" x=\"{}\" y=\"16\">{}</text><svg y=\"{ABOVE}\" overflow=\"visible\">{}</svg>",
@@ -454,7 +454,7 @@ impl Lines<'_> {
         )
     }
 
-    /// The part with the lines, and the marks of both axes.
+    /// Returns the part with the lines, and the marks of both axes.
     fn plot(&self, width: f64) -> String {
         let y_of = |value: f64| (1.0 - self.y.scale.place(value)) * self.height;
         let mut body = self.x.horizontal(self.height, self.height, width);
@@ -505,7 +505,7 @@ impl Lines<'_> {
     }
 }
 
-/// A short piece of a line, for a legend.
+/// Returns a short piece of a line, for a legend.
 fn sample(number: usize) -> String {
     format!(
         "<line class=\"{} l d{}\" x1=\"0\" x2=\"100%\" y1=\"8\" y2=\"8\"/>{}",

@@ -1,4 +1,4 @@
-//! Comparisons: whole runs, and how often what they tell apart is right.
+//! Comparisons: whole runs, and how often their conclusions are right.
 
 mod paired;
 mod power;

@@ -1,24 +1,24 @@
-//! Comparisons of entries whose true speeds are known, on a machine that drifts: how often is a
-//! difference told that is there, and how often one that is not?
+//! Comparisons of entries whose true speeds are known, on a machine that drifts. They show how
+//! often a true difference is told, and how often a false one.
 
 use contend_lab::paired::{self, Judged};
 
-/// How a machine behaves that is shared with others.
+/// The behaviour of a machine that is shared with others.
 pub(crate) struct Machine {
     /// Standard deviation of a window's own noise, as a fraction.
     pub(crate) noise: f64,
-    /// One window in so many loses a fifth: something else ran.
+    /// One window in this many loses a fifth, because something else ran.
     pub(crate) hiccup_every: f64,
-    /// Standard deviation of the slow drift, which windows that are near each other have in common.
+    /// The standard deviation of the slow drift, which neighbouring windows have in common.
     pub(crate) drift: f64,
-    /// Windows after which the drift is another.
+    /// The number of windows after which the drift is drawn anew.
     pub(crate) memory: f64,
-    /// One window in so many is the last before the whole machine gets slower, or faster again, by
-    /// three tenths.
+    /// One window in this many is the last before the whole machine gets slower, or faster again,
+    /// by three tenths.
     pub(crate) step_every: f64,
 }
 
-/// A machine like the virtual ones that Contend is developed on, when nothing else runs in them.
+/// A machine like the virtual ones on which Contend is developed, when nothing else runs in them.
 pub(crate) const SHARED: Machine =
     Machine { noise: 0.03, hiccup_every: 50.0, drift: 0.10, memory: 100.0, step_every: 300.0 };
 
@@ -33,15 +33,15 @@ impl Random {
         ((word ^ (word >> 31)) >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Of the standard normal distribution (Box and Muller).
+    /// Draws from the standard normal distribution (Box and Muller).
     fn normal(&mut self) -> f64 {
         let (radius, angle) = (self.unit().max(1e-300), self.unit());
         (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * angle).cos()
     }
 }
 
-/// Rounds of entries of these true speeds, until all is told or the rounds are used up, as
-/// `compare` has them: all entries are ranked.
+/// Returns rounds of entries with these true speeds, until the question is answered or the rounds
+/// are used up, as `compare` does. All entries are ranked.
 pub(crate) fn compared(machine: &Machine, speeds: &[f64], rounds_most: usize, seed: u64) -> (Judged, usize) {
     let mut random = Random(seed);
     let looks = paired::looks(speeds.len(), rounds_most);
@@ -68,7 +68,7 @@ pub(crate) fn compared(machine: &Machine, speeds: &[f64], rounds_most: usize, se
     unreachable!("the last look is after the last round")
 }
 
-/// In how many of so many comparisons of equal entries any two are told apart.
+/// Returns in how many of `comparisons` comparisons of equal entries any two are told apart.
 pub(crate) fn told_of_equals(machine: &Machine, entries: usize, rounds_most: usize, comparisons: u64) -> u64 {
     let wrong = |seed: &u64| {
         let (judged, _) = compared(machine, &vec![1.0; entries], rounds_most, *seed);
@@ -77,8 +77,8 @@ pub(crate) fn told_of_equals(machine: &Machine, entries: usize, rounds_most: usi
     (1..=comparisons).filter(wrong).count() as u64
 }
 
-/// In how many of so many comparisons the last entry is told to be slower than the first, that all
-/// others are 5 % slower than; and the mean of the rounds that this took.
+/// Returns in how many of `comparisons` comparisons the last entry is told to be slower than the
+/// first, which is 5 % faster than all others. Returns as well the mean number of rounds.
 pub(crate) fn told_of_five_percent(
     machine: &Machine,
     entries: usize,

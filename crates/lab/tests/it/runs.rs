@@ -1,4 +1,4 @@
-//! Whole runs, small ones.
+//! Small whole runs.
 
 use contend_judge::verify_history;
 use contend_lab::{ResultFile, compare, record, report};
@@ -31,17 +31,17 @@ fn small(workload: &str) -> RunConfig {
     }
 }
 
-/// On a simulated chip.
+/// Returns the configuration on a simulated chip.
 fn simulated(workload: &str, machine: &str) -> RunConfig {
-    // Short, because tests are not optimised: what is simulated a few cores do in little time. With
-    // waits after aborts, because without them what orders by timestamps may go for milliseconds
-    // without a commit.
+    // The run is short and has few cores, because tests are not optimised. Transactions wait after
+    // aborts: without that, protocols that order by timestamps may go for milliseconds without a
+    // commit.
     let mut config = small(workload);
     config.settings.insert("retry.backoff".into(), "exponential".into());
     RunConfig { windows: 2, window_seconds: 5e-5, warmup_seconds: 5e-5, ..config.on(machine).expect("a machine") }
 }
 
-/// What must be the same when a simulation runs again.
+/// Returns the figures that must be the same when a simulation runs again.
 fn same(result: &ResultFile) -> Vec<(String, u64, String)> {
     let figures = |entry: &contend_lab::ProtocolResult| {
         let measured = entry.measured.as_ref().expect("figures");
@@ -70,8 +70,7 @@ fn every_protocol_runs_on_simulated_chips_and_is_proved_right_there() {
             let operations: f64 = breakdown.operations.values().sum();
             assert!((categories - 1.0).abs() < 1e-9 && (operations - 1.0).abs() < 1e-9, "{breakdown:?}");
             assert!((breakdown.accounted - 1.0).abs() < 0.01, "{}: {breakdown:?}", entry.protocol);
-            // In windows so short a protocol that does badly may commit nothing; but it was proved
-            // right.
+            // In such short windows a slow protocol may commit nothing, but it was verified.
             assert!(entry.verification.as_ref().is_some_and(|pass| pass.transactions > 0), "{entry:?}");
         }
         let json = result.to_json();
@@ -96,8 +95,8 @@ fn a_simulation_does_the_same_again_whoever_runs_besides_and_another_seed_does_n
 fn where_the_time_went_is_sampled_on_the_host() {
     let config = RunConfig { breakdown: true, verify: false, ..small("ycsb-a") };
     let result = compare(&plan_of(&config), &Stop::default(), &Silent).expect("a result");
-    // Of a few hundred samples none need be of what is rare with a protocol; with one of them it is
-    // not.
+    // Among a few hundred samples an operation that is rare under one protocol may be missing. It
+    // is frequent under another, so the shares are added up.
     let (mut index, mut read) = (0.0, 0.0);
     for entry in &result.protocols {
         let breakdown = entry.measured.as_ref().and_then(|measured| measured.breakdown.as_ref()).expect("asked for");
@@ -121,7 +120,7 @@ fn every_protocol_is_compared_verified_and_ranked() {
         for entry in &result.protocols {
             let (measured, verification) = (entry.measured.as_ref().unwrap(), entry.verification.as_ref().unwrap());
             assert_eq!(measured.windows.len(), 2);
-            // How many depends on the host: a pass that is slow ends early.
+            // The number depends on the host: a slow pass ends early.
             assert!(verification.transactions > 0, "{}", entry.protocol);
             assert!(measured.throughput_tps.median > 0.0);
             assert_eq!(measured.to_none.is_some(), entry.protocol != "none");
@@ -144,7 +143,7 @@ fn every_protocol_is_compared_verified_and_ranked() {
     }
 }
 
-/// What is plainly slower is told apart, and then no more rounds are measured than that takes.
+/// A clear difference is told, and then no more rounds are measured than needed.
 #[test]
 fn rounds_end_when_all_is_told() {
     let mut config = small("ycsb-a");
@@ -230,10 +229,10 @@ fn a_run_that_is_stopped_early_has_nothing_to_show() {
     assert!(matches!(outcome, Err(RunError::Stopped)), "{outcome:?}");
 }
 
-/// Stops when the measuring has gone on for some windows.
+/// An observer that stops the run after some windows.
 struct StopIn<'a> {
     stop: &'a Stop,
-    /// Calls since the measuring began; none before.
+    /// Calls since measuring began; 0 before.
     calls: std::sync::Mutex<Option<u32>>,
 }
 
@@ -269,7 +268,7 @@ fn a_run_that_is_stopped_later_shows_what_it_has() {
     assert!(result.protocols[0].measured.as_ref().expect("figures").windows.len() < 10_000);
 }
 
-/// Tables grow under TPC-C: a run for which memory gets short ends with what it has, and says why.
+/// Tables grow under TPC-C. A run whose memory gets short ends with what it has, and says why.
 #[test]
 fn a_run_for_which_memory_gets_short_ends() {
     let mut config = small("tpcc");
@@ -322,7 +321,7 @@ fn the_schema_is_documented() {
     assert_eq!(fields, documented);
 }
 
-/// All names of fields; of maps whose names are data, only the map's own.
+/// Returns the names of all fields. Of a map whose keys are data, only the map's own name counts.
 fn collect(value: &serde_json::Value, fields: &mut std::collections::BTreeSet<String>) {
     match value {
         serde_json::Value::Object(object) => {

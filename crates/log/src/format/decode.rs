@@ -1,9 +1,9 @@
 //! Reading the body of a block: a cursor with checked methods, and the grammar of [`super`] on top
 //! of it.
 //!
-//! The bytes may come from a stranger, who can make the checksum right as well. So each method
-//! checks what it takes, no count makes room before its bytes are there, and each step of each loop
-//! takes a byte at least.
+//! The bytes may come from a stranger, and then their checksum proves nothing. So each method
+//! checks what it takes, no count reserves memory before its bytes are there, and each step of each
+//! loop takes at least one byte.
 
 use contend_engine::commit_sink::{Addition, COUNTER_EPOCH_SHIFT, WriteCounter};
 use contend_engine::{Groups, KeyWords};
@@ -81,7 +81,7 @@ impl Cursor<'_> {
 
 const CUT: Malformed = "it ends within a key or a row";
 
-/// Reads the words of a key and of a row, of which each two have one byte that says their lengths.
+/// Reads the words of a key and of a row. One byte holds the lengths of two words.
 #[derive(Default)]
 struct WordReader {
     /// The length of the next word, if the byte before the last word said it.

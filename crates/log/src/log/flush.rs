@@ -4,7 +4,7 @@
 //! all buffers, synchronises the files, synchronises the directory if a file is new, and writes the
 //! manifest, which says how far each file counts and up to which epoch. Only then it publishes the
 //! epoch in `Log::durable`. A crash between two of these steps leaves the manifest of an earlier
-//! flush, by which the later bytes don't count.
+//! flush, and later bytes don't count.
 //!
 //! [`Log::flush_worker`] serves the other commit protocols ([`crate::commit`]): it synchronises the
 //! file of one worker, and writes the manifest only for a file that the manifest does not name yet.

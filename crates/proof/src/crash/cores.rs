@@ -1,5 +1,5 @@
-//! What the cores of a test do: transactions on most of them, flushes and checkpoints on one, and
-//! on another nothing but new epochs.
+//! What the cores of a life run: transactions on most of them, flushes and checkpoints on one, and
+//! advances of the epoch on another.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -18,68 +18,70 @@ use contend_model::random::SplitMix64;
 pub(super) type ErasedWorker = Worker<Erased<Simulated>, Simulated>;
 pub(super) type ErasedEngine = Engine<Erased<Simulated>, Simulated>;
 
-/// A core whose transaction aborts more often gives it up.
+/// The most tries of a transaction; after them its core gives it up.
 const TRIES_MAX: u32 = 64;
-/// How often a flush waits for a worker to be seen in the new epoch.
+/// The most turns that a flush waits for a worker to enter the new epoch.
 const WAITS_MAX: u32 = 8;
 /// One of this many flushes is followed by a checkpoint.
 const CHECKPOINT_EVERY: u64 = 3;
 
-/// After one of this many flushes it is noted what a crash would leave.
+/// After one of this many flushes, a moment is kept.
 const MOMENT_EVERY: u64 = 2;
-/// The most moments of a test.
+/// The most moments of a life.
 const MOMENTS_MAX: usize = 16;
 
 /// A transaction that has committed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ticket {
-    /// Its number.
+    /// Its number in the history.
     pub(super) txn: u64,
-    /// As of [`Worker::ticket`].
+    /// From [`Worker::ticket`].
     ticket: u64,
-    /// As of [`Worker::committed_in`].
+    /// From [`Worker::committed_in`].
     epoch: u64,
 }
 
 impl Ticket {
-    /// Whether the log says that it is durable, in either way that an application may ask.
+    /// Whether the log says that the transaction is durable, by its ticket or by its epoch: an
+    /// application may ask in either way.
     pub(super) fn is_durable(&self, worker: &mut ErasedWorker, log: &Log) -> bool {
         worker.is_durable(self.ticket) || log.durable() >= self.epoch
     }
 }
 
-/// What a worker of a test leaves behind.
+/// A worker that has run its transactions.
 pub(super) struct Finished {
     pub(super) worker: ErasedWorker,
-    /// Its transactions that were not acknowledged while it ran.
+    /// Its transactions that were not acknowledged before its end.
     pub(super) waiting: Vec<Ticket>,
 }
 
-/// What there would be if the machine crashed at a moment of a test.
+/// A copy of the disk after a crash at a moment between two flushes.
 pub(super) struct Moment {
     pub(super) disk: FaultyDisk,
+    /// The transactions that were acknowledged before.
     pub(super) acknowledged: BTreeSet<u64>,
 }
 
-/// What the cores of a test share, besides the engine.
+/// What the cores of a life share, besides the engine.
 #[derive(Default)]
 pub(super) struct Shared {
-    /// The workers that have ended.
+    /// Workers that have run their transactions.
     pub(super) finished: RefCell<Vec<Finished>>,
     /// Transactions that were acknowledged while their workers ran.
     pub(super) acknowledged: RefCell<BTreeSet<u64>>,
     pub(super) moments: RefCell<Vec<Moment>>,
-    /// An abort that will not go away.
+    /// The reason of an abort that does not go away.
     pub(super) stuck: Cell<Option<AbortReason>>,
     /// Checkpoints that were taken.
     pub(super) checkpoints: Cell<u64>,
-    /// Cores that have transactions to run still.
+    /// Cores that still have transactions to run.
     pub(super) running: Cell<usize>,
 }
 
 impl Shared {
-    /// Lets the others go on for this many turns; whether any of them has transactions to run
-    /// still.
+    /// Lets the other cores go on for this many turns. Returns whether one of them still has
+    /// transactions to run.
     fn go_on(&self, turns: u64) -> bool {
         for _ in 0..turns {
             if self.running.get() == 0 {
@@ -115,8 +117,8 @@ impl<W: Workload> Transactions<W> {
                     break;
                 }
             }
-            // Asked while others commit and flush: an answer that comes too early would be right
-            // some steps later.
+            // The log is asked while others commit and flush. Asked only at the end, it would give
+            // the right answer also if it had acknowledged a transaction too early.
             waiting.retain(|ticket: &Ticket| {
                 let is_durable = ticket.is_durable(&mut self.worker, &self.log);
                 shared.acknowledged.borrow_mut().extend(is_durable.then_some(ticket.txn));
@@ -135,10 +137,11 @@ impl<W: Workload> Transactions<W> {
         shared.running.set(shared.running.get() - 1);
     }
 
-    /// Runs a transaction until it commits, cancels itself, or is given up.
+    /// Runs a transaction until it commits, cancels itself, or is given up. Only a commit has a
+    /// ticket.
     ///
     /// # Errors
-    /// An abort that will not go away.
+    /// The reason of an abort that does not go away.
     fn transact(&mut self, input: &W::Input) -> Result<Option<Ticket>, AbortReason> {
         let Transactions { worker, workload, client, .. } = self;
         for _ in 0..TRIES_MAX {
@@ -165,7 +168,7 @@ impl<W: Workload> Transactions<W> {
     }
 }
 
-/// Flushes what is durable next, as the thread of a real log does, and takes checkpoints.
+/// Flushes settled epochs, as the thread of a real log does, and takes checkpoints.
 pub(super) fn flush(
     engine: &ErasedEngine,
     log: &Log,
@@ -184,7 +187,8 @@ pub(super) fn flush(
         });
         if settled.epoch > log.durable() {
             let takes_checkpoint = random.one_in(CHECKPOINT_EVERY);
-            // Of the checkpoints that begin no new files, each leaves those that are not full yet.
+            // Half of the checkpoints begin new files first. The others leave the files that are
+            // not full.
             if takes_checkpoint && random.one_in(2) {
                 log.begin_files();
             }
@@ -199,14 +203,15 @@ pub(super) fn flush(
             drop(moments);
             Simulated::step("take a checkpoint");
             if takes_checkpoint {
-                // If the disk is full, it goes on without one.
+                // If the disk is full, the test goes on without a checkpoint.
                 shared.checkpoints.set(shared.checkpoints.get() + u64::from(log.checkpoint_by_hand().is_ok()));
             }
         }
     }
 }
 
-/// Advances the epoch again and again, so that epochs pass in the middle of transactions.
+/// Advances the epoch after every `pauses` turns of the other cores, so that epochs pass in the
+/// middle of transactions.
 pub(super) fn advance(engine: &ErasedEngine, pauses: u64, shared: &Shared) {
     while shared.go_on(pauses) {
         Simulated::step("advance the epoch");

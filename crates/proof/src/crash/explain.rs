@@ -1,15 +1,20 @@
 //! Which transactions are there after a crash.
 //!
-//! There has to be a set of transactions that explains all rows: it has every transaction that was
-//! acknowledged, and every one whose writes another of the set has seen, and each row is as the
-//! last of the set left it that wrote it, in the order of its versions. The least such set is
-//! looked for: first what was acknowledged; then, as long as a row differs, the next that could
-//! have left it as it is; and always what these have seen. If a row differs and nothing could have
-//! left it so, it was lost, or is there without what it depends on.
+//! A set of transactions *explains* the rows that a recovery found if
 //!
-//! What is not in the set never was: those who come after the crash see what those of the set have
-//! left. So their histories, one after the other, are one history, which is checked as any other
-//! ([`Past::recorded`]).
+//! - every acknowledged transaction is in it;
+//! - every transaction is in it whose writes another one of the set has seen;
+//! - each row is as its last writer in the set left it, in the order of versions.
+//!
+//! [`Past::explain`] looks for the smallest such set. It begins with the acknowledged transactions.
+//! As long as a row differs, it adds the next transaction in the order of the row's versions that
+//! could have left the row so. With each transaction it adds all those that this one has seen. If a
+//! row differs and no transaction could have left it so, a write was lost, or a transaction is
+//! there without one that it depends on.
+//!
+//! The other transactions are undone by the crash: the transactions after it see only what those of
+//! the set have left. So the histories of the sets, one life after the other, form one history. It
+//! is checked like any other ([`Past::recorded`]).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -20,44 +25,44 @@ use contend_sim::Simulated;
 
 use contend_judge::{Recorded, recorded_with_keys};
 
-/// A part of a row.
+/// A cell of a row.
 type Place = (Part, KeyWords);
 
-/// Fingerprints of the rows that there are.
+/// The fingerprint of each cell; an absent cell may be missing or `None`.
 pub(super) type Cells = BTreeMap<Place, Option<u64>>;
 
-/// What a transaction did to a row, or a part of one.
+/// What a transaction did to a cell.
 #[derive(Clone, Copy, Debug)]
 struct Link {
-    /// Whose version it replaced; 0: nobody's.
+    /// The transaction whose version it replaced; 0 for a loaded row, or none.
     over: Version,
-    /// The fingerprint of what it left; none: it has deleted it.
+    /// The fingerprint of what it left; `None` if it deleted the row.
     value: Option<u64>,
-    /// Whether there was nothing before.
+    /// Whether the row was absent before.
     inserts: bool,
 }
 
-/// Who has written a place last.
+/// The last transaction that wrote a cell.
 #[derive(Clone, Copy, Debug)]
 struct Writer {
     txn: Version,
     has_deleted: bool,
 }
 
-/// What there was before the last crash.
+/// What the last crash left.
 #[derive(Debug, Default)]
 pub(super) struct Past {
     /// The rows.
     pub(super) rows: Cells,
-    /// All transactions that are there, numbered anew from 1.
+    /// All transactions that are there, numbered from 1 in the order of lives.
     history: Vec<Committed>,
     writers: BTreeMap<Place, Writer>,
-    /// Some writes are not where their number of versions says, and the history is not kept: these
-    /// may have been put before others, or left out.
+    /// Whether the history can't be told exactly: some writes commuted or were omitted, so that the
+    /// order of versions is not that of the writes.
     is_inexact: bool,
 }
 
-/// All rows that were recovered, in the parts that the engine knows of.
+/// Returns all recovered rows, by the engine's cells.
 pub(super) fn found_rows(engine: &Engine<Erased<Simulated>, Simulated>, recovered: &Recovered) -> Cells {
     let parts: Vec<Part> = engine.parts().into_iter().map(|(part, _)| part).collect();
     let mut cells = Cells::new();
@@ -75,10 +80,10 @@ pub(super) fn found_rows(engine: &Engine<Erased<Simulated>, Simulated>, recovere
     cells
 }
 
-/// What transactions did to the places that they wrote.
+/// What the transactions of a life did to the cells that they wrote.
 struct Writes {
     links: BTreeMap<Place, HashMap<Version, Link>>,
-    /// The versions of each place, in their order.
+    /// The versions of each cell, in their order.
     chains: BTreeMap<Place, Vec<Version>>,
 }
 
@@ -88,7 +93,7 @@ impl Writes {
         for commit in committed {
             for operation in &commit.operations {
                 let (part, key, link) = match *operation {
-                    // It has left nothing.
+                    // An omitted write has left nothing.
                     Operation::Write { applied: Applied::Omitted, .. } => continue,
                     Operation::Write { part, key, over, value, insert, .. } => {
                         (part, key, Link { over, value, inserts: insert })
@@ -96,8 +101,8 @@ impl Writes {
                     Operation::Delete { part, key, over } => (part, key, Link { over, value: None, inserts: false }),
                     _ => continue,
                 };
-                // Of a transaction's writes of a row, the first says what was there before, and the
-                // last what it left.
+                // The first write of a transaction to a row knows what was there before, the last
+                // one what the transaction left.
                 let first = links.entry((part, key)).or_default().entry(commit.txn).or_insert(link);
                 (first.value, first.inserts) = (link.value, first.inserts || link.inserts);
             }
@@ -123,18 +128,19 @@ impl Writes {
         self.links[place][&txn].value
     }
 
-    /// Whose versions an operation has seen, or counts on.
+    /// Returns the transactions whose versions an operation has seen or depends on.
     fn needed(&self, txn: Version, operation: &Operation) -> Vec<Version> {
         match operation {
             Operation::Read { version, .. } => vec![*version],
             Operation::Miss { deleted_by, .. } => vec![*deleted_by],
             Operation::Scan { seen, gone, .. } => seen.iter().chain(gone).map(|(_, version)| *version).collect(),
-            // What was left out counts on what replaced the version before it.
+            // An omitted write depends on the writes that replaced the version before it.
             Operation::Write { applied: Applied::Omitted, part, key, over, .. } => {
                 let links = self.links.get(&(*part, *key)).into_iter().flatten();
                 links.filter(|(_, link)| link.over == *over).map(|(txn, _)| *txn).collect()
             }
-            // There was a row: somebody has inserted it, or it was there at first.
+            // The write depends on the last insert before it; there is none if the row was there
+            // when the life began.
             Operation::Write { part, key, insert: false, .. } | Operation::Delete { part, key, .. } => {
                 let place = (*part, *key);
                 let chain = self.chain(&place);
@@ -148,11 +154,11 @@ impl Writes {
 }
 
 impl Past {
-    /// Explains what was found by those that have committed since, of which these were
-    /// acknowledged; how many are there.
+    /// Explains the rows that were found by the transactions that committed since the last crash,
+    /// and makes those that are there a part of the past. Returns their number.
     ///
     /// # Errors
-    /// Nothing explains it.
+    /// No set of transactions explains the rows; in words.
     pub(super) fn explain(
         &mut self,
         committed: Vec<Committed>,
@@ -167,11 +173,11 @@ impl Past {
         Ok(count)
     }
 
-    /// Whether what would have been found at a moment before is explained by some of those that
-    /// have committed in the end.
+    /// Checks that some of the transactions that committed by the end of the life explain the rows
+    /// that a crash at an earlier moment would have left.
     ///
     /// # Errors
-    /// Nothing explains it.
+    /// No set of transactions explains the rows; in words.
     pub(super) fn explains(
         &self,
         committed: &[Committed],
@@ -181,7 +187,7 @@ impl Past {
         self.find(&Writes::of(committed), committed, acknowledged, found).map(|_| ())
     }
 
-    /// The transactions that are there.
+    /// Returns the smallest set of transactions that explains the rows.
     fn find(
         &self,
         writes: &Writes,
@@ -219,11 +225,14 @@ impl Past {
                     Some(txn) => missing = Some(*txn),
                     None => {
                         let (part, key) = place;
-                        let who = last.map_or("loading".to_owned(), |last| format!("transaction {}", chain[last]));
-                        let what = if value.is_none() { "is not there" } else { "is another" };
+                        let writer = match last {
+                            Some(last) => format!("transaction {}", chain[last]),
+                            None => "loading, or a transaction before the last crash".to_owned(),
+                        };
+                        let state = if value.is_none() { "is not there" } else { "has other contents" };
                         return Err(format!(
-                            "row {key:x?} of table {} {what}: {who} left it, which was acknowledged, or is seen by what is there; \
-                             acknowledged were {acknowledged:?}, there are {there:?}",
+                            "row {key:x?} of table {} {state}: the last to write it was {writer}, which was acknowledged, or is \
+                             seen by a transaction that is there; acknowledged are {acknowledged:?}, there are {there:?}",
                             part.table
                         ));
                     }
@@ -236,7 +245,7 @@ impl Past {
         }
     }
 
-    /// Those that are there become a part of the past.
+    /// Makes the transactions that are there a part of the past.
     fn go_on(&mut self, writes: &Writes, committed: Vec<Committed>, there: &BTreeSet<Version>) {
         let is_in_order = |operation: &Operation| !matches!(operation, Operation::Write { applied, .. } if *applied != Applied::InOrder);
         let mut staying: Vec<Committed> = committed.into_iter().filter(|commit| there.contains(&commit.txn)).collect();
@@ -258,11 +267,11 @@ impl Past {
         self.history.extend(staying);
     }
 
-    /// Has an operation of this transaction name others by their new numbers; and by those of
-    /// before the crash what was there in the beginning.
+    /// Replaces the numbers of transactions in an operation of `txn` by their new numbers. A
+    /// version that was there when the life began gets the number of its writer in an earlier life.
     fn renumber(&self, txn: Version, operation: &mut Operation, writes: &Writes, numbers: &HashMap<Version, Version>) {
         let before = |place: &Place| self.writers.get(place).map_or(0, |writer| writer.txn);
-        // Of what is there, nothing has seen what is not.
+        // A transaction that is there has seen only transactions that are there.
         let number = |place: &Place, version: Version| match version {
             0 => before(place),
             version => numbers.get(&version).copied().unwrap_or(version),
@@ -271,8 +280,8 @@ impl Past {
             Operation::Read { part, key, version, .. } | Operation::Miss { part, key, deleted_by: version } => {
                 *version = number(&(*part, *key), *version);
             }
-            // What it replaced may not be there: then it is as if it had replaced what was there
-            // before that.
+            // The version that it replaced may be undone. Then it replaced, in effect, the last
+            // version before that which is there.
             Operation::Write { part, key, over, .. } | Operation::Delete { part, key, over } => {
                 let place = (*part, *key);
                 let chain = writes.chain(&place);
@@ -281,7 +290,8 @@ impl Past {
                 *over = last.copied().unwrap_or_else(|| before(&place));
             }
             Operation::Scan { part, low, high, seen, gone, own } => {
-                // The engine knows nothing of what was deleted before the crash.
+                // The engine does not know the rows that were deleted before the crash, so the scan
+                // does not name them.
                 let range = self.writers.range((*part, *low)..=(*part, *high));
                 let deleted =
                     range.filter(|(_, writer)| writer.has_deleted).map(|((_, key), writer)| (*key, writer.txn));
@@ -296,8 +306,8 @@ impl Past {
         }
     }
 
-    /// The history of all that is there, from the beginning; none, if a part of it can't be told
-    /// exactly.
+    /// Returns the history of all transactions that are there, from the first life on; `None` if it
+    /// can't be told exactly.
     pub(super) fn recorded(&mut self, engine: &Engine<Erased<Simulated>, Simulated>) -> Option<Recorded> {
         if self.is_inexact {
             return None;
@@ -333,9 +343,10 @@ mod tests {
         Cells::from([((PART, KEY), value)])
     }
 
-    /// A crash test took the insert for an update of a row that was there from the beginning.
+    /// A transaction inserts a row and updates it: both writes together are an insert, and not an
+    /// update of a row that was there before.
     #[test]
-    fn a_write_counts_on_an_insert_that_its_transaction_has_changed_at_once() {
+    fn a_write_depends_on_an_insert_that_its_transaction_has_updated_at_once() {
         let inserts = committed(1, vec![write(0, true, None), write(0, false, Some(10))]);
         let overwrites = committed(2, vec![write(1, false, Some(20))]);
         let all = [inserts, overwrites];
@@ -347,6 +358,6 @@ mod tests {
         assert_eq!(there(found_of(Some(10)), &[]), Ok(BTreeSet::from([1])));
         assert_eq!(there(Cells::new(), &[]), Ok(BTreeSet::new()));
         assert!(there(Cells::new(), &[2]).is_err(), "what was acknowledged is lost");
-        assert!(there(found_of(Some(30)), &[]).is_err(), "nobody wrote that");
+        assert!(there(found_of(Some(30)), &[]).is_err(), "no transaction wrote that");
     }
 }

@@ -1,4 +1,5 @@
-//! What differs from test to test, drawn from the seed unless the configuration says it.
+//! The habits of a test: what differs from test to test. They are drawn from the seed, unless the
+//! configuration fixes them.
 
 use contend_engine::{EngineOptions, IndexKind};
 use contend_workloads::Workload;
@@ -11,23 +12,23 @@ use contend_runner::ProtocolPlan;
 pub(super) struct Habits {
     pub(super) index: IndexKind,
     pub(super) engine: EngineOptions,
-    /// Whether commit-time updates are drawn anew after each crash: an application may open its
-    /// database with other options.
+    /// Whether commit-time updates are switched on or off anew after each crash. An application may
+    /// do so as well when it opens its database.
     draws_updates: bool,
     /// Whether a worker goes offline after each transaction, so that more epochs pass.
     pub(super) rests: bool,
-    /// After one in this many transactions a worker collects tombstones.
+    /// A worker collects tombstones after one in this many transactions.
     pub(super) collects_one_in: u64,
-    /// For how many turns of the other cores the flusher waits between two flushes.
+    /// The turns of the other cores between two flushes.
     pub(super) flush_pauses: u64,
-    /// The same of the core that advances the epoch; there is none if an epoch ends with a flush
-    /// only.
+    /// The turns of the other cores between two advances of the epoch. `None` if no core advances
+    /// it, so that an epoch ends with a flush only.
     pub(super) epoch_pauses: Option<u64>,
 }
 
 impl Habits {
-    /// Draws the habits of the test of this seed. `index` is the index that was asked for, if any
-    /// was.
+    /// Draws the habits of the test of this seed. `index` is the index, if the configuration names
+    /// one.
     pub(super) fn draw<W: Workload>(
         seed: u64,
         index: Option<IndexKind>,
@@ -51,13 +52,13 @@ impl Habits {
             draws_updates,
             rests: random.one_in(2),
             collects_one_in: 1 + random.below(3),
-            // From epochs that are shorter than a transaction to some of many.
+            // Epochs are from shorter than a transaction to many transactions long.
             flush_pauses: 1 << random.below(9),
             epoch_pauses: (!random.one_in(4)).then(|| 1 << random.below(9)),
         }
     }
 
-    /// What the workers do between two crashes.
+    /// Draws the habits of a life, the time between two crashes.
     pub(super) fn of_life(&self, random: &mut SplitMix64) -> Habits {
         let mut habits = self.clone();
         let updates = random.one_in(2);

@@ -1,5 +1,5 @@
-//! The process that is to be killed: threads that run transactions on a directory, and say on the
-//! standard output what is durable.
+//! The process that is killed: threads that run transactions on a directory, and print on the
+//! standard output which of them are durable.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Write;
@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contend_engine::commit_sink::CommitSinks;
-use contend_engine::{AbortReason, Engine, EngineConfig, Erased, Worker};
-use contend_log::{Directory, Log, LogConfig, LogSinks};
+use contend_engine::{AbortReason, Engine, EngineConfig, Erased, OutOfMemory, Worker};
+use contend_log::{Directory, Log, LogConfig, LogSinks, Recovered};
 use contend_machine::Native;
 use contend_protocols::method::{Backoff, BackoffPolicy, RetryOptions};
 use serde::{Deserialize, Serialize};
@@ -26,21 +26,21 @@ pub struct Life {
     pub directory: PathBuf,
     /// The protocol's name.
     pub protocol: String,
-    /// Options, the log's among them.
+    /// Options of the protocol, the engine and the log.
     pub settings: BTreeMap<String, String>,
-    /// What it changes.
+    /// The size of the tables, and the seed of the transactions.
     pub scale: Scale,
-    /// What differs from life to life is drawn from this.
+    /// The seed of what differs from life to life.
     pub seed: u64,
 }
 
-/// Transactions of a thread that may have committed without being durable.
+/// The most transactions of a thread that have committed and are not durable.
 pub(super) const IN_FLIGHT: u64 = 64;
-/// How long a thread waits for what it has in flight.
+/// How long a thread sleeps before it looks again which transactions are durable.
 const NAP: Duration = Duration::from_micros(50);
 
-/// The workload of the plan that a life's options are parsed by: one that every protocol can run.
-/// The tables are the test's own.
+/// The workload of the plan by which a life's options are parsed. Every protocol can run it. The
+/// test does not use its tables.
 const WORKLOAD: &str = "litmus-births";
 
 impl Life {
@@ -59,57 +59,19 @@ impl Life {
 /// Runs transactions until the process is killed.
 ///
 /// # Errors
-/// It can't go on: whatever it is, a process that is to be killed must not end by itself.
+/// The database can't be opened, or a thread can't go on. Either is a failure of the test: the
+/// process must not end by itself.
 pub fn live(life: &Life) -> Result<(), RunError> {
-    let Life { directory, scale, seed, .. } = life;
-    let planned = life.resolve()?;
-    let ProtocolPlan { engine: engine_options, log: log_options, .. } = &planned;
-    let mut random = SplitMix64::new(*seed);
-    let commit = log_options.commit().ok_or_else(|| RunError::BadInput("log=off loses everything".into()))?;
-    let workers = scale.threads as usize + 1;
-    let disk = Directory::open(directory)?.direct(log_options.direct).uring(log_options.uring);
-    // Short files, buffers that overflow, and checkpoints in the middle of it all.
-    let config = LogConfig {
-        workers,
-        segment_bytes: 16 << 10 << random.below(4),
-        buffer_bytes: 1 << 10 << random.below(6),
-        threads: 1,
-        commit,
-        ..LogConfig::default()
-    };
-    let (log, recovered) = Log::open(Arc::new(disk), config)?;
-    let epoch_ms = 1 + random.below(5);
-    let engine_config =
-        EngineConfig { workers_max: workers, epoch_ms, options: engine_options.clone(), ..EngineConfig::default() };
-    let sinks = LogSinks::new(&log) as Arc<dyn CommitSinks<Native>>;
-    let engine = Engine::with_commit_sinks(planned.erased(), engine_config, Some(sinks));
-    engine.epochs().begin_at(log.first_epoch());
-    let tables = Tables::create(scale, &engine);
-    for (number, shape) in (0..).zip(engine.shapes()) {
-        log.bind(number, &schema_of(shape))?;
-    }
-    let out_of_memory = |error: contend_engine::OutOfMemory| RunError::OutOfMemory(format!("loading: {error}"));
-    let no_room = || RunError::OutOfMemory("there are too many workers".into());
-    let mut loader = engine.reloader().ok_or_else(no_room)?;
-    for table in &recovered.tables {
-        for (key, row) in table.rows() {
-            // The numbers are the same: the tables are bound in their order.
-            loader.insert_words(table.number, &key, row).map_err(out_of_memory)?;
-        }
-    }
-    drop(loader);
-    let last = State::of(&recovered).last(scale);
-    drop(recovered);
-    let mut loader = engine.loader().ok_or_else(no_room)?;
-    tables.load(scale, &mut loader).map_err(out_of_memory)?;
-    drop(loader);
-    let backoff =
-        Backoff::new(RetryOptions { backoff: BackoffPolicy::Exponential, ..RetryOptions::default() }, workers);
+    let mut random = SplitMix64::new(life.seed);
+    let (database, last) = Database::open(life, &mut random)?;
+    let retries = RetryOptions { backoff: BackoffPolicy::Exponential, ..RetryOptions::default() };
+    let backoff = Backoff::new(retries, database.workers);
     let (rests, checkpoint_ms) = (random.one_in(2), 1 + random.below(40));
+    let Database { log, engine, tables, epoch_ms, .. } = &database;
     std::thread::scope(|scope| {
-        scope.spawn(|| log.serve(Duration::from_millis(epoch_ms), || log.settle(engine.epochs())));
+        scope.spawn(|| log.serve(Duration::from_millis(*epoch_ms), || log.settle(engine.epochs())));
         scope.spawn(|| {
-            // If the disk fails the threads that commit say so.
+            // If the disk fails, the threads that commit return the error.
             while log.check().is_ok() {
                 std::thread::sleep(Duration::from_millis(checkpoint_ms));
                 let _ = log.checkpoint();
@@ -119,13 +81,13 @@ pub fn live(life: &Life) -> Result<(), RunError> {
             .iter()
             .zip(0..)
             .map(|(&last, thread)| {
-                let worker = engine.worker().ok_or_else(no_room)?;
+                let worker = engine.worker().ok_or_else(no_worker)?;
                 let retry = backoff.retry(worker.number(), random.draw());
-                let thread = Thread { thread, last, scale, tables: &tables, log: &log, worker, retry, rests };
+                let thread = Thread { thread, last, scale: &life.scale, tables, log, worker, retry, rests };
                 Ok(scope.spawn(move || thread.run()))
             })
             .collect::<Result<_, RunError>>()?;
-        // They end if one of them can't go on.
+        // The threads end only if one of them can't go on.
         let outcomes: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
         log.close();
         outcomes.into_iter().try_for_each(|outcome| {
@@ -134,10 +96,76 @@ pub fn live(life: &Life) -> Result<(), RunError> {
     })
 }
 
+/// The database of a life.
+struct Database {
+    log: Arc<Log>,
+    engine: Arc<Engine<Erased<Native>, Native>>,
+    tables: Tables,
+    workers: usize,
+    epoch_ms: u64,
+}
+
+impl Database {
+    /// Opens the directory of a life, and loads the rows that are missing. Also returns each
+    /// thread's last transaction that is there.
+    fn open(life: &Life, random: &mut SplitMix64) -> Result<(Self, Vec<u64>), RunError> {
+        let Life { directory, scale, .. } = life;
+        let planned = life.resolve()?;
+        let ProtocolPlan { engine: engine_options, log: log_options, .. } = &planned;
+        let commit =
+            log_options.commit().ok_or_else(|| RunError::BadInput("log=off loses every transaction".into()))?;
+        let workers = scale.threads as usize + 1;
+        let disk = Directory::open(directory)?.direct(log_options.direct).uring(log_options.uring);
+        // The files are short, and the buffers small enough to overflow.
+        let config = LogConfig {
+            workers,
+            segment_bytes: 16 << 10 << random.below(4),
+            buffer_bytes: 1 << 10 << random.below(6),
+            threads: 1,
+            commit,
+            ..LogConfig::default()
+        };
+        let (log, recovered) = Log::open(Arc::new(disk), config)?;
+        let epoch_ms = 1 + random.below(5);
+        let engine_config =
+            EngineConfig { workers_max: workers, epoch_ms, options: engine_options.clone(), ..EngineConfig::default() };
+        let sinks = LogSinks::new(&log) as Arc<dyn CommitSinks<Native>>;
+        let engine = Engine::with_commit_sinks(planned.erased(), engine_config, Some(sinks));
+        engine.epochs().begin_at(log.first_epoch());
+        let tables = Tables::create(scale, &engine);
+        for (number, shape) in (0..).zip(engine.shapes()) {
+            log.bind(number, &schema_of(shape))?;
+        }
+        let database = Database { log, engine, tables, workers, epoch_ms };
+        database.load(scale, &recovered)?;
+        let last = State::of(&recovered).last(scale);
+        Ok((database, last))
+    }
+
+    /// Adds the recovered rows, and those that every database begins with.
+    fn load(&self, scale: &Scale, recovered: &Recovered) -> Result<(), RunError> {
+        let out_of_memory = |error: OutOfMemory| RunError::OutOfMemory(format!("loading: {error}"));
+        let mut loader = self.engine.reloader().ok_or_else(no_worker)?;
+        for table in &recovered.tables {
+            for (key, row) in table.rows() {
+                // The tables are bound in the order of their numbers, so the numbers are the same.
+                loader.insert_words(table.number, &key, row).map_err(out_of_memory)?;
+            }
+        }
+        drop(loader);
+        let mut loader = self.engine.loader().ok_or_else(no_worker)?;
+        self.tables.load(scale, &mut loader).map_err(out_of_memory)
+    }
+}
+
+fn no_worker() -> RunError {
+    RunError::OutOfMemory("there are too many workers".into())
+}
+
 /// A thread that runs transactions.
 struct Thread<'a> {
     thread: u64,
-    /// The last transaction of it that is there.
+    /// The number of its last transaction that is there.
     last: u64,
     scale: &'a Scale,
     tables: &'a Tables,
@@ -152,7 +180,7 @@ impl Thread<'_> {
     fn run(mut self) -> Result<(), RunError> {
         let outcome = self.transact();
         if let Err(error) = &outcome {
-            // The others would run on, and nobody would be told.
+            // The other threads would run on, and the parent would not be told.
             eprintln!("thread {}: {error}", self.thread);
             std::process::exit(3);
         }
@@ -181,7 +209,7 @@ impl Thread<'_> {
         Ok(())
     }
 
-    /// Runs a transaction once; whether it has ended as it should.
+    /// Runs a transaction once. Returns whether it has ended, and need not be tried again.
     fn run_once(&mut self, plan: &TransactionPlan, cancels: bool) -> Result<bool, RunError> {
         let tables = self.tables;
         let outcome = self.worker.run_declared(
@@ -203,8 +231,8 @@ impl Thread<'_> {
         Ok(true)
     }
 
-    /// Says which of its transactions are durable now: all up to a number, as each was committed
-    /// after the one before.
+    /// Prints the last of its transactions that is durable now. All transactions before it are
+    /// durable too, since each committed after the one before.
     fn acknowledge(&mut self, waiting: &mut VecDeque<(u64, u64, u64)>) -> Result<(), RunError> {
         let mut durable = None;
         while let Some(&(number, ticket, epoch)) = waiting.front()
@@ -214,10 +242,10 @@ impl Thread<'_> {
             waiting.pop_front();
         }
         if let Some(number) = durable {
-            // One write of a short line, which a pipe takes as one.
+            // A short line in one write: a pipe takes it as a whole.
             let line = format!("{} {number}\n", self.thread);
             let written = std::io::stdout().lock().write_all(line.as_bytes());
-            written.map_err(|error| RunError::Io(format!("nobody listens: {error}")))?;
+            written.map_err(|error| RunError::IoFailed(format!("can't write to stdout: {error}")))?;
         }
         self.log.check()?;
         Ok(())

@@ -1,19 +1,19 @@
-//! What a process that is to be killed changes, and what has to hold of it afterwards.
+//! The tables and transactions of a kill test, and the check of the rows that a recovery finds.
 //!
-//! All transactions are drawn from a seed: the `n`th of a thread is the same in every process. Each
-//! changes two keys, and writes its own number to its thread's row. So the threads' rows say which
-//! transactions are there, and these say exactly what every other row must be:
+//! All transactions are drawn from a seed: the `n`th transaction of a thread is the same in every
+//! process. Each changes two keys, and writes its own number to its thread's row. So the threads'
+//! rows tell which transactions are there, and from these every other row follows:
 //!
 //! | table | row of a key | must be |
 //! | --- | --- | --- |
-//! | `threads` | the number of the thread's last transaction | at least the last acknowledged, and not above the last that can have begun |
-//! | `versions` | how many transactions have changed the key, the last of them, and whether it has left a row in `rows` | the count of the transactions that are there |
-//! | `rows` | the same version, but the row is deleted and inserted, replaced and changed | as `versions` says |
-//! | `sums` | a sum, to which is added without a read | the sum of the transactions that are there |
+//! | `threads` | the number of the thread's last transaction | at least the last acknowledged one, at most the last that can have begun |
+//! | `versions` | the number of transactions that changed the key, the last of them, and whether it left a row in `rows` | the number of transactions that are there |
+//! | `rows` | the same version; but the row is deleted and inserted, replaced and changed | equal to the row in `versions`, or absent |
+//! | `sums` | a sum; transactions add to it without a read | the sum over the transactions that are there |
 //!
-//! A lost insert, a lost delete, a row that has come back, a lost update and a torn transaction
-//! each break one of these. A transaction that is there without one that it depends on breaks the
-//! count of versions.
+//! A lost insert or delete, a row that has come back, a lost update and a torn transaction each
+//! break one of these. A transaction that is there without one that it depends on breaks the count
+//! of versions.
 
 use std::collections::BTreeMap;
 
@@ -25,16 +25,16 @@ use serde::{Deserialize, Serialize};
 
 use contend_model::random::SplitMix64;
 
-/// How many keys and threads there are, and what drives all choice.
+/// The numbers of keys and threads, and the seed of all choices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scale {
-    /// Keys, at least two.
+    /// Keys, 2 to 1000000.
     pub keys: u64,
-    /// Threads.
+    /// Threads, 1 to 256.
     pub threads: u64,
     /// The seed of the transactions.
     pub seed: u64,
-    /// Whether there is an ordered index, and not a hash index.
+    /// Whether the index is ordered. Otherwise it is a hash index.
     pub ordered: bool,
 }
 
@@ -84,15 +84,15 @@ const SUMS: &str = "sums";
 /// What a transaction does to the row of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Inserts it if it is absent, deletes it if it is there.
+    /// Inserts the row if it is absent, otherwise deletes it.
     Toggle,
-    /// Deletes it if it is there, and inserts it.
+    /// Deletes the row if it is there, and inserts it.
     Renew,
-    /// Reads and changes it if it is there; else inserts it.
+    /// Reads and changes the row if it is there, otherwise inserts it.
     Modify,
-    /// Replaces it unread if it is there; else inserts it.
+    /// Replaces the row unread if it is there, otherwise inserts it.
     Replace,
-    /// Inserts it if it is absent, and deletes it.
+    /// Inserts the row if it is absent, and deletes it.
     Vanish,
 }
 
@@ -104,14 +104,14 @@ struct Change {
     amount: u64,
 }
 
-/// A transaction.
+/// A transaction of a thread.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TransactionPlan {
     pub(super) thread: u64,
-    /// From 1.
+    /// Its number in its thread, from 1.
     pub(super) number: u64,
     changes: [Change; 2],
-    /// Whether it is first run once to be cancelled at its end.
+    /// Whether it runs once before, and cancels itself at its end.
     pub(super) is_cancelled_first: bool,
 }
 
@@ -130,7 +130,7 @@ impl TransactionPlan {
             };
             Change { key, kind, amount: random.below(1000) }
         };
-        // In one order, so that locks seldom wait in a circle.
+        // All transactions change their keys in one order, so that deadlocks are rare.
         let changes = [change(one.min(two)), change(one.max(two))];
         TransactionPlan { thread, number, changes, is_cancelled_first: random.one_in(16) }
     }
@@ -158,11 +158,12 @@ impl TransactionPlan {
                 *version = Version { count: version.count + 1, is_there: u64::from(is_there), thread, number };
                 (was_there, version.count)
             };
-            // Every version was loaded: without it nothing of this transaction is right, and the
-            // check afterwards says so.
+            // Every key's version was loaded. If one is missing, the check of the recovered rows
+            // finds this change missing.
             let Some((was_there, count)) = tx.modify(&tables.versions, key, change)? else { continue };
             let row = Item { count, thread, number };
-            // What these find is not looked at: a wrong row shows in the end.
+            // The results are ignored: a row in a wrong state fails the check of the recovered
+            // rows.
             match (kind, was_there) {
                 (Kind::Toggle, true) => _ = tx.delete(&tables.rows, key)?,
                 (Kind::Renew, true) => {
@@ -199,7 +200,7 @@ impl Tables {
         }
     }
 
-    /// Adds what is there from the beginning, unless it is there already.
+    /// Loads the rows that every database begins with, except those that are there already.
     pub(super) fn load<P: Protocol<Native>>(
         &self,
         scale: &Scale,
@@ -216,7 +217,7 @@ impl Tables {
     }
 }
 
-/// All rows, as a recovery finds them.
+/// All rows that a recovery found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct State {
     threads: BTreeMap<u64, ThreadRow>,
@@ -247,13 +248,13 @@ impl State {
         state
     }
 
-    /// The number of the last transaction of each thread that is there.
+    /// Returns, for each thread, the number of its last transaction that is there.
     pub(super) fn last(&self, scale: &Scale) -> Vec<u64> {
         (0..scale.threads).map(|thread| self.threads.get(&thread).map_or(0, |row| row.last)).collect()
     }
 }
 
-/// What must be there, and what was there after the kills so far.
+/// The rows that must be there, from the transactions that were there after the kills so far.
 #[derive(Clone, Debug)]
 pub(super) struct Expected {
     scale: Scale,
@@ -268,15 +269,15 @@ impl Expected {
         Expected { last: vec![0; scale.threads as usize], counts: zeros.clone(), sums: zeros, scale }
     }
 
-    /// Checks what a recovery has found after transactions up to these were acknowledged, by
-    /// threads that had at most `window` more.
+    /// Checks the rows that a recovery found. `acknowledged` has each thread's last acknowledged
+    /// transaction; at most `window` later ones can have begun.
     ///
     /// # Errors
-    /// What is wrong, in words.
+    /// The first difference, in words.
     pub(super) fn check(&mut self, state: &State, acknowledged: &[u64], window: u64) -> Result<(), String> {
         let last = state.last(&self.scale);
         for (thread, (&last, &acknowledged)) in last.iter().zip(acknowledged).enumerate() {
-            // What a recovery has shown once is durable, acknowledged or not.
+            // A transaction that an earlier recovery found is durable, acknowledged or not.
             let least = acknowledged.max(self.last[thread]);
             if last < least {
                 return Err(format!(
@@ -301,7 +302,7 @@ impl Expected {
         (0..self.scale.keys).try_for_each(|key| self.check_key(state, key))?;
         let strange = state.rows.keys().chain(state.versions.keys()).chain(state.sums.keys());
         match strange.copied().find(|key| *key >= self.scale.keys) {
-            Some(key) => Err(format!("key {key} is there, which nobody has written")),
+            Some(key) => Err(format!("key {key} is there, which no transaction has written")),
             None => Ok(()),
         }
     }
@@ -312,9 +313,9 @@ impl Expected {
         let writer = format!("transaction {number} of thread {thread}");
         let expected = self.counts[key as usize];
         if count != expected {
-            let what = if count < expected { "lost" } else { "there without one that it depends on" };
+            let state = if count < expected { "lost" } else { "there without one that it depends on" };
             return Err(format!(
-                "key {key}: {expected} transactions that are there have changed it, and its version is {count}, of {writer}: a write is {what}"
+                "key {key}: {expected} transactions that are there have changed it, and its version is {count}, of {writer}: a write is {state}"
             ));
         }
         match (version.is_there != 0, state.rows.get(&key)) {
@@ -351,7 +352,8 @@ mod tests {
 
     const SCALE: Scale = Scale { keys: 3, threads: 2, seed: 7, ordered: false };
 
-    /// The state after so many transactions of each thread, one thread after the other.
+    /// Returns the state after the first `last` transactions of each thread, the threads one after
+    /// the other.
     fn state(last: [u64; 2]) -> State {
         let mut state = State::default();
         for key in 0..SCALE.keys {
@@ -395,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_loss_is_told() {
+    fn every_kind_of_loss_is_found() {
         let right = state([20, 20]);
         assert!(wrong(&right, [21, 20]).contains("thread 0: transaction 21 was acknowledged"));
         assert!(wrong(&right, [20, 15]).contains("had not begun"));

@@ -1,4 +1,4 @@
-//! Crashes in the midst of interleaved transactions.
+//! Crashes in the middle of interleaved transactions.
 
 use contend_proof::crash::{CrashConfig, Crashed, crash_test};
 use contend_runner::{RunConfig, Stop};
@@ -13,7 +13,7 @@ fn crash(protocol: &str, workload: &str, settings: &[(&str, &str)], config: &Cra
     crash_test(&run, config, &Stop::default(), &|| ()).expect("valid input")
 }
 
-/// Of every protocol with every commit protocol that goes with it.
+/// Under every protocol, with every commit protocol that it supports.
 #[test]
 fn nothing_is_lost() {
     for workload in ["ycsb-a", "tatp"] {
@@ -35,7 +35,7 @@ fn nothing_is_lost() {
     }
 }
 
-/// With options that change what is logged, or what is left out.
+/// With options that change which writes are logged or omitted.
 #[test]
 fn nothing_is_lost_with_options() {
     let options: [(&str, &[(&str, &str)]); 7] = [

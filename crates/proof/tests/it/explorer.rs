@@ -1,4 +1,4 @@
-//! The explorer on protocols that are right: they stay right.
+//! The explorer finds nothing wrong with correct protocols.
 
 use contend_engine::fault::Fault;
 use contend_proof::explore::{ExploreConfig, Explored, StrategyChoice, explore};
@@ -42,8 +42,8 @@ fn other_workloads_are_explored_as_well() {
 
 #[test]
 fn no_control_is_found_on_every_test_of_conflicts() {
-    // `litmus-abort` is right also without control: writes are buffered, so there is nothing to
-    // take back.
+    // `litmus-abort` is correct also without concurrency control: writes are buffered, so an abort
+    // has nothing to undo.
     for info in litmus::INFOS.iter().filter(|info| info.name != "litmus-abort") {
         let run = RunConfig { protocols: vec!["none".into()], ..on(info.name, &[]) };
         let explored =
@@ -64,7 +64,7 @@ fn locks_of_mocc_that_are_always_taken_break_nothing() {
 }
 
 #[test]
-fn who_holds_one_lock_only_is_in_no_deadlock() {
+fn a_transaction_with_a_single_lock_is_in_no_deadlock() {
     let settings = [
         ("ycsb.records", "1"),
         ("ycsb.ops", "1"),
@@ -81,14 +81,13 @@ fn who_holds_one_lock_only_is_in_no_deadlock() {
     }
 }
 
-/// The most tries of a transaction that is protected after one conflict, where nothing is deleted:
-/// the one that conflicts, and the one that runs alone.
+/// The most tries of a transaction that is protected after one conflict, if no row is deleted: the
+/// try that conflicts, and the try that runs alone.
 const TRIES: u32 = 2;
 
 /// A transaction that has met a conflict runs alone, and so commits, under every protocol and in
-/// every interleaving. Each other worker may disturb it once more: it may be collecting deleted
-/// rows when the gate is closed. And the difference of two of Cicada's clocks may cost one more
-/// try.
+/// every interleaving. Each other worker may disturb it once more, if it is collecting tombstones
+/// when the gate closes. A difference between two of Cicada's clocks may cost one more try.
 #[test]
 fn a_protected_transaction_commits() {
     for info in litmus::INFOS {
@@ -106,7 +105,7 @@ fn a_protected_transaction_commits() {
     }
 }
 
-/// Three that write one row, with a gate that may be broken.
+/// Explores three cores that write one row, with a gate that may have a deliberate bug.
 fn through_a_gate(fault: Option<Fault>) -> Explored {
     let run = RunConfig { protocols: vec!["silo".into()], ..on("litmus-lost-update", &[("protect", "1")]) };
     let config = ExploreConfig { executions: 1000, cores: Some(3), fault, ..ExploreConfig::default() };
@@ -114,7 +113,7 @@ fn through_a_gate(fault: Option<Fault>) -> Explored {
 }
 
 #[test]
-fn who_begins_at_a_closed_gate_is_found() {
+fn a_transaction_that_begins_at_a_closed_gate_is_found() {
     let explored = through_a_gate(None);
     assert_eq!((explored.tries, explored.livelocks), (TRIES, 0), "{explored:#?}");
     let explored = through_a_gate(Some(Fault::PassClosedGate));
@@ -128,10 +127,10 @@ fn a_gate_that_stays_closed_is_found() {
     assert!(explored.livelocks > 0, "{explored:#?}");
 }
 
-/// Snapshots that no transaction may tear, and rows that are unlinked and reused under an index of
+/// No transaction tears a snapshot, and rows are unlinked and their memory reused under an index of
 /// either kind.
 #[test]
-fn epochs_that_pass_in_the_midst_break_nothing() {
+fn epochs_that_pass_in_the_middle_break_nothing() {
     let rows = |config: RunConfig, index: &str| RunConfig { index: Some(index.into()), ..config };
     let protocol = |config: RunConfig, name: &str| RunConfig { protocols: vec![name.into()], ..config };
     let config = ExploreConfig { executions: 1000, ..ExploreConfig::default() };
@@ -148,8 +147,8 @@ fn epochs_that_pass_in_the_midst_break_nothing() {
     }
 }
 
-/// An engine that is taken back to how it was built does what a new one does, step by step, and the
-/// quick proof overlooks nothing.
+/// An engine that is taken back to how it was built makes the same steps as a new one, and the
+/// quick proof overlooks no anomaly.
 #[test]
 fn executions_that_are_taken_back_are_those_that_are_built_anew() {
     for info in litmus::INFOS {

@@ -1,4 +1,4 @@
-//! Explorations and crashes: protocols that are right stay right, and each deliberate bug is found.
+//! Explorations and crash tests: correct protocols pass, and each deliberate bug is found.
 
 mod crash;
 mod explorer;

@@ -290,41 +290,47 @@ fn every_mutant_is_found() {
     let of_log = rows(&lossy(), Lossy::row);
     let page = format!(
         "# Mutants\n\n\
-         Deliberate bugs, which only tests turn on, and how each is found. The page is written by \n\
-         `UPDATE_DOCS=1 cargo test -p contend-proof --test it mutants`; the test fails if anything here is not so.\n\n\
+         A mutant is a protocol, the engine or the log with one deliberate bug, which only tests turn on.\n\
+         This page says how each mutant is found. It is written by `UPDATE_DOCS=1 cargo test -p\n\
+         contend-proof --test it mutants`, and the test fails if the page is not what the tests find.\n\n\
          ## Of protocols\n\n\
-         Each protocol is also there with bugs of its own (`crates/protocols/src/fault.rs`). The explorer has to find each: the numbers are the \n\
-         executions until it had an interleaving whose history breaks the protocol's promise, by two strategies (random choices of the next core; \n\
-         random priorities with 3 changes), at most {BUDGET}; one of them is enough. A mutant whose transactions wait for each other for ever is found by executions \n\
-         that are cut off. A few were thought to be bugs, and do no harm; comments at their places in the code say why. The conformance suite has its own list of what it must catch (`crates/protocols/tests/conformance/mutants.rs`).\n\n\
+         Each protocol declares its faults at the end of its file. Faults of whole operations stand in\n\
+         `crates/protocols/src/fault/faulty.rs`. The numbers are the executions that the explorer needed\n\
+         until an interleaving broke the protocol's promise, at most {BUDGET}. There are two strategies.\n\
+         `random` chooses the next core at random. `pct:3` gives the cores random priorities, and changes\n\
+         them twice at random steps. One of the two has to find the mutant. If transactions of a mutant\n\
+         wait for each other for ever, it is found by executions that are cut off.\n\n\
+         A few faults do no harm, and comments at their places in the code say why. The list of mutants is\n\
+         `crates/protocols/tests/conformance/mutants/list.rs`. The conformance suite has to find some of\n\
+         them, too.\n\n\
          | protocol | bug | what it is | workload | random | pct:3 |\n\
          | --- | --- | --- | --- | --- | --- |\n\
          {of_protocols}\n\n\
          ## Of the engine\n\n\
-         The frame around the protocols has bugs as well (`crates/engine/src/fault.rs`), which the explorer finds in the same way.\n\n\
+         The frame around the protocols has faults as well (`crates/engine/src/fault.rs`). The explorer\n\
+         finds them in the same way.\n\n\
          | protocol | bug | what it is | workload | random | pct:3 |\n\
          | --- | --- | --- | --- | --- | --- |\n\
          {of_engine}\n\n\
          ## Of durability\n\n\
-         Bugs of the log (`crates/log/src/fault.rs`) are found by `contend crash-test`: the numbers are \n\
-         the tests until acknowledged data was lost, or something was there without what it depends on. The others \n\
-         of the log are found by crashes between single transactions (`crates/log/tests/it/crash.rs`).\n\n\
+         `contend crash-test` finds faults of the log (`crates/log/src/fault.rs`). The numbers are the\n\
+         tests until acknowledged data was lost, or data was there without what it depends on. Crashes\n\
+         between single transactions find the other faults of the log (`crates/log/tests/it/crash.rs`).\n\n\
          | protocol | bug | what it is | workload | tests |\n\
          | --- | --- | --- | --- | --- |\n\
          {of_log}\n\n\
          ## By other tests\n\n\
-         `ForgetAborted` of the engine ({}) does no harm but that memory \n\
-         is lost: `basics::all_that_is_dead_is_collected` of the conformance suite finds it. `UnlinkYoung` ({}) \n\
-         lets a log's order of writes break: the tests of `crates/log/tests/it/crash.rs` find it, and so does \n\
-         a debug assertion where a record gets its first write counter. `PassClosedGate` ({}) and `KeepGateClosed` \n\
-         ({}) are found by the tests of protection \n\
-         (`crates/proof/tests/it/explorer.rs`).\n",
-        EngineFault::ForgetAborted.meaning().trim_end_matches('.'),
-        EngineFault::UnlinkYoung.meaning().trim_end_matches('.'),
-        EngineFault::PassClosedGate.meaning().trim_end_matches('.'),
-        EngineFault::KeepGateClosed.meaning().trim_end_matches('.'),
-    )
-    .replace(" \n", "\n");
+         | bug of the engine | what it is | found by |\n\
+         | --- | --- | --- |\n\
+         | `ForgetAborted` | {} It loses memory, and does no other harm. | `basics::all_that_is_dead_is_collected` of the conformance suite |\n\
+         | `UnlinkYoung` | {} It can break the order of writes in a log. | `crates/log/tests/it/crash.rs`, and a debug assertion where a record gets its first write counter |\n\
+         | `PassClosedGate` | {} | the tests of protection in `crates/proof/tests/it/explorer.rs` |\n\
+         | `KeepGateClosed` | {} | the same |\n",
+        EngineFault::ForgetAborted.meaning(),
+        EngineFault::UnlinkYoung.meaning(),
+        EngineFault::PassClosedGate.meaning(),
+        EngineFault::KeepGateClosed.meaning(),
+    );
     let missed: Vec<_> = page.lines().filter(|line| line.contains(MISSED)).collect();
     assert!(missed.is_empty(), "{missed:#?}");
     if std::env::var_os("UPDATE_DOCS").is_some() {

@@ -37,7 +37,7 @@ const LOCKING: &[&str] =
 pub const METHODS: &[MethodInfo] = &[
     MethodInfo {
         name: "wait policy",
-        meaning: "the reaction to a lock that another transaction holds: wait, wait a moment, or abort",
+        meaning: "what a transaction does about a lock that another holds: wait, wait for a moment, or abort",
         options: &["silo.wait", "tictoc.wait", "cicada.pending", "dldetect.timeout_us", "waitdie.overtake"],
         otherwise: &[
             (&["2pl-nowait"], No("it never waits: that is the protocol")),
@@ -45,9 +45,12 @@ pub const METHODS: &[MethodInfo] = &[
                 &["2pl-woundwait", "bamboo", "hstore", "timestamp-ordering", "mvto", "msto"],
                 No("the timestamps decide which transaction waits"),
             ),
-            (&["si", "ermia", "hekaton"], No("a reader waits for commits only, and the second to write a row aborts")),
-            (&["2pl-ordered"], No("it waits for locks that come later in the order: that is the protocol")),
-            (&["occ", "mocc"], No("locks are taken in one order, so that waiting is safe and an abort gains nothing")),
+            (
+                &["si", "ermia", "hekaton"],
+                No("a reader waits for commits only, and the second transaction to write a row aborts"),
+            ),
+            (&["2pl-ordered"], No("it waits for locks in their order: that is the protocol")),
+            (&["occ", "mocc"], No("locks are taken in one order, so waiting is safe and an abort gains nothing")),
             (&["*"], No("nothing is locked")),
         ],
     },
@@ -62,42 +65,46 @@ pub const METHODS: &[MethodInfo] = &[
         meaning: "a wait between the last read and the commit",
         options: &["read_phase.extension", "read_phase.ns"],
         otherwise: &[
-            (LOCKING, No("the locks would be held during the wait")),
+            (LOCKING, No("the transaction would hold its locks during the wait")),
             (
                 &["timestamp-ordering", "mvto", "cicada", "msto"],
-                No(
-                    "the transaction's timestamp is fixed at its beginning: a longer transaction is more often too late",
-                ),
+                No("the transaction's timestamp is fixed at its begin, so a longer transaction is more often too late"),
             ),
             (
                 &["si", "ermia", "hekaton"],
-                No("its snapshot is fixed at its beginning: a longer transaction sees an older one"),
+                No("the snapshot is fixed at the begin, so it is older at the end of a longer transaction"),
             ),
             (&["*"], No("nothing is validated")),
         ],
     },
     MethodInfo {
         name: "timestamp source",
-        meaning: "a counter (under a mutex, atomic, or in batches), a clock, or hardware; and the transactions that increment it",
+        meaning: "where timestamps come from: a counter under a mutex, atomic additions, batches, a clock, hardware; and which transactions add to the counter",
         options: &["timestamp.source", "timestamp.batch", "snapshot.counter"],
         otherwise: &[
-            (&["silo", "mocc"], No("ordering is decentral: TIDs are computed from the TIDs read, and the epoch")),
-            (&["tictoc"], No("ordering is decentral: timestamps are computed from those of the rows read and written")),
+            (
+                &["silo", "mocc"],
+                No("ordering is decentralized: a TID is computed from the versions that were read, and the epoch"),
+            ),
+            (
+                &["tictoc"],
+                No("ordering is decentralized: a timestamp is computed from the versions that were read and written"),
+            ),
             (&["cicada"], No("each worker has a clock of its own: that is the protocol")),
-            (&["hekaton"], No("one counter orders begins and commits")),
+            (&["hekaton"], No("begins and commits are ordered by one counter")),
             (&["*"], No("there are no timestamps")),
         ],
     },
     MethodInfo {
-        name: "decentral ordering",
+        name: "decentralized ordering",
         meaning: "commits take no number from a shared counter",
         options: &[],
         otherwise: &[
             (&["silo", "mocc", "tictoc", "cicada"], BuiltIn("part of the protocol")),
-            (&["si", "ermia", "hekaton"], No("one counter decides which commits are in a snapshot")),
-            (&["2pl-nowait", "2pl-dldetect", "2pl-ordered"], BuiltIn("the locks decide the order")),
+            (&["si", "ermia", "hekaton"], No("one counter says which commits a snapshot contains")),
+            (&["2pl-nowait", "2pl-dldetect", "2pl-ordered"], BuiltIn("locks make the order")),
             (&["msto"], No("one counter gives the timestamps")),
-            (&["occ"], No("two timestamps in the order of real time are the protocol")),
+            (&["occ"], No("the protocol needs two timestamps in the order of real time")),
             (
                 &["timestamp-ordering", "mvto", "2pl-waitdie", "2pl-woundwait", "bamboo", "hstore"],
                 BuiltIn("with timestamp.source=clock"),
@@ -107,15 +114,15 @@ pub const METHODS: &[MethodInfo] = &[
     },
     MethodInfo {
         name: "invisible reads",
-        meaning: "a read writes nothing that others see",
+        meaning: "a read writes nothing that other transactions see",
         options: &["mocc.hot"],
         otherwise: &[
             (&["silo"], BuiltIn("part of the protocol")),
-            (&["occ"], BuiltIn("until the commit, which locks the records read")),
-            (&["tictoc"], No("a commit extends the time during which the versions that it read are valid")),
+            (&["occ"], BuiltIn("until the commit, which locks the records that were read")),
+            (&["tictoc"], No("a commit extends the interval in which the versions that it read are valid")),
             (&["timestamp-ordering", "mvto"], No("a read leaves its timestamp")),
-            (&["cicada", "msto", "ermia"], No("a commit leaves its timestamp at the records that it read")),
-            (&["si", "hekaton"], BuiltIn("reads leave no trace")),
+            (&["cicada", "msto", "ermia"], No("a commit leaves its timestamp at the versions that it read")),
+            (&["si", "hekaton"], BuiltIn("no transaction asks which others have read a version")),
             (&["hstore"], BuiltIn("no other transaction is in the partition")),
             (LOCKING, No("a read lock is a write to shared memory")),
             (&["*"], BuiltIn("a read leaves no trace")),
@@ -126,14 +133,14 @@ pub const METHODS: &[MethodInfo] = &[
         meaning: "a transaction that can't commit any more ends before its commit",
         options: &["tictoc.preemptive", "cicada.early_abort"],
         otherwise: &[
-            (&["silo", "mocc"], No("reads are validated only at commit: until then a conflict is not known")),
-            (&["occ"], BuiltIn("a read of a version that is newer than the beginning aborts at once")),
+            (&["silo", "mocc"], No("a conflict with a read is found at validation, not before")),
+            (&["occ"], BuiltIn("a read of a version from after the begin aborts at once")),
             (&["timestamp-ordering", "mvto", "msto"], BuiltIn("a transaction that comes too late aborts at once")),
-            (&["si", "hekaton"], BuiltIn("the second to write a row aborts at once")),
+            (&["si", "hekaton"], BuiltIn("the second transaction to write a row aborts at once")),
             (
                 &["ermia"],
                 BuiltIn(
-                    "the second to write a row aborts at once, and so does a transaction that must come both before and after another",
+                    "the second transaction to write a row aborts at once, and so does one that must come before and after another",
                 ),
             ),
             (LOCKING, BuiltIn("a conflict is found at the access")),
@@ -142,59 +149,62 @@ pub const METHODS: &[MethodInfo] = &[
     },
     MethodInfo {
         name: "version history",
-        meaning: "a transaction that read the previous version may commit within that version's time",
+        meaning: "a transaction that has read the version before the newest may commit in its interval",
         options: &["tictoc.history"],
         otherwise: &[
             (&["mvto", "cicada", "msto", "si", "ermia", "hekaton"], BuiltIn("old versions are kept")),
-            (&["*"], No("only in TicToc do versions have intervals of time")),
+            (&["*"], No("only TicToc's versions have validity intervals")),
         ],
     },
     MethodInfo {
         name: "collection",
-        meaning: "when an old version is reused: as soon as no transaction runs that began before it was replaced; or two epochs later; or even while such a transaction runs, if it can't need the version",
+        meaning: "when an old version is reused: once every transaction that began before its replacement has ended (rapid), two epochs later (epoch), or even while such a transaction runs, if it cannot need the version (aggressive)",
         options: &["versions.collect", "versions.interval_us", "versions.max"],
         otherwise: &[
-            (&["silo"], No("its snapshots belong to epochs, and so do the versions kept for them")),
+            (&["silo"], No("snapshots are those of epochs, and so are the versions kept for them")),
             (&["*"], No("there are no old versions")),
         ],
     },
     MethodInfo {
         name: "version overwriting",
-        meaning: "a version that no running transaction can need is overwritten in place",
+        meaning: "a version that no running transaction could need is overwritten in place",
         options: &["versions.overwrite"],
         otherwise: &[
             (
                 &["silo"],
-                No("its snapshots belong to epochs: the running transactions don't tell which versions they need"),
+                No("snapshots are those of epochs: the running transactions do not tell which versions they need"),
             ),
             (&["*"], BuiltIn("there are no old versions")),
         ],
     },
     MethodInfo {
         name: "non-visible write rule",
-        meaning: "a write that comes too late is left out, if a later one has replaced the row before any transaction read it (NWR; with one version, Thomas's rule)",
+        meaning: "a late write is left out if a later write has replaced the row and no transaction read the state in between (NWR; with one version, Thomas's rule)",
         options: &["versions.nwr"],
         otherwise: &[
             (
                 &["silo", "occ", "tictoc", "mocc"],
-                No("a commit always comes after the last write of the rows that it writes"),
+                No("a commit comes after the last write of each record that it writes"),
             ),
-            (&["si", "ermia", "hekaton"], No("a commit comes after all others, and the second to write a row aborts")),
+            (
+                &["si", "ermia", "hekaton"],
+                No("a commit comes after all others, and the second transaction to write a row aborts"),
+            ),
             (
                 &["mvto"],
-                No("reads of old versions leave no trace: a transaction that missed the write would not be known"),
+                No("reads of old versions leave no trace, so it can't tell which transactions have missed the write"),
             ),
             (
                 &["timestamp-ordering"],
-                No("replaced versions are gone: it can't be proved that no transaction read them"),
+                No("replaced versions are gone, so it can't prove that no transaction has read one"),
             ),
-            (LOCKING, No("the locks decide the order: no write comes too late")),
+            (LOCKING, No("locks make the order, so no write comes too late")),
             (&["*"], No("there is no order")),
         ],
     },
     MethodInfo {
         name: "commit-time updates",
-        meaning: "an update whose result is not read is applied at commit, to the row as it is then",
+        meaning: "an update whose result the transaction does not read is applied at commit, to the row as it is then",
         options: &["engine.commit_time_updates"],
         otherwise: &[],
     },
@@ -206,13 +216,13 @@ pub const METHODS: &[MethodInfo] = &[
     },
     MethodInfo {
         name: "record alignment",
-        meaning: "records share cache lines, or have lines of their own",
+        meaning: "records share cache lines, or have cache lines of their own",
         options: &["engine.alignment"],
         otherwise: &[],
     },
     MethodInfo {
         name: "protection",
-        meaning: "after a number of conflicts in a row a transaction runs alone: others begin when it has committed",
+        meaning: "after a number of conflicts in a row a transaction runs alone: others begin once it has committed",
         options: &["engine.protect_after"],
         otherwise: &[],
     },

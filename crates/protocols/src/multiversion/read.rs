@@ -199,8 +199,10 @@ pub(crate) fn is_still_visible<M: Machine>(
     waits: impl Fn(u64) -> bool,
 ) -> Result<bool, Abort> {
     await_intents(cell, waits, &mut Spin::new(), false)?;
-    // Acquire: pairs with the Release of `install_all`. The copies are at least as new as the word.
-    let mut now = cell.word().load(Ordering::Acquire);
+    // SeqCst: after an rts that the caller has raised; pairs with the store of
+    // `multiversion::unlink`, which comes before its look at the rts. And Acquire: pairs with the
+    // Release of `install_all`; the copies are at least as new as the word.
+    let mut now = cell.word().load(Ordering::SeqCst);
     if wts_of(now) > ts {
         // A younger transaction has overwritten some version: the one read, or a newer one.
         now = version_at(cell, ts, false)?.map_or(ABSENT, |old| old.word);

@@ -1,8 +1,8 @@
 //! Workers are cores of a simulated chip.
 //!
-//! One simulation goes through all spans: at the end of a interval the cores stand where they are,
-//! in the middle of their transactions, and go on in the next. So the end of a window changes
-//! nothing on the chip.
+//! One simulation goes through all intervals. At the end of an interval the cores stop where they
+//! are, in the middle of their transactions, and continue in the next one. So the end of an
+//! interval changes nothing on the chip.
 
 use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
@@ -22,27 +22,27 @@ use crate::memory::is_short;
 use crate::plan::RunPlan;
 use crate::progress::Stop;
 
-/// After so many simulated cycles it is looked whether to stop.
+/// Simulated cycles between two checks whether to stop.
 const SLICE_CYCLES: u64 = 10_000;
-/// How often it is looked whether memory is left, on the host's clock: tables may grow.
+/// The time between two checks of the free memory, by the host's clock: tables may grow.
 const MEMORY_EVERY: Duration = Duration::from_millis(100);
-/// A verification that takes the host longer ends with what it has.
+/// The longest time of a verification, by the host's clock. A longer one ends with what it has.
 const VERIFY_MAX: Duration = Duration::from_secs(10);
 
-/// See the module.
+/// The driver; see the module.
 pub(crate) struct OnChip<P: Protocol<Simulated>, W: Workload> {
-    // First: its cores are dropped before what they borrow goes.
+    // The chip comes first: its cores must be dropped before the data that they borrow.
     chip: Option<Box<Chip>>,
     config: ChipConfig,
     shared: Rc<Shared<P, W>>,
-    /// Where the last interval ended, in cycles.
+    /// The end of the last interval, in cycles.
     time: u64,
 }
 
 /// A worker that has ended, with its number.
 type Ended<P, W> = (usize, WorkerSlot<P, W, Simulated>);
 
-/// What the cores share with the driver.
+/// The data that the cores share with the driver.
 struct Shared<P: Protocol<Simulated>, W: Workload> {
     over: Cell<bool>,
     tally: RefCell<Tally>,
@@ -52,7 +52,7 @@ struct Shared<P: Protocol<Simulated>, W: Workload> {
 }
 
 impl<P: Protocol<Simulated>, W: Workload> OnChip<P, W> {
-    /// Builds the chip, and puts the workers on it.
+    /// Builds the chip, and places the workers on it.
     fn start(&mut self, loaded: &mut LoadedEngine<P, W, Simulated>, share: u64) -> Result<Box<Chip>, RunError> {
         let no_room = |error: contend_sim::ChipError| RunError::OutOfMemory(error.to_string());
         let mut chip = Chip::new(&self.config.preset, loaded.slots.len(), self.config.options).map_err(no_room)?;
@@ -89,7 +89,7 @@ impl<P: Protocol<Simulated>, W: Workload> Driver<P, W> for OnChip<P, W> {
             stuck: Cell::new(None),
         };
         let config = plan.chip.clone().expect("a session on a chip is made of a plan with a chip");
-        // What the engine converts to cycles it converts to those of this chip.
+        // The engine converts times to cycles by the clock of this chip.
         config.preset.set_clock();
         OnChip { chip: None, config, shared: Rc::new(shared), time: 0 }
     }
@@ -136,7 +136,7 @@ impl<P: Protocol<Simulated>, W: Workload> Driver<P, W> for OnChip<P, W> {
                     stop.request_for_memory();
                 }
             }
-            // What is to be proved right is proved so far.
+            // A verification that takes too long ends with the transactions it has.
             let enough = loaded.purpose == RunPurpose::Verify && started.elapsed() >= VERIFY_MAX;
             if stop.is_requested() || !alive || enough {
                 break;
@@ -144,7 +144,7 @@ impl<P: Protocol<Simulated>, W: Workload> Driver<P, W> for OnChip<P, W> {
         }
         let kinds = W::KINDS.len();
         let mut tally = self.shared.tally.replace(Tally::new(kinds));
-        // What is under way belongs to this window as far as it has come.
+        // The time of unfinished transactions belongs to this window as far as they have come.
         chip.take_all_times(self.time, &mut tally.useful);
         let simulation = Simulation {
             statistics: chip.take_statistics(),

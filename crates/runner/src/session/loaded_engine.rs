@@ -20,13 +20,13 @@ use crate::plan::{ProtocolPlan, RunPlan};
 use crate::progress::Stop;
 use contend_judge::{Recorded, recorded};
 
-/// On the host one transaction in so many is timed: reading the clock twice costs about 20 ns,
-/// which would be felt.
+/// On the host one transaction in `TIMED_EVERY` is timed. Two readings of the clock cost about 20
+/// ns, which would slow down short transactions.
 const TIMED_EVERY: u64 = 16;
-/// Instructions of beginning and ending a transaction: what a simulated core is charged for them.
+/// Instructions that a simulated core is charged for the beginning and the end of a transaction.
 const INSTRUCTIONS_AROUND: u32 = 100;
 
-/// An engine with a workload, and what runs on it.
+/// An engine with a loaded workload, and its workers.
 pub(crate) struct LoadedEngine<P: Protocol<M>, W: Workload, M: Machine> {
     pub(crate) engine: Arc<Engine<P, M>>,
     pub(crate) workload: Arc<W>,
@@ -34,11 +34,11 @@ pub(crate) struct LoadedEngine<P: Protocol<M>, W: Workload, M: Machine> {
     pub(crate) purpose: RunPurpose,
     protocol_options: BTreeMap<String, String>,
     workload_options: BTreeMap<String, String>,
-    /// After the workers, whose last commits are flushed when it goes.
+    /// The log comes after the workers: it flushes their last commits when it is dropped.
     log: Option<RunLog<M>>,
 }
 
-/// What one worker runs with, from window to window.
+/// The state of one worker, kept from window to window.
 pub(crate) struct WorkerSlot<P: Protocol<M>, W: Workload, M: Machine> {
     pub(crate) worker: Worker<P, M>,
     pub(crate) client: W::Client,
@@ -47,13 +47,13 @@ pub(crate) struct WorkerSlot<P: Protocol<M>, W: Workload, M: Machine> {
     drawn: u64,
     /// Whether commits are made durable.
     logs: bool,
-    /// Of transactions that were timed and are not durable yet: their tickets, and when they began.
+    /// The tickets and start times of timed transactions that are not durable yet.
     waiting: VecDeque<(u64, u64)>,
 }
 
 /// A session, by its types.
 pub(crate) struct TypedSession<P: Protocol<D::Machine>, W: Workload, D: Driver<P, W>> {
-    // The driver first: what runs is ended before the engine goes.
+    // The driver comes first: the running workers must end before the engine is dropped.
     pub(crate) driver: D,
     pub(crate) loaded: LoadedEngine<P, W, D::Machine>,
 }
@@ -72,13 +72,12 @@ impl<P: Protocol<M>, W: Workload, M: Machine> LoadedEngine<P, W, M> {
         protocol_options.extend(values(retry));
         protocol_options.extend(values(engine_options));
         protocol_options.extend(values(log_options));
-        // Threads that share a core, so that transactions overlap there too; a chip has cores
-        // enough.
+        // Four threads overlap also where they share a core. A chip has enough cores.
         let overlapping = purpose == RunPurpose::Verify && config.chip.is_none();
         let threads = if overlapping { config.threads.max(4) } else { config.threads };
         let defaults = EngineConfig::default();
         let engine_config = EngineConfig {
-            // One for the loader.
+            // One slot is for the loader.
             workers_max: defaults.workers_max.max(threads + 1),
             history: purpose != RunPurpose::Measure,
             partitions: W::declares(&workload_options).partitions.unwrap_or(1),
@@ -113,8 +112,8 @@ impl<P: Protocol<M>, W: Workload, M: Machine> LoadedEngine<P, W, M> {
 }
 
 impl<P: Protocol<M>, W: Workload, M: Machine> WorkerSlot<P, W, M> {
-    /// Runs transactions until it is over, or until as many as `share` have committed; or the
-    /// reason of an abort that will not go away.
+    /// Runs transactions until `over` returns true, or until `share` transactions have committed.
+    /// Returns an error if a transaction aborts for a reason that does not go away.
     #[inline(always)]
     pub(crate) fn work(
         &mut self,
@@ -144,7 +143,7 @@ impl<P: Protocol<M>, W: Workload, M: Machine> WorkerSlot<P, W, M> {
                     break;
                 };
                 tally.borrow_mut().kinds[kind].aborts.add(abort.reason);
-                // All others wait for a transaction that is protected.
+                // While a transaction is protected, all others wait for it.
                 if abort.reason.is_conflict() && !over() && !worker.is_protected() {
                     retry.aborted();
                 }
@@ -199,9 +198,9 @@ impl<P: Protocol<D::Machine>, W: Workload, D: Driver<P, W>> Session for TypedSes
     fn load(&mut self, stop: &Stop, advance: &(dyn Fn(u64) + Sync)) -> Result<(), RunError> {
         self.driver.load(&self.loaded, stop, advance)?;
         let Some(log) = &self.loaded.log else { return Ok(()) };
-        // What a run rests on is durable before it begins: else a disk that has no room even for
-        // that is met in the midst of it, and nothing is left, and what the loaders have in their
-        // buffers is written in the first window.
+        // The loaded rows are durable before the run begins. Otherwise a disk without room for them
+        // would fail in the middle of the run and leave nothing, and the loaders' buffers would be
+        // written in the first window.
         log.bytes_up_to(self.loaded.engine.epochs().current()).map_err(|error| {
             let protocol = self.loaded.engine.protocol().info().name.into();
             match error {
@@ -213,7 +212,8 @@ impl<P: Protocol<D::Machine>, W: Workload, D: Driver<P, W>> Session for TypedSes
     }
 
     fn run(&mut self, interval: Interval, stop: &Stop, tick: &dyn Fn(f64)) -> Result<IntervalResult, RunError> {
-        // What waited at the end of the last window has waited for the time between, too.
+        // A commit that was waiting at the end of the last window has also waited in between, so
+        // its time does not count.
         self.loaded.slots.iter_mut().for_each(|slot| slot.waiting.clear());
         let before = self.loaded.log.as_ref().map(RunLog::bytes);
         let mut count = self.driver.run(&mut self.loaded, interval, stop, tick)?;
@@ -257,12 +257,12 @@ impl<P: Protocol<D::Machine>, W: Workload, D: Driver<P, W>> Session for TypedSes
     }
 }
 
-/// What becomes of an abort that will not go away.
+/// Returns the error for an abort that does not go away.
 pub(super) fn stuck(protocol: ProtocolInfo, reason: AbortReason) -> RunError {
     RunError::Stuck { protocol: protocol.name.into(), reason }
 }
 
-/// What becomes of tables that did not fit.
+/// Returns the error for tables that did not fit into memory.
 pub(super) fn not_loaded(protocol: ProtocolInfo, error: &contend_engine::OutOfMemory) -> RunError {
     RunError::OutOfMemory(format!(
         "loading the tables of {}: {error}; fewer or shorter records need less",

@@ -1,20 +1,20 @@
-//! What happened in a interval.
+//! Counts, latencies and times of an interval.
 
 use contend_engine::abort::AbortCounts;
 use contend_machine::{Phase, PhaseTimes};
 use hdrhistogram::Histogram;
 
-/// Latencies up to a minute are told apart, to three digits.
+/// The largest latency that is recorded exactly, to three digits: a minute.
 const LATENCY_MAX_NS: u64 = 60_000_000_000;
 
-/// What happened to transactions of one type.
+/// Counts and latencies of the transactions of one type.
 #[derive(Clone, Debug)]
 pub struct KindCount {
     /// Transactions that committed.
     pub commits: u64,
     /// Aborted tries by reason.
     pub aborts: AbortCounts,
-    /// In nanoseconds, of those that were timed.
+    /// Latencies of the timed transactions, in nanoseconds.
     pub latencies: Histogram<u64>,
 }
 
@@ -25,7 +25,7 @@ impl Default for KindCount {
 }
 
 impl KindCount {
-    /// Returns a count of nothing.
+    /// Returns an empty count.
     pub fn new() -> Self {
         KindCount { commits: 0, aborts: AbortCounts::default(), latencies: histogram() }
     }
@@ -37,7 +37,7 @@ impl KindCount {
         self.latencies.add(&other.latencies).expect("histograms of equal bounds");
     }
 
-    /// Whether nothing happened.
+    /// Returns whether nothing happened.
     pub fn is_empty(&self) -> bool {
         self.commits == 0 && self.aborts == AbortCounts::default()
     }
@@ -47,16 +47,16 @@ fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3).expect("valid bounds")
 }
 
-/// What happened, by type of transaction in the workload's order, and where the time went.
+/// Counts by type of transaction, in the workload's order, and a breakdown of the time.
 #[derive(Clone, Debug)]
 pub struct Tally {
     /// Counts by type of transaction.
     pub kinds: Vec<KindCount>,
-    /// From the beginning to when it was durable, of transactions that were timed, in nanoseconds.
+    /// The time from the beginning of a timed transaction until it was durable, in nanoseconds.
     pub durable: Histogram<u64>,
-    /// Of tries that committed.
+    /// The time of tries that committed.
     pub useful: PhaseTimes,
-    /// Of tries that were aborted, and of what came between an abort and the next try.
+    /// The time of aborted tries, and the time between an abort and the next try.
     pub aborted: PhaseTimes,
 }
 
@@ -88,17 +88,17 @@ impl Tally {
         add(&mut self.aborted, &other.aborted);
     }
 
-    /// Commits of all types.
+    /// Returns the commits of all types.
     pub fn commits(&self) -> u64 {
         self.kinds.iter().map(|kind| kind.commits).sum()
     }
 
-    /// Tries of all types that a conflict aborted.
+    /// Returns the tries of all types that a conflict aborted.
     pub fn conflicts(&self) -> u64 {
         self.kinds.iter().map(|kind| kind.aborts.conflicts()).sum()
     }
 
-    /// All types together.
+    /// Returns the sum of all types.
     pub fn all(&self) -> KindCount {
         let mut all = KindCount::new();
         self.kinds.iter().for_each(|kind| all.add(kind));

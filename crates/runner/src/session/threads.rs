@@ -18,17 +18,17 @@ use crate::plan::RunPlan;
 use crate::progress::Stop;
 use crate::start_gate::StartGate;
 
-/// How often a waiting main thread looks whether it was asked to stop.
+/// The time between two checks of the main thread whether it was asked to stop.
 const SLICE: Duration = Duration::from_millis(10);
-/// How often it looks at what the workers do, if their time is to be broken down. Not a round
-/// number: nothing else should keep time with it.
+/// The time between two samples of the workers' phases, if a breakdown is asked for. It is not a
+/// round number, so that no periodic activity keeps time with it.
 pub const SAMPLE_EVERY: Duration = Duration::from_micros(487);
-/// How often it looks whether memory is left: tables may grow.
+/// The time between two checks of the free memory: tables may grow.
 const MEMORY_EVERY: Duration = Duration::from_millis(100);
 
 type Word = <Native as Machine>::U64;
 
-/// See the module.
+/// The driver; see the module.
 #[derive(Debug)]
 pub(crate) struct Threads {
     breakdown: bool,
@@ -77,65 +77,34 @@ impl<P: Protocol<Native>, W: Workload> Driver<P, W> for Threads {
         stop: &Stop,
         tick: &dyn Fn(f64),
     ) -> Result<IntervalResult, RunError> {
-        let cores = available_cores();
-        let (over, running) = (Word::new(0), Word::new(loaded.slots.len() as u64));
-        let (start_line, threads_count) = (StartGate::new(), loaded.slots.len());
-        let share = interval.transactions_max.map_or(u64::MAX, |max| max.div_ceil(loaded.slots.len() as u64));
+        let workers = loaded.slots.len();
+        let share = interval.transactions_max.map_or(u64::MAX, |max| max.div_ceil(workers as u64));
         let (workload, purpose, breakdown) = (&*loaded.workload, loaded.purpose, self.breakdown);
-        let (over, running, start_line) = (&over, &running, &start_line);
+        let signals = &Signals::new(workers);
         let (registry, registered) = mpsc::channel();
         let (seconds, outcomes) = std::thread::scope(|scope| {
             let threads: Vec<_> = loaded
                 .slots
                 .iter_mut()
-                .zip(cores.iter().cycle())
-                .map(|(slot, &core)| {
+                .zip(available_cores().into_iter().cycle())
+                .map(|(slot, core)| {
                     let registry = registry.clone();
                     scope.spawn(move || {
-                        // A core that can't be had is no reason not to measure.
+                        // A thread that can't be pinned is still measured.
                         let _ = pin_to_core(core);
                         let tally = RefCell::new(Tally::new(W::KINDS.len()));
                         registry.send(SampledThread::this()).expect("the main thread listens");
-                        start_line.wait();
-                        let outcome = work(slot, workload, share, &tally, over, purpose);
+                        signals.start.wait();
+                        let outcome = work(slot, workload, share, &tally, &signals.over, purpose);
                         slot.worker.go_offline();
-                        // Relaxed: the threads are joined before anything else is read.
-                        running.fetch_sub(1, Ordering::Relaxed);
-                        // Whoever is sampled must live until the sampling is over.
-                        while breakdown && over.load(Ordering::Relaxed) == 0 {
-                            Native::yield_now();
-                        }
+                        signals.leave(breakdown);
                         outcome.map(|()| tally.into_inner())
                     })
                 })
                 .collect();
-            start_line.release(threads_count);
-            let sampled: Vec<SampledThread> = registered.iter().take(threads_count).collect();
-            let slice = if breakdown { SAMPLE_EVERY } else { SLICE };
-            let start = Instant::now();
-            let (mut last_tick, mut last_look) = (Duration::ZERO, Duration::ZERO);
-            // Relaxed, here and below: hints to end.
-            while start.elapsed() < interval.length && !stop.is_requested() && running.load(Ordering::Relaxed) > 0 {
-                std::thread::sleep(slice.min(interval.length.saturating_sub(start.elapsed())));
-                if breakdown {
-                    // SAFETY: no thread ends before `over` is set, below.
-                    sampled.iter().for_each(|thread| unsafe { thread.sample() });
-                }
-                let elapsed = start.elapsed();
-                if elapsed - last_look >= MEMORY_EVERY {
-                    last_look = elapsed;
-                    if is_short() {
-                        stop.request_for_memory();
-                    }
-                }
-                if elapsed - last_tick >= SLICE {
-                    tick((elapsed - last_tick).as_secs_f64() / interval.length.as_secs_f64());
-                    last_tick = elapsed;
-                }
-            }
-            // Relaxed: pairs with the workers' loads as a hint; `join` orders their results.
-            over.store(1, Ordering::Relaxed);
-            let seconds = start.elapsed().as_secs_f64();
+            signals.start.release(workers);
+            let sampled: Vec<SampledThread> = registered.iter().take(workers).collect();
+            let seconds = signals.watch(if breakdown { &sampled } else { &[] }, interval.length, stop, tick);
             let outcomes: Vec<_> =
                 threads.into_iter().map(|thread| thread.join().expect("a transaction does not panic")).collect();
             (seconds, outcomes)
@@ -152,6 +121,64 @@ impl<P: Protocol<Native>, W: Workload> Driver<P, W> for Threads {
     }
 }
 
+/// The signals between the main thread and the workers of an interval.
+struct Signals {
+    start: StartGate,
+    /// Not 0 once the interval is over.
+    over: Word,
+    /// The workers that still run transactions.
+    running: Word,
+}
+
+impl Signals {
+    fn new(workers: usize) -> Self {
+        Signals { start: StartGate::new(), over: Word::new(0), running: Word::new(workers as u64) }
+    }
+
+    /// Called by a worker that runs no more transactions. With a breakdown it returns only once the
+    /// interval is over: a thread that is sampled must not end before the sampling does.
+    fn leave(&self, breakdown: bool) {
+        // Relaxed: pairs with the load in `watch`, which takes no other data from it. The results
+        // are read after the threads are joined.
+        self.running.fetch_sub(1, Ordering::Relaxed);
+        // Relaxed: pairs with the store in `watch`; nothing that it orders is read here.
+        while breakdown && self.over.load(Ordering::Relaxed) == 0 {
+            Native::yield_now();
+        }
+    }
+
+    /// Watches the workers until the interval has passed, a stop is requested, or all have left.
+    /// Samples the phases of the threads in `sampled`; if it is not empty, they must be those of
+    /// all workers, and these must leave with a breakdown. Returns the length of the interval in
+    /// seconds.
+    fn watch(&self, sampled: &[SampledThread], length: Duration, stop: &Stop, tick: &dyn Fn(f64)) -> f64 {
+        let slice = if sampled.is_empty() { SLICE } else { SAMPLE_EVERY };
+        let start = Instant::now();
+        let (mut last_tick, mut last_look) = (Duration::ZERO, Duration::ZERO);
+        // Relaxed: pairs with the `fetch_sub` in `leave`; the count only ends the loop.
+        while start.elapsed() < length && !stop.is_requested() && self.running.load(Ordering::Relaxed) > 0 {
+            std::thread::sleep(slice.min(length.saturating_sub(start.elapsed())));
+            // SAFETY: a sampled thread waits in `leave` until `over` is set, below.
+            sampled.iter().for_each(|thread| unsafe { thread.sample() });
+            let elapsed = start.elapsed();
+            if elapsed - last_look >= MEMORY_EVERY {
+                last_look = elapsed;
+                if is_short() {
+                    stop.request_for_memory();
+                }
+            }
+            if elapsed - last_tick >= SLICE {
+                tick((elapsed - last_tick).as_secs_f64() / length.as_secs_f64());
+                last_tick = elapsed;
+            }
+        }
+        // Relaxed: pairs with the loads in `leave` and in `work`, which take no other data from it.
+        self.over.store(1, Ordering::Relaxed);
+        start.elapsed().as_secs_f64()
+    }
+}
+
+/// Runs transactions until the interval is over or the worker's share has committed.
 fn work<P: Protocol<Native>, W: Workload>(
     slot: &mut WorkerSlot<P, W, Native>,
     workload: &W,
@@ -160,7 +187,7 @@ fn work<P: Protocol<Native>, W: Workload>(
     over: &Word,
     purpose: RunPurpose,
 ) -> Result<(), AbortReason> {
-    // Relaxed: a hint to end.
+    // Relaxed: pairs with the store in `Signals::watch`; the flag only ends the loop.
     let over = || over.load(Ordering::Relaxed) != 0;
     match purpose {
         RunPurpose::Verify => {

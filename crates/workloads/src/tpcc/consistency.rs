@@ -1,5 +1,5 @@
-//! The consistency conditions of clause 3.3.2, all twelve; and what the standard does not ask: the
-//! secondary indexes, the stocks, and what the clients remember.
+//! The twelve consistency conditions of clause 3.3.2. Three further checks are ours: of the
+//! secondary indexes, of the stocks, and of the payments, partly against what the clients remember.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use super::schema::{
 use super::{Client, TpccOptions, load};
 use crate::workload::{Checked, Violation};
 
-/// Checks everything.
+/// Checks all conditions.
 pub(super) fn check<S: Inspect>(
     options: &TpccOptions,
     tables: &Schema,
@@ -25,7 +25,7 @@ pub(super) fn check<S: Inspect>(
     let state = State::gather(options, tables, store)?;
     let books = Totals::of(options, clients);
     for condition in CONDITIONS {
-        // What nobody remembers is compared with nothing.
+        // Without clients, as after a crash, there are no totals to compare with.
         condition(&state, (!clients.is_empty()).then_some(&books))?;
     }
     Ok(Checked(format!(
@@ -39,7 +39,7 @@ pub(super) fn check<S: Inspect>(
 
 type Condition = fn(&State, Option<&Totals>) -> Result<(), Violation>;
 
-/// The conditions by their numbers in the standard, then ours.
+/// The standard's conditions by number, then our own.
 const CONDITIONS: [Condition; 15] = [
     |state, _| state.condition_1(),
     |state, _| state.condition_2(),
@@ -58,11 +58,11 @@ const CONDITIONS: [Condition; 15] = [
     State::payments_agree,
 ];
 
-/// What all clients remember.
+/// The sums of what all clients remember.
 struct Totals {
-    /// By district.
+    /// Orders that the run delivered, by district.
     delivered: Vec<u64>,
-    /// By warehouse.
+    /// Quantities that the run ordered, by the supplying warehouse.
     ordered: Vec<u64>,
     payments: u64,
 }
@@ -80,7 +80,7 @@ impl Totals {
     }
 }
 
-/// An order, with what its lines add up to.
+/// An order, with the sums over its lines.
 #[derive(Clone, Copy, Debug)]
 struct OrderState {
     key: u64,
@@ -89,16 +89,16 @@ struct OrderState {
     carrier: u64,
     lines: u64,
     delivered_lines: u64,
-    /// Amounts of the lines that are delivered.
+    /// The sum of the amounts of the delivered lines.
     amount: i64,
 }
 
-/// What is in a warehouse's or a district's books.
+/// The sums in a warehouse's or a district's row.
 #[derive(Clone, Copy, Debug, Default)]
 struct Place {
     ytd: i64,
     next_o_id: u64,
-    /// Of history.
+    /// The sum of the payments in HISTORY.
     paid: i64,
 }
 
@@ -110,15 +110,15 @@ struct CustomerState {
     delivery_cnt: u32,
     last: [u8; 16],
     first: [u8; 16],
-    /// Of history.
+    /// The sum of the payments in HISTORY.
     paid: i64,
     payments: u32,
-    /// Amounts of delivered lines of its orders.
+    /// The sum of the amounts of the delivered lines of its orders.
     delivered: i64,
     deliveries: u32,
 }
 
-/// The database, as far as conditions speak of it.
+/// The part of the database that the conditions are about.
 struct State {
     options: TpccOptions,
     /// By number, from 1.
@@ -126,12 +126,12 @@ struct State {
     /// By key.
     districts: Vec<(u64, Place)>,
     customers: HashMap<u64, CustomerState>,
-    /// By key, ascending; and so the others.
+    /// By ascending key, as are the next three.
     orders: Vec<OrderState>,
     new_orders: Vec<u64>,
     orders_by_customer: Vec<u64>,
     names: Vec<(u64, [u8; 16], [u8; 16])>,
-    /// By warehouse: quantities and orders in its stocks' books.
+    /// By warehouse: the quantities taken and the orders counted by its stocks.
     stocks: Vec<(u64, u64)>,
     history_rows: u64,
 }
@@ -215,7 +215,7 @@ impl State {
                     order.delivered_lines += u64::from(row.delivery_d != 0);
                     order.amount += if row.delivery_d == 0 { 0 } else { row.amount };
                 }
-                // A line of no order: an order that says that it has none.
+                // A line without an order counts as an order that claims to have no lines.
                 _ => strays.push(OrderState {
                     key: of,
                     customer: 0,
@@ -258,13 +258,13 @@ impl State {
         Ok(())
     }
 
-    /// The orders of a district.
+    /// Returns the orders of a district.
     fn orders_of(&self, district: u64) -> impl Iterator<Item = &OrderState> {
         let from = self.orders.partition_point(|order| order.key < order_key(district, 0));
         self.orders[from..].iter().take_while(move |order| order.key >> 32 == district)
     }
 
-    /// The new orders of a district.
+    /// Returns the keys of a district's new orders.
     fn new_orders_of(&self, district: u64) -> &[u64] {
         let at = |key| self.new_orders.partition_point(|&order| order < key);
         &self.new_orders[at(order_key(district, 0))..at(order_key(district + 1, 0))]
@@ -393,8 +393,8 @@ impl State {
         })
     }
 
-    /// Rows of ORDER - rows of NEW-ORDER = 2100, by district; of a population that is smaller, the
-    /// part that is delivered; and after a run, what the run has delivered besides.
+    /// Rows of ORDER - rows of NEW-ORDER = 2100, by district. In a smaller population the number is
+    /// that of the delivered orders. After a run the orders that the run delivered are added.
     fn condition_11(&self, books: Option<&Totals>) -> Result<(), Violation> {
         let Some(books) = books else { return Ok(()) };
         for ((district, _), delivered) in self.districts.iter().zip(&books.delivered) {
@@ -443,7 +443,7 @@ impl State {
         Ok(())
     }
 
-    /// The stocks' books have what committed orders have taken.
+    /// The stocks' counters agree with the committed orders.
     fn stocks_agree(&self, books: Option<&Totals>) -> Result<(), Violation> {
         let ordered = books.map_or(&[][..], |books| &books.ordered);
         for (warehouse, ((taken, _), ordered)) in (1..).zip(self.stocks.iter().zip(ordered)) {
@@ -463,7 +463,7 @@ impl State {
         Ok(())
     }
 
-    /// Customers count their payments and deliveries right.
+    /// The customers' counters agree with their payments and deliveries.
     fn payments_agree(&self, books: Option<&Totals>) -> Result<(), Violation> {
         let expected = books.map(|books| self.customers.len() as u64 + books.payments);
         if let Some(expected) = expected.filter(|expected| self.history_rows != *expected) {
@@ -493,7 +493,7 @@ fn require(holds: bool, condition: u32, what: impl FnOnce() -> String) -> Result
     if holds { Ok(()) } else { Err(violation(condition, what())) }
 }
 
-/// A row that has to be there.
+/// Returns a row, which must exist.
 fn get<R: Row, K: Key, S: Inspect>(store: &S, table: &TypedTable<R, K>, key: K) -> Result<R, Violation> {
     let mut words = Vec::new();
     match store.peek(table, key, &mut words) {

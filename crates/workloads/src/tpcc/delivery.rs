@@ -1,4 +1,4 @@
-//! Delivery: the oldest new order of each district is delivered (clause 2.7).
+//! Delivery: delivers the oldest new order of each district (clause 2.7).
 
 use std::ops::ControlFlow;
 
@@ -33,8 +33,8 @@ impl<F: Faults> Tpcc<F> {
     /// Delivers the oldest new order of a district, if there is one.
     fn deliver<T: Txn>(&self, tx: &mut T, client: &mut Client, input: &Input, district: u64) -> Result<(), Abort> {
         let tables = &self.tables;
-        // Orders are delivered in the order of their numbers, so that none is left below those that
-        // this client has delivered. That spares the scan the tombstones of the orders before.
+        // Orders are delivered by ascending number, so none is left below those that this client
+        // has delivered. Starting there, the scan skips the tombstones of earlier orders.
         let first = client.oldest_new_orders[Self::district_position(district)];
         let range = order_key(district, first)..=order_key(district, u64::from(u32::MAX));
         let limit = if F::SKIP_OLDEST_ORDER { 2 } else { 1 };

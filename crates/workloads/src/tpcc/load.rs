@@ -1,5 +1,5 @@
-//! The population (clause 4.3.3.1), by chunks that several loaders share. Each chunk has a
-//! generator of its own, so that the database does not depend on who loads what.
+//! The population (clause 4.3.3.1), in chunks that several loaders share. Each chunk has a
+//! generator of its own, so the database does not depend on which loader loads which chunk.
 
 use std::ops::ControlFlow;
 
@@ -12,9 +12,9 @@ use super::schema::{
 };
 use super::{HISTORY_BITS, TpccOptions};
 
-/// Items or stocks of a chunk.
+/// The number of items or stocks in a chunk.
 const CHUNK: u64 = 5_000;
-/// What every customer has paid before the run, in cents.
+/// The payment of every customer before the run, in cents.
 pub(crate) const FIRST_PAYMENT: i64 = 1_000;
 /// The client number of the population's history rows.
 const LOADER: u64 = (1 << (64 - HISTORY_BITS)) - 1;
@@ -39,12 +39,13 @@ fn chunks(options: &TpccOptions) -> Vec<Chunk> {
     chunks
 }
 
-/// How many rows of items, stocks and customers there are: the units of loading.
+/// Returns the number of rows of items, stocks and customers: the units of loading.
 pub(crate) fn rows(options: &TpccOptions) -> u64 {
     options.items + options.warehouses * (options.items + DISTRICTS * options.customers)
 }
 
-/// The last order of a district that is delivered in the beginning; the last 30 % are new.
+/// Returns the number of each district's last order that is delivered at the start; the last 30 %
+/// are new.
 pub(crate) fn delivered(options: &TpccOptions) -> u64 {
     options.customers - options.customers * 3 / 10
 }
@@ -144,7 +145,7 @@ impl<L: Load> Population<'_, L> {
         Ok(0)
     }
 
-    /// A district, its customers, and an order of each.
+    /// Loads a district, its customers, and an order of each customer.
     fn district(&mut self, warehouse: u64, district: u64) -> Result<u64, OutOfMemory> {
         let customers = self.options.customers;
         let key = district_key(warehouse, district);

@@ -1,4 +1,4 @@
-//! Order-Status: what became of a customer's last order (clause 2.6).
+//! Order-Status: reads the state of a customer's last order (clause 2.6).
 
 use std::ops::ControlFlow;
 
@@ -8,28 +8,28 @@ use super::schema::{
     Customer, DISTRICTS, Nothing, Order, OrderLine, customer_key, customer_order_key, district_key, line_key,
     order_key, order_number,
 };
-use super::{Client, Faults, Tpcc, Who};
+use super::{Client, Faults, NamedBy, Tpcc};
 
 /// An Order-Status's parameters.
 #[derive(Debug)]
 pub struct Input {
-    /// The customer's district, by its key.
+    /// The key of the customer's district.
     pub(super) district: u64,
-    who: Who,
+    named_by: NamedBy,
 }
 
 impl<F: Faults> Tpcc<F> {
     pub(super) fn draw_order_status(&self, client: &mut Client) -> Input {
         let warehouse = self.home(client);
         let district = district_key(warehouse, client.random.uniform(1, DISTRICTS));
-        Input { district, who: self.who(&mut client.random) }
+        Input { district, named_by: self.draw_customer(&mut client.random) }
     }
 
     pub(super) fn order_status<T: Txn>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<(), Abort> {
         let tables = &self.tables;
-        let number = self.identify(tx, &mut client.scratch.names, input.district, input.who)?;
+        let number = self.identify(tx, &mut client.scratch.names, input.district, input.named_by)?;
         let Some(number) = number else {
-            client.suspicion = Some(format!("Order-Status found no customer {:?}", input.who));
+            client.suspicion = Some(format!("Order-Status found no customer {:?}", input.named_by));
             return Ok(());
         };
         let key = customer_key(input.district, number);
@@ -78,8 +78,8 @@ impl<F: Faults> Tpcc<F> {
         Ok(())
     }
 
-    /// An order has as many lines as it says, and from 5 to 15: seen violated in STO's TPC-C
-    /// (nathanielherman/sto#16).
+    /// Notes a suspicion if the order has not as many lines as it says, or not 5 to 15. STO's TPC-C
+    /// was seen to violate this (nathanielherman/sto#16).
     pub(super) fn suspect_lines(&self, client: &mut Client, order: u64, lines: usize, count: u16) {
         if lines != usize::from(count) || !(5..=15).contains(&lines) {
             client.suspicion = Some(format!("order {order} has {lines} lines, and says {count}"));

@@ -4,17 +4,17 @@ use contend_model::{Abort, Txn};
 
 use super::schema::{Customer, DISTRICTS, District, History, Warehouse, customer_key, district_key};
 use super::updates::{Paid, PaidOnBadCredit};
-use super::{Client, Faults, HISTORY_BITS, Tpcc, Who};
+use super::{Client, Faults, HISTORY_BITS, NamedBy, Tpcc};
 
 /// A Payment's parameters.
 #[derive(Debug)]
 pub struct Input {
-    /// Where it is paid.
+    /// The warehouse that receives the payment.
     pub(super) warehouse: u64,
     pub(super) district: u64,
-    /// The customer's district, by its key.
+    /// The key of the customer's district.
     pub(super) customer_district: u64,
-    who: Who,
+    named_by: NamedBy,
     amount: i64,
     date: u64,
 }
@@ -22,7 +22,7 @@ pub struct Input {
 #[cfg(test)]
 impl Input {
     pub(super) fn is_remote_and_by_name(&self, home: u64) -> (bool, bool) {
-        (self.customer_district >> 4 != home, matches!(self.who, Who::Name(_)))
+        (self.customer_district >> 4 != home, matches!(self.named_by, NamedBy::Name(_)))
     }
 }
 
@@ -40,7 +40,7 @@ impl<F: Faults> Tpcc<F> {
             warehouse,
             district,
             customer_district,
-            who: self.who(random),
+            named_by: self.draw_customer(random),
             amount: random.uniform(100, 500_000) as i64,
             date: client.clock,
         }
@@ -48,9 +48,9 @@ impl<F: Faults> Tpcc<F> {
 
     pub(super) fn payment<T: Txn>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<(), Abort> {
         let tables = &self.tables;
-        let number = self.identify(tx, &mut client.scratch.names, input.customer_district, input.who)?;
+        let number = self.identify(tx, &mut client.scratch.names, input.customer_district, input.named_by)?;
         let Some(number) = number else {
-            client.suspicion = Some(format!("Payment found no customer {:?}", input.who));
+            client.suspicion = Some(format!("Payment found no customer {:?}", input.named_by));
             return Ok(());
         };
         let key = customer_key(input.customer_district, number);

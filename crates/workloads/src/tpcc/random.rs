@@ -2,7 +2,7 @@
 
 pub(crate) use crate::random::Random;
 
-/// Constants of NURand for last names, in the population and in a run: they differ by 66, which
+/// The constants of NURand for last names, in the population and in a run. They differ by 66, which
 /// clause 2.1.6.1 allows.
 const C_LAST_LOAD: u64 = 157;
 const C_LAST_RUN: u64 = 223;
@@ -12,34 +12,35 @@ const C_ITEM: u64 = 7911;
 
 const SYLLABLES: [&str; 10] = ["BAR", "OUGHT", "ABLE", "PRI", "PRES", "ESE", "ANTI", "CALLY", "ATION", "EING"];
 
-/// Last names there are: three syllables each.
+/// The number of last names: three syllables each.
 pub(crate) const NAMES: u64 = 1000;
 
 impl Random {
-    /// A customer of `customers`.
+    /// Draws the number of a customer, of `customers`.
     #[inline]
     pub(crate) fn customer(&mut self, customers: u64) -> u64 {
         self.nurand(1023, C_CUSTOMER, 1, customers)
     }
 
-    /// An item of `items`.
+    /// Draws the number of an item, of `items`.
     #[inline]
     pub(crate) fn item(&mut self, items: u64) -> u64 {
         self.nurand(8191, C_ITEM, 1, items)
     }
 
-    /// The number of a last name, for a run; one that a district of `customers` has.
+    /// Draws the number of a last name for a run: one that each district of `customers` has.
     #[inline]
     pub(crate) fn name_to_ask_for(&mut self, customers: u64) -> u64 {
         self.nurand(255, C_LAST_RUN, 0, customers.min(NAMES) - 1)
     }
 
-    /// The number of a last name, for the population.
+    /// Draws the number of a last name for the population.
     pub(crate) fn name_to_load(&mut self) -> u64 {
         self.nurand(255, C_LAST_LOAD, 0, NAMES - 1)
     }
 
-    /// Letters, digits or others of `alphabet`, as many as one of the lengths; zeros behind.
+    /// Draws a text of `shortest` to `longest` characters of `alphabet`, and fills the rest with
+    /// zeros.
     fn text<const N: usize>(&mut self, alphabet: &[u8], shortest: usize, longest: usize) -> [u8; N] {
         let length = self.uniform(shortest as u64, longest as u64) as usize;
         let mut text = [0; N];
@@ -54,17 +55,17 @@ impl Random {
         text
     }
 
-    /// An alphanumeric string.
+    /// Draws an alphanumeric string.
     pub(crate) fn letters<const N: usize>(&mut self, shortest: usize, longest: usize) -> [u8; N] {
         self.text(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", shortest, longest)
     }
 
-    /// A numeric string.
+    /// Draws a numeric string.
     pub(crate) fn digits<const N: usize>(&mut self, length: usize) -> [u8; N] {
         self.text(b"0123456789", length, length)
     }
 
-    /// A string of 26 to 50 letters, of which one in ten contains "ORIGINAL" somewhere.
+    /// Draws a string of 26 to 50 letters. One in ten contains "ORIGINAL" at a drawn position.
     pub(crate) fn data(&mut self) -> [u8; 50] {
         let mut data = self.letters::<50>(26, 50);
         if self.happens(0.1) {
@@ -75,7 +76,7 @@ impl Random {
         data
     }
 
-    /// A permutation of 1 to `count` (Fisher and Yates).
+    /// Draws a permutation of 1 to `count` (Fisher and Yates).
     pub(crate) fn permutation(&mut self, count: u64) -> Vec<u64> {
         let mut numbers: Vec<u64> = (1..=count).collect();
         for last in (1..numbers.len()).rev() {
@@ -85,7 +86,7 @@ impl Random {
     }
 }
 
-/// The last name of this number: three syllables (clause 4.3.2.3).
+/// Returns the last name of this number: three syllables (clause 4.3.2.3).
 pub(crate) fn last_name(number: u64) -> [u8; 16] {
     let mut name = [0; 16];
     let mut end = 0;
@@ -97,7 +98,7 @@ pub(crate) fn last_name(number: u64) -> [u8; 16] {
     name
 }
 
-/// Whether an item's or a stock's data names the brand.
+/// Returns whether an item's or a stock's data names the brand.
 #[inline]
 pub(crate) fn is_original(data: &[u8; 50]) -> bool {
     data.windows(8).any(|window| window == b"ORIGINAL")

@@ -1,11 +1,12 @@
 //! Nine tables and two secondary indexes: rows, keys, groups of columns.
 //!
 //! Money is in cents, rates are in ten-thousandths. Warehouses count from 1, districts from 1 to
-//! 10, all else as in the standard.
+//! 10, everything else as in the standard.
 //!
-//! The groups say what is often written, and by what: a warehouse's and a district's year-to-date
-//! by Payment, a district's next order number by New-Order, a customer's balance by Payment and
-//! Delivery, a stock's quantity by New-Order. What is only read stays apart.
+//! Columns that are often written form groups by the transaction that writes them. Payment writes
+//! the year-to-date columns of a warehouse and of a district; New-Order writes a district's next
+//! order number and a stock's quantity; Payment and Delivery write a customer's balance. Columns
+//! that are only read are in other groups.
 
 use contend_derive::Row;
 use contend_model::{IndexKind, Key, KeyWords, TableSpec, Tables, TypedTable};
@@ -23,7 +24,7 @@ const LINE_BITS: u32 = 4;
 /// Bits of an item's number, in keys.
 const ITEM_BITS: u32 = 20;
 
-/// A district, by its warehouse: part of most keys.
+/// Returns the key of a district, which is part of most other keys.
 pub(crate) fn district_key(warehouse: u64, district: u64) -> u64 {
     warehouse << 4 | district
 }
@@ -36,27 +37,27 @@ pub(crate) fn stock_key(warehouse: u64, item: u64) -> u64 {
     warehouse << ITEM_BITS | item
 }
 
-/// An order, of the tables ORDER and NEW-ORDER.
+/// Returns the key of an order in the tables ORDER and NEW-ORDER.
 pub(crate) fn order_key(district: u64, order: u64) -> u64 {
     district << ORDER_BITS | order
 }
 
-/// The number in an [`order_key`].
+/// Returns the order's number in an [`order_key`].
 pub(crate) fn order_number(key: u64) -> u64 {
     key & ((1 << ORDER_BITS) - 1)
 }
 
-/// Line 1 to 15 of an order; 0 comes before all.
+/// Returns the key of line 1 to 15 of an order. Line 0 sorts before all of them.
 pub(crate) fn line_key(order_key: u64, line: u64) -> u64 {
     order_key << LINE_BITS | line
 }
 
-/// The secondary index from customers to their orders.
+/// Returns a key of the secondary index from customers to their orders.
 pub(crate) fn customer_order_key(customer_key: u64, order: u64) -> u64 {
     customer_key << ORDER_BITS | order
 }
 
-/// The secondary index from last names to customers: a district, a name, a customer's number.
+/// A key of the secondary index from last names to customers: district, name, and number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct NameKey {
     pub(crate) district: u64,
@@ -82,13 +83,13 @@ impl Key for NameKey {
     }
 
     fn name(self) -> String {
-        // Letters come after the colon, so that names order as keys do.
+        // A letter sorts after the colon, so names sort as keys do.
         let name = String::from_utf8_lossy(&self.last);
         format!("{:08x}:{}:{:016x}", self.district, name.trim_end_matches('\0'), self.customer)
     }
 }
 
-/// Where somebody or something is.
+/// A postal address.
 #[derive(Clone, Copy, Debug, zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable)]
 #[repr(C)]
 pub(crate) struct Address {
@@ -150,7 +151,7 @@ pub(crate) struct Customer {
     pub(crate) data_fill: [u8; 4],
 }
 
-/// Of the secondary index by name: what customers of one name are sorted by.
+/// A row of the secondary index by name: the column by which customers of one name are sorted.
 #[derive(Clone, Copy, Debug, Row)]
 #[repr(C)]
 pub(crate) struct CustomerName {
@@ -162,14 +163,15 @@ pub(crate) struct CustomerName {
 pub(crate) struct History {
     /// The customer, by [`customer_key`].
     pub(crate) customer: u64,
-    /// The district in which it paid, by [`district_key`].
+    /// The district in which the customer paid, by [`district_key`].
     pub(crate) district: u64,
     pub(crate) date: u64,
     pub(crate) amount: i64,
     pub(crate) data: [u8; 24],
 }
 
-/// A row of NEW-ORDER, or of the secondary index from customers to orders: all of it is in the key.
+/// A row of NEW-ORDER, or of the secondary index from customers to orders, whose key says
+/// everything.
 #[derive(Clone, Copy, Debug, Row)]
 #[repr(C)]
 pub(crate) struct Nothing {}
@@ -181,7 +183,7 @@ pub(crate) struct Order {
     pub(crate) customer: u32,
     pub(crate) ol_cnt: u16,
     pub(crate) all_local: u16,
-    /// 0 while it is not delivered.
+    /// 0 until the order is delivered.
     #[group = 1]
     pub(crate) carrier: u64,
 }
@@ -194,7 +196,7 @@ pub(crate) struct OrderLine {
     pub(crate) quantity: u16,
     pub(crate) amount: i64,
     pub(crate) dist_info: [u8; 24],
-    /// 0 while it is not delivered.
+    /// 0 until the order is delivered.
     pub(crate) delivery_d: u64,
 }
 
@@ -240,12 +242,13 @@ pub(crate) struct Schema {
     pub(crate) stock: TypedTable<Stock>,
 }
 
-/// Tables that are scanned have an ordered index, whatever the others have.
+/// Returns the specifications. Tables that are scanned have an ordered index; `index` is that of
+/// the others.
 fn specs(options: &TpccOptions, index: IndexKind) -> [TableSpec; 11] {
     let districts = (options.warehouses * DISTRICTS) as usize;
     let customers = districts * options.customers as usize;
     let ordered = IndexKind::Ordered;
-    // A district's keys differ from another's above these bits.
+    // The keys of two districts differ above these bits.
     let apart = |bits: u32| if options.apart { bits } else { u64::BITS };
     let together = |spec: TableSpec, bits: u32| TableSpec { apart: apart(bits), ..spec };
     [
@@ -253,7 +256,8 @@ fn specs(options: &TpccOptions, index: IndexKind) -> [TableSpec; 11] {
         TableSpec::of::<District>("district", index, districts),
         TableSpec::of::<Customer>("customer", index, customers),
         together(TableSpec::of::<CustomerName>("customer_by_name", ordered, customers).keyed::<NameKey>(), 0),
-        // Each client appends its own, so that none waits for another's leaf.
+        // Each client appends rows in a range of its own, so that no client waits for another's
+        // leaf.
         together(TableSpec::of::<History>("history", ordered, customers), super::HISTORY_BITS),
         together(TableSpec::of::<Nothing>("new_order", ordered, customers * 3 / 10), ORDER_BITS),
         together(TableSpec::of::<Order>("order", ordered, customers), ORDER_BITS),
@@ -264,7 +268,7 @@ fn specs(options: &TpccOptions, index: IndexKind) -> [TableSpec; 11] {
     ]
 }
 
-/// The specifications, for an estimate of memory.
+/// Returns the specifications, for an estimate of memory.
 pub(crate) fn table_specs(options: &TpccOptions, index: IndexKind) -> Vec<TableSpec> {
     specs(options, index).into()
 }

@@ -1,4 +1,4 @@
-//! Stock-Level: how many of the items in a district's last 20 orders run low (clause 2.8).
+//! Stock-Level: counts the items of a district's last 20 orders whose stock runs low (clause 2.8).
 
 use std::ops::ControlFlow;
 
@@ -7,7 +7,7 @@ use contend_model::{Abort, Direction, Txn};
 use super::schema::{District, OrderLine, Stock, district_key, line_key, order_key, stock_key};
 use super::{Client, Faults, Tpcc};
 
-/// Orders that are looked at.
+/// The number of last orders that count.
 const ORDERS: u64 = 20;
 
 /// A Stock-Level's parameters.

@@ -1,5 +1,5 @@
-//! The generator's statistics, the population's checksum, the conditions on broken databases, and
-//! whole runs.
+//! Tests of the generator's statistics, of the population's checksum, of the conditions on broken
+//! databases, and of whole runs.
 
 use contend_engine::{
     Alignment, Engine, EngineConfig, EngineOptions, Key, NamedProtocol, Options, Row, Txn, TypedTable,
@@ -75,7 +75,7 @@ fn a_delivery_that_skips_the_oldest_order_is_caught() {
     assert!(["condition 2 ", "condition 3 "].iter().any(|condition| wrong.0.starts_with(condition)), "{wrong}");
 }
 
-/// Changes a row behind the workload's back.
+/// Changes a row without the workload's knowledge.
 fn put<R: Row, K: Key, F: Faults>(world: &World<Silo, F>, table: &TypedTable<R, K>, key: K, change: fn(&mut R)) {
     let mut worker = world.0.worker().expect("a slot");
     let changed = worker.run(|tx| tx.modify(table, key, change)).expect("no conflict");
@@ -108,7 +108,7 @@ fn each_condition_is_broken_by_what_it_is_for() {
         }),
         ("condition 5 ", |w| put(w, &w.1.tables.order, order_key(HOME, 30), |row: &mut Order| row.carrier = 3)),
         ("condition 6 ", |w| {
-            // One order says a line more, another one less.
+            // One order claims a line more than it has, another a line less.
             put(w, &w.1.tables.order, order_key(HOME, 1), |row: &mut Order| row.ol_cnt += 1);
             put(w, &w.1.tables.order, order_key(HOME, 2), |row: &mut Order| row.ol_cnt -= 1);
         }),
@@ -131,7 +131,7 @@ fn each_condition_is_broken_by_what_it_is_for() {
             });
         }),
         ("condition 11 ", |w| {
-            // An order is delivered that no client knows of.
+            // A delivery that no client remembers.
             let key = order_key(HOME, load::delivered(&w.1.options) + 1);
             with(w, |tx| assert!(tx.delete(&w.1.tables.new_order, key).expect("no conflict")));
             put(w, &w.1.tables.order, key, |row: &mut Order| row.carrier = 1);
@@ -166,13 +166,13 @@ fn each_condition_is_broken_by_what_it_is_for() {
         damage(&world);
         let wrong = check(&world, &has_done_nothing).expect_err("broken");
         assert!(wrong.0.starts_with(expected), "{expected}: {wrong}");
-        // Where nobody remembers what was ordered, nothing can be said of that.
+        // Without clients the ordered quantities are unknown, and the stocks can't be compared.
         let is_remembered = expected == "the stocks of warehouse 1";
         assert_eq!(check(&world, &[]).is_ok(), is_remembered, "{expected}");
     }
 }
 
-/// Everything in the tables, in a few bits.
+/// Returns a checksum of all tables.
 fn checksum<P: NamedProtocol<Native>, F: Faults>((engine, tpcc): &World<P, F>) -> u64 {
     fn mix(sum: u64, word: u64) -> u64 {
         (sum ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(29)
@@ -247,7 +247,7 @@ fn runs_of_one_thread_are_identical() {
     assert_eq!(run_once(SPLIT), first, "what is done does not depend on how it is controlled");
 }
 
-/// Whether a count of `of` trials is what a probability makes of it, to within five standard
+/// Checks that `count` of `of` trials agrees with a probability, to within five standard
 /// deviations.
 #[track_caller]
 fn expect_share(what: &str, count: u64, of: u64, probability: f64) {
@@ -305,8 +305,8 @@ fn the_generator_keeps_the_standards_rates() {
     expect_share("remote orders", remote_orders, orders, expected);
     assert!((lines as f64 / orders as f64 - 10.0).abs() < 0.1, "ten lines an order");
     assert!((quantities as f64 / lines as f64 - 5.5).abs() < 0.1, "quantities from 1 to 10");
-    // NURand(8191, 1, 100000): the numbers whose low 13 bits, without the constant, are mostly ones
-    // come most often. An OR of two uniform bits is one in 3 cases of 4.
+    // NURand(8191, 1, 100000) draws most often the numbers whose low 13 bits, without the constant,
+    // are mostly ones. The OR of two uniform bits is one in 3 cases of 4.
     let bit = |bit: u32| -> u64 {
         let is_set = |item: &usize| (((item - 1) + 100_000 - 7911) % 100_000) >> bit & 1 == 1;
         (1..=100_000usize).filter(is_set).map(|item| u64::from(items[item])).sum()

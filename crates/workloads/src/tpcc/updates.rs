@@ -1,5 +1,5 @@
-//! The operations by which rows are changed without being read. All of them commute but for C_DATA,
-//! whose order is that of the commits.
+//! The updates that change rows without reading them. All of them commute except those of C_DATA,
+//! which apply in commit order.
 
 use contend_model::{Groups, Update};
 
@@ -28,7 +28,7 @@ impl Update<Stock> for Ordered {
     }
 }
 
-/// A customer pays.
+/// A customer's payment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Paid {
     pub(crate) amount: i64,
@@ -48,12 +48,12 @@ impl Update<Customer> for Paid {
     }
 }
 
-/// A customer of bad credit pays: who, where and how much goes to the front of C_DATA, and what no
-/// longer fits is cut off (clause 2.5.2.2).
+/// A payment by a customer of bad credit. The customer, the place and the amount are written to the
+/// front of C_DATA, and its end is cut off (clause 2.5.2.2).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PaidOnBadCredit {
     pub(crate) customer: u64,
-    /// The district where it pays.
+    /// The district in which the customer pays.
     pub(crate) district: u64,
     pub(crate) amount: i64,
 }

@@ -1,4 +1,4 @@
-//! What the rows must be after a run: see "What a row says" in [`super`].
+//! The check of the rows after a run; see "Contents of a row" in [`super`].
 
 use contend_model::Inspect;
 
@@ -6,11 +6,11 @@ use super::{AHEAD, Client, LOADED, WORKER_SHIFT, Ycsb};
 use crate::workload::{Checked, Violation};
 
 impl Ycsb {
-    /// Checks all rows, and the index.
+    /// Checks all rows, and that the index lists no other.
     pub(super) fn check_rows<S: Inspect>(&self, store: &S, clients: &[&Client]) -> Result<Checked, Violation> {
         if let Some(client) = clients.iter().find(|client| client.wrong > 0) {
             return Err(Violation(format!(
-                "committed transactions of worker {} missed {} keys that were there, or found keys that were not, or not in order, or other rows than before",
+                "committed transactions of worker {} made {} wrong observations: they missed keys that were there, or found absent keys, keys out of order, or other rows than before",
                 client.worker, client.wrong
             )));
         }
@@ -28,8 +28,8 @@ impl Ycsb {
                 return Err(Violation(format!("key {key} was loaded, and is gone")));
             }
             for field in 0..self.options.fields {
-                let (stamp, writes) = self.check_field(record, field, &row, clients, &mut expected)?;
-                tracked += u64::from(self.check_tracked(record, field, stamp, writes, clients)?);
+                let (tag, writes) = self.check_field(record, field, &row, clients, &mut expected)?;
+                tracked += u64::from(self.check_tracked(record, field, tag, writes, clients)?);
             }
         }
         for client in clients {
@@ -49,7 +49,8 @@ impl Ycsb {
                     return Err(Violation(format!("the inserted row of key {} holds no value", self.key(record))));
                 }
             }
-            // What the next transaction would insert, or one that was given up has tried to.
+            // The next transaction of the client would insert these, or a cancelled one has tried
+            // to.
             for nth in client.inserted..client.inserted + self.options.ops as u64 {
                 let next = self.key(self.inserted_record(client, nth));
                 if store.peek(&self.table, next, &mut row).is_some() {
@@ -73,7 +74,7 @@ impl Ycsb {
         )))
     }
 
-    /// Checks one field of a record's row; returns its stamp and count.
+    /// Checks one field of a record's row. Returns its tag, and its number of writes.
     fn check_field(
         &self,
         record: u64,
@@ -86,40 +87,40 @@ impl Ycsb {
         if !self.shape.is_whole(row, field, key, expected) {
             return Err(Violation(format!("the row of key {key} is torn: its words are not of one write")));
         }
-        let stamp = row[self.shape.span(field).words().start];
-        if stamp != LOADED && !clients.is_empty() {
-            let (tag, sequence) = (stamp >> WORKER_SHIFT, stamp & ((1 << WORKER_SHIFT) - 1));
-            let writer = clients.iter().find(|client| client.worker + 1 == tag);
+        let tag = row[self.shape.span(field).words().start];
+        if tag != LOADED && !clients.is_empty() {
+            let (worker, sequence) = (tag >> WORKER_SHIFT, tag & ((1 << WORKER_SHIFT) - 1));
+            let writer = clients.iter().find(|client| client.worker + 1 == worker);
             if !writer.is_some_and(|client| (1..=client.committed).contains(&sequence)) {
-                let writer = describe(stamp);
+                let writer = describe(tag);
                 return Err(Violation(format!("the row of key {key} was written by {writer}, which never committed")));
             }
         }
-        Ok((stamp, self.shape.writes(row, field)))
+        Ok((tag, self.shape.writes(row, field)))
     }
 
-    /// Checks a field against what the clients remember; whether they do.
+    /// Checks a field against what the clients remember. Returns whether they track it.
     fn check_tracked(
         &self,
         record: u64,
         field: usize,
-        stamp: u64,
+        tag: u64,
         writes: u64,
         clients: &[&Client],
     ) -> Result<bool, Violation> {
         let Some(position) = self.tracked(record, field).filter(|_| !clients.is_empty()) else { return Ok(false) };
         let key = self.key(record);
         let memories = clients.iter().map(|client| client.tracked[position]);
-        let is_last = if stamp == LOADED {
+        let is_last = if tag == LOADED {
             memories.clone().all(|(last, _)| last == LOADED)
         } else {
-            memories.clone().any(|(last, _)| last == stamp)
+            memories.clone().any(|(last, _)| last == tag)
         };
         if !is_last {
             let lasts: Vec<String> = memories.map(|(last, _)| describe(last)).collect();
             return Err(Violation(format!(
                 "key {key} holds the value of {}, but the last committed writes of the workers are: {}",
-                describe(stamp),
+                describe(tag),
                 lasts.join("; ")
             )));
         }
@@ -133,12 +134,12 @@ impl Ycsb {
     }
 }
 
-fn describe(stamp: u64) -> String {
-    let sequence = stamp & ((1 << WORKER_SHIFT) - 1);
-    match (stamp >> WORKER_SHIFT).checked_sub(1) {
+fn describe(tag: u64) -> String {
+    let sequence = tag & ((1 << WORKER_SHIFT) - 1);
+    match (tag >> WORKER_SHIFT).checked_sub(1) {
         Some(worker) => format!("transaction {sequence} of worker {worker}"),
-        None if stamp == LOADED => "no transaction (loaded)".into(),
-        // No transaction has such a stamp: the row was overwritten with something else.
+        None if tag == LOADED => "no transaction (loaded)".into(),
+        // No transaction has such a tag: the row was overwritten with something else.
         None => format!("transaction {sequence} of no worker"),
     }
 }

@@ -1,16 +1,16 @@
-//! What rows look like: who wrote a field can be told from each of its words, so that a torn or a
-//! foreign one is found.
+//! The layout of rows. Each word of a field depends on the field's writer and key, so that the
+//! check finds torn fields and fields of another key.
 
 use contend_model::Span;
 
 use super::YcsbOptions;
 
-/// How rows look.
+/// The layout of a row.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     pub(super) words: usize,
     pub(super) fields: usize,
-    /// The bytes of the last word that belong to the row.
+    /// A mask of the bytes of the last word that belong to the row.
     last_mask: u64,
     /// Whether the second word of each field counts its writes.
     pub(super) counted: bool,
@@ -27,26 +27,26 @@ impl Shape {
         }
     }
 
-    /// The words of a field.
+    /// Returns the words of a field.
     #[inline(always)]
     pub(super) fn span(self, field: usize) -> Span {
         let first = |field: usize| (self.words * field / self.fields) as u32;
         Span { first: first(field), count: first(field + 1) - first(field) }
     }
 
-    /// Writes a field of a row. `writes` is how many writes it has then seen, if that is counted.
+    /// Writes a field of a row. If writes are counted, `writes` is their number including this one.
     #[inline(always)]
-    pub(super) fn fill(self, row: &mut [u64], field: usize, key: u64, stamp: u64, writes: u64) {
+    pub(super) fn fill(self, row: &mut [u64], field: usize, key: u64, tag: u64, writes: u64) {
         let words = if self.fields == 1 { row } else { &mut row[self.span(field).words()] };
-        words[0] = stamp;
+        words[0] = tag;
         if words.len() > 1 {
-            self.fill_rest(words, field, key, stamp, writes);
+            self.fill_rest(words, field, key, tag, writes);
         }
     }
 
     #[inline]
-    fn fill_rest(self, words: &mut [u64], field: usize, key: u64, stamp: u64, writes: u64) {
-        let seed = stamp ^ key.wrapping_add(field as u64);
+    fn fill_rest(self, words: &mut [u64], field: usize, key: u64, tag: u64, writes: u64) {
+        let seed = tag ^ key.wrapping_add(field as u64);
         for (word, i) in words[1..].iter_mut().zip(1u64..) {
             *word = seed.wrapping_mul(2 * i + 1).rotate_left(17) ^ i;
         }
@@ -58,18 +58,18 @@ impl Shape {
         }
     }
 
-    /// Writes all fields, for the first time.
-    pub(super) fn fill_all(self, row: &mut [u64], key: u64, stamp: u64) {
-        (0..self.fields).for_each(|field| self.fill(row, field, key, stamp, 0));
+    /// Writes all fields, as those of a new row.
+    pub(super) fn fill_all(self, row: &mut [u64], key: u64, tag: u64) {
+        (0..self.fields).for_each(|field| self.fill(row, field, key, tag, 0));
     }
 
-    /// How many writes a field has seen, if that is counted.
+    /// Returns the number of writes that a field has seen, or 0 if writes are not counted.
     #[inline(always)]
     pub(super) fn writes(self, row: &[u64], field: usize) -> u64 {
         if self.counted { row[self.span(field).words().start + 1] } else { 0 }
     }
 
-    /// Whether a field is as `fill` has written it, for some stamp and count.
+    /// Returns whether a field is as `fill` wrote it, for some tag and count.
     pub(super) fn is_whole(self, row: &[u64], field: usize, key: u64, expected: &mut Vec<u64>) -> bool {
         expected.clear();
         expected.resize(self.words, 0);
@@ -103,7 +103,7 @@ mod tests {
                 assert_eq!(row[shape.words - 1].checked_shr(8 * bytes_used as u32).unwrap_or(0), 0, "padding is zero");
                 let spans: Vec<usize> = (0..fields).flat_map(|field| shape.span(field).words()).collect();
                 assert_eq!(spans, (0..shape.words).collect::<Vec<_>>(), "the fields are the row");
-                // A byte or two of evidence can agree by chance.
+                // A byte or two can agree by chance.
                 if payload / fields >= 100 {
                     let last = fields - 1;
                     let first = shape.span(last).words().start;

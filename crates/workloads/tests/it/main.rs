@@ -1,4 +1,4 @@
-//! Every workload runs, under protocols that are right, and its check finds what is wrong.
+//! Every workload runs correctly under correct protocols, and its check finds injected faults.
 
 use std::ops::{ControlFlow, RangeInclusive};
 use std::sync::Arc;
@@ -15,26 +15,27 @@ use contend_workloads::bank::Bank;
 use contend_workloads::ycsb::Ycsb;
 use contend_workloads::{Checked, Violation, Workload, WorkloadInfo, WorkloadVisitor, all_workloads, with_workload};
 
-/// What is done to a row.
+/// A change of a row's words.
 type Change = fn(&mut [u64]);
 
-/// What goes wrong, at one of so many row writes (or transactions).
+/// A fault that is injected at each row write, or transaction, whose number is a multiple of the
+/// given one.
 #[derive(Clone, Copy)]
 enum Fault {
     None,
     /// A write is dropped.
     Drop(usize),
-    /// The row that the transaction wrote before is changed behind its back.
+    /// The row that the transaction wrote before is changed without the workload's knowledge.
     Garble(usize, Change),
     /// That row is deleted.
     Delete(usize),
-    /// A row appears under a key that nobody asked for.
+    /// A row appears under a key that the workload never inserted.
     Stray(usize),
-    /// A transaction is rolled back, and said to have committed.
+    /// A transaction is rolled back, and the client is told that it committed.
     Rollback(usize),
 }
 
-/// A transaction between the workload and the engine, which does something wrong or nothing.
+/// A transaction between the workload and the engine that injects a fault.
 struct Through<'t, T> {
     inner: &'t mut T,
     fault: Fault,
@@ -45,7 +46,7 @@ struct Through<'t, T> {
 }
 
 impl<T: Txn> Through<'_, T> {
-    /// Counts a write, and does what goes wrong at it. Returns whether it is to be dropped.
+    /// Counts a write and injects the fault that is due. Returns whether the write must be dropped.
     fn strikes<K: Key>(&mut self, table: &Table<K>, key: K) -> Result<bool, Abort> {
         *self.writes += 1;
         let due = |every: usize| self.writes.is_multiple_of(every);
@@ -143,7 +144,7 @@ fn check<W: Workload, P: NamedProtocol<Native>>(
     workload.check(engine, &clients.iter().collect::<Vec<_>>())
 }
 
-/// What is to be run.
+/// The parameters of a run.
 struct Run<'a> {
     settings: &'a [(&'a str, &'a str)],
     index: IndexKind,
@@ -162,7 +163,7 @@ impl Run<'_> {
         options
     }
 
-    /// Loads, runs and checks.
+    /// Loads the workload, runs it, and checks the tables.
     fn go<W: Workload, P: NamedProtocol<Native>>(&self, preset: &[(&str, &str)]) -> Result<Checked, Violation> {
         let (engine, workload, clients) = self.run::<W, P>(preset);
         check(&workload, &engine, &clients)
@@ -309,7 +310,7 @@ fn dropped_writes_are_found() {
     );
 }
 
-/// Writes that are dropped in pairs leave the sum as it is.
+/// Writes that are dropped in pairs leave the sum unchanged.
 #[test]
 fn transfers_that_leave_no_trace_are_found() {
     for fault in [Fault::Drop(1), Fault::Rollback(50)] {
@@ -339,12 +340,12 @@ fn transactions_rolled_back_and_called_committed_are_found() {
 #[test]
 fn a_corrupted_row_is_found() {
     let cases: [(&str, Change, &str); 5] = [
-        // One bit of the last word, or of the only one: then it is the stamp of another transaction
-        // of the worker.
+        // One bit of the last word. In a row of one word it changes the tag into that of another
+        // transaction of the worker.
         ("20", |row| *row.last_mut().expect("words") ^= 1, "torn"),
         ("8", |row| row[0] ^= 1, "last committed"),
-        // A stamp that no transaction has: of no worker, of a worker that is not there, of no
-        // sequence number.
+        // Tags that no transaction has: of no worker, of an unknown worker, and without a sequence
+        // number.
         ("8", |row| row[0] = 5, "never committed"),
         ("8", |row| row[0] = 9 << 48 | 1, "never committed"),
         ("8", |row| row[0] = 1 << 48, "never committed"),
@@ -393,12 +394,12 @@ fn writes_and_inserts_without_a_committed_writer_are_found() {
     let (fresh_engine, fresh_ycsb, fresh_clients) = none.run::<Ycsb, Silo>(&[]);
     // The clients remember writes that the other engine's rows do not hold.
     check(&fresh_ycsb, &fresh_engine, &clients).expect_err("rows without the writes");
-    // And the rows hold writes that clients who have committed nothing know nothing of.
+    // And the rows hold writes of clients that have committed nothing.
     let violation = check(&ycsb, &engine, &fresh_clients).expect_err("writes without a writer");
     assert!(violation.0.contains("never committed"), "{violation}");
 
-    // A transaction of ten inserts that its client takes for aborted; also if the first of them has
-    // left no row.
+    // The client takes a transaction of ten inserts for aborted. The check finds the inserts also
+    // if the first of them has left no row.
     let inserts = [("ycsb.insert", "1")];
     let before = some.run::<Ycsb, Silo>(&inserts).2;
     for fault in [Fault::None, Fault::Drop(2001)] {
@@ -408,8 +409,8 @@ fn writes_and_inserts_without_a_committed_writer_are_found() {
     }
 }
 
-/// Ten operations on one, two or three records: a transaction reads and writes what it has written
-/// before.
+/// Ten operations on one, two or three records: a transaction reads and writes rows that it has
+/// written before.
 #[test]
 fn transactions_that_hit_a_record_again_are_consistent() {
     for (records, batch) in [("1", "off"), ("2", "on"), ("3", "off"), ("3", "on")] {
@@ -435,7 +436,7 @@ fn transactions_that_hit_a_record_again_are_consistent() {
     }
 }
 
-/// The first transactions of a worker, in words.
+/// Returns the first inputs of a worker, as text.
 fn inputs<W: Workload<Input: std::fmt::Debug>>(preset: &[(&str, &str)], worker: usize, seed: u64) -> String {
     let run = Run { settings: &[], index: IndexKind::Ordered, workers: 0, transactions: 0, fault: Fault::None };
     let engine = Engine::<NoControl, Native>::new(NoControl, EngineConfig::default());
@@ -463,7 +464,7 @@ fn seed_and_worker_determine_what_is_drawn() {
     judge::<Bank>(&[]);
 }
 
-/// Without concurrency control updates get lost, and the check says so.
+/// Without concurrency control updates get lost, and the check reports it.
 #[test]
 fn lost_updates_are_found() {
     let settings: &[(&str, &str)] =

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use contend_derive::Row;
-use contend_engine::Row as _;
+use contend_model::Row as _;
 
 /// Every kind of field, ordered by alignment.
 #[derive(Clone, Copy, Debug, Row)]

@@ -1,6 +1,6 @@
 //! Columns whose constants have the names of the trait's own.
 use contend_derive::Row;
-use contend_engine::{Column, Row};
+use contend_model::{Column, Row};
 
 #[derive(Clone, Copy, Row)]
 #[repr(C)]

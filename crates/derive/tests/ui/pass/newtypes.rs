@@ -1,6 +1,6 @@
 //! Column types of the user's own.
 use contend_derive::Row;
-use contend_engine::{Columns, Whole};
+use contend_model::{Columns, Whole};
 
 #[derive(Clone, Copy, Debug, PartialEq, zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable)]
 #[repr(transparent)]

@@ -1,6 +1,6 @@
 use contend_derive::Row;
 
-use contend_engine::Column;
+use contend_model::Column;
 
 #[derive(Clone, Copy, Row)]
 #[repr(C)]

@@ -1,0 +1,177 @@
+//! The flags of the verbs that read results, experiments, histories and logs, and that list what
+//! there is to choose.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::values::{slowdown, whole};
+
+#[derive(Debug, Args)]
+pub(crate) struct DiffArgs {
+    /// The first result: a file, or the folder of a run
+    pub(crate) first: PathBuf,
+    /// The second result, which is faster or slower than the first
+    pub(crate) second: PathBuf,
+    /// Exit with status 1 if an entry is told to be slower by more than this, or can't be compared:
+    /// it has too few windows, no figures, or is only in the first result
+    #[arg(long, value_name = "PERCENT", value_parser = slowdown)]
+    pub(crate) fail_if_slower: Option<f64>,
+    /// As JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReportArgs {
+    /// The result: a file, or the folder of a run
+    pub(crate) result: PathBuf,
+    /// The page, or - for stdout [default: report.html beside the result]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// Overwrite the page
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// The verb [default: the page of contend itself]
+    pub(crate) verb: Option<String>,
+    /// Write the pages of contend and of all verbs to this folder
+    #[arg(long, value_name = "DIR", conflicts_with = "verb")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SweepArgs {
+    /// Experiments, see the folder experiments/
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    /// The folder for points and pages, with a folder for each experiment; points that are there
+    /// are not measured again
+    #[arg(long, value_name = "DIR", default_value = "sweep")]
+    pub(crate) out: PathBuf,
+    /// Seeds of every simulated point, 1 to 100; the folder's points are kept, and missing seeds
+    /// are added [default: the number in the experiment, or 1]
+    #[arg(long, value_name = "N")]
+    pub(crate) seeds: Option<usize>,
+    /// Simulated points that run at once [default: the cores of this machine]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>)]
+    pub(crate) jobs: Option<usize>,
+    /// A file of assertions that are known to fail, an id a line: they don't make the exit status 1
+    #[arg(long, value_name = "FILE")]
+    pub(crate) allow: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PlotArgs {
+    /// The folder of a sweep (its --out)
+    #[arg(value_name = "RESULTS")]
+    pub(crate) results: PathBuf,
+    /// A file of assertions that are known to fail, an id a line: they don't make the exit status 1
+    #[arg(long, value_name = "FILE")]
+    pub(crate) allow: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
+    /// What to list [default: all of it]
+    pub(crate) what: Option<What>,
+    /// Only the options that this protocol takes
+    #[arg(long, value_name = "P")]
+    pub(crate) protocol: Option<String>,
+    /// As JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum What {
+    /// Protocols, with their former names
+    Protocols,
+    /// Workloads and presets
+    Workloads,
+    /// Options, with their short and former names
+    Options,
+    /// Indexes
+    Indexes,
+    /// Machines and simulated chips
+    Machines,
+}
+
+/// The part of `contend check --help` about the formats. docs/history.md has all of it.
+const HISTORY_HELP: &str = r#"A line of a history (--format contend) is a committed transaction, with the versions that it saw:
+
+  {"txn":7,"worker":0,"ops":[{"op":"read","table":"t","key":"x","version":3},
+                             {"op":"write","table":"t","key":"x","version":7,"over":3},
+                             {"op":"scan","table":"t","low":"a","high":"k","seen":[["b",3]]}]}
+
+  (on one line). A version is the number of the transaction that wrote it; 0 is a loaded row, null is
+  no row. `over` is the version that a write replaced, null for an insert; `"delete":true` is a
+  delete. The bounds of a scan are inclusive; null is no bound.
+
+An operation of a history of Elle is a map:
+
+  {:type :ok, :process 0, :f :txn, :value [[:append x 1] [:r y [1 2]]]}      elle-append
+  {"type":"ok","process":0,"f":"txn","value":[["w","x",1],["r","y",2]]}      elle-register
+
+  Its versions are inferred from the values: each value is written once. An anomaly that is found is
+  real. Finding none is no proof: the order of appends that no transaction read is unknown, and so is
+  the order of most writes of registers.
+
+Exit status: 0, the level is kept; 1, it is not; 2, the file can't be read as a history.
+docs/history.md explains all fields and the conclusions that they allow."#;
+
+#[derive(Debug, Args)]
+#[command(after_long_help = HISTORY_HELP)]
+pub(crate) struct CheckArgs {
+    /// A history; - is stdin
+    pub(crate) history: PathBuf,
+    /// Its format: contend (JSON lines, one committed transaction a line), elle-append or
+    /// elle-register (list-append and rw-register histories of Jepsen and elle-cli, as EDN or JSON)
+    #[arg(long, value_name = "FORMAT", default_value = "contend")]
+    pub(crate) format: String,
+    /// The level to judge by: none, read-uncommitted, read-committed, snapshot, serializable
+    #[arg(long, value_name = "LEVEL", default_value = "serializable")]
+    pub(crate) isolation: String,
+    /// As JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RecoverArgs {
+    /// The folder of the database
+    pub(crate) dir: PathBuf,
+    /// Only check that the durable transactions can be read; change nothing
+    #[arg(long)]
+    pub(crate) check: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LogArgs {
+    #[command(subcommand)]
+    pub(crate) log: LogCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LogCommand {
+    /// Print the contents of a log: tables, files, and every write that counts
+    Dump(DumpArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DumpArgs {
+    /// The folder of the database
+    pub(crate) dir: PathBuf,
+    /// The most writes that are printed [default: all]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>)]
+    pub(crate) limit: Option<u64>,
+}
