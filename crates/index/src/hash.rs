@@ -23,7 +23,7 @@
 //!
 //! # Limits
 //! - The index does not shrink.
-//! - One thread at a time splits; it works off what the others have caused.
+//! - One thread at a time splits; it also makes the splits that other threads' inserts have caused.
 //! - Keys whose hashes are equal share a chain, however long.
 
 mod bucket;
@@ -145,7 +145,7 @@ impl<M: Machine, K: Key> HashIndex<M, K> {
         let mut growth = Growth::new(base);
         growth.add_segment(&segments[0], 0, base, BucketLayout::<K>::WORDS);
         for index in 0..base {
-            // SAFETY: inside the segment just allocated; nobody else has it.
+            // SAFETY: inside the segment just allocated, which no other thread knows.
             unsafe { segments[0].initialise(index, BucketLayout::<K>::WORDS) };
         }
         HashIndex {
@@ -327,7 +327,7 @@ impl<M: Machine, K: Key> HashIndex<M, K> {
 
 impl<M: Machine, K: Key> Drop for HashIndex<M, K> {
     fn drop(&mut self) {
-        // SAFETY: nobody uses the buckets any more.
+        // SAFETY: no thread uses the buckets any more.
         unsafe { self.growth.get_mut().release::<M>() };
     }
 }

@@ -18,7 +18,8 @@
 //! leaf's version never restarts. So a stale [`Leaf`] handle reads a version that differs, never
 //! freed memory, and the index needs no epochs.
 //!
-//! The index is thread-safe; nobody blocks on the read path, writers latch single nodes for short.
+//! The index is thread-safe. A lookup takes no latch, and a writer latches single nodes for a short
+//! time.
 
 mod hash;
 mod ordered;

@@ -67,7 +67,7 @@ macro_rules! faults {
 }
 
 /// The fence between a transaction's stores that others must see and its loads of what others
-/// store. Where two transactions do so crosswise, at least one of them sees the other.
+/// store. If two transactions cross in this way, at least one of them sees the other.
 #[inline(always)]
 pub(crate) fn dekker_fence<M: Machine, F: FenceFaults>() {
     if !F::FORGET_FENCES {

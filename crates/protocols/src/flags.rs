@@ -52,7 +52,7 @@ pub(crate) fn is_absent<M: Machine>(record: Record<M>) -> bool {
 }
 
 /// Installs the write at `position`, whose cells the transaction holds exclusively. `change` clears
-/// flags of a cell, or sets some, and returns what they were.
+/// flags of a cell, or sets some, and returns the flags before.
 #[inline(always)]
 pub fn install_held<M: Machine>(cx: &mut Context<M>, position: usize, change: impl Fn(Cell<M>, u64, u64) -> u64) {
     let kind = cx.writes.entries()[position].kind;

@@ -347,7 +347,7 @@ impl<M: Machine, F: HStoreFaults> WaitPolicy<M> for YoungWait<M, F> {
 faults! {
     /// The deliberate faults of H-Store.
     pub trait HStoreFaults: QueueFaults {
-        /// Of several partitions only the first is held.
+        /// Only the first of several partitions is held.
         LOCK_ONLY_FIRST_PARTITION,
         /// Partitions are given back before the writes are installed.
         RELEASE_BEFORE_INSTALL,

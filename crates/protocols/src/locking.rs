@@ -1,4 +1,4 @@
-//! Strict two-phase locking: what the locking protocols have in common.
+//! Strict two-phase locking: the part that the locking protocols have in common.
 //!
 //! **Idea.** A transaction locks each record before it touches it, shared to read and exclusive to
 //! write. It holds all its locks until it ends. The protocols differ in what happens to a request

@@ -6,8 +6,8 @@
 //! chain* of the cell. So a read of the newest version, as nearly all are, follows no pointer, and
 //! touches the lines that a single-version protocol touches. A late transaction follows the chain
 //! to the version that it would have read in time. (The authors' codes put all versions into a
-//! chain, and some bring one inline.) The price is one copy for each write, which a chain of all
-//! versions pays as well, as the place of the new version.
+//! chain, and some bring one inline.) The price is one copy for each write. A chain of all versions
+//! pays the same for the place of the new version.
 //!
 //! **Metadata.** Six words for each cell. The paper's name for the timestamp of a version is `wts`,
 //! for that of its youngest read `rts`.
@@ -23,9 +23,9 @@
 //!
 //! **Versions are written in the order of their timestamps.** A transaction that is older than the
 //! newest version aborts instead of writing a version below it. (Cicada's authors do so by default,
-//! and so does DBx1000's MVCC.) There are two exceptions, both of which need that no younger
-//! transaction has read the cell: late updates that commute ([`msto`]) and writes that nobody will
-//! see (`multiversion/validation.rs`).
+//! and so does DBx1000's MVCC.) There are two exceptions: late updates that commute ([`msto`]), and
+//! writes that no transaction will see (`multiversion/validation.rs`). Both need that no younger
+//! transaction has read the cell.
 //!
 //! **Write intents** are what Cicada calls pending versions and Hekaton write locks. An intent is a
 //! timestamp, if its transaction has one: younger readers wait for its outcome, older ones pass. A
@@ -36,8 +36,8 @@
 //! has ended. [`collect`] says how that becomes known, and what happens to versions that a long
 //! transaction needs.
 //!
-//! **A protocol of this family** implements [`VersionRules`]: what it does at a begin, a read, a
-//! write and a commit. [`MultiVersion`] adds what is the same in all of them.
+//! **A protocol of this family** implements [`VersionRules`]: its part of a begin, a read, a write
+//! and a commit. [`MultiVersion`] adds the part that all of them share.
 //!
 //! | file | content |
 //! | --- | --- |

@@ -24,8 +24,8 @@
 //! the before-image. All later holders are younger, and are wounded.
 //!
 //! **Promises** serializability: on each record, transactions take effect in the order in which
-//! they hold it. A transaction that is going to abort may see what another wrote that aborts too.
-//! Of each cell it sees one state.
+//! they hold it. A transaction that is going to abort may see a write of another that aborts too.
+//! It sees one state of each cell.
 //!
 //! **Locks** with lists: [`crate::locking::list`], and `bamboo/locks.rs` for the conditions. Two
 //! transactions hold a cell together, in conflicting modes, only if the older of them has retired
@@ -169,8 +169,8 @@ impl<M: Machine, F: BambooFaults> Bamboo<M, F> {
         done
     }
 
-    /// Restores the before-image of an exposed cell. Each later holder has read what was exposed,
-    /// or written on top of it: its access becomes void, and it is wounded.
+    /// Restores the before-image of an exposed cell. Each later holder has read the exposed row, or
+    /// written on top of it: its access becomes void, and it is wounded.
     ///
     /// If this transaction's own access is void, an earlier holder has rolled back past it, and
     /// there is nothing to restore.
@@ -189,8 +189,8 @@ impl<M: Machine, F: BambooFaults> Bamboo<M, F> {
         latched.unlatch();
     }
 
-    /// Waits until all predecessors have decided: the transactions that wrote what this one has
-    /// read or overwritten, and those that read what it has overwritten.
+    /// Waits until all predecessors have decided: the writers of the rows that this transaction has
+    /// read or overwritten, and the readers of the rows that it has overwritten.
     ///
     /// Each of them is older, wounded, or past its commit point, so the waits form no cycle. If one
     /// of them aborts, it has wounded this transaction before its end is seen here.
@@ -456,7 +456,7 @@ faults! {
         /// A transaction that has read uncommitted data does not wait for the transaction that
         /// wrote it to decide.
         FORGET_PREDECESSORS,
-        /// A transaction that aborts leaves those alone that have read what it wrote.
+        /// A transaction that aborts does not wound the transactions that have read its writes.
         FORGET_DEPENDENTS,
     }
     pub const FAULTS;

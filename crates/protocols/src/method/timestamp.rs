@@ -126,7 +126,7 @@ impl<M: Machine> Timestamps<M> {
         Stamper { shared: Arc::clone(self), worker, next: 0, end: 0 }
     }
 
-    /// Increments the counter under the MCS lock, and returns what it was.
+    /// Increments the counter under the MCS lock, and returns its value before.
     fn locked_add(&self, worker: usize) -> u64 {
         let own = &self.places[worker];
         // Relaxed, both: the swap below publishes the place to the worker behind this one.

@@ -64,12 +64,12 @@
 //! **Phantoms.** A commit raises the `rts` of the leaves that it depends on, and checks that they
 //! still have the same keys. An insert by an older transaction aborts.
 //!
-//! **Snapshots** (`versions.snapshots=on`) are for transactions that say beforehand that they will
-//! only read. They see the state before the oldest running transaction
-//! ([`crate::multiversion::collect`]), leave no trace, wait for nobody, and never abort.
+//! **Snapshots** (`versions.snapshots=on`) are for transactions that declare themselves read-only.
+//! They see the state before the oldest running transaction ([`crate::multiversion::collect`]),
+//! leave no trace, wait for no transaction, and never abort.
 //!
-//! **Late writes** of whole cells are skipped with `versions.nwr=on` if nobody will see them:
-//! `multiversion/validation.rs`.
+//! **Late writes** of whole cells are skipped with `versions.nwr=on` if no transaction will see
+//! them: `multiversion/validation.rs`.
 //!
 //! **Departures from the paper**, besides the structure: snapshots are off by default, because a
 //! transaction that reads one may miss the last commit of its own worker.

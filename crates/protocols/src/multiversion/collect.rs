@@ -40,8 +40,8 @@
 //!   of one chain cost 27 % of the time of 224 simulated workers.) So the memory that is written
 //!   next is warm, as it is without a long transaction. A record without needed versions is never
 //!   touched.
-//! - A retained version that nobody needs any more waits for some visits, as a rule until all
-//!   transactions have ended that ran then. Its record need not be touched in that case.
+//! - A retained version that no transaction needs any more waits for some visits, usually until all
+//!   transactions of that time have ended. Then its record need not be touched.
 //! - Of each record at most `versions.max` versions are retained, the youngest ones. A transaction
 //!   that needs another one aborts (`version_collected`) and begins again with a new timestamp. Now
 //!   and then that also happens to a transaction that needs a version of a worker that retained it
@@ -56,11 +56,11 @@
 //! at most `versions.max` + 1 retained versions, and those of the last two or three intervals.
 //!
 //! **Overwriting** (`versions.overwrite=on`; "version overwriting" in CCBench's list of
-//! optimisations). A version that was written after all running transactions had begun is needed by
-//! nobody when it is replaced. Under contention, where versions are young, most are such. A commit
-//! looks at the timestamps of the others and keeps no copy of these versions. A transaction that
-//! draws its timestamp at that moment, and is not seen, may miss one: then no version's begin and
-//! end include its time, so it finds nothing, and aborts.
+//! optimisations). If a version was written after all running transactions had begun, no
+//! transaction needs it when it is replaced. Under contention, where versions are young, most
+//! versions are of this kind. A commit looks at the timestamps of the others and keeps no copy of
+//! these versions. A transaction that draws its timestamp at that moment, and is not seen, may miss
+//! one: then no version's begin and end include its time, so it finds nothing, and aborts.
 //!
 //! **Snapshots.** A transaction that only reads may see the state before the oldest running
 //! transaction. That state is final, so nothing has to be waited for, marked or validated. The scan

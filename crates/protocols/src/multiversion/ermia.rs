@@ -113,7 +113,7 @@ pub struct ErmiaRules<M: Machine, F = Sound> {
 #[derive(Debug)]
 pub struct ErmiaWorker<M: Machine> {
     txn: SnapshotTxn<M>,
-    /// The cells of which it has read the newest version.
+    /// The cells whose newest version it has read.
     read_set: Vec<ReadEntry<M>>,
     window: Window,
 }

@@ -80,7 +80,7 @@ pub struct HekatonRules<M: Machine, F = Sound> {
 #[derive(Debug)]
 pub struct HekatonWorker<M: Machine> {
     txn: SnapshotTxn<M>,
-    /// The cells of which it has read the newest version.
+    /// The cells whose newest version it has read.
     read_set: Vec<ReadEntry<M>>,
     /// Whether it has read a version that was replaced already, which can't be the one at its end.
     has_read_old: bool,

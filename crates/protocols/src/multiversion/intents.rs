@@ -81,7 +81,7 @@ impl<M: Machine> WriteIntents<M> {
         waits: impl Fn(u64) -> bool,
     ) -> Result<u64, Abort> {
         M::step("write intent");
-        // A thread that works on the chain waits for nobody.
+        // A thread that works on the chain never waits.
         let waits = |other| other == INTENT_WITHOUT_TIMESTAMP || waits(other);
         let mut spin = Spin::<M>::new();
         loop {

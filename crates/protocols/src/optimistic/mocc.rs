@@ -140,8 +140,8 @@ impl<F: MoccFaults> MoccValidation<F> {
                 return false;
             }
             let new = if exclusive { lock | EXCLUSIVE } else { lock + 1 };
-            // Acquire: pairs with the Release of `unlock`, so that a holder sees what the last
-            // exclusive holder wrote.
+            // Acquire: pairs with the Release of `unlock`, so that a holder sees the row that the
+            // last exclusive holder wrote.
             match lock_of(cell).compare_exchange(lock, new, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => return true,
                 Err(now) => lock = now,
@@ -150,7 +150,8 @@ impl<F: MoccFaults> MoccValidation<F> {
     }
 
     fn unlock<M: Machine>(cell: Cell<M>, exclusive: bool) {
-        // Release: pairs with the Acquire of `try_lock`: what was read and written comes before.
+        // Release: pairs with the Acquire of `try_lock`: this transaction's reads and writes come
+        // before.
         lock_of(cell).fetch_sub(if exclusive { EXCLUSIVE } else { 1 }, Ordering::Release);
     }
 

@@ -8,8 +8,8 @@
 //!   length;
 //! - [`concurrent`]: random transactions on real threads, their histories checked and replayed;
 //! - [`liveness`]: progress of many threads on few records;
-//! - [`protection`]: transactions that would starve commit, and leave nobody waiting;
-//! - [`own_types`]: some of these without a call by a pointer, as what is measured is compiled;
+//! - [`protection`]: transactions that would starve commit, and no worker waits for ever;
+//! - [`own_types`]: some of these without a call through a pointer, as measured code is compiled;
 //! - [`mutants`]: deliberate bugs, each of which one of these tests has to find; and `none`, which
 //!   must fail.
 //!

@@ -5,9 +5,9 @@
 //! The judged result is the history of the committed transactions, by the protocol's promise, and
 //! the state that they leave.
 //!
-//! The anomalies are those of the Hermitage suite and of Adya, Liskov and O'Neil (ICDE 2000), each
-//! on rows that exist and on rows that don't, at the ends of the keys' range, and with rows deleted
-//! and inserted again; and the published bugs that this table would have found.
+//! The anomalies are those of the Hermitage suite and of Adya, Liskov and O'Neil (ICDE 2000). Each
+//! runs on rows that exist and on rows that don't, at the ends of the keys' range, and with rows
+//! deleted and inserted again. Published bugs that this table would have found come after them.
 
 use std::ops::ControlFlow;
 use std::rc::Rc;

@@ -9,8 +9,8 @@ use super::watermarks::WorkerSlot;
 /// After this number of misses in a row a worker's transaction may be protected.
 const PATIENCE: u64 = 3;
 
-/// The published list of long transactions. A scan writes it, once in an interval; it is a seqlock
-/// of which `edition` is the version.
+/// The published list of long transactions. A scan writes it, once in an interval. It is a seqlock,
+/// with `edition` as its version.
 #[derive(Debug)]
 pub(super) struct LongTransactions<M: Machine> {
     /// Odd while the rest is being written.
@@ -107,8 +107,8 @@ pub(super) struct KnownLong {
     /// The edition that it has read last.
     edition: u64,
     pub(super) short_watermark: u64,
-    /// The short watermark of the edition before. By now every worker has retained what was
-    /// replaced by then and is needed.
+    /// The short watermark of the edition before. By now every worker has retained the needed
+    /// versions among those that were replaced by then.
     pub(super) settled_watermark: u64,
     /// The timestamps of the long transactions, in order.
     timestamps: Vec<u64>,

@@ -94,8 +94,8 @@ impl<M: Machine> RetiredVersions<M> {
         retained
     }
 
-    /// Takes charge of a version, these groups of which a commit of time `ts` in this epoch has
-    /// replaced. `retained` says whether a copy of a cell is in the retained chain.
+    /// Takes charge of a version. A commit of time `ts` in this epoch has replaced these groups of
+    /// it. `retained` says whether a copy of a cell is in the retained chain.
     #[inline(always)]
     pub(in super::super) fn push(
         &mut self,
@@ -184,8 +184,9 @@ impl<M: Machine> RetiredVersion<M> {
         self.cells().all(|copy| !chain::is_linked(copy))
     }
 
-    /// Takes it out of use, if no other thread works on it. Returns whether it is. Nobody needs it,
-    /// and no running transaction is older than `reclaim`.
+    /// Takes it out of use, if no other thread works on it. Returns whether it is out of use. The
+    /// caller knows that no transaction needs it, and that none that is running is older than
+    /// `reclaim`.
     pub(super) fn retire(&self, reclaim: u64) -> bool {
         let is_out = |copy| {
             // A retained copy that a slow reader may still look for has to be unlinked first.

@@ -179,7 +179,8 @@ impl<M: Machine> Collector<M> {
         true
     }
 
-    /// Copies the watermarks to the worker's slot, and reuses the versions that nobody can need.
+    /// Copies the watermarks to the worker's slot, and reuses the versions that no transaction can
+    /// need.
     #[cold]
     fn refresh_slot(&self, cx: &mut Context<M>, own: &mut RetiredVersions<M>) {
         let (watermarks, slot) = (&self.watermarks, &self.slots[own.worker]);
