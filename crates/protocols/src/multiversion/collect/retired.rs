@@ -1,4 +1,17 @@
 //! The versions that a worker has replaced, until their memory is reused.
+//!
+//! A version belongs to the worker that replaced it, and only that worker gives its memory back.
+//! Other threads touch a copy in two ways:
+//!
+//! - A reader follows a link to it. It needs nothing but type-stable memory: it looks at the copy's
+//!   end before and after it reads (`multiversion/chain.rs`).
+//! - A thread with the intent of the copy's cell changes the copy's links or its end, and pins the
+//!   copy meanwhile.
+//!
+//! So a worker takes a copy out of use by one exchange of its end, which fails while the copy is
+//! pinned (`chain::retire`). The fence before the reuse (`chain::fence_before_reuse`) pairs with
+//! the reader's second look: a reader that has seen a word of the memory's next use does not find
+//! the old end again.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -41,7 +54,7 @@ pub struct RetiredVersions<M: Machine> {
     pub(super) begin_watermark: u64,
     /// The time of its next snapshots, as in its slot.
     pub(super) snapshot_ts: u64,
-    /// Transactions since it looked at the clock.
+    /// The number of transactions since the worker looked at the clock.
     pub(super) begun: u32,
     /// The number of times that the worker's transaction has missed a version, over its tries.
     pub(super) misses: u64,

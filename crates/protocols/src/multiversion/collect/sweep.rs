@@ -1,4 +1,21 @@
 //! Aggressive collection: a worker's part.
+//!
+//! A worker looks after two lists of versions that it has replaced: those that *wait*, in the order
+//! in which they were replaced, and those that are *retained*. A sweep has four steps.
+//!
+//! 1. Read the published list of long transactions ([`KnownLong::update`]).
+//! 2. Link the waiting versions that a newly long transaction needs into the retained chains, and
+//!    move them to the retained list (`retain_for_newly_long`).
+//! 3. Reuse the waiting versions that were replaced by the settled watermark, without a look at
+//!    their records. A copy that another thread has pinned goes to the retained list instead.
+//! 4. Visit some of the retained versions, and reuse those that are not needed any more (`visit`).
+//!
+//! **Why step 3 reuses no version that is needed.** The settled watermark is the short watermark of
+//! the list before. Each transaction that is not in that list is younger than this watermark, so it
+//! reads the replacement or a later version. A version that a transaction of the list needs was
+//! linked when it was replaced, or in step 2 when the transaction became known as a long one. If
+//! the worker knew of it too late, the version is gone; then the reader notices by the copy's end,
+//! and aborts.
 
 use std::collections::VecDeque;
 
@@ -18,7 +35,7 @@ const UNNEEDED_VISITS_MAX: u32 = 2;
 /// Among this number of versions that are still needed, a sweep looks at one more closely.
 const TOUCH_EVERY: usize = 16;
 
-/// A version that a long transaction needs, or needed.
+/// A version that a long transaction needs, or has needed.
 #[derive(Debug)]
 pub(super) struct RetainedVersion<M: Machine> {
     /// The `wts` of the version, or the smallest of its cells. The copy itself is far away, and not
@@ -80,7 +97,7 @@ impl<M: Machine> AggressiveSweep<M> {
             return;
         }
         if !is_needed && !is_old && visited.unneeded_visits < UNNEEDED_VISITS_MAX {
-            // If the transactions of now have ended soon as well, its record need not be touched.
+            // If the present transactions end soon as well, its record need not be touched.
             visited.unneeded_visits += 1;
             *cursor += 1;
             return;
@@ -128,8 +145,7 @@ impl<M: Machine> RetiredVersions<M> {
             }
         }
         if sweep.retained.is_empty() {
-            // A worker with nothing else to look after takes the versions of workers that have
-            // ended.
+            // A worker without retained versions takes over those of workers that have ended.
             let orphans = orphans.try_lock().map(|mut orphans| std::mem::take(&mut *orphans)).unwrap_or_default();
             sweep.retained.extend(orphans.into_iter().flatten().map(RetiredVersion::retained));
         }
